@@ -1,0 +1,229 @@
+package haft_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The house rules. Changing the architecture means changing this file, which a
+// reviewer sees.
+const (
+	maxFile      = 600 // lines
+	maxFunc      = 80  // lines
+	maxInterface = 6   // methods, embedded interfaces counted as one
+)
+
+// rooms says which of our packages each package may import besides the root.
+// A package that is not listed here does not belong to the house.
+var rooms = map[string][]string{
+	"":                    {},
+	"schema":              {},
+	"schema/pyschema":     {"schema"},
+	"schema/tsschema":     {"schema"},
+	"schema/bashschema":   {"schema"},
+	"value":               {"schema"},
+	"sandbox":             {},
+	"sandbox/process":     {"sandbox"},
+	"sandbox/local":       {"sandbox", "sandbox/local/..."},
+	"sandbox/sandboxtest": {"sandbox"},
+	"executor/script":     {"sandbox", "executor/script/..."},
+	"app":                 {"..."},
+	"cmd/haft":            {"..."},
+}
+
+// below says which packages may import a subtree of internal packages that is
+// not listed room by room. They follow the rules of their owner.
+var below = []string{"sandbox/local/internal/", "executor/script/internal/"}
+
+// only says which rooms may import a dependency, and why no other.
+var only = []struct {
+	dep, reason string
+	rooms       []string
+}{
+	{"golang.org/x/sys/unix", "system calls live in one room, where each error is looked at", []string{"sandbox/local", "sandbox/process", "sandbox/sandboxtest"}},
+	{"os/exec", "processes are started by sandboxes and by nobody else", []string{"sandbox/local", "sandbox/process", "cmd/haft"}},
+	{"github.com/santhosh-tekuri/jsonschema", "one compiler of schemas", []string{"schema"}},
+	{"cel.dev/cel-go", "expressions are compiled in one place", []string{"value"}},
+	{"github.com/evanw/esbuild", "one reader of TypeScript", []string{"schema/tsschema", "executor/script"}},
+	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
+	{"unsafe", "only system calls need it", []string{"sandbox/local"}},
+}
+
+// emptyNames say nothing about what is inside.
+var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "core", "lib", "types", "models", "manager"}
+
+// source is one parsed Go file.
+type source struct {
+	name string // relative to the module
+	dir  string // "" for the root
+	file *ast.File
+	fset *token.FileSet
+	test bool
+}
+
+// sources parses every Go file of the module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "node_modules" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", name, err)
+		}
+		dir := filepath.ToSlash(filepath.Dir(name))
+		if dir == "." {
+			dir = ""
+		}
+		all = append(all, source{name, dir, f, fset, strings.HasSuffix(name, "_test.go")})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// owner returns the room that answers for dir.
+func owner(dir string) string {
+	for _, b := range below {
+		if strings.HasPrefix(dir, b) {
+			return strings.TrimSuffix(b, "/internal/")
+		}
+	}
+	return dir
+}
+
+// allowed reports whether a room may import one of our packages.
+func allowed(room, dep string) bool {
+	if dep == "" || owner(dep) == room {
+		return true
+	}
+	return slices.ContainsFunc(rooms[room], func(p string) bool {
+		if rest, ok := strings.CutSuffix(p, "..."); ok {
+			return strings.HasPrefix(dep, rest)
+		}
+		return p == dep
+	})
+}
+
+func TestArchitecture_imports(t *testing.T) {
+	for _, s := range sources(t) {
+		room := owner(s.dir)
+		if _, ok := rooms[room]; !ok {
+			t.Errorf("%s: package %q is not in the plan of the house (rooms in arch_test.go)", s.name, s.dir)
+			continue
+		}
+		if s.test {
+			continue
+		}
+		for _, imp := range s.file.Imports {
+			dep := strings.Trim(imp.Path.Value, `"`)
+			if dep == "haft" || strings.HasPrefix(dep, "haft/") {
+				if d := strings.TrimPrefix(strings.TrimPrefix(dep, "haft"), "/"); !allowed(room, d) {
+					t.Errorf("%s imports %s, which %q may not", s.name, dep, room)
+				}
+				continue
+			}
+			if room == "" && strings.Contains(strings.SplitN(dep, "/", 2)[0], ".") {
+				t.Errorf("%s imports %s: the root speaks the standard library only", s.name, dep)
+			}
+			for _, o := range only {
+				if (dep == o.dep || strings.HasPrefix(dep, o.dep+"/")) && !slices.Contains(o.rooms, room) {
+					t.Errorf("%s imports %s: %s", s.name, dep, o.reason)
+				}
+			}
+		}
+	}
+}
+
+func TestArchitecture_names_and_comments(t *testing.T) {
+	documented := map[string]int{}
+	for _, s := range sources(t) {
+		if slices.Contains(emptyNames, path.Base(s.dir)) || strings.Contains(s.file.Name.Name, "_") && !s.test {
+			t.Errorf("%s: the package name %q says nothing", s.name, s.file.Name.Name)
+		}
+		if s.test {
+			continue
+		}
+		if _, ok := documented[s.dir]; !ok {
+			documented[s.dir] = 0
+		}
+		if s.file.Doc != nil {
+			documented[s.dir]++
+		}
+		for _, d := range s.file.Decls {
+			undocumented(t, s, d)
+		}
+	}
+	for dir, n := range documented {
+		if n == 0 {
+			t.Errorf("package %q has no comment", dir)
+		}
+	}
+}
+
+// undocumented complains about exported declarations without a comment, about
+// init functions and about interfaces that are too large.
+func undocumented(t *testing.T, s source, d ast.Decl) {
+	t.Helper()
+	at := func(n ast.Node) token.Position { return s.fset.Position(n.Pos()) }
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.Name == "init" && d.Recv == nil {
+			t.Errorf("%s: init runs before anyone asked for it", at(d))
+		}
+		if d.Name.IsExported() && d.Doc == nil {
+			t.Errorf("%s: %s has no comment", at(d), d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			ts, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			if ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
+				t.Errorf("%s: %s has no comment", at(ts), ts.Name.Name)
+			}
+			if it, ok := ts.Type.(*ast.InterfaceType); ok && it.Methods.NumFields() > maxInterface {
+				t.Errorf("%s: interface %s has %d methods, %d is the most", at(ts), ts.Name.Name, it.Methods.NumFields(), maxInterface)
+			}
+		}
+	}
+}
+
+func TestArchitecture_sizes(t *testing.T) {
+	for _, s := range sources(t) {
+		lines := s.fset.File(s.file.Pos()).LineCount()
+		if lines > maxFile {
+			t.Errorf("%s has %d lines, %d is the most", s.name, lines, maxFile)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
+			if n := to - from + 1; n > maxFunc {
+				t.Errorf("%s:%d: %s has %d lines, %d is the most", s.name, from, f.Name.Name, n, maxFunc)
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package haft
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Millis is a duration that JSON knows as a number of milliseconds.
+type Millis time.Duration
+
+// D returns m as a [time.Duration].
+func (m Millis) D() time.Duration { return time.Duration(m) }
+
+// String formats m like a [time.Duration].
+func (m Millis) String() string { return time.Duration(m).String() }
+
+// MarshalJSON writes milliseconds with microsecond precision.
+func (m Millis) MarshalJSON() ([]byte, error) {
+	return json.Marshal(math.Round(float64(m)/1e3) / 1e3)
+}
+
+// UnmarshalJSON reads a number of milliseconds.
+func (m *Millis) UnmarshalJSON(b []byte) error {
+	var f float64
+	if err := json.Unmarshal(b, &f); err != nil {
+		return fmt.Errorf("read milliseconds: %w", err)
+	}
+	if math.Abs(f) > math.MaxInt64/1e6 {
+		return &Error{Code: CodeInvalid, Message: "a duration is out of range"}
+	}
+	*m = Millis(f * 1e6)
+	return nil
+}
+
+// Limits bound one run. A zero field means the default, never "unlimited": no
+// tool runs without a bound.
+type Limits struct {
+	Wall      Millis `json:"wall_ms,omitempty"`        // time on the clock
+	CPU       Millis `json:"cpu_ms,omitempty"`         // time on a processor
+	Memory    int64  `json:"memory_bytes,omitempty"`   // with tmpfs and shared memory
+	Processes int    `json:"processes,omitempty"`      // processes and threads
+	OpenFiles int    `json:"open_files,omitempty"`     // descriptors per process
+	FileSize  int64  `json:"file_bytes,omitempty"`     // one file
+	Disk      int64  `json:"disk_bytes,omitempty"`     // all files of the run
+	Inodes    int64  `json:"inodes,omitempty"`         // number of files
+	Stdout    int64  `json:"stdout_bytes,omitempty"`   // kept of stdout
+	Stderr    int64  `json:"stderr_bytes,omitempty"`   // kept of stderr
+	Result    int64  `json:"result_bytes,omitempty"`   // the encoded value
+	Artifacts int    `json:"artifacts,omitempty"`      // files given back
+	ArtBytes  int64  `json:"artifact_bytes,omitempty"` // all of them together
+}
+
+// DefaultLimits are the limits of a call that names none.
+func DefaultLimits() Limits {
+	return Limits{
+		Wall: Millis(30 * time.Second), CPU: Millis(20 * time.Second),
+		Memory: 512 << 20, Processes: 64, OpenFiles: 256,
+		FileSize: 64 << 20, Disk: 128 << 20, Inodes: 8192,
+		Stdout: 1 << 20, Stderr: 1 << 20, Result: 4 << 20,
+		Artifacts: 32, ArtBytes: 32 << 20,
+	}
+}
+
+// LimitCeilings are the most that a call may ask for unless the operator says
+// otherwise.
+func LimitCeilings() Limits {
+	return Limits{
+		Wall: Millis(time.Hour), CPU: Millis(time.Hour),
+		Memory: 16 << 30, Processes: 4096, OpenFiles: 65536,
+		FileSize: 4 << 30, Disk: 8 << 30, Inodes: 1 << 20,
+		Stdout: 64 << 20, Stderr: 64 << 20, Result: 64 << 20,
+		Artifacts: 1024, ArtBytes: 1 << 30,
+	}
+}
+
+// Or returns l with its zero fields taken from def.
+func (l Limits) Or(def Limits) Limits {
+	return l.merge(def, func(a, b int64) int64 {
+		if a <= 0 {
+			return b
+		}
+		return a
+	})
+}
+
+// Within returns l with no field above that of ceiling.
+func (l Limits) Within(ceiling Limits) Limits {
+	return l.merge(ceiling, func(a, b int64) int64 { return min(a, b) })
+}
+
+// merge combines the fields of l and m one by one.
+func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
+	return Limits{
+		Wall:      Millis(pick(int64(l.Wall), int64(m.Wall))),
+		CPU:       Millis(pick(int64(l.CPU), int64(m.CPU))),
+		Memory:    pick(l.Memory, m.Memory),
+		Processes: int(pick(int64(l.Processes), int64(m.Processes))),
+		OpenFiles: int(pick(int64(l.OpenFiles), int64(m.OpenFiles))),
+		FileSize:  pick(l.FileSize, m.FileSize),
+		Disk:      pick(l.Disk, m.Disk),
+		Inodes:    pick(l.Inodes, m.Inodes),
+		Stdout:    pick(l.Stdout, m.Stdout),
+		Stderr:    pick(l.Stderr, m.Stderr),
+		Result:    pick(l.Result, m.Result),
+		Artifacts: int(pick(int64(l.Artifacts), int64(m.Artifacts))),
+		ArtBytes:  pick(l.ArtBytes, m.ArtBytes),
+	}
+}
+
+// Usage is what a run really used.
+type Usage struct {
+	Wall      Millis `json:"wall_ms"`
+	CPU       Millis `json:"cpu_ms"`
+	MaxRSS    int64  `json:"max_rss_bytes"`
+	Processes int    `json:"max_processes,omitempty"`
+	Disk      int64  `json:"disk_bytes,omitempty"`
+	Stdout    int64  `json:"stdout_bytes,omitempty"` // written, kept or not
+	Stderr    int64  `json:"stderr_bytes,omitempty"` // written, kept or not
+}

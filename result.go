@@ -1,0 +1,149 @@
+package haft
+
+import "encoding/json"
+
+// Status says what became of a call.
+type Status string
+
+// The statuses. The first four are about the run, the others about the call.
+const (
+	StatusSuccess    Status = "success"            // it ran and gave a value
+	StatusError      Status = "error"              // the tool failed
+	StatusTimeout    Status = "timeout"            // it took too long
+	StatusLimit      Status = "limit"              // it used too much; the failure's kind says of what
+	StatusValidation Status = "validation_error"   // the arguments do not fit
+	StatusDenied     Status = "permission_denied"  // a rule forbids it
+	StatusRate       Status = "rate_limited"       // too many calls
+	StatusPending    Status = "pending_approval"   // a person has to agree
+	StatusRejected   Status = "denied_by_approver" // a person did not agree
+	StatusCancelled  Status = "cancelled"          // it was stopped
+	StatusUnknown    Status = "unknown"            // nobody can know whether it ran: never retried by itself
+)
+
+// Statuses lists every status.
+func Statuses() []Status {
+	return []Status{
+		StatusSuccess, StatusError, StatusTimeout, StatusLimit, StatusValidation, StatusDenied,
+		StatusRate, StatusPending, StatusRejected, StatusCancelled, StatusUnknown,
+	}
+}
+
+// Final reports whether nothing more will happen to a call with this status.
+func (s Status) Final() bool { return s != StatusPending }
+
+// A Result is the one outcome of a call.
+type Result struct {
+	Call   CallID `json:"call_id"`
+	Tool   string `json:"tool"`
+	Digest string `json:"digest,omitempty"`
+	Status Status `json:"status"`
+	// Value is what the tool gave back. It is always valid JSON, null included.
+	Value     json.RawMessage `json:"value"`
+	Error     *Failure        `json:"error,omitempty"`
+	Stdout    string          `json:"stdout"`
+	Stderr    string          `json:"stderr"`
+	Artifacts []Artifact      `json:"artifacts,omitempty"`
+	Usage     Usage           `json:"usage"`
+	Sandbox   Sandbox         `json:"sandbox"`
+	Timeline  Timeline        `json:"timeline"`
+	Truncated Truncated       `json:"truncated,omitzero"`
+}
+
+// A Failure says why there is no value, in words that a model can act on. It
+// never repeats an argument, a secret or a path of the host.
+type Failure struct {
+	Kind    FailureKind `json:"kind"`
+	Message string      `json:"message"`
+	// Retry says whether trying again can help.
+	Retry Retry `json:"retry"`
+	// RetryAfter is how long to wait first.
+	RetryAfter Millis `json:"retry_after_ms,omitempty"`
+	// Type is the class of the exception, where there was one.
+	Type string `json:"type,omitempty"`
+	// Traceback shows the tool's own lines.
+	Traceback string `json:"traceback,omitempty"`
+	// Misfits say where arguments or value do not fit their schema.
+	Misfits []Misfit `json:"misfits,omitempty"`
+}
+
+// A Misfit is one place where a value does not fit its schema. Message never
+// holds the value.
+type Misfit struct {
+	// Pointer is an RFC 6901 JSON Pointer into the value.
+	Pointer string `json:"pointer"`
+	Message string `json:"message"`
+}
+
+// Retry says whether the same call may succeed later.
+type Retry string
+
+// The kinds of advice.
+const (
+	RetryNever   Retry = "never"   // it will fail again
+	RetrySame    Retry = "same"    // it may succeed unchanged
+	RetryChanged Retry = "changed" // it may succeed with other arguments
+)
+
+// FailureKind names what went wrong.
+type FailureKind string
+
+// The kinds of failure.
+const (
+	FailException  FailureKind = "exception"         // the tool's code raised
+	FailExit       FailureKind = "exit"              // the tool ended its process
+	FailSignal     FailureKind = "signal"            // the process died of a signal
+	FailRecursion  FailureKind = "recursion"         // the stack ran out
+	FailSource     FailureKind = "source"            // the source cannot be loaded
+	FailValue      FailureKind = "bad_value"         // the value cannot be represented or does not fit
+	FailProtocol   FailureKind = "protocol_error"    // not exactly one valid result arrived
+	FailBlocked    FailureKind = "blocked"           // a forbidden system call
+	FailRuntime    FailureKind = "runtime"           // the interpreter could not be started
+	FailTimeout    FailureKind = "timeout"           // wall time
+	FailCPU        FailureKind = "limit_cpu"         // processor time
+	FailMemory     FailureKind = "limit_memory"      // memory
+	FailPIDs       FailureKind = "limit_pids"        // processes and threads
+	FailOpenFiles  FailureKind = "limit_files"       // open descriptors
+	FailFileSize   FailureKind = "limit_file_size"   // one file
+	FailDisk       FailureKind = "limit_disk"        // bytes of all files
+	FailInodes     FailureKind = "limit_inodes"      // number of files
+	FailOutput     FailureKind = "limit_output"      // stdout or stderr
+	FailResult     FailureKind = "limit_result"      // the encoded value
+	FailArtifacts  FailureKind = "limit_artifacts"   // files given back
+	FailValidation FailureKind = "validation"        // the arguments do not fit
+	FailIsolation  FailureKind = "isolation"         // the demanded isolation cannot be had
+	FailDenied     FailureKind = "permission_denied" // a rule forbids it
+	FailRejected   FailureKind = "rejected"          // a person did not agree
+	FailRate       FailureKind = "rate_limited"      // too many calls
+	FailCancelled  FailureKind = "cancelled"         // it was stopped
+	FailUnknown    FailureKind = "unknown"           // it may have run
+	FailInternal   FailureKind = "internal"          // a fault of ours
+)
+
+// An Artifact is a file that a tool left for its caller.
+type Artifact struct {
+	Name        string `json:"name"`
+	ContentType string `json:"content_type"`
+	Size        int64  `json:"size"`
+	// Data is the content; JSON carries it as base64.
+	Data []byte `json:"data,omitempty"`
+}
+
+// Timeline answers "why was it slow?": how long each part of a call took.
+type Timeline struct {
+	Queue     Millis `json:"queue_ms,omitempty"`
+	Validate  Millis `json:"validate_ms,omitempty"`
+	Policy    Millis `json:"policy_ms,omitempty"`
+	Approval  Millis `json:"approval_ms,omitempty"`
+	Cell      string `json:"cell,omitempty"` // hit, miss or cold
+	Setup     Millis `json:"setup_ms,omitempty"`
+	Execute   Millis `json:"execute_ms,omitempty"`
+	Serialise Millis `json:"serialise_ms,omitempty"`
+	Total     Millis `json:"total_ms"`
+}
+
+// Truncated says what was cut, in bytes left out, or for Value in characters.
+type Truncated struct {
+	Stdout int64 `json:"stdout,omitempty"`
+	Stderr int64 `json:"stderr,omitempty"`
+	Value  int64 `json:"value,omitempty"`
+}

@@ -1,0 +1,169 @@
+// Package sandbox is the contract for an isolated place in which one command
+// runs, once.
+//
+// A [Provider] runs the command of a [Spec] and returns an [Exit] that says how
+// it ended, which limit or signal ended it, what it used, and what it was really
+// confined by. Package sandboxtest holds the law: honest and hostile programs
+// with their expected ends, which every provider must pass.
+//
+// A Provider confines or refuses. It never runs a command with less isolation
+// than Spec.Need asks for, and it reports what it could not apply.
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"haft"
+)
+
+// A Provider runs commands in isolation. Providers are safe for concurrent use.
+type Provider interface {
+	// Run places the command of spec in a fresh sandbox and waits for its end,
+	// and for the end of everything that it started.
+	//
+	// A command that fails, is killed or exceeds a limit has an Exit that says
+	// so, and a nil error. An error means that the command did not run: a
+	// [*SetupError] if a step of confinement failed, an [*haft.Error] if the
+	// spec is wrong or asks for isolation that cannot be had here.
+	//
+	// When ctx ends, Run stops the command, first with SIGTERM and, a moment
+	// later, with SIGKILL for everything in the sandbox. The Cause is then
+	// CauseCancelled. When Run returns, nothing of the run is left: no process,
+	// mount, cgroup, file, IPC object or socket.
+	Run(ctx context.Context, spec Spec) (Exit, error)
+
+	// Isolation says what this provider can promise on this machine, found by
+	// trying and not by reading versions.
+	Isolation(ctx context.Context) (haft.Isolation, error)
+}
+
+// A Spec describes one run. It is not changed by the provider.
+type Spec struct {
+	// Argv is the command. Argv[0] is an absolute path inside the sandbox.
+	Argv []string
+	// Env is the whole environment, as "K=V". Nothing else is inherited.
+	Env []string
+	// Mounts are the parts of the host that the command may see. There are no
+	// others but the private /tmp, /work, /proc and /dev.
+	Mounts []Mount
+	// Files are put below /work before the command starts there.
+	Files []File
+	// Collect gives back what the command leaves in /work/out.
+	Collect bool
+
+	Limits  haft.Limits
+	Network Network
+	// Need refuses to run with less isolation than this.
+	Need Need
+
+	// Stdin is read until its end; nil is an empty input.
+	Stdin io.Reader
+	// Stdout and Stderr get what the command writes, as it comes, up to the
+	// limits. Nil discards.
+	Stdout, Stderr io.Writer
+	// Channel becomes descriptor 3 of the command. It is the sandbox's end of a
+	// socket pair whose other end the caller keeps. Run closes it.
+	Channel *os.File
+}
+
+// A Mount makes a path of the host visible inside.
+type Mount struct {
+	Host, Inside string
+	// Writable is for directories that outlive the run. The rest is read-only.
+	Writable bool
+}
+
+// A File is handed in.
+type File struct {
+	// Name is a relative, clean path below /work.
+	Name string
+	Data []byte
+	Mode os.FileMode // of the permission bits; 0 means 0644
+}
+
+// Network says what a command can reach.
+type Network string
+
+// The kinds of network.
+const (
+	NetworkNone Network = ""     // not even a loopback to the host
+	NetworkFull Network = "full" // the host's network, which is no isolation
+)
+
+// Need is the least isolation that a run accepts.
+type Need struct {
+	Level    haft.Level
+	Controls []haft.Control
+}
+
+// Check reports, as an error with [haft.CodeDenied], what have lacks of n.
+func (n Need) Check(have haft.Isolation) error {
+	if !have.Level.AtLeast(n.Level) {
+		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf(
+			"isolation %q is demanded, this sandbox gives %q", n.Level, have.Level)}
+	}
+	for _, c := range n.Controls {
+		if !have.Has(c) {
+			return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf(
+				"control %q is demanded, this sandbox does not have it", c)}
+		}
+	}
+	return nil
+}
+
+// Exit says how a run ended.
+type Exit struct {
+	Cause Cause
+	// Code is the exit status, if Cause is CauseExit.
+	Code int
+	// Signal is the number of the signal that ended the command, if one did.
+	Signal int
+	// Limit names the limit, if Cause is CauseLimit.
+	Limit haft.FailureKind
+	Usage haft.Usage
+	// Dropped counts the bytes of output beyond the limits.
+	DroppedStdout, DroppedStderr int64
+	Isolation                    haft.Isolation
+	Artifacts                    []haft.Artifact
+	// ArtifactsCut says that there were more or larger artifacts than allowed,
+	// or some that are not regular files.
+	ArtifactsCut []string
+	// Started is when the command itself began to run.
+	Started time.Time
+}
+
+// Cause says what ended a run.
+type Cause string
+
+// The causes.
+const (
+	CauseExit      Cause = "exit"      // it ended by itself
+	CauseSignal    Cause = "signal"    // a signal that nobody here sent
+	CauseTimeout   Cause = "timeout"   // the wall-clock limit
+	CauseLimit     Cause = "limit"     // another limit, named by Exit.Limit
+	CauseBlocked   Cause = "blocked"   // a forbidden system call
+	CauseCancelled Cause = "cancelled" // the caller's context ended
+)
+
+// A SetupError is a step of confinement that failed. The command did not run.
+type SetupError struct {
+	Step string // such as "mount"
+	Path string // what the step was about, or ""
+	Err  error  // the errno
+}
+
+// Error returns "sandbox set-up: step path: errno".
+func (e *SetupError) Error() string {
+	s := "sandbox set-up: " + e.Step
+	if e.Path != "" {
+		s += " " + e.Path
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the errno.
+func (e *SetupError) Unwrap() error { return e.Err }

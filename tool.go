@@ -1,0 +1,174 @@
+package haft
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// MaxToolName is the longest tool name that every model vendor accepts.
+const MaxToolName = 64
+
+// toolName is what all vendors accept as a function name.
+var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
+// ToolID identifies a tool for as long as it exists, whatever its name is.
+type ToolID string
+
+// Kind says what a tool is made of, and so which executor runs it.
+type Kind string
+
+// The kinds of tools.
+const (
+	KindBuiltin    Kind = "builtin"    // a Go function of this binary
+	KindPython     Kind = "python"     // Python source
+	KindTypeScript Kind = "typescript" // TypeScript source
+	KindJavaScript Kind = "javascript" // JavaScript source
+	KindBash       Kind = "bash"       // a shell script
+	KindMCP        Kind = "mcp"        // a tool of an upstream MCP server
+)
+
+// Kinds lists every kind, in the order of the constants.
+func Kinds() []Kind {
+	return []Kind{KindBuiltin, KindPython, KindTypeScript, KindJavaScript, KindBash, KindMCP}
+}
+
+// A Tool is something a model can call. It is a name with a history: every edit
+// makes a new [Version], and Version is the one that calls run now.
+type Tool struct {
+	ID       ToolID   `json:"id"`
+	Org      string   `json:"org"`
+	Name     string   `json:"name"`
+	Category string   `json:"category,omitempty"`
+	Tags     []string `json:"tags,omitempty"`
+	// Disabled tools keep their history and refuse calls.
+	Disabled bool      `json:"disabled,omitempty"`
+	Created  time.Time `json:"created_at"`
+	Updated  time.Time `json:"updated_at"`
+	Version  Version   `json:"version"`
+}
+
+// A Version is one immutable state of a tool. Calls and approvals name the
+// version they are for by its Digest.
+type Version struct {
+	Number int  `json:"number"`
+	Kind   Kind `json:"kind"`
+	// Digest is over source, function, schemas, requirements and settings.
+	Digest      string `json:"digest"`
+	Description string `json:"description"`
+	// Source is the code, empty for built-in and MCP tools.
+	Source string `json:"source_code,omitempty"`
+	// Function is the function of Source that is the tool.
+	Function string `json:"function,omitempty"`
+	// Parameters is the JSON Schema of the arguments, always of type object.
+	Parameters json.RawMessage `json:"parameters"`
+	// Returns is the JSON Schema of the value, where it is known.
+	Returns      json.RawMessage `json:"returns,omitempty"`
+	Health       SchemaHealth    `json:"schema_health"`
+	Requirements Requirements    `json:"requirements,omitzero"`
+	Settings     Settings        `json:"settings,omitzero"`
+	Author       string          `json:"author,omitempty"`
+	Created      time.Time       `json:"created_at"`
+}
+
+// Requirements are the packages that a tool's source needs.
+type Requirements struct {
+	Pip []string `json:"pip,omitempty"`
+	NPM []string `json:"npm,omitempty"`
+}
+
+// Settings say how a version is to be run. The zero value is the safe default of
+// every field.
+type Settings struct {
+	Limits Limits `json:"limits,omitzero"`
+	// Network names the hosts that the tool may reach. Empty means none.
+	Network []string `json:"network,omitempty"`
+	// Sandbox names a provider; empty leaves the choice to the engine.
+	Sandbox string `json:"sandbox,omitempty"`
+	// MinIsolation refuses to run the tool with less.
+	MinIsolation Level `json:"min_isolation,omitempty"`
+	// RequiresApproval makes every call wait for a person.
+	RequiresApproval bool `json:"requires_approval,omitempty"`
+	// Parallel allows calls of one batch to run beside each other.
+	Parallel bool `json:"parallel,omitempty"`
+	// Idempotent allows a second run when nobody knows whether the first ran.
+	Idempotent bool `json:"idempotent,omitempty"`
+	// Cacheable declares that equal arguments give equal values.
+	Cacheable bool   `json:"cacheable,omitempty"`
+	Output    Output `json:"output,omitzero"`
+}
+
+// Output says what a tool is expected to give back.
+type Output struct {
+	// Type is json, text, number, boolean or list; empty takes what comes.
+	Type OutputType `json:"type,omitempty"`
+	// Validators are expressions over value that must all be true.
+	Validators []string `json:"validators,omitempty"`
+	// MaxChars cuts the value; 0 means [DefaultMaxChars].
+	MaxChars int `json:"max_chars,omitempty"`
+}
+
+// DefaultMaxChars is how much of a value a model gets to see by default.
+const DefaultMaxChars = 50_000
+
+// OutputType is the type that a tool's output is read as.
+type OutputType string
+
+// The output types.
+const (
+	OutputAny     OutputType = ""
+	OutputJSON    OutputType = "json"
+	OutputText    OutputType = "text"
+	OutputNumber  OutputType = "number"
+	OutputBoolean OutputType = "boolean"
+	OutputList    OutputType = "list"
+)
+
+// OutputTypes lists the named output types.
+func OutputTypes() []OutputType {
+	return []OutputType{OutputJSON, OutputText, OutputNumber, OutputBoolean, OutputList}
+}
+
+// SchemaHealth says whether model vendors accept a schema, and in which mode.
+type SchemaHealth struct {
+	Status  HealthStatus   `json:"status"`
+	Reasons []HealthReason `json:"reasons,omitempty"`
+}
+
+// HealthStatus is the verdict on a schema.
+type HealthStatus string
+
+// The verdicts.
+const (
+	HealthStrict    HealthStatus = "STRICT_COMPLIANT" // usable in strict mode
+	HealthNonStrict HealthStatus = "NON_STRICT_ONLY"  // usable, but not in strict mode
+	HealthInvalid   HealthStatus = "INVALID"          // vendors refuse it
+)
+
+// A HealthReason is one thing that is wrong with a schema, and where.
+type HealthReason struct {
+	Path    string `json:"path"` // such as root.properties.a.items
+	Message string `json:"message"`
+}
+
+// String returns "path: message".
+func (r HealthReason) String() string {
+	if r.Path == "" {
+		return r.Message
+	}
+	return r.Path + ": " + r.Message
+}
+
+// CheckToolName reports why name cannot be the name of a tool.
+func CheckToolName(name string) error {
+	switch {
+	case name == "":
+		return &Error{Code: CodeInvalid, Message: "a tool needs a name"}
+	case len(name) > MaxToolName:
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the tool name is %d characters long, %d is the most", len(name), MaxToolName)}
+	case !toolName.MatchString(name):
+		return &Error{Code: CodeInvalid, Message: "a tool name starts with a letter or _ and holds only letters, digits, _ and -"}
+	}
+	return nil
+}
