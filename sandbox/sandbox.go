@@ -68,6 +68,42 @@ type Spec struct {
 	// Channel becomes descriptor 3 of the command. It is the sandbox's end of a
 	// socket pair whose other end the caller keeps. Run closes it.
 	Channel *os.File
+
+	// Begin, if not nil, is closed by the caller when the call proper begins.
+	// Until then the command prepares itself and waits, and the clock of
+	// Limits.Wall stands still.
+	Begin <-chan struct{}
+	// Finish, if not nil, is closed by the caller when it has what it wants. The
+	// run then ends at once with CauseFinished, however busy it is.
+	Finish <-chan struct{}
+	// Ended, if not nil, is called once, as soon as the end of the run is known
+	// and its output, usage and artifacts are collected, but before the sandbox
+	// is torn down: tearing down takes longer than most calls, and the caller
+	// need not wait for it. Run still returns after it.
+	Ended func(Exit)
+}
+
+// A Forker is a Provider that can make sandboxes from a prepared process, which
+// is much quicker than starting one. It is found by type assertion.
+type Forker interface {
+	// Template starts the interpreter of spec, runs boot in it once, and keeps
+	// it. The template holds no tenant's code and no tenant's data.
+	//
+	// Spec.Argv is the interpreter with its flags; Spec.Env, Mounts, Network,
+	// Limits and Need hold for every sandbox made from it. Boot is source code in
+	// the interpreter's language that defines main(channel): it is called in each
+	// fresh sandbox, after confinement, with the number of the descriptor that
+	// Spec.Channel became.
+	Template(ctx context.Context, spec Spec, boot string) (Template, error)
+}
+
+// A Template makes sandboxes by forking. It is safe for concurrent use.
+type Template interface {
+	// Run is like [Provider.Run], in a fork of the template. It ignores Argv,
+	// Env and Mounts, which the template has settled.
+	Run(ctx context.Context, spec Spec) (Exit, error)
+	// Close ends the template. Sandboxes made from it go on.
+	Close() error
 }
 
 // A Mount makes a path of the host visible inside.
@@ -147,6 +183,7 @@ const (
 	CauseLimit     Cause = "limit"     // another limit, named by Exit.Limit
 	CauseBlocked   Cause = "blocked"   // a forbidden system call
 	CauseCancelled Cause = "cancelled" // the caller's context ended
+	CauseFinished  Cause = "finished"  // the caller closed Spec.Finish
 )
 
 // A SetupError is a step of confinement that failed. The command did not run.
