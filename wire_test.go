@@ -1,0 +1,112 @@
+package haft_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"haft"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// when is a fixed time for golden files.
+var when = time.Date(2026, 11, 15, 12, 30, 0, 0, time.UTC)
+
+// TestWire pins the JSON names of the vocabulary: every field is set, so a
+// renamed or lost one changes the file.
+func TestWire(t *testing.T) {
+	principal := haft.Principal{Org: "acme", User: "ann", Agent: "planner", Roles: []string{"operator"}}
+	approver := haft.Principal{Org: "acme", User: "bob"}
+	limits := haft.DefaultLimits()
+	isolation := haft.Isolation{
+		Level:    haft.LevelNamespaces,
+		Controls: []haft.Control{haft.ControlUserNS, haft.ControlSeccomp},
+		Missing:  []haft.Gap{{Control: haft.ControlMemory, Reason: "no memory controller is delegated"}},
+	}
+	schema := json.RawMessage(`{"type":"object","properties":{}}`)
+	version := haft.Version{
+		Number: 3, Kind: haft.KindPython, Digest: "sha256:00", Description: "Adds.", Source: "def add(): ...",
+		Function: "add", Parameters: schema, Returns: json.RawMessage(`{"type":"integer"}`),
+		Health: haft.SchemaHealth{Status: haft.HealthNonStrict, Reasons: []haft.HealthReason{
+			{Path: "root.properties.a", Message: "'additionalProperties' not explicitly set"},
+		}},
+		Requirements: haft.Requirements{Pip: []string{"numpy==2.1"}, NPM: []string{"zod@4"}},
+		Settings: haft.Settings{
+			Limits: limits, Network: []string{"api.example.com"}, Sandbox: "local", MinIsolation: haft.LevelNamespaces,
+			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true,
+			Output: haft.Output{Type: haft.OutputJSON, Validators: []string{"value.n > 0"}, MaxChars: 100},
+		},
+		Author: "ann", Created: when,
+	}
+	event, err := haft.NewEvent(haft.Call{ID: "c_1", Tool: "add", Principal: principal}, haft.EventCompleted, when, json.RawMessage(`{"status":"success"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	event.Seq = 4
+	for name, v := range map[string]any{
+		"tool": haft.Tool{
+			ID: "tool_1", Org: "acme", Name: "add", Category: "maths", Tags: []string{"demo"}, Disabled: true,
+			Created: when, Updated: when, Version: version,
+		},
+		"call": haft.Call{
+			ID: "c_1", Tool: "add", Digest: "sha256:00", Args: json.RawMessage(`{"a":1}`), Principal: principal,
+			IdempotencyKey: "k", Deadline: when, Env: map[string]string{"LANG": "C"}, Sandbox: "local",
+			Limits: haft.Limits{Memory: 1 << 20}, Parent: "c_0",
+		},
+		"result": haft.Result{
+			Call: "c_1", Tool: "add", Digest: "sha256:00", Status: haft.StatusError, Value: json.RawMessage(`null`),
+			Error: &haft.Failure{
+				Kind: haft.FailException, Message: "ValueError: no", Retry: haft.RetryChanged, RetryAfter: haft.Millis(time.Second),
+				Type: "ValueError", Traceback: "line 2, in add", Misfits: []haft.Misfit{{Pointer: "/a", Message: "must be an integer"}},
+			},
+			Stdout: "out", Stderr: "err",
+			Artifacts: []haft.Artifact{{Name: "a.txt", ContentType: "text/plain", Size: 2, Data: []byte("hi")}},
+			Usage: haft.Usage{
+				Wall: haft.Millis(1500 * time.Microsecond), CPU: haft.Millis(time.Millisecond), MaxRSS: 1 << 20,
+				Processes: 2, Disk: 4096, Stdout: 3, Stderr: 3,
+			},
+			Sandbox: haft.Sandbox{Provider: "local", Isolation: isolation},
+			Timeline: haft.Timeline{
+				Queue: 1e6, Validate: 1e6, Policy: 1e6, Approval: 1e6, Cell: "hit", Setup: 1e6, Execute: 1e6, Serialise: 1e6, Total: 7e6,
+			},
+			Truncated: haft.Truncated{Stdout: 1, Stderr: 2, Value: 3},
+		},
+		"result_minimal": haft.Result{Call: "c_1", Tool: "add", Status: haft.StatusSuccess, Value: json.RawMessage(`3`)},
+		"approval": haft.Approval{
+			ID: "ap_1", Call: "c_1", Tool: "add", State: haft.ApprovalApproved, Binds: "sha256:11", Args: json.RawMessage(`{"a":1}`),
+			Requester: principal, Approver: &approver, Reason: "fine", Created: when, Expires: when, Decided: when,
+		},
+		"event": event,
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, filepath.Join("testdata", "wire", name+".json"), v) })
+	}
+}
+
+// golden compares v as JSON with a file.
+func golden(t *testing.T, file string, v any) {
+	t.Helper()
+	got, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-want +got):\n%s", file, cmp.Diff(string(want), string(got)))
+	}
+}
