@@ -1,0 +1,65 @@
+# Haft. `make help` lists what can be made.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+GO       ?= go
+BIN      := bin/haft
+TOOLS    := $(CURDIR)/bin/tools
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The binary needs no C library, so that it runs on every Linux as it is.
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# The race detector needs a C compiler; without one the tests run without it, and say so.
+RACE     := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
+FUZZTIME ?= 60s
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the binary at bin/haft
+	$(BUILD) -o $(BIN) ./cmd/haft
+
+.PHONY: setup
+setup: # install what a bare machine lacks to run tools
+	@scripts/setup run
+
+.PHONY: setup-test
+setup-test: # install what the tests need besides
+	@scripts/setup test
+
+.PHONY: demo
+demo: setup build ## set up a fresh machine and run a tool in the sandbox
+	@scripts/demo
+
+.PHONY: test
+test: setup-test ## set up and run every test
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	GOOS=darwin $(GO) build ./...
+	@[ -n "$(RACE)" ] || echo "NOTE: no gcc, so the tests run without the race detector"
+	$(GO) test $(RACE) -timeout 30m ./...
+
+.PHONY: bench
+bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in one run
+	@scripts/setup bench
+	$(BIN) bench $(BENCHFLAGS)
+
+.PHONY: attack
+attack: setup build ## run the hostile programs on this machine's kernel
+	$(BIN) doctor --attack
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME each (60s)
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: lint
+lint: ## golangci-lint, and govulncheck where its database answers
+	@GOBIN=$(TOOLS) scripts/lint
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+	$(GO) mod tidy
