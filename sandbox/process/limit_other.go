@@ -1,0 +1,12 @@
+//go:build !linux
+
+package process
+
+import "haft"
+
+// rssUnit is what the system counts resident memory in.
+const rssUnit = 1
+
+// limit does nothing: only Linux can lay limits on another process. The limits
+// of time and output hold all the same.
+func limit(int, haft.Limits) error { return nil }

@@ -1,0 +1,231 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// A run is one command and what belongs to it on our side.
+type run struct {
+	spec           sandbox.Spec
+	limits         haft.Limits
+	cmd            *exec.Cmd
+	stdout, stderr *output
+	theirs         []*os.File // ends of pipes that the command holds
+	stdin          *os.File   // our end of its input, or nil
+	started        time.Time
+}
+
+// run starts the command in w, waits for its end and collects what it leaves.
+func (p *Provider) run(ctx context.Context, spec sandbox.Spec, w *work) (sandbox.Exit, error) {
+	r := &run{spec: spec, limits: spec.Limits.Or(haft.DefaultLimits())}
+	if err := r.start(w); err != nil {
+		return sandbox.Exit{}, err
+	}
+	exit := r.wait(ctx, p.grace)
+	if spec.Collect {
+		exit.Artifacts, exit.ArtifactsCut = w.collect(r.limits)
+	}
+	exit.Isolation = isolation()
+	if spec.Ended != nil {
+		spec.Ended(exit)
+	}
+	return exit, nil
+}
+
+// start makes the pipes and starts the command. On an error nothing is left open.
+func (r *run) start(w *work) (err error) {
+	defer func() {
+		closeAll(r.theirs)
+		if err != nil {
+			r.closeOurs()
+		}
+	}()
+	cmd := exec.Command(r.spec.Argv[0])
+	cmd.Args = w.translate(r.spec.Argv, false)
+	cmd.Path = cmd.Args[0]
+	cmd.Env = w.translate(r.spec.Env, true)
+	cmd.Dir = w.dir
+	// Its own session: no terminal, and a group to send signals to.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if r.stdout, cmd.Stdout, err = r.pipeOut(r.spec.Stdout, r.limits.Stdout); err != nil {
+		return err
+	}
+	if r.stderr, cmd.Stderr, err = r.pipeOut(r.spec.Stderr, r.limits.Stderr); err != nil {
+		return err
+	}
+	if r.spec.Stdin != nil {
+		in, ours, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("make a pipe: %w", err)
+		}
+		r.theirs, r.stdin, cmd.Stdin = append(r.theirs, in), ours, in
+	}
+	if r.spec.Channel != nil {
+		cmd.ExtraFiles = []*os.File{r.spec.Channel}
+	}
+	if err := closeOnExec(); err != nil {
+		return &sandbox.SetupError{Step: "descriptors", Err: err}
+	}
+	if err := cmd.Start(); err != nil {
+		return &sandbox.SetupError{Step: "exec", Path: r.spec.Argv[0], Err: errnoOf(err)}
+	}
+	r.cmd, r.started = cmd, time.Now()
+	if err := limit(cmd.Process.Pid, r.limits); err != nil {
+		r.kill(syscall.SIGKILL)
+		_ = cmd.Wait() // it was killed, and never counted as run
+		return &sandbox.SetupError{Step: "rlimits", Err: err}
+	}
+	r.feed()
+	return nil
+}
+
+// pipeOut returns the two ends of a pipe: ours, being read, and theirs.
+func (r *run) pipeOut(to io.Writer, limit int64) (*output, *os.File, error) {
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	r.theirs = append(r.theirs, theirs)
+	return startOutput(ours, to, limit), theirs, nil
+}
+
+// feed hands the input over. Nobody waits for it: a reader that blocks forever
+// must not keep a run that is over. The command sees the end of its input when
+// the reader ends, and the copy ends when our end of the pipe is closed.
+func (r *run) feed() {
+	if r.stdin == nil {
+		return
+	}
+	go func(to *os.File, from io.Reader) {
+		_, _ = io.Copy(to, from) // a command need not read its input
+		_ = to.Close()
+	}(r.stdin, r.spec.Stdin)
+}
+
+// wait returns when the command and its group are gone and the output is read.
+func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
+	done := make(chan struct{})
+	go func() {
+		_ = r.cmd.Wait() // how it ended is in ProcessState
+		close(done)
+	}()
+	cause, clock := r.watch(ctx, done, grace)
+	wall := time.Since(clock)
+	r.kill(syscall.SIGKILL) // what it left in its group
+	r.stdout.finish(drain)
+	r.stderr.finish(drain)
+	if r.stdin != nil {
+		_ = r.stdin.Close() // may be closed already, by feed
+	}
+	exit := sandbox.Exit{
+		Cause: cause, Started: r.started,
+		Usage:         usageOf(r.cmd.ProcessState),
+		DroppedStdout: r.stdout.dropped, DroppedStderr: r.stderr.dropped,
+	}
+	exit.Usage.Wall = haft.Millis(wall)
+	exit.Usage.Stdout, exit.Usage.Stderr = r.stdout.written, r.stderr.written
+	r.explain(&exit)
+	return exit
+}
+
+// watch waits for the end and brings it about if it is due. It returns the cause,
+// or "" if the command ended by itself, and when the clock began.
+func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Duration) (sandbox.Cause, time.Time) {
+	clock, begin := r.started, r.spec.Begin
+	timer := time.NewTimer(r.limits.Wall.D())
+	defer timer.Stop()
+	if begin != nil {
+		timer.Stop()
+	}
+	for {
+		select {
+		case <-done:
+			return "", clock
+		case <-begin:
+			begin, clock = nil, time.Now()
+			timer.Reset(r.limits.Wall.D())
+		case <-r.spec.Finish:
+			r.kill(syscall.SIGKILL)
+			<-done
+			return sandbox.CauseFinished, clock
+		case <-timer.C:
+			r.terminate(done, grace)
+			return sandbox.CauseTimeout, clock
+		case <-ctx.Done():
+			r.terminate(done, grace)
+			return sandbox.CauseCancelled, clock
+		}
+	}
+}
+
+// terminate asks first and then kills.
+func (r *run) terminate(done <-chan struct{}, grace time.Duration) {
+	r.kill(syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		r.kill(syscall.SIGKILL)
+		<-done
+	}
+}
+
+// kill signals the whole group. That nobody is left to signal is no fault.
+func (r *run) kill(sig syscall.Signal) { _ = syscall.Kill(-r.cmd.Process.Pid, sig) }
+
+// explain adds to exit what the kernel says about the end.
+func (r *run) explain(exit *sandbox.Exit) {
+	ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		exit.Signal = int(ws.Signal())
+	}
+	switch {
+	case exit.Cause != "":
+	case exit.Signal == 0:
+		exit.Cause, exit.Code = sandbox.CauseExit, r.cmd.ProcessState.ExitCode()
+	case exit.Signal == int(syscall.SIGXCPU), exit.Signal == int(syscall.SIGKILL) && exit.Usage.CPU >= r.limits.CPU:
+		exit.Cause, exit.Limit = sandbox.CauseLimit, haft.FailCPU
+	case exit.Signal == int(syscall.SIGXFSZ):
+		exit.Cause, exit.Limit = sandbox.CauseLimit, haft.FailFileSize
+	default:
+		exit.Cause = sandbox.CauseSignal
+	}
+}
+
+// closeOurs gives up the ends of the pipes that a started command would have fed.
+func (r *run) closeOurs() {
+	for _, o := range []*output{r.stdout, r.stderr} {
+		if o != nil {
+			o.finish(0)
+		}
+	}
+	if r.stdin != nil {
+		_ = r.stdin.Close() // nothing was written
+	}
+}
+
+// closeAll closes files that nobody has written to.
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// errnoOf returns the errno inside err, without the host's paths around it.
+func errnoOf(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,37 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+)
+
+// closeOnExec marks every descriptor of ours but the standard ones, so that the
+// command gets only what it is given. Go opens everything that way, but what the
+// engine's own parent left open (make's job server, say) would be handed on.
+func closeOnExec() error {
+	list, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, d := range list {
+		if fd, err := strconv.Atoi(d.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// usageOf reads what the command and the children that it waited for have used.
+func usageOf(ps *os.ProcessState) haft.Usage {
+	u := haft.Usage{CPU: haft.Millis(ps.UserTime() + ps.SystemTime())}
+	if ru, ok := ps.SysUsage().(*syscall.Rusage); ok {
+		u.MaxRSS = int64(ru.Maxrss) * rssUnit
+	}
+	return u
+}
