@@ -1,0 +1,99 @@
+package schema
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Three formats are taken more widely than the library takes them, because values
+// as people, models and Pydantic write them would not pass: moments and times
+// without an offset, and durations with a sign or a fraction of a second.
+var formats = []*jsonschema.Format{
+	{Name: "date-time", Validate: onText(isDateTime)},
+	{Name: "time", Validate: onText(isTime)},
+	{Name: "duration", Validate: onText(isDuration)},
+}
+
+// errFormat is never shown: messages are ours.
+var errFormat = errors.New("not of the format")
+
+// onText makes a validator of a format: it is for strings only.
+func onText(ok func(string) bool) func(any) error {
+	return func(v any) error {
+		if s, isText := v.(string); isText && !ok(s) {
+			return errFormat
+		}
+		return nil
+	}
+}
+
+// isDuration accepts ISO 8601 durations of at least one part.
+func isDuration(s string) bool {
+	return duration.MatchString(s) && !strings.HasSuffix(s, "P") && !strings.HasSuffix(s, "T")
+}
+
+// duration is ISO 8601, but for the need of at least one part.
+var duration = regexp.MustCompile(`^-?P(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$`)
+
+// isDateTime accepts RFC 3339 with the offset left out, and a space for the T.
+func isDateTime(s string) bool {
+	if len(s) < len("2006-01-02T15:04") {
+		return false
+	}
+	date, clock := s[:10], s[11:]
+	if _, err := time.Parse(time.DateOnly, date); err != nil || !strings.ContainsRune("Tt ", rune(s[10])) {
+		return false
+	}
+	return isTime(clock)
+}
+
+// isTime accepts the time of RFC 3339 with the offset left out.
+func isTime(s string) bool {
+	for _, layout := range []string{"15:04:05Z07:00", "15:04:05"} {
+		t := s
+		if strings.HasSuffix(t, "z") {
+			t = t[:len(t)-1] + "Z"
+		}
+		// A leap second is a moment too.
+		t = strings.Replace(t, ":60", ":59", 1)
+		if len(t) < len("15:04:05") || strings.Contains(t, ",") {
+			return false
+		}
+		if _, err := time.Parse(layout, t); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// formatWords says what a format is, with an example where the name alone does
+// not say it.
+func formatWords(name string) string {
+	switch name {
+	case "date-time":
+		return "a date and time such as 2026-01-31T10:00:00Z"
+	case "date":
+		return "a date such as 2026-01-31"
+	case "time":
+		return "a time such as 10:00:00"
+	case "duration":
+		return "an ISO 8601 duration such as PT1H30M"
+	case "email":
+		return "an e-mail address"
+	case "uri", "iri":
+		return "an absolute URL"
+	case "uuid":
+		return "a UUID"
+	case "ipv4":
+		return "an IPv4 address"
+	case "ipv6":
+		return "an IPv6 address"
+	case "regex":
+		return "a regular expression (RE2: no look-around, no back-references)"
+	}
+	return "of the format " + printable(name, maxToken)
+}

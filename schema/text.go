@@ -1,0 +1,371 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MaxDigits is the longest number that is read, in characters. It is CPython's
+// own bound on reading an int.
+const MaxDigits = 4300
+
+// DecodePrefix reads one JSON value at the start of text, like [Decode], and
+// returns how many bytes it has. It serves texts from models and from tools:
+// what follows the value is the caller's business, its [*SyntaxError] says what
+// was expected where, and containers nest at most maxDepth deep. It is stricter
+// than [Decode] about what two readers would understand differently: invalid
+// UTF-8, half of a surrogate pair, and numbers that are no finite float64.
+func DecodePrefix(text []byte, maxDepth int) (v any, n int, err error) {
+	if len(text) > MaxBytes {
+		return nil, 0, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), MaxBytes)}
+	}
+	r := textReader{text: text, maxDepth: maxDepth}
+	r.space()
+	v, err = r.value(0)
+	if err != nil {
+		return nil, 0, err
+	}
+	return v, r.pos, nil
+}
+
+// Position turns an offset into text into a line and a column, both from 1. The
+// column counts characters.
+func Position(text []byte, offset int64) (line, column int) {
+	before := text[:min(max(offset, 0), int64(len(text)))]
+	line, start := 1, 0
+	for i, c := range before {
+		if c == '\n' {
+			line, start = line+1, i+1
+		}
+	}
+	return line, utf8.RuneCount(before[start:]) + 1
+}
+
+// CheckNumber reports why the text of a JSON number is not one that every reader
+// understands alike: it is longer than [MaxDigits], or no finite float64, or so
+// small that it would read as zero. It also keeps the exponent small enough for
+// exact arithmetic.
+func CheckNumber(n string) error {
+	if len(n) > MaxDigits {
+		return fmt.Errorf("a number has %d characters, %d is the most", len(n), MaxDigits)
+	}
+	if !strings.ContainsAny(n, ".eE") {
+		return nil // whole numbers are exact, however large
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		return fmt.Errorf("a number is too large")
+	}
+	if f == 0 {
+		mantissa, _, _ := strings.Cut(strings.ToLower(n), "e")
+		if strings.ContainsAny(mantissa, "123456789") {
+			return fmt.Errorf("a number is too close to zero")
+		}
+		if len(n) > len(mantissa)+5 {
+			return fmt.Errorf("a number has too large an exponent")
+		}
+	}
+	return nil
+}
+
+// textReader is a strict reader of JSON that knows where it is.
+type textReader struct {
+	text     []byte
+	pos      int
+	maxDepth int
+}
+
+// fail says what is wrong at offset.
+func (r *textReader) fail(offset int, format string, args ...any) error {
+	return &SyntaxError{Offset: int64(offset), Message: fmt.Sprintf(format, args...)}
+}
+
+// space skips white space.
+func (r *textReader) space() {
+	for r.pos < len(r.text) && strings.IndexByte(" \t\r\n", r.text[r.pos]) >= 0 {
+		r.pos++
+	}
+}
+
+// peek returns the next byte, or 0 at the end.
+func (r *textReader) peek() byte {
+	if r.pos < len(r.text) {
+		return r.text[r.pos]
+	}
+	return 0
+}
+
+// value reads the value that starts here.
+func (r *textReader) value(depth int) (any, error) {
+	if depth > r.maxDepth {
+		return nil, r.fail(r.pos, "it is nested deeper than %d", r.maxDepth)
+	}
+	switch c := r.peek(); {
+	case c == '{':
+		return r.object(depth)
+	case c == '[':
+		return r.array(depth)
+	case c == '"':
+		return r.string()
+	case c == '-' || c >= '0' && c <= '9':
+		return r.number()
+	}
+	for _, w := range words {
+		if strings.HasPrefix(string(r.text[r.pos:min(len(r.text), r.pos+len(w.text))]), w.text) {
+			if w.hint != "" {
+				return nil, r.fail(r.pos, "%s", w.hint)
+			}
+			r.pos += len(w.text)
+			return w.value, nil
+		}
+	}
+	return nil, r.expected("a value")
+}
+
+// words are the literals of JSON, and those of other languages that models write
+// instead.
+var words = []struct {
+	text  string
+	value any
+	hint  string
+}{
+	{"true", true, ""},
+	{"false", false, ""},
+	{"null", nil, ""},
+	{"True", nil, "expected true, written in lower case"},
+	{"False", nil, "expected false, written in lower case"},
+	{"None", nil, "expected null, which JSON has for None"},
+	{"undefined", nil, "expected null, which JSON has for undefined"},
+	{"NaN", nil, "NaN is not a JSON number"},
+	{"Infinity", nil, "Infinity is not a JSON number"},
+	{"'", nil, "expected a double quote: JSON has no single quotes"},
+	{"//", nil, "expected a value: JSON has no comments"},
+	{"/*", nil, "expected a value: JSON has no comments"},
+}
+
+// expected says what should have been here.
+func (r *textReader) expected(what string) error {
+	if r.pos >= len(r.text) {
+		return r.fail(r.pos, "expected %s, but the text ends", what)
+	}
+	return r.fail(r.pos, "expected %s", what)
+}
+
+// object reads an object.
+func (r *textReader) object(depth int) (*Object, error) {
+	o := &Object{}
+	r.pos++
+	r.space()
+	if r.peek() == '}' {
+		r.pos++
+		return o, nil
+	}
+	for {
+		if err := r.member(o, depth); err != nil {
+			return nil, err
+		}
+		r.space()
+		switch r.peek() {
+		case ',':
+			r.pos++
+			r.space()
+			if r.peek() == '}' {
+				return nil, r.fail(r.pos, "expected a key: no comma may stand before }")
+			}
+		case '}':
+			r.pos++
+			return o, nil
+		default:
+			return nil, r.expected("a comma or }")
+		}
+	}
+}
+
+// member reads one key and its value.
+func (r *textReader) member(o *Object, depth int) error {
+	at := r.pos
+	if r.peek() != '"' {
+		return r.expected("a key in double quotes")
+	}
+	key, err := r.string()
+	if err != nil {
+		return err
+	}
+	if o.Has(key) {
+		return r.fail(at, "a key stands twice in one object")
+	}
+	r.space()
+	if r.peek() != ':' {
+		return r.expected("a colon after the key")
+	}
+	r.pos++
+	r.space()
+	v, err := r.value(depth + 1)
+	if err != nil {
+		return err
+	}
+	o.Set(key, v)
+	return nil
+}
+
+// array reads an array.
+func (r *textReader) array(depth int) ([]any, error) {
+	a := []any{}
+	r.pos++
+	r.space()
+	if r.peek() == ']' {
+		r.pos++
+		return a, nil
+	}
+	for {
+		v, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		a = append(a, v)
+		r.space()
+		switch r.peek() {
+		case ',':
+			r.pos++
+			r.space()
+			if r.peek() == ']' {
+				return nil, r.fail(r.pos, "expected a value: no comma may stand before ]")
+			}
+		case ']':
+			r.pos++
+			return a, nil
+		default:
+			return nil, r.expected("a comma or ]")
+		}
+	}
+}
+
+// number reads a number.
+func (r *textReader) number() (json.Number, error) {
+	start := r.pos
+	digits := func() bool {
+		from := r.pos
+		for c := r.peek(); c >= '0' && c <= '9'; c = r.peek() {
+			r.pos++
+		}
+		return r.pos > from
+	}
+	if r.peek() == '-' {
+		r.pos++
+	}
+	zero := r.peek() == '0'
+	first := r.pos
+	if !digits() {
+		return "", r.expected("a digit")
+	}
+	if zero && r.pos > first+1 {
+		return "", r.fail(first, "a number must not start with 0")
+	}
+	if r.peek() == '.' {
+		r.pos++
+		if !digits() {
+			return "", r.expected("a digit after the point")
+		}
+	}
+	if c := r.peek(); c == 'e' || c == 'E' {
+		r.pos++
+		if c := r.peek(); c == '+' || c == '-' {
+			r.pos++
+		}
+		if !digits() {
+			return "", r.expected("a digit of the exponent")
+		}
+	}
+	n := string(r.text[start:r.pos])
+	if err := CheckNumber(n); err != nil {
+		return "", r.fail(start, "%s", err)
+	}
+	return json.Number(n), nil
+}
+
+// string reads a string.
+func (r *textReader) string() (string, error) {
+	start := r.pos
+	r.pos++
+	from := r.pos
+	var b []byte // what came before from, if anything had to be unescaped
+	for r.pos < len(r.text) {
+		switch c := r.text[r.pos]; {
+		case c == '"':
+			s := string(append(b, r.text[from:r.pos]...))
+			r.pos++
+			return s, nil
+		case c == '\\':
+			b = append(b, r.text[from:r.pos]...)
+			ch, err := r.escape()
+			if err != nil {
+				return "", err
+			}
+			b = utf8.AppendRune(b, ch)
+			from = r.pos
+		case c == '\n' || c == '\r':
+			return "", r.fail(r.pos, `a line break within a string must be written as \n`)
+		case c < ' ':
+			return "", r.fail(r.pos, `a control character within a string must be written as \u00XX`)
+		case c < utf8.RuneSelf:
+			r.pos++
+		default:
+			ch, size := utf8.DecodeRune(r.text[r.pos:])
+			if ch == utf8.RuneError && size == 1 {
+				return "", r.fail(r.pos, "a string is not valid UTF-8")
+			}
+			r.pos += size
+		}
+	}
+	return "", r.fail(start, "expected a closing double quote: a string that begins here does not end")
+}
+
+// escapes are the escapes of one letter.
+var escapes = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape reads an escape sequence.
+func (r *textReader) escape() (rune, error) {
+	start := r.pos
+	r.pos++
+	c := r.peek()
+	r.pos++
+	if ch, ok := escapes[c]; ok {
+		return ch, nil
+	}
+	if c != 'u' {
+		return 0, r.fail(start, `expected one of "\/bfnrtu after a backslash`)
+	}
+	ch, ok := r.hex()
+	if !ok {
+		return 0, r.fail(start, `expected four hexadecimal digits after \u`)
+	}
+	if !utf16.IsSurrogate(ch) {
+		return ch, nil
+	}
+	if r.peek() == '\\' && r.pos+1 < len(r.text) && r.text[r.pos+1] == 'u' {
+		r.pos += 2
+		if low, ok := r.hex(); ok {
+			if pair := utf16.DecodeRune(ch, low); pair != utf8.RuneError {
+				return pair, nil
+			}
+		}
+	}
+	return 0, r.fail(start, "half of a surrogate pair is not a character")
+}
+
+// hex reads four hexadecimal digits.
+func (r *textReader) hex() (rune, bool) {
+	if r.pos+4 > len(r.text) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(r.text[r.pos:r.pos+4]), 16, 32)
+	if err != nil || strings.ContainsAny(string(r.text[r.pos:r.pos+4]), "+-_") {
+		return 0, false
+	}
+	r.pos += 4
+	return rune(n), true
+}
