@@ -1,0 +1,150 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+)
+
+// healed copies parameters in a form that OpenAI and Anthropic do not refuse out
+// of hand: an object at the top, without a union, and arrays with items. It
+// accepts all that parameters accept.
+func healed(parameters *Object) (*Object, error) {
+	if deep(parameters, MaxDepth) {
+		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d", MaxDepth))
+	}
+	v, err := healedSchema("", parameters)
+	if err != nil {
+		return nil, err
+	}
+	top, _ := v.(*Object)
+	if slices.ContainsFunc(notAtRoot, top.Has) || top.Has("$ref") {
+		budget := maxParts
+		top = merged(parameters, top, &budget)
+	}
+	if !top.Has("type") {
+		top = prefixed("type", "object", top)
+	}
+	if !top.Has("properties") {
+		top.Set("properties", &Object{})
+	}
+	return top, nil
+}
+
+// healedSchema gives arrays their items and writes true as {}.
+func healedSchema(keyword string, v any) (any, error) {
+	switch v := v.(type) {
+	case bool:
+		if nestings[keyword] == oneSchema && keyword != "items" {
+			return v, nil
+		}
+		if v {
+			return &Object{}, nil
+		}
+		return Obj("not", &Object{}), nil
+	case *Object:
+		c, err := mapSubs(v, healedSchema)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(typesOf(c), "array") && (!c.Has("items") || c.Object("items") == nil) {
+			c.Set("items", tupleItems(c))
+		}
+		return c, nil
+	}
+	return Clone(v), nil
+}
+
+// tupleItems is the schema of any one item of a tuple.
+func tupleItems(o *Object) *Object {
+	list := o.Array("prefixItems")
+	if list == nil {
+		list = o.Array("items")
+	}
+	list = distinct(list)
+	switch len(list) {
+	case 0:
+		return &Object{}
+	case 1:
+		if only, ok := list[0].(*Object); ok {
+			return only
+		}
+	}
+	c, _ := Clone(list).([]any)
+	return Obj("anyOf", c)
+}
+
+// maxParts bounds how many parts of a composition are merged. Without it, parts
+// that refer to parts would multiply.
+const maxParts = 1000
+
+// merged returns o without compositions at the top: the properties of all parts
+// are there, and required are those that are required in any case.
+func merged(root, o *Object, budget *int) *Object {
+	c := without(o, append(slices.Clone(notAtRoot), "$ref", "properties", "required")...)
+	properties := &Object{}
+	required := names(o.Array("required"))
+	add := func(from *Object) {
+		if from == nil {
+			return
+		}
+		for _, name := range from.Keys() {
+			if !properties.Has(name) {
+				properties.Set(name, from.Value(name))
+			}
+		}
+	}
+	add(o.Object("properties"))
+	part := func(v any) *Object {
+		p, ok := v.(*Object)
+		if *budget--; !ok || *budget < 0 {
+			return &Object{}
+		}
+		if p.Has("additionalProperties") && c.Has("additionalProperties") {
+			c.Set("additionalProperties", true)
+		}
+		return merged(root, p, budget)
+	}
+	if o.Has("$ref") {
+		if target, _, problem := refTarget(root, o); problem == "" {
+			p := part(target)
+			add(p.Object("properties"))
+			required = union(required, names(p.Array("required")))
+			for _, k := range p.Keys() {
+				if !c.Has(k) {
+					c.Set(k, p.Value(k))
+				}
+			}
+		}
+	}
+	for _, v := range o.Array("allOf") {
+		p := part(v)
+		add(p.Object("properties"))
+		required = union(required, names(p.Array("required")))
+	}
+	for _, k := range []string{"anyOf", "oneOf"} {
+		var always []string
+		for i, v := range o.Array(k) {
+			p := part(v)
+			add(p.Object("properties"))
+			r := names(p.Array("required"))
+			if i == 0 {
+				always = r
+			}
+			always = slices.DeleteFunc(slices.Clone(always), func(name string) bool { return !slices.Contains(r, name) })
+		}
+		required = union(required, always)
+	}
+	c.Set("properties", properties)
+	required = slices.DeleteFunc(required, func(name string) bool { return !properties.Has(name) })
+	return c.Set("required", anys(required))
+}
+
+// union returns a and what b has besides, in order.
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
