@@ -147,7 +147,7 @@ func compileError(root any, err error) error {
 	if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
 		e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
 		if tokens, ok := locationTokens(bad.URL); ok {
-			e.Misfits = []haft.Misfit{{Pointer: pointerTo(tokens), Message: "holds a pattern that is not RE2"}}
+			e.Misfits = []haft.Misfit{{Pointer: Pointer(tokens), Message: "holds a pattern that is not RE2"}}
 		}
 		return e
 	}
@@ -181,7 +181,7 @@ func remoteRefs(v any, at []string, target string) []haft.Misfit {
 		for _, k := range v.Keys() {
 			if s, ok := v.Value(k).(string); ok && (k == "$ref" || k == "$schema") && !strings.HasPrefix(s, "#") && strings.TrimSuffix(s, "#") != home {
 				if base, _, _ := strings.Cut(s, "#"); strings.HasSuffix(target, strings.TrimPrefix(base, "./")) {
-					found = append(found, haft.Misfit{Pointer: pointerTo(append(at, k)), Message: "refers to another document"})
+					found = append(found, haft.Misfit{Pointer: Pointer(append(at, k)), Message: "refers to another document"})
 				}
 			}
 			found = append(found, remoteRefs(v.Value(k), append(at[:len(at):len(at)], k), target)...)
@@ -272,7 +272,7 @@ type plainer struct{ nodes, objects int }
 func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 	p.nodes++
 	if len(at) > MaxDepth {
-		return nil, &haft.Misfit{Pointer: pointerTo(at), Message: fmt.Sprintf("is nested deeper than %d", MaxDepth)}
+		return nil, &haft.Misfit{Pointer: Pointer(at), Message: fmt.Sprintf("is nested deeper than %d", MaxDepth)}
 	}
 	switch v := v.(type) {
 	case *Object:
@@ -298,7 +298,7 @@ func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 		return s, nil
 	case json.Number:
 		if !isNumber(string(v)) || CheckNumber(string(v)) != nil {
-			return nil, &haft.Misfit{Pointer: pointerTo(at), Message: "is a number out of range"}
+			return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is a number out of range"}
 		}
 		return v, nil
 	case nil, bool, string, int, int64:
@@ -306,11 +306,11 @@ func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 	case float64:
 		n, err := json.Marshal(v)
 		if err != nil {
-			return nil, &haft.Misfit{Pointer: pointerTo(at), Message: "is not a finite number"}
+			return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is not a finite number"}
 		}
 		return json.Number(n), nil
 	}
-	return nil, &haft.Misfit{Pointer: pointerTo(at), Message: "is not a JSON value"}
+	return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is not a JSON value"}
 }
 
 // isNumber reports whether s is exactly the text of a JSON number.

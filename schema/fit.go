@@ -69,7 +69,7 @@ func (c *Compiled) knownArguments(args *Object) (*Object, []haft.Misfit) {
 		if len(c.params) > 0 {
 			message = "is not a parameter; known parameters are " + listed(c.params, func(n string) string { return printable(n, maxQuoted) })
 		}
-		misfits = append(misfits, haft.Misfit{Pointer: pointerTo([]string{k}), Message: message})
+		misfits = append(misfits, haft.Misfit{Pointer: Pointer([]string{k}), Message: message})
 	}
 	return known, misfits
 }

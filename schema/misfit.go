@@ -83,9 +83,9 @@ func comparePointers(a, b string) int {
 	return cmp.Compare(len(as), len(bs))
 }
 
-// pointerTo writes an RFC 6901 pointer. Tokens that are long are cut, and control
+// Pointer writes an RFC 6901 pointer. Tokens that are long are cut, and control
 // characters are escaped: such a pointer still shows the place to a reader.
-func pointerTo(tokens []string) string {
+func Pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {
 		b.WriteByte('/')
@@ -145,7 +145,7 @@ func (x *explainer) explain(e *jsonschema.ValidationError) []haft.Misfit {
 	case *kind.PropertyNames:
 		return x.propertyName(e, k.Property)
 	case *kind.Contains, *kind.MinContains:
-		return []haft.Misfit{{Pointer: pointerTo(at), Message: "holds too few items of the kind that must be there"}}
+		return []haft.Misfit{{Pointer: Pointer(at), Message: "holds too few items of the kind that must be there"}}
 	}
 	if len(e.Causes) > 0 {
 		var all []haft.Misfit
@@ -155,16 +155,16 @@ func (x *explainer) explain(e *jsonschema.ValidationError) []haft.Misfit {
 		return all
 	}
 	if _, ok := e.ErrorKind.(*kind.FalseSchema); ok && strings.HasSuffix(e.SchemaURL, "/unevaluatedProperties") {
-		return []haft.Misfit{{Pointer: pointerTo(at), Message: "is not a property here"}}
+		return []haft.Misfit{{Pointer: Pointer(at), Message: "is not a property here"}}
 	}
-	return []haft.Misfit{{Pointer: pointerTo(at), Message: sayWhy(e.ErrorKind)}}
+	return []haft.Misfit{{Pointer: Pointer(at), Message: sayWhy(e.ErrorKind)}}
 }
 
 // eachBelow makes a misfit for each name below at.
 func eachBelow(at, names []string, message string) []haft.Misfit {
 	all := make([]haft.Misfit, len(names))
 	for i, n := range names {
-		all[i] = haft.Misfit{Pointer: pointerTo(append(at[:len(at):len(at)], n)), Message: message}
+		all[i] = haft.Misfit{Pointer: Pointer(append(at[:len(at):len(at)], n)), Message: message}
 	}
 	return all
 }

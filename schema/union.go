@@ -28,7 +28,7 @@ type branch struct {
 // the one with the fewest misfits among those that the value does not exclude
 // itself.
 func (x *explainer) union(e *jsonschema.ValidationError, tooMany bool) []haft.Misfit {
-	at := pointerTo(e.InstanceLocation)
+	at := Pointer(e.InstanceLocation)
 	subs := x.alternatives(e)
 	names := listed(subs, nameOf)
 	if tooMany {

@@ -110,7 +110,7 @@ func (c *Compiled) decidable() error {
 	var bad *haft.Misfit
 	refuse := func(s *jsonschema.Schema, message string) {
 		tokens, _ := locationTokens(s.Location)
-		if m := (haft.Misfit{Pointer: pointerTo(tokens), Message: message}); bad == nil || m.Pointer < bad.Pointer {
+		if m := (haft.Misfit{Pointer: Pointer(tokens), Message: message}); bad == nil || m.Pointer < bad.Pointer {
 			bad = &m
 		}
 	}

@@ -1,0 +1,239 @@
+package value
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"haft"
+	"haft/schema"
+)
+
+// Read reads the text that a tool printed as the type that is expected of it.
+//
+//	""       the text as it is, as a JSON string
+//	text     the same
+//	number   exactly a JSON number; "1,234" is refused, since half the world reads
+//	         it as a fraction
+//	boolean  true, false, yes, no, 1 or 0, in any case
+//	json     the whole text, if it is one JSON value; else the content of the only
+//	         fence (or the only fence marked json); else the only object or array
+//	         within the text
+//	list     an array, as the whole text, in the only fence, or alone on its lines;
+//	         else one item for each line that is not empty, as a string. Marks of
+//	         a list (-, *, •, 1., 1)) are taken off if every line has one. Commas
+//	         do not separate: they are part of texts.
+//
+// White space around numbers, booleans and JSON does not matter. Where two values
+// could be meant, none is taken. The error is a [*haft.Error] with words for the
+// author of the tool, and quotes nothing of the output.
+func Read(text string, typ haft.OutputType) (json.RawMessage, error) {
+	if !utf8.ValidString(text) {
+		return nil, wrong("the output is not valid UTF-8 text")
+	}
+	if len(text) > schema.MaxBytes {
+		return nil, wrong("the output has %d bytes, %d is the most", len(text), schema.MaxBytes)
+	}
+	trimmed := strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
+	switch typ {
+	case haft.OutputAny, haft.OutputText:
+		return schema.Encode(text)
+	case haft.OutputNumber:
+		return readNumber(trimmed)
+	case haft.OutputBoolean:
+		return readBoolean(trimmed)
+	case haft.OutputJSON:
+		v, err := findJSON([]byte(trimmed))
+		if err != nil {
+			return nil, err
+		}
+		return schema.Encode(v)
+	case haft.OutputList:
+		v, err := readList(trimmed)
+		if err != nil {
+			return nil, err
+		}
+		return schema.Encode(v)
+	}
+	return nil, wrong("there is no such output type")
+}
+
+// wrong says what is wrong with the output.
+func wrong(format string, args ...any) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// readNumber reads a number.
+func readNumber(text string) (json.RawMessage, error) {
+	v, err := decode([]byte(text))
+	if err != nil || len(text) > MaxDigits {
+		return nil, wrong("the output should be a number, and nothing else")
+	}
+	n, ok := v.(json.Number)
+	if !ok {
+		return nil, wrong("the output should be a number, and nothing else")
+	}
+	return json.RawMessage(n), nil
+}
+
+// readBoolean reads a boolean.
+func readBoolean(text string) (json.RawMessage, error) {
+	switch strings.ToLower(text) {
+	case "true", "yes", "1":
+		return json.RawMessage("true"), nil
+	case "false", "no", "0":
+		return json.RawMessage("false"), nil
+	}
+	return nil, wrong("the output should be true or false, and nothing else")
+}
+
+// findJSON finds the one JSON value in text.
+func findJSON(text []byte) (any, error) {
+	if len(text) == 0 {
+		return nil, wrong("the output should be JSON, and is empty")
+	}
+	v, whole := decode(text)
+	if whole == nil {
+		return v, nil
+	}
+	if v, found, err := fenced(text); found || err != nil {
+		return v, err
+	}
+	places, err := containers(text)
+	if err != nil {
+		return nil, err
+	}
+	switch len(places) {
+	case 0:
+		if s, ok := errors.AsType[*schema.SyntaxError](whole); ok {
+			line, column := schema.Position(text, s.Offset)
+			return nil, wrong("the output should be JSON: line %d, column %d: %s", line, column, s.Message)
+		}
+		return nil, wrong("the output should be JSON")
+	case 1:
+		return places[0].v, nil
+	}
+	return nil, wrong("the output holds several JSON values; print one, or put the result into a ```json fence")
+}
+
+// fence is a Markdown fence that begins and ends on lines of its own, with the
+// word behind its beginning.
+var fence = regexp.MustCompile("(?ms)^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*\r?$")
+
+// fenced reads the only fence, or the only one marked json.
+func fenced(text []byte) (v any, found bool, err error) {
+	all := fence.FindAllSubmatch(text, 100)
+	if len(all) > 1 {
+		var marked [][][]byte
+		for _, m := range all {
+			if bytes.EqualFold(m[1], []byte("json")) {
+				marked = append(marked, m)
+			}
+		}
+		if len(marked) != 1 {
+			return nil, false, wrong("the output holds several fences; mark one of them as ```json")
+		}
+		all = marked
+	}
+	if len(all) == 0 || len(all[0][1]) > 0 && !bytes.EqualFold(all[0][1], []byte("json")) {
+		return nil, false, nil
+	}
+	v, err = decode(all[0][2])
+	if err != nil {
+		return nil, false, wrong("the fence in the output should hold JSON: %s", haft.MessageOf(err))
+	}
+	return v, true, nil
+}
+
+// A place is where an object or array stands in a text.
+type place struct {
+	v          any
+	start, end int
+}
+
+// containers finds the objects and arrays of text that are not within others. It
+// stops after the second.
+func containers(text []byte) ([]place, error) {
+	var found []place
+	// Text that looks like JSON for long and then is not could be read again
+	// and again.
+	budget := int64(4*len(text) + 1<<20)
+	for i := 0; i < len(text) && len(found) < 2; i++ {
+		if text[i] != '{' && text[i] != '[' {
+			continue
+		}
+		v, n, err := schema.DecodePrefix(text[i:], MaxDepth)
+		if err == nil {
+			found = append(found, place{v, i, i + n})
+			i += n - 1
+			continue
+		}
+		if s, ok := errors.AsType[*schema.SyntaxError](err); ok {
+			budget -= s.Offset
+		}
+		if budget--; budget < 0 {
+			return nil, wrong("the output holds too much that begins like JSON and is not")
+		}
+	}
+	return found, nil
+}
+
+// mark is what stands before the items of a list.
+var mark = regexp.MustCompile(`^(?:[-*•]|\d{1,9}[.)])[ \t]+`)
+
+// readList reads a list.
+func readList(text string) ([]any, error) {
+	if text == "" {
+		return []any{}, nil
+	}
+	if v, err := decode([]byte(text)); err == nil {
+		if list, ok := v.([]any); ok {
+			return list, nil
+		}
+		if _, ok := v.(*schema.Object); ok {
+			return nil, wrong("the output should be a list, and is an object")
+		}
+	}
+	if v, found, err := fenced([]byte(text)); err != nil {
+		return nil, err
+	} else if list, ok := v.([]any); found && ok {
+		return list, nil
+	} else if found {
+		return nil, wrong("the fence in the output should hold a list")
+	}
+	if list, ok := arrayOnItsLines([]byte(text)); ok {
+		return list, nil
+	}
+	var items []any
+	marked := true
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			items = append(items, line)
+			marked = marked && mark.MatchString(line)
+		}
+	}
+	if marked {
+		for i, item := range items {
+			items[i] = mark.ReplaceAllString(item.(string), "")
+		}
+	}
+	return items, nil
+}
+
+// arrayOnItsLines finds the only array of text that shares no line with anything
+// else.
+func arrayOnItsLines(text []byte) ([]any, bool) {
+	places, err := containers(text)
+	if err != nil || len(places) != 1 {
+		return nil, false
+	}
+	list, ok := places[0].v.([]any)
+	before, after := text[:places[0].start], text[places[0].end:]
+	before = before[bytes.LastIndexByte(before, '\n')+1:]
+	after, _, _ = bytes.Cut(after, []byte("\n"))
+	return list, ok && len(bytes.TrimSpace(before)) == 0 && len(bytes.TrimSpace(after)) == 0
+}
