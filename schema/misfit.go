@@ -238,7 +238,7 @@ func plainAt(v any, tokens []string) any {
 func sayWhy(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
-		return "must be " + alternatives(k.Want) + ", is " + article(k.Got)
+		return "must be " + typeWords(k.Want) + ", is " + article(k.Got)
 	case *kind.Enum:
 		if len(k.Want) == 1 {
 			return "must be " + shown(k.Want[0])
@@ -332,8 +332,8 @@ func shown(v any) string {
 // quoted writes a name or a text of the schema.
 func quoted(s string) string { return `"` + printable(s, maxQuoted) + `"` }
 
-// alternatives writes "an integer or null".
-func alternatives(types []string) string {
+// typeWords writes "an integer or null".
+func typeWords(types []string) string {
 	// The library knows integer beside number, which says the same twice.
 	if slices.Contains(types, "number") {
 		types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == "integer" })

@@ -132,7 +132,7 @@ func noneMessage(branches []branch, e *jsonschema.ValidationError) string {
 	}
 	got := ""
 	walkTypes(e, func(k *kind.Type) { got = k.Got })
-	return "must be " + alternatives(types) + ", is " + article(got)
+	return "must be " + typeWords(types) + ", is " + article(got)
 }
 
 // walkTypes calls f for the type errors of e.
