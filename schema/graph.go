@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // graph says which references of a schema lead where.
@@ -74,7 +75,7 @@ func (b *graphBuilder) scan(path, from string, o *Object, part bool, depth int) 
 			b.drawn[edge] = true
 			b.edges[from] = append(b.edges[from], ref)
 		}
-		if part || slices.ContainsFunc(o.Keys(), func(k string) bool { return k != "$ref" && !slices.Contains(annotations, k) }) {
+		if part || slices.ContainsFunc(o.Keys(), constrains) {
 			b.parts[ref] = true
 		}
 	}
@@ -90,6 +91,11 @@ func (b *graphBuilder) scan(path, from string, o *Object, part bool, depth int) 
 		}
 	}
 	return nil
+}
+
+// constrains reports whether a keyword beside $ref may refuse a value.
+func constrains(k string) bool {
+	return !strings.HasPrefix(k, "$") && k != "definitions" && !slices.Contains(annotations, k)
 }
 
 // cyclic returns the nodes that can be reached from themselves, by Tarjan's

@@ -6,8 +6,8 @@ import (
 )
 
 // healed copies parameters in a form that OpenAI and Anthropic do not refuse out
-// of hand: an object at the top, without a union, and arrays with items. It
-// accepts all that parameters accept.
+// of hand: an object at the top, without a union, and arrays with items. The
+// result is wider than parameters where the two cannot be the same.
 func healed(parameters *Object) (*Object, error) {
 	if deep(parameters, MaxDepth) {
 		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d", MaxDepth))
@@ -123,20 +123,43 @@ func merged(root, o *Object, budget *int) *Object {
 	}
 	for _, k := range []string{"anyOf", "oneOf"} {
 		var always []string
+		either := &Object{}
 		for i, v := range o.Array(k) {
 			p := part(v)
-			add(p.Object("properties"))
+			alternatives(either, p.Object("properties"))
 			r := names(p.Array("required"))
 			if i == 0 {
 				always = r
 			}
 			always = slices.DeleteFunc(slices.Clone(always), func(name string) bool { return !slices.Contains(r, name) })
 		}
+		add(either)
 		required = union(required, always)
 	}
 	c.Set("properties", properties)
 	required = slices.DeleteFunc(required, func(name string) bool { return !properties.Has(name) })
 	return c.Set("required", anys(required))
+}
+
+// alternatives adds properties to either. One that is there becomes a union.
+func alternatives(either, properties *Object) {
+	if properties == nil {
+		return
+	}
+	for _, name := range properties.Keys() {
+		v := properties.Value(name)
+		have, ok := either.Value(name).(*Object)
+		switch {
+		case !ok:
+			either.Set(name, v)
+		case have.Has("anyOf") && have.Len() == 1:
+			have.Set("anyOf", distinct(append(slices.Clone(have.Array("anyOf")), v)))
+		default:
+			if list := distinct([]any{have, v}); len(list) > 1 {
+				either.Set(name, Obj("anyOf", list))
+			}
+		}
+	}
 }
 
 // union returns a and what b has besides, in order.

@@ -239,6 +239,7 @@ func (c *checkup) object(path string, o *Object) {
 	if o.Has("required") && !ok {
 		c.invalid(path, "'required' must be a list if present")
 	}
+	c.optional(path, properties, names(required))
 	for _, v := range required {
 		name, ok := v.(string)
 		if !ok {
@@ -264,13 +265,38 @@ func (c *checkup) required(path, name string, properties *Object) {
 		return
 	}
 	o = through(c.root, o)
-	within := o.Object("properties")
-	if isType(o, "object") && (within == nil || within.Len() == 0) && len(o.Array("required")) == 0 && o.Value("additionalProperties") == false {
+	if onlyEmpty(o) {
 		c.invalid(path, fmt.Sprintf("required property '%s' allows empty object (OpenAI will reject)", short(name)))
 	}
 	if isType(o, "array") && !o.Has("items") && !o.Has("prefixItems") && !atLeast(o.Value("minItems"), 1) {
 		c.invalid(path, fmt.Sprintf("required property '%s' allows empty array (OpenAI will reject)", short(name)))
 	}
+}
+
+// optional checks the properties that are not required for what strict mode, where
+// they will be, has no use for.
+func (c *checkup) optional(path string, properties *Object, required []string) {
+	if properties == nil {
+		return
+	}
+	needed := map[string]bool{}
+	for _, name := range required {
+		needed[name] = true
+	}
+	for _, name := range properties.Keys() {
+		if o := properties.Object(name); o != nil && !needed[name] && onlyEmpty(through(c.root, o)) {
+			c.nonStrict(path, fmt.Sprintf("optional property '%s' allows only an empty object, which strict mode would require", short(name)))
+		}
+	}
+}
+
+// onlyEmpty reports whether o admits nothing but {}.
+func onlyEmpty(o *Object) bool {
+	if !isType(o, "object") || len(typesOf(o)) > 1 || o.Has("patternProperties") || o.Value("additionalProperties") != false {
+		return false
+	}
+	properties := o.Object("properties")
+	return (properties == nil || properties.Len() == 0) && len(o.Array("required")) == 0
 }
 
 // array checks the keywords of arrays.

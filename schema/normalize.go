@@ -142,7 +142,9 @@ func (n *normalizer) document() (*Object, error) {
 		result.Set("type", "object")
 	}
 	for _, k := range body.Keys() {
-		result.Set(k, body.Value(k))
+		if k != "additionalProperties" || top.Has(k) { // the root is closed below
+			result.Set(k, body.Value(k))
+		}
 	}
 	if result.Value("type") != "object" {
 		return nil, badSchema("root", "the schema of parameters must be of type object")
@@ -153,11 +155,7 @@ func (n *normalizer) document() (*Object, error) {
 	if !result.Has("required") {
 		result.Set("required", []any{})
 	}
-	if free, set := top.Value("additionalProperties"), top.Has("additionalProperties"); set {
-		if _, isBool := free.(bool); isBool {
-			result.Set("additionalProperties", free)
-		}
-	} else if !n.spread(top) {
+	if !top.Has("additionalProperties") && !n.spread(top) {
 		result.Set("additionalProperties", false)
 	}
 	if err := n.definitions(result); err != nil {

@@ -55,21 +55,53 @@ var told = []string{
 // closed, every property is required, and those that were optional, at any depth,
 // admit null. Keywords that strict mode refuses move into the description.
 //
-// It returns false, and the parameters as they were, where [Health] does not call
-// them fit for strict mode. Its argument is never changed.
+// Objects that name their properties and do not say whether there may be others
+// are closed first. It returns false, and the parameters as they were, where
+// [Health] does not call them fit for strict mode even then, or where they allow
+// other properties explicitly. Its argument is never changed.
 func Strict(parameters *Object) (*Object, bool) {
 	return toStrict(parameters, openAIStrict)
 }
 
 func toStrict(parameters *Object, mode strictMode) (*Object, bool) {
-	c, _ := Clone(parameters).(*Object)
-	if Health(parameters).Status != haft.HealthStrict {
+	c, ok := closed(parameters)
+	if !ok || Health(c).Status != haft.HealthStrict {
+		c, _ = Clone(parameters).(*Object)
 		return c, false
 	}
 	if !c.Has("properties") {
 		c.Set("properties", &Object{})
 	}
 	return mode.schema(c), true
+}
+
+// closed copies a schema with its objects closed where they name their properties
+// and do not say whether there may be others. It fails on what is too deep.
+func closed(parameters *Object) (*Object, bool) {
+	if deep(parameters, MaxDepth) {
+		return nil, false
+	}
+	var walk func(keyword string, v any) (any, error)
+	walk = func(keyword string, v any) (any, error) {
+		o, ok := v.(*Object)
+		if !ok {
+			return Clone(v), nil
+		}
+		c, err := mapSubs(o, walk)
+		if err != nil {
+			return nil, err
+		}
+		properties := c.Object("properties")
+		// A union beside properties may name more of them.
+		named := properties != nil && properties.Len() > 0 && !c.Has("anyOf") && !c.Has("$ref")
+		if !c.Has("additionalProperties") && (named || keyword == "" && isType(c, "object")) {
+			c.Set("additionalProperties", false)
+		}
+		return c, nil
+	}
+	v, err := walk("", parameters)
+	c, ok := v.(*Object)
+	return c, ok && err == nil
 }
 
 // schema converts o, which it may change.
@@ -234,7 +266,7 @@ func Structured(sig *Signature) (*Object, error) {
 		"required", anys(converted.Keys()),
 	)
 	// Only schemas that contain themselves still need their definitions.
-	if defs := parameters.Object("$defs"); defs != nil && refers(converted) {
+	if defs := selfContainingDefs(parameters); defs.Len() > 0 {
 		c, err := structuredProperties("$defs.", defs)
 		if err != nil {
 			return nil, err
@@ -365,20 +397,18 @@ func keep(o *Object, keys ...string) *Object {
 	return c
 }
 
-// refers reports whether there is a reference in a tree.
-func refers(v any) bool {
-	switch v := v.(type) {
-	case *Object:
-		if v.Has("$ref") {
-			return true
-		}
-		for _, k := range v.Keys() {
-			if refers(v.Value(k)) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, refers)
+// selfContainingDefs returns the definitions of schemas that contain themselves.
+func selfContainingDefs(o *Object) *Object {
+	c := &Object{}
+	defs := o.Object("$defs")
+	g, err := newGraph(o)
+	if defs == nil || err != nil {
+		return c
 	}
-	return false
+	for _, name := range defs.Keys() {
+		if g.recursive[canonical([]string{"$defs", name})] {
+			c.Set(name, defs.Value(name))
+		}
+	}
+	return c
 }
