@@ -1,0 +1,260 @@
+package pyschema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"haft/schema"
+)
+
+// The bounds on what one source can make us build.
+const (
+	maxDepth = 48     // of types, classes and constants in each other
+	maxNodes = 5_000  // subschemas of one schema
+	maxSteps = 50_000 // constants looked at
+)
+
+// errTooLarge says that the schema outgrew maxNodes.
+var errTooLarge = errors.New("the schema becomes too large")
+
+// A builder turns annotations into one schema document. Classes are written out
+// where they are used, as models read that best; those that contain themselves go
+// to $defs. If that grows too large, a second builder shares every class.
+type builder struct {
+	ctx     context.Context // lives as long as one call of Derive
+	m       *module
+	resolve Resolver
+	share   bool
+
+	defs  *schema.Object
+	taken map[string]bool        // names in defs, also those to come
+	done  map[any]string         // what is in defs, by declaration
+	open  map[any]*unfinished    // what is being built
+	texts map[*statement]docText // documentation of classes
+
+	depth, nodes, steps int
+}
+
+// unfinished is a type that is being built; name is its place in $defs once it
+// was met inside of itself.
+type unfinished struct{ name string }
+
+func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *builder {
+	return &builder{
+		ctx: ctx, m: m, resolve: resolve, share: share, defs: &schema.Object{}, taken: map[string]bool{},
+		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{}, steps: maxSteps,
+	}
+}
+
+// typ returns the schema of an annotation as seen from within class in.
+func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
+	b.nodes++
+	if b.nodes > maxNodes {
+		return nil, errTooLarge
+	}
+	b.depth++
+	defer func() { b.depth-- }()
+	if e == nil {
+		return nil, place{}.fault("a type is missing")
+	}
+	if b.depth > maxDepth {
+		return nil, e.fault("the type is nested too deeply")
+	}
+	switch e.Kind {
+	case "const":
+		if e.Type == "none" {
+			return schema.Obj("type", "null"), nil
+		}
+		if e.Type == "str" && e.Parsed != nil {
+			return b.typ(e.Parsed, in)
+		}
+		return nil, e.fault("a constant is not a type; for a fixed set of values write Literal[…]")
+	case "binop":
+		if e.Name == "BitOr" {
+			return b.union(alternatives(e, 0), in)
+		}
+	case "name", "attr":
+		return b.reference(e, nil, in)
+	case "sub":
+		if e.Value != nil && e.Value.Kind != "name" && e.Value.Kind != "attr" {
+			break
+		}
+		args := e.Args
+		if args == nil {
+			args = []*expr{}
+		}
+		return b.reference(e, args, in)
+	case "call":
+		return b.called(e, "", in)
+	case "list", "tuple":
+		return nil, e.fault("%s is not a type; write list[…] or tuple[…]", e.show())
+	case "large":
+		return nil, e.fault("the type is too deep or too large")
+	}
+	return nil, e.fault("this is not a type that can be read without running the code: %s", firstNonEmpty(e.Source, e.show()))
+}
+
+// alternatives returns a, b and c of a | b | c.
+func alternatives(e *expr, depth int) []*expr {
+	if e == nil || e.Kind != "binop" || e.Name != "BitOr" || depth > maxDepth {
+		return []*expr{e}
+	}
+	var all []*expr
+	for _, a := range e.Args {
+		all = append(all, alternatives(a, depth+1)...)
+	}
+	return all
+}
+
+// reference returns the schema of a name, with the arguments that stand behind
+// it in brackets; args is nil where there are no brackets.
+func (b *builder) reference(e *expr, args []*expr, in *statement) (*schema.Object, error) {
+	name := e
+	if e.Kind == "sub" {
+		name = e.Value
+	}
+	got := b.m.resolve(name, in)
+	switch {
+	case got.value != nil:
+		return b.aliased(got.value, got.value, name.show(), e, args, got.in)
+	case got.def != nil:
+		return b.declared(got.def, e, args)
+	case got.full != "":
+		return b.foreign(got.full, e, args, in)
+	}
+	if len(b.m.stars) > 0 {
+		return nil, e.fault("the type %s is not defined here; it may come from the import of * from %s: import it by name",
+			name.show(), b.m.stars[len(b.m.stars)-1])
+	}
+	return nil, e.fault("the type %s is not defined", name.show())
+}
+
+// declared returns the schema of something that the source declares.
+func (b *builder) declared(d *statement, e *expr, args []*expr) (*schema.Object, error) {
+	switch d.Is {
+	case "class":
+		if len(args) > 0 || d.Generic {
+			return nil, e.fault("%s is generic, which a schema cannot express: declare a class with concrete types", d.Name)
+		}
+		return b.define(d, d.Name, e, func() (*schema.Object, error) { return b.class(d, e) })
+	case "alias":
+		if d.Generic {
+			return nil, e.fault("the type %s has type parameters, which a schema cannot express: write concrete types", d.Name)
+		}
+		return b.aliased(d, d.Value, d.Name, e, args, nil)
+	case "assign":
+		if d.Value == nil {
+			return nil, e.fault("%s has no value and is not a type", d.Name)
+		}
+		return b.aliased(d, d.Value, d.Name, e, args, nil)
+	}
+	return nil, e.fault("%s is not a type", d.Name)
+}
+
+// aliased returns the schema of what a name was assigned.
+func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*expr, in *statement) (*schema.Object, error) {
+	if len(args) > 0 {
+		// List = list; List[int]
+		if target := b.m.resolve(value, in); target.full != "" && value.Kind != "sub" {
+			return b.foreign(target.full, e, args, in)
+		}
+		return nil, e.fault("%s is a generic alias, which a schema cannot express: write concrete types", name)
+	}
+	if value != nil && value.Kind == "call" {
+		return b.define(key, name, e, func() (*schema.Object, error) { return b.called(value, name, in) })
+	}
+	s, err := b.define(key, name, e, func() (*schema.Object, error) { return b.typ(value, in) })
+	if err != nil {
+		if value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" || value.Kind == "dict" {
+			return nil, e.fault("%s is a value, not a type", name)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// define builds a named type once for every place where it is used. A type that
+// contains itself, or every type if b shares, goes to $defs.
+func (b *builder) define(key any, name string, e *expr, build func() (*schema.Object, error)) (*schema.Object, error) {
+	if def, ok := b.done[key]; ok {
+		return ref(def), nil
+	}
+	if u, ok := b.open[key]; ok {
+		if u.name == "" {
+			u.name = b.take(name)
+		}
+		return ref(u.name), nil
+	}
+	u := &unfinished{}
+	b.open[key] = u
+	s, err := build()
+	delete(b.open, key)
+	if err != nil {
+		return nil, err
+	}
+	if u.name == "" && b.share && s.Has("properties") {
+		u.name = b.take(name)
+	}
+	if u.name == "" {
+		return s, nil
+	}
+	if circular(s, ref(u.name).String("$ref")) {
+		return nil, e.fault("the type %s is defined by itself alone", name)
+	}
+	b.done[key] = u.name
+	b.defs.Set(u.name, s)
+	return ref(u.name), nil
+}
+
+// take finds a free name in $defs.
+func (b *builder) take(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == '.' || r == '/' || r == '~' || r == '%' || r == '#' {
+			return '_'
+		}
+		return r
+	}, name)
+	free := name
+	for i := 2; b.taken[free]; i++ {
+		free = fmt.Sprintf("%s_%d", name, i)
+	}
+	b.taken[free] = true
+	return free
+}
+
+// ref returns a reference into $defs.
+func ref(name string) *schema.Object { return schema.Obj("$ref", "#/$defs/"+name) }
+
+// circular reports whether s is target itself, with nothing in between that
+// a value could be made of.
+func circular(s *schema.Object, target string) bool {
+	if s.String("$ref") == target {
+		return true
+	}
+	for _, a := range s.Array("anyOf") {
+		if o, ok := a.(*schema.Object); ok && circular(o, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish adds $defs to a document that refers to them.
+func (b *builder) finish(s *schema.Object) *schema.Object {
+	if b.defs.Len() > 0 {
+		s.Set("$defs", b.defs)
+	}
+	return s
+}
+
+// firstNonEmpty returns the first text that is not empty.
+func firstNonEmpty(all ...string) string {
+	for _, s := range all {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

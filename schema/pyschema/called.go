@@ -1,0 +1,148 @@
+package pyschema
+
+import (
+	"strings"
+
+	"haft/schema"
+)
+
+// called returns the schema of a type that is made by a call: NewType, the
+// functional forms of enums, typed dicts and named tuples, and Pydantic's
+// constrained types. name is what the result is assigned to.
+func (b *builder) called(e *expr, name string, in *statement) (*schema.Object, error) {
+	tag := tagOf(b.m.resolve(e.Value, in).full)
+	second := func() *expr {
+		if len(e.Args) > 1 {
+			return e.Args[1]
+		}
+		return nil
+	}
+	switch tag {
+	case "newtype":
+		if t := firstExpr(second(), e.keyword("tp")); t != nil {
+			return b.typ(t, in)
+		}
+	case "aliastype":
+		if t := firstExpr(second(), e.keyword("value")); t != nil && e.keyword("type_params") == nil {
+			return b.typ(t, in)
+		}
+	case "typevar":
+		return nil, e.fault("%s is a type variable, which a schema cannot express: write a concrete type", firstNonEmpty(name, "this"))
+	case "enum", "intenum", "strenum", "flag":
+		return b.enumCall(e, tag, firstExpr(second(), e.keyword("names")), in)
+	case "typeddict":
+		return b.typedDictCall(e, second(), in)
+	case "namedtuple":
+		return b.namedTupleCall(e, firstExpr(second(), e.keyword("fields"), e.keyword("field_names")), in)
+	}
+	if kind, ok := strings.CutPrefix(tag, "con:"); ok {
+		return b.constrained(kind, e, in)
+	}
+	return nil, e.fault("the type made by %s cannot be known without running the code", e.show())
+}
+
+// firstExpr returns the first that is there.
+func firstExpr(all ...*expr) *expr {
+	for _, e := range all {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// constrained returns the schema of conint(…) and its like.
+func (b *builder) constrained(kind string, e *expr, in *statement) (*schema.Object, error) {
+	var s *schema.Object
+	switch kind {
+	case "list", "set":
+		item := firstExpr(append(e.Args, e.keyword("item_type"))...)
+		var args []*expr
+		if item != nil {
+			args = []*expr{item}
+		}
+		var err error
+		if s, err = b.container(kind, e, args, in); err != nil {
+			return nil, err
+		}
+	case "date":
+		s = schema.Obj("type", "string", "format", "date")
+	default:
+		s = plain(kind, "")
+	}
+	var m meta
+	b.keywords(e, in, &m)
+	m.constrain(s)
+	return s, nil
+}
+
+// typedDictCall returns the schema of TypedDict("T", {…}).
+func (b *builder) typedDictCall(e, fields *expr, in *statement) (*schema.Object, error) {
+	if fields == nil || fields.Kind != "dict" || len(fields.Keys) != len(fields.Args) {
+		return nil, e.fault("the fields of this TypedDict cannot be known without running the code")
+	}
+	total := true
+	if v, ok := b.constant(e.keyword("total"), in); ok {
+		total, _ = v.(bool)
+	}
+	r := record{}
+	for i, k := range fields.Keys {
+		if !k.is("str") {
+			return nil, e.fault("the names of the fields of a TypedDict must be texts")
+		}
+		f := field{binding: binding{place: k.place, Name: k.Text, Type: fields.Args[i]}, optional: !total}
+		if err := b.addField(&r, f, in, ""); err != nil {
+			return nil, err
+		}
+	}
+	return r.schema(), nil
+}
+
+// namedTupleCall returns the schema of NamedTuple("T", [(name, type)]) and of
+// namedtuple("T", "a b").
+func (b *builder) namedTupleCall(e, fields *expr, in *statement) (*schema.Object, error) {
+	var all []field
+	if names, ok := b.words(fields, in); ok {
+		for _, n := range names {
+			all = append(all, field{binding: binding{place: e.place, Name: n}})
+		}
+		return b.positions(e, all, in)
+	}
+	if fields != nil && (fields.Kind == "list" || fields.Kind == "tuple") {
+		for _, f := range fields.Args {
+			if f == nil || f.Kind != "tuple" && f.Kind != "list" || len(f.Args) != 2 || !f.Args[0].is("str") {
+				all = nil
+				break
+			}
+			all = append(all, field{binding: binding{place: f.place, Name: f.Args[0].Text, Type: f.Args[1]}})
+		}
+		if all != nil {
+			return b.positions(e, all, in)
+		}
+	}
+	return nil, e.fault("the fields of this named tuple cannot be known without running the code")
+}
+
+// words returns a list of names, given as a list or as one text.
+func (b *builder) words(e *expr, in *statement) ([]string, bool) {
+	v, ok := b.constant(e, in)
+	if !ok {
+		return nil, false
+	}
+	if text, ok := v.(string); ok {
+		return strings.Fields(strings.ReplaceAll(text, ",", " ")), true
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	var names []string
+	for _, x := range list {
+		name, ok := x.(string)
+		if !ok {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, true
+}

@@ -1,0 +1,264 @@
+package pyschema
+
+import (
+	"encoding/json"
+	"strings"
+
+	"haft/schema"
+)
+
+// A kind says what a class is for the one who makes values of it.
+type kind struct {
+	what     string // model, rootmodel, dataclass, typeddict, namedtuple, enum; "" for a plain class
+	enum     string // enum, intenum, strenum, flag
+	mixin    string // str or int beside Enum
+	unseen   string // a base that is declared elsewhere
+	root     *expr  // T of RootModel[T]
+	rootFrom *statement
+}
+
+// kindOf finds out what a class is, by its bases and decorators.
+func (b *builder) kindOf(c *statement, depth int) kind {
+	var k kind
+	if depth > maxDepth {
+		return k
+	}
+	for _, d := range c.Decorators {
+		if d != nil && d.Kind == "call" {
+			d = d.Value
+		}
+		if tagOf(b.m.resolve(d, nil).full) == "dataclass" {
+			k.what = "dataclass"
+		}
+	}
+	for _, base := range c.Bases {
+		name := base
+		if base != nil && base.Kind == "sub" {
+			name = base.Value
+		}
+		got := b.m.resolve(name, c.outer)
+		switch {
+		case got.def != nil && got.def.Is == "class" && got.def != c:
+			k.take(b.kindOf(got.def, depth+1))
+		case got.def != nil || got.value != nil:
+			k.unseen = name.show()
+		case got.full == "":
+			k.unseen = name.show()
+		default:
+			k.base(got.full, base, c)
+		}
+	}
+	return k
+}
+
+// base takes in a base class from elsewhere.
+func (k *kind) base(full string, base *expr, c *statement) {
+	switch tag := tagOf(full); tag {
+	case "enum", "intenum", "strenum", "flag":
+		k.take(kind{what: "enum", enum: tag})
+	case "model", "typeddict", "namedtuple":
+		k.take(kind{what: tag})
+	case "rootmodel":
+		if base.Kind == "sub" && len(base.Args) == 1 {
+			k.root, k.rootFrom = base.Args[0], c
+		}
+		k.take(kind{what: tag})
+	case "str", "int", "float":
+		k.mixin = tag
+	case "any", "plain", "generic":
+	default:
+		k.unseen = full
+	}
+}
+
+// take merges what a base is into what the class is. What makes a class special
+// wins over what does not.
+func (k *kind) take(base kind) {
+	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5, "enum": 6}
+	if order[base.what] > order[k.what] {
+		k.what = base.what
+	}
+	k.enum = firstNonEmpty(k.enum, base.enum)
+	k.mixin = firstNonEmpty(k.mixin, base.mixin)
+	k.unseen = firstNonEmpty(k.unseen, base.unseen)
+	if k.root == nil {
+		k.root, k.rootFrom = base.root, base.rootFrom
+	}
+}
+
+// class returns the schema of the values that a class stands for; e is where it
+// is used.
+func (b *builder) class(c *statement, e *expr) (*schema.Object, error) {
+	k := b.kindOf(c, 0)
+	if k.what == "enum" {
+		return b.enum(c, k)
+	}
+	if k.unseen != "" {
+		if module, name, ok := cutLast(k.unseen); ok {
+			return nil, e.fault("the class %s derives from %s of the module %s, which is not part of the source: "+
+				"declare its fields here", c.Name, name, module)
+		}
+		return nil, e.fault("the class %s derives from %s, which is not declared here", c.Name, k.unseen)
+	}
+	switch k.what {
+	case "rootmodel":
+		return b.rootModel(c, k, e)
+	case "namedtuple":
+		s, err := b.positions(e, b.fields(c, k.what, 0), c)
+		if err != nil {
+			return nil, err
+		}
+		return describe(s, b.documentation(c).description), nil
+	case "model", "dataclass", "typeddict":
+		return b.recordOf(c, k)
+	}
+	return nil, e.fault("the class %s is a plain class, and nobody knows how to make one from JSON: "+
+		"make it a Pydantic model, a dataclass, a TypedDict, a NamedTuple or an Enum", c.Name)
+}
+
+// A field is a named part of a class.
+type field struct {
+	binding
+	owner    *statement
+	optional bool // it may be missing
+}
+
+// fields returns the fields of a class with those of its bases, in the order in
+// which Python has them: a field that is declared again keeps its place.
+func (b *builder) fields(c *statement, what string, depth int) []field {
+	if depth > maxDepth {
+		return nil
+	}
+	var all []field
+	add := func(f field) {
+		for i := range all {
+			if all[i].Name == f.Name {
+				all[i] = f
+				return
+			}
+		}
+		if len(all) < maxNodes {
+			all = append(all, f)
+		}
+	}
+	for i := range c.Bases {
+		base := c.Bases[len(c.Bases)-1-i] // the first base has the last word
+		if what == "typeddict" {
+			base = c.Bases[i]
+		}
+		if d := b.m.resolve(base, c.outer).def; d != nil && d.Is == "class" && d != c {
+			for _, f := range b.fields(d, what, depth+1) {
+				add(f)
+			}
+		}
+	}
+	if what == "dataclass" && b.kindOf(&statement{Decorators: c.Decorators}, 0).what != "dataclass" {
+		return all // a class without the decorator adds no fields
+	}
+	optional := false
+	if v, ok := b.constant(findKeyword(c.Keywords, "total"), c); ok {
+		optional = v == false
+	}
+	for i := range c.Body {
+		f := field{c.Body[i], c, optional && what == "typeddict"}
+		if f.Type != nil && (!strings.HasPrefix(f.Name, "_") || what == "typeddict" || what == "dataclass" && f.Name != "_") {
+			add(f)
+		}
+	}
+	return all
+}
+
+// rootModel returns the schema of a Pydantic model that is one value.
+func (b *builder) rootModel(c *statement, k kind, e *expr) (*schema.Object, error) {
+	root, from := k.root, k.rootFrom
+	for _, f := range b.fields(c, k.what, 0) {
+		if f.Name == "root" {
+			root, from = f.Type, f.owner
+		}
+	}
+	if root == nil {
+		return nil, e.fault("the model %s does not say what its root is", c.Name)
+	}
+	s, err := b.typ(root, from)
+	if err != nil {
+		return nil, err
+	}
+	return describe(s, b.documentation(c).description), nil
+}
+
+// positions returns the schema of a named tuple, which is an array in JSON. The
+// names become titles.
+func (b *builder) positions(e *expr, fields []field, in *statement) (*schema.Object, error) {
+	var prefix []any
+	required := 0
+	for _, f := range fields {
+		s := &schema.Object{}
+		if f.Type != nil {
+			var err error
+			if s, err = b.typ(f.Type, in); err != nil {
+				return nil, within(err, f)
+			}
+		}
+		s.Set("title", f.Name)
+		doc := f.Doc
+		if f.owner != nil {
+			doc = firstNonEmpty(b.documentation(f.owner).params[f.Name], doc)
+		}
+		if f.Value == nil {
+			required = len(prefix) + 1
+		} else if v, ok := b.constant(f.Value, in); ok && admits(s, v) {
+			s.Set("default", v)
+		}
+		prefix = append(prefix, describe(s, strings.TrimSpace(doc)))
+	}
+	if len(prefix) == 0 {
+		return nil, e.fault("the named tuple has no fields")
+	}
+	return schema.Obj("type", "array", "prefixItems", prefix, "items", false,
+		"minItems", count(required), "maxItems", count(len(prefix))), nil
+}
+
+// admits reports whether a value fits a schema, as far as its type and its set
+// of values say. It is there for defaults: one that does not fit is not written.
+func admits(s *schema.Object, v any) bool {
+	if all := s.Array("anyOf"); all != nil {
+		for _, a := range all {
+			if o, ok := a.(*schema.Object); ok && admits(o, v) {
+				return true
+			}
+		}
+		return false
+	}
+	if all := s.Array("enum"); all != nil {
+		text, err := schema.Encode(v)
+		for _, a := range all {
+			if other, err2 := schema.Encode(a); err == nil && err2 == nil && string(text) == string(other) {
+				return true
+			}
+		}
+		return false
+	}
+	t := typeOf(v)
+	same := func(want any) bool {
+		return want == t || want == "number" && t == "integer" ||
+			want == "integer" && t == "number" && wholeFloat(v)
+	}
+	switch want := s.Value("type").(type) {
+	case string:
+		return same(want)
+	case []any:
+		for _, w := range want {
+			if same(w) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// wholeFloat reports whether v is a number such as 3.0.
+func wholeFloat(v any) bool {
+	n, ok := v.(json.Number)
+	return ok && strings.HasSuffix(string(n), ".0")
+}

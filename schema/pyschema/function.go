@@ -1,0 +1,327 @@
+package pyschema
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"haft/schema"
+)
+
+// injected are the parameters that are filled in for the caller.
+var injected = map[string]bool{"agent_state": true, "agent_id": true}
+
+// public reports whether a name is meant for others.
+func public(name string) bool { return !strings.HasPrefix(name, "_") }
+
+// tool finds the function that is the tool.
+func (m *module) tool(name string) (*statement, error) {
+	var marked, all []*statement
+	for _, f := range m.functions {
+		if f.decorated("overload") || f.Second && m.names[f.Name] != f {
+			continue
+		}
+		switch {
+		case name != "" && f.Name != name:
+		case name != "":
+			all = append(all, f)
+		case f.decorated("tool"):
+			marked = append(marked, f)
+		case public(f.Name):
+			all = append(all, f)
+		}
+	}
+	if len(marked) > 0 {
+		all = marked
+	}
+	if len(all) == 0 {
+		return nil, m.noTool(name)
+	}
+	chosen := all[len(all)-1]
+	for _, f := range all[:len(all)-1] {
+		if f.Name == chosen.Name && !f.Second {
+			e := chosen.fault("the function is defined twice, in line %d and in line %d: give each its own name", f.Line, chosen.Line)
+			e.Function = chosen.Name
+			return nil, e
+		}
+	}
+	return chosen, nil
+}
+
+// decorated reports whether a decorator of f is called name, such as @tool,
+// @x.tool or @tool(…).
+func (f *statement) decorated(name string) bool {
+	for _, d := range f.Decorators {
+		if d != nil && d.Kind == "call" {
+			d = d.Value
+		}
+		if d != nil && (d.Kind == "name" || d.Kind == "attr") && d.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// noTool says why there is no function to take.
+func (m *module) noTool(name string) error {
+	if name == "" {
+		for _, f := range m.functions {
+			return f.fault("the source has no public function: the name %s begins with an underscore; rename it, or name it as the tool", f.Name)
+		}
+		for _, c := range m.classes {
+			if len(c.Methods) > 0 {
+				return c.fault("the source has no function at its top level: methods such as %s.%s cannot be tools", c.Name, c.Methods[0])
+			}
+		}
+		return place{}.fault("the source has no function at its top level: a tool is a def or async def that is not indented")
+	}
+	for _, c := range m.classes {
+		for _, method := range c.Methods {
+			if method == name || c.Name+"."+method == name {
+				return c.fault("%s is a method of the class %s: methods cannot be tools, write a function", method, c.Name)
+			}
+		}
+	}
+	var names []string
+	for _, f := range m.functions {
+		names = append(names, f.Name)
+	}
+	if len(names) == 0 {
+		return place{}.fault("there is no function %s at the top level of the source", name)
+	}
+	return place{}.fault("there is no function %s at the top level of the source; there is: %s", name, strings.Join(names[:min(len(names), 10)], ", "))
+}
+
+// signature describes f.
+func (m *module) signature(ctx context.Context, resolve Resolver, f *statement, opts schema.Options) (*schema.Signature, error) {
+	raw, documented := f.doc()
+	doc := parseDoc(raw)
+	sig := &schema.Signature{Name: f.Name, Description: doc.description, Async: f.Async}
+	sig.ReturnsText = doc.returns
+	if f.Returns == nil && doc.returnType != "" {
+		sig.ReturnsText = strings.TrimSuffix(strings.TrimSpace(doc.returnType+": "+doc.returns), ":")
+	}
+	var faults []error
+	fault := func(e *schema.SourceError) {
+		e.Function = f.Name
+		faults = append(faults, e)
+	}
+	if f.Generic {
+		fault(f.fault("the function has type parameters, which a schema cannot express: write concrete types"))
+		return nil, errors.Join(faults...)
+	}
+	switch {
+	case opts.DescriptionsOptional:
+	case !documented:
+		fault(f.fault("the function has no docstring: say in one what the tool does, and describe its parameters"))
+	case doc.description == "":
+		fault(f.fault("the docstring has no description: say what the tool does before its sections"))
+	}
+	b := newBuilder(ctx, m, resolve, false)
+	params, errs, large := b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
+	if large {
+		sig.Injected = nil
+		b = newBuilder(ctx, m, resolve, true)
+		if params, errs, large = b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented); large {
+			errs = append(errs, f.fault("the types of the parameters make a schema that is too large"))
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	for _, e := range errs {
+		fault(e)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	sig.Parameters = b.finish(params)
+	sig.Returns = m.returned(ctx, resolve, f)
+	return sig, nil
+}
+
+// returned returns the schema of the value, or nil: a value of a type that we
+// cannot know does not spoil a tool.
+func (m *module) returned(ctx context.Context, resolve Resolver, f *statement) *schema.Object {
+	if f.Returns == nil {
+		return nil
+	}
+	for _, share := range []bool{false, true} {
+		b := newBuilder(ctx, m, resolve, share)
+		s, err := b.annotatedReturn(f.Returns)
+		if err == nil && s.Len() > 0 {
+			return b.finish(s)
+		}
+		if !errors.Is(err, errTooLarge) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// annotatedReturn returns the schema of a return annotation.
+func (b *builder) annotatedReturn(e *expr) (*schema.Object, error) {
+	p := b.peel(e, nil)
+	s, err := b.typ(p.typ, nil)
+	if err != nil {
+		return nil, err
+	}
+	m := b.metadata(p.notes, nil)
+	return describe(m.finish(s), m.description), nil
+}
+
+// parameters returns the schema of the parameters of f, every fault in them, and
+// whether the schema became too large.
+func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, undescribed bool) (*schema.Object, []*schema.SourceError, bool) {
+	properties := &schema.Object{}
+	required := []any{}
+	var faults []*schema.SourceError
+	for i, p := range f.Params {
+		if injected[p.Name] && p.Kind != "args" && p.Kind != "kwargs" {
+			sig.Injected = append(sig.Injected, p.Name)
+			continue
+		}
+		s, must, err := b.parameter(p, i, doc.params[p.Name])
+		if errors.Is(err, errTooLarge) {
+			return nil, nil, true
+		}
+		if err == nil && s.String("description") == "" && !undescribed {
+			err = p.fault("it has no description: describe it in the docstring, such as \"Args: %s: …\"", p.Name)
+		}
+		if err != nil {
+			faults = append(faults, asFault(err, p))
+			continue
+		}
+		properties.Set(p.Name, s)
+		if must {
+			required = append(required, p.Name)
+		}
+	}
+	return schema.Obj("type", "object", "properties", properties, "required", required), faults, false
+}
+
+// asFault makes an error about a parameter.
+func asFault(err error, p param) *schema.SourceError {
+	e, ok := errors.AsType[*schema.SourceError](err)
+	if !ok {
+		e = p.fault("%v", err)
+	}
+	e.Parameter = p.Name
+	return e
+}
+
+// parameter returns the schema of the i-th parameter and whether it is required.
+//
+// None stands for "not given": a parameter that admits None and has no other
+// default is not required, and its schema does not mention null.
+func (b *builder) parameter(p param, i int, doc string) (*schema.Object, bool, error) {
+	switch {
+	case p.Kind == "args":
+		return nil, false, p.fault("*%s takes any number of values, which a schema cannot name: take one parameter of type list", p.Name)
+	case p.Kind == "kwargs":
+		return nil, false, p.fault("**%s takes any names, which a schema cannot list: declare each parameter, or take one of type dict", p.Name)
+	case i == 0 && (p.Name == "self" || p.Name == "cls"):
+		return nil, false, p.fault("a tool is a plain function and has no %s: remove it", p.Name)
+	case p.Type == nil:
+		return nil, false, p.fault("it has no type annotation: write one, such as %s: str", p.Name)
+	}
+	note := b.peel(p.Type, nil)
+	m := b.metadata(note.notes, nil)
+	b.value(p.Default, nil, &m)
+	if note.typ == nil || note.skip {
+		return nil, false, p.fault("it has no type of a value")
+	}
+	s, err := b.typ(note.typ, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	s = m.finish(s)
+	if !m.optional || m.known && m.fallback == nil {
+		if rest := withoutNull(s); rest != nil {
+			s, m.optional, m.known, m.fallback = rest, true, true, nil
+		}
+	}
+	s = describe(s, firstNonEmpty(doc, m.description))
+	if m.known && (m.fallback == nil || admits(s, m.fallback)) {
+		s.Set("default", m.fallback)
+	}
+	return s, !m.optional, nil
+}
+
+// withoutNull returns s without the alternative null, or nil if it has none or
+// nothing else.
+func withoutNull(s *schema.Object) *schema.Object {
+	out := schema.Clone(s).(*schema.Object)
+	if all := s.Array("anyOf"); all != nil {
+		var rest []any
+		for _, a := range all {
+			o, ok := a.(*schema.Object)
+			if ok && o.String("type") == "null" {
+				continue
+			}
+			if inner := withoutNull(o); inner != nil {
+				o = inner
+			}
+			rest = append(rest, schema.Clone(o))
+		}
+		if len(rest) == len(all) && !mentionsNull(all) || len(rest) == 0 {
+			return nil
+		}
+		if len(rest) > 1 {
+			return out.Set("anyOf", rest)
+		}
+		one := rest[0].(*schema.Object)
+		out.Delete("anyOf")
+		for _, k := range out.Keys() {
+			one.Set(k, out.Value(k))
+		}
+		return one
+	}
+	types := s.Array("type")
+	var rest []any
+	for _, t := range types {
+		if t != "null" {
+			rest = append(rest, t)
+		}
+	}
+	if len(rest) == len(types) || len(rest) == 0 {
+		return nil
+	}
+	if out.Set("type", rest); len(rest) == 1 {
+		out.Set("type", rest[0])
+	}
+	var values []any
+	for _, v := range s.Array("enum") {
+		if v != nil {
+			values = append(values, v)
+		}
+	}
+	if values != nil {
+		out.Set("enum", values)
+	}
+	return out
+}
+
+// mentionsNull reports whether null is among the types of an alternative.
+func mentionsNull(all []any) bool {
+	for _, a := range all {
+		if o, ok := a.(*schema.Object); ok && withoutNull(o) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// documentation returns what the docstring of a class says.
+func (b *builder) documentation(c *statement) docText {
+	if c == nil {
+		return docText{}
+	}
+	d, ok := b.texts[c]
+	if !ok {
+		raw, _ := c.doc()
+		d = parseDoc(raw)
+		b.texts[c] = d
+	}
+	return d
+}

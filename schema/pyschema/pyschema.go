@@ -1,0 +1,147 @@
+// Package pyschema derives the schema of a Python function from its source,
+// without running it.
+//
+// A small script, [Script], uses the parser of CPython to describe a module as
+// JSON: its imports, classes and functions, and nothing of what they do. A
+// [Reader] runs the script somewhere apart, because source from outside may be
+// written to break a parser. [Derive] chooses the function that is the tool,
+// reads its documentation, and turns annotations into JSON Schema.
+//
+// What is wrong with the source comes back as [*schema.SourceError], all faults
+// of all parameters at once.
+package pyschema
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"unicode/utf8"
+
+	"haft/schema"
+)
+
+//go:embed reader.py
+var script string
+
+// Script returns the script that a [Reader] runs, by CPython 3.9 or newer with
+// the flags -I and -S. It reads source from standard input and writes its
+// description to standard output. It bounds its own memory, time and output; the
+// one who runs it bounds them too.
+func Script() string { return script }
+
+// MaxOutput is the most that the script writes, in bytes.
+const MaxOutput = 4 << 20
+
+// A Reader runs [Script] on source and returns what it wrote. When the script
+// died or was stopped for its use of time or memory, the error wraps
+// [ErrReaderDied]; any other error means that it could not be run.
+type Reader func(ctx context.Context, source []byte) ([]byte, error)
+
+// ErrReaderDied says that the parser did not survive the source, which is the
+// fault of the source.
+var ErrReaderDied = errors.New("the reader of Python source died")
+
+// A Resolver finds the schema of a type that the source imports, by looking at
+// the module where it is installed. Its schema may have $defs of its own.
+type Resolver func(ctx context.Context, module, name string) (*schema.Object, error)
+
+// A Deriver derives signatures from Python source. It is safe for concurrent use
+// if its functions are.
+type Deriver struct {
+	// Read runs the script. It is required.
+	Read Reader
+	// Resolve finds imported types. Without it they are errors.
+	Resolve Resolver
+}
+
+// Derive returns the signature of the function in source that is the tool,
+// without resolving imported types.
+func Derive(ctx context.Context, read Reader, source []byte, opts schema.Options) (*schema.Signature, error) {
+	return (&Deriver{Read: read}).Derive(ctx, source, opts)
+}
+
+// Derive returns the signature of the function in source that is the tool: the
+// one named in opts; else one with a decorator called tool; else the only public
+// function of the module; else the last one.
+func (d *Deriver) Derive(ctx context.Context, source []byte, opts schema.Options) (*schema.Signature, error) {
+	m, err := d.module(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.tool(opts.Function)
+	if err != nil {
+		return nil, err
+	}
+	return m.signature(ctx, d.Resolve, f, opts)
+}
+
+// Functions returns the names of the public functions of the module, in order.
+func (d *Deriver) Functions(ctx context.Context, source []byte) ([]string, error) {
+	m, err := d.module(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range m.functions {
+		if public(f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
+// module has source described.
+func (d *Deriver) module(ctx context.Context, source []byte) (*module, error) {
+	if err := text(source); err != nil {
+		return nil, err
+	}
+	out, err := d.Read(ctx, source)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("read Python source: %w", context.Cause(ctx))
+	}
+	if errors.Is(err, ErrReaderDied) {
+		return nil, &schema.SourceError{Line: 1, Column: 1,
+			Message: "Python's parser did not survive this source: it is nested too deeply or needs too much time or memory"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Python source: %w", err)
+	}
+	return decode(out)
+}
+
+// cookie is the line that names the encoding of a source file (PEP 263).
+var cookie = regexp.MustCompile(`^[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+`)
+
+// text refuses what is no source text, before a process is started for it.
+func text(source []byte) error {
+	fault := func(at int, message string) error {
+		line := 1 + bytes.Count(source[:at], []byte("\n"))
+		start := bytes.LastIndexByte(source[:at], '\n') + 1
+		return &schema.SourceError{Line: line, Column: 1 + utf8.RuneCount(source[start:at]), Message: message}
+	}
+	if len(source) > schema.MaxSource {
+		return fault(0, fmt.Sprintf("the source has %d bytes, %d is the most", len(source), schema.MaxSource))
+	}
+	if len(bytes.TrimSpace(bytes.TrimPrefix(source, []byte("\ufeff")))) == 0 {
+		return fault(0, "the source is empty")
+	}
+	if i := bytes.IndexByte(source, 0); i >= 0 {
+		return fault(i, "the source is not text: it has a zero byte")
+	}
+	for _, l := range bytes.SplitN(source, []byte("\n"), 3)[:min(2, 1+bytes.Count(source, []byte("\n")))] {
+		if cookie.Match(bytes.TrimPrefix(l, []byte("\ufeff"))) {
+			return nil // Python decodes it
+		}
+	}
+	for i := 0; i < len(source); {
+		r, n := utf8.DecodeRune(source[i:])
+		if r == utf8.RuneError && n == 1 {
+			return fault(i, "the source is not UTF-8 and has no coding line")
+		}
+		i += n
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package pyschema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"haft/schema"
+)
+
+// A record collects the fields of an object.
+type record struct {
+	properties schema.Object
+	required   []any
+	aliases    func(string) string // how names are written in JSON; nil for as they are
+}
+
+// schema returns the object.
+func (r *record) schema() *schema.Object {
+	s := schema.Obj("type", "object", "properties", &r.properties)
+	if len(r.required) > 0 {
+		s.Set("required", r.required)
+	}
+	return s
+}
+
+// recordOf returns the schema of a model, a dataclass or a typed dict.
+func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
+	cfg := b.config(c, k, 0)
+	r := record{}
+	var err error
+	if r.aliases, err = b.aliases(cfg["alias_generator"], c); err != nil {
+		return nil, err
+	}
+	for _, f := range b.fields(c, k.what, 0) {
+		doc := b.documentation(f.owner).params[f.Name]
+		if err := b.addField(&r, f, f.owner, doc); err != nil {
+			return nil, within(err, f)
+		}
+	}
+	s := r.schema()
+	switch extra := b.text(cfg["extra"], c); extra {
+	case "forbid":
+		s.Set("additionalProperties", false)
+	case "allow":
+		s.Set("additionalProperties", true)
+	}
+	if v, ok := b.constant(cfg["closed"], c); ok && v == true {
+		s.Set("additionalProperties", false)
+	}
+	if title := b.text(cfg["title"], c); title != "" {
+		s.Set("title", title)
+	}
+	if v, ok := b.constant(cfg["json_schema_extra"], c); ok {
+		merge(s, v)
+	}
+	return describe(s, b.documentation(c).description), nil
+}
+
+// config returns the settings of a model: of its bases, then class Config, then
+// model_config, then the class line.
+func (b *builder) config(c *statement, k kind, depth int) map[string]*expr {
+	all := map[string]*expr{}
+	if depth > maxDepth {
+		return all
+	}
+	for i := range c.Bases {
+		base := b.m.resolve(c.Bases[len(c.Bases)-1-i], c.outer).def
+		if base != nil && base.Is == "class" && base != c {
+			for name, v := range b.config(base, k, depth+1) {
+				all[name] = v
+			}
+		}
+	}
+	if inner := c.inner("Config"); inner != nil {
+		for _, f := range inner.Body {
+			all[f.Name] = f.Value
+		}
+	}
+	for _, f := range c.Body {
+		if f.Name != "model_config" || f.Value == nil {
+			continue
+		}
+		for _, kw := range f.Value.Keywords {
+			all[kw.Name] = kw.Value
+		}
+		for i, key := range f.Value.Keys {
+			if key.is("str") && i < len(f.Value.Args) {
+				all[key.Text] = f.Value.Args[i]
+			}
+		}
+	}
+	for _, kw := range c.Keywords {
+		all[kw.Name] = kw.Value
+	}
+	return all
+}
+
+// text returns a constant text, also of the enum Extra of older Pydantic.
+func (b *builder) text(e *expr, in *statement) string {
+	if v, ok := b.constant(e, in); ok {
+		s, _ := v.(string)
+		return s
+	}
+	if e != nil && e.Kind == "attr" && strings.HasSuffix(b.m.resolve(e.Value, in).full, "Extra") {
+		return e.Name
+	}
+	return ""
+}
+
+// aliases returns how an alias generator writes names.
+func (b *builder) aliases(e *expr, in *statement) (func(string) string, error) {
+	if e == nil || e.is("none") {
+		return nil, nil
+	}
+	full := b.m.resolve(e, in).full
+	switch full[strings.LastIndexByte(full, '.')+1:] {
+	case "to_camel":
+		return func(s string) string { return camel(s, false) }, nil
+	case "to_pascal":
+		return func(s string) string { return camel(s, true) }, nil
+	case "to_snake":
+		return func(s string) string { return s }, nil // Python's names are in snake case
+	}
+	return nil, e.fault("the alias_generator of %s cannot be followed without running it: give the fields an alias each", in.Name)
+}
+
+// camel writes some_name as someName or SomeName.
+func camel(s string, first bool) string {
+	var out strings.Builder
+	up := first
+	for i, r := range s {
+		switch {
+		case r == '_' && i > 0:
+			up = true
+		case up:
+			out.WriteRune(unicode.ToUpper(r))
+			up = false
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// addField adds the schema of one field; doc is what the documentation of its
+// class says about it.
+func (b *builder) addField(r *record, f field, in *statement, doc string) error {
+	p := b.peel(f.Type, in)
+	if p.skip || f.Value != nil && f.Value.Kind == "call" && tagOf(b.m.resolve(f.Value.Value, in).full) == "private" {
+		return nil
+	}
+	m := b.metadata(p.notes, in)
+	b.value(f.Value, in, &m)
+	if m.skip {
+		return nil
+	}
+	if p.typ == nil {
+		return f.fault("the field %s has no type", f.Name)
+	}
+	s, err := b.typ(p.typ, in)
+	if err != nil {
+		return err
+	}
+	s = m.finish(s)
+	s = describe(s, firstNonEmpty(m.description, doc, strings.TrimSpace(f.Doc)))
+	if m.known && admits(s, m.fallback) {
+		s.Set("default", m.fallback)
+	}
+	name := f.Name
+	if r.aliases != nil {
+		name = r.aliases(name)
+	}
+	name = firstNonEmpty(m.alias, name)
+	r.properties.Set(name, s)
+	if p.required || !m.optional && !p.optional && !f.optional {
+		r.required = append(r.required, name)
+	}
+	return nil
+}
+
+// within adds the name of a field to an error about it.
+func within(err error, f field) error {
+	e, ok := errors.AsType[*schema.SourceError](err)
+	if !ok {
+		return err
+	}
+	name := f.Name
+	if f.owner != nil {
+		name = f.owner.Name + "." + f.Name
+	}
+	return &schema.SourceError{Line: e.Line, Column: e.Column, Message: fmt.Sprintf("the field %s: %s", name, e.Message)}
+}
+
+// describe gives s a description, near its top where models read it first. An
+// empty one changes nothing.
+func describe(s *schema.Object, text string) *schema.Object {
+	if text == "" {
+		return s
+	}
+	out := &schema.Object{}
+	if s.Has("type") {
+		out.Set("type", s.Value("type"))
+	}
+	out.Set("description", text)
+	for _, k := range s.Keys() {
+		if !out.Has(k) {
+			out.Set(k, s.Value(k))
+		}
+	}
+	return out
+}
+
+// merge copies the keys of a constant object into s.
+func merge(s *schema.Object, v any) {
+	o, ok := v.(*schema.Object)
+	if !ok {
+		return
+	}
+	for _, k := range o.Keys() {
+		s.Set(k, o.Value(k))
+	}
+}
