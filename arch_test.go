@@ -34,7 +34,9 @@ var rooms = map[string][]string{
 	"sandbox/process":     {"sandbox"},
 	"sandbox/local":       {"sandbox", "sandbox/local/..."},
 	"sandbox/sandboxtest": {"sandbox"},
-	"executor/script":     {"sandbox", "executor/script/..."},
+	"sandbox/cell":        {"sandbox"},
+	"executor":            {"sandbox"},
+	"executor/script":     {"executor", "sandbox", "sandbox/cell", "value", "executor/script/..."},
 	"app":                 {"..."},
 	"cmd/haft":            {"..."},
 }

@@ -1,0 +1,76 @@
+// Package executor defines the contract for running one admitted call.
+//
+// There is one implementation for each kind of tool in a directory below. An
+// [Executor] trusts its [Request], and nothing that the tool gives back.
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// ErrMaybeRan is wrapped by errors after which nobody can know whether the tool
+// ran: a worker that vanished, a connection cut after the request was sent. Such
+// a call is never run a second time by itself.
+var ErrMaybeRan = errors.New("the tool may have run")
+
+// An Executor runs tools of some kinds. It is safe for concurrent use.
+type Executor interface {
+	// Execute runs req and returns its result, unredacted.
+	//
+	// A tool that fails, times out or is stopped has a Result that says so, and
+	// a nil error. An error means that there is no result: the tool was not run,
+	// or, if the error wraps [ErrMaybeRan], nobody can know.
+	//
+	// When ctx ends, Execute stops the tool, waits for it to be gone, and
+	// returns StatusTimeout if the cause is a deadline, else StatusCancelled.
+	Execute(ctx context.Context, req Request) (*haft.Result, error)
+}
+
+// A Request is one call that nothing stands in the way of any more.
+type Request struct {
+	Call haft.CallID
+	// Tool is the tool's name, for results and the names of files.
+	Tool   string
+	Digest string
+	// Org is on whose behalf the call is made. It shares nothing with others.
+	Org  string
+	Kind haft.Kind
+	// Source and Function are the code and the function in it that is the tool.
+	Source, Function string
+	// Args is an object that fits the tool's schema; empty means {}.
+	Args json.RawMessage
+	// Params are the names of the parameters in the order of the function, for
+	// languages that pass them by position. Style says how they are passed.
+	Params []string
+	Style  Style
+	// Inject are the values of parameters that Haft fills in, such as agent_id.
+	Inject map[string]json.RawMessage
+	// Env is added to the environment of the tool.
+	Env map[string]string
+	// Files are put into the tool's directory.
+	Files []sandbox.File
+	// Limits that are zero get their defaults.
+	Limits  haft.Limits
+	Network sandbox.Network
+	Need    sandbox.Need
+	// Output is how the text of a tool that only prints is to be read.
+	Output haft.OutputType
+
+	// Stdout and Stderr get output as it comes, within the limits and cut at any
+	// byte; nil means that only the Result has it.
+	Stdout, Stderr func([]byte)
+}
+
+// Style says how arguments reach a function.
+type Style string
+
+// The styles. Python is always called by name.
+const (
+	StyleObject     Style = "object"     // one argument, an object of all
+	StylePositional Style = "positional" // one argument for each of Params
+)

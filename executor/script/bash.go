@@ -1,0 +1,206 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// Where the script and its arguments are, below the work directory.
+const (
+	bashScript = ".haft/tool.sh"
+	bashArgs   = ".haft/args.json"
+	resultFD   = 3
+)
+
+// bash runs a shell script. It has no harness: arguments are files and variables,
+// and its status is its answer.
+func (r *run) bash(ctx context.Context, res *haft.Result) error {
+	spec, err := r.bashSpec()
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	c, err := r.x.pool.Take(ctx, cell.Plan{
+		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
+		Run: r.x.provider.Run, Spec: spec, Boot: func(*os.File) error { return nil },
+	})
+	res.Timeline.Setup, res.Timeline.Cell = haft.Millis(time.Since(asked)), "cold"
+	if err != nil {
+		return r.notStarted(ctx, res, err)
+	}
+	defer c.Release(false)
+	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+	defer stop()
+	began := time.Now()
+	c.Begin(&r.stdout, &r.stderr)
+	said := make(chan []byte, 1)
+	go func() {
+		// Whatever cuts it short, what has arrived is what there is.
+		b, _ := io.ReadAll(io.LimitReader(c.Conn, r.limits.Result+1))
+		said <- b
+		// A script that says too much must not wait for us.
+		_, _ = io.Copy(io.Discard, c.Conn)
+	}()
+	<-c.Ended()
+	// If setting the deadline fails, the channel is closed and reading ends.
+	_ = c.Conn.SetReadDeadline(time.Now().Add(drain))
+	exit, runErr := c.Exit()
+	res.Timeline.Execute = haft.Millis(time.Since(began))
+	r.ended(res, exit)
+	switch {
+	case runErr != nil:
+		return runErr
+	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
+		stopped(ctx, res)
+	case exit.Cause == sandbox.CauseExit && exit.Code == 0:
+		r.bashValue(res, <-said)
+	case exit.Cause == sandbox.CauseExit:
+		fail(res, haft.FailExit, bashStatus(exit.Code, r.stderr.text()), haft.RetryChanged)
+	default:
+		r.silent(res, io.EOF, exit)
+	}
+	return nil
+}
+
+// bashSpec is the run of the script.
+func (r *run) bashSpec() (sandbox.Spec, error) {
+	args := r.req.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	vars, err := bashVars(args)
+	if err != nil {
+		return sandbox.Spec{}, err
+	}
+	env := append(baseEnv(), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD))
+	for k, v := range r.req.Env {
+		env = append(env, k+"="+v)
+	}
+	files := append([]sandbox.File{
+		{Name: bashScript, Data: []byte(r.req.Source)},
+		{Name: bashArgs, Data: args},
+	}, r.req.Files...)
+	return sandbox.Spec{
+		Argv: append(append([]string{}, r.rt.Argv...), "/work/"+bashScript), Env: append(env, vars...),
+		Mounts: r.rt.Mounts, Files: files, Collect: true,
+		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
+	}, nil
+}
+
+// bashVars makes a variable of each argument: strings as they are, the rest as
+// JSON. What the kernel would not take as one string is only in the file.
+func bashVars(args json.RawMessage) ([]string, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(args, &all); err != nil {
+		return nil, invalid("the arguments are not an object")
+	}
+	seen := map[string]bool{}
+	var out []string
+	for name, raw := range all {
+		v := "ARG_" + bashName(name)
+		if seen[v] {
+			return nil, invalid("two arguments would both be the variable %.64s", v)
+		}
+		seen[v] = true
+		var text string
+		if json.Unmarshal(raw, &text) != nil || bytes.Equal(raw, []byte("null")) {
+			text = string(raw)
+		}
+		if strings.ContainsRune(text, 0) {
+			return nil, invalid("the argument %.64q holds NUL, which no variable can", name)
+		}
+		if len(text) <= maxEnvValue {
+			out = append(out, v+"="+text)
+		}
+	}
+	return out, nil
+}
+
+// bashName is name in upper case, with _ for what a variable cannot have.
+func bashName(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z':
+			return c - 'a' + 'A'
+		case c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+			return c
+		}
+		return '_'
+	}, name)
+}
+
+// bashValue makes the value: what the script wrote to its descriptor, else what
+// it printed.
+func (r *run) bashValue(res *haft.Result, said []byte) {
+	if said = bytes.TrimSpace(said); len(said) > 0 {
+		switch {
+		case int64(len(said)) > r.limits.Result:
+			fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
+		case !json.Valid(said):
+			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one JSON value", haft.RetryNever)
+		case checkValue(said, r.limits.Result) != nil:
+			fail(res, haft.FailValue, "the value is nested too deep", haft.RetryNever)
+		default:
+			res.Status, res.Value = haft.StatusSuccess, said
+		}
+		return
+	}
+	text := strings.TrimRight(r.stdout.text(), "\n")
+	if r.req.Output == haft.OutputAny || r.req.Output == haft.OutputText {
+		if int64(len(text)) > r.limits.Result {
+			fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
+			return
+		}
+	}
+	b, err := textValue(text, r.req.Output)
+	if err != nil {
+		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)
+		return
+	}
+	res.Status, res.Value = haft.StatusSuccess, b
+}
+
+// textValue reads text as the type that is expected of it. Without one, JSON is
+// read as JSON and anything else is text.
+func textValue(text string, want haft.OutputType) (json.RawMessage, error) {
+	switch trimmed := strings.TrimSpace(text); {
+	case want != haft.OutputText && json.Valid([]byte(trimmed)) && checkValue(json.RawMessage(trimmed), int64(len(trimmed))) == nil:
+		return json.RawMessage(trimmed), nil
+	case want == haft.OutputAny || want == haft.OutputText:
+		b, err := json.Marshal(text)
+		if err != nil {
+			return nil, fmt.Errorf("encode text: %w", err)
+		}
+		return b, nil
+	}
+	return nil, invalid("what it printed is not %s", want)
+}
+
+// bashStatus says what a status means, with the last line of what went wrong.
+func bashStatus(code int, stderr string) string {
+	msg := fmt.Sprintf("it ended with status %d", code)
+	switch {
+	case code == 127:
+		msg += " (a command was not found)"
+	case code == 126:
+		msg += " (a command is not executable)"
+	case code > 128 && code < 128+65:
+		msg += fmt.Sprintf(" (a command died of signal %d)", code-128)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		msg += ": " + bounded(strings.TrimPrefix(last[max(0, strings.Index(last, bashScript)):], bashScript+": "), 500)
+	}
+	return msg
+}

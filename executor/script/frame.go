@@ -1,0 +1,194 @@
+package script
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// headSize is the size of the length before each frame.
+const headSize = 4
+
+// maxCall bounds a frame to the harness. What is larger is refused before
+// anything is started.
+const maxCall = 32 << 20
+
+// frameSlack is what an answer may hold besides its value.
+const frameSlack = 64 << 10
+
+// errFrame is wrapped by every way in which a frame can be wrong.
+var errFrame = errors.New("not a frame")
+
+// writeFrame sends payload in one write.
+func writeFrame(w io.Writer, payload []byte) error {
+	b := make([]byte, headSize, headSize+len(payload))
+	binary.BigEndian.PutUint32(b, uint32(len(payload)))
+	if _, err := w.Write(append(b, payload...)); err != nil {
+		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
+}
+
+// readFrame reads one frame of at most limit bytes. It returns io.EOF at the
+// clean end of the stream, and an error that wraps errFrame for a frame that is
+// cut short, empty or too large. It reserves no more memory than has arrived.
+func readFrame(r io.Reader, limit int64) ([]byte, error) {
+	var head [headSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("%w: cut short in its length", errFrame)
+		}
+		return nil, err
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n == 0 || n > limit {
+		return nil, fmt.Errorf("%w: %d bytes announced, %d is the most", errFrame, n, limit)
+	}
+	return readN(r, n)
+}
+
+// readN reads n bytes, in pieces, so that an announced size costs nothing.
+func readN(r io.Reader, n int64) ([]byte, error) {
+	const piece = 256 << 10
+	b := make([]byte, 0, min(n, piece))
+	for int64(len(b)) < n {
+		at := len(b)
+		b = append(b, make([]byte, min(n-int64(at), piece))...)
+		if _, err := io.ReadFull(r, b[at:]); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil, fmt.Errorf("%w: cut short", errFrame)
+			}
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// call is the frame that asks for the one call.
+type call struct {
+	Type     string                     `json:"type"`
+	File     string                     `json:"file"`
+	Source   string                     `json:"source"`
+	Function string                     `json:"function"`
+	Args     json.RawMessage            `json:"args"`
+	Params   []string                   `json:"params,omitempty"`
+	Style    string                     `json:"style,omitempty"`
+	Inject   map[string]json.RawMessage `json:"inject,omitempty"`
+	Env      map[string]string          `json:"env,omitempty"`
+	Files    []file                     `json:"files,omitempty"`
+	Modules  bool                       `json:"modules,omitempty"` // some files can be imported
+	Path     []string                   `json:"path,omitempty"`    // directories of packages
+	Map      json.RawMessage            `json:"map,omitempty"`     // source map
+	Limit    int64                      `json:"limit"`             // of the encoded value
+	Reuse    bool                       `json:"reuse,omitempty"`
+}
+
+// file is one that is handed in with the call.
+type file struct {
+	Name string `json:"name"`
+	Mode uint32 `json:"mode,omitempty"`
+	Data []byte `json:"data"`
+}
+
+// reply is any frame of the harness.
+type reply struct {
+	Type  string          `json:"type"`
+	Value json.RawMessage `json:"value"`
+	// Times are the milliseconds of loading, running and encoding.
+	Times []float64 `json:"times"`
+
+	Kind      string `json:"kind"`
+	Error     string `json:"error"` // the class of the exception
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+	Code      int    `json:"code"`
+	Errno     int    `json:"errno"`
+	Pointer   string `json:"pointer"`
+	Line      int    `json:"line"`
+	Column    int    `json:"column"`
+}
+
+// The types of frames.
+const (
+	typeHello  = "hello"
+	typeWarm   = "warm"
+	typeReady  = "ready"
+	typeCall   = "call"
+	typeResult = "result"
+	typeError  = "error"
+)
+
+// readReply reads one frame and decodes it.
+func readReply(r io.Reader, limit int64) (*reply, error) {
+	b, err := readFrame(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return decodeReply(b)
+}
+
+// decodeReply decodes one frame. Bytes that are not JSON, or JSON of another
+// shape, are an error that wraps errFrame.
+func decodeReply(b []byte) (*reply, error) {
+	var m reply
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	switch m.Type {
+	case typeHello, typeReady, typeError:
+	case typeResult:
+		if m.Value == nil {
+			return nil, fmt.Errorf("%w: a result without a value", errFrame)
+		}
+	default:
+		return nil, fmt.Errorf("%w: of an unknown type", errFrame)
+	}
+	return &m, nil
+}
+
+// expect reads one frame that must be of this type.
+func expect(r io.Reader, typ string) error {
+	m, err := readReply(r, frameSlack)
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", typ, err)
+	}
+	if m.Type != typ {
+		return fmt.Errorf("wait for %s: %w: it is %s", typ, errFrame, m.Type)
+	}
+	return nil
+}
+
+// boot waits until the harness is up.
+func boot(conn io.Reader) error { return expect(conn, typeHello) }
+
+// warm has the harness make a call for nothing.
+func warm(conn io.ReadWriter) error {
+	if err := writeFrame(conn, []byte(`{"type":"warm"}`)); err != nil {
+		return err
+	}
+	return expect(conn, typeReady)
+}
+
+// answer reads the one answer and the end of the stream. With reuse the stream
+// goes on, and only what has already arrived can be found to be too much.
+func answer(r io.Reader, limit int64, reuse bool) (*reply, error) {
+	m, err := readReply(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	if m.Type != typeResult && m.Type != typeError {
+		return nil, fmt.Errorf("%w: %s is no answer", errFrame, m.Type)
+	}
+	if reuse {
+		return m, nil
+	}
+	var one [1]byte
+	if n, err := r.Read(one[:]); n > 0 {
+		return nil, fmt.Errorf("%w: there is more after the answer", errFrame)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the end of the stream: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,26 @@
+package script
+
+import (
+	_ "embed"
+	"time"
+)
+
+//go:embed harness/python_value.py
+var pythonValue string
+
+//go:embed harness/python_param.py
+var pythonParam string
+
+//go:embed harness/python_main.py
+var pythonMain string
+
+//go:embed harness/node.js
+var nodeHarness string
+
+// pythonHarness is the harness of Python, which defines preload() and
+// main(channel).
+func pythonHarness() string { return pythonValue + pythonParam + pythonMain }
+
+// drain is how long what a command wrote to its channel may take to arrive after
+// its end is known.
+const drain = 100 * time.Millisecond

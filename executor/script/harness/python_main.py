@@ -1,0 +1,390 @@
+
+
+# One call: read the frame, load the source as a module, run the function, answer.
+
+_FILE = "<haft>"
+_MODULE = "__haft_tool__"
+_MAX_TRACEBACK = 8 << 10
+_MAX_MESSAGE = 4 << 10
+
+
+class _Scan:
+    """What the C scanner of JSON wants to know."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    memo = {}
+
+    @staticmethod
+    def parse_constant(name):
+        raise ValueError(name)
+
+
+try:
+    from _json import make_scanner as _make_scanner
+
+    def _decode(text, scan=_make_scanner(_Scan())):
+        return scan(text, 0)[0]
+except ImportError:
+    from json import loads as _decode
+
+
+def _channel(fd):
+    """Takes the channel over: the functions that read and write a frame."""
+    import fcntl
+    import _socket
+    try:
+        # Out of the way of descriptors that the tool will open, and not for the
+        # programs that it starts.
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+        os.close(fd)
+        fd = high
+    except OSError:
+        os.set_inheritable(fd, False)
+    read, write, close = os.read, os.write, os.close
+    end = _socket.socket(fileno=fd).shutdown
+
+    def receive():
+        head = take(4)
+        return _decode(take(int.from_bytes(head, "big")).decode("utf-8"))
+
+    def take(n):
+        parts = []
+        while n:
+            part = read(fd, min(n, 1 << 20))
+            if not part:
+                # The host is gone, so nobody waits for anything.
+                os._exit(0)
+            parts.append(part)
+            n -= len(part)
+        return b"".join(parts)
+
+    def send(payload):
+        data = memoryview(len(payload).to_bytes(4, "big") + payload)
+        while data:
+            data = data[write(fd, data):]
+
+    def finish():
+        # Shutting down is seen by the host even if a child of the tool still
+        # holds the descriptor.
+        end(1)  # SHUT_WR
+
+    def forked():
+        try:
+            close(fd)
+        except OSError:
+            pass
+
+    os.register_at_fork(after_in_child=forked)
+    return receive, send, finish
+
+
+class _Source(Exception):
+    """The source cannot be loaded."""
+
+    def __init__(self, message, line=0, column=0):
+        Exception.__init__(self, message)
+        self.message, self.line, self.column = message, line, column
+
+
+class _Loader:
+    """Lets inspect and linecache find the source."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def get_source(self, name=None):
+        return self.source
+
+
+def _load(call):
+    """The source as a module."""
+    name = call["file"]
+    source = call["source"]
+    try:
+        code = compile(source, name, "exec", dont_inherit=True)
+    except SyntaxError as e:
+        raise _Source("%s: %s" % (type(e).__name__, e.msg), e.lineno or 0, e.offset or 0) from None
+    except (ValueError, OverflowError, RecursionError, MemoryError) as e:
+        raise _Source("%s: %s" % (type(e).__name__, e)) from None
+    module = type(sys)(_MODULE)
+    module.__file__ = name
+    module.__loader__ = _Loader(source)
+    sys.modules[_MODULE] = module
+    if "linecache" in sys.modules:
+        _cache_lines(name, source)
+    _file_of_tool[:] = [name, source]
+    exec(code, module.__dict__)
+    return module
+
+
+_file_of_tool = []
+
+
+def _cache_lines(name, source):
+    cache = getattr(sys.modules.get("linecache"), "cache", None)
+    if type(cache) is dict:
+        cache[name] = (len(source), None, source.splitlines(True), name)
+
+
+def _find(module, name):
+    func = module.__dict__.get(name)
+    if func is None:
+        raise _Source("there is no function %s" % name)
+    if not callable(func):
+        raise _Source("%s is not a function" % name)
+    return func
+
+
+def _prepare(call):
+    """The world of the call: environment, files, module path."""
+    for k, v in (call.get("env") or {}).items():
+        os.environ[k] = v
+    for p in call.get("path") or ():
+        if p not in sys.path:
+            sys.path.append(p)
+    if call.get("files"):
+        import binascii
+        for f in call["files"]:
+            name = f["name"]
+            if "/" in name:
+                os.makedirs(os.path.dirname(name), exist_ok=True)
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, f.get("mode") or 0o644)
+            with os.fdopen(fd, "wb") as w:
+                w.write(binascii.a2b_base64(f["data"]))
+    sys.argv = [call["file"]]
+    # Files that were handed in can be imported.
+    cwd = os.getcwd()
+    if call.get("modules") and cwd not in sys.path:
+        sys.path.insert(0, cwd)
+
+
+def _run(call, state, clock):
+    """Runs one call and returns the payload that answers it."""
+    t0 = clock()
+    try:
+        module = state.get("module")
+        if module is None or state.get("source") != call["source"]:
+            _prepare(call)
+            module = _load(call)
+            state["module"], state["source"] = module, call["source"]
+        func = _find(module, call["function"])
+        args, kwargs = _arguments(func, call, module)
+        t1 = clock()
+        value = func(*args, **kwargs)
+        if hasattr(type(value), "__await__"):
+            value = _await(value)
+        t2 = clock()
+        _settle()
+        text = _encode(value, call["limit"])
+        times = "%.3f,%.3f,%.3f" % ((t1 - t0) * 1e3, (t2 - t1) * 1e3, (clock() - t2) * 1e3)
+        return b'{"type":"result","times":[' + times.encode("ascii") + b'],"value":' + text + b"}"
+    except BaseException as e:
+        return _failure(e, call)
+
+
+def _await(value):
+    import asyncio
+
+    async def whole():
+        return await value
+
+    return asyncio.run(value if asyncio.iscoroutine(value) else whole())
+
+
+def _settle(setlimit=sys.setrecursionlimit, settrace=sys.settrace, setprofile=sys.setprofile, out=None):
+    """Takes back what a tool can leave behind that would trip us up."""
+    settrace(None)
+    setprofile(None)
+    try:
+        setlimit(1000)
+    except Exception:
+        pass
+    _flush()
+
+
+_streams = [sys.stdout, sys.stderr]
+
+
+def _flush():
+    for s in (*_streams, sys.__dict__.get("stdout"), sys.__dict__.get("stderr")):
+        try:
+            s.flush()
+        except BaseException:
+            pass
+
+
+def _failure(e, call):
+    """The payload that says what went wrong."""
+    try:
+        _settle()
+        out = _describe(e, call)
+    except BaseException:
+        out = {"kind": "exception", "error": type(e).__name__}
+    try:
+        return _encode(dict(type="error", **out), 1 << 20)
+    except BaseException:
+        return b'{"type":"error","kind":"exception"}'
+
+
+def _describe(e, call):
+    if isinstance(e, _Misfit):
+        return {"kind": "validation", "pointer": e.where, "message": e.message[:_MAX_MESSAGE]}
+    if isinstance(e, _Source):
+        return {"kind": "source", "message": e.message[:_MAX_MESSAGE], "line": e.line, "column": e.column}
+    if isinstance(e, _Bad):
+        return {"kind": "bad_value", "message": _clean(_str(e))}
+    if isinstance(e, _TooLarge):
+        return {"kind": "limit_result"}
+    if isinstance(e, SystemExit):
+        return _exit(e)
+    if isinstance(e, MemoryError):
+        return {"kind": "limit_memory", "error": "MemoryError"}
+    kind = "recursion" if isinstance(e, RecursionError) else "exception"
+    out = {"kind": kind, "error": _name(type(e)), "message": _message(e)}
+    if isinstance(e, OSError) and type(e.errno) is int:
+        out["errno"] = e.errno
+    elif isinstance(e, RuntimeError) and _message(e) == "can't start new thread":
+        out["errno"] = 11
+    out["traceback"] = _traceback(e)
+    return out
+
+
+def _exit(e):
+    code = e.code
+    if code is None:
+        code = 0
+    elif type(code) is not int:
+        try:
+            sys.__stderr__.write(_str(code) + "\n")
+            sys.__stderr__.flush()
+        except BaseException:
+            pass
+        code = 1
+    return {"kind": "exit", "code": code & 0xFF}
+
+
+def _name(t):
+    module = t.__module__
+    if module in ("builtins", _MODULE, "__main__") or type(module) is not str:
+        return _clean(t.__name__)
+    return _clean(module + "." + t.__qualname__)
+
+
+def _clean(s):
+    """s as bounded text that UTF-8 can hold."""
+    s = _str.__str__(s)
+    if len(s) > _MAX_MESSAGE:
+        s = s[:_MAX_MESSAGE] + "..."
+    return s.encode("utf-8", "replace").decode("utf-8")
+
+
+def _message(e):
+    try:
+        return _clean(_str(e))
+    except BaseException:
+        return "(its message cannot be read)"
+
+
+def _traceback(e):
+    """The traceback from the tool's first line on."""
+    try:
+        import traceback
+        if _file_of_tool:
+            _cache_lines(*_file_of_tool)
+        seen = set()
+        x = e
+        while x is not None and id(x) not in seen:
+            seen.add(id(x))
+            x.__traceback__ = _own(x.__traceback__)
+            x = x.__cause__ or x.__context__
+        text = "".join(traceback.format_exception(type(e), e, e.__traceback__))
+    except BaseException:
+        return ""
+    if len(text) > _MAX_TRACEBACK:
+        text = text[:_MAX_TRACEBACK // 4] + "\n  ...\n" + text[-(_MAX_TRACEBACK * 3 // 4):]
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _own(tb):
+    """tb without the frames before the tool's first one."""
+    t = tb
+    while t is not None:
+        if _file_of_tool and t.tb_frame.f_code.co_filename == _file_of_tool[0]:
+            return t
+        t = t.tb_next
+    while tb is not None and tb.tb_frame.f_code.co_filename in (_FILE, "<string>"):
+        tb = tb.tb_next
+    return tb
+
+
+_DUMMY = """
+from __future__ import annotations
+import dataclasses, enum, datetime, typing
+class Color(enum.Enum):
+    RED = "red"
+@dataclasses.dataclass
+class Thing:
+    name: str
+    at: datetime.datetime
+    color: Color
+    tags: typing.List[str] = dataclasses.field(default_factory=list)
+async def run(thing: Thing, n: typing.Optional[int] = None):
+    return {"thing": thing, "n": n, "set": {1, 2}, "text": "x"}
+"""
+
+
+def preload():
+    """Imports what tools often use, so that cells need not."""
+    import asyncio, base64, collections, collections.abc, dataclasses, datetime, decimal, enum, functools  # noqa: F401
+    import binascii, inspect, io, itertools, json, linecache, math, pathlib, random, re, string, time, traceback, typing, uuid  # noqa: F401
+    import fcntl  # noqa: F401
+    import gc
+    gc.collect()
+    if hasattr(gc, "freeze"):
+        gc.freeze()
+
+
+def _warm(clock):
+    """One call for nothing: it takes the page faults and lazy imports of the next."""
+    preload()
+    call = {"file": "warm.py", "source": _DUMMY, "function": "run", "limit": 1 << 16,
+            "args": {"thing": {"name": "n", "at": "2026-01-31T10:00:00Z", "color": "red", "tags": ["a"]}, "n": 1}}
+    answer = _run(call, {}, clock)
+    if b'"type":"result"' not in answer:
+        raise RuntimeError("the warm-up call failed")
+    _failure(ValueError("x"), call)
+    sys.modules.pop(_MODULE, None)
+    sys.modules["linecache"].cache.pop("warm.py", None)
+    del _file_of_tool[:]
+
+
+def main(channel):
+    """Serves the one call of this process."""
+    from time import perf_counter as clock
+    leave = os._exit
+    receive, send, finish = _channel(channel)
+    for s in (sys.stdout, sys.stderr):
+        if s is not None:
+            s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    _streams[:] = [sys.stdout, sys.stderr]
+    # Without site there is no exit, which scripts use.
+    _b.exit = _b.quit = sys.exit
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    sys.modules["__main__"] = type(sys)("__main__")
+    send(b'{"type":"hello"}')
+    state = {}
+    while True:
+        call = receive()
+        if call["type"] == "warm":
+            _warm(clock)
+            send(b'{"type":"ready"}')
+            continue
+        send(_run(call, state, clock))
+        if not call.get("reuse"):
+            finish()
+            leave(0)

@@ -1,0 +1,73 @@
+package script
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"haft/sandbox"
+)
+
+// systemDirs are mounted whole where anything in them is needed: they hold what
+// every machine of this distribution has, and one mount is cheaper than forty.
+var systemDirs = []string{"/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32", "/lib", "/lib64", "/nix/store"}
+
+// always is what a program of the system expects besides its libraries: where
+// libraries are, and what time it is where.
+var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
+
+// mountsFor returns the mounts for an interpreter, each at its own path: the file
+// itself, the library directory of its prefix, and whatever else it names. The
+// home that a prefix may lie in stays out of sight.
+func mountsFor(executable, prefix string, needs []string) []sandbox.Mount {
+	want := append([]string{executable}, always...)
+	if prefix != "" && prefix != "/usr" && prefix != "/" {
+		want = append(want, filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"))
+	}
+	for _, n := range needs {
+		if dir := systemDir(n); dir != "" {
+			n = dir
+			// A library that was found in /usr/lib may be loaded by way of /lib.
+			want = append(want, "/lib", "/lib64", "/usr/lib", "/usr/lib64")
+		}
+		want = append(want, n)
+	}
+	want = existing(want)
+	slices.Sort(want)
+	want = slices.Compact(want)
+	var out []sandbox.Mount
+	for _, w := range want {
+		covered := slices.ContainsFunc(out, func(m sandbox.Mount) bool { return within(w, m.Host) })
+		if !covered && filepath.Clean(w) == w && w != "/" {
+			out = append(out, sandbox.Mount{Host: w, Inside: w})
+		}
+	}
+	return out
+}
+
+// systemDir returns the directory of the system that p is in, or "".
+func systemDir(p string) string {
+	for _, d := range systemDirs {
+		if within(p, d) {
+			return d
+		}
+	}
+	return ""
+}
+
+// within reports whether p is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// hiddenDirs returns the directories to leave out of text, longest first.
+func hiddenDirs(dirs []string) []string {
+	var out []string
+	for _, d := range dirs {
+		if d != "" && d != "/" && d != "/usr" && !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return len(b) - len(a) })
+	return out
+}

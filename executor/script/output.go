@@ -1,0 +1,63 @@
+package script
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// output keeps the beginning of a stream and passes it on as it comes.
+type output struct {
+	limit int64
+	tell  func([]byte)
+
+	mu      sync.Mutex
+	kept    []byte
+	dropped int64
+}
+
+// Write never fails: what is too much is counted and dropped.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fits := min(int64(len(b)), o.limit-int64(len(o.kept)))
+	o.dropped += int64(len(b)) - fits
+	if fits > 0 {
+		o.kept = append(o.kept, b[:fits]...)
+		if o.tell != nil {
+			o.tell(b[:fits:fits])
+		}
+	}
+	return len(b), nil
+}
+
+// text returns what was kept as valid UTF-8 without NUL.
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := o.kept
+	if o.dropped > 0 {
+		// The cut may be in the middle of a character, which is our doing.
+		for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+			if utf8.RuneStart(b[len(b)-i]) {
+				if !utf8.FullRune(b[len(b)-i:]) {
+					b = b[:len(b)-i]
+				}
+				break
+			}
+		}
+	}
+	return clean(string(b))
+}
+
+// over returns how many bytes were dropped.
+func (o *output) over() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped
+}
+
+// clean makes s safe as text: valid UTF-8, no NUL.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

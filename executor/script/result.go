@@ -1,0 +1,282 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// errWall is the cause of stopping a call that took too long in a process that
+// is used again.
+var errWall = errors.New("the wall-clock limit of the call")
+
+// fail makes res a failure.
+func fail(res *haft.Result, kind haft.FailureKind, message string, retry haft.Retry) {
+	failed(res, &haft.Failure{Kind: kind, Message: message, Retry: retry})
+}
+
+// failed makes res a failure, with the status that its kind has.
+func failed(res *haft.Result, f *haft.Failure) {
+	res.Value, res.Error = json.RawMessage("null"), f
+	switch f.Kind {
+	case haft.FailTimeout:
+		res.Status = haft.StatusTimeout
+	case haft.FailCancelled:
+		res.Status = haft.StatusCancelled
+	case haft.FailValidation:
+		res.Status = haft.StatusValidation
+	default:
+		res.Status = haft.StatusError
+		if strings.HasPrefix(string(f.Kind), "limit_") {
+			res.Status = haft.StatusLimit
+		}
+	}
+}
+
+// stopped makes res say that the caller's context ended.
+func stopped(ctx context.Context, res *haft.Result) {
+	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, errWall) {
+		fail(res, haft.FailTimeout, "the call took longer than it was allowed to", haft.RetryChanged)
+		return
+	}
+	fail(res, haft.FailCancelled, "the call was stopped", haft.RetrySame)
+}
+
+// notStarted makes res say why there is no cell, or returns the error that is
+// not the tool's or the interpreter's.
+func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error {
+	if ctx.Err() != nil {
+		stopped(ctx, res)
+		return nil
+	}
+	if e, ok := errors.AsType[*cell.StartError](err); ok {
+		f := &haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetrySame, Message: "the interpreter does not start here"}
+		f.Traceback = r.hide(clean(e.Said))
+		failed(res, f)
+		return nil
+	}
+	return err
+}
+
+// conclude fills in res from the answer, if there is one, and the end of the run.
+// A complete answer counts, whatever became of the process afterwards.
+func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err error, exit sandbox.Exit, runErr error) {
+	r.ended(res, exit)
+	switch {
+	case err == nil:
+		r.answered(res, m, exit)
+	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
+		stopped(ctx, res)
+	case runErr != nil:
+		fail(res, haft.FailRuntime, "the sandbox could not be kept up", haft.RetrySame)
+	case errors.Is(err, errFrame) && (exit.Cause == sandbox.CauseExit || exit.Cause == sandbox.CauseFinished):
+		fail(res, haft.FailProtocol, "the tool wrote something to the channel that is not exactly one result", haft.RetryNever)
+	default:
+		r.silent(res, err, exit)
+	}
+}
+
+// ended takes over what the sandbox has to say about the run.
+func (r *run) ended(res *haft.Result, exit sandbox.Exit) {
+	res.Usage = exit.Usage
+	res.Sandbox.Isolation = exit.Isolation
+	res.Artifacts = exit.Artifacts
+	res.Truncated.Stdout += exit.DroppedStdout
+	res.Truncated.Stderr += exit.DroppedStderr
+}
+
+// isolationOf states the isolation of a run that has not ended.
+func (r *run) isolationOf(ctx context.Context, res *haft.Result) {
+	if iso, err := r.x.provider.Isolation(ctx); err == nil {
+		res.Sandbox.Isolation = iso
+	}
+}
+
+// silent makes res say how the process ended, which gave no answer.
+func (r *run) silent(res *haft.Result, err error, exit sandbox.Exit) {
+	switch exit.Cause {
+	case sandbox.CauseTimeout:
+		fail(res, haft.FailTimeout, fmt.Sprintf("it ran longer than %s", r.limits.Wall), haft.RetryChanged)
+	case sandbox.CauseLimit:
+		fail(res, exit.Limit, r.limitText(exit.Limit), haft.RetryChanged)
+	case sandbox.CauseBlocked:
+		fail(res, haft.FailBlocked, "it made a system call that is forbidden in the sandbox", haft.RetryNever)
+	case sandbox.CauseSignal:
+		fail(res, haft.FailSignal, fmt.Sprintf("its process died of signal %d (%s)", exit.Signal, syscall.Signal(exit.Signal)), haft.RetryNever)
+	case sandbox.CauseCancelled:
+		fail(res, haft.FailCancelled, "the call was stopped", haft.RetrySame)
+	case sandbox.CauseExit:
+		fail(res, haft.FailExit, fmt.Sprintf("it ended its process with status %d before it gave a value", exit.Code), haft.RetryNever)
+	default:
+		msg := "it closed the channel for its result and went on"
+		if !errors.Is(err, io.EOF) {
+			msg = "it left the channel for its result in disorder"
+		}
+		fail(res, haft.FailProtocol, msg, haft.RetryNever)
+	}
+}
+
+// limitText says which limit was hit, and what it is.
+func (r *run) limitText(kind haft.FailureKind) string {
+	l := r.limits
+	switch kind {
+	case haft.FailCPU:
+		return fmt.Sprintf("it used more than %s of processor time", l.CPU)
+	case haft.FailMemory:
+		return fmt.Sprintf("it used more than %d bytes of memory", l.Memory)
+	case haft.FailPIDs:
+		return fmt.Sprintf("it started more than %d processes and threads", l.Processes)
+	case haft.FailOpenFiles:
+		return fmt.Sprintf("it had more than %d files open", l.OpenFiles)
+	case haft.FailFileSize:
+		return fmt.Sprintf("it wrote a file of more than %d bytes", l.FileSize)
+	case haft.FailDisk:
+		return fmt.Sprintf("its files have more than %d bytes", l.Disk)
+	case haft.FailInodes:
+		return fmt.Sprintf("it made more than %d files", l.Inodes)
+	case haft.FailResult:
+		return fmt.Sprintf("its value is longer than %d bytes; return less, or leave it in a file", l.Result)
+	case haft.FailOutput:
+		return "it printed too much"
+	case haft.FailArtifacts:
+		return fmt.Sprintf("it left more than %d files or %d bytes", l.Artifacts, l.ArtBytes)
+	}
+	return "it used more than it may"
+}
+
+// answered fills in res from the one answer of the harness.
+func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
+	if m.Type == typeResult {
+		if err := checkValue(m.Value, r.limits.Result); err != nil {
+			fail(res, haft.FailProtocol, "the tool's result is not a value: "+haft.MessageOf(err), haft.RetryNever)
+			return
+		}
+		res.Status, res.Value = haft.StatusSuccess, m.Value
+		return
+	}
+	f := &haft.Failure{
+		Kind: haft.FailureKind(m.Kind), Retry: haft.RetryChanged, Type: bounded(clean(m.Error), 256),
+		Message: r.hide(bounded(clean(m.Message), 8<<10)), Traceback: r.hide(bounded(clean(m.Traceback), 16<<10)),
+	}
+	r.refine(f, m, exit)
+	failed(res, f)
+}
+
+// refine gives each kind of failure its words. A kind that is not one of the
+// harness is the tool's forgery, and an exception.
+func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
+	switch f.Kind {
+	case haft.FailExit:
+		f.Retry = haft.RetryNever
+		f.Message = fmt.Sprintf("it ended its process with status %d before it gave a value", m.Code&0xFF)
+	case haft.FailSource:
+		f.Retry = haft.RetryNever
+		if m.Line > 0 {
+			f.Message = fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, f.Message)
+		}
+	case haft.FailMemory:
+		f.Message = fmt.Sprintf("it used more than the %d bytes of memory that it may", r.limits.Memory)
+	case haft.FailResult:
+		f.Message = r.limitText(haft.FailResult)
+	case haft.FailRecursion:
+		f.Retry = haft.RetryNever
+	case haft.FailValidation:
+		f.Misfits = []haft.Misfit{{Pointer: bounded(clean(m.Pointer), 1<<10), Message: f.Message}}
+		f.Message = fmt.Sprintf("the argument %s does not fit: %s", argumentAt(m.Pointer), f.Message)
+	case haft.FailValue:
+	default:
+		f.Kind = haft.FailException
+		if kind := limitOf(syscall.Errno(m.Errno), exit, r.limits); kind != "" {
+			f.Kind, f.Message = kind, r.limitText(kind)
+		}
+		if f.Message == "" {
+			f.Message = f.Type
+		}
+	}
+}
+
+// limitOf returns the limit behind an error of the system that the tool did not
+// handle, or "".
+func limitOf(errno syscall.Errno, exit sandbox.Exit, limits haft.Limits) haft.FailureKind {
+	switch errno {
+	case syscall.ENOSPC, syscall.EDQUOT:
+		if exit.Usage.Disk < limits.Disk/2 {
+			return haft.FailInodes
+		}
+		return haft.FailDisk
+	case syscall.EFBIG:
+		return haft.FailFileSize
+	case syscall.EMFILE:
+		return haft.FailOpenFiles
+	case syscall.EAGAIN:
+		return haft.FailPIDs
+	case syscall.ENOMEM:
+		return haft.FailMemory
+	}
+	return ""
+}
+
+// argumentAt names the argument that a JSON pointer is about.
+func argumentAt(pointer string) string {
+	p := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i := range p {
+		p[i] = strings.ReplaceAll(strings.ReplaceAll(p[i], "~1", "/"), "~0", "~")
+	}
+	return bounded(clean(strings.Join(p, ".")), 256)
+}
+
+// bounded cuts s to about n bytes.
+func bounded(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// hide takes the host's directories out of text.
+func (r *run) hide(s string) string {
+	if r.rt == nil {
+		return s
+	}
+	for _, d := range r.rt.hidden {
+		s = strings.ReplaceAll(s, d+"/", "")
+	}
+	return s
+}
+
+// maxDepth is how deep a value nests, at most.
+const maxDepth = 100
+
+// checkValue verifies that b is one JSON value within its bounds.
+func checkValue(b json.RawMessage, limit int64) error {
+	if int64(len(b)) > limit {
+		return invalid("it is longer than %d bytes", limit)
+	}
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	if deepest > maxDepth {
+		return invalid("it is nested more than %d deep", maxDepth)
+	}
+	return nil
+}

@@ -1,0 +1,368 @@
+package script
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// Config says how an Executor works. The zero value is useful.
+type Config struct {
+	// Hints name the interpreter of a kind, as in [Finder.Find].
+	Hints map[haft.Kind]string
+	// Defaults replace limits that a request leaves zero; fields that are zero
+	// here too are those of [haft.DefaultLimits].
+	Defaults haft.Limits
+	// Ceilings bound what a request may ask for; zero fields are those of
+	// [haft.LimitCeilings].
+	Ceilings haft.Limits
+	// Cold starts an interpreter for each call and keeps none ready: for a
+	// process that makes one call and ends.
+	Cold bool
+	// Cells bound what is kept ready.
+	Cells cell.Config
+	// Reuse names tools, as org/name, whose calls follow each other in one
+	// process. Each sees what the one before left in memory and files, and
+	// limits of memory and processor count for all of them together.
+	Reuse []string
+}
+
+// An Executor runs script tools. It implements [executor.Executor].
+//
+// Lifecycle: New, Execute as often as needed, Close.
+type Executor struct {
+	provider sandbox.Provider
+	name     string
+	finder   *Finder
+	cfg      Config
+	pool     *cell.Pool
+	forks    *templates
+	js       *transformer
+}
+
+// New returns an executor that runs tools in provider, which results call name.
+// Its cells end with ctx, at the latest.
+func New(ctx context.Context, provider sandbox.Provider, name string, finder *Finder, cfg Config) *Executor {
+	cfg.Ceilings = cfg.Ceilings.Or(haft.LimitCeilings())
+	cfg.Defaults = cfg.Defaults.Or(haft.DefaultLimits())
+	return &Executor{
+		provider: provider, name: name, finder: finder, cfg: cfg,
+		pool: cell.New(ctx, cfg.Cells), forks: newTemplates(ctx, provider), js: newTransformer(),
+	}
+}
+
+// Close ends everything that is kept ready and everything that runs, and waits
+// until it is gone.
+func (x *Executor) Close() {
+	x.pool.Close()
+	x.forks.close()
+}
+
+// Drop ends what is kept ready for the organisation, or for all if it is empty:
+// after a change of its policy.
+func (x *Executor) Drop(org string) {
+	x.pool.Drop(func(k cell.Key) bool { return org == "" || k.Tenant == org })
+}
+
+// Limits returns the limits that hold for a request.
+func (x *Executor) Limits(req haft.Limits) haft.Limits {
+	return req.Or(x.cfg.Defaults).Within(x.cfg.Ceilings)
+}
+
+// Execute implements [executor.Executor].
+func (x *Executor) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
+	began := time.Now()
+	if err := check(req); err != nil {
+		return nil, err
+	}
+	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
+	res := &haft.Result{Call: req.Call, Tool: req.Tool, Digest: req.Digest, Value: json.RawMessage("null")}
+	res.Sandbox.Provider = x.name
+	r.stdout = output{limit: r.limits.Stdout, tell: req.Stdout}
+	r.stderr = output{limit: r.limits.Stderr, tell: req.Stderr}
+	if err := r.do(ctx, res); err != nil {
+		return nil, err
+	}
+	res.Stdout, res.Stderr = r.hide(r.stdout.text()), r.hide(r.stderr.text())
+	res.Truncated.Stdout += r.stdout.over()
+	res.Truncated.Stderr += r.stderr.over()
+	res.Timeline.Total = haft.Millis(time.Since(began))
+	return res, nil
+}
+
+// Bounds on a request, checked before anything is started.
+const (
+	maxSource = 1 << 20
+	maxArgs   = 16 << 20
+	maxFiles  = 256
+)
+
+// check reports what is wrong with a request, as an error with
+// [haft.CodeInvalid].
+func check(req executor.Request) error {
+	switch {
+	case len(req.Source) > maxSource:
+		return invalid("the source is %d bytes large, %d is the most", len(req.Source), maxSource)
+	case len(req.Args) > maxArgs:
+		return invalid("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)
+	case len(req.Args) > 0 && !json.Valid(req.Args):
+		return invalid("the arguments are not JSON")
+	case len(req.Args) > 0 && strings.TrimSpace(string(req.Args[:min(len(req.Args), 64)]))[:1] != "{":
+		return invalid("the arguments are not an object")
+	case len(req.Files) > maxFiles:
+		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
+	}
+	return checkEnv(req.Env)
+}
+
+// A run is one call on its way.
+type run struct {
+	x              *Executor
+	req            executor.Request
+	limits         haft.Limits
+	rt             *Runtime
+	stdout, stderr output
+	serialise      time.Duration
+}
+
+// do runs the call and fills in res. An error means that there is no result.
+func (r *run) do(ctx context.Context, res *haft.Result) error {
+	if line, ok := notUTF8(r.req.Source); ok {
+		fail(res, haft.FailSource, fmt.Sprintf("line %d of the source is not UTF-8", line), haft.RetryNever)
+		return nil
+	}
+	rt, err := r.x.finder.Find(ctx, r.req.Kind, r.x.cfg.Hints[r.req.Kind])
+	if ctx.Err() != nil {
+		stopped(ctx, res)
+		return nil
+	}
+	if err != nil {
+		if haft.CodeOf(err) == haft.CodeInvalid {
+			return err
+		}
+		fail(res, haft.FailRuntime, haft.MessageOf(err), haft.RetryNever)
+		return nil
+	}
+	r.rt = rt
+	if r.req.Kind == haft.KindBash {
+		return r.bash(ctx, res)
+	}
+	msg, failure := r.message()
+	if failure != nil {
+		failed(res, failure)
+		return nil
+	}
+	payload, err := json.Marshal(msg)
+	if err != nil {
+		return fmt.Errorf("encode the call: %w", err)
+	}
+	if len(payload) > maxCall {
+		return invalid("source, arguments and files are %d bytes large together, %d is the most", len(payload), maxCall)
+	}
+	c, err := r.take(ctx, res)
+	if err != nil {
+		return r.notStarted(ctx, res, err)
+	}
+	r.talk(ctx, res, c, payload, msg.Reuse)
+	return nil
+}
+
+// notUTF8 returns the first line of s that is not UTF-8.
+func notUTF8(s string) (line int, bad bool) {
+	for i, r := range s {
+		if r == '\uFFFD' && !strings.HasPrefix(s[i:], "\uFFFD") {
+			return 1 + strings.Count(s[:i], "\n"), true
+		}
+	}
+	return 0, false
+}
+
+// message returns the frame that asks for the call.
+func (r *run) message() (*call, *haft.Failure) {
+	req := r.req
+	m := &call{
+		Type: typeCall, Source: req.Source, Function: req.Function, Args: req.Args,
+		Params: req.Params, Style: string(req.Style), Inject: req.Inject, Env: req.Env,
+		Path: r.rt.Paths, Limit: r.limits.Result, Reuse: r.reuse(),
+	}
+	if len(m.Args) == 0 {
+		m.Args = json.RawMessage("{}")
+	}
+	for _, f := range req.Files {
+		m.Files = append(m.Files, file{Name: f.Name, Mode: uint32(f.Mode.Perm()), Data: f.Data})
+		m.Modules = m.Modules || strings.HasSuffix(f.Name, ".py")
+	}
+	switch req.Kind {
+	case haft.KindPython:
+		m.File = fileName(req.Tool, ".py")
+	default:
+		m.File = fileName(req.Tool, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
+		if failure := r.x.js.into(m, req.Kind); failure != nil {
+			return nil, failure
+		}
+	}
+	return m, nil
+}
+
+// fileName is what tracebacks call the source.
+func fileName(tool, ext string) string {
+	if ext == "" {
+		ext = ".js"
+	}
+	name := strings.Map(func(c rune) rune {
+		if c == '/' || c == '\\' || c < ' ' || c == '"' {
+			return '_'
+		}
+		return c
+	}, tool)
+	if name == "" {
+		name = "tool"
+	}
+	return strings.TrimSuffix(name, ext) + ext
+}
+
+// reuse reports whether the operator chose one process for all calls of the tool.
+func (r *run) reuse() bool {
+	for _, n := range r.x.cfg.Reuse {
+		if n == r.req.Org+"/"+r.req.Tool && !r.x.cfg.Cold {
+			return true
+		}
+	}
+	return false
+}
+
+// take gets a cell for the call.
+func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
+	asked := time.Now()
+	c, err := r.x.pool.Take(ctx, r.plan())
+	res.Timeline.Setup = haft.Millis(time.Since(asked))
+	switch {
+	case r.x.cfg.Cold:
+		res.Timeline.Cell = "cold"
+	case c != nil && c.Hit:
+		res.Timeline.Cell = "hit"
+	default:
+		res.Timeline.Cell = "miss"
+	}
+	return c, err
+}
+
+// plan says how the cells of this call are made.
+func (r *run) plan() cell.Plan {
+	spec := sandbox.Spec{
+		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(), Mounts: r.rt.Mounts,
+		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
+	}
+	plan := cell.Plan{
+		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
+		Run:  r.x.provider.Run,
+		Boot: func(conn *os.File) error { return boot(conn) },
+	}
+	if r.reuse() {
+		plan.Reuse, plan.Key.Tool = true, r.req.Tool
+		// One process serves many calls, so time is measured here, call by call.
+		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
+	}
+	if !r.x.cfg.Cold {
+		plan.Warm = func(conn *os.File) error { return warm(conn) }
+		if run := r.x.forks.runner(r.rt, spec); run != nil {
+			plan.Run = run
+		}
+	}
+	plan.Spec = spec
+	return plan
+}
+
+// start returns the arguments that make the interpreter run the harness.
+func (r *run) start() []string {
+	if r.rt.Kind == haft.KindPython {
+		return []string{"-c", r.rt.harness}
+	}
+	return []string{"-e", r.rt.harness}
+}
+
+// policy is the digest of everything that confines a run.
+func policy(spec sandbox.Spec) string {
+	h := sha256.New()
+	// Values of these types always encode.
+	b, _ := json.Marshal(struct {
+		Limits  haft.Limits
+		Network sandbox.Network
+		Need    sandbox.Need
+	}{spec.Limits, spec.Network, spec.Need})
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// talk sends the call, waits for the answer and the end, and fills in res.
+func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload []byte, reuse bool) {
+	if reuse {
+		timed, cancel := context.WithTimeoutCause(ctx, r.limits.Wall.D(), errWall)
+		defer cancel()
+		ctx = timed
+	}
+	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+	defer stop()
+	c.Begin(&r.stdout, &r.stderr)
+	began := time.Now()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-c.Ended():
+			// A descendant may hold the channel open: what is in it has a moment
+			// to arrive. If setting the deadline fails, reading fails too.
+			_ = c.Conn.SetReadDeadline(time.Now().Add(drain))
+		case <-done:
+		}
+	}()
+	m, err := r.exchange(c.Conn, payload, reuse)
+	res.Timeline.Execute = haft.Millis(time.Since(began))
+	if err == nil && len(m.Times) == 3 {
+		r.serialise = time.Duration(m.Times[2] * float64(time.Millisecond))
+		res.Timeline.Serialise = haft.Millis(r.serialise)
+		res.Timeline.Execute -= res.Timeline.Serialise
+	}
+	if err == nil && reuse {
+		r.answered(res, m, sandbox.Exit{})
+		r.isolationOf(ctx, res)
+		c.Release(true)
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		// It is about to end, unless the tool closed the channel and runs on.
+		select {
+		case <-c.Ended():
+		case <-time.After(2 * drain):
+		}
+	}
+	c.Release(false)
+	<-c.Ended()
+	exit, runErr := c.Exit()
+	r.conclude(ctx, res, m, err, exit, runErr)
+}
+
+// exchange sends the call and reads the answer.
+func (r *run) exchange(conn *os.File, payload []byte, reuse bool) (*reply, error) {
+	if err := writeFrame(conn, payload); err != nil {
+		// The harness is gone, or the tool of an earlier frame; either way there
+		// may be an answer to read.
+		if m, readErr := answer(conn, r.limits.Result+frameSlack, reuse); readErr == nil {
+			return m, nil
+		}
+		return nil, io.EOF
+	}
+	return answer(conn, r.limits.Result+frameSlack, reuse)
+}

@@ -1,0 +1,127 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// A template serves so many cells, and for so long: forks of one share the seed
+// of hashes and the layout of memory, so it is replaced now and then.
+const (
+	maxForks = 5000
+	maxAge   = 30 * time.Minute
+	// unused is after how long without forks a template is closed.
+	unused = 5 * time.Minute
+)
+
+// templates keeps prepared interpreters that cells are forked from, where the
+// provider can do that. They hold no tenant's code, so tenants share them.
+type templates struct {
+	ctx    context.Context // the lifetime of all templates
+	forker sandbox.Forker  // nil where there is none
+
+	mu     sync.Mutex
+	closed bool
+	all    map[string]*template
+}
+
+// A template is one prepared interpreter. Its mu is held while it is made.
+type template struct {
+	mu    sync.Mutex
+	t     sandbox.Template
+	made  time.Time
+	forks int
+	idle  *time.Timer
+}
+
+// newTemplates returns templates of provider, if it is a Forker.
+func newTemplates(ctx context.Context, provider sandbox.Provider) *templates {
+	f, _ := provider.(sandbox.Forker)
+	return &templates{ctx: ctx, forker: f, all: map[string]*template{}}
+}
+
+// runner returns a function that runs cells as forks of a template, or nil where
+// that cannot be done.
+func (ts *templates) runner(rt *Runtime, spec sandbox.Spec) func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
+	if ts.forker == nil || rt.Kind != haft.KindPython {
+		return nil
+	}
+	key := rt.Digest + policy(spec)
+	spec.Argv = rt.Argv
+	return func(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
+		t, err := ts.get(ctx, key, spec)
+		if err != nil {
+			return sandbox.Exit{}, err
+		}
+		return t.Run(ctx, s)
+	}
+}
+
+// get returns the template of key, made if need be.
+func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec) (sandbox.Template, error) {
+	ts.mu.Lock()
+	if ts.closed {
+		ts.mu.Unlock()
+		return nil, errors.New("make a template: the executor is closed")
+	}
+	e := ts.all[key]
+	if e == nil {
+		e = &template{}
+		ts.all[key] = e
+	}
+	ts.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.t != nil && (e.forks >= maxForks || time.Since(e.made) > maxAge) {
+		// Who got it a moment ago may not have forked yet.
+		old := e.t
+		time.AfterFunc(time.Second, func() { _ = old.Close() })
+		e.idle.Stop()
+		e.t = nil
+	}
+	if e.t == nil {
+		t, err := ts.forker.Template(context.WithoutCancel(ctx), spec, pythonHarness()+"\npreload()\n")
+		if err != nil {
+			return nil, err
+		}
+		e.t, e.made, e.forks = t, time.Now(), 0
+		e.idle = time.AfterFunc(unused, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.end()
+		})
+	}
+	e.forks++
+	e.idle.Reset(unused)
+	return e.t, nil
+}
+
+// end closes the template. Preconditions: mu is held.
+func (e *template) end() {
+	if e.t == nil {
+		return
+	}
+	e.idle.Stop()
+	// Cells made from it go on, and nothing can be done about a failed close.
+	_ = e.t.Close()
+	e.t = nil
+}
+
+// close ends all templates.
+func (ts *templates) close() {
+	ts.mu.Lock()
+	ts.closed = true
+	all := ts.all
+	ts.all = nil
+	ts.mu.Unlock()
+	for _, e := range all {
+		e.mu.Lock()
+		e.end()
+		e.mu.Unlock()
+	}
+}

@@ -1,0 +1,192 @@
+package cell
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+
+	"haft/sandbox"
+)
+
+// Key says which cells are alike. Cells are never shared between keys.
+type Key struct {
+	// Tenant is the organisation.
+	Tenant string
+	// Environment is the interpreter and what can be imported in it.
+	Environment string
+	// Policy is the digest of limits, network and demanded isolation.
+	Policy string
+	// Tool names the one tool of a plan with Reuse; empty otherwise.
+	Tool string
+}
+
+// A Plan says how the cells of one key are made.
+type Plan struct {
+	Key Key
+	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
+	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
+	// Spec is what is run. Channel, Stdout, Stderr, Begin, Finish and Ended are
+	// the pool's.
+	Spec sandbox.Spec
+	// Boot returns when the command is up, or says why it is not.
+	Boot func(conn *os.File) error
+	// Warm makes a booted cell fit for parking. Nil means that cells of this key
+	// are not worth keeping: each Take starts one.
+	Warm func(conn *os.File) error
+	// Reuse gives a cell back after a call. See the package comment for its cost.
+	Reuse bool
+}
+
+// A Cell is one run, in the hands of one caller.
+//
+// Lifecycle: Begin once (again after each Take with Plan.Reuse), then talk over
+// Conn, then Release, then wait for Ended and read Exit.
+type Cell struct {
+	// Conn is the host's end of the channel.
+	Conn *os.File
+	// Hit says that the cell was parked before it was asked for.
+	Hit bool
+
+	pool           *Pool
+	shelf          *shelf
+	plan           Plan
+	stdout, stderr tap
+	cancel         context.CancelCauseFunc
+	begin, finish  chan struct{}
+	began, over    sync.Once
+	ended          chan struct{}
+	once           sync.Once // for ended
+
+	// Set before ended is closed.
+	exit sandbox.Exit
+	err  error
+}
+
+// Begin starts the clock of the call and sends output to these writers. What was
+// written before belongs to nobody and is dropped.
+func (c *Cell) Begin(stdout, stderr io.Writer) {
+	c.stdout.to(stdout)
+	c.stderr.to(stderr)
+	c.began.Do(func() { close(c.begin) })
+}
+
+// Release says that the caller has what it wants. If keep is set and the plan
+// allows reuse, the cell goes back to its shelf; otherwise the run ends now and
+// Conn is closed. Every taken cell must be released.
+func (c *Cell) Release(keep bool) {
+	if keep && c.plan.Reuse && c.pool.giveBack(c) {
+		return
+	}
+	c.discard()
+}
+
+// discard ends the run and closes the channel. It can be called twice.
+func (c *Cell) discard() {
+	c.over.Do(func() {
+		close(c.finish)
+		// Nothing more is read from it, so a failed close loses nothing.
+		_ = c.Conn.Close()
+	})
+}
+
+// Cancel stops the run as if its context had ended.
+func (c *Cell) Cancel(cause error) { c.cancel(cause) }
+
+// Ended is closed when the end of the run is known. The sandbox may still be
+// being torn down.
+func (c *Cell) Ended() <-chan struct{} { return c.ended }
+
+// Exit says how the run ended, or why it could not be started. It is valid once
+// Ended is closed.
+func (c *Cell) Exit() (sandbox.Exit, error) { return c.exit, c.err }
+
+// Early returns the beginning of what the command wrote before Begin: what a
+// broken interpreter says.
+func (c *Cell) Early() string { return c.stderr.early() + c.stdout.early() }
+
+// end records how the run ended; the first to know wins.
+func (c *Cell) end(exit sandbox.Exit, err error) {
+	c.once.Do(func() {
+		c.exit, c.err = exit, err
+		close(c.ended)
+	})
+}
+
+// alive reports whether the run has not ended.
+func (c *Cell) alive() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// start begins a run in a goroutine that the pool waits for.
+func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	host, inside, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	c := &Cell{
+		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
+		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
+	}
+	spec := plan.Spec
+	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
+	spec.Begin, spec.Finish = c.begin, c.finish
+	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
+	p.running.Go(func() {
+		defer cancel(nil)
+		exit, err := plan.Run(ctx, spec)
+		c.end(exit, err)
+		p.forget(c)
+	})
+	return c, nil
+}
+
+// maxEarly is how much of an unclaimed output is kept.
+const maxEarly = 4 << 10
+
+// tap is an output whose destination is known only when a call takes the cell.
+type tap struct {
+	mu    sync.Mutex
+	began bool
+	dst   io.Writer
+	kept  []byte
+}
+
+// Write passes b on, or keeps its beginning as long as nobody has begun.
+func (t *tap) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.began {
+		t.kept = append(t.kept, b[:min(len(b), maxEarly-len(t.kept))]...)
+		return len(b), nil
+	}
+	if t.dst == nil {
+		return len(b), nil
+	}
+	return t.dst.Write(b)
+}
+
+// to sets the destination.
+func (t *tap) to(w io.Writer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.began, t.dst = true, w
+}
+
+// early returns what was written before there was a destination.
+func (t *tap) early() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept)
+}
