@@ -1,0 +1,28 @@
+package local
+
+import (
+	"log/slog"
+
+	"haft"
+)
+
+// Config adjusts a [Provider]. The zero value is good.
+type Config struct {
+	// Dir holds the lock of this instance and an empty directory to mount on.
+	// The default is /run/haft for root, else haft-UID in the directory for
+	// temporary files. It must be a local file system.
+	Dir string
+	// Syscalls are names of system calls that are allowed beyond the list. Calls
+	// that kill cannot be allowed.
+	Syscalls []string
+	// Forbid leaves controls out, as if the machine could not give them. It is
+	// for tests and for machines that have a control but not a working one.
+	// Forbidding any namespace gives the reduced mode.
+	Forbid []haft.Control
+	// UIDs is the first of 16,777,216 user ids of the host that belong to nobody,
+	// of which every run gets one of its own when Haft is root. The default is
+	// 0x70000000. Subordinate ids of users are usually far below.
+	UIDs uint32
+	// Logger hears what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}

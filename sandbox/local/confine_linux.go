@@ -1,0 +1,169 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/plan"
+)
+
+// limits plans the bounds that hold for each process. None is raised above what
+// this process may have itself, which only a privileged one could.
+func (p *Provider) limits(pl *plan.Plan, l haft.Limits) {
+	set := func(name string, resource int, soft, hard uint64) {
+		var own unix.Rlimit
+		if unix.Getrlimit(resource, &own) == nil {
+			soft, hard = min(soft, own.Max), min(hard, own.Max)
+		}
+		pl.Rlimit(name, resource, soft, hard)
+	}
+	both := func(name string, resource int, v uint64) { set(name, resource, v, v) }
+	both("core", unix.RLIMIT_CORE, 0)
+	both("nofile", unix.RLIMIT_NOFILE, uint64(l.OpenFiles))
+	both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize))
+	both("stack", unix.RLIMIT_STACK, 8<<20)
+	both("memlock", unix.RLIMIT_MEMLOCK, 64<<10)
+	both("msgqueue", unix.RLIMIT_MSGQUEUE, 64<<10)
+	both("sigpending", unix.RLIMIT_SIGPENDING, 1024)
+	// A backstop: what counts is the time of all processes together. The soft
+	// limit sends SIGXCPU, the hard one SIGKILL.
+	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
+	set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
+	if !p.tree.Has(cgroup.Memory) {
+		// RLIMIT_AS would count what is only reserved, and stop V8 at its start.
+		// Private writable memory is what RLIMIT_DATA counts (Linux 4.7). The
+		// room above is for the meter to see the excess and name the limit.
+		both("data", unix.RLIMIT_DATA, uint64(l.Memory+max(l.Memory/2, 256<<20)))
+	}
+	if !p.tree.Has(cgroup.PIDs) && p.namespaces {
+		// Counted per user and user namespace (Linux 5.14), of which every run
+		// has one of its own.
+		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes)+initThreads)
+	}
+}
+
+// initThreads is room for the threads of the init, where it is counted with the
+// command.
+const initThreads = 8
+
+// lastCap is the highest capability that this kernel knows.
+func lastCap() int {
+	for c := 63; c > 0; c-- {
+		if err := unix.Prctl(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); err == nil {
+			return c
+		}
+	}
+	return unix.CAP_LAST_CAP
+}
+
+// Rights of Landlock, by what they need.
+const (
+	llRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	llWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM
+	llNever    = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
+	llRefer    = 1 << 13 // ABI 2: rename and link between directories
+	llTruncate = 1 << 14 // ABI 3
+	llIoctl    = 1 << 15 // ABI 5: requests on devices
+	llTCP      = 1<<0 | 1<<1
+	llScopes   = 1<<0 | 1<<1 // ABI 6: abstract sockets and signals stay inside
+)
+
+// A landlock is what this kernel's Landlock can do.
+type landlock struct{ abi int }
+
+// openLandlock asks the kernel for its version. 0 means none.
+func openLandlock() (landlock, error) {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return landlock{}, errno
+	}
+	return landlock{int(abi)}, nil
+}
+
+// rights returns what is handled: everything that this version knows.
+func (l landlock) rights() (read, write uint64) {
+	read, write = llRead, llWrite
+	if l.abi >= 2 {
+		write |= llRefer
+	}
+	if l.abi >= 3 {
+		write |= llTruncate
+	}
+	if l.abi >= 5 {
+		write |= llIoctl
+	}
+	return read, write
+}
+
+// attr returns the struct landlock_ruleset_attr. Its size tells the kernel which
+// version it is for.
+func (l landlock) attr(internet bool) []byte {
+	read, write := l.rights()
+	b := binary.NativeEndian.AppendUint64(nil, read|write|llNever)
+	if l.abi >= 4 {
+		tcp := uint64(llTCP)
+		if internet {
+			tcp = 0
+		}
+		b = binary.NativeEndian.AppendUint64(b, tcp)
+	}
+	if l.abi >= 6 {
+		b = binary.NativeEndian.AppendUint64(b, llScopes)
+	}
+	return b
+}
+
+// wall plans Landlock for a sandbox with a root of its own. A rule for "/" covers
+// what was mounted there and nothing else: a file of the host that is reached
+// around the root has another root above it, and no rule.
+func (l landlock) wall(pl *plan.Plan, internet bool, writable []string) {
+	if l.abi == 0 {
+		return
+	}
+	read, write := l.rights()
+	rules := []plan.Rule{{Path: "/", Access: read}}
+	for _, dir := range append([]string{"/tmp", "/work", "/var/tmp", "/dev/shm"}, writable...) {
+		rules = append(rules, plan.Rule{Path: dir, Access: read | write})
+	}
+	rules = append(rules, plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
+	pl.Landlock(l.attr(internet), rules)
+}
+
+// errnoIn returns the errno in err, or err.
+func errnoIn(err error) error {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		return errno
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return unix.ENOENT
+	}
+	return err
+}
+
+// clockOffsets is the content of timens_offsets that lets the clocks that count
+// from the machine's start count from now.
+func clockOffsets() []byte {
+	var s []byte
+	for _, c := range []struct {
+		name string
+		id   int32
+	}{{"monotonic", unix.CLOCK_MONOTONIC}, {"boottime", unix.CLOCK_BOOTTIME}} {
+		var ts unix.Timespec
+		if unix.ClockGettime(c.id, &ts) != nil {
+			continue
+		}
+		s = append(s, c.name+" -"...)
+		s = strconv.AppendInt(s, max(ts.Sec-1, 0), 10)
+		s = append(s, " 0\n"...)
+	}
+	return s
+}

@@ -1,0 +1,173 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/plan"
+	"haft/sandbox/local/internal/wire"
+)
+
+// initName is argv[0] of the init. A user who starts Haft under this name gets a
+// process that finds no socket and ends: it has no more rights than its user.
+const initName = "haft-sandbox-init"
+
+// initSocket is the descriptor of the init's end of the socket.
+const initSocket = 3
+
+// A request is what an init is told to do.
+type request struct {
+	Plan plan.Plan `json:"plan"`
+	Argv []string  `json:"argv"`
+	Env  []string  `json:"env"`
+	// Files is how many descriptors follow those of the plan; they become
+	// 0, 1, 2 and so on of the command.
+	Files int `json:"files"`
+	// Stay keeps the init when the command ends, until the socket closes, and
+	// reports every child: the command is a template.
+	Stay bool `json:"stay,omitempty"`
+	// Watch meters the processes from inside where there is no cgroup.
+	Watch *watch `json:"watch,omitempty"`
+}
+
+// A message is what an init or a cell says.
+type message struct {
+	Kind    string        `json:"kind"`
+	Failure *plan.Failure `json:"failure,omitempty"`
+	// PID, Status and the rest belong to msgEnded, as the namespace counts.
+	PID    int    `json:"pid,omitempty"`
+	Status uint32 `json:"status,omitempty"`
+	CPU    int64  `json:"cpu,omitempty"` // nanoseconds
+	RSS    int64  `json:"rss,omitempty"`
+	Peak   int    `json:"peak,omitempty"` // processes
+	Limit  string `json:"limit,omitempty"`
+}
+
+// The kinds of message. See the ladders in doc.go.
+const (
+	msgFailed  = "failed"
+	msgReady   = "ready"
+	msgStarted = "started"
+	msgEnded   = "ended"
+	msgLimit   = "limit"
+	msgForked  = "forked"
+)
+
+// A command goes from Haft to an init that runs.
+type command struct {
+	Signal int `json:"signal"`
+}
+
+// Init turns the process into the init of a sandbox if that is what it was
+// started for, and then does not return. Programs that use this package, tests
+// included, call it on the first line of main or TestMain: it must come before
+// anything that starts work in the background.
+func Init() {
+	if len(os.Args) != 1 || os.Args[0] != initName {
+		return
+	}
+	runtime.LockOSThread()
+	os.Exit(serve())
+}
+
+// serve is the life of an init.
+func serve() int {
+	// Descriptors that came with Haft, and were not made by it, go no further.
+	if err := unix.CloseRange(initSocket, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return 125
+	}
+	// A handler for every signal: the first process of a pid namespace is safe
+	// from what it has no handler for, and the Go runtime has handlers for most.
+	signal.Notify(make(chan os.Signal, 1))
+	signal.Reset(unix.SIGCHLD, unix.SIGURG)
+	conn := wire.New(os.NewFile(initSocket, "socket"))
+	var req request
+	fds, err := conn.Recv(&req)
+	if err != nil || len(fds) != len(req.Plan.Slots)+req.Files {
+		return 125
+	}
+	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
+	keep, failed := req.Plan.Do(slots)
+	if failed != nil {
+		return tell(conn, message{Kind: msgFailed, Failure: failed}, 125)
+	}
+	if err := conn.Send(message{Kind: msgReady}, keep...); err != nil {
+		return 125
+	}
+	wire.CloseAll(slots)
+	wire.CloseAll(keep)
+	pid, errno := start(req, files)
+	if errno != 0 {
+		return tell(conn, message{Kind: msgFailed, Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
+	}
+	wire.CloseAll(files)
+	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
+		return 125
+	}
+	return attend(conn, req, pid)
+}
+
+// start starts the command on the calling thread, whose confinement it inherits.
+func start(req request, files []int) (int, unix.Errno) {
+	attr := &syscall.ProcAttr{Env: req.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	for _, f := range files {
+		attr.Files = append(attr.Files, uintptr(f))
+	}
+	pid, err := syscall.ForkExec(req.Argv[0], req.Argv, attr)
+	if err == nil {
+		return pid, 0
+	}
+	if errno, ok := err.(syscall.Errno); ok {
+		return 0, errno
+	}
+	return 0, unix.EINVAL
+}
+
+// attend waits for the command's end, or Haft's, and buries orphans meanwhile.
+// When it returns, the kernel ends whatever is left in the pid namespace.
+func attend(conn *wire.Conn, req request, pid int) int {
+	go func() {
+		for {
+			var c command
+			if _, err := conn.Recv(&c); err != nil {
+				os.Exit(0) // Haft is gone, or has no more use for us
+			}
+			_ = unix.Kill(pid, unix.Signal(c.Signal)) // it may have ended
+		}
+	}()
+	m := newMeter(req.Watch, func(limit string) { _ = conn.Send(message{Kind: msgLimit, Limit: limit}) })
+	for {
+		var status unix.WaitStatus
+		var use unix.Rusage
+		child, err := unix.Wait4(-1, &status, 0, &use)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ECHILD) && req.Stay:
+			select {} // until the socket closes
+		case err != nil:
+			return 125
+		case req.Stay || child == pid:
+			end := message{Kind: msgEnded, PID: child, Status: uint32(status), CPU: cpuOf(&use), RSS: use.Maxrss << 10}
+			m.fill(&end)
+			if code := tell(conn, end, 0); code != 0 || !req.Stay {
+				return code
+			}
+		}
+	}
+}
+
+// tell sends the last words of an init.
+func tell(conn *wire.Conn, m message, code int) int {
+	if err := conn.Send(m); err != nil {
+		return 125
+	}
+	return code
+}
+
+// cpuOf returns the processor time in nanoseconds.
+func cpuOf(u *unix.Rusage) int64 { return u.Utime.Nano() + u.Stime.Nano() }

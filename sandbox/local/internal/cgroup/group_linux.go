@@ -1,0 +1,266 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits bound a group. Zero is unlimited.
+type Limits struct {
+	Memory int64
+	PIDs   int
+}
+
+// A Group is one run's cgroup.
+//
+// Lifecycle: New → Join → processes → Peek → Remove.
+type Group struct {
+	tree *Tree
+	dirs map[string]string
+}
+
+// New makes a group and sets its limits.
+func (t *Tree) New(name string, l Limits) (*Group, error) {
+	g := &Group{tree: t, dirs: map[string]string{}}
+	for c, dir := range t.dirs {
+		g.dirs[c] = filepath.Join(dir, name)
+		if err := os.Mkdir(g.dirs[c], 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), g.Remove())
+		}
+	}
+	if err := g.limit(l); err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
+	return g, nil
+}
+
+// limit writes the limits.
+func (g *Group) limit(l Limits) error {
+	type setting struct {
+		controller, file, value string
+		optional                bool
+	}
+	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.Itoa(l.PIDs)
+	settings := []setting{
+		{Memory, "memory.limit_in_bytes", memory, false},
+		// Swap accounting may be off, and then there is no such file.
+		{Memory, "memory.memsw.limit_in_bytes", memory, true},
+		{PIDs, "pids.max", pids, false},
+	}
+	if g.tree.V2 {
+		settings = []setting{
+			{Memory, "memory.max", memory, false},
+			{Memory, "memory.swap.max", "0", true},
+			// All processes of a run die together: a run that lost one of its
+			// processes at random is no result.
+			{Memory, "memory.oom.group", "1", true},
+			{PIDs, "pids.max", pids, false},
+		}
+	}
+	for _, s := range settings {
+		if g.dirs[s.controller] == "" || s.controller == Memory && l.Memory == 0 || s.controller == PIDs && l.PIDs == 0 {
+			continue
+		}
+		err := write(filepath.Join(g.dirs[s.controller], s.file), s.value)
+		if s.optional && errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("limit cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// A Door lets a process move itself into a group.
+type Door struct {
+	Controller string
+	File       *os.File
+}
+
+// Doors opens the tasks files of version 1. The caller closes them.
+func (g *Group) Doors() ([]Door, error) {
+	var doors []Door
+	if g.tree.V2 {
+		return nil, nil
+	}
+	for c, dir := range g.dirs {
+		f, err := os.OpenFile(filepath.Join(dir, "tasks"), os.O_WRONLY, 0)
+		if err != nil {
+			CloseDoors(doors)
+			return nil, fmt.Errorf("open cgroup: %w", err)
+		}
+		doors = append(doors, Door{c, f})
+	}
+	return doors, nil
+}
+
+// CloseDoors closes the files.
+func CloseDoors(doors []Door) {
+	for _, d := range doors {
+		_ = d.File.Close() // nothing is written through it
+	}
+}
+
+// Dir opens the directory of version 2 for CLONE_INTO_CGROUP, or returns nil.
+func (g *Group) Dir() (*os.File, error) {
+	if !g.tree.V2 || len(g.dirs) == 0 {
+		return nil, nil
+	}
+	f, err := os.Open(g.dirs[Memory])
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
+	return f, nil
+}
+
+// A Reading is what a group has used, and which limits it ran into.
+type Reading struct {
+	CPU     time.Duration
+	Memory  int64 // at most
+	PIDs    int   // at most
+	OOM     int64 // processes killed for want of memory
+	Refused int64 // forks refused for want of pids
+}
+
+// Read reads the meters. What cannot be read is zero: a group without a
+// controller does not have its meter.
+func (g *Group) Read() Reading {
+	r := Reading{CPU: g.ReadCPU()}
+	if dir := g.dirs[PIDs]; dir != "" {
+		r.PIDs = int(number(filepath.Join(dir, "pids.peak")))
+		r.Refused = field(filepath.Join(dir, "pids.events"), "max")
+	}
+	dir := g.dirs[Memory]
+	switch {
+	case dir == "":
+	case g.tree.V2:
+		r.Memory = number(filepath.Join(dir, "memory.peak"))
+		r.OOM = field(filepath.Join(dir, "memory.events"), "oom_kill")
+	default:
+		r.Memory = number(filepath.Join(dir, "memory.max_usage_in_bytes"))
+		r.OOM = field(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+	}
+	return r
+}
+
+// ReadCPU reads the processor time alone.
+func (g *Group) ReadCPU() time.Duration {
+	switch dir := g.dirs[CPU]; {
+	case dir == "":
+		return 0
+	case g.tree.V2:
+		return time.Duration(field(filepath.Join(dir, "cpu.stat"), "usage_usec")) * time.Microsecond
+	default:
+		return time.Duration(number(filepath.Join(dir, "cpuacct.usage")))
+	}
+}
+
+// Refused reads how often a fork was refused.
+func (g *Group) Refused() int64 {
+	if dir := g.dirs[PIDs]; dir != "" {
+		return field(filepath.Join(dir, "pids.events"), "max")
+	}
+	return 0
+}
+
+// Remove removes the group, killing what is in it.
+func (g *Group) Remove() error {
+	var errs []error
+	gone := map[string]bool{}
+	for _, dir := range g.dirs {
+		if !gone[dir] {
+			gone[dir] = true
+			errs = append(errs, remove(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes one directory. A process that was killed leaves its cgroup a
+// moment after its parent has heard of it, so EBUSY is tried again, for at most
+// a second in all.
+func remove(dir string) error {
+	var err error
+	for wait := 50 * time.Microsecond; wait < 500*time.Millisecond; wait *= 2 {
+		if err = unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		kill(dir)
+		time.Sleep(wait)
+	}
+	return fmt.Errorf("remove cgroup: %w", err)
+}
+
+// kill kills the processes of one group.
+func kill(dir string) {
+	if write(filepath.Join(dir, "cgroup.kill"), "1") == nil { // version 2, Linux 5.14
+		return
+	}
+	for _, pid := range fields(filepath.Join(dir, "cgroup.procs")) {
+		if n, err := strconv.Atoi(pid); err == nil && n > 1 && n != os.Getpid() {
+			_ = unix.Kill(n, unix.SIGKILL) // gone is as good
+		}
+	}
+}
+
+// write writes a value to a control file.
+func write(name, value string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	_, err = unix.Write(fd, []byte(value))
+	if e := unix.Close(fd); err == nil {
+		err = e
+	}
+	if err != nil {
+		return &os.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}
+
+// read reads a control file, of which none is long.
+func read(name string) string {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	_ = unix.Close(fd) // only read
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
+}
+
+// number reads a file with one number.
+func number(name string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(read(name)), 10, 64) // "max" is 0
+	return n
+}
+
+// fields reads a file of words.
+func fields(name string) []string { return strings.Fields(read(name)) }
+
+// field reads a number from a file of "key value" lines.
+func field(name, key string) int64 {
+	for line := range strings.Lines(read(name)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			n, _ := strconv.ParseInt(v, 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,249 @@
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The controllers that we use. cpu stands for the metering of processor time,
+// which is cpuacct in version 1 and cpu.stat in version 2.
+const (
+	Memory = "memory"
+	PIDs   = "pids"
+	CPU    = "cpu"
+)
+
+// A Tree is where our groups live, for each controller that can be had.
+type Tree struct {
+	// V2 says that one directory serves all controllers.
+	V2 bool
+	// dirs holds our own directory per controller. In version 2 they are equal.
+	dirs map[string]string
+	// missing says why a controller is not there.
+	missing map[string]string
+}
+
+// Open makes the directory name for every controller, below the cgroup that this
+// process is in. It never fails: Missing says what could not be had.
+func Open(name string) *Tree {
+	mounts, err := mountPoints("/proc/self/mountinfo")
+	var own map[string]string
+	if err == nil {
+		own, err = membership("/proc/self/cgroup")
+	}
+	t := &Tree{dirs: map[string]string{}, missing: map[string]string{}}
+	if err != nil {
+		for _, c := range []string{Memory, PIDs, CPU} {
+			t.missing[c] = err.Error()
+		}
+		return t
+	}
+	if root := mounts[""]; root.path != "" && t.openV2(root, own[""], name) {
+		t.V2 = true
+		return t
+	}
+	for c, kernel := range map[string]string{Memory: "memory", PIDs: "pids", CPU: "cpuacct"} {
+		t.openV1(c, mounts[kernel], own[kernel], name)
+	}
+	return t
+}
+
+// openV1 makes our directory for one controller of version 1.
+func (t *Tree) openV1(controller string, at mountPoint, own, name string) {
+	if at.path == "" {
+		t.missing[controller] = "no cgroup hierarchy has this controller"
+		return
+	}
+	dir := filepath.Join(at.path, at.inside(own), name)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		t.missing[controller] = "make a cgroup: " + errText(err)
+		return
+	}
+	if err := unix.Access(filepath.Join(dir, "tasks"), unix.W_OK); err != nil {
+		t.missing[controller] = "write to a cgroup: " + errText(err)
+		return
+	}
+	t.dirs[controller] = dir
+	delete(t.missing, controller)
+}
+
+// openV2 makes our directory in the unified hierarchy, in the nearest ancestor
+// of our own cgroup that hands its controllers down. A cgroup that has processes
+// cannot do that (cgroups(7), "no internal processes"), which rules out most
+// cgroups that we might find ourselves in. It reports whether it got any.
+func (t *Tree) openV2(at mountPoint, own, name string) bool {
+	for rel := at.inside(own); ; rel = filepath.Dir(rel) {
+		parent := filepath.Join(at.path, rel)
+		if t.tryV2(parent, name) {
+			return true
+		}
+		if rel == "/" || rel == "." {
+			return false
+		}
+	}
+}
+
+// tryV2 tries to make our directory in parent with the controllers enabled.
+func (t *Tree) tryV2(parent, name string) bool {
+	has := fields(filepath.Join(parent, "cgroup.controllers"))
+	if !slices.Contains(has, "memory") || !slices.Contains(has, "pids") {
+		t.missing[Memory] = "the unified hierarchy lacks the controllers"
+		t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
+		return false
+	}
+	dir := filepath.Join(parent, name)
+	for _, d := range []string{parent, dir} {
+		if d == dir {
+			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+				t.missing[Memory] = "make a cgroup: " + errText(err)
+				t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
+				return false
+			}
+		}
+		if on := fields(filepath.Join(d, "cgroup.subtree_control")); slices.Contains(on, "memory") && slices.Contains(on, "pids") {
+			continue
+		}
+		if err := write(filepath.Join(d, "cgroup.subtree_control"), "+memory +pids"); err != nil {
+			t.missing[Memory] = "hand down the controllers: " + errText(err)
+			t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
+			_ = os.Remove(dir) // made above or not there at all
+			return false
+		}
+	}
+	for _, c := range []string{Memory, PIDs, CPU} { // cpu.stat is always there
+		t.dirs[c] = dir
+		delete(t.missing, c)
+	}
+	return true
+}
+
+// Has reports whether a controller can be used.
+func (t *Tree) Has(controller string) bool { return t.dirs[controller] != "" }
+
+// Missing says why a controller cannot be used.
+func (t *Tree) Missing(controller string) string { return t.missing[controller] }
+
+// Dirs lists the directories that were made, for the one who sweeps up.
+func (t *Tree) Dirs() []string {
+	var dirs []string
+	for _, d := range t.dirs {
+		dirs = append(dirs, d)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// Drop pretends that a controller is not there.
+func (t *Tree) Drop(controller, reason string) {
+	delete(t.dirs, controller)
+	t.missing[controller] = reason
+}
+
+// Close removes our directories. Groups must be gone.
+func (t *Tree) Close() error { return Sweep(t.Dirs()) }
+
+// Sweep removes directories that Dirs listed in a life before, and the groups in
+// them. Processes in there are killed.
+func Sweep(dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if !strings.Contains(filepath.Base(dir), "haft-") || !isCgroup(filepath.Dir(dir)) {
+			continue
+		}
+		groups, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		errs = append(errs, err)
+		for _, g := range groups {
+			if g.IsDir() {
+				errs = append(errs, remove(filepath.Join(dir, g.Name())))
+			}
+		}
+		errs = append(errs, remove(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// isCgroup reports whether a directory is in a cgroup file system.
+func isCgroup(dir string) bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false
+	}
+	return st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// A mountPoint is where a hierarchy can be seen.
+type mountPoint struct{ path, root string }
+
+// inside turns a path of /proc/self/cgroup into one below the mount point. A
+// mount that shows only a part of the hierarchy has that part as its root.
+func (m mountPoint) inside(own string) string {
+	if rest, ok := strings.CutPrefix(own, m.root); ok {
+		return filepath.Join("/", rest)
+	}
+	return "/"
+}
+
+// mountPoints finds the hierarchies by controller; "" is version 2.
+func mountPoints(mountinfo string) (map[string]mountPoint, error) {
+	f, err := os.Open(mountinfo)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroups: %w", err)
+	}
+	defer f.Close() // only read
+	found := map[string]mountPoint{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		mount, fs := strings.Fields(before), strings.Fields(after)
+		if !ok || len(mount) < 5 || len(fs) < 3 {
+			continue
+		}
+		at := mountPoint{path: mount[4], root: mount[3]}
+		switch fs[0] {
+		case "cgroup2":
+			found[""] = at
+		case "cgroup":
+			for _, option := range strings.Split(fs[2], ",") {
+				found[option] = at
+			}
+		}
+	}
+	return found, nil
+}
+
+// membership reads /proc/self/cgroup into paths by controller.
+func membership(name string) (map[string]string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("find own cgroup: %w", err)
+	}
+	own := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) != 3 {
+			continue
+		}
+		for _, c := range strings.Split(part[1], ",") {
+			own[c] = part[2]
+		}
+	}
+	return own, nil
+}
+
+// errText returns the errno's words only: the path is ours.
+func errText(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,226 @@
+package collect
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+)
+
+// Disk is how full the private directories are.
+type Disk struct {
+	Bytes                 int64
+	BytesFull, InodesFull bool
+}
+
+// Usage asks the file system of dir.
+func Usage(dir *os.File) Disk {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
+		return Disk{} // nothing is known
+	}
+	size, free := int64(st.Blocks)*st.Bsize, int64(st.Bfree)*st.Bsize
+	return Disk{
+		Bytes: size - free,
+		// A write that fails halfway leaves less than it asked for, rarely none.
+		BytesFull:  free < max(size/64, 64<<10) && size > 0,
+		InodesFull: st.Files > 0 && st.Ffree == 0,
+	}
+}
+
+// The bounds of the walk.
+const (
+	maxDepth   = 16
+	maxEntries = 10000 // looked at, in all
+	maxCuts    = 100   // told about
+	maxName    = 1024
+)
+
+// A walk collects files.
+type walk struct {
+	root    int // descriptor of the directory
+	files   []haft.Artifact
+	cuts    []string
+	entries int
+	maxN    int
+	left    int64 // bytes that may still be taken
+}
+
+// Artifacts returns the regular files below the directory sub of dir, at most n
+// with at most size bytes in all, and says what it left out.
+func Artifacts(dir *os.File, sub string, n int, size int64) ([]haft.Artifact, []string) {
+	root, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		if err == unix.ENOENT {
+			return nil, nil
+		}
+		return nil, []string{"the directory cannot be opened"}
+	}
+	w := &walk{root: root, maxN: n, left: size}
+	defer unix.Close(root) // only read
+	w.dir(".", 0)
+	return w.files, w.cuts
+}
+
+// openBeneath opens a path that must lead nowhere else: not through a link, not
+// into another mount, not to a device that would do something on open.
+func openBeneath(dir int, name string, flags uint64) (int, error) {
+	for {
+		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+			Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+		})
+		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced
+			return fd, err
+		}
+	}
+}
+
+// dir walks one directory, names in order.
+func (w *walk) dir(name string, depth int) {
+	if depth > maxDepth {
+		w.cut(name, "too deep")
+		return
+	}
+	fd, err := openBeneath(w.root, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		w.cut(name, "cannot be opened")
+		return
+	}
+	d := os.NewFile(uintptr(fd), "dir")
+	defer d.Close() // only read
+	names, err := d.Readdirnames(maxEntries)
+	if err != nil && err != io.EOF {
+		w.cut(name, "cannot be listed")
+		return
+	}
+	if len(names) == maxEntries {
+		w.cut(name, "too many entries")
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		if w.entries++; w.entries > maxEntries {
+			return
+		}
+		w.entry(path.Join(name, n), depth)
+	}
+}
+
+// entry takes one file, or goes into one directory.
+func (w *walk) entry(name string, depth int) {
+	if !clean(name) {
+		w.cut(name, "has a name that cannot be given back")
+		return
+	}
+	// O_PATH first: opening a device or a pipe can have effects, and a look at
+	// the name alone could be outrun.
+	at, err := openBeneath(w.root, name, unix.O_PATH)
+	if err != nil {
+		w.cut(name, "is a link, or cannot be opened")
+		return
+	}
+	defer unix.Close(at) // only looked at
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		w.cut(name, "cannot be looked at")
+		return
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		w.dir(name, depth+1)
+	case unix.S_IFREG:
+		w.file(name, &st)
+	default:
+		w.cut(name, "is not a regular file")
+	}
+}
+
+// file takes one regular file.
+func (w *walk) file(name string, st *unix.Stat_t) {
+	switch {
+	case st.Nlink != 1:
+		w.cut(name, "has more than one name")
+		return
+	case len(w.files) >= w.maxN:
+		w.cut(name, "is one file too many")
+		return
+	case st.Size > w.left:
+		w.cut(name, "is too large")
+		return
+	}
+	fd, err := openBeneath(w.root, name, unix.O_RDONLY)
+	if err != nil {
+		w.cut(name, "cannot be opened")
+		return
+	}
+	f := os.NewFile(uintptr(fd), "artifact")
+	defer f.Close() // only read
+	var now unix.Stat_t
+	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev || now.Mode&unix.S_IFMT != unix.S_IFREG {
+		w.cut(name, "changed")
+		return
+	}
+	var b bytes.Buffer
+	n, err := io.Copy(&b, io.LimitReader(f, w.left+1))
+	if err != nil || n > w.left {
+		w.cut(name, "is too large, or cannot be read")
+		return
+	}
+	w.left -= n
+	w.files = append(w.files, haft.Artifact{Name: name, ContentType: contentType(name, b.Bytes()), Size: n, Data: b.Bytes()})
+}
+
+// cut notes what was left out. Names are shown safely.
+func (w *walk) cut(name, why string) {
+	switch {
+	case len(w.cuts) < maxCuts:
+		if len(name) > maxName {
+			name = name[:maxName]
+		}
+		w.cuts = append(w.cuts, fmt.Sprintf("%q %s", name, why))
+	case len(w.cuts) == maxCuts:
+		w.cuts = append(w.cuts, "and more")
+	}
+}
+
+// clean reports whether a name can be shown to anybody: UTF-8, no control or
+// direction characters, not too long.
+func clean(name string) bool {
+	return utf8.ValidString(name) && len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\\' || r == utf8.RuneError
+	})
+}
+
+// contentType is what the content looks like. The name only decides between kinds
+// of text, which look alike.
+func contentType(name string, b []byte) string {
+	sniffed := http.DetectContentType(b)
+	if !strings.HasPrefix(sniffed, "text/plain") {
+		return sniffed
+	}
+	switch ext := path.Ext(name); ext {
+	case ".json", ".csv", ".md", ".svg", ".yaml", ".yml":
+		return map[string]string{
+			".json": "application/json", ".csv": "text/csv; charset=utf-8", ".md": "text/markdown; charset=utf-8",
+			".svg": "image/svg+xml", ".yaml": "application/yaml", ".yml": "application/yaml",
+		}[ext]
+	case ".html", ".htm", ".js", ".mjs", ".xml":
+		return sniffed // a browser must not run what a tool left
+	default:
+		if t := mime.TypeByExtension(ext); strings.HasPrefix(t, "text/") {
+			return t
+		}
+		return sniffed
+	}
+}

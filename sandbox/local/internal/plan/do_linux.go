@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Failure is the step that did not succeed. It crosses the socket as data.
+type Failure struct {
+	Step  string     `json:"step"`
+	Path  string     `json:"path,omitempty"`
+	Errno unix.Errno `json:"errno"`
+}
+
+// Error returns "step path: errno".
+func (f *Failure) Error() string { return fmt.Sprintf("%s %s: %v", f.Step, f.Path, f.Errno) }
+
+// Do carries out the plan on the calling thread, which must be locked. It
+// returns the descriptors that the parent wants, and nil or the step that
+// failed.
+func (p *Plan) Do(slots []int) (keep []int, failed *Failure) {
+	if len(slots) != len(p.Slots) {
+		return nil, &Failure{"slots", fmt.Sprintf("%d of %d", len(slots), len(p.Slots)), unix.EBADF}
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		fd, errno := s.do(slots)
+		if errno != 0 && int(errno) != s.Allow {
+			return keep, &Failure{s.Name, s.Path, errno}
+		}
+		if s.Do == DoKeep {
+			keep = append(keep, fd)
+		}
+	}
+	return keep, nil
+}
+
+// do carries out one step. The number is the descriptor of DoKeep.
+func (s *Step) do(slots []int) (int, unix.Errno) {
+	switch s.Do {
+	case DoSyscall:
+		return 0, s.syscall()
+	case DoFile:
+		return 0, s.file()
+	case DoAttach:
+		return 0, errnoOf(unix.MoveMount(slots[s.Slot], "", unix.AT_FDCWD, s.Path, unix.MOVE_MOUNT_F_EMPTY_PATH))
+	case DoJoin:
+		_, err := unix.Write(slots[s.Slot], []byte("0"))
+		return 0, errnoOf(err)
+	case DoKeep:
+		fd, err := unix.Open(s.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		return fd, errnoOf(err)
+	case DoLandlock:
+		return 0, s.landlock()
+	case DoSeccomp:
+		return 0, s.seccomp()
+	}
+	return 0, unix.ENOTSUP
+}
+
+// syscall makes the system call of s.
+func (s *Step) syscall() unix.Errno {
+	var a [6]uintptr
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	for i, arg := range s.Args {
+		b := arg.Buf
+		if arg.Text != "" {
+			b = append([]byte(arg.Text), 0)
+		}
+		if len(b) == 0 {
+			a[i] = uintptr(arg.Int)
+			continue
+		}
+		pins.Pin(&b[0])
+		a[i] = uintptr(unsafe.Pointer(&b[0]))
+	}
+	_, _, errno := unix.RawSyscall6(s.Nr, a[0], a[1], a[2], a[3], a[4], a[5])
+	return errno
+}
+
+// file writes a new file.
+func (s *Step) file() unix.Errno {
+	fd, err := unix.Open(s.Path, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, s.Mode)
+	if err != nil {
+		return errnoOf(err)
+	}
+	for b := s.Data; len(b) > 0 && err == nil; {
+		var n int
+		n, err = unix.Write(fd, b)
+		b = b[max(n, 0):]
+	}
+	return errnoOf(cmpErr(err, unix.Close(fd)))
+}
+
+// landlock restricts the calling thread and what it will start.
+func (s *Step) landlock() unix.Errno {
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
+		uintptr(unsafe.Pointer(&s.Data[0])), uintptr(len(s.Data)), 0)
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(int(fd)) // a failure here leaves nothing undone
+	for _, r := range s.Rules {
+		at, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			s.Path = r.Path
+			return errnoOf(err)
+		}
+		rule := make([]byte, 12) // struct landlock_path_beneath_attr is packed
+		putUint64(rule, r.Access)
+		putUint32(rule[8:], uint32(at))
+		_, _, errno = unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, unix.LANDLOCK_RULE_PATH_BENEATH,
+			uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0)
+		if err := unix.Close(at); errno == 0 && err != nil {
+			errno = errnoOf(err)
+		}
+		if errno != 0 {
+			s.Path = r.Path
+			return errno
+		}
+	}
+	_, _, errno = unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
+	return errno
+}
+
+// seccomp loads a filter. It stays on the calling thread and what that starts;
+// the other threads of a Go program need calls that a tool does not.
+func (s *Step) seccomp() unix.Errno {
+	prog := unix.SockFprog{
+		Len:    uint16(len(s.Data) / 8),
+		Filter: (*unix.SockFilter)(unsafe.Pointer(&s.Data[0])),
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(s)
+	return errno
+}
+
+// errnoOf returns the errno in err, or 0.
+func errnoOf(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	if e, ok := err.(unix.Errno); ok {
+		return e
+	}
+	if e, ok := err.(*os.PathError); ok {
+		return errnoOf(e.Err)
+	}
+	return unix.EIO
+}
+
+// cmpErr returns the first error.
+func cmpErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func putUint64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }
+func putUint32(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }

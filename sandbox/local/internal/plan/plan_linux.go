@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// A Plan is a list of steps and the names of the descriptors that they use.
+type Plan struct {
+	Steps []Step `json:"steps"`
+	// Slots names the descriptors that come with the plan, in order.
+	Slots []string `json:"slots,omitempty"`
+}
+
+// A Step is one system call, or one of the few things that need several.
+type Step struct {
+	// Name and Path go into the SetupError.
+	Name string `json:"name"`
+	Path string `json:"path,omitempty"`
+	// Do says what kind of step it is.
+	Do Kind `json:"do"`
+	// Nr and Args are the system call of DoSyscall.
+	Nr   uintptr `json:"nr,omitempty"`
+	Args []Arg   `json:"args,omitempty"`
+	// Allow is an errno that is no failure: EEXIST for a directory that may be
+	// there already.
+	Allow int `json:"allow,omitempty"`
+	// Data is the content of DoFile, the program of DoSeccomp, the rule set of
+	// DoLandlock.
+	Data []byte `json:"data,omitempty"`
+	// Mode is the permission of DoFile.
+	Mode uint32 `json:"mode,omitempty"`
+	// Slot is the descriptor of DoAttach and DoJoin.
+	Slot int `json:"slot,omitempty"`
+	// Rules are those of DoLandlock.
+	Rules []Rule `json:"rules,omitempty"`
+}
+
+// Kind is what a step does.
+type Kind string
+
+// The kinds of step.
+const (
+	DoSyscall  Kind = "syscall"
+	DoFile     Kind = "file"     // write Data to the new file Path
+	DoAttach   Kind = "attach"   // move the detached mount in Slot to Path
+	DoJoin     Kind = "join"     // move this thread into the cgroup whose tasks file is in Slot
+	DoKeep     Kind = "keep"     // open the directory Path, to be sent to the parent
+	DoLandlock Kind = "landlock" // restrict this thread to Rules
+	DoSeccomp  Kind = "seccomp"  // load the program Data
+)
+
+// An Arg is an argument of a system call: a string or a buffer, of which the
+// address is passed, or else a number.
+type Arg struct {
+	Int  uint64 `json:"i,omitempty"`
+	Text string `json:"s,omitempty"`
+	Buf  []byte `json:"b,omitempty"`
+}
+
+// A Rule gives access to everything beneath a path.
+type Rule struct {
+	Path   string `json:"path"`
+	Access uint64 `json:"access"`
+}
+
+// num, text and buf make arguments.
+func num[T ~int | ~int64 | ~uint | ~uint32 | ~uint64 | ~uintptr](n T) Arg { return Arg{Int: uint64(n)} }
+func text(s string) Arg                                                   { return Arg{Text: s} }
+func buf(b []byte) Arg                                                    { return Arg{Buf: b} }
+
+// add appends a system call.
+func (p *Plan) add(name, path string, nr uintptr, args ...Arg) {
+	p.Steps = append(p.Steps, Step{Name: name, Path: path, Do: DoSyscall, Nr: nr, Args: args})
+}
+
+// slot adds a descriptor and returns its index.
+func (p *Plan) slot(name string) int {
+	p.Slots = append(p.Slots, name)
+	return len(p.Slots) - 1
+}
+
+// Mount appends a mount(2). Options may be empty.
+func (p *Plan) Mount(source, target, fstype string, flags uintptr, options string) {
+	p.add("mount", target, unix.SYS_MOUNT, text(source), text(target), text(fstype), num(flags), text(options))
+}
+
+// Mkdir appends the making of a directory that may exist.
+func (p *Plan) Mkdir(path string, mode uint32) {
+	p.add("mkdir", path, unix.SYS_MKDIRAT, num(atCWD), text(path), num(mode))
+	p.Steps[len(p.Steps)-1].Allow = int(unix.EEXIST)
+}
+
+// Chmod appends a chmod, which unlike mkdir ignores the umask.
+func (p *Plan) Chmod(path string, mode uint32) {
+	p.add("chmod", path, unix.SYS_FCHMODAT, num(atCWD), text(path), num(mode))
+}
+
+// Symlink appends the making of a symbolic link.
+func (p *Plan) Symlink(target, path string) {
+	p.add("symlink", path, unix.SYS_SYMLINKAT, text(target), num(atCWD), text(path))
+}
+
+// File appends the making of a file.
+func (p *Plan) File(path string, mode uint32, data []byte) {
+	p.Steps = append(p.Steps, Step{Name: "file", Path: path, Do: DoFile, Data: data, Mode: mode})
+}
+
+// Attach appends the mounting of a tree that the parent has detached from its
+// own mounts, and returns the number of its slot. The parent can open what the
+// confined process may not traverse, such as an interpreter below a private
+// home directory.
+func (p *Plan) Attach(host, path string) int {
+	n := p.slot("mount:" + host)
+	p.Steps = append(p.Steps, Step{Name: "attach", Path: path, Do: DoAttach, Slot: n})
+	return n
+}
+
+// Join appends the joining of a cgroup and returns the number of its slot.
+func (p *Plan) Join(controller string) int {
+	n := p.slot("cgroup:" + controller)
+	p.Steps = append(p.Steps, Step{Name: "cgroup", Path: controller, Do: DoJoin, Slot: n})
+	return n
+}
+
+// Keep appends the opening of a directory that the parent wants to hold.
+func (p *Plan) Keep(path string) {
+	p.Steps = append(p.Steps, Step{Name: "keep", Path: path, Do: DoKeep})
+}
+
+// Attr appends a mount_setattr(2), Linux 5.12.
+func (p *Plan) Attr(path string, set uint64, recursive bool) {
+	flags := 0
+	if recursive {
+		flags = unix.AT_RECURSIVE
+	}
+	attr := make([]byte, 32) // struct mount_attr
+	putUint64(attr, set)
+	p.add("mount_setattr", path, unix.SYS_MOUNT_SETATTR,
+		num(atCWD), text(path), num(flags), buf(attr), num(len(attr)))
+}
+
+// Chdir appends a chdir(2).
+func (p *Plan) Chdir(path string) { p.add("chdir", path, unix.SYS_CHDIR, text(path)) }
+
+// Pivot makes the current directory, which must be a mount, the root, and
+// forgets the old one. pivot_root(".", ".") stacks the old root on the new one,
+// so that it needs no directory of its own; see pivot_root(2), NOTES.
+func (p *Plan) Pivot() {
+	p.add("pivot_root", "", unix.SYS_PIVOT_ROOT, text("."), text("."))
+	p.add("umount", "old root", unix.SYS_UMOUNT2, text("."), num(unix.MNT_DETACH))
+	p.Chdir("/")
+}
+
+// Hostname names the machine.
+func (p *Plan) Hostname(name string) {
+	p.add("sethostname", "", unix.SYS_SETHOSTNAME, text(name), num(len(name)))
+	p.add("setdomainname", "", unix.SYS_SETDOMAINNAME, text("local"), num(len("local")))
+}
+
+// Unshare appends an unshare(2).
+func (p *Plan) Unshare(name string, flags int) {
+	p.add("unshare", name, unix.SYS_UNSHARE, num(flags))
+}
+
+// Rlimit sets a soft and a hard limit.
+func (p *Plan) Rlimit(name string, resource int, soft, hard uint64) {
+	lim := make([]byte, 16)
+	putUint64(lim, soft)
+	putUint64(lim[8:], hard)
+	p.add("rlimit", name, unix.SYS_PRLIMIT64, num(0), num(resource), buf(lim), num(0))
+}
+
+// Prctl appends a prctl(2).
+func (p *Plan) Prctl(name string, option int, arg uint64) {
+	p.add("prctl", name, unix.SYS_PRCTL, num(option), num(arg), num(0), num(0), num(0))
+}
+
+// Setsid leaves the session of the parent, and with it any terminal.
+func (p *Plan) Setsid() {
+	p.add("setsid", "", unix.SYS_SETSID)
+	p.Steps[len(p.Steps)-1].Allow = int(unix.EPERM) // a leader already
+}
+
+// Umask sets the file mode creation mask.
+func (p *Plan) Umask(mask int) { p.add("umask", "", unix.SYS_UMASK, num(mask)) }
+
+// Identity takes a user and a group and no others. Groups are dropped only where
+// that is allowed: not in a user namespace that an ordinary user made.
+func (p *Plan) Identity(uid, gid int, groups bool) {
+	if groups {
+		p.add("setgroups", "", unix.SYS_SETGROUPS, num(0), num(0))
+	}
+	p.add("setresgid", "", unix.SYS_SETRESGID, num(gid), num(gid), num(gid))
+	p.add("setresuid", "", unix.SYS_SETRESUID, num(uid), num(uid), num(uid))
+}
+
+// DropCaps gives up every capability, and the ways to get one back: the bounding
+// set, the ambient set, and the old rule that uid 0 has them all.
+func (p *Plan) DropCaps(last int) {
+	for c := range last + 1 {
+		p.Prctl("bounding set", unix.PR_CAPBSET_DROP, uint64(c))
+	}
+	p.Prctl("securebits", unix.PR_SET_SECUREBITS, secureBits)
+	p.Prctl("ambient set", unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL)
+	head := make([]byte, 8)
+	putUint32(head, unix.LINUX_CAPABILITY_VERSION_3)
+	p.add("capset", "", unix.SYS_CAPSET, buf(head), buf(make([]byte, 24)))
+}
+
+// NoNewPrivs makes set-user-id bits and file capabilities mean nothing.
+func (p *Plan) NoNewPrivs() { p.Prctl("no_new_privs", unix.PR_SET_NO_NEW_PRIVS, 1) }
+
+// Landlock appends a restriction. Attr is a struct landlock_ruleset_attr.
+func (p *Plan) Landlock(attr []byte, rules []Rule) {
+	p.Steps = append(p.Steps, Step{Name: "landlock", Do: DoLandlock, Data: attr, Rules: rules})
+}
+
+// Seccomp appends the loading of a filter. Program is an array of sock_filter.
+func (p *Plan) Seccomp(program []byte) {
+	p.Steps = append(p.Steps, Step{Name: "seccomp", Do: DoSeccomp, Data: program})
+}
+
+// SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP and SECBIT_NO_CAP_AMBIENT_RAISE, each
+// with its lock bit; and the lock of SECBIT_KEEP_CAPS.
+const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
+
+// atCWD is AT_FDCWD as the kernel wants it in a register.
+const atCWD = ^uint64(0) - 99

@@ -1,0 +1,70 @@
+package local
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local/internal/cgroup"
+)
+
+// An account is all that is known about the end of a run.
+type account struct {
+	// stop says why we ended it, if we did, and limit by which limit.
+	stop  sandbox.Cause
+	limit haft.FailureKind
+	// status is that of the command, if it ended by itself or by our signal.
+	status syscall.WaitStatus
+	known  bool
+	// meters, where there are cgroups.
+	cgroup cgroup.Reading
+	// full says that the private directories have no byte or no inode left.
+	diskFull, inodesFull bool
+}
+
+// judge names the cause of an end. What we did ourselves comes first, then what
+// the kernel counted, then what the status says.
+func (a account) judge(e *sandbox.Exit) {
+	e.Cause, e.Limit = a.stop, a.limit
+	if a.known && a.status.Signaled() {
+		e.Signal = int(a.status.Signal())
+	}
+	if e.Cause != "" {
+		return
+	}
+	failed := !a.known || !a.status.Exited() || a.status.ExitStatus() != 0
+	limit := func(kind haft.FailureKind) { e.Cause, e.Limit = sandbox.CauseLimit, kind }
+	switch {
+	case a.cgroup.OOM > 0 && failed:
+		limit(haft.FailMemory)
+	case a.cgroup.Refused > 0:
+		// Even if the command ended well: the shell that starts a fork bomb
+		// does, and is killed with its children.
+		limit(haft.FailPIDs)
+	case e.Signal == int(unix.SIGSYS) || a.exitedLike(unix.SIGSYS):
+		e.Cause = sandbox.CauseBlocked
+	case e.Signal == int(unix.SIGXCPU) || a.exitedLike(unix.SIGXCPU):
+		limit(haft.FailCPU)
+	case e.Signal == int(unix.SIGXFSZ) || a.exitedLike(unix.SIGXFSZ):
+		limit(haft.FailFileSize)
+	case failed && a.inodesFull:
+		limit(haft.FailInodes)
+	case failed && a.diskFull:
+		limit(haft.FailDisk)
+	case a.known && a.status.Exited():
+		e.Cause, e.Code = sandbox.CauseExit, a.status.ExitStatus()
+	default:
+		e.Cause = sandbox.CauseSignal
+		if e.Signal == 0 {
+			e.Signal = int(unix.SIGKILL) // the init was killed, and could not tell
+		}
+	}
+}
+
+// exitedLike reports an exit status by which a shell says that its command died
+// of a signal.
+func (a account) exitedLike(sig unix.Signal) bool {
+	return a.known && a.status.Exited() && a.status.ExitStatus() == 128+int(sig)
+}

@@ -1,0 +1,169 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pump carries what a command writes to a writer, up to a limit. Beyond it, it
+// goes on reading, so that the command does not block, and counts.
+type pump struct {
+	f     *os.File
+	w     io.Writer
+	limit int64
+	// flooded is told, once, when far more came than will be kept.
+	flooded func()
+	total   int64 // came
+	kept    int64 // given to w
+	done    chan struct{}
+}
+
+// floodFactor and floodLeast say when output is a flood: that many times the
+// limit, and no less than that many bytes. A pipe fills them in a fraction of a
+// second; an honest program that talks too much gets to its end.
+const (
+	floodFactor = 16
+	floodLeast  = 64 << 20
+)
+
+// buffers are borrowed only while there is something to read: a parked sandbox
+// holds none.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+
+// startPump makes a pipe and starts to read it. The other end is for the command.
+func startPump(w io.Writer, limit int64, flooded func()) (*pump, *os.File, error) {
+	r, far, err := pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &pump{f: r, w: w, limit: limit, flooded: flooded, done: make(chan struct{})}
+	go p.run()
+	return p, far, nil
+}
+
+// pipe makes a pipe whose first end is ours.
+func pipe() (ours, theirs *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
+}
+
+// run reads until the end, or until drain says that nothing more can come.
+func (p *pump) run() {
+	defer close(p.done)
+	raw, err := p.f.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		more := false
+		err := raw.Read(func(fd uintptr) (ready bool) { ready, more = p.read(int(fd)); return ready })
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			for more = true; more; {
+				ready := false
+				if raw.Control(func(fd uintptr) { ready, more = p.read(int(fd)) }) != nil || !ready {
+					return
+				}
+			}
+			return
+		}
+		if err != nil || !more {
+			return
+		}
+	}
+}
+
+// read reads once. It reports whether there was anything to read, the end
+// included, and whether more may come.
+func (p *pump) read(fd int) (ready, more bool) {
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	n, err := unix.Read(fd, *b)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return false, true
+	case errors.Is(err, unix.EINTR):
+		return true, true
+	case err != nil || n == 0:
+		return true, false
+	}
+	p.take((*b)[:n])
+	return true, true
+}
+
+// take passes b on, or what of it is within the limit.
+func (p *pump) take(b []byte) {
+	flood := max(p.limit*floodFactor, floodLeast)
+	if p.total < flood && p.total+int64(len(b)) >= flood {
+		p.flooded()
+	}
+	p.total += int64(len(b))
+	keep := b[:min(int64(len(b)), max(p.limit-p.kept, 0))]
+	if len(keep) == 0 {
+		return
+	}
+	if p.w == nil {
+		p.kept += int64(len(keep))
+		return
+	}
+	n, err := p.w.Write(keep)
+	p.kept += int64(n)
+	if err != nil {
+		p.limit = 0 // nobody listens; what comes is counted as dropped
+	}
+}
+
+// drain takes what is in the pipe at this moment, and ends.
+func (p *pump) drain() {
+	_ = p.f.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed, and then run has ended
+	<-p.done
+}
+
+// close drains and gives the descriptor back.
+func (p *pump) close() {
+	p.drain()
+	_ = p.f.Close() // only read
+}
+
+// A feeder carries a reader to the standard input of a command.
+type feeder struct{ near *os.File }
+
+// startFeeder makes the pipe for standard input. A nil reader is an empty input.
+func startFeeder(r io.Reader) (*feeder, *os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	far := os.NewFile(uintptr(fds[0]), "stdin")
+	if r == nil {
+		return &feeder{}, far, unix.Close(fds[1])
+	}
+	if err := unix.SetNonblock(fds[1], true); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	near := os.NewFile(uintptr(fds[1]), "stdin")
+	go func() {
+		_, _ = io.Copy(near, r) // a command need not read its input
+		_ = near.Close()        // so that it sees the end
+	}()
+	return &feeder{near}, far, nil
+}
+
+// close ends the input. It does not wait for a reader that blocks: nobody can
+// interrupt that, and its goroutine ends with its next read.
+func (f *feeder) close() {
+	if f.near != nil {
+		_ = f.near.Close() // twice is once
+	}
+}

@@ -1,0 +1,243 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local/internal/plan"
+)
+
+// The user inside. It has no privilege and no password.
+const (
+	insideID   = 1000
+	insideName = "haft"
+)
+
+// attributes of everything that is mounted from the host.
+const (
+	attrReadOnly = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	attrWritable = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	// Device nodes do not work on a nodev mount.
+	attrDevice = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+)
+
+// devices are all that /dev has.
+var devices = []string{"null", "zero", "full", "random", "urandom"}
+
+// A tree is a part of the host that becomes a mount inside.
+type tree struct {
+	host, inside string
+	attr         uint64
+	slot         int // of the plan, or -1 if the init binds it by path
+}
+
+// root plans the root of a sandbox: a small tmpfs with mount points for what the
+// host lends, below the directory dir, which becomes "/". It returns the trees
+// that the parent has to detach for it, in the order of their slots.
+//
+// All paths of the plan are relative to the new root until it is pivoted into,
+// so that no step can touch the host.
+func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
+	pl.Umask(0o022)
+	pl.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	pl.Mount("haft", p.mountOn, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,nr_inodes=4096,mode=0755")
+	pl.Chdir(p.mountOn)
+	made := map[string]bool{".": true}
+	for _, dir := range []string{"dev", "etc", "proc", "tmp", "var", "var/tmp", "work", "dev/shm", "run"} {
+		mkdirs(pl, made, dir)
+	}
+	trees, err := p.lend(pl, made, spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range devices {
+		trees = append(trees, p.bind(pl, made, tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice}, false))
+	}
+	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		pl.Symlink(target, "dev/"+link)
+	}
+	etc(pl, made)
+	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
+}
+
+// lend plans the mounts of spec, parents before children.
+func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
+	mounts := slices.Clone(spec.Mounts)
+	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
+	if len(mounts) > maxMounts {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%d mounts, %d are the most", len(mounts), maxMounts)}
+	}
+	if spec.Network == sandbox.NetworkFull {
+		for _, name := range []string{"/etc/resolv.conf", "/etc/ssl"} {
+			if _, err := os.Stat(name); err == nil {
+				mounts = append(mounts, sandbox.Mount{Host: name, Inside: name})
+			}
+		}
+	}
+	var trees []tree
+	for _, m := range mounts {
+		inside := strings.TrimPrefix(path.Clean(m.Inside), "/")
+		if !path.IsAbs(m.Inside) || inside == "" || !path.IsAbs(m.Host) || reserved(inside) {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a mount is not at an absolute path of its own"}
+		}
+		if target, ok := linkWithin(m, mounts); ok {
+			mkdirs(pl, made, path.Dir(inside))
+			if !made[inside] {
+				pl.Symlink(target, inside)
+				made[inside] = true
+			}
+			continue
+		}
+		host, err := filepath.EvalSymlinks(m.Host)
+		if err != nil {
+			return nil, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+		}
+		info, err := os.Stat(host)
+		if err != nil {
+			return nil, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+		}
+		t := tree{host: host, inside: inside, attr: attrReadOnly}
+		if m.Writable {
+			t.attr = attrWritable
+		}
+		trees = append(trees, p.bind(pl, made, t, info.IsDir()))
+	}
+	return trees, nil
+}
+
+// maxMounts keeps the descriptors of one message below the kernel's bound.
+const maxMounts = 200
+
+// reserved reports whether a path belongs to the sandbox itself.
+func reserved(inside string) bool {
+	for _, own := range []string{"proc", "dev", "tmp", "work", "var/tmp"} {
+		if inside == own || strings.HasPrefix(inside, own+"/") && own != "work" {
+			return true
+		}
+	}
+	return false
+}
+
+// linkWithin returns the target of a mount that is a symbolic link to something
+// that another mount shows: /bin, which is usr/bin today, stays a link.
+func linkWithin(m sandbox.Mount, mounts []sandbox.Mount) (string, bool) {
+	if m.Host != m.Inside {
+		return "", false
+	}
+	target, err := os.Readlink(m.Host)
+	if err != nil {
+		return "", false
+	}
+	full := target
+	if !path.IsAbs(full) {
+		full = path.Join(path.Dir(m.Host), full)
+	}
+	return target, slices.ContainsFunc(mounts, func(o sandbox.Mount) bool {
+		return o.Host == o.Inside && o.Host != m.Host && (full == o.Host || strings.HasPrefix(full, o.Host+"/"))
+	})
+}
+
+// bind plans one mount. A privileged parent detaches the tree and hands it over,
+// since the user inside may not be able to traverse the path to it. An ordinary
+// user's init has the same rights as its parent, and binds by path.
+func (p *Provider) bind(pl *plan.Plan, made map[string]bool, t tree, dir bool) tree {
+	if dir {
+		mkdirs(pl, made, t.inside)
+	} else if mkdirs(pl, made, path.Dir(t.inside)); !made[t.inside] {
+		pl.File(t.inside, 0o444, nil)
+		made[t.inside] = true
+	}
+	if p.privileged {
+		t.slot = pl.Attach(t.host, t.inside)
+		return t
+	}
+	t.slot = -1
+	pl.Mount(t.host, t.inside, "", unix.MS_BIND|unix.MS_REC, "")
+	pl.Attr(t.inside, t.attr, true)
+	return t
+}
+
+// mkdirs plans a directory and its parents, each once.
+func mkdirs(pl *plan.Plan, made map[string]bool, dir string) {
+	if made[dir] || dir == "/" {
+		return
+	}
+	mkdirs(pl, made, path.Dir(dir))
+	pl.Mkdir(dir, 0o755)
+	made[dir] = true
+}
+
+// etc plans the files without which libraries lose their way.
+func etc(pl *plan.Plan, made map[string]bool) {
+	for _, f := range []struct{ name, text string }{
+		{"passwd", fmt.Sprintf("%s:x:%d:%d::/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideName, insideID, insideID)},
+		{"group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", insideName, insideID)},
+		{"hosts", "127.0.0.1 localhost haft\n::1 localhost\n"},
+		{"nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"},
+		{"hostname", "haft\n"},
+	} {
+		if !made["etc"] || made["etc/"+f.name] {
+			continue
+		}
+		pl.File("etc/"+f.name, 0o444, []byte(f.text))
+	}
+}
+
+// private plans what belongs to one run alone: one tmpfs, so that one quota holds
+// for all its directories together, and a view of its own processes. The base is
+// "" in the new root, which is the current directory, or "/" in a template's.
+func private(pl *plan.Plan, l haft.Limits, base string, proc bool) {
+	pl.Mount("haft", base+"tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
+		fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755", l.Disk, l.Inodes+privateInodes))
+	for _, d := range []struct {
+		name string
+		mode uint32
+	}{{"tmp", 0o1777}, {"work", 0o755}, {"shm", 0o1777}, {"vartmp", 0o1777}} {
+		pl.Mkdir(base+"tmp/"+d.name, d.mode)
+		pl.Chmod(base+"tmp/"+d.name, d.mode)
+	}
+	pl.Mkdir(base+"tmp/work/out", 0o755)
+	pl.Keep(base + "tmp")
+	for _, m := range [][2]string{{"work", "work"}, {"shm", "dev/shm"}, {"vartmp", "var/tmp"}, {"tmp", "tmp"}} {
+		pl.Mount(base+"tmp/"+m[0], base+m[1], "", unix.MS_BIND, "")
+	}
+	if proc {
+		// subset=pid (Linux 5.8) leaves only the processes: no kcore, kallsyms,
+		// keys, sys, sysrq-trigger, meminfo, stat, loadavg or uptime to mask.
+		pl.Mount("proc", base+"proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
+	}
+}
+
+// privateInodes are those of the directories above, which are not the tool's.
+const privateInodes = 6
+
+// files plans the files that are handed in, below base.
+func files(pl *plan.Plan, base string, list []sandbox.File) error {
+	made := map[string]bool{".": true}
+	for _, f := range list {
+		if !filepath.IsLocal(f.Name) || path.Clean(f.Name) != f.Name || strings.ContainsRune(f.Name, 0) || len(f.Name) > 4000 {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "the name of a file is not a clean relative path"}
+		}
+		dirs := strings.Split(path.Dir(f.Name), "/")
+		for i := range dirs {
+			if d := path.Join(dirs[:i+1]...); !made[d] {
+				pl.Mkdir(base+d, 0o755)
+				made[d] = true
+			}
+		}
+		mode := uint32(f.Mode.Perm())
+		if mode == 0 {
+			mode = 0o644
+		}
+		pl.File(base+f.Name, mode, f.Data)
+	}
+	return nil
+}

@@ -1,0 +1,398 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/plan"
+	"haft/sandbox/local/internal/wire"
+)
+
+// Run implements [sandbox.Provider].
+func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	if spec.Channel != nil {
+		defer spec.Channel.Close() // the command has its own copy
+	}
+	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
+	if err := check(&spec, p.isolation); err != nil {
+		return sandbox.Exit{}, err
+	}
+	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2)}
+	exit, err := r.cold(ctx)
+	return exit, errors.Join(err, r.tearDown())
+}
+
+// check refuses a spec that is wrong, or that wants more than can be had.
+func check(spec *sandbox.Spec, have haft.Isolation) error {
+	invalid := func(format string, args ...any) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(spec.Argv) == 0 || !path.IsAbs(spec.Argv[0]):
+		return invalid("the command is not an absolute path")
+	case spec.Network != sandbox.NetworkNone && spec.Network != sandbox.NetworkFull:
+		return invalid("there is no network %q", spec.Network)
+	}
+	size := 0
+	for _, s := range append(spec.Argv[:len(spec.Argv):len(spec.Argv)], spec.Env...) {
+		if strings.ContainsRune(s, 0) {
+			return invalid("the command or its environment has a NUL byte")
+		}
+		size += len(s) + 1
+	}
+	if size > maxArgs {
+		return invalid("command and environment have %d bytes, %d are the most", size, maxArgs)
+	}
+	total := int64(0)
+	for _, f := range spec.Files {
+		total += int64(len(f.Data))
+	}
+	if total > spec.Limits.Disk || int64(len(spec.Files)) > spec.Limits.Inodes {
+		return invalid("the files that are handed in exceed the limit of the disk")
+	}
+	return spec.Need.Check(have)
+}
+
+// maxArgs is what the kernel takes for arguments and environment with a stack of
+// 8 MiB, less some room.
+const maxArgs = 1 << 20
+
+// A run is one sandbox, from nothing to nothing.
+type run struct {
+	p    *Provider
+	spec *sandbox.Spec
+
+	uid    int
+	hasUID bool
+	group  *cgroup.Group
+	stdout *pump
+	stderr *pump
+	stdin  *feeder
+	flood  chan struct{} // a pump has too much
+	init   *initProcess
+	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
+	private *os.File
+	inside  message // the last readings of the init
+}
+
+// cold runs the command in a sandbox made from scratch.
+func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
+	theirs, err := r.open()
+	defer func() { closeFiles(theirs) }()
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	req, fds, closeFDs, err := r.request()
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	defer closeFDs()
+	dir, err := r.group.Dir()
+	if err != nil {
+		return sandbox.Exit{}, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	if dir != nil {
+		defer dir.Close() // only for the clone
+	}
+	if r.init, err = r.p.spawn(r.p.namespacesOf(r.spec.Network, r.uid), dir); err != nil {
+		return sandbox.Exit{}, &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
+	}
+	stop := context.AfterFunc(ctx, r.init.kill)
+	err = r.start(req, append(fds, numbers(theirs)...))
+	if !stop() && ctx.Err() != nil {
+		return r.exit(account{stop: sandbox.CauseCancelled}, time.Now(), time.Now()), nil
+	}
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	closeFiles(theirs)
+	theirs = nil
+	return r.supervise(ctx, r.attached()), nil
+}
+
+// open makes what a run has on this side: an id, a cgroup and pipes. It returns
+// the descriptors of the command.
+func (r *run) open() (theirs []*os.File, err error) {
+	if r.uid, err = r.p.takeUID(); err != nil {
+		return nil, err
+	}
+	r.hasUID = true
+	l := r.spec.Limits
+	pids := l.Processes
+	if r.p.tree.V2 {
+		pids += initThreads
+	} else {
+		pids++ // the thread of the init that starts the command
+	}
+	name := strconv.FormatUint(r.p.runs.Add(1), 10)
+	if r.group, err = r.p.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
+		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	var in, out, errs *os.File
+	if r.stdin, in, err = startFeeder(r.spec.Stdin); err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, in)
+	over := func() { r.flood <- struct{}{} }
+	if r.stdout, out, err = startPump(r.spec.Stdout, l.Stdout, over); err != nil {
+		return theirs, err
+	}
+	theirs = append(theirs, out)
+	if r.stderr, errs, err = startPump(r.spec.Stderr, l.Stderr, over); err != nil {
+		return theirs, err
+	}
+	theirs = append(theirs, errs)
+	if r.spec.Channel != nil {
+		fd, err := dup(r.spec.Channel)
+		if err != nil {
+			return theirs, err
+		}
+		theirs = append(theirs, fd)
+	}
+	return theirs, nil
+}
+
+// request compiles the plan and opens the descriptors that it needs.
+func (r *run) request() (request, []int, func(), error) {
+	pl := plan.Plan{}
+	trees, err := r.p.root(&pl, r.spec)
+	if err != nil {
+		return request{}, nil, nil, err
+	}
+	private(&pl, r.spec.Limits, "", r.p.hasProc)
+	if err := files(&pl, "work/", r.spec.Files); err != nil {
+		return request{}, nil, nil, err
+	}
+	r.p.clock(&pl)
+	pl.Hostname("haft")
+	pl.Pivot()
+	pl.Attr("/", attrReadOnly, false)
+	var opened []int
+	closeFDs := func() { wire.CloseAll(opened) }
+	for _, t := range trees {
+		fd, err := detach(t)
+		if err != nil {
+			closeFDs()
+			return request{}, nil, nil, &sandbox.SetupError{Step: "mount", Path: "/" + t.inside, Err: errnoIn(err)}
+		}
+		opened = append(opened, fd)
+	}
+	doors, err := r.group.Doors()
+	if err != nil {
+		closeFDs()
+		return request{}, nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	defer cgroup.CloseDoors(doors)
+	for _, d := range doors {
+		pl.Join(d.Controller)
+		fd, err := unix.FcntlInt(d.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			closeFDs()
+			return request{}, nil, nil, fmt.Errorf("open cgroup: %w", err)
+		}
+		opened = append(opened, fd)
+	}
+	// The command is exec'ed, and so may be looked at by its like; the init not.
+	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
+	r.p.confine(&pl, r.spec)
+	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.watch(r.spec.Limits)}
+	if r.spec.Channel != nil {
+		req.Files++
+	}
+	return req, opened, closeFDs, nil
+}
+
+// confine plans the last steps, after which the thread has no more privilege.
+func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec) {
+	if p.isolation.Has(haft.ControlCgroupNS) {
+		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
+	}
+	pl.Chdir("/work")
+	pl.Setsid()
+	p.limits(pl, spec.Limits)
+	pl.DropCaps(p.lastCap)
+	pl.NoNewPrivs()
+	var writable []string
+	for _, m := range spec.Mounts {
+		if m.Writable {
+			writable = append(writable, m.Inside)
+		}
+	}
+	if p.isolation.Has(haft.ControlLandlock) {
+		p.wall.wall(pl, spec.Network == sandbox.NetworkFull, writable)
+	}
+	if p.isolation.Has(haft.ControlSeccomp) {
+		pl.Seccomp(p.filters[spec.Network])
+	}
+}
+
+// clock plans a time namespace for what the thread starts, with clocks that say
+// nothing about the age of the machine.
+func (p *Provider) clock(pl *plan.Plan) {
+	if p.isolation.Has(haft.ControlTimeNS) && p.hasProc {
+		pl.Unshare("time", unix.CLONE_NEWTIME)
+		pl.File("proc/self/timens_offsets", 0, clockOffsets())
+	}
+}
+
+// watch says what the init must meter for want of cgroups.
+func (p *Provider) watch(l haft.Limits) *watch {
+	w := &watch{}
+	if !p.tree.Has(cgroup.Memory) {
+		w.Memory = l.Memory
+	}
+	if !p.tree.Has(cgroup.CPU) {
+		w.CPU = l.CPU.D()
+	}
+	if !p.tree.Has(cgroup.PIDs) {
+		w.Processes = l.Processes
+	}
+	if *w == (watch{}) {
+		return nil
+	}
+	return w
+}
+
+// namespacesOf returns the attributes of the clone.
+func (p *Provider) namespacesOf(network sandbox.Network, uid int) *syscall.SysProcAttr {
+	sys := &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		// An ordinary user may map only itself, and not drop its groups.
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: insideID, HostID: uid, Size: 1}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: insideID, HostID: p.gidOf(uid), Size: 1}},
+		GidMappingsEnableSetgroups: p.privileged,
+		Credential:                 &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !p.privileged},
+		// A user that is not 0 loses its capabilities at exec, but for these.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE},
+	}
+	if network == sandbox.NetworkNone {
+		sys.Cloneflags |= unix.CLONE_NEWNET
+	}
+	return sys
+}
+
+// gidOf returns the group of the host that goes with a user.
+func (p *Provider) gidOf(uid int) int {
+	if p.privileged {
+		return uid
+	}
+	return os.Getegid()
+}
+
+// start sends the request and waits until the command runs.
+func (r *run) start(req request, fds []int) error {
+	if err := r.init.conn.Send(req, fds...); err != nil {
+		return &sandbox.SetupError{Step: "init", Err: errnoIn(err)}
+	}
+	for {
+		var m message
+		got, err := r.init.conn.Recv(&m)
+		if err != nil {
+			return &sandbox.SetupError{Step: "init", Err: errnoIn(err)}
+		}
+		switch {
+		case m.Kind == msgFailed && m.Failure != nil:
+			return setupError(m.Failure)
+		case m.Kind == msgReady && len(got) == 1:
+			r.private = os.NewFile(uintptr(got[0]), "private")
+			continue
+		case m.Kind == msgStarted:
+			return nil
+		}
+		wire.CloseAll(got)
+		return &sandbox.SetupError{Step: "init", Err: unix.EPROTO}
+	}
+}
+
+// setupError turns a failure that came over the socket into an error.
+func setupError(f *plan.Failure) error {
+	return &sandbox.SetupError{Step: f.Step, Path: f.Path, Err: f.Errno}
+}
+
+// tearDown gives back what the run had. The run's processes are gone.
+func (r *run) tearDown() error {
+	var errs []error
+	if r.init != nil {
+		r.init.kill()
+		if !r.init.waited {
+			errs = append(errs, r.init.wait())
+		}
+		errs = append(errs, r.init.close())
+	}
+	if r.stdin != nil {
+		r.stdin.close()
+	}
+	for _, p := range []*pump{r.stdout, r.stderr} {
+		if p != nil {
+			p.close()
+		}
+	}
+	if r.private != nil {
+		errs = append(errs, r.private.Close())
+	}
+	if r.group != nil {
+		errs = append(errs, r.group.Remove())
+	}
+	if r.hasUID {
+		r.p.freeUID(r.uid)
+	}
+	return errors.Join(errs...)
+}
+
+// detach clones a part of the host's mounts, with its attributes.
+func detach(t tree) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, t.host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("open_tree: %w", err)
+	}
+	attr := &unix.MountAttr{Attr_set: t.attr}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
+		return -1, errors.Join(fmt.Errorf("mount_setattr: %w", err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// dup returns a copy of f that is not closed with it.
+func dup(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("duplicate descriptor: %w", err)
+	}
+	fd := -1
+	var derr error
+	if err := raw.Control(func(old uintptr) { fd, derr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, fmt.Errorf("duplicate descriptor: %w", err)
+	}
+	if derr != nil {
+		return nil, fmt.Errorf("duplicate descriptor: %w", derr)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// numbers returns the descriptors of files.
+func numbers(files []*os.File) []int {
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	return fds
+}
+
+// closeFiles closes files that somebody else has copies of.
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing was written through it
+	}
+}

@@ -1,0 +1,146 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/wire"
+)
+
+// A spawner starts inits from one thread that lives as long as the provider.
+//
+// # Why a thread of its own?
+//
+// PR_SET_PDEATHSIG means the death of the thread that forked, not of the process
+// (prctl(2)), and the Go runtime may end a thread at any time. When this one
+// ends, so does every sandbox.
+type spawner struct {
+	orders chan order
+	done   chan struct{}
+}
+
+// An order asks for one init.
+type order struct {
+	attr  *syscall.ProcAttr
+	reply chan spawned
+}
+
+// spawned is what came of an order.
+type spawned struct {
+	pid int
+	err error
+}
+
+// startSpawner starts the thread.
+func startSpawner() *spawner {
+	s := &spawner{orders: make(chan order), done: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		defer close(s.done)
+		for o := range s.orders {
+			pid, err := syscall.ForkExec("/proc/self/exe", []string{initName}, o.attr)
+			o.reply <- spawned{pid, err}
+		}
+	}()
+	return s
+}
+
+// stop ends the thread, and with it every sandbox that is left.
+func (s *spawner) stop() {
+	close(s.orders)
+	<-s.done
+}
+
+// An initProcess is a running init.
+type initProcess struct {
+	pid  int
+	fd   *os.File // pidfd
+	conn *wire.Conn
+	// waited is set, before gone closes, by the one who waits.
+	waited  bool
+	waitErr error
+}
+
+// spawn starts an init. The descriptor dir is a cgroup of version 2, or nil.
+func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, error) {
+	conn, far, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer far.Close() // the init has it
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start init: %w", err), conn.Close())
+	}
+	defer null.Close() // the init has it
+	pidfd := -1
+	sys.PidFD = &pidfd
+	sys.Pdeathsig = unix.SIGKILL
+	sys.Setsid = true
+	if dir != nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
+	}
+	o := order{reply: make(chan spawned, 1), attr: &syscall.ProcAttr{
+		// The runtime of the init needs no more than two threads at work, and
+		// ends before it would have to collect garbage.
+		Env:   []string{"GOMAXPROCS=2", "GOGC=off", "GOTRACEBACK=none"},
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), far.Fd()},
+		Sys:   sys,
+	}}
+	p.spawner.orders <- o
+	got := <-o.reply
+	if got.err != nil {
+		return nil, errors.Join(got.err, conn.Close())
+	}
+	if err := unix.SetNonblock(pidfd, true); err != nil {
+		_ = unix.Kill(got.pid, unix.SIGKILL) // it is our child, not yet waited for
+		return nil, errors.Join(fmt.Errorf("start init: %w", err), conn.Close(), unix.Close(pidfd))
+	}
+	return &initProcess{pid: got.pid, fd: os.NewFile(uintptr(pidfd), "pidfd"), conn: conn}, nil
+}
+
+// kill ends the init, and with it all of its pid namespace.
+func (i *initProcess) kill() { _ = signalFD(i.fd, unix.SIGKILL) } // gone is as good
+
+// wait waits for the end of the init. A pidfd can be polled, so that no thread
+// is held up.
+func (i *initProcess) wait() error {
+	raw, err := i.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var werr error
+	err = raw.Read(func(fd uintptr) bool {
+		var info unix.Siginfo
+		werr = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED, nil)
+		return werr != unix.EAGAIN && werr != unix.EINTR
+	})
+	if err == nil {
+		err = werr
+	}
+	if err != nil {
+		return fmt.Errorf("wait for init: %w", err)
+	}
+	return nil
+}
+
+// close gives the descriptors back.
+func (i *initProcess) close() error { return errors.Join(i.fd.Close(), i.conn.Close()) }
+
+// signalFD sends a signal through a pidfd, which cannot hit a stranger.
+func signalFD(f *os.File, sig unix.Signal) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := raw.Control(func(fd uintptr) { serr = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
+		return err
+	}
+	return serr
+}
