@@ -1,0 +1,133 @@
+// Package sandboxtest is the law for sandboxes: honest and hostile programs with
+// the end that each of them must come to.
+//
+// Every provider runs every [Case]. A case names the controls that its promise
+// rests on. If a provider has them, the promise must hold: the verdict is [Held]
+// or [Broken]. If it lacks one, the program is not run, since it would run
+// against the host; instead the provider must say that the control is missing,
+// and refuse a run that demands it: the verdict is [Stated]. So a provider can
+// be weak, but it cannot be weak in silence.
+//
+// [Run] is the law as a test. [Grade] is the same on a user's own machine, with
+// a mark. [Require] makes skips loud, and [Fake] stands in for a provider in the
+// tests of others.
+//
+// The programs are interpreted, in sh and Python, so that nothing has to be
+// compiled. Each is as harmless as it can be while still telling: a program that
+// finds itself unconfined says so and does no damage.
+package sandboxtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// A Group sorts cases by what they attack.
+type Group string
+
+// The groups.
+const (
+	Honest      Group = "honest"      // the contract, for programs that mean no harm
+	Processes   Group = "processes"   // processes and resources
+	Filesystem  Group = "filesystem"  // files, artifacts, /proc
+	Descriptors Group = "descriptors" // descriptors, IPC, privileges, system calls
+	Networking  Group = "network"     // the network that is off
+	Tenants     Group = "tenants"     // traces of another run
+)
+
+// Groups lists the groups in the order of reports.
+func Groups() []Group {
+	return []Group{Honest, Processes, Filesystem, Descriptors, Networking, Tenants}
+}
+
+// A Case is one row of the law.
+type Case struct {
+	// Name says the behaviour, in words joined by underscores.
+	Name  string
+	Group Group
+	// Story says in one sentence what the weakness would be and what must happen.
+	Story string
+	// Program is what is run.
+	Program Program
+	// Needs are the controls that the promise rests on: all of them, and at least
+	// one of Any.
+	Needs, Any []haft.Control
+	// Spec changes the run, if not nil.
+	Spec func(*sandbox.Spec)
+	// Check judges the outcome. The host is looked at in any case.
+	Check func(Outcome) error
+	// Do takes the place of Program, Spec and Check for a case of several runs.
+	Do func(ctx context.Context, b *Bench) error
+	// Alone is for cases that measure time or look at the whole host.
+	Alone bool
+}
+
+// A Program is source code in the language of an interpreter.
+type Program struct {
+	Language string // "sh" or "python"
+	Source   string
+}
+
+// An Outcome is what a caller of Run sees.
+type Outcome struct {
+	Exit           sandbox.Exit
+	Err            error
+	Stdout, Stderr string
+	// Channel is what the program wrote to descriptor 3.
+	Channel string
+	// Took is the time from the call of Run to its return.
+	Took time.Duration
+	// Ended counts the calls of Spec.Ended.
+	Ended int
+}
+
+// A Verdict is what became of a case.
+type Verdict string
+
+// The verdicts.
+const (
+	Held    Verdict = "held"    // the promise was kept
+	Stated  Verdict = "stated"  // there is no such promise here, and the provider says so
+	Broken  Verdict = "broken"  // a promise was not kept
+	Skipped Verdict = "skipped" // the program could not be run here
+)
+
+// Lacking returns the controls of c that iso does not have.
+func (c Case) Lacking(iso haft.Isolation) []haft.Control {
+	var lack []haft.Control
+	for _, n := range c.Needs {
+		if !iso.Has(n) {
+			lack = append(lack, n)
+		}
+	}
+	if len(c.Any) > 0 && !slices.ContainsFunc(c.Any, iso.Has) {
+		lack = append(lack, c.Any...)
+	}
+	return lack
+}
+
+// Cases returns every case, in the order of [Groups].
+func Cases() []Case {
+	var all []Case
+	for _, list := range [][]Case{
+		honestCases(), contractCases(), processCases(), memoryCases(), outputCases(),
+		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
+		socketCases(), networkCases(), tenantCases(),
+	} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// sh is a program for the shell.
+func sh(source string) Program { return Program{Language: "sh", Source: source} }
+
+// py is a program for Python, after the prelude.
+func py(source string) Program { return Program{Language: "python", Source: source} }
+
+// controls makes rows easier to read.
+func controls(c ...haft.Control) []haft.Control { return c }

@@ -1,0 +1,257 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// contractCases are about what the caller does: beginning, finishing, giving up,
+// and asking for what cannot be.
+func contractCases() []Case {
+	rows := []struct {
+		name, story string
+		do          func(context.Context, *Bench) error
+		alone       bool
+	}{
+		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true},
+		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true},
+		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false},
+		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false},
+		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true},
+		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.", cancelStubborn, true},
+		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore, false},
+		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.", missingCommand, false},
+		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with code invalid.", wrongSpecs, false},
+		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused, false},
+		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false},
+		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide, false},
+		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.", badWriter, false},
+	}
+	var cases []Case
+	for _, r := range rows {
+		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Alone: r.alone})
+	}
+	return cases
+}
+
+// channelEcho speaks with a program.
+func channelEcho(ctx context.Context, b *Bench) error {
+	live, err := b.Start(ctx, sh(`read -r x <&3; echo "got $x" >&3`), nil)
+	if err != nil {
+		return err
+	}
+	if err := live.Say("hello"); err != nil {
+		return err
+	}
+	o := live.Wait()
+	return errors.Join(exits(0)(o), want("channel", o.Channel, "got hello\n"))
+}
+
+func beginLater(ctx context.Context, b *Bench) error {
+	begin := make(chan struct{})
+	live, err := b.Start(ctx, sh(`echo ready >&3; read -r x <&3; echo "$x"`), func(s *sandbox.Spec) {
+		s.Begin = begin
+		s.Limits.Wall = haft.Millis(300 * time.Millisecond)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-live.done:
+		return fmt.Errorf("it ended while it waited to begin: %v", live.Wait())
+	case <-time.After(600 * time.Millisecond): // twice the limit
+	}
+	close(begin)
+	if err := live.Say("go"); err != nil {
+		return err
+	}
+	o := live.Wait()
+	if err := prints("go\n")(o); err != nil {
+		return fmt.Errorf("%w\n\t%v", err, o)
+	}
+	if o.Exit.Usage.Wall > haft.Millis(300*time.Millisecond) {
+		return fmt.Errorf("the usage counts %v, with the wait", o.Exit.Usage.Wall)
+	}
+	return nil
+}
+
+func finishBusy(ctx context.Context, b *Bench) error {
+	finish := make(chan struct{})
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo ready >&3; while :; do :; done`), func(s *sandbox.Spec) { s.Finish = finish })
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	at := time.Now()
+	close(finish)
+	o := live.Wait()
+	if took := time.Since(at); took > 500*time.Millisecond {
+		return fmt.Errorf("it took %v to finish", took)
+	}
+	return errors.Join(caused(sandbox.CauseFinished)(o), left(live.token))
+}
+
+func finishUnused(ctx context.Context, b *Bench) error {
+	return exits(4)(b.Run(ctx, sh(`exit 4`), func(s *sandbox.Spec) { s.Finish, s.Begin = make(chan struct{}), make(chan struct{}) }))
+}
+
+func endedOnce(ctx context.Context, b *Bench) error {
+	var early []sandbox.Exit
+	o := b.Run(ctx, sh(`echo x > out/a; exit 5`), func(s *sandbox.Spec) {
+		s.Collect = true
+		s.Ended = func(e sandbox.Exit) { early = append(early, e) }
+	})
+	if o.Err != nil || len(early) != 1 {
+		return fmt.Errorf("Ended was called %d times, want once: %v", len(early), o)
+	}
+	e := early[0]
+	if e.Cause != o.Exit.Cause || e.Code != 5 || len(e.Artifacts) != 1 || e.Usage.Wall == 0 || e.Started.IsZero() {
+		return fmt.Errorf("Ended got %+v, Run returned %+v", e, o.Exit)
+	}
+	return nil
+}
+
+func cancelled(ctx context.Context, b *Bench) error {
+	return cancelWith(ctx, b, `trap 'echo term; exit 0' TERM; echo ready >&3; while :; do sleep 0.01; done`, "term\n")
+}
+
+func cancelStubborn(ctx context.Context, b *Bench) error {
+	return cancelWith(ctx, b, `trap '' TERM INT HUP; echo ready >&3; while :; do sleep 1; done`, "")
+}
+
+// cancelWith cancels a program when it is ready.
+func cancelWith(ctx context.Context, b *Bench, source, stdout string) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	live, err := b.Start(inner, sh(source), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	at := time.Now()
+	cancel()
+	o := live.Wait()
+	if took := time.Since(at); took > 500*time.Millisecond {
+		return fmt.Errorf("it took %v to end: %v", took, o)
+	}
+	return errors.Join(caused(sandbox.CauseCancelled)(o), want("stdout", o.Stdout, stdout), left(live.token))
+}
+
+func cancelledBefore(ctx context.Context, b *Bench) error {
+	inner, cancel := context.WithCancel(ctx)
+	cancel()
+	o := b.Run(inner, sh(`echo ran`), nil)
+	if o.Stdout != "" || o.Err == nil && o.Exit.Cause != sandbox.CauseCancelled {
+		return fmt.Errorf("it ran: %v", o)
+	}
+	return nil
+}
+
+func missingCommand(ctx context.Context, b *Bench) error {
+	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{"/work/does-not-exist"} })
+	if o.Err == nil {
+		return fmt.Errorf("there is no error: %v", o)
+	}
+	if strings.Contains(haft.MessageOf(o.Err), b.host.dir) {
+		return fmt.Errorf("the message names a path of the host: %v", o.Err)
+	}
+	return nil
+}
+
+func wrongSpecs(ctx context.Context, b *Bench) error {
+	file := func(n string) func(*sandbox.Spec) {
+		return func(s *sandbox.Spec) { s.Files = []sandbox.File{{Name: n, Data: []byte("x")}} }
+	}
+	for name, change := range map[string]func(*sandbox.Spec){
+		"no command": func(s *sandbox.Spec) { s.Argv = nil }, "a relative command": func(s *sandbox.Spec) { s.Argv[0] = "sh" },
+		"a file that climbs": file("../x"), "a hidden climb": file("a/../../x"), "an absolute file": file("/tmp/x"),
+		"a NUL in a name": file("a\x00b"), "a name of 300 bytes": file(strings.Repeat("n", 300)),
+		"an endless argument":   func(s *sandbox.Spec) { s.Argv = append(s.Argv, strings.Repeat("x", 8<<20)) },
+		"an endless variable":   func(s *sandbox.Spec) { s.Env = append(s.Env, "X="+strings.Repeat("x", 8<<20)) },
+		"a variable of no name": func(s *sandbox.Spec) { s.Env = append(s.Env, "=x") },
+		"a mount that climbs":   func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, sandbox.Mount{Host: "/usr", Inside: "/a/../b"}) },
+	} {
+		if o := b.Run(ctx, sh(`echo ran`), change); haft.CodeOf(o.Err) != haft.CodeInvalid || o.Stdout != "" {
+			return fmt.Errorf("%s gives %v, want an error with code %q", name, o, haft.CodeInvalid)
+		}
+	}
+	return nil
+}
+
+func needRefused(ctx context.Context, b *Bench) error {
+	for _, l := range haft.Levels() {
+		o := b.Run(ctx, sh(`echo ran`), func(s *sandbox.Spec) { s.Need.Level = l })
+		if b.iso.Level.AtLeast(l) {
+			if err := prints("ran\n")(o); err != nil {
+				return fmt.Errorf("level %q is promised, but: %w", l, err)
+			}
+		} else if haft.CodeOf(o.Err) != haft.CodeDenied || o.Stdout != "" {
+			return fmt.Errorf("level %q is not promised, but: %v", l, o)
+		}
+	}
+	return nil
+}
+
+func isolationTold(ctx context.Context, b *Bench) error {
+	for _, c := range haft.Controls() {
+		missing := slices.ContainsFunc(b.iso.Missing, func(g haft.Gap) bool { return g.Control == c })
+		if missing == b.iso.Has(c) {
+			return fmt.Errorf("%q must be either among the controls or among the missing", c)
+		}
+	}
+	o := b.Run(ctx, sh(`exit 0`), nil)
+	if err := exits(0)(o); err != nil {
+		return err
+	}
+	if !o.Exit.Isolation.Level.AtLeast(b.iso.Level) {
+		return fmt.Errorf("level %q was promised, %q is told", b.iso.Level, o.Exit.Isolation.Level)
+	}
+	for _, c := range b.iso.Controls {
+		if !o.Exit.Isolation.Has(c) {
+			return fmt.Errorf("%q was promised and is not told", c)
+		}
+	}
+	return nil
+}
+
+func sideBySide(ctx context.Context, b *Bench) error {
+	const n = 8
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			id := fmt.Sprint(i)
+			o := b.Run(ctx, sh(`read -r x; echo "$x $ID"; echo "$ID" >&3; echo "$ID" > out/f; sleep 0.05; cat out/f`), func(s *sandbox.Spec) {
+				s.Stdin, s.Env = strings.NewReader(id+"\n"), []string{"ID=" + id, "PATH=/usr/bin:/bin"}
+			})
+			errs <- errors.Join(prints(id+" "+id+"\n"+id+"\n")(o), want("channel", o.Channel, id+"\n"))
+		}()
+	}
+	var all []error
+	for range n {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// A brokenPipe takes nothing.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func badWriter(ctx context.Context, b *Bench) error {
+	return exits(0)(b.Run(ctx, py(`os.write(1, b'x' * 300000)`), func(s *sandbox.Spec) { s.Stdout = brokenPipe{} }))
+}

@@ -1,0 +1,208 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A host is this machine, prepared with things that no program may find: files
+// with a secret, sockets that somebody listens on, and a descriptor that is
+// inherited by whoever is careless.
+type host struct {
+	secret   string
+	dir      string
+	canaries []string
+	fd       int
+	mounts   string
+
+	tcp4, tcp6, lan, udp string
+	abstract, socket     string
+	closers              []func() error
+	// reached counts connections and datagrams that came through.
+	reached atomic.Int64
+}
+
+// openHost plants everything.
+func openHost() (*host, error) {
+	h := &host{secret: "secret-" + rand.Text(), fd: -1}
+	err := h.plant()
+	if err == nil {
+		err = h.listen()
+	}
+	if err == nil {
+		h.mounts, err = mountTable()
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+// plant puts the secret into files where an engine or its user would have some.
+func (h *host) plant() error {
+	dir, err := os.MkdirTemp("", "haft-law-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	h.dir = dir
+	h.atClose(func() error { return os.RemoveAll(dir) })
+	places := []string{dir, filepath.Dir(dir)}
+	if home, err := os.UserHomeDir(); err == nil {
+		places = append(places, home)
+	}
+	for _, p := range places {
+		f, err := os.CreateTemp(p, ".haft-law-canary-")
+		if err != nil {
+			continue // a home need not be writable
+		}
+		name := f.Name()
+		h.atClose(func() error { return os.Remove(name) })
+		_, err = f.WriteString(h.secret)
+		if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+			return fmt.Errorf("plant a canary: %w", err)
+		}
+		h.canaries = append(h.canaries, name)
+	}
+	if len(h.canaries) < 2 {
+		return errors.New("plant a canary: there is no place to write to")
+	}
+	// Without O_CLOEXEC on purpose.
+	if h.fd, err = unix.Open(h.canaries[0], unix.O_RDONLY, 0); err != nil {
+		return fmt.Errorf("open a canary: %w", err)
+	}
+	h.atClose(func() error { return unix.Close(h.fd) })
+	return nil
+}
+
+// listen opens the sockets. What the machine does not have, such as IPv6, is
+// left out.
+func (h *host) listen() error {
+	for _, x := range []struct {
+		network, address string
+		must             bool
+		to               *string
+	}{
+		{"tcp4", "127.0.0.1:0", true, &h.tcp4},
+		{"tcp6", "[::1]:0", false, &h.tcp6},
+		{"tcp4", "0.0.0.0:0", false, &h.lan},
+		{"unix", filepath.Join(h.dir, "socket"), true, &h.socket},
+		{"unix", "@haft-law-" + rand.Text(), abstractSockets, &h.abstract},
+	} {
+		l, err := net.Listen(x.network, x.address)
+		if err != nil && x.must {
+			return fmt.Errorf("listen on %s: %w", x.network, err)
+		}
+		if err != nil {
+			continue
+		}
+		h.atClose(l.Close)
+		*x.to = l.Addr().String()
+		go h.accept(l)
+	}
+	if h.lan != "" {
+		_, port, _ := net.SplitHostPort(h.lan)
+		h.lan = net.JoinHostPort(lanAddress(), port)
+	}
+	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen on udp: %w", err)
+	}
+	h.atClose(c.Close)
+	h.udp = c.LocalAddr().String()
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			if _, _, err := c.ReadFrom(buf); err != nil {
+				return
+			}
+			h.reached.Add(1)
+		}
+	}()
+	return nil
+}
+
+// accept counts and greets whoever comes through.
+func (h *host) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		h.reached.Add(1)
+		_, _ = c.Write([]byte(h.secret)) // the count is what matters
+		_ = c.Close()
+	}
+}
+
+// lanAddress is an address of this machine that is not a loopback.
+func lanAddress() string {
+	addrs, err := net.InterfaceAddrs()
+	if err == nil {
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+				return n.IP.String()
+			}
+		}
+	}
+	return "127.0.0.2"
+}
+
+// env tells the programs what to look for. They attack what they know.
+func (h *host) env() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = "/proc/self/exe"
+	}
+	env := []string{
+		"PATH=/usr/bin:/bin",
+		"HOST_PID=" + strconv.Itoa(os.Getpid()), "HOST_EXE=" + exe, "HOST_DIR=" + h.dir,
+		"TCP4=" + h.tcp4, "TCP6=" + h.tcp6, "LAN=" + h.lan, "UDP=" + h.udp,
+		"SOCKET=" + h.socket, "ABSTRACT=" + h.abstract,
+	}
+	for i, c := range h.canaries {
+		env = append(env, fmt.Sprintf("CANARY%d=%s", i, c))
+	}
+	return env
+}
+
+// unchanged reports what has happened to the host.
+func (h *host) unchanged() error {
+	for _, c := range h.canaries {
+		data, err := os.ReadFile(c)
+		if err != nil || !bytes.Equal(data, []byte(h.secret)) {
+			return fmt.Errorf("a file of the host was changed or removed: %w", err)
+		}
+	}
+	if n := h.reached.Load(); n > 0 {
+		return fmt.Errorf("%d connections or datagrams reached the host", n)
+	}
+	now, err := mountTable()
+	if err != nil {
+		return err
+	}
+	if now != h.mounts {
+		return errors.New("the mounts of the host have changed")
+	}
+	return nil
+}
+
+// atClose adds what is to be undone, the last first.
+func (h *host) atClose(f func() error) { h.closers = append([]func() error{f}, h.closers...) }
+
+// close takes everything away.
+func (h *host) close() error {
+	var all []error
+	for _, c := range h.closers {
+		all = append(all, c())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,94 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// abstractSockets says that the system must have them.
+const abstractSockets = true
+
+// mountTable is our own view of the mounts.
+func mountTable() (string, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("read mounts: %w", err)
+	}
+	return string(b), nil
+}
+
+// marked returns the processes whose command line bears the token. What a
+// program makes of its environment does not matter to this.
+func marked(token string) ([]int, error) {
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, name := range list {
+		b, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(b, []byte(token)) {
+			continue // it has ended, or is not ours
+		}
+		if pid, err := strconv.Atoi(strings.Split(name, "/")[2]); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// left reports processes of a run that is over. Zombies have no command line.
+func left(token string) error {
+	pids, err := marked(token)
+	if err != nil {
+		return err
+	}
+	if len(pids) > 0 {
+		return fmt.Errorf("%d processes are left when Run returns: %v", len(pids), pids)
+	}
+	return nil
+}
+
+// cgroupsOf returns the directories of the cgroups of a process.
+func cgroupsOf(pid int) ([]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, fmt.Errorf("read cgroups: %w", err)
+	}
+	var dirs []string
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[2] == "/" {
+			continue
+		}
+		for _, base := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/" + parts[1], "/sys/fs/cgroup/unified"} {
+			if st, err := os.Stat(base + parts[2]); err == nil && st.IsDir() {
+				dirs = append(dirs, base+parts[2])
+			}
+		}
+	}
+	return dirs, nil
+}
+
+// openDescriptors counts ours.
+func openDescriptors() (int, error) {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0, fmt.Errorf("count descriptors: %w", err)
+	}
+	return len(list), nil
+}
+
+// removed reports directories that are still there.
+func removed(dirs []string) error {
+	for _, d := range dirs {
+		if _, err := os.Stat(d); err == nil {
+			return fmt.Errorf("a cgroup is left: %s", d)
+		}
+	}
+	return nil
+}

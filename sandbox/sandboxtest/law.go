@@ -1,0 +1,136 @@
+package sandboxtest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"haft/sandbox"
+)
+
+// Run holds the provider that open returns to the law, one subtest a case. Cases
+// that measure time run one by one, the others side by side. At the end nothing
+// may be left: no descriptor of ours, and no file in the directory for temporary
+// files, which is a fresh one for the whole test.
+func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
+	t.Helper()
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	b, err := openBench(t.Context(), open(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := &summary{}
+	t.Cleanup(func() {
+		if err := b.host.close(); err != nil {
+			t.Errorf("clean the host: %v", err)
+		}
+		t.Log(sum)
+	})
+	b.Run(t.Context(), sh("exit 0"), nil) // whatever a provider keeps, it has now
+	t.Cleanup(nothingLeft(t, tmp))
+	cases := Cases()
+	slices.SortStableFunc(cases, func(x, y Case) int { return order(x) - order(y) })
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			if !c.Alone {
+				t.Parallel()
+			}
+			verdict, err := b.judge(t.Context(), c)
+			sum.add(verdict)
+			switch verdict {
+			case Broken:
+				t.Errorf("BROKEN: %s\n\t%v", c.Story, err)
+			case Skipped:
+				Require(t, "python", err.Error())
+			case Stated:
+				t.Logf("stated: %v", err)
+			}
+		})
+	}
+}
+
+// order puts cases that run alone first.
+func order(c Case) int {
+	if c.Alone {
+		return 0
+	}
+	return 1
+}
+
+// nothingLeft remembers what is there and returns a check that it is all there
+// is. A provider may take a moment to let go of what Run has returned from.
+func nothingLeft(t *testing.T, tmp string) func() {
+	t.Helper()
+	fds, err := openDescriptors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := listing(tmp)
+	return func() {
+		deadline := time.Now().Add(2 * time.Second)
+		for {
+			now, err := openDescriptors()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			// The listeners of the host may have had their first poll since.
+			fdsOK, filesOK := now <= fds+2, listing(tmp) == files
+			if fdsOK && filesOK {
+				return
+			}
+			if time.Now().After(deadline) {
+				if !fdsOK {
+					t.Errorf("%d descriptors were open before all runs, %d are after", fds, now)
+				}
+				if !filesOK {
+					t.Errorf("temporary files before all runs:\n%s\nafter:\n%s", files, listing(tmp))
+				}
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // there is no event for "it is gone"
+		}
+	}
+}
+
+// listing names what is in a directory.
+func listing(dir string) string {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return err.Error()
+	}
+	var names []string
+	for _, d := range list {
+		names = append(names, d.Name())
+	}
+	return strings.Join(names, "\n")
+}
+
+// A summary counts verdicts.
+type summary struct {
+	mu sync.Mutex
+	n  map[Verdict]int
+}
+
+// add counts one.
+func (s *summary) add(v Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = map[Verdict]int{}
+	}
+	s.n[v]++
+}
+
+// String is the last line of the law.
+func (s *summary) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("law: %d held, %d stated, %d broken, %d skipped",
+		s.n[Held], s.n[Stated], s.n[Broken], s.n[Skipped])
+}

@@ -1,0 +1,251 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"haft"
+)
+
+// privilegeCases look at what a program was born with.
+func privilegeCases() []Case {
+	return append(append(birthCases(), namespaceCases()...), signalCases()...)
+}
+
+// birthCases are about descriptors, terminals, identities and capabilities.
+func birthCases() []Case {
+	return []Case{{
+		Name: "only_four_descriptors_are_open", Group: Descriptors,
+		Story: "Besides stdin, stdout, stderr and the channel nothing is inherited, not even what the engine's own parent left open.",
+		Program: py(`dir = '/proc/self/fd' if os.path.exists('/proc/self/fd') else '/dev/fd'
+for fd in sorted(int(f) for f in os.listdir(dir)):
+    try: os.fstat(fd)
+    except OSError: continue
+    if fd > 3: say(fd, os.readlink('%s/%d' % (dir, fd)) if dir.startswith('/proc') else '')
+for fd in range(4): os.fstat(fd)
+say('end')`),
+		Check: prints("end\n"),
+	}, {
+		Name: "descriptors_lead_nowhere", Group: Descriptors,
+		Story: "The standard descriptors are no files or directories of the host.",
+		Program: py(`import stat
+for fd in range(4):
+    m = os.fstat(fd).st_mode
+    if stat.S_ISREG(m) or stat.S_ISDIR(m) or stat.S_ISBLK(m): say(fd, oct(m))
+say('end')`),
+		Check: prints("end\n"),
+	}, {
+		Name: "there_is_no_terminal", Group: Descriptors,
+		Story: "No descriptor is a terminal, and there is no controlling one to push keystrokes into.",
+		Program: py(`import fcntl
+for fd in range(4):
+    if os.isatty(fd): say('terminal', fd)
+def tty():
+    fd = os.open('/dev/tty', os.O_RDWR)
+    fcntl.ioctl(fd, 0x5412, b'x')
+attempt('tty', tty)`),
+		Check: refused(deniedFile, "tty"),
+	}, {
+		Name: "keystrokes_cannot_be_forged", Group: Descriptors, Needs: controls(haft.ControlSeccomp),
+		Story: "TIOCSTI and TIOCLINUX are denied on any descriptor.",
+		Program: py(`import fcntl
+attempt('sti', lambda: fcntl.ioctl(0, 0x5412, b'x'))
+attempt('linux', lambda: fcntl.ioctl(0, 0x541c, b'\x02'))
+def pty():
+    m, s = os.openpty(); fcntl.ioctl(s, 0x5412, b'x')
+attempt('pty', pty)`),
+		Check: refused(append([]string{"ENOTTY"}, deniedFile...), "sti", "linux", "pty"),
+	}, {
+		Name: "signals_are_at_their_defaults", Group: Descriptors,
+		Story:   "No signal is blocked or ignored because the engine did so.",
+		Program: sh(`test -e /proc/self/status || exit 0; grep -E '^Sig(Blk|Ign)' /proc/self/status | grep -v -E '0000000000000000$'; exit 0`),
+		Check:   prints(""),
+	}, {
+		Name: "there_are_no_capabilities", Group: Descriptors, Needs: controls(haft.ControlCaps),
+		Story:   "Every set of capabilities is empty, the bounding set too.",
+		Program: sh(`grep ^Cap /proc/self/status | grep -v -E '0000000000000000$'; grep -c ^Cap /proc/self/status`),
+		Check:   prints("5\n"),
+	}, {
+		Name: "no_new_privileges_is_set", Group: Descriptors, Needs: controls(haft.ControlNoNewPriv),
+		Story: "Nothing that is executed can gain privileges.", Program: sh(`grep NoNewPrivs /proc/self/status`), Check: prints("NoNewPrivs:\t1\n"),
+	}, {
+		Name: "system_calls_are_filtered", Group: Descriptors, Needs: controls(haft.ControlSeccomp),
+		Story: "A filter of system calls is in force.", Program: sh(`grep Seccomp: /proc/self/status`), Check: prints("Seccomp:\t2\n"),
+	}, {
+		Name: "is_not_root_of_the_host", Group: Descriptors, Needs: controls(haft.ControlUserNS), Do: notRoot,
+		Story: "Seen from the host, the program does not run as root, and root is in no mapping of its namespace.",
+	}, {
+		Name: "identity_cannot_be_changed", Group: Descriptors, Needs: controls(haft.ControlCaps),
+		Story: "No other user or group can be taken on, that of another tenant included.",
+		Program: py(`for n in (0, 1, 1000, 65533, 100000):
+    if n == os.getuid(): continue
+    attempt('uid%d' % n, lambda: os.setuid(n))
+    attempt('resuid%d' % n, lambda: os.setresuid(n, n, n))
+    if n != os.getgid(): attempt('gid%d' % n, lambda: os.setgid(n))
+attempt('groups', lambda: os.setgroups([1, 2]))
+open('f', 'w').close()
+attempt('chown', lambda: os.chown('f', 12345, 12345))`),
+		// EINVAL: the identity is not mapped, so there is nothing to become.
+		Check: refused(append([]string{"EINVAL"}, deniedCall...), "uid1000", "gid1000", "groups", "chown"),
+	}, {
+		Name: "groups_of_the_engine_are_gone", Group: Descriptors, Needs: controls(haft.ControlUserNS),
+		Story:   "No supplementary group of the engine is kept that would open files of the host.",
+		Program: py(`say([g for g in os.getgroups() if g not in (os.getgid(), 65534)])`),
+		Check:   prints("[]\n"),
+	}}
+}
+
+// namespaceCases compare each namespace with the engine's.
+func namespaceCases() []Case {
+	var cases []Case
+	for _, x := range []struct {
+		name    string
+		control haft.Control
+	}{
+		{"user", haft.ControlUserNS}, {"mnt", haft.ControlMountNS}, {"pid", haft.ControlPIDNS}, {"net", haft.ControlNetNS},
+		{"ipc", haft.ControlIPCNS}, {"uts", haft.ControlUTSNS}, {"cgroup", haft.ControlCgroupNS}, {"time", haft.ControlTimeNS},
+	} {
+		cases = append(cases, Case{
+			Name: x.name + "_namespace_is_its_own", Group: Descriptors, Needs: controls(x.control),
+			Story: "A namespace that is promised is another than the engine's.",
+			Do: func(ctx context.Context, b *Bench) error {
+				ours, err := os.Readlink("/proc/self/ns/" + x.name)
+				if err != nil {
+					return fmt.Errorf("read our namespace: %w", err)
+				}
+				o := b.Run(ctx, sh("readlink /proc/self/ns/"+x.name), nil)
+				theirs := strings.TrimSpace(o.Stdout)
+				if !strings.HasPrefix(theirs, x.name+":[") || theirs == ours {
+					return fmt.Errorf("the engine is in %s, the program in %q", ours, theirs)
+				}
+				return exits(0)(o)
+			},
+		})
+	}
+	return append(cases, Case{
+		Name: "hostname_is_not_the_hosts", Group: Descriptors, Needs: controls(haft.ControlUTSNS), Do: otherHostname,
+		Story: "The name of the machine is not told and cannot be set.",
+	}, Case{
+		Name: "uptime_is_not_the_hosts", Group: Descriptors, Needs: controls(haft.ControlTimeNS), Do: otherUptime,
+		Story: "The monotonic clock does not tell when the machine was started.",
+	})
+}
+
+// notRoot looks at a running program from outside.
+func notRoot(ctx context.Context, b *Bench) error {
+	live, err := b.Start(ctx, py("tell('ready'); line()"), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	pids, err := marked(live.token)
+	if err != nil || len(pids) == 0 {
+		return fmt.Errorf("its processes cannot be found: %w", err)
+	}
+	var found error
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // ended since
+		}
+		for line := range strings.Lines(string(status)) {
+			if f := strings.Fields(line); f[0] == "Uid:" && (f[1] == "0" || f[2] == "0") {
+				found = fmt.Errorf("process %d is root on the host: %q", pid, line)
+			}
+		}
+		uids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(uids)) {
+			if f := strings.Fields(line); len(f) == 3 && f[1] == "0" {
+				found = fmt.Errorf("root of the host is mapped: %q", line)
+			}
+		}
+	}
+	if err := live.Say("end"); err != nil {
+		return err
+	}
+	return errors.Join(found, exits(0)(live.Wait()))
+}
+
+func otherHostname(ctx context.Context, b *Bench) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find our name: %w", err)
+	}
+	o := b.Run(ctx, py("import socket\nsay(socket.gethostname())\nattempt('set', lambda: socket.sethostname('evil'))"), nil)
+	name, rest, _ := strings.Cut(o.Stdout, "\n")
+	if name == "" || name == host {
+		return fmt.Errorf("the program is told %q, which is the host's name", name)
+	}
+	o.Stdout = rest
+	return refused(deniedCall, "set")(o)
+}
+
+func otherUptime(ctx context.Context, b *Bench) error {
+	host, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return fmt.Errorf("read our uptime: %w", err)
+	}
+	o := b.Run(ctx, py("say(time.clock_gettime(time.CLOCK_BOOTTIME)); say(time.clock_gettime(time.CLOCK_MONOTONIC))"), nil)
+	if err := exits(0)(o); err != nil {
+		return err
+	}
+	var up, boot, mono float64
+	if _, err := fmt.Sscan(string(host), &up); err != nil {
+		return fmt.Errorf("read our uptime: %w", err)
+	}
+	if _, err := fmt.Sscan(o.Stdout, &boot, &mono); err != nil {
+		return fmt.Errorf("read its uptime: %w", err)
+	}
+	for _, v := range []float64{boot, mono} {
+		if v > up-60 && v < up+60 {
+			return fmt.Errorf("its clock says %.0f s, the host is up for %.0f s", v, up)
+		}
+	}
+	return nil
+}
+
+// signalCases try to reach other processes. They look first whether they are
+// confined: a kill of everything would be the end of the user's session.
+func signalCases() []Case {
+	guard := `
+if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'law' in open('/proc/%s/cmdline' % E['HOST_PID']).read(): say('sees', 'host'); sys.exit(0)
+`
+	return []Case{{
+		Name: "signals_do_not_reach_the_host", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
+		Story: "The engine and its parents have no number that a program could signal.",
+		Program: py(`for pid in (int(E['HOST_PID']), 2, 100, 1000):
+    if pid > 64: attempt('kill%d' % pid, lambda: os.kill(pid, 0))
+say('end ESRCH')`),
+		Check: refused(append([]string{"ESRCH"}, deniedCall...), "end"),
+	}, {
+		Name: "kill_of_everything_kills_only_its_own", Group: Descriptors, Needs: controls(haft.ControlPIDNS), Alone: true,
+		Story:   "Signals to all processes stay in the sandbox.",
+		Program: py(guard + "if os.fork() == 0: time.sleep(60)\nos.kill(-1, 9)\nsay('alive')\n"),
+		// Alone among its processes it is not killed itself; as a child of the
+		// sandbox's init it may be, with init.
+		Check: func(o Outcome) error {
+			if strings.Contains(o.Stdout, "sees") {
+				return errors.New("the host's processes are visible")
+			}
+			return o.Err
+		},
+	}, {
+		Name: "init_of_the_sandbox_cannot_be_killed_to_flee", Group: Descriptors, Needs: controls(haft.ControlPIDNS), Alone: true,
+		Story:   "Killing the first process of the sandbox is refused or ends the sandbox, and frees nobody.",
+		Program: py(guard + "if os.getpid() != 1:\n    try: os.kill(1, 9)\n    except OSError: pass\nsay('alive')\n"),
+		Check: func(o Outcome) error {
+			if strings.Contains(o.Stdout, "sees") {
+				return errors.New("the host's processes are visible")
+			}
+			return o.Err
+		},
+	}}
+}

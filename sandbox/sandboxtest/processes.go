@@ -1,0 +1,237 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// stop is how long after its deadline a program may live at most.
+const stop = 100 * time.Millisecond
+
+// processCases attack with processes and time.
+func processCases() []Case {
+	return append(bombCases(), clockCases()...)
+}
+
+// bombCases make as many processes as they can, or hide them.
+func bombCases() []Case {
+	return []Case{{
+		Name: "fork_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Story: "A shell that starts itself without end meets the limit of processes, which the exit names.",
+		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }), Program: sh(`f() { f | f & f; }; f`),
+		Check: hits(haft.FailPIDs),
+	}, {
+		Name: "python_fork_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Story: "A loop of forks meets the limit of processes.",
+		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }), Program: py("while True: os.fork()"),
+		Check: hits(haft.FailPIDs),
+	}, {
+		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
+		Story: "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
+		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
+		Program: py(`import signal
+for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0: os.setsid()
+    except OSError: pass`),
+		Check: func(o Outcome) error {
+			if o.Took > 3*time.Second {
+				return fmt.Errorf("it took %v to get rid of it", o.Took)
+			}
+			return caused(sandbox.CauseTimeout, sandbox.CauseLimit)(o)
+		},
+	}, {
+		Name: "thread_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Story: "Ten thousand threads meet the same limit.",
+		Program: py(`import threading
+threading.stack_size(65536)
+for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()`),
+		Check: hits(haft.FailPIDs),
+	}, {
+		Name: "daemon_dies_with_the_call", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
+		Story:   "A process that forks twice into a session of its own and closes everything does not outlive the call.",
+		Program: py(daemon + "time.sleep(60)"),
+		Check:   all(exits(0), quickly),
+	}, {
+		Name: "daemon_that_keeps_the_output_open_delays_nothing", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
+		Story:   "A process that stays behind with stdout in its hand does not keep the call from ending.",
+		Program: sh(`setsid sleep 60 & echo started`),
+		Check:   all(prints("started\n"), quickly),
+	}, {
+		Name: "orphans_do_not_pile_up", Group: Processes, Needs: controls(haft.ControlPIDNS),
+		Story: "Children whose parents are gone are reaped, so that zombies do not eat the limit of processes.",
+		Program: py(`for _ in range(100):
+    if os.fork() == 0:
+        if os.fork() == 0: os._exit(0)
+        os._exit(0)
+    os.wait()
+say('alive')`),
+		Check: prints("alive\n"),
+	}, {
+		Name: "limits_cannot_be_raised", Group: Processes, Needs: controls(haft.ControlRlimits, haft.ControlCaps),
+		Story: "A program may lower its limits but never raise them.",
+		Program: py(`import resource as r
+for name in ('NOFILE', 'FSIZE', 'CORE', 'CPU'):
+    n = getattr(r, 'RLIMIT_' + name)
+    def up():
+        try: r.setrlimit(n, (r.RLIM_INFINITY, r.RLIM_INFINITY))
+        except ValueError: raise PermissionError(1, '')
+    attempt(name, up)`),
+		Check: refused(deniedCall, "NOFILE", "FSIZE", "CORE", "CPU"),
+	}, {
+		Name: "priority_cannot_be_raised", Group: Processes, Needs: controls(haft.ControlCaps),
+		Story: "No better place in the scheduler, and no protection from the memory killer.",
+		Program: py(`attempt('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))
+attempt('realtime', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)))
+def adj():
+    with open('/proc/self/oom_score_adj', 'w') as f: f.write('-1000')
+attempt('oom', adj)`),
+		Check: refused(append([]string{"ENOENT", "EROFS"}, deniedCall...), "nice", "realtime", "oom"),
+	}}
+}
+
+// daemon is the beginning of a program that goes on in the background.
+const daemon = `
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.closerange(0, 64)
+`
+
+// clockCases are about deadlines.
+func clockCases() []Case {
+	wall := func(d time.Duration) func(*sandbox.Spec) {
+		return limits(func(l *haft.Limits) { l.Wall = haft.Millis(d) })
+	}
+	return []Case{{
+		Name: "sleeper_meets_the_wall_limit", Group: Processes, Alone: true,
+		Story: "A program that sleeps and uses nothing ends at its deadline.", Spec: wall(200 * time.Millisecond),
+		Program: sh(`sleep 60`), Check: onTime(200 * time.Millisecond),
+	}, {
+		Name: "deadline_is_announced_with_sigterm", Group: Processes, Alone: true,
+		Story: "At the deadline a program has a moment to say goodbye.", Spec: wall(300 * time.Millisecond),
+		Program: sh(`trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done`),
+		Check:   all(onTime(300*time.Millisecond), func(o Outcome) error { return want("stdout", o.Stdout, "bye\n") }),
+	}, {
+		Name: "program_that_ignores_sigterm_is_killed", Group: Processes, Alone: true,
+		Story: "Whatever a program traps, it is dead 100 ms after its deadline.", Spec: wall(200 * time.Millisecond),
+		Program: py("import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: time.sleep(60)"),
+		Check:   onTime(200 * time.Millisecond),
+	}, {
+		Name: "stopped_program_is_killed", Group: Processes, Alone: true,
+		Story: "A program that stops itself cannot hear SIGTERM, and dies at its deadline all the same.", Spec: wall(200 * time.Millisecond),
+		Program: sh(`kill -STOP $$`), Check: onTime(200 * time.Millisecond),
+	}, {
+		Name: "busy_program_meets_the_wall_limit", Group: Processes, Alone: true,
+		Story: "A busy loop whose deadline is nearer than its limit of processor time ends at the deadline.", Spec: wall(300 * time.Millisecond),
+		Program: sh(`while :; do :; done`), Check: onTime(300 * time.Millisecond),
+	}, {
+		Name: "busy_program_meets_the_cpu_limit", Group: Processes, Any: controls(haft.ControlCPU, haft.ControlRlimits),
+		Story: "A busy loop uses its processor time up, and the exit names that limit and what was used.",
+		Spec:  limits(func(l *haft.Limits) { l.CPU = haft.Millis(time.Second) }), Program: sh(`while :; do :; done`),
+		Check: all(hits(haft.FailCPU), func(o Outcome) error {
+			if cpu := o.Exit.Usage.CPU.D(); cpu < 900*time.Millisecond || cpu > 2*time.Second {
+				return fmt.Errorf("it used %v of 1s", cpu)
+			}
+			return nil
+		}),
+	}, {
+		Name: "cpu_limit_counts_all_processes_together", Group: Processes, Needs: controls(haft.ControlCPU), Alone: true,
+		Story: "Processor time cannot be multiplied by forking.",
+		Spec:  limits(func(l *haft.Limits) { l.CPU = haft.Millis(time.Second) }),
+		Program: py(`for _ in range(4):
+    if os.fork() == 0:
+        end = time.process_time() + 0.7
+        while time.process_time() < end: pass
+        os._exit(0)
+for _ in range(4): os.wait()
+say('all had their time')`),
+		Check: hits(haft.FailCPU),
+	}, {
+		Name: "processes_and_cgroups_are_gone_after_the_call", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
+		Story: "When Run returns, the cgroups of the call are removed.", Do: cgroupsGone,
+	}, {
+		Name: "stack_overflow_is_told", Group: Processes,
+		Story:   "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
+		Program: py("sys.setrecursionlimit(1 << 30)\nl = []\nfor _ in range(1 << 20): l = [l]\nrepr(l)"),
+		Check: func(o Outcome) error {
+			if o.Exit.Cause == sandbox.CauseExit && strings.Contains(o.Stderr, "RecursionError") {
+				return nil
+			}
+			if o.Exit.Signal != int(syscall.SIGSEGV) {
+				return fmt.Errorf("signal %d, want %d", o.Exit.Signal, syscall.SIGSEGV)
+			}
+			return caused(sandbox.CauseSignal)(o)
+		},
+	}}
+}
+
+// onTime wants a timeout, and the end within [stop] of it. Took also has the
+// making of the sandbox in it, and the scheduling of a loaded machine.
+func onTime(wall time.Duration) func(Outcome) error {
+	return func(o Outcome) error {
+		if err := caused(sandbox.CauseTimeout)(o); err != nil {
+			return err
+		}
+		if u := o.Exit.Usage.Wall.D(); u < wall-5*time.Millisecond || u > wall+stop {
+			return fmt.Errorf("it ran %v, want between %v and %v", u, wall, wall+stop)
+		}
+		if o.Took > wall+stop+time.Second {
+			return fmt.Errorf("Run took %v for a limit of %v", o.Took, wall)
+		}
+		return nil
+	}
+}
+
+// quickly wants Run not to have waited for what was left behind.
+func quickly(o Outcome) error {
+	if o.Took > 2*time.Second {
+		return fmt.Errorf("Run took %v", o.Took)
+	}
+	return nil
+}
+
+// cgroupsGone looks at the cgroups of a running program from outside, and again
+// when it is over.
+func cgroupsGone(ctx context.Context, b *Bench) error {
+	live, err := b.Start(ctx, py("tell('ready'); line()"), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	pids, err := marked(live.token)
+	if err != nil || len(pids) == 0 {
+		return fmt.Errorf("its processes cannot be found: %w", err)
+	}
+	ours, err := cgroupsOf(syscall.Getpid())
+	if err != nil {
+		return err
+	}
+	theirs, err := cgroupsOf(pids[len(pids)-1])
+	if err != nil {
+		return err
+	}
+	theirs = slices.DeleteFunc(theirs, func(d string) bool { return slices.Contains(ours, d) })
+	if len(theirs) == 0 {
+		return errors.New("a cgroup is promised, but the program is in none of its own")
+	}
+	if err := live.Say("end"); err != nil {
+		return err
+	}
+	o := live.Wait()
+	if err := errors.Join(exits(0)(o), left(live.token)); err != nil {
+		return err
+	}
+	return removed(theirs)
+}
