@@ -18,14 +18,17 @@ import (
 // beginning of its JSON text, as a string: half an object is no object. Either
 // ends with a note, "… [cut: 120 of 5000 characters left out]", which counts
 // among the maxChars; where it does not fit there is none. The result is always
-// valid JSON. Characters of a string are those of the text that it stands for.
+// valid JSON; null, true and false stay. Characters of a string are those of the text that it stands for.
 func Cut(v json.RawMessage, maxChars int) (json.RawMessage, int64) {
 	if maxChars <= 0 {
 		maxChars = haft.DefaultMaxChars
 	}
 	v = bytes.TrimSpace(v)
-	if len(v) == 0 {
+	switch string(v) {
+	case "":
 		return json.RawMessage("null"), 0
+	case "null", "true", "false":
+		return v, 0
 	}
 	var text string
 	switch {

@@ -22,7 +22,8 @@ import (
 //	boolean  true, false, yes, no, 1 or 0, in any case
 //	json     the whole text, if it is one JSON value; else the content of the only
 //	         fence (or the only fence marked json); else the only object or array
-//	         within the text
+//	         within the text, unless something before it begins like JSON and is
+//	         broken
 //	list     an array, as the whole text, in the only fence, or alone on its lines;
 //	         else one item for each line that is not empty, as a string. Marks of
 //	         a list (-, *, •, 1., 1)) are taken off if every line has one. Commas
@@ -173,6 +174,10 @@ func containers(text []byte) ([]place, error) {
 			continue
 		}
 		if s, ok := errors.AsType[*schema.SyntaxError](err); ok {
+			if meantAsJSON(text[i:]) {
+				line, column := schema.Position(text, int64(i)+s.Offset)
+				return nil, wrong("the output holds broken JSON: line %d, column %d: %s", line, column, s.Message)
+			}
 			budget -= s.Offset
 		}
 		if budget--; budget < 0 {
@@ -181,6 +186,14 @@ func containers(text []byte) ([]place, error) {
 	}
 	return found, nil
 }
+
+// meantAsJSON reports whether text, which begins with a bracket and is not JSON,
+// was meant as JSON: then a value within it is not what the tool wanted to say.
+// "[INFO]", "[2026-01-31]" and "{name}" are not.
+func meantAsJSON(text []byte) bool { return begun.Match(text[:min(len(text), 200)]) }
+
+// begun is how objects and arrays begin, but words in brackets do not.
+var begun = regexp.MustCompile(`^(?:\{\s*"|\[\s*["\[{]|\[\s*(?:-?[0-9][-+.eE0-9]*|true|false|null)\s*,)`)
 
 // mark is what stands before the items of a list.
 var mark = regexp.MustCompile(`^(?:[-*•]|\d{1,9}[.)])[ \t]+`)

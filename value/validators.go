@@ -114,11 +114,11 @@ func (v *Validators) Check(ctx context.Context, raw json.RawMessage) []haft.Misf
 // refuses evaluates one expression. It returns "" if it is true.
 func (x validator) refuses(ctx context.Context, vars map[string]any) string {
 	out, _, err := x.program.ContextEval(ctx, vars)
-	if stopped, ok := errors.AsType[interpreter.EvalCancelledError](err); ok {
-		if stopped.Cause == interpreter.CostLimitExceeded {
-			return "is too large for"
-		}
+	if ctx.Err() != nil {
 		return "could not be held in time against"
+	}
+	if _, ok := errors.AsType[interpreter.EvalCancelledError](err); ok {
+		return "is too large for"
 	}
 	if err != nil {
 		// The error may name a key of the value.
