@@ -1,0 +1,166 @@
+package tsschema
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"haft/schema"
+)
+
+// The bounds on what the strict parser is given. It descends once for every
+// operator or statement inside another, at 2 to 10 kB of stack each, and Go ends
+// the whole process at 1 GB of stack; and it tries both readings of
+// a ? (b) : c => d, which doubles its work for every one inside another.
+const (
+	maxChain     = 50_000 // tokens that may stand inside each other
+	maxAmbiguous = 8      // conditions with arrow functions inside each other
+	parseTime    = 5 * time.Second
+)
+
+// text refuses what is no text, and removes a byte order mark.
+func text(source []byte) (string, *problem) {
+	src := strings.TrimPrefix(string(source), "\ufeff")
+	switch {
+	case len(src) > schema.MaxSource:
+		return src, &problem{schema.MaxSource, fmt.Sprintf("the source has %d bytes, %d is the most", len(source), schema.MaxSource)}
+	case strings.TrimSpace(src) == "":
+		return src, &problem{0, "the source is empty"}
+	}
+	for i, r := range src {
+		if r == 0 {
+			return src, &problem{i, "the source is not text: it has a zero byte"}
+		}
+		if r == utf8.RuneError && !strings.HasPrefix(src[i:], "\ufffd") {
+			return src, &problem{i, "the source is not text in UTF-8"}
+		}
+	}
+	return src, nil
+}
+
+// level is what a pair of brackets holds up to now.
+type level struct {
+	tokens                      int // since the last statement began
+	conditions, returns, arrows int // since the last comma
+}
+
+// bounded refuses sources that the strict parser could not read in bounded
+// stack and time. It adds up, over all open brackets, what may be unfinished.
+func bounded(l *lexer) *problem {
+	stack := []level{{}}
+	sum := 0
+	for i, t := range l.tokens {
+		top := &stack[len(stack)-1]
+		word := l.text(t)
+		before, after := l.wordAt(i-1), l.wordAt(i+1)
+		top.tokens++
+		sum++
+		switch {
+		case t.match > i && t.kind != kMiddle:
+			stack = append(stack, level{})
+			continue
+		case t.match >= 0 && t.match < i && len(stack) > 1:
+			sum -= top.tokens
+			stack = stack[:len(stack)-1]
+			continue
+		case t.kind == kIdent && (word == "const" || word == "export" || word == "return" || word == "throw") || word == ";" && after != "else":
+			sum -= top.tokens
+			*top = level{}
+		case word == ",":
+			*top = level{tokens: top.tokens}
+		case word == "?" && after != ":" && after != ")" && after != ",":
+			top.conditions++
+		case word == ":" && before == ")":
+			top.returns++
+		case word == "=>":
+			top.arrows++
+		}
+		if sum > maxChain {
+			return &problem{t.from, fmt.Sprintf("one statement has more than %d words", maxChain)}
+		}
+		if word == "=>" && ambiguous(stack) > maxAmbiguous {
+			return &problem{t.from, "too many conditions with arrow functions stand inside each other: give them names"}
+		}
+	}
+	return nil
+}
+
+// ambiguous counts the conditions whose branches may be arrow functions.
+func ambiguous(stack []level) int {
+	var c, r, a int
+	for _, l := range stack {
+		c, r, a = c+l.conditions, r+l.returns, a+l.arrows
+	}
+	return min(c, r, a)
+}
+
+// wordAt returns the text of token i, or "".
+func (l *lexer) wordAt(i int) string {
+	if i < 0 || i >= len(l.tokens) {
+		return ""
+	}
+	return l.text(l.tokens[i])
+}
+
+// strict lets a strict parser look at the whole source, function bodies
+// included, and returns what it finds.
+//
+// The parser cannot be interrupted. At the end of ctx or of parseTime strict
+// returns without it; what is left of its work is bounded by what bounded let
+// through.
+func strict(ctx context.Context, src string, loader api.Loader) ([]problem, error) {
+	timer := time.NewTimer(parseTime)
+	defer timer.Stop()
+	done := make(chan []problem, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- []problem{{-1, "the source cannot be parsed"}}
+			}
+		}()
+		r := api.Transform(src, api.TransformOptions{Loader: loader, LogLevel: api.LogLevelSilent, LogLimit: maxProblems})
+		done <- problems(src, r.Errors)
+	}()
+	select {
+	case found := <-done:
+		return found, nil
+	case <-timer.C:
+		return []problem{{-1, "the source takes too long to parse"}}, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("parse the source: %w", context.Cause(ctx))
+	}
+}
+
+// problems translates the messages of the strict parser.
+func problems(src string, messages []api.Message) []problem {
+	var all []problem
+	lines := lineStarts(src)
+	for _, m := range messages {
+		p := problem{-1, "syntax error: " + strings.NewReplacer(`"`, "", "\n", " ").Replace(m.Text)}
+		if m.Location != nil && m.Location.Line >= 1 && m.Location.Line <= len(lines) {
+			p.at = min(lines[m.Location.Line-1]+m.Location.Column, len(src))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// lineStarts returns where each line begins, in bytes.
+func lineStarts(src string) []int {
+	starts := []int{0}
+	for i, r := range src {
+		switch r {
+		case '\n', '\u2028', '\u2029':
+			starts = append(starts, i+utf8.RuneLen(r))
+		case '\r':
+			if !strings.HasPrefix(src[i+1:], "\n") {
+				starts = append(starts, i+1)
+			}
+		}
+	}
+	return starts
+}

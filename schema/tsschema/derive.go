@@ -1,0 +1,122 @@
+package tsschema
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"haft/schema"
+)
+
+// maxProblems is how many problems one source is told of.
+const maxProblems = 20
+
+// Config says how a source is read. Its zero value reads TypeScript, with every
+// description required.
+type Config struct {
+	schema.Options
+	// JavaScript takes types from JSDoc instead of annotations.
+	JavaScript bool
+}
+
+// A Result is what a source says about its tool.
+type Result struct {
+	schema.Signature
+	// Export is the name under which the module gives the function out, which
+	// is "default" for its default export.
+	Export string
+	// Call is what to pass to the function, in order.
+	Call []Argument
+}
+
+// An Argument is one parameter of the function.
+type Argument struct {
+	// Name is that of the parameter, "" for a destructured one.
+	Name string
+	// Whole passes the object of all arguments instead of the one called Name.
+	// An injected name that is not in Call is a property of that object.
+	Whole bool
+}
+
+// Derive reads the signature of the tool in source, without running any of it.
+//
+// What is wrong with the source is told all at once: the error joins one
+// [*schema.SourceError] for every problem. Any other error is not the source's.
+func Derive(ctx context.Context, source []byte, config Config) (*Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	src, bad := text(source)
+	if bad != nil {
+		return nil, joined(src, []problem{*bad}, "")
+	}
+	l, bad := lex(src, 0)
+	if bad == nil {
+		bad = bounded(l)
+	}
+	if bad != nil {
+		return nil, joined(src, []problem{*bad}, "")
+	}
+	loader := api.LoaderTS
+	if config.JavaScript {
+		loader = api.LoaderJS
+	}
+	found, err := strict(ctx, src, loader)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > 0 {
+		return nil, joined(src, found, "")
+	}
+	p := &parser{lex: l, tokens: l.tokens}
+	f := p.module()
+	p.typedefs(f)
+	fn, export, bad := choose(f, config.Function)
+	if bad != nil {
+		return nil, joined(src, []problem{*bad}, config.Function)
+	}
+	d := &derivation{Config: config, file: f, fn: fn, src: src}
+	r := d.run()
+	if len(d.errs) > 0 {
+		slices.SortStableFunc(d.errs, func(a, b *schema.SourceError) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		var all []error
+		for _, e := range d.errs {
+			all = append(all, e)
+		}
+		return nil, errors.Join(all...)
+	}
+	r.Export = export
+	return r, nil
+}
+
+// joined makes errors of problems that are about no parameter.
+func joined(src string, found []problem, function string) error {
+	var all []error
+	for _, p := range found {
+		e := &schema.SourceError{Function: function, Message: p.message}
+		e.Line, e.Column = position(src, p.at)
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// position returns the line and column of a place, both from 1 and the column
+// in characters. Without a place it is 0, 0.
+func position(src string, at int) (line, column int) {
+	if at < 0 {
+		return 0, 0
+	}
+	at = min(at, len(src))
+	starts := lineStarts(src)
+	i, ok := slices.BinarySearch(starts, at)
+	if !ok {
+		i--
+	}
+	return i + 1, utf8.RuneCountInString(src[starts[i]:at]) + 1
+}

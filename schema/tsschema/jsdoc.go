@@ -1,0 +1,329 @@
+package tsschema
+
+import (
+	"slices"
+	"strings"
+)
+
+// A doc is a comment that documents something.
+type doc struct {
+	at   int
+	text string // before the first tag
+	tags []tag
+}
+
+// A tag is one @tag of a comment.
+type tag struct {
+	name string
+	at   int
+	typ  *node // of {T}, or nil
+	// typErr is what is wrong with the type.
+	typErr *problem
+	// param is the name that @param and @property document, such as opts.name.
+	param    string
+	optional bool
+	deflt    *deflt
+	text     string
+}
+
+// docBefore returns the comment before token i: the last /** */ that stands
+// there, or for members also the // lines directly above.
+func (p *parser) docBefore(i int, member bool) *doc {
+	t := p.tokenAt(i)
+	var lines []string
+	for k := t.afterNotes - 1; k >= t.firstNote; k-- {
+		c := p.lex.comments[k]
+		text := p.lex.src[c.from:c.to]
+		switch {
+		case strings.HasPrefix(text, "/**") && len(text) > 4:
+			if len(lines) > 0 {
+				k = t.firstNote
+				continue
+			}
+			if d := p.parseDoc(c); member || d.find("typedef") == nil && d.find("callback") == nil {
+				return d
+			}
+		case member && strings.HasPrefix(text, "//") && !p.trails(c.from):
+			lines = append(lines, strings.TrimSpace(strings.TrimLeft(text, "/")))
+		}
+	}
+	slices.Reverse(lines)
+	return noteDoc(t.from, lines)
+}
+
+// noteDoc makes a doc of plain lines, or nil.
+func noteDoc(at int, lines []string) *doc {
+	text := strings.TrimSpace(strings.Join(lines, " "))
+	if text == "" {
+		return nil
+	}
+	return &doc{at: at, text: text}
+}
+
+// trails reports whether code stands before the comment on its line.
+func (p *parser) trails(from int) bool {
+	line := p.lex.src[strings.LastIndexAny(p.lex.src[:from], "\r\n")+1 : from]
+	return strings.TrimSpace(line) != ""
+}
+
+// maxMemberLine is how far behind a name its comment is looked for, in bytes.
+const maxMemberLine = 1000
+
+// trailingNote returns the // comment at the end of the line of a member.
+func (p *parser) trailingNote(at int) *doc {
+	src := p.lex.src
+	lo, hi := 0, len(p.lex.comments)
+	for lo < hi {
+		if mid := (lo + hi) / 2; p.lex.comments[mid].from < at {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(p.lex.comments) || p.lex.comments[lo].from > at+maxMemberLine {
+		return nil
+	}
+	c := p.lex.comments[lo]
+	text := src[c.from:c.to]
+	between := src[at:c.from]
+	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") || strings.ContainsAny(strings.TrimRight(between, " \t;,"), ";,{") {
+		return nil
+	}
+	return noteDoc(c.from, []string{strings.TrimSpace(strings.TrimLeft(text, "/"))})
+}
+
+// blank returns the source with everything up to the end of a comment, the
+// comment's own marks replaced by spaces, so that places stay true.
+func blank(src string, c comment) (string, int) {
+	b := []byte(src[c.from : c.to-2])
+	copy(b, "   ")
+	fresh := true
+	for i, ch := range b {
+		switch {
+		case ch == '\n' || ch == '\r':
+			fresh = true
+		case fresh && ch == '*':
+			b[i] = ' '
+			fresh = false
+		case ch != ' ' && ch != '\t':
+			fresh = false
+		}
+	}
+	return string(b), c.from
+}
+
+// maxTags is how many tags of one comment are read.
+const maxTags = 1000
+
+// parseDoc reads a /** */ comment.
+func (p *parser) parseDoc(c comment) *doc {
+	text, base := blank(p.lex.src, c)
+	d := &doc{at: c.from}
+	starts := tagStarts(text)
+	starts = starts[:min(len(starts), maxTags)]
+	d.text = fold(text[:append(starts, len(text))[0]])
+	for k, from := range starts {
+		to := len(text)
+		if k+1 < len(starts) {
+			to = starts[k+1]
+		}
+		d.tags = append(d.tags, readTag(text[:to], from, base))
+	}
+	return d
+}
+
+// tagStarts finds the @ that begin a line and are not in a block of code.
+func tagStarts(text string) []int {
+	var starts []int
+	fresh, fenced := true, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\n' || c == '\r':
+			fresh = true
+		case fresh && strings.HasPrefix(text[i:], "```"):
+			fenced, fresh = !fenced, false
+		case c == '@' && fresh && !fenced && i+1 < len(text) && identStart(text[i+1:]):
+			starts = append(starts, i)
+			fresh = false
+		case c != ' ' && c != '\t':
+			fresh = false
+		}
+	}
+	return starts
+}
+
+// fold makes paragraphs of lines: models read text, not columns.
+func fold(text string) string {
+	var paragraphs []string
+	var lines []string
+	flush := func() {
+		if len(lines) > 0 {
+			paragraphs = append(paragraphs, strings.Join(lines, " "))
+		}
+		lines = nil
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			flush()
+			continue
+		}
+		if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "* ") {
+			flush()
+			if n := len(paragraphs); n > 0 {
+				paragraphs[n-1] += "\n" + line
+				continue
+			}
+		}
+		lines = append(lines, line)
+	}
+	flush()
+	return strings.Join(paragraphs, "\n\n")
+}
+
+// typed are the tags whose {…} is a type.
+var typed = map[string]bool{"param": true, "arg": true, "argument": true, "returns": true, "return": true, "typedef": true, "property": true, "prop": true, "type": true}
+
+// readTag reads the tag at text[from:]; base is where text begins in the source.
+func readTag(text string, from, base int) tag {
+	i := from + 1
+	for i < len(text) && (identStart(text[i:]) || text[i] >= '0' && text[i] <= '9') {
+		i++
+	}
+	t := tag{name: text[from+1 : i], at: base + from}
+	if !typed[t.name] {
+		t.text = fold(text[i:])
+		return t
+	}
+	i += len(text[i:]) - len(strings.TrimLeft(text[i:], " \t\r\n"))
+	if i < len(text) && text[i] == '{' {
+		i = t.readType(text, i, base)
+	}
+	rest := strings.TrimSpace(text[i:])
+	switch t.name {
+	case "param", "arg", "argument", "property", "prop":
+		t.readName(rest)
+		if t.name != "property" && t.name != "prop" {
+			t.name = "param"
+		} else {
+			t.name = "property"
+		}
+	case "typedef":
+		t.param, rest, _ = strings.Cut(rest, "\n")
+		name, more, _ := strings.Cut(strings.TrimSpace(t.param), " ")
+		t.param, t.text = name, fold(more+"\n"+rest)
+	default:
+		if t.name == "return" {
+			t.name = "returns"
+		}
+		t.text = fold(strings.TrimLeft(rest, "- "))
+	}
+	return t
+}
+
+// readType reads {T} at text[i:] and returns where it ends.
+func (t *tag) readType(text string, i, base int) int {
+	l, _ := lex(text, i) // what follows the type is prose, not code
+	if len(l.tokens) == 0 || l.tokens[0].match < 0 {
+		t.typErr = &problem{base + i, "the type is never closed"}
+		return len(text)
+	}
+	end := l.tokens[0].match
+	p := &parser{lex: l, tokens: append(l.tokens[1:end:end], token{from: l.tokens[end].from, to: l.tokens[end].from, match: -1}), jsdoc: true}
+	for k := range p.tokens { // brackets count from the first token of the type
+		p.tokens[k].match = max(p.tokens[k].match-1, -1)
+	}
+	rest := p.accept("...")
+	t.typ = p.typ()
+	if p.err == nil && p.peek().kind != kEOF {
+		p.fail("the type does not end here")
+	}
+	if rest {
+		t.typ = &node{op: oArray, at: t.typ.at, kids: []*node{t.typ}}
+	}
+	t.optional = p.optional
+	if p.err != nil {
+		t.typErr = &problem{base + p.err.at, p.err.message}
+	}
+	shift(t.typ, base)
+	return l.tokens[end].to
+}
+
+// shift moves the places of a type, which were counted from its comment.
+func shift(n *node, by int) {
+	if n == nil {
+		return
+	}
+	n.at += by
+	for _, k := range n.kids {
+		shift(k, by)
+	}
+	for _, m := range n.members {
+		m.at += by
+		shift(m.typ, by)
+	}
+	for _, q := range n.params {
+		q.at += by
+		shift(q.typ, by)
+	}
+	shift(n.index, by)
+	shift(n.result, by)
+}
+
+// readName reads name, [name] or [name=default], and the text after it.
+func (t *tag) readName(rest string) {
+	if !strings.HasPrefix(rest, "[") {
+		end := strings.IndexAny(rest+" ", " \t\r\n")
+		t.param = strings.TrimSuffix(rest[:end], ":")
+		t.text = fold(strings.TrimLeft(rest[end:], " \t-–:"))
+		return
+	}
+	l, _ := lex(rest, 0)
+	end := len(rest) - 1
+	if len(l.tokens) > 0 && l.tokens[0].match > 0 {
+		end = l.tokens[l.tokens[0].match].from
+	} else if n := strings.IndexByte(rest, ']'); n > 0 {
+		end = n
+	}
+	name, value, has := strings.Cut(rest[1:end], "=")
+	t.param, t.optional = strings.TrimSpace(name), true
+	t.text = fold(strings.TrimLeft(rest[min(end+1, len(rest)):], " \t-–:"))
+	if has {
+		t.deflt = defaultOf(strings.TrimSpace(value))
+	}
+}
+
+// defaultOf reads a default written in a comment: JSON-like, or else a text.
+func defaultOf(text string) *deflt {
+	if l, bad := lex(text, 0); bad == nil {
+		p := &parser{lex: l, tokens: l.tokens}
+		if v, ok := p.constant(0); ok && p.peek().kind == kEOF {
+			return &deflt{v, true}
+		}
+	}
+	return &deflt{text, true}
+}
+
+// find returns the first tag of a name, or nil.
+func (d *doc) find(name string) *tag {
+	if d == nil {
+		return nil
+	}
+	for i := range d.tags {
+		if d.tags[i].name == name {
+			return &d.tags[i]
+		}
+	}
+	return nil
+}
+
+// description returns the text of a comment, or "".
+func (d *doc) description() string {
+	if d == nil {
+		return ""
+	}
+	if t := d.find("description"); d.text == "" && t != nil {
+		return t.text
+	}
+	return d.text
+}

@@ -1,0 +1,391 @@
+package tsschema
+
+// module reads what a source declares at its top level. What it does not know
+// (statements, classes) it steps over; a strict parser has seen the source
+// before.
+func (p *parser) module() *file {
+	f := &file{types: map[string]*decl{}, imports: map[string]string{}}
+	for p.peek().kind != kEOF {
+		before := p.i
+		p.statement(f)
+		p.err = nil
+		if p.i == before {
+			p.step()
+		}
+	}
+	return f
+}
+
+// step moves over one token or one pair of brackets.
+func (p *parser) step() {
+	if p.peek().match > p.i {
+		p.skipGroup()
+		return
+	}
+	p.next()
+	if p.i == len(p.tokens)-1 && p.peek().kind != kEOF {
+		p.i = len(p.tokens)
+	}
+}
+
+// statement reads one declaration, or moves to the end of something else.
+func (p *parser) statement(f *file) {
+	doc := p.docBefore(p.i, false)
+	exported, isDefault := false, false
+	for {
+		switch {
+		case p.is("export") && p.textAt(p.i+1) == "=":
+			p.next()
+			p.next()
+			p.exportedValue(f, doc)
+			return
+		case p.accept("export"):
+			exported = true
+			continue
+		case exported && p.accept("default"):
+			isDefault = true
+			continue
+		case p.is("declare") && p.declares(p.i+1):
+			p.next()
+			continue
+		}
+		break
+	}
+	p.declaration(f, doc, exported, isDefault)
+}
+
+// declares reports whether a word that begins a declaration is at i.
+func (p *parser) declares(i int) bool {
+	switch p.textAt(i) {
+	case "function", "interface", "type", "enum", "const", "let", "var", "class", "abstract", "async":
+		return p.kindAt(i) == kIdent
+	}
+	return false
+}
+
+// declaration reads what comes after export, default and declare.
+func (p *parser) declaration(f *file, doc *doc, exported, isDefault bool) {
+	named := p.kindAt(p.i+1) == kIdent && !p.tokenAt(p.i+1).newline
+	switch {
+	case p.is("function") || p.is("async") && p.textAt(p.i+1) == "function":
+		p.functionDecl(f, doc, exported, isDefault)
+	case isDefault && !p.is("class") && !p.is("abstract") && !p.is("interface"):
+		p.exportedValue(f, doc)
+	case p.is("interface") && named:
+		p.interfaceDecl(f, doc)
+	case p.is("type") && named && (p.textAt(p.i+2) == "=" || p.textAt(p.i+2) == "<"):
+		p.aliasDecl(f, doc)
+	case p.is("enum") && named, p.is("const") && p.textAt(p.i+1) == "enum":
+		p.accept("const")
+		p.enumDecl(f, doc)
+	case p.is("const") || (p.is("let") || p.is("var")) && named:
+		p.variables(f, doc, exported)
+	case p.is("import"):
+		p.importDecl(f)
+	case exported && (p.is("{") || p.is("type") && p.textAt(p.i+1) == "{"):
+		p.accept("type")
+		p.exportList(f)
+	case p.is("class") || p.is("abstract") && p.textAt(p.i+1) == "class":
+		p.classDecl(f)
+	default:
+		p.skipStatement()
+	}
+}
+
+// skipStatement moves to where a statement can begin.
+func (p *parser) skipStatement() {
+	for p.peek().kind != kEOF {
+		if p.accept(";") {
+			return
+		}
+		group := p.is("{")
+		p.step()
+		if group && p.textAt(p.i) != "." || p.peek().newline && p.statementEnds() {
+			return
+		}
+	}
+}
+
+// finish moves to the end of a statement that may have ended already.
+func (p *parser) finish() {
+	if p.peek().kind != kEOF && !p.statementEnds() {
+		p.skipStatement()
+	}
+}
+
+// functionDecl reads a function declaration.
+func (p *parser) functionDecl(f *file, doc *doc, exported, isDefault bool) {
+	fn := p.function()
+	fn.doc = doc
+	switch {
+	case isDefault:
+		fn.exported = []string{"default"}
+	case exported:
+		fn.exported = []string{fn.name}
+	}
+	f.functions = append(f.functions, fn)
+}
+
+// function reads [async] function name(params): T { body }.
+func (p *parser) function() *function {
+	fn := &function{at: p.at()}
+	fn.async = p.accept("async")
+	p.expect("function")
+	if p.accept("*") {
+		fn.method = "a generator cannot be a tool: return a list"
+	}
+	if p.peek().kind == kIdent {
+		fn.name, fn.at = p.text(), p.at()
+		p.next()
+	}
+	p.signature(fn)
+	if p.is("{") {
+		p.skipGroup()
+	} else {
+		fn.bodiless = fn.err == nil
+		p.accept(";")
+	}
+	return fn
+}
+
+// signature reads <T>(params): T. A problem is kept in fn, and the parser goes
+// on after the parameters.
+func (p *parser) signature(fn *function) {
+	if p.is("<") {
+		fn.generic = true
+		p.typeParams()
+	}
+	after := p.peek().match + 1
+	fn.params = p.params()
+	if p.accept(":") {
+		fn.result = p.typ()
+	}
+	if p.err != nil {
+		fn.err, p.err = p.err, nil
+		p.i = max(p.i, after)
+	}
+}
+
+// arrow reads [async] (params): T => body or [async] name => body.
+func (p *parser) arrow() *function {
+	fn := &function{at: p.at()}
+	if p.is("async") && p.textAt(p.i+1) != "=>" {
+		fn.async = true
+		p.next()
+	}
+	if p.peek().kind == kIdent {
+		fn.params = []*param{{name: p.text(), at: p.at()}}
+		p.next()
+	} else {
+		p.signature(fn)
+	}
+	p.expect("=>")
+	if p.is("{") {
+		p.skipGroup()
+	} else {
+		p.skipExpr()
+	}
+	return fn
+}
+
+// functionValue reads a function expression, or returns nil.
+func (p *parser) functionValue() *function {
+	i := p.i
+	if p.is("async") && !p.tokenAt(i+1).newline {
+		i++
+	}
+	switch {
+	case p.textAt(i) == "function" && p.kindAt(i) == kIdent:
+		return p.function()
+	case p.kindAt(i) == kIdent && p.textAt(i+1) == "=>":
+		return p.arrow()
+	case p.textAt(i) == "<" && p.kindAt(i) == kPunct:
+		var fn *function
+		p.try(func() { fn = p.arrow() })
+		return fn
+	case p.textAt(i) != "(" || p.kindAt(i) != kPunct:
+		return nil
+	}
+	after := p.textAt(p.tokens[i].match + 1)
+	if after != "=>" && after != ":" {
+		return nil
+	}
+	return p.arrow()
+}
+
+// variables reads const a = …, b = …
+func (p *parser) variables(f *file, doc *doc, exported bool) {
+	p.next()
+	for {
+		at, name := p.at(), p.text()
+		if p.peek().kind != kIdent {
+			p.skipStatement()
+			return
+		}
+		p.next()
+		if p.accept(":") && !p.try(func() { p.typ() }) {
+			p.skipStatement()
+			return
+		}
+		if p.accept("=") {
+			fn := p.functionValue()
+			if fn != nil {
+				fn.name, fn.at, fn.doc = name, at, doc
+				if exported {
+					fn.exported = []string{name}
+				}
+				f.functions = append(f.functions, fn)
+			}
+			if fn == nil || !p.statementEnds() {
+				p.skipExpr()
+			}
+		}
+		if !p.accept(",") {
+			p.accept(";")
+			return
+		}
+		doc = p.docBefore(p.i, false)
+	}
+}
+
+// exportedValue reads what follows export default.
+func (p *parser) exportedValue(f *file, doc *doc) {
+	if fn := p.functionValue(); fn != nil {
+		fn.doc, fn.exported = doc, []string{"default"}
+		f.functions = append(f.functions, fn)
+	} else if p.peek().kind == kIdent {
+		f.aliases = append(f.aliases, alias{p.text(), "default", p.at()})
+		p.next()
+	}
+	p.finish()
+}
+
+// exportList reads { a, b as c }.
+func (p *parser) exportList(f *file) {
+	var list []alias
+	p.expect("{")
+	for p.err == nil && !p.is("}") {
+		p.try(func() {
+			if !p.is("type") || p.textAt(p.i+1) == "as" || p.textAt(p.i+1) == "," {
+				p.fail("no type")
+			}
+			p.next()
+		})
+		a := alias{at: p.at()}
+		a.name, _ = p.propertyName()
+		a.as = a.name
+		if p.accept("as") {
+			a.as, _ = p.propertyName()
+		}
+		list = append(list, a)
+		if !p.accept(",") {
+			break
+		}
+	}
+	p.expect("}")
+	if !p.is("from") {
+		f.aliases = append(f.aliases, list...)
+	}
+	p.finish()
+}
+
+// importDecl reads import a, { b as c }, * as d from "module".
+func (p *parser) importDecl(f *file) {
+	if next := p.textAt(p.i + 1); next == "(" || next == "." {
+		p.skipStatement()
+		return
+	}
+	start := p.i
+	for p.peek().kind != kEOF && p.peek().kind != kString && !p.is(";") {
+		p.next()
+	}
+	end, module := p.i, "another module"
+	if p.peek().kind == kString {
+		module = unquote(p.text())
+		p.next()
+	}
+	p.finish()
+	for i := start + 1; i < end; i++ {
+		if p.kindAt(i) == kIdent && p.textAt(i+1) != "as" {
+			f.imports[p.textAt(i)] = module
+		}
+	}
+	delete(f.imports, "from")
+	delete(f.imports, "type")
+}
+
+// interfaceDecl reads an interface. Interfaces of one name are one interface.
+func (p *parser) interfaceDecl(f *file, doc *doc) {
+	p.next()
+	d := &decl{name: p.text(), at: p.at(), doc: doc}
+	p.next()
+	if p.is("<") {
+		d.generic = true
+		p.typeParams()
+	}
+	if p.accept("extends") {
+		for p.err == nil {
+			d.extends = append(d.extends, p.postfix())
+			if !p.accept(",") {
+				break
+			}
+		}
+	}
+	after := p.peek().match + 1
+	d.typ = p.objectType()
+	p.keep(f, d, after)
+}
+
+// keep adds a declaration, with its problem if it has one.
+func (p *parser) keep(f *file, d *decl, after int) {
+	if p.err != nil {
+		d.err, p.err = p.err, nil
+		p.i = max(p.i, after)
+	}
+	if was := f.types[d.name]; was != nil && was.typ != nil && was.typ.op == oObject && d.typ.op == oObject {
+		was.typ.members = append(was.typ.members, d.typ.members...)
+		was.extends = append(was.extends, d.extends...)
+		return
+	}
+	f.types[d.name] = d
+}
+
+// aliasDecl reads type A = T.
+func (p *parser) aliasDecl(f *file, doc *doc) {
+	p.next()
+	d := &decl{name: p.text(), at: p.at(), doc: doc}
+	p.next()
+	if p.is("<") {
+		d.generic = true
+		p.typeParams()
+	}
+	p.expect("=")
+	d.typ = p.typ()
+	p.keep(f, d, 0)
+	p.accept(";")
+}
+
+// enumDecl reads an enum.
+func (p *parser) enumDecl(f *file, doc *doc) {
+	p.next()
+	d := &decl{name: p.text(), at: p.at(), doc: doc}
+	p.next()
+	after := p.peek().match + 1
+	d.typ = p.enum()
+	p.keep(f, d, after)
+	p.i = max(p.i, after)
+}
+
+// classDecl remembers a class, to say why it is no type of a parameter.
+func (p *parser) classDecl(f *file) {
+	p.accept("abstract")
+	p.next()
+	if p.peek().kind == kIdent {
+		name := p.text()
+		f.types[name] = &decl{name: name, at: p.at(), typ: p.refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
+	}
+	for p.peek().kind != kEOF && !p.is("{") {
+		p.step()
+	}
+	p.step()
+}

@@ -1,0 +1,232 @@
+package tsschema
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The bounds on what a source may nest.
+const (
+	maxNesting   = 256 // brackets in brackets
+	maxTypeDepth = 64  // types in types
+)
+
+// A parser reads declarations and types, and steps over everything else by its
+// brackets. Its first problem sticks: from then on it sees the end of the file,
+// so that every loop comes to its end.
+type parser struct {
+	lex    *lexer
+	tokens []token
+	i      int
+	err    *problem
+	depth  int
+	// noConditional is set where "extends" does not begin a conditional type.
+	noConditional bool
+	// jsdoc accepts the types of JSDoc; optional is set by its "string=".
+	jsdoc, optional bool
+}
+
+// eof is what a parser sees after a problem.
+var eof = token{match: -1}
+
+func (p *parser) tokenAt(i int) token {
+	if p.err != nil || i < 0 || i >= len(p.tokens) {
+		return eof
+	}
+	return p.tokens[i]
+}
+
+func (p *parser) peek() token         { return p.tokenAt(p.i) }
+func (p *parser) kindAt(i int) kind   { return p.tokenAt(i).kind }
+func (p *parser) textAt(i int) string { return p.lex.text(p.tokenAt(i)) }
+func (p *parser) text() string        { return p.textAt(p.i) }
+func (p *parser) refuse(s string) *node {
+	return &node{op: oRefused, at: p.at(), name: s}
+}
+
+// at returns the place of the next token, also after a problem.
+func (p *parser) at() int {
+	if len(p.tokens) == 0 {
+		return 0
+	}
+	return p.tokens[min(p.i, len(p.tokens)-1)].from
+}
+
+// next steps over one token.
+func (p *parser) next() {
+	if p.i < len(p.tokens)-1 {
+		p.i++
+	}
+}
+
+// is reports whether the next token is this word or mark.
+func (p *parser) is(s string) bool {
+	k := p.peek().kind
+	return (k == kPunct || k == kIdent) && p.text() == s
+}
+
+// accept steps over s if it is next.
+func (p *parser) accept(s string) bool {
+	if !p.is(s) {
+		return false
+	}
+	p.next()
+	return true
+}
+
+// expect steps over s, which must be next.
+func (p *parser) expect(s string) {
+	if !p.accept(s) {
+		p.fail(quote(s) + " is expected here")
+	}
+}
+
+// fail keeps the first problem.
+func (p *parser) fail(message string) {
+	if p.err == nil {
+		p.err = &problem{p.at(), message}
+	}
+}
+
+// try runs read and undoes it if it had a problem.
+func (p *parser) try(read func()) bool {
+	if p.err != nil {
+		return false
+	}
+	i, depth, no := p.i, p.depth, p.noConditional
+	read()
+	if p.err == nil {
+		return true
+	}
+	p.i, p.depth, p.noConditional, p.err = i, depth, no, nil
+	return false
+}
+
+// skipGroup steps over the bracket that is next and all that is in it.
+func (p *parser) skipGroup() {
+	for p.err == nil {
+		t := p.peek()
+		if t.match <= p.i {
+			p.next()
+			return
+		}
+		p.i = t.match
+		if k := p.peek().kind; k != kMiddle {
+			p.next()
+			return
+		}
+	}
+}
+
+// skipExpr steps over an expression: up to a comma, a semicolon, a closing
+// bracket, or the end of a line that ends a statement.
+func (p *parser) skipExpr() {
+	start := p.i
+	for p.err == nil {
+		t := p.peek()
+		if t.kind == kEOF || p.i > start && p.statementEnds() {
+			return
+		}
+		switch text := p.text(); {
+		case t.kind == kPunct && (text == "," || text == ";" || closers[text] != ""), t.kind == kTail, t.kind == kMiddle && p.i > start:
+			return
+		case t.match > p.i:
+			p.skipGroup()
+		case t.kind == kIdent && p.textAt(p.i+1) == "<":
+			p.next()
+			p.try(func() {
+				p.typeArgs()
+				if !p.is("(") {
+					p.fail("no call")
+				}
+			})
+			if p.is("<") {
+				p.next()
+			}
+		default:
+			p.next()
+		}
+	}
+}
+
+// statementEnds reports whether a semicolon is inserted before the next token.
+func (p *parser) statementEnds() bool {
+	t, before := p.peek(), p.tokenAt(p.i-1)
+	if !t.newline {
+		return false
+	}
+	switch before.kind {
+	case kPunct:
+		if text := p.lex.text(before); closers[text] == "" && text != "++" && text != "--" {
+			return false
+		}
+	case kIdent:
+		if beforeRegexp[p.lex.text(before)] {
+			return false
+		}
+	}
+	switch t.kind {
+	case kIdent:
+		switch p.text() {
+		case "as", "satisfies", "in", "of", "instanceof":
+			return false
+		}
+		return true
+	case kString, kNumber, kRegexp:
+		return true
+	case kPunct:
+		return p.text() == "{" || p.text() == "++" || p.text() == "--"
+	}
+	return false
+}
+
+// literal reads the expression that is next, and its value if it is JSON. It
+// stops where skipExpr stops.
+func (p *parser) literal() deflt {
+	start := p.i
+	p.skipExpr()
+	end := p.i
+	if p.err != nil {
+		return deflt{}
+	}
+	p.i = start
+	v, ok := p.constant(0)
+	for ok && p.is("as") || p.is("satisfies") {
+		p.next()
+		if !p.accept("const") {
+			p.typ()
+		}
+	}
+	ok = ok && p.err == nil && p.i == end
+	p.err, p.i = nil, end
+	return deflt{value: v, known: ok}
+}
+
+// quote marks a word of the source in a message.
+func quote(s string) string { return "“" + s + "”" }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// propertyName reads the name of a property, which may be a string or a number.
+func (p *parser) propertyName() (string, bool) {
+	t := p.peek()
+	text := p.text()
+	switch t.kind {
+	case kIdent:
+		p.next()
+		return text, !strings.HasPrefix(text, "#")
+	case kString:
+		p.next()
+		return unquote(text), true
+	case kNumber:
+		p.next()
+		n, ok := jsonNumber(text)
+		return n.String(), ok
+	}
+	if p.is("[") && p.kindAt(p.i+1) == kString && p.textAt(p.i+2) == "]" {
+		name := unquote(p.textAt(p.i + 1))
+		p.skipGroup()
+		return name, true
+	}
+	return "", false
+}

@@ -1,0 +1,255 @@
+package tsschema
+
+import (
+	"slices"
+	"strings"
+
+	"haft/schema"
+)
+
+// injected are the parameters that Haft fills in.
+var injected = []string{"agent_state", "agent_id"}
+
+// maxParams is how many parameters a function may have.
+const maxParams = 256
+
+// A derivation makes the signature of one function.
+type derivation struct {
+	Config
+	file *file
+	fn   *function
+	src  string
+	errs []*schema.SourceError
+}
+
+// fail notes a problem of the function or of one parameter.
+func (d *derivation) fail(at int, param, message string) {
+	if len(d.errs) >= maxProblems {
+		return
+	}
+	e := &schema.SourceError{Function: d.fn.name, Parameter: param, Message: message}
+	e.Line, e.Column = position(d.src, at)
+	if slices.ContainsFunc(d.errs, func(other *schema.SourceError) bool { return *other == *e }) {
+		return
+	}
+	d.errs = append(d.errs, e)
+}
+
+// run derives everything.
+func (d *derivation) run() *Result {
+	fn := d.fn
+	r := &Result{Signature: schema.Signature{Name: fn.name, Async: fn.async, Description: fn.doc.description()}}
+	switch {
+	case fn.err != nil:
+		d.fail(fn.err.at, "", fn.err.message)
+		return r
+	case len(fn.params) > maxParams:
+		d.fail(fn.at, "", "it has more than "+itoa(maxParams)+" parameters")
+		return r
+	case fn.method != "":
+		d.fail(fn.at, "", fn.method)
+	case fn.generic:
+		d.fail(fn.at, "", "it has type parameters: write the types that they come to")
+	}
+	if r.Description == "" && !d.DescriptionsOptional {
+		d.fail(fn.at, "", "it has no description: write a /** comment */ before it")
+	}
+	b := newBuilder(d.file)
+	props, required, extra := &schema.Object{}, []any{}, any(nil)
+	params := d.injectedOut(r)
+	whole := len(params) == 1 && d.whole(params[0])
+	for _, q := range params {
+		if whole {
+			s := d.wholeShape(b, q)
+			for _, m := range s.members {
+				d.property(b, q, m, r, props, &required)
+			}
+			if s.index != nil {
+				extra = b.schema(s.index, 0)
+			}
+			d.drain(b, q.name)
+			continue
+		}
+		d.positional(b, q, props, &required)
+	}
+	for _, q := range fn.params {
+		isInjected := slices.Contains(injected, q.name)
+		r.Call = append(r.Call, Argument{Name: q.name, Whole: whole && !isInjected})
+	}
+	r.Parameters = schema.Obj("type", "object", "properties", props, "required", required)
+	if extra != nil {
+		r.Parameters.Set("additionalProperties", extra)
+	}
+	if b.defs.Len() > 0 {
+		r.Parameters.Set("$defs", b.defs)
+	}
+	d.returns(r)
+	return r
+}
+
+// drain moves the builder's problems to a parameter.
+func (d *derivation) drain(b *builder, param string) {
+	for _, p := range b.problems {
+		d.fail(p.at, param, p.message)
+	}
+	b.problems = nil
+}
+
+// injectedOut notes the injected parameters and returns the others.
+func (d *derivation) injectedOut(r *Result) []*param {
+	var rest []*param
+	for _, q := range d.fn.params {
+		if slices.Contains(injected, q.name) {
+			r.Injected = append(r.Injected, q.name)
+			continue
+		}
+		rest = append(rest, q)
+	}
+	return rest
+}
+
+// tagFor returns the @param tag of a name, or nil.
+func (d *derivation) tagFor(name string) *tag {
+	if d.fn.doc == nil || name == "" {
+		return nil
+	}
+	for i := range d.fn.doc.tags {
+		if t := &d.fn.doc.tags[i]; t.name == "param" && t.param == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// rootTag returns the tag of a parameter. A pattern has no name: its tag is the
+// one that stands where the parameter stands, if no dot is in it.
+func (d *derivation) rootTag(q *param) *tag {
+	if q.name != "" {
+		return d.tagFor(q.name)
+	}
+	if d.fn.doc == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, p := range d.fn.params {
+		names[p.name] = true
+	}
+	for _, b := range q.pattern {
+		names[b.name] = true
+	}
+	for i := range d.fn.doc.tags {
+		if t := &d.fn.doc.tags[i]; t.name == "param" && !names[t.param] && !strings.ContainsAny(t.param, ".[") {
+			return t
+		}
+	}
+	return nil
+}
+
+// typeOf returns the type of a parameter: its annotation; in JavaScript its tag;
+// else that of its default.
+func (d *derivation) typeOf(q *param) *node {
+	if q.typ != nil {
+		return q.typ
+	}
+	if t := d.rootTag(q); d.JavaScript && t != nil {
+		if t.typErr != nil {
+			d.fail(t.typErr.at, q.name, "the type in its @param tag cannot be read: "+t.typErr.message)
+			return nil
+		}
+		if n := d.nested(t); n != nil {
+			return n
+		}
+		if t.typ != nil {
+			return t.typ
+		}
+	}
+	if q.deflt != nil && q.deflt.known {
+		switch typeOf(q.deflt.value) {
+		case "string":
+			return &node{op: oName, at: q.at, name: "string"}
+		case "boolean":
+			return &node{op: oName, at: q.at, name: "boolean"}
+		case "integer", "number":
+			return &node{op: oName, at: q.at, name: "number"}
+		}
+	}
+	return nil
+}
+
+// nested makes a type of @param opts.name tags, or returns nil.
+func (d *derivation) nested(root *tag) *node {
+	n := &node{op: oObject, at: root.at}
+	inList := false
+	for i := range d.fn.doc.tags {
+		t := &d.fn.doc.tags[i]
+		if t.name != "param" {
+			continue
+		}
+		name, ok := strings.CutPrefix(t.param, root.param+".")
+		if !ok {
+			if name, ok = strings.CutPrefix(t.param, root.param+"[]."); ok {
+				inList = true
+			}
+		}
+		if !ok || name == "" || strings.ContainsAny(name, ".[") {
+			continue
+		}
+		n.members = append(n.members, d.tagMember(t, name))
+	}
+	if len(n.members) == 0 {
+		return nil
+	}
+	if inList {
+		return &node{op: oArray, at: root.at, kids: []*node{n}}
+	}
+	return n
+}
+
+// tagMember makes a property of a tag.
+func (d *derivation) tagMember(t *tag, name string) *member {
+	m := &member{name: name, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
+	if t.typErr != nil {
+		m.typ = &node{op: oRefused, at: t.typErr.at, name: "the type of " + quote(name) + " cannot be read: " + t.typErr.message}
+	}
+	if n := d.nested(t); n != nil {
+		m.typ = n
+	}
+	m.doc.setDefault(t)
+	return m
+}
+
+// setDefault keeps the default of a tag, which the property then has.
+func (d *doc) setDefault(t *tag) {
+	if t.deflt != nil {
+		d.tags = append(d.tags, tag{name: "default", at: t.at, deflt: t.deflt})
+	}
+}
+
+// returns derives the schema of the value. A value that has no schema is no
+// error: it only stays unchecked.
+func (d *derivation) returns(r *Result) {
+	t := d.fn.doc.find("returns")
+	n := d.fn.result
+	if t != nil {
+		r.ReturnsText = t.text
+		if n == nil && d.JavaScript && t.typErr == nil {
+			n = t.typ
+		}
+	}
+	for n != nil && n.op == oName && n.name == "Promise" && len(n.kids) == 1 {
+		n = n.kids[0]
+		r.Async = true
+	}
+	if n == nil {
+		return
+	}
+	b := newBuilder(d.file)
+	o := b.schema(n, 0)
+	if len(b.problems) > 0 || o.Len() == 0 {
+		return
+	}
+	if b.defs.Len() > 0 {
+		o = schema.Clone(o).(*schema.Object).Set("$defs", b.defs)
+	}
+	r.Returns = o
+}

@@ -1,0 +1,52 @@
+package tsschema
+
+import "strings"
+
+// typedefs adds the types that comments declare with @typedef.
+func (p *parser) typedefs(f *file) {
+	for _, c := range p.lex.comments {
+		text := p.lex.src[c.from:c.to]
+		if !strings.HasPrefix(text, "/**") || !strings.Contains(text, "@typedef") {
+			continue
+		}
+		var last *decl
+		d := p.parseDoc(c)
+		for i := range d.tags {
+			t := &d.tags[i]
+			switch {
+			case t.name == "typedef" && t.param != "":
+				last = typedef(t, d.text)
+				if f.types[last.name] == nil {
+					f.types[last.name] = last
+				}
+			case t.name == "property" && last != nil && last.typ.op == oObject:
+				addProperty(last, t)
+			}
+		}
+	}
+}
+
+// typedef makes a declaration of a tag.
+func typedef(t *tag, above string) *decl {
+	text := t.text
+	if text == "" {
+		text = above
+	}
+	d := &decl{name: t.param, at: t.at, typ: t.typ, err: t.typErr, doc: &doc{at: t.at, text: text}}
+	if t.typ == nil || t.typ.op == oName && strings.EqualFold(t.typ.name, "object") && len(t.typ.kids) == 0 {
+		d.typ = &node{op: oObject, at: t.at}
+	}
+	return d
+}
+
+// addProperty adds a @property tag to a type.
+func addProperty(d *decl, t *tag) {
+	m := &member{name: t.param, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
+	if t.typErr != nil {
+		m.typ = &node{op: oRefused, at: t.typErr.at, name: "the type of " + quote(t.param) + " cannot be read: " + t.typErr.message}
+	}
+	m.doc.setDefault(t)
+	if !strings.Contains(t.param, ".") {
+		d.typ.members = append(d.typ.members, m)
+	}
+}
