@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"net/mail"
 	"regexp"
 	"strings"
 	"time"
@@ -9,13 +10,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Three formats are taken more widely than the library takes them, because values
+// Some formats are taken more widely than the library takes them, because values
 // as people, models and Pydantic write them would not pass: moments and times
-// without an offset, and durations with a sign or a fraction of a second.
+// without an offset or without seconds, durations with a sign or a fraction of a
+// second, and e-mail addresses beyond ASCII.
 var formats = []*jsonschema.Format{
 	{Name: "date-time", Validate: onText(isDateTime)},
 	{Name: "time", Validate: onText(isTime)},
 	{Name: "duration", Validate: onText(isDuration)},
+	{Name: "email", Validate: onText(isEmail)},
 }
 
 // errFormat is never shown: messages are ours.
@@ -39,35 +42,28 @@ func isDuration(s string) bool {
 // duration is ISO 8601, but for the need of at least one part.
 var duration = regexp.MustCompile(`^-?P(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$`)
 
-// isDateTime accepts RFC 3339 with the offset left out, and a space for the T.
+// isDateTime accepts RFC 3339 with the seconds or the offset left out, and a space
+// for the T.
 func isDateTime(s string) bool {
 	if len(s) < len("2006-01-02T15:04") {
 		return false
 	}
-	date, clock := s[:10], s[11:]
-	if _, err := time.Parse(time.DateOnly, date); err != nil || !strings.ContainsRune("Tt ", rune(s[10])) {
+	if _, err := time.Parse(time.DateOnly, s[:10]); err != nil || !strings.ContainsRune("Tt ", rune(s[10])) {
 		return false
 	}
-	return isTime(clock)
+	return isTime(s[11:])
 }
 
-// isTime accepts the time of RFC 3339 with the offset left out.
-func isTime(s string) bool {
-	for _, layout := range []string{"15:04:05Z07:00", "15:04:05"} {
-		t := s
-		if strings.HasSuffix(t, "z") {
-			t = t[:len(t)-1] + "Z"
-		}
-		// A leap second is a moment too.
-		t = strings.Replace(t, ":60", ":59", 1)
-		if len(t) < len("15:04:05") || strings.Contains(t, ",") {
-			return false
-		}
-		if _, err := time.Parse(layout, t); err == nil {
-			return true
-		}
-	}
-	return false
+// isTime accepts the time of RFC 3339 with the seconds or the offset left out.
+func isTime(s string) bool { return clock.MatchString(s) }
+
+// clock is a time of day. A leap second is a moment too.
+var clock = regexp.MustCompile(`^([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)?$`)
+
+// isEmail accepts one address and nothing around it, also beyond ASCII.
+func isEmail(s string) bool {
+	a, err := mail.ParseAddress(s)
+	return err == nil && a.Name == "" && a.Address == s
 }
 
 // formatWords says what a format is, with an example where the name alone does
