@@ -17,7 +17,7 @@ type FitOptions struct {
 
 // maxFitSteps bounds the work of one Fit. Beyond it values are left as they are,
 // and Check has the last word.
-const maxFitSteps = 200_000
+const maxFitSteps = 1_000_000
 
 // Fit makes arguments fit the schema where that loses nothing, and returns them
 // in the order of the schema, or else every misfit at once. args is not changed.
@@ -112,7 +112,7 @@ func (c *Compiled) parameters() {
 type fitter struct {
 	c     *Compiled
 	opts  FitOptions
-	steps int
+	steps int64
 }
 
 // value makes v fit s as far as that is possible.
@@ -262,14 +262,22 @@ func (f *fitter) choose(union []*jsonschema.Schema, v any, depth int) *jsonschem
 	return nil
 }
 
-// valid reports whether v fits s. It counts as many steps as v has nodes.
+// valid reports whether v fits s. It counts as many steps as that takes visits.
 func (f *fitter) valid(s *jsonschema.Schema, v any) bool {
 	if f.steps < 0 {
 		return false
 	}
-	p, nodes, bad := toPlain(v)
-	f.steps -= nodes
-	return bad == nil && f.c.affordable(s, p, nodes) && s.Validate(p) == nil
+	p, _, bad := toPlain(v)
+	if bad != nil {
+		return false
+	}
+	k := counter{known: map[question]int64{}}
+	n := k.visits(s, k.shape(p))
+	if f.steps = saturate(f.steps, -n); f.steps < 0 || k.over {
+		f.steps = -1
+		return false
+	}
+	return s.Validate(p) == nil
 }
 
 // defaultOf returns the default of s, or of what it refers to.
