@@ -70,6 +70,9 @@ func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
 		if e.Type == "str" && e.Parsed != nil {
 			return b.typ(e.Parsed, in)
 		}
+		if e.Type == "str" {
+			return nil, e.fault("the text cannot be read as a type; for a fixed set of values write Literal[…]")
+		}
 		return nil, e.fault("a constant is not a type; for a fixed set of values write Literal[…]")
 	case "binop":
 		if e.Name == "BitOr" {
@@ -87,7 +90,7 @@ func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
 		}
 		return b.reference(e, args, in)
 	case "call":
-		return b.called(e, "", in)
+		return b.called(e, in)
 	case "list", "tuple":
 		return nil, e.fault("%s is not a type; write list[…] or tuple[…]", e.show())
 	case "large":
@@ -163,7 +166,10 @@ func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*ex
 		return nil, e.fault("%s is a generic alias, which a schema cannot express: write concrete types", name)
 	}
 	if value != nil && value.Kind == "call" {
-		return b.define(key, name, e, func() (*schema.Object, error) { return b.called(value, name, in) })
+		if tagOf(b.m.resolve(value.Value, in).full) == "typevar" {
+			return nil, e.fault("%s is a type variable, which a schema cannot express: write a concrete type", name)
+		}
+		return b.define(key, name, e, func() (*schema.Object, error) { return b.called(value, in) })
 	}
 	s, err := b.define(key, name, e, func() (*schema.Object, error) { return b.typ(value, in) })
 	if err != nil {

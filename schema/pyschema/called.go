@@ -8,8 +8,8 @@ import (
 
 // called returns the schema of a type that is made by a call: NewType, the
 // functional forms of enums, typed dicts and named tuples, and Pydantic's
-// constrained types. name is what the result is assigned to.
-func (b *builder) called(e *expr, name string, in *statement) (*schema.Object, error) {
+// constrained types.
+func (b *builder) called(e *expr, in *statement) (*schema.Object, error) {
 	tag := tagOf(b.m.resolve(e.Value, in).full)
 	second := func() *expr {
 		if len(e.Args) > 1 {
@@ -26,8 +26,6 @@ func (b *builder) called(e *expr, name string, in *statement) (*schema.Object, e
 		if t := firstExpr(second(), e.keyword("value")); t != nil && e.keyword("type_params") == nil {
 			return b.typ(t, in)
 		}
-	case "typevar":
-		return nil, e.fault("%s is a type variable, which a schema cannot express: write a concrete type", firstNonEmpty(name, "this"))
 	case "enum", "intenum", "strenum", "flag":
 		return b.enumCall(e, tag, firstExpr(second(), e.keyword("names")), in)
 	case "typeddict":

@@ -35,12 +35,15 @@ func parseDoc(raw string) docText {
 			p.next++
 		}
 	}
-	p.doc.description = strings.TrimSpace(strings.Join(p.text, "\n"))
+	p.doc.description = strings.TrimSpace(gaps.ReplaceAllString(strings.Join(p.text, "\n"), "\n\n"))
 	for _, e := range p.examples {
 		p.doc.description = strings.TrimSpace(p.doc.description + "\n\nExamples:\n" + e)
 	}
 	return p.doc
 }
+
+// gaps are the empty lines that sections leave behind.
+var gaps = regexp.MustCompile(`\n{3,}`)
 
 // docParser goes through the lines of a docstring.
 type docParser struct {
@@ -139,11 +142,12 @@ func (p *docParser) google(line string) bool {
 	return true
 }
 
-// block takes the lines that are indented, with the empty ones between them. The
-// items of params may also stand without indentation, as careless writers do.
+// block takes the lines that are indented, with the empty ones between them. They
+// may also stand without indentation, as careless writers do, up to an empty line.
 func (p *docParser) block(items bool) []string {
 	start := p.next
-	flush := items && p.next < len(p.lines) && indent(p.lines[p.next]) == 0 && item(p.lines[p.next]).name != ""
+	flush := p.next < len(p.lines) && p.lines[p.next] != "" && indent(p.lines[p.next]) == 0 &&
+		(!items || item(p.lines[p.next]).name != "") && !p.begins()
 	for p.next < len(p.lines) {
 		l := p.lines[p.next]
 		if l == "" && flush {
@@ -179,7 +183,10 @@ func (p *docParser) section(name string, body []string) {
 
 // returned reads "type: text", "type" or "text".
 func (p *docParser) returned(body []string) {
-	text := strings.TrimSpace(strings.Join(body, "\n"))
+	if len(body) == 0 {
+		return
+	}
+	text := strings.TrimSpace(body[0] + "\n" + strings.Join(dedent(body[1:]), "\n"))
 	if typ, rest, ok := strings.Cut(text, ":"); ok && typeLike.MatchString(typ) && (rest == "" || rest[0] == ' ' || rest[0] == '\n') {
 		p.doc.returnType = strings.TrimSpace(typ)
 		text = strings.TrimSpace(rest)
@@ -234,13 +241,13 @@ func (p *docParser) add(name string, text []string) {
 }
 
 // bareName is a name that stands alone.
-var bareName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+var bareName = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*$`)
 
 // docItem is the first line of an item.
 type docItem struct{ name, typ, text string }
 
 // itemName is how an item begins: a bullet, stars, quotes.
-var itemName = regexp.MustCompile("^(?:[-*+] +)?[`*]*([A-Za-z_]\\w*)[`*]*")
+var itemName = regexp.MustCompile("^(?:[-*+] +)?[`*]*([\\p{L}_][\\p{L}\\p{N}_]*)[`*]*")
 
 // item reads "name (type): text", or gives nothing.
 func item(line string) docItem {

@@ -33,7 +33,7 @@ func (p *docParser) numpy(name string) {
 }
 
 // numpyName is "x : int", "x, y : int" or "x".
-var numpyName = regexp.MustCompile(`^(\*{0,2}[A-Za-z_]\w*(?:\s*,\s*\*{0,2}[A-Za-z_]\w*)*)\s*(?::\s*(.*))?$`)
+var numpyName = regexp.MustCompile(`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
 
 // numpyItems reads names at the margin with their texts indented below.
 func (p *docParser) numpyItems(body []string) {

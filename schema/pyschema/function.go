@@ -162,12 +162,12 @@ func (m *module) returned(ctx context.Context, resolve Resolver, f *statement) *
 // annotatedReturn returns the schema of a return annotation.
 func (b *builder) annotatedReturn(e *expr) (*schema.Object, error) {
 	p := b.peel(e, nil)
-	s, err := b.typ(p.typ, nil)
+	m := b.metadata(p.notes, nil)
+	s, err := b.noted(p.typ, nil, &m)
 	if err != nil {
 		return nil, err
 	}
-	m := b.metadata(p.notes, nil)
-	return describe(m.finish(s), m.description), nil
+	return describe(s, m.description), nil
 }
 
 // parameters returns the schema of the parameters of f, every fault in them, and
@@ -231,11 +231,10 @@ func (b *builder) parameter(p param, i int, doc string) (*schema.Object, bool, e
 	if note.typ == nil || note.skip {
 		return nil, false, p.fault("it has no type of a value")
 	}
-	s, err := b.typ(note.typ, nil)
+	s, err := b.noted(note.typ, nil, &m)
 	if err != nil {
 		return nil, false, err
 	}
-	s = m.finish(s)
 	if !m.optional || m.known && m.fallback == nil {
 		if rest := withoutNull(s); rest != nil {
 			s, m.optional, m.known, m.fallback = rest, true, true, nil

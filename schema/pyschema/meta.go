@@ -71,12 +71,12 @@ func (b *builder) annotated(e *expr, in *statement) (*schema.Object, error) {
 	if p.typ == e || p.typ == nil {
 		return nil, e.fault("Annotated needs a type in brackets")
 	}
-	s, err := b.typ(p.typ, in)
+	m := b.metadata(p.notes, in)
+	s, err := b.noted(p.typ, in, &m)
 	if err != nil {
 		return nil, err
 	}
-	m := b.metadata(p.notes, in)
-	return describe(m.finish(s), m.description), nil
+	return describe(s, m.description), nil
 }
 
 // A meta is what Field and its like say about a value.
@@ -274,10 +274,17 @@ var bounds = map[string]map[string]string{
 	"regex":        {"string": "pattern"},
 }
 
-// finish applies all that m says besides the description and the default.
-func (m *meta) finish(s *schema.Object) *schema.Object {
+// noted returns the schema of a type with all that m says, besides the
+// description and the default.
+func (b *builder) noted(e *expr, in *statement, m *meta) (*schema.Object, error) {
+	var s *schema.Object
 	if o, ok := m.replaced.(*schema.Object); ok {
 		s = schema.Clone(o).(*schema.Object)
+	} else {
+		var err error
+		if s, err = b.typ(e, in); err != nil {
+			return nil, err
+		}
 	}
 	m.constrain(s)
 	if m.title != "" {
@@ -290,7 +297,7 @@ func (m *meta) finish(s *schema.Object) *schema.Object {
 		s.Set("deprecated", true)
 	}
 	merge(s, m.extra)
-	return s
+	return s, nil
 }
 
 // constrain applies the constraints to s, or to those of its alternatives that

@@ -169,6 +169,7 @@ var tags = map[string]string{
 	"enum.auto": "auto", "strenum.StrEnum": "strenum", "enum.ReprEnum": "enum",
 	"abc.ABC": "plain", "dataclasses.InitVar": "initvar", "dataclasses.KW_ONLY": "classvar",
 	"dataclasses.field": "field", "dataclasses.dataclass": "dataclass",
+	"attrs.define": "dataclass", "attrs.frozen": "dataclass", "attrs.mutable": "dataclass", "attrs.field": "field",
 	"decimal.Decimal": "decimal", "numbers.Number": "float", "numbers.Real": "float", "numbers.Integral": "int",
 
 	"pydantic.BaseModel": "model", "pydantic_settings.BaseSettings": "model", "sqlmodel.SQLModel": "model",

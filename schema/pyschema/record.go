@@ -159,11 +159,10 @@ func (b *builder) addField(r *record, f field, in *statement, doc string) error 
 	if p.typ == nil {
 		return f.fault("the field %s has no type", f.Name)
 	}
-	s, err := b.typ(p.typ, in)
+	s, err := b.noted(p.typ, in, &m)
 	if err != nil {
 		return err
 	}
-	s = m.finish(s)
 	s = describe(s, firstNonEmpty(m.description, doc, strings.TrimSpace(f.Doc)))
 	if m.known && admits(s, m.fallback) {
 		s.Set("default", m.fallback)

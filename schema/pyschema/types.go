@@ -108,7 +108,7 @@ func (b *builder) special(tag, full string, e *expr, args []*expr, in *statement
 	case "classvar", "final":
 		return nil, e.fault("%s belongs to variables, not to parameters", full)
 	}
-	return nil, e.fault("%s cannot be given as JSON", full)
+	return nil, e.fault("%s cannot be given as JSON", strings.TrimPrefix(full, "builtins."))
 }
 
 // container returns the schema of lists, sets, tuples and mappings.
