@@ -24,7 +24,7 @@ func callNumbers() map[string]int {
 		"init_module": unix.SYS_INIT_MODULE, "finit_module": unix.SYS_FINIT_MODULE, "delete_module": unix.SYS_DELETE_MODULE,
 		"kexec_load": unix.SYS_KEXEC_LOAD, "acct": unix.SYS_ACCT, "quotactl": unix.SYS_QUOTACTL, "syslog": unix.SYS_SYSLOG,
 		"sethostname": unix.SYS_SETHOSTNAME, "fanotify_init": unix.SYS_FANOTIFY_INIT, "personality": unix.SYS_PERSONALITY,
-		"migrate_pages": unix.SYS_MIGRATE_PAGES, "vhangup": unix.SYS_VHANGUP, "seccomp": unix.SYS_SECCOMP,
+		"migrate_pages": unix.SYS_MIGRATE_PAGES, "vhangup": unix.SYS_VHANGUP,
 		"memfd_secret": unix.SYS_MEMFD_SECRET, "lookup_dcookie": unix.SYS_LOOKUP_DCOOKIE, "socket": unix.SYS_SOCKET,
 		"mq_open": unix.SYS_MQ_OPEN, "mq_unlink": unix.SYS_MQ_UNLINK, "inotify_init1": unix.SYS_INOTIFY_INIT1,
 		"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH,

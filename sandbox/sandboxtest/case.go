@@ -62,8 +62,12 @@ type Case struct {
 	Check func(Outcome) error
 	// Do takes the place of Program, Spec and Check for a case of several runs.
 	Do func(ctx context.Context, b *Bench) error
-	// Alone is for cases that measure time or look at the whole host.
+	// Alone is for cases that look at the whole host.
 	Alone bool
+	// Timed is for cases that measure time. They run alone, and again if they
+	// fail, twice at most: a loaded machine may make anybody late once, but a
+	// provider that is late by design is late every time.
+	Timed bool
 }
 
 // A Program is source code in the language of an interpreter.

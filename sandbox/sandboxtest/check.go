@@ -94,8 +94,8 @@ func all(checks ...func(Outcome) error) func(Outcome) error {
 var (
 	deniedCall   = []string{"EPERM", "EACCES", "ENOSYS", "SIG31"}
 	deniedFile   = []string{"ENOENT", "EACCES", "EPERM", "EROFS", "ENOTDIR", "ENXIO", "SIG31"}
-	deniedSocket = []string{"EPERM", "EACCES", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENOSYS", "SIG31"}
-	deniedRoute  = append([]string{"ENETUNREACH", "EHOSTUNREACH", "ECONNREFUSED", "EADDRNOTAVAIL", "ENOENT", "ENETDOWN"}, deniedSocket...)
+	deniedSocket = []string{"EPERM", "EACCES", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENETUNREACH", "ENOSYS", "SIG31"}
+	deniedRoute  = append([]string{"EHOSTUNREACH", "ECONNREFUSED", "EADDRNOTAVAIL", "ENOENT", "ENETDOWN"}, deniedSocket...)
 )
 
 // refused wants every attempt of the program, by name, to have ended in one of

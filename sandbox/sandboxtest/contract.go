@@ -18,7 +18,7 @@ func contractCases() []Case {
 	rows := []struct {
 		name, story string
 		do          func(context.Context, *Bench) error
-		alone       bool
+		timed       bool
 	}{
 		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true},
 		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true},
@@ -36,7 +36,7 @@ func contractCases() []Case {
 	}
 	var cases []Case
 	for _, r := range rows {
-		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Alone: r.alone})
+		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Timed: r.timed})
 	}
 	return cases
 }

@@ -37,7 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	slices.SortStableFunc(cases, func(x, y Case) int { return order(x) - order(y) })
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			if !c.Alone {
+			if order(c) > 0 {
 				t.Parallel()
 			}
 			verdict, err := b.judge(t.Context(), c)
@@ -56,7 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 
 // order puts cases that run alone first.
 func order(c Case) int {
-	if c.Alone {
+	if c.Alone || c.Timed {
 		return 0
 	}
 	return 1

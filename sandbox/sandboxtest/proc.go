@@ -73,7 +73,6 @@ attempt('procs', lambda: writable('/sys/fs/cgroup/cgroup.procs'))`),
     attempt('root', lambda: readable('/proc/1/root' + E['CANARY0']))
     attempt('cwd', lambda: readable('/proc/1/cwd' + E['CANARY0']))
     attempt('ptrace', lambda: call('ptrace', 16, 1, 0, 0))
-    attempt('vm', lambda: call('process_vm_readv', 1, 0, 0, 0, 0, 0))
 say('end ENOENT')`),
 		Check: refused(append([]string{"ESRCH"}, deniedFile...), "end"),
 	}}

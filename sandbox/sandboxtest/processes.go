@@ -113,25 +113,25 @@ func clockCases() []Case {
 		return limits(func(l *haft.Limits) { l.Wall = haft.Millis(d) })
 	}
 	return []Case{{
-		Name: "sleeper_meets_the_wall_limit", Group: Processes, Alone: true,
+		Name: "sleeper_meets_the_wall_limit", Group: Processes, Timed: true,
 		Story: "A program that sleeps and uses nothing ends at its deadline.", Spec: wall(200 * time.Millisecond),
 		Program: sh(`sleep 60`), Check: onTime(200 * time.Millisecond),
 	}, {
-		Name: "deadline_is_announced_with_sigterm", Group: Processes, Alone: true,
+		Name: "deadline_is_announced_with_sigterm", Group: Processes, Timed: true,
 		Story: "At the deadline a program has a moment to say goodbye.", Spec: wall(300 * time.Millisecond),
 		Program: sh(`trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done`),
 		Check:   all(onTime(300*time.Millisecond), func(o Outcome) error { return want("stdout", o.Stdout, "bye\n") }),
 	}, {
-		Name: "program_that_ignores_sigterm_is_killed", Group: Processes, Alone: true,
+		Name: "program_that_ignores_sigterm_is_killed", Group: Processes, Timed: true,
 		Story: "Whatever a program traps, it is dead 100 ms after its deadline.", Spec: wall(200 * time.Millisecond),
 		Program: py("import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: time.sleep(60)"),
 		Check:   onTime(200 * time.Millisecond),
 	}, {
-		Name: "stopped_program_is_killed", Group: Processes, Alone: true,
+		Name: "stopped_program_is_killed", Group: Processes, Timed: true,
 		Story: "A program that stops itself cannot hear SIGTERM, and dies at its deadline all the same.", Spec: wall(200 * time.Millisecond),
 		Program: sh(`kill -STOP $$`), Check: onTime(200 * time.Millisecond),
 	}, {
-		Name: "busy_program_meets_the_wall_limit", Group: Processes, Alone: true,
+		Name: "busy_program_meets_the_wall_limit", Group: Processes, Timed: true,
 		Story: "A busy loop whose deadline is nearer than its limit of processor time ends at the deadline.", Spec: wall(300 * time.Millisecond),
 		Program: sh(`while :; do :; done`), Check: onTime(300 * time.Millisecond),
 	}, {
@@ -145,7 +145,7 @@ func clockCases() []Case {
 			return nil
 		}),
 	}, {
-		Name: "cpu_limit_counts_all_processes_together", Group: Processes, Needs: controls(haft.ControlCPU), Alone: true,
+		Name: "cpu_limit_counts_all_processes_together", Group: Processes, Needs: controls(haft.ControlCPU), Timed: true,
 		Story: "Processor time cannot be multiplied by forking.",
 		Spec:  limits(func(l *haft.Limits) { l.CPU = haft.Millis(time.Second) }),
 		Program: py(`for _ in range(4):
