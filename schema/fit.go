@@ -15,10 +15,6 @@ type FitOptions struct {
 	NoCoercion bool
 }
 
-// maxFitSteps bounds the work of one Fit. Beyond it values are left as they are,
-// and Check has the last word.
-const maxFitSteps = 1_000_000
-
 // Fit makes arguments fit the schema where that loses nothing, and returns them
 // in the order of the schema, or else every misfit at once. args is not changed.
 //
@@ -37,11 +33,12 @@ func (c *Compiled) Fit(args *Object, opts FitOptions) (*Object, []haft.Misfit) {
 	if args == nil {
 		args = &Object{}
 	}
-	if _, _, bad := toPlain(args); bad != nil {
+	_, nodes, bad := toPlain(args)
+	if bad != nil {
 		return nil, []haft.Misfit{*bad}
 	}
 	known, misfits := c.knownArguments(args)
-	f := fitter{c: c, opts: opts, steps: maxFitSteps}
+	f := fitter{c: c, opts: opts, steps: budget(nodes)}
 	out, ok := f.value(c.root, known, 0).(*Object)
 	if !ok {
 		out = known
@@ -110,8 +107,10 @@ func (c *Compiled) parameters() {
 
 // fitter makes one value fit.
 type fitter struct {
-	c     *Compiled
-	opts  FitOptions
+	c    *Compiled
+	opts FitOptions
+	// steps are what is left of the budget. Beyond it values are left as they
+	// are, and Check has the last word.
 	steps int64
 }
 

@@ -14,11 +14,11 @@ import (
 // is cheap because equal questions are asked once.
 const (
 	// maxVisits is the most that one check may cost, beside visitsPerNode for
-	// every node of the value. A visit takes some hundred nanoseconds.
-	maxVisits     = 1_000_000
+	// every node of the value. A visit takes some microseconds if it fails.
+	maxVisits     = 100_000
 	visitsPerNode = 8
 	// maxCounted bounds the count itself.
-	maxCounted = 500_000
+	maxCounted = 4_000_000
 )
 
 // applied calls f for every schema that s applies to the value that it is applied
@@ -145,15 +145,18 @@ func saturate(a, b int64) int64 {
 	return a + b
 }
 
+// budget is how many visits a value of so many nodes may cost.
+func budget(nodes int) int64 { return maxVisits + int64(nodes)*visitsPerNode }
+
 // affordable reports whether holding v, which has so many nodes, against s costs
 // a bounded number of visits.
 func (c *Compiled) affordable(s *jsonschema.Schema, v any, nodes int) bool {
-	budget := maxVisits + int64(nodes)*visitsPerNode
-	if c.paths > 0 && c.paths < budget/int64(max(nodes, 1)) {
+	most := budget(nodes)
+	if c.paths > 0 && c.paths < most/int64(max(nodes, 1)) {
 		return true
 	}
 	k := counter{known: map[question]int64{}}
-	return k.visits(s, k.shape(v)) <= budget && !k.over
+	return k.visits(s, k.shape(v)) <= most && !k.over
 }
 
 // question is one schema held against one place of a value.
