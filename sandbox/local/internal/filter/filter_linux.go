@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 
-	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -24,11 +24,37 @@ type Config struct {
 	Also []string
 }
 
-// errno makes an action that answers with e.
-func errno(e unix.Errno) seccomp.Action { return seccomp.ActionErrno | seccomp.Action(e) }
+// The verdicts.
+const (
+	allow  = uint32(unix.SECCOMP_RET_ALLOW)
+	killer = uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	denied = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
+	absent = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+)
+
+// A rule judges one system call.
+type rule struct {
+	verdict uint32
+	// If arg is not nil, it decides.
+	arg *argument
+}
+
+// argument judges by the low half of one argument. The arguments that we look at
+// are ints, of which the kernel takes no more than that half.
+type argument struct {
+	index uint32
+	bits  uint32            // if not 0: any of these bits is refused
+	cases map[uint32]uint32 // verdict by value
+	other uint32            // the verdict of all other values
+}
 
 // Compile returns a filter as an array of struct sock_filter, for the
 // architecture of this program.
+//
+// The program is a binary search over the numbers of the calls. A list, one
+// comparison after the other, is slower to run and much slower to load, since the
+// kernel tries it on every number to find the calls that need no look at all
+// (seccomp_cache_prepare, Linux 5.11).
 func Compile(c Config) ([]byte, error) {
 	info, err := arch.GetInfo(runtime.GOARCH)
 	if err != nil {
@@ -42,12 +68,8 @@ func Compile(c Config) ([]byte, error) {
 			return nil, fmt.Errorf("seccomp: system call %q cannot be allowed", name)
 		}
 	}
-	policy := seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: groups(c, info)}
-	body, err := policy.Assemble()
-	if err != nil {
-		return nil, fmt.Errorf("seccomp: %w", err)
-	}
-	raw, err := bpf.Assemble(append(gate(info), body...))
+	program := append(gate(info), search(spans(rules(c, info)))...)
+	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: %w", err)
 	}
@@ -59,109 +81,136 @@ func Compile(c Config) ([]byte, error) {
 }
 
 // gate kills callers of foreign ABIs: i386 has numbers of its own, with which a
-// filter for x86-64 would judge the wrong calls, and x32 sets a bit in the
-// number (CVE-2009-0835 was a hole of this kind).
+// filter for x86-64 would judge the wrong calls, and x32 sets a bit in the number
+// (CVE-2009-0835 was a hole of this kind). It leaves the number of the call in
+// the accumulator.
 func gate(info *arch.Info) []bpf.Instruction {
-	kill := bpf.RetConstant{Val: uint32(seccomp.ActionKillProcess)}
+	kill := bpf.RetConstant{Val: killer}
 	g := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: 4, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(info.ID), SkipTrue: 1},
 		kill,
+		bpf.LoadAbsolute{Off: 0, Size: 4},
 	}
 	if info.ID == arch.X86_64.ID {
-		g = append(g,
-			bpf.LoadAbsolute{Off: 0, Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: uint32(arch.X32.SeccompMask), SkipTrue: 1},
-			kill)
+		g = append(g, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: uint32(arch.X32.SeccompMask), SkipTrue: 1}, kill)
 	}
 	return g
 }
 
-// groups returns the rules, first match first. What matches none gets EPERM.
-func groups(c Config, info *arch.Info) []seccomp.SyscallGroup {
-	has := func(name string) bool { _, ok := info.SyscallNames[name]; return ok }
-	taken := map[string]bool{}
-	pick := func(lists ...[]string) (names []string) {
-		for _, name := range slices.Concat(lists...) {
-			if has(name) && !taken[name] {
-				taken[name] = true
-				names = append(names, name)
+// rules returns the rule of each call that has one. The others get EPERM.
+func rules(c Config, info *arch.Info) map[uint32]rule {
+	rs := map[uint32]rule{}
+	set := func(r rule, names ...string) {
+		for _, name := range names {
+			if nr, ok := info.SyscallNames[name]; ok {
+				rs[uint32(nr)] = r
 			}
 		}
-		return names
 	}
-	var gs []seccomp.SyscallGroup
-	deadly := pick(killed)
-	var plain []string
+	set(rule{verdict: absent}, missing...)
+	set(rule{verdict: allow}, allowed...)
 	if c.Template {
-		plain = pick(allowed, c.Also, template, []string{"clone", "ioctl", "personality", "socket", "socketpair"})
+		set(rule{verdict: allow}, template...)
 	} else {
-		plain = pick(c.Also, without(allowed, "epoll_ctl_old", "epoll_wait_old"))
-		gs = append(gs, conditional(c, func(name string) bool { return has(name) && !taken[name] })...)
-	}
-	return append([]seccomp.SyscallGroup{{Names: plain, Action: seccomp.ActionAllow}}, append(gs,
-		seccomp.SyscallGroup{Names: pick(missing), Action: errno(unix.ENOSYS)},
-		seccomp.SyscallGroup{Names: deadly, Action: seccomp.ActionKillProcess})...)
-}
-
-// without returns list less names.
-func without(list []string, names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
-}
-
-// conditional are the calls that are judged by their arguments.
-func conditional(c Config, has func(string) bool) []seccomp.SyscallGroup {
-	var gs []seccomp.SyscallGroup
-	add := func(action seccomp.Action, rules ...seccomp.NameWithConditions) {
-		rules = slices.DeleteFunc(rules, func(r seccomp.NameWithConditions) bool { return !has(r.Name) })
-		gs = append(gs, seccomp.SyscallGroup{NamesWithCondtions: rules, Action: action})
-	}
-	is := func(name string, arg uint32, values ...uint64) (rules []seccomp.NameWithConditions) {
-		for _, v := range values {
-			// Only the low half of an int argument reaches the kernel, so a
-			// comparison of all 64 bits could be fooled by a dirty upper half
-			// when it denies. When it allows, a dirty half is merely refused.
-			rules = append(rules, seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{
-				{Argument: arg, Operation: seccomp.Equal, Value: v}}})
+		for name, arg := range judged(c) {
+			set(rule{arg: &arg}, name)
 		}
-		return rules
 	}
-	// Threads and processes, but no namespace. One bit of NEWTIME (0x80) is also
-	// a bit of the exit signal in clone(2), so it is no flag there.
-	add(seccomp.ActionAllow, seccomp.NameWithConditions{Name: "clone", Conditions: seccomp.ArgumentConditions{
-		{Argument: 0, Operation: seccomp.BitsNotSet, Value: namespaceFlags}}})
-	// No TIOCSTI, TIOCLINUX and TIOCSETD on a terminal that somebody handed in
-	// (CVE-2017-5226): the requests that remain are those that runtimes make.
-	add(errno(unix.EPERM), lowBits("ioctl", 1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCSCTTY, unix.TIOCCONS)...)
-	add(seccomp.ActionAllow, seccomp.NameWithConditions{Name: "ioctl", Conditions: seccomp.ArgumentConditions{
-		{Argument: 1, Operation: seccomp.LessOrEqual, Value: 0xffffffff}}})
-	// PER_LINUX, and asking.
-	add(seccomp.ActionAllow, is("personality", 0, 0, 0xffffffff)...)
-	families := []uint64{unix.AF_UNIX}
-	if c.Internet {
-		families = append(families, unix.AF_INET, unix.AF_INET6)
-	}
-	add(seccomp.ActionAllow, is("socketpair", 0, unix.AF_UNIX)...)
-	add(seccomp.ActionAllow, is("socket", 0, families...)...)
-	if !c.Internet {
-		// The clearest words for a model that reads the error.
-		add(errno(unix.ENETUNREACH), is("socket", 0, unix.AF_INET, unix.AF_INET6)...)
-	}
-	add(errno(unix.EAFNOSUPPORT), seccomp.NameWithConditions{Name: "socket", Conditions: seccomp.ArgumentConditions{
-		{Argument: 0, Operation: seccomp.GreaterOrEqual, Value: 0}}})
-	return gs
+	set(rule{verdict: allow}, c.Also...)
+	set(rule{verdict: killer}, killed...)
+	return rs
 }
 
-// lowBits matches calls whose argument has these low 32 bits. BPF can only say
-// "some bit of" and "equal", so the upper half is refused separately.
-func lowBits(name string, arg uint32, values ...uint64) (rules []seccomp.NameWithConditions) {
-	for _, v := range values {
-		rules = append(rules, seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{
-			{Argument: arg, Operation: seccomp.Equal, Value: v}}})
+// judged are the calls that are judged by an argument.
+func judged(c Config) map[string]argument {
+	family := func(e unix.Errno) uint32 { return uint32(unix.SECCOMP_RET_ERRNO) | uint32(e) }
+	// The clearest words for a model that reads the error.
+	internet := family(unix.ENETUNREACH)
+	if c.Internet {
+		internet = allow
 	}
-	return rules
+	return map[string]argument{
+		// Threads and processes, but no namespace. CLONE_NEWTIME (0x80) is part of
+		// the exit signal in clone(2), and so no flag there.
+		"clone": {index: 0, bits: namespaceFlags, other: allow},
+		// No TIOCSTI and its like on a terminal that somebody handed in
+		// (CVE-2017-5226).
+		"ioctl": {index: 1, other: allow, cases: map[uint32]uint32{
+			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied, unix.TIOCSCTTY: denied}},
+		// PER_LINUX, and asking.
+		"personality": {index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
+		"socketpair":  {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{unix.AF_UNIX: allow}},
+		"socket": {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{
+			unix.AF_UNIX: allow, unix.AF_INET: internet, unix.AF_INET6: internet}},
+	}
 }
 
 // namespaceFlags are the flags of clone that make namespaces.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// A span is a run of numbers, from first to the next span's first, with one rule.
+type span struct {
+	first uint32
+	rule  rule
+}
+
+// spans turns rules into spans that cover every number.
+func spans(rs map[uint32]rule) []span {
+	list := []span{{0, rule{verdict: denied}}}
+	add := func(first uint32, r rule) {
+		last := &list[len(list)-1]
+		switch {
+		case last.rule == r:
+		case last.first == first:
+			last.rule = r
+		default:
+			list = append(list, span{first, r})
+		}
+	}
+	for _, nr := range slices.Sorted(maps.Keys(rs)) {
+		add(nr, rs[nr])
+		if _, ok := rs[nr+1]; !ok {
+			add(nr+1, rule{verdict: denied})
+		}
+	}
+	return list
+}
+
+// search returns the program that finds the span of the accumulator. Every path
+// through it ends with a verdict, so no jump has to lead out of a part.
+func search(list []span) []bpf.Instruction {
+	if len(list) == 1 {
+		return list[0].rule.program()
+	}
+	half := len(list) / 2
+	low, high := search(list[:half]), search(list[half:])
+	var head []bpf.Instruction
+	if at := list[half].first; len(low) <= 255 {
+		head = []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: at, SkipTrue: uint8(len(low))}}
+	} else { // conditional jumps are short
+		head = []bpf.Instruction{
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: at, SkipFalse: 1},
+			bpf.Jump{Skip: uint32(len(low))},
+		}
+	}
+	return slices.Concat(head, low, high)
+}
+
+// program returns the verdict as instructions.
+func (r rule) program() []bpf.Instruction {
+	if r.arg == nil {
+		return []bpf.Instruction{bpf.RetConstant{Val: r.verdict}}
+	}
+	a := r.arg
+	low := 16 + 8*a.index // struct seccomp_data; every architecture that we know is little-endian
+	p := []bpf.Instruction{bpf.LoadAbsolute{Off: low, Size: 4}}
+	if a.bits != 0 {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: a.bits, SkipFalse: 1}, bpf.RetConstant{Val: denied})
+	}
+	for _, v := range slices.Sorted(maps.Keys(a.cases)) {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: 1}, bpf.RetConstant{Val: a.cases[v]})
+	}
+	return append(p, bpf.RetConstant{Val: a.other})
+}

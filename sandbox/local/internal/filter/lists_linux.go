@@ -15,8 +15,8 @@ var allowed = []string{
 	"stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee", "truncate", "umask",
 	"unlink", "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write", "writev", "cachestat",
 	// Waiting.
-	"epoll_create", "epoll_create1", "epoll_ctl", "epoll_ctl_old", "epoll_pwait", "epoll_pwait2", "epoll_wait",
-	"epoll_wait_old", "eventfd", "eventfd2", "poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4",
+	"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
+	"eventfd", "eventfd2", "poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4",
 	"timerfd_create", "timerfd_gettime", "timerfd_settime",
 	// Pipes and sockets. Which families there are is decided below.
 	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "pipe", "pipe2",
@@ -68,5 +68,5 @@ var killed = []string{
 // runs no tenant's code, but it makes namespaces.
 var template = []string{
 	"clone3", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount",
-	"mount_setattr", "unshare", "sethostname", "setdomainname", "seccomp",
+	"mount_setattr", "unshare", "sethostname", "setdomainname", "seccomp", "clone", "ioctl", "socket", "socketpair",
 }

@@ -1,0 +1,151 @@
+package filter_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/filter"
+)
+
+const (
+	allow  = unix.SECCOMP_RET_ALLOW
+	kill   = uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	denied = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+// judge runs a compiled filter on one call.
+func judge(t testing.TB, c filter.Config, archID uint32, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	program, err := filter.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]bpf.RawInstruction, len(program)/8)
+	for i := range raw {
+		b := program[i*8:]
+		raw[i] = bpf.RawInstruction{Op: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])}
+	}
+	insts, ok := bpf.Disassemble(raw)
+	if !ok {
+		t.Fatal("the program has unknown instructions")
+	}
+	data := make([]byte, 64)
+	binary.NativeEndian.PutUint32(data, nr)
+	binary.NativeEndian.PutUint32(data[4:], archID)
+	for i, a := range args {
+		binary.NativeEndian.PutUint64(data[16+8*i:], a)
+	}
+	return run(t, insts, data)
+}
+
+// run interprets a program as the kernel does. bpf.NewVM reads big-endian
+// packets, and seccomp has the machine's own order.
+func run(t testing.TB, program []bpf.Instruction, data []byte) uint32 {
+	t.Helper()
+	var a uint32
+	for pc := 0; pc < len(program); pc++ {
+		switch i := program[pc].(type) {
+		case bpf.LoadAbsolute:
+			a = binary.NativeEndian.Uint32(data[i.Off:])
+		case bpf.Jump:
+			pc += int(i.Skip)
+		case bpf.RetConstant:
+			return i.Val
+		case bpf.JumpIf:
+			hit := map[bpf.JumpTest]bool{
+				bpf.JumpEqual: a == i.Val, bpf.JumpNotEqual: a != i.Val, bpf.JumpGreaterThan: a > i.Val,
+				bpf.JumpGreaterOrEqual: a >= i.Val, bpf.JumpLessThan: a < i.Val, bpf.JumpLessOrEqual: a <= i.Val,
+				bpf.JumpBitsSet: a&i.Val != 0, bpf.JumpBitsNotSet: a&i.Val == 0,
+			}[i.Cond]
+			if hit {
+				pc += int(i.SkipTrue)
+			} else {
+				pc += int(i.SkipFalse)
+			}
+		default:
+			t.Fatalf("instruction %d is %T", pc, i)
+		}
+	}
+	t.Fatal("the program has no end")
+	return 0
+}
+
+func TestCompile_judges_calls(t *testing.T) {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		config filter.Config
+		call   string
+		args   []uint64
+		want   uint32
+	}{
+		{name: "ordinary", call: "read", want: allow},
+		{name: "unknown", call: "setns", want: denied},
+		{name: "mount", call: "mount", want: denied},
+		{name: "unshare", call: "unshare", want: denied},
+		{name: "ptrace", call: "ptrace", want: denied},
+		{name: "bpf", call: "bpf", want: denied},
+		{name: "keyctl", call: "keyctl", want: denied},
+		{name: "handle", call: "open_by_handle_at", want: denied},
+		{name: "io_uring", call: "io_uring_setup", want: absent},
+		{name: "userfaultfd", call: "userfaultfd", want: absent},
+		{name: "clone3 is answered so that libraries use clone", call: "clone3", want: absent},
+		{name: "thread", call: "clone", args: []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, want: allow},
+		{name: "namespace", call: "clone", args: []uint64{unix.CLONE_NEWUSER | 17}, want: denied},
+		{name: "namespace with a dirty upper half", call: "clone", args: []uint64{1<<40 | unix.CLONE_NEWNET}, want: denied},
+		{name: "module", call: "init_module", want: kill},
+		{name: "reboot", call: "reboot", want: kill},
+		{name: "terminal injection", call: "ioctl", args: []uint64{0, unix.TIOCSTI}, want: denied},
+		{name: "terminal injection with a dirty upper half", call: "ioctl", args: []uint64{0, 1<<63 | unix.TIOCSTI}, want: denied},
+		{name: "terminal size", call: "ioctl", args: []uint64{0, unix.TIOCGWINSZ}, want: allow},
+		{name: "unix socket", call: "socket", args: []uint64{unix.AF_UNIX}, want: allow},
+		{name: "internet socket", call: "socket", args: []uint64{unix.AF_INET}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.ENETUNREACH)},
+		{name: "internet socket with a network", config: filter.Config{Internet: true}, call: "socket", args: []uint64{unix.AF_INET6}, want: allow},
+		{name: "packet socket with a network", config: filter.Config{Internet: true}, call: "socket", args: []uint64{unix.AF_PACKET}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "netlink", call: "socket", args: []uint64{unix.AF_NETLINK}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "a family that is the number of an allowed call", call: "socket", args: []uint64{39}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "personality", call: "personality", args: []uint64{0x0400000}, want: denied},
+		{name: "asking for the personality", call: "personality", args: []uint64{0xffffffff}, want: allow},
+		{name: "operator's addition", config: filter.Config{Also: []string{"bpf"}}, call: "bpf", want: allow},
+		{name: "template", config: filter.Config{Template: true}, call: "unshare", want: allow},
+		{name: "template still cannot", config: filter.Config{Template: true}, call: "bpf", want: denied},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			nr, ok := info.SyscallNames[tt.call]
+			if !ok {
+				t.Fatalf("no call %q", tt.call)
+			}
+			if got := judge(t, tt.config, uint32(info.ID), uint32(nr), tt.args...); got != tt.want {
+				t.Errorf("%s(%v) = %#x, want %#x", tt.call, tt.args, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompile_kills_foreign_ABIs(t *testing.T) {
+	if got := judge(t, filter.Config{}, uint32(arch.I386.ID), 3); got != kill {
+		t.Errorf("a call of i386 = %#x, want %#x", got, kill)
+	}
+	if info, _ := arch.GetInfo(""); info.ID == arch.X86_64.ID {
+		if got := judge(t, filter.Config{}, uint32(info.ID), 0x40000000); got != kill {
+			t.Errorf("a call of x32 = %#x, want %#x", got, kill)
+		}
+	}
+}
+
+func TestCompile_refuses(t *testing.T) {
+	for _, name := range []string{"no_such_call", "reboot"} {
+		if _, err := filter.Compile(filter.Config{Also: []string{name}}); err == nil {
+			t.Errorf("Compile(%q) has no error", name)
+		}
+	}
+}
