@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"haft/schema"
@@ -19,6 +20,7 @@ type builder struct {
 	building map[string]bool
 	again    map[string]bool // types met inside themselves
 	left     int             // how many types may still be visited
+	spent    bool            // a bound was met, and told
 	problems []problem
 }
 
@@ -42,10 +44,13 @@ func (b *builder) fail(at int, message string) *schema.Object {
 func (b *builder) spend(n *node, depth int) bool {
 	b.left--
 	switch {
+	case b.spent:
 	case depth > maxTypeDepth:
 		b.fail(n.at, "the type leads more than "+itoa(maxTypeDepth)+" types deep, or to itself")
+		b.spent = true
 	case b.left < 0:
 		b.fail(n.at, "the types come to more than "+itoa(maxTypes)+" when they are written out")
+		b.spent = true
 	default:
 		return true
 	}
@@ -192,9 +197,8 @@ func enumOf(values []any) *schema.Object {
 		if t == "integer" && has["number"] {
 			t = "number"
 		}
-		if has[t] {
+		if !slices.Contains(types, any(t)) {
 			types = append(types, t)
-			delete(has, t)
 		}
 	}
 	if len(types) == 1 && types[0] == "null" {

@@ -3,6 +3,7 @@ package tsschema
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -144,7 +145,9 @@ func problems(src string, messages []api.Message) []problem {
 		if m.Location != nil && m.Location.Line >= 1 && m.Location.Line <= len(lines) {
 			p.at = min(lines[m.Location.Line-1]+m.Location.Column, len(src))
 		}
-		all = append(all, p)
+		if !slices.ContainsFunc(all, func(other problem) bool { return other.at == p.at }) {
+			all = append(all, p)
+		}
 	}
 	return all
 }

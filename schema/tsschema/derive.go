@@ -92,6 +92,9 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 		return nil, errors.Join(all...)
 	}
 	r.Export = export
+	if export != "default" {
+		r.Name = export // what it is called outside
+	}
 	return r, nil
 }
 

@@ -69,6 +69,7 @@ func lex(src string, from int) (*lexer, *problem) {
 			break
 		}
 		t.kind = l.next()
+		l.pos = min(l.pos, len(src)) // a backslash may be the last byte
 		t.to = l.pos
 		l.tokens = append(l.tokens, t)
 		l.pair()

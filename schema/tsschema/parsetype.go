@@ -109,15 +109,15 @@ func (p *parser) prefix() *node {
 		case "unique", "asserts":
 			p.next()
 			p.prefix()
-			return p.refuse("a symbol is not JSON")
+			return p.refused(at, "a symbol is not JSON")
 		case "infer":
 			p.next()
 			p.next()
-			return p.refuse("infer has no schema: write the type that it comes to")
+			return p.refused(at, "infer has no schema: write the type that it comes to")
 		case "typeof":
 			p.next()
 			p.postfix()
-			return p.refuse("typeof has no schema: declare a type and use its name")
+			return p.refused(at, "typeof has no schema: declare a type and use its name")
 		}
 	}
 	if p.jsdoc && (p.is("?") || p.is("!")) {

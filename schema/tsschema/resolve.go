@@ -93,6 +93,9 @@ func (b *builder) namedShape(n *node, depth int) *shape {
 	s := b.merge(d.extends, depth)
 	own := b.shape(d.typ, depth+1)
 	if s == nil || own == nil {
+		if b.spent {
+			return nil
+		}
 		b.fail(d.at, quote(d.name)+" extends something that is not an object type of this file")
 		return nil
 	}

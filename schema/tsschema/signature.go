@@ -50,6 +50,7 @@ func (d *derivation) run() *Result {
 		d.fail(fn.at, "", fn.method)
 	case fn.generic:
 		d.fail(fn.at, "", "it has type parameters: write the types that they come to")
+		return r
 	}
 	if r.Description == "" && !d.DescriptionsOptional {
 		d.fail(fn.at, "", "it has no description: write a /** comment */ before it")
