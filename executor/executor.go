@@ -44,10 +44,9 @@ type Request struct {
 	Source, Function string
 	// Args is an object that fits the tool's schema; empty means {}.
 	Args json.RawMessage
-	// Params are the names of the parameters in the order of the function, for
-	// languages that pass them by position. Style says how they are passed.
-	Params []string
-	Style  Style
+	// Pass is what a function that takes arguments by position is given, in
+	// order; empty means one object of all. Python is always called by name.
+	Pass []Argument
 	// Inject are the values of parameters that Haft fills in, such as agent_id.
 	Inject map[string]json.RawMessage
 	// Env is added to the environment of the tool.
@@ -66,11 +65,11 @@ type Request struct {
 	Stdout, Stderr func([]byte)
 }
 
-// Style says how arguments reach a function.
-type Style string
-
-// The styles. Python is always called by name.
-const (
-	StyleObject     Style = "object"     // one argument, an object of all
-	StylePositional Style = "positional" // one argument for each of Params
-)
+// An Argument is one thing that a function is given.
+type Argument struct {
+	// Name is the argument's, or the injected value's.
+	Name string `json:"name"`
+	// Whole passes the object of all arguments instead. Injected values that are
+	// not passed by name are properties of it.
+	Whole bool `json:"whole,omitempty"`
+}

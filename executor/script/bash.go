@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/cell"
+	"haft/value"
 )
 
 // Where the script and its arguments are, below the work directory.
@@ -33,7 +34,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	asked := time.Now()
 	c, err := r.x.pool.Take(ctx, cell.Plan{
 		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
-		Run: r.x.provider.Run, Spec: spec, Boot: func(*os.File) error { return nil },
+		Run: r.x.provider.Run, Spec: spec,
 	})
 	res.Timeline.Setup, res.Timeline.Cell = haft.Millis(time.Since(asked)), "cold"
 	if err != nil {
@@ -144,47 +145,30 @@ func bashName(name string) string {
 // it printed.
 func (r *run) bashValue(res *haft.Result, said []byte) {
 	if said = bytes.TrimSpace(said); len(said) > 0 {
+		err := value.Check(said, r.limits.Result)
 		switch {
-		case int64(len(said)) > r.limits.Result:
+		case errors.Is(err, value.ErrTooLarge):
 			fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
-		case !json.Valid(said):
-			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one JSON value", haft.RetryNever)
-		case checkValue(said, r.limits.Result) != nil:
-			fail(res, haft.FailValue, "the value is nested too deep", haft.RetryNever)
+		case err != nil:
+			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one value: "+haft.MessageOf(err), haft.RetryNever)
 		default:
 			res.Status, res.Value = haft.StatusSuccess, said
 		}
 		return
 	}
-	text := strings.TrimRight(r.stdout.text(), "\n")
-	if r.req.Output == haft.OutputAny || r.req.Output == haft.OutputText {
-		if int64(len(text)) > r.limits.Result {
-			fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
-			return
-		}
-	}
-	b, err := textValue(text, r.req.Output)
-	if err != nil {
-		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)
+	if r.stdout.over()+res.Truncated.Stdout > 0 {
+		fail(res, haft.FailOutput, fmt.Sprintf("its value is what it prints, and that is more than %d bytes", r.limits.Stdout), haft.RetryChanged)
 		return
 	}
-	res.Status, res.Value = haft.StatusSuccess, b
-}
-
-// textValue reads text as the type that is expected of it. Without one, JSON is
-// read as JSON and anything else is text.
-func textValue(text string, want haft.OutputType) (json.RawMessage, error) {
-	switch trimmed := strings.TrimSpace(text); {
-	case want != haft.OutputText && json.Valid([]byte(trimmed)) && checkValue(json.RawMessage(trimmed), int64(len(trimmed))) == nil:
-		return json.RawMessage(trimmed), nil
-	case want == haft.OutputAny || want == haft.OutputText:
-		b, err := json.Marshal(text)
-		if err != nil {
-			return nil, fmt.Errorf("encode text: %w", err)
-		}
-		return b, nil
+	b, err := value.Read(strings.TrimRight(r.stdout.text(), "\n"), r.req.Output)
+	switch {
+	case err != nil:
+		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)
+	case int64(len(b)) > r.limits.Result:
+		fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
+	default:
+		res.Status, res.Value = haft.StatusSuccess, b
 	}
-	return nil, invalid("what it printed is not %s", want)
 }
 
 // bashStatus says what a status means, with the last line of what went wrong.

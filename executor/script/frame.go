@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"haft/executor"
 )
 
 // headSize is the size of the length before each frame.
@@ -73,8 +75,7 @@ type call struct {
 	Source   string                     `json:"source"`
 	Function string                     `json:"function"`
 	Args     json.RawMessage            `json:"args"`
-	Params   []string                   `json:"params,omitempty"`
-	Style    string                     `json:"style,omitempty"`
+	Pass     []executor.Argument        `json:"pass,omitempty"`
 	Inject   map[string]json.RawMessage `json:"inject,omitempty"`
 	Env      map[string]string          `json:"env,omitempty"`
 	Files    []file                     `json:"files,omitempty"`

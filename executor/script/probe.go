@@ -32,8 +32,7 @@ func (f *Finder) question(ctx context.Context, argv []string, stdin string) ([]b
 	limits := haft.DefaultLimits()
 	limits.Wall, limits.CPU = haft.Millis(probeTime), haft.Millis(probeTime)
 	c, err := pool.Take(ctx, cell.Plan{
-		Run:  f.ask.Run,
-		Boot: func(*os.File) error { return nil },
+		Run: f.ask.Run,
 		Spec: sandbox.Spec{
 			Argv: argv, Limits: limits, Stdin: strings.NewReader(stdin),
 			Env: []string{"PATH=" + f.cfg.Path, "HOME=" + f.cfg.Home, "LC_ALL=C.UTF-8"},

@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/cell"
+	"haft/value"
 )
 
 // errWall is the cause of stopping a call that took too long in a process that
@@ -155,7 +156,7 @@ func (r *run) limitText(kind haft.FailureKind) string {
 // answered fills in res from the one answer of the harness.
 func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
 	if m.Type == typeResult {
-		if err := checkValue(m.Value, r.limits.Result); err != nil {
+		if err := value.Check(m.Value, r.limits.Result); err != nil {
 			fail(res, haft.FailProtocol, "the tool's result is not a value: "+haft.MessageOf(err), haft.RetryNever)
 			return
 		}
@@ -250,33 +251,4 @@ func (r *run) hide(s string) string {
 		s = strings.ReplaceAll(s, d+"/", "")
 	}
 	return s
-}
-
-// maxDepth is how deep a value nests, at most.
-const maxDepth = 100
-
-// checkValue verifies that b is one JSON value within its bounds.
-func checkValue(b json.RawMessage, limit int64) error {
-	if int64(len(b)) > limit {
-		return invalid("it is longer than %d bytes", limit)
-	}
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	if deepest > maxDepth {
-		return invalid("it is nested more than %d deep", maxDepth)
-	}
-	return nil
 }

@@ -194,7 +194,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
 		Type: typeCall, Source: req.Source, Function: req.Function, Args: req.Args,
-		Params: req.Params, Style: string(req.Style), Inject: req.Inject, Env: req.Env,
+		Pass: req.Pass, Inject: req.Inject, Env: req.Env,
 		Path: r.rt.Paths, Limit: r.limits.Result, Reuse: r.reuse(),
 	}
 	if len(m.Args) == 0 {

@@ -74,6 +74,9 @@ func transform(m *call, kind haft.Kind) transformed {
 	if len(res.Errors) > 0 {
 		e := res.Errors[0]
 		msg := e.Text
+		if strings.HasPrefix(msg, "Top-level await") {
+			msg = "await outside of a function is not supported; put it into the function"
+		}
 		if e.Location != nil {
 			msg = fmt.Sprintf("line %d, column %d: %s", e.Location.Line, e.Location.Column+1, msg)
 		}

@@ -29,7 +29,8 @@ type Plan struct {
 	// Spec is what is run. Channel, Stdout, Stderr, Begin, Finish and Ended are
 	// the pool's.
 	Spec sandbox.Spec
-	// Boot returns when the command is up, or says why it is not.
+	// Boot returns when the command is up, or says why it is not. Nil means that
+	// nobody can tell, and a cell is handed out as soon as it is started.
 	Boot func(conn *os.File) error
 	// Warm makes a booted cell fit for parking. Nil means that cells of this key
 	// are not worth keeping: each Take starts one.
@@ -48,6 +49,7 @@ type Cell struct {
 	// Hit says that the cell was parked before it was asked for.
 	Hit bool
 
+	inside         *os.File // the command's end, which it has a copy of once it is up
 	pool           *Pool
 	shelf          *shelf
 	plan           Plan
@@ -136,7 +138,7 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
-		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
+		Conn: host, inside: inside, pool: p, shelf: s, plan: plan, cancel: cancel,
 		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
 	}
 	spec := plan.Spec

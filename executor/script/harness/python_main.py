@@ -112,6 +112,8 @@ def _load(call):
         raise _Source("%s: %s" % (type(e).__name__, e)) from None
     module = type(sys)(_MODULE)
     module.__file__ = name
+    # Without this exec would hand our private builtins to the tool.
+    module.__dict__["__builtins__"] = _b
     module.__loader__ = _Loader(source)
     sys.modules[_MODULE] = module
     if "linecache" in sys.modules:
@@ -175,6 +177,7 @@ def _run(call, state, clock):
         args, kwargs = _arguments(func, call, module)
         t1 = clock()
         value = func(*args, **kwargs)
+        _settrace(None)
         if hasattr(type(value), "__await__"):
             value = _await(value)
         t2 = clock()
@@ -195,9 +198,12 @@ def _await(value):
     return asyncio.run(value if asyncio.iscoroutine(value) else whole())
 
 
-def _settle(setlimit=sys.setrecursionlimit, settrace=sys.settrace, setprofile=sys.setprofile, out=None):
+_settrace = sys.settrace
+
+
+def _settle(setlimit=sys.setrecursionlimit, setprofile=sys.setprofile):
     """Takes back what a tool can leave behind that would trip us up."""
-    settrace(None)
+    _settrace(None)
     setprofile(None)
     try:
         setlimit(1000)
@@ -365,6 +371,7 @@ def _warm(clock):
 def main(channel):
     """Serves the one call of this process."""
     from time import perf_counter as clock
+    from _signal import pause
     leave = os._exit
     receive, send, finish = _channel(channel)
     for s in (sys.stdout, sys.stderr):
@@ -384,7 +391,13 @@ def main(channel):
             _warm(clock)
             send(b'{"type":"ready"}')
             continue
-        send(_run(call, state, clock))
+        try:
+            send(_run(call, state, clock))
+        except OSError:
+            # The tool has closed the channel. The host has seen it, and ends us:
+            # a status of ours would look like one of the tool's.
+            while True:
+                pause()
         if not call.get("reuse"):
             finish()
             leave(0)

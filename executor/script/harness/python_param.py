@@ -176,14 +176,14 @@ def _generic(v, t, origin, args, where):
 
 
 def _union(v, args, where):
-    """The member that v already is, else the first that it can become."""
+    """The member that v already is, else the first that it can become: text for a
+    date or text stays text, as with Pydantic."""
     exact = {type(None): (type(None), None), bool: (bool,), int: (int,), float: (float,), str: (str,)}.get(type(v), ())
     for a in args:
         if a in exact:
             return v
     errors = []
-    # A string is last a string: datetime | str gets a datetime if it is one.
-    for a in sorted(args, key=lambda a: a in (str, object)):
+    for a in args:
         try:
             return _convert(v, a, where)
         except _Misfit as e:
@@ -247,13 +247,12 @@ def _instance(v, t, where):
     """v as an instance of the class t."""
     if hasattr(t, "model_validate") or hasattr(t, "parse_obj"):
         return _pydantic(v, t, where)
-    if isinstance(v, t) and type(v) is not dict:
-        if not _is_enum(t):
-            return v
+    if hasattr(t, "__total__") and dict in t.__mro__:  # TypedDict refuses isinstance
+        return _fields(v, t, _class_hints(t), where, dict)
     if _is_enum(t):
         return _enum(v, t, where)
-    if issubclass(t, dict) and hasattr(t, "__total__"):
-        return _fields(v, t, _class_hints(t), where, dict)
+    if isinstance(v, t) and type(v) is not dict:
+        return v
     if issubclass(t, tuple) and hasattr(t, "_fields"):
         hints = _class_hints(t)
         if type(v) is list:
@@ -307,8 +306,6 @@ def _class_hints(t):
 
 def _fields(v, t, hints, where, make):
     """An object whose fields are converted one by one, put into its class."""
-    if isinstance(v, t) and type(v) is not dict:
-        return v
     _expect(type(v) is dict, v, "an object (%s)" % t.__name__, where)
     got = {n: _convert(x, hints[n], where + "/" + _escape(n)) if n in hints else x for n, x in v.items()}
     try:

@@ -224,9 +224,10 @@ def _real(v):
 def _as_text(v):
     """The string of a value that the table writes as one, or None."""
     if _is(v, "datetime", "datetime"):
-        s = v.isoformat()
-        return s[:-6] + "Z" if s.endswith("+00:00") else s
-    if _is(v, "datetime", "date") or _is(v, "datetime", "time"):
+        return _moment(v)
+    if _is(v, "datetime", "time"):
+        return _moment(v)
+    if _is(v, "datetime", "date"):
         return v.isoformat()
     if _is(v, "datetime", "timedelta"):
         return _duration(v)
@@ -245,6 +246,15 @@ def _as_text(v):
             if c.__name__ in ("AnyUrl", "Url", "MultiHostUrl", "_BaseUrl", "_BaseMultiHostUrl"):
                 return _str(v)
     return None
+
+
+def _moment(v):
+    """RFC 3339, with no more of the second than there is."""
+    s = v.isoformat()
+    dot = s.find(".")
+    if dot >= 0:
+        s = s[:dot] + s[dot:dot + 7].rstrip("0") + s[dot + 7:]
+    return s[:-6] + "Z" if s.endswith("+00:00") else s
 
 
 def _duration(v):
