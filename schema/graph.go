@@ -9,9 +9,9 @@ import (
 
 // graph says which references of a schema lead where.
 type graph struct {
-	order     []string        // canonical references, as they were met
-	recursive map[string]bool // references to schemas that contain themselves
-	parts     map[string]bool // references to schemas that are parts of compositions
+	order     []string           // canonical references, as they were met
+	recursive map[string]bool    // references to schemas that contain themselves
+	freedoms  map[string]freedom // the least freedom of all places that refer there
 }
 
 // newGraph looks at every reference of a schema. It is an error if one leads
@@ -22,9 +22,9 @@ func newGraph(root *Object) (graph, error) {
 		loops: loops{root, map[*Object]loopState{}},
 		edges: map[string][]string{},
 		drawn: map[[2]string]bool{},
-		parts: map[string]bool{},
+		least: map[string]freedom{},
 	}
-	if err := b.scan("root", "", root, false, 0); err != nil {
+	if err := b.scan("root", "", root, mayClose, 0); err != nil {
 		return graph{}, err
 	}
 	for i := 0; i < len(b.order); i++ { // scanning appends to it
@@ -32,12 +32,13 @@ func newGraph(root *Object) (graph, error) {
 		steps, _ := pointer(ref)
 		target, _ := followPointer(root, steps)
 		if o, ok := target.(*Object); ok {
-			if err := b.scan(lastStep(ref), ref, o, false, 0); err != nil {
+			if err := b.scan(lastStep(ref), ref, o, mayClose, 0); err != nil {
 				return graph{}, err
 			}
 		}
 	}
-	return graph{b.order, cyclic(b.order, b.edges), b.parts}, nil
+	b.spread()
+	return graph{b.order, cyclic(b.order, b.edges), b.least}, nil
 }
 
 // graphBuilder collects references.
@@ -47,13 +48,33 @@ type graphBuilder struct {
 	order []string
 	edges map[string][]string
 	drawn map[[2]string]bool // edges that are there
-	parts map[string]bool
+	least map[string]freedom
 	work  int
 }
 
-// scan collects the references within o, which belong to from. part is set for
-// schemas that are one part of a composition.
-func (b *graphBuilder) scan(path, from string, o *Object, part bool, depth int) error {
+// spread takes from the schemas that others refer to what was taken from those:
+// where one must stay equal, so must all that it refers to.
+func (b *graphBuilder) spread() {
+	var todo []string
+	for _, ref := range b.order {
+		if b.least[ref] == mustEqual {
+			todo = append(todo, ref)
+		}
+	}
+	for len(todo) > 0 {
+		ref := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, to := range b.edges[ref] {
+			if b.least[to] != mustEqual {
+				b.least[to] = mustEqual
+				todo = append(todo, to)
+			}
+		}
+	}
+}
+
+// scan collects the references within o, which belong to from.
+func (b *graphBuilder) scan(path, from string, o *Object, may freedom, depth int) error {
 	b.work++
 	if depth > MaxDepth || b.work > maxNodes*20 {
 		return badSchema(path, "it is too deep, or refers to itself too often")
@@ -75,18 +96,18 @@ func (b *graphBuilder) scan(path, from string, o *Object, part bool, depth int) 
 			b.drawn[edge] = true
 			b.edges[from] = append(b.edges[from], ref)
 		}
-		if part || slices.ContainsFunc(o.Keys(), constrains) {
-			b.parts[ref] = true
+		least := may
+		if slices.ContainsFunc(o.Keys(), constrains) {
+			least = max(may, mayNarrow)
 		}
+		b.least[ref] = max(b.least[ref], least)
 	}
-	whole := wholeOptions(o)
 	for s := range subs(o) {
 		t, ok := s.value.(*Object)
 		if !ok {
 			continue
 		}
-		within := isInPlace(s.keyword) && (part || !whole || s.keyword != "anyOf" && s.keyword != "oneOf")
-		if err := b.scan(path+s.step, from, t, within, depth+1); err != nil {
+		if err := b.scan(path+s.step, from, t, freedomWithin(o, s.keyword, may), depth+1); err != nil {
 			return err
 		}
 	}

@@ -133,7 +133,7 @@ func (n *normalizer) document() (*Object, error) {
 		}
 		top = beside(t, top)
 	}
-	body, err := n.object(without(top, "$defs", "definitions"), true, 0)
+	body, err := n.object(without(top, "$defs", "definitions"), mayClose, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,11 @@ func (n *normalizer) definitions(result *Object) error {
 	for _, ref := range order {
 		steps, _ := pointer(ref)
 		target, _ := followPointer(n.root, steps)
-		v, err := n.schema(target, !n.parts[ref], 1)
+		may := mayClose
+		if n.recursive[ref] {
+			may = n.freedoms[ref]
+		}
+		v, err := n.schema(target, may, 1)
 		if err != nil {
 			return err
 		}
@@ -207,8 +211,8 @@ func (n *normalizer) definitions(result *Object) error {
 	return nil
 }
 
-// schema normalizes one schema. close says whether it may be closed.
-func (n *normalizer) schema(v any, close bool, depth int) (any, error) {
+// schema normalizes one schema.
+func (n *normalizer) schema(v any, may freedom, depth int) (any, error) {
 	switch v := v.(type) {
 	case bool:
 		if v {
@@ -216,7 +220,7 @@ func (n *normalizer) schema(v any, close bool, depth int) (any, error) {
 		}
 		return n.spend(Obj("not", &Object{}), 0)
 	case *Object:
-		return n.object(v, close, depth)
+		return n.object(v, may, depth)
 	}
 	return nil, badSchema("root", "something that is not a schema stands where one must")
 }
@@ -232,12 +236,12 @@ func (n *normalizer) spend(o *Object, text int) (*Object, error) {
 }
 
 // object normalizes a schema that is an object.
-func (n *normalizer) object(o *Object, close bool, depth int) (*Object, error) {
+func (n *normalizer) object(o *Object, may freedom, depth int) (*Object, error) {
 	if depth > MaxDepth {
 		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined", MaxDepth))
 	}
 	if o.Has("$ref") {
-		return n.reference(o, close, depth)
+		return n.reference(o, may, depth)
 	}
 	text := 0
 	for _, k := range o.Keys() {
@@ -253,20 +257,22 @@ func (n *normalizer) object(o *Object, close bool, depth int) (*Object, error) {
 	if _, err := n.spend(o, text); err != nil {
 		return nil, err
 	}
-	whole := wholeOptions(o)
 	c, err := mapSubs(without(o, "$defs", "definitions"), func(keyword string, v any) (any, error) {
-		return n.within(o, keyword, v, close && whole, depth)
+		return n.within(o, keyword, v, may, depth)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if t := inferType(c); t != "" && !n.parted(c) {
+	// A type that follows from values refuses nothing; one that follows from
+	// properties or items refuses what is no object or array.
+	lossless := c.Has("enum") || c.Has("const")
+	if t := inferType(c); t != "" && !parted(c) && (may != mustEqual || lossless && t != "object" && t != "array") {
 		c = prefixed("type", t, c)
 	}
-	if list := c.Array("anyOf"); list != nil {
+	if list := c.Array("anyOf"); list != nil && may != mustEqual {
 		c.Set("anyOf", distinct(list))
 	}
-	if isType(c, "object") && !c.Has("additionalProperties") && close && !n.spread(o) {
+	if isType(c, "object") && !c.Has("additionalProperties") && may == mayClose && !n.spread(o) {
 		m := c.Object("properties")
 		free := (m == nil || m.Len() == 0) && !c.Has("patternProperties")
 		c.Set("additionalProperties", free)
@@ -275,12 +281,12 @@ func (n *normalizer) object(o *Object, close bool, depth int) (*Object, error) {
 }
 
 // parted reports whether o gets its type from schemas within it.
-func (n *normalizer) parted(o *Object) bool {
+func parted(o *Object) bool {
 	return o.Has("anyOf") || o.Has("oneOf") || o.Has("allOf") || o.Has("$ref")
 }
 
 // within normalizes a schema that stands in o under keyword.
-func (n *normalizer) within(o *Object, keyword string, v any, close bool, depth int) (any, error) {
+func (n *normalizer) within(o *Object, keyword string, v any, may freedom, depth int) (any, error) {
 	if b, ok := v.(bool); ok {
 		switch keyword {
 		case "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems":
@@ -291,25 +297,7 @@ func (n *normalizer) within(o *Object, keyword string, v any, close bool, depth 
 			}
 		}
 	}
-	switch {
-	case keyword == "anyOf" || keyword == "oneOf":
-		// an option is whole if nothing beside it is about properties too
-	case isInPlace(keyword):
-		close = false
-	default:
-		close = true
-	}
-	return n.schema(v, close, depth+1)
-}
-
-// wholeOptions reports whether the options of anyOf and oneOf in o say all there
-// is to say about properties, so that each may be closed.
-func wholeOptions(o *Object) bool {
-	properties := o.Object("properties")
-	if properties != nil && properties.Len() > 0 || o.Has("patternProperties") || o.Has("$ref") || o.Has("anyOf") && o.Has("oneOf") {
-		return false
-	}
-	return !slices.ContainsFunc(o.Keys(), func(k string) bool { return isInPlace(k) && k != "anyOf" && k != "oneOf" })
+	return n.schema(v, freedomWithin(o, keyword, may), depth+1)
 }
 
 // spread reports whether schemas in place within o are about properties, so that
@@ -330,7 +318,7 @@ func (n *normalizer) spread(o *Object) bool {
 }
 
 // reference normalizes a schema with a reference.
-func (n *normalizer) reference(o *Object, close bool, depth int) (*Object, error) {
+func (n *normalizer) reference(o *Object, may freedom, depth int) (*Object, error) {
 	target, steps, problem := refTarget(n.root, o)
 	if problem != "" {
 		return nil, badSchema("root", problem)
@@ -338,7 +326,7 @@ func (n *normalizer) reference(o *Object, close bool, depth int) (*Object, error
 	ref := canonical(steps)
 	rest := without(o, "$ref")
 	if n.recursive[ref] {
-		c, err := n.object(rest, false, depth)
+		c, err := n.object(rest, max(may, mayNarrow), depth)
 		if err != nil {
 			return nil, err
 		}
@@ -354,71 +342,5 @@ func (n *normalizer) reference(o *Object, close bool, depth int) (*Object, error
 			t.Set("not", &Object{})
 		}
 	}
-	return n.object(beside(t, rest), close, depth)
-}
-
-// annotations are keywords that accept or refuse nothing.
-var annotations = []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
-
-// beside puts the keywords of rest onto the schema that stood for its reference.
-// Its annotations win. Where other keywords differ, both schemas have to hold.
-func beside(target, rest *Object) *Object {
-	c := &Object{}
-	for _, k := range rest.Keys() {
-		if k == "$ref" || k == "$defs" || k == "definitions" {
-			continue
-		}
-		if target.Has(k) && !slices.Contains(annotations, k) && !same(target.Value(k), rest.Value(k)) {
-			c := keep(rest, annotations...)
-			return c.Set("allOf", []any{target, without(rest, append([]string{"$ref", "$defs", "definitions"}, annotations...)...)})
-		}
-	}
-	for _, k := range target.Keys() {
-		c.Set(k, target.Value(k))
-	}
-	for _, k := range rest.Keys() {
-		if k != "$ref" && k != "$defs" && k != "definitions" {
-			c.Set(k, rest.Value(k))
-		}
-	}
-	return c
-}
-
-// deep reports whether a tree is nested deeper than levels.
-func deep(v any, levels int) bool {
-	switch v := v.(type) {
-	case *Object:
-		for _, k := range v.Keys() {
-			if levels == 0 || deep(v.Value(k), levels-1) {
-				return true
-			}
-		}
-	case []any:
-		for i := range v {
-			if levels == 0 || deep(v[i], levels-1) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// without copies o less some keys. The values are shared.
-func without(o *Object, keys ...string) *Object {
-	c := &Object{}
-	for _, k := range o.Keys() {
-		if !slices.Contains(keys, k) {
-			c.Set(k, o.Value(k))
-		}
-	}
-	return c
-}
-
-// prefixed copies o with a key in front.
-func prefixed(key string, value any, o *Object) *Object {
-	c := Obj(key, value)
-	for _, k := range o.Keys() {
-		c.Set(k, o.Value(k))
-	}
-	return c
+	return n.object(beside(t, rest), may, depth)
 }

@@ -88,32 +88,63 @@ func (o *Object) Delete(key string) {
 // MarshalJSON writes the keys in order.
 func (o *Object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, k := range o.keys {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if err := writeJSON(&b, k); err != nil {
-			return nil, err
-		}
-		b.WriteByte(':')
-		if err := writeJSON(&b, o.values[k]); err != nil {
-			return nil, fmt.Errorf("key %q: %w", k, err)
-		}
+	if err := writeJSON(&b, o); err != nil {
+		return nil, err
 	}
-	b.WriteByte('}')
 	return b.Bytes(), nil
 }
 
 // writeJSON writes v without escaping <, > and &, which models read better as
-// they are.
+// they are. It goes through trees itself: encoding/json would read again, at
+// every level, what [Object.MarshalJSON] wrote.
 func writeJSON(b *bytes.Buffer, v any) error {
+	switch v := v.(type) {
+	case *Object:
+		if v != nil {
+			return writeObject(b, v)
+		}
+	case []any:
+		return writeArray(b, v)
+	}
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	b.Truncate(b.Len() - 1) // Encode ends with a newline
+	return nil
+}
+
+func writeObject(b *bytes.Buffer, o *Object) error {
+	b.WriteByte('{')
+	for i, k := range o.keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := writeJSON(b, k); err != nil {
+			return err
+		}
+		b.WriteByte(':')
+		if err := writeJSON(b, o.values[k]); err != nil {
+			return fmt.Errorf("key %q: %w", k, err)
+		}
+	}
+	b.WriteByte('}')
+	return nil
+}
+
+// writeArray writes a list, a nil one as [].
+func writeArray(b *bytes.Buffer, list []any) error {
+	b.WriteByte('[')
+	for i := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := writeJSON(b, list[i]); err != nil {
+			return err
+		}
+	}
+	b.WriteByte(']')
 	return nil
 }
 

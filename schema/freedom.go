@@ -1,0 +1,102 @@
+package schema
+
+import "slices"
+
+// A freedom says what may be done to a schema without a change of meaning that
+// its writer would mind.
+type freedom int
+
+const (
+	mayClose  freedom = iota // it may be closed
+	mayNarrow                // it is a part of a composition: what is within it may be closed
+	mustEqual                // to refuse more here would accept more elsewhere: it is under not, if, oneOf or contains
+)
+
+// freedomWithin is the freedom of a schema that stands in o under keyword.
+func freedomWithin(o *Object, keyword string, may freedom) freedom {
+	switch {
+	case may == mustEqual, slices.Contains([]string{"not", "if", "oneOf", "contains"}, keyword):
+		return mustEqual
+	case keyword == "anyOf" && wholeOptions(o):
+		return may
+	case isInPlace(keyword):
+		return mayNarrow
+	}
+	return mayClose
+}
+
+// wholeOptions reports whether the options of anyOf in o say all there is to say
+// about properties, so that each may be closed.
+func wholeOptions(o *Object) bool {
+	properties := o.Object("properties")
+	if properties != nil && properties.Len() > 0 || o.Has("patternProperties") || o.Has("$ref") {
+		return false
+	}
+	return !slices.ContainsFunc(o.Keys(), func(k string) bool { return isInPlace(k) && k != "anyOf" })
+}
+
+// annotations are keywords that accept or refuse nothing.
+var annotations = []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
+
+// beside puts the keywords of rest onto the schema that stood for its reference.
+// Its annotations win. Where other keywords differ, both schemas have to hold.
+func beside(target, rest *Object) *Object {
+	c := &Object{}
+	for _, k := range rest.Keys() {
+		if k == "$ref" || k == "$defs" || k == "definitions" {
+			continue
+		}
+		if target.Has(k) && !slices.Contains(annotations, k) && !same(target.Value(k), rest.Value(k)) {
+			c := keep(rest, annotations...)
+			return c.Set("allOf", []any{target, without(rest, append([]string{"$ref", "$defs", "definitions"}, annotations...)...)})
+		}
+	}
+	for _, k := range target.Keys() {
+		c.Set(k, target.Value(k))
+	}
+	for _, k := range rest.Keys() {
+		if k != "$ref" && k != "$defs" && k != "definitions" {
+			c.Set(k, rest.Value(k))
+		}
+	}
+	return c
+}
+
+// deep reports whether a tree is nested deeper than levels.
+func deep(v any, levels int) bool {
+	switch v := v.(type) {
+	case *Object:
+		for _, k := range v.Keys() {
+			if levels == 0 || deep(v.Value(k), levels-1) {
+				return true
+			}
+		}
+	case []any:
+		for i := range v {
+			if levels == 0 || deep(v[i], levels-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// without copies o less some keys. The values are shared.
+func without(o *Object, keys ...string) *Object {
+	c := &Object{}
+	for _, k := range o.Keys() {
+		if !slices.Contains(keys, k) {
+			c.Set(k, o.Value(k))
+		}
+	}
+	return c
+}
+
+// prefixed copies o with a key in front.
+func prefixed(key string, value any, o *Object) *Object {
+	c := Obj(key, value)
+	for _, k := range o.Keys() {
+		c.Set(k, o.Value(k))
+	}
+	return c
+}
