@@ -23,9 +23,26 @@ func TestLocal(t *testing.T) {
 
 // The reduced mode is what a container that forbids namespaces gives.
 func TestLocal_reduced(t *testing.T) {
-	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider {
-		return open(t, local.Config{Forbid: []haft.Control{haft.ControlUserNS}})
-	})
+	without(t, haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS,
+		haft.ControlIPCNS, haft.ControlUTSNS, haft.ControlCgroupNS, haft.ControlTimeNS)
+}
+
+func TestLocal_without_user_namespaces(t *testing.T) {
+	without(t, haft.ControlUserNS)
+}
+
+func TestLocal_without_cgroups(t *testing.T) {
+	without(t, haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU)
+}
+
+func TestLocal_without_seccomp(t *testing.T) {
+	without(t, haft.ControlSeccomp)
+}
+
+// without holds a provider to the law that lacks controls.
+func without(t *testing.T, lack ...haft.Control) {
+	t.Helper()
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{Forbid: lack}) })
 }
 
 // If the tests run as root, the law is also held by an ordinary user, who has
@@ -51,7 +68,15 @@ func asUser(t *testing.T, name string) {
 	if os.Getuid() != 0 {
 		t.Skip("the tests run as an ordinary user already")
 	}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "haft-local-test-") // t.TempDir is for its owner alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	program := filepath.Join(dir, "local.test")
 	if err := copyProgram(program); err != nil {
 		t.Fatal(err)
