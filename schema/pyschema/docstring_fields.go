@@ -35,6 +35,9 @@ func (p *docParser) numpy(name string) {
 // numpyName is "x : int", "x, y : int" or "x".
 var numpyName = regexp.MustCompile(`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
 
+// maxNames is how many names can share one text.
+const maxNames = 16
+
 // numpyItems reads names at the margin with their texts indented below.
 func (p *docParser) numpyItems(body []string) {
 	var names []string
@@ -48,7 +51,8 @@ func (p *docParser) numpyItems(body []string) {
 	for _, l := range body {
 		if m := numpyName.FindStringSubmatch(l); m != nil && indent(l) == 0 && l != "" {
 			flush()
-			names = strings.Split(m[1], ",")
+			names = strings.SplitN(m[1], ",", maxNames+1)
+			names = names[:min(len(names), maxNames)]
 			continue
 		}
 		text = append(text, l)

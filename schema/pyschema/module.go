@@ -8,6 +8,9 @@ import (
 	"haft/schema"
 )
 
+// maxMessage bounds what the reader says about a fault, in bytes.
+const maxMessage = 400
+
 // A place is where something stands in the source, from 1.
 type place struct {
 	Line   int `json:"l"`
@@ -128,10 +131,10 @@ func decode(out []byte) (*module, error) {
 	if err := json.Unmarshal(out, &doc); err != nil {
 		return nil, unreadable
 	}
-	if e := doc.Error; e != nil {
-		return nil, place{e.Line, e.Column}.fault("%s", e.Message)
+	if e := doc.Error; e != nil && e.Message != "" {
+		return nil, place{e.Line, e.Column}.fault("%s", strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], ""))
 	}
-	if doc.Module == nil {
+	if doc.Module == nil || doc.Error != nil {
 		return nil, unreadable
 	}
 	m := &module{names: map[string]*statement{}, times: map[string]int{}}
