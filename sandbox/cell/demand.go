@@ -5,23 +5,29 @@ import (
 	"time"
 )
 
-// memory is how long demand remembers.
-const memory = 10 * time.Second
+// How long demand remembers: short enough to see a burst begin, long enough to
+// see that calls keep coming.
+const (
+	shortMemory = time.Second
+	longMemory  = 15 * time.Second
+)
 
 // demand estimates how many cells should be ready: as many as will be asked for
 // while the next one is being made, twice over.
 type demand struct {
-	rate float64 // arrivals a second, decaying
-	last time.Time
-	make time.Duration // how long making one takes, smoothed
+	short, long float64 // arrivals a second, decaying
+	last        time.Time
+	make        time.Duration // how long making one takes, smoothed
 }
 
 // arrive counts one request.
 func (d *demand) arrive(now time.Time) {
-	if !d.last.IsZero() {
-		d.rate *= math.Exp(-now.Sub(d.last).Seconds() / memory.Seconds())
+	since := now.Sub(d.last).Seconds()
+	if d.last.IsZero() {
+		since = math.Inf(1)
 	}
-	d.rate += 1 / memory.Seconds()
+	d.short = d.short*math.Exp(-since/shortMemory.Seconds()) + 1/shortMemory.Seconds()
+	d.long = d.long*math.Exp(-since/longMemory.Seconds()) + 1/longMemory.Seconds()
 	d.last = now
 }
 
@@ -36,6 +42,6 @@ func (d *demand) made(took time.Duration) {
 
 // want returns the number of cells to keep ready.
 func (d *demand) want(least, most int) int {
-	n := math.Ceil(2 * d.rate * max(d.make, time.Millisecond).Seconds())
+	n := math.Ceil(2 * max(d.short, d.long) * max(d.make, time.Millisecond).Seconds())
 	return max(least, min(most, int(n)))
 }

@@ -1,0 +1,386 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a provider whose runs last until they are finished or stopped.
+type fake struct {
+	started, live, gone atomic.Int64
+	// slow is how long a start takes, by way of boot.
+	slow time.Duration
+	// fail makes runs end before they are up.
+	fail atomic.Bool
+}
+
+// Run implements the provider's method.
+func (f *fake) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	defer spec.Channel.Close()
+	f.started.Add(1)
+	f.live.Add(1)
+	defer f.gone.Add(1)
+	defer f.live.Add(-1)
+	if f.fail.Load() {
+		io.WriteString(spec.Stderr, "broken interpreter")
+		return sandbox.Exit{Cause: sandbox.CauseExit, Code: 1}, nil
+	}
+	exit := sandbox.Exit{Cause: sandbox.CauseFinished}
+	select {
+	case <-spec.Finish:
+	case <-ctx.Done():
+		exit.Cause = sandbox.CauseCancelled
+	}
+	spec.Ended(exit)
+	return exit, nil
+}
+
+// plan returns a plan of tenant whose cells come up by themselves.
+func (f *fake) plan(tenant string) cell.Plan {
+	up := func(*os.File) error {
+		time.Sleep(f.slow) // of the bubble's clock
+		if f.fail.Load() {
+			return errors.New("it does not answer")
+		}
+		return nil
+	}
+	return cell.Plan{Key: cell.Key{Tenant: tenant}, Run: f.Run, Boot: up, Warm: func(*os.File) error { return nil }}
+}
+
+// take takes a cell, which must work.
+func take(t *testing.T, p *cell.Pool, plan cell.Plan) *cell.Cell {
+	t.Helper()
+	c, err := p.Take(t.Context(), plan)
+	if err != nil {
+		t.Fatalf("Take: %v", err)
+	}
+	return c
+}
+
+// inBubble runs test with a pool that is closed at the end, on a clock of its own.
+func inBubble(t *testing.T, cfg cell.Config, test func(t *testing.T, p *cell.Pool)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := cell.New(context.Background(), cfg)
+		defer p.Close()
+		test(t, p)
+	})
+}
+
+func TestPool_a_cell_is_taken_once_and_replaced(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: 20 * time.Millisecond}
+		plan := f.plan("a")
+		seen := map[*cell.Cell]bool{}
+		for i := range 5 {
+			c := take(t, p, plan)
+			if seen[c] {
+				t.Fatal("a cell was handed out twice")
+			}
+			seen[c] = true
+			if c.Hit != (i > 0) {
+				t.Errorf("take %d: hit = %v", i, c.Hit)
+			}
+			c.Begin(io.Discard, io.Discard)
+			c.Release(false)
+			<-c.Ended()
+			if exit, err := c.Exit(); err != nil || exit.Cause != sandbox.CauseFinished {
+				t.Errorf("Exit = %v, %v", exit, err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := p.Parked(plan.Key); n != 1 {
+				t.Errorf("%d cells parked, want 1", n)
+			}
+		}
+	})
+}
+
+func TestPool_keys_never_share(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		take(t, p, f.plan("a")).Release(false)
+		time.Sleep(time.Second)
+		if c := take(t, p, f.plan("b")); c.Hit {
+			t.Error("b got a parked cell, and only a had any")
+		} else {
+			c.Release(false)
+		}
+	})
+}
+
+func TestPool_follows_demand_and_sleeps_when_idle(t *testing.T) {
+	inBubble(t, cell.Config{Most: 8, Idle: time.Minute}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: 100 * time.Millisecond}
+		plan := f.plan("a")
+		for range 200 {
+			take(t, p, plan).Release(false)
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if n := p.Parked(plan.Key); n < 4 || n > 8 {
+			t.Errorf("%d cells parked at 50 calls a second, want 4 to 8", n)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n, live := p.Parked(plan.Key), f.live.Load(); n != 0 || live != 0 {
+			t.Errorf("%d cells parked and %d alive after two idle minutes, want none", n, live)
+		}
+		before := f.started.Load()
+		time.Sleep(time.Hour)
+		if n := f.started.Load() - before; n != 0 {
+			t.Errorf("%d cells started while nobody asked", n)
+		}
+	})
+}
+
+func TestPool_a_burst_waits_and_does_not_fail(t *testing.T) {
+	inBubble(t, cell.Config{Starting: 2}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: 10 * time.Millisecond}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				c, err := p.Take(t.Context(), f.plan("a"))
+				if err != nil {
+					t.Errorf("Take: %v", err)
+					return
+				}
+				time.Sleep(time.Second)
+				c.Release(false)
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestPool_a_burst_of_one_tenant_does_not_hold_up_another(t *testing.T) {
+	inBubble(t, cell.Config{Starting: 1, Least: 1, Most: 1}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: 10 * time.Millisecond}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { take(t, p, f.plan("greedy")).Release(false) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		take(t, p, f.plan("modest")).Release(false)
+		if d := time.Since(began); d > 50*time.Millisecond {
+			t.Errorf("the other tenant waited %v behind a burst that lasts 1s", d)
+		}
+		wg.Wait()
+	})
+}
+
+func TestPool_a_broken_interpreter_is_reported_and_not_respawned(t *testing.T) {
+	inBubble(t, cell.Config{Backoff: time.Second}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		f.fail.Store(true)
+		for range 50 {
+			_, err := p.Take(t.Context(), f.plan("a"))
+			e, ok := errors.AsType[*cell.StartError](err)
+			if !ok || !strings.Contains(e.Said, "broken interpreter") {
+				t.Fatalf("Take = %v, want a StartError with what it said", err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := f.started.Load(); n > 2 {
+			t.Errorf("%d starts within half a second, want the one of the call and at most one more", n)
+		}
+		f.fail.Store(false)
+		time.Sleep(5 * time.Second)
+		take(t, p, f.plan("a")).Release(false)
+	})
+}
+
+func TestPool_a_refusal_is_no_breakage(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		plan := (&fake{}).plan("a")
+		denied := &haft.Error{Code: haft.CodeDenied, Message: "no"}
+		plan.Run = func(_ context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+			return sandbox.Exit{}, errors.Join(denied, spec.Channel.Close())
+		}
+		plan.Boot = func(*os.File) error { return io.EOF }
+		for range 2 {
+			if _, err := p.Take(t.Context(), plan); haft.CodeOf(err) != haft.CodeDenied {
+				t.Errorf("Take = %v, want the provider's refusal", err)
+			}
+		}
+	})
+}
+
+func TestPool_drop_empties_a_key(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		a, b := f.plan("a"), f.plan("b")
+		busy := take(t, p, a)
+		take(t, p, b).Release(false)
+		time.Sleep(time.Second)
+		p.Drop(func(k cell.Key) bool { return k.Tenant == "a" })
+		synctest.Wait()
+		if p.Parked(a.Key) != 0 || p.Parked(b.Key) != 1 {
+			t.Errorf("parked a=%d b=%d, want 0 and 1", p.Parked(a.Key), p.Parked(b.Key))
+		}
+		select {
+		case <-busy.Ended():
+			t.Error("the cell in use was ended")
+		default:
+		}
+		busy.Release(false)
+	})
+}
+
+func TestPool_total_is_a_bound_and_the_idlest_gives_way(t *testing.T) {
+	inBubble(t, cell.Config{Least: 2, Total: 4, Idle: time.Hour}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		for _, tenant := range []string{"a", "b", "c"} {
+			take(t, p, f.plan(tenant)).Release(false)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		sum := 0
+		for _, tenant := range []string{"a", "b", "c"} {
+			sum += p.Parked(cell.Key{Tenant: tenant})
+		}
+		if sum > 4 || p.Parked(cell.Key{Tenant: "c"}) != 2 {
+			t.Errorf("%d parked in all, want at most 4; %d of the last key, want 2", sum, p.Parked(cell.Key{Tenant: "c"}))
+		}
+	})
+}
+
+func TestPool_a_cell_that_dies_parked_is_not_handed_out(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		plan := f.plan("a")
+		die := make(chan struct{})
+		run := plan.Run
+		plan.Run = func(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() {
+				select {
+				case <-die:
+					cancel()
+				case <-stop:
+				}
+			}()
+			return run(ctx, spec)
+		}
+		take(t, p, plan).Release(false)
+		time.Sleep(time.Second)
+		close(die)
+		synctest.Wait()
+		if n := p.Parked(plan.Key); n != 0 {
+			t.Errorf("%d dead cells parked", n)
+		}
+	})
+}
+
+func TestPool_take_ends_with_its_context(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: time.Hour}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		plan := f.plan("a")
+		plan.Warm = nil
+		began := time.Now()
+		done := make(chan error)
+		go func() {
+			_, err := p.Take(ctx, plan)
+			done <- err
+		}()
+		// The fake's boot cannot be interrupted, unlike a read from the channel.
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Take = %v after %v, want the deadline", err, time.Since(began))
+		}
+	})
+}
+
+func TestPool_reuse_gives_the_same_cell_again(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		plan := f.plan("a")
+		plan.Reuse = true
+		first := take(t, p, plan)
+		first.Begin(io.Discard, io.Discard)
+		first.Release(true)
+		second := take(t, p, plan)
+		if second != first || !second.Hit {
+			t.Error("the second call got another cell")
+		}
+		second.Release(false)
+		if third := take(t, p, plan); third == first {
+			t.Error("a cell that was ended came back")
+		} else {
+			third.Release(false)
+		}
+	})
+}
+
+func TestPool_close_ends_everything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := cell.New(context.Background(), cell.Config{Least: 3})
+		f := &fake{}
+		busy := take(t, p, f.plan("a"))
+		time.Sleep(time.Second)
+		p.Close()
+		if n := f.live.Load(); n != 0 {
+			t.Errorf("%d runs are left", n)
+		}
+		<-busy.Ended()
+		busy.Release(false)
+		if _, err := p.Take(t.Context(), f.plan("a")); !errors.Is(err, cell.ErrClosed) {
+			t.Errorf("Take = %v, want ErrClosed", err)
+		}
+		p.Close()
+	})
+}
+
+func TestPool_hammer(t *testing.T) {
+	f := &fake{}
+	p := cell.New(t.Context(), cell.Config{Most: 4, Total: 6, Starting: 4, Idle: time.Millisecond})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			plan := f.plan(string(rune('a' + i%5)))
+			plan.Reuse = i%4 == 0
+			plan.Key.Tool = map[bool]string{true: "reused"}[plan.Reuse]
+			for n := range 200 {
+				c, err := p.Take(t.Context(), plan)
+				if err != nil {
+					t.Errorf("Take: %v", err)
+					return
+				}
+				c.Begin(io.Discard, io.Discard)
+				if n%7 == 0 {
+					c.Cancel(errors.New("stop"))
+				}
+				c.Release(n%3 == 0)
+				if n%50 == 0 {
+					p.Drop(func(k cell.Key) bool { return k.Tenant == "b" })
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.Close()
+	if f.live.Load() != 0 || f.started.Load() != f.gone.Load() {
+		t.Errorf("%d started, %d gone, %d alive", f.started.Load(), f.gone.Load(), f.live.Load())
+	}
+}
