@@ -19,7 +19,7 @@ type Config struct {
 	// for tests and for machines that have a control but not a working one.
 	// Forbidding any namespace gives the reduced mode.
 	Forbid []haft.Control
-	// UIDs is the first of 16,777,216 user ids of the host that belong to nobody,
+	// UIDs is the first of 268,435,456 user ids of the host that belong to nobody,
 	// of which every run gets one of its own when Haft is root. The default is
 	// 0x70000000. Subordinate ids of users are usually far below.
 	UIDs uint32

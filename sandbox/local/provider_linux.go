@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +39,12 @@ type Provider struct {
 	isolation  haft.Isolation
 	lastCap    int
 	filters    map[sandbox.Network][]byte
-	spawner    *spawner
-	runs       atomic.Uint64
+	// templateFilter is the filter of the process that sandboxes are forked from.
+	templateFilter []byte
+	spawner        *spawner
+	runs           atomic.Uint64
 
-	mu   sync.Mutex
-	uids uids
+	ids ids
 }
 
 // Open takes a number for this instance, sweeps up what the last holder of the
@@ -60,6 +60,10 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
 		}
 		p.filters[network] = program
+	}
+	var err error
+	if p.templateFilter, err = filter.Compile(filter.Config{Template: true, Internet: true}); err != nil {
+		return nil, fmt.Errorf("compile filter: %w", err)
 	}
 	if err := p.settle(); err != nil {
 		return nil, err
@@ -164,48 +168,3 @@ func (p *Provider) Close() error {
 
 // Isolation implements [sandbox.Provider].
 func (p *Provider) Isolation(context.Context) (haft.Isolation, error) { return p.isolation, nil }
-
-// uids hands out user ids of the host, the longest unused first, so that no run
-// meets what the kernel still counts for one before it.
-type uids struct {
-	next uint32
-	used map[uint32]bool
-}
-
-// uidsPerInstance is how many sandboxes an instance can have at a time.
-const uidsPerInstance = 1 << 16
-
-// takeUID returns an id of the host for one run, or our own.
-func (p *Provider) takeUID() (int, error) {
-	if !p.privileged {
-		return os.Geteuid(), nil
-	}
-	base := p.config.UIDs
-	if base == 0 {
-		base = 0x70000000
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.uids.used == nil {
-		p.uids.used = map[uint32]bool{}
-	}
-	for range uidsPerInstance {
-		id := p.uids.next % uidsPerInstance
-		p.uids.next++
-		if !p.uids.used[id] {
-			p.uids.used[id] = true
-			return int(base + uint32(p.number)*uidsPerInstance + id), nil
-		}
-	}
-	return 0, &haft.Error{Code: haft.CodeUnavailable, Message: "too many sandboxes at a time"}
-}
-
-// freeUID gives an id back.
-func (p *Provider) freeUID(id int) {
-	if !p.privileged {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.uids.used, uint32(id)%uidsPerInstance)
-}

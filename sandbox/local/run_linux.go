@@ -29,9 +29,18 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := check(&spec, p.isolation); err != nil {
 		return sandbox.Exit{}, err
 	}
-	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2)}
+	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
 	exit, err := r.cold(ctx)
 	return exit, errors.Join(err, r.tearDown())
+}
+
+// company is how many threads of an init are counted with its command: the one
+// that started it, which moved alone, or all of them in version 2.
+func (p *Provider) company() int {
+	if p.tree.V2 {
+		return initThreads
+	}
+	return 1
 }
 
 // check refuses a spec that is wrong, or that wants more than can be had.
@@ -85,6 +94,8 @@ type run struct {
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private *os.File
 	inside  message // the last readings of the init
+	pid     int     // of the command, as the init counts
+	company int     // threads that are counted with the command, but are ours
 }
 
 // cold runs the command in a sandbox made from scratch.
@@ -125,17 +136,19 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 // open makes what a run has on this side: an id, a cgroup and pipes. It returns
 // the descriptors of the command.
 func (r *run) open() (theirs []*os.File, err error) {
-	if r.uid, err = r.p.takeUID(); err != nil {
+	uid, err := r.p.takeUID()
+	if err != nil {
 		return nil, err
 	}
 	r.hasUID = true
+	return r.openAs(uid)
+}
+
+// openAs is open for a user id that somebody else gives back.
+func (r *run) openAs(uid int) (theirs []*os.File, err error) {
+	r.uid = uid
 	l := r.spec.Limits
-	pids := l.Processes
-	if r.p.tree.V2 {
-		pids += initThreads
-	} else {
-		pids++ // the thread of the init that starts the command
-	}
+	pids := l.Processes + r.company
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
 	if r.group, err = r.p.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
@@ -179,30 +192,9 @@ func (r *run) request() (request, []int, func(), error) {
 	pl.Hostname("haft")
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
-	var opened []int
-	closeFDs := func() { wire.CloseAll(opened) }
-	for _, t := range trees {
-		fd, err := detach(t)
-		if err != nil {
-			closeFDs()
-			return request{}, nil, nil, &sandbox.SetupError{Step: "mount", Path: "/" + t.inside, Err: errnoIn(err)}
-		}
-		opened = append(opened, fd)
-	}
-	doors, err := r.group.Doors()
+	opened, closeFDs, err := r.descriptors(&pl, trees)
 	if err != nil {
-		closeFDs()
-		return request{}, nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
-	}
-	defer cgroup.CloseDoors(doors)
-	for _, d := range doors {
-		pl.Join(d.Controller)
-		fd, err := unix.FcntlInt(d.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			closeFDs()
-			return request{}, nil, nil, fmt.Errorf("open cgroup: %w", err)
-		}
-		opened = append(opened, fd)
+		return request{}, nil, nil, err
 	}
 	// The command is exec'ed, and so may be looked at by its like; the init not.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
@@ -212,6 +204,38 @@ func (r *run) request() (request, []int, func(), error) {
 		req.Files++
 	}
 	return req, opened, closeFDs, nil
+}
+
+// descriptors opens what the slots of the plan stand for: first the trees, whose
+// slots are there, then the doors of the cgroups, which are added.
+func (r *run) descriptors(pl *plan.Plan, trees []tree) (opened []int, closeFDs func(), err error) {
+	closeFDs = func() { wire.CloseAll(opened) }
+	defer func() {
+		if err != nil {
+			closeFDs()
+		}
+	}()
+	for _, t := range trees {
+		fd, err := detach(t)
+		if err != nil {
+			return nil, nil, &sandbox.SetupError{Step: "mount", Path: "/" + t.inside, Err: errnoIn(err)}
+		}
+		opened = append(opened, fd)
+	}
+	doors, err := r.group.Doors()
+	if err != nil {
+		return nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	defer cgroup.CloseDoors(doors)
+	for _, d := range doors {
+		pl.Join(d.Controller)
+		fd, err := unix.FcntlInt(d.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open cgroup: %w", err)
+		}
+		opened = append(opened, fd)
+	}
+	return opened, closeFDs, nil
 }
 
 // confine plans the last steps, after which the thread has no more privilege.
@@ -283,6 +307,19 @@ func (p *Provider) namespacesOf(network sandbox.Network, uid int) *syscall.SysPr
 	return sys
 }
 
+// namespacesOfTemplate returns the attributes of the clone for a template, which
+// may give its forks ids of a block, and make time namespaces.
+func (p *Provider) namespacesOfTemplate(network sandbox.Network, block int) *syscall.SysProcAttr {
+	sys := p.namespacesOf(network, block)
+	sys.AmbientCaps = append(sys.AmbientCaps, unix.CAP_SETUID, unix.CAP_SETGID)
+	if p.privileged {
+		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: block, Size: idsPerTemplate}}
+		sys.UidMappings, sys.GidMappings = all, all
+		sys.Credential = &syscall.Credential{Uid: templateID, Gid: templateID}
+	}
+	return sys
+}
+
 // gidOf returns the group of the host that goes with a user.
 func (p *Provider) gidOf(uid int) int {
 	if p.privileged {
@@ -305,10 +342,13 @@ func (r *run) start(req request, fds []int) error {
 		switch {
 		case m.Kind == msgFailed && m.Failure != nil:
 			return setupError(m.Failure)
-		case m.Kind == msgReady && len(got) == 1:
-			r.private = os.NewFile(uintptr(got[0]), "private")
+		case m.Kind == msgReady && len(got) <= 1:
+			if len(got) == 1 {
+				r.private = os.NewFile(uintptr(got[0]), "private")
+			}
 			continue
 		case m.Kind == msgStarted:
+			r.pid = m.PID
 			return nil
 		}
 		wire.CloseAll(got)

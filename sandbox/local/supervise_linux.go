@@ -181,8 +181,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 		Wall:   haft.Millis(end.Sub(started)),
 		CPU:    haft.Millis(max(a.cgroup.CPU, time.Duration(r.inside.CPU))),
 		MaxRSS: max(a.cgroup.Memory, r.inside.RSS),
-		// One is the thread of the init that started the command.
-		Processes: max(a.cgroup.PIDs-1, r.inside.Peak),
+		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept

@@ -91,8 +91,8 @@ func (g *Group) Doors() ([]Door, error) {
 	if g.tree.V2 {
 		return nil, nil
 	}
-	for c, dir := range g.dirs {
-		f, err := os.OpenFile(filepath.Join(dir, "tasks"), os.O_WRONLY, 0)
+	for _, c := range g.tree.Joined() {
+		f, err := os.OpenFile(filepath.Join(g.dirs[c], "tasks"), os.O_WRONLY, 0)
 		if err != nil {
 			CloseDoors(doors)
 			return nil, fmt.Errorf("open cgroup: %w", err)
@@ -100,6 +100,22 @@ func (g *Group) Doors() ([]Door, error) {
 		doors = append(doors, Door{c, f})
 	}
 	return doors, nil
+}
+
+// Add moves a process, given by its pidfd, into a group of version 2.
+func (g *Group) Add(pidfd *os.File) error {
+	raw, err := pidfd.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("join cgroup: %w", err)
+	}
+	var pid int64
+	if err := raw.Control(func(fd uintptr) { pid = field("/proc/self/fdinfo/"+strconv.Itoa(int(fd)), "Pid:") }); err != nil {
+		return fmt.Errorf("join cgroup: %w", err)
+	}
+	if pid <= 0 {
+		return fmt.Errorf("join cgroup: %w", unix.ESRCH)
+	}
+	return write(filepath.Join(g.dirs[Memory], "cgroup.procs"), strconv.FormatInt(pid, 10))
 }
 
 // CloseDoors closes the files.
@@ -257,7 +273,7 @@ func fields(name string) []string { return strings.Fields(read(name)) }
 // field reads a number from a file of "key value" lines.
 func field(name, key string) int64 {
 	for line := range strings.Lines(read(name)) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+		if k, v, ok := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " "); ok && k == key {
 			n, _ := strconv.ParseInt(v, 10, 64)
 			return n
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,15 @@ func (t *Tree) tryV2(parent, name string) bool {
 
 // Has reports whether a controller can be used.
 func (t *Tree) Has(controller string) bool { return t.dirs[controller] != "" }
+
+// Joined lists the controllers of version 1, whose groups a process joins one by
+// one, in an order that does not change.
+func (t *Tree) Joined() []string {
+	if t.V2 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(t.dirs))
+}
 
 // Missing says why a controller cannot be used.
 func (t *Tree) Missing(controller string) string { return t.missing[controller] }

@@ -47,6 +47,7 @@ const (
 	DoKeep     Kind = "keep"     // open the directory Path, to be sent to the parent
 	DoLandlock Kind = "landlock" // restrict this thread to Rules
 	DoSeccomp  Kind = "seccomp"  // load the program Data
+	DoOwn      Kind = "own"      // in a template's plan: the steps of the run itself
 )
 
 // An Arg is an argument of a system call: a string or a buffer, of which the
@@ -219,6 +220,9 @@ func (p *Plan) Landlock(attr []byte, rules []Rule) {
 func (p *Plan) Seccomp(program []byte) {
 	p.Steps = append(p.Steps, Step{Name: "seccomp", Do: DoSeccomp, Data: program})
 }
+
+// Own marks the place where a fork carries out the steps of its own run.
+func (p *Plan) Own() { p.Steps = append(p.Steps, Step{Name: "own", Do: DoOwn}) }
 
 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP and SECBIT_NO_CAP_AMBIENT_RAISE, each
 // with its lock bit; and the lock of SECBIT_KEEP_CAPS.

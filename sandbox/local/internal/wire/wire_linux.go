@@ -43,6 +43,12 @@ func New(f *os.File) *Conn { return &Conn{f: f} }
 // Close closes the connection.
 func (c *Conn) Close() error { return c.f.Close() }
 
+// Go sends a byte to one who waits for no more than that.
+func (c *Conn) Go() error {
+	_, err := c.f.Write([]byte{1})
+	return err
+}
+
 // Send sends v and descriptors.
 func (c *Conn) Send(v any, fds ...int) error {
 	body, err := json.Marshal(v)

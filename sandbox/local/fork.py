@@ -1,0 +1,333 @@
+"""The template: an interpreter that is forked into sandboxes.
+
+Haft sends one message with the program to boot and the steps that confine a
+fork, and then one message for each fork. A fork carries out its steps before it
+reads a byte of its call. The steps are system calls that Haft compiled: this
+file decides nothing about confinement, it only reports the first that fails.
+"""
+import ctypes
+import gc
+import json
+import os
+import socket
+import struct
+import sys
+
+CONTROL = 3
+libc = ctypes.PyDLL(None, use_errno=True)
+syscall = libc.syscall
+syscall.restype = ctypes.c_long
+syscall.argtypes = [ctypes.c_long] * 7
+python = ctypes.pythonapi
+
+
+def receive(sock):
+    """Return the next message and its descriptors, or None at the end."""
+    head, fds, _, _ = socket.recv_fds(sock, 4, 253, socket.MSG_CMSG_CLOEXEC)
+    if not head:
+        return None, fds
+    while len(head) < 4:
+        head += sock.recv(4 - len(head))
+    (size,) = struct.unpack("<I", head)
+    body = bytearray()
+    while len(body) < size:
+        part = sock.recv(size - len(body))
+        if not part:
+            return None, fds
+        body += part
+    return json.loads(bytes(body)), fds
+
+
+def send(sock, message, fds=()):
+    """Send a message and descriptors."""
+    body = json.dumps(message).encode()
+    data = struct.pack("<I", len(body)) + body
+    if fds:
+        sent = socket.send_fds(sock, [data], fds)
+        data = data[sent:]
+    if data:
+        sock.sendall(data)
+
+
+class Failure(Exception):
+    """A step that did not succeed."""
+
+    def __init__(self, step, path, errno):
+        super().__init__(step, path, errno)
+        self.message = {"kind": "failed", "failure": {"step": step, "path": path, "errno": errno}}
+
+
+def buffer(data):
+    """Return a C buffer that stays where it is."""
+    return ctypes.create_string_buffer(bytes(data), len(data))
+
+
+def decode(text):
+    """Return the bytes of a field that JSON carries as base64."""
+    import binascii
+    return binascii.a2b_base64(text or "")
+
+
+class Steps:
+    """Steps made ready in the template, so that a fork has only to call."""
+
+    def __init__(self, steps, numbers):
+        self.numbers = numbers
+        self.hold = []  # buffers whose addresses are in the calls
+        self.todo = [self.ready(s) for s in steps]
+
+    def address(self, data):
+        b = buffer(data)
+        self.hold.append(b)
+        return ctypes.addressof(b)
+
+    def ready(self, s):
+        """Return (step, function of slots)."""
+        do = s["do"]
+        if do == "syscall":
+            args = [s["nr"]]
+            for a in s.get("args") or ():
+                if a.get("s"):
+                    args.append(self.address(a["s"].encode() + b"\0"))
+                elif a.get("b"):
+                    args.append(self.address(decode(a["b"])))
+                else:
+                    n = a.get("i", 0)
+                    args.append(n - (1 << 64) if n >= 1 << 63 else n)
+            args += [0] * (7 - len(args))
+            return s, lambda slots: check(s, *args)
+        if do == "file":
+            data = decode(s.get("data"))
+            return s, lambda slots: write(s, data)
+        if do == "join":
+            return s, lambda slots: os.write(slots[s.get("slot", 0)], b"0")
+        if do == "keep":
+            return s, lambda slots: os.open(s["path"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if do == "landlock":
+            attr = decode(s["data"])
+            where = self.address(attr)
+            return s, lambda slots: self.landlock(s, where, len(attr))
+        if do == "seccomp":
+            program = decode(s["data"])
+            where = self.address(struct.pack("@HP", len(program) // 8, self.address(program)))
+            return s, lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
+        if do == "own":
+            return s, None
+        raise ValueError(do)
+
+    def landlock(self, s, where, size):
+        n = self.numbers
+        ruleset = check(s, n["landlock_create_ruleset"], where, size, 0, 0, 0, 0)
+        for rule in s["rules"]:
+            fd = os.open(rule["path"], os.O_PATH | os.O_CLOEXEC)
+            attr = buffer(struct.pack("=Qi", rule["access"], fd))
+            check(s, n["landlock_add_rule"], ruleset, 1, ctypes.addressof(attr), 0, 0, 0)
+            os.close(fd)
+        check(s, n["landlock_restrict_self"], ruleset, 0, 0, 0, 0, 0)
+        os.close(ruleset)
+
+    def run(self, slots, own=None):
+        """Carry out the steps and return the descriptors that Haft wants."""
+        keep = []
+        for s, do in self.todo:
+            if do is None:
+                own.run(())
+                continue
+            try:
+                r = do(slots)
+            except OSError as e:
+                raise Failure(s["name"], s.get("path", ""), e.errno) from None
+            if s["do"] == "keep":
+                keep.append(r)
+        return keep
+
+
+def check(s, *args):
+    """Make a system call."""
+    r = syscall(*args)
+    if r == -1:
+        errno = ctypes.get_errno()
+        if errno != s.get("allow", 0):
+            raise Failure(s["name"], s.get("path", ""), errno)
+    return r
+
+
+def write(s, data):
+    """Write a new file."""
+    fd = os.open(s["path"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, s.get("mode", 0))
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+    os.close(fd)
+
+
+class CloneArgs(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_uint64) for n in (
+        "flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls",
+        "set_tid", "set_tid_size", "cgroup")]
+
+
+class Template:
+    """The process that is forked."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        config, _ = receive(sock)
+        self.numbers = config["numbers"]
+        self.steps = Steps(config["steps"], self.numbers)
+        self.time_flag = config["time"]
+        self.pidfd = ctypes.c_int(-1)
+        self.args = CloneArgs()
+        self.args.flags = config["flags"]
+        self.args.pidfd = ctypes.addressof(self.pidfd)
+        # glibc keeps the number of the thread where the kernel clears it at the
+        # thread's end. A fork has another number.
+        where = ctypes.c_uint64(0)
+        if syscall(self.numbers["prctl"], 40, ctypes.addressof(where), 0, 0, 0, 0) == 0 and where.value:
+            self.args.child_tid = where.value
+            self.args.flags |= 0x01000000 | 0x00200000  # CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
+        self.names = {"__name__": "haft_boot"}
+        sys.modules.pop("__main__", None)
+        main = type(sys)("__main__")
+        sys.modules["__main__"] = main
+        exec(compile(config["boot"], "<haft>", "exec", dont_inherit=True), self.names)
+        self.main = self.names["main"]
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+
+    def serve(self):
+        """Fork until Haft closes the socket."""
+        send(self.sock, {"kind": "ready"})
+        while True:
+            order, fds = receive(self.sock)
+            if order is None:
+                return None
+            cell = self.fork(order, fds)
+            if cell is not None:
+                return cell
+
+    def fork(self, order, fds):
+        """Make one fork. In the fork, return what it is to do."""
+        steps = Steps(order.get("steps") or (), self.numbers)
+        try:
+            if self.time_flag:
+                self.clock(order["clock"])
+            r, w = os.pipe()
+            python.PyOS_BeforeFork()
+            pid = syscall(self.numbers["clone3"], ctypes.addressof(self.args), ctypes.sizeof(self.args), 0, 0, 0, 0)
+            errno = ctypes.get_errno()
+            if pid == 0:
+                python.PyOS_AfterFork_Child()
+                return order, fds, steps, r, w
+            python.PyOS_AfterFork_Parent()
+            os.close(r)
+            if pid < 0:
+                os.close(w)
+                raise Failure("clone", "", errno)
+            try:
+                self.map(pid, order)
+                os.write(w, b"1")
+                send(self.sock, {"kind": "forked", "pid": pid}, [self.pidfd.value])
+            finally:
+                os.close(w)
+                os.close(self.pidfd.value)
+        except Failure as f:
+            send(self.sock, f.message)
+        except OSError as e:
+            send(self.sock, {"kind": "failed", "failure": {"step": "fork", "path": e.filename or "", "errno": e.errno}})
+        finally:
+            if os.getpid() != 1:
+                for fd in fds:
+                    os.close(fd)
+        return None
+
+    def clock(self, offsets):
+        """Make the time namespace that the next fork is born in."""
+        check({"name": "unshare", "path": "time"}, self.numbers["unshare"], self.time_flag, 0, 0, 0, 0, 0)
+        fd = os.open("/proc/self/timens_offsets", os.O_WRONLY)
+        try:
+            os.write(fd, offsets.encode())
+        finally:
+            os.close(fd)
+
+    def map(self, pid, order):
+        """Say who the fork's user is, out here."""
+        for name, text in order["maps"]:
+            fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY)
+            try:
+                os.write(fd, text.encode())
+            finally:
+                os.close(fd)
+
+
+def start(template, cell):
+    """The life of a fork."""
+    order, fds, steps, r, w = cell
+    sock = socket.socket(fileno=fds[3])
+    try:
+        if os.read(r, 1) != b"1" or (order.get("wait") and not sock.recv(1)):
+            os._exit(124)
+        # Out of the way of 0 to 3, which the control socket is one of.
+        os.dup2(fds[0], 0)
+        os.dup2(fds[1], 1)
+        os.dup2(fds[2], 2)
+        if order["channel"]:
+            os.dup2(fds[4], CONTROL)
+        else:
+            os.close(CONTROL)
+        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps)
+        send(sock, {"kind": "ready"}, keep)
+        sock.detach()
+        first = CONTROL + 1 if order["channel"] else CONTROL
+        check({"name": "close_range"}, template.numbers["close_range"], first, 0xFFFFFFFF, 0, 0, 0, 0)
+    except Failure as f:
+        send(sock, f.message)
+        os._exit(125)
+    except BaseException as e:
+        errno = e.errno if isinstance(e, OSError) and e.errno else 5
+        send(sock, {"kind": "failed", "failure": {"step": "fork", "path": repr(e)[:200], "errno": errno}})
+        os._exit(125)
+
+
+def reseed():
+    """Forks of one template must not draw the same numbers."""
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
+    gc.enable()
+
+
+def main():
+    sock = socket.socket(fileno=CONTROL)
+    try:
+        template = Template(sock)
+    except BaseException as e:
+        import traceback
+        send(sock, {"kind": "failed", "error": "".join(traceback.format_exception(type(e), e, e.__traceback__))[-4000:]})
+        os._exit(1)
+    cell = template.serve()
+    if cell is None:
+        os._exit(0)
+    sock.detach()
+    start(template, cell)
+    code = 0
+    try:
+        reseed()
+        call = template.main
+        del template, cell, sock
+        call(CONTROL)
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+        code = 1
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code & 0xFF)
+
+
+main()

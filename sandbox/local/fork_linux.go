@@ -1,0 +1,228 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox"
+	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/plan"
+	"haft/sandbox/local/internal/wire"
+)
+
+// An order asks a template for one fork. Its descriptors are standard input,
+// output and error, the fork's socket, the channel if there is one, and the
+// doors of the cgroups.
+type forkOrder struct {
+	Channel bool        `json:"channel"`
+	Wait    bool        `json:"wait,omitempty"`
+	Maps    [][2]string `json:"maps"`
+	Clock   string      `json:"clock,omitempty"`
+	Steps   []plan.Step `json:"steps,omitempty"`
+}
+
+// A cell is a fork.
+type cell struct {
+	pid  int // as the template counts
+	fd   *os.File
+	conn *wire.Conn
+	id   uint32
+}
+
+// fork runs spec in a fork of g.
+func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
+	id, err := g.takeID()
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	defer g.freeID(id)
+	theirs, err := r.openAs(g.block + int(id))
+	defer func() { closeFiles(theirs) }()
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	c, err := r.order(g, id, theirs)
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	defer g.forget(c.pid)
+	defer c.fd.Close() // only signalled and waited on
+	s := c.attached(g)
+	stop := context.AfterFunc(ctx, s.kill)
+	err = r.ready(c)
+	if cancelled := !stop() && ctx.Err() != nil; cancelled || err != nil {
+		s.kill()
+		<-s.gone
+		if cancelled {
+			now := time.Now()
+			return r.exit(account{stop: sandbox.CauseCancelled}, now, now), nil
+		}
+		return sandbox.Exit{}, err
+	}
+	closeFiles(theirs)
+	theirs = nil
+	return r.supervise(ctx, s), nil
+}
+
+// order has the template fork.
+func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) {
+	conn, far, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer far.Close() // the fork has it
+	doors, err := r.group.Doors()
+	if err != nil {
+		return nil, errors.Join(&sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}, conn.Close())
+	}
+	defer cgroup.CloseDoors(doors)
+	own := plan.Plan{}
+	if err := files(&own, "/work/", r.spec.Files); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	o := forkOrder{
+		Channel: r.spec.Channel != nil, Wait: r.p.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()), Steps: own.Steps,
+	}
+	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
+	for _, d := range doors {
+		all = append(all, d.File)
+	}
+	c, err := g.fork(o, numbers(all))
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c.conn, c.id = conn, id
+	return c, nil
+}
+
+// fork sends an order and waits for the answer.
+func (g *generation) fork(o forkOrder, fds []int) (*cell, error) {
+	g.forking.Lock()
+	defer g.forking.Unlock()
+	if err := g.control.Send(o, fds...); err != nil {
+		return nil, g.fail(err)
+	}
+	var m templateMessage
+	got, err := g.control.Recv(&m)
+	if err != nil {
+		return nil, g.fail(err)
+	}
+	if m.Kind == msgFailed && m.Failure != nil {
+		wire.CloseAll(got)
+		return nil, setupError(m.Failure)
+	}
+	if m.Kind != msgForked || len(got) != 1 {
+		wire.CloseAll(got)
+		return nil, g.fail(unix.EPROTO)
+	}
+	if err := unix.SetNonblock(got[0], true); err != nil {
+		wire.CloseAll(got)
+		return nil, g.fail(err)
+	}
+	return &cell{pid: m.PID, fd: os.NewFile(uintptr(got[0]), "pidfd")}, nil
+}
+
+// fail marks a template that no longer answers.
+func (g *generation) fail(err error) error {
+	g.mu.Lock()
+	g.broken = true
+	g.mu.Unlock()
+	return g.quote(&sandbox.SetupError{Step: "fork", Err: errnoIn(err)})
+}
+
+// ready waits until the fork has confined itself.
+func (r *run) ready(c *cell) error {
+	defer c.conn.Close() // the fork has no more to say
+	if r.p.tree.V2 {
+		if err := r.group.Add(c.fd); err != nil {
+			return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+		}
+		if err := c.conn.Go(); err != nil {
+			return &sandbox.SetupError{Step: "fork", Err: errnoIn(err)}
+		}
+	}
+	var m message
+	got, err := c.conn.Recv(&m)
+	switch {
+	case err != nil:
+		return &sandbox.SetupError{Step: "fork", Err: errnoIn(err)}
+	case m.Kind == msgFailed && m.Failure != nil:
+		wire.CloseAll(got)
+		return setupError(m.Failure)
+	case m.Kind != msgReady || len(got) != 1:
+		wire.CloseAll(got)
+		return &sandbox.SetupError{Step: "fork", Err: unix.EPROTO}
+	}
+	r.private = os.NewFile(uintptr(got[0]), "private")
+	return nil
+}
+
+// attached waits for the end of a fork. Its status comes from the init that is
+// its parent.
+func (c *cell) attached(g *generation) subject {
+	g.mu.Lock()
+	ended := g.endOf(c.pid)
+	g.mu.Unlock()
+	messages, gone := make(chan message, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		c.waitGone()
+		select {
+		case m := <-ended:
+			messages <- m
+		case <-g.gone:
+		}
+	}()
+	return subject{
+		signal:   func(s unix.Signal) { _ = signalFD(c.fd, s) }, // gone is as good
+		kill:     func() { _ = signalFD(c.fd, unix.SIGKILL) },
+		messages: messages,
+		gone:     gone,
+	}
+}
+
+// waitGone waits until the pid namespace of the fork is empty: its first process
+// becomes a zombie only then.
+func (c *cell) waitGone() {
+	raw, err := c.fd.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Read(func(fd uintptr) bool { // an error is a closed descriptor
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n != 0 && !errors.Is(err, unix.EINTR)
+	})
+}
+
+// takeID takes a number from the template's block.
+func (g *generation) takeID() (uint32, error) {
+	if !g.p.privileged {
+		return 0, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, err := g.ids.take(idsPerTemplate - templateID - 1)
+	return n + templateID + 1, err
+}
+
+// freeID gives a number back.
+func (g *generation) freeID(id uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ids.used, id-templateID-1)
+}
+
+// maps are the files and lines that say who the user of a fork is.
+func (g *generation) maps(id uint32) [][2]string {
+	if g.p.privileged {
+		line := fmt.Sprintf("%d %d 1", insideID, id)
+		return [][2]string{{"uid_map", line}, {"gid_map", line}}
+	}
+	line := fmt.Sprintf("%d %d 1", insideID, insideID)
+	return [][2]string{{"setgroups", "deny"}, {"uid_map", line}, {"gid_map", line}}
+}

@@ -1,0 +1,325 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local/internal/plan"
+	"haft/sandbox/local/internal/wire"
+)
+
+// A generation is one template process and its forks.
+//
+// Lifecycle: startGeneration → hold, fork, release → retire; the last release
+// after retire ends it.
+type generation struct {
+	p       *Provider
+	block   int // the first user id of the host
+	host    *run
+	control *wire.Conn
+	said    lockedBuffer // on standard output and error
+	born    time.Time
+
+	forking sync.Mutex // held from the order of a fork to its answer
+
+	mu      sync.Mutex
+	ids     pool
+	forks   int
+	held    int
+	retired bool
+	broken  bool
+	ended   map[int]chan message // by pid
+	gone    chan struct{}        // closed when the init is gone
+}
+
+// templateID is the user of the template in its own namespace, where that has a
+// block of ids.
+const templateID = 1
+
+// startGeneration starts a template process and boots it.
+func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot string) (*generation, error) {
+	g := &generation{p: p, born: time.Now(), ended: map[int]chan message{}, gone: make(chan struct{})}
+	var err error
+	if g.block, err = p.takeBlock(); err != nil {
+		return nil, err
+	}
+	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel = nil, &g.said, &g.said, nil
+	spec.Limits.Stdout, spec.Limits.Stderr = 8<<10, 8<<10
+	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
+	if err := g.boot(ctx, boot); err != nil {
+		if g.control != nil {
+			err = errors.Join(err, g.control.Close())
+		}
+		err = errors.Join(err, g.host.tearDown())
+		p.freeBlock(g.block)
+		return nil, g.quote(err)
+	}
+	go g.listen()
+	return g, nil
+}
+
+// boot starts the init and the interpreter, and waits until it is warm.
+func (g *generation) boot(ctx context.Context, boot string) error {
+	r := g.host
+	theirs, err := r.openAs(g.block)
+	defer func() { closeFiles(theirs) }()
+	if err != nil {
+		return err
+	}
+	control, far, err := wire.Pair()
+	if err != nil {
+		return err
+	}
+	g.control = control
+	theirs = append(theirs, far)
+	req, fds, closeFDs, err := g.request()
+	if err != nil {
+		return err
+	}
+	defer closeFDs()
+	dir, err := r.group.Dir()
+	if err != nil {
+		return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	if dir != nil {
+		defer dir.Close() // only for the clone
+	}
+	if r.init, err = g.p.spawn(g.p.namespacesOfTemplate(r.spec.Network, g.block), dir); err != nil {
+		return &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
+	}
+	stop := context.AfterFunc(ctx, r.init.kill)
+	defer stop()
+	if err := r.start(req, append(fds, numbers(theirs)...)); err != nil {
+		return err
+	}
+	closeFiles(theirs)
+	theirs = nil
+	if err := control.Send(g.config(boot)); err != nil {
+		return fmt.Errorf("boot template: %w", err)
+	}
+	var m templateMessage
+	if _, err := control.Recv(&m); err != nil {
+		return fmt.Errorf("boot template: %w", err)
+	}
+	if m.Kind != msgReady {
+		return fmt.Errorf("boot template: %w", errors.New(m.Error))
+	}
+	return nil
+}
+
+// request plans the template itself. It has a root of its own, no program of a
+// tenant, and the rights to make namespaces below its own; it is not under
+// Landlock, which forbids to mount.
+func (g *generation) request() (request, []int, func(), error) {
+	r, p := g.host, g.p
+	pl := plan.Plan{}
+	trees, err := p.root(&pl, r.spec)
+	if err != nil {
+		return request{}, nil, nil, err
+	}
+	pl.Mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
+	pl.Hostname("haft")
+	pl.Pivot()
+	pl.Attr("/", attrReadOnly, false)
+	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
+	fds, closeFDs, err := r.descriptors(&pl, trees)
+	if err != nil {
+		return request{}, nil, nil, err
+	}
+	pl.Setsid()
+	pl.Rlimit("core", unix.RLIMIT_CORE, 0, 0)
+	pl.NoNewPrivs()
+	if p.isolation.Has(haft.ControlSeccomp) {
+		pl.Seccomp(p.templateFilter)
+	}
+	return request{
+		Plan: pl, Argv: append(slices.Clone(r.spec.Argv), "-c", forkSource), Env: r.spec.Env, Files: 4, Stay: true,
+	}, fds, closeFDs, nil
+}
+
+// templateConfig is the first message to a template.
+type templateConfig struct {
+	Boot    string             `json:"boot"`
+	Steps   []plan.Step        `json:"steps"`
+	Numbers map[string]uintptr `json:"numbers"`
+	Flags   uint64             `json:"flags"`
+	Time    uint64             `json:"time"`
+}
+
+// templateMessage is what a template says.
+type templateMessage struct {
+	message
+	Error string `json:"error,omitempty"`
+}
+
+// config compiles what every fork does.
+func (g *generation) config(boot string) templateConfig {
+	p, spec := g.p, g.host.spec
+	pl := plan.Plan{}
+	for _, c := range p.tree.Joined() {
+		pl.Join(c)
+	}
+	pl.Identity(insideID, insideID, p.privileged)
+	// A change of user makes a process unreadable to itself.
+	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 1)
+	pl.Umask(0o022)
+	private(&pl, spec.Limits, "/", p.hasProc)
+	pl.Own()
+	p.confine(&pl, spec)
+	c := templateConfig{
+		Boot: boot, Steps: pl.Steps,
+		Numbers: map[string]uintptr{
+			"clone3": unix.SYS_CLONE3, "unshare": unix.SYS_UNSHARE, "prctl": unix.SYS_PRCTL, "seccomp": unix.SYS_SECCOMP,
+			"close_range": unix.SYS_CLOSE_RANGE, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
+			"landlock_add_rule": unix.SYS_LANDLOCK_ADD_RULE, "landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
+		},
+		Flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
+			unix.CLONE_PARENT | unix.CLONE_PIDFD,
+	}
+	if spec.Network == sandbox.NetworkNone {
+		c.Flags |= unix.CLONE_NEWNET
+	}
+	if p.isolation.Has(haft.ControlTimeNS) {
+		c.Time = unix.CLONE_NEWTIME
+	}
+	return c
+}
+
+// quote adds to err what the template said, for the operator.
+func (g *generation) quote(err error) error {
+	if text := g.said.String(); text != "" {
+		return fmt.Errorf("%w (the template said: %q)", err, text)
+	}
+	return err
+}
+
+// hold reserves the generation for one run, unless it can make no more.
+func (g *generation) hold() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.broken || g.retired {
+		return false
+	}
+	g.held++
+	g.forks++
+	return true
+}
+
+// old reports whether it is time for the next.
+func (g *generation) old() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.forks > forksPerTemplate || time.Since(g.born) > templateAge
+}
+
+// release undoes hold.
+func (g *generation) release() {
+	g.mu.Lock()
+	g.held--
+	last := g.retired && g.held == 0
+	g.mu.Unlock()
+	if last {
+		g.end()
+	}
+}
+
+// retire ends the process as soon as no sandbox needs its namespaces.
+func (g *generation) retire() {
+	g.mu.Lock()
+	idle := !g.retired && g.held == 0
+	g.retired = true
+	g.mu.Unlock()
+	if idle {
+		g.end()
+	}
+}
+
+// end ends the process and gives everything back.
+func (g *generation) end() {
+	g.host.init.kill()
+	<-g.gone
+	err := errors.Join(g.control.Close(), g.host.tearDown())
+	g.p.freeBlock(g.block)
+	if err != nil {
+		g.p.log.Warn("a template left something behind", "err", err)
+	}
+}
+
+// listen hears from the init of the ends of forks, and of the template's.
+func (g *generation) listen() {
+	init := g.host.init
+	for {
+		var m message
+		if _, err := init.conn.Recv(&m); err != nil {
+			break
+		}
+		if m.Kind == msgEnded {
+			g.tell(m)
+		}
+	}
+	init.kill()
+	init.waitErr = init.wait()
+	init.waited = true
+	g.mu.Lock()
+	g.broken = true
+	g.mu.Unlock()
+	close(g.gone)
+}
+
+// tell passes an end to the run that waits for it, or will.
+func (g *generation) tell(m message) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.PID == g.host.pid {
+		g.broken = true
+		return
+	}
+	g.endOf(m.PID) <- m
+}
+
+// endOf returns the channel for the end of a fork. Preconditions: g.mu is held.
+func (g *generation) endOf(pid int) chan message {
+	c, ok := g.ended[pid]
+	if !ok {
+		c = make(chan message, 1)
+		g.ended[pid] = c
+	}
+	return c
+}
+
+// forget drops the channel of a fork that has ended.
+func (g *generation) forget(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ended, pid)
+}
+
+// A lockedBuffer is written by two pumps.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// String returns what was written, in one line's worth.
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(l.b.String())
+}

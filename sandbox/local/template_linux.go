@@ -1,0 +1,151 @@
+package local
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// forkSource is the program of a template.
+//
+//go:embed fork.py
+var forkSource string
+
+// A template process is replaced after so many forks, or after so long, because
+// its forks share the seed of their hashes.
+const (
+	forksPerTemplate = 1000
+	templateAge      = 10 * time.Minute
+)
+
+// A Template makes sandboxes by forking. It is safe for concurrent use.
+//
+// Lifecycle: Provider.Template → Run → Close.
+type Template struct {
+	p    *Provider
+	spec sandbox.Spec
+	boot string
+
+	mu      sync.Mutex
+	now     *generation // the one that forks
+	renewal chan struct{}
+	closed  bool
+}
+
+// Template implements [sandbox.Forker]. The interpreter must be Python, 3.9 or
+// later, with ctypes.
+func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string) (sandbox.Template, error) {
+	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
+	if err := check(&spec, p.isolation); err != nil {
+		return nil, err
+	}
+	if !p.namespaces {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "templates need namespaces, which this sandbox does not have"}
+	}
+	g, err := p.startGeneration(ctx, spec, boot)
+	if err != nil {
+		return nil, err
+	}
+	return &Template{p: p, spec: spec, boot: boot, now: g}, nil
+}
+
+// Run implements [sandbox.Template]. Of the limits, those of time, memory,
+// processes, output and artifacts are those of spec; the rest are the template's.
+func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	if spec.Channel != nil {
+		defer spec.Channel.Close() // the command has its own copy
+	}
+	spec.Argv, spec.Env, spec.Mounts, spec.Network = t.spec.Argv, t.spec.Env, t.spec.Mounts, t.spec.Network
+	spec.Limits = spec.Limits.Or(t.spec.Limits)
+	if err := check(&spec, t.p.isolation); err != nil {
+		return sandbox.Exit{}, err
+	}
+	g, err := t.generation(ctx)
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	defer g.release()
+	r := &run{p: t.p, spec: &spec, flood: make(chan struct{}, 2)}
+	exit, err := r.fork(ctx, g)
+	return exit, errors.Join(err, r.tearDown())
+}
+
+// generation returns the process to fork, held for one run. A process that has
+// grown old is replaced behind the scenes, one that has died at once.
+func (t *Template) generation(ctx context.Context) (*generation, error) {
+	for {
+		t.mu.Lock()
+		if t.closed {
+			t.mu.Unlock()
+			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the template is closed"}
+		}
+		if t.now.hold() {
+			if t.now.old() && t.renewal == nil {
+				t.renewal = make(chan struct{})
+				go t.renew(context.WithoutCancel(ctx), t.renewal)
+			}
+			g := t.now
+			t.mu.Unlock()
+			return g, nil
+		}
+		wait := t.renewal
+		if wait == nil {
+			wait = make(chan struct{})
+			t.renewal = wait
+			t.mu.Unlock()
+			if err := t.renew(ctx, wait); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		t.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// renew starts the next generation and retires the last one. The channel done is
+// t.renewal, and closed at the end.
+func (t *Template) renew(ctx context.Context, done chan struct{}) error {
+	g, err := t.p.startGeneration(ctx, t.spec, t.boot)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer close(done)
+	t.renewal = nil
+	if err != nil {
+		t.p.log.Warn("a template could not be renewed", "err", err)
+		return err
+	}
+	if t.closed {
+		g.retire()
+		return nil
+	}
+	t.now.retire()
+	t.now = g
+	return nil
+}
+
+// Close implements [sandbox.Template]. It returns when the process is gone, or
+// is left to the sandboxes that still need its namespaces.
+func (t *Template) Close() error {
+	t.mu.Lock()
+	wait := t.renewal
+	closed := t.closed
+	t.closed = true
+	t.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
+	if !closed {
+		t.now.retire()
+	}
+	return nil
+}
