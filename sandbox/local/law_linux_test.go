@@ -45,6 +45,15 @@ func without(t *testing.T, lack ...haft.Control) {
 	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{Forbid: lack}) })
 }
 
+// Sandboxes that are forked from a template are the ones that calls run in.
+func TestLocal_forked(t *testing.T) {
+	sandboxtest.RunForked(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) })
+}
+
+func TestLocal_forked_as_an_ordinary_user(t *testing.T) {
+	asUser(t, "TestLocal_forked")
+}
+
 // If the tests run as root, the law is also held by an ordinary user, who has
 // neither cgroups nor ids to give away.
 func TestLocal_as_an_ordinary_user(t *testing.T) {
@@ -53,6 +62,60 @@ func TestLocal_as_an_ordinary_user(t *testing.T) {
 
 func TestLocal_reduced_as_an_ordinary_user(t *testing.T) {
 	asUser(t, "TestLocal_reduced")
+}
+
+// Two servers with directories of their own are two strangers on one machine:
+// when one comes or goes, the calls of the other go on.
+func TestLocal_instances_do_not_disturb_each_other(t *testing.T) {
+	first := open(t, local.Config{})
+	begin := make(chan struct{})
+	type end struct {
+		exit sandbox.Exit
+		err  error
+	}
+	ended := make(chan end, 1)
+	started := make(chan struct{})
+	go func() {
+		exit, err := first.Run(t.Context(), sandbox.Spec{
+			Argv: []string{"/bin/sh", "-c", "echo ready; read -r x"}, Mounts: system(),
+			Env: []string{"PATH=/usr/bin:/bin"}, Stdin: waiting{begin}, Stdout: notify{started},
+		})
+		ended <- end{exit, err}
+	}()
+	<-started
+	second, err := local.Open(t.Context(), local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, out := sh(t, second, "echo two"); out != "two\n" {
+		t.Errorf("the second instance printed %q", out)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	close(begin)
+	if e := <-ended; e.err != nil || e.exit.Cause != sandbox.CauseExit {
+		t.Errorf("the first instance's call ended with %+v, %v", e.exit, e.err)
+	}
+	if _, out := sh(t, first, "echo one"); out != "one\n" {
+		t.Errorf("the first instance printed %q", out)
+	}
+}
+
+// waiting is an input that ends when ch is closed.
+type waiting struct{ ch <-chan struct{} }
+
+func (w waiting) Read([]byte) (int, error) {
+	<-w.ch
+	return 0, io.EOF
+}
+
+// notify closes ch at the first write.
+type notify struct{ ch chan struct{} }
+
+func (n notify) Write(p []byte) (int, error) {
+	close(n.ch)
+	return len(p), nil
 }
 
 // ordinary is a user id that has no entry and no files.

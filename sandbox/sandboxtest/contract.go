@@ -161,8 +161,11 @@ func cancelledBefore(ctx context.Context, b *Bench) error {
 	return nil
 }
 
+// missing is a command that nobody has.
+const missing = "/work/does-not-exist"
+
 func missingCommand(ctx context.Context, b *Bench) error {
-	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{"/work/does-not-exist"} })
+	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{missing} })
 	if o.Err == nil {
 		return fmt.Errorf("there is no error: %v", o)
 	}
@@ -212,6 +215,17 @@ func isolationTold(ctx context.Context, b *Bench) error {
 		if missing == b.iso.Has(c) {
 			return fmt.Errorf("%q must be either among the controls or among the missing", c)
 		}
+	}
+	if b.iso.Level == haft.LevelNamespaces {
+		for _, c := range controls(haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS, haft.ControlUTSNS,
+			haft.ControlRoot, haft.ControlCaps, haft.ControlNoNewPriv, haft.ControlSeccomp) {
+			if !b.iso.Has(c) {
+				return fmt.Errorf("level %q is promised without %q", b.iso.Level, c)
+			}
+		}
+	}
+	if b.iso.Has(haft.ControlRoot) && !b.iso.Has(haft.ControlMountNS) && b.iso.Level == haft.LevelReduced {
+		return errors.New("a root of its own needs a mount namespace")
 	}
 	o := b.Run(ctx, sh(`exit 0`), nil)
 	if err := exits(0)(o); err != nil {

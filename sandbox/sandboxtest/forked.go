@@ -1,0 +1,101 @@
+package sandboxtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/sandbox"
+)
+
+// RunForked holds sandboxes that are made from a template to the same law. The
+// provider that open returns must be a [sandbox.Forker]. Each program is started
+// by a fork of a Python that has looked whether it was born with more than it
+// should have been.
+func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
+	t.Helper()
+	in, err := findPython()
+	if err != nil {
+		Require(t, "python", err.Error())
+	}
+	Run(t, func(t *testing.T) sandbox.Provider {
+		p := open(t)
+		forker, ok := p.(sandbox.Forker)
+		if !ok {
+			t.Fatalf("%T makes no templates", p)
+		}
+		template, err := forker.Template(t.Context(), sandbox.Spec{
+			Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: lawLimits(),
+			Env: []string{"PATH=/usr/bin:/bin"},
+		}, boot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := template.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return forked{p, template}
+	})
+}
+
+// orders is the file that tells a fork what to run.
+const orders = ".haft-law"
+
+// boot is the template's program. Python ignores some signals, and what is
+// ignored is inherited: they are set back.
+const boot = `
+import json, os, signal
+def main(channel):
+    for fd in os.listdir('/proc/self/fd'):
+        try: os.fstat(int(fd))
+        except OSError: continue
+        if int(fd) > 2 and int(fd) != channel:
+            os.write(2, ('descriptor %s leads to %s\n' % (fd, os.readlink('/proc/self/fd/' + fd))).encode())
+            os._exit(99)
+    with open('/work/` + orders + `') as f: argv, env = json.load(f)
+    os.unlink('/work/` + orders + `')
+    for s in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT): signal.signal(s, signal.SIG_DFL)
+    os.set_inheritable(channel, True)
+    os.execve(argv[0], argv, env)
+`
+
+// forked is a template as a provider.
+type forked struct {
+	sandbox.Provider
+	template sandbox.Template
+}
+
+// Run hands the command over as a file.
+func (f forked) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	err := spec.Check()
+	if err == nil && spec.Argv[0] == missing {
+		err = &haft.Error{Code: haft.CodeInvalid, Message: "a template has settled its command"}
+	}
+	if err != nil {
+		if spec.Channel != nil {
+			_ = spec.Channel.Close() // as every provider does
+		}
+		return sandbox.Exit{}, err
+	}
+	env := map[string]string{}
+	for _, kv := range spec.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	data, err := json.Marshal([]any{spec.Argv, env})
+	if err != nil {
+		return sandbox.Exit{}, fmt.Errorf("encode a command: %w", err)
+	}
+	spec.Files = append(slices.Clone(spec.Files), sandbox.File{Name: orders, Data: data})
+	exit, err := f.template.Run(ctx, spec)
+	if err != nil {
+		return exit, fmt.Errorf("run in a fork: %w", err)
+	}
+	return exit, nil
+}
