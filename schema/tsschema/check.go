@@ -15,11 +15,12 @@ import (
 
 // The bounds on what the strict parser is given. It descends once for every
 // operator or statement inside another, at 2 to 10 kB of stack each, and Go ends
-// the whole process at 1 GB of stack; and it tries both readings of
-// a ? (b) : c => d, which doubles its work for every one inside another.
+// the whole process at 1 GB of stack; its later passes take time by the square
+// of that depth; and it tries both readings of a ? (b) : c => d, which doubles
+// its work for every one inside another.
 const (
-	maxChain     = 50_000 // tokens that may stand inside each other
-	maxAmbiguous = 8      // conditions with arrow functions inside each other
+	maxChain     = 4_000 // tokens that may stand inside each other
+	maxAmbiguous = 8     // conditions with arrow functions inside each other
 	parseTime    = 5 * time.Second
 )
 
@@ -45,8 +46,9 @@ func text(source []byte) (string, *problem) {
 
 // level is what a pair of brackets holds up to now.
 type level struct {
-	tokens                      int // since the last statement began
-	conditions, returns, arrows int // since the last comma
+	list                        bool // of values, so that a comma ends one
+	tokens                      int  // since the last statement or value began
+	conditions, returns, arrows int  // since the last comma
 }
 
 // bounded refuses sources that the strict parser could not read in bounded
@@ -56,26 +58,26 @@ func bounded(l *lexer) *problem {
 	sum := 0
 	for i, t := range l.tokens {
 		top := &stack[len(stack)-1]
-		word := l.text(t)
-		before, after := l.wordAt(i-1), l.wordAt(i+1)
+		word, after := l.text(t), l.wordAt(i+1)
+		if l.begins(i) || word == ";" && after != "else" || word == "," && top.list {
+			sum -= top.tokens
+			*top = level{list: top.list}
+		}
 		top.tokens++
 		sum++
 		switch {
 		case t.match > i && t.kind != kMiddle:
-			stack = append(stack, level{})
+			stack = append(stack, level{list: l.isList(i, top.list)})
 			continue
 		case t.match >= 0 && t.match < i && len(stack) > 1:
 			sum -= top.tokens
 			stack = stack[:len(stack)-1]
 			continue
-		case t.kind == kIdent && (word == "const" || word == "export" || word == "return" || word == "throw") || word == ";" && after != "else":
-			sum -= top.tokens
-			*top = level{}
 		case word == ",":
-			*top = level{tokens: top.tokens}
+			top.conditions, top.returns, top.arrows = 0, 0, 0
 		case word == "?" && after != ":" && after != ")" && after != ",":
 			top.conditions++
-		case word == ":" && before == ")":
+		case word == ":" && l.wordAt(i-1) == ")":
 			top.returns++
 		case word == "=>":
 			top.arrows++
@@ -88,6 +90,61 @@ func bounded(l *lexer) *problem {
 		}
 	}
 	return nil
+}
+
+// begins reports whether token i begins a statement, so that everything before
+// it in its brackets is finished: by its word, or because a line ended.
+func (l *lexer) begins(i int) bool {
+	t, word := l.tokens[i], l.wordAt(i)
+	if t.kind != kIdent || i == 0 {
+		return false
+	}
+	switch word {
+	case "const", "export", "return", "throw":
+		return true
+	case "else", "in", "of", "instanceof", "as", "satisfies", "while", "catch", "finally":
+		return false
+	}
+	before := l.tokens[i-1]
+	if !t.newline {
+		return false
+	}
+	switch before.kind {
+	case kIdent:
+		return !beforeRegexp[l.text(before)]
+	case kPunct:
+		switch l.text(before) {
+		case "]", "}":
+			return true
+		case ")":
+			return !l.closesHead(before)
+		}
+		return false
+	}
+	return before.kind != kHead && before.kind != kMiddle
+}
+
+// closesHead reports whether ")" ends the head of an if or a loop.
+func (l *lexer) closesHead(t token) bool {
+	switch l.wordAt(t.match - 1) {
+	case "if", "while", "for", "with", "await":
+		return true
+	}
+	return false
+}
+
+// isList reports whether the bracket at i holds values and no statements.
+func (l *lexer) isList(i int, inList bool) bool {
+	if l.wordAt(i) != "{" {
+		return true
+	}
+	switch l.wordAt(i - 1) {
+	case "=", "(", "[", ",", "return", "?":
+		return true
+	case ":":
+		return inList
+	}
+	return false
 }
 
 // ambiguous counts the conditions whose branches may be arrow functions.
@@ -123,7 +180,12 @@ func strict(ctx context.Context, src string, loader api.Loader) ([]problem, erro
 				done <- []problem{{-1, "the source cannot be parsed"}}
 			}
 		}()
-		r := api.Transform(src, api.TransformOptions{Loader: loader, LogLevel: api.LogLevelSilent, LogLimit: maxProblems})
+		r := api.Transform(src, api.TransformOptions{
+			Loader: loader, LogLevel: api.LogLevelSilent, LogLimit: maxProblems,
+			// Nobody reads the output. The other way to choose its names takes
+			// time by the cube of how deep functions are nested.
+			MinifyIdentifiers: true,
+		})
 		done <- problems(src, r.Errors)
 	}()
 	select {

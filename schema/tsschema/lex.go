@@ -271,12 +271,7 @@ func (l *lexer) regexpAllowed() bool {
 	case "]", "++", "--":
 		return false
 	case ")":
-		if p.match < 1 {
-			return false
-		}
-		before := l.tokens[p.match-1]
-		word := l.text(before)
-		return before.kind == kIdent && (word == "if" || word == "while" || word == "for" || word == "with")
+		return l.closesHead(p)
 	case "}":
 		return strings.TrimLeft(l.src[p.to:l.pos], " \t") != ""
 	}
