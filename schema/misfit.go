@@ -3,6 +3,7 @@ package schema
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -46,8 +47,8 @@ func (c *Compiled) check(p any, nodes int) []haft.Misfit {
 	if err == nil {
 		return nil
 	}
-	v, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // the library returns nothing else
-	if !ok {
+	v, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok { // not reached: the library returns nothing else
 		return []haft.Misfit{{Message: "does not fit the schema"}}
 	}
 	x := explainer{c: c, value: p}
