@@ -181,7 +181,7 @@ func strict(ctx context.Context, src string, loader api.Loader) ([]problem, erro
 			}
 		}()
 		r := api.Transform(src, api.TransformOptions{
-			Loader: loader, LogLevel: api.LogLevelSilent, LogLimit: maxProblems,
+			Loader: loader, LogLevel: api.LogLevelSilent,
 			// Nobody reads the output. The other way to choose its names takes
 			// time by the cube of how deep functions are nested.
 			MinifyIdentifiers: true,
@@ -203,6 +203,9 @@ func problems(src string, messages []api.Message) []problem {
 	var all []problem
 	lines := lineStarts(src)
 	for _, m := range messages {
+		if len(all) == maxProblems {
+			break
+		}
 		p := problem{-1, "syntax error: " + strings.NewReplacer(`"`, "", "\n", " ").Replace(m.Text)}
 		if m.Location != nil && m.Location.Line >= 1 && m.Location.Line <= len(lines) {
 			p.at = min(lines[m.Location.Line-1]+m.Location.Column, len(src))
