@@ -55,7 +55,9 @@ type docParser struct {
 }
 
 // clean takes the common indentation off a docstring, as inspect.cleandoc does:
-// the first line does not count, tabs are eight columns.
+// the first line does not count, tabs are eight columns. Unlike there, lines at
+// the very left do not count in a text that begins indented: they come from a \n
+// that somebody wrote into the docstring.
 func clean(raw string) []string {
 	raw = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(raw)
 	lines := strings.Split(raw, "\n")
@@ -63,16 +65,20 @@ func clean(raw string) []string {
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(untab(l), " \t\f")
 		if i > 0 && lines[i] != "" {
-			if n := indent(lines[i]); margin < 0 || n < margin {
+			n := indent(lines[i])
+			if margin < 0 || n < margin && n > 0 {
 				margin = n
 			}
 		}
 	}
 	for i := range lines {
-		if i == 0 {
-			lines[i] = strings.TrimLeft(lines[i], " ")
-		} else if margin > 0 && len(lines[i]) >= margin {
-			lines[i] = lines[i][margin:]
+		switch rest := strings.TrimLeft(lines[i], " "); {
+		case i == 0 || rest == "":
+			lines[i] = rest
+		case indent(lines[i]) < margin:
+			lines[i] = strings.Repeat(" ", indent(lines[i-1])) + rest // it goes on with the line before
+		default:
+			lines[i] = lines[i][max(margin, 0):]
 		}
 	}
 	for len(lines) > 0 && lines[len(lines)-1] == "" {
