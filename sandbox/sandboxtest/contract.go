@@ -264,6 +264,7 @@ func sideBySide(ctx context.Context, b *Bench) error {
 // A brokenPipe takes nothing.
 type brokenPipe struct{}
 
+// Write implements [io.Writer].
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func badWriter(ctx context.Context, b *Bench) error {

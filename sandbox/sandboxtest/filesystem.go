@@ -14,6 +14,11 @@ import (
 
 // fileCases look for files of the host and try to change what they see.
 func fileCases() []Case {
+	return slices.Concat(readingCases(), writingCases(), nodeCases())
+}
+
+// readingCases look for what they must not see.
+func readingCases() []Case {
 	walled := controls(haft.ControlRoot, haft.ControlLandlock)
 	return []Case{{
 		Name: "host_secrets_cannot_be_read", Group: Filesystem, Any: walled,
@@ -51,7 +56,13 @@ def by_symlink():
     os.symlink(c, 'link'); return readable('link')
 attempt('symlink', by_symlink)`),
 		Check: refused(append([]string{"ELOOP"}, deniedFile...), "path0", "path3", "chroot", "symlink"),
-	}, {
+	}}
+}
+
+// writingCases try to change what others will see.
+func writingCases() []Case {
+	walled := controls(haft.ControlRoot, haft.ControlLandlock)
+	return []Case{{
 		Name: "interpreter_cannot_be_changed", Group: Filesystem, Any: walled,
 		Story: "What all runs share, the standard library and its caches above all, cannot be written to.",
 		Program: py(`lib = os.path.dirname(os.__file__)
@@ -79,9 +90,14 @@ attempt('canary', lambda: os.link(E['CANARY0'], 'l3'))`),
 		Check: refused(append([]string{"EXDEV"}, deniedFile...), "interpreter", "library", "canary"),
 	}, {
 		Name: "every_mount_is_harmless", Group: Filesystem, Needs: controls(haft.ControlRoot),
-		Story:   "What is mounted honours no set-user-id bits, what is of the host is read-only, and no mount tells where the engine keeps things.",
-		Program: py("os.write(1, open('/proc/self/mountinfo', 'rb').read())"), Do: mountsHarmless,
-	}, {
+		Story: "What is mounted honours no set-user-id bits, what is of the host is read-only, and no mount tells where the engine keeps things.",
+		Do:    mountsHarmless,
+	}}
+}
+
+// nodeCases try to gain by what they make: programs, devices, attributes.
+func nodeCases() []Case {
+	return []Case{{
 		Name: "set_user_id_bits_do_nothing", Group: Filesystem, Needs: controls(haft.ControlNoNewPriv, haft.ControlRoot),
 		Story: "A set-user-id program of the host or of one's own gives nothing.",
 		Program: py(`import shutil, subprocess

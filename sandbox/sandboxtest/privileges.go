@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"haft"
@@ -12,10 +13,10 @@ import (
 
 // privilegeCases look at what a program was born with.
 func privilegeCases() []Case {
-	return append(append(birthCases(), namespaceCases()...), signalCases()...)
+	return slices.Concat(birthCases(), identityCases(), namespaceCases(), signalCases())
 }
 
-// birthCases are about descriptors, terminals, identities and capabilities.
+// birthCases are about descriptors, terminals and signals.
 func birthCases() []Case {
 	return []Case{{
 		Name: "only_four_descriptors_are_open", Group: Descriptors,
@@ -63,7 +64,12 @@ attempt('pty', pty)`),
 		Story:   "No signal is blocked or ignored because the engine did so.",
 		Program: sh(`test -e /proc/self/status || exit 0; grep -E '^Sig(Blk|Ign)' /proc/self/status | grep -v -E '0000000000000000$'; exit 0`),
 		Check:   prints(""),
-	}, {
+	}}
+}
+
+// identityCases are about who the program is and what it may.
+func identityCases() []Case {
+	return []Case{{
 		Name: "there_are_no_capabilities", Group: Descriptors, Needs: controls(haft.ControlCaps),
 		Story:   "Every set of capabilities is empty, the bounding set too.",
 		Program: sh(`grep ^Cap /proc/self/status | grep -v -E '0000000000000000$'; grep -c ^Cap /proc/self/status`),

@@ -99,11 +99,14 @@ attempt('oom', adj)`),
 	}}
 }
 
-// daemon is the beginning of a program that goes on in the background.
+// daemon is the beginning of a program that goes on in the background, once it
+// has seen to it that it is on its own.
 const daemon = `
-if os.fork(): os._exit(0)
+r, w = os.pipe()
+if os.fork(): os.read(r, 1); os._exit(0)
 os.setsid()
 if os.fork(): os._exit(0)
+os.write(w, b'x')
 os.closerange(0, 64)
 `
 

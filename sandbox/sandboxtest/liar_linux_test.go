@@ -1,0 +1,129 @@
+package sandboxtest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/process"
+)
+
+// A liar isolates nothing and promises everything.
+type liar struct {
+	*process.Provider
+	promise haft.Isolation
+	deaf    bool // to Spec.Need
+}
+
+func (l liar) Isolation(context.Context) (haft.Isolation, error) { return l.promise, nil }
+
+func (l liar) Run(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
+	if err := s.Need.Check(l.promise); err != nil && !l.deaf {
+		return sandbox.Exit{}, err
+	}
+	s.Need = sandbox.Need{}
+	exit, err := l.Provider.Run(ctx, s)
+	exit.Isolation = l.promise
+	return exit, err
+}
+
+// benchOf prepares a law for a liar with these controls.
+func benchOf(t *testing.T, promise haft.Isolation, deaf bool) *Bench {
+	t.Helper()
+	p, err := process.Open(process.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openBench(t.Context(), liar{p, promise, deaf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.pythonErr != nil {
+		Require(t, "python", b.pythonErr.Error())
+	}
+	t.Cleanup(func() {
+		if err := b.host.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// The law must be able to fail. These cases do no harm without a sandbox, root
+// included, and each must find that there is none.
+func TestLaw_catches_a_liar(t *testing.T) {
+	b := benchOf(t, haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}, false)
+	harmless := strings.Fields(`
+		planted_files_of_the_engine_cannot_be_read host_directories_are_not_there paths_that_climb_stay_inside
+		every_mount_is_harmless dev_holds_nothing_of_the_host
+		host_processes_are_not_visible load_of_the_host_is_not_told kernel_memory_and_symbols_are_hidden
+		control_groups_and_sysfs_are_not_there
+		user_namespace_is_its_own mnt_namespace_is_its_own pid_namespace_is_its_own net_namespace_is_its_own
+		ipc_namespace_is_its_own uts_namespace_is_its_own cgroup_namespace_is_its_own time_namespace_is_its_own
+		uptime_is_not_the_hosts is_not_root_of_the_host no_new_privileges_is_set system_calls_are_filtered
+		there_are_no_capabilities signals_do_not_reach_the_host
+		unshare_user_is_denied io_uring_setup_is_denied userfaultfd_is_denied name_to_handle_at_is_denied
+		keyctl_is_denied ptrace_traceme_is_denied process_vm_readv_is_denied pidfd_getfd_is_denied kcmp_is_denied
+		quotactl_is_denied open_tree_is_denied personality_is_denied netlink_socket_is_denied
+		loopback_of_the_host_is_not_reached address_of_the_host_is_not_reached
+		abstract_sockets_of_the_host_are_not_reached sockets_of_the_host_are_not_reached_by_path
+		interfaces_of_the_host_are_not_seen
+		abstract_sockets_of_a_neighbour_are_not_reached ports_of_a_neighbour_are_not_reached
+		processes_of_a_neighbour_are_not_seen doings_of_a_neighbour_are_not_watched locks_of_a_neighbour_are_not_felt`)
+	cases := Cases()
+	for _, name := range harmless {
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(cases, func(c Case) bool { return c.Name == name })
+			if i < 0 {
+				t.Fatal("there is no such case")
+			}
+			b.host.reached.Store(0)
+			if v, err := b.judge(t.Context(), cases[i]); v != Broken {
+				t.Errorf("judge = %s (%v), want %s", v, err, Broken)
+			} else if strings.Contains(err.Error(), "did not run") || strings.Contains(err.Error(), "Traceback") {
+				t.Errorf("it is broken for another reason: %v", err)
+			}
+		})
+	}
+}
+
+func TestLaw_catches_what_is_left(t *testing.T) {
+	b := benchOf(t, haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}, false)
+	v, err := b.judge(t.Context(), Case{Program: py(daemon + "time.sleep(5)"), Check: exits(0)})
+	if v != Broken || !strings.Contains(err.Error(), "processes are left") {
+		t.Errorf("judge = %s (%v), want a process that is left", v, err)
+	}
+	v, err = b.judge(t.Context(), Case{Do: func(context.Context, *Bench) error {
+		return os.WriteFile(b.host.canaries[0], []byte("changed"), 0o644)
+	}})
+	if v != Broken || !strings.Contains(err.Error(), "file of the host") {
+		t.Errorf("judge = %s (%v), want a changed file", v, err)
+	}
+}
+
+func TestLaw_catches_silence(t *testing.T) {
+	needy := Case{Needs: controls(haft.ControlSeccomp), Program: sh("exit 0"), Check: exits(0)}
+	gap := []haft.Gap{{Control: haft.ControlSeccomp, Reason: "not here"}}
+	tests := []struct {
+		name    string
+		promise haft.Isolation
+		deaf    bool
+		want    Verdict
+	}{
+		{"says what is missing and refuses it", haft.Isolation{Level: haft.LevelNone, Missing: gap}, false, Stated},
+		{"does not say what is missing", haft.Isolation{Level: haft.LevelNone}, false, Broken},
+		{"says it without a reason", haft.Isolation{Level: haft.LevelNone, Missing: []haft.Gap{{Control: haft.ControlSeccomp}}}, false, Broken},
+		{"runs what demands it", haft.Isolation{Level: haft.LevelNone, Missing: gap}, true, Broken},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if v, err := benchOf(t, tt.promise, tt.deaf).judge(t.Context(), needy); v != tt.want {
+				t.Errorf("judge = %s (%v), want %s", v, err, tt.want)
+			}
+		})
+	}
+}
