@@ -21,6 +21,9 @@ type Config struct {
 	schema.Options
 	// JavaScript takes types from JSDoc instead of annotations.
 	JavaScript bool
+	// DefaultName is the name of a default export that has none, such as that
+	// of its file.
+	DefaultName string
 }
 
 // A Result is what a source says about its tool.
@@ -75,6 +78,11 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 	p := &parser{lex: l, tokens: l.tokens}
 	f := p.module()
 	p.typedefs(f)
+	for _, fn := range f.functions {
+		if fn.name == "" {
+			fn.name = config.DefaultName
+		}
+	}
 	fn, export, bad := choose(f, config.Function)
 	if bad != nil {
 		return nil, joined(src, []problem{*bad}, config.Function)

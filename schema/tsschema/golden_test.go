@@ -46,7 +46,7 @@ func golden(t *testing.T, file string) {
 	for _, f := range a.Files {
 		sections[f.Name] = string(f.Data)
 	}
-	config := tsschema.Config{Options: options(t, sections["options"])}
+	config := options(t, sections["options"])
 	source, ok := sections["tool.ts"]
 	if !ok {
 		source, config.JavaScript = sections["tool.js"], true
@@ -84,14 +84,16 @@ func rewrite(t *testing.T, file string, a *txtar.Archive, name, got string) {
 	}
 }
 
-// options reads "function: f" and "descriptions: optional".
-func options(t *testing.T, text string) schema.Options {
-	var o schema.Options
+// options reads "function: f", "name: n" and "descriptions: optional".
+func options(t *testing.T, text string) tsschema.Config {
+	var o tsschema.Config
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
 		case "function":
 			o.Function = value
+		case "name":
+			o.DefaultName = value
 		case "descriptions":
 			o.DescriptionsOptional = value == "optional"
 		default:
