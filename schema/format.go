@@ -12,13 +12,14 @@ import (
 
 // Some formats are taken more widely than the library takes them, because values
 // as people, models and Pydantic write them would not pass: moments and times
-// without an offset or without seconds, durations with a sign or a fraction of a
-// second, and e-mail addresses beyond ASCII.
+// without an offset or without seconds, durations with a sign or a fraction, UUIDs
+// without hyphens, and e-mail addresses beyond ASCII.
 var formats = []*jsonschema.Format{
 	{Name: "date-time", Validate: onText(isDateTime)},
 	{Name: "time", Validate: onText(isTime)},
 	{Name: "duration", Validate: onText(isDuration)},
 	{Name: "email", Validate: onText(isEmail)},
+	{Name: "uuid", Validate: onText(uuid.MatchString)},
 }
 
 // errFormat is never shown: messages are ours.
@@ -40,7 +41,11 @@ func isDuration(s string) bool {
 }
 
 // duration is ISO 8601, but for the need of at least one part.
-var duration = regexp.MustCompile(`^-?P(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$`)
+var duration = regexp.MustCompile(`^[+-]?P(\d+(\.\d+)?Y)?(\d+(\.\d+)?M)?(\d+(\.\d+)?W)?(\d+(\.\d+)?D)?(T(\d+(\.\d+)?H)?(\d+(\.\d+)?M)?(\d+(\.\d+)?S)?)?$`)
+
+// uuid is a UUID in the four ways of writing one: with hyphens, without, in braces
+// and as a URN.
+var uuid = regexp.MustCompile(`(?i)^((urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$`)
 
 // isDateTime accepts RFC 3339 with the seconds or the offset left out, and a space
 // for the T.
