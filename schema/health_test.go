@@ -151,3 +151,17 @@ func TestFromArgsSchema_describes_the_tool(t *testing.T) {
 		}
 	}
 }
+
+func TestNormalize_bounds_chains_of_references(t *testing.T) {
+	// Each of 60,000 definitions is a reference to the next: to inline them all
+	// would be 1.8 billion steps, and nothing is built on the way.
+	defs := &schema.Object{}
+	for i := range 60_000 {
+		defs.Set(fmt.Sprintf("D%d", i), schema.Obj("$ref", fmt.Sprintf("#/$defs/D%d", i+1)))
+	}
+	defs.Set("D60000", schema.Obj("type", "string"))
+	root := properties(1, func(int) any { return schema.Obj("$ref", "#/$defs/D0") }).Set("$defs", defs)
+	if _, err := schema.Normalize(root, schema.NormalizeOptions{}); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("error = %v, want one with code invalid", err)
+	}
+}

@@ -323,6 +323,10 @@ func (n *normalizer) reference(o *Object, may freedom, depth int) (*Object, erro
 	if problem != "" {
 		return nil, badSchema("root", problem)
 	}
+	// A chain of references is work too, though nothing is built.
+	if _, err := n.spend(o, 0); err != nil {
+		return nil, err
+	}
 	ref := canonical(steps)
 	rest := without(o, "$ref")
 	if n.recursive[ref] {
