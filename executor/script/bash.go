@@ -171,7 +171,7 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 	}
 }
 
-// bashStatus says what a status means, with the last line of what went wrong.
+// bashStatus says what a status means, with the last lines of what went wrong.
 func bashStatus(code int, stderr string) string {
 	msg := fmt.Sprintf("it ended with status %d", code)
 	switch {
@@ -183,8 +183,14 @@ func bashStatus(code int, stderr string) string {
 		msg += fmt.Sprintf(" (a command died of signal %d)", code-128)
 	}
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		msg += ": " + bounded(strings.TrimPrefix(last[max(0, strings.Index(last, bashScript)):], bashScript+": "), 500)
+	for _, l := range lines[max(0, len(lines)-2):] {
+		if l != "" {
+			_, after, found := strings.Cut(l, bashScript+": ")
+			if !found {
+				after = l
+			}
+			msg += "; " + bounded(after, 500)
+		}
 	}
 	return msg
 }

@@ -123,7 +123,19 @@ func (p *Pool) Take(ctx context.Context, plan Plan) (*Cell, error) {
 	if err := p.known(s); err != nil {
 		return nil, err
 	}
-	return p.make(ctx, s, plan, false)
+	c, err = p.make(ctx, s, plan, false)
+	if err != nil && ctx.Err() == nil && p.firstFailure(s) {
+		// Machines have bad moments. Twice in a row is a reason to stop trying.
+		c, err = p.make(ctx, s, plan, false)
+	}
+	return c, err
+}
+
+// firstFailure reports whether only one start failed since the last that did not.
+func (p *Pool) firstFailure(s *shelf) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.failures == 1
 }
 
 // fromShelf takes a parked cell, and sees to it that another is made.

@@ -45,6 +45,7 @@
   const resolve = Promise.resolve.bind(Promise);
   const realExit = process.reallyExit.bind(process);
   const str = String;
+  const sleep = Atomics.wait;
   const { SourceMap } = Module;
   const NewSet = Set;
   const LONE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
@@ -261,7 +262,13 @@
   function answer(text) {
     if (answered) return;
     answered = true;
-    send(text);
+    try {
+      send(text);
+    } catch {
+      // The tool has closed the channel. The host has seen it, and ends us: a
+      // status of ours would look like one of the tool's.
+      sleep(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    }
     if (!reuse) {
       closeSync(FD);
       realExit(0);

@@ -1,0 +1,45 @@
+package script_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/executor/script"
+)
+
+// benchmark measures calls that find a parked cell, one after the other, with
+// time for the pool to make the next.
+func benchmark(b *testing.B, x *script.Executor) {
+	req := executor.Request{
+		Kind: haft.KindPython, Source: "def f(a: int):\n    return a + 1\n", Args: json.RawMessage(`{"a":1}`),
+	}
+	execute(b, x, req)
+	hits := 0
+	var execution time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		time.Sleep(50 * time.Millisecond)
+		b.StartTimer()
+		res := execute(b, x, req)
+		if res.Status != haft.StatusSuccess {
+			b.Fatalf("%+v", res.Error)
+		}
+		if res.Timeline.Cell == "hit" {
+			hits++
+		}
+		execution += res.Timeline.Execute.D()
+	}
+	b.ReportMetric(float64(hits)/float64(b.N), "hits/op")
+	b.ReportMetric(float64(execution.Microseconds())/float64(b.N), "execute-µs/op")
+}
+
+func BenchmarkExecute_process(b *testing.B) {
+	benchmark(b, setup(b, haft.KindPython, script.Config{}))
+}
+
+func BenchmarkExecute_local(b *testing.B) {
+	benchmark(b, setupLocal(b, haft.KindPython, script.Config{}))
+}
