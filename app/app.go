@@ -1,0 +1,124 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"haft"
+	"haft/executor/script"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+	"haft/sandbox/local"
+	"haft/sandbox/process"
+)
+
+// Config says what to put together. The zero value is useful.
+type Config struct {
+	// Sandbox is auto, local or process; "" means auto, which is the strongest
+	// that works here and never process.
+	Sandbox string
+	// Interpreters names interpreters by kind: a name or an absolute path. What
+	// is not named is looked for on $PATH and in the usual places.
+	Interpreters map[haft.Kind]string
+	// Need refuses every run with less isolation than this.
+	Need sandbox.Need
+	// Local adjusts the sandbox of this machine.
+	Local local.Config
+	// Cells adjusts the pool of prepared sandboxes.
+	Cells cell.Config
+	// Keep keeps sandboxes ready between calls. It is for whatever lives longer
+	// than one call.
+	Keep bool
+	// Logger hears what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}
+
+// An App is one system. Close it.
+type App struct {
+	cfg      Config
+	name     string
+	provider sandbox.Provider
+	finder   *script.Finder
+	executor *script.Executor
+	closers  []func() error
+}
+
+// Open puts a system together.
+func Open(ctx context.Context, cfg Config) (_ *App, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &App{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if err := a.openSandbox(ctx); err != nil {
+		return nil, err
+	}
+	// Interpreters are programs of the host that the operator trusts: asking them
+	// who they are needs no sandbox, and could not be done in one.
+	ask, err := process.Open(process.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("open the process provider: %w", err)
+	}
+	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
+	return a, a.openExecutor(ctx)
+}
+
+// openSandbox opens the provider that cfg asks for.
+func (a *App) openSandbox(ctx context.Context) error {
+	a.name = a.cfg.Sandbox
+	if a.name == "" || a.name == "auto" {
+		a.name = "local"
+	}
+	switch a.name {
+	case "local":
+		cfg := a.cfg.Local
+		if cfg.Logger == nil {
+			cfg.Logger = a.cfg.Logger
+		}
+		p, err := local.Open(ctx, cfg)
+		if err != nil && runtime.GOOS != "linux" {
+			return &haft.Error{Code: haft.CodeUnavailable, Err: err,
+				Message: "there is no sandbox on this system; --sandbox process runs tools without isolation"}
+		}
+		if err != nil {
+			return fmt.Errorf("open the local sandbox: %w", err)
+		}
+		a.provider = p
+		a.closers = append(a.closers, p.Close)
+	case "process":
+		p, err := process.Open(process.Config{})
+		if err != nil {
+			return fmt.Errorf("open the process provider: %w", err)
+		}
+		a.provider = p
+	default:
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local and process"}
+	}
+	return nil
+}
+
+// Close ends what Open began, last first. It can be called twice.
+func (a *App) Close() error {
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i]())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+// Provider returns the sandbox in use, and its name.
+func (a *App) Provider() (sandbox.Provider, string) { return a.provider, a.name }
+
+// Runtime finds the interpreter for tools of a kind.
+func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, error) {
+	return a.finder.Find(ctx, kind, a.cfg.Interpreters[kind])
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/executor/script"
+	"haft/sandbox"
+	"haft/schema"
+)
+
+// A Run is one call of a tool.
+type Run struct {
+	// Org is on whose behalf; "" means "local".
+	Org string
+	// Args is what a model or a person wrote.
+	Args    []byte
+	Env     map[string]string
+	Files   []sandbox.File
+	Limits  haft.Limits
+	Network sandbox.Network
+	// Stdout and Stderr get output as it comes; nil means that only the Result
+	// has it.
+	Stdout, Stderr func([]byte)
+}
+
+// openExecutor makes what runs scripts.
+func (a *App) openExecutor(ctx context.Context) error {
+	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, script.Config{
+		Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells,
+	})
+	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
+	return nil
+}
+
+// NewCallID makes an id that nobody can guess.
+func NewCallID() haft.CallID { return haft.CallID("c_" + rand.Text()) }
+
+// Call takes one call of t through its stages. A tool that fails has a Result
+// that says so; an error means that there is no result.
+func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
+	began := time.Now()
+	id := NewCallID()
+	if r.Org == "" {
+		r.Org = "local"
+	}
+	args, failure := t.fit(r.Args)
+	validated := time.Since(began)
+	if failure != nil {
+		return refused(id, t, failure, validated), nil
+	}
+	res, err := a.executor.Execute(ctx, executor.Request{
+		Call: id, Tool: t.Derived.Name, Org: r.Org, Kind: t.Source.Kind,
+		Source: string(t.Source.Text), Function: t.Derived.Function, Args: args, Pass: t.Derived.Pass,
+		Inject: inject(t.Derived.Injected), Env: r.Env, Files: r.Files, Limits: r.Limits, Network: r.Network,
+		Need: a.cfg.Need, Output: t.Output.Type, Stdout: r.Stdout, Stderr: r.Stderr,
+	})
+	if err != nil {
+		return nil, err
+	}
+	res.Timeline.Validate = haft.Millis(validated)
+	if res.Status == haft.StatusSuccess {
+		t.check(ctx, res)
+	}
+	res.Timeline.Total = haft.Millis(time.Since(began))
+	return res, nil
+}
+
+// refused is the result of a call whose arguments do not fit: nothing ran.
+func refused(id haft.CallID, t *Tool, f *haft.Failure, took time.Duration) *haft.Result {
+	return &haft.Result{
+		Call: id, Tool: t.Derived.Name, Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: f,
+		Sandbox:  haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}},
+		Timeline: haft.Timeline{Validate: haft.Millis(took), Total: haft.Millis(took)},
+	}
+}
+
+// inject gives every injected parameter a value. There is no agent behind a call
+// from the command line.
+func inject(names []string) map[string]json.RawMessage {
+	values := make(map[string]json.RawMessage, len(names))
+	for _, n := range names {
+		values[n] = json.RawMessage("null")
+	}
+	return values
+}
+
+// Unusable is the result of a call whose source is no tool.
+func Unusable(src Source, err error) *haft.Result {
+	f := &haft.Failure{Kind: haft.FailSource, Message: err.Error(), Retry: haft.RetryNever}
+	res := refused(NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)
+	res.Status = haft.StatusError
+	return res
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/sandbox"
+	"haft/schema"
+	"haft/schema/bashschema"
+	"haft/schema/pyschema"
+	"haft/schema/tsschema"
+)
+
+// A Source is the text of a tool.
+type Source struct {
+	Name     string // of the tool, where the text does not say
+	Kind     haft.Kind
+	Text     []byte
+	Function string // "" lets the rules of the language choose
+}
+
+// A Derived is what a source says about its tool, and how to call it.
+type Derived struct {
+	*schema.Signature
+	// Function is what to call in the source.
+	Function string
+	// Pass is what the function is given, as in [executor.Request].
+	Pass []executor.Argument
+	// Output is what the source says about how its output is read.
+	Output haft.OutputType
+}
+
+// Derive reads the signature of the tool in src, without running it.
+func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Derived, error) {
+	if opts.Function == "" {
+		opts.Function = src.Function
+	}
+	switch src.Kind {
+	case haft.KindPython:
+		sig, err := pyschema.Derive(ctx, a.readPython, src.Text, opts)
+		if err != nil {
+			return nil, err
+		}
+		return &Derived{Signature: sig, Function: sig.Name}, nil
+	case haft.KindTypeScript, haft.KindJavaScript:
+		js := src.Kind == haft.KindJavaScript
+		res, err := tsschema.Derive(ctx, src.Text, tsschema.Config{Options: opts, JavaScript: js})
+		if err != nil {
+			return nil, err
+		}
+		d := &Derived{Signature: &res.Signature, Function: res.Export}
+		for _, arg := range res.Call {
+			d.Pass = append(d.Pass, executor.Argument{Name: arg.Name, Whole: arg.Whole})
+		}
+		return d, nil
+	case haft.KindBash:
+		res, err := bashschema.Derive(ctx, src.Text, bashschema.Config{Options: opts, DefaultName: src.Name})
+		if err != nil {
+			return nil, err
+		}
+		return &Derived{Signature: &res.Signature, Output: haft.OutputType(res.Output)}, nil
+	}
+	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", src.Kind)}
+}
+
+// readerLimits bound the process that parses Python source. Hostile source may
+// want a parser to take forever or everything.
+func readerLimits() haft.Limits {
+	return haft.Limits{
+		Wall: haft.Millis(10 * time.Second), CPU: haft.Millis(8 * time.Second), Memory: 512 << 20,
+		Processes: 4, Stdout: pyschema.MaxOutput, Stderr: 16 << 10, Disk: 1 << 20,
+	}.Or(haft.DefaultLimits())
+}
+
+// readPython parses source with CPython's own parser, in the sandbox. It is a
+// [pyschema.Reader].
+func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
+	rt, err := a.Runtime(ctx, haft.KindPython)
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	exit, err := a.provider.Run(ctx, sandbox.Spec{
+		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", pyschema.Script()),
+		Mounts: rt.Mounts, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"},
+		Limits: readerLimits(), Need: a.cfg.Need,
+		Stdin: bytes.NewReader(source), Stdout: &out, Stderr: &errs,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run the reader of Python source: %w", err)
+	}
+	if exit.Cause != sandbox.CauseExit || exit.Code != 0 {
+		return nil, fmt.Errorf("it ended with cause %s, code %d, signal %d: %w", exit.Cause, exit.Code, exit.Signal, pyschema.ErrReaderDied)
+	}
+	return out.Bytes(), nil
+}
