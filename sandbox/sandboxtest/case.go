@@ -68,6 +68,9 @@ type Case struct {
 	// fail, twice at most: a loaded machine may make anybody late once, but a
 	// provider that is late by design is late every time.
 	Timed bool
+	// Settled is for cases about the command, the mounts or the network, which
+	// are not asked for in a run from a template: the template has settled them.
+	Settled bool
 }
 
 // A Program is source code in the language of an interpreter.

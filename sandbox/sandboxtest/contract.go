@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,24 +21,31 @@ func contractCases() []Case {
 		name, story string
 		do          func(context.Context, *Bench) error
 		timed       bool
+		settled     bool
 	}{
-		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true},
-		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true},
-		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false},
-		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false},
-		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true},
-		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.", cancelStubborn, true},
-		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore, false},
-		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.", missingCommand, false},
-		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with code invalid.", wrongSpecs, false},
-		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused, false},
-		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false},
-		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide, false},
-		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.", badWriter, false},
+		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true, false},
+		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true, false},
+		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false, false},
+		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
+		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true, false},
+		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.", cancelStubborn, true, false},
+		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore, false, false},
+		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.", missingCommand, false, true},
+		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with code invalid.", wrongSpecs, false, false},
+		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused, false, false},
+		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false, false},
+		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide, false, false},
+		{"output_comes_as_it_is_written", "Output is there while the program still runs.", streamed, false, false},
+		{"channel_is_closed_in_any_case", "Run closes the channel after a run, and after a refusal too.", channelClosed, false, false},
+		{"full_network_is_the_hosts", "A run that is given the full network reaches a service of the host.", fullNetwork, false, true},
+		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.", badWriter, false, false},
 	}
-	var cases []Case
+	cases := []Case{{
+		Name: "mounts_are_what_they_say", Group: Honest, Needs: controls(haft.ControlMountNS), Do: mounted, Settled: true,
+		Story: "A mounted directory is read-only, unless it is given to be written to; then what is written stays.",
+	}}
 	for _, r := range rows {
-		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Timed: r.timed})
+		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Timed: r.timed, Settled: r.settled})
 	}
 	return cases
 }
@@ -161,11 +170,8 @@ func cancelledBefore(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// missing is a command that nobody has.
-const missing = "/work/does-not-exist"
-
 func missingCommand(ctx context.Context, b *Bench) error {
-	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{missing} })
+	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{"/work/does-not-exist"} })
 	if o.Err == nil {
 		return fmt.Errorf("there is no error: %v", o)
 	}
@@ -269,4 +275,81 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func badWriter(ctx context.Context, b *Bench) error {
 	return exits(0)(b.Run(ctx, py(`os.write(1, b'x' * 300000)`), func(s *sandbox.Spec) { s.Stdout = brokenPipe{} }))
+}
+
+func streamed(ctx context.Context, b *Bench) error {
+	live, err := b.Start(ctx, sh(`echo early; read -r x <&3; echo late`), nil)
+	if err != nil {
+		return err
+	}
+	for live.stdout.String() != "early\n" {
+		select {
+		case <-live.done:
+			return fmt.Errorf("it ended early: %v", live.Wait())
+		case <-ctx.Done():
+			return errors.New("the output did not come while the program ran")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return errors.Join(live.Say("go"), prints("early\nlate\n")(live.Wait()))
+}
+
+func channelClosed(ctx context.Context, b *Bench) error {
+	for _, change := range []func(*sandbox.Spec){
+		func(*sandbox.Spec) {}, func(s *sandbox.Spec) { s.Argv = nil }, func(s *sandbox.Spec) { s.Need.Level = haft.LevelMachine },
+	} {
+		var channel *os.File
+		b.Run(ctx, sh(`exit 0`), func(s *sandbox.Spec) { channel = s.Channel; change(s) })
+		if err := channel.Close(); !errors.Is(err, os.ErrClosed) {
+			return fmt.Errorf("the channel was still open: %v", err)
+		}
+	}
+	return nil
+}
+
+func fullNetwork(ctx context.Context, b *Bench) error {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Write([]byte("hello")) // the program tells
+			_ = c.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return fmt.Errorf("split an address: %w", err)
+	}
+	return prints("hello\n")(b.Run(ctx, py("import socket\ns = socket.create_connection(('127.0.0.1', "+port+"))\nsay(s.recv(9).decode())"), func(s *sandbox.Spec) {
+		s.Network = sandbox.NetworkFull
+	}))
+}
+
+func mounted(ctx context.Context, b *Bench) error {
+	for _, writable := range []bool{false, true} {
+		dir, err := os.MkdirTemp(b.host.dir, "mount-")
+		if err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		// Whoever the program is on the host, it may write here.
+		if err := errors.Join(os.Chmod(dir, 0o777), os.WriteFile(dir+"/f", []byte("content\n"), 0o644)); err != nil {
+			return fmt.Errorf("fill a directory: %w", err)
+		}
+		o := b.Run(ctx, sh(`cat /data/f; echo new > /data/g && echo written; exit 0`), func(s *sandbox.Spec) {
+			s.Mounts = append(slices.Clone(s.Mounts), sandbox.Mount{Host: dir, Inside: "/data", Writable: writable})
+		})
+		said, _ := os.ReadFile(dir + "/g")
+		if writable {
+			err = errors.Join(prints("content\nwritten\n")(o), want("the file", string(said), "new\n"))
+		} else {
+			err = errors.Join(prints("content\n")(o), want("the file", string(said), ""))
+		}
+		if err != nil {
+			return fmt.Errorf("writable %v: %w\n\t%v", writable, err, o)
+		}
+	}
+	return nil
 }

@@ -150,6 +150,9 @@ func mountsHarmless(ctx context.Context, b *Bench) error {
 		if !slices.Contains(options, "nosuid") {
 			return fmt.Errorf("%s is mounted without nosuid: %q", at, line)
 		}
+		if !slices.Contains(options, "nodev") && !strings.HasPrefix(at, "/dev/") {
+			return fmt.Errorf("%s is mounted without nodev: %q", at, line)
+		}
 		if !slices.Contains(private, at) && !strings.HasPrefix(at, "/proc/") && !slices.Contains(options, "ro") {
 			return fmt.Errorf("%s can be written to: %q", at, line)
 		}
@@ -212,10 +215,10 @@ open('out/ok', 'w').write('fine')`),
 		Check: only("z:2"),
 	}, {
 		Name: "artifact_names_are_what_they_are", Group: Filesystem, Spec: collect,
-		Story: "Names with newlines, options, upper and lower case or 255 bytes come back as they are, names that are no text are left out.",
-		Program: py(`for n in ('-rf', 'new\nline', 'Case', 'case', 'n' * 255): open('out/' + n, 'w').close()
+		Story: "Names with newlines, options, upper and lower case, composed or not, or 255 bytes come back as they are, names that are no text are left out.",
+		Program: py(`for n in ('-rf', 'new\nline', 'Case', 'case', '\u00e9', 'e\u0301', 'n' * 255): open('out/' + n, 'w').close()
 open(b'out/\xff\xfe', 'w').close()`),
-		Check: only("-rf:0 Case:0 case:0 new\nline:0 " + strings.Repeat("n", 255) + ":0"),
+		Check: only("-rf:0 Case:0 case:0 e\u0301:0 new\nline:0 " + strings.Repeat("n", 255) + ":0 \u00e9:0"),
 	}, {
 		Name: "unreadable_and_deep_artifacts_do_no_harm", Group: Filesystem, Spec: collect,
 		Story: "Files without permissions and trees without end neither fail the run nor stay behind.",
@@ -250,6 +253,9 @@ os._exit(0)`)
 		o := b.Run(ctx, swap, func(s *sandbox.Spec) { s.Collect = true })
 		if err := exits(0)(o); err != nil {
 			return err
+		}
+		if len(o.Exit.Artifacts)+len(o.Exit.ArtifactsCut) == 0 {
+			return errors.New("nothing was collected")
 		}
 		for _, a := range o.Exit.Artifacts {
 			if strings.Contains(string(a.Data), b.host.secret) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"haft"
 	"haft/sandbox"
 )
 
@@ -22,14 +21,17 @@ func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	if err != nil {
 		Require(t, "python", err.Error())
 	}
-	Run(t, func(t *testing.T) sandbox.Provider {
+	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return c.Settled })
+	run(t, func(t *testing.T) sandbox.Provider {
 		p := open(t)
 		forker, ok := p.(sandbox.Forker)
 		if !ok {
 			t.Fatalf("%T makes no templates", p)
 		}
+		most := lawLimits() // of a fork
+		most.FileSize, most.Disk = 1<<30, 64<<20
 		template, err := forker.Template(t.Context(), sandbox.Spec{
-			Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: lawLimits(),
+			Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: most,
 			Env: []string{"PATH=/usr/bin:/bin"},
 		}, boot)
 		if err != nil {
@@ -41,7 +43,7 @@ func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 			}
 		})
 		return forked{p, template}
-	})
+	}, cases)
 }
 
 // orders is the file that tells a fork what to run.
@@ -73,11 +75,7 @@ type forked struct {
 
 // Run hands the command over as a file.
 func (f forked) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
-	err := spec.Check()
-	if err == nil && spec.Argv[0] == missing {
-		err = &haft.Error{Code: haft.CodeInvalid, Message: "a template has settled its command"}
-	}
-	if err != nil {
+	if err := spec.Check(); err != nil {
 		if spec.Channel != nil {
 			_ = spec.Channel.Close() // as every provider does
 		}

@@ -18,6 +18,12 @@ import (
 // files, which is a fresh one for the whole test.
 func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	t.Helper()
+	run(t, open, Cases())
+}
+
+// run holds a provider to some cases.
+func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
+	t.Helper()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	b, err := openBench(t.Context(), open(t))
@@ -33,7 +39,6 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	})
 	b.Run(t.Context(), sh("exit 0"), nil) // whatever a provider keeps, it has now
 	t.Cleanup(nothingLeft(t, tmp))
-	cases := Cases()
 	slices.SortStableFunc(cases, func(x, y Case) int { return order(x) - order(y) })
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {

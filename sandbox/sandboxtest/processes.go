@@ -74,6 +74,9 @@ for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=Tr
         if os.fork() == 0: os._exit(0)
         os._exit(0)
     os.wait()
+    try: # those who are the first process inherit the orphans
+        while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]: pass
+    except ChildProcessError: pass
 say('alive')`),
 		Check: prints("alive\n"),
 	}, {
@@ -132,7 +135,7 @@ func clockCases() []Case {
 	}, {
 		Name: "stopped_program_is_killed", Group: Processes, Timed: true,
 		Story: "A program that stops itself cannot hear SIGTERM, and dies at its deadline all the same.", Spec: wall(200 * time.Millisecond),
-		Program: sh(`kill -STOP $$`), Check: onTime(200 * time.Millisecond),
+		Program: sh(`kill -STOP $$; sleep 60`), Check: onTime(200 * time.Millisecond),
 	}, {
 		Name: "busy_program_meets_the_wall_limit", Group: Processes, Timed: true,
 		Story: "A busy loop whose deadline is nearer than its limit of processor time ends at the deadline.", Spec: wall(300 * time.Millisecond),
@@ -162,6 +165,9 @@ say('all had their time')`),
 	}, {
 		Name: "processes_and_cgroups_are_gone_after_the_call", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
 		Story: "When Run returns, the cgroups of the call are removed.", Do: cgroupsGone,
+	}, {
+		Name: "neighbours_are_not_slowed_by_a_bomb", Group: Processes, Needs: controls(haft.ControlPIDs, haft.ControlCPU), Timed: true,
+		Story: "While a bomb goes off, other calls are served.", Do: besideBomb,
 	}, {
 		Name: "stack_overflow_is_told", Group: Processes,
 		Story:   "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
@@ -237,4 +243,28 @@ func cgroupsGone(ctx context.Context, b *Bench) error {
 		return err
 	}
 	return removed(theirs)
+}
+
+// besideBomb calls a program while another does its worst.
+func besideBomb(ctx context.Context, b *Bench) error {
+	live, err := b.Start(ctx, py(`tell('ready')
+while True:
+    try: os.fork()
+    except OSError: pass`), limits(func(l *haft.Limits) { l.Wall = haft.Millis(2 * time.Second) }))
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	var slow error
+	for range 3 {
+		o := b.Run(ctx, sh("echo fine"), nil)
+		if err := prints("fine\n")(o); err != nil {
+			slow = err
+		} else if o.Took > time.Second {
+			slow = fmt.Errorf("a call took %v beside a bomb", o.Took)
+		}
+	}
+	return errors.Join(slow, live.Wait().Err, left(live.token))
 }
