@@ -11,9 +11,13 @@ import (
 
 // The bounds on what one source can make us build.
 const (
-	maxDepth = 48     // of types, classes and constants in each other
-	maxNodes = 5_000  // subschemas of one schema
-	maxSteps = 50_000 // constants looked at
+	maxDepth = 48      // of types, classes and constants in each other
+	maxNodes = 5_000   // subschemas of one schema
+	maxSteps = 500_000 // constants and fields looked at
+
+	// Text costs, too: one step or node stands for so many bytes.
+	textPerStep = 16
+	textPerNode = 200
 )
 
 // errTooLarge says that the schema outgrew maxNodes.
@@ -33,6 +37,9 @@ type builder struct {
 	done  map[any]string         // what is in defs, by declaration
 	open  map[any]*unfinished    // what is being built
 	texts map[*statement]docText // documentation of classes
+	kinds map[*statement]kind
+	lists map[*statement][]field    // fields of classes
+	found map[string]*schema.Object // imported types
 
 	depth, nodes, steps int
 }
@@ -44,7 +51,8 @@ type unfinished struct{ name string }
 func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *builder {
 	return &builder{
 		ctx: ctx, m: m, resolve: resolve, share: share, defs: &schema.Object{}, taken: map[string]bool{},
-		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{}, steps: maxSteps,
+		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{}, kinds: map[*statement]kind{},
+		lists: map[*statement][]field{}, found: map[string]*schema.Object{}, steps: maxSteps,
 	}
 }
 
@@ -200,7 +208,7 @@ func (b *builder) define(key any, name string, e *expr, build func() (*schema.Ob
 	if err != nil {
 		return nil, err
 	}
-	if u.name == "" && b.share && s.Has("properties") {
+	if u.name == "" && b.share && (s.Has("properties") || s.Has("enum") && !s.Has("$ref")) {
 		u.name = b.take(name)
 	}
 	if u.name == "" {
@@ -253,6 +261,26 @@ func (b *builder) finish(s *schema.Object) *schema.Object {
 		s.Set("$defs", b.defs)
 	}
 	return s
+}
+
+// describe gives s a description, near its top where models read it first. An
+// empty one changes nothing.
+func (b *builder) describe(s *schema.Object, text string) *schema.Object {
+	if text == "" {
+		return s
+	}
+	b.nodes += len(text) / textPerNode
+	out := &schema.Object{}
+	if s.Has("type") {
+		out.Set("type", s.Value("type"))
+	}
+	out.Set("description", text)
+	for _, k := range s.Keys() {
+		if !out.Has(k) {
+			out.Set(k, s.Value(k))
+		}
+	}
+	return out
 }
 
 // firstNonEmpty returns the first text that is not empty.

@@ -18,18 +18,14 @@ type kind struct {
 }
 
 // kindOf finds out what a class is, by its bases and decorators.
-func (b *builder) kindOf(c *statement, depth int) kind {
-	var k kind
-	if depth > maxDepth {
+func (b *builder) kindOf(c *statement) kind {
+	if k, ok := b.kinds[c]; ok {
 		return k
 	}
-	for _, d := range c.Decorators {
-		if d != nil && d.Kind == "call" {
-			d = d.Value
-		}
-		if tagOf(b.m.resolve(d, nil).full) == "dataclass" {
-			k.what = "dataclass"
-		}
+	b.kinds[c] = kind{} // what a class that derives from itself sees
+	k := kind{}
+	if b.isDataclass(c) {
+		k.what = "dataclass"
 	}
 	for _, base := range c.Bases {
 		name := base
@@ -39,16 +35,28 @@ func (b *builder) kindOf(c *statement, depth int) kind {
 		got := b.m.resolve(name, c.outer)
 		switch {
 		case got.def != nil && got.def.Is == "class" && got.def != c:
-			k.take(b.kindOf(got.def, depth+1))
-		case got.def != nil || got.value != nil:
-			k.unseen = name.show()
-		case got.full == "":
-			k.unseen = name.show()
-		default:
+			k.take(b.kindOf(got.def))
+		case got.full != "":
 			k.base(got.full, base, c)
+		default:
+			k.unseen = name.show()
 		}
 	}
+	b.kinds[c] = k
 	return k
+}
+
+// isDataclass reports whether c has the decorator.
+func (b *builder) isDataclass(c *statement) bool {
+	for _, d := range c.Decorators {
+		if d != nil && d.Kind == "call" {
+			d = d.Value
+		}
+		if tagOf(b.m.resolve(d, c.outer).full) == "dataclass" {
+			return true
+		}
+	}
+	return false
 }
 
 // base takes in a base class from elsewhere.
@@ -89,7 +97,7 @@ func (k *kind) take(base kind) {
 // class returns the schema of the values that a class stands for; e is where it
 // is used.
 func (b *builder) class(c *statement, e *expr) (*schema.Object, error) {
-	k := b.kindOf(c, 0)
+	k := b.kindOf(c)
 	if k.what == "enum" {
 		return b.enum(c, k)
 	}
@@ -104,11 +112,15 @@ func (b *builder) class(c *statement, e *expr) (*schema.Object, error) {
 	case "rootmodel":
 		return b.rootModel(c, k, e)
 	case "namedtuple":
-		s, err := b.positions(e, b.fields(c, k.what, 0), c)
+		fields, err := b.fields(c, k.what)
 		if err != nil {
 			return nil, err
 		}
-		return describe(s, b.documentation(c).description), nil
+		s, err := b.positions(e, fields, c)
+		if err != nil {
+			return nil, err
+		}
+		return b.describe(s, b.documentation(c).description), nil
 	case "model", "dataclass", "typeddict":
 		return b.recordOf(c, k)
 	}
@@ -125,21 +137,21 @@ type field struct {
 
 // fields returns the fields of a class with those of its bases, in the order in
 // which Python has them: a field that is declared again keeps its place.
-func (b *builder) fields(c *statement, what string, depth int) []field {
-	if depth > maxDepth {
-		return nil
+func (b *builder) fields(c *statement, what string) ([]field, error) {
+	if all, ok := b.lists[c]; ok {
+		return all, nil
 	}
+	b.lists[c] = nil // what a class that derives from itself sees
 	var all []field
+	at := map[string]int{}
 	add := func(f field) {
-		for i := range all {
-			if all[i].Name == f.Name {
-				all[i] = f
-				return
-			}
+		b.steps--
+		if i, ok := at[f.Name]; ok {
+			all[i] = f
+			return
 		}
-		if len(all) < maxNodes {
-			all = append(all, f)
-		}
+		at[f.Name] = len(all)
+		all = append(all, f)
 	}
 	for i := range c.Bases {
 		base := c.Bases[len(c.Bases)-1-i] // the first base has the last word
@@ -147,14 +159,27 @@ func (b *builder) fields(c *statement, what string, depth int) []field {
 			base = c.Bases[i]
 		}
 		if d := b.m.resolve(base, c.outer).def; d != nil && d.Is == "class" && d != c {
-			for _, f := range b.fields(d, what, depth+1) {
+			inherited, err := b.fields(d, what)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range inherited {
 				add(f)
 			}
 		}
+		if b.steps <= 0 {
+			return nil, errTooLarge
+		}
 	}
-	if what == "dataclass" && b.kindOf(&statement{Decorators: c.Decorators}, 0).what != "dataclass" {
-		return all // a class without the decorator adds no fields
+	if what != "dataclass" || b.isDataclass(c) { // a class without the decorator adds no fields
+		b.ownFields(c, what, add)
 	}
+	b.lists[c] = all
+	return all, nil
+}
+
+// ownFields adds the fields that c itself declares.
+func (b *builder) ownFields(c *statement, what string, add func(field)) {
 	optional := false
 	if v, ok := b.constant(findKeyword(c.Keywords, "total"), c); ok {
 		optional = v == false
@@ -165,13 +190,16 @@ func (b *builder) fields(c *statement, what string, depth int) []field {
 			add(f)
 		}
 	}
-	return all
 }
 
 // rootModel returns the schema of a Pydantic model that is one value.
 func (b *builder) rootModel(c *statement, k kind, e *expr) (*schema.Object, error) {
 	root, from := k.root, k.rootFrom
-	for _, f := range b.fields(c, k.what, 0) {
+	fields, err := b.fields(c, k.what)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
 		if f.Name == "root" {
 			root, from = f.Type, f.owner
 		}
@@ -183,7 +211,7 @@ func (b *builder) rootModel(c *statement, k kind, e *expr) (*schema.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	return describe(s, b.documentation(c).description), nil
+	return b.describe(s, b.documentation(c).description), nil
 }
 
 // positions returns the schema of a named tuple, which is an array in JSON. The
@@ -209,7 +237,7 @@ func (b *builder) positions(e *expr, fields []field, in *statement) (*schema.Obj
 		} else if v, ok := b.constant(f.Value, in); ok && admits(s, v) {
 			s.Set("default", v)
 		}
-		prefix = append(prefix, describe(s, strings.TrimSpace(doc)))
+		prefix = append(prefix, b.describe(s, strings.TrimSpace(doc)))
 	}
 	if len(prefix) == 0 {
 		return nil, e.fault("the named tuple has no fields")

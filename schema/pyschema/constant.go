@@ -11,7 +11,7 @@ import (
 // The bounds on constants that are computed from others.
 const (
 	maxText = 100_000 // characters
-	maxBits = 256     // of an integer
+	maxBits = 1024    // of an integer
 )
 
 // constant returns the value of an expression as JSON has it, and whether it has
@@ -21,7 +21,7 @@ func (b *builder) constant(e *expr, in *statement) (any, bool) {
 	if e == nil || b.steps <= 0 || b.depth > maxDepth {
 		return nil, false
 	}
-	b.steps--
+	b.steps -= 1 + len(e.Text)/textPerStep
 	b.depth++
 	defer func() { b.depth-- }()
 	switch e.Kind {
@@ -114,18 +114,28 @@ func (b *builder) negated(e *expr, in *statement) (any, bool) {
 	return nil, false
 }
 
-// computed returns a sum of texts, or whole numbers put together.
+// computed returns a sum of texts, or whole numbers put together, from left to
+// right.
 func (b *builder) computed(e *expr, in *statement) (any, bool) {
-	if len(e.Args) != 2 {
+	if len(e.Args) < 2 {
 		return nil, false
 	}
-	left, ok1 := b.constant(e.Args[0], in)
-	right, ok2 := b.constant(e.Args[1], in)
-	if !ok1 || !ok2 {
-		return nil, false
+	left, ok := b.constant(e.Args[0], in)
+	for _, a := range e.Args[1:] {
+		right, known := b.constant(a, in)
+		if !ok || !known {
+			return nil, false
+		}
+		left, ok = b.combine(e.Name, left, right)
 	}
-	if l, ok := left.(string); ok && e.Name == "Add" {
+	return left, ok
+}
+
+// combine returns the value of one operator.
+func (b *builder) combine(op string, left, right any) (any, bool) {
+	if l, ok := left.(string); ok && op == "Add" {
 		r, ok := right.(string)
+		b.steps -= (len(l) + len(r)) / textPerStep
 		return l + r, ok && len(l)+len(r) <= maxText
 	}
 	l, ok1 := whole(left)
@@ -134,7 +144,7 @@ func (b *builder) computed(e *expr, in *statement) (any, bool) {
 		return nil, false
 	}
 	z := new(big.Int)
-	switch e.Name {
+	switch op {
 	case "Add":
 		z.Add(l, r)
 	case "Sub":
@@ -149,24 +159,24 @@ func (b *builder) computed(e *expr, in *statement) (any, bool) {
 		}
 		z.Lsh(l, uint(r.Uint64()))
 	case "Pow":
-		if r.Sign() < 0 || !r.IsUint64() || r.Uint64() > maxBits || l.BitLen()*int(r.Uint64()) > 4*maxBits {
+		if !r.IsUint64() || r.Uint64() > maxBits || l.BitLen()*int(r.Uint64()) > maxBits {
 			return nil, false
 		}
 		z.Exp(l, r, nil)
 	default:
 		return nil, false
 	}
-	return json.Number(z.String()), z.BitLen() <= 4*maxBits
+	return json.Number(z.String()), z.BitLen() <= maxBits
 }
 
 // whole returns v as an integer of a reasonable size.
 func whole(v any) (*big.Int, bool) {
 	n, ok := v.(json.Number)
-	if !ok || len(n) > 400 {
+	if !ok || len(n) > maxBits {
 		return nil, false
 	}
 	z, ok := new(big.Int).SetString(string(n), 10)
-	return z, ok && z.BitLen() <= 4*maxBits
+	return z, ok && z.BitLen() <= maxBits
 }
 
 // named returns the value of a name: a constant that is assigned once, or a
@@ -195,7 +205,7 @@ func (b *builder) named(e *expr, in *statement) (any, bool) {
 // classConstant returns the value of a member of an enum, or of a constant that
 // a class holds.
 func (b *builder) classConstant(c *statement, name string) (any, bool) {
-	if k := b.kindOf(c, 0); k.enum != "" {
+	if k := b.kindOf(c); k.enum != "" {
 		members, err := b.members(c, k)
 		if err != nil {
 			return nil, false

@@ -278,15 +278,27 @@ func refs(v any) []string {
 	return all
 }
 
-func TestDeriver_resolver_that_fails_names_the_place(t *testing.T) {
+func TestDeriver_resolver_that_finds_nothing(t *testing.T) {
 	p := needPython(t)[0]
-	d := pyschema.Deriver{Read: fresh(p), Resolve: func(context.Context, string, string) (*schema.Object, error) {
-		return nil, errors.New("it is not installed")
-	}}
-	_, err := d.Derive(t.Context(), []byte("from shop import Item\ndef tool(a: Item):\n    'Do.'\n"), schema.Options{})
-	e, ok := errors.AsType[*schema.SourceError](err)
-	if !ok || e.Line != 2 || e.Parameter != "a" || !strings.Contains(e.Message, "not installed") {
-		t.Errorf("Derive = %v, want a SourceError about parameter a in line 2", err)
+	source := []byte("from shop import Item\ndef tool(a: Item):\n    'Do.'\n")
+	down := errors.New("the sandbox is away")
+	for name, answer := range map[string]error{
+		"not installed": &schema.SourceError{Message: "it is not installed"}, "no type": nil, "away": down,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := pyschema.Deriver{Read: fresh(p), Resolve: func(context.Context, string, string) (*schema.Object, error) { return nil, answer }}
+			_, err := d.Derive(t.Context(), source, schema.Options{})
+			e, ok := errors.AsType[*schema.SourceError](err)
+			if name == "away" {
+				if ok || !errors.Is(err, down) {
+					t.Errorf("Derive = %v, want %v: the source is not to blame", err, down)
+				}
+				return
+			}
+			if !ok || e.Line != 2 || e.Parameter != "a" || !strings.Contains(e.Message, name) {
+				t.Errorf("Derive = %v, want %q about parameter a in line 2", err, name)
+			}
+		})
 	}
 }
 
@@ -302,24 +314,49 @@ func TestDeriver_Functions(t *testing.T) {
 	}
 }
 
-// Source that makes types out of types doubles the work with each line.
+// Source that makes types out of types, or classes out of classes, doubles the
+// work with each line. It is read or refused, in time.
 func TestDerive_bounds_types_that_double(t *testing.T) {
 	p := needPython(t)[0]
 	var b bytes.Buffer
-	b.WriteString("T0 = int\nC0 = 'x'\nL0 = [1]\n")
+	b.WriteString("from pydantic import BaseModel\nT0 = int\nC0 = 'x'\nL0 = [1]\nclass A0(BaseModel):\n    x: int\nclass B0(BaseModel):\n    y: int\n")
 	for i := range 60 {
 		fmt.Fprintf(&b, "T%d = tuple[T%d, T%d]\nC%d = C%d + C%d\nL%d = [L%d, L%d]\n", i+1, i, i, i+1, i, i, i+1, i, i)
+		fmt.Fprintf(&b, "class A%d(A%d, B%d):\n    a%d: int\nclass B%d(A%d, B%d):\n    b%d: int\n", i+1, i, i, i, i+1, i, i, i)
+		fmt.Fprintf(&b, "class Loop%d(%s):\n    x: int\n", i, "Loop1, Loop2, Loop3, Loop4, BaseModel")
+		fmt.Fprintf(&b, "class N%d(BaseModel):\n    '%s'\n    a: 'N%d'\n    b: 'N%d'\n", i, strings.Repeat("long text ", 500), i+1, i+1)
 	}
-	start := time.Now()
-	for _, source := range []string{
-		"def tool(a: T60):\n    'Do.'\n", "def tool(a: T8, b: str = C60, c: list = L60):\n    'Do.'\n",
-	} {
-		_, err := pyschema.Derive(t.Context(), fresh(p), append(b.Bytes(), source...), schema.Options{DescriptionsOptional: true})
-		if _, ok := errors.AsType[*schema.SourceError](err); err != nil && !ok {
-			t.Errorf("Derive = %v", err)
-		}
+	b.WriteString("class N60(BaseModel):\n    x: int\n")
+	tests := map[string]struct {
+		source string
+		ok     bool
+	}{
+		"types":     {"def tool(a: T60):\n    'Do.'\n", false},
+		"constants": {"def tool(a: T8, b: str = C60, c: list = L60):\n    'Do.'\n", true},
+		"bases":     {"def tool(a: A60, b: B60):\n    'Do.'\n", true},
+		"loops":     {"def tool(a: Loop5):\n    'Do.'\n", false},
+		"fields":    {"def tool(a: N40):\n    'Do.'\n", true},
+		"deep":      {"def tool(a: N0):\n    'Do.'\n", false},
 	}
-	if d := time.Since(start); d > 10*time.Second {
-		t.Errorf("it took %v", d)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			source := append(bytes.Clone(b.Bytes()), tt.source...)
+			sig, err := pyschema.Derive(ctx, fresh(p), source, schema.Options{DescriptionsOptional: true})
+			if _, ok := errors.AsType[*schema.SourceError](err); err != nil && !ok {
+				t.Fatalf("Derive = %v", err)
+			}
+			if (err == nil) != tt.ok {
+				t.Fatalf("Derive = %.300v, want success: %v", err, tt.ok)
+			}
+			if err != nil {
+				return
+			}
+			text, err := schema.Encode(sig.Parameters)
+			if err != nil || len(text) > schema.MaxBytes {
+				t.Errorf("the schema has %d bytes, %v", len(text), err)
+			}
+		})
 	}
 }

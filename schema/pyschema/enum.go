@@ -24,7 +24,8 @@ func (b *builder) enum(c *statement, k kind) (*schema.Object, error) {
 	if s == nil {
 		return nil, c.fault("the enum %s has no members", c.Name)
 	}
-	return describe(s, b.documentation(c).description), nil
+	b.nodes += len(members) / 10
+	return b.describe(s, b.documentation(c).description), nil
 }
 
 // enumSchema returns the schema of members, or nil if there are none. Flags can

@@ -3,6 +3,7 @@ package pyschema
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"haft/schema"
@@ -118,16 +119,19 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement, 
 		fault(f.fault("the docstring has no description: say what the tool does before its sections"))
 	}
 	b := newBuilder(ctx, m, resolve, false)
-	params, errs, large := b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
-	if large {
+	params, errs, err := b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
+	if errors.Is(err, errTooLarge) {
 		sig.Injected = nil
 		b = newBuilder(ctx, m, resolve, true)
-		if params, errs, large = b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented); large {
-			errs = append(errs, f.fault("the types of the parameters make a schema that is too large"))
-		}
+		params, errs, err = b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("read Python source: %w", context.Cause(ctx))
+	case errors.Is(err, errTooLarge):
+		fault(f.fault("the types of the parameters make a schema that is too large"))
+	case err != nil:
+		return nil, err
 	}
 	for _, e := range errs {
 		fault(e)
@@ -167,12 +171,12 @@ func (b *builder) annotatedReturn(e *expr) (*schema.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describe(s, m.description), nil
+	return b.describe(s, m.description), nil
 }
 
-// parameters returns the schema of the parameters of f, every fault in them, and
-// whether the schema became too large.
-func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, undescribed bool) (*schema.Object, []*schema.SourceError, bool) {
+// parameters returns the schema of the parameters of f and every fault in them.
+// The error is errTooLarge, or not the source's fault.
+func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, undescribed bool) (*schema.Object, []*schema.SourceError, error) {
 	properties := &schema.Object{}
 	required := []any{}
 	var faults []*schema.SourceError
@@ -182,14 +186,19 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, u
 			continue
 		}
 		s, must, err := b.parameter(p, i, doc.params[p.Name])
-		if errors.Is(err, errTooLarge) {
-			return nil, nil, true
+		if b.nodes > maxNodes {
+			return nil, nil, errTooLarge
 		}
 		if err == nil && s.String("description") == "" && !undescribed {
 			err = p.fault("it has no description: describe it in the docstring, such as \"Args: %s: …\"", p.Name)
 		}
 		if err != nil {
-			faults = append(faults, asFault(err, p))
+			e, ok := errors.AsType[*schema.SourceError](err)
+			if !ok {
+				return nil, nil, err
+			}
+			e.Parameter = p.Name
+			faults = append(faults, e)
 			continue
 		}
 		properties.Set(p.Name, s)
@@ -197,17 +206,7 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, u
 			required = append(required, p.Name)
 		}
 	}
-	return schema.Obj("type", "object", "properties", properties, "required", required), faults, false
-}
-
-// asFault makes an error about a parameter.
-func asFault(err error, p param) *schema.SourceError {
-	e, ok := errors.AsType[*schema.SourceError](err)
-	if !ok {
-		e = p.fault("%v", err)
-	}
-	e.Parameter = p.Name
-	return e
+	return schema.Obj("type", "object", "properties", properties, "required", required), faults, nil
 }
 
 // parameter returns the schema of the i-th parameter and whether it is required.
@@ -240,7 +239,7 @@ func (b *builder) parameter(p param, i int, doc string) (*schema.Object, bool, e
 			s, m.optional, m.known, m.fallback = rest, true, true, nil
 		}
 	}
-	s = describe(s, firstNonEmpty(doc, m.description))
+	s = b.describe(s, firstNonEmpty(doc, m.description))
 	if m.known && (m.fallback == nil || admits(s, m.fallback)) {
 		s.Set("default", m.fallback)
 	}

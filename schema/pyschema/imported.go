@@ -1,6 +1,8 @@
 package pyschema
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"haft/schema"
@@ -13,19 +15,37 @@ func (b *builder) imported(full string, e *expr) (*schema.Object, error) {
 	if !ok {
 		return nil, e.fault("%s is a module, not a type", full)
 	}
+	if strings.HasPrefix(module, ".") {
+		return nil, e.fault("the type %s comes from the module %s beside the source, which a tool does not have: "+
+			"declare the type in the source", name, module)
+	}
 	if b.resolve == nil {
 		return nil, e.fault("the type %s comes from the module %s, which is not part of the source: "+
 			"declare the type in the source, or list the package among the requirements, where its types are looked up", name, module)
 	}
 	return b.define(full, name, e, func() (*schema.Object, error) {
-		found, err := b.resolve(b.ctx, module, name)
+		found, ok := b.found[full]
+		if !ok {
+			var err error
+			found, err = b.resolve(b.ctx, module, name)
+			if fault, ok := errors.AsType[*schema.SourceError](err); ok {
+				return nil, e.fault("the type %s of the module %s: %s", name, module, fault.Message)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("look up %s of the module %s: %w", name, module, err)
+			}
+			if found == nil {
+				return nil, e.fault("the module %s has no type %s", module, name)
+			}
+			found = b.adopt(found)
+			b.found[full] = found
+		}
+		text, err := schema.Encode(found)
 		if err != nil {
-			return nil, e.fault("the type %s of the module %s: %v", name, module, err)
+			return nil, fmt.Errorf("the type %s of the module %s: %w", name, module, err)
 		}
-		if found == nil {
-			return nil, e.fault("the module %s has no type %s", module, name)
-		}
-		return b.adopt(found), nil
+		b.nodes += len(text) / textPerNode
+		return schema.Clone(found).(*schema.Object), nil
 	})
 }
 

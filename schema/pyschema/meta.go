@@ -76,7 +76,7 @@ func (b *builder) annotated(e *expr, in *statement) (*schema.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describe(s, m.description), nil
+	return b.describe(s, m.description), nil
 }
 
 // A meta is what Field and its like say about a value.

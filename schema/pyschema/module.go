@@ -238,8 +238,8 @@ func (e *expr) dotted() string {
 	return ""
 }
 
-// show returns e as a person would write it, shortened, for messages. Constants
-// are left out: they may be what somebody wants to keep.
+// show returns e as a person would write it, for messages. Constants and what
+// goes too far are left out.
 func (e *expr) show() string { return e.showAt(0) }
 
 func (e *expr) showAt(depth int) string {

@@ -131,6 +131,9 @@ var tags = map[string]string{
 	"builtins.int": "int", "builtins.str": "str", "builtins.bool": "bool", "builtins.float": "float",
 	"builtins.object": "any", "builtins.list": "list", "builtins.tuple": "tuple", "builtins.dict": "dict",
 	"builtins.set": "set", "builtins.frozenset": "set", "builtins.bytes": "bytes", "builtins.bytearray": "bytes",
+	"builtins.any":      "any", // what people write who mean Any
+	"builtins.callable": "refused", "builtins.Exception": "refused", "builtins.BaseException": "refused", "builtins.property": "refused",
+	"builtins.range": "refused", "builtins.slice": "refused", "builtins.iter": "refused", "builtins.map": "refused",
 	"builtins.complex": "refused", "builtins.type": "refused", "builtins.memoryview": "bytes",
 	"types.NoneType": "none", "types.SimpleNamespace": "refused", "types.FunctionType": "refused",
 

@@ -45,7 +45,9 @@ type Reader func(ctx context.Context, source []byte) ([]byte, error)
 var ErrReaderDied = errors.New("the reader of Python source died")
 
 // A Resolver finds the schema of a type that the source imports, by looking at
-// the module where it is installed. Its schema may have $defs of its own.
+// the module where it is installed. Its schema may have $defs of its own. A
+// [*schema.SourceError] says why there is none; nil, nil that there is no such
+// type; any other error that it could not be looked up.
 type Resolver func(ctx context.Context, module, name string) (*schema.Object, error)
 
 // A Deriver derives signatures from Python source. It is safe for concurrent use

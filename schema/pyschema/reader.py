@@ -13,6 +13,7 @@ MAX_SOURCE = 1 << 20    # bytes read from standard input
 MAX_OUTPUT = 4 << 20    # characters written
 MAX_NODES = 6000        # nodes of one expression
 MAX_DEPTH = 40          # nesting of one expression, and of blocks and classes
+MAX_LINE = 4000         # bytes of a line whose characters are counted
 MAX_STRING = 20000      # characters of one constant
 MAX_DOC = 100000        # characters of one docstring
 MAX_FORWARD = 600       # characters of a string that is read as an annotation
@@ -50,7 +51,7 @@ class Describer:
         if self.lines is None:
             self.lines = [l.encode("utf-8", "replace") for l in decode(self.source).splitlines()]
         line = getattr(node, "lineno", 1) - 1
-        if not 0 <= line < len(self.lines):
+        if not 0 <= line < len(self.lines) or len(self.lines[line]) > MAX_LINE:
             return col + 1
         return len(self.lines[line][:col].decode("utf-8", "replace")) + 1
 
@@ -96,7 +97,7 @@ class Describer:
         elif isinstance(node, ast.Dict):
             out.update(k="dict", keys=[k and sub(k) for k in node.keys], a=[sub(v) for v in node.values])
         elif isinstance(node, ast.BinOp):
-            out.update(k="binop", n=type(node.op).__name__, a=[sub(node.left), sub(node.right)])
+            out.update(k="binop", n=type(node.op).__name__, a=[sub(n) for n in operands(node)])
         elif isinstance(node, ast.UnaryOp):
             out.update(k="unary", n=type(node.op).__name__, v=sub(node.operand))
         elif isinstance(node, ast.Call):
@@ -257,6 +258,16 @@ class Describer:
                 if second:
                     f["second"] = True
                 out.append(f)
+
+
+def operands(node):
+    """a, b and c of a | b | c, which Python has as (a | b) | c: long chains are
+    common, and not deep for those who write them."""
+    parts, op = [], type(node.op)
+    while isinstance(node, ast.BinOp) and type(node.op) is op and len(parts) < MAX_NODES:
+        parts.append(node.right)
+        node = node.left
+    return [node] + parts[::-1]
 
 
 def is_main(test):

@@ -27,13 +27,17 @@ func (r *record) schema() *schema.Object {
 
 // recordOf returns the schema of a model, a dataclass or a typed dict.
 func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
-	cfg := b.config(c, k, 0)
+	cfg := map[string]*expr{}
+	b.config(c, cfg, map[*statement]bool{})
+	fields, err := b.fields(c, k.what)
+	if err != nil {
+		return nil, err
+	}
 	r := record{}
-	var err error
 	if r.aliases, err = b.aliases(cfg["alias_generator"], c); err != nil {
 		return nil, err
 	}
-	for _, f := range b.fields(c, k.what, 0) {
+	for _, f := range fields {
 		doc := b.documentation(f.owner).params[f.Name]
 		if err := b.addField(&r, f, f.owner, doc); err != nil {
 			return nil, within(err, f)
@@ -55,22 +59,19 @@ func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
 	if v, ok := b.constant(cfg["json_schema_extra"], c); ok {
 		merge(s, v)
 	}
-	return describe(s, b.documentation(c).description), nil
+	return b.describe(s, b.documentation(c).description), nil
 }
 
-// config returns the settings of a model: of its bases, then class Config, then
-// model_config, then the class line.
-func (b *builder) config(c *statement, k kind, depth int) map[string]*expr {
-	all := map[string]*expr{}
-	if depth > maxDepth {
-		return all
+// config adds the settings of a model to all: of its bases, then class Config,
+// then model_config, then the class line.
+func (b *builder) config(c *statement, all map[string]*expr, seen map[*statement]bool) {
+	if seen[c] {
+		return
 	}
+	seen[c] = true
 	for i := range c.Bases {
-		base := b.m.resolve(c.Bases[len(c.Bases)-1-i], c.outer).def
-		if base != nil && base.Is == "class" && base != c {
-			for name, v := range b.config(base, k, depth+1) {
-				all[name] = v
-			}
+		if d := b.m.resolve(c.Bases[len(c.Bases)-1-i], c.outer).def; d != nil && d.Is == "class" {
+			b.config(d, all, seen)
 		}
 	}
 	if inner := c.inner("Config"); inner != nil {
@@ -94,7 +95,6 @@ func (b *builder) config(c *statement, k kind, depth int) map[string]*expr {
 	for _, kw := range c.Keywords {
 		all[kw.Name] = kw.Value
 	}
-	return all
 }
 
 // text returns a constant text, also of the enum Extra of older Pydantic.
@@ -163,7 +163,7 @@ func (b *builder) addField(r *record, f field, in *statement, doc string) error 
 	if err != nil {
 		return err
 	}
-	s = describe(s, firstNonEmpty(m.description, doc, strings.TrimSpace(f.Doc)))
+	s = b.describe(s, firstNonEmpty(m.description, doc, strings.TrimSpace(f.Doc)))
 	if m.known && admits(s, m.fallback) {
 		s.Set("default", m.fallback)
 	}
@@ -190,25 +190,6 @@ func within(err error, f field) error {
 		name = f.owner.Name + "." + f.Name
 	}
 	return &schema.SourceError{Line: e.Line, Column: e.Column, Message: fmt.Sprintf("the field %s: %s", name, e.Message)}
-}
-
-// describe gives s a description, near its top where models read it first. An
-// empty one changes nothing.
-func describe(s *schema.Object, text string) *schema.Object {
-	if text == "" {
-		return s
-	}
-	out := &schema.Object{}
-	if s.Has("type") {
-		out.Set("type", s.Value("type"))
-	}
-	out.Set("description", text)
-	for _, k := range s.Keys() {
-		if !out.Has(k) {
-			out.Set(k, s.Value(k))
-		}
-	}
-	return out
 }
 
 // merge copies the keys of a constant object into s.

@@ -29,6 +29,10 @@ func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) (*s
 	if s := plain(tag, full); s != nil {
 		return s, nil
 	}
+	switch tag {
+	case "model", "rootmodel", "typeddict", "namedtuple", "enum", "intenum", "strenum", "flag":
+		return nil, e.fault("%s alone says nothing about the value: declare a class that derives from it", full)
+	}
 	return nil, e.fault("%s is not a type of a value", full)
 }
 
@@ -262,6 +266,7 @@ func (b *builder) literals(e *expr, args []*expr, in *statement) (*schema.Object
 	if len(values) == 0 {
 		return nil, e.fault("Literal needs values in brackets")
 	}
+	b.nodes += len(values) / 10
 	return oneOfValues(values), nil
 }
 
