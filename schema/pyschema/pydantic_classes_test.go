@@ -22,11 +22,12 @@ from typing import (Annotated, Any, ClassVar, Dict, FrozenSet, List, Literal, Ma
 from uuid import UUID
 
 import annotated_types
-from pydantic import (AliasChoices, AnyUrl, BaseModel, ConfigDict, EmailStr, Field, HttpUrl, NegativeInt, NonNegativeInt, NonPositiveFloat,
+from pydantic import (UUID4, AliasChoices, AnyUrl, BaseModel, ConfigDict, EmailStr, Field, HttpUrl, NegativeInt, NonNegativeInt, NonPositiveFloat,
     PositiveFloat, PositiveInt, PrivateAttr, RootModel, SecretStr, StrictInt, StrictStr, StringConstraints, confloat, conint, conlist,
     constr)
+from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as model_dataclass
-from typing_extensions import NotRequired, Required, TypedDict
+from typing_extensions import NotRequired, Required, TypeAliasType, TypedDict
 `
 
 // A generator writes one tool and the types that it needs.
@@ -176,7 +177,13 @@ func (g *generator) class(depth int) *genType {
 func (g *generator) enum() *genType {
 	name := g.name("Enum")
 	var t *genType
-	switch g.r.IntN(6) {
+	switch g.r.IntN(8) {
+	case 5:
+		g.declare("class "+name+"(int, Enum):", "    SMALL = 2", "    LARGE = SMALL * 10 + 5")
+		t = oneOf(name, name+".LARGE", list{2, 25}, list{20, "SMALL", 0})
+	case 6:
+		g.declare("class "+name+"(str, Enum):", "    RED = 'red'", "    BLUE = 'blue'")
+		t = oneOf("Literal["+name+".RED]", name+".RED", list{"red"}, list{"blue", "RED", 2})
 	case 0:
 		g.declare("class "+name+"(IntEnum):", "    LOW = 2", "    HIGH = 10")
 		t = oneOf(name, name+".LOW", list{2, 10}, list{3, 0, "LOW", 11})
@@ -204,7 +211,24 @@ func (g *generator) enum() *genType {
 func (g *generator) alias(depth int) *genType {
 	t := *g.typ(depth + 1)
 	name := g.name("Alias")
-	switch g.r.IntN(3) {
+	switch g.r.IntN(5) {
+	case 3:
+		g.declare(name + " = TypeAliasType('" + name + "', " + t.text + ")")
+	case 4:
+		// A type that contains itself.
+		t = *pick(g.r, g.scalars[:4]...)
+		g.declare(name + " = TypeAliasType('" + name + "', \"Union[" + t.text + ", list[" + name + "]]\")")
+		inner := t
+		t.hashable, t.fallback = false, ""
+		t.valid = func(r *rand.Rand, depth int) any {
+			if depth > 3 || r.IntN(2) == 0 {
+				return inner.valid(r, depth+1)
+			}
+			return list{inner.valid(r, depth+1), list{}}
+		}
+		t.near = func(r *rand.Rand, depth int) any {
+			return pick[any](r, almost(r, &inner, depth), list{almost(r, &inner, depth)}, list{list{almost(r, &inner, depth)}})
+		}
 	case 0:
 		g.declare(name + ": TypeAlias = " + t.text)
 	case 1:
@@ -294,6 +318,10 @@ func (g *generator) model(depth int) *model {
 		m.extra = "forbid"
 		keyword = ", extra='forbid'"
 	}
+	camel := base == "BaseModel" && config == nil && keyword == "" && g.r.IntN(4) == 0
+	if camel {
+		config = []string{"    model_config = ConfigDict(alias_generator=to_camel)", ""}
+	}
 	lines := append([]string{`    """A model."""`}, config...)
 	before := g.closed
 	g.closed = g.closed || m.extra == "forbid"
@@ -304,6 +332,9 @@ func (g *generator) model(depth int) *model {
 			continue
 		}
 		lines = append(lines, g.field(&f))
+		if camel && f.key == "gamma_ray" {
+			f.key = "gammaRay"
+		}
 		m.fields = append(m.fields, f)
 	}
 	g.closed = before
@@ -312,7 +343,7 @@ func (g *generator) model(depth int) *model {
 	}
 	m.name = g.name("Model")
 	g.declare(append([]string{"class " + m.name + "(" + base + keyword + "):"}, lines...)...)
-	if !g.closed {
+	if !g.closed && !camel {
 		g.models = append(g.models, m)
 	}
 	return m
@@ -423,6 +454,12 @@ func (g *generator) typedDict(depth int) *genType {
 		rec.fields = append(rec.fields, f)
 	}
 	g.declare(lines...)
+	if g.r.IntN(3) == 0 {
+		child := g.name("Dict")
+		g.declare("class "+child+"("+name+", total=False):", "    more: int")
+		rec.fields = append(rec.fields, genField{name: "more", key: "more", typ: g.scalars[0]})
+		name = child
+	}
 	return rec.typ(name)
 }
 
@@ -436,6 +473,9 @@ func (g *generator) namedTuple(depth int) *genType {
 		lines = append(lines, fmt.Sprintf("    n%d: %s", i, t.text))
 	}
 	name := g.name("Named")
+	if g.r.IntN(3) == 0 {
+		lines = append(lines, "    last: int = 5")
+	}
 	g.declare(append([]string{"class " + name + "(NamedTuple):"}, lines...)...)
 	return places(name, all, false)
 }

@@ -114,11 +114,13 @@ func (e essence) of(v any, depth int) map[string]any {
 }
 
 // agreeOnWords drops what the two sides say in different words: the format of
-// bytes and decimals, and the length of URLs.
+// bytes, decimals and UUIDs, and the length of URLs.
 func agreeOnWords(s *schema.Object, out map[string]any) {
 	switch {
 	case s.String("format") == "byte" || s.String("format") == "binary":
 		out["format"] = "bytes"
+	case strings.HasPrefix(s.String("format"), "uuid"):
+		out["format"] = "uuid"
 	case s.String("format") == "decimal":
 		delete(out, "pattern")
 		delete(out, "format")

@@ -50,28 +50,33 @@ type list = []any
 // Literal[True] takes it and Literal[1] takes true; and whole floats such as 2.0.
 func scalars() []*genType {
 	huge := json.Number("123456789012345678901234567890")
-	return []*genType{
-		oneOf("int", "3", list{0, 2, -5, 100, huge}, list{1.5, "x", true, -1, ""}),
+	all := []*genType{
+		oneOf("int", "3", list{0, 2, -5, 100, huge}, list{1.5, "x", true, -1, "", json.Number("2.0")}),
 		oneOf("float", "0.5", list{0, 2, -5, 1.5, -0.25, 12345.678, huge}, list{"x", "", true, "1.5"}),
 		oneOf("bool", "True", list{true, false}, list{"perhaps", 2, 0.5, nil}),
 		oneOf("str", "'red'", list{"", "hello", "5", "Grüße 😀", "a\nb"}, list{5, true, 1.5}),
 		oneOf("None", "None", list{nil}, list{0, "", false}),
 		oneOf("Any", "None", list{nil, 2, "x", list{2}, map[string]any{"a": nil}}, list{nil}),
+		oneOf("object", "None", list{nil, 2, "x", list{2}}, list{nil}),
+		oneOf("dt.datetime", "", list{"2024-05-06T07:08:09Z"}, list{"2024-05-06X07:08:09", "x"}),
 		oneOf("datetime", "", list{"2024-05-06T07:08:09", "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123456+02:00", "2024-05-06 07:08:09",
-			"2024-02-29T23:59:59-11:30", "2024-05-06T07:08", "2024-05-06T07:08:09.5"},
-			list{"yesterday", "2024-13-01T00:00:00", "2023-02-29T00:00:00", "2024-05-06T25:00:00", "2024-05-06T07:61:00", "", true}),
+			"2024-02-29T23:59:59-11:30", "2024-05-06T07:08", "2024-05-06T07:08:09.5", "2024-05-06t07:08:09z", "2024-05-06T07:08:09+0200"},
+			list{"yesterday", "2024-13-01T00:00:00", "2023-02-29T00:00:00", "2024-05-06T25:00:00", "2024-05-06T07:60:00", "", true}),
 		oneOf("date", "", list{"2024-02-29", "1999-12-31", "0001-01-01"}, list{"2023-02-29", "2024-2-9", "monday", "2024/02/03", "", list{2024, 2, 29}}),
-		oneOf("time", "", list{"07:08:09", "23:59:59.5", "07:08", "00:00:00Z", "07:08:09+02:00"}, list{"24:00:00", "07:61:00", "noon", "7", ""}),
-		oneOf("timedelta", "", list{"P1DT2H", "PT1H30M", "-P1D", "PT0.5S", "P1W", "P1Y2M", "PT36H"}, list{"1 hour", "P", "soon", "", true}),
-		oneOf("UUID", "", list{"0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "0B0A3C1E-8F0E-4C55-9C86-2F6F3C2B1A00"},
+		oneOf("time", "", list{"07:08:09", "23:59:59.5", "07:08", "00:00:00Z", "07:08:09+02:00"}, list{"24:00:00", "07:60:00", "noon", "7", ""}),
+		oneOf("timedelta", "", list{"P1DT2H", "PT1H30M", "-P1D", "PT0.5S", "P1W", "P1Y2M", "PT36H", "P1W2D", "PT1.5H", "+P1D"}, list{"1 hour", "P", "soon", "", true}),
+		oneOf("UUID", "", list{"0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "0B0A3C1E-8F0E-4C55-9C86-2F6F3C2B1A00",
+			"0b0a3c1e8f0e4c559c862f6f3c2b1a00", "urn:uuid:0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "{0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00}"},
 			list{"0b0a3c1e", "zb0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "", "not a uuid"}),
-		oneOf("Decimal", "", list{"1.10", 1.5, 3, "1e3", "-0.5", huge, "+7"}, list{"abc", "", "1.2.3", list{}}),
+		oneOf("UUID4", "", list{"0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00"}, list{"x", 5}),
+		oneOf("Decimal", "", list{"1.10", 1.5, 3, "1e3", "-0.5", huge, "+7", ".5", "1."}, list{"abc", "", "1.2.3", list{}}),
 		oneOf("Path", "", list{"a/b.txt", "/tmp", "."}, list{5, list{"a"}, false}),
 		oneOf("bytes", "", list{"aGk=", "plain text", ""}, list{5, list{3, 2}, true}),
-		oneOf("AnyUrl", "", list{"https://example.com/a?b=c#d", "ftp://files.example.org", "mailto:a@example.com", "http://127.0.0.1:8080/", "file:///tmp/x"},
+		oneOf("AnyUrl", "", list{"https://example.com/a?b=c#d", "ftp://files.example.org", "mailto:a@example.com", "http://127.0.0.1:8080/", "file:///tmp/x",
+			"http://exämple.de/ü", "urn:isbn:2", "http://[::1]/", "HTTP://EXAMPLE.COM"},
 			list{"no url", "", "/relative", "example.com", 5}),
 		oneOf("HttpUrl", "", list{"https://example.com", "http://example.com:81/x%20y"}, list{"nothing", "", "//x"}),
-		oneOf("EmailStr", "", list{"a.b+c@example.org", "x@sub.example.com"}, list{"x", "a@", "@example.org", "a b@example.org", "a@b@example.org", ""}),
+		oneOf("EmailStr", "", list{"a.b+c@example.org", "x@sub.example.com", "ü@example.org", "x@exämple.org"}, list{"x", "a@", "@example.org", "a b@example.org", "a@b@example.org", ""}),
 		oneOf("IPv4Address", "", list{"127.0.0.1", "255.255.255.255"}, list{"256.0.0.1", "1.2.3", "x", ""}),
 		oneOf("IPv6Address", "", list{"::1", "2001:db8::ff00:42:8329"}, list{"1::2::3", "x", ""}),
 		oneOf("SecretStr", "", list{"secret", ""}, list{5}),
@@ -80,9 +85,21 @@ func scalars() []*genType {
 		oneOf("PositiveInt", "2", list{3, 2}, list{0, -1, 2}),
 		oneOf("NonNegativeInt", "0", list{0, 2}, list{0, -1}),
 		oneOf("NegativeInt", "-1", list{-1}, list{0, 2}),
+		oneOf("Annotated[Decimal, Field(ge=2)]", "", list{2, 2.5, "3"}, list{1.5, -3, "x"}),
+		oneOf("Annotated[bytes, Field(max_length=4)]", "", list{"", "abcd"}, list{"abcde", 5}),
+		oneOf("Annotated[int, Field(strict=True, gt=2)]", "5", list{3, huge}, list{2, "3", 2.5}),
+		oneOf("list", "[]", list{list{}, list{2, "x", nil}}, list{map[string]any{}, "x", 5}),
+		oneOf("dict", "{}", list{map[string]any{}, map[string]any{"a": nil, "b": list{2}}}, list{list{}, "x"}),
+		oneOf("tuple", "()", list{list{}, list{2, "x"}}, list{map[string]any{}, 5}),
 		oneOf("NonPositiveFloat", "-1.5", list{0, -0.5}, list{0.001, -1, 2}),
 		oneOf("PositiveFloat", "1.5", list{0.001, 7}, list{0, -0.001}),
 	}
+	for _, t := range all {
+		// In a set equal values count once. Where one value is written in several
+		// ways, such as PT90M and PT1.5H, JSON Schema counts other numbers.
+		t.hashable = slices.Contains([]string{"int", "str", "date", "Path", "PositiveInt", "StrictStr"}, t.text)
+	}
+	return all
 }
 
 // intBetween makes an integer with bounds, written in one of several ways.
@@ -188,7 +205,12 @@ func (g *generator) optional(t *genType) *genType {
 	if !strings.HasPrefix(t.text, "'") && t.text != "None" && g.r.IntN(2) == 0 {
 		o.text = "%s | None"
 	}
-	o.text = fmt.Sprintf(o.text, t.text)
+	text := t.text
+	if t.args != "" && g.r.IntN(2) == 0 {
+		o.with(fmt.Sprintf(o.text, t.base), []string{t.args}) // the bound is about the value that is not None
+		return o
+	}
+	o.text = fmt.Sprintf(o.text, text)
 	return o
 }
 
@@ -329,11 +351,15 @@ func places(text string, all []*genType, hashable bool) *genType {
 func (g *generator) mapping(item *genType) *genType {
 	text, keys := pick(g.r, "dict[str, %s]", "Dict[str, %s]", "Mapping[str, %s]"), []string{"a", "b", "some key", ""}
 	wrong := "c"
-	switch g.r.IntN(5) {
+	switch g.r.IntN(9) {
 	case 0:
 		text, keys, wrong = "dict[int, %s]", []string{"1", "-2", "30"}, "one"
 	case 1:
 		text, keys, wrong = "dict[Literal['on', 'off'], %s]", []string{"on", "off"}, "neither"
+	case 2:
+		text, keys, wrong = "dict[date, %s]", []string{"2024-02-29", "1999-12-31"}, "2023-02-29"
+	case 3:
+		text, keys, wrong = "Dict[Annotated[str, Field(min_length=2)], %s]", []string{"ab", "abc"}, "a"
 	}
 	fill := func(r *rand.Rand, depth int) map[string]any {
 		m := map[string]any{}

@@ -21,6 +21,7 @@ import typing
 import warnings
 
 from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 warnings.simplefilter("ignore")
 
@@ -31,11 +32,13 @@ def arguments(module, name):
     hints = typing.get_type_hints(function, vars(module), include_extras=True)
     fields = {}
     for parameter in inspect.signature(function).parameters.values():
-        default = parameter.default
+        hint, default = hints[parameter.name], parameter.default
+        # None stands for "not given", so a parameter that admits it is optional.
         if default is inspect.Parameter.empty:
-            # None stands for "not given", so a parameter that admits it is optional.
-            default = None if optional(hints[parameter.name]) else ...
-        fields[parameter.name] = (hints[parameter.name], default)
+            default = None if optional(hint) else ...
+        elif isinstance(default, FieldInfo) and default.is_required() and optional(hint):
+            default.default = None
+        fields[parameter.name] = (hint, default)
     # Not extra="forbid": typed dicts and dataclasses would inherit it.
     return create_model(name, __module__=module.__name__, **fields)
 
