@@ -31,6 +31,13 @@ type request struct {
 	// Stay keeps the init when the command ends, until the socket closes, and
 	// reports every child: the command is a template.
 	Stay bool `json:"stay,omitempty"`
+	// Reduced says that there is no pid namespace: the command is started by a
+	// second process that confines itself, and descendants are killed one by one.
+	// Alone says that this user id has no processes but those of the run.
+	Reduced bool `json:"reduced,omitempty"`
+	Alone   bool `json:"alone,omitempty"`
+	// Exec makes the process become the command, rather than start it.
+	Exec bool `json:"exec,omitempty"`
 	// Watch meters the processes from inside where there is no cgroup.
 	Watch *watch `json:"watch,omitempty"`
 }
@@ -92,6 +99,9 @@ func serve() int {
 		return 125
 	}
 	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
+	if req.Reduced {
+		return serveReduced(conn, req, fds)
+	}
 	keep, failed := req.Plan.Do(slots)
 	if failed != nil {
 		return tell(conn, message{Kind: msgFailed, Failure: failed}, 125)
@@ -101,6 +111,12 @@ func serve() int {
 	}
 	wire.CloseAll(slots)
 	wire.CloseAll(keep)
+	if len(req.Argv) == 0 {
+		return 0 // only a trial
+	}
+	if req.Exec {
+		return become(conn, req, files)
+	}
 	pid, errno := start(req, files)
 	if errno != 0 {
 		return tell(conn, message{Kind: msgFailed, Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
@@ -134,7 +150,8 @@ func attend(conn *wire.Conn, req request, pid int) int {
 	go func() {
 		for {
 			var c command
-			if _, err := conn.Recv(&c); err != nil {
+			if _, err := conn.Recv(&c); err != nil || c.Signal == int(unix.SIGKILL) {
+				killAll(req)
 				os.Exit(0) // Haft is gone, or has no more use for us
 			}
 			_ = unix.Kill(pid, unix.Signal(c.Signal)) // it may have ended
@@ -155,6 +172,7 @@ func attend(conn *wire.Conn, req request, pid int) int {
 			end := message{Kind: msgEnded, PID: child, Status: uint32(status), CPU: cpuOf(&use), RSS: use.Maxrss << 10}
 			m.fill(&end)
 			if code := tell(conn, end, 0); code != 0 || !req.Stay {
+				killAll(req)
 				return code
 			}
 		}

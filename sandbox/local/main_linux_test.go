@@ -3,24 +3,105 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
 )
 
+// modeVar selects, in a test binary that is run again, how it is confined.
+const modeVar = "HAFT_TEST_MODE"
+
 func TestMain(m *testing.M) {
 	local.Init()
-	os.Exit(m.Run())
+	if os.Getenv(victimVar) != "" {
+		victim()
+	}
+	before := traces()
+	code := m.Run()
+	if left := leaks(before); code == 0 && len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "left behind:", strings.Join(left, "\n\t"))
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// open gives a provider that is closed with the test.
+// traces lists what a run could leave on this machine: processes that are our
+// children, our mounts, cgroups of ours, our descriptors.
+func traces() []string {
+	var all []string
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
+	for _, name := range children {
+		b, _ := os.ReadFile(name)
+		for _, pid := range strings.Fields(string(b)) {
+			all = append(all, "process "+pid)
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	all = append(all, fmt.Sprintf("%d mounts", bytes.Count(mounts, []byte("\n"))))
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(name string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "haft-"+mark) {
+			all = append(all, "cgroup "+name)
+		}
+		return nil
+	})
+	fds, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && !strings.Contains(to, "eventpoll") && !strings.Contains(to, "eventfd") {
+			all = append(all, "descriptor "+fd.Name()+" "+to)
+		}
+	}
+	return all
+}
+
+// mark is never in a name: instances number their cgroups, and other tests run at
+// the same time. Providers close their own, and say so if they cannot.
+const mark = "none"
+
+// leaks waits a moment for what ends by itself, and lists what does not.
+func leaks(before []string) []string {
+	var left []string
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		left = slices.DeleteFunc(traces(), func(s string) bool {
+			return slices.Contains(before, s) || strings.Contains(s, "/proc/") || strings.Contains(s, "socket")
+		})
+		if len(left) == 0 {
+			return nil
+		}
+	}
+	return left
+}
+
+// open gives a provider, in the mode of this process, that is closed with the
+// test.
 func open(t testing.TB, config local.Config) *local.Provider {
 	t.Helper()
 	if config.Dir == "" {
-		config.Dir = t.TempDir()
+		dir, err := os.MkdirTemp("", "haft-test-")
+		if err == nil {
+			err = os.Chmod(dir, 0o755) // another user id must get through
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		config.Dir = dir
+	}
+	if strings.HasPrefix(os.Getenv(modeVar), "reduced") {
+		config.Forbid = append(config.Forbid, haft.ControlUserNS)
 	}
 	p, err := local.Open(context.Background(), config)
 	if err != nil {
@@ -63,8 +144,52 @@ func sh(t testing.TB, p sandbox.Provider, script string, change ...func(*sandbox
 	return exit, out.String()
 }
 
-func TestSmoke(t *testing.T) {
-	p := open(t, local.Config{})
-	e, out := sh(t, p, os.Getenv("SCRIPT"))
-	t.Logf("%+v\n%s", e, strings.TrimSpace(out))
+// TestModes runs the tests of this package again: as an ordinary user, and in the
+// reduced mode as both.
+func TestModes(t *testing.T) {
+	if os.Getenv(modeVar) != "" {
+		t.Skip("it is one of the modes already")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	dir, err := os.MkdirTemp("", "haft-modes-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "local.test")
+	b, err := os.ReadFile(self)
+	if err == nil {
+		err = os.WriteFile(binary, b, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"user", "reduced-root", "reduced-user"} {
+		t.Run(mode, func(t *testing.T) {
+			args := []string{"-test.run", "^TestRun|^TestTemplate|^TestProvider"}
+			if testing.Verbose() {
+				args = append(args, "-test.v")
+			}
+			cmd := exec.CommandContext(t.Context(), binary, args...)
+			cmd.Env = []string{modeVar + "=" + mode, "PATH=/usr/bin:/bin", "TMPDIR=/tmp"}
+			cmd.Dir = dir
+			if strings.HasSuffix(mode, "user") {
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			} else if testing.Verbose() {
+				t.Logf("%s", out)
+			}
+		})
+	}
 }

@@ -2,46 +2,122 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"haft"
+	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// probe finds out what can be had here.
+// probe finds out what can be had here: it assumes everything, sets up a sandbox
+// for nobody, and gives up what fails, until it succeeds.
 func (p *Provider) probe(ctx context.Context) error {
 	p.privileged = os.Geteuid() == 0
 	p.namespaces, p.hasProc = true, true
-	var ll error
-	p.wall, ll = openLandlock()
-	p.isolation = haft.Isolation{Level: haft.LevelNamespaces}
-	for _, c := range haft.Controls() {
-		reason := ""
-		switch c {
-		case haft.ControlMemory:
-			reason = p.tree.Missing(cgroup.Memory)
-		case haft.ControlPIDs:
-			reason = p.tree.Missing(cgroup.PIDs)
-		case haft.ControlCPU:
-			reason = p.tree.Missing(cgroup.CPU)
-		case haft.ControlLandlock:
-			if ll != nil {
-				reason = "the kernel has no Landlock: " + ll.Error()
-			}
-		case haft.ControlKernel:
-			reason = "the host's kernel serves the sandbox"
-		}
-		if slices.Contains(p.config.Forbid, c) {
-			reason = "the operator forbids it"
-		}
-		if reason != "" {
-			p.isolation.Missing = append(p.isolation.Missing, haft.Gap{Control: c, Reason: reason})
-			continue
-		}
-		p.isolation.Controls = append(p.isolation.Controls, c)
+	p.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
+	p.lose(haft.ControlKernel, "the host's kernel serves the sandbox")
+	wall, err := openLandlock()
+	if p.wall = wall; err != nil {
+		p.lose(haft.ControlLandlock, "the kernel has no Landlock: "+err.Error())
 	}
-	return nil
+	for _, c := range p.config.Forbid {
+		p.give(c, "the operator forbids it")
+	}
+	for range len(haft.Controls()) {
+		for control, controller := range controllers {
+			if !p.tree.Has(controller) {
+				p.lose(control, p.tree.Missing(controller))
+			}
+		}
+		err := p.try(ctx)
+		var step *sandbox.SetupError
+		if err == nil || !errors.As(err, &step) {
+			return err
+		}
+		if !p.degrade(step) {
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "this machine cannot confine anything", Err: err}
+		}
+	}
+	return errors.New("the sandbox could not be probed")
+}
+
+// controllers are the controls that are cgroups.
+var controllers = map[haft.Control]string{
+	haft.ControlMemory: cgroup.Memory, haft.ControlPIDs: cgroup.PIDs, haft.ControlCPU: cgroup.CPU,
+}
+
+// degrade gives up what a failed step was for. It reports whether something is
+// left to try.
+func (p *Provider) degrade(e *sandbox.SetupError) bool {
+	reason := e.Error()
+	switch {
+	case e.Step == "cgroup":
+		for _, c := range controllers {
+			p.tree.Drop(c, reason)
+		}
+		return true
+	case e.Step == "landlock" && p.isolation.Has(haft.ControlLandlock):
+		return p.lose(haft.ControlLandlock, reason)
+	case e.Step == "seccomp" && p.isolation.Has(haft.ControlSeccomp):
+		return p.lose(haft.ControlSeccomp, reason)
+	case !p.namespaces:
+		return false
+	case e.Path == "time" || strings.HasSuffix(e.Path, "/timens_offsets"):
+		return p.lose(haft.ControlTimeNS, reason)
+	case e.Step == "unshare" && e.Path == "cgroup":
+		return p.lose(haft.ControlCgroupNS, reason)
+	case e.Step == "mount" && e.Path == "proc" && p.hasProc:
+		// A container masks parts of /proc, and then nobody may mount a whole
+		// one (mount_too_revealing). A sandbox without one sees less, not more.
+		p.hasProc = false
+		return p.lose(haft.ControlTimeNS, reason)
+	default:
+		return p.give(haft.ControlMountNS, reason)
+	}
+}
+
+// lose removes a control that is not there. It reports true.
+func (p *Provider) lose(c haft.Control, reason string) bool {
+	p.isolation = without(p.isolation, c, reason)
+	return true
+}
+
+// give removes a control, and what cannot be without it.
+func (p *Provider) give(c haft.Control, reason string) bool {
+	together := []haft.Control{
+		haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS,
+		haft.ControlUTSNS, haft.ControlRoot, haft.ControlDisk, haft.ControlCgroupNS, haft.ControlTimeNS,
+	}
+	if controller, ok := controllers[c]; ok {
+		p.tree.Drop(controller, reason)
+	}
+	if alone := haft.ControlCgroupNS == c || haft.ControlTimeNS == c; slices.Contains(together, c) && !alone {
+		p.namespaces = false
+		p.isolation.Level = haft.LevelReduced
+		for _, t := range together {
+			p.lose(t, reason)
+		}
+	}
+	return p.lose(c, reason)
+}
+
+// try sets up a sandbox in which nothing runs.
+func (p *Provider) try(ctx context.Context) error {
+	spec := sandbox.Spec{Limits: haft.DefaultLimits()}
+	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
+	_, err := r.cold(ctx)
+	if errors.Is(err, io.EOF) && r.private != nil {
+		err = nil // it was ready, and ended, having no command
+	}
+	if e := r.tearDown(); err == nil && e != nil {
+		err = fmt.Errorf("probe: %w", e)
+	}
+	return err
 }
 
 // without returns i less one control.

@@ -2,8 +2,10 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"haft"
-	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
 	"haft/sandbox/local/internal/filter"
 )
@@ -26,6 +27,7 @@ type Provider struct {
 	config  Config
 	log     *slog.Logger
 	mountOn string   // an empty directory
+	scratch string   // for the files of runs in the reduced mode
 	lock    *os.File // holds the number of this instance
 	number  int
 	tree    *cgroup.Tree
@@ -38,7 +40,7 @@ type Provider struct {
 	namespaces bool
 	isolation  haft.Isolation
 	lastCap    int
-	filters    map[sandbox.Network][]byte
+	filters    map[filterKey][]byte
 	// templateFilter is the filter of the process that sandboxes are forked from.
 	templateFilter []byte
 	spawner        *spawner
@@ -50,20 +52,12 @@ type Provider struct {
 // Open takes a number for this instance, sweeps up what the last holder of the
 // number left when it died, and finds out by trying what this machine can do.
 func Open(ctx context.Context, config Config) (*Provider, error) {
-	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[sandbox.Network][]byte{}}
+	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[filterKey][]byte{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	for network, internet := range map[sandbox.Network]bool{sandbox.NetworkNone: false, sandbox.NetworkFull: true} {
-		program, err := filter.Compile(filter.Config{Internet: internet, Also: config.Syscalls})
-		if err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
-		}
-		p.filters[network] = program
-	}
-	var err error
-	if p.templateFilter, err = filter.Compile(filter.Config{Template: true, Internet: true}); err != nil {
-		return nil, fmt.Errorf("compile filter: %w", err)
+	if err := p.compile(); err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
 	}
 	if err := p.settle(); err != nil {
 		return nil, err
@@ -74,6 +68,21 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 	}
 	return p, nil
 }
+
+// compile compiles the filters, once for all runs.
+func (p *Provider) compile() (err error) {
+	for _, c := range []filterKey{{}, {internet: true}, {reduced: true}, {reduced: true, internet: true}} {
+		p.filters[c], err = filter.Compile(filter.Config{Internet: c.internet, Reduced: c.reduced, Also: p.config.Syscalls})
+		if err != nil {
+			return err
+		}
+	}
+	p.templateFilter, err = filter.Compile(filter.Config{Template: true})
+	return err
+}
+
+// A filterKey says which filter a run needs.
+type filterKey struct{ internet, reduced bool }
 
 // settle finds a directory and a number, and sweeps.
 func (p *Provider) settle() error {
@@ -102,6 +111,7 @@ func (p *Provider) settle() error {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			p.lock, p.number = f, n
+			p.scratch = filepath.Join(dir, fmt.Sprintf("%d.runs", n))
 			return p.sweep()
 		}
 		_ = f.Close() // somebody else's
@@ -137,13 +147,17 @@ func ownDir(dir string) error {
 func (p *Provider) sweep() error {
 	b := make([]byte, 64<<10)
 	n, err := p.lock.ReadAt(b, 0)
-	if n == 0 && err != nil && n != 0 {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read instance lock: %w", err)
 	}
 	if err := cgroup.Sweep(strings.Fields(string(b[:n]))); err != nil {
 		p.log.Warn("cgroups of a dead instance remain", "err", err)
 	}
-	p.tree = cgroup.Open("haft-" + strconv.Itoa(p.number))
+	// A random name: an instance with another directory may have this number too.
+	if err := os.RemoveAll(p.scratch); err != nil {
+		p.log.Warn("files of a dead instance remain", "err", err)
+	}
+	p.tree = cgroup.Open("haft-" + strings.ToLower(rand.Text()[:12]))
 	if err := p.lock.Truncate(0); err != nil {
 		return fmt.Errorf("write instance lock: %w", err)
 	}
@@ -156,7 +170,7 @@ func (p *Provider) sweep() error {
 // Close ends what still runs and gives everything back.
 func (p *Provider) Close() error {
 	p.spawner.stop()
-	err := p.tree.Close()
+	err := errors.Join(p.tree.Close(), os.RemoveAll(p.scratch))
 	if e := p.lock.Truncate(0); err == nil {
 		err = e
 	}

@@ -95,6 +95,7 @@ type run struct {
 	private *os.File
 	inside  message // the last readings of the init
 	pid     int     // of the command, as the init counts
+	dir     string  // of the files, in the reduced mode
 	company int     // threads that are counted with the command, but are ours
 }
 
@@ -117,7 +118,7 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 	if dir != nil {
 		defer dir.Close() // only for the clone
 	}
-	if r.init, err = r.p.spawn(r.p.namespacesOf(r.spec.Network, r.uid), dir); err != nil {
+	if r.init, err = r.p.spawn(r.p.attributes(r.spec.Network, r.uid), dir); err != nil {
 		return sandbox.Exit{}, &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
@@ -131,6 +132,14 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 	closeFiles(theirs)
 	theirs = nil
 	return r.supervise(ctx, r.attached()), nil
+}
+
+// attributes returns those of the clone that makes an init.
+func (p *Provider) attributes(network sandbox.Network, uid int) *syscall.SysProcAttr {
+	if !p.namespaces {
+		return p.reducedAttributes(uid)
+	}
+	return p.namespacesOf(network, uid)
 }
 
 // open makes what a run has on this side: an id, a cgroup and pipes. It returns
@@ -179,6 +188,9 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 
 // request compiles the plan and opens the descriptors that it needs.
 func (r *run) request() (request, []int, func(), error) {
+	if !r.p.namespaces {
+		return r.reducedRequest()
+	}
 	pl := plan.Plan{}
 	trees, err := r.p.root(&pl, r.spec)
 	if err != nil {
@@ -258,7 +270,7 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec) {
 		p.wall.wall(pl, spec.Network == sandbox.NetworkFull, writable)
 	}
 	if p.isolation.Has(haft.ControlSeccomp) {
-		pl.Seccomp(p.filters[spec.Network])
+		pl.Seccomp(p.filters[filterKey{internet: spec.Network == sandbox.NetworkFull}])
 	}
 }
 
@@ -267,7 +279,7 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec) {
 func (p *Provider) clock(pl *plan.Plan) {
 	if p.isolation.Has(haft.ControlTimeNS) && p.hasProc {
 		pl.Unshare("time", unix.CLONE_NEWTIME)
-		pl.File("proc/self/timens_offsets", 0, clockOffsets())
+		pl.File("proc/"+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
 	}
 }
 
@@ -384,6 +396,9 @@ func (r *run) tearDown() error {
 	}
 	if r.group != nil {
 		errs = append(errs, r.group.Remove())
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
 	}
 	if r.hasUID {
 		r.p.freeUID(r.uid)

@@ -44,7 +44,7 @@ func (r *run) attached() subject {
 	}()
 	return subject{
 		signal:   func(s unix.Signal) { _ = r.init.conn.Send(command{Signal: int(s)}) }, // gone is as good
-		kill:     r.init.kill,
+		kill:     r.killer(),
 		messages: messages,
 		gone:     gone,
 	}
@@ -100,7 +100,7 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 			if limit := r.over(base); limit != "" {
 				stop(sandbox.CauseLimit, limit)
 			}
-			pace = min(pace*2, time.Second)
+			pace = min(pace*2, 500*time.Millisecond)
 			meter.Reset(r.untilCPU(base, pace))
 		case <-finish:
 			finish = nil
@@ -161,7 +161,7 @@ func (r *run) over(base time.Duration) haft.FailureKind {
 
 // refusedForks is after how many refusals a run is taken for a fork bomb. Fewer
 // are judged at its end.
-const refusedForks = 64
+const refusedForks = 16
 
 // untilCPU returns when to look at the processor time again: not before the limit
 // can have been reached on all processors, and at most a pace from now.
@@ -178,14 +178,14 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
 	e.Usage = haft.Usage{
-		Wall:   haft.Millis(end.Sub(started)),
-		CPU:    haft.Millis(max(a.cgroup.CPU, time.Duration(r.inside.CPU))),
-		MaxRSS: max(a.cgroup.Memory, r.inside.RSS),
+		Wall:      haft.Millis(end.Sub(started)),
+		CPU:       haft.Millis(max(a.cgroup.CPU, time.Duration(r.inside.CPU))),
+		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS),
 		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept
-	if r.private != nil {
+	if r.private != nil && r.p.namespaces {
 		d := collect.Usage(r.private)
 		e.Usage.Disk, a.diskFull, a.inodesFull = d.Bytes, d.BytesFull, d.InodesFull
 	}

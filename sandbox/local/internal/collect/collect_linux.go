@@ -76,9 +76,12 @@ func Artifacts(dir *os.File, sub string, n int, size int64) ([]haft.Artifact, []
 // openBeneath opens a path that must lead nowhere else: not through a link, not
 // into another mount, not to a device that would do something on open.
 func openBeneath(dir int, name string, flags uint64) (int, error) {
+	if flags&unix.O_PATH == 0 { // which takes no other flags
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
+	}
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY,
+			Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 		})
 		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced

@@ -19,6 +19,9 @@ type Config struct {
 	Internet bool
 	// Template is for the process that cells are forked from.
 	Template bool
+	// Reduced is for a sandbox without namespaces, which shares sockets and IPC
+	// objects with the host: it gets neither.
+	Reduced bool
 	// Also are names of further calls that the operator allows. They beat every
 	// list but that of the calls that kill.
 	Also []string
@@ -117,6 +120,9 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 			set(rule{arg: &arg}, name)
 		}
 	}
+	if c.Reduced {
+		set(rule{verdict: denied}, sharedIPC...)
+	}
 	set(rule{verdict: allow}, c.Also...)
 	set(rule{verdict: killer}, killed...)
 	return rs
@@ -130,6 +136,10 @@ func judged(c Config) map[string]argument {
 	if c.Internet {
 		internet = allow
 	}
+	local := allow
+	if c.Reduced {
+		local = denied // Landlock does not judge whom a socket connects to
+	}
 	return map[string]argument{
 		// Threads and processes, but no namespace. CLONE_NEWTIME (0x80) is part of
 		// the exit signal in clone(2), and so no flag there.
@@ -142,7 +152,7 @@ func judged(c Config) map[string]argument {
 		"personality": {index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 		"socketpair":  {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{unix.AF_UNIX: allow}},
 		"socket": {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{
-			unix.AF_UNIX: allow, unix.AF_INET: internet, unix.AF_INET6: internet}},
+			unix.AF_UNIX: local, unix.AF_INET: internet, unix.AF_INET6: internet}},
 	}
 }
 

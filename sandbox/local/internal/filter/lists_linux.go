@@ -9,7 +9,7 @@ var allowed = []string{
 	"fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr", "flock", "fremovexattr", "fsetxattr", "fstat",
 	"fstatfs", "fsync", "ftruncate", "futimesat", "getcwd", "getdents", "getdents64", "getxattr", "inotify_add_watch",
 	"inotify_init", "inotify_init1", "inotify_rm_watch", "lchown", "lgetxattr", "link", "linkat", "listxattr",
-	"llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "newfstatat", "open", "openat",
+	"llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "mknod", "mknodat", "newfstatat", "open", "openat",
 	"openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readlink",
 	"readlinkat", "readv", "removexattr", "rename", "renameat", "renameat2", "rmdir", "sendfile", "setxattr", "splice",
 	"stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee", "truncate", "umask",
@@ -40,12 +40,16 @@ var allowed = []string{
 	// Clocks and the like.
 	"clock_getres", "clock_gettime", "clock_nanosleep", "getcpu", "getrandom", "gettimeofday", "nanosleep", "sysinfo",
 	"timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime", "uname",
-	// System V and POSIX IPC, in an IPC namespace of its own.
+	// System V and POSIX IPC, in an IPC namespace of its own. See sharedIPC.
 	"mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink", "msgctl", "msgget", "msgrcv",
 	"msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmdt", "shmget",
 	// Landlock only ever takes away.
 	"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
 }
+
+// sharedIPC are the calls that find objects of others where there is no IPC
+// namespace.
+var sharedIPC = []string{"mq_open", "mq_unlink", "msgget", "semget", "shmget", "msgctl", "semctl", "shmctl"}
 
 // missing answer ENOSYS: a caller that meets a kernel without them goes another
 // way. glibc falls back from clone3 to clone, whose flags can be looked at.

@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// ThreadID in the path of a file stands for the number of the calling thread,
+// which need not be that of the process.
+const ThreadID = "{tid}"
 
 // A Failure is the step that did not succeed. It crosses the socket as data.
 type Failure struct {
@@ -86,7 +92,8 @@ func (s *Step) syscall() unix.Errno {
 
 // file writes a new file.
 func (s *Step) file() unix.Errno {
-	fd, err := unix.Open(s.Path, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, s.Mode)
+	path := strings.ReplaceAll(s.Path, ThreadID, strconv.Itoa(unix.Gettid()))
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, s.Mode)
 	if err != nil {
 		return errnoOf(err)
 	}

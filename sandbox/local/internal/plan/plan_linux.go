@@ -203,6 +203,11 @@ func (p *Plan) DropCaps(last int) {
 	}
 	p.Prctl("securebits", unix.PR_SET_SECUREBITS, secureBits)
 	p.Prctl("ambient set", unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL)
+	p.NoCaps()
+}
+
+// NoCaps gives up every capability that the thread has.
+func (p *Plan) NoCaps() {
 	head := make([]byte, 8)
 	putUint32(head, unix.LINUX_CAPABILITY_VERSION_3)
 	p.add("capset", "", unix.SYS_CAPSET, buf(head), buf(make([]byte, 24)))

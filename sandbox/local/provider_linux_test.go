@@ -1,0 +1,128 @@
+package local_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local"
+)
+
+// victimVar makes the test binary a Haft that is going to be killed. It holds the
+// directory, and after a space the word that its sandboxes can be known by.
+const victimVar = "HAFT_TEST_VICTIM"
+
+// victim runs sandboxes until it is killed.
+func victim() {
+	dir, word, _ := strings.Cut(os.Getenv(victimVar), " ")
+	p, err := local.Open(context.Background(), local.Config{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	for range 10 {
+		go p.Run(context.Background(), sandbox.Spec{
+			Argv: []string{"/bin/bash", "-c", "trap '' TERM; (setsid sleep " + word + " &); echo up; sleep " + word}, Mounts: system(), Stdout: os.Stdout})
+	}
+	select {}
+}
+
+func TestProvider_survivors_of_a_killed_Haft(t *testing.T) {
+	if os.Getenv(modeVar) != "" {
+		t.Skip("the victim runs in the full mode only")
+	}
+	dir, err := os.MkdirTemp("", "haft-victim-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	word := fmt.Sprint(200000 + os.Getpid())
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = []string{victimVar + "=" + dir + " " + word}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for range 10 {
+		if !lines.Scan() || lines.Text() != "up" {
+			t.Fatalf("the victim says %q", lines.Text())
+		}
+	}
+	if n := len(running(word)); n < 10 {
+		t.Fatalf("%d processes run", n)
+	}
+	list, err := os.ReadFile(filepath.Join(dir, "0.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed, as it should be
+	deadline := time.Now().Add(time.Second)
+	for len(running(word)) > 0 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if left := running(word); len(left) > 0 {
+		t.Errorf("processes %v survive", left)
+	}
+	p := open(t, local.Config{Dir: dir})
+	for _, group := range strings.Fields(string(list)) {
+		runs, _ := filepath.Glob(group + "/[0-9]*")
+		if len(runs) > 0 {
+			t.Errorf("cgroups %v survive", runs)
+		}
+	}
+	if e, _ := sh(t, p, "exit 7"); e.Code != 7 {
+		t.Errorf("after the sweep Run = %+v", e)
+	}
+}
+
+func TestProvider_sweeps_only_the_dead(t *testing.T) {
+	dir, err := os.MkdirTemp("", "haft-two-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := open(t, local.Config{Dir: dir})
+	second := open(t, local.Config{Dir: dir})
+	for _, p := range []*local.Provider{first, second} {
+		if e, _ := sh(t, p, "exit 5"); e.Code != 5 {
+			t.Errorf("Run = %+v", e)
+		}
+	}
+}
+
+func TestProvider_states_what_is_missing(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlLandlock}})
+	i, err := p.Isolation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []haft.Control{haft.ControlMemory, haft.ControlLandlock} {
+		if i.Has(c) {
+			t.Errorf("%s is promised", c)
+		}
+	}
+	if len(i.Controls)+len(i.Missing) != len(haft.Controls()) {
+		t.Errorf("%d controls and %d gaps, of %d", len(i.Controls), len(i.Missing), len(haft.Controls()))
+	}
+	if e, out := sh(t, p, py("b = bytearray(1 << 30); print(len(b))"), func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 }); e.Cause == sandbox.CauseExit && e.Code == 0 {
+		t.Errorf("a gigabyte was had without a memory cgroup: %+v %s", e, out)
+	}
+}

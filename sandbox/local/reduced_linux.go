@@ -1,0 +1,254 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local/internal/plan"
+	"haft/sandbox/local/internal/wire"
+)
+
+// The reduced mode is for machines that forbid namespaces. The command sees the
+// host's paths, of which Landlock opens only those that are mounted; its work
+// directory is a fresh one of the host.
+//
+//	Haft                init (supervisor)            second process
+//	  request ────────►   starts ──────────────────►
+//	                      request ────────────────►   confines itself
+//	                   ◄─ failed, ready            ◄─ failed, ready
+//	                   ◄─ started                  ◄─ (the socket closes) exec
+//
+// The init stays outside the confinement, where Landlock's scope (ABI 6) keeps
+// signals of the command away from it. It adopts what loses its parent
+// (PR_SET_CHILD_SUBREAPER), and kills all of it at the end.
+
+// reducedAttributes starts the init as a user of its own, if we may choose one.
+func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
+	if !p.privileged {
+		return &syscall.SysProcAttr{}
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+}
+
+// reducedRequest plans a run without namespaces.
+func (r *run) reducedRequest() (request, []int, func(), error) {
+	p := r.p
+	if err := r.makeDir(); err != nil {
+		return request{}, nil, nil, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
+	}
+	pl := plan.Plan{}
+	pl.Umask(0o022)
+	for _, d := range []string{"work", "work/out", "tmp"} {
+		pl.Mkdir(filepath.Join(r.dir, d), 0o700)
+	}
+	if err := files(&pl, r.dir+"/work/", r.spec.Files); err != nil {
+		return request{}, nil, nil, err
+	}
+	pl.Keep(r.dir)
+	pl.Chdir(filepath.Join(r.dir, "work"))
+	fds, closeFDs, err := r.descriptors(&pl, nil)
+	if err != nil {
+		return request{}, nil, nil, err
+	}
+	p.limits(&pl, r.spec.Limits)
+	pl.NoCaps()
+	pl.NoNewPrivs()
+	if err := p.reducedWall(&pl, r); err != nil {
+		closeFDs()
+		return request{}, nil, nil, err
+	}
+	if p.isolation.Has(haft.ControlSeccomp) {
+		pl.Seccomp(p.filters[filterKey{internet: r.spec.Network == sandbox.NetworkFull, reduced: true}])
+	}
+	w := p.watch(r.spec.Limits)
+	if w != nil {
+		w.Reap = true
+	}
+	req := request{
+		Plan: pl, Argv: r.spec.Argv, Files: 3, Watch: w, Reduced: true, Alone: p.privileged,
+		Env: append([]string{"TMPDIR=" + filepath.Join(r.dir, "tmp")}, r.spec.Env...),
+	}
+	if r.spec.Channel != nil {
+		req.Files++
+	}
+	return req, fds, closeFDs, nil
+}
+
+// makeDir makes the directory of the run's files.
+func (r *run) makeDir() error {
+	if err := os.Mkdir(r.p.scratch, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	dir := filepath.Join(r.p.scratch, strconv.FormatUint(r.p.runs.Add(1), 10))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	r.dir = dir
+	if r.p.privileged {
+		return os.Lchown(dir, r.uid, r.uid)
+	}
+	return nil
+}
+
+// reducedWall plans Landlock over the host's own tree.
+func (p *Provider) reducedWall(pl *plan.Plan, r *run) error {
+	if !p.isolation.Has(haft.ControlLandlock) {
+		return nil
+	}
+	read, write := p.wall.rights()
+	rules := []plan.Rule{{Path: r.dir, Access: read | write}}
+	for _, name := range devices {
+		rules = append(rules, plan.Rule{Path: "/dev/" + name, Access: unix.LANDLOCK_ACCESS_FS_READ_FILE |
+			unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
+	}
+	for _, m := range r.spec.Mounts {
+		if m.Host != m.Inside {
+			return &haft.Error{Code: haft.CodeDenied, Message: "a mount at another path needs namespaces, which this sandbox does not have"}
+		}
+		info, err := os.Stat(m.Host)
+		if err != nil {
+			return &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+		}
+		access := read
+		if m.Writable {
+			access |= write
+		}
+		if !info.IsDir() {
+			access &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llTruncate | llIoctl
+		}
+		rules = append(rules, plan.Rule{Path: m.Host, Access: access})
+	}
+	pl.Landlock(p.wall.attr(r.spec.Network == sandbox.NetworkFull), rules)
+	return nil
+}
+
+// killer returns what ends everything in the sandbox.
+func (r *run) killer() func() {
+	if r.p.namespaces {
+		return r.init.kill
+	}
+	return func() {
+		// The init kills its descendants and ends. If it cannot, it is killed,
+		// and with it, by the parent-death signal, the command.
+		_ = r.init.conn.Send(command{Signal: int(unix.SIGKILL)}) // gone is as good
+		time.AfterFunc(time.Second, r.init.kill)
+	}
+}
+
+// serveReduced is the life of an init without a pid namespace.
+func serveReduced(conn *wire.Conn, req request, fds []int) int {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return tell(conn, message{Kind: msgFailed, Failure: failure("subreaper", "", err)}, 125)
+	}
+	near, far, err := wire.Pair()
+	if err != nil {
+		return 125
+	}
+	attr := &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{0, 1, 2, far.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{initName}, attr)
+	if err != nil {
+		return tell(conn, message{Kind: msgFailed, Failure: failure("clone", "", err)}, 125)
+	}
+	_ = far.Close() // the second process has it
+	second := req
+	second.Reduced, second.Exec, second.Watch = false, true, nil
+	if err := near.Send(second, fds...); err != nil {
+		return tell(conn, message{Kind: msgFailed, Failure: failure("init", "", err)}, 125)
+	}
+	wire.CloseAll(fds)
+	for {
+		var m message
+		got, err := near.Recv(&m)
+		if err != nil { // exec has closed it
+			break
+		}
+		if err := conn.Send(m, got...); err != nil || m.Kind == msgFailed {
+			return 125
+		}
+		wire.CloseAll(got)
+	}
+	if len(req.Argv) == 0 {
+		return 0
+	}
+	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
+		killAll(req)
+		return 125
+	}
+	return attend(conn, req, pid)
+}
+
+// become turns the process into the command.
+func become(conn *wire.Conn, req request, files []int) int {
+	for i, f := range files {
+		if i == initSocket { // in the way of the command's descriptor 3
+			fd, err := unix.FcntlInt(initSocket, unix.F_DUPFD_CLOEXEC, 10)
+			if err != nil {
+				return 125
+			}
+			conn = wire.New(os.NewFile(uintptr(fd), "socket"))
+		}
+		if err := unix.Dup3(f, i, 0); err != nil {
+			return tell(conn, message{Kind: msgFailed, Failure: failure("dup", "", err)}, 125)
+		}
+	}
+	err := syscall.Exec(req.Argv[0], req.Argv, req.Env)
+	return tell(conn, message{Kind: msgFailed, Failure: failure("exec", req.Argv[0], err)}, 126)
+}
+
+// failure makes a failure of an error.
+func failure(step, path string, err error) *plan.Failure {
+	errno := unix.EIO
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		errno = e
+	}
+	return &plan.Failure{Step: step, Path: path, Errno: errno}
+}
+
+// killAll kills what is left of a run without a pid namespace. In one, the end of
+// the init does it.
+func killAll(req request) {
+	if !req.Reduced {
+		return
+	}
+	for range 1000 {
+		if req.Alone {
+			_ = unix.Kill(-1, unix.SIGKILL) // all of this user id but ourselves; ESRCH is none
+		}
+		children := childrenOf(os.Getpid(), nil)
+		alive := 0
+		for _, pid := range children {
+			if strings.HasSuffix(state(pid), "Z") {
+				continue
+			}
+			alive++
+			_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
+		}
+		if alive == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// state returns the state of a process, as in ps.
+func state(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "Z"
+	}
+	rest := string(b[strings.LastIndexByte(string(b), ')')+1:])
+	return strings.TrimSpace(rest)[:1]
+}
