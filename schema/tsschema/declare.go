@@ -8,7 +8,11 @@ func (p *parser) objectType() *node {
 	end := p.peek().match
 	p.expect("{")
 	for p.err == nil && p.i < end {
+		before := p.i
 		p.member(n)
+		if p.i == before {
+			p.fail("a member of the type is expected here")
+		}
 		if !p.accept(";") && !p.accept(",") && p.i < end && !p.peek().newline {
 			p.fail("the member of the type does not end here")
 		}
@@ -72,8 +76,9 @@ func (p *parser) endsName(i int) bool {
 
 // toEndOfMember steps over what is left of a member.
 func (p *parser) toEndOfMember() {
+	start := p.i
 	for p.err == nil && p.peek().kind != kEOF && !p.is(";") && !p.is(",") && !p.is("}") {
-		if p.peek().newline && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" && p.textAt(p.i-1) != "|" {
+		if p.i > start && p.peek().newline && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" && p.textAt(p.i-1) != "|" {
 			return
 		}
 		if p.peek().match > p.i {
