@@ -67,7 +67,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	case exit.Cause == sandbox.CauseExit && exit.Code == 0:
 		r.bashValue(res, <-said)
 	case exit.Cause == sandbox.CauseExit:
-		fail(res, haft.FailExit, bashStatus(exit.Code, r.stderr.text()), haft.RetryChanged)
+		fail(res, haft.FailExit, bashStatus(exit.Code, r.stderr.text(false)), haft.RetryChanged)
 	default:
 		r.silent(res, io.EOF, exit)
 	}
@@ -160,7 +160,7 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 		fail(res, haft.FailOutput, fmt.Sprintf("its value is what it prints, and that is more than %d bytes", r.limits.Stdout), haft.RetryChanged)
 		return
 	}
-	b, err := value.Read(strings.TrimRight(r.stdout.text(), "\n"), r.req.Output)
+	b, err := value.Read(strings.TrimRight(r.stdout.text(false), "\n"), r.req.Output)
 	switch {
 	case err != nil:
 		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)

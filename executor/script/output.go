@@ -3,6 +3,7 @@ package script
 import (
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 )
 
@@ -31,12 +32,13 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns what was kept as valid UTF-8 without NUL.
-func (o *output) text() string {
+// text returns what was kept as valid UTF-8 without NUL. Cut says that the stream
+// went on.
+func (o *output) text(cut bool) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.kept
-	if o.dropped > 0 {
+	if cut || o.dropped > 0 {
 		// The cut may be in the middle of a character, which is our doing.
 		for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 			if utf8.RuneStart(b[len(b)-i]) {
@@ -55,6 +57,27 @@ func (o *output) over() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.dropped
+}
+
+// settle waits until output has stopped coming, but not for long. A process that
+// is used again does not end, so nothing else says that all of it has arrived.
+func settle(outs ...*output) {
+	const quiet, patience = 2 * time.Millisecond, 50 * time.Millisecond
+	size := func() (n int64) {
+		for _, o := range outs {
+			o.mu.Lock()
+			n += int64(len(o.kept)) + o.dropped
+			o.mu.Unlock()
+		}
+		return n
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		before := size()
+		time.Sleep(quiet)
+		if size() == before {
+			return
+		}
+	}
 }
 
 // clean makes s safe as text: valid UTF-8, no NUL.

@@ -62,7 +62,7 @@ func (f *Finder) question(ctx context.Context, argv []string, stdin string) ([]b
 		return nil, &flaw{"cannot be started", err}
 	case exit.Cause != sandbox.CauseExit || exit.Code != 0 || len(b) == 0:
 		return nil, &flaw{"does not work", fmt.Errorf("it ended with %s, status %d, signal %d", exit.Cause, exit.Code, exit.Signal)}
-	case out.text() != "":
+	case out.text(false) != "":
 		return nil, &flaw{"prints at its start", errors.New("it wrote to standard output before it was asked to")}
 	}
 	return b, nil

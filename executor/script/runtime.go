@@ -46,6 +46,9 @@ type FinderConfig struct {
 	// Home is given to interpreters that are shell scripts of a version manager,
 	// which need it to find the real one.
 	Home string
+	// Cache is a directory, readable by nobody else, in which answers are kept
+	// for the next process; "" keeps none.
+	Cache string
 }
 
 // DefaultPath is where interpreters are looked for if nothing else is said, and
@@ -164,9 +167,14 @@ func (e *flaw) Unwrap() error { return e.err }
 func (f *Finder) look(ctx context.Context, lang language, hint string) (*Runtime, error) {
 	var flaws []error
 	why := "is not installed"
-	for _, file := range f.candidates(lang, hint) {
+	candidates := f.candidates(lang, hint)
+	if rt := f.recall(lang, candidates); rt != nil {
+		return rt, nil
+	}
+	for _, file := range candidates {
 		rt, err := f.tryOne(ctx, lang, file)
 		if err == nil {
+			f.remember(lang, candidates, rt)
 			return rt, nil
 		}
 		if fl, ok := errors.AsType[*flaw](err); ok && len(flaws) == 0 {

@@ -34,8 +34,10 @@ type Config struct {
 	// Cells bound what is kept ready.
 	Cells cell.Config
 	// Reuse names tools, as org/name, whose calls follow each other in one
-	// process. Each sees what the one before left in memory and files, and
-	// limits of memory and processor count for all of them together.
+	// process. Each sees what the one before left in memory and files; limits of
+	// memory and disk count for all of them together, and that of processor time
+	// not at all; usage is not known; and what a call prints at its very end may
+	// be taken for output of the next.
 	Reuse []string
 }
 
@@ -95,9 +97,10 @@ func (x *Executor) Execute(ctx context.Context, req executor.Request) (*haft.Res
 	if err := r.do(ctx, res); err != nil {
 		return nil, err
 	}
-	res.Stdout, res.Stderr = r.hide(r.stdout.text()), r.hide(r.stderr.text())
 	res.Truncated.Stdout += r.stdout.over()
 	res.Truncated.Stderr += r.stderr.over()
+	res.Stdout = r.hide(r.stdout.text(res.Truncated.Stdout > 0))
+	res.Stderr = r.hide(r.stderr.text(res.Truncated.Stderr > 0))
 	res.Timeline.Total = haft.Millis(time.Since(began))
 	return res, nil
 }
@@ -265,15 +268,18 @@ func (r *run) plan() cell.Plan {
 		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(), Mounts: r.rt.Mounts,
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}
+	if r.reuse() {
+		// One process serves many calls, so time is measured here, call by call.
+		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
+	}
 	plan := cell.Plan{
 		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
 		Run:  r.x.provider.Run,
+		Spec: spec,
 		Boot: func(conn *os.File) error { return boot(conn) },
 	}
 	if r.reuse() {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
-		// One process serves many calls, so time is measured here, call by call.
-		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	if !r.x.cfg.Cold {
 		plan.Warm = func(conn *os.File) error { return warm(conn) }
@@ -281,7 +287,6 @@ func (r *run) plan() cell.Plan {
 			plan.Run = run
 		}
 	}
-	plan.Spec = spec
 	return plan
 }
 
@@ -338,6 +343,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	if err == nil && reuse {
 		r.answered(res, m, sandbox.Exit{})
 		r.isolationOf(ctx, res)
+		settle(&r.stdout, &r.stderr)
 		c.Release(true)
 		return
 	}
