@@ -122,3 +122,9 @@ func (a *App) Provider() (sandbox.Provider, string) { return a.provider, a.name 
 func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, error) {
 	return a.finder.Find(ctx, kind, a.cfg.Interpreters[kind])
 }
+
+// Drop ends what is kept ready for an organisation, or for all if it is empty.
+func (a *App) Drop(org string) { a.executor.Drop(org) }
+
+// Parked returns how many sandboxes are kept ready for an organisation.
+func (a *App) Parked(org string) int { return a.executor.Parked(org) }

@@ -57,6 +57,7 @@ type exit struct {
 	err  error
 }
 
+// Error returns the cause, or the code where everything is said already.
 func (e *exit) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)
@@ -64,6 +65,7 @@ func (e *exit) Error() string {
 	return e.err.Error()
 }
 
+// Unwrap returns the cause.
 func (e *exit) Unwrap() error { return e.err }
 
 // usage marks err as a wrong command line.

@@ -67,7 +67,7 @@ is checked, confined, limited and fast.`,
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std))
+	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
 	return root
 }
 

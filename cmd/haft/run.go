@@ -29,6 +29,7 @@ type runFlags struct {
 	network string
 	sandbox string
 	need    string
+	python  string
 	output  string
 	loose   bool
 	json    bool
@@ -58,6 +59,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	fl.StringVar(&f.network, "network", "none", "none, or full for the host's network")
 	fl.StringVar(&f.sandbox, "sandbox", "auto", "auto, local or process")
 	fl.StringVar(&f.need, "isolation", "", "refuse to run with less: reduced, namespaces, kernel or machine")
+	fl.StringVar(&f.python, "python", "", "the Python interpreter: a name, a path, or a virtual environment")
 	fl.StringVar(&f.output, "output", "", "read what it gives back as json, text, number, boolean or list")
 	fl.BoolVar(&f.loose, "descriptions-optional", false, "accept functions and parameters without documentation")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as one JSON object")
@@ -77,7 +79,10 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	if f.need != "" && !haft.Level(f.need).AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
-	a, err := app.Open(ctx, app.Config{Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)}})
+	a, err := app.Open(ctx, app.Config{
+		Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)},
+		Interpreters: map[haft.Kind]string{haft.KindPython: f.python},
+	})
 	if err != nil {
 		return err
 	}

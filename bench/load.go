@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"haft"
+	"haft/app"
+	"haft/sandbox/cell"
+)
+
+// throughput compares calls per second with starts of bare python3 per second,
+// with as many callers, in alternating slices.
+func (b *bench) throughput(ctx context.Context) error {
+	b.cfg.Progress("as many calls as it can, ours and bare in turn")
+	callers := 2 * runtime.NumCPU()
+	var ours, bare float64
+	const slices = 3
+	for range slices {
+		n, err := b.slice(ctx, callers, func() error { _, err := b.call(ctx); return err })
+		if err != nil {
+			return err
+		}
+		ours += n / slices
+		n, err = b.slice(ctx, callers, func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() })
+		if err != nil {
+			return err
+		}
+		bare += n / slices
+	}
+	b.report.Rows = append(b.report.Rows, Row{
+		What: fmt.Sprintf("sustained confined calls per second, %d callers", callers),
+		Ours: fmt.Sprintf("%.0f/s", ours), Theirs: fmt.Sprintf("%.0f/s bare python3", bare),
+		Ratio: ours / bare, Must: 1.5, Aim: 3, AtLeast: true,
+	})
+	return nil
+}
+
+// slice runs do from several callers for one slice and returns how often a
+// second it was done.
+func (b *bench) slice(ctx context.Context, callers int, do func() error) (float64, error) {
+	var (
+		done  atomic.Int64
+		first error
+		once  sync.Once
+		wg    sync.WaitGroup
+	)
+	start := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for time.Since(start) < b.cfg.Slice && ctx.Err() == nil {
+				if err := do(); err != nil {
+					once.Do(func() { first = err })
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(done.Load()) / time.Since(start).Seconds(), first
+}
+
+// cellMemory measures what one more parked cell costs.
+func (b *bench) cellMemory(ctx context.Context) error {
+	b.cfg.Progress("the memory of parked cells")
+	const few, many = 2, 34
+	var pss [2]int64
+	for i, n := range []int{few, many} {
+		a, err := app.Open(ctx, app.Config{Keep: true, Interpreters: interpreter(b.cfg.Python),
+			Cells: cell.Config{Least: n, Most: n, Total: n, Idle: 10 * time.Minute}})
+		if err != nil {
+			return err
+		}
+		other := &bench{cfg: b.cfg, app: a, add: b.add}
+		if _, err = other.call(ctx); err == nil {
+			pss[i], err = settled(ctx, func() int { return a.Parked("bench") }, n)
+		}
+		a.Close()
+		if err != nil {
+			return fmt.Errorf("park %d cells: %w", n, err)
+		}
+	}
+	each := float64(pss[1]-pss[0]) / (many - few) / (1 << 20)
+	b.report.Rows = append(b.report.Rows, Row{
+		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Theirs: "", Ratio: each, Must: 6, Aim: 2,
+	})
+	return nil
+}
+
+// settled waits until n cells are parked and returns the memory of all our
+// descendants.
+func settled(ctx context.Context, parked func() int, n int) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for parked() < n {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%d of %d are parked: %w", parked(), n, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return descendantsPSS()
+}
+
+// asleep runs many calls that sleep at once.
+func (b *bench) asleep(ctx context.Context) error {
+	n := b.cfg.Sleepers
+	if n < 0 {
+		return nil
+	}
+	b.cfg.Progress(fmt.Sprintf("%d calls asleep at once", n))
+	tool, err := b.tool(ctx, "sleep")
+	if err != nil {
+		return err
+	}
+	const seconds = 12
+	var finished, failed atomic.Int64
+	var why atomic.Value
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range n {
+		wg.Go(func() {
+			res, err := b.app.Call(ctx, tool, app.Run{Org: "bench", Args: fmt.Appendf(nil, `{"seconds": %d}`, seconds),
+				Limits: haft.Limits{Wall: haft.Millis(2 * time.Minute)}})
+			if err != nil || res.Status != haft.StatusSuccess {
+				failed.Add(1)
+				why.Store(fmt.Sprint(res, err))
+				return
+			}
+			finished.Add(1)
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	peak, err := peakMemory(done)
+	if err != nil {
+		return err
+	}
+	row := Row{
+		What: fmt.Sprintf("%d calls asleep at once: %d finished; memory in all (PSS)", n, finished.Load()),
+		Ours: fmt.Sprintf("%.2f GB", float64(peak)/(1<<30)), Ratio: float64(peak) / (1 << 30), Must: 5, Aim: 2.5,
+	}
+	if failed.Load() > 0 {
+		row.Unmeasured = fmt.Sprintf("%d calls did not finish: %v", failed.Load(), why.Load())
+	}
+	b.report.Rows = append(b.report.Rows, row)
+	return nil
+}
+
+// peakMemory returns the most memory that we and our descendants had until done.
+func peakMemory(done <-chan struct{}) (int64, error) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	var peak int64
+	for {
+		select {
+		case <-done:
+			return peak, nil
+		case <-tick.C:
+			now, err := descendantsPSS()
+			if err != nil {
+				return 0, err
+			}
+			peak = max(peak, now)
+		}
+	}
+}
