@@ -31,6 +31,9 @@ func TestDerive_accepts_text_of_all_kinds(t *testing.T) {
 		{"form feed", "\f\n" + good},
 		{"no newline at the end", strings.TrimRight(good, "\n")},
 		{"shebang", "#!/usr/bin/env python3\n" + good},
+		{"as large as it may be", good + strings.Repeat("#", schema.MaxSource-len(good))},
+		{"after a long table of texts", "T = [" + strings.Repeat("'int', ", 5000) + "]\nU = " + strings.Repeat("[", 50) +
+			strings.Repeat("]", 50) + "\n" + strings.ReplaceAll(good, "a: int", "a: 'int'")},
 	}
 	for _, p := range needPython(t) {
 		for _, tt := range tests {

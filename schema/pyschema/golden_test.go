@@ -66,6 +66,7 @@ func golden(t *testing.T, p python, read pyschema.Reader, file string) {
 		name, got = "error", err.Error()+"\n"
 	} else {
 		got = show(t, sig)
+		compiles(t, sig)
 	}
 	want, ok := sections[name]
 	if ok && matches(want, got) {
@@ -79,6 +80,19 @@ func golden(t *testing.T, p python, read pyschema.Reader, file string) {
 		t.Fatalf("got %s:\n%s", name, got)
 	}
 	t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
+}
+
+// compiles checks that what we derive is a schema.
+func compiles(t *testing.T, sig *schema.Signature) {
+	if _, err := schema.Compile(sig.Parameters); err != nil {
+		t.Errorf("the schema of the parameters: %v", err)
+	}
+	if sig.Returns == nil {
+		return
+	}
+	if _, err := schema.Compile(sig.Returns); err != nil {
+		t.Errorf("the schema of the value: %v", err)
+	}
 }
 
 // matches compares, with "…" standing for any text.

@@ -17,7 +17,8 @@ MAX_LINE = 4000         # bytes of a line whose characters are counted
 MAX_STRING = 20000      # characters of one constant
 MAX_DOC = 100000        # characters of one docstring
 MAX_FORWARD = 600       # characters of a string that is read as an annotation
-MAX_FORWARDS = 5000     # of them in one module
+MAX_FORWARDS = 20000    # of them in the annotations of one module
+MAX_ASSIGNED = 2000     # of them among assigned values, which may be tables of text
 MAX_MEMORY = 1 << 30
 MAX_CPU = 10            # seconds
 
@@ -40,7 +41,7 @@ class Describer:
         self.lines = None
         self.ascii = source.isascii()
         self.nodes = 0
-        self.forwards = 0
+        self.forwards = {"annotation": MAX_FORWARDS, "value": MAX_ASSIGNED}
 
     # Places. ast counts columns in bytes of UTF-8; people count characters.
 
@@ -62,10 +63,10 @@ class Describer:
 
     # Expressions.
 
-    def expr(self, node, forward=True):
+    def expr(self, node, forward="annotation"):
         """Describe one expression. Strings that read as annotations carry their
-        own description if forward is set; whether they are types is decided by
-        who reads this, because Literal["int"] is not."""
+        own description, unless forward is None; whether they are types is decided
+        by who reads this, because Literal["int"] is not."""
         if node is None:
             return None
         self.nodes = 0
@@ -107,7 +108,7 @@ class Describer:
                 (node.args.posonlyargs, node.args.args, node.args.kwonlyargs, node.args.vararg, node.args.kwarg)):
             out.update(k="lambda", v=sub(node.body))
         elif isinstance(node, ast.JoinedStr) and all(isinstance(v, ast.Constant) for v in node.values):
-            self.constant("".join(v.value for v in node.values), out, depth, False)
+            self.constant("".join(v.value for v in node.values), out, depth, None)
         elif isinstance(node, ast.Starred):
             out.update(k="star", v=sub(node.value))
         else:
@@ -129,17 +130,17 @@ class Describer:
         elif isinstance(value, str) and len(value) <= MAX_STRING:
             out.update(t="str", s=value)
             if forward:
-                self.forward(value, out, depth)
+                self.forward(value, out, depth, forward)
         elif isinstance(value, bytes):
             out.update(t="bytes")
         else:
             out.update(k="other", text="")
 
-    def forward(self, value, out, depth):
+    def forward(self, value, out, depth, forward):
         """Read a string as an annotation, if it is one."""
-        if len(value) > MAX_FORWARD or "\n" in value or self.forwards >= MAX_FORWARDS:
+        if len(value) > MAX_FORWARD or "\n" in value or self.forwards[forward] <= 0:
             return
-        self.forwards += 1
+        self.forwards[forward] -= 1
         try:
             tree = ast.parse(value.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -150,7 +151,7 @@ class Describer:
                     inner.lineno, inner.col_offset = out["l"], out["c"] - 1
             was, self.ascii = self.ascii, True
             try:
-                out["p"] = self.walk(tree, depth + 1, depth < 3)
+                out["p"] = self.walk(tree, depth + 1, forward if depth < 3 else None)
             finally:
                 self.ascii = was
 
@@ -167,7 +168,7 @@ class Describer:
 
         def add(arg, kind, default=None):
             out.append(self.at(arg, {
-                "n": arg.arg, "kind": kind, "type": self.expr(arg.annotation), "default": self.expr(default)}))
+                "n": arg.arg, "kind": kind, "type": self.expr(arg.annotation), "default": self.expr(default, None)}))
 
         plain = [(a, "positional") for a in args.posonlyargs] + [(a, "plain") for a in args.args]
         missing = len(plain) - len(args.defaults)
@@ -184,7 +185,7 @@ class Describer:
     def function(self, node):
         return self.at(node, {
             "n": node.name, "async": isinstance(node, ast.AsyncFunctionDef), "params": self.params(node.args),
-            "returns": self.expr(node.returns), "decorators": [self.expr(d, False) for d in node.decorator_list],
+            "returns": self.expr(node.returns), "decorators": [self.expr(d, None) for d in node.decorator_list],
             "doc": docstring(node), "generic": bool(getattr(node, "type_params", None))})
 
     def classdef(self, node, depth):
@@ -201,16 +202,16 @@ class Describer:
         return self.at(node, {
             "n": node.name, "bases": [self.expr(b) for b in node.bases],
             "kw": [{"n": k.arg or "", "v": self.expr(k.value)} for k in node.keywords],
-            "decorators": [self.expr(d, False) for d in node.decorator_list], "doc": docstring(node),
+            "decorators": [self.expr(d, None) for d in node.decorator_list], "doc": docstring(node),
             "generic": bool(getattr(node, "type_params", None)),
             "body": body, "classes": inner, "methods": methods})
 
     def assigned(self, stmt, after=None):
         """The names that a statement gives a value or a type."""
         if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name):
-            out = {"n": stmt.target.id, "type": self.expr(stmt.annotation), "value": self.expr(stmt.value)}
+            out = {"n": stmt.target.id, "type": self.expr(stmt.annotation), "value": self.expr(stmt.value, "value")}
         elif isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in stmt.targets):
-            value = self.expr(stmt.value)
+            value = self.expr(stmt.value, "value")
             return [self.at(stmt, {"n": t.id, "value": value}) for t in stmt.targets[:8]]
         else:
             return []
