@@ -31,6 +31,7 @@ func contractCases() []Case {
 		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.", cancelStubborn, true, false},
 		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore, false, false},
 		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.", missingCommand, false, true},
+		{"failed_step_is_an_error", "A step of confinement that fails, such as a mount of nothing, ends the call before it begins.", failedStep, false, true},
 		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with code invalid.", wrongSpecs, false, false},
 		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused, false, false},
 		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false, false},
@@ -174,6 +175,19 @@ func missingCommand(ctx context.Context, b *Bench) error {
 	o := b.Run(ctx, sh(``), func(s *sandbox.Spec) { s.Argv = []string{"/work/does-not-exist"} })
 	if o.Err == nil {
 		return fmt.Errorf("there is no error: %v", o)
+	}
+	if strings.Contains(haft.MessageOf(o.Err), b.host.dir) {
+		return fmt.Errorf("the message names a path of the host: %v", o.Err)
+	}
+	return nil
+}
+
+func failedStep(ctx context.Context, b *Bench) error {
+	o := b.Run(ctx, sh(`echo ran`), func(s *sandbox.Spec) {
+		s.Mounts = append(slices.Clone(s.Mounts), sandbox.Mount{Host: b.host.dir + "/nothing", Inside: "/data"})
+	})
+	if o.Err == nil || o.Stdout != "" {
+		return fmt.Errorf("it ran: %v", o)
 	}
 	if strings.Contains(haft.MessageOf(o.Err), b.host.dir) {
 		return fmt.Errorf("the message names a path of the host: %v", o.Err)

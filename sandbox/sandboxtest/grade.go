@@ -2,10 +2,11 @@ package sandboxtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -30,35 +31,76 @@ type Report struct {
 	Grade     string         `json:"grade"`
 }
 
-// Grade runs every case against p, one by one, and marks the result. Progress,
-// if not nil, is called after each. The error is of the machine or of ctx, not of
-// the law.
+// Grade runs every case against p and marks the result. As in [Run], cases that
+// measure time run one by one and first, the others as many at a time as there
+// are processors. Progress, if not nil, is called after each, never twice at
+// once. The error is of the machine or of ctx, not of the law.
 func Grade(ctx context.Context, p sandbox.Provider, progress func(Row)) (Report, error) {
 	b, err := openBench(ctx, p)
 	if err != nil {
 		return Report{}, err
 	}
-	rep := Report{Isolation: b.iso}
-	for _, c := range Cases() {
-		if ctx.Err() != nil {
-			return Report{}, errors.Join(ctx.Err(), b.host.close())
-		}
-		begun := time.Now()
-		verdict, err := b.judge(ctx, c)
-		row := Row{Name: c.Name, Group: c.Group, Story: c.Story, Verdict: verdict, Took: haft.Millis(time.Since(begun))}
-		if err != nil {
-			row.Detail = err.Error()
-		}
-		rep.Rows = append(rep.Rows, row)
-		if progress != nil {
-			progress(row)
-		}
-	}
+	rep := Report{Isolation: b.iso, Rows: b.rows(ctx, progress)}
 	rep.Grade = mark(rep)
 	if err := b.host.close(); err != nil {
 		return rep, fmt.Errorf("clean the host: %w", err)
 	}
+	if err := ctx.Err(); err != nil {
+		return Report{}, fmt.Errorf("grade: %w", err)
+	}
 	return rep, nil
+}
+
+// rows judges all cases, in the order of [Cases].
+func (b *Bench) rows(ctx context.Context, progress func(Row)) []Row {
+	cases := Cases()
+	rows := make([]Row, len(cases))
+	var mu sync.Mutex
+	one := func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		row := b.row(ctx, cases[i])
+		mu.Lock()
+		defer mu.Unlock()
+		rows[i] = row
+		if progress != nil {
+			progress(row)
+		}
+	}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for i, c := range cases {
+		if order(c) == 0 {
+			one(i)
+		}
+	}
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := range next {
+				one(i)
+			}
+		})
+	}
+	for i, c := range cases {
+		if order(c) > 0 {
+			next <- i
+		}
+	}
+	close(next)
+	workers.Wait()
+	return rows
+}
+
+// row judges one case.
+func (b *Bench) row(ctx context.Context, c Case) Row {
+	begun := time.Now()
+	verdict, err := b.judge(ctx, c)
+	row := Row{Name: c.Name, Group: c.Group, Story: c.Story, Verdict: verdict, Took: haft.Millis(time.Since(begun))}
+	if err != nil {
+		row.Detail = err.Error()
+	}
+	return row
 }
 
 // mark gives the grade, by this rule:

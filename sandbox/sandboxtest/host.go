@@ -83,8 +83,8 @@ func (h *host) plant() error {
 	return nil
 }
 
-// listen opens the sockets. What the machine does not have, such as IPv6, is
-// left out.
+// listen opens the sockets. What the machine does not have, such as IPv6, or
+// paths short enough for a socket, is left out.
 func (h *host) listen() error {
 	for _, x := range []struct {
 		network, address string
@@ -94,8 +94,8 @@ func (h *host) listen() error {
 		{"tcp4", "127.0.0.1:0", true, &h.tcp4},
 		{"tcp6", "[::1]:0", false, &h.tcp6},
 		{"tcp4", "0.0.0.0:0", false, &h.lan},
-		{"unix", filepath.Join(h.dir, "socket"), true, &h.socket},
-		{"unix", "@haft-law-" + rand.Text(), abstractSockets, &h.abstract},
+		{"unix", filepath.Join(h.dir, "socket"), linux, &h.socket},
+		{"unix", "@haft-law-" + rand.Text(), linux, &h.abstract},
 	} {
 		l, err := net.Listen(x.network, x.address)
 		if err != nil && x.must {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// abstractSockets says that the system must have them.
-const abstractSockets = true
+// linux says that every kind of socket must be there.
+const linux = true
 
 // mountTable is our own view of the mounts.
 func mountTable() (string, error) {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// abstractSockets says that the system need not have them.
-const abstractSockets = false
+// linux says that every kind of socket must be there.
+const linux = false
 
 // mountTable is nothing here: only Linux has mounts of one's own.
 func mountTable() (string, error) { return "", nil }

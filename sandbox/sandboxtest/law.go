@@ -15,7 +15,8 @@ import (
 // Run holds the provider that open returns to the law, one subtest a case. Cases
 // that measure time run one by one, the others side by side. At the end nothing
 // may be left: no descriptor of ours, and no file in the directory for temporary
-// files, which is a fresh one for the whole test.
+// files, which is a fresh one for the whole test; so the test itself cannot be
+// parallel to others.
 func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	t.Helper()
 	run(t, open, Cases())

@@ -1,7 +1,9 @@
 package sandboxtest
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -159,6 +161,9 @@ func outputCases() []Case {
 		Name: "endless_line_is_cut", Group: Processes, Spec: flood, Check: flooded,
 		Story: "A line that never ends needs no more memory than the limit.", Program: py("while True: os.write(1, b'x' * 65536)"),
 	}, {
+		Name: "flood_does_not_grow_the_engine", Group: Processes, Alone: true, Do: boundedFlood,
+		Story: "However much a program writes, the engine's own memory stays as it is.",
+	}, {
 		Name: "bytes_come_out_as_they_are", Group: Processes,
 		Story:   "Invalid UTF-8, NUL and escape sequences neither stop nor change the output at this level.",
 		Program: py(fmt.Sprintf("os.write(1, bytes.fromhex('%x'))", raw)), Check: prints(raw),
@@ -172,4 +177,40 @@ func outputCases() []Case {
 		Program: py("while True: os.write(3, b'x' * 65536)"),
 		Check:   caused(sandbox.CauseTimeout, sandbox.CauseLimit, sandbox.CauseSignal),
 	}}
+}
+
+// boundedFlood looks at our own memory while a program writes without end to
+// all three descriptors.
+func boundedFlood(ctx context.Context, b *Bench) error {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most := heap(), uint64(0)
+	live, err := b.Start(ctx, py(`import threading
+def flood(fd):
+    while True: os.write(fd, b'x' * 65536)
+for fd in (1, 2, 3): threading.Thread(target=flood, args=(fd,)).start()`), func(s *sandbox.Spec) {
+		s.Limits.Wall, s.Limits.Stdout, s.Limits.Stderr = haft.Millis(600*time.Millisecond), 10000, 10000
+	})
+	if err != nil {
+		return err
+	}
+	for done := false; !done; {
+		select {
+		case <-live.done:
+			done = true
+		case <-time.After(20 * time.Millisecond):
+			most = max(most, heap())
+		}
+	}
+	o := live.Wait()
+	if grown := int64(most) - int64(before); grown > 32<<20 {
+		return fmt.Errorf("the engine grew by %d MiB", grown>>20)
+	}
+	if o.Exit.DroppedStdout == 0 || o.Exit.DroppedStderr == 0 {
+		return fmt.Errorf("there was no flood: %v", o)
+	}
+	return caused(sandbox.CauseTimeout, sandbox.CauseLimit)(o)
 }
