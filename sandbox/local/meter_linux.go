@@ -54,14 +54,14 @@ func (m *meter) fill(msg *message) {
 
 // run looks until the process ends, and reports the first limit that is hit.
 func (m *meter) run() {
-	full := 0 // looks in a row that found the processes at their limit
+	full := 0 // looks that found the processes at their limit
 	for range time.Tick(watchEvery) {
 		cpu, rss, n := look(m.w.Reap)
 		m.mu.Lock()
 		m.cpu, m.rss, m.peak = max(m.cpu, cpu), max(m.rss, rss), max(m.peak, n)
 		m.mu.Unlock()
-		if full++; m.w.Processes == 0 || n < m.w.Processes {
-			full = 0
+		if m.w.Processes > 0 && n >= m.w.Processes {
+			full++
 		}
 		limit := haft.FailureKind("")
 		switch {
@@ -69,7 +69,7 @@ func (m *meter) run() {
 			limit = haft.FailMemory
 		case m.w.CPU > 0 && time.Duration(cpu) > m.w.CPU:
 			limit = haft.FailCPU
-		case full >= 4:
+		case full >= 8:
 			limit = haft.FailPIDs
 		}
 		if limit != "" {
@@ -101,7 +101,7 @@ func look(reap bool) (cpu, rss int64, threads int) {
 		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
 		cpu += (n(11) + n(12) + n(13) + n(14)) * int64(time.Second/100) // USER_HZ
 		rss += n(21) * int64(os.Getpagesize())
-		threads += int(n(17))
+		threads += max(int(n(17)), 1) // a zombie has none, but is counted
 	}
 	return cpu, rss, threads
 }

@@ -63,7 +63,7 @@ func TestProvider_survivors_of_a_killed_Haft(t *testing.T) {
 	if n := len(running(word)); n < 10 {
 		t.Fatalf("%d processes run", n)
 	}
-	list, err := os.ReadFile(filepath.Join(dir, "0.lock"))
+	groups, err := os.ReadFile("/proc/" + running(word)[0] + "/cgroup")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +79,19 @@ func TestProvider_survivors_of_a_killed_Haft(t *testing.T) {
 		t.Errorf("processes %v survive", left)
 	}
 	p := open(t, local.Config{Dir: dir})
-	for _, group := range strings.Fields(string(list)) {
-		runs, _ := filepath.Glob(group + "/[0-9]*")
-		if len(runs) > 0 {
-			t.Errorf("cgroups %v survive", runs)
+	seen := 0
+	for line := range strings.Lines(string(groups)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if !strings.Contains(part[2], "/haft-") {
+			continue
 		}
+		seen++
+		if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", part[1], filepath.Dir(part[2]))); err == nil {
+			t.Errorf("cgroup %s survives", part[2])
+		}
+	}
+	if i, _ := p.Isolation(t.Context()); i.Has(haft.ControlMemory) && seen == 0 {
+		t.Errorf("no cgroup of ours in %s", groups)
 	}
 	if e, _ := sh(t, p, "exit 7"); e.Code != 7 {
 		t.Errorf("after the sweep Run = %+v", e)

@@ -28,25 +28,25 @@ func TestRun_ends(t *testing.T) {
 		name   string
 		script string
 		limits haft.Limits
-		want   sandbox.Exit // Cause, Code, Signal and Limit
-		needs  haft.Control // skipped without it
+		want   sandbox.Exit   // Cause, Code, Signal and Limit
+		needs  []haft.Control // skipped without them
 	}{
 		{name: "success", script: "true", want: sandbox.Exit{Cause: sandbox.CauseExit}},
 		{name: "exit code", script: "exit 3", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
 		{name: "own signal", script: "kill -SEGV $$", want: sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
 		{name: "own SIGKILL", script: "kill -9 $$", want: sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 9}},
-		{name: "killing everything in reach", script: "trap '' TERM; kill -TERM -1; kill -9 1; exit 4", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 4}, needs: haft.ControlPIDNS},
+		{name: "killing everything in reach", script: "trap '' TERM; kill -TERM -1; kill -9 1; exit 4", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 4}, needs: []haft.Control{haft.ControlPIDNS}},
 		{name: "sleep hits the wall", script: "sleep 100", limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout, Signal: 15}},
 		{name: "deaf to SIGTERM", script: "trap '' TERM INT HUP; while :; do sleep 100; done", limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout}},
 		{name: "busy loop hits the processor limit", script: "while :; do :; done", limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
 		{name: "busy children hit it together", script: "for i in 1 2 3; do (while :; do :; done) & done; wait", limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
 		{name: "memory", script: py(`b = []
 while True: b.append(bytearray(1 << 20))`), limits: haft.Limits{Memory: 64 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}},
-		{name: "memory in /dev/shm", script: "head -c 200M /dev/zero > /dev/shm/x", limits: haft.Limits{Memory: 64 << 20, FileSize: 1 << 30, Disk: 1 << 30}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}, needs: haft.ControlMemory},
-		{name: "fork bomb", script: "f() { f | f & }; f; sleep 5", limits: haft.Limits{Processes: 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailPIDs}, needs: haft.ControlUserNS},
+		{name: "memory in /dev/shm", script: "head -c 200M /dev/zero > /dev/shm/x", limits: haft.Limits{Memory: 64 << 20, FileSize: 1 << 30, Disk: 1 << 30}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}, needs: []haft.Control{haft.ControlMemory, haft.ControlRoot}},
+		{name: "fork bomb", script: "f() { f | f & }; f; sleep 5", limits: haft.Limits{Processes: 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailPIDs}, needs: []haft.Control{haft.ControlUserNS}},
 		{name: "one file", script: "head -c 2M /dev/zero > x", limits: haft.Limits{FileSize: 1 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailFileSize}},
-		{name: "all files", script: "for i in 1 2 3 4; do head -c 1M /dev/zero > $i || exit 1; done", limits: haft.Limits{Disk: 2 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailDisk}, needs: haft.ControlDisk},
-		{name: "number of files", script: "for i in $(seq 200); do : > /tmp/$i || exit 1; done", limits: haft.Limits{Inodes: 100}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailInodes}, needs: haft.ControlDisk},
+		{name: "all files", script: "for i in 1 2 3 4; do head -c 1M /dev/zero > $i || exit 1; done", limits: haft.Limits{Disk: 2 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailDisk}, needs: []haft.Control{haft.ControlDisk}},
+		{name: "number of files", script: "for i in $(seq 200); do : > /tmp/$i || exit 1; done", limits: haft.Limits{Inodes: 100}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailInodes}, needs: []haft.Control{haft.ControlDisk}},
 		{name: "flood", script: "cat /dev/zero", want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailOutput}},
 		{name: "forbidden call", script: py(`import ctypes
 ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)`), want: sandbox.Exit{Cause: sandbox.CauseBlocked, Signal: 31}},
@@ -54,8 +54,10 @@ ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)`), want: sandbox.Exit{Cause: sandbox.
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.needs != "" && !must(p.Isolation(t.Context())).Has(tt.needs) {
-				t.Skipf("%s is missing here", tt.needs)
+			for _, c := range tt.needs {
+				if !must(p.Isolation(t.Context())).Has(c) {
+					t.Skipf("%s is missing here", c)
+				}
 			}
 			began := time.Now()
 			e, out := sh(t, p, tt.script, func(s *sandbox.Spec) { s.Limits = tt.limits })

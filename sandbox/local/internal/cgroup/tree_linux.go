@@ -27,6 +27,8 @@ type Tree struct {
 	V2 bool
 	// dirs holds our own directory per controller. In version 2 they are equal.
 	dirs map[string]string
+	// made are the directories to remove, those of dropped controllers included.
+	made []string
 	// missing says why a controller is not there.
 	missing map[string]string
 }
@@ -72,6 +74,7 @@ func (t *Tree) openV1(controller string, at mountPoint, own, name string) {
 		return
 	}
 	t.dirs[controller] = dir
+	t.made = append(t.made, dir)
 	delete(t.missing, controller)
 }
 
@@ -118,6 +121,7 @@ func (t *Tree) tryV2(parent, name string) bool {
 			return false
 		}
 	}
+	t.made = append(t.made, dir)
 	for _, c := range []string{Memory, PIDs, CPU} { // cpu.stat is always there
 		t.dirs[c] = dir
 		delete(t.missing, c)
@@ -141,14 +145,7 @@ func (t *Tree) Joined() []string {
 func (t *Tree) Missing(controller string) string { return t.missing[controller] }
 
 // Dirs lists the directories that were made, for the one who sweeps up.
-func (t *Tree) Dirs() []string {
-	var dirs []string
-	for _, d := range t.dirs {
-		dirs = append(dirs, d)
-	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
-}
+func (t *Tree) Dirs() []string { return slices.Sorted(slices.Values(t.made)) }
 
 // Drop pretends that a controller is not there.
 func (t *Tree) Drop(controller, reason string) {

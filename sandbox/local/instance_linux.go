@@ -1,0 +1,159 @@
+package local
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/cgroup"
+)
+
+// maxInstances is how many processes may use the local sandbox at a time.
+const maxInstances = 256
+
+// rootDir is where all instances of root agree on their numbers, whatever their
+// own directories are: a number stands for a range of user ids of the host.
+const rootDir = "/run/haft"
+
+// settle finds a directory and a number, and sweeps up after the dead.
+func (p *Provider) settle() error {
+	root := os.Geteuid() == 0
+	dir := p.config.Dir
+	switch {
+	case dir != "":
+	case root:
+		dir = rootDir
+	default:
+		dir = filepath.Join(os.TempDir(), "haft-"+strconv.Itoa(os.Geteuid()))
+	}
+	if err := ownDir(dir); err != nil {
+		return err
+	}
+	if p.mountOn = filepath.Join(dir, "root"); root {
+		// Another user id must reach it. What is mounted from below /tmp comes as
+		// a descriptor, so it does not matter that /tmp is covered, inside.
+		p.mountOn = "/tmp"
+	} else if err := os.Mkdir(p.mountOn, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make directory to mount on: %w", err)
+	}
+	locks := dir
+	if root && ownDir(rootDir) == nil {
+		locks = rootDir
+	}
+	if err := p.takeNumber(locks); err != nil {
+		return err
+	}
+	p.scratch = filepath.Join(dir, fmt.Sprintf("%d.runs", p.number))
+	return p.sweep(locks)
+}
+
+// takeNumber locks the first number that is free.
+func (p *Provider) takeNumber(locks string) error {
+	for n := range maxInstances {
+		f, err := lockFile(locks, n, os.O_CREATE)
+		if err != nil {
+			return fmt.Errorf("lock instance: %w", err)
+		}
+		if f != nil {
+			p.lock, p.number = f, n
+			return nil
+		}
+	}
+	return fmt.Errorf("all %d instances of %s are taken", maxInstances, locks)
+}
+
+// lockFile locks the file of a number. It returns nil if somebody else holds it,
+// or if it is not there.
+func lockFile(dir string, n, flags int) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%d.lock", n)), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// ownDir makes a directory, or makes sure that it is ours: in a directory for
+// temporary files somebody else may have been first.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make sandbox directory: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("look at sandbox directory: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("sandbox directory: %w", &os.PathError{Op: "trust", Path: dir, Err: unix.EPERM})
+	}
+	return nil
+}
+
+// sweep removes what dead instances left: the lock file of each lists its cgroups
+// and files, and its maker is dead if the lock can be had. Processes and mounts
+// need no sweeping: they end with their namespaces, and those with Haft. Then it
+// lists what is ours.
+func (p *Provider) sweep(locks string) error {
+	for n := range maxInstances {
+		f := p.lock
+		if n != p.number {
+			var err error
+			if f, err = lockFile(locks, n, 0); err != nil {
+				return fmt.Errorf("sweep: %w", err)
+			}
+			if f == nil {
+				continue
+			}
+		}
+		err := sweepOne(f)
+		if n != p.number {
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			p.log.Warn("a dead instance left something that cannot be removed", "err", err)
+		}
+	}
+	// A random name: an instance elsewhere may have this number too.
+	p.tree = cgroup.Open("haft-" + strings.ToLower(rand.Text()[:12]))
+	list := append(p.tree.Dirs(), p.scratch)
+	if _, err := p.lock.WriteAt([]byte(strings.Join(list, "\n")), 0); err != nil {
+		return fmt.Errorf("write instance lock: %w", err)
+	}
+	return nil
+}
+
+// sweepOne removes what a lock file lists, and empties it.
+func sweepOne(f *os.File) error {
+	b := make([]byte, 64<<10)
+	n, err := f.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if n == 0 {
+		return nil
+	}
+	list := strings.Split(string(b[:n]), "\n")
+	err = cgroup.Sweep(list)
+	for _, name := range list {
+		if strings.HasSuffix(name, ".runs") && filepath.IsAbs(name) {
+			err = errors.Join(err, os.RemoveAll(name))
+		}
+	}
+	return errors.Join(err, f.Truncate(0))
+}
