@@ -1,7 +1,5 @@
 package schema
 
-import "fmt"
-
 // FromArgsSchema makes a signature of a name and a schema of arguments that was
 // given, such as args_json_schema. Everything in the schema is kept; types that
 // are missing are inferred, and the description is "The NAME tool" if there is
@@ -12,8 +10,8 @@ func FromArgsSchema(name, description string, args any) (*Signature, error) {
 	if !ok {
 		return nil, badSchema("root", "the schema of arguments must be an object")
 	}
-	if deep(root, MaxDepth) {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d", MaxDepth))
+	if why := tooLarge(root); why != "" {
+		return nil, badSchema("root", why)
 	}
 	if _, err := newGraph(root); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // The bounds on a schema that is compiled.
 const (
 	MaxSchemaNodes   = 50_000 // values of any kind
-	MaxSchemaObjects = 5_000  // objects, each of which may be a schema
+	MaxSchemaObjects = 12_000 // objects, each of which may be a schema
 )
 
 // ErrPattern is wrapped by the error of [Compile] if patterns are all that is

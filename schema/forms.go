@@ -60,6 +60,14 @@ func Render(sig *Signature, form Form, strict bool) (json.RawMessage, error) {
 	if parameters == nil {
 		parameters = Obj("type", "object", "properties", &Object{}, "required", []any{})
 	}
+	for _, s := range []*Object{parameters, sig.Returns} {
+		if s == nil {
+			continue
+		}
+		if why := tooLarge(s); why != "" {
+			return nil, badSchema("root", why)
+		}
+	}
 	var tool *Object
 	var err error
 	switch form {

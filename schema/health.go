@@ -49,6 +49,10 @@ func Health(root any) haft.SchemaHealth {
 		c.invalid("", "Top-level schema must be a dict")
 		return c.health
 	}
+	if why := tooLarge(o); why != "" {
+		c.invalid("root", why)
+		return c.health
+	}
 	c.root, c.loops = o, loops{o, map[*Object]loopState{}}
 	if o.Value("type") != "object" {
 		c.invalid("", "Top-level schema 'type' must be 'object' for OpenAI tools")

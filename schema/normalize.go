@@ -43,6 +43,9 @@ func Normalize(root any, opts NormalizeOptions) (*Object, error) {
 	if !ok {
 		return nil, badSchema("root", "the schema of parameters must be an object")
 	}
+	if why := tooLarge(o); why != "" {
+		return nil, badSchema("root", why)
+	}
 	n := &normalizer{root: o, defs: map[string]string{}, taken: map[string]bool{}, about: map[*Object]bool{}}
 	if err := n.survey(); err != nil {
 		return nil, err

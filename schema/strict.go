@@ -63,6 +63,9 @@ func Strict(parameters *Object) (*Object, bool) {
 }
 
 func toStrict(parameters *Object, mode strictMode) (*Object, bool) {
+	if tooLarge(parameters) != "" {
+		return parameters, false
+	}
 	c, ok := closed(parameters)
 	if !ok || Health(c).Status != haft.HealthStrict {
 		c, _ = Clone(parameters).(*Object)
