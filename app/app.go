@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"haft"
@@ -67,8 +68,18 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
-	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
+	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir()})
 	return a, a.openExecutor(ctx)
+}
+
+// cacheDir is where answers of interpreters are kept, or "" where there is no
+// such place: asking one takes longer than running a short tool.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "haft")
 }
 
 // openSandbox opens the provider that cfg asks for.
