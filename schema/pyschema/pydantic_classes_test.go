@@ -3,6 +3,7 @@ package pyschema_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -296,7 +297,9 @@ func (rec *record) typ(text string) *genType {
 // A model is a model of Pydantic.
 type model struct {
 	record
-	name string
+	name  string
+	bases []string // all of them
+	plain bool     // it says nothing about more keys
 }
 
 // model declares a model.
@@ -308,6 +311,18 @@ func (g *generator) model(depth int) *model {
 		b := pick(g.r, g.models...)
 		base, m.extra = b.name, b.extra
 		m.fields = append(m.fields, b.fields...)
+		if c := pick(g.r, g.models...); n == 0 && !g.derives(b.name, c.name) && !g.derives(c.name, b.name) {
+			// The first base has the last word about fields, the last about the rest.
+			base, m.extra = b.name+", "+c.name, c.extra
+			if c.plain {
+				m.extra = b.extra
+			}
+			for _, f := range c.fields {
+				if !m.has(f.name) {
+					m.fields = append(m.fields, f)
+				}
+			}
+		}
 	case n < 5:
 		m.extra = pick(g.r, "forbid", "allow", "ignore")
 		config = []string{"    model_config = ConfigDict(extra='" + m.extra + "')", ""}
@@ -317,6 +332,12 @@ func (g *generator) model(depth int) *model {
 	case n == 6:
 		m.extra = "forbid"
 		keyword = ", extra='forbid'"
+	default:
+		m.plain = g.r.IntN(3) > 0
+		if !m.plain {
+			m.extra = "forbid"
+			config = []string{"    class Config:", "        extra = 'forbid'", ""}
+		}
 	}
 	camel := base == "BaseModel" && config == nil && keyword == "" && g.r.IntN(4) == 0
 	if camel {
@@ -325,12 +346,16 @@ func (g *generator) model(depth int) *model {
 	lines := append([]string{`    """A model."""`}, config...)
 	before := g.closed
 	g.closed = g.closed || m.extra == "forbid"
+	declared := map[string]bool{}
 	for range 1 + g.r.IntN(4) {
 		f := genField{name: pick(g.r, "alpha", "beta", "gamma_ray", "delta", "epsilon", "type", "items", "id"), typ: g.typ(depth + 1)}
 		f.key = f.name
-		if m.has(f.name) {
+		if declared[f.name] {
 			continue
 		}
+		declared[f.name] = true
+		// One of a base is declared again, as another type.
+		m.fields = slices.DeleteFunc(slices.Clone(m.fields), func(o genField) bool { return o.name == f.name })
 		lines = append(lines, g.field(&f))
 		if camel && f.key == "gamma_ray" {
 			f.key = "gammaRay"
@@ -341,12 +366,34 @@ func (g *generator) model(depth int) *model {
 	if g.r.IntN(3) == 0 {
 		lines = append(lines, "    SOME: ClassVar[int] = 5", "    _hidden: int = PrivateAttr(default=3)")
 	}
+	for _, b := range strings.Split(base, ", ") {
+		m.bases = append(m.bases, b)
+		if b := g.find(b); b != nil {
+			m.bases = append(m.bases, b.bases...)
+			m.plain = b.plain && base == b.name
+		}
+	}
 	m.name = g.name("Model")
 	g.declare(append([]string{"class " + m.name + "(" + base + keyword + "):"}, lines...)...)
 	if !g.closed && !camel {
 		g.models = append(g.models, m)
 	}
 	return m
+}
+
+// find returns a model by its name.
+func (g *generator) find(name string) *model {
+	for _, m := range g.models {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// derives reports whether a model is another, or derives from it.
+func (g *generator) derives(name, base string) bool {
+	return name == base || slices.Contains(g.find(name).bases, base)
 }
 
 // has reports whether a field is there.
@@ -380,6 +427,9 @@ func (g *generator) field(f *genField) string {
 	}
 	indent := "    " + f.name + ": "
 	switch {
+	case f.required && args == "" && g.r.IntN(10) == 0 && !strings.Contains(typ, "Any") && typ != "object":
+		f.required = false
+		return indent + typ + " = None" // which is no value of the type; Pydantic does not mind
 	case f.required && args == "":
 		return indent + typ
 	case f.required && g.r.IntN(3) == 0:
@@ -526,6 +576,9 @@ func (g *generator) recursive(depth int) *genType {
 // rootModel declares a model that is one value.
 func (g *generator) rootModel(depth int) *genType {
 	t := g.typ(depth + 1)
+	if strings.Contains(t.text, "Any") || t.text == "object" || t.text == "None" {
+		t = intBetween(g.r) // whether a union of those with None is optional is a matter of taste
+	}
 	name := g.name("Root")
 	g.declare("class "+name+"(RootModel["+t.text+"]):", `    """One value."""`)
 	return &genType{text: name, valid: t.valid, near: t.near}

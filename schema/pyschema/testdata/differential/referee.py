@@ -37,7 +37,7 @@ def arguments(module, name):
         if default is inspect.Parameter.empty:
             default = None if optional(hint) else ...
         elif isinstance(default, FieldInfo) and default.is_required() and optional(hint):
-            default.default = None
+            hint, default = typing.Annotated[hint, default], None
         fields[parameter.name] = (hint, default)
     # Not extra="forbid": typed dicts and dataclasses would inherit it.
     return create_model(name, __module__=module.__name__, **fields)
@@ -45,8 +45,14 @@ def arguments(module, name):
 
 def optional(hint):
     """Report whether a parameter of this type can be left out: None is among its
-    values, and it says so: Any does not, nor does a union with it."""
-    return accepts(hint, "null") and not all(accepts(hint, v) for v in ("[{}]", '{"?": -0.5}', '"?"')) and hint is not type(None)
+    values, and it says so. Any does not say so, and None alone says nothing else."""
+    if not accepts(hint, "null") or all(accepts(hint, v) for v in ("[{}]", '{"?": -0.5}', '"?"')):
+        return False
+    schema = TypeAdapter(hint).json_schema()
+    definitions = schema.get("$defs", {})
+    while "$ref" in schema:
+        schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
+    return schema.get("type") != "null"
 
 
 def accepts(hint, text):
