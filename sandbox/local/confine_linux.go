@@ -51,7 +51,7 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits) {
 
 // initThreads is room for the threads of the init, where it is counted with the
 // command.
-const initThreads = 8
+const initThreads = 10
 
 // lastCap is the highest capability that this kernel knows.
 func lastCap() int {

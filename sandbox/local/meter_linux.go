@@ -60,7 +60,7 @@ func (m *meter) run() {
 		m.mu.Lock()
 		m.cpu, m.rss, m.peak = max(m.cpu, cpu), max(m.rss, rss), max(m.peak, n)
 		m.mu.Unlock()
-		if m.w.Processes > 0 && n >= m.w.Processes {
+		if own, err := os.ReadDir("/proc/self/task"); err == nil && m.w.Processes > 0 && n+len(own) >= m.w.Processes+initThreads {
 			full++
 		}
 		limit := haft.FailureKind("")
