@@ -1,7 +1,6 @@
 package tsschema
 
 import (
-	"encoding/json"
 	"strings"
 
 	"haft/schema"
@@ -57,9 +56,9 @@ func (b *builder) constrain(o *schema.Object, d *doc) {
 				o.Set("default", t.deflt.value)
 				continue
 			}
-			o.Set("default", b.fitting(o, t.text))
+			o.Set("default", fitting(o, t.text))
 		case t.name == "example" && !strings.Contains(t.text, "\n"):
-			o.Set("examples", append(o.Array("examples"), b.fitting(o, t.text)))
+			o.Set("examples", append(o.Array("examples"), fitting(o, t.text)))
 		case t.name == "uniqueItems":
 			o.Set("uniqueItems", true)
 		case (t.name == "integer" || t.name == "asType" && t.text == "integer") && o.String("type") == "number":
@@ -70,14 +69,11 @@ func (b *builder) constrain(o *schema.Object, d *doc) {
 
 // fitting reads a value from a comment. For a string, text without quotes is
 // the string.
-func (b *builder) fitting(o *schema.Object, text string) any {
+func fitting(o *schema.Object, text string) any {
 	text = strings.Trim(strings.TrimSpace(text), "`")
 	v := defaultOf(text).value
 	if _, isText := v.(string); o.String("type") == "string" && !isText {
 		return text
-	}
-	if n, ok := v.(json.Number); ok {
-		return n
 	}
 	return v
 }
