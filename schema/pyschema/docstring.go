@@ -35,10 +35,11 @@ func parseDoc(raw string) docText {
 			p.next++
 		}
 	}
-	p.doc.description = strings.TrimSpace(gaps.ReplaceAllString(strings.Join(p.text, "\n"), "\n\n"))
+	parts := []string{strings.TrimSpace(gaps.ReplaceAllString(strings.Join(p.text, "\n"), "\n\n"))}
 	for _, e := range p.examples {
-		p.doc.description = strings.TrimSpace(p.doc.description + "\n\nExamples:\n" + e)
+		parts = append(parts, "Examples:\n"+e)
 	}
+	p.doc.description = strings.TrimSpace(strings.Join(parts, "\n\n"))
 	return p.doc
 }
 

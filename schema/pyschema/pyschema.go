@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"haft/schema"
@@ -88,7 +89,7 @@ func (d *Deriver) Functions(ctx context.Context, source []byte) ([]string, error
 	}
 	var names []string
 	for _, f := range m.functions {
-		if public(f.Name) {
+		if public(f.Name) && !slices.Contains(names, f.Name) {
 			names = append(names, f.Name)
 		}
 	}

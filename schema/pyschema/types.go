@@ -210,7 +210,8 @@ func (b *builder) keys(s *schema.Object, key *expr, in *statement) error {
 		s.Set("propertyNames", schema.Obj("pattern", "^-?[0-9]+$"))
 	case k.String("type") == "number":
 		s.Set("propertyNames", schema.Obj("pattern", `^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`))
-	case k.Has("anyOf") && strings.HasPrefix(k.String("$ref"), "#"):
+	case k.Has("$ref"):
+		s.Set("propertyNames", k)
 	default:
 		for _, o := range k.Array("anyOf") {
 			if t := o.(*schema.Object).String("type"); t == "string" {
