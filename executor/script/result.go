@@ -191,7 +191,9 @@ func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
 		f.Retry = haft.RetryNever
 	case haft.FailValidation:
 		f.Misfits = []haft.Misfit{{Pointer: bounded(clean(m.Pointer), 1<<10), Message: f.Message}}
-		f.Message = fmt.Sprintf("the argument %s does not fit: %s", argumentAt(m.Pointer), f.Message)
+		if m.Pointer != "" {
+			f.Message = fmt.Sprintf("the argument %s does not fit: %s", argumentAt(m.Pointer), f.Message)
+		}
 	case haft.FailValue:
 	default:
 		f.Kind = haft.FailException

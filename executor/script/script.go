@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -99,8 +100,8 @@ func (x *Executor) Execute(ctx context.Context, req executor.Request) (*haft.Res
 	}
 	res.Truncated.Stdout += r.stdout.over()
 	res.Truncated.Stderr += r.stderr.over()
-	res.Stdout = r.hide(r.stdout.text(res.Truncated.Stdout > 0))
-	res.Stderr = r.hide(r.stderr.text(res.Truncated.Stderr > 0))
+	res.Stdout = r.stdout.text(res.Truncated.Stdout > 0)
+	res.Stderr = r.stderr.text(res.Truncated.Stderr > 0)
 	res.Timeline.Total = haft.Millis(time.Since(began))
 	return res, nil
 }
@@ -110,7 +111,29 @@ const (
 	maxSource = 1 << 20
 	maxArgs   = 16 << 20
 	maxFiles  = 256
+	// maxNesting is less than what the readers of JSON in all interpreters take.
+	maxNesting = 200
 )
+
+// depth returns how deep valid JSON nests.
+func depth(b []byte) int {
+	now, most, quoted := 0, 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
+}
 
 // check reports what is wrong with a request, as an error with
 // [haft.CodeInvalid].
@@ -122,8 +145,10 @@ func check(req executor.Request) error {
 		return invalid("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)
 	case len(req.Args) > 0 && !json.Valid(req.Args):
 		return invalid("the arguments are not JSON")
-	case len(req.Args) > 0 && strings.TrimSpace(string(req.Args[:min(len(req.Args), 64)]))[:1] != "{":
+	case len(req.Args) > 0 && bytes.TrimSpace(req.Args)[0] != '{':
 		return invalid("the arguments are not an object")
+	case depth(req.Args) > maxNesting:
+		return invalid("the arguments nest more than %d deep", maxNesting)
 	case len(req.Files) > maxFiles:
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
 	}
@@ -196,7 +221,7 @@ func notUTF8(s string) (line int, bad bool) {
 func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
-		Type: typeCall, Source: req.Source, Function: req.Function, Args: req.Args,
+		Type: typeCall, Source: strings.TrimPrefix(req.Source, "\ufeff"), Function: req.Function, Args: req.Args,
 		Pass: req.Pass, Inject: req.Inject, Env: req.Env,
 		Path: r.rt.Paths, Limit: r.limits.Result, Reuse: r.reuse(),
 	}

@@ -32,6 +32,9 @@ func TestExecute_refuses_before_anything_starts(t *testing.T) {
 		}},
 		{"arguments_that_are_no_JSON", "not JSON", func(r *executor.Request) { r.Args = json.RawMessage(`{"a":`) }},
 		{"arguments_that_are_no_object", "not an object", func(r *executor.Request) { r.Args = json.RawMessage(` [1]`) }},
+		{"arguments_of_depth_1000", "200 deep", func(r *executor.Request) {
+			r.Args = json.RawMessage(strings.Repeat(" ", 100) + `{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)
+		}},
 		{"arguments_of_spaces", "not JSON", func(r *executor.Request) { r.Args = json.RawMessage(`   `) }},
 		{"source_of_2_MB", "1048576 is the most", func(r *executor.Request) { r.Source = strings.Repeat("#", 2<<20) }},
 		{"loader_variable", `"LD_PRELOAD" is reserved`, func(r *executor.Request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }},

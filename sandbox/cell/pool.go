@@ -52,6 +52,7 @@ type Pool struct {
 	closed  bool
 	shelves map[Key]*shelf
 	parked  int
+	making  int // for stock, of all shelves
 }
 
 // A shelf holds the cells of one key. Its fields are guarded by the pool's mu.
@@ -182,6 +183,7 @@ func (p *Pool) refill(s *shelf) {
 	want := s.demand.want(p.cfg.Least, p.cfg.Most)
 	for len(s.ready)+s.making < want && p.room(s) {
 		s.making++
+		p.making++
 		p.running.Go(func() { p.stock(s) })
 	}
 }
@@ -189,16 +191,14 @@ func (p *Pool) refill(s *shelf) {
 // room reports whether one more cell may be parked, after taking one from the
 // key that was idle longest if need be. Preconditions: mu is held.
 func (p *Pool) room(s *shelf) bool {
-	making := 0
+	if p.parked+p.making < p.cfg.Total {
+		return true
+	}
 	var oldest *shelf
 	for _, o := range p.shelves {
-		making += o.making
 		if o != s && len(o.ready) > 0 && (oldest == nil || o.demand.last.Before(oldest.demand.last)) {
 			oldest = o
 		}
-	}
-	if p.parked+making < p.cfg.Total {
-		return true
 	}
 	if oldest == nil || oldest.demand.last.After(s.demand.last) {
 		return false
@@ -221,6 +221,7 @@ func (p *Pool) stock(s *shelf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.making--
+	p.making--
 	if c != nil {
 		p.park(s, c)
 	}
