@@ -139,13 +139,3 @@ func (a *App) Drop(org string) { a.executor.Drop(org) }
 
 // Parked returns how many sandboxes are kept ready for an organisation.
 func (a *App) Parked(org string) int { return a.executor.Parked(org) }
-
-// cacheDir is where answers are kept that are costly to get again, or "" where
-// this user has no such place.
-func cacheDir() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "haft")
-}
