@@ -48,7 +48,7 @@ func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Der
 		return &Derived{Signature: sig, Function: sig.Name}, nil
 	case haft.KindTypeScript, haft.KindJavaScript:
 		js := src.Kind == haft.KindJavaScript
-		res, err := tsschema.Derive(ctx, src.Text, tsschema.Config{Options: opts, JavaScript: js})
+		res, err := tsschema.Derive(ctx, src.Text, tsschema.Config{Options: opts, JavaScript: js, DefaultName: src.Name})
 		if err != nil {
 			return nil, err
 		}
