@@ -85,9 +85,15 @@ func printSchema(w io.Writer, sig *schema.Signature, form schema.Form, strict bo
 	return nil
 }
 
-// printHealth writes the verdict on a schema and its reasons.
+// printHealth writes the verdict on a schema and its reasons. It is about what
+// vendors are given: a schema from code says nothing about other properties, and
+// is closed for strict mode.
 func printHealth(w io.Writer, sig *schema.Signature) error {
-	h := schema.Health(sig.Parameters)
+	parameters := sig.Parameters
+	if strict, ok := schema.Strict(parameters); ok {
+		parameters = strict
+	}
+	h := schema.Health(parameters)
 	shade := map[haft.HealthStatus]colour{haft.HealthStrict: green, haft.HealthNonStrict: yellow, haft.HealthInvalid: red}[h.Status]
 	fmt.Fprintln(w, paint(w, shade, string(h.Status)), sig.Name)
 	for _, r := range h.Reasons {
