@@ -87,9 +87,12 @@ func placeCases() []Case {
 		Program: py("for k in sorted(os.environb): say(k.decode() + '=' + os.environb[k].decode('utf-8', 'surrogateescape'))"),
 		Spec:    func(s *sandbox.Spec) { s.Env = []string{"B=two words", "A=", "C=ünï=x"} },
 		Check: all(exits(0), func(o Outcome) error {
-			// CPython itself sets LC_CTYPE where it coerces the C locale.
-			got := strings.ReplaceAll(o.Stdout, "LC_CTYPE=C.UTF-8\n", "")
-			return want("environment", got, "A=\nB=two words\nC=ünï=x\n")
+			// CPython itself sets LC_CTYPE where it coerces the C locale. Without a
+			// /tmp of its own, a provider may have to say where else it is.
+			lines := slices.DeleteFunc(strings.Split(o.Stdout, "\n"), func(l string) bool {
+				return l == "LC_CTYPE=C.UTF-8" || strings.HasPrefix(l, "TMPDIR=") && !o.Exit.Isolation.Has(haft.ControlMountNS)
+			})
+			return want("environment", strings.Join(lines, "\n"), "A=\nB=two words\nC=ünï=x\n")
 		}),
 	}, {
 		Name: "environment_can_be_empty", Group: Honest,

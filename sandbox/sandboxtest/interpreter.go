@@ -17,15 +17,13 @@ type interpreter struct {
 }
 
 // systemMounts are the system's programs and libraries. On most systems /bin and
-// /lib are links into /usr: what they lead to is mounted in their place.
+// /lib are links into /usr, which a provider follows.
 func systemMounts() []sandbox.Mount {
 	var mounts []sandbox.Mount
 	for _, dir := range []string{"/usr", "/bin", "/lib", "/lib64"} {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			continue // not every system has all of them
+		if _, err := os.Stat(dir); err == nil { // not every system has all of them
+			mounts = append(mounts, sandbox.Mount{Host: dir, Inside: dir})
 		}
-		mounts = append(mounts, sandbox.Mount{Host: real, Inside: dir})
 	}
 	return mounts
 }

@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 // run holds a provider to some cases.
 func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 	t.Helper()
-	tmp := t.TempDir()
+	tmp := openTemp(t)
 	t.Setenv("TMPDIR", tmp)
 	b, err := openBench(t.Context(), open(t))
 	if err != nil {
@@ -58,6 +58,25 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 			}
 		})
 	}
+}
+
+// openTemp makes a directory that other users can pass through, as they can
+// through the system's. That of t.TempDir is for its owner alone.
+func openTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "haft-law-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // order puts cases that run alone first.
