@@ -170,6 +170,10 @@ func (g *generator) class(depth int) *genType {
 		return g.recursive(depth)
 	case 5:
 		return g.rootModel(depth)
+	case 6:
+		// Some more to derive from.
+		g.model(depth + 1)
+		g.model(depth + 1)
 	}
 	return g.model(depth).typ()
 }
@@ -311,7 +315,7 @@ func (g *generator) model(depth int) *model {
 		b := pick(g.r, g.models...)
 		base, m.extra = b.name, b.extra
 		m.fields = append(m.fields, b.fields...)
-		if c := pick(g.r, g.models...); n == 0 && !g.derives(b.name, c.name) && !g.derives(c.name, b.name) {
+		if c := g.unrelated(b); n < 2 && c != nil {
 			// The first base has the last word about fields, the last about the rest.
 			base, m.extra = b.name+", "+c.name, c.extra
 			if c.plain {
@@ -391,9 +395,14 @@ func (g *generator) find(name string) *model {
 	return nil
 }
 
-// derives reports whether a model is another, or derives from it.
-func (g *generator) derives(name, base string) bool {
-	return name == base || slices.Contains(g.find(name).bases, base)
+// unrelated returns a model that can be a base beside m, or nil.
+func (g *generator) unrelated(m *model) *model {
+	for _, other := range g.models {
+		if other.name != m.name && !slices.Contains(m.bases, other.name) && !slices.Contains(other.bases, m.name) {
+			return other
+		}
+	}
+	return nil
 }
 
 // has reports whether a field is there.

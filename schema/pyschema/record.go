@@ -3,6 +3,7 @@ package pyschema
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"unicode"
 
@@ -27,8 +28,7 @@ func (r *record) schema() *schema.Object {
 
 // recordOf returns the schema of a model, a dataclass or a typed dict.
 func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
-	cfg := map[string]*expr{}
-	b.config(c, cfg, map[*statement]bool{})
+	cfg := b.config(c, map[*statement]map[string]*expr{})
 	fields, err := b.fields(c, k.what)
 	if err != nil {
 		return nil, err
@@ -62,16 +62,18 @@ func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
 	return b.describe(s, b.documentation(c).description), nil
 }
 
-// config adds the settings of a model to all: of its bases, then class Config,
-// then model_config, then the class line.
-func (b *builder) config(c *statement, all map[string]*expr, seen map[*statement]bool) {
-	if seen[c] {
-		return
+// config returns the settings of a model: of its bases, then class Config, then
+// model_config, then the class line. Of several bases the last has the last word,
+// unlike with fields. known keeps what was found out, and ends circles.
+func (b *builder) config(c *statement, known map[*statement]map[string]*expr) map[string]*expr {
+	if all, ok := known[c]; ok {
+		return all
 	}
-	seen[c] = true
-	for i := range c.Bases {
-		if d := b.m.resolve(c.Bases[len(c.Bases)-1-i], c.outer).def; d != nil && d.Is == "class" {
-			b.config(d, all, seen)
+	all := map[string]*expr{}
+	known[c] = all
+	for _, base := range c.Bases {
+		if d := b.m.resolve(base, c.outer).def; d != nil && d.Is == "class" {
+			maps.Copy(all, b.config(d, known))
 		}
 	}
 	if inner := c.inner("Config"); inner != nil {
@@ -95,6 +97,7 @@ func (b *builder) config(c *statement, all map[string]*expr, seen map[*statement
 	for _, kw := range c.Keywords {
 		all[kw.Name] = kw.Value
 	}
+	return all
 }
 
 // text returns a constant text, also of the enum Extra of older Pydantic.
