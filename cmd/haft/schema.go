@@ -27,14 +27,20 @@ func schemaCommand(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema FILE[:FUNCTION]",
 		Short: "Show the schema that a model sees, without running the code",
+		Long: `Show the schema that a model sees. FILE is a tool (.py, .ts, .js, .sh), whose code is
+not run, or a schema (.json), bare or in the form of a vendor.`,
 		Example: `  haft schema weather.py
   haft schema weather.py:forecast --format openai --strict
-  haft schema weather.ts --check`,
+  haft schema weather.ts --check
+  haft schema given.json --check            a schema from elsewhere`,
 		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
 		RunE: func(c *cobra.Command, args []string) error {
 			form, err := schema.ParseForm(format)
 			if err != nil {
 				return usage(err)
+			}
+			if isSchemaFile(args[0]) {
+				return showGiven(std, args[0], form, strict, check)
 			}
 			src, err := readSource(args[0])
 			if err != nil {
@@ -93,9 +99,13 @@ func printHealth(w io.Writer, sig *schema.Signature) error {
 	if strict, ok := schema.Strict(parameters); ok {
 		parameters = strict
 	}
-	h := schema.Health(parameters)
+	return printVerdict(w, sig.Name, schema.Health(parameters))
+}
+
+// printVerdict writes a verdict and its reasons.
+func printVerdict(w io.Writer, name string, h haft.SchemaHealth) error {
 	shade := map[haft.HealthStatus]colour{haft.HealthStrict: green, haft.HealthNonStrict: yellow, haft.HealthInvalid: red}[h.Status]
-	fmt.Fprintln(w, paint(w, shade, string(h.Status)), sig.Name)
+	fmt.Fprintln(w, paint(w, shade, string(h.Status)), name)
 	for _, r := range h.Reasons {
 		fmt.Fprintln(w, "  "+safe(w, r.String()))
 	}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"haft/schema"
+)
+
+// isSchemaFile reports whether a file holds a schema and not a tool.
+func isSchemaFile(name string) bool { return strings.EqualFold(filepath.Ext(name), ".json") }
+
+// readGiven reads a schema that was written by hand or by another program: a tool
+// in the form of a vendor, or a bare schema of arguments. Its parameters are as
+// they stand in the file.
+func readGiven(name string) (*schema.Signature, error) {
+	text, err := readBounded(name, schema.MaxBytes)
+	if err != nil {
+		return nil, usage(fmt.Errorf("read the schema: %w", err))
+	}
+	tree, err := schema.Decode(text)
+	if err != nil {
+		se, _ := errors.AsType[*schema.SyntaxError](err)
+		line, column := schema.Position(text, se.Offset)
+		return nil, &schema.SourceError{Line: line, Column: column, Message: se.Message}
+	}
+	sig := &schema.Signature{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
+	o, ok := tree.(*schema.Object)
+	if !ok {
+		return nil, &schema.SourceError{Line: 1, Column: 1, Message: "a schema of arguments is an object"}
+	}
+	if f := o.Object("function"); f != nil {
+		o = f // the form of chat completions
+	}
+	sig.Parameters = o
+	for _, key := range []string{"parameters", "input_schema", "inputSchema"} {
+		if p := o.Object(key); p != nil {
+			sig.Parameters, sig.Description = p, o.String("description")
+			if n := o.String("name"); n != "" {
+				sig.Name = n
+			}
+		}
+	}
+	return sig, nil
+}
+
+// showGiven judges or converts a schema from a file.
+func showGiven(std streams, name string, form schema.Form, strict, check bool) error {
+	sig, err := readGiven(name)
+	if err != nil {
+		return err
+	}
+	if check {
+		return printVerdict(std.out, sig.Name, schema.Health(sig.Parameters))
+	}
+	full, err := schema.FromArgsSchema(sig.Name, sig.Description, sig.Parameters)
+	if err != nil {
+		return err
+	}
+	return printSchema(std.out, full, form, strict)
+}
