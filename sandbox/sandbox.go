@@ -66,7 +66,8 @@ type Spec struct {
 	// limits. Nil discards.
 	Stdout, Stderr io.Writer
 	// Channel becomes descriptor 3 of the command. It is the sandbox's end of a
-	// socket pair whose other end the caller keeps. Run closes it.
+	// socket pair whose other end the caller keeps. Run closes it as soon as the
+	// command has its own, so that the caller sees when the command closes that.
 	Channel *os.File
 
 	// Begin, if not nil, is closed by the caller when the call proper begins.

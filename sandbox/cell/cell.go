@@ -49,7 +49,6 @@ type Cell struct {
 	// Hit says that the cell was parked before it was asked for.
 	Hit bool
 
-	inside         *os.File // the command's end, which it has a copy of once it is up
 	pool           *Pool
 	shelf          *shelf
 	plan           Plan
@@ -138,7 +137,7 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
-		Conn: host, inside: inside, pool: p, shelf: s, plan: plan, cancel: cancel,
+		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
 		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
 	}
 	spec := plan.Spec

@@ -251,11 +251,7 @@ func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell,
 	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)); c.discard() })
 	defer stop()
 	if err = c.Conn.SetDeadline(began.Add(p.cfg.Boot)); err == nil && plan.Boot != nil {
-		if err = plan.Boot(c.Conn); err == nil {
-			// Only then is the end of the stream seen when the command closes its
-			// own. The provider closes it again, which does nothing.
-			_ = c.inside.Close()
-		}
+		err = plan.Boot(c.Conn)
 	}
 	if err == nil && warm && plan.Warm != nil {
 		err = plan.Warm(c.Conn)

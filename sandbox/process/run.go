@@ -72,6 +72,9 @@ func (r *run) start(w *work) (err error) {
 	}
 	if r.spec.Channel != nil {
 		cmd.ExtraFiles = []*os.File{r.spec.Channel}
+		// Closed with the rest once the command has its own, or else its other end
+		// would not see that the command closed it.
+		r.theirs = append(r.theirs, r.spec.Channel)
 	}
 	if err := closeOnExec(); err != nil {
 		return &sandbox.SetupError{Step: "descriptors", Err: err}
