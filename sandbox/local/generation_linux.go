@@ -173,6 +173,7 @@ func (g *generation) config(boot string) templateConfig {
 	// A change of user makes a process unreadable to itself.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 1)
 	pl.Umask(0o022)
+	p.overlays(&pl, spec, "/")
 	private(&pl, spec.Limits, "/", p.hasProc)
 	pl.Own()
 	p.confine(&pl, spec)

@@ -18,7 +18,7 @@ import (
 // for nobody, and gives up what fails, until it succeeds.
 func (p *Provider) probe(ctx context.Context) error {
 	p.privileged = os.Geteuid() == 0
-	p.namespaces, p.hasProc = true, true
+	p.namespaces, p.hasProc, p.overlay = true, true, true
 	p.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
 	p.lose(haft.ControlKernel, "the host's kernel serves the sandbox")
 	wall, err := openLandlock()
@@ -69,6 +69,10 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 		return false
 	case e.Path == "time" || strings.HasSuffix(e.Path, "/timens_offsets"):
 		return p.lose(haft.ControlTimeNS, reason)
+	case e.Step == "overlay" && p.overlay:
+		p.overlay = false
+		p.log.Warn("runs share the inodes of what is mounted read-only: a lock on a file can be felt by another run", "err", reason)
+		return true
 	case e.Step == "unshare" && e.Path == "cgroup":
 		return p.lose(haft.ControlCgroupNS, reason)
 	case e.Step == "mount" && e.Path == "proc" && p.hasProc:
@@ -109,6 +113,9 @@ func (p *Provider) give(c haft.Control, reason string) bool {
 // try sets up a sandbox in which nothing runs.
 func (p *Provider) try(ctx context.Context) error {
 	spec := sandbox.Spec{Limits: haft.DefaultLimits()}
+	if info, err := os.Lstat("/usr"); err == nil && info.IsDir() {
+		spec.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr"}}
+	}
 	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
 	_, err := r.cold(ctx)
 	if errors.Is(err, io.EOF) && r.private != nil {

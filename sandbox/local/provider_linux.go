@@ -26,6 +26,8 @@ type Provider struct {
 	wall    landlock
 	// privileged says that this process may map any user id and detach mounts.
 	privileged bool
+	// overlay says that overlays can be mounted.
+	overlay bool
 	// hasProc says that a process file system can be mounted.
 	hasProc bool
 	// namespaces says that namespaces can be had; else the mode is reduced.

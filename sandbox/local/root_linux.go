@@ -113,8 +113,46 @@ func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec)
 	return trees, nil
 }
 
+// overlays plans an overlay over every directory that is mounted read-only, so
+// that runs do not share its inodes: a lock on a file that two runs can read, or a
+// watch, would tell one of the other.
+//
+// Left out are directories with mounts below them, of the host's or of the spec,
+// which an overlay would hide, and names that overlay options cannot hold. Single
+// files and devices cannot be overlaid.
+func (p *Provider) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
+	if !p.overlay {
+		return
+	}
+	for _, m := range spec.Mounts {
+		if info, err := os.Lstat(m.Host); err != nil || !info.IsDir() || m.Writable || strings.ContainsAny(m.Inside, `:,\`) {
+			continue
+		}
+		below := func(o sandbox.Mount) bool { return strings.HasPrefix(o.Inside, m.Inside+"/") }
+		if slices.ContainsFunc(spec.Mounts, below) || p.hasMounts(m.Host) {
+			continue
+		}
+		pl.Overlay(base+strings.TrimPrefix(m.Inside, "/"), base+"run")
+	}
+}
+
+// hasMounts reports whether the host has something mounted below dir, or cannot
+// tell.
+func (p *Provider) hasMounts(dir string) bool {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // maxMounts keeps the descriptors of one message below the kernel's bound.
-const maxMounts = 200
+const maxMounts = 235
 
 // reserved reports whether a path belongs to the sandbox itself.
 func reserved(inside string) bool {

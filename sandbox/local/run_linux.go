@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -45,38 +43,18 @@ func (p *Provider) company() int {
 
 // check refuses a spec that is wrong, or that wants more than can be had.
 func check(spec *sandbox.Spec, have haft.Isolation) error {
-	invalid := func(format string, args ...any) error {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case len(spec.Argv) == 0 || !path.IsAbs(spec.Argv[0]):
-		return invalid("the command is not an absolute path")
-	case spec.Network != sandbox.NetworkNone && spec.Network != sandbox.NetworkFull:
-		return invalid("there is no network %q", spec.Network)
-	}
-	size := 0
-	for _, s := range append(spec.Argv[:len(spec.Argv):len(spec.Argv)], spec.Env...) {
-		if strings.ContainsRune(s, 0) {
-			return invalid("the command or its environment has a NUL byte")
-		}
-		size += len(s) + 1
-	}
-	if size > maxArgs {
-		return invalid("command and environment have %d bytes, %d are the most", size, maxArgs)
+	if err := spec.Check(); err != nil {
+		return err
 	}
 	total := int64(0)
 	for _, f := range spec.Files {
 		total += int64(len(f.Data))
 	}
 	if total > spec.Limits.Disk || int64(len(spec.Files)) > spec.Limits.Inodes {
-		return invalid("the files that are handed in exceed the limit of the disk")
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the files that are handed in exceed the limits"}
 	}
 	return spec.Need.Check(have)
 }
-
-// maxArgs is what the kernel takes for arguments and environment with a stack of
-// 8 MiB, less some room.
-const maxArgs = 1 << 20
 
 // A run is one sandbox, from nothing to nothing.
 type run struct {
@@ -181,6 +159,8 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		if err != nil {
 			return theirs, err
 		}
+		// The caller has to see when the command closes its own.
+		_ = r.spec.Channel.Close()
 		theirs = append(theirs, fd)
 	}
 	return theirs, nil
@@ -196,6 +176,7 @@ func (r *run) request() (request, []int, func(), error) {
 	if err != nil {
 		return request{}, nil, nil, err
 	}
+	r.p.overlays(&pl, r.spec, "")
 	private(&pl, r.spec.Limits, "", r.p.hasProc)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, nil, nil, err

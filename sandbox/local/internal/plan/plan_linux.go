@@ -85,6 +85,14 @@ func (p *Plan) Mount(source, target, fstype string, flags uintptr, options strin
 	p.add("mount", target, unix.SYS_MOUNT, text(source), text(target), text(fstype), num(flags), text(options))
 }
 
+// Overlay appends an overlay over path that shows what path shows, read-only, with
+// inodes of its own. The directory empty must be one; an overlay without an upper
+// layer wants two.
+func (p *Plan) Overlay(path, empty string) {
+	p.Mount("overlay", path, "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "lowerdir="+path+":"+empty)
+	p.Steps[len(p.Steps)-1].Name = "overlay"
+}
+
 // Mkdir appends the making of a directory that may exist.
 func (p *Plan) Mkdir(path string, mode uint32) {
 	p.add("mkdir", path, unix.SYS_MKDIRAT, num(atCWD), text(path), num(mode))
