@@ -22,7 +22,7 @@ import (
 
 // How much the differential test does.
 const (
-	modulesPerRun  = 60
+	modulesPerRun  = 50
 	toolsPerModule = 5
 	valuesPerTool  = 40
 )
