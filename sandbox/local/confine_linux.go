@@ -16,7 +16,8 @@ import (
 
 // limits plans the bounds that hold for each process. None is raised above what
 // this process may have itself, which only a privileged one could.
-func (p *Provider) limits(pl *plan.Plan, l haft.Limits) {
+// Company is how many threads of an init are counted with the command.
+func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 	set := func(name string, resource int, soft, hard uint64) {
 		var own unix.Rlimit
 		if unix.Getrlimit(resource, &own) == nil {
@@ -45,7 +46,7 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits) {
 	if !p.tree.Has(cgroup.PIDs) && p.namespaces {
 		// Counted per user and user namespace (Linux 5.14), of which every run
 		// has one of its own.
-		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes)+initThreads)
+		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,12 +58,11 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 		s.kill()
 		<-s.gone
 		if cancelled {
-			now := time.Now()
-			return r.exit(account{stop: sandbox.CauseCancelled}, now, now), nil
+			return r.cancelled(), nil
 		}
 		return sandbox.Exit{}, err
 	}
-	closeFiles(theirs)
+	r.handOver(theirs)
 	theirs = nil
 	return r.supervise(ctx, s), nil
 }
@@ -168,19 +166,33 @@ func (c *cell) attached(g *generation) subject {
 	g.mu.Lock()
 	ended := g.endOf(c.pid)
 	g.mu.Unlock()
-	messages, gone := make(chan message, 1), make(chan struct{})
+	messages, gone := make(chan message, 4), make(chan struct{})
+	dead := make(chan struct{})
+	go func() {
+		c.waitGone()
+		close(dead)
+	}()
 	go func() {
 		defer close(gone)
-		c.waitGone()
-		select {
-		case m := <-ended:
-			messages <- m
-		case <-g.gone:
+		defer func() { <-dead }()
+		for {
+			select {
+			case m := <-ended:
+				messages <- m
+				if m.Kind == msgEnded {
+					return
+				}
+			case <-g.gone:
+				return
+			}
 		}
 	}()
 	return subject{
-		signal:   func(s unix.Signal) { _ = signalFD(c.fd, s) }, // gone is as good
-		kill:     func() { _ = signalFD(c.fd, unix.SIGKILL) },
+		signal: func(s unix.Signal) { _ = signalFD(c.fd, s) }, // gone is as good
+		kill:   func() { _ = signalFD(c.fd, unix.SIGKILL) },
+		watch: func(w *watch) {
+			_ = g.host.init.conn.Send(command{PID: c.pid, Watch: w}) // gone is as good
+		},
 		messages: messages,
 		gone:     gone,
 	}

@@ -176,7 +176,7 @@ func (g *generation) config(boot string) templateConfig {
 	p.overlays(&pl, spec, "/")
 	private(&pl, spec.Limits, "/", p.hasProc)
 	pl.Own()
-	p.confine(&pl, spec)
+	p.confine(&pl, spec, 0)
 	c := templateConfig{
 		Boot: boot, Steps: pl.Steps,
 		Numbers: map[string]uintptr{
@@ -264,7 +264,7 @@ func (g *generation) listen() {
 		if _, err := init.conn.Recv(&m); err != nil {
 			break
 		}
-		if m.Kind == msgEnded {
+		if m.Kind == msgEnded || m.Kind == msgLimit {
 			g.tell(m)
 		}
 	}
@@ -292,7 +292,7 @@ func (g *generation) tell(m message) {
 func (g *generation) endOf(pid int) chan message {
 	c, ok := g.ended[pid]
 	if !ok {
-		c = make(chan message, 1)
+		c = make(chan message, 2) // a limit and the end
 		g.ended[pid] = c
 	}
 	return c

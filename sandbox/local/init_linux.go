@@ -67,7 +67,10 @@ const (
 
 // A command goes from Haft to an init that runs.
 type command struct {
-	Signal int `json:"signal"`
+	Signal int `json:"signal,omitempty"`
+	// PID and Watch begin to meter one fork of a template.
+	PID   int    `json:"pid,omitempty"`
+	Watch *watch `json:"watch,omitempty"`
 }
 
 // Init turns the process into the init of a sandbox if that is what it was
@@ -147,6 +150,11 @@ func start(req request, files []int) (int, unix.Errno) {
 // attend waits for the command's end, or Haft's, and buries orphans meanwhile.
 // When it returns, the kernel ends whatever is left in the pid namespace.
 func attend(conn *wire.Conn, req request, pid int) int {
+	send := func(m message) { _ = conn.Send(m) } // Haft may be gone
+	meters := newMeters(send)
+	if req.Watch != nil {
+		meters.start(0, req.Watch)
+	}
 	go func() {
 		for {
 			var c command
@@ -154,10 +162,13 @@ func attend(conn *wire.Conn, req request, pid int) int {
 				killAll(req)
 				os.Exit(0) // Haft is gone, or has no more use for us
 			}
+			if c.Watch != nil {
+				meters.start(c.PID, c.Watch)
+				continue
+			}
 			_ = unix.Kill(pid, unix.Signal(c.Signal)) // it may have ended
 		}
 	}()
-	m := newMeter(req.Watch, func(limit string) { _ = conn.Send(message{Kind: msgLimit, Limit: limit}) })
 	for {
 		var status unix.WaitStatus
 		var use unix.Rusage
@@ -170,7 +181,7 @@ func attend(conn *wire.Conn, req request, pid int) int {
 			return 125
 		case req.Stay || child == pid:
 			end := message{Kind: msgEnded, PID: child, Status: uint32(status), CPU: cpuOf(&use), RSS: use.Maxrss << 10}
-			m.fill(&end)
+			meters.stop(&end, req.Stay)
 			if code := tell(conn, end, 0); code != 0 || !req.Stay {
 				killAll(req)
 				return code

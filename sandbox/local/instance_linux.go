@@ -152,7 +152,7 @@ func sweepOne(f *os.File) error {
 	err = cgroup.Sweep(list)
 	for _, name := range list {
 		if strings.HasSuffix(name, ".runs") && filepath.IsAbs(name) {
-			err = errors.Join(err, os.RemoveAll(name))
+			err = errors.Join(err, removeTree(name))
 		}
 	}
 	return errors.Join(err, f.Truncate(0))

@@ -26,67 +26,112 @@ type watch struct {
 // it can gets some 50 MB further in that time.
 const watchEvery = 25 * time.Millisecond
 
-// A meter adds up what all processes of a sandbox use, by looking at /proc.
+// meters are those of one init, by the process that each is for. That of a cold
+// run is for 0, which is everything.
+type meters struct {
+	send func(message)
+
+	mu  sync.Mutex
+	all map[int]*meter
+}
+
+// A meter adds up what the processes of a sandbox use, by looking at /proc.
 type meter struct {
+	pid  int
 	w    *watch
-	over func(limit string)
-
-	mu       sync.Mutex
-	cpu, rss int64
-	peak     int
+	quit chan struct{}
+	last message // the highest readings; guarded by meters.mu
 }
 
-// newMeter starts to look, if there is something to watch.
-func newMeter(w *watch, over func(limit string)) *meter {
-	m := &meter{w: w, over: over}
-	if w != nil {
-		go m.run()
+// newMeters makes no meter yet.
+func newMeters(send func(message)) *meters { return &meters{send: send, all: map[int]*meter{}} }
+
+// start begins to look at what descends from pid.
+func (ms *meters) start(pid int, w *watch) {
+	m := &meter{pid: pid, w: w, quit: make(chan struct{})}
+	ms.mu.Lock()
+	ms.all[pid] = m
+	ms.mu.Unlock()
+	go ms.run(m)
+}
+
+// stop ends the meter of a process that has ended, and puts its readings into the
+// message that says so.
+func (ms *meters) stop(end *message, forked bool) {
+	pid := 0
+	if forked {
+		pid = end.PID
 	}
-	return m
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m := ms.all[pid]
+	if m == nil {
+		return
+	}
+	close(m.quit)
+	delete(ms.all, pid)
+	end.CPU, end.RSS, end.Peak = max(end.CPU, m.last.CPU), max(end.RSS, m.last.RSS), m.last.Peak
 }
 
-// fill puts the highest readings into a message.
-func (m *meter) fill(msg *message) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	msg.CPU, msg.RSS, msg.Peak = max(msg.CPU, m.cpu), max(msg.RSS, m.rss), m.peak
-}
-
-// run looks until the process ends, and reports the first limit that is hit.
-func (m *meter) run() {
+// run looks until told to quit, and reports the first limit that is hit.
+func (ms *meters) run(m *meter) {
 	full := 0 // looks that found the processes at their limit
-	for range time.Tick(watchEvery) {
-		cpu, rss, n := look(m.w.Reap)
-		m.mu.Lock()
-		m.cpu, m.rss, m.peak = max(m.cpu, cpu), max(m.rss, rss), max(m.peak, n)
-		m.mu.Unlock()
-		if own, err := os.ReadDir("/proc/self/task"); err == nil && m.w.Processes > 0 && n+len(own) >= m.w.Processes+initThreads {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-tick.C:
+		}
+		cpu, rss, n := look(m.pid, m.w.Reap)
+		ms.mu.Lock()
+		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
+		said := m.last
+		ms.mu.Unlock()
+		if m.w.Processes > 0 && n+m.company() >= m.w.Processes+initThreads {
 			full++
 		}
-		limit := haft.FailureKind("")
+		said.Kind, said.PID = msgLimit, m.pid
 		switch {
 		case m.w.Memory > 0 && rss > m.w.Memory:
-			limit = haft.FailMemory
+			said.Limit = string(haft.FailMemory)
 		case m.w.CPU > 0 && time.Duration(cpu) > m.w.CPU:
-			limit = haft.FailCPU
+			said.Limit = string(haft.FailCPU)
 		case full >= 8:
-			limit = haft.FailPIDs
+			said.Limit = string(haft.FailPIDs)
+		default:
+			continue
 		}
-		if limit != "" {
-			m.over(string(limit))
-			return
-		}
+		ms.send(said)
+		return
 	}
 }
 
-// look adds up processor time (nanoseconds), resident memory and threads of all
-// processes but this one.
-func look(reap bool) (cpu, rss int64, threads int) {
-	var use unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
-		cpu = cpuOf(&use)
+// company is how many threads are counted with those of the sandbox: our own in a
+// cold run, none in a fork, for which the room is left unused.
+func (m *meter) company() int {
+	if m.pid != 0 {
+		return initThreads
 	}
-	pids := descendants(reap)
+	own, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0
+	}
+	return len(own)
+}
+
+// look adds up processor time (nanoseconds), resident memory and threads of what
+// descends from root, or of all processes but this one if that is 0.
+func look(root int, reap bool) (cpu, rss int64, threads int) {
+	pids := childrenOf(root, []int{root})
+	if root == 0 {
+		var use unix.Rusage
+		if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
+			cpu = cpuOf(&use)
+		}
+		pids = descendants(reap)
+	}
 	for _, pid := range pids {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil {

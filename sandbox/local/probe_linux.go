@@ -36,7 +36,11 @@ func (p *Provider) probe(ctx context.Context) error {
 		}
 		err := p.try(ctx)
 		var step *sandbox.SetupError
-		if err == nil || !errors.As(err, &step) {
+		if err == nil {
+			p.grade()
+			return nil
+		}
+		if !errors.As(err, &step) {
 			return err
 		}
 		if !p.degrade(step) {
@@ -85,6 +89,19 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 	}
 }
 
+// grade says how strong the isolation is. Namespaces without a filter of system
+// calls, or without a root of their own, are not what the word promises.
+func (p *Provider) grade() {
+	if !p.namespaces && !p.privileged {
+		p.lose(haft.ControlCaps, "only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
+	}
+	for _, c := range []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps, haft.ControlNoNewPriv} {
+		if !p.isolation.Has(c) {
+			p.isolation.Level = haft.LevelReduced
+		}
+	}
+}
+
 // lose removes a control that is not there. It reports true.
 func (p *Provider) lose(c haft.Control, reason string) bool {
 	p.isolation = without(p.isolation, c, reason)
@@ -102,7 +119,6 @@ func (p *Provider) give(c haft.Control, reason string) bool {
 	}
 	if alone := haft.ControlCgroupNS == c || haft.ControlTimeNS == c; slices.Contains(together, c) && !alone {
 		p.namespaces = false
-		p.isolation.Level = haft.LevelReduced
 		for _, t := range together {
 			p.lose(t, reason)
 		}

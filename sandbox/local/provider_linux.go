@@ -81,7 +81,7 @@ type filterKey struct{ internet, reduced bool }
 // Close ends what still runs and gives everything back.
 func (p *Provider) Close() error {
 	p.spawner.stop()
-	err := errors.Join(p.tree.Close(), os.RemoveAll(p.scratch))
+	err := errors.Join(p.tree.Close(), removeTree(p.scratch))
 	if e := p.lock.Truncate(0); err == nil {
 		err = e
 	}

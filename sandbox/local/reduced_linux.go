@@ -36,7 +36,10 @@ func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
 	if !p.privileged {
 		return &syscall.SysProcAttr{}
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	return &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
+		AmbientCaps: []uintptr{unix.CAP_SETPCAP}, // to empty the bounding set
+	}
 }
 
 // reducedRequest plans a run without namespaces.
@@ -59,8 +62,12 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 	if err != nil {
 		return request{}, nil, nil, err
 	}
-	p.limits(&pl, r.spec.Limits)
-	pl.NoCaps()
+	p.limits(&pl, r.spec.Limits, initThreads)
+	if p.privileged {
+		pl.DropCaps(p.lastCap)
+	} else {
+		pl.NoCaps()
+	}
 	pl.NoNewPrivs()
 	if err := p.reducedWall(&pl, r); err != nil {
 		closeFDs()
@@ -129,6 +136,43 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) error {
 	}
 	pl.Landlock(p.wall.attr(r.spec.Network == sandbox.NetworkFull), rules)
 	return nil
+}
+
+// removeTree removes a directory of a run that is over, and what is in it, even
+// where the command took its permissions away.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	if f, err := os.Open(filepath.Dir(dir)); err == nil {
+		loosen(int(f.Fd()), filepath.Base(dir), 0)
+		_ = f.Close() // only read
+	}
+	return os.RemoveAll(dir)
+}
+
+// loosen makes a directory and those below it writable. Links are not followed.
+func loosen(at int, name string, depth int) {
+	how := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) != nil || depth > 200 {
+		return
+	}
+	fd, err := unix.Openat(at, name, how, 0)
+	if err != nil {
+		return // not a directory, or gone; the removal will tell
+	}
+	d := os.NewFile(uintptr(fd), "dir")
+	defer d.Close() // only read
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			loosen(fd, e.Name(), depth+1)
+		}
+	}
 }
 
 // killer returns what ends everything in the sandbox.

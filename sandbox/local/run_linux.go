@@ -102,14 +102,33 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 	stop := context.AfterFunc(ctx, r.init.kill)
 	err = r.start(req, append(fds, numbers(theirs)...))
 	if !stop() && ctx.Err() != nil {
-		return r.exit(account{stop: sandbox.CauseCancelled}, time.Now(), time.Now()), nil
+		return r.cancelled(), nil
 	}
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	closeFiles(theirs)
+	r.handOver(theirs)
 	theirs = nil
 	return r.supervise(ctx, r.attached()), nil
+}
+
+// cancelled is the end of a run whose caller left before it started.
+func (r *run) cancelled() sandbox.Exit {
+	now := time.Now()
+	e := r.exit(account{stop: sandbox.CauseCancelled}, now, now)
+	if r.spec.Ended != nil {
+		r.spec.Ended(e)
+	}
+	return e
+}
+
+// handOver closes our copies of what the command has. A caller that waits for the
+// end of the channel waits for the command only.
+func (r *run) handOver(theirs []*os.File) {
+	closeFiles(theirs)
+	if r.spec.Channel != nil {
+		_ = r.spec.Channel.Close() // once more at the end, to no effect
+	}
 }
 
 // attributes returns those of the clone that makes an init.
@@ -191,7 +210,7 @@ func (r *run) request() (request, []int, func(), error) {
 	}
 	// The command is exec'ed, and so may be looked at by its like; the init not.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
-	r.p.confine(&pl, r.spec)
+	r.p.confine(&pl, r.spec, initThreads)
 	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.watch(r.spec.Limits)}
 	if r.spec.Channel != nil {
 		req.Files++
@@ -232,13 +251,13 @@ func (r *run) descriptors(pl *plan.Plan, trees []tree) (opened []int, closeFDs f
 }
 
 // confine plans the last steps, after which the thread has no more privilege.
-func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec) {
+func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) {
 	if p.isolation.Has(haft.ControlCgroupNS) {
 		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
 	}
 	pl.Chdir("/work")
 	pl.Setsid()
-	p.limits(pl, spec.Limits)
+	p.limits(pl, spec.Limits, company)
 	pl.DropCaps(p.lastCap)
 	pl.NoNewPrivs()
 	var writable []string
@@ -379,7 +398,7 @@ func (r *run) tearDown() error {
 		errs = append(errs, r.group.Remove())
 	}
 	if r.dir != "" {
-		errs = append(errs, os.RemoveAll(r.dir))
+		errs = append(errs, removeTree(r.dir))
 	}
 	if r.hasUID {
 		r.p.freeUID(r.uid)

@@ -64,6 +64,7 @@ type initProcess struct {
 	// waited is set, before gone closes, by the one who waits.
 	waited  bool
 	waitErr error
+	used    message // processor time and memory of all that was waited for
 }
 
 // spawn starts an init. The descriptor dir is a cgroup of version 2, or nil.
@@ -117,7 +118,9 @@ func (i *initProcess) wait() error {
 	var werr error
 	err = raw.Read(func(fd uintptr) bool {
 		var info unix.Siginfo
-		werr = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED, nil)
+		var use unix.Rusage
+		werr = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED, &use)
+		i.used = message{CPU: cpuOf(&use), RSS: use.Maxrss << 10}
 		return werr != unix.EAGAIN && werr != unix.EINTR
 	})
 	if err == nil {

@@ -22,6 +22,9 @@ type subject struct {
 	// signal sends a signal to the command, kill ends everything.
 	signal func(unix.Signal)
 	kill   func()
+	// watch begins to meter, where the run has no cgroup and was not metered from
+	// its start.
+	watch func(*watch)
 	// messages are those of the init; gone is closed when nothing is alive.
 	messages <-chan message
 	gone     <-chan struct{}
@@ -65,6 +68,9 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 		started, base, pace = time.Now(), r.group.ReadCPU(), 50*time.Millisecond
 		wall = time.After(r.spec.Limits.Wall.D())
 		meter.Reset(pace)
+		if w := r.p.watch(r.spec.Limits); w != nil && s.watch != nil {
+			s.watch(w)
+		}
 	}
 	if begin == nil {
 		start()
@@ -117,6 +123,7 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 				r.note(m)
 				s.kill() // the others end with the command
 			case msgLimit:
+				r.note(m)
 				stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
 			}
 		case <-s.gone:
@@ -130,6 +137,9 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 				default:
 					drained = true
 				}
+			}
+			if r.init != nil {
+				r.note(r.init.used) // what was killed with the init counts, too
 			}
 			return r.finishRun(a, started, told)
 		}
@@ -171,7 +181,9 @@ func (r *run) untilCPU(base, pace time.Duration) time.Duration {
 }
 
 // note keeps the readings of an init.
-func (r *run) note(m message) { r.inside = m }
+func (r *run) note(m message) {
+	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS), max(r.inside.Peak, m.Peak)
+}
 
 // exit puts together what is known.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {

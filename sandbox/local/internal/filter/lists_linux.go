@@ -48,8 +48,8 @@ var allowed = []string{
 }
 
 // sharedIPC are the calls that find objects of others where there is no IPC
-// namespace.
-var sharedIPC = []string{"mq_open", "mq_unlink", "msgget", "semget", "shmget", "msgctl", "semctl", "shmctl"}
+// namespace, or see what others do with files.
+var sharedIPC = []string{"inotify_init", "inotify_init1", "inotify_add_watch", "mq_open", "mq_unlink", "msgget", "semget", "shmget", "msgctl", "semctl", "shmctl"}
 
 // missing answer ENOSYS: a caller that meets a kernel without them goes another
 // way. glibc falls back from clone3 to clone, whose flags can be looked at.
