@@ -47,5 +47,5 @@
 // U+FFFD, and so is NUL. Escape sequences are left in; who prints to a terminal
 // has to make them harmless.
 //
-// Start with [Find] and [New].
+// Start with [NewFinder] and [New].
 package script

@@ -59,9 +59,11 @@ func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error
 		return nil
 	}
 	if e, ok := errors.AsType[*cell.StartError](err); ok {
-		f := &haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetrySame, Message: "the interpreter does not start here"}
-		f.Traceback = r.hide(clean(e.Said))
-		failed(res, f)
+		if r.x.told.Swap(e) != e {
+			// What it says may name files of the host, so only the operator gets it.
+			r.x.cfg.Logger.WarnContext(ctx, "interpreter does not start", "interpreter", r.rt.Argv[0], "err", e, "said", clean(e.Said))
+		}
+		fail(res, haft.FailRuntime, "the interpreter does not start in its sandbox", haft.RetrySame)
 		return nil
 	}
 	return err

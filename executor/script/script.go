@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -40,6 +42,9 @@ type Config struct {
 	// not at all; usage is not known; and what a call prints at its very end may
 	// be taken for output of the next.
 	Reuse []string
+	// Logger hears what an operator could act on, such as an interpreter that
+	// does not start. Nil discards.
+	Logger *slog.Logger
 }
 
 // An Executor runs script tools. It implements [executor.Executor].
@@ -53,6 +58,7 @@ type Executor struct {
 	pool     *cell.Pool
 	forks    *templates
 	js       *transformer
+	told     atomic.Pointer[cell.StartError] // the last that was logged
 }
 
 // New returns an executor that runs tools in provider, which results call name.
@@ -60,6 +66,9 @@ type Executor struct {
 func New(ctx context.Context, provider sandbox.Provider, name string, finder *Finder, cfg Config) *Executor {
 	cfg.Ceilings = cfg.Ceilings.Or(haft.LimitCeilings())
 	cfg.Defaults = cfg.Defaults.Or(haft.DefaultLimits())
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	return &Executor{
 		provider: provider, name: name, finder: finder, cfg: cfg,
 		pool: cell.New(ctx, cfg.Cells), forks: newTemplates(ctx, provider), js: newTransformer(),
@@ -308,7 +317,7 @@ func (r *run) plan() cell.Plan {
 	}
 	if !r.x.cfg.Cold {
 		plan.Warm = func(conn *os.File) error { return warm(conn) }
-		if run := r.x.forks.runner(r.rt, spec); run != nil {
+		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy); run != nil {
 			plan.Run = run
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -209,4 +212,44 @@ func TestExecute_demands_isolation(t *testing.T) {
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("got %v, want %s", err, haft.CodeDenied)
 	}
+}
+
+func TestExecute_an_interpreter_that_stops_working_is_reported_once(t *testing.T) {
+	good := pythons(t)[0]
+	state := filepath.Join(t.TempDir(), "broken")
+	// A provider whose interpreter breaks after it was found.
+	provider := breaking{openProcess(t), state}
+	var log bytes.Buffer
+	x := script.New(t.Context(), provider, "process", newFinder(t), script.Config{
+		Hints: map[haft.Kind]string{haft.KindPython: good}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	defer x.Close()
+	for range 10 {
+		res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "def f(): pass"})
+		if res.Error == nil || res.Error.Kind != haft.FailRuntime || strings.Contains(res.Error.Message, "/") {
+			t.Fatalf("got %s %+v, want %s", res.Status, res.Error, haft.FailRuntime)
+		}
+	}
+	if n := strings.Count(log.String(), "interpreter does not start"); n != 1 || !strings.Contains(log.String(), "library is gone") {
+		t.Errorf("%d reports:\n%s", n, log.String())
+	}
+	b, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b); n > 3 {
+		t.Errorf("%d starts of a broken interpreter for ten calls", n)
+	}
+}
+
+// breaking runs something else instead of the interpreter.
+type breaking struct {
+	sandbox.Provider
+	state string
+}
+
+// Run implements [sandbox.Provider].
+func (b breaking) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	spec.Argv = []string{"/bin/sh", "-c", "printf x >>" + b.state + "; echo library is gone >&2; exit 127"}
+	return b.Provider.Run(ctx, spec)
 }

@@ -46,12 +46,12 @@ func newTemplates(ctx context.Context, provider sandbox.Provider) *templates {
 }
 
 // runner returns a function that runs cells as forks of a template, or nil where
-// that cannot be done.
-func (ts *templates) runner(rt *Runtime, spec sandbox.Spec) func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
+// that cannot be done. Policy is the digest of what spec confines a run by.
+func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string) func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
 	if ts.forker == nil || rt.Kind != haft.KindPython {
 		return nil
 	}
-	key := rt.Digest + policy(spec)
+	key := rt.Digest + policy
 	spec.Argv = rt.Argv
 	return func(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
 		t, err := ts.get(ctx, key, spec)
