@@ -162,8 +162,12 @@ func (h *host) env() []string {
 	if err != nil {
 		exe = "/proc/self/exe"
 	}
+	session, err := unix.Getsid(0)
+	if err != nil {
+		session = -1 // of which there is none
+	}
 	env := []string{
-		"PATH=/usr/bin:/bin",
+		"PATH=/usr/bin:/bin", "HOST_GROUP=" + strconv.Itoa(unix.Getpgrp()), "HOST_SESSION=" + strconv.Itoa(session),
 		"HOST_PID=" + strconv.Itoa(os.Getpid()), "HOST_EXE=" + exe, "HOST_DIR=" + h.dir,
 		"TCP4=" + h.tcp4, "TCP6=" + h.tcp6, "LAN=" + h.lan, "UDP=" + h.udp,
 		"SOCKET=" + h.socket, "ABSTRACT=" + h.abstract,

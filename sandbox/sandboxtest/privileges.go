@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/sandbox"
 )
 
 // privilegeCases look at what a program was born with.
@@ -260,6 +261,13 @@ func signalCases() []Case {
 if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'law' in open('/proc/%s/cmdline' % E['HOST_PID']).read(): say('sees', 'host'); sys.exit(0)
 `
 	return []Case{{
+		Name: "kill_of_its_group_does_not_reach_the_engine", Group: Descriptors, Alone: true,
+		Story: "A program is in a session and a process group of its own.",
+		Program: py(`if os.getpgrp() == int(E['HOST_GROUP']) or os.getsid(0) == int(E['HOST_SESSION']): say('shared'); sys.exit(0)
+say('alone')
+os.kill(0, 9)`),
+		Check: all(caused(sandbox.CauseSignal, sandbox.CauseExit), func(o Outcome) error { return want("stdout", o.Stdout, "alone\n") }),
+	}, {
 		Name: "signals_do_not_reach_the_host", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
 		Story: "The engine and its parents have no number that a program could signal.",
 		Program: py(`for pid in (int(E['HOST_PID']), 2, 100, 1000):

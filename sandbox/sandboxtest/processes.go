@@ -69,7 +69,8 @@ for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=Tr
 	}, {
 		Name: "orphans_do_not_pile_up", Group: Processes, Needs: controls(haft.ControlPIDNS),
 		Story: "Children whose parents are gone are reaped, so that zombies do not eat the limit of processes.",
-		Program: py(`for _ in range(100):
+		Program: py(`for _ in range(60):
+    time.sleep(0.005)
     if os.fork() == 0:
         if os.fork() == 0: os._exit(0)
         os._exit(0)
@@ -79,6 +80,19 @@ for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=Tr
     except ChildProcessError: pass
 say('alive')`),
 		Check: prints("alive\n"),
+	}, {
+		Name: "limit_that_was_survived_is_no_end", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Story: "A program that meets a limit, deals with it and ends well has ended by itself.",
+		Program: py(`children = []
+try:
+    while True:
+        pid = os.fork()
+        if pid == 0: time.sleep(60)
+        children.append(pid)
+except OSError: pass
+for pid in children: os.kill(pid, 9); os.waitpid(pid, 0)
+say('fine')`),
+		Check: prints("fine\n"),
 	}, {
 		Name: "limits_cannot_be_raised", Group: Processes, Needs: controls(haft.ControlRlimits, haft.ControlCaps),
 		Story: "A program may lower its limits but never raise them.",
