@@ -29,7 +29,7 @@ func choose(f *file, name string) (*function, string, *problem) {
 		if n := len(f.functions); n > 0 {
 			at = f.functions[n-1].at
 		}
-		return nil, "", &problem{at, "no function is exported: write export before the function that is the tool"}
+		return nil, "", &problem{at, "no function is exported: write export before the function that is the tool, or assign it to module.exports"}
 	}
 	fn := exported[len(exported)-1]
 	if i := slices.IndexFunc(exported, func(fn *function) bool { return slices.Contains(fn.exported, "default") }); i >= 0 {

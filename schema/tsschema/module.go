@@ -88,6 +88,10 @@ func (p *parser) declaration(f *file, doc *doc, exported, isDefault bool) {
 	case p.is("class") || p.is("abstract") && p.textAt(p.i+1) == "class":
 		p.classDecl(f)
 	default:
+		if names := p.commonTargets(); len(names) > 0 && !exported {
+			p.commonExport(f, doc, names)
+			return
+		}
 		p.skipStatement()
 	}
 }
@@ -228,9 +232,11 @@ func (p *parser) variables(f *file, doc *doc, exported bool) {
 			return
 		}
 		if p.accept("=") {
+			common := p.commonTargets()
 			fn := p.functionValue()
 			if fn != nil {
 				fn.name, fn.at, fn.doc = name, at, doc
+				fn.exported = common
 				if exported {
 					fn.exported = []string{name}
 				}
