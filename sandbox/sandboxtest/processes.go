@@ -18,10 +18,10 @@ const stop = 100 * time.Millisecond
 
 // processCases attack with processes and time.
 func processCases() []Case {
-	return append(bombCases(), clockCases()...)
+	return slices.Concat(bombCases(), survivorCases(), clockCases())
 }
 
-// bombCases make as many processes as they can, or hide them.
+// bombCases make as many processes as they can.
 func bombCases() []Case {
 	return []Case{{
 		Name: "fork_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
@@ -56,7 +56,12 @@ while True:
 threading.stack_size(65536)
 for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()`),
 		Check: hits(haft.FailPIDs),
-	}, {
+	}}
+}
+
+// survivorCases try to outlive, outnumber or outrank others.
+func survivorCases() []Case {
+	return []Case{{
 		Name: "daemon_dies_with_the_call", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
 		Story:   "A process that forks twice into a session of its own and closes everything does not outlive the call.",
 		Program: py(daemon + "time.sleep(60)"),
