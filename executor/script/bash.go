@@ -92,9 +92,13 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		{Name: bashScript, Data: []byte(r.req.Source)},
 		{Name: bashArgs, Data: args},
 	}, r.req.Files...)
+	mounts := r.rt.Mounts
+	if r.req.Network == sandbox.NetworkFull {
+		mounts = mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(mounts)...))
+	}
 	return sandbox.Spec{
 		Argv: append(append([]string{}, r.rt.Argv...), "/work/"+bashScript), Env: append(env, vars...),
-		Mounts: r.rt.Mounts, Files: files, Collect: true,
+		Mounts: mounts, Files: files, Collect: true,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}, nil
 }

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"haft"
+	"haft/executor"
 	"haft/executor/script"
 	"haft/sandbox/local"
 )
@@ -77,5 +79,60 @@ func TestLocal_bash(t *testing.T) {
 	x := setupLocal(t, haft.KindBash, script.Config{})
 	for _, c := range bashCases {
 		t.Run(c.name, func(t *testing.T) { c.check(t, x, haft.KindBash) })
+	}
+}
+
+func TestLocal_virtual_environment(t *testing.T) {
+	python := pythons(t)[0]
+	maker := setup(t, haft.KindPython, script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: python}})
+	for _, copies := range []string{"False", "True"} {
+		t.Run("copies_"+copies, func(t *testing.T) {
+			// Not below /tmp, which sandboxes have one of their own of.
+			base, err := os.UserCacheDir()
+			if err == nil {
+				err = os.MkdirAll(base, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, err := os.MkdirTemp(base, "haft-test-*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			made := execute(t, maker, executor.Request{
+				Kind: haft.KindPython, Args: json.RawMessage(`{"dir":"` + dir + `"}`),
+				Source: "import venv, os, sys\ndef f(dir):\n  venv.create(dir, with_pip=False, symlinks=not " + copies + ")\n  lib = os.path.join(dir, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')\n  open(os.path.join(lib, 'installed.py'), 'w').write('x = 7')",
+			})
+			if made.Error != nil {
+				missing(t, "python", "it cannot make a virtual environment: "+made.Error.Message)
+			}
+			x := setupLocal(t, haft.KindPython, script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: dir}})
+			toolCase{source: "import installed\ndef f(): return installed.x", want: `7`}.check(t, x, haft.KindPython)
+		})
+	}
+}
+
+func TestLocal_names_limits(t *testing.T) {
+	x := setupLocal(t, haft.KindPython, script.Config{})
+	for _, c := range []struct {
+		name, source string
+		limits       haft.Limits
+		kind         haft.FailureKind
+	}{
+		{"memory", "def f():\n  a = []\n  while True: a.append(bytearray(1 << 20))", haft.Limits{Memory: 128 << 20}, haft.FailMemory},
+		{"processes", "import threading, time\ndef f():\n  for _ in range(100): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()", haft.Limits{Processes: 8}, haft.FailPIDs},
+		{"open_files", "def f():\n  return [open('/dev/null') for _ in range(1000)]", haft.Limits{OpenFiles: 128}, haft.FailOpenFiles},
+		{"file_size", "def f():\n  with open('x', 'wb') as w:\n    for _ in range(64): w.write(bytes(1 << 20))", haft.Limits{FileSize: 1 << 20}, haft.FailFileSize},
+		{"disk", "def f():\n  for i in range(64):\n    with open('x%d' % i, 'wb') as w: w.write(bytes(1 << 20))", haft.Limits{Disk: 8 << 20}, haft.FailDisk},
+		{"inodes", "def f():\n  for i in range(1000): open('x%d' % i, 'w').close()", haft.Limits{Inodes: 64}, haft.FailInodes},
+		{"processor", "def f():\n  while True: pass", haft.Limits{CPU: haft.Millis(300e6), Wall: haft.Millis(60e9)}, haft.FailCPU},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: c.source, Limits: c.limits})
+			if res.Status != haft.StatusLimit || res.Error.Kind != c.kind {
+				t.Errorf("got %s %s %+v, %+v, want %s", res.Status, res.Value, res.Error, res.Usage, c.kind)
+			}
+		})
 	}
 }

@@ -16,6 +16,18 @@ var systemDirs = []string{"/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32",
 // libraries are, and what time it is where.
 var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
 
+// network is what a program needs to find hosts and to trust them.
+var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates", "/etc/pki"}
+
+// hosts returns the host's side of mounts.
+func hosts(mounts []sandbox.Mount) []string {
+	var out []string
+	for _, m := range mounts {
+		out = append(out, m.Host)
+	}
+	return out
+}
+
 // mountsFor returns the mounts for an interpreter, each at its own path: the file
 // itself, the library directory of its prefix, and whatever else it names. The
 // home that a prefix may lie in stays out of sight.

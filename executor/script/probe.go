@@ -119,6 +119,10 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 		}
 		rt.Paths = slices.Insert(rt.Paths, 0, lib)
 		extra = append(extra, lib)
+		if within(facts.Executable, venv) {
+			// A copy of the interpreter, not a link, finds its library by this.
+			extra = append(extra, filepath.Join(venv, "pyvenv.cfg"))
+		}
 	}
 	extra = append(extra, existing(slices.Concat(facts.Stdlib, facts.Path, rt.Paths))...)
 	rt.Mounts = mountsFor(facts.Executable, facts.Prefix, slices.Concat(extra, facts.Libraries))

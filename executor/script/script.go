@@ -302,6 +302,9 @@ func (r *run) plan() cell.Plan {
 		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(), Mounts: r.rt.Mounts,
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}
+	if spec.Network == sandbox.NetworkFull {
+		spec.Mounts = mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(spec.Mounts)...))
+	}
 	if r.reuse() {
 		// One process serves many calls, so time is measured here, call by call.
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
