@@ -141,9 +141,11 @@ type Timeline struct {
 	Total     Millis `json:"total_ms"`
 }
 
-// Truncated says what was cut, in bytes left out, or for Value in characters.
+// Truncated says what was cut, in bytes left out, for Value in characters and for
+// Artifacts in files.
 type Truncated struct {
-	Stdout int64 `json:"stdout,omitempty"`
-	Stderr int64 `json:"stderr,omitempty"`
-	Value  int64 `json:"value,omitempty"`
+	Stdout    int64 `json:"stdout,omitempty"`
+	Stderr    int64 `json:"stderr,omitempty"`
+	Value     int64 `json:"value,omitempty"`
+	Artifacts int64 `json:"artifacts,omitempty"`
 }

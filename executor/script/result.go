@@ -94,6 +94,7 @@ func (r *run) ended(res *haft.Result, exit sandbox.Exit) {
 	res.Artifacts = exit.Artifacts
 	res.Truncated.Stdout += exit.DroppedStdout
 	res.Truncated.Stderr += exit.DroppedStderr
+	res.Truncated.Artifacts = int64(len(exit.ArtifactsCut))
 }
 
 // isolationOf states the isolation of a run that has not ended.

@@ -161,6 +161,9 @@ func check(req executor.Request) error {
 	case len(req.Files) > maxFiles:
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
 	}
+	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files}).Check(); err != nil {
+		return err
+	}
 	return checkEnv(req.Env)
 }
 

@@ -49,6 +49,7 @@ func TestExecute_refuses_before_anything_starts(t *testing.T) {
 		{"name_with_equals", "holds = or NUL", func(r *executor.Request) { r.Env = map[string]string{"A=B": "x"} }},
 		{"value_with_NUL", "holds NUL", func(r *executor.Request) { r.Env = map[string]string{"A": "\x00"} }},
 		{"too_many_files", "files", func(r *executor.Request) { r.Files = make([]sandbox.File, 10000) }},
+		{"file_outside", "", func(r *executor.Request) { r.Files = []sandbox.File{{Name: "../x"}} }},
 		{"kind_without_interpreter", "no interpreter", func(r *executor.Request) { r.Kind = haft.KindMCP }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,8 +130,8 @@ func TestExecute_output_is_streamed_and_bounded(t *testing.T) {
 
 func TestExecute_gives_back_artifacts(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
-	res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "import os\ndef f():\n  os.makedirs('out', exist_ok=True)\n  open('out/a.txt', 'w').write('hello')"})
-	if len(res.Artifacts) != 1 || res.Artifacts[0].Name != "a.txt" || string(res.Artifacts[0].Data) != "hello" {
+	res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "import os\ndef f():\n  os.makedirs('out', exist_ok=True)\n  open('out/a.txt', 'w').write('hello')\n  os.symlink('/etc/passwd', 'out/b')"})
+	if res.Truncated.Artifacts != 1 || len(res.Artifacts) != 1 || res.Artifacts[0].Name != "a.txt" || string(res.Artifacts[0].Data) != "hello" {
 		t.Errorf("artifacts %+v, %+v", res.Artifacts, res.Error)
 	}
 }
