@@ -14,6 +14,8 @@ const (
 	oTemplate // text, then a type, then text …
 	oKeyof
 	oIndexed // T["a"]
+	oTypeof  // of a variable, and what is written behind dots in texts
+	oRefined // a type with what doc says about it
 	oFunction
 	oImport  // import("module").Name
 	oRefused // something that has no schema; name says what to do
@@ -23,15 +25,16 @@ const (
 type node struct {
 	op      op
 	at      int     // where it begins, in bytes
-	name    string  // of oName, oImport (its module) and oRefused (its message)
+	name    string  // of oName, oTypeof, oImport (its module) and oRefused (its message)
 	kids    []*node // arguments, elements, alternatives, operands
 	value   any     // of oLiteral, as JSON
 	members []*member
 	index   *node    // what an object's index signature allows
-	texts   []string // of oTemplate, one more than kids
+	texts   []string // of oTemplate, one more than kids; of oTypeof
 	elems   []elem   // of oTuple, one for each of kids
 	params  []*param // of oFunction
 	result  *node    // of oFunction
+	doc     *doc     // of oRefined
 }
 
 // elem is what a tuple says about an element besides its type.
@@ -84,6 +87,7 @@ type function struct {
 	method   string // why it cannot be a tool, such as being a generator
 	params   []*param
 	result   *node
+	context  *node // the type that it was given as a whole, or nil
 	doc      *doc
 	bodiless bool // an overload
 	err      *problem
@@ -97,6 +101,7 @@ type decl struct {
 	extends []*node // of an interface
 	doc     *doc
 	generic bool
+	enum    bool // its alternatives have names
 	err     *problem
 }
 
@@ -104,6 +109,8 @@ type decl struct {
 type file struct {
 	functions []*function
 	types     map[string]*decl
+	vars      map[string]*constVar
+	reader    *parser           // reads the values of vars
 	imports   map[string]string // name → module
 	aliases   []alias           // export { a as b }
 }

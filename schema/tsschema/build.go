@@ -62,6 +62,12 @@ func (b *builder) schema(n *node, depth int) *schema.Object {
 	if !b.spend(n, depth) {
 		return schema.Obj()
 	}
+	if t, ok := b.stands(n, depth); ok {
+		if t == nil {
+			return schema.Obj()
+		}
+		return b.schema(t, depth+1)
+	}
 	switch n.op {
 	case oLiteral:
 		return enumOf([]any{n.value})
@@ -73,11 +79,11 @@ func (b *builder) schema(n *node, depth int) *schema.Object {
 		return b.object(b.shape(n, depth+1), depth)
 	case oUnion, oKeyof:
 		return b.union(b.alternatives(n, depth), n, depth)
-	case oIndexed:
-		if t := b.indexed(n, depth); t != nil {
-			return b.schema(t, depth+1)
-		}
-		return schema.Obj()
+	case oRefined:
+		o := b.schema(n.kids[0], depth+1)
+		describe(o, n.doc.description())
+		b.constrain(o, n.doc)
+		return o
 	case oIntersection:
 		return b.intersection(n, depth)
 	case oTemplate:

@@ -43,8 +43,7 @@ func (p *parser) member(n *node) {
 		return
 	}
 	if p.is("(") || p.is("<") || p.is("new") && p.textAt(p.i+1) == "(" {
-		*n = node{op: oRefused, at: n.at, name: "a function cannot be passed as JSON: take a plain value"}
-		p.toEndOfMember()
+		p.callSignature(n)
 		return
 	}
 	if (p.is("get") || p.is("set")) && p.endsName(p.i+1) {
@@ -65,6 +64,23 @@ func (p *parser) member(n *node) {
 		m.typ = p.typ()
 	}
 	n.members = append(n.members, m)
+}
+
+// callSignature reads (a: T): R, which makes a type of functions of n.
+func (p *parser) callSignature(n *node) {
+	f := node{op: oFunction, at: n.at}
+	if !p.try(func() {
+		if p.is("<") {
+			p.typeParams()
+		}
+		f.params = p.params()
+		if p.accept(":") {
+			f.result = p.typ()
+		}
+	}) {
+		p.toEndOfMember()
+	}
+	*n = f
 }
 
 // endsName reports whether the token at i begins a name, so that the word
@@ -217,7 +233,7 @@ func (p *parser) enum() *node {
 			return p.refused(n.at, "the member "+quote(name)+" needs a value")
 		}
 		known[name] = v
-		n.kids = append(n.kids, &node{op: oLiteral, at: at, value: v})
+		n.kids = append(n.kids, &node{op: oLiteral, at: at, name: name, value: v})
 		next = nil
 		if i, isInt := bigInt(v); isInt {
 			next = jsonInt(i.Int64() + 1)

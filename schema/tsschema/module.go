@@ -4,7 +4,7 @@ package tsschema
 // (statements, classes) it steps over; a strict parser has seen the source
 // before.
 func (p *parser) module() *file {
-	f := &file{types: map[string]*decl{}, imports: map[string]string{}}
+	f := &file{types: map[string]*decl{}, vars: map[string]*constVar{}, imports: map[string]string{}, reader: p}
 	for p.peek().kind != kEOF {
 		before := p.i
 		p.statement(f)
@@ -192,8 +192,30 @@ func (p *parser) arrow() *function {
 	return fn
 }
 
-// functionValue reads a function expression, or returns nil.
+// functionValue reads a function expression, with what satisfies and as say
+// about it, or returns nil.
 func (p *parser) functionValue() *function {
+	fn := p.bareFunction()
+	if fn == nil && p.is("(") {
+		p.try(func() {
+			p.next()
+			if fn = p.functionValue(); fn == nil || !p.is(")") {
+				fn = nil
+				p.fail("no function")
+			}
+			p.next()
+		})
+	}
+	for fn != nil && (p.is("satisfies") || p.is("as")) && !p.peek().newline {
+		if !p.try(func() { p.next(); fn.context = p.typ() }) {
+			break
+		}
+	}
+	return fn
+}
+
+// bareFunction reads a function expression, or returns nil.
+func (p *parser) bareFunction() *function {
 	i := p.i
 	if p.is("async") && !p.tokenAt(i+1).newline {
 		i++
@@ -219,6 +241,7 @@ func (p *parser) functionValue() *function {
 
 // variables reads const a = …, b = …
 func (p *parser) variables(f *file, doc *doc, exported bool) {
+	fixed := p.is("const")
 	p.next()
 	for {
 		at, name := p.at(), p.text()
@@ -227,15 +250,22 @@ func (p *parser) variables(f *file, doc *doc, exported bool) {
 			return
 		}
 		p.next()
-		if p.accept(":") && !p.try(func() { p.typ() }) {
+		v := &constVar{at: -1, fixed: fixed}
+		if p.accept(":") && !p.try(func() { v.typ = p.typ() }) {
 			p.skipStatement()
 			return
 		}
 		if p.accept("=") {
 			common := p.commonTargets()
+			v.at = p.i
 			fn := p.functionValue()
-			if fn != nil {
+			if fn == nil {
+				f.vars[name] = v
+			} else {
 				fn.name, fn.at, fn.doc = name, at, doc
+				if v.typ != nil {
+					fn.context = v.typ
+				}
 				fn.exported = common
 				if exported {
 					fn.exported = []string{name}
@@ -377,7 +407,7 @@ func (p *parser) enumDecl(f *file, doc *doc) {
 	d := &decl{name: p.text(), at: p.at(), doc: doc}
 	p.next()
 	after := p.peek().match + 1
-	d.typ = p.enum()
+	d.typ, d.enum = p.enum(), true
 	p.keep(f, d, after)
 	p.i = max(p.i, after)
 }

@@ -116,14 +116,27 @@ func (p *parser) prefix() *node {
 			return p.refused(at, "infer has no schema: write the type that it comes to")
 		case "typeof":
 			p.next()
-			p.postfix()
-			return p.refused(at, "typeof has no schema: declare a type and use its name")
+			return p.suffix(p.typeofType())
 		}
 	}
 	if p.jsdoc && (p.is("?") || p.is("!")) {
 		return p.nullable(at)
 	}
 	return p.postfix()
+}
+
+// typeofType reads what follows typeof.
+func (p *parser) typeofType() *node {
+	if p.is("import") || p.peek().kind != kIdent {
+		at := p.at()
+		p.primary()
+		return p.refused(at, "typeof has no schema here: declare a type and use its name")
+	}
+	n := p.typeofName()
+	if p.is("<") && !p.peek().newline {
+		p.typeArgs()
+	}
+	return n
 }
 
 // nullable reads the ?T and !T of JSDoc.
@@ -158,8 +171,10 @@ func (p *parser) startsType(i int) bool {
 }
 
 // postfix reads the [] and ["a"] after a type.
-func (p *parser) postfix() *node {
-	t := p.primary()
+func (p *parser) postfix() *node { return p.suffix(p.primary()) }
+
+// suffix reads them after the type that is given.
+func (p *parser) suffix(t *node) *node {
 	for p.err == nil && !p.peek().newline && p.is("[") {
 		at := p.at()
 		p.next()

@@ -44,7 +44,15 @@ func (b *builder) shape(n *node, depth int) *shape {
 	if !b.spend(n, depth) {
 		return nil
 	}
+	if t, ok := b.stands(n, depth); ok {
+		if t == nil {
+			return nil
+		}
+		return b.shape(t, depth+1)
+	}
 	switch n.op {
+	case oRefined:
+		return b.shape(n.kids[0], depth+1)
 	case oObject:
 		b.left -= len(n.members)
 		s := &shape{index: n.index}
@@ -177,6 +185,12 @@ func (b *builder) alternatives(n *node, depth int) []*node {
 	if !b.spend(n, depth) {
 		return nil
 	}
+	if t, ok := b.stands(n, depth); ok {
+		if t == nil {
+			return nil
+		}
+		return b.alternatives(t, depth+1)
+	}
 	switch n.op {
 	case oUnion:
 		var all []*node
@@ -186,18 +200,14 @@ func (b *builder) alternatives(n *node, depth int) []*node {
 		return all
 	case oKeyof:
 		return b.keyof(n, depth)
-	case oIndexed:
-		if t := b.indexed(n, depth); t != nil {
-			return b.alternatives(t, depth+1)
-		}
 	case oName:
 		d := b.file.types[n.name]
 		if d != nil && d.err == nil && !d.generic && !b.building[n.name] && d.typ != nil && !d.doc.constrains() {
 			switch d.typ.op {
-			case oUnion, oLiteral, oKeyof, oIndexed:
+			case oUnion, oLiteral, oKeyof, oIndexed, oTypeof:
 				return b.alternatives(d.typ, depth+1)
 			case oName:
-				if known := b.file.types[d.typ.name]; known != nil {
+				if b.file.types[d.typ.name] != nil || b.enumMember(d.typ.name) != nil {
 					return b.alternatives(d.typ, depth+1)
 				}
 			}
@@ -235,18 +245,6 @@ func (b *builder) keyof(n *node, depth int) []*node {
 	return all
 }
 
-// indexed returns the type of T["a"].
-func (b *builder) indexed(n *node, depth int) *node {
-	s := b.shape(n.kids[0], depth+1)
-	if s != nil && n.kids[1].op == oLiteral {
-		if m := s.get(keyText(n.kids[1].value)); m != nil && m.typ != nil {
-			return m.typ
-		}
-	}
-	b.fail(n.at, "the type at this index is not known: write it out")
-	return nil
-}
-
 // isNull and isUndefined know the two kinds of nothing.
 func isNull(n *node) bool { return n.op == oLiteral && n.value == nil }
 
@@ -256,7 +254,7 @@ func isUndefined(n *node) bool {
 
 // mayBeUndefined reports whether a union allows undefined.
 func (b *builder) mayBeUndefined(n *node) bool {
-	if n == nil || n.op != oUnion && n.op != oName {
+	if n == nil || n.op != oUnion && n.op != oName && n.op != oIndexed {
 		return false
 	}
 	return slices.ContainsFunc(b.alternatives(n, 0), isUndefined)

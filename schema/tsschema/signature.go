@@ -55,6 +55,9 @@ func (d *derivation) run() *Result {
 	if r.Description == "" && !d.DescriptionsOptional {
 		d.fail(fn.at, "", "it has no description: write a /** comment */ before it")
 	}
+	if !d.contextual() {
+		return r
+	}
 	b := newBuilder(d.file)
 	props, required, extra := &schema.Object{}, []any{}, any(nil)
 	params := d.injectedOut(r)
