@@ -34,14 +34,17 @@ type Derived struct {
 	Output haft.OutputType
 }
 
-// Derive reads the signature of the tool in src, without running it.
+// Derive reads the signature of the tool in src, without running it. Types that
+// Python source imports are looked up where they are installed: that imports the
+// module, in a sandbox of its own.
 func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Derived, error) {
 	if opts.Function == "" {
 		opts.Function = src.Function
 	}
 	switch src.Kind {
 	case haft.KindPython:
-		sig, err := pyschema.Derive(ctx, a.readPython, src.Text, opts)
+		d := pyschema.Deriver{Read: a.readPython, Resolve: a.newLookups().resolve}
+		sig, err := d.Derive(ctx, src.Text, opts)
 		if err != nil {
 			return nil, err
 		}

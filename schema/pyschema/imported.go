@@ -10,7 +10,7 @@ import (
 
 // imported returns the schema of a type that is declared in another module. Only
 // where that module is installed can anybody say what it is.
-func (b *builder) imported(full string, e *expr) (*schema.Object, error) {
+func (b *builder) imported(full string, e *expr, args []*expr) (*schema.Object, error) {
 	module, name, ok := cutLast(full)
 	if !ok {
 		return nil, e.fault("%s is a module, not a type", full)
@@ -22,6 +22,10 @@ func (b *builder) imported(full string, e *expr) (*schema.Object, error) {
 	if b.resolve == nil {
 		return nil, e.fault("the type %s comes from the module %s, which is not part of the source: "+
 			"declare the type in the source, or list the package among the requirements, where its types are looked up", name, module)
+	}
+	if len(args) > 0 {
+		return nil, e.fault("the type %s of the module %s is given types in brackets, which cannot be looked up: "+
+			"declare a class with concrete types", name, module)
 	}
 	return b.define(full, name, e, func() (*schema.Object, error) {
 		found, ok := b.found[full]

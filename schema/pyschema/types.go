@@ -21,7 +21,7 @@ func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) (*s
 		"awaitable", "coroutine", "same", "json", "refused", "generic":
 		return b.special(tag, full, e, args, in)
 	case "":
-		return b.imported(full, e)
+		return b.imported(full, e, args)
 	}
 	if len(args) > 0 && tag != "text" && tag != "pattern" {
 		return nil, e.fault("%s takes no arguments in brackets", full)
