@@ -82,6 +82,7 @@ type call struct {
 	Modules  bool                       `json:"modules,omitempty"` // some files can be imported
 	Path     []string                   `json:"path,omitempty"`    // directories of packages
 	Map      json.RawMessage            `json:"map,omitempty"`     // source map
+	ESM      bool                       `json:"esm,omitempty"`     // the source is a module
 	Limit    int64                      `json:"limit"`             // of the encoded value
 	Reuse    bool                       `json:"reuse,omitempty"`
 }

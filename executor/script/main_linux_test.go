@@ -136,3 +136,27 @@ func TestLocal_names_limits(t *testing.T) {
 		})
 	}
 }
+
+// descriptors counts what this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d)
+}
+
+func TestLocal_leaves_nothing_open(t *testing.T) {
+	before := descriptors(t)
+	t.Run("calls", func(t *testing.T) {
+		x := setupLocal(t, haft.KindPython, script.Config{})
+		for range 50 {
+			toolCase{source: "def f(): return 1", want: "1"}.check(t, x, haft.KindPython)
+			toolCase{source: "import os\ndef f(): os._exit(1)", kind: haft.FailExit}.check(t, x, haft.KindPython)
+		}
+	})
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
+}

@@ -27,6 +27,7 @@ type transformer struct {
 type transformed struct {
 	code    string
 	mapping json.RawMessage
+	esm     bool
 	failure *haft.Failure
 }
 
@@ -51,11 +52,13 @@ func (t *transformer) into(m *call, kind haft.Kind) *haft.Failure {
 	if out.failure != nil {
 		return out.failure
 	}
-	m.Source, m.Map = out.code, out.mapping
+	m.Source, m.Map, m.ESM = out.code, out.mapping, out.esm
 	return nil
 }
 
-// transform runs esbuild. The source is bounded by the caller.
+// transform runs esbuild. The source is bounded by the caller. CommonJS is quicker
+// to load and can be required from; only a source that awaits outside of a function
+// stays a module.
 func transform(m *call, kind haft.Kind) transformed {
 	loader := api.LoaderJS
 	if kind == haft.KindTypeScript {
@@ -68,21 +71,22 @@ func transform(m *call, kind haft.Kind) transformed {
 	}
 	if isIdentifier(m.Function) {
 		// A function need not be exported to be the tool.
-		opts.Footer = fmt.Sprintf("\n;typeof %[1]s===\"function\"&&(module.exports[Symbol.for(\"haft\")]=%[1]s);", m.Function)
+		opts.Footer = fmt.Sprintf("\n;typeof %[1]s===\"function\"&&(globalThis[Symbol.for(\"haft\")]=%[1]s);", m.Function)
 	}
 	res := api.Transform(m.Source, opts)
+	if len(res.Errors) > 0 && strings.HasPrefix(res.Errors[0].Text, "Top-level await") {
+		opts.Format = api.FormatESModule
+		res = api.Transform(m.Source, opts)
+	}
 	if len(res.Errors) > 0 {
 		e := res.Errors[0]
 		msg := e.Text
-		if strings.HasPrefix(msg, "Top-level await") {
-			msg = "await outside of a function is not supported; put it into the function"
-		}
 		if e.Location != nil {
 			msg = fmt.Sprintf("line %d, column %d: %s", e.Location.Line, e.Location.Column+1, msg)
 		}
 		return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(msg), 2<<10), Retry: haft.RetryNever}}
 	}
-	return transformed{code: string(res.Code), mapping: json.RawMessage(res.Map)}
+	return transformed{code: string(res.Code), mapping: json.RawMessage(res.Map), esm: opts.Format == api.FormatESModule}
 }
 
 // isIdentifier reports whether s can stand in JavaScript as a plain name.

@@ -174,7 +174,14 @@ func TestPool_a_burst_of_one_tenant_does_not_hold_up_another(t *testing.T) {
 		f := &fake{slow: 10 * time.Millisecond}
 		var wg sync.WaitGroup
 		for range 100 {
-			wg.Go(func() { take(t, p, f.plan("greedy")).Release(false) })
+			wg.Go(func() {
+				c, err := p.Take(t.Context(), f.plan("greedy"))
+				if err != nil {
+					t.Errorf("Take: %v", err)
+					return
+				}
+				c.Release(false)
+			})
 		}
 		synctest.Wait()
 		began := time.Now()

@@ -333,7 +333,7 @@
       }
       lines.push(
         line.replace(/([^\s()]+):(\d+):(\d+)(?=\)?$)/, (all, file, l, c) => {
-          if (!map || path.basename(file) !== frame.file) return all;
+          if (!map || (path.basename(file) !== frame.file && !file.startsWith("data:text/javascript"))) return all;
           const at = map.findEntry(l - 1, c - 1);
           if (at.originalLine === undefined) return frame.file + ":" + l + ":" + c;
           return frame.file + ":" + (at.originalLine + 1) + ":" + (at.originalColumn + 1);
@@ -365,7 +365,8 @@
   }
 
   function find(exports, name) {
-    const local = exports && exports[Symbol.for("haft")];
+    const local = globalThis[Symbol.for("haft")];
+    delete globalThis[Symbol.for("haft")];
     const d = exports && exports.default;
     if (name) {
       if (exports && typeof exports[name] === "function") return exports[name];
@@ -398,13 +399,24 @@
   let loaded = null;
   function run(frame, done) {
     const t0 = now();
-    let func, args;
-    if (!loaded || loaded.source !== frame.source) {
-      prepare(frame);
+    if (loaded && loaded.source === frame.source) return invoke(frame, done, t0);
+    prepare(frame);
+    if (!frame.esm) {
       loaded = { source: frame.source, exports: load(frame) };
+      return invoke(frame, done, t0);
     }
-    func = find(loaded.exports, frame.function);
-    args = passed(frame);
+    // Only a real module may await outside of a function.
+    const ready = import("data:text/javascript;base64," + base64(BufferOf(frame.source, "utf8"), "base64"));
+    const begin = (exports) => {
+      loaded = { source: frame.source, exports };
+      invoke(frame, done, t0);
+    };
+    then(then(ready, begin), undefined, (e) => raised(e, frame));
+  }
+
+  function invoke(frame, done, t0) {
+    const func = find(loaded.exports, frame.function);
+    const args = passed(frame);
     const t1 = now();
     const finish = (value) => {
       const t2 = now();
