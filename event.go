@@ -21,7 +21,10 @@ const (
 // An Event is one thing that happened to a call. Events of one call are ordered
 // by Seq, which starts at 1 and has no gaps.
 type Event struct {
-	Seq       int64           `json:"seq"`
+	Seq int64 `json:"seq"`
+	// Cursor orders the events of all calls. It rises, with gaps, and is what
+	// [Watcher] resumes after.
+	Cursor    int64           `json:"cursor"`
 	Type      EventType       `json:"type"`
 	Time      time.Time       `json:"time"`
 	Call      CallID          `json:"call_id"`

@@ -48,7 +48,8 @@ type Approver interface {
 
 // A Watcher tells what happens.
 type Watcher interface {
-	// Watch yields the events that p may see, from the one after seq on, until
-	// ctx ends.
-	Watch(ctx context.Context, p Principal, seq int64) iter.Seq2[Event, error]
+	// Watch yields the events that p may see, from the one after that
+	// [Event.Cursor] on, until ctx ends. 0 means all that are still kept, and
+	// less than 0 only those to come.
+	Watch(ctx context.Context, p Principal, after int64) iter.Seq2[Event, error]
 }

@@ -49,7 +49,7 @@ func TestWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	event.Seq = 4
+	event.Seq, event.Cursor = 4, 1763210000000007
 	for name, v := range map[string]any{
 		"tool": haft.Tool{
 			ID: "tool_1", Org: "acme", Name: "add", Category: "maths", Tags: []string{"demo"}, Disabled: true,

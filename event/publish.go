@@ -1,0 +1,228 @@
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"haft"
+)
+
+// maxBatch is how many events are given to the log at once.
+const maxBatch = 512
+
+// A batch is what the log is given at once. Events that come while the log is
+// busy wait in the next batch, so that many publishers pay for one write.
+//
+// The publisher that makes a batch is its leader: it waits for the batch before,
+// seals its own, writes it and hands it out. So there is one writer at a time,
+// and no goroutine for it.
+type batch struct {
+	before *batch // nil once it is done
+	events []haft.Event
+	err    error         // valid once done is closed
+	done   chan struct{} // closed by the leader
+}
+
+// errLogPanic is what the others of a batch get whose leader did not come back.
+var errLogPanic = errors.New("the log panicked")
+
+// Publish numbers e, has the log keep it and hands it to those who watch. It
+// returns e with its Seq and Cursor. An error means that nobody got it, and the
+// one who publishes has to deal with that.
+//
+// The end of ctx does not stop it: what happened is told also when the one who
+// asked for it has left.
+func (h *Hub) Publish(ctx context.Context, e haft.Event) (haft.Event, error) {
+	if err := check(e); err != nil {
+		return haft.Event{}, fmt.Errorf("publish event: %w", err)
+	}
+	b, i, err := h.join(ctx, &e)
+	if err != nil {
+		return haft.Event{}, fmt.Errorf("publish event: %w", err)
+	}
+	return b.events[i], nil
+}
+
+// check reports why e cannot be published.
+func check(e haft.Event) error {
+	if err := e.Principal.Check(); err != nil {
+		return err
+	}
+	switch {
+	case e.Call == "":
+		return &haft.Error{Code: haft.CodeInvalid, Message: "an event belongs to a call"}
+	case e.Type == "":
+		return &haft.Error{Code: haft.CodeInvalid, Message: "an event has a type"}
+	case len(e.Data) > MaxData:
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the data of the event has %d bytes, %d is the most", len(e.Data), MaxData)}
+	case len(e.Data) > 0 && !json.Valid(e.Data):
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the data of the event is not JSON"}
+	}
+	return nil
+}
+
+// join puts e, or nothing, into the next batch and waits until that is through.
+func (h *Hub) join(ctx context.Context, e *haft.Event) (*batch, int, error) {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, 0, errClosed()
+	}
+	b := h.next
+	leads := b == nil || len(b.events) >= maxBatch
+	if leads {
+		b = &batch{before: h.tail, done: make(chan struct{})}
+		h.next, h.tail = b, b
+	}
+	i := len(b.events)
+	if e != nil {
+		b.events = append(b.events, *e)
+	}
+	h.mu.Unlock()
+	if leads {
+		h.lead(ctx, b)
+	}
+	<-b.done
+	return b, i, b.err
+}
+
+// lead writes b when its turn comes.
+func (h *Hub) lead(ctx context.Context, b *batch) {
+	if b.before != nil {
+		<-b.before.done
+		b.before = nil
+	}
+	h.mu.Lock()
+	if h.next == b {
+		h.next = nil // sealed
+	}
+	h.mu.Unlock()
+	b.err = errLogPanic
+	defer close(b.done)
+	ctx, cancel := h.background(ctx)
+	defer cancel()
+	if b.err = h.write(ctx, b.events); b.err == nil {
+		h.handOut(b.events)
+	}
+}
+
+// write numbers events and has the log keep them. Numbers count only once the
+// log has them, so a refused event leaves no gap.
+func (h *Hub) write(ctx context.Context, events []haft.Event) error {
+	kept := false
+	defer func() { // also if the log panics
+		if !kept {
+			h.refused(events)
+		}
+	}()
+	if err := h.learn(ctx, events); err != nil {
+		return err
+	}
+	if len(events) == 0 {
+		kept = true
+		return nil
+	}
+	cursor := h.cursor // only a leader changes it
+	for i := range events {
+		e := &events[i]
+		cursor++
+		h.seqs[e.Call]++
+		e.Cursor, e.Seq = cursor, h.seqs[e.Call]
+	}
+	h.fresh = false
+	if err := h.cfg.Log.Append(ctx, events); err != nil {
+		return fmt.Errorf("keep %d events: %w", len(events), err)
+	}
+	h.fresh, kept = true, true
+	for _, e := range events {
+		if e.Type == haft.EventCompleted {
+			delete(h.seqs, e.Call)
+		}
+	}
+	return nil
+}
+
+// learn asks the log where it stands: for calls that the hub does not know, at
+// the start, and after an error.
+func (h *Hub) learn(ctx context.Context, events []haft.Event) error {
+	var unknown []haft.CallID
+	for _, e := range events {
+		if _, ok := h.seqs[e.Call]; !ok {
+			h.seqs[e.Call] = 0
+			unknown = append(unknown, e.Call)
+		}
+	}
+	if h.fresh && len(unknown) == 0 {
+		return nil
+	}
+	cursor, seqs, err := h.cfg.Log.Last(ctx, unknown)
+	if err == nil && !h.fresh {
+		err = h.catchUp(ctx, cursor)
+	}
+	if err != nil {
+		return fmt.Errorf("ask where the log of events stands: %w", err)
+	}
+	for id, seq := range seqs {
+		h.seqs[id] = seq
+	}
+	return nil
+}
+
+// catchUp hands out what the log kept although Append failed. At the start there
+// is nobody to hand it to.
+func (h *Hub) catchUp(ctx context.Context, cursor int64) error {
+	for h.begun && h.cursor < cursor {
+		events, err := h.cfg.Log.After(ctx, Filter{}, h.cursor, maxBatch)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			break
+		}
+		h.handOut(events)
+	}
+	h.mu.Lock()
+	h.cursor = max(h.cursor, cursor)
+	h.mu.Unlock()
+	h.fresh, h.begun = true, true
+	return nil
+}
+
+// refused counts events that were not kept, and forgets the numbers that they
+// had.
+func (h *Hub) refused(events []haft.Event) {
+	for _, e := range events {
+		delete(h.seqs, e.Call)
+	}
+	h.mu.Lock()
+	h.stats.Refused += int64(len(events))
+	h.mu.Unlock()
+}
+
+// handOut puts events into the queues of those who want them.
+func (h *Hub) handOut(events []haft.Event) {
+	for _, w := range h.deliver(events) {
+		h.cfg.Logger.Warn("a watcher of events was too slow and was dropped",
+			"tenant", w.filter.Org, "agent", w.filter.Agent, "queue", h.cfg.Queue)
+	}
+}
+
+// deliver does the work of handOut and returns the watchers that it dropped.
+func (h *Hub) deliver(events []haft.Event) (dropped []*watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range events {
+		for w := range h.orgs[e.Principal.Org] {
+			if w.filter.Fits(e) && !w.push(e, h.cfg.Queue) {
+				h.removeLocked(w)
+				dropped = append(dropped, w)
+			}
+		}
+		h.cursor = e.Cursor
+	}
+	h.stats.Published += int64(len(events))
+	h.stats.Dropped += int64(len(dropped))
+	return dropped
+}
