@@ -39,9 +39,9 @@ func (a account) judge(e *sandbox.Exit) {
 	switch {
 	case a.cgroup.OOM > 0 && failed:
 		limit(haft.FailMemory)
-	case a.cgroup.Refused > 0:
-		// Even if the command ended well: the shell that starts a fork bomb
-		// does, and is killed with its children.
+	case a.cgroup.Refused > 0 && failed || a.cgroup.Refused > refusedForks:
+		// Many refusals are a bomb even if the command ended well: the shell that
+		// sets one off does, and is killed with its children.
 		limit(haft.FailPIDs)
 	case e.Signal == int(unix.SIGSYS) || a.exitedLike(unix.SIGSYS):
 		e.Cause = sandbox.CauseBlocked

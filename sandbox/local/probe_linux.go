@@ -14,9 +14,9 @@ import (
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// probe finds out what can be had here: it assumes everything, sets up a sandbox
-// for nobody, and gives up what fails, until it succeeds.
-func (p *Provider) probe(ctx context.Context) error {
+// assume supposes that everything can be had that is not known to be missing. It
+// holds until a sandbox was really set up, or could not be.
+func (p *Provider) assume() {
 	p.privileged = os.Geteuid() == 0
 	p.namespaces, p.hasProc, p.overlay = true, true, true
 	p.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
@@ -28,26 +28,77 @@ func (p *Provider) probe(ctx context.Context) error {
 	for _, c := range p.config.Forbid {
 		p.give(c, "the operator forbids it")
 	}
+	p.grade()
+}
+
+// prove makes sure that what is assumed is true.
+func (p *Provider) prove(ctx context.Context) error {
+	if p.proven.Load() {
+		return nil
+	}
+	p.proving.Lock()
+	defer p.proving.Unlock()
+	if p.proven.Load() {
+		return nil
+	}
+	return p.probe(ctx)
+}
+
+// probe sets up a sandbox for nobody, and gives up what fails, until it succeeds.
+// Preconditions: p.proving is held.
+func (p *Provider) probe(ctx context.Context) error {
 	for range len(haft.Controls()) {
-		for control, controller := range controllers {
-			if !p.tree.Has(controller) {
-				p.lose(control, p.tree.Missing(controller))
-			}
-		}
 		err := p.try(ctx)
-		var step *sandbox.SetupError
 		if err == nil {
-			p.grade()
+			p.proven.Store(true)
 			return nil
 		}
-		if !errors.As(err, &step) {
+		step, ok := errors.AsType[*sandbox.SetupError](err)
+		if !ok {
 			return err
 		}
 		if !p.degrade(step) {
 			return &haft.Error{Code: haft.CodeUnavailable, Message: "this machine cannot confine anything", Err: err}
 		}
+		p.grade()
 	}
 	return errors.New("the sandbox could not be probed")
+}
+
+// first is the run of a provider that has not proven itself. Its own set-up is the
+// proof: a command that is run once should not have to wait for a trial. Only if
+// that fails, the provider is probed; if it then promises less, the run, of which
+// nothing has happened yet, is tried again.
+func (p *Provider) first(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit, error) {
+	p.proving.Lock()
+	held := true
+	release := func() {
+		if held {
+			held = false
+			p.proving.Unlock()
+		}
+	}
+	defer release()
+	if p.proven.Load() {
+		release()
+		return p.run(ctx, spec, nil)
+	}
+	before := p.isolation
+	exit, err := p.run(ctx, spec, func() {
+		p.proven.Store(true)
+		release()
+	})
+	if _, ok := errors.AsType[*sandbox.SetupError](err); !ok || !held {
+		return exit, err
+	}
+	if e := p.probe(ctx); e != nil {
+		return exit, errors.Join(err, e)
+	}
+	if slices.Equal(before.Controls, p.isolation.Controls) {
+		return exit, err
+	}
+	release()
+	return p.run(ctx, spec, nil)
 }
 
 // controllers are the controls that are cgroups.
@@ -92,6 +143,12 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 // grade says how strong the isolation is. Namespaces without a filter of system
 // calls, or without a root of their own, are not what the word promises.
 func (p *Provider) grade() {
+	p.mayNamespace.Store(p.namespaces)
+	for control, controller := range controllers {
+		if !p.tree.Has(controller) {
+			p.lose(control, p.tree.Missing(controller))
+		}
+	}
 	if !p.namespaces && !p.privileged {
 		p.lose(haft.ControlCaps, "only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
 	}
@@ -133,7 +190,7 @@ func (p *Provider) try(ctx context.Context) error {
 		spec.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr"}}
 	}
 	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
-	_, err := r.cold(ctx)
+	_, err := r.cold(ctx, nil)
 	if errors.Is(err, io.EOF) && r.private != nil {
 		err = nil // it was ready, and ended, having no command
 	}

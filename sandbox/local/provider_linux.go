@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"haft"
@@ -40,12 +41,21 @@ type Provider struct {
 	spawner        *spawner
 	runs           atomic.Uint64
 
-	ids ids
+	ids    ids
+	spares spares
+
+	// proven says that the isolation is not only assumed. Until then, proving is
+	// held by the one who finds out, and guards everything above that he changes.
+	proven  atomic.Bool
+	proving sync.Mutex
+	// mayNamespace is namespaces, for those who do not hold proving.
+	mayNamespace atomic.Bool
 }
 
-// Open takes a number for this instance, sweeps up what the last holder of the
-// number left when it died, and finds out by trying what this machine can do.
-func Open(ctx context.Context, config Config) (*Provider, error) {
+// Open takes a number for this instance and sweeps up what dead instances left.
+// What this machine can do is found out by the first sandbox, or when it is asked
+// for.
+func Open(_ context.Context, config Config) (*Provider, error) {
 	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[filterKey][]byte{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -57,9 +67,8 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 		return nil, err
 	}
 	p.spawner = startSpawner()
-	if err := p.probe(ctx); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
+	p.assume()
+	p.spares.refill(p)
 	return p, nil
 }
 
@@ -80,6 +89,7 @@ type filterKey struct{ internet, reduced bool }
 
 // Close ends what still runs and gives everything back.
 func (p *Provider) Close() error {
+	p.spares.close(p)
 	p.spawner.stop()
 	err := errors.Join(p.tree.Close(), removeTree(p.scratch))
 	if e := p.lock.Truncate(0); err == nil {
@@ -92,4 +102,9 @@ func (p *Provider) Close() error {
 }
 
 // Isolation implements [sandbox.Provider].
-func (p *Provider) Isolation(context.Context) (haft.Isolation, error) { return p.isolation, nil }
+func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
+	if err := p.prove(ctx); err != nil {
+		return haft.Isolation{}, err
+	}
+	return p.isolation, nil
+}

@@ -24,11 +24,27 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 		defer spec.Channel.Close() // the command has its own copy
 	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := check(&spec, p.isolation); err != nil {
+	if err := check(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
-	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
-	exit, err := r.cold(ctx)
+	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
+		return p.first(ctx, &spec)
+	}
+	have, err := p.Isolation(ctx)
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	if err := spec.Need.Check(have); err != nil {
+		return sandbox.Exit{}, err
+	}
+	return p.run(ctx, &spec, nil)
+}
+
+// run makes a sandbox, runs the command and takes the sandbox down. It calls
+// started, if that is not nil, when the command runs.
+func (p *Provider) run(ctx context.Context, spec *sandbox.Spec, started func()) (sandbox.Exit, error) {
+	r := &run{p: p, spec: spec, flood: make(chan struct{}, 2), company: p.company()}
+	exit, err := r.cold(ctx, started)
 	return exit, errors.Join(err, r.tearDown())
 }
 
@@ -41,8 +57,8 @@ func (p *Provider) company() int {
 	return 1
 }
 
-// check refuses a spec that is wrong, or that wants more than can be had.
-func check(spec *sandbox.Spec, have haft.Isolation) error {
+// check refuses a spec that is wrong.
+func check(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
@@ -53,7 +69,7 @@ func check(spec *sandbox.Spec, have haft.Isolation) error {
 	if total > spec.Limits.Disk || int64(len(spec.Files)) > spec.Limits.Inodes {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the files that are handed in exceed the limits"}
 	}
-	return spec.Need.Check(have)
+	return nil
 }
 
 // A run is one sandbox, from nothing to nothing.
@@ -78,7 +94,7 @@ type run struct {
 }
 
 // cold runs the command in a sandbox made from scratch.
-func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
+func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 	theirs, err := r.open()
 	defer func() { closeFiles(theirs) }()
 	if err != nil {
@@ -89,15 +105,10 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 		return sandbox.Exit{}, err
 	}
 	defer closeFDs()
-	dir, err := r.group.Dir()
-	if err != nil {
-		return sandbox.Exit{}, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
-	}
-	if dir != nil {
-		defer dir.Close() // only for the clone
-	}
-	if r.init, err = r.p.spawn(r.p.attributes(r.spec.Network, r.uid), dir); err != nil {
-		return sandbox.Exit{}, &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
+	if r.init == nil {
+		if err := r.spawn(); err != nil {
+			return sandbox.Exit{}, err
+		}
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
 	err = r.start(req, append(fds, numbers(theirs)...))
@@ -109,7 +120,25 @@ func (r *run) cold(ctx context.Context) (sandbox.Exit, error) {
 	}
 	r.handOver(theirs)
 	theirs = nil
+	if started != nil {
+		started()
+	}
 	return r.supervise(ctx, r.attached()), nil
+}
+
+// spawn starts an init for this run.
+func (r *run) spawn() error {
+	dir, err := r.group.Dir()
+	if err != nil {
+		return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+	}
+	if dir != nil {
+		defer dir.Close() // only for the clone
+	}
+	if r.init, err = r.p.spawn(r.p.attributes(r.spec.Network, r.uid), dir); err != nil {
+		return &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
+	}
+	return nil
 }
 
 // cancelled is the end of a run whose caller left before it started.
@@ -142,12 +171,19 @@ func (p *Provider) attributes(network sandbox.Network, uid int) *syscall.SysProc
 // open makes what a run has on this side: an id, a cgroup and pipes. It returns
 // the descriptors of the command.
 func (r *run) open() (theirs []*os.File, err error) {
-	uid, err := r.p.takeUID()
-	if err != nil {
-		return nil, err
+	if r.p.namespaces {
+		r.init, r.uid = r.p.spares.take(r.spec.Network)
+	}
+	if r.init == nil {
+		if r.uid, err = r.p.takeUID(); err != nil {
+			return nil, err
+		}
 	}
 	r.hasUID = true
-	return r.openAs(uid)
+	if theirs, err = r.openAs(r.uid); err != nil || r.init == nil || !r.p.tree.V2 {
+		return theirs, err
+	}
+	return theirs, r.group.Add(r.init.fd)
 }
 
 // openAs is open for a user id that somebody else gives back.
@@ -402,6 +438,7 @@ func (r *run) tearDown() error {
 	}
 	if r.hasUID {
 		r.p.freeUID(r.uid)
+		r.p.spares.later(r.p)
 	}
 	return errors.Join(errs...)
 }

@@ -41,7 +41,14 @@ type Template struct {
 // later, with ctypes.
 func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string) (sandbox.Template, error) {
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := check(&spec, p.isolation); err != nil {
+	if err := check(&spec); err != nil {
+		return nil, err
+	}
+	have, err := p.Isolation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Need.Check(have); err != nil {
 		return nil, err
 	}
 	if !p.namespaces {
@@ -62,7 +69,10 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	}
 	spec.Argv, spec.Env, spec.Mounts, spec.Network = t.spec.Argv, t.spec.Env, t.spec.Mounts, t.spec.Network
 	spec.Limits = spec.Limits.Or(t.spec.Limits)
-	if err := check(&spec, t.p.isolation); err != nil {
+	if err := check(&spec); err != nil {
+		return sandbox.Exit{}, err
+	}
+	if err := spec.Need.Check(t.p.isolation); err != nil {
 		return sandbox.Exit{}, err
 	}
 	g, err := t.generation(ctx)

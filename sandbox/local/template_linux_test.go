@@ -1,8 +1,16 @@
 package local_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
+	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
 )
@@ -15,6 +23,9 @@ func python() sandbox.Spec {
 // template starts a template that is closed with the test.
 func template(t testing.TB, p *local.Provider, boot string) sandbox.Template {
 	t.Helper()
+	if i, err := p.Isolation(t.Context()); err != nil || !i.Has(haft.ControlUserNS) {
+		t.Skipf("user_ns is missing here: %v", err)
+	}
 	tpl, err := p.Template(t.Context(), python(), boot)
 	if err != nil {
 		t.Fatal(err)
@@ -25,4 +36,160 @@ func template(t testing.TB, p *local.Provider, boot string) sandbox.Template {
 		}
 	})
 	return tpl
+}
+
+// forked runs one fork and returns what it wrote.
+func forked(t testing.TB, tpl sandbox.Template, spec sandbox.Spec) (sandbox.Exit, string) {
+	t.Helper()
+	var out bytes.Buffer
+	spec.Stdout, spec.Stderr = &out, &out
+	e, err := tpl.Run(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, out.String()
+}
+
+func TestTemplate_ends(t *testing.T) {
+	p := open(t, local.Config{})
+	tests := []struct {
+		name, program string
+		limits        haft.Limits
+		want          sandbox.Exit
+		needs         haft.Control
+	}{
+		{name: "return", program: "pass", want: sandbox.Exit{Cause: sandbox.CauseExit}},
+		{name: "exit", program: "sys.exit(3)", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
+		{name: "hard exit", program: "os._exit(5)", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
+		{name: "exception", program: "1/0", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 1}},
+		{name: "segfault", program: "import ctypes; ctypes.string_at(0)", want: sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
+		{name: "sleep", program: "import time; time.sleep(100)", limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout}},
+		{name: "busy", program: "while True: pass", limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
+		{name: "memory", program: "b = []\n    while True: b.append(bytearray(1 << 20))", limits: haft.Limits{Memory: 64 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}},
+		{name: "forks", program: "import time\n    while os.fork() >= 0: time.sleep(0.001)", limits: haft.Limits{Processes: 10}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailPIDs}, needs: haft.ControlPIDs},
+		{name: "forbidden", program: "import ctypes; ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)", want: sandbox.Exit{Cause: sandbox.CauseBlocked, Signal: 31}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.needs != "" && !must(p.Isolation(t.Context())).Has(tt.needs) {
+				t.Skipf("%s is missing here", tt.needs)
+			}
+			tpl := template(t, p, "import os, sys\ndef main(fd):\n    "+tt.program+"\n")
+			e, out := forked(t, tpl, sandbox.Spec{Limits: tt.limits})
+			got := sandbox.Exit{Cause: e.Cause, Code: e.Code, Signal: e.Signal, Limit: e.Limit}
+			if e.Cause == sandbox.CauseTimeout || e.Cause == sandbox.CauseLimit {
+				got.Signal = 0
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("%q = %+v, want %+v\n%s", tt.program, got, tt.want, out)
+			}
+		})
+	}
+}
+
+func TestTemplate_forks_owe_each_other_nothing(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, `import os, random, tempfile, time, uuid
+count = 0
+def main(fd):
+    global count
+    count += 1
+    open('/tmp/trace', 'x').close(); open('/work/trace', 'x').close(); open('/dev/shm/trace', 'x').close()
+    print(count, os.getpid(), os.getuid(), time.monotonic() < 60, sorted(os.listdir('/tmp')))
+    print(random.random(), uuid.uuid4(), tempfile.mktemp())
+`)
+	seen := map[string]bool{}
+	for range 5 {
+		_, out := forked(t, tpl, sandbox.Spec{})
+		first, second, _ := strings.Cut(out, "\n")
+		if want := "1 1 1000 True ['trace']"; first != want {
+			t.Errorf("a fork says %q, want %q", first, want)
+		}
+		for _, word := range strings.Fields(second) {
+			if seen[word] {
+				t.Errorf("two forks drew %q", word)
+			}
+			seen[word] = true
+		}
+	}
+}
+
+func TestTemplate_hands_files_in_and_out(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd):\n    open('out/b', 'w').write(open('sub/a').read() * 2)\n")
+	e, out := forked(t, tpl, sandbox.Spec{Collect: true, Files: []sandbox.File{{Name: "sub/a", Data: []byte("x")}}})
+	if len(e.Artifacts) != 1 || string(e.Artifacts[0].Data) != "xx" {
+		t.Errorf("artifacts %+v, cut %q\n%s", e.Artifacts, e.ArtifactsCut, out)
+	}
+}
+
+func TestTemplate_reports_a_boot_that_fails(t *testing.T) {
+	p := open(t, local.Config{})
+	if i, _ := p.Isolation(t.Context()); !i.Has(haft.ControlUserNS) {
+		t.Skip("user_ns is missing here")
+	}
+	for boot, want := range map[string]string{
+		"import nonsense":        "ModuleNotFoundError",
+		"x = 1":                  "KeyError",
+		"import os\nos._exit(1)": "EOF",
+		"def main(:":             "SyntaxError",
+	} {
+		if _, err := p.Template(t.Context(), python(), boot); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Template(%q) = %v, want %s", boot, err, want)
+		}
+	}
+	spec := python()
+	spec.Argv[0] = "/usr/bin/true"
+	if _, err := p.Template(t.Context(), spec, "def main(fd): pass"); err == nil {
+		t.Error("a template that is no Python has no error")
+	}
+	spec.Argv[0] = "/usr/bin/no-such-python"
+	_, err := p.Template(t.Context(), spec, "def main(fd): pass")
+	if step, ok := errors.AsType[*sandbox.SetupError](err); !ok || step.Step != "exec" {
+		t.Errorf("a missing interpreter gives %v", err)
+	}
+}
+
+func TestTemplate_sandboxes_outlive_its_Close(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "import os\ndef main(fd):\n    os.write(fd, b'x'); os.write(fd, os.read(fd, 1))\n")
+	c := park(t, tpl)
+	defer c.close()
+	if err := tpl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.channel.Write([]byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c.channel); err != nil || string(b) != "y" {
+		t.Errorf("the sandbox says %q, %v", b, err)
+	}
+	if e := <-c.ended; e.Cause != sandbox.CauseExit || e.Code != 0 {
+		t.Errorf("it ended with %+v", e)
+	}
+	if err := <-c.done; err != nil {
+		t.Error(err)
+	}
+	if _, err := tpl.Run(t.Context(), sandbox.Spec{}); haft.CodeOf(err) != haft.CodeUnavailable {
+		t.Errorf("Run after Close = %v", err)
+	}
+}
+
+// A template that died is replaced by the next run.
+func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
+	p := open(t, local.Config{})
+	word := fmt.Sprint(300000 + os.Getpid())
+	tpl := template(t, p, "import os, sys\nsys.argv.append('"+word+"')\ndef main(fd): print('alive')\n")
+	if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+		t.Fatalf("it says %q", out)
+	}
+	local.KillTemplate(tpl)
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		var out bytes.Buffer
+		if _, err := tpl.Run(t.Context(), sandbox.Spec{Stdout: &out}); err == nil && out.String() == "alive\n" {
+			return
+		}
+	}
+	t.Error("it was not replaced")
 }

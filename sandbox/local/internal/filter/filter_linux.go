@@ -148,6 +148,8 @@ func judged(c Config) map[string]argument {
 		// (CVE-2017-5226).
 		"ioctl": {index: 1, other: allow, cases: map[uint32]uint32{
 			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied, unix.TIOCSCTTY: denied}},
+		// No leases and no dnotify, which tell what others do with a file.
+		"fcntl": {index: 1, other: allow, cases: map[uint32]uint32{unix.F_SETLEASE: denied, unix.F_NOTIFY: denied}},
 		// PER_LINUX, and asking.
 		"personality": {index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 		"socketpair":  {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{unix.AF_UNIX: allow}},
