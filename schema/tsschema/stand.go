@@ -73,9 +73,8 @@ func (b *builder) indexed(n *node, depth int) *node {
 			return t
 		}
 	}
-	before := len(b.problems)
 	b.schema(n.kids[0], depth+1) // the reason may be in there
-	if len(b.problems) == before && !b.spent {
+	if len(b.problems) == 0 {
 		b.fail(n.at, "the type at this index is not known: write it out")
 	}
 	return nil
