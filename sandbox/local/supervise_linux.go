@@ -53,97 +53,135 @@ func (r *run) attached() subject {
 	}
 }
 
+// A guard watches over one command that runs. Its channels are nil when there is
+// nothing more to wait for.
+type guard struct {
+	r *run
+	s subject
+	a account
+
+	started time.Time
+	base    time.Duration // processor time before the call began
+	pace    time.Duration // between two looks at the meters
+	begin   <-chan struct{}
+	finish  <-chan struct{}
+	done    <-chan struct{}
+	wall    <-chan time.Time
+	kill    <-chan time.Time
+	meter   *time.Timer
+	told    bool // Spec.Ended was called
+}
+
 // supervise watches over a command that runs, ends it when a limit is hit or the
 // caller says so, and says how it ended.
 func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
-	started := time.Now()
-	begin, finish, done := r.spec.Begin, r.spec.Finish, ctx.Done()
-	var wall, kill <-chan time.Time
-	meter := time.NewTimer(time.Hour)
-	defer meter.Stop()
-	var base time.Duration // processor time before the call began
-	var pace time.Duration
-	start := func() {
-		begin = nil
-		started, base, pace = time.Now(), r.group.ReadCPU(), 50*time.Millisecond
-		wall = time.After(r.spec.Limits.Wall.D())
-		meter.Reset(pace)
-		if w := r.p.watch(r.spec.Limits); w != nil && s.watch != nil {
-			s.watch(w)
-		}
+	g := &guard{
+		r: r, s: s, started: time.Now(), meter: time.NewTimer(time.Hour),
+		begin: r.spec.Begin, finish: r.spec.Finish, done: ctx.Done(),
 	}
-	if begin == nil {
-		start()
+	defer g.meter.Stop()
+	if g.begin == nil {
+		g.start()
 	}
-	var a account
-	stop := func(cause sandbox.Cause, limit haft.FailureKind) {
-		if a.stop != "" {
-			return
-		}
-		a.stop, a.limit = cause, limit
-		wall, done, begin = nil, nil, nil
-		if cause == sandbox.CauseFinished || cause == sandbox.CauseLimit {
-			s.kill()
-			return
-		}
-		s.signal(unix.SIGTERM)
-		kill = time.After(grace)
-	}
-	ended, told := false, false
 	for {
 		select {
-		case <-begin:
-			start()
-		case <-wall:
-			stop(sandbox.CauseTimeout, haft.FailTimeout)
-		case <-done:
-			stop(sandbox.CauseCancelled, "")
-		case <-kill:
+		case <-g.begin:
+			g.start()
+		case <-g.wall:
+			g.stop(sandbox.CauseTimeout, haft.FailTimeout)
+		case <-g.done:
+			g.stop(sandbox.CauseCancelled, "")
+		case <-g.kill:
 			s.kill()
 		case <-r.flood:
-			stop(sandbox.CauseLimit, haft.FailOutput)
-		case <-meter.C:
-			if limit := r.over(base); limit != "" {
-				stop(sandbox.CauseLimit, limit)
-			}
-			pace = min(pace*2, 500*time.Millisecond)
-			meter.Reset(r.untilCPU(base, pace))
-		case <-finish:
-			finish = nil
-			if stop(sandbox.CauseFinished, ""); a.stop == sandbox.CauseFinished && !r.spec.Collect && r.spec.Ended != nil {
-				r.stdout.drain()
-				r.stderr.drain()
-				r.spec.Ended(r.exit(a, started, time.Now()))
-				told = true
-			}
+			g.stop(sandbox.CauseLimit, haft.FailOutput)
+		case <-g.meter.C:
+			g.look()
+		case <-g.finish:
+			g.finished()
 		case m := <-s.messages:
-			switch m.Kind {
-			case msgEnded:
-				a.status, a.known, ended = syscall.WaitStatus(m.Status), true, true
-				r.note(m)
-				s.kill() // the others end with the command
-			case msgLimit:
-				r.note(m)
-				stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
-			}
+			g.hear(m)
 		case <-s.gone:
-			for drained := false; !drained && !ended; {
-				select {
-				case m := <-s.messages:
-					if m.Kind == msgEnded {
-						a.status, a.known, ended = syscall.WaitStatus(m.Status), true, true
-						r.note(m)
-					}
-				default:
-					drained = true
-				}
-			}
-			if r.init != nil {
-				r.note(r.init.used) // what was killed with the init counts, too
-			}
-			return r.finishRun(a, started, told)
+			return g.end()
 		}
 	}
+}
+
+// start starts the clock.
+func (g *guard) start() {
+	g.begin = nil
+	g.started, g.base, g.pace = time.Now(), g.r.group.ReadCPU(), 50*time.Millisecond
+	g.wall = time.After(g.r.spec.Limits.Wall.D())
+	g.meter.Reset(g.pace)
+	if w := g.r.p.watch(g.r.spec.Limits); w != nil && g.s.watch != nil {
+		g.s.watch(w)
+	}
+}
+
+// stop ends the command, for the first reason that there is.
+func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
+	if g.a.stop != "" {
+		return
+	}
+	g.a.stop, g.a.limit = cause, limit
+	g.wall, g.done, g.begin = nil, nil, nil
+	if cause == sandbox.CauseFinished || cause == sandbox.CauseLimit {
+		g.s.kill()
+		return
+	}
+	g.s.signal(unix.SIGTERM)
+	g.kill = time.After(grace)
+}
+
+// look reads the meters, and says when to read them again.
+func (g *guard) look() {
+	if limit := g.r.over(g.base); limit != "" {
+		g.stop(sandbox.CauseLimit, limit)
+	}
+	g.pace = min(g.pace*2, 500*time.Millisecond)
+	g.meter.Reset(g.r.untilCPU(g.base, g.pace))
+}
+
+// finished ends the command because the caller has what he wants, and tells him
+// without waiting for the end, unless there are files to collect first.
+func (g *guard) finished() {
+	g.finish = nil
+	g.stop(sandbox.CauseFinished, "")
+	if g.a.stop != sandbox.CauseFinished || g.r.spec.Collect || g.r.spec.Ended == nil {
+		return
+	}
+	g.r.stdout.drain()
+	g.r.stderr.drain()
+	g.r.spec.Ended(g.r.exit(g.a, g.started, time.Now()))
+	g.told = true
+}
+
+// hear takes in what the init says.
+func (g *guard) hear(m message) {
+	g.r.note(m)
+	switch m.Kind {
+	case msgEnded:
+		g.a.status, g.a.known = syscall.WaitStatus(m.Status), true
+		g.s.kill() // the others end with the command
+	case msgLimit:
+		g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
+	}
+}
+
+// end says how a run ended, of which nothing is alive.
+func (g *guard) end() sandbox.Exit {
+	for more := true; more; {
+		select {
+		case m := <-g.s.messages:
+			g.hear(m)
+		default:
+			more = false
+		}
+	}
+	if g.r.init != nil {
+		g.r.note(g.r.init.used) // what was killed with the init counts, too
+	}
+	return g.r.finishRun(g.a, g.started, g.told)
 }
 
 // finishRun says how a run ended, of which nothing is alive.

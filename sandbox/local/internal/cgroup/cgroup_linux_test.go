@@ -1,0 +1,58 @@
+package cgroup_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/cgroup"
+)
+
+func TestTree_makes_limits_and_removes(t *testing.T) {
+	tree := cgroup.Open(fmt.Sprintf("haft-test-%d", os.Getpid()))
+	if !tree.Has(cgroup.Memory) || !tree.Has(cgroup.PIDs) || !tree.Has(cgroup.CPU) {
+		t.Skipf("cgroups are missing here: %s", tree.Missing(cgroup.Memory))
+	}
+	g, err := tree.New("1", cgroup.Limits{Memory: 64 << 20, PIDs: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doors, err := g.Doors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tree.V2 && len(doors) != 3 {
+		t.Errorf("%d doors", len(doors))
+	}
+	cgroup.CloseDoors(doors)
+	if r := g.Read(); r.OOM != 0 || r.Refused != 0 || r.CPU != 0 {
+		t.Errorf("an empty group has used %+v", r)
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	if err := tree.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range tree.Dirs() {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is left", dir)
+		}
+	}
+}
+
+func TestSweep_touches_nothing_that_is_not_ours(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "haft-0")
+	if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := cgroup.Sweep([]string{dir, "/sys/fs/cgroup", "/", ""}); err != nil {
+		t.Error(err)
+	}
+	if err := unix.Access(filepath.Join(dir, "1"), unix.F_OK); err != nil {
+		t.Error("a directory that is no cgroup was removed")
+	}
+}
