@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/evanw/esbuild/pkg/api"
 
 	"haft"
+	"haft/schema/tsschema"
 )
 
 // maxTransformed is how many results a transformer remembers.
@@ -19,6 +22,8 @@ const maxTransformed = 256
 // a source map, so that errors name the lines of the user. Results are
 // remembered, because tools are called more often than changed.
 type transformer struct {
+	left atomic.Int64 // transformations that were given up and still run
+
 	mu   sync.Mutex
 	seen map[[32]byte]transformed
 }
@@ -41,7 +46,7 @@ func (t *transformer) into(m *call, kind haft.Kind) *haft.Failure {
 	out, ok := t.seen[key]
 	t.mu.Unlock()
 	if !ok {
-		out = transform(m, kind)
+		out = t.transform(m, kind)
 		t.mu.Lock()
 		if len(t.seen) >= maxTransformed {
 			clear(t.seen)
@@ -56,27 +61,32 @@ func (t *transformer) into(m *call, kind haft.Kind) *haft.Failure {
 	return nil
 }
 
-// transform runs esbuild. The source is bounded by the caller. CommonJS is quicker
-// to load and can be required from; only a source that awaits outside of a function
-// stays a module.
-func transform(m *call, kind haft.Kind) transformed {
-	loader := api.LoaderJS
-	if kind == haft.KindTypeScript {
-		loader = api.LoaderTS
+// transform makes CommonJS of the source, which is quicker to load and can be
+// required from; only a source that awaits outside of a function stays a module.
+func (t *transformer) transform(m *call, kind haft.Kind) transformed {
+	if err := tsschema.CheckBounds([]byte(m.Source)); err != nil {
+		return unreadable(err.Error())
 	}
 	opts := api.TransformOptions{
-		Loader: loader, Format: api.FormatCommonJS, Platform: api.PlatformNode, Target: api.ES2022,
+		Loader: api.LoaderJS, Format: api.FormatCommonJS, Platform: api.PlatformNode, Target: api.ES2022,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, Sourcefile: m.File,
-		LogLevel: api.LogLevelSilent, LogLimit: 1, KeepNames: false,
+		LogLevel: api.LogLevelSilent, LogLimit: 1,
 	}
+	if kind == haft.KindTypeScript {
+		opts.Loader = api.LoaderTS
+	}
+	footer := ""
 	if isIdentifier(m.Function) {
 		// A function need not be exported to be the tool.
-		opts.Footer = fmt.Sprintf("\n;typeof %[1]s===\"function\"&&(globalThis[Symbol.for(\"haft\")]=%[1]s);", m.Function)
+		footer = fmt.Sprintf("\n;typeof %[1]s===\"function\"&&(globalThis[Symbol.for(\"haft\")]=%[1]s);", m.Function)
 	}
-	res := api.Transform(m.Source, opts)
-	if len(res.Errors) > 0 && strings.HasPrefix(res.Errors[0].Text, "Top-level await") {
+	res, ok := t.esbuild(m.Source, footer, opts)
+	if ok && len(res.Errors) > 0 && strings.HasPrefix(res.Errors[0].Text, "Top-level await") {
 		opts.Format = api.FormatESModule
-		res = api.Transform(m.Source, opts)
+		res, ok = t.esbuild(m.Source, footer, opts)
+	}
+	if !ok {
+		return unreadable("the source takes too long to read")
 	}
 	if len(res.Errors) > 0 {
 		e := res.Errors[0]
@@ -84,9 +94,71 @@ func transform(m *call, kind haft.Kind) transformed {
 		if e.Location != nil {
 			msg = fmt.Sprintf("line %d, column %d: %s", e.Location.Line, e.Location.Column+1, msg)
 		}
-		return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(msg), 2<<10), Retry: haft.RetryNever}}
+		return unreadable(msg)
 	}
 	return transformed{code: string(res.Code), mapping: json.RawMessage(res.Map), esm: opts.Format == api.FormatESModule}
+}
+
+// unreadable is the outcome for a source that is wrong.
+func unreadable(why string) transformed {
+	return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(why), 2<<10), Retry: haft.RetryNever}}
+}
+
+// How long a source may take. The way of esbuild to keep the names of variables
+// takes time by the cube of how deep functions are nested, so what does not end
+// soon gets short names, which is quick, and loses them in error messages.
+const (
+	niceTime  = time.Second
+	shortTime = 5 * time.Second
+	// smallSource is read with its names in any case: it cannot take long.
+	smallSource = 2 << 10
+)
+
+// esbuild transforms source, with the names of variables if that can be done in
+// time, and puts footer behind it.
+func (t *transformer) esbuild(source, footer string, opts api.TransformOptions) (api.TransformResult, bool) {
+	// At most one source that takes long is left to run to its end.
+	if t.left.Load() == 0 || len(source) <= smallSource {
+		opts.Footer = footer
+		if res, ok := t.timed(source, opts, niceTime); ok {
+			return res, true
+		}
+	}
+	// Here the footer has to get the same short names.
+	opts.Footer, opts.MinifyIdentifiers, opts.KeepNames = "", true, true
+	return t.timed(source+footer, opts, shortTime)
+}
+
+// timed runs esbuild, which cannot be interrupted. After its time it is left to
+// itself; what remains of its work is bounded by what [tsschema.CheckBounds] let
+// through.
+func (t *transformer) timed(source string, opts api.TransformOptions, limit time.Duration) (api.TransformResult, bool) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	done := make(chan api.TransformResult)
+	gone := make(chan struct{})
+	go func() {
+		var res api.TransformResult
+		defer func() {
+			if recover() != nil {
+				res = api.TransformResult{Errors: []api.Message{{Text: "the source cannot be read"}}}
+			}
+			select {
+			case done <- res:
+			case <-gone:
+				t.left.Add(-1)
+			}
+		}()
+		res = api.Transform(source, opts)
+	}()
+	select {
+	case res := <-done:
+		return res, true
+	case <-timer.C:
+		t.left.Add(1)
+		close(gone)
+		return api.TransformResult{}, false
+	}
 }
 
 // isIdentifier reports whether s can stand in JavaScript as a plain name.
