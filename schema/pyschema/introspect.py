@@ -406,7 +406,7 @@ class Walker:
 def first_line(e):
     try:
         lines = str(e).strip().splitlines()
-    except Exception:
+    except BaseException:  # it is their __str__
         lines = []
     return lines[0][:MAX_TEXT] if lines else ""
 
@@ -478,7 +478,7 @@ def main():
     answer = describe(question)
     try:
         text = json.dumps(answer, allow_nan=False, default=str)
-    except Exception as e:
+    except BaseException as e:
         text = json.dumps({"error": "introspection", "exception": type(e).__name__, "text": ""})
     if len(text) > MAX_ANSWER:
         text = json.dumps({"error": "large"})

@@ -136,7 +136,10 @@ func (r *rebuilder) start(o *schema.Object) (*schema.Object, error) {
 			return s, nil
 		}
 	}
-	name, _ := names[0].(string)
+	name := ""
+	if len(names) > 0 {
+		name, _ = names[0].(string)
+	}
 	return nil, &schema.SourceError{Message: plainClass(word(name))}
 }
 
@@ -166,7 +169,7 @@ func (r *rebuilder) named(v any) (any, error) {
 	for _, k := range o.Keys() {
 		s, err := r.schema(o.Value(k))
 		if err != nil {
-			return nil, err
+			return nil, within(err, field{binding: binding{Name: word(k)}})
 		}
 		out.Set(k, s)
 	}
