@@ -136,6 +136,32 @@ func (p *pump) close() {
 	_ = p.f.Close() // only read
 }
 
+// unmixed returns writers that are not called at the same time if both are one.
+func unmixed(out, errs io.Writer) (io.Writer, io.Writer) {
+	same := func() (same bool) {
+		defer func() { _ = recover() }() // types that cannot be compared are not the same
+		return out != nil && out == errs
+	}
+	if !same() {
+		return out, errs
+	}
+	w := &lockedWriter{w: out}
+	return w, w
+}
+
+// A lockedWriter is written to by two pumps.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
 // A feeder carries a reader to the standard input of a command.
 type feeder struct{ near *os.File }
 

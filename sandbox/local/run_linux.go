@@ -110,9 +110,11 @@ func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 			return sandbox.Exit{}, err
 		}
 	}
-	stop := context.AfterFunc(ctx, r.init.kill)
+	stop := context.AfterFunc(ctx, r.killer())
 	err = r.start(req, append(fds, numbers(theirs)...))
 	if !stop() && ctx.Err() != nil {
+		r.init.waitErr = r.init.wait()
+		r.init.waited = true
 		return r.cancelled(), nil
 	}
 	if err != nil {
@@ -141,9 +143,12 @@ func (r *run) spawn() error {
 	return nil
 }
 
-// cancelled is the end of a run whose caller left before it started.
+// cancelled is the end of a run whose caller left before it was known to have
+// started. Its processes are gone.
 func (r *run) cancelled() sandbox.Exit {
 	now := time.Now()
+	r.stdout.drain()
+	r.stderr.drain()
 	e := r.exit(account{stop: sandbox.CauseCancelled}, now, now)
 	if r.spec.Ended != nil {
 		r.spec.Ended(e)
@@ -201,11 +206,12 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	}
 	theirs = append(theirs, in)
 	over := func() { r.flood <- struct{}{} }
-	if r.stdout, out, err = startPump(r.spec.Stdout, l.Stdout, over); err != nil {
+	stdout, stderr := unmixed(r.spec.Stdout, r.spec.Stderr)
+	if r.stdout, out, err = startPump(stdout, l.Stdout, over); err != nil {
 		return theirs, err
 	}
 	theirs = append(theirs, out)
-	if r.stderr, errs, err = startPump(r.spec.Stderr, l.Stderr, over); err != nil {
+	if r.stderr, errs, err = startPump(stderr, l.Stderr, over); err != nil {
 		return theirs, err
 	}
 	theirs = append(theirs, errs)

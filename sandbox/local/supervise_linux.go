@@ -147,7 +147,10 @@ func (g *guard) look() {
 func (g *guard) finished() {
 	g.finish = nil
 	g.stop(sandbox.CauseFinished, "")
-	if g.a.stop != sandbox.CauseFinished || g.r.spec.Collect || g.r.spec.Ended == nil {
+	if g.a.stop != sandbox.CauseFinished || g.r.spec.Ended == nil {
+		return
+	}
+	if g.r.spec.Collect && (g.r.private == nil || collect.Any(g.r.private, "work/out")) {
 		return
 	}
 	g.r.stdout.drain()
