@@ -16,6 +16,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
+	"haft/sandbox/sandboxtest"
 )
 
 // modeVar selects, in a test binary that is run again, how it is confined.
@@ -104,6 +105,16 @@ func open(t testing.TB, config local.Config) *local.Provider {
 		}
 	})
 	return p
+}
+
+// lacking skips a test for want of a control: loudly, and not at all in the full
+// mode of a machine that is required to have it.
+func lacking(t testing.TB, c haft.Control) {
+	t.Helper()
+	if os.Getenv(modeVar) != "" {
+		t.Skipf("%s is missing in this mode", c)
+	}
+	sandboxtest.Require(t, "sandbox", string(c)+" is missing here")
 }
 
 // system are the mounts that most programs need.

@@ -56,7 +56,7 @@ ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)`), want: sandbox.Exit{Cause: sandbox.
 			t.Parallel()
 			for _, c := range tt.needs {
 				if !must(p.Isolation(t.Context())).Has(c) {
-					t.Skipf("%s is missing here", c)
+					lacking(t, c)
 				}
 			}
 			began := time.Now()

@@ -24,7 +24,7 @@ func python() sandbox.Spec {
 func template(t testing.TB, p *local.Provider, boot string) sandbox.Template {
 	t.Helper()
 	if i, err := p.Isolation(t.Context()); err != nil || !i.Has(haft.ControlUserNS) {
-		t.Skipf("user_ns is missing here: %v", err)
+		lacking(t, haft.ControlUserNS)
 	}
 	tpl, err := p.Template(t.Context(), python(), boot)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestTemplate_ends(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.needs != "" && !must(p.Isolation(t.Context())).Has(tt.needs) {
-				t.Skipf("%s is missing here", tt.needs)
+				lacking(t, tt.needs)
 			}
 			tpl := template(t, p, "import os, sys\ndef main(fd):\n    "+tt.program+"\n")
 			e, out := forked(t, tpl, sandbox.Spec{Limits: tt.limits})
@@ -126,7 +126,7 @@ func TestTemplate_hands_files_in_and_out(t *testing.T) {
 func TestTemplate_reports_a_boot_that_fails(t *testing.T) {
 	p := open(t, local.Config{})
 	if i, _ := p.Isolation(t.Context()); !i.Has(haft.ControlUserNS) {
-		t.Skip("user_ns is missing here")
+		lacking(t, haft.ControlUserNS)
 	}
 	for boot, want := range map[string]string{
 		"import nonsense":        "ModuleNotFoundError",
