@@ -1,0 +1,91 @@
+// Package policy decides whether a call may run, how often, and who must agree
+// first. It is pure: a [Decision] is a function of the rules and the [Request],
+// without a clock, a store or any I/O. What counts and waits (buckets, queues,
+// approvals) is the engine's; this package gives it the numbers.
+//
+// A [Policy] is compiled from a document ([Compile]) and never changes. A server
+// has one and each organisation may have one; [Compose] puts them together.
+//
+//	version: 1
+//	roles:                        # what a role may call
+//	  operator: ["tool:*"]
+//	  reader: ["tool:weather_*", "category:search", "tag:read"]
+//	lists:                        # what an organisation, a user or an agent may call
+//	  - user: ann
+//	    deny: ["tool:shell"]
+//	approval:                     # who answers, where a rule does not say
+//	  roles: [approver]
+//	  expires: 24h
+//	rules:
+//	  - id: ask-before-destruction
+//	    effect: ask               # allow, deny, ask or limit
+//	    when: annotations.destructiveHint && !annotations.readOnlyHint
+//	  - id: temporary-files-only
+//	    effect: deny
+//	    tools: ["tool:delete_*"]
+//	    when: '!args.path.startsWith("/tmp/")'
+//	    reason: only temporary files may be deleted
+//	  - id: fair-use
+//	    effect: limit
+//	    rate: {per_second: 5, burst: 10}
+//	    concurrency: {max: 4}
+//	    quota: {calls: 10000, period: day}
+//	    min_isolation: namespaces
+//	    network: ["*.example.com"]
+//	    redact: [password, /headers/authorization]
+//	filters:
+//	  - id: cloud-keys
+//	    on: both                  # input, output or both
+//	    pattern: 'AKIA[0-9A-Z]{16}'
+//	    action: mask              # refuse, mask or warn
+//	severity:
+//	  - {tools: ["tool:pay_*"], kinds: [timeout], level: critical}
+//
+// # What is promised
+//
+//   - Nothing is allowed that no rule allows.
+//   - A deny wins over everything, whoever wrote it. Adding a deny, an ask or a
+//     limit never allows more. An ask alone allows nothing: it makes what is
+//     allowed wait for a person.
+//   - The order of rules does not matter.
+//   - A rule that concerns the call and cannot be evaluated denies it, whatever its
+//     effect, and [Decision.Problems] says which rule it was. None is skipped in
+//     silence.
+//   - An organisation cannot lift what the server denies, asks or limits.
+//   - No decision takes for ever: documents, arguments and expressions are bounded.
+//   - No text that this package makes holds a value of an argument.
+//
+// # What the caller has to do
+//
+// Decide again with the arguments as they will run: validation fills in defaults
+// and coerces types, an approver may edit, and rules may have changed while a
+// call waited. A decision is for its [Request] only.
+//
+// # Rules
+//
+// A rule concerns a call if all its selectors do: tools, kinds, digests, orgs,
+// users, agents, roles. Each is a list of which one entry must match; a list that
+// is left out matches all. Then the expression in when, in CEL
+// (https://cel.dev), must be true. It may use
+//
+//	principal.org, principal.user, principal.agent   string
+//	principal.roles                                  list(string)
+//	tool.name, tool.kind, tool.category, tool.digest string
+//	tool.tags                                        list(string)
+//	tool.version                                     int
+//	annotations.readOnlyHint, .destructiveHint,
+//	annotations.idempotentHint, .openWorldHint       bool, as in MCP
+//	args                                             map(string, dyn)
+//
+// and the standard functions of CEL. An argument that may be missing is asked
+// for first: has(args.path) && args.path.startsWith("/etc"). Hints are claims of
+// whoever wrote the tool: build an ask on them, and not an allow.
+//
+// Tools are selected by "tool:NAME", "category:NAME", "tag:NAME" and
+// "kind:KIND", where a * stands for any text. Users, agents, organisations and
+// roles are names, in which * does the same.
+//
+// Matching rules of every effect but deny may set limits. All of them hold: of
+// several rates each is asked, of several networks a host must be in each, and
+// the strongest isolation counts.
+package policy

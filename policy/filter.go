@@ -1,0 +1,374 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"haft"
+)
+
+// Direction says which way a value goes through a filter.
+type Direction string
+
+// The directions.
+const (
+	Input  Direction = "input"  // arguments
+	Output Direction = "output" // value, stdout and stderr
+	both   Direction = "both"
+)
+
+// Action is what a filter does about what it finds.
+type Action string
+
+// The actions.
+const (
+	Refuse Action = "refuse" // the call, or its result, is refused
+	Mask   Action = "mask"   // what was found is replaced
+	Warn   Action = "warn"   // it is only reported
+)
+
+// maxFindings is how many findings are listed one by one.
+const maxFindings = 100
+
+// filter is one compiled filter.
+type filter struct {
+	id     string
+	line   int
+	on     Direction
+	action Action
+	reason string
+	who
+	tools   []Permission
+	at      []place // none means everywhere
+	pattern *regexp.Regexp
+}
+
+// A Finding says that a filter found something, and where. It never holds what
+// was found.
+type Finding struct {
+	Rule   string `json:"rule"`
+	Action Action `json:"action"`
+	// Pointer is a JSON Pointer into the value, or the name of a text such as
+	// stdout. A key in which something was found is written *.
+	Pointer string `json:"pointer"`
+	// Key says that it was found in a key of the object at Pointer.
+	Key bool `json:"key,omitempty"`
+	// Count is how often it was found there.
+	Count  int    `json:"count"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// String says what was found where.
+func (f Finding) String() string {
+	where := strconv.Quote(f.Pointer)
+	if f.Key {
+		where = "a key of " + where
+	}
+	s := fmt.Sprintf("%s: filter %s in %s, %d times", f.Action, f.Rule, where, f.Count)
+	if f.Reason != "" {
+		s += ": " + f.Reason
+	}
+	return s
+}
+
+// Filtered is what filters make of a value.
+type Filtered struct {
+	// Value is the value to go on with: the very same bytes if nothing was
+	// masked. It is nil if Refused.
+	Value json.RawMessage
+	// Text is the same for [Policy.FilterText].
+	Text string
+	// Refused says that a filter refuses the value.
+	Refused bool
+	// Masked says that something was replaced.
+	Masked bool
+	// Findings tell all that was refused, masked or warned about, by place and
+	// rule. They belong into the audit.
+	Findings []Finding
+	// More counts the findings that are not listed.
+	More int
+}
+
+// Err returns the error for a caller whose value is refused, and nil otherwise.
+func (f Filtered) Err() error {
+	if !f.Refused {
+		return nil
+	}
+	e := &haft.Error{Code: haft.CodeDenied, Message: "a filter refuses it"}
+	for _, x := range f.Findings {
+		if x.Action == Refuse {
+			e.Misfits = append(e.Misfits, haft.Misfit{Pointer: x.Pointer, Message: cmp.Or(x.Reason, "the filter "+x.Rule+" refuses it")})
+		}
+	}
+	return e
+}
+
+// sieve is one run of filters over a value.
+type sieve struct {
+	filters []bound
+	out     Filtered
+}
+
+// bound is a filter with its name in decisions.
+type bound struct {
+	*filter
+	ref string
+}
+
+// sieve returns the filters that concern a request.
+func (p *Policy) sieve(req Request, dir Direction) *sieve {
+	s := &sieve{}
+	if p == nil {
+		return s
+	}
+	for i := range p.layers {
+		l := &p.layers[i]
+		for j := range l.filters {
+			f := &l.filters[j]
+			if (f.on == dir || f.on == both) && f.excludes(req.Principal) == "" && (len(f.tools) == 0 || covered(f.tools, req.Tool)) {
+				s.filters = append(s.filters, bound{f, l.ref(f.id)})
+			}
+		}
+	}
+	return s
+}
+
+// Filter holds a JSON value against the filters that concern the request: all
+// its texts, numbers and keys, however deep. Every filter sees the value as it
+// came, so that their order does not matter; what is found in a key cannot be
+// masked and is refused. An error means that the value cannot be read and must
+// not go on.
+//
+// Patterns see the text itself, without escapes of JSON. They are no defence
+// against somebody who encodes it otherwise.
+func (p *Policy) Filter(req Request, dir Direction, raw json.RawMessage) (Filtered, error) {
+	s := p.sieve(req, dir)
+	s.out.Value = raw
+	if len(s.filters) == 0 || len(raw) == 0 {
+		return s.out, nil
+	}
+	tree, err := readTree(raw, MaxValue)
+	if err != nil {
+		return Filtered{}, fmt.Errorf("filter %s: %w", dir, err)
+	}
+	tree = s.walk(tree, nil, nil)
+	switch {
+	case s.out.Refused:
+		s.out.Value = nil
+	case s.out.Masked:
+		var b bytes.Buffer
+		if err := writeTree(&b, tree); err != nil {
+			return Filtered{}, fmt.Errorf("write filtered %s: %w", dir, err)
+		}
+		s.out.Value = b.Bytes()
+	}
+	return s.out, nil
+}
+
+// FilterText is [Policy.Filter] for a text such as stdout, which findings call by
+// the name given. Filters for certain arguments do not concern it.
+func (p *Policy) FilterText(req Request, dir Direction, name, text string) Filtered {
+	s := p.sieve(req, dir)
+	s.out.Text = s.text(text, nil, name)
+	if s.out.Refused {
+		s.out.Text = ""
+	}
+	return s.out
+}
+
+// walk goes through a tree and returns it with what is to be masked replaced. way
+// is where it is, and seen the same for findings.
+func (s *sieve) walk(v any, way, seen []string) any {
+	switch v := v.(type) {
+	case *object:
+		for i, key := range v.keys {
+			shown := key
+			if s.key(key, append(way, key), seen) {
+				shown = "*"
+			}
+			v.values[i] = s.walk(v.values[i], append(way, key), append(seen, shown))
+		}
+	case []any:
+		for i := range v {
+			n := strconv.Itoa(i)
+			v[i] = s.walk(v[i], append(way, n), append(seen, n))
+		}
+	case string:
+		return s.text(v, way, pointer(seen))
+	case json.Number:
+		// A number that holds what is masked becomes a text.
+		if masked := s.text(v.String(), way, pointer(seen)); masked != v.String() {
+			return masked
+		}
+	}
+	return v
+}
+
+// key looks for something in a key. Other keys could be hit by a replacement, so
+// a key is never changed.
+func (s *sieve) key(key string, way, parent []string) bool {
+	found := false
+	for _, f := range s.filters {
+		n := len(f.find(key, way))
+		if n == 0 {
+			continue
+		}
+		found = true
+		action := f.action
+		if action == Mask {
+			action = Refuse
+		}
+		s.note(Finding{Rule: f.ref, Action: action, Pointer: pointer(parent), Key: true, Count: n, Reason: f.reason})
+	}
+	return found
+}
+
+// find returns where in a text the pattern matches, empty matches left out.
+func (f *filter) find(text string, way []string) [][]int {
+	if len(f.at) > 0 && !slices.ContainsFunc(f.at, func(p place) bool { return p.covers(way) }) {
+		return nil
+	}
+	return slices.DeleteFunc(f.pattern.FindAllStringIndex(text, -1), func(at []int) bool { return at[0] == at[1] })
+}
+
+// hit is a stretch of text to be masked.
+type hit struct {
+	from, to int
+	rule     string
+}
+
+// text holds a text against the filters and returns it masked.
+func (s *sieve) text(text string, way []string, where string) string {
+	var hits []hit
+	for _, f := range s.filters {
+		found := f.find(text, way)
+		if len(found) == 0 {
+			continue
+		}
+		s.note(Finding{Rule: f.ref, Action: f.action, Pointer: where, Count: len(found), Reason: f.reason})
+		if f.action == Mask {
+			for _, at := range found {
+				hits = append(hits, hit{at[0], at[1], f.ref})
+			}
+		}
+	}
+	if len(hits) == 0 {
+		return text
+	}
+	s.out.Masked = true
+	return mask(text, hits)
+}
+
+// mask replaces the stretches, overlapping ones as one.
+func mask(text string, hits []hit) string {
+	slices.SortFunc(hits, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(a.rule, b.rule))
+	})
+	var b strings.Builder
+	end := 0
+	for _, h := range hits {
+		if h.from >= end {
+			b.WriteString(text[end:h.from])
+			b.WriteString("[masked by " + h.rule + "]")
+		}
+		end = max(end, h.to)
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}
+
+// note keeps a finding.
+func (s *sieve) note(f Finding) {
+	s.out.Refused = s.out.Refused || f.Action == Refuse
+	if len(s.out.Findings) < maxFindings {
+		s.out.Findings = append(s.out.Findings, f)
+	} else {
+		s.out.More++
+	}
+}
+
+// filter reads one filter.
+func (c *compiler) filter(n ast.Node) {
+	f := filter{line: position(n).Line}
+	fields := map[string]field{
+		"id":      func(n ast.Node) { f.id = c.id(n) },
+		"on":      func(n ast.Node) { f.on = oneOf(&c.document, n, "on", []Direction{Input, Output, both}) },
+		"action":  func(n ast.Node) { f.action = oneOf(&c.document, n, "action", []Action{Refuse, Mask, Warn}) },
+		"reason":  func(n ast.Node) { f.reason = c.text(n, "reason", 300) },
+		"at":      func(n ast.Node) { f.at = c.places(n, "at") },
+		"pattern": func(n ast.Node) { f.pattern = c.pattern(n) },
+	}
+	c.whoFields(fields, &f.who, &f.tools)
+	c.object(n, "a filter", fields)
+	switch {
+	case f.id == "" || f.on == "" || f.action == "" || f.pattern == nil:
+		c.fail(n, "a filter needs id, on, action and pattern")
+	case len(c.layer.filters) >= MaxFilters:
+		c.fail(n, "there are more than %d filters", MaxFilters)
+	}
+	c.layer.filters = append(c.layer.filters, f)
+}
+
+// pattern reads a regular expression. RE2 takes time in proportion to the text,
+// whatever the pattern is.
+func (c *compiler) pattern(n ast.Node) *regexp.Regexp {
+	text := c.text(n, "pattern", maxText)
+	if c.err != nil {
+		return nil
+	}
+	re, err := regexp.Compile(text)
+	switch {
+	case err != nil:
+		c.fail(n, "pattern: %s", short(err.Error()))
+	case re.MatchString(""):
+		c.fail(n, "the pattern matches the empty text, and so everything")
+	}
+	return re
+}
+
+// redacted is what stands for a value that must not be seen.
+const redacted = "[redacted]"
+
+// Redacted returns arguments as they may be kept and shown: those that the
+// decision names in Redact are replaced. An error means that they cannot be read
+// and must not be kept.
+func (d Decision) Redacted(args json.RawMessage) (json.RawMessage, error) {
+	if len(d.redact) == 0 || len(args) == 0 {
+		return args, nil
+	}
+	tree, err := readArgs(args)
+	if err != nil {
+		return nil, fmt.Errorf("redact arguments: %w", err)
+	}
+	var b bytes.Buffer
+	if err := writeTree(&b, redact(tree, nil, d.redact)); err != nil {
+		return nil, fmt.Errorf("redact arguments: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// redact replaces what lies at the places.
+func redact(v any, way []string, places []place) any {
+	if slices.ContainsFunc(places, func(p place) bool { return p.covers(way) }) {
+		return redacted
+	}
+	switch v := v.(type) {
+	case *object:
+		for i, key := range v.keys {
+			v.values[i] = redact(v.values[i], append(way, key), places)
+		}
+	case []any:
+		for i := range v {
+			v[i] = redact(v[i], append(way, strconv.Itoa(i)), places)
+		}
+	}
+	return v
+}

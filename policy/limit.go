@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"haft"
+)
+
+// A Rate is a token bucket: so many calls per second, and Burst at once. Calls
+// with equal Key share one bucket. The key is made of who the principal is, so a
+// new session or credential does not give a second bucket.
+type Rate struct {
+	Rule      string  `json:"rule"`
+	PerSecond float64 `json:"per_second"`
+	Burst     int     `json:"burst"`
+	Key       string  `json:"key"`
+}
+
+// A Concurrency bounds how many calls with equal Key run at once.
+type Concurrency struct {
+	Rule string `json:"rule"`
+	Max  int    `json:"max"`
+	Key  string `json:"key"`
+}
+
+// A Quota bounds how many calls with equal Key begin in one period.
+type Quota struct {
+	Rule   string `json:"rule"`
+	Calls  int64  `json:"calls"`
+	Period Period `json:"period"`
+	Key    string `json:"key"`
+}
+
+// A Period is a stretch of the calendar, in UTC.
+type Period string
+
+// The periods.
+const (
+	Minute Period = "minute"
+	Hour   Period = "hour"
+	Day    Period = "day"
+	Month  Period = "month"
+)
+
+// Window returns the period that t lies in: from start until before end. The
+// time to wait for the next one is end.Sub(t).
+func (p Period) Window(t time.Time) (start, end time.Time) {
+	t = t.UTC()
+	y, m, d := t.Date()
+	switch p {
+	case Minute:
+		start = t.Truncate(time.Minute)
+		return start, start.Add(time.Minute)
+	case Hour:
+		start = t.Truncate(time.Hour)
+		return start, start.Add(time.Hour)
+	case Month:
+		start = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 1, 0)
+	}
+	start = time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	return start, start.AddDate(0, 0, 1)
+}
+
+// A Network bounds which hosts a tool may reach.
+type Network struct {
+	Rule  string   `json:"rule"`
+	Hosts []string `json:"hosts"`
+}
+
+// dimension is something that calls are counted by.
+type dimension string
+
+// The dimensions, in the order of keys.
+const (
+	byOrg   dimension = "org"
+	byUser  dimension = "user"
+	byAgent dimension = "agent"
+	byTool  dimension = "tool"
+)
+
+func dimensions() []dimension { return []dimension{byOrg, byUser, byAgent, byTool} }
+
+// key names what is counted together: the limit and the values of its
+// dimensions, quoted so that no two lists look alike.
+func key(what, ref string, by []dimension, forced bool, req *Request) string {
+	var b strings.Builder
+	b.WriteString(what)
+	b.WriteByte(' ')
+	b.WriteString(ref)
+	for _, d := range dimensions() {
+		if !slices.Contains(by, d) && (!forced || d != byOrg) {
+			continue
+		}
+		v := ""
+		switch d {
+		case byOrg:
+			v = req.Principal.Org
+		case byUser:
+			v = req.Principal.User
+		case byAgent:
+			v = req.Principal.Agent
+		case byTool: // the name may change hands
+			if v = string(req.Tool.ID); v == "" {
+				v = req.Tool.Name
+			}
+		}
+		b.WriteString(" " + string(d) + "=")
+		b.WriteString(strconv.Quote(v))
+	}
+	return b.String()
+}
+
+// rate, concurrency, quota and network are what a rule says.
+type (
+	rate struct {
+		perSecond float64
+		burst     int
+		by        []dimension
+	}
+	concurrency struct {
+		max int
+		by  []dimension
+	}
+	quota struct {
+		calls  int64
+		period Period
+		by     []dimension
+	}
+	network struct{ hosts []string }
+)
+
+// by reads what is counted by.
+func (c *compiler) by(n ast.Node) []dimension {
+	var all []dimension
+	c.list(n, "by", func(v ast.Node) { all = append(all, oneOf(&c.document, v, "by", dimensions())) })
+	return all
+}
+
+// rate reads a rate. Without by it is counted per organisation, user and tool.
+func (c *compiler) rate(n ast.Node) *rate {
+	r := &rate{by: []dimension{byOrg, byUser, byTool}}
+	c.object(n, "rate", map[string]field{
+		"per_second": func(n ast.Node) { r.perSecond = c.number(n, "per_second", 1e-6, 1e6) },
+		"burst":      func(n ast.Node) { r.burst = int(c.whole(n, "burst", 1e6)) },
+		"by":         func(n ast.Node) { r.by = c.by(n) },
+	})
+	if r.perSecond == 0 {
+		c.fail(n, "a rate needs per_second")
+	}
+	if r.burst == 0 {
+		r.burst = int(math.Ceil(r.perSecond))
+	}
+	return r
+}
+
+// concurrency reads a bound on calls at once. Without by it is counted per
+// organisation and tool.
+func (c *compiler) concurrency(n ast.Node) *concurrency {
+	r := &concurrency{by: []dimension{byOrg, byTool}}
+	c.object(n, "concurrency", map[string]field{
+		"max": func(n ast.Node) { r.max = int(c.whole(n, "max", 1e6)) },
+		"by":  func(n ast.Node) { r.by = c.by(n) },
+	})
+	if r.max == 0 {
+		c.fail(n, "a concurrency needs max")
+	}
+	return r
+}
+
+// quota reads a quota. Without by it is counted per organisation and user.
+func (c *compiler) quota(n ast.Node) *quota {
+	r := &quota{by: []dimension{byOrg, byUser}}
+	c.object(n, "quota", map[string]field{
+		"calls":  func(n ast.Node) { r.calls = c.whole(n, "calls", 1e12) },
+		"period": func(n ast.Node) { r.period = oneOf(&c.document, n, "period", []Period{Minute, Hour, Day, Month}) },
+		"by":     func(n ast.Node) { r.by = c.by(n) },
+	})
+	if r.calls == 0 || r.period == "" {
+		c.fail(n, "a quota needs calls and period")
+	}
+	return r
+}
+
+// network reads which hosts may be reached at most. An empty list is none.
+func (c *compiler) network(n ast.Node) *network {
+	r := &network{hosts: []string{}}
+	c.list(n, "network", func(v ast.Node) {
+		host := strings.ToLower(c.text(v, "a host", 260))
+		name := strings.TrimPrefix(host, "*.")
+		if c.err == nil && (strings.ContainsAny(name, "*/@ ") && host != "*" || name == "") {
+			c.fail(v, "a host is a name or an address, with :PORT if need be, *.NAME for what is below a name, or *")
+		}
+		r.hosts = append(r.hosts, host)
+	})
+	return r
+}
+
+// Reach sorts the hosts that a tool wants into those that every rule lets it
+// reach and the others. If no rule speaks of the network, all are allowed.
+func (d Decision) Reach(want []string) (allowed, refused []string) {
+	for _, host := range want {
+		if slices.ContainsFunc(d.Networks, func(n Network) bool { return !n.covers(host) }) {
+			refused = append(refused, host)
+		} else {
+			allowed = append(allowed, host)
+		}
+	}
+	return allowed, refused
+}
+
+// covers reports whether everything that host names is among n's hosts.
+func (n Network) covers(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	bare := host
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[:i], ":") {
+		bare = host[:i]
+	}
+	return slices.ContainsFunc(n.Hosts, func(h string) bool {
+		if h == "*" || h == host || h == bare {
+			return true
+		}
+		below, ok := strings.CutPrefix(h, "*")
+		return ok && (under(host, below) || under(bare, below))
+	})
+}
+
+// under reports whether host ends with below and has something before it.
+func under(host, below string) bool { return strings.HasSuffix(host, below) && len(host) > len(below) }
+
+// stronger returns the level that satisfies both demands.
+func stronger(a, b haft.Level) haft.Level {
+	if a == "" || b != "" && b.AtLeast(a) {
+		return b
+	}
+	return a
+}

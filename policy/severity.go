@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"haft"
+)
+
+// Severity says what has to happen after a failure.
+type Severity string
+
+// The severities, mildest first.
+const (
+	Low      Severity = "low"      // retry at once, changed if need be
+	Medium   Severity = "medium"   // back off, then retry
+	High     Severity = "high"     // a person is needed
+	Critical Severity = "critical" // stop, and block what caused it
+)
+
+// Severities lists them, mildest first.
+func Severities() []Severity { return []Severity{Low, Medium, High, Critical} }
+
+// AtLeast reports whether s is as severe as t. One that is unknown counts as
+// critical.
+func (s Severity) AtLeast(t Severity) bool { return s.rank() >= t.rank() }
+
+func (s Severity) rank() int {
+	if i := slices.Index(Severities(), s); i >= 0 {
+		return i
+	}
+	return len(Severities()) - 1
+}
+
+// defaults says how severe each kind of failure is, and whether it passes by
+// itself. Every kind is here: a test reads them in the source of the root.
+func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
+	switch kind {
+	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled:
+		return Low, false, true // another try with other arguments may do
+	case haft.FailTimeout, haft.FailRate, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal:
+		return Medium, true, true
+	case haft.FailException, haft.FailExit, haft.FailRecursion, haft.FailCPU:
+		return Medium, false, true
+	case haft.FailMemory, haft.FailPIDs, haft.FailOpenFiles, haft.FailFileSize, haft.FailDisk, haft.FailInodes:
+		return High, false, true // it will need as much again
+	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown:
+		return High, false, true
+	case haft.FailBlocked:
+		return Critical, false, true // a forbidden system call is an attempt to get out
+	}
+	return High, false, false
+}
+
+// SeverityOf returns how severe a kind of failure is unless a policy says
+// otherwise. A kind that is unknown is high.
+func SeverityOf(kind haft.FailureKind) Severity {
+	s, _, _ := defaults(kind)
+	return s
+}
+
+// Transient reports whether a failure of that kind may pass by itself, so that
+// the same call can succeed later. What is wrong with the arguments, a permission
+// or memory does not pass.
+func Transient(kind haft.FailureKind) bool {
+	_, transient, _ := defaults(kind)
+	return transient
+}
+
+// severity is one entry that overrides the defaults.
+type severity struct {
+	tools []Permission       // none means all
+	kinds []haft.FailureKind // none means all
+	level Severity
+}
+
+// Severity returns how severe a failure of a tool is. In one document the most
+// severe entry that matches counts. An organisation may override the defaults,
+// but not go below what the server's document says.
+func (p *Policy) Severity(t haft.Tool, kind haft.FailureKind) Severity {
+	var found Severity
+	if p != nil {
+		for _, l := range p.layers {
+			for _, s := range l.severities {
+				if (len(s.tools) == 0 || covered(s.tools, t)) && (len(s.kinds) == 0 || slices.Contains(s.kinds, kind)) &&
+					(found == "" || s.level.AtLeast(found)) {
+					found = s.level
+				}
+			}
+		}
+	}
+	if found == "" {
+		return SeverityOf(kind)
+	}
+	return found
+}
+
+// severity reads one entry.
+func (c *compiler) severity(n ast.Node) {
+	var s severity
+	c.object(n, "a severity", map[string]field{
+		"tools": func(n ast.Node) { s.tools = c.permissions(n, "tools") },
+		"kinds": func(n ast.Node) {
+			for _, k := range c.texts(n, "kinds") {
+				if _, _, known := defaults(haft.FailureKind(k)); !known {
+					c.fail(n, "there is no failure of kind %q", short(k))
+				}
+				s.kinds = append(s.kinds, haft.FailureKind(k))
+			}
+		},
+		"level": func(n ast.Node) { s.level = oneOf(&c.document, n, "level", Severities()) },
+	})
+	if s.level == "" {
+		c.fail(n, "a severity needs a level")
+	}
+	c.layer.severities = append(c.layer.severities, s)
+}
