@@ -118,7 +118,7 @@ const (
 // time, and puts footer behind it.
 func (t *transformer) esbuild(source, footer string, opts api.TransformOptions) (api.TransformResult, bool) {
 	// At most one source that takes long is left to run to its end.
-	if t.left.Load() == 0 || len(source) <= smallSource {
+	if tsschema.NamesAreCheap([]byte(source)) && (t.left.Load() == 0 || len(source) <= smallSource) {
 		opts.Footer = footer
 		if res, ok := t.timed(source, opts, niceTime); ok {
 			return res, true
