@@ -121,7 +121,7 @@ func (b *bench) asleep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const seconds = 12
+	seconds := 2 + n/100 // long enough for all of them to be asleep together
 	var finished, failed atomic.Int64
 	var why atomic.Value
 	var wg sync.WaitGroup
