@@ -72,6 +72,15 @@ def _channel(fd):
         # holds the descriptor.
         end(1)  # SHUT_WR
 
+    def linger():
+        # Dying takes longer than most calls, and the host need not wait for it.
+        # It closes its end when it has what it wants, or dies itself.
+        try:
+            while read(fd, 4096):
+                pass
+        except OSError:
+            pass
+
     def forked():
         try:
             close(fd)
@@ -79,7 +88,7 @@ def _channel(fd):
             pass
 
     os.register_at_fork(after_in_child=forked)
-    return receive, send, finish
+    return receive, send, finish, linger
 
 
 class _Source(Exception):
@@ -388,7 +397,7 @@ def main(channel):
     from time import perf_counter as clock
     from _signal import pause
     leave = os._exit
-    receive, send, finish = _channel(channel)
+    receive, send, finish, linger = _channel(channel)
     for s in (sys.stdout, sys.stderr):
         if s is not None:
             s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -422,4 +431,5 @@ def main(channel):
                 pause()
         if not call.get("reuse"):
             finish()
+            linger()
             leave(0)
