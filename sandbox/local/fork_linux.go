@@ -35,6 +35,9 @@ type cell struct {
 
 // fork runs spec in a fork of g.
 func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
+	if ctx.Err() != nil {
+		return r.never(), nil
+	}
 	id, err := g.takeID()
 	if err != nil {
 		return sandbox.Exit{}, err

@@ -227,6 +227,10 @@ func etc(pl *plan.Plan, made map[string]bool) {
 		}
 		pl.File("etc/"+f.name, 0o444, []byte(f.text))
 	}
+	// The time zone is a link into what the runtime brings.
+	if zone, err := os.Readlink("/etc/localtime"); err == nil && !made["etc/localtime"] {
+		pl.Symlink(zone, "etc/localtime")
+	}
 }
 
 // private plans what belongs to one run alone: one tmpfs, so that one quota holds

@@ -95,6 +95,9 @@ type run struct {
 
 // cold runs the command in a sandbox made from scratch.
 func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
+	if ctx.Err() != nil {
+		return r.never(), nil
+	}
 	theirs, err := r.open()
 	defer func() { closeFiles(theirs) }()
 	if err != nil {
@@ -141,6 +144,15 @@ func (r *run) spawn() error {
 		return &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
 	}
 	return nil
+}
+
+// never is the end of a run whose caller had left before it began.
+func (r *run) never() sandbox.Exit {
+	e := sandbox.Exit{Cause: sandbox.CauseCancelled, Isolation: r.isolation(), Started: time.Now()}
+	if r.spec.Ended != nil {
+		r.spec.Ended(e)
+	}
+	return e
 }
 
 // cancelled is the end of a run whose caller left before it was known to have
