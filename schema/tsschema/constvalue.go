@@ -5,6 +5,9 @@ type constVar struct {
 	at    int   // its first token, -1 without a value
 	fixed bool  // it is a const, so that a plain value keeps its own type
 	typ   *node // its type, once known
+	// zod is the schema that it holds, once known, or zodErr why it is none.
+	zod    *zodType
+	zodErr *problem
 }
 
 // typeOfVar returns the type of a variable as TypeScript infers it, or nil if

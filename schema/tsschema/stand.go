@@ -3,7 +3,7 @@ package tsschema
 import "strings"
 
 // stands returns what n stands for, if it only points at another type: the
-// variable behind typeof, a member of a type, or a member of an enum. It returns
+// variable behind typeof, a member of a type or of an enum, a schema of zod. It returns
 // nil and true where that is not known, which it has then told.
 func (b *builder) stands(n *node, depth int) (*node, bool) {
 	switch n.op {
@@ -15,6 +15,7 @@ func (b *builder) stands(n *node, depth int) (*node, bool) {
 		if t := b.enumMember(n.name); t != nil {
 			return t, true
 		}
+		return b.inferred(n)
 	}
 	return nil, false
 }

@@ -1,0 +1,311 @@
+package tsschema
+
+import (
+	"slices"
+	"strings"
+)
+
+// A zodType is a schema of zod, read from how it is written.
+type zodType struct {
+	node     *node
+	kind     string // string, number, list, object or "", which says what min means
+	optional bool
+	doc      doc
+}
+
+// isZod reports whether a name is that of the library.
+func (f *file) isZod(name string) bool {
+	return slices.Contains([]string{"zod", "zod/v3", "zod/v4"}, f.imports[name])
+}
+
+// inferred returns what z.infer<typeof X> comes to. It reports false for other
+// types, and returns nil where it has told why X cannot be read.
+func (b *builder) inferred(n *node) (*node, bool) {
+	z, what, _ := strings.Cut(n.name, ".")
+	if !b.file.isZod(z) || !slices.Contains([]string{"infer", "input", "output", "TypeOf"}, what) {
+		return nil, false
+	}
+	if len(n.kids) != 1 || n.kids[0].op != oTypeof || len(n.kids[0].texts) > 0 {
+		b.fail(n.at, "z."+what+" needs typeof and the name of a schema of this file")
+		return nil, true
+	}
+	t, bad := b.file.zodVar(n.kids[0].name, 0)
+	if bad != nil {
+		if bad.at < 0 {
+			bad.at = n.kids[0].at
+		}
+		b.fail(bad.at, bad.message)
+		return nil, true
+	}
+	if t.optional {
+		return &node{op: oUnion, at: n.at, kids: []*node{t.sealed(), {op: oName, at: n.at, name: "undefined"}}}, true
+	}
+	return t.sealed(), true
+}
+
+// zodVar reads the schema that a variable holds.
+func (f *file) zodVar(name string, depth int) (*zodType, *problem) {
+	v := f.vars[name]
+	switch {
+	case v == nil && f.imports[name] != "":
+		return nil, &problem{-1, imported(quote(name), f.imports[name])}
+	case v == nil || v.at < 0:
+		return nil, &problem{-1, "no schema " + quote(name) + " is declared in this file"}
+	case v.zodErr != nil || v.zod != nil:
+		return v.zod, v.zodErr
+	}
+	p := *f.reader
+	p.i, p.err = v.at, nil
+	v.zodErr = &problem{-1, "the schema " + quote(name) + " contains itself: declare a type"}
+	t := p.zod(f, depth)
+	for p.err == nil && (p.is("as") || p.is("satisfies")) {
+		p.fail("the schema is given another type here: declare a type")
+	}
+	if p.err != nil {
+		v.zodErr = p.err
+		return nil, p.err
+	}
+	v.zod, v.zodErr = t, nil
+	return t, nil
+}
+
+// sealed returns the type with everything that was said about it.
+func (t *zodType) sealed() *node {
+	if t.doc.text == "" && len(t.doc.tags) == 0 {
+		return t.node
+	}
+	d := t.doc
+	return &node{op: oRefined, at: t.node.at, kids: []*node{t.node}, doc: &d}
+}
+
+// tag notes a constraint.
+func (t *zodType) tag(name, text string) {
+	t.doc.tags = append(t.doc.tags, tag{name: name, text: text})
+}
+
+// wrap makes a type around t. What describes t describes the whole.
+func (t *zodType) wrap(kind string, around func(*node) *node) {
+	text := t.doc.text
+	t.doc.text = ""
+	t.node, t.kind, t.doc = around(t.sealed()), kind, doc{text: text}
+}
+
+// or adds alternatives.
+func (t *zodType) or(others ...*node) {
+	t.wrap("", func(n *node) *node { return &node{op: oUnion, at: n.at, kids: append([]*node{n}, others...)} })
+}
+
+// zod reads z.string().min(1), or the name of a schema and its methods.
+func (p *parser) zod(f *file, depth int) *zodType {
+	var t *zodType
+	at, name := p.at(), p.text()
+	switch {
+	case depth > maxTypeDepth:
+		p.fail("schemas are nested deeper than " + itoa(maxTypeDepth))
+	case p.peek().kind != kIdent:
+		p.fail("a schema of zod is expected here")
+	case f.isZod(name) && p.textAt(p.i+1) == ".":
+		p.next()
+		t = p.zodBase(f, at, depth)
+	default:
+		known, bad := f.zodVar(name, depth+1)
+		if bad != nil {
+			p.fail(bad.message)
+			break
+		}
+		c := *known
+		c.doc.tags = slices.Clone(c.doc.tags)
+		t = &c
+		p.next()
+	}
+	for p.err == nil && p.is(".") {
+		p.zodMethod(f, t, depth)
+	}
+	if p.err != nil {
+		return &zodType{node: p.refuse("")}
+	}
+	return t
+}
+
+// zodFormats are the checks of texts that a schema has a word for; "" is for
+// those that it has none for, and which are therefore not shown.
+var zodFormats = map[string]string{"email": "email", "url": "uri", "httpUrl": "uri", "uuid": "uuid", "uuidv4": "uuid", "guid": "uuid", "datetime": "date-time", "date": "date", "time": "time", "duration": "duration", "ipv4": "ipv4", "ipv6": "ipv6", "hostname": "hostname",
+	"ip": "", "cuid": "", "cuid2": "", "ulid": "", "nanoid": "", "emoji": "", "base64": "", "base64url": "", "jwt": "", "cidr": "", "cidrv4": "", "cidrv6": ""}
+
+// zodPlain are the schemas without arguments, by the type that they come to.
+var zodPlain = map[string]string{"string": "string", "number": "number", "boolean": "boolean", "bigint": "bigint", "date": "Date", "any": "any", "unknown": "unknown", "undefined": "undefined", "void": "undefined", "int": "number", "int32": "number", "uint32": "number", "float32": "number", "float64": "number"}
+
+// zodBase reads what follows z: .string(), .object({ … }), .coerce.number().
+func (p *parser) zodBase(f *file, at, depth int) *zodType {
+	p.expect(".")
+	name := p.text()
+	p.next()
+	inISO := name == "iso"
+	if inISO || name == "coerce" {
+		p.expect(".")
+		name = p.text()
+		p.next()
+	}
+	end := p.peek().match
+	t := &zodType{node: &node{op: oName, at: at, name: zodPlain[name]}}
+	format, isFormat := zodFormats[name]
+	switch {
+	case !p.is("("):
+		p.fail("“(” is expected here")
+		return t
+	case isFormat && (inISO || name != "date"):
+		t.node.name, t.kind = "string", "string"
+		if format != "" {
+			t.tag("format", format)
+		}
+	case name == "null":
+		t.node = &node{op: oLiteral, at: at}
+	case t.node.name != "":
+		t.kind = t.node.name
+		if strings.HasPrefix(name, "int") || name == "uint32" {
+			t.tag("integer", "")
+		}
+		p.next()
+		p.zodMeta(t)
+	default:
+		p.next()
+		p.zodComposed(f, t, name, depth)
+	}
+	if p.err == nil {
+		p.i = end + 1
+	}
+	return t
+}
+
+// zodComposed reads the schemas that are made of others.
+func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
+	at := t.node.at
+	inner := func() *node { return p.zod(f, depth+1).sealed() }
+	switch name {
+	case "literal", "enum", "nativeEnum":
+		t.node = p.zodValues(f)
+	case "array", "set":
+		t.kind = "list"
+		t.node = &node{op: oArray, at: at, kids: []*node{inner()}}
+		if name == "set" {
+			t.tag("uniqueItems", "")
+		}
+	case "object", "strictObject", "looseObject":
+		t.kind, t.node = "object", &node{op: oObject, at: at}
+		if !p.is(")") {
+			p.zodShape(f, t, depth)
+		}
+	case "optional", "nullable", "nullish":
+		*t = *p.zod(f, depth+1)
+		p.zodAbsent(t, name)
+	case "record", "map", "partialRecord":
+		key, value := &node{op: oName, at: at, name: "string"}, inner()
+		if p.accept(",") && !p.is("{") && !p.is(")") {
+			key, value = value, inner()
+		}
+		t.kind, t.node = "object", &node{op: oName, at: at, name: "Record", kids: []*node{key, value}}
+		if name == "partialRecord" {
+			t.node = &node{op: oName, at: at, name: "Partial", kids: []*node{t.node}}
+		}
+	case "tuple":
+		t.kind, t.node = "list", &node{op: oTuple, at: at}
+		p.zodList(f, t.node, depth)
+		t.node.elems = make([]elem, len(t.node.kids))
+	case "discriminatedUnion", "union", "xor":
+		if name == "discriminatedUnion" {
+			p.next()
+			p.expect(",")
+		}
+		t.node = &node{op: oUnion, at: at}
+		p.zodList(f, t.node, depth)
+	case "intersection":
+		first := inner()
+		p.expect(",")
+		t.node = &node{op: oIntersection, at: at, kids: []*node{first, inner()}}
+	default:
+		p.i -= 2
+		p.fail("z." + name + " has no schema here: declare a type")
+	}
+}
+
+// zodList reads [a, b] into the kids of n.
+func (p *parser) zodList(f *file, n *node, depth int) {
+	p.expect("[")
+	for p.err == nil && !p.is("]") {
+		n.kids = append(n.kids, p.zod(f, depth+1).sealed())
+		if !p.accept(",") {
+			break
+		}
+	}
+	p.expect("]")
+}
+
+// zodValues reads the values of a literal or an enum.
+func (p *parser) zodValues(f *file) *node {
+	at := p.at()
+	if d := f.types[p.text()]; p.peek().kind == kIdent && d != nil && d.enum {
+		return &node{op: oName, at: at, name: p.text()}
+	}
+	n := p.value(true, true, 0)
+	known := n
+	if n.op == oTypeof && len(n.texts) == 0 && f.typeOfVar(n.name) != nil {
+		known = f.typeOfVar(n.name)
+	}
+	switch known.op {
+	case oTuple:
+		return anyElement(known)
+	case oObject:
+		return &node{op: oIndexed, at: at, kids: []*node{known, {op: oKeyof, at: at, kids: []*node{known}}}}
+	}
+	return n
+}
+
+// zodShape reads { a: z.string(), ...Base.shape } into an object, whose
+// properties of the same names it replaces.
+func (p *parser) zodShape(f *file, t *zodType, depth int) {
+	s := &shape{}
+	for _, m := range t.node.members {
+		s.set(m)
+	}
+	p.expect("{")
+	for p.err == nil && !p.is("}") {
+		if p.accept("...") {
+			base := p.zod(f, depth+1)
+			for _, m := range base.node.members {
+				s.set(m)
+			}
+		} else {
+			s.set(p.zodMember(f, depth))
+		}
+		if !p.accept(",") {
+			break
+		}
+	}
+	p.expect("}")
+	t.node = &node{op: oObject, at: t.node.at, members: s.members}
+}
+
+// zodMember reads one property.
+func (p *parser) zodMember(f *file, depth int) *member {
+	m := &member{at: p.at()}
+	above := p.docBefore(p.i, true)
+	if above == nil {
+		above = p.trailingNote(m.at)
+	}
+	name, ok := p.propertyName()
+	if !ok {
+		p.fail("the name of a property is expected here")
+	}
+	m.name = name
+	if !p.is(":") {
+		p.i--
+	} else {
+		p.next()
+	}
+	t := p.zod(f, depth+1)
+	m.typ, m.optional, m.doc = t.node, t.optional, &t.doc
+	if m.doc.text == "" {
+		m.doc.text = above.description()
+	}
+	return m
+}

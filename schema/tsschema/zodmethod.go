@@ -1,0 +1,264 @@
+package tsschema
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"haft/schema"
+)
+
+// zodQuiet are the methods that change nothing about which JSON fits: checks
+// that are code, and what only matters when zod itself parses.
+var zodQuiet = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase", "normalize", "strict", "strip", "passthrough", "loose", "finite", "safe", "lowercase", "uppercase"}
+
+// zodMethod reads .name(…) into t.
+func (p *parser) zodMethod(f *file, t *zodType, depth int) {
+	p.expect(".")
+	at, name := p.i, p.text()
+	p.next()
+	if name == "shape" && !p.is("(") {
+		return // of ...Base.shape
+	}
+	if !p.is("(") {
+		p.fail("a schema of zod does not go on like this here: declare a type")
+		return
+	}
+	end := p.peek().match
+	p.next()
+	format, isFormat := zodFormats[name]
+	switch {
+	case slices.Contains(zodQuiet, name):
+	case isFormat && t.kind == "string":
+		if format != "" {
+			t.tag("format", format)
+		}
+	case p.zodCheck(t, name), p.zodText(t, name), p.zodObject(f, t, name, depth), p.zodAround(f, t, name, depth):
+	default:
+		p.i = at
+		p.fail("." + name + "() of zod has no schema here: the function gets what was sent, so declare the type that it takes")
+	}
+	if p.err == nil {
+		p.i = end + 1
+	}
+}
+
+// zodCheck reads the checks of numbers and lengths.
+func (p *parser) zodCheck(t *zodType, name string) bool {
+	tags := map[string]string{"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum", "multipleOf": "multipleOf", "step": "multipleOf", "min": "minimum", "max": "maximum"}
+	switch t.kind {
+	case "string":
+		tags = map[string]string{"min": "minLength", "max": "maxLength", "length": "minLength maxLength"}
+	case "list":
+		tags = map[string]string{"min": "minItems", "max": "maxItems", "length": "minItems maxItems", "size": "minItems maxItems"}
+	case "Date":
+		return name == "min" || name == "max"
+	case "number", "bigint":
+		signs := map[string]string{"positive": "exclusiveMinimum", "negative": "exclusiveMaximum", "nonnegative": "minimum", "nonpositive": "maximum"}
+		if signs[name] != "" {
+			t.tag(signs[name], "0")
+			return true
+		}
+	default:
+		return false
+	}
+	switch {
+	case name == "int" && t.kind == "number":
+		t.tag("integer", "")
+		return true
+	case name == "nonempty" && t.kind != "number":
+		t.tag(strings.Fields(tags["min"])[0], "1")
+		return true
+	case tags[name] == "":
+		return false
+	}
+	v, ok := p.constant(0)
+	n, isNumber := v.(json.Number)
+	if !ok || !isNumber {
+		p.fail("the bound is computed: write it as a number")
+		return true
+	}
+	for _, tag := range strings.Fields(tags[name]) {
+		t.tag(tag, n.String())
+	}
+	return true
+}
+
+// zodText reads the patterns of texts.
+func (p *parser) zodText(t *zodType, name string) bool {
+	if t.kind != "string" {
+		return false
+	}
+	switch name {
+	case "regex":
+		pattern := p.text()
+		if p.peek().kind != kRegexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):], "/u") != "" {
+			p.fail("the pattern must be a regular expression without flags")
+			return true
+		}
+		t.tag("pattern", strings.TrimSuffix(strings.ReplaceAll(pattern, `\/`, "/"), "u"))
+		return true
+	case "startsWith", "endsWith", "includes":
+		v, ok := p.constant(0)
+		text, isText := v.(string)
+		if !ok || !isText {
+			p.fail("the text is computed: write it out")
+			return true
+		}
+		pattern := regexp.QuoteMeta(text)
+		switch name {
+		case "startsWith":
+			pattern = "^" + pattern
+		case "endsWith":
+			pattern += "$"
+		}
+		t.tag("pattern", pattern)
+		return true
+	}
+	return false
+}
+
+// zodObject reads the methods that make objects of objects.
+func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
+	if t.node.op != oObject {
+		return false
+	}
+	switch name {
+	case "extend", "safeExtend", "augment":
+		p.zodShape(f, t, depth)
+	case "merge":
+		s := &shape{}
+		for _, m := range slices.Concat(t.node.members, p.zod(f, depth+1).node.members) {
+			s.set(m)
+		}
+		t.node = &node{op: oObject, at: t.node.at, members: s.members}
+	case "partial", "required":
+		keys := p.zodKeys()
+		t.members(func(m member) *member {
+			if keys == nil || keys.Has(m.name) {
+				m.optional = name == "partial"
+			}
+			return &m
+		})
+	case "pick", "omit":
+		keys := p.zodKeys()
+		t.members(func(m member) *member {
+			if (keys != nil && keys.Has(m.name)) != (name == "pick") {
+				return nil
+			}
+			return &m
+		})
+	case "catchall":
+		n := *t.node
+		n.index = p.zod(f, depth+1).sealed()
+		t.node = &n
+	case "keyof":
+		t.wrap("", func(n *node) *node { return &node{op: oKeyof, at: n.at, kids: []*node{n}} })
+	default:
+		return false
+	}
+	return true
+}
+
+// members replaces the members of an object.
+func (t *zodType) members(change func(member) *member) {
+	n := &node{op: oObject, at: t.node.at, index: t.node.index}
+	for _, m := range t.node.members {
+		if c := change(*m); c != nil {
+			n.members = append(n.members, c)
+		}
+	}
+	t.node = n
+}
+
+// zodKeys reads { a: true }, or returns nil.
+func (p *parser) zodKeys() *schema.Object {
+	if !p.is("{") {
+		return nil
+	}
+	v, ok := p.constant(0)
+	if !ok {
+		p.fail("the keys are computed: write { name: true }")
+	}
+	keys, _ := v.(*schema.Object)
+	return keys
+}
+
+// zodAround reads the methods that every schema has.
+func (p *parser) zodAround(f *file, t *zodType, name string, depth int) bool {
+	switch name {
+	case "optional", "nullable", "nullish":
+		p.zodAbsent(t, name)
+	case "describe":
+		t.doc.text = p.zodTexts()
+	case "meta":
+		p.zodMeta(t)
+	case "default", "prefault":
+		t.optional = true
+		if d := p.literal(); d.known {
+			t.doc.tags = append(t.doc.tags, tag{name: "default", deflt: &d})
+		}
+	case "array":
+		t.wrap("list", func(n *node) *node { return &node{op: oArray, at: n.at, kids: []*node{n}} })
+	case "or":
+		t.or(p.zod(f, depth+1).sealed())
+	case "and":
+		other := p.zod(f, depth+1).sealed()
+		t.wrap("", func(n *node) *node { return &node{op: oIntersection, at: n.at, kids: []*node{n, other}} })
+	case "rest":
+		if t.node.op != oTuple {
+			return false
+		}
+		n := *t.node
+		n.kids = append(slices.Clone(n.kids), &node{op: oArray, at: n.at, kids: []*node{p.zod(f, depth+1).sealed()}})
+		n.elems = append(slices.Clone(n.elems), elem{rest: true})
+		t.node = &n
+	default:
+		return false
+	}
+	return true
+}
+
+// zodAbsent lets a value be null or left out.
+func (p *parser) zodAbsent(t *zodType, name string) {
+	if name != "optional" {
+		t.or(&node{op: oLiteral, at: t.node.at})
+	}
+	t.optional = t.optional || name != "nullable"
+}
+
+// zodTexts reads a text, which may be put together with +.
+func (p *parser) zodTexts() string {
+	var all strings.Builder
+	for p.err == nil {
+		v, ok := p.constant(0)
+		text, isText := v.(string)
+		if !ok || !isText {
+			p.fail("the description is computed: write it out")
+		}
+		all.WriteString(text)
+		if !p.accept("+") {
+			break
+		}
+	}
+	return fold(all.String())
+}
+
+// zodMeta reads { description: "…", title: "…", examples: […] }, if it is there.
+func (p *parser) zodMeta(t *zodType) {
+	if !p.is("{") {
+		return
+	}
+	d := p.literal()
+	o, _ := d.value.(*schema.Object)
+	if !d.known || o == nil {
+		return
+	}
+	if text := o.String("description"); text != "" {
+		t.doc.text = fold(text)
+	}
+	if text := o.String("title"); text != "" {
+		t.tag("title", text)
+	}
+}
