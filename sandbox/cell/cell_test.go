@@ -105,8 +105,8 @@ func TestPool_a_cell_is_taken_once_and_replaced(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n := p.Parked(plan.Key); n != 1 {
-				t.Errorf("%d cells parked, want 1", n)
+			if n := p.Parked(plan.Key); n != 2 {
+				t.Errorf("%d cells parked, want 2", n)
 			}
 		}
 	})
@@ -230,6 +230,34 @@ func TestPool_a_refusal_is_no_breakage(t *testing.T) {
 	})
 }
 
+// A call that takes a cell has the processor first: the replacement is not begun
+// at once, unless none is left.
+func TestPool_replaces_after_a_moment(t *testing.T) {
+	inBubble(t, cell.Config{Least: 2}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		plan := f.plan("a")
+		take(t, p, plan).Release(false)
+		time.Sleep(time.Second)
+		started := f.started.Load()
+		first := take(t, p, plan)
+		synctest.Wait()
+		if n := f.started.Load(); n != started {
+			t.Errorf("%d cells were started while one was still parked", n-started)
+		}
+		second := take(t, p, plan)
+		synctest.Wait()
+		if n := f.started.Load(); n == started {
+			t.Error("none was started though none was left")
+		}
+		first.Release(false)
+		second.Release(false)
+		time.Sleep(time.Second)
+		if n := p.Parked(plan.Key); n != 2 {
+			t.Errorf("%d cells parked, want 2", n)
+		}
+	})
+}
+
 func TestPool_drop_empties_a_key(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		f := &fake{}
@@ -239,8 +267,8 @@ func TestPool_drop_empties_a_key(t *testing.T) {
 		time.Sleep(time.Second)
 		p.Drop(func(k cell.Key) bool { return k.Tenant == "a" })
 		synctest.Wait()
-		if p.Parked(a.Key) != 0 || p.Parked(b.Key) != 1 {
-			t.Errorf("parked a=%d b=%d, want 0 and 1", p.Parked(a.Key), p.Parked(b.Key))
+		if p.Parked(a.Key) != 0 || p.Parked(b.Key) != 2 {
+			t.Errorf("parked a=%d b=%d, want 0 and 2", p.Parked(a.Key), p.Parked(b.Key))
 		}
 		select {
 		case <-busy.Ended():

@@ -13,7 +13,8 @@ import (
 
 // Config bounds a pool. The zero value is a good choice for a server.
 type Config struct {
-	// Least is how many cells a key keeps ready once it was used; 0 means 1.
+	// Least is how many cells a key keeps ready once it was used; 0 means 2, so
+	// that the one that replaces the first need not be made while that is used.
 	Least int
 	// Most is how many a key keeps ready at the height of demand; 0 means 16.
 	Most int
@@ -66,6 +67,7 @@ type shelf struct {
 	until    time.Time // no start before, because of broken
 	broken   error
 	idle     *time.Timer
+	soon     bool // a refill is on its way
 	gone     bool
 }
 
@@ -81,7 +83,7 @@ func New(ctx context.Context, cfg Config) *Pool {
 			*p = v
 		}
 	}
-	def(&cfg.Least, 1)
+	def(&cfg.Least, 2)
 	def(&cfg.Most, 16)
 	def(&cfg.Total, 64)
 	def(&cfg.Starting, runtime.GOMAXPROCS(0))
@@ -171,13 +173,36 @@ func (p *Pool) fromShelf(plan Plan) (*shelf, *Cell, error) {
 	} else if s.broken != nil && time.Now().Before(s.until) {
 		return nil, nil, s.broken
 	}
-	p.refill(s)
+	if c != nil && len(s.ready) > 0 {
+		p.refillSoon(s)
+	} else {
+		p.refill(s)
+	}
 	return s, c, nil
+}
+
+// refillDelay is how long a refill waits while there still is a parked cell.
+// Making one takes a processor for longer than most calls take; the call that
+// just took a cell should have it first.
+const refillDelay = 2 * time.Millisecond
+
+// refillSoon refills after a moment. Preconditions: mu is held.
+func (p *Pool) refillSoon(s *shelf) {
+	if s.soon {
+		return
+	}
+	s.soon = true
+	time.AfterFunc(refillDelay, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.soon = false
+		p.refill(s)
+	})
 }
 
 // refill starts making what the shelf lacks. Preconditions: mu is held.
 func (p *Pool) refill(s *shelf) {
-	if s.gone || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil {
+	if p.closed || s.gone || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil {
 		return
 	}
 	want := s.demand.want(p.cfg.Least, p.cfg.Most)
@@ -233,6 +258,7 @@ func (p *Pool) park(s *shelf, c *Cell) {
 	case len(s.waiters) > 0 && c.alive():
 		s.waiters[0] <- c
 		s.waiters = s.waiters[1:]
+		p.refill(s) // this one was meant for the shelf
 	case s.gone || p.closed || !c.alive():
 		c.discard()
 	default:
