@@ -206,6 +206,9 @@ func problems(src string, messages []api.Message) []problem {
 		if len(all) == maxProblems {
 			break
 		}
+		if strings.Contains(m.Text, "JSX syntax") {
+			m.Text = noJSX
+		}
 		p := problem{-1, "syntax error: " + strings.NewReplacer(`"`, "", "\n", " ").Replace(m.Text)}
 		if m.Location != nil && m.Location.Line >= 1 && m.Location.Line <= len(lines) {
 			p.at = min(lines[m.Location.Line-1]+m.Location.Column, len(src))

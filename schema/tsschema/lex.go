@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -147,6 +148,9 @@ func (l *lexer) next() kind {
 	case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 		return l.number()
 	case c == '/' && l.regexpAllowed():
+		if closingTag.MatchString(rest) && strings.HasSuffix(l.src[:l.pos], "<") {
+			l.fail(l.pos-1, noJSX)
+		}
 		return l.regexp()
 	case c == '#' || c == '@' || c == '\\' || identStart(rest):
 		return l.ident()
@@ -165,6 +169,12 @@ func (l *lexer) next() kind {
 	l.pos += n
 	return kPunct
 }
+
+// noJSX refuses elements, which need a compiler that knows what makes them.
+const noJSX = "JSX is not supported: a tool returns data, not elements"
+
+// closingTag is what follows the "<" of </name>.
+var closingTag = regexp.MustCompile(`^/[A-Za-z_$][\w$.:-]*\s*>|^/>`)
 
 // isTemplate reports whether token i opens a substitution.
 func (l *lexer) isTemplate(i int) bool {
