@@ -75,14 +75,24 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := spec.Need.Check(t.p.isolation); err != nil {
 		return sandbox.Exit{}, err
 	}
+	exit, broken, err := t.once(ctx, &spec)
+	if err != nil && broken { // nothing has happened, and the next process may live
+		exit, _, err = t.once(ctx, &spec)
+	}
+	return exit, err
+}
+
+// once runs spec in a fork of the process of the day. It reports whether that was
+// found dead before the fork could begin.
+func (t *Template) once(ctx context.Context, spec *sandbox.Spec) (exit sandbox.Exit, broken bool, err error) {
 	g, err := t.generation(ctx)
 	if err != nil {
-		return sandbox.Exit{}, err
+		return sandbox.Exit{}, false, err
 	}
 	defer g.release()
-	r := &run{p: t.p, spec: &spec, flood: make(chan struct{}, 2)}
-	exit, err := r.fork(ctx, g)
-	return exit, errors.Join(err, r.tearDown())
+	r := &run{p: t.p, spec: spec, flood: make(chan struct{}, 2)}
+	exit, err = r.fork(ctx, g)
+	return exit, err != nil && g.isBroken(), errors.Join(err, r.tearDown())
 }
 
 // generation returns the process to fork, held for one run. A process that has

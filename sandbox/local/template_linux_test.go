@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"haft"
 	"haft/sandbox"
@@ -175,6 +175,32 @@ func TestTemplate_sandboxes_outlive_its_Close(t *testing.T) {
 	}
 }
 
+func TestTemplate_many_at_once(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "import os\ndef main(fd):\n    os.write(fd, b'x'); os.read(fd, 1)\n")
+	cells := make([]*parked, 100)
+	var wg sync.WaitGroup
+	for i := range cells {
+		wg.Go(func() { cells[i] = park(t, tpl) })
+	}
+	wg.Wait()
+	for _, c := range cells {
+		if c == nil {
+			t.Fatal("a fork did not start")
+		}
+		close(c.finish)
+	}
+	for _, c := range cells {
+		if e := <-c.ended; e.Cause != sandbox.CauseFinished {
+			t.Errorf("it ended with %+v", e)
+		}
+		if err := <-c.done; err != nil {
+			t.Error(err)
+		}
+		c.close()
+	}
+}
+
 // A template that died is replaced by the next run.
 func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 	p := open(t, local.Config{})
@@ -184,12 +210,9 @@ func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 		t.Fatalf("it says %q", out)
 	}
 	local.KillTemplate(tpl)
-	deadline := time.Now().Add(5 * time.Second)
-	for time.Now().Before(deadline) {
-		var out bytes.Buffer
-		if _, err := tpl.Run(t.Context(), sandbox.Spec{Stdout: &out}); err == nil && out.String() == "alive\n" {
-			return
+	for range 2 {
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
 		}
 	}
-	t.Error("it was not replaced")
 }
