@@ -55,10 +55,8 @@ type Decision struct {
 	Networks     []Network     `json:"networks,omitempty"`
 	MinIsolation haft.Level    `json:"min_isolation,omitempty"`
 	// Redact are JSON Pointers, with * for any key, of arguments that must not
-	// be seen in audit, events and requests for approval.
+	// be seen in audit, events and requests for approval: [Decision.Redacted].
 	Redact []string `json:"redact,omitempty"`
-
-	redact []place
 }
 
 // A Problem is a rule that could not be evaluated.
@@ -267,8 +265,7 @@ func (d *decision) apply(l *layer, r *rule) {
 	}
 	d.MinIsolation = stronger(d.MinIsolation, r.minIsolation)
 	for _, p := range r.redact {
-		d.redact = append(d.redact, p)
-		d.Redact = append(d.Redact, pointer(p))
+		d.Redact = append(d.Redact, p.String())
 	}
 }
 

@@ -341,15 +341,23 @@ const redacted = "[redacted]"
 // decision names in Redact are replaced. An error means that they cannot be read
 // and must not be kept.
 func (d Decision) Redacted(args json.RawMessage) (json.RawMessage, error) {
-	if len(d.redact) == 0 || len(args) == 0 {
+	if len(d.Redact) == 0 || len(args) == 0 {
 		return args, nil
+	}
+	places := make([]place, len(d.Redact))
+	for i, text := range d.Redact {
+		p, err := parsePlace(text)
+		if err != nil {
+			return nil, fmt.Errorf("redact arguments: %w", err)
+		}
+		places[i] = p
 	}
 	tree, err := readArgs(args)
 	if err != nil {
 		return nil, fmt.Errorf("redact arguments: %w", err)
 	}
 	var b bytes.Buffer
-	if err := writeTree(&b, redact(tree, nil, d.redact)); err != nil {
+	if err := writeTree(&b, redact(tree, nil, places)); err != nil {
 		return nil, fmt.Errorf("redact arguments: %w", err)
 	}
 	return b.Bytes(), nil

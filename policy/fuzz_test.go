@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/tools/txtar"
@@ -46,6 +47,12 @@ func FuzzCompile(f *testing.F) {
 		Args:      json.RawMessage(`{"path": "/tmp/s3cr3t", "a": [1, 2, 3], "amount": 7}`),
 	}
 	f.Fuzz(func(t *testing.T, text string) {
+		start := time.Now()
+		defer func() {
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("Compile(%q) and Explain took %v", text, took)
+			}
+		}()
 		p, err := policy.Compile([]byte(text))
 		if err != nil {
 			if m := haft.MessageOf(err); haft.CodeOf(err) != haft.CodeInvalid || !place.MatchString(m) || !utf8.ValidString(m) {

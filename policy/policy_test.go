@@ -108,6 +108,15 @@ rules:
 	if err != nil || string(got) != want {
 		t.Errorf("Redacted = %s, %v, want %s", got, err, want)
 	}
+	// A decision that was kept says the same.
+	wire, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept policy.Decision
+	if err := json.Unmarshal(wire, &kept); err != nil || !cmp.Equal(kept, d) {
+		t.Errorf("a decision comes back as %+v, %v, want %+v", kept, err, d)
+	}
 	for _, bad := range []string{`{`, `[1]`, `{"a":1,"a":2}`} {
 		if got, err := d.Redacted(json.RawMessage(bad)); err == nil {
 			t.Errorf("Redacted(%s) = %s", bad, got)
@@ -351,6 +360,27 @@ func TestCompile_bounds(t *testing.T) {
 				t.Logf("%v: %s", took, haft.MessageOf(err))
 			}
 		})
+	}
+}
+
+func TestCompile_reads_JSON_and_folded_text(t *testing.T) {
+	req := policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"}, Args: json.RawMessage(`{"a": 1, "b": "c: d # e"}`)}
+	for name, text := range map[string]string{
+		"JSON":           `{"version": 1, "rules": [{"id": "a", "effect": "allow", "when": "args.b == \"c: d # e\""}]}`,
+		"JSON in lines":  "{\n  \"version\": 1,\n  \"rules\": [\n    {\n      \"id\": \"a\",\n      \"effect\": \"allow\"\n    }\n  ]\n}\n",
+		"JSON with tabs": "{\n\t\"version\": 1,\n\t\"rules\": [\n\t\t{\"id\": \"a\", \"effect\": \"allow\"}\n\t]\n}\n",
+		"literal":        "version: 1\nrules:\n- id: a\n  effect: allow\n  when: |\n    args.a == 1 &&\n    args.b == 'c: d # e'\n",
+		"folded":         "version: 1\nrules:\n- id: a\n  effect: allow\n  when: >-\n    args.a == 1 &&\n    args.b == 'c: d # e'\n",
+		"CRLF":           "version: 1\r\nrules:\r\n- id: a\r\n  effect: allow\r\n",
+		"comments":       "# a\nversion: 1 # b\n# c\nrules: # d\n  # e\n  - id: a # f\n    # g\n    effect: allow\n# h\n",
+		"header":         "---\nversion: 1\nrules:\n- {id: a, effect: allow}\n",
+	} {
+		p, err := policy.Compile([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if d := p.Decide(req); d.Effect != policy.Allow {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }
 

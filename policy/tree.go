@@ -221,12 +221,21 @@ func (p place) covers(way []string) bool {
 	return true
 }
 
-// pointer writes a way as a JSON Pointer. Long keys are cut.
-func pointer(way []string) string {
+// String writes the place as [parsePlace] reads it.
+func (p place) String() string {
 	var b strings.Builder
-	for _, part := range way {
+	for _, part := range p {
 		b.WriteByte('/')
-		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(short(part)))
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(part))
 	}
 	return b.String()
+}
+
+// pointer writes a way as a JSON Pointer, fit for a message: long keys are cut.
+func pointer(way []string) string {
+	shown := make(place, len(way))
+	for i, part := range way {
+		shown[i] = short(part)
+	}
+	return shown.String()
 }
