@@ -69,7 +69,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
 	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir()})
-	return a, a.openExecutor(ctx)
+	a.openExecutor(ctx)
+	return a, nil
 }
 
 // cacheDir is where answers of interpreters are kept, or "" where there is no

@@ -29,12 +29,25 @@ type Run struct {
 }
 
 // openExecutor makes what runs scripts.
-func (a *App) openExecutor(ctx context.Context) error {
+func (a *App) openExecutor(ctx context.Context) {
 	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, script.Config{
 		Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells,
 	})
 	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
-	return nil
+}
+
+// Expect begins to start a sandbox for a call of a tool of that kind, which is to
+// follow, while its source is still being read.
+func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
+	a.executor.Expect(ctx, a.request(kind, r))
+}
+
+// request is what confines a call.
+func (a *App) request(kind haft.Kind, r Run) executor.Request {
+	if r.Org == "" {
+		r.Org = "local"
+	}
+	return executor.Request{Org: r.Org, Kind: kind, Env: r.Env, Files: r.Files, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
 }
 
 // NewCallID makes an id that nobody can guess.
@@ -45,20 +58,16 @@ func NewCallID() haft.CallID { return haft.CallID("c_" + rand.Text()) }
 func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	began := time.Now()
 	id := NewCallID()
-	if r.Org == "" {
-		r.Org = "local"
-	}
 	args, failure := t.fit(r.Args)
 	validated := time.Since(began)
 	if failure != nil {
 		return refused(id, t, failure, validated), nil
 	}
-	res, err := a.executor.Execute(ctx, executor.Request{
-		Call: id, Tool: t.Derived.Name, Org: r.Org, Kind: t.Source.Kind,
-		Source: string(t.Source.Text), Function: t.Derived.Function, Args: args, Pass: t.Derived.Pass,
-		Inject: inject(t.Derived.Injected), Env: r.Env, Files: r.Files, Limits: r.Limits, Network: r.Network,
-		Need: a.cfg.Need, Output: t.Output.Type, Stdout: r.Stdout, Stderr: r.Stderr,
-	})
+	req := a.request(t.Source.Kind, r)
+	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
+	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
+	req.Output, req.Stdout, req.Stderr = t.Output.Type, r.Stdout, r.Stderr
+	res, err := a.executor.Execute(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,7 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 		return err
 	}
 	defer a.Close()
+	a.Expect(ctx, src.Kind, r)
 	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: haft.OutputType(f.output)})
 	if _, ok := errors.AsType[*schema.SourceError](err); ok {
 		return finish(std, app.Unusable(src, err), f.json)

@@ -58,6 +58,7 @@ type Executor struct {
 	pool     *cell.Pool
 	forks    *templates
 	js       *transformer
+	expected expectations
 	told     atomic.Pointer[cell.StartError] // the last that was logged
 }
 
@@ -78,6 +79,10 @@ func New(ctx context.Context, provider sandbox.Provider, name string, finder *Fi
 // Close ends everything that is kept ready and everything that runs, and waits
 // until it is gone.
 func (x *Executor) Close() {
+	if e := x.expected.swap(nil); e != nil {
+		x.disappoint(e)
+	}
+	defer x.expected.work.Wait()
 	x.pool.Close()
 	x.forks.close()
 }
@@ -286,7 +291,11 @@ func (r *run) reuse() bool {
 // take gets a cell for the call.
 func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
 	asked := time.Now()
-	c, err := r.x.pool.Take(ctx, r.plan())
+	plan := r.plan()
+	c, err := r.x.met(ctx, plan.Key), error(nil)
+	if c == nil {
+		c, err = r.x.pool.Take(ctx, plan)
+	}
 	res.Timeline.Setup = haft.Millis(time.Since(asked))
 	switch {
 	case r.x.cfg.Cold:
