@@ -3,6 +3,7 @@ package pyschema
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // docText is what a docstring says.
@@ -28,14 +29,14 @@ func parseDoc(raw string) docText {
 			p.next += 2
 			p.numpy(name)
 		case p.google(line):
-		case fieldLine.MatchString(line):
+		case fieldLine().MatchString(line):
 			p.field()
 		default:
 			p.text = append(p.text, line)
 			p.next++
 		}
 	}
-	parts := []string{strings.TrimSpace(gaps.ReplaceAllString(strings.Join(p.text, "\n"), "\n\n"))}
+	parts := []string{strings.TrimSpace(gaps().ReplaceAllString(strings.Join(p.text, "\n"), "\n\n"))}
 	for _, e := range p.examples {
 		parts = append(parts, "Examples:\n"+e)
 	}
@@ -44,7 +45,12 @@ func parseDoc(raw string) docText {
 }
 
 // gaps are the empty lines that sections leave behind.
-var gaps = regexp.MustCompile(`\n{3,}`)
+// Expressions are compiled when they are first needed: a sandbox's init is this
+// program too, and pays for everything that is done before main.
+
+var gaps = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\n{3,}`)
+})
 
 // docParser goes through the lines of a docstring.
 type docParser struct {
@@ -171,7 +177,7 @@ func (p *docParser) block(items bool) []string {
 // begins reports whether a section begins at the next line.
 func (p *docParser) begins() bool {
 	title, _, ok := strings.Cut(p.lines[p.next], ":")
-	return ok && section(title) != "" || p.underlined() || fieldLine.MatchString(p.lines[p.next])
+	return ok && section(title) != "" || p.underlined() || fieldLine().MatchString(p.lines[p.next])
 }
 
 // section takes in the text of a section.
@@ -194,7 +200,7 @@ func (p *docParser) returned(body []string) {
 		return
 	}
 	text := strings.TrimSpace(body[0] + "\n" + strings.Join(dedent(body[1:]), "\n"))
-	if typ, rest, ok := strings.Cut(text, ":"); ok && typeLike.MatchString(typ) && (rest == "" || rest[0] == ' ' || rest[0] == '\n') {
+	if typ, rest, ok := strings.Cut(text, ":"); ok && typeLike().MatchString(typ) && (rest == "" || rest[0] == ' ' || rest[0] == '\n') {
 		p.doc.returnType = strings.TrimSpace(typ)
 		text = strings.TrimSpace(rest)
 	}
@@ -202,7 +208,9 @@ func (p *docParser) returned(body []string) {
 }
 
 // typeLike is what looks like a type and not like the start of a sentence.
-var typeLike = regexp.MustCompile(`^[A-Za-z_][\w.]*(\[[^\n]*\])?( ?\| ?[A-Za-z_][\w.]*(\[[^\n]*\])?)*( or None)?$`)
+var typeLike = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][\w.]*(\[[^\n]*\])?( ?\| ?[A-Za-z_][\w.]*(\[[^\n]*\])?)*( or None)?$`)
+})
 
 // items reads "name (type): text" with text that may go on, further indented.
 func (p *docParser) items(body []string) {
@@ -223,7 +231,7 @@ func (p *docParser) items(body []string) {
 			continue
 		}
 		// "name (type)" alone on its line, the text below it
-		if l != "" && names == nil && i+1 < len(body) && bareName.MatchString(strings.TrimSpace(l)) {
+		if l != "" && names == nil && i+1 < len(body) && bareName().MatchString(strings.TrimSpace(l)) {
 			names, base = []string{strings.TrimSpace(l)}, indent(l)
 			continue
 		}
@@ -248,18 +256,22 @@ func (p *docParser) add(name string, text []string) {
 }
 
 // bareName is a name that stands alone.
-var bareName = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*$`)
+var bareName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*$`)
+})
 
 // docItem is the first line of an item.
 type docItem struct{ name, typ, text string }
 
 // itemName is how an item begins: a bullet, stars, quotes.
-var itemName = regexp.MustCompile("^(?:[-*+] +)?[`*]*([\\p{L}_][\\p{L}\\p{N}_]*)[`*]*")
+var itemName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^(?:[-*+] +)?[`*]*([\\p{L}_][\\p{L}\\p{N}_]*)[`*]*")
+})
 
 // item reads "name (type): text", or gives nothing.
 func item(line string) docItem {
 	l := strings.TrimSpace(line)
-	m := itemName.FindStringSubmatch(l)
+	m := itemName().FindStringSubmatch(l)
 	if m == nil {
 		return docItem{}
 	}

@@ -3,6 +3,7 @@ package pyschema
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // underlined reports whether the next line is a title in NumPy form.
@@ -18,7 +19,7 @@ func (p *docParser) underlined() bool {
 // numpy reads the text of a section up to the next title.
 func (p *docParser) numpy(name string) {
 	start := p.next
-	for p.next < len(p.lines) && !p.underlined() && !fieldLine.MatchString(p.lines[p.next]) {
+	for p.next < len(p.lines) && !p.underlined() && !fieldLine().MatchString(p.lines[p.next]) {
 		p.next++
 	}
 	body := dedent(p.lines[start:p.next])
@@ -33,7 +34,9 @@ func (p *docParser) numpy(name string) {
 }
 
 // numpyName is "x : int", "x, y : int" or "x".
-var numpyName = regexp.MustCompile(`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
+var numpyName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
+})
 
 // maxNames is how many names can share one text.
 const maxNames = 16
@@ -49,7 +52,7 @@ func (p *docParser) numpyItems(body []string) {
 		names, text = nil, nil
 	}
 	for _, l := range body {
-		if m := numpyName.FindStringSubmatch(l); m != nil && indent(l) == 0 && l != "" {
+		if m := numpyName().FindStringSubmatch(l); m != nil && indent(l) == 0 && l != "" {
 			flush()
 			names = strings.SplitN(m[1], ",", maxNames+1)
 			names = names[:min(len(names), maxNames)]
@@ -79,13 +82,15 @@ func (p *docParser) numpyReturned(body []string) {
 }
 
 // fieldLine is a field in reST (:param x: text) or in Epydoc (@param x: text).
-var fieldLine = regexp.MustCompile(`^\s*(?:` +
-	`:(param|parameter|arg|argument|key|keyword|ivar|cvar|var|type|vartype|raises?|except|exception|returns?|rtype|yields?|ytype|meta)\b([^:\n]*(?:\[[^\]\n]*\][^:\n]*)?):|` +
-	`@(param|arg|keyword|kwparam|kwarg|ivar|cvar|var|type|raises?|except|exception|returns?|rtype|yields?|ytype|note|see|todo)\b([^:\n]*):)(?:\s+|$)(.*)$`)
+var fieldLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(?:` +
+		`:(param|parameter|arg|argument|key|keyword|ivar|cvar|var|type|vartype|raises?|except|exception|returns?|rtype|yields?|ytype|meta)\b([^:\n]*(?:\[[^\]\n]*\][^:\n]*)?):|` +
+		`@(param|arg|keyword|kwparam|kwarg|ivar|cvar|var|type|raises?|except|exception|returns?|rtype|yields?|ytype|note|see|todo)\b([^:\n]*):)(?:\s+|$)(.*)$`)
+})
 
 // field reads one field, with the lines that continue it.
 func (p *docParser) field() {
-	m := fieldLine.FindStringSubmatch(p.lines[p.next])
+	m := fieldLine().FindStringSubmatch(p.lines[p.next])
 	base := indent(p.lines[p.next])
 	kind, arg := m[1]+m[3], strings.TrimSpace(m[2]+m[4])
 	text := []string{m[5]}
@@ -95,7 +100,7 @@ func (p *docParser) field() {
 			text = append(text, l)
 			continue
 		}
-		if l == "" || fieldLine.MatchString(l) || indent(l) <= base && p.begins() {
+		if l == "" || fieldLine().MatchString(l) || indent(l) <= base && p.begins() {
 			break
 		}
 		text = append(text, l)

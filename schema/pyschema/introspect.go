@@ -48,7 +48,7 @@ const (
 func Introspect(ctx context.Context, run Introspector, module, name string, paths []string) (*schema.Object, error) {
 	full := module + "." + name
 	parts := strings.Split(full, ".")
-	bad := func(p string) bool { return !bareName.MatchString(p) }
+	bad := func(p string) bool { return !bareName().MatchString(p) }
 	if len(full) > maxTypeName || len(parts) > maxTypeParts || slices.ContainsFunc(parts, bad) {
 		return nil, &schema.SourceError{Message: "this is not the name of a type in a module"}
 	}
@@ -150,7 +150,7 @@ func plainClass(name string) string {
 // word returns s if it is a dotted name, and else what can stand for one.
 func word(s string) string {
 	for _, p := range strings.Split(s, ".") {
-		if len(s) > maxTypeName || !bareName.MatchString(p) {
+		if len(s) > maxTypeName || !bareName().MatchString(p) {
 			return "something"
 		}
 	}

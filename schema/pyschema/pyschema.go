@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"haft/schema"
@@ -116,7 +117,9 @@ func (d *Deriver) module(ctx context.Context, source []byte) (*module, error) {
 }
 
 // cookie is the line that names the encoding of a source file (PEP 263).
-var cookie = regexp.MustCompile(`^[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+`)
+var cookie = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+`)
+})
 
 // text refuses what is no source text, before a process is started for it.
 func text(source []byte) error {
@@ -135,7 +138,7 @@ func text(source []byte) error {
 		return fault(i, "the source is not text: it has a zero byte")
 	}
 	for _, l := range bytes.SplitN(source, []byte("\n"), 3)[:min(2, 1+bytes.Count(source, []byte("\n")))] {
-		if cookie.Match(bytes.TrimPrefix(l, []byte("\ufeff"))) {
+		if cookie().Match(bytes.TrimPrefix(l, []byte("\ufeff"))) {
 			return nil // Python decodes it
 		}
 	}
