@@ -58,6 +58,7 @@ var only = []struct {
 	{"github.com/santhosh-tekuri/jsonschema", "one compiler of schemas", []string{"schema"}},
 	{"cel.dev/cel-go", "expressions are bounded where they are compiled", []string{"value", "policy"}},
 	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},
+	{"mvdan.cc/sh", "one reader of shell", []string{"schema/bashschema"}},
 	{"github.com/evanw/esbuild", "one reader of TypeScript", []string{"schema/tsschema", "executor/script"}},
 	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
 	{"unsafe", "only system calls need it", []string{"sandbox/local"}},

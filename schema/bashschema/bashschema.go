@@ -47,7 +47,7 @@ var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 // toolName is what every vendor of models accepts.
 var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Derive reads the header of a script.
+// Derive reads the header of a script, and looks for syntax errors in the rest.
 //
 // What is wrong with it is told all at once: the error joins one
 // [*schema.SourceError] for every problem. Any other error is not the source's.
@@ -62,6 +62,13 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 	h := &header{opts: config, seen: map[string]string{}}
 	h.lines = commentLines(src)
 	r := h.read()
+	var bad *schema.SourceError
+	if err := checkSyntax(ctx, src); errors.As(err, &bad) {
+		bad.Function = h.name
+		h.errs = append(h.errs, bad)
+	} else if err != nil {
+		return nil, err
+	}
 	if len(h.errs) > 0 {
 		slices.SortStableFunc(h.errs, func(a, b *schema.SourceError) int { return cmp.Compare(a.Line, b.Line) })
 		var all []error
