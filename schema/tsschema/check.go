@@ -10,6 +10,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"haft"
 	"haft/schema"
 )
 
@@ -164,21 +165,42 @@ func (l *lexer) wordAt(i int) string {
 	return l.text(l.tokens[i])
 }
 
+// largeSource is the size from which sources are parsed one after the other. The
+// parser tells of every repeated mistake by counting lines back to the first one:
+// 64 kB of them hold it for two seconds, 1 MB for minutes.
+const largeSource = 64 << 10
+
+// oneLarge is held while a large source is parsed, so that hostile ones hold one
+// processor and no more. Small sources do not wait for it.
+var oneLarge = make(chan struct{}, 1)
+
 // strict lets a strict parser look at the whole source, function bodies
 // included, and returns what it finds.
 //
 // The parser cannot be interrupted. At the end of ctx or of parseTime strict
 // returns without it; what is left of its work is bounded by what bounded let
-// through.
+// through, and by oneLarge.
 func strict(ctx context.Context, src string, loader api.Loader) ([]problem, error) {
 	timer := time.NewTimer(parseTime)
 	defer timer.Stop()
+	release := func() {}
+	if len(src) > largeSource {
+		select {
+		case oneLarge <- struct{}{}:
+			release = func() { <-oneLarge }
+		case <-timer.C:
+			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "another large source is being parsed: try again"}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("parse the source: %w", context.Cause(ctx))
+		}
+	}
 	done := make(chan []problem, 1)
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
 				done <- []problem{{-1, "the source cannot be parsed"}}
 			}
+			release()
 		}()
 		r := api.Transform(src, api.TransformOptions{
 			Loader: loader, LogLevel: api.LogLevelSilent,
