@@ -118,12 +118,12 @@ func victim() {
 	ctx := context.Background()
 	a, err := app.Open(ctx, app.Config{Keep: true, Local: local.Config{Dir: os.Getenv(victimVar)}})
 	if err != nil {
-		fmt.Println("open:", err)
+		fmt.Fprintln(os.Stdout, "open:", err)
 		os.Exit(1)
 	}
 	tool, err := a.Prepare(ctx, app.Source{Name: "sleep", Kind: haft.KindPython, Text: []byte(source), Function: "sleep"}, schema.Options{}, haft.Output{})
 	if err != nil {
-		fmt.Println("prepare:", err)
+		fmt.Fprintln(os.Stdout, "prepare:", err)
 		os.Exit(1)
 	}
 	n := number("HAFT_TEST_VICTIMS", 30)
@@ -131,10 +131,10 @@ func victim() {
 		go func() {
 			args := fmt.Appendf(nil, `{"seconds": 600}`)
 			_, err := a.Call(ctx, tool, app.Run{Args: args, Limits: haft.Limits{Wall: haft.Millis(20 * time.Minute)}})
-			fmt.Println("ended early:", err)
+			fmt.Fprintln(os.Stdout, "ended early:", err)
 		}()
 	}
-	fmt.Println("calling")
+	fmt.Fprintln(os.Stdout, "calling")
 	select {}
 }
 

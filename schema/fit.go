@@ -142,7 +142,7 @@ func (f *fitter) object(s *jsonschema.Schema, o *Object, depth int) *Object {
 				continue
 			}
 			subs := schemasFor(facets, func(s *jsonschema.Schema) []*jsonschema.Schema { return propertySchemas(s, k) })
-			if o.Has(k) && !(o.Value(k) == nil && f.meansAbsent(facets, subs, k)) {
+			if o.Has(k) && (o.Value(k) != nil || !f.meansAbsent(facets, subs, k)) {
 				out.Set(k, f.all(subs, o.Value(k), depth))
 				continue
 			}

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -199,7 +200,7 @@ func Decode(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, &SyntaxError{d.InputOffset(), "there is something after the end"}
 	}
 	return v, nil
@@ -268,7 +269,7 @@ func (d decoder) array(depth int) ([]any, error) {
 
 // syntax turns an error of the decoder into ours, which quotes nothing.
 func (d decoder) syntax(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &SyntaxError{d.InputOffset(), "it ends too early"}
 	}
 	return &SyntaxError{d.InputOffset(), "it is not JSON"}

@@ -73,7 +73,7 @@ func settle(outs ...*output) {
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		before := size()
-		time.Sleep(quiet)
+		<-time.After(quiet)
 		if size() == before {
 			return
 		}

@@ -38,7 +38,7 @@ func (f *fake) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error)
 	defer f.gone.Add(1)
 	defer f.live.Add(-1)
 	if f.fail.Load() {
-		io.WriteString(spec.Stderr, "broken interpreter")
+		_, _ = io.WriteString(spec.Stderr, "broken interpreter")
 		return sandbox.Exit{Cause: sandbox.CauseExit, Code: 1}, nil
 	}
 	exit := sandbox.Exit{Cause: sandbox.CauseFinished}

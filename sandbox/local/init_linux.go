@@ -141,7 +141,7 @@ func start(req request, files []int) (int, unix.Errno) {
 	if err == nil {
 		return pid, 0
 	}
-	if errno, ok := err.(syscall.Errno); ok {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return 0, errno
 	}
 	return 0, unix.EINVAL

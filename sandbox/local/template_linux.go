@@ -107,7 +107,8 @@ func (t *Template) generation(ctx context.Context) (*generation, error) {
 		if t.now.hold() {
 			if t.now.old() && t.renewal == nil {
 				t.renewal = make(chan struct{})
-				go t.renew(context.WithoutCancel(ctx), t.renewal)
+				// What goes wrong is met again, and told, by the next run.
+				go func() { _ = t.renew(context.WithoutCancel(ctx), t.renewal) }()
 			}
 			g := t.now
 			t.mu.Unlock()

@@ -50,7 +50,8 @@ func (r *run) start(w *work) (err error) {
 			r.closeOurs()
 		}
 	}()
-	cmd := exec.Command(r.spec.Argv[0])
+	// Not CommandContext: the end of the context is ours to handle, SIGTERM first.
+	cmd := exec.Command(r.spec.Argv[0]) //nolint:forbidigo // see above
 	cmd.Args = w.translate(r.spec.Argv, false)
 	cmd.Path = cmd.Args[0]
 	cmd.Env = w.translate(r.spec.Env, true)

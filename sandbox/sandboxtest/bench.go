@@ -58,7 +58,7 @@ func openBench(ctx context.Context, p sandbox.Provider) (*Bench, error) {
 		return nil, err
 	}
 	b.python, b.pythonErr = findPython()
-	if b.host, err = openHost(); err != nil {
+	if b.host, err = openHost(ctx); err != nil {
 		return nil, fmt.Errorf("prepare the host: %w", err)
 	}
 	return b, nil
@@ -255,7 +255,7 @@ func (b *Bench) stated(ctx context.Context, lack []haft.Control) error {
 		spec, _ := b.spec(sh("exit 0"))
 		spec.Need.Controls = controls(c)
 		if _, err := b.provider.Run(ctx, spec); haft.CodeOf(err) != haft.CodeDenied {
-			return fmt.Errorf("a run that demands %q gives %v, want an error with code %q", c, err, haft.CodeDenied)
+			return fmt.Errorf("a run that demands %q gives %w, want an error with code %q", c, err, haft.CodeDenied)
 		}
 	}
 	return nil

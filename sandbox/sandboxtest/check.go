@@ -18,7 +18,7 @@ func exits(code int) func(Outcome) error {
 		case o.Exit.Cause != sandbox.CauseExit || o.Exit.Code != code:
 			return fmt.Errorf("it ended with %q and code %d, want %q and %d", o.Exit.Cause, o.Exit.Code, sandbox.CauseExit, code)
 		case o.Ended != 1:
-			return fmt.Errorf("Ended was called %d times, want once", o.Ended)
+			return fmt.Errorf("the function Ended was called %d times, want once", o.Ended)
 		}
 		return nil
 	}

@@ -124,11 +124,11 @@ func endedOnce(ctx context.Context, b *Bench) error {
 		s.Ended = func(e sandbox.Exit) { early = append(early, e) }
 	})
 	if o.Err != nil || len(early) != 1 {
-		return fmt.Errorf("Ended was called %d times, want once: %v", len(early), o)
+		return fmt.Errorf("the function Ended was called %d times, want once: %v", len(early), o)
 	}
 	e := early[0]
 	if e.Cause != o.Exit.Cause || e.Code != 5 || len(e.Artifacts) != 1 || e.Usage.Wall == 0 || e.Started.IsZero() {
-		return fmt.Errorf("Ended got %+v, Run returned %+v", e, o.Exit)
+		return fmt.Errorf("the function Ended got %+v, Run returned %+v", e, o.Exit)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func missingCommand(ctx context.Context, b *Bench) error {
 		return fmt.Errorf("there is no error: %v", o)
 	}
 	if strings.Contains(haft.MessageOf(o.Err), b.host.dir) {
-		return fmt.Errorf("the message names a path of the host: %v", o.Err)
+		return fmt.Errorf("the message names a path of the host: %w", o.Err)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func failedStep(ctx context.Context, b *Bench) error {
 		return fmt.Errorf("it ran: %v", o)
 	}
 	if strings.Contains(haft.MessageOf(o.Err), b.host.dir) {
-		return fmt.Errorf("the message names a path of the host: %v", o.Err)
+		return fmt.Errorf("the message names a path of the host: %w", o.Err)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func channelClosed(ctx context.Context, b *Bench) error {
 }
 
 func fullNetwork(ctx context.Context, b *Bench) error {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

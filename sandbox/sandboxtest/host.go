@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -32,11 +33,11 @@ type host struct {
 }
 
 // openHost plants everything.
-func openHost() (*host, error) {
+func openHost(ctx context.Context) (*host, error) {
 	h := &host{secret: "secret-" + rand.Text(), fd: -1}
 	err := h.plant()
 	if err == nil {
-		err = h.listen()
+		err = h.listen(ctx)
 	}
 	if err == nil {
 		h.mounts, err = mountTable()
@@ -85,7 +86,8 @@ func (h *host) plant() error {
 
 // listen opens the sockets. What the machine does not have, such as IPv6, or
 // paths short enough for a socket, is left out.
-func (h *host) listen() error {
+func (h *host) listen(ctx context.Context) error {
+	var config net.ListenConfig
 	for _, x := range []struct {
 		network, address string
 		must             bool
@@ -97,7 +99,7 @@ func (h *host) listen() error {
 		{"unix", filepath.Join(h.dir, "socket"), linux, &h.socket},
 		{"unix", "@haft-law-" + rand.Text(), linux, &h.abstract},
 	} {
-		l, err := net.Listen(x.network, x.address)
+		l, err := config.Listen(ctx, x.network, x.address)
 		if err != nil && x.must {
 			return fmt.Errorf("listen on %s: %w", x.network, err)
 		}
@@ -112,7 +114,7 @@ func (h *host) listen() error {
 		_, port, _ := net.SplitHostPort(h.lan)
 		h.lan = net.JoinHostPort(lanAddress(), port)
 	}
-	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	c, err := config.ListenPacket(ctx, "udp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen on udp: %w", err)
 	}

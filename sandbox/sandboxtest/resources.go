@@ -150,7 +150,7 @@ func outputCases() []Case {
 		}
 		return nil
 	}
-	raw := "\xff\xfe\x00\x1b]0;title\x07\x1b[2J‮\xc3\x28\r\n"
+	raw := "\xff\xfe\x00\x1b]0;title\x07\x1b[2J\u202e\xc3\x28\r\n"
 	return []Case{{
 		Name: "flood_of_stdout_is_cut", Group: Processes, Spec: flood, Check: flooded,
 		Story: "Output without end is kept up to the limit and otherwise counted.", Program: sh(`yes`),

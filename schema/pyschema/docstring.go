@@ -44,10 +44,9 @@ func parseDoc(raw string) docText {
 	return p.doc
 }
 
-// gaps are the empty lines that sections leave behind.
-// Expressions are compiled when they are first needed: a sandbox's init is this
-// program too, and pays for everything that is done before main.
-
+// gaps are the empty lines that sections leave behind. Like all expressions here
+// they are compiled when they are first needed: a sandbox's init is this program
+// too, and pays for everything that is done before main.
 var gaps = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\n{3,}`)
 })

@@ -50,7 +50,7 @@ var pythons = sync.OnceValue(func() []python {
 		if path == "" {
 			continue
 		}
-		out, err := exec.Command(path, "-I", "-S", "-c", "import sys; print(*sys.version_info[:2])").Output()
+		out, err := exec.CommandContext(context.Background(), path, "-I", "-S", "-c", "import sys; print(*sys.version_info[:2])").Output()
 		var p python
 		if _, scanErr := fmt.Sscan(string(out), &p.major, &p.minor); err != nil || scanErr != nil {
 			continue
@@ -132,13 +132,13 @@ func newLasting(t testing.TB, p python) *lasting {
 func (l *lasting) stop() {
 	if l.cmd != nil {
 		l.in.Close()
-		l.cmd.Wait() // it ends with its input; how does not matter
+		_ = l.cmd.Wait() // it ends with its input; how does not matter
 		l.cmd = nil
 	}
 }
 
 func (l *lasting) start() error {
-	l.cmd = exec.Command(l.python.path, "-I", "-S", "-c", loop, pyschema.Script())
+	l.cmd = exec.CommandContext(context.Background(), l.python.path, "-I", "-S", "-c", loop, pyschema.Script())
 	in, err := l.cmd.StdinPipe()
 	if err != nil {
 		return err

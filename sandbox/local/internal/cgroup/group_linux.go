@@ -213,7 +213,7 @@ func remove(dir string) error {
 			break
 		}
 		kill(dir)
-		time.Sleep(wait)
+		<-time.After(wait)
 	}
 	return fmt.Errorf("remove cgroup: %w", err)
 }

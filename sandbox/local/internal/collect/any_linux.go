@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,7 +11,7 @@ import (
 func Any(dir *os.File, sub string) bool {
 	fd, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return err != unix.ENOENT
+		return !errors.Is(err, unix.ENOENT)
 	}
 	defer unix.Close(fd) // only read
 	buf := make([]byte, 4096)

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -62,7 +63,7 @@ type walk struct {
 func Artifacts(dir *os.File, sub string, n int, size int64) ([]haft.Artifact, []string) {
 	root, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		if err == unix.ENOENT {
+		if errors.Is(err, unix.ENOENT) {
 			return nil, nil
 		}
 		return nil, []string{"the directory cannot be opened"}
@@ -104,7 +105,7 @@ func (w *walk) dir(name string, depth int) {
 	d := os.NewFile(uintptr(fd), "dir")
 	defer d.Close() // only read
 	names, err := d.Readdirnames(maxEntries)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		w.cut(name, "cannot be listed")
 		return
 	}

@@ -2,8 +2,8 @@ package plan
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -153,11 +153,8 @@ func errnoOf(err error) unix.Errno {
 	if err == nil {
 		return 0
 	}
-	if e, ok := err.(unix.Errno); ok {
+	if e, ok := errors.AsType[unix.Errno](err); ok {
 		return e
-	}
-	if e, ok := err.(*os.PathError); ok {
-		return errnoOf(e.Err)
 	}
 	return unix.EIO
 }
