@@ -32,6 +32,7 @@ var rooms = map[string][]string{
 	"value":               {"schema"},
 	"policy":              {},
 	"event":               {},
+	"event/eventtest":     {"event"},
 	"sandbox":             {},
 	"sandbox/process":     {"sandbox"},
 	"sandbox/local":       {"sandbox", "sandbox/local/..."},

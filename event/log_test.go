@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/event"
+	"haft/event/eventtest"
 )
 
 // frail is a durable log that fails on command.
@@ -152,19 +153,55 @@ func TestHub_a_deaf_log_is_an_error_for_both_sides(t *testing.T) {
 }
 
 func TestHub_a_panic_of_the_log_locks_nobody_out(t *testing.T) {
-	h := begin(t, event.Config{Log: &frail{panics: true}})
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		_, _ = h.Publish(t.Context(), made(t, "a/ann/x/1", haft.EventOutput))
-	}()
-	e, err := h.Publish(t.Context(), made(t, "a/ann/x/1", haft.EventOutput))
-	if err != nil || e.Seq != 1 {
-		t.Errorf("Publish = %+v, %v", e, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		log := &frail{delay: time.Second}
+		h := begin(t, event.Config{Log: log})
+		var all sync.WaitGroup
+		all.Go(func() { tell(t, h, "a/ann/x/1") }) // keeps the log busy
+		synctest.Wait()
+		panicked, failed := 0, 0
+		var mu sync.Mutex
+		for range 3 { // share the next batch
+			all.Go(func() {
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					if recover() != nil {
+						panicked++
+					}
+				}()
+				if _, err := h.Publish(t.Context(), made(t, "a/ann/x/1", haft.EventOutput)); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed++
+				}
+			})
+		}
+		synctest.Wait()
+		<-time.After(time.Second + time.Millisecond) // the first batch is through
+		log.mu.Lock()
+		log.panics = true
+		log.mu.Unlock()
+		all.Wait()
+		if panicked != 1 || failed != 2 {
+			t.Errorf("%d panicked and %d were told, want 1 and 2", panicked, failed)
+		}
+		e, err := h.Publish(t.Context(), made(t, "a/ann/x/1", haft.EventOutput))
+		if err != nil || e.Seq != 2 {
+			t.Errorf("Publish = %+v, %v", e, err)
+		}
+	})
+}
+
+func TestHub_Publish_goes_on_when_its_caller_leaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := begin(t, event.Config{Log: &frail{delay: time.Second}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if e, err := h.Publish(ctx, made(t, "a/ann/x/1", haft.EventCompleted)); err != nil || e.Seq != 1 {
+			t.Errorf("Publish = %+v, %v", e, err)
+		}
+	})
 }
 
 func TestHub_many_publishers_share_writes_and_a_stuck_log_is_given_up(t *testing.T) {
@@ -204,6 +241,13 @@ func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
 		}
 		break
 	}
+	tell(t, h, "first/u/a/2") // it comes back, and what it lost stays lost
+	for _, err := range h.Watch(t.Context(), event.Filter{Org: "first"}, 100) {
+		if !errors.Is(err, event.ErrLost) {
+			t.Errorf("Watch = %v, want %v", err, event.ErrLost)
+		}
+		break
+	}
 	if got := read(h.Watch(t.Context(), event.Filter{Org: "org7"}, 100), 1); len(got) != 1 || got[0] != "109 org7/u/a/7#1" {
 		t.Errorf("Watch = %v", got)
 	}
@@ -235,4 +279,13 @@ func ExampleHub_Watch() {
 	// Output:
 	// 1 tool_executing
 	// 2 tool_completed
+}
+
+func TestMemory_is_a_log(t *testing.T) {
+	eventtest.TestLog(t, func(*testing.T) event.Log { return event.NewMemory(0, 0) })
+}
+
+// TestFrail_is_a_log: what the tests lean on keeps the contract too.
+func TestFrail_is_a_log(t *testing.T) {
+	eventtest.TestLog(t, func(*testing.T) event.Log { return &frail{} })
 }

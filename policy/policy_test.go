@@ -438,6 +438,46 @@ func TestDecision_Err_keeps_problems_for_the_operator(t *testing.T) {
 	}
 }
 
+func TestPolicy_Decide_bounds_all_expressions_together(t *testing.T) {
+	costly := func(n int) []string {
+		rules := []string{"{id: all, effect: allow}"}
+		for i := range n {
+			rules = append(rules, fmt.Sprintf(`{id: r%d, effect: deny, when: 'args.a.exists(x, args.a.exists(y, x + y < 0))'}`, i))
+		}
+		return rules
+	}
+	numbers, err := json.Marshal(map[string]any{"a": make([]int, 150)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"}, Args: numbers}
+	if d := compile(t, costly(1)).Decide(req); d.Effect != policy.Allow {
+		t.Errorf("one costly rule: %s", d)
+	}
+	if d := compile(t, costly(40)).Decide(req); d.Effect != policy.Deny || len(d.Problems) == 0 {
+		t.Errorf("40 costly rules: %s", d)
+	}
+}
+
+func TestPolicy_Decide_a_star_means_that_there_is_one(t *testing.T) {
+	p := must(t, `version: 1
+rules: [{id: a, effect: allow, users: ["*"], agents: ["*"], roles: ["*"]}]`)
+	full := haft.Principal{Org: "o", User: "u", Agent: "a", Roles: []string{"r"}}
+	for name, change := range map[string]func(*haft.Principal){
+		"no user": func(p *haft.Principal) { p.User = "" }, "no agent": func(p *haft.Principal) { p.Agent = "" },
+		"no role": func(p *haft.Principal) { p.Roles = nil }, "an empty role": func(p *haft.Principal) { p.Roles = []string{""} },
+	} {
+		who := full
+		change(&who)
+		if d := p.Decide(policy.Request{Principal: who, Tool: haft.Tool{Name: "x"}}); d.Effect != policy.Deny {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	if d := p.Decide(policy.Request{Principal: full, Tool: haft.Tool{Name: "x"}}); d.Effect != policy.Allow {
+		t.Errorf("all: %s", d)
+	}
+}
+
 var benchRequest = policy.Request{
 	Principal: haft.Principal{Org: "acme", User: "ann", Roles: []string{"operator"}},
 	Tool:      haft.Tool{Name: "add", Version: haft.Version{Kind: haft.KindPython}},
