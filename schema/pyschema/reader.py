@@ -5,9 +5,11 @@ Reads source text from standard input and writes one JSON document:
 of the interpreter that runs it and nothing of the source is ever executed.
 Everything is bounded, because the source may be written to break a parser.
 """
-import ast
-import json
+# Importing is most of the time that this takes, so: _ast has the classes of the
+# nodes, and the modules ast, json and tokenize are only needed in rare cases.
+import _ast as ast
 import sys
+from _json import encode_basestring_ascii
 
 MAX_SOURCE = 1 << 20    # bytes read from standard input
 MAX_OUTPUT = 4 << 20    # characters written
@@ -29,6 +31,66 @@ NEWER = (
     ((3, 12), "PEP 695 type parameters and type statements",
      r"^\s*type\s+\w+\s*[\[=]|^\s*(async\s+)?def\s+\w+\s*\[|^\s*class\s+\w+\s*\["),
 )
+
+
+def parse(source, mode="exec"):
+    """Parse like ast.parse."""
+    return compile(source, "<unknown>", mode, ast.PyCF_ONLY_AST)
+
+
+def walk(node):
+    """Yield all nodes, like ast.walk."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                todo.append(value)
+            elif isinstance(value, list):
+                todo.extend(v for v in value if isinstance(v, ast.AST))
+
+
+def unparse(node):
+    """Write an expression as source."""
+    from ast import unparse as write
+    return write(node)
+
+
+def dump(value, out):
+    """Write a value as JSON. It holds nothing but the types below."""
+    if value is None or value is True or value is False:
+        out.append({None: "null", True: "true", False: "false"}[value])
+    elif isinstance(value, str):
+        out.append(encode_basestring_ascii(value))
+    elif isinstance(value, int):
+        out.append(int.__repr__(value))
+    elif isinstance(value, float):
+        out.append(float.__repr__(value))
+    elif isinstance(value, dict):
+        mark = "{"
+        for key, item in value.items():
+            out.append(mark)
+            out.append(encode_basestring_ascii(key))
+            out.append(":")
+            dump(item, out)
+            mark = ","
+        out.append("}" if value else "{}")
+    else:
+        mark = "["
+        for item in value:
+            out.append(mark)
+            dump(item, out)
+            mark = ","
+        out.append("]" if value else "[]")
+
+
+def dumps(value):
+    """Return a value as JSON."""
+    out = []
+    dump(value, out)
+    return "".join(out)
 
 
 class TooMuch(Exception):
@@ -142,11 +204,11 @@ class Describer:
             return
         self.forwards[forward] -= 1
         try:
-            tree = ast.parse(value.strip(), mode="eval").body
+            tree = parse(value.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return
         if isinstance(tree, (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Constant)):
-            for inner in ast.walk(tree):
+            for inner in walk(tree):
                 if hasattr(inner, "lineno"):  # the place of the string is the place of its parts
                     inner.lineno, inner.col_offset = out["l"], out["c"] - 1
             was, self.ascii = self.ascii, True
@@ -157,7 +219,7 @@ class Describer:
 
     def text(self, node):
         try:
-            return ast.unparse(node)[:80]
+            return unparse(node)[:80]
         except (RecursionError, ValueError, MemoryError):
             return ""
 
@@ -295,6 +357,8 @@ def docstring(node):
 
 def decode(source):
     """The text of source, by its byte order mark or its coding cookie."""
+    if b"coding" not in b"".join(source.splitlines(True)[:2]):
+        return source.decode("utf-8-sig", "replace")
     import io
     import tokenize
     try:
@@ -331,7 +395,7 @@ def densest(source):
 def describe(source):
     """Describe source, a bytes object, as a value for JSON."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
         found = []
         Describer(source).block(tree.body, found, False, 0)
         return {"module": {"statements": found, "python": list(sys.version_info[:2])}}
@@ -366,10 +430,10 @@ def answer(source):
     """The JSON text for source."""
     if len(source) > MAX_SOURCE:
         text = {"error": {"line": 1, "column": 1, "message": "the source is larger than %d bytes" % MAX_SOURCE}}
-        return json.dumps(text)
-    text = json.dumps(describe(source))
+        return dumps(text)
+    text = dumps(describe(source))
     if len(text) > MAX_OUTPUT:
-        text = json.dumps({"error": {"line": 1, "column": 1, "message":
+        text = dumps({"error": {"line": 1, "column": 1, "message":
                            "the source declares more than can be described"}})
     return text
 
