@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"unicode/utf8"
 
@@ -49,7 +50,12 @@ type Argument struct {
 //
 // What is wrong with the source is told all at once: the error joins one
 // [*schema.SourceError] for every problem. Any other error is not the source's.
-func Derive(ctx context.Context, source []byte, config Config) (*Result, error) {
+func Derive(ctx context.Context, source []byte, config Config) (r *Result, err error) {
+	defer func() { // a fault of ours ends the call, not the process
+		if fault := recover(); fault != nil {
+			r, err = nil, fmt.Errorf("read the source: %v", fault)
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -81,7 +87,7 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 		return nil, joined(src, []problem{*bad}, config.Function)
 	}
 	d := &derivation{Config: config, file: f, fn: fn, src: src}
-	r := d.run()
+	r = d.run()
 	if len(d.errs) > 0 {
 		slices.SortStableFunc(d.errs, func(a, b *schema.SourceError) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

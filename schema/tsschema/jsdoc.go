@@ -279,7 +279,7 @@ func (t *tag) readName(rest string) {
 		return
 	}
 	l, _ := lex(rest, 0)
-	end := len(rest) - 1
+	end := len(rest)
 	if len(l.tokens) > 0 && l.tokens[0].match > 0 {
 		end = l.tokens[l.tokens[0].match].from
 	} else if n := strings.IndexByte(rest, ']'); n > 0 {
