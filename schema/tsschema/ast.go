@@ -111,6 +111,7 @@ type file struct {
 	types     map[string]*decl
 	vars      map[string]*constVar
 	reader    *parser           // reads the values of vars
+	copied    int               // properties of schemas that went into others
 	imports   map[string]string // name → module
 	aliases   []alias           // export { a as b }
 }

@@ -61,6 +61,7 @@ func TestDerive_nesting(t *testing.T) {
 		"10,000 brackets":         "export const x = " + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + ";",
 		"10,000 types":            "export function f(a: " + strings.Repeat("{a:", 10_000) + "string" + strings.Repeat("}", 10_000) + ") {}",
 		"100 types":               "export function f(a: " + strings.Repeat("{a:", 100) + "string" + strings.Repeat("}", 100) + ") {}",
+		"schemas put together":    "import {z} from 'zod';const A = z.object({" + manyKeys(900) + "});const B = A" + strings.Repeat(".merge(A)", 500) + ";export function f(a: z.infer<typeof B>) {}",
 		"40 doubled conditions":   "export const f = " + strings.Repeat("a?(b):c=>", 40) + "1;",
 		"10,000 arrays of arrays": "export function f(a: string" + strings.Repeat("[]", 10_000) + ") {}",
 	}
@@ -76,6 +77,15 @@ func TestDerive_nesting(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyKeys writes n properties of an object of zod.
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d:z.any(),", i)
+	}
+	return b.String()
 }
 
 // Below the bounds the strict parser must come through: if a bound is too wide,

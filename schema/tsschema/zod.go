@@ -268,9 +268,10 @@ func (p *parser) zodShape(f *file, t *zodType, depth int) {
 		s.set(m)
 	}
 	p.expect("{")
-	for p.err == nil && !p.is("}") {
+	for p.err == nil && !p.is("}") && f.copied <= maxTypes {
 		if p.accept("...") {
 			base := p.zod(f, depth+1)
+			f.copied += len(base.node.members)
 			for _, m := range base.node.members {
 				s.set(m)
 			}

@@ -124,6 +124,10 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 	if t.node.op != oObject {
 		return false
 	}
+	if f.copied += len(t.node.members); f.copied > maxTypes {
+		p.fail("the schemas come to more than " + itoa(maxTypes) + " properties when they are put together")
+		return true
+	}
 	switch name {
 	case "extend", "safeExtend", "augment":
 		p.zodShape(f, t, depth)
