@@ -16,11 +16,11 @@ import (
 // The bounds on expressions.
 const (
 	MaxExpression = 2000 // characters
-	// maxCost bounds the evaluation of one expression, in units of CEL: some
-	// tens of nanoseconds each.
-	maxCost = 500_000
+	// maxCost bounds the evaluation of one expression, in units of CEL: at
+	// worst some hundreds of nanoseconds each.
+	maxCost = 100_000
 	// maxCostAll bounds all expressions of one decision together.
-	maxCostAll = 2_000_000
+	maxCostAll = 400_000
 	// maxMemory bounds the elements and characters that live at once.
 	maxMemory = 32 << 20
 )
@@ -83,6 +83,9 @@ type evaluation struct {
 	cost uint64 // of all expressions so far
 }
 
+// errCostly says that an expression, or all of them together, cost too much.
+var errCostly = errors.New("its expression takes too long on these arguments")
+
 // holds evaluates an expression. The error says why it cannot be, without any
 // value of the request.
 func (e *evaluation) holds(program cel.Program) (bool, error) {
@@ -92,12 +95,15 @@ func (e *evaluation) holds(program cel.Program) (bool, error) {
 	if e.err != nil {
 		return false, e.err
 	}
+	if e.cost > maxCostAll {
+		return false, errCostly
+	}
 	out, details, err := program.Eval(e.vars)
 	if details != nil && details.ActualCost() != nil {
 		e.cost += *details.ActualCost()
 	}
 	if _, ok := errors.AsType[interpreter.EvalCancelledError](err); ok || e.cost > maxCostAll {
-		return false, errors.New("its expression takes too long on these arguments")
+		return false, errCostly
 	}
 	if err != nil {
 		// The text of the error may hold a value.
