@@ -9,6 +9,7 @@ import (
 const (
 	maxNesting   = 256 // brackets in brackets
 	maxTypeDepth = 64  // types in types
+	maxGuesses   = 16  // comparisons in one expression that are tried as type arguments
 )
 
 // A parser reads declarations and types, and steps over everything else by its
@@ -121,7 +122,7 @@ func (p *parser) skipGroup() {
 // skipExpr steps over an expression: up to a comma, a semicolon, a closing
 // bracket, or the end of a line that ends a statement.
 func (p *parser) skipExpr() {
-	start := p.i
+	start, guesses := p.i, maxGuesses
 	for p.err == nil {
 		t := p.peek()
 		if t.kind == kEOF || p.i > start && p.statementEnds() {
@@ -132,14 +133,16 @@ func (p *parser) skipExpr() {
 			return
 		case t.match > p.i:
 			p.skipGroup()
-		case t.kind == kIdent && p.textAt(p.i+1) == "<":
+		case t.kind == kIdent && p.textAt(p.i+1) == "<" && guesses > 0:
 			p.next()
-			p.try(func() {
+			if !p.try(func() {
 				p.typeArgs()
 				if !p.is("(") {
 					p.fail("no call")
 				}
-			})
+			}) {
+				guesses--
+			}
 			if p.is("<") {
 				p.next()
 			}
