@@ -17,10 +17,11 @@ import (
 const (
 	MaxExpression = 2000 // characters
 	// maxCost bounds the evaluation of one expression, in units of CEL: at
-	// worst some hundreds of nanoseconds each.
-	maxCost = 100_000
+	// worst some hundreds of nanoseconds each. It is enough to look for a pattern
+	// in a text of half a megabyte.
+	maxCost = 500_000
 	// maxCostAll bounds all expressions of one decision together.
-	maxCostAll = 400_000
+	maxCostAll = 1_000_000
 	// maxMemory bounds the elements and characters that live at once.
 	maxMemory = 32 << 20
 )

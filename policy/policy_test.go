@@ -459,6 +459,15 @@ func TestPolicy_Decide_bounds_all_expressions_together(t *testing.T) {
 	if d := compile(t, costly(1)).Decide(req); d.Effect != policy.Allow {
 		t.Errorf("one costly rule: %s", d)
 	}
+	text, err := json.Marshal(map[string]any{"a": []int{}, "text": strings.Repeat("x", 500_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := req
+	long.Args = text
+	if d := compile(t, append(costly(0), `{id: long, effect: deny, when: 'args.text.matches("secret[0-9]+ and so on")'}`)).Decide(long); d.Effect != policy.Allow {
+		t.Errorf("a long text: %s", d)
+	}
 	p := compile(t, costly(400))
 	start := time.Now()
 	d := p.Decide(req)
