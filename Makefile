@@ -5,6 +5,7 @@ SHELL := bash
 
 GO       ?= go
 BIN      := bin/haft
+INIT     := sandbox/local/internal
 TOOLS    := $(CURDIR)/bin/tools
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The binary needs no C library, so that it runs on every Linux as it is.
@@ -19,7 +20,8 @@ help: ## show this list
 
 .PHONY: build
 build: ## build the binary at bin/haft
-	$(BUILD) -o $(BIN) ./cmd/haft
+	$(BUILD) -o $(INIT)/initimage/haft-init ./$(INIT)/haftinit
+	$(BUILD) -tags haft_init -o $(BIN) ./cmd/haft
 
 .PHONY: setup
 setup: # install what a bare machine lacks to run tools

@@ -15,6 +15,7 @@ import (
 	"haft/sandbox/cell"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
+	"haft/schema/pyschema"
 )
 
 // Config says what to put together. The zero value is useful.
@@ -68,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
-	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir()})
+	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir(), Reader: pyschema.Script()})
 	a.openExecutor(ctx)
 	return a, nil
 }

@@ -3,11 +3,13 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"haft"
 	"haft/executor"
+	"haft/executor/script"
 	"haft/sandbox"
 	"haft/schema"
 	"haft/schema/bashschema"
@@ -79,9 +81,17 @@ func readerLimits() haft.Limits {
 	}.Or(haft.DefaultLimits())
 }
 
-// readPython parses source with CPython's own parser, in the sandbox. It is a
-// [pyschema.Reader].
+// readPython parses source with CPython's own parser, in the sandbox of the call
+// that is to follow, or else in one of its own. It is a [pyschema.Reader].
 func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
+	switch out, err := a.executor.Read(ctx, source); {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, script.ErrReaderDied):
+		return nil, pyschema.ErrReaderDied
+	case !errors.Is(err, script.ErrNotExpected):
+		return nil, err
+	}
 	rt, err := a.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err

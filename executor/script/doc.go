@@ -11,6 +11,8 @@
 //	  │ ◄──────────────── {"type":"hello"}┤
 //	  │ {"type":"warm"} ─────────────────►│ only for a cell that is to be parked
 //	  │ ◄──────────────── {"type":"ready"}┤
+//	  │ {"type":"read","data":…} ────────►│ may come first: a child of the harness
+//	  │ ◄──────── {"type":"read","value":…}┤ parses the source, and runs nothing of it
 //	  │ {"type":"call","source":…} ──────►│ loads, converts, runs, encodes
 //	  │ ◄─{"type":"result","value":…} ────┤ or {"type":"error","kind":…}
 //	  │ ◄───────────────────── end of file┤ the harness shuts its side down

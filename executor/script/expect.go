@@ -2,7 +2,12 @@ package script
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
 	"sync"
+	"time"
 
 	"haft"
 	"haft/executor"
@@ -13,6 +18,7 @@ import (
 // come. Its fields are set before ready is closed.
 type expectation struct {
 	ready chan struct{}
+	kind  haft.Kind
 	key   cell.Key
 	cell  *cell.Cell
 }
@@ -33,7 +39,7 @@ func (x *Executor) Expect(ctx context.Context, req executor.Request) {
 	if req.Kind == haft.KindBash {
 		return // a shell is started with its script
 	}
-	e := &expectation{ready: make(chan struct{})}
+	e := &expectation{ready: make(chan struct{}), kind: req.Kind}
 	if old := x.expected.swap(e); old != nil {
 		x.disappoint(old)
 	}
@@ -89,3 +95,73 @@ func (x *Executor) disappoint(e *expectation) {
 		}
 	})
 }
+
+// ErrNotExpected says that there is no expected interpreter that could read.
+var ErrNotExpected = errors.New("no interpreter is expected")
+
+// ErrReaderDied says that the reader did not survive the source.
+var ErrReaderDied = errors.New("the reader died")
+
+// readTime bounds how long reading a source may take.
+const readTime = 15 * time.Second
+
+// Read has the interpreter that was expected run the reader of the Finder on a
+// source, in a process apart and within the sandbox of the call that is to come:
+// one start of an interpreter serves both. It returns what the reader answered,
+// ErrReaderDied, or ErrNotExpected if the caller has to find another way.
+func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
+	x.expected.mu.Lock()
+	defer x.expected.mu.Unlock()
+	e := x.expected.next
+	if e == nil || e.kind != haft.KindPython {
+		return nil, ErrNotExpected
+	}
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if e.cell == nil {
+		return nil, ErrNotExpected
+	}
+	m, err := readAside(ctx, e.cell.Conn, source)
+	switch {
+	case err != nil || m.Kind != "":
+		x.expected.next = nil
+		x.disappoint(e)
+		return nil, ErrNotExpected
+	case string(m.Value) == "null":
+		return nil, ErrReaderDied
+	}
+	return m.Value, nil
+}
+
+// readAside has one source read over conn.
+func readAside(ctx context.Context, conn *os.File, source []byte) (*reply, error) {
+	if err := conn.SetDeadline(time.Now().Add(readTime)); err != nil {
+		return nil, fmt.Errorf("read a source: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a closed one needs none
+	defer stop()
+	frame, err := json.Marshal(struct {
+		Type string `json:"type"`
+		Data []byte `json:"data"`
+	}{typeRead, source})
+	if err != nil {
+		return nil, fmt.Errorf("read a source: %w", err)
+	}
+	if err := writeFrame(conn, frame); err != nil {
+		return nil, err
+	}
+	m, err := readReply(conn, maxRead)
+	if err != nil {
+		return nil, err
+	}
+	if m.Type != typeRead {
+		return nil, fmt.Errorf("%w: %s is no reading", errFrame, m.Type)
+	}
+	return m, conn.SetDeadline(time.Time{})
+}
+
+// maxRead bounds what a reader answers.
+const maxRead = 5 << 20

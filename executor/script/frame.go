@@ -120,6 +120,7 @@ const (
 	typeCall   = "call"
 	typeResult = "result"
 	typeError  = "error"
+	typeRead   = "read"
 )
 
 // readReply reads one frame and decodes it.
@@ -139,7 +140,7 @@ func decodeReply(b []byte) (*reply, error) {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
 	switch m.Type {
-	case typeHello, typeReady, typeError:
+	case typeHello, typeReady, typeError, typeRead:
 	case typeResult:
 		if m.Value == nil {
 			return nil, fmt.Errorf("%w: a result without a value", errFrame)

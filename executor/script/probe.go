@@ -108,7 +108,7 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 	rt := &Runtime{
 		Kind: haft.KindPython, Version: fmt.Sprintf("%d.%d.%d", facts.Version[0], facts.Version[1], facts.Version[2]),
 		Argv:    append([]string{facts.Executable}, pythonFlags...),
-		harness: `import marshal,binascii;exec(marshal.loads(binascii.a2b_base64("` + facts.Harness + `")));exec("m(3)",{"m":main})`,
+		harness: facts.Harness + `exec("m(3)",{"m":main})`,
 	}
 	rt.Paths = existing(facts.Site)
 	extra := []string{}
@@ -136,7 +136,7 @@ func (f *Finder) askPython(ctx context.Context, file, who string) (*pythonFacts,
 	if who != "" {
 		argv = append(argv, who)
 	}
-	b, err := f.question(ctx, argv, pythonHarness())
+	b, err := f.question(ctx, argv, pythonHarness()+"\x00"+f.cfg.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type FinderConfig struct {
 	// Home is given to interpreters that are shell scripts of a version manager,
 	// which need it to find the real one.
 	Home string
+	// Reader is a Python script that describes a source: its function answer(bytes)
+	// returns JSON text, confine() bounds its process. The harness can run it.
+	Reader string
 	// Cache is a directory, readable by nobody else, in which answers are kept
 	// for the next process; "" keeps none.
 	Cache string

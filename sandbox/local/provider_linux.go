@@ -66,7 +66,11 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	if err := p.settle(); err != nil {
 		return nil, err
 	}
-	p.spawner = startSpawner()
+	program, err := image()
+	if err != nil {
+		p.log.Warn("Haft is its own init, which starts more slowly", "err", err)
+	}
+	p.spawner = startSpawner(program)
 	p.assume()
 	p.spares.refill(p)
 	return p, nil

@@ -29,8 +29,10 @@ func victim() {
 		os.Exit(1)
 	}
 	for range 10 {
-		go func() { _, _ = p.Run(context.Background(), sandbox.Spec{
-			Argv: []string{"/bin/bash", "-c", "trap '' TERM; (setsid sleep " + word + " &); echo up; sleep " + word}, Mounts: system(), Stdout: os.Stdout}) }()
+		go func() {
+			_, _ = p.Run(context.Background(), sandbox.Spec{
+				Argv: []string{"/bin/bash", "-c", "trap '' TERM; (setsid sleep " + word + " &); echo up; sleep " + word}, Mounts: system(), Stdout: os.Stdout})
+		}()
 	}
 	select {}
 }

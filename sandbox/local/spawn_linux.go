@@ -22,6 +22,8 @@ import (
 type spawner struct {
 	orders chan order
 	done   chan struct{}
+	// program is the init's, or nil if that is this program.
+	program *os.File
 }
 
 // An order asks for one init.
@@ -37,13 +39,22 @@ type spawned struct {
 }
 
 // startSpawner starts the thread.
-func startSpawner() *spawner {
-	s := &spawner{orders: make(chan order), done: make(chan struct{})}
+func startSpawner(program *os.File) *spawner {
+	s := &spawner{orders: make(chan order), done: make(chan struct{}), program: program}
+	path := self
+	if program != nil {
+		path = fmt.Sprintf("/proc/self/fd/%d", program.Fd())
+	}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		defer close(s.done)
 		for o := range s.orders {
-			pid, err := syscall.ForkExec("/proc/self/exe", []string{initName}, o.attr)
+			pid, err := syscall.ForkExec(path, []string{initName}, o.attr)
+			if path != self && errors.Is(err, unix.EACCES) {
+				// A machine on which memory cannot be run (vm.memfd_noexec).
+				path = self
+				pid, err = syscall.ForkExec(path, []string{initName}, o.attr)
+			}
 			o.reply <- spawned{pid, err}
 		}
 	}()
@@ -54,6 +65,9 @@ func startSpawner() *spawner {
 func (s *spawner) stop() {
 	close(s.orders)
 	<-s.done
+	if s.program != nil {
+		_ = s.program.Close() // only read
+	}
 }
 
 // An initProcess is a running init.

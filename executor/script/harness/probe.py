@@ -1,6 +1,7 @@
 # Asked once of an interpreter: where does it live, what does it need of the
 # host, and what does our harness look like compiled by it? The source of the
-# harness comes on standard input, the answer goes out on descriptor 3.
+# harness comes on standard input, after a NUL the source of the reader that it
+# can run aside. The answer goes out on descriptor 3.
 import os, sys
 
 
@@ -32,8 +33,19 @@ def answer():
         out["site"] = site.getsitepackages()
     except Exception:
         out["site"] = []
-    code = compile(sys.stdin.buffer.read().decode("utf-8"), "<haft>", "exec", dont_inherit=True, optimize=2)
-    out["harness"] = base64.b64encode(marshal.dumps(code)).decode("ascii")
+    harness, _, reader = sys.stdin.buffer.read().decode("utf-8").partition("\0")
+    code = compile(harness, "<haft>", "exec", dont_inherit=True, optimize=2)
+    aside = compile(reader, "<haft>", "exec", dont_inherit=True, optimize=2)
+    text = "import marshal,binascii;exec(marshal.loads(binascii.a2b_base64(%r)));" % base64.b64encode(marshal.dumps(code))
+    try:
+        # Both are too long for one argument, and the kernel takes no longer one
+        # (MAX_ARG_STRLEN). Without the module the reader stays out.
+        import zlib
+        packed = base64.b64encode(zlib.compress(marshal.dumps((code, aside)), 9))
+        text = "import marshal,binascii,zlib;c=marshal.loads(zlib.decompress(binascii.a2b_base64(%r)));exec(c[0]);_reader=c[1];" % packed
+    except ImportError:
+        pass
+    out["harness"] = text
     return json.dumps(out)
 
 

@@ -1,0 +1,13 @@
+//go:build haft_init && linux
+
+// Package initimage holds the program that is the init of a sandbox, if it was
+// built in. See package haftinit.
+package initimage
+
+import _ "embed" // for the image
+
+//go:embed haft-init
+var image []byte
+
+// Bytes returns the program, or nil.
+func Bytes() []byte { return image }
