@@ -111,7 +111,7 @@ func printCheckup(w io.Writer, c checkup) {
 	}
 	for _, g := range c.Isolation.Missing {
 		fmt.Fprintf(w, "  %s  %-14s %s\n", paint(w, yellow, "no"), g.Control, g.Reason)
-		if c.Provider == "local" {
+		if c.Provider == "local" && g.Control != haft.ControlKernel {
 			fmt.Fprintf(w, "      %s\n", paint(w, dim, "how to get it: "+remedies[g.Control]))
 		}
 	}

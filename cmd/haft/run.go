@@ -146,8 +146,12 @@ func printResult(std streams, res *haft.Result) {
 	}
 	line := fmt.Sprintf("%s in %s, isolation %s (%s)", res.Status, res.Usage.Wall.D().Round(10*time.Microsecond),
 		res.Sandbox.Isolation.Level, res.Sandbox.Provider)
-	for i, g := range res.Sandbox.Isolation.Missing {
-		line += map[bool]string{true: ", without ", false: ", "}[i == 0] + string(g.Control)
+	word := ", without "
+	for _, g := range res.Sandbox.Isolation.Missing {
+		if g.Control != haft.ControlKernel { // that is another kind of sandbox
+			line += word + string(g.Control)
+			word = ", "
+		}
 	}
 	fmt.Fprintln(w, paint(w, dim, line))
 }

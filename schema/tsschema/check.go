@@ -11,7 +11,6 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 
 	"haft"
-	"haft/schema"
 )
 
 // The bounds on what the strict parser is given. It descends once for every
@@ -25,12 +24,17 @@ const (
 	parseTime    = 5 * time.Second
 )
 
+// maxSource is the largest source that is read, in bytes. It is less than for
+// other languages, because esbuild cannot be stopped and is quadratic on floods of
+// mistakes that refer back to a first one.
+const maxSource = 256 << 10
+
 // text refuses what is no text, and removes a byte order mark.
 func text(source []byte) (string, *problem) {
 	src := strings.TrimPrefix(string(source), "\ufeff")
 	switch {
-	case len(src) > schema.MaxSource:
-		return src, &problem{schema.MaxSource, fmt.Sprintf("the source has %d bytes, %d is the most", len(source), schema.MaxSource)}
+	case len(src) > maxSource:
+		return src, &problem{maxSource, fmt.Sprintf("the source has %d bytes, %d is the most", len(source), maxSource)}
 	case strings.TrimSpace(src) == "":
 		return src, &problem{0, "the source is empty"}
 	}
