@@ -102,6 +102,11 @@ func serve() int {
 		return 125
 	}
 	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
+	if req.Watch != nil {
+		if err := haveThreads(initThreads - 4); err != nil {
+			return 125
+		}
+	}
 	if req.Reduced {
 		return serveReduced(conn, req, fds)
 	}
