@@ -44,7 +44,7 @@ func (h *header) parameter(l line, more []line, props *schema.Object, required *
 		h.fail(l, l.column, short(name), "it has no type: write name (type): text")
 		return
 	}
-	if !h.checkName(l, name, props) {
+	if !h.checkName(l, name) {
 		return
 	}
 	column := l.column + len(l.text) - len(rest)
@@ -68,7 +68,7 @@ func (h *header) parameter(l line, more []line, props *schema.Object, required *
 }
 
 // checkName refuses names that cannot be variables, or stand twice.
-func (h *header) checkName(l line, name string, props *schema.Object) bool {
+func (h *header) checkName(l line, name string) bool {
 	variable := Variable(name)
 	other, taken := h.seen[variable]
 	switch {

@@ -41,8 +41,8 @@ func (p *parser) peek() token         { return p.tokenAt(p.i) }
 func (p *parser) kindAt(i int) kind   { return p.tokenAt(i).kind }
 func (p *parser) textAt(i int) string { return p.lex.text(p.tokenAt(i)) }
 func (p *parser) text() string        { return p.textAt(p.i) }
-func (p *parser) refuse(s string) *node {
-	return &node{op: oRefused, at: p.at(), name: s}
+func (p *parser) refuse() *node {
+	return &node{op: oRefused, at: p.at()}
 }
 
 // at returns the place of the next token, also after a problem.

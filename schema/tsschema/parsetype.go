@@ -12,7 +12,7 @@ func (p *parser) typ() *node {
 	defer func() { p.depth-- }()
 	if p.depth > maxTypeDepth {
 		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
-		return p.refuse("")
+		return p.refuse()
 	}
 	at := p.at()
 	if f := p.functionType(); f != nil {
@@ -96,7 +96,7 @@ func (p *parser) prefix() *node {
 	defer func() { p.depth-- }()
 	if p.depth > maxTypeDepth {
 		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
-		return p.refuse("")
+		return p.refuse()
 	}
 	if p.peek().kind == kIdent && p.startsType(p.i+1) {
 		switch p.text() {
@@ -236,7 +236,7 @@ func (p *parser) primary() *node {
 		}
 	}
 	p.fail("a type is expected here")
-	return p.refuse("")
+	return p.refuse()
 }
 
 // numberType makes a literal type of a number.

@@ -122,7 +122,7 @@ func (p *parser) zod(f *file, depth int) *zodType {
 		p.zodMethod(f, t, depth)
 	}
 	if p.err != nil {
-		return &zodType{node: p.refuse("")}
+		return &zodType{node: p.refuse()}
 	}
 	return t
 }
