@@ -52,7 +52,7 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 
 // initThreads is room for the threads of the init, where it is counted with the
 // command.
-const initThreads = 10
+const initThreads = 16
 
 // lastCap is the highest capability that this kernel knows.
 func lastCap() int {

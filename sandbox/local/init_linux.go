@@ -103,7 +103,7 @@ func serve() int {
 	}
 	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
 	if req.Watch != nil {
-		if err := haveThreads(initThreads - 4); err != nil {
+		if err := haveThreads(6); err != nil {
 			return 125
 		}
 	}
