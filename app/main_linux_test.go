@@ -162,8 +162,13 @@ func cgroups(processes []string) []string {
 	return nil
 }
 
-// traces lists what calls could leave behind: processes, mounts, descriptors,
-// temporary files.
+// descriptors counts those of this process.
+func descriptors() int {
+	fds, _ := os.ReadDir("/proc/self/fd")
+	return len(fds)
+}
+
+// traces lists what calls could leave behind: processes, mounts, temporary files.
 func (p place) traces() []string {
 	var all []string
 	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
@@ -175,8 +180,6 @@ func (p place) traces() []string {
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	all = append(all, fmt.Sprintf("%d mounts", bytes.Count(mounts, []byte("\n"))))
-	fds, _ := os.ReadDir("/proc/self/fd")
-	all = append(all, fmt.Sprintf("about %d descriptors", len(fds)/8))
 	temp, _ := os.ReadDir(filepath.Join(p.dir, "tmp"))
 	for _, e := range temp {
 		all = append(all, "file "+e.Name())

@@ -28,7 +28,7 @@ func TestCalls_leave_nothing_behind(t *testing.T) {
 	row, once := number("HAFT_SOAK_ROW", 300), number("HAFT_SOAK_ONCE", 60)
 	open(t, app.Config{}) // or skip
 	here := newPlace(t)
-	before := here.traces()
+	before, open := here.traces(), descriptors()
 	a, err := app.Open(t.Context(), app.Config{Keep: true, Local: here.config()})
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +67,10 @@ func TestCalls_leave_nothing_behind(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	t.Logf("cgroups of this instance: %v", groups)
+	// The runtime and the test itself may have opened some, once.
+	if now := descriptors(); now > open+8 {
+		t.Errorf("%d descriptors are open, %d were before", now, open)
+	}
 	if left := append(here.leftovers(before), existing(groups)...); len(left) > 0 {
 		t.Errorf("left behind after %d calls in a row and %d at once:\n\t%s", row, once, strings.Join(left, "\n\t"))
 	}
