@@ -122,6 +122,7 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 	}
 	if c.Reduced {
 		set(rule{verdict: denied}, sharedIPC...)
+		set(rule{verdict: denied}, metadata...)
 	}
 	set(rule{verdict: allow}, c.Also...)
 	set(rule{verdict: killer}, killed...)

@@ -51,6 +51,13 @@ var allowed = []string{
 // namespace, or see what others do with files.
 var sharedIPC = []string{"inotify_init", "inotify_init1", "inotify_add_watch", "mq_open", "mq_unlink", "msgget", "semget", "shmget", "msgctl", "semctl", "shmctl"}
 
+// metadata are the calls that change modes, owners and attributes by path.
+// Landlock does not judge them, so without a root of its own a tool could reach
+// every file of its user; through a descriptor it reaches only what it may open.
+var metadata = []string{
+	"chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", "setxattr", "lsetxattr", "removexattr", "lremovexattr",
+}
+
 // missing answer ENOSYS: a caller that meets a kernel without them goes another
 // way. glibc falls back from clone3 to clone, whose flags can be looked at.
 var missing = []string{
