@@ -34,7 +34,20 @@ type Approval struct {
 	Requester Principal       `json:"requester"`
 	Approver  *Principal      `json:"approver,omitempty"`
 	Reason    string          `json:"reason,omitempty"`
-	Created   time.Time       `json:"created_at"`
-	Expires   time.Time       `json:"expires_at"`
-	Decided   time.Time       `json:"decided_at,omitzero"`
+	// Rule is the rule, setting or tool rule that asks.
+	Rule string `json:"rule,omitempty"`
+	// Edited says that the approver changed the arguments: Binds is then of what
+	// was agreed to.
+	Edited  bool      `json:"edited,omitempty"`
+	Created time.Time `json:"created_at"`
+	Expires time.Time `json:"expires_at"`
+	Decided time.Time `json:"decided_at,omitzero"`
+}
+
+// An Answer is what a person says to a request.
+type Answer struct {
+	Approve bool   `json:"approve"`
+	Reason  string `json:"reason,omitempty"`
+	// Args replace the arguments that were asked for; empty leaves them.
+	Args json.RawMessage `json:"args,omitempty"`
 }

@@ -29,6 +29,13 @@ type Call struct {
 	Limits  Limits `json:"limits,omitzero"`
 	// Parent is the call on whose behalf this one was made.
 	Parent CallID `json:"parent,omitempty"`
+	// Turn groups the calls of one loop of an agent: its tool rules look at what
+	// was called before in the same turn.
+	Turn string `json:"turn,omitempty"`
+	// Chain is the chain of which the call is a step.
+	Chain ChainID `json:"chain,omitempty"`
+	// Trace is a W3C traceparent, which spans of the call continue.
+	Trace string `json:"trace,omitempty"`
 }
 
 // A Principal is on whose behalf something is done. Org is never empty.
@@ -37,6 +44,9 @@ type Principal struct {
 	User  string   `json:"user,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Roles []string `json:"roles,omitempty"`
+	// Scope are the permissions that the credential is confined to. Nil means
+	// that it is not, and an empty list that it may call nothing.
+	Scope []string `json:"scope,omitzero"`
 }
 
 // Check reports why p cannot be a principal.

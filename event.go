@@ -10,7 +10,9 @@ type EventType string
 
 // The types of events.
 const (
+	EventQueued    EventType = "tool_queued"
 	EventExecuting EventType = "tool_executing"
+	EventRetry     EventType = "tool_retry"
 	EventProgress  EventType = "tool_progress"
 	EventOutput    EventType = "tool_output"
 	EventCompleted EventType = "tool_completed"

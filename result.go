@@ -14,6 +14,8 @@ const (
 	StatusValidation Status = "validation_error"   // the arguments do not fit
 	StatusDenied     Status = "permission_denied"  // a rule forbids it
 	StatusRate       Status = "rate_limited"       // too many calls
+	StatusQueued     Status = "queued"             // it is acknowledged and has not begun
+	StatusRunning    Status = "running"            // it has begun and not ended
 	StatusPending    Status = "pending_approval"   // a person has to agree
 	StatusRejected   Status = "denied_by_approver" // a person did not agree
 	StatusCancelled  Status = "cancelled"          // it was stopped
@@ -24,12 +26,14 @@ const (
 func Statuses() []Status {
 	return []Status{
 		StatusSuccess, StatusError, StatusTimeout, StatusLimit, StatusValidation, StatusDenied,
-		StatusRate, StatusPending, StatusRejected, StatusCancelled, StatusUnknown,
+		StatusRate, StatusQueued, StatusRunning, StatusPending, StatusRejected, StatusCancelled, StatusUnknown,
 	}
 }
 
 // Final reports whether nothing more will happen to a call with this status.
-func (s Status) Final() bool { return s != StatusPending }
+func (s Status) Final() bool {
+	return s != StatusPending && s != StatusQueued && s != StatusRunning
+}
 
 // A Result is the one outcome of a call.
 type Result struct {
@@ -47,6 +51,14 @@ type Result struct {
 	Sandbox   Sandbox         `json:"sandbox"`
 	Timeline  Timeline        `json:"timeline"`
 	Truncated Truncated       `json:"truncated,omitzero"`
+	// Tries counts the runs; 0 means that none was begun.
+	Tries int `json:"tries,omitempty"`
+	// Cached says that the value is that of an earlier call.
+	Cached bool `json:"cached,omitempty"`
+	// Approval is what the call waits for.
+	Approval ApprovalID `json:"approval_id,omitempty"`
+	// Notices say what filters changed or warned about, by place and rule.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // A Failure says why there is no value, in words that a model can act on. It
@@ -58,6 +70,8 @@ type Failure struct {
 	Retry Retry `json:"retry"`
 	// RetryAfter is how long to wait first.
 	RetryAfter Millis `json:"retry_after_ms,omitempty"`
+	// Severity says what has to happen now.
+	Severity Severity `json:"severity,omitempty"`
 	// Type is the class of the exception, where there was one.
 	Type string `json:"type,omitempty"`
 	// Traceback shows the tool's own lines.
@@ -116,6 +130,10 @@ const (
 	FailRate       FailureKind = "rate_limited"      // too many calls
 	FailCancelled  FailureKind = "cancelled"         // it was stopped
 	FailUnknown    FailureKind = "unknown"           // it may have run
+	FailStopped    FailureKind = "stopped"           // the operator stopped everything
+	FailBroken     FailureKind = "circuit_open"      // it failed too often of late
+	FailRule       FailureKind = "tool_rule"         // the agent's tool rules forbid it now
+	FailFiltered   FailureKind = "filtered"          // a filter refuses what is in it
 	FailInternal   FailureKind = "internal"          // a fault of ours
 )
 

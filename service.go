@@ -2,16 +2,26 @@ package haft
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 )
 
 // A Service is everything that a door can do. The engine implements it, and so
 // does the client of a remote engine.
 type Service interface {
-	Caller
+	Calls
 	Toolbox
+	Agents
 	Approver
 	Watcher
+	Operator
+}
+
+// Calls are made, planned and looked back at.
+type Calls interface {
+	Caller
+	Planner
+	Historian
 }
 
 // A Caller runs calls.
@@ -20,22 +30,134 @@ type Caller interface {
 	// result. An error means that there is no result: [CodeNotFound] for an
 	// unknown tool, [CodeConflict] for a reused idempotency key.
 	Call(ctx context.Context, c Call) (*Result, error)
-	// Result returns what became of a call, or [CodeNotFound].
-	Result(ctx context.Context, p Principal, id CallID) (*Result, error)
+	// Submit acknowledges c and returns: it runs whether or not ctx ends, and
+	// also if this process does. The record says where it stands.
+	Submit(ctx context.Context, c Call) (*Record, error)
 	// Cancel stops a call. Cancelling a finished call changes nothing.
 	Cancel(ctx context.Context, p Principal, id CallID) error
 }
 
+// A Planner runs several calls.
+type Planner interface {
+	// Batch runs calls, those that may beside each other and the others in
+	// order, and returns their results in the order of the calls. A call without
+	// a result has one that says why.
+	Batch(ctx context.Context, calls []Call) ([]*Result, error)
+	// Run runs a plan to its end, or until it waits for a person.
+	Run(ctx context.Context, p Principal, plan Plan) (*Chain, error)
+	// Chain returns where a chain stands, or [CodeNotFound].
+	Chain(ctx context.Context, p Principal, id ChainID) (*Chain, error)
+}
+
+// A Historian knows the calls that were made.
+type Historian interface {
+	// Record returns what is kept of a call, or [CodeNotFound].
+	Record(ctx context.Context, p Principal, id CallID) (*Record, error)
+	// Records lists the calls that p may see, newest first.
+	Records(ctx context.Context, p Principal, f CallFilter) iter.Seq2[Record, error]
+	// Replay calls the same version with the same arguments and environment
+	// again, as a new call.
+	Replay(ctx context.Context, p Principal, id CallID) (*Result, error)
+}
+
 // A Toolbox knows which tools there are.
 type Toolbox interface {
-	// Tool returns the tool of that name or id, or [CodeNotFound].
-	Tool(ctx context.Context, p Principal, ref string) (*Tool, error)
-	// Tools lists the tools that p may see, ordered by name.
-	Tools(ctx context.Context, p Principal) iter.Seq2[Tool, error]
+	Shelf
 	// PutTool adds a tool, or a version to the tool of that name.
-	PutTool(ctx context.Context, p Principal, t Tool) (*Tool, error)
+	PutTool(ctx context.Context, p Principal, d Draft) (*Change, error)
+	// SetTool changes what is not part of a version.
+	SetTool(ctx context.Context, p Principal, ref string, s ToolState) (*Tool, error)
 	// RemoveTool removes a tool with its versions, or returns [CodeNotFound].
 	RemoveTool(ctx context.Context, p Principal, ref string) error
+}
+
+// A Shelf is looked at.
+type Shelf interface {
+	// Tool returns the tool of that name or id, or [CodeNotFound].
+	Tool(ctx context.Context, p Principal, ref string) (*Tool, error)
+	// Tools lists the tools that p may see, ordered by name, or if f has a text
+	// to search for, the best first.
+	Tools(ctx context.Context, p Principal, f ToolFilter) iter.Seq2[Tool, error]
+	// Versions lists the versions of a tool, newest first.
+	Versions(ctx context.Context, p Principal, ref string) iter.Seq2[Version, error]
+}
+
+// A Draft is what somebody gives to become a version of a tool. What is left out
+// is read from the source.
+type Draft struct {
+	// Name is the tool's; empty means that of the function.
+	Name        string       `json:"name,omitempty"`
+	Kind        Kind         `json:"source_type,omitempty"`
+	Source      string       `json:"source_code"`
+	Function    string       `json:"function,omitempty"`
+	Description string       `json:"description,omitempty"`
+	Category    string       `json:"category,omitempty"`
+	Tags        []string     `json:"tags,omitempty"`
+	Annotations Annotations  `json:"annotations,omitzero"`
+	Settings    Settings     `json:"settings,omitzero"`
+	Needs       Requirements `json:"requirements,omitzero"`
+	// Parameters is the schema, where it is not to be derived; ArgsSchema is the
+	// same as args_json_schema, the form of others.
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	ArgsSchema json.RawMessage `json:"args_json_schema,omitempty"`
+	Returns    json.RawMessage `json:"returns,omitempty"`
+	// New refuses to add a version to a tool that exists.
+	New bool `json:"new,omitempty"`
+	// If is the digest that the current version must have; empty means any.
+	If string `json:"if_digest,omitempty"`
+}
+
+// A Change says what became of a draft.
+type Change struct {
+	Tool Tool `json:"tool"`
+	// Created says that there was no such tool, Same that nothing is new.
+	Created bool `json:"created,omitempty"`
+	Same    bool `json:"unchanged,omitempty"`
+	// Waiting is the number of the version that waits for review, if one does.
+	Waiting int `json:"waiting,omitempty"`
+	// Schema lists how the schema differs from that of the version before, in
+	// words, such as "/city: required now".
+	Schema []string `json:"schema_changes,omitempty"`
+	// Warnings are for the one who registers.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// A ToolState is what can be changed without a new version. Nil leaves it.
+type ToolState struct {
+	Disabled *bool     `json:"disabled,omitempty"`
+	Category *string   `json:"category,omitempty"`
+	Tags     *[]string `json:"tags,omitempty"`
+	// Version is the number of the version that calls are to run from now on.
+	Version *int `json:"version,omitempty"`
+	// Review accepts or refuses the version that waits for it.
+	Review *Answer `json:"review,omitempty"`
+}
+
+// A ToolFilter says which tools to list. Empty fields match all.
+type ToolFilter struct {
+	Category string `json:"category,omitempty"`
+	Tag      string `json:"tag,omitempty"`
+	Kind     Kind   `json:"kind,omitempty"`
+	// Search finds tools by words of their name, description, tags and category.
+	Search string `json:"search,omitempty"`
+	// After is a name: only tools behind it are listed.
+	After string `json:"after,omitempty"`
+	// Limit is the most to give; 0 means 100 of a search and else all.
+	Limit int `json:"limit,omitempty"`
+	// Disabled lists those too.
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// Agents are kept.
+type Agents interface {
+	// Agent returns the agent of that name or id, or [CodeNotFound].
+	Agent(ctx context.Context, p Principal, ref string) (*Agent, error)
+	// AgentList lists the agents of p's organisation, ordered by name.
+	AgentList(ctx context.Context, p Principal) iter.Seq2[Agent, error]
+	// PutAgent adds an agent, or replaces the one of that name.
+	PutAgent(ctx context.Context, p Principal, a Agent) (*Agent, error)
+	// RemoveAgent removes one, or returns [CodeNotFound].
+	RemoveAgent(ctx context.Context, p Principal, ref string) error
 }
 
 // An Approver answers the requests that wait for a person.
@@ -43,7 +165,8 @@ type Approver interface {
 	// Approvals lists the requests that wait for p.
 	Approvals(ctx context.Context, p Principal) iter.Seq2[Approval, error]
 	// Decide answers one, or returns [CodeConflict] if it is answered already.
-	Decide(ctx context.Context, p Principal, id ApprovalID, approve bool, reason string) (*Approval, error)
+	// The call goes on in the background; its record says what became of it.
+	Decide(ctx context.Context, p Principal, id ApprovalID, a Answer) (*Approval, error)
 }
 
 // A Watcher tells what happens.
@@ -52,4 +175,15 @@ type Watcher interface {
 	// [Event.Cursor] on, until ctx ends. 0 means all that are still kept, and
 	// less than 0 only those to come.
 	Watch(ctx context.Context, p Principal, after int64) iter.Seq2[Event, error]
+}
+
+// An Operator keeps the whole in order.
+type Operator interface {
+	// CancelAll cancels the calls of an organisation's user or agent, whatever
+	// is set in of, and returns how many there were.
+	CancelAll(ctx context.Context, p Principal, of Principal) (int, error)
+	// Stop refuses new calls of everybody until [Operator.Resume], also after a
+	// restart. Kill ends those that run; else they may finish.
+	Stop(ctx context.Context, p Principal, reason string, kill bool) error
+	Resume(ctx context.Context, p Principal) error
 }

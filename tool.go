@@ -61,6 +61,11 @@ type Version struct {
 	Source string `json:"source_code,omitempty"`
 	// Function is the function of Source that is the tool.
 	Function string `json:"function,omitempty"`
+	// Pass is what a function that takes its arguments by position is given, in
+	// order; empty means one object of all.
+	Pass []Argument `json:"pass,omitempty"`
+	// Injected are the parameters that Haft fills in and no model sees.
+	Injected []string `json:"injected,omitempty"`
 	// Parameters is the JSON Schema of the arguments, always of type object.
 	Parameters json.RawMessage `json:"parameters"`
 	// Returns is the JSON Schema of the value, where it is known.
@@ -68,8 +73,33 @@ type Version struct {
 	Health       SchemaHealth    `json:"schema_health"`
 	Requirements Requirements    `json:"requirements,omitzero"`
 	Settings     Settings        `json:"settings,omitzero"`
-	Author       string          `json:"author,omitempty"`
-	Created      time.Time       `json:"created_at"`
+	// Annotations are what the tool's author claims of it.
+	Annotations Annotations `json:"annotations,omitzero"`
+	// Review is what was found in the source, and what people say to it. It is
+	// not part of Digest.
+	Review  Review    `json:"review,omitzero"`
+	Author  string    `json:"author,omitempty"`
+	Created time.Time `json:"created_at"`
+}
+
+// An Argument is one thing that a function is given.
+type Argument struct {
+	// Name is the argument's, or the injected value's.
+	Name string `json:"name"`
+	// Whole passes the object of all arguments instead. Injected values that are
+	// not passed by name are properties of it.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// Annotations are the hints of MCP: claims of whoever wrote the tool. Nil means
+// that nothing is claimed, and MCP's default holds: not read-only, destructive,
+// not idempotent, open to the world.
+type Annotations struct {
+	Title       string `json:"title,omitempty"`
+	ReadOnly    *bool  `json:"readOnlyHint,omitempty"`
+	Destructive *bool  `json:"destructiveHint,omitempty"`
+	Idempotent  *bool  `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool  `json:"openWorldHint,omitempty"`
 }
 
 // Requirements are the packages that a tool's source needs.
@@ -95,8 +125,30 @@ type Settings struct {
 	// Idempotent allows a second run when nobody knows whether the first ran.
 	Idempotent bool `json:"idempotent,omitempty"`
 	// Cacheable declares that equal arguments give equal values.
-	Cacheable bool   `json:"cacheable,omitempty"`
-	Output    Output `json:"output,omitzero"`
+	Cacheable bool `json:"cacheable,omitempty"`
+	// CacheFor is how long values are kept of a cacheable tool; 0 means an hour.
+	CacheFor Millis `json:"cache_ms,omitempty"`
+	// Roles are those of which a caller must have one; empty leaves it to policy.
+	Roles []string `json:"roles,omitempty"`
+	// Retry says how often a run that failed for a passing reason is repeated.
+	Retry Backoff `json:"retry,omitzero"`
+	// Rate bounds how often one user may call it, within what policy allows.
+	Rate Rate `json:"rate,omitzero"`
+	// Concurrency is how many calls of it may run at once in an organisation; 0
+	// leaves it to policy.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Fallback is a tool that is called with the same arguments when this one has
+	// failed for good. Its call is a child with policy and audit of its own.
+	Fallback string `json:"fallback,omitempty"`
+	Output   Output `json:"output,omitzero"`
+}
+
+// A Rate is a bucket of Burst tokens that fills with PerSecond. The zero value
+// bounds nothing.
+type Rate struct {
+	PerSecond float64 `json:"per_second,omitempty"`
+	// Burst is how many calls may come at once; 0 means PerSecond, at least 1.
+	Burst int `json:"burst,omitempty"`
 }
 
 // Output says what a tool is expected to give back.

@@ -38,8 +38,10 @@ type Request struct {
 	Tool   string
 	Digest string
 	// Org is on whose behalf the call is made. It shares nothing with others.
-	Org  string
-	Kind haft.Kind
+	Org string
+	// Principal is the whole of it, for tools that act for somebody.
+	Principal haft.Principal
+	Kind      haft.Kind
 	// Source and Function are the code and the function in it that is the tool.
 	Source, Function string
 	// Args is an object that fits the tool's schema; empty means {}.
@@ -63,13 +65,9 @@ type Request struct {
 	// Stdout and Stderr get output as it comes, within the limits and cut at any
 	// byte; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
+	// Progress gets what a tool says about how far it is; nil means nobody does.
+	Progress func(json.RawMessage)
 }
 
 // An Argument is one thing that a function is given.
-type Argument struct {
-	// Name is the argument's, or the injected value's.
-	Name string `json:"name"`
-	// Whole passes the object of all arguments instead. Injected values that are
-	// not passed by name are properties of it.
-	Whole bool `json:"whole,omitempty"`
-}
+type Argument = haft.Argument

@@ -15,21 +15,11 @@ type Request struct {
 	// Args are the arguments, an object. None are an empty one.
 	Args json.RawMessage
 	// Annotations are what the tool says of itself.
-	Annotations Annotations
+	Annotations haft.Annotations
 	// Scope are the permissions that the credential is confined to. Nil means
 	// that it is not, and an empty list that it may call nothing. A scope never
 	// allows anything by itself.
 	Scope []string
-}
-
-// Annotations are the hints of MCP: claims of whoever wrote the tool. Nil means
-// that nothing is claimed, and MCP's default holds: not read-only, destructive,
-// not idempotent, open to the world.
-type Annotations struct {
-	ReadOnly    *bool `json:"readOnlyHint,omitempty"`
-	Destructive *bool `json:"destructiveHint,omitempty"`
-	Idempotent  *bool `json:"idempotentHint,omitempty"`
-	OpenWorld   *bool `json:"openWorldHint,omitempty"`
 }
 
 // A Decision says whether a call may run and within which bounds, and why. The

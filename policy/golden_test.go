@@ -96,11 +96,11 @@ func compileAll(in map[string]string) (*policy.Policy, error) {
 
 // request is a Request as the archives write it.
 type request struct {
-	Principal   haft.Principal     `json:"principal"`
-	Tool        haft.Tool          `json:"tool"`
-	Args        json.RawMessage    `json:"args"`
-	Annotations policy.Annotations `json:"annotations"`
-	Scope       []string           `json:"scope"`
+	Principal   haft.Principal   `json:"principal"`
+	Tool        haft.Tool        `json:"tool"`
+	Args        json.RawMessage  `json:"args"`
+	Annotations haft.Annotations `json:"annotations"`
+	Scope       []string         `json:"scope"`
 	// Of filters:
 	Direction policy.Direction `json:"direction"`
 	Value     json.RawMessage  `json:"value"`

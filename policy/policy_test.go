@@ -256,17 +256,17 @@ func TestBackoff_Wait(t *testing.T) {
 	ms := func(n int) haft.Millis { return haft.Millis(time.Duration(n) * time.Millisecond) }
 	for _, tt := range []struct {
 		name   string
-		b      policy.Backoff
+		b      haft.Backoff
 		chance float64
 		want   string
 	}{
-		{"zero never tries again", policy.Backoff{}, 0.5, ""},
-		{"constant", policy.Backoff{Strategy: policy.Constant, Tries: 4, Initial: ms(100)}, 0.5, "100ms 100ms 100ms"},
-		{"exponential up to the most", policy.Backoff{Strategy: policy.Exponential, Tries: 5, Initial: ms(100), Max: ms(350)}, 0.5, "100ms 200ms 350ms 350ms"},
-		{"jitter", policy.Backoff{Strategy: policy.Jitter, Tries: 4, Initial: ms(100)}, 0.5, "50ms 100ms 200ms"},
-		{"defaults", policy.Backoff{Tries: 3}, 0.25, "50ms 100ms"},
-		{"chance out of range", policy.Backoff{Tries: 2}, 7, "200ms"},
-		{"nonsense", policy.Backoff{Strategy: "x", Tries: 3}, 0.5, ""},
+		{"zero never tries again", haft.Backoff{}, 0.5, ""},
+		{"constant", haft.Backoff{Strategy: haft.Constant, Tries: 4, Initial: ms(100)}, 0.5, "100ms 100ms 100ms"},
+		{"exponential up to the most", haft.Backoff{Strategy: haft.Exponential, Tries: 5, Initial: ms(100), Max: ms(350)}, 0.5, "100ms 200ms 350ms 350ms"},
+		{"jitter", haft.Backoff{Strategy: haft.Jitter, Tries: 4, Initial: ms(100)}, 0.5, "50ms 100ms 200ms"},
+		{"defaults", haft.Backoff{Tries: 3}, 0.25, "50ms 100ms"},
+		{"chance out of range", haft.Backoff{Tries: 2}, 7, "200ms"},
+		{"nonsense", haft.Backoff{Strategy: "x", Tries: 3}, 0.5, ""},
 	} {
 		var got []string
 		for try := 1; ; try++ {
@@ -280,7 +280,7 @@ func TestBackoff_Wait(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, got, tt.want)
 		}
 	}
-	for _, b := range []policy.Backoff{{Strategy: "x"}, {Tries: -1}, {Tries: policy.MaxTries + 1}, {Initial: -1}} {
+	for _, b := range []haft.Backoff{{Strategy: "x"}, {Tries: -1}, {Tries: haft.MaxTries + 1}, {Initial: -1}} {
 		if haft.CodeOf(b.Check()) != haft.CodeInvalid {
 			t.Errorf("Check(%+v) = %v", b, b.Check())
 		}

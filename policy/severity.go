@@ -9,43 +9,32 @@ import (
 )
 
 // Severity says what has to happen after a failure.
-type Severity string
+type Severity = haft.Severity
 
 // The severities, mildest first.
 const (
-	Low      Severity = "low"      // retry at once, changed if need be
-	Medium   Severity = "medium"   // back off, then retry
-	High     Severity = "high"     // a person is needed
-	Critical Severity = "critical" // stop, and block what caused it
+	Low      = haft.SeverityLow      // retry at once, changed if need be
+	Medium   = haft.SeverityMedium   // back off, then retry
+	High     = haft.SeverityHigh     // a person is needed
+	Critical = haft.SeverityCritical // stop, and block what caused it
 )
 
 // Severities lists them, mildest first.
-func Severities() []Severity { return []Severity{Low, Medium, High, Critical} }
-
-// AtLeast reports whether s is as severe as t. One that is unknown counts as
-// critical.
-func (s Severity) AtLeast(t Severity) bool { return s.rank() >= t.rank() }
-
-func (s Severity) rank() int {
-	if i := slices.Index(Severities(), s); i >= 0 {
-		return i
-	}
-	return len(Severities()) - 1
-}
+func Severities() []Severity { return haft.Severities() }
 
 // defaults says how severe each kind of failure is, and whether it passes by
 // itself. Every kind is here: a test reads them in the source of the root.
 func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
 	switch kind {
-	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled:
+	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled, haft.FailRule:
 		return Low, false, true // another try with other arguments may do
-	case haft.FailTimeout, haft.FailRate, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal:
+	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal:
 		return Medium, true, true
 	case haft.FailException, haft.FailExit, haft.FailRecursion, haft.FailCPU:
 		return Medium, false, true
 	case haft.FailMemory, haft.FailPIDs, haft.FailOpenFiles, haft.FailFileSize, haft.FailDisk, haft.FailInodes:
 		return High, false, true // it will need as much again
-	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown:
+	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown, haft.FailStopped, haft.FailFiltered:
 		return High, false, true
 	case haft.FailBlocked:
 		return Critical, false, true // a forbidden system call is an attempt to get out

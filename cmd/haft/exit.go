@@ -33,6 +33,8 @@ var statusExits = map[haft.Status]int{
 	haft.StatusDenied:     exitDenied,
 	haft.StatusRejected:   exitDenied,
 	haft.StatusPending:    exitDenied, // it did not run: nobody has agreed yet
+	haft.StatusQueued:     exitOK,     // it is acknowledged, and runs later
+	haft.StatusRunning:    exitOK,
 	haft.StatusCancelled:  exitCancelled,
 	haft.StatusRate:       exitRate,
 	haft.StatusUnknown:    exitUnknown,

@@ -1,10 +1,8 @@
-package policy
+package haft
 
 import (
 	"math"
 	"time"
-
-	"haft"
 )
 
 // Strategy says how waits grow from try to try.
@@ -24,32 +22,38 @@ type Backoff struct {
 	// Tries counts them all, the first included; 0 means 1.
 	Tries int `json:"tries,omitempty"`
 	// Initial is the first wait; 0 means 200 ms.
-	Initial haft.Millis `json:"initial_ms,omitempty"`
+	Initial Millis `json:"initial_ms,omitempty"`
 	// Max bounds every wait; 0 means 30 s.
-	Max haft.Millis `json:"max_ms,omitempty"`
+	Max Millis `json:"max_ms,omitempty"`
+	// Stretch is by how much the wall time of each further try grows; 0 means 1,
+	// which is not at all.
+	Stretch float64 `json:"stretch,omitempty"`
 }
 
 // The bounds and defaults of a Backoff.
 const (
 	MaxTries       = 10
+	MaxStretch     = 4
 	defaultInitial = 200 * time.Millisecond
 	defaultMax     = 30 * time.Second
 )
 
 // Check reports why b makes no sense.
 func (b Backoff) Check() error {
-	switch b.Strategy {
-	case "", Constant, Exponential, Jitter:
+	var message string
+	switch {
+	case b.Strategy != "" && b.Strategy != Constant && b.Strategy != Exponential && b.Strategy != Jitter:
+		message = "a backoff is constant, exponential or exponential_jitter"
+	case b.Tries < 0 || b.Tries > MaxTries:
+		message = "the number of tries is between 1 and 10"
+	case b.Initial < 0 || b.Max < 0:
+		message = "a wait is not negative"
+	case b.Stretch != 0 && !(b.Stretch >= 1 && b.Stretch <= MaxStretch):
+		message = "the stretch of a backoff is between 1 and 4"
 	default:
-		return wrong("a backoff is %s, %s or %s", Constant, Exponential, Jitter)
+		return nil
 	}
-	if b.Tries < 0 || b.Tries > MaxTries {
-		return wrong("the number of tries is between 1 and %d", MaxTries)
-	}
-	if b.Initial < 0 || b.Max < 0 {
-		return wrong("a wait is not negative")
-	}
-	return nil
+	return &Error{Code: CodeInvalid, Message: message}
 }
 
 // Wait returns how long to wait after the given try, counted from 1, and whether
@@ -75,4 +79,12 @@ func (b Backoff) Wait(try int, chance float64) (time.Duration, bool) {
 		wait *= min(max(chance, 0), 1)
 	}
 	return time.Duration(wait), true
+}
+
+// Wall returns the wall time of the given try, counted from 1.
+func (b Backoff) Wall(first Millis, try int) Millis {
+	if b.Stretch <= 1 || try <= 1 || b.Check() != nil {
+		return first
+	}
+	return Millis(float64(first) * math.Pow(b.Stretch, float64(min(try, MaxTries)-1)))
 }

@@ -1,0 +1,80 @@
+package haft
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// AgentID identifies an agent for as long as it exists.
+type AgentID string
+
+// An Agent is somebody's program that calls tools. It is part of the [Principal]
+// of its calls, by ID.
+type Agent struct {
+	ID   AgentID `json:"id"`
+	Org  string  `json:"org"`
+	Name string  `json:"name"`
+	// Tools are the names of the tools it may call; others do not exist for it.
+	Tools []string `json:"tools,omitempty"`
+	// Env is added to the environment of its calls.
+	Env map[string]string `json:"env,omitempty"`
+	// Rules say in which order it may call its tools.
+	Rules []ToolRule `json:"tool_rules,omitempty"`
+	// Disabled agents keep their settings, and their calls are refused.
+	Disabled bool      `json:"disabled,omitempty"`
+	Created  time.Time `json:"created_at"`
+	Updated  time.Time `json:"updated_at"`
+}
+
+// RuleType names what a [ToolRule] demands.
+type RuleType string
+
+// The types of tool rules.
+const (
+	RuleFirst       RuleType = "run_first"             // before all others
+	RuleChildren    RuleType = "constrain_child_tools" // after the tool only its children
+	RuleParent      RuleType = "parent_last_tool"      // the children only right after the tool
+	RuleConditional RuleType = "conditional"           // the tool's output chooses what follows
+	RuleExit        RuleType = "exit_loop"             // the turn ends after the tool
+	RuleContinue    RuleType = "continue_loop"         // the turn goes on after the tool
+	RuleRequired    RuleType = "required_before_exit"  // the turn cannot end without the tool
+	RuleMaxCount    RuleType = "max_count_per_step"    // at most so often in one turn
+	RuleApproval    RuleType = "requires_approval"     // a person has to agree
+)
+
+// RuleTypes lists every type.
+func RuleTypes() []RuleType {
+	return []RuleType{
+		RuleFirst, RuleChildren, RuleParent, RuleConditional, RuleExit,
+		RuleContinue, RuleRequired, RuleMaxCount, RuleApproval,
+	}
+}
+
+// A ToolRule constrains the order of an agent's calls within one turn. Which
+// fields count depends on Type.
+type ToolRule struct {
+	Type RuleType `json:"type"`
+	Tool string   `json:"tool_name"`
+	// Args are arguments that replace those of the model (run_first).
+	Args map[string]json.RawMessage `json:"args,omitempty"`
+	// Children are tools (constrain_child_tools, parent_last_tool).
+	Children []string `json:"children,omitempty"`
+	// ChildArgs prefill the arguments of children (constrain_child_tools).
+	ChildArgs []ChildArgs `json:"child_arg_nodes,omitempty"`
+	// Outputs maps what the tool gave to the tool that follows (conditional).
+	Outputs map[string]string `json:"child_output_mapping,omitempty"`
+	// Default follows where no output matches (conditional); empty means any.
+	Default string `json:"default_child,omitempty"`
+	// RequireOutput lets nothing follow where no output matches (conditional).
+	RequireOutput bool `json:"require_output_mapping,omitempty"`
+	// MaxCount bounds the calls in one turn (max_count_per_step).
+	MaxCount int `json:"max_count_limit,omitempty"`
+	// Prompt is shown to the model; it decides nothing.
+	Prompt string `json:"prompt_template,omitempty"`
+}
+
+// ChildArgs are the prefilled arguments of one child.
+type ChildArgs struct {
+	Name string                     `json:"name"`
+	Args map[string]json.RawMessage `json:"args,omitempty"`
+}
