@@ -1,0 +1,22 @@
+// Package audit makes the record of what was done provable: every organisation
+// has one chain of entries, each of which holds the hash of the one before it.
+// Who changes, removes, adds or moves an entry has to change every entry after
+// it, and cannot do that behind a [Checkpoint], which is the hash of one entry
+// under an Ed25519 signature.
+//
+// [Link] puts an entry at the end of a chain and [Verify] looks at a whole one.
+// [Export] writes a chain as JSON Lines and [Read] verifies such a file without
+// the store that it came from.
+//
+// Promised: the hash covers every field of an entry, in an encoding that has a
+// version and in which no two entries look the same. The bytes of a Body are
+// hashed as they are and kept as they are, through an export too, so JSON needs
+// no canonical form here. Time is kept in microseconds.
+//
+// Not promised: a chain without checkpoints can be written anew from any entry
+// on by whoever may write to the store, and entries after the last checkpoint
+// can be cut off without a trace. Keep checkpoints, and their public keys, where
+// the writer of the store cannot reach them.
+//
+// The package is pure: it reads no file, no clock and no store.
+package audit
