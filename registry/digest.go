@@ -1,0 +1,50 @@
+package registry
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"haft"
+)
+
+// digestForm stands at the front of what is hashed. It changes with the meaning
+// of the fields, so that digests of two forms are never equal.
+const digestForm = "haft-version-1\n"
+
+// digested is what a digest covers: all that decides what a call runs, how, and
+// what a model is told about it. Empty fields are left out, so that a field that
+// is added later changes no digest of a version without it.
+type digested struct {
+	Kind         haft.Kind         `json:"kind"`
+	Description  string            `json:"description"`
+	Source       string            `json:"source"`
+	Function     string            `json:"function,omitempty"`
+	Pass         []haft.Argument   `json:"pass,omitempty"`
+	Injected     []string          `json:"injected,omitempty"`
+	Parameters   json.RawMessage   `json:"parameters,omitempty"`
+	Returns      json.RawMessage   `json:"returns,omitempty"`
+	Requirements haft.Requirements `json:"requirements,omitzero"`
+	Settings     haft.Settings     `json:"settings,omitzero"`
+	Annotations  haft.Annotations  `json:"annotations,omitzero"`
+}
+
+// Digest names a version by its content, as "sha256:" and hex digits: its kind,
+// description, source, function and how that is given its arguments, schemas,
+// requirements, settings and annotations. Schemas are compared as compact JSON,
+// with their keys in order, since models read them from top to bottom. It is ""
+// for a version that is no JSON, which no store has.
+func Digest(v haft.Version) string {
+	text, err := json.Marshal(digested{
+		Kind: v.Kind, Description: v.Description, Source: v.Source, Function: v.Function, Pass: v.Pass,
+		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements,
+		Settings: v.Settings, Annotations: v.Annotations,
+	})
+	if err != nil {
+		return ""
+	}
+	h := sha256.New()
+	h.Write([]byte(digestForm))
+	h.Write(text)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
