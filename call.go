@@ -38,6 +38,12 @@ type Call struct {
 	Trace string `json:"trace,omitempty"`
 }
 
+// The roles that mean something before any policy says so.
+const (
+	RoleAdmin    = "admin"    // may change tools, agents and policies, and stop everything
+	RoleApprover = "approver" // answers requests for approval
+)
+
 // A Principal is on whose behalf something is done. Org is never empty.
 type Principal struct {
 	Org   string   `json:"org"`

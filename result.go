@@ -130,6 +130,7 @@ const (
 	FailRate       FailureKind = "rate_limited"      // too many calls
 	FailCancelled  FailureKind = "cancelled"         // it was stopped
 	FailUnknown    FailureKind = "unknown"           // it may have run
+	FailNotFound   FailureKind = "not_found"         // there is no such tool
 	FailStopped    FailureKind = "stopped"           // the operator stopped everything
 	FailBroken     FailureKind = "circuit_open"      // it failed too often of late
 	FailRule       FailureKind = "tool_rule"         // the agent's tool rules forbid it now

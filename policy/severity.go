@@ -26,7 +26,7 @@ func Severities() []Severity { return haft.Severities() }
 // itself. Every kind is here: a test reads them in the source of the root.
 func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
 	switch kind {
-	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled, haft.FailRule:
+	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled, haft.FailRule, haft.FailNotFound:
 		return Low, false, true // another try with other arguments may do
 	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal:
 		return Medium, true, true
