@@ -1,0 +1,200 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/executor"
+)
+
+// errWall is the cause of ending a call that took too long.
+var errWall = errors.New("the wall-clock limit of the call")
+
+// Bounds on what a tool may say.
+const (
+	maxArgs     = 16 << 20
+	maxMessage  = 4 << 10
+	maxProgress = 64 << 10
+)
+
+// rawGrace is how much longer a raw tool may take than its limit, which the sandbox
+// that it uses keeps: preparing one takes time that is not the call's.
+const rawGrace = 30 * time.Second
+
+// An execution is one call on its way.
+type execution struct {
+	set    *Set
+	req    executor.Request
+	limits haft.Limits
+	// res is the result; raw tools replace it.
+	res *haft.Result
+
+	mu   sync.Mutex
+	over bool
+	out  []byte
+	said int64 // bytes that were given to Stdout
+}
+
+// Execute implements [executor.Executor]. The tool is found by its name; a request
+// that names another digest than it has is refused.
+func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
+	began := time.Now()
+	t := s.tools[req.Tool]
+	switch {
+	case t == nil || req.Kind != "" && req.Kind != haft.KindBuiltin:
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such built-in tool"}
+	case req.Digest != "" && req.Digest != t.tool.Version.Digest:
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "this version of the built-in tool is not in this program"}
+	case len(req.Args) > maxArgs:
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)}
+	}
+	if !t.raw && (req.Need.Level != "" || len(req.Need.Controls) > 0) {
+		if err := req.Need.Check(isolation()); err != nil {
+			return nil, err
+		}
+	}
+	e := &execution{set: s, req: req, limits: t.defaults, res: &haft.Result{}}
+	if req.Limits != (haft.Limits{}) {
+		e.limits = req.Limits.Or(t.defaults).Within(haft.LimitCeilings())
+	}
+	wall := e.limits.Wall.D()
+	if t.raw {
+		wall += rawGrace
+	}
+	timed, cancel := context.WithTimeoutCause(ctx, wall, errWall)
+	defer cancel()
+	err := e.guarded(timed, t)
+	if errors.Is(err, executor.ErrMaybeRan) {
+		return nil, err
+	}
+	e.finish(timed, t, err, began)
+	return e.res, nil
+}
+
+// isolation is what a built-in tool is confined by: nothing.
+func isolation() haft.Isolation {
+	return haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
+}
+
+// errPanic is what a panic becomes. It holds nothing of it.
+var errPanic = &haft.Error{Code: haft.CodeInternal, Message: "the tool failed because of a fault in Haft; the operator finds it in the log"}
+
+// guarded runs the tool, and makes an error of a panic.
+func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			// The text of a panic may hold an argument. The stack has addresses only.
+			e.set.logger().ErrorContext(ctx, "built-in tool panics", "tool", t.tool.Name, "call", e.req.Call,
+				"type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return t.run(ctx, e)
+}
+
+// call is what the function is told.
+func (e *execution) call() Call {
+	return Call{
+		ID: e.req.Call, Principal: e.req.Principal, Env: e.req.Env, Limits: e.limits,
+		Progress: e.progress, Stdout: e.print,
+	}
+}
+
+// progress tells the watcher.
+func (e *execution) progress(v any) {
+	if e.req.Progress == nil {
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > maxProgress {
+		e.set.logger().Warn("progress cannot be told", "tool", e.req.Tool, "call", e.req.Call, "bytes", len(b), "err", err)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.over {
+		e.req.Progress(b)
+	}
+}
+
+// print adds to stdout.
+func (e *execution) print(b []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over {
+		return
+	}
+	e.said += int64(len(b))
+	if room := e.limits.Stdout - int64(len(e.out)); int64(len(b)) > room {
+		b = b[:room]
+	}
+	if len(b) == 0 {
+		return
+	}
+	e.out = append(e.out, b...)
+	if e.req.Stdout != nil {
+		e.req.Stdout(b)
+	}
+}
+
+// encode makes the value.
+func (e *execution) encode(out any) error {
+	began := time.Now()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		return &failure{haft.Failure{Kind: haft.FailValue, Message: "what the tool gives back is no JSON", Retry: haft.RetryNever}}
+	}
+	e.res.Value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	e.res.Timeline.Serialise = haft.Millis(time.Since(began))
+	return nil
+}
+
+// finish fills in the result.
+func (e *execution) finish(ctx context.Context, t *tool, err error, began time.Time) {
+	e.mu.Lock()
+	e.over = true
+	out, said := e.out, e.said
+	e.mu.Unlock()
+	if e.res == nil || err != nil {
+		e.res = &haft.Result{}
+	}
+	res := e.res
+	res.Call, res.Tool, res.Digest = e.req.Call, t.tool.Name, t.tool.Version.Digest
+	if res.Sandbox.Provider == "" {
+		res.Sandbox = haft.Sandbox{Provider: Provider, Isolation: isolation()}
+	}
+	took := haft.Millis(time.Since(began))
+	if !t.raw || err != nil {
+		res.Usage.Wall, res.Usage.Stdout = took, said
+		res.Stdout = strings.ReplaceAll(strings.ToValidUTF8(string(out), "\uFFFD"), "\x00", "\uFFFD")
+		res.Truncated.Stdout = said - int64(len(out))
+		res.Timeline.Execute = took - res.Timeline.Serialise
+	}
+	res.Timeline.Total = took
+	if res.Status == "" {
+		res.Status = haft.StatusSuccess
+	}
+	if len(res.Value) == 0 {
+		res.Value = json.RawMessage("null")
+	}
+	switch {
+	case err != nil:
+		fail(res, e.explain(ctx, err))
+	case int64(len(res.Value)) > e.limits.Result:
+		fail(res, haft.Failure{Kind: haft.FailResult, Retry: haft.RetryChanged,
+			Message: fmt.Sprintf("its value is longer than %d bytes; ask for less", e.limits.Result)})
+	}
+}

@@ -1,0 +1,91 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+
+	"haft"
+	"haft/executor"
+)
+
+// Provider is what results call the place where built-in tools run.
+const Provider = "builtin"
+
+// A Set holds built-in tools and runs them. It implements [executor.Executor]. The
+// zero value is an empty set. It is safe for concurrent use once everything is
+// added.
+type Set struct {
+	// Logger hears of faults in tools. Nil discards.
+	Logger *slog.Logger
+
+	tools map[string]*tool
+}
+
+// New returns an empty set.
+func New() *Set { return &Set{} }
+
+// A Def describes a tool.
+type Def struct {
+	// Name is what models call it by.
+	Name string
+	// Description is for the model.
+	Description string
+	Category    string
+	Tags        []string
+	// Version is part of the digest: change it when the tool does something else
+	// than before, so that approvals of the old one do not count for the new.
+	Version     string
+	Annotations haft.Annotations
+	Settings    haft.Settings
+	// Enums are the values that a property of the arguments may have.
+	Enums map[string][]string
+}
+
+// A Call is what a tool knows about its call besides the arguments.
+type Call struct {
+	ID        haft.CallID
+	Principal haft.Principal
+	// Env is what the caller set. It is not the environment of this process.
+	Env map[string]string
+	// Limits are those that hold, none of them zero.
+	Limits haft.Limits
+	// Progress tells whoever watches how far the tool is, as JSON. It may be
+	// called at any time, and does nothing when the call is over.
+	Progress func(v any)
+	// Stdout adds to what the tool prints. It may be called at any time, and does
+	// nothing when the call is over.
+	Stdout func(text []byte)
+}
+
+// A tool is one entry of a Set.
+type tool struct {
+	tool     haft.Tool
+	defaults haft.Limits
+	// run calls the function. Raw tools give a result of their own, the others the
+	// encoded value.
+	run func(ctx context.Context, e *execution) error
+	raw bool
+}
+
+// Tools lists the tools, ordered by name. They belong to no organisation, which
+// means to all.
+func (s *Set) Tools() []haft.Tool {
+	all := make([]haft.Tool, 0, len(s.tools))
+	for _, t := range s.tools {
+		all = append(all, t.tool)
+	}
+	slices.SortFunc(all, func(a, b haft.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// logger never returns nil.
+func (s *Set) logger() *slog.Logger {
+	if s.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Logger
+}
+
+var _ executor.Executor = (*Set)(nil)
