@@ -1,0 +1,46 @@
+package store
+
+import (
+	"time"
+
+	"haft"
+	"haft/audit"
+)
+
+// A Batch is what is kept at once.
+type Batch struct {
+	// Records are added, or replace those with the same id. One that is final
+	// never becomes open again: that is a [haft.CodeConflict]. What is sealed is
+	// kept as long as the record is not final.
+	Records []haft.Record
+	// Events are numbered by the hub. In a shared store another process may have
+	// used the numbers: then Commit changes their Cursor, in place.
+	Events []haft.Event
+	// Audit are linked to the chains of their organisations, in this order.
+	Audit []audit.Entry
+	// Approvals are added, or replace those with the same id.
+	Approvals []haft.Approval
+	// Limits are added, or replace those with the same key.
+	Limits []LimitState
+	// Chains are added, or replace those with the same id. One that is final
+	// never becomes open again.
+	Chains []haft.Chain
+}
+
+// A LimitState is what is left of a rate or a quota.
+type LimitState struct {
+	Key    string
+	Tokens float64
+	Used   int64
+	At     time.Time
+}
+
+// PutOptions say how a tool is put.
+type PutOptions struct {
+	// New refuses to add a version to a tool that exists.
+	New bool
+	// IfDigest is the digest that the current version must have; empty means any.
+	IfDigest string
+	// Activate makes the version the one that calls run. Else it waits.
+	Activate bool
+}

@@ -1,0 +1,344 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"haft"
+)
+
+// MaxPage is the longest list that is given at once; a limit of 0 means this too.
+const MaxPage = 1000
+
+// A Dialect is what differs between databases. An opener has one.
+type Dialect struct {
+	// Name is the database's: sqlite3 or postgres.
+	Name string
+	// Shared says that other processes may write too. Then the heads of chains
+	// are locked in the database; else the store keeps them in memory.
+	Shared bool
+	// Text is the type of indexed text, which is ordered byte by byte.
+	Text string
+	// Serial is the type of a number of 64 bits that is a primary key.
+	Serial string
+	// Numbered says that placeholders in long lists are written $1, $2; else they
+	// are written ?, which costs less to bind.
+	Numbered bool
+	// ForUpdate locks the rows of a query.
+	ForUpdate string
+	// Error makes an [*haft.Error] of an error of the driver, with the code that
+	// fits and a plain message. It returns nil if it does not know it.
+	Error func(error) *haft.Error
+	// Again reports whether the transaction may succeed if it is tried again.
+	Again func(error) bool
+	// Close is called by [Store.Close] last, if it is set.
+	Close func() error
+}
+
+// Config has the settings of a store. The zero value is good.
+type Config struct {
+	// Tries is how often a transaction is begun that others are in the way of; 0
+	// means 8.
+	Tries int
+}
+
+// A Store keeps everything in a database. It is safe for concurrent use.
+//
+// Lifecycle: an opener or [New], then any method, then Close.
+type Store struct {
+	db      *sql.DB // writes
+	read    *sql.DB
+	dialect Dialect
+	cfg     Config
+
+	// turn holds one token: whoever took it writes. Only a store that is not
+	// shared has it, and with it one connection whose statements are prepared.
+	turn   chan struct{}
+	conn   *sql.Conn
+	stmts  map[string]*sql.Stmt // guarded by turn
+	begin  *sql.Stmt
+	commit *sql.Stmt
+	undo   *sql.Stmt
+	heads  heads // guarded by turn
+
+	readers sync.Map // query text to *sql.Stmt, of read
+	texts   sync.Map // rows and kind to query text
+	closing sync.Once
+	ended   atomic.Bool
+	closed  error
+}
+
+// New returns a store over a database that it brings up to date first. db is for
+// writing and read for reading; they may be the same. The store closes both.
+//
+// A database of a newer version is refused: nothing in it is touched.
+func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, error) {
+	if cfg.Tries <= 0 {
+		cfg.Tries = 8
+	}
+	s := &Store{db: db, read: read, dialect: d, cfg: cfg}
+	if err := s.migrate(ctx); err != nil {
+		return nil, fmt.Errorf("bring the database up to date: %w", s.explain(err))
+	}
+	if d.Shared {
+		return s, nil
+	}
+	if err := s.own(ctx); err != nil {
+		return nil, fmt.Errorf("prepare the database: %w", s.explain(err))
+	}
+	return s, nil
+}
+
+// own takes the one connection that writes.
+func (s *Store) own(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	s.conn, s.stmts, s.turn = conn, make(map[string]*sql.Stmt), make(chan struct{}, 1)
+	for _, p := range []struct {
+		to   **sql.Stmt
+		text string
+	}{{&s.begin, "BEGIN IMMEDIATE"}, {&s.commit, "COMMIT"}, {&s.undo, "ROLLBACK"}} {
+		if *p.to, err = conn.PrepareContext(ctx, p.text); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
+	s.turn <- struct{}{}
+	return nil
+}
+
+// Shared reports whether other processes may write too.
+func (s *Store) Shared() bool { return s.dialect.Shared }
+
+// Close waits for what is being written and closes the database. Closing again
+// changes nothing.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.ended.Store(true)
+		if s.turn != nil {
+			<-s.turn // and never give it back
+			s.closed = errors.Join(s.begin.Close(), s.commit.Close(), s.undo.Close())
+			for _, stmt := range s.stmts {
+				s.closed = errors.Join(s.closed, stmt.Close())
+			}
+			s.closed = errors.Join(s.closed, s.conn.Close())
+			close(s.turn)
+		}
+		s.closed = errors.Join(s.closed, s.read.Close())
+		if s.db != s.read {
+			s.closed = errors.Join(s.closed, s.db.Close())
+		}
+		if s.dialect.Close != nil {
+			s.closed = errors.Join(s.closed, s.dialect.Close())
+		}
+	})
+	return s.closed
+}
+
+// errClosed is what a closed store says.
+func errClosed() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "the store is closed"}
+}
+
+// explain gives an error of the driver a code and a message for callers.
+func (s *Store) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*haft.Error](err); ok {
+		return err
+	}
+	switch {
+	case s.ended.Load():
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the store is closed", Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the store was not waited for", Err: err}
+	}
+	if e := s.dialect.Error(err); e != nil {
+		return e
+	}
+	return err
+}
+
+// A tx is a transaction that writes.
+type tx struct {
+	s  *Store
+	tx *sql.Tx // of a shared store
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	var res sql.Result
+	var err error
+	if t.tx != nil {
+		res, err = t.tx.ExecContext(ctx, text, args...)
+	} else {
+		var stmt *sql.Stmt
+		if stmt, err = t.stmt(ctx, text); err == nil {
+			res, err = stmt.ExecContext(ctx, args...)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// query runs a query.
+func (t *tx) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if t.tx != nil {
+		return t.tx.QueryContext(ctx, text, args...)
+	}
+	stmt, err := t.stmt(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
+// maxStatements bounds the statements that are kept prepared.
+const maxStatements = 256
+
+// stmt returns a statement of the one connection, prepared. Precondition: the
+// turn is taken.
+func (t *tx) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt := t.s.stmts[text]; stmt != nil {
+		return stmt, nil
+	}
+	if len(t.s.stmts) >= maxStatements {
+		for _, stmt := range t.s.stmts {
+			if err := stmt.Close(); err != nil {
+				return nil, err
+			}
+		}
+		clear(t.s.stmts)
+	}
+	stmt, err := t.s.conn.PrepareContext(ctx, text)
+	if err == nil {
+		t.s.stmts[text] = stmt
+	}
+	return stmt, err
+}
+
+// write runs f in a transaction: all that f does is kept and on the disk when
+// write returns nil, and else nothing of it. f may be run more than once.
+func (s *Store) write(ctx context.Context, f func(context.Context, *tx) error) error {
+	if s.dialect.Shared {
+		return s.explain(s.writeShared(ctx, f))
+	}
+	if err := ctx.Err(); err != nil {
+		return s.explain(err)
+	}
+	select {
+	case _, ok := <-s.turn:
+		if !ok {
+			return errClosed()
+		}
+	case <-ctx.Done():
+		return s.explain(ctx.Err())
+	}
+	defer func() { s.turn <- struct{}{} }()
+	// From here on the end of ctx stops nothing. A statement that cannot be
+	// stopped is also cheaper: the driver needs no goroutine to watch ctx.
+	return s.explain(s.writeOwned(context.WithoutCancel(ctx), f))
+}
+
+// writeOwned runs f on the one connection. Precondition: the turn is taken.
+func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) error) (err error) {
+	if _, err := s.begin.ExecContext(ctx); err != nil {
+		return err
+	}
+	done := false
+	defer func() { // also if f panics
+		if done {
+			return
+		}
+		s.heads.forget()
+		// SQLite ends the transaction itself after some errors, a full disk among
+		// them: that there is none to undo is then no error.
+		_, _ = s.undo.ExecContext(ctx)
+	}()
+	if err := f(ctx, &tx{s: s}); err != nil {
+		return err
+	}
+	if _, err := s.commit.ExecContext(ctx); err != nil {
+		return err
+	}
+	done = true
+	return nil
+}
+
+// writeShared runs f until nobody is in its way.
+func (s *Store) writeShared(ctx context.Context, f func(context.Context, *tx) error) error {
+	for try := 1; ; try++ {
+		err := s.writeOnce(ctx, f)
+		if err == nil || try >= s.cfg.Tries || !s.dialect.Again(err) {
+			return err
+		}
+		wait := time.NewTimer(rand.N(time.Millisecond << min(try, 8)))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+func (s *Store) writeOnce(ctx context.Context, f func(context.Context, *tx) error) error {
+	inner, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Rollback() }() // says only that it is done, if it is
+	if err := f(ctx, &tx{s: s, tx: inner}); err != nil {
+		return err
+	}
+	return inner.Commit()
+}
+
+// rows runs a query for reading and gives each row to scan.
+func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, text string, args ...any) error {
+	stmt, err := s.reader(ctx, text)
+	if err != nil {
+		return s.explain(err)
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return s.explain(err)
+	}
+	return s.explain(each(rows, scan))
+}
+
+// each gives every row to scan and closes rows.
+func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// reader returns a prepared query. Texts are few: they are made of constants.
+func (s *Store) reader(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt, ok := s.readers.Load(text); ok {
+		return stmt.(*sql.Stmt), nil
+	}
+	stmt, err := s.read.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if other, loaded := s.readers.LoadOrStore(text, stmt); loaded {
+		return other.(*sql.Stmt), stmt.Close()
+	}
+	return stmt, nil
+}
