@@ -55,14 +55,14 @@ func Genesis(org string) Head {
 // It panics if e is of another organisation than prev: that entry must not be
 // kept in this chain, and no answer of Link could be right.
 func Link(prev Head, e Entry) Entry {
+	e.Org, e.Kind = valid(e.Org), valid(e.Kind)
 	if e.Org == "" {
 		e.Org = prev.Org
 	}
 	if prev.Org != "" && prev.Org != e.Org {
 		panic("audit: an entry of one organisation is linked to the chain of another")
 	}
-	e.Time = e.Time.UTC().Truncate(time.Microsecond)
-	e.Org, e.Kind = valid(e.Org), valid(e.Kind)
+	e.Time = micros(e.Time)
 	e.Tool, e.Digest, e.Call = valid(e.Tool), valid(e.Digest), haft.CallID(valid(string(e.Call)))
 	e.Actor.Org, e.Actor.User, e.Actor.Agent = valid(e.Actor.Org), valid(e.Actor.User), valid(e.Actor.Agent)
 	e.Actor.Roles, e.Actor.Scope = validAll(e.Actor.Roles), validAll(e.Actor.Scope)
@@ -73,6 +73,10 @@ func Link(prev Head, e Entry) Entry {
 	e.Hash = hashOf(&e)
 	return e
 }
+
+// micros returns t as it is hashed: what is smaller than a microsecond is not,
+// and must therefore not be kept either.
+func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // valid returns s with the replacement character for what is not UTF-8: JSON
 // would put it there, and the hash would no longer fit.
