@@ -1,68 +1,112 @@
 package toolrule
 
 import (
-	"encoding/json"
-	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
 
 	"haft"
 )
 
-var errLater = errors.New("tool rules are not evaluated yet")
-
-// Past is one call of the turn so far, in the order in which they began.
-type Past struct {
-	Tool   string
-	Value  json.RawMessage
-	Status haft.Status
+// Admit reports why the tool of that name may not be called now: a [*haft.Error]
+// with [haft.CodeDenied], whose message is for the model.
+func (s *State) Admit(tool string) error {
+	if _, ok := slices.BinarySearch(s.Allowed, tool); ok {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[ToolConstraintError] Cannot call %s, valid tools include: %s.", short(tool), quoted(s.Allowed))
+	if hints := s.hints(tool); len(hints) > 0 {
+		b.WriteString("\n** Hint: Possible rules that were violated:")
+		for _, h := range hints {
+			b.WriteString("\n\t- " + h)
+		}
+	}
+	return &haft.Error{Code: haft.CodeDenied, Message: b.String()}
 }
 
-// A State says what the rules allow at one moment of a turn.
-type State struct {
-	// Allowed are the tools that may be called now, sorted.
-	Allowed []string
-	// Forced says that a tool has to be called now.
-	Forced bool
-	// Ended says that an exit_loop tool was called: nothing is allowed any more.
-	Ended bool
+// hints says which rules may be why a tool is not allowed.
+func (s *State) hints(tool string) []string {
+	var all []string
+	for _, r := range ordered(s.rules) {
+		if text := render(r); s.concerns(r, tool) && text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if s.Ends(tool) && slices.ContainsFunc(s.missing, func(m string) bool { return m != tool }) {
+		all = append(all, violated(s.missing))
+	}
+	return all
 }
 
-// Check reports what is wrong with rules that are being set. Has says which tools
-// there are; nil leaves that unchecked.
-func Check(rules []haft.ToolRule, has func(tool string) bool) error { return errLater }
-
-// Evaluate says what is allowed after history.
-func Evaluate(rules []haft.ToolRule, history []Past, available []string) (*State, error) {
-	return nil, errLater
-}
-
-// NeedsTurn reports whether the rules look at what was called before.
-func NeedsTurn(rules []haft.ToolRule) bool { return true }
-
-// Prompt renders the rules for a model.
-func Prompt(rules []haft.ToolRule) string { return "" }
-
-// Admit reports why the tool may not be called now: a [*haft.Error] with
-// [haft.CodeDenied], whose message is for the model.
-func (s *State) Admit(tool string) error { return errLater }
-
-// Prefill returns the arguments that the rules set for a tool, and the rule that
-// they come from, or nil.
-func (s *State) Prefill(tool string) (args map[string]json.RawMessage, source string) { return nil, "" }
-
-// Prefilled returns args with those of [State.Prefill] put over them. They are
-// held against the parameters (JSON Schema) of the tool.
-func (s *State) Prefilled(tool string, args, parameters json.RawMessage) (json.RawMessage, error) {
-	return nil, errLater
+// concerns reports whether a rule may be why a tool is not allowed.
+func (s *State) concerns(r haft.ToolRule, tool string) bool {
+	after := s.last.Tool != "" && s.last.Tool == r.Tool
+	switch r.Type {
+	case haft.RuleFirst:
+		return s.first
+	case haft.RuleChildren, haft.RuleConditional:
+		return after
+	case haft.RuleParent:
+		return after || slices.Contains(r.Children, tool)
+	case haft.RuleMaxCount:
+		return r.Tool == tool
+	case haft.RuleExit:
+		return s.Ended || r.Tool == tool
+	case haft.RuleContinue, haft.RuleRequired, haft.RuleApproval:
+	}
+	return false
 }
 
 // NeedsApproval reports whether a person has to agree to calls of the tool.
-func (s *State) NeedsApproval(tool string) bool { return true }
+func (s *State) NeedsApproval(tool string) bool { return s.about(tool, haft.RuleApproval) }
 
-// Ends reports whether the turn ends after a call of the tool.
-func (s *State) Ends(tool string) bool { return true }
+// Ends reports whether the turn ends after a call of the tool. If rules say both
+// that it ends and that it goes on, it ends.
+func (s *State) Ends(tool string) bool { return s.about(tool, haft.RuleExit) }
 
-// Continues reports whether the turn must go on after a call of the tool.
-func (s *State) Continues(tool string) bool { return false }
+// Continues reports whether the turn has to go on after a call of the tool,
+// because a rule says so or says what follows.
+func (s *State) Continues(tool string) bool {
+	return !s.Ends(tool) && s.about(tool, haft.RuleContinue, haft.RuleChildren, haft.RuleParent, haft.RuleConditional)
+}
 
-// Exit reports which required tools are missing before the turn may end.
-func (s *State) Exit() error { return errLater }
+// about reports whether there is a rule of one of the types for the tool.
+func (s *State) about(tool string, types ...haft.RuleType) bool {
+	return slices.ContainsFunc(s.rules, func(r haft.ToolRule) bool {
+		return r.Tool == tool && slices.Contains(types, r.Type)
+	})
+}
+
+// Exit reports which required tools are missing before the turn may end: a
+// [*haft.Error] with [haft.CodeDenied] and words for the model.
+func (s *State) Exit() error { return exit(s.missing) }
+
+// quoted writes names as a list.
+func quoted(names []string) string {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, n := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("'" + n + "'")
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// short makes a name that came from outside fit for a message.
+func short(name string) string {
+	out := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, name))
+	if len(out) > haft.MaxToolName {
+		return string(out[:haft.MaxToolName]) + "…"
+	}
+	return string(out)
+}
