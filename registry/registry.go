@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
 	"haft/schema"
+	"haft/store"
 )
 
 // A Source is the text of a tool whose signature is wanted.
@@ -89,16 +91,18 @@ func DefaultJudge(_ string, findings []haft.Finding) Verdict {
 // A Registry knows the tools of every organisation. It is safe for concurrent
 // use.
 type Registry struct {
-	store   Store
+	store   *store.Store
 	cfg     Config
 	cache   *cache
 	builtin map[string]*Compiled // by name and by id
 	names   []string             // of the built-in tools, in order
+
+	answers sync.Mutex // held while a review is answered
 }
 
 // New makes a registry over a store. It panics if a built-in tool is not one:
 // that is a mistake of the programmer.
-func New(s Store, cfg Config) *Registry {
+func New(s *store.Store, cfg Config) *Registry {
 	if cfg.Judge == nil {
 		cfg.Judge = DefaultJudge
 	}

@@ -1,0 +1,171 @@
+package registry
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+
+	"haft"
+)
+
+// The bounds on what is kept compiled.
+const (
+	defaultCache = 4096
+	maxCost      = 256 << 20 // bytes, roughly
+)
+
+// A key is how a version was asked for.
+type key struct {
+	org, ref, digest string // digest "" is the current version
+}
+
+// A stamp says in which state a tool was read.
+type stamp struct {
+	id      haft.ToolID
+	number  int   // of the current version
+	updated int64 // microseconds
+}
+
+func stampOf(t haft.Tool) stamp {
+	return stamp{t.ID, t.Version.Number, t.Updated.UnixMicro()}
+}
+
+// An entry is what is known of a tool. Tool is in its current state, whatever
+// version is asked for.
+type entry struct {
+	key      key
+	name     string
+	stamp    stamp
+	disabled bool
+	compiled *Compiled // nil if no version is active
+	err      error     // why compiled must not run
+	cost     int64
+}
+
+// A flight is a tool that is being loaded, for all who want it.
+type flight struct {
+	done  chan struct{}
+	entry *entry
+	err   error
+}
+
+// cache keeps entries, the least recently used of which it forgets first.
+//
+// What was read before a write may arrive after it. So every write begins a new
+// age, and what was read in an older one is given to those who waited for it, and
+// to nobody later.
+type cache struct {
+	most int
+
+	mu      sync.Mutex
+	entries map[key]*list.Element // of *entry
+	recent  *list.List            // most recent first
+	cost    int64
+	age     uint64
+	flights map[flightKey]*flight
+}
+
+// A flightKey lets only those wait for each other who may have the same answer.
+type flightKey struct {
+	key   key
+	age   uint64
+	stamp stamp
+}
+
+func newCache(most int) *cache {
+	if most <= 0 {
+		most = defaultCache
+	}
+	return &cache{most: most, entries: map[key]*list.Element{}, recent: list.New(), flights: map[flightKey]*flight{}}
+}
+
+// entry returns what is known under k. If fresh is set, that must be of this
+// state. What is not known is loaded, once for all who want it at the same time.
+func (c *cache) entry(ctx context.Context, k key, fresh *stamp, load func(context.Context) (*entry, error)) (*entry, error) {
+	for {
+		c.mu.Lock()
+		if el := c.entries[k]; el != nil {
+			if e := el.Value.(*entry); fresh == nil || e.stamp == *fresh {
+				c.recent.MoveToFront(el)
+				c.mu.Unlock()
+				return e, nil
+			}
+		}
+		fk := flightKey{key: k, age: c.age}
+		if fresh != nil {
+			fk.stamp = *fresh
+		}
+		f := c.flights[fk]
+		if f == nil {
+			f = &flight{done: make(chan struct{})}
+			c.flights[fk] = f
+			c.mu.Unlock()
+			c.fly(ctx, fk, f, load)
+			return f.entry, f.err
+		}
+		c.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		// Who loaded may have been cancelled, which is not our business.
+		if errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) {
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		return f.entry, f.err
+	}
+}
+
+// errPanic is what waiters get if loading panicked.
+var errPanic = errors.New("loading a tool panicked")
+
+// fly loads an entry and keeps it unless something was written meanwhile.
+func (c *cache) fly(ctx context.Context, fk flightKey, f *flight, load func(context.Context) (*entry, error)) {
+	f.err = errPanic
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.flights, fk)
+		if f.err == nil && c.age == fk.age {
+			c.keep(f.entry)
+		}
+		close(f.done)
+	}()
+	f.entry, f.err = load(ctx)
+}
+
+// keep adds an entry and forgets the oldest. Precondition: mu is held.
+func (c *cache) keep(e *entry) {
+	if el := c.entries[e.key]; el != nil {
+		c.drop(el)
+	}
+	c.entries[e.key] = c.recent.PushFront(e)
+	c.cost += e.cost
+	for c.recent.Len() > c.most || c.cost > maxCost && c.recent.Len() > 1 {
+		c.drop(c.recent.Back())
+	}
+}
+
+// drop forgets an entry. Precondition: mu is held.
+func (c *cache) drop(el *list.Element) {
+	e := c.recent.Remove(el).(*entry)
+	delete(c.entries, e.key)
+	c.cost -= e.cost
+}
+
+// forget drops all that is known of a tool, by any name, and begins a new age.
+// It looks at every entry: writes are rare, and each is synced to a disk.
+func (c *cache) forget(org string, id haft.ToolID, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.age++
+	for k, el := range c.entries {
+		if e := el.Value.(*entry); k.org == org && (e.stamp.id == id && id != "" || e.name == name) {
+			c.drop(el)
+		}
+	}
+}

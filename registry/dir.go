@@ -1,0 +1,305 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/schema"
+)
+
+// The bounds on a directory of tools.
+const (
+	MaxFiles     = 1000      // tools
+	maxVisited   = 50_000    // files and directories that are looked at
+	maxDirBytes  = 128 << 20 // of all sources together
+	sidecarEnd   = ".tool.json"
+	maxSidecar   = MaxSchema + MaxSchema + MaxDescription + 64<<10
+	dirMode      = 0o755
+	fileMode     = 0o644
+	maxDirLevels = 32
+)
+
+// A Found is a file of a directory that is a tool, or why it is none.
+type Found struct {
+	// Path is that of the source within the directory, with slashes.
+	Path  string
+	Draft haft.Draft
+	Err   error
+}
+
+// kindOf says what a file is by the end of its name.
+func kindOf(name string) (haft.Kind, bool) {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".py":
+		return haft.KindPython, true
+	case ".ts", ".mts", ".cts":
+		return haft.KindTypeScript, true
+	case ".js", ".mjs", ".cjs":
+		return haft.KindJavaScript, true
+	case ".sh", ".bash":
+		return haft.KindBash, true
+	}
+	return "", false
+}
+
+// ending is how the files of a kind end.
+func ending(k haft.Kind) (string, bool) {
+	switch k {
+	case haft.KindPython:
+		return ".py", true
+	case haft.KindTypeScript:
+		return ".ts", true
+	case haft.KindJavaScript:
+		return ".js", true
+	case haft.KindBash:
+		return ".sh", true
+	}
+	return "", false
+}
+
+// ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is
+// one. Beside weather.py there may be weather.tool.json with what the source does
+// not say: a [haft.Draft] without the source. Shell scripts are called like their
+// files unless that says otherwise.
+//
+// Files and directories that are hidden, node_modules, __pycache__, tests by the
+// conventions of their language, and links that lead out of the directory are not
+// looked at. What is wrong with one file is in its Found; an error is about the
+// whole directory. They are ordered by path.
+func ReadDir(dir string) ([]Found, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, dirError(err)
+	}
+	defer func() { _ = root.Close() }() // it is only read
+	files, err := filesOf(root)
+	if err != nil {
+		return nil, err
+	}
+	var found []Found
+	total, used := 0, map[string]bool{}
+	for _, name := range files {
+		kind, ok := kindOf(name)
+		if !ok {
+			continue
+		}
+		if len(found) == MaxFiles {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are more than %d tools in the directory", MaxFiles)}
+		}
+		f := Found{Path: name}
+		side, err := sidecar(files, name)
+		if err == nil {
+			used[side] = true
+			f.Draft, err = readDraft(root, name, side, kind)
+		}
+		if err != nil {
+			f.Err = fileError(name, err)
+		}
+		if total += len(f.Draft.Source); total > maxDirBytes {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the tools in the directory have more than %d bytes together", maxDirBytes)}
+		}
+		found = append(found, f)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, sidecarEnd) && !used[name] && !shares(files, name) {
+			found = append(found, Found{Path: name, Err: fileError(name, errors.New("there is no source of that name beside it"))})
+		}
+	}
+	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Path, b.Path) })
+	return found, nil
+}
+
+// filesOf returns the files of a directory that may concern us, in order.
+func filesOf(root *os.Root) ([]string, error) {
+	var files []string
+	visited := 0
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if name == "." {
+				return err
+			}
+			return nil // a directory that we may not read holds no tools for us
+		}
+		if visited++; visited > maxVisited {
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are more than %d files in the directory", maxVisited)}
+		}
+		switch {
+		case name == ".":
+		case d.IsDir():
+			if skipDir(d.Name()) || strings.Count(name, "/") >= maxDirLevels {
+				return fs.SkipDir
+			}
+		case !skipFile(d.Name()) && regular(root, name, d):
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, dirError(err)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// regular reports whether a name is that of a file, or of a link to one that does
+// not lead out of the directory.
+func regular(root *os.Root, name string, d fs.DirEntry) bool {
+	if d.Type()&fs.ModeSymlink == 0 {
+		return d.Type().IsRegular()
+	}
+	info, err := root.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// skipDir reports directories that hold no tools.
+func skipDir(name string) bool {
+	return strings.HasPrefix(name, ".") || slices.Contains([]string{"node_modules", "__pycache__", "__tests__"}, name)
+}
+
+// skipFile reports files that are no tools, whatever they end in.
+func skipFile(name string) bool {
+	if _, ok := kindOf(name); !ok {
+		return strings.HasPrefix(name, ".") || !strings.HasSuffix(name, sidecarEnd)
+	}
+	stem := strings.TrimSuffix(name, path.Ext(name))
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(stem, "test_") || strings.HasSuffix(stem, "_test") ||
+		strings.HasSuffix(stem, ".test") || strings.HasSuffix(stem, ".spec") || strings.HasSuffix(stem, ".d") ||
+		slices.Contains([]string{"__init__.py", "__main__.py", "conftest.py", "setup.py"}, name)
+}
+
+// sidecar returns the name of the file that says more about a source, or "".
+func sidecar(files []string, source string) (string, error) {
+	stem := strings.TrimSuffix(source, path.Ext(source))
+	name := stem + sidecarEnd
+	if _, ok := slices.BinarySearch(files, name); !ok {
+		return "", nil
+	}
+	for _, f := range files {
+		if _, ok := kindOf(f); ok && f != source && strings.TrimSuffix(f, path.Ext(f)) == stem {
+			return "", fmt.Errorf("%s could be about this file or about %s", path.Base(name), path.Base(f))
+		}
+	}
+	return name, nil
+}
+
+// shares reports whether there is a source that a sidecar could be about.
+func shares(files []string, side string) bool {
+	stem := strings.TrimSuffix(side, sidecarEnd)
+	return slices.ContainsFunc(files, func(f string) bool {
+		_, ok := kindOf(f)
+		return ok && strings.TrimSuffix(f, path.Ext(f)) == stem
+	})
+}
+
+// readDraft reads a source and what stands beside it.
+func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, error) {
+	var d haft.Draft
+	if side != "" {
+		text, err := read(root, side, maxSidecar)
+		if err != nil {
+			return d, err
+		}
+		if d, err = ReadSidecar(text); err != nil {
+			return d, fmt.Errorf("%s: %w", path.Base(side), err)
+		}
+		if d.Kind != "" && d.Kind != kind {
+			return haft.Draft{}, fmt.Errorf("%s says that it is %s, but its name ends otherwise", path.Base(side), d.Kind)
+		}
+	}
+	source, err := read(root, name, MaxSource)
+	if err != nil {
+		return haft.Draft{}, err
+	}
+	d.Kind, d.Source = kind, string(source)
+	if d.Name == "" && kind == haft.KindBash {
+		d.Name = strings.TrimSuffix(path.Base(name), path.Ext(name))
+	}
+	return d, nil
+}
+
+// ReadSidecar reads what stands beside a source: a [haft.Draft] without it, with
+// no key that is not known and none twice.
+func ReadSidecar(text []byte) (haft.Draft, error) {
+	if len(text) > maxSidecar {
+		return haft.Draft{}, fmt.Errorf("it has more than %d bytes", maxSidecar)
+	}
+	tree, err := schema.Decode(text)
+	if err != nil {
+		return haft.Draft{}, err
+	}
+	if _, ok := tree.(*schema.Object); !ok {
+		return haft.Draft{}, errors.New("it must be an object")
+	}
+	var d haft.Draft
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return haft.Draft{}, unreadable(err)
+	}
+	if d.Source != "" || d.New || d.If != "" {
+		return haft.Draft{}, errors.New("source_code, new and if_digest do not belong here")
+	}
+	return d, nil
+}
+
+// unreadable says what is wrong with a sidecar, without its values.
+func unreadable(err error) error {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s cannot be a %s", e.Field, e.Value)
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("%s is not known", cut(field))
+	}
+	return err
+}
+
+// read reads a file that may have so many bytes.
+func read(root *os.Root, name string, most int64) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	// One byte more than allowed tells that there is more.
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("it has more than %d bytes", most)
+	}
+	return text, nil
+}
+
+// fileError says what is wrong with a file, by its name within the directory.
+func fileError(name string, err error) error {
+	message := err.Error()
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		message = e.Err.Error() // the path is that of the host
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: name + ": " + message, Err: err}
+}
+
+// dirError says why a directory cannot be used.
+func dirError(err error) error {
+	if _, ok := errors.AsType[*haft.Error](err); ok {
+		return err
+	}
+	code, message := haft.CodeInternal, "the directory of tools cannot be used"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code, message = haft.CodeNotFound, "there is no such directory of tools"
+	case errors.Is(err, fs.ErrPermission):
+		code, message = haft.CodeDenied, "the directory of tools may not be used"
+	}
+	return &haft.Error{Code: code, Message: message, Err: err}
+}

@@ -1,0 +1,383 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/schema"
+	"haft/store"
+)
+
+// Put makes a version of a draft: of a new tool, or of the one of that name.
+//
+// The draft is checked and its source reviewed before anything is stored. What
+// must not be kept is [haft.CodeDenied], with rule and line; what is wrong is
+// [haft.CodeInvalid], with all that can be seen at once; and a name that is taken
+// or a current version that is not the expected one is [haft.CodeConflict].
+func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if d.Kind == "" {
+		d.Kind = haft.KindPython
+	}
+	if err := checkDraft(d); err != nil {
+		return nil, err
+	}
+	if d.Name != "" {
+		if err := r.free(d.Name); err != nil {
+			return nil, err
+		}
+	}
+	c := &change{draft: d, by: p}
+	if err := r.review(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := r.describe(ctx, c); err != nil {
+		return nil, err
+	}
+	return r.keep(ctx, c)
+}
+
+// change is a draft on its way into the store.
+type change struct {
+	draft    haft.Draft
+	by       haft.Principal
+	tool     haft.Tool
+	findings []haft.Finding
+	waits    bool // for a person
+	warnings []string
+}
+
+func (c *change) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}
+
+// free reports why a draft cannot have a name.
+func (r *Registry) free(name string) error {
+	switch {
+	case r.taken(name):
+		return &haft.Error{Code: haft.CodeConflict, Message: "the name is that of a built-in tool, or too close to it: choose another"}
+	case r.cfg.Reserved(name):
+		return &haft.Error{Code: haft.CodeConflict, Message: "the name is reserved: choose another"}
+	}
+	return nil
+}
+
+// describe fills in what the draft leaves to the source, and makes the version.
+func (r *Registry) describe(ctx context.Context, c *change) error {
+	d := c.draft
+	given, err := givenSchema(d)
+	if err != nil {
+		return err
+	}
+	derived, err := r.derive(ctx, c, given != nil)
+	if err != nil {
+		return err
+	}
+	name := d.Name
+	if name == "" {
+		name = derived.Name
+	}
+	if err := haft.CheckToolName(name); err != nil {
+		return err
+	}
+	if err := r.free(name); err != nil {
+		return err
+	}
+	if d.Settings.Fallback == name {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "a tool cannot be its own fallback"}
+	}
+	if derived.Name != "" && derived.Name != name {
+		c.warn("the tool is called %s, but its function %s", name, derived.Name)
+	}
+	description := d.Description
+	if description == "" {
+		description = derived.Description
+	}
+	// A schema that was derived takes the same way as one that was given, so that
+	// what is exported with its schema becomes the same version again.
+	if given == nil {
+		if derived.Parameters == nil {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "the source does not say which arguments the tool takes: give a schema"}
+		}
+		given = derived.Parameters
+	}
+	sig, err := schema.FromArgsSchema(name, description, given)
+	if err != nil {
+		return invalid("the schema of the arguments cannot be used", err)
+	}
+	sig.Returns = derived.Returns
+	properties := sig.Parameters.Object("properties")
+	for _, n := range derived.Injected {
+		if properties != nil && properties.Has(n) {
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("parameter %s is filled in by the server: leave it out of the schema", n)}
+		}
+	}
+	return c.version(sig, derived)
+}
+
+// version makes the version that is to be stored.
+func (c *change) version(sig *schema.Signature, derived *Derived) error {
+	d := c.draft
+	v := haft.Version{
+		Kind: d.Kind, Description: sig.Description, Source: d.Source, Function: derived.Function, Pass: derived.Pass,
+		Injected: derived.Injected, Requirements: d.Needs, Settings: d.Settings, Annotations: d.Annotations,
+		Health: schema.Health(sig.Parameters), Review: haft.Review{Findings: c.findings}, Author: person(c.by), Created: now(),
+	}
+	if v.Health.Status == haft.HealthInvalid {
+		return unhealthy(v.Health)
+	}
+	if v.Settings.Output.Type == haft.OutputAny {
+		v.Settings.Output.Type = derived.Output
+	}
+	if c.waits {
+		v.Review.State = haft.ReviewWaiting
+	}
+	var err error
+	if v.Parameters, err = schema.Encode(sig.Parameters); err != nil {
+		return fmt.Errorf("write the schema of the arguments: %w", err)
+	}
+	switch {
+	case isThere(d.Returns):
+		if v.Returns, err = compact(d.Returns); err != nil {
+			return invalid("the schema of the value cannot be read", err)
+		}
+	case sig.Returns != nil:
+		if v.Returns, err = schema.Encode(sig.Returns); err != nil {
+			return fmt.Errorf("write the schema of the value: %w", err)
+		}
+	}
+	if v.Digest = Digest(v); v.Digest == "" {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the tool cannot be written as JSON"}
+	}
+	c.tool = haft.Tool{
+		ID: newID(), Org: c.by.Org, Name: sig.Name, Category: d.Category, Tags: once(d.Tags),
+		Created: v.Created, Updated: v.Created, Version: v,
+	}
+	if _, err := Compile(c.tool); err != nil {
+		return invalid("the tool cannot be used", err)
+	}
+	if s := v.Settings; s.CacheFor > 0 && !s.Cacheable {
+		c.warn("cache_ms does nothing: the tool is not cacheable")
+	}
+	return nil
+}
+
+// derive reads the source. If a schema is given, what the source says about its
+// own is not needed, only what to call and how.
+func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived, error) {
+	d := c.draft
+	if r.cfg.Derive == nil {
+		switch {
+		case !given:
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "sources are not read here: give a schema of the arguments"}
+		case d.Function == "" && d.Kind != haft.KindBash:
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "sources are not read here: name the function"}
+		}
+		return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
+	}
+	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given}
+	derived, err := r.cfg.Derive(ctx, src)
+	if what, ok := errors.AsType[*schema.SourceError](err); ok && !given {
+		// What is missing may only be documentation. Then it is a tool, but not one
+		// that a model will use well.
+		src.Undocumented = true
+		if derived, err = r.cfg.Derive(ctx, src); err == nil {
+			c.warn("%s", what.Error())
+		}
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*schema.SourceError](err); ok && given && (d.Function != "" || d.Kind == haft.KindBash) {
+			c.warn("the source says nothing that can be used: %s", err.Error())
+			return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
+		}
+		return nil, invalid("the source is no tool", err)
+	}
+	if derived == nil || derived.Signature == nil {
+		return nil, errors.New("derive a signature: there is none, and no error")
+	}
+	return derived, nil
+}
+
+// keep stores a version and says what became of it.
+func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
+	before, last, err := r.before(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if before != nil {
+		if c.draft.Category == "" {
+			c.tool.Category = before.Category
+		}
+		if c.draft.Tags == nil {
+			c.tool.Tags = before.Tags
+		}
+	}
+	if err := r.checkFallback(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.waits && before != nil && before.Version.Digest == c.tool.Version.Digest {
+		c.waits = false // it is what runs already
+	}
+	done := &haft.Change{Warnings: c.warnings}
+	if last != nil {
+		done.Schema = Changes(*last, c.tool.Version)
+		if c.waits && last.Digest == c.tool.Version.Digest && last.Review.State == haft.ReviewWaiting {
+			done.Tool, done.Same, done.Waiting = *before, true, last.Number
+			return done, nil
+		}
+	}
+	defer r.cache.forget(c.by.Org, c.tool.ID, c.tool.Name)
+	if before != nil {
+		defer r.cache.forget(c.by.Org, before.ID, before.Name)
+	}
+	opts := store.PutOptions{New: c.draft.New, IfDigest: c.draft.If, Activate: !c.waits}
+	done.Tool, done.Created, done.Same, err = r.store.PutTool(ctx, c.tool, opts)
+	if err != nil {
+		return nil, fmt.Errorf("keep the tool: %w", err)
+	}
+	if c.waits {
+		newest, err := r.store.Versions(ctx, c.by.Org, done.Tool.ID, 0, 1)
+		if err != nil {
+			return nil, fmt.Errorf("read the version that waits: %w", err)
+		}
+		if len(newest) == 1 {
+			done.Waiting = newest[0].Number
+		}
+	}
+	return done, nil
+}
+
+// before returns the tool that a draft is for, if there is one, and the version
+// that its schema is compared with: the current one, or else the newest. The
+// store checks the conditions of the draft again, where nothing can come between.
+func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Version, error) {
+	t, err := r.store.Tool(ctx, c.by.Org, c.tool.Name)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		if c.draft.If != "" {
+			return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is no tool of that name whose version could be the expected one"}
+		}
+		return nil, nil, nil
+	}
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("read the tool: %w", err)
+	case t.Name != c.tool.Name:
+		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the name is the id of another tool: choose another"}
+	case c.draft.New:
+		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is a tool of that name already"}
+	case c.draft.If != "" && c.draft.If != t.Version.Digest:
+		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the current version of the tool is not the expected one: look again"}
+	case c.waits || t.Version.Number == 0:
+		newest, err := r.store.Versions(ctx, c.by.Org, t.ID, 0, 1)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the versions of the tool: %w", err)
+		}
+		if len(newest) == 1 {
+			return t, &newest[0], nil
+		}
+		return t, nil, nil
+	}
+	return t, &t.Version, nil
+}
+
+// checkFallback follows the fallbacks of a draft, so that none leads back to it.
+func (r *Registry) checkFallback(ctx context.Context, c *change) error {
+	const most = 8
+	ref := c.tool.Version.Settings.Fallback
+	for range most {
+		if ref == "" {
+			return nil
+		}
+		t, err := r.Tool(ctx, c.by, ref)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			if ref == c.tool.Version.Settings.Fallback {
+				c.warn("there is no tool that is called like the fallback")
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if t.Name == c.tool.Name {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "the fallback leads back to the tool itself"}
+		}
+		ref = t.Version.Settings.Fallback
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the fallback has more than %d fallbacks of its own", most)}
+}
+
+// givenSchema reads the schema that a draft brings, or nil.
+func givenSchema(d haft.Draft) (any, error) {
+	text := d.Parameters
+	if !isThere(text) {
+		text = d.ArgsSchema
+	}
+	if !isThere(text) {
+		return nil, nil
+	}
+	tree, err := schema.Decode(text)
+	if err != nil {
+		return nil, invalid("the schema of the arguments cannot be read", err)
+	}
+	return tree, nil
+}
+
+// isThere reports whether a JSON text says anything.
+func isThere(text json.RawMessage) bool {
+	t := bytes.TrimSpace(text)
+	return len(t) > 0 && string(t) != "null"
+}
+
+// compact writes a JSON text as we keep it.
+func compact(text json.RawMessage) (json.RawMessage, error) {
+	tree, err := schema.Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Encode(tree)
+}
+
+// unhealthy says why no vendor would accept a schema.
+func unhealthy(h haft.SchemaHealth) error {
+	e := &haft.Error{Code: haft.CodeInvalid}
+	var reasons []string
+	for _, r := range h.Reasons[:min(len(h.Reasons), maxMisfits)] {
+		reasons = append(reasons, r.String())
+	}
+	e.Message = "no model vendor accepts the schema of the arguments: " + strings.Join(reasons, "; ")
+	return e
+}
+
+// invalid makes an error for the author of a tool. Errors that are nobody's fault
+// but ours stay what they are.
+func invalid(what string, err error) error {
+	if e, ok := errors.AsType[*haft.Error](err); ok {
+		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter, Err: err}
+	}
+	if e, ok := errors.AsType[*schema.SourceError](err); ok {
+		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error(), Err: err}
+	}
+	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
+		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error(), Err: err}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// once returns the tags without those that are there twice.
+func once(tags []string) []string {
+	var list []string
+	for _, t := range tags {
+		if !slices.Contains(list, t) {
+			list = append(list, t)
+		}
+	}
+	return list
+}

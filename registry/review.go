@@ -1,0 +1,103 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// The bounds on what is kept and told of a review.
+const (
+	maxFindings = 200
+	maxTold     = 10
+)
+
+// review looks at the source before it is kept. What cannot be looked at is not
+// kept, unless the operator says otherwise.
+func (r *Registry) review(ctx context.Context, c *change) error {
+	findings, err := r.look(ctx, c.draft)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("review the source: %w", context.Cause(ctx))
+		}
+		if !r.cfg.ReviewOptional {
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the source cannot be reviewed, so it is not kept", Err: err}
+		}
+		c.warn("the source was not reviewed")
+		return nil
+	}
+	slices.SortStableFunc(findings, func(a, b haft.Finding) int {
+		switch {
+		case a.Severity == b.Severity:
+			return a.Line - b.Line
+		case a.Severity.AtLeast(b.Severity):
+			return -1
+		}
+		return 1
+	})
+	switch verdict := r.cfg.Judge(c.by.Org, findings); verdict {
+	case Pass:
+	case Warn, Ask:
+		c.waits = verdict == Ask
+		for _, f := range findings[:min(len(findings), maxTold)] {
+			c.warn("%s", told(f))
+		}
+		if n := len(findings) - maxTold; n > 0 {
+			c.warn("the review found %d more", n)
+		}
+		if c.waits {
+			c.warn("a person has to look at the source before the version can be called")
+		}
+	default:
+		return &haft.Error{Code: haft.CodeDenied, Message: "the source is refused: " + tellAll(findings)}
+	}
+	c.findings = findings[:min(len(findings), maxFindings)]
+	return nil
+}
+
+// look asks the reviewer.
+func (r *Registry) look(ctx context.Context, d haft.Draft) ([]haft.Finding, error) {
+	if r.cfg.Review == nil {
+		return nil, fmt.Errorf("there is no reviewer")
+	}
+	return r.cfg.Review(ctx, d.Kind, d.Source)
+}
+
+// told says what was found, and where.
+func told(f haft.Finding) string {
+	s := fmt.Sprintf("%s (%s, %s)", f.Message, f.Rule, f.Severity)
+	if f.Line > 0 {
+		return fmt.Sprintf("line %d: %s", f.Line, s)
+	}
+	return s
+}
+
+// tellAll says what was found, the worst first.
+func tellAll(findings []haft.Finding) string {
+	var list []string
+	for _, f := range findings[:min(len(findings), maxTold)] {
+		list = append(list, told(f))
+	}
+	if n := len(findings) - maxTold; n > 0 {
+		list = append(list, fmt.Sprintf("and %d more", n))
+	}
+	if len(list) == 0 {
+		return "the policy does not say why"
+	}
+	return strings.Join(list, "; ")
+}
+
+// person says who somebody is, for comparing the author of a version with who
+// accepts it. It is "" for nobody in particular.
+func person(p haft.Principal) string {
+	switch {
+	case p.User != "":
+		return p.User
+	case p.Agent != "":
+		return "agent:" + p.Agent
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"haft"
+)
+
+// newID makes the id of a tool. It holds a character that no name has, so that
+// nothing can be called like another tool's id.
+func newID() haft.ToolID { return haft.ToolID("tool." + rand.Text()) }
+
+// own returns the tool of that name or id that p's organisation may change.
+func (r *Registry) own(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error) {
+	t, err := r.Tool(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	if t.Org == "" {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "built-in tools cannot be changed"}
+	}
+	return t, nil
+}
+
+// Set changes what is not part of a version. An answer to a review is about the
+// version that s names, or else the newest one that waits.
+func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
+	t, err := r.own(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	var c checker
+	if s.Category != nil {
+		c.label("/category", *s.Category, true)
+	}
+	if s.Tags != nil {
+		c.tags("/tags", *s.Tags)
+	}
+	if s.Review != nil && (s.Disabled != nil || s.Category != nil || s.Tags != nil) {
+		c.fail("/review", "a review is answered by itself")
+	}
+	if err := c.err("the tool cannot be changed"); err != nil {
+		return nil, err
+	}
+	defer r.cache.forget(p.Org, t.ID, t.Name)
+	if s.Review != nil {
+		return r.answer(ctx, p, t, s)
+	}
+	if s.Version != nil {
+		v, err := r.store.Version(ctx, p.Org, t.ID, *s.Version)
+		if err != nil {
+			return nil, fmt.Errorf("read a version: %w", err)
+		}
+		if err := runnable(*v); err != nil {
+			return nil, err
+		}
+	}
+	set, err := r.store.SetTool(ctx, p.Org, t.ID, func(t *haft.Tool) error {
+		if s.Disabled != nil {
+			t.Disabled = *s.Disabled
+		}
+		if s.Category != nil {
+			t.Category = *s.Category
+		}
+		if s.Tags != nil {
+			t.Tags = once(*s.Tags)
+		}
+		if s.Version != nil {
+			t.Version.Number = *s.Version
+		}
+		t.Updated = now()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change the tool: %w", err)
+	}
+	return set, nil
+}
+
+// answer accepts or refuses a version that waits. One that is accepted becomes
+// current unless a newer one is.
+func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s haft.ToolState) (*haft.Tool, error) {
+	r.answers.Lock() // so that of two answers in this process one comes first
+	defer r.answers.Unlock()
+	v, err := r.waiting(ctx, t, s.Version)
+	if err != nil {
+		return nil, err
+	}
+	by := person(p)
+	if !r.cfg.SelfReview && s.Review.Approve && (by == "" || by == v.Author || v.Author == "") {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "a version is not accepted by the one who registered it: somebody else has to"}
+	}
+	if len(s.Review.Reason) > MaxDescription {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
+	}
+	review := v.Review
+	review.By, review.Reason, review.At, review.State = by, s.Review.Reason, now(), haft.ReviewRefused
+	if s.Review.Approve {
+		review.State = haft.ReviewPassed
+	}
+	set, err := r.store.SetReview(ctx, p.Org, t.ID, v.Number, review, s.Review.Approve && v.Number > t.Version.Number)
+	if err != nil {
+		return nil, fmt.Errorf("answer the review: %w", err)
+	}
+	return set, nil
+}
+
+// waiting returns the version of that number, or the newest that waits.
+func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haft.Version, error) {
+	if number != nil {
+		v, err := r.store.Version(ctx, t.Org, t.ID, *number)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read a version: %w", err)
+		case v.Review.State != haft.ReviewWaiting:
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the version does not wait for review"}
+		}
+		return v, nil
+	}
+	for v, err := range r.versions(ctx, t) {
+		if err != nil || v.Review.State == haft.ReviewWaiting {
+			return &v, err
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeConflict, Message: "no version of the tool waits for review"}
+}
+
+// Remove removes a tool with its versions.
+func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref string) error {
+	t, err := r.own(ctx, p, ref)
+	if err != nil {
+		return err
+	}
+	defer r.cache.forget(p.Org, t.ID, t.Name)
+	if err := r.store.RemoveTool(ctx, p.Org, t.ID); err != nil {
+		return fmt.Errorf("remove the tool: %w", err)
+	}
+	return nil
+}
