@@ -45,8 +45,9 @@ func Add[In, Out any](s *Set, d Def, fn func(ctx context.Context, c Call, in In)
 
 // AddRaw adds a tool that makes its result itself, such as one that has a sandbox
 // run something. Out is the type of the result's value. Fn sees to it that the
-// limits of the request hold; Execute fills in the names, and the place of a result
-// that names none.
+// limits of the request hold, and its errors mean what those of an
+// [executor.Executor] do: that there is no result. Execute fills in the names, and
+// the place of a result that names none.
 func AddRaw[In, Out any](s *Set, d Def, fn func(ctx context.Context, req executor.Request, in In) (*haft.Result, error)) error {
 	t, err := define[In, Out](d)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -24,10 +25,6 @@ const (
 	maxMessage  = 4 << 10
 	maxProgress = 64 << 10
 )
-
-// rawGrace is how much longer a raw tool may take than its limit, which the sandbox
-// that it uses keeps: preparing one takes time that is not the call's.
-const rawGrace = 30 * time.Second
 
 // An execution is one call on its way.
 type execution struct {
@@ -65,17 +62,16 @@ func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, 
 	if req.Limits != (haft.Limits{}) {
 		e.limits = req.Limits.Or(t.defaults).Within(haft.LimitCeilings())
 	}
-	wall := e.limits.Wall.D()
-	if t.raw {
-		wall += rawGrace
+	if !t.raw {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.limits.Wall.D(), errWall)
+		defer cancel()
 	}
-	timed, cancel := context.WithTimeoutCause(ctx, wall, errWall)
-	defer cancel()
-	err := e.guarded(timed, t)
-	if errors.Is(err, executor.ErrMaybeRan) {
+	err := e.guarded(ctx, t)
+	if errors.Is(err, executor.ErrMaybeRan) || t.raw && err != nil && err != error(errPanic) && ctx.Err() == nil {
 		return nil, err
 	}
-	e.finish(timed, t, err, began)
+	e.finish(ctx, t, err, began)
 	return e.res, nil
 }
 
@@ -91,9 +87,14 @@ var errPanic = &haft.Error{Code: haft.CodeInternal, Message: "the tool failed be
 func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The text of a panic may hold an argument. The stack has addresses only.
+			// What is panicked with may hold an argument; the runtime's own errors and
+			// the stack do not.
+			what := fmt.Sprintf("%T", p)
+			if r, ok := p.(runtime.Error); ok {
+				what = r.Error()
+			}
 			e.set.logger().ErrorContext(ctx, "built-in tool panics", "tool", t.tool.Name, "call", e.req.Call,
-				"type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+				"panic", what, "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
@@ -193,7 +194,7 @@ func (e *execution) finish(ctx context.Context, t *tool, err error, began time.T
 	switch {
 	case err != nil:
 		fail(res, e.explain(ctx, err))
-	case int64(len(res.Value)) > e.limits.Result:
+	case !t.raw && int64(len(res.Value)) > e.limits.Result:
 		fail(res, haft.Failure{Kind: haft.FailResult, Retry: haft.RetryChanged,
 			Message: fmt.Sprintf("its value is longer than %d bytes; ask for less", e.limits.Result)})
 	}

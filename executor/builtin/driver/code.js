@@ -1,0 +1,146 @@
+// Runs code that is data: the value of its last expression is the answer, as in a
+// console. What cannot be a script (it imports, exports or awaits at its top) is run
+// as a module, whose default export is the answer. Either way the answer comes when
+// nothing is left to do, as when a file is given to Node.js.
+//
+// The code shares the process with this file and can change everything here. What it
+// gains is the answer to its own call, which is its own to choose.
+"use strict";
+const fs = require("node:fs");
+const { EventEmitter } = require("node:events");
+const os = require("node:os");
+const path = require("node:path");
+const url = require("node:url");
+const vm = require("node:vm");
+const { inspect, types } = require("node:util");
+const modules = require("node:module");
+
+const MAX_MESSAGE = 4 << 10;
+const MAX_TRACEBACK = 8 << 10;
+// Errors behind which stands a limit, which the host can name.
+const LIMITS = ["ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "EAGAIN", "ENOMEM"];
+
+exports.run = function run({ code, typescript, map, stdin }) {
+  const state = { name: typescript ? "code.ts" : "code.js", file: "", unread: null, map: map ? new modules.SourceMap(map) : null };
+  if (typeof stdin === "string") feed(stdin);
+  if (typescript === "strip") {
+    if (typeof modules.stripTypeScriptTypes !== "function") return { error: { kind: "runtime", message: "this Node.js is too old to run TypeScript" } };
+    try {
+      code = modules.stripTypeScriptTypes(code);
+    } catch (e) {
+      return { error: { kind: "source", type: "SyntaxError", message: text(e.message, MAX_MESSAGE) } };
+    }
+  }
+  return new Promise((resolve, reject) => {
+    let outcome = { error: { kind: "exception", type: "Error", message: "nothing is left to do, and the promise that it gave never settles" } };
+    const fail = (e) => (limited(e) ? reject(e) : resolve(failed(e, state)));
+    process.setUncaughtExceptionCaptureCallback(fail);
+    process.once("beforeExit", () => resolve(outcome));
+    start(code, state).then((value) => {
+      outcome = value === undefined || value === null || alive(value) ? {} : { value };
+    }, fail);
+  });
+};
+
+// start runs the code and gives its value.
+async function start(code, state) {
+  let script;
+  try {
+    script = new vm.Script(code, {
+      filename: state.name,
+      importModuleDynamically: vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+    });
+  } catch (e) {
+    if (!(e instanceof SyntaxError)) throw e;
+    // Modules do not say in which line an error is, so the script has to.
+    state.unread = { message: e.message, line: Number((/^[^\n]*:(\d+)\n/.exec(e.stack) || [])[1]) || 0 };
+    const exported = await load(code, state);
+    return exported.default;
+  }
+  const at = path.join(process.cwd(), state.name);
+  const main = new modules.Module(at, null);
+  main.filename = at;
+  main.paths = modules.Module._nodeModulePaths(process.cwd());
+  const require = modules.createRequire(at);
+  require.main = main;
+  for (const [name, value] of Object.entries({ require, module: main, exports: main.exports, __filename: at, __dirname: process.cwd() })) {
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
+  }
+  return script.runInThisContext();
+}
+
+// load imports the code as a module of the working directory, so that it finds the
+// files beside it.
+async function load(code, state) {
+  for (let i = 0; ; i++) {
+    state.file = path.join(process.cwd(), i ? `code-${i}.mjs` : "code.mjs");
+    try {
+      fs.writeFileSync(state.file, code, { flag: "wx" });
+      break;
+    } catch (e) {
+      if (e.code !== "EEXIST") throw e;
+    }
+  }
+  return import(url.pathToFileURL(state.file));
+}
+
+// alive tells timers, streams, servers and the like from values: a script may well
+// end with one.
+function alive(v) {
+  return v instanceof EventEmitter || (typeof v === "object" && typeof v.unref === "function");
+}
+
+// feed makes the text the standard input: the lowest free descriptor is the one that
+// was closed last.
+function feed(s) {
+  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "in-")), "stdin");
+  fs.writeFileSync(file, s);
+  fs.closeSync(0);
+  fs.openSync(file, "r");
+}
+
+function limited(e) {
+  return types.isNativeError(e) && LIMITS.includes(e.code);
+}
+
+function failed(e, state) {
+  try {
+    if (!types.isNativeError(e) && !(e instanceof Error)) {
+      const shown = typeof e === "string" ? e : inspect(e, { depth: 2, maxStringLength: 1024, maxArrayLength: 32 });
+      return { error: { kind: "exception", type: typeof e, message: text("it threw a value that is no Error: " + shown, MAX_MESSAGE) } };
+    }
+    const error = { kind: "exception", type: text(e.name || "Error", 256), message: text(e.message, MAX_MESSAGE), traceback: trace(e, state) };
+    if (e instanceof RangeError && e.message === "Maximum call stack size exceeded") error.kind = "recursion";
+    if (e instanceof SyntaxError && state.unread && !error.traceback.includes(state.name + ":")) {
+      const line = state.unread.message === e.message ? `line ${state.unread.line}: ` : "";
+      Object.assign(error, { kind: "source", message: line + error.message, traceback: "" });
+    }
+    return { error };
+  } catch {
+    return { error: { kind: "exception", type: "Error", message: "(its message cannot be read)" } };
+  }
+}
+
+// trace is the stack with the places in the code that was given.
+function trace(e, state) {
+  const lines = [];
+  for (const line of String(e.stack || "").split("\n")) {
+    if (/^\s+at /.test(line) && /\[eval\]|node:|run_code\.js/.test(line)) continue;
+    lines.push(
+      line.replace(/(?:file:\/\/)?([^\s()]*?([^\s()/]+)):(\d+):(\d+)(?=\)?$)/, (all, file, base, l, c) => {
+        if (base !== state.name && file !== state.file) return all;
+        const at = state.map && state.map.findEntry(l - 1, c - 1);
+        return at && at.originalLine !== undefined
+          ? `${state.name}:${at.originalLine + 1}:${at.originalColumn + 1}`
+          : `${state.name}:${l}:${c}`;
+      }),
+    );
+  }
+  return text(lines.join("\n"), MAX_TRACEBACK);
+}
+
+function text(s, limit) {
+  s = String(s);
+  if (s.length > limit) s = s.slice(0, limit / 4) + "\n  ...\n" + s.slice(-limit * 0.75);
+  return s.toWellFormed ? s.toWellFormed() : s.replace(/[\uD800-\uDFFF]/g, "\uFFFD");
+}
