@@ -209,13 +209,15 @@ func (d *differ) others(at string, x, y *schema.Object) {
 	case wasClosed && !isClosed:
 		d.say(at, "other properties are allowed now")
 	case !wasClosed:
-		if _, ok := a.(bool); ok {
+		if a == true { // which is what nothing means too
 			a = nil
 		}
-		if _, ok := b.(bool); ok {
+		if b == true {
 			b = nil
 		}
-		d.sub(at+"/*", a, b)
+		if a != nil || b != nil {
+			d.sub(at+"/*", a, b)
+		}
 	}
 }
 
