@@ -1,7 +1,9 @@
 package secret
 
 import (
-	"encoding/json"
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"strings"
 )
 
@@ -41,13 +43,166 @@ type Config struct {
 // A Redactor removes secrets from what leaves. It never changes and is safe for
 // concurrent use. A nil Redactor removes nothing and costs nothing.
 type Redactor struct {
-	values  []Named
+	plan    *plan // nil if there is nothing to remove
 	skipped []string
+}
+
+// plan is what a scanner looks for.
+type plan struct {
+	auto     *automaton
+	values   []int // mask of each value
+	formats  []format
+	first    int // mask of formats[0]
+	persons  int // mask of the first personal kind
+	personal bool
+	masks    []string
+	views    []viewOf
 }
 
 // NewRedactor returns a redactor of what cfg says.
 func NewRedactor(cfg Config) *Redactor {
-	return &Redactor{values: cfg.Values}
+	r := &Redactor{}
+	p := &plan{personal: cfg.Personal}
+	mask := cfg.Mask
+	if mask == "" {
+		mask = "[redacted:{name}]"
+	}
+	maskOf := func(name string) string { return strings.ReplaceAll(mask, "{name}", printable(name)) }
+	var patterns []pattern
+	total, odd := 0, false
+	for _, n := range cfg.Values {
+		if n.Value.IsZero() {
+			continue
+		}
+		text := strings.TrimSpace(n.Value.Reveal())
+		if total += len(text); len(text) < MinValue || len(text) > MaxValue || total > MaxValues {
+			total -= len(text)
+			r.skipped = append(r.skipped, n.Name)
+			continue
+		}
+		odd = odd || strings.ContainsAny(text, `\%&`)
+		patterns = forms(patterns, text, int32(len(p.values)))
+		p.values = append(p.values, len(p.masks))
+		p.masks = append(p.masks, maskOf(n.Name))
+	}
+	if cfg.Formats {
+		p.formats, p.first = formats(), len(p.masks)
+		for i, f := range p.formats {
+			patterns = append(patterns, pattern{folded([]byte(f.open)), ^int32(i)})
+			p.masks = append(p.masks, maskOf(f.name))
+		}
+	}
+	if cfg.Personal {
+		p.persons = len(p.masks)
+		for _, name := range kinds {
+			p.masks = append(p.masks, maskOf(name))
+		}
+	}
+	if len(p.masks) == 0 {
+		return r
+	}
+	p.auto = newAutomaton(patterns)
+	p.views = viewsFor(odd)
+	p.hide()
+	r.plan = p
+	return r
+}
+
+// forms appends what to look for to find text, whatever was done to it. Escapes
+// are not among them: those are undone in the text that is searched.
+func forms(to []pattern, text string, value int32) []pattern {
+	raw := []byte(text)
+	add := func(b []byte) {
+		if len(b) >= MinValue {
+			to = append(to, pattern{folded(b), value})
+		}
+	}
+	add(raw)
+	ascii, special := true, false
+	for _, b := range raw {
+		ascii = ascii && b < 0x80
+		special = special || isSpecial(b)
+	}
+	if !ascii {
+		add([]byte(strings.ToUpper(text)))
+		add([]byte(strings.ToLower(text)))
+	}
+	if special {
+		// The value itself has what looks like an escape, or lines. A view in
+		// which another escape is undone has lost these.
+		add(bytes.Map(func(c rune) rune {
+			if c == '\n' || c == '\r' {
+				return -1
+			}
+			return c
+		}, raw))
+		plain := raw
+		for range Levels {
+			if plain = unescaped(plain); len(plain) == 0 {
+				break
+			}
+			add(plain)
+		}
+	}
+	add([]byte(hex.EncodeToString(raw)))
+	for offset := range 3 {
+		// The characters that stand for bits of the value only. Up to two more at
+		// either end share bits with their neighbours.
+		enc := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset, offset+len(raw)), raw...))
+		add([]byte(enc[(offset*8+5)/6 : (offset+len(raw))*8/6]))
+	}
+	return to
+}
+
+// unescaped returns b with one level of escapes undone.
+func unescaped(b []byte) []byte {
+	d := decoder{family: allFamilies}
+	var items []item
+	for i, c := range b {
+		items = d.push(item{c, i, i + 1}, items)
+	}
+	items = d.drain(true, items)
+	out := make([]byte, len(items))
+	for i, it := range items {
+		out[i] = it.b
+	}
+	return out
+}
+
+// printable returns a name of which nothing has to be escaped anywhere.
+func printable(name string) string {
+	const longest = 64
+	return strings.Map(func(c rune) rune {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_.-/", c) {
+			return c
+		}
+		return '_'
+	}, name[:min(len(name), longest)])
+}
+
+// hide replaces the masks that would show a value, such as that of a PASSWORD
+// which is "password".
+func (p *plan) hide() {
+	for i, m := range p.masks {
+		for _, other := range []string{m, "[redacted]", "***"} { // no value is as short as the last
+			if p.masks[i] = other; !p.shows(other) {
+				break
+			}
+		}
+	}
+}
+
+// shows reports whether text holds a value.
+func (p *plan) shows(text string) bool {
+	s := scanner{plan: p}
+	s.feed([]byte(text), 0, 0)
+	s.finish([]byte(text), 0)
+	for _, f := range s.spans {
+		if len(p.values) > 0 && f.who <= p.values[len(p.values)-1] {
+			return true
+		}
+	}
+	return false
 }
 
 // Skipped returns the names of the values that are not removed because they are
@@ -62,37 +217,33 @@ func (r *Redactor) Skipped() []string {
 
 // Text returns s without what is to be removed.
 func (r *Redactor) Text(s string) string {
-	if r == nil {
+	if r == nil || r.plan == nil || s == "" {
 		return s
 	}
-	for _, n := range r.values {
-		s = strings.ReplaceAll(s, n.Value.Reveal(), "[redacted:"+n.Name+"]")
+	buf := []byte(s)
+	spans := r.plan.spans(buf)
+	if len(spans) == 0 {
+		return s
 	}
-	return s
+	return string(r.plan.cut(buf, spans))
 }
 
-// JSON returns the document raw without what is to be removed, from its strings,
-// keys and numbers, and whether that changed it. A valid document stays valid.
-func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
-	return raw, false
+// spans returns what is to be removed from a whole text, in order, each apart
+// from the others.
+func (p *plan) spans(buf []byte) []span {
+	s := scanner{plan: p}
+	s.feed(buf, 0, 0)
+	s.finish(buf, 0)
+	return joined(s.spans)
 }
 
-// A Stream removes secrets from what is written to it.
-type Stream struct {
-	out func([]byte)
+// cut returns buf with masks for spans.
+func (p *plan) cut(buf []byte, spans []span) []byte {
+	out := make([]byte, 0, len(buf)+16*len(spans))
+	at := 0
+	for _, f := range spans {
+		out = append(append(out, buf[at:f.start]...), p.masks[f.who]...)
+		at = f.end
+	}
+	return append(out, buf[at:]...)
 }
-
-// NewStream returns a stream that hands what may be seen to out. The bytes are
-// out's only until it returns.
-func (r *Redactor) NewStream(out func([]byte)) *Stream {
-	return &Stream{out: out}
-}
-
-// Write takes the next bytes. It keeps back what may be the beginning of a secret.
-func (s *Stream) Write(p []byte) (int, error) {
-	s.out(p)
-	return len(p), nil
-}
-
-// Close hands out what was kept back.
-func (s *Stream) Close() error { return nil }

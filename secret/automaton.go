@@ -1,0 +1,358 @@
+package secret
+
+import (
+	"slices"
+	"strings"
+)
+
+// automaton finds all patterns in one pass over folded bytes, after Aho and
+// Corasick. Its states are of two sorts. Those near the root, where nearly all
+// text keeps it, are rows of a table: one load per byte. The others are nodes
+// with a failure link, ten bytes each, of which almost all have one child, which
+// is the next node: patterns are inserted in sorted order.
+//
+// A state below len(dense) is the offset of a row; above it is a node's number
+// plus len(dense).
+type automaton struct {
+	class   [256]uint8 // of each byte, after folding; 0 means in no pattern
+	special uint8      // classes from here on may begin an escape
+	width   int        // of a row: the number of classes
+
+	dense []uint32 // rows
+	depth []uint32 // of each node
+	edge  []uint16 // class of the first child of each node, and flags
+	fail  []uint32 // state to go on from where no child fits
+	kids  []kid    // further children, sorted
+	hits  map[uint32]hit
+	rowOf []uint32 // node of each row
+
+	longest int // pattern
+}
+
+// Flags of an edge, above the class.
+const (
+	edgeMore = 1 << 8 // there are further children
+	edgeHit  = 1 << 9 // a pattern ends here
+)
+
+// kid is a child that is not the first.
+type kid struct {
+	parent uint32
+	class  uint8
+	node   uint32
+}
+
+// hit says what ends in a state: the longest value, and openings of formats.
+type hit struct {
+	value  int32 // index, -1 if there is none
+	length uint32
+	opens  []int16
+}
+
+// pattern is one form of a value, folded; or, if value is negative, the opening
+// of format ^value.
+type pattern struct {
+	text  string
+	value int32
+}
+
+// denseDepth is how deep rows go: with a thousand values nearly all text stays
+// within it, and the rows fit a second-level cache. denseMax bounds the table.
+const (
+	denseDepth = 2
+	denseMax   = 1 << 20
+)
+
+// fold maps bytes that are not told apart to one. See the package comment.
+func fold(b byte) byte {
+	switch {
+	case 'A' <= b && b <= 'Z':
+		return b + 'a' - 'A'
+	case b == '+' || b == '-':
+		return ' '
+	case b == '_':
+		return '/'
+	}
+	return b
+}
+
+// folded returns s with every byte folded.
+func folded(s []byte) string {
+	out := make([]byte, len(s))
+	for i, b := range s {
+		out[i] = fold(b)
+	}
+	return string(out)
+}
+
+// isSpecial reports whether b begins an escape or breaks a line.
+func isSpecial(b byte) bool {
+	return b == '\\' || b == '%' || b == '&' || b == '\n' || b == '\r'
+}
+
+// newAutomaton builds the automaton of patterns, of which none may be shorter
+// than three bytes: rows have no hits.
+func newAutomaton(patterns []pattern) *automaton {
+	slices.SortFunc(patterns, func(p, q pattern) int { return strings.Compare(p.text, q.text) })
+	a := &automaton{hits: make(map[uint32]hit, len(patterns))}
+	total := 1
+	for _, p := range patterns {
+		total += len(p.text)
+		a.longest = max(a.longest, len(p.text))
+	}
+	a.classify(patterns)
+	a.insert(patterns, total)
+	a.link()
+	return a
+}
+
+// classify numbers the bytes that occur: plain ones first, then special ones.
+func (a *automaton) classify(patterns []pattern) {
+	var used [256]bool
+	for _, p := range patterns {
+		for i := range len(p.text) {
+			used[p.text[i]] = true
+		}
+	}
+	n := uint8(1)
+	for _, special := range []bool{false, true} {
+		if special {
+			a.special = n
+		}
+		for b := range 256 {
+			if used[b] && isSpecial(byte(b)) == special {
+				a.class[b] = n
+				n++
+			}
+		}
+	}
+	for b := range 256 {
+		if f := fold(byte(b)); f != byte(b) {
+			a.class[b] = a.class[f]
+		}
+		if isSpecial(byte(b)) && a.class[b] == 0 {
+			a.class[b] = n // special, and in no pattern
+		}
+	}
+	a.width = int(n) + 1
+}
+
+// insert builds the tree. Patterns are sorted, so each shares its beginning with
+// the one before it, and a node's first child is the node after it.
+func (a *automaton) insert(patterns []pattern, total int) {
+	a.edge = make([]uint16, 1, total)
+	a.depth = make([]uint32, 1, total)
+	path := make([]uint32, a.longest+1) // nodes of the pattern before
+	last := ""
+	for _, p := range patterns {
+		d := 0
+		for d < len(last) && d < len(p.text) && last[d] == p.text[d] {
+			d++
+		}
+		for ; d < len(p.text); d++ {
+			parent, c := path[d], a.class[p.text[d]]
+			node := uint32(len(a.edge))
+			if a.edge[parent]&0xff == 0 {
+				a.edge[parent] |= uint16(c)
+			} else {
+				a.edge[parent] |= edgeMore
+				a.kids = append(a.kids, kid{parent, c, node})
+			}
+			a.edge = append(a.edge, 0)
+			a.depth = append(a.depth, uint32(d+1))
+			path[d+1] = node
+		}
+		a.end(path[len(p.text)], p)
+		last = p.text
+	}
+	slices.SortFunc(a.kids, func(x, y kid) int {
+		if x.parent != y.parent {
+			return int(x.parent) - int(y.parent)
+		}
+		return int(x.class) - int(y.class)
+	})
+}
+
+// end notes that p ends at node. Of two values of one form the first counts.
+func (a *automaton) end(node uint32, p pattern) {
+	h, ok := a.hits[node]
+	if !ok {
+		h.value = -1
+		a.edge[node] |= edgeHit
+	}
+	switch {
+	case p.value < 0:
+		h.opens = append(h.opens, int16(^p.value))
+	case h.value < 0 || p.value < h.value:
+		h.value, h.length = p.value, uint32(len(p.text))
+	}
+	a.hits[node] = h
+}
+
+// child returns the child of node by class c, or 0.
+func (a *automaton) child(node uint32, c uint8) uint32 {
+	e := a.edge[node]
+	if uint8(e) == c && c != 0 {
+		return node + 1
+	}
+	if e&edgeMore == 0 {
+		return 0
+	}
+	i, ok := slices.BinarySearchFunc(a.kids, kid{parent: node, class: c}, func(x, y kid) int {
+		if x.parent != y.parent {
+			return int(x.parent) - int(y.parent)
+		}
+		return int(x.class) - int(y.class)
+	})
+	if !ok {
+		return 0
+	}
+	return a.kids[i].node
+}
+
+// children calls yield for each child of node.
+func (a *automaton) children(node uint32, yield func(c uint8, child uint32)) {
+	e := a.edge[node]
+	if uint8(e) != 0 {
+		yield(uint8(e), node+1)
+	}
+	if e&edgeMore == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(a.kids, node, func(k kid, n uint32) int { return int(k.parent) - int(n) })
+	for ; i < len(a.kids) && a.kids[i].parent == node; i++ {
+		yield(a.kids[i].class, a.kids[i].node)
+	}
+}
+
+// link fills rows and failure links, level by level.
+func (a *automaton) link() {
+	rows := 0
+	limit := uint32(denseDepth)
+	for {
+		rows = 0
+		for _, d := range a.depth {
+			if d <= limit {
+				rows++
+			}
+		}
+		if limit == 0 || rows*a.width <= denseMax {
+			break
+		}
+		limit--
+	}
+	a.dense = make([]uint32, rows*a.width)
+	a.rowOf = make([]uint32, 0, rows)
+	a.fail = make([]uint32, len(a.edge))
+	base := uint32(len(a.dense))
+
+	queue := make([]uint32, 1, len(a.edge))
+	a.rowOf = append(a.rowOf, 0)
+	for at := 0; at < len(queue); at++ {
+		node := queue[at]
+		if at < rows { // rows come first: the queue is in order of depth
+			row := a.dense[at*a.width:][:a.width]
+			if at > 0 {
+				copy(row, a.dense[a.fail[node]:][:a.width])
+			}
+			a.children(node, func(c uint8, child uint32) {
+				if at > 0 {
+					a.fail[child] = row[c]
+				}
+				if n := len(queue); n < rows {
+					row[c] = uint32(n * a.width)
+					a.rowOf = append(a.rowOf, child)
+				} else {
+					row[c] = base + child
+				}
+				queue = append(queue, child)
+			})
+		} else {
+			a.children(node, func(c uint8, child uint32) {
+				a.fail[child] = a.next(a.fail[node], c)
+				queue = append(queue, child)
+			})
+		}
+		a.inherit(node)
+	}
+}
+
+// inherit adds to what ends at node what ends in the state it fails to.
+func (a *automaton) inherit(node uint32) {
+	f := a.fail[node]
+	if f < uint32(len(a.dense)) {
+		return
+	}
+	f -= uint32(len(a.dense))
+	if a.edge[f]&edgeHit == 0 {
+		return
+	}
+	from := a.hits[f]
+	h, ok := a.hits[node]
+	if !ok {
+		a.edge[node] |= edgeHit
+		a.hits[node] = from
+		return
+	}
+	if h.value < 0 {
+		h.value, h.length = from.value, from.length
+	}
+	h.opens = slices.Concat(h.opens, from.opens)
+	a.hits[node] = h
+}
+
+// next returns the state after s on class c.
+func (a *automaton) next(s uint32, c uint8) uint32 {
+	base := uint32(len(a.dense))
+	for s >= base {
+		node := s - base
+		if uint8(a.edge[node]) == c && c != 0 {
+			return s + 1
+		}
+		if a.edge[node]&edgeMore != 0 {
+			if k := a.child(node, c); k != 0 {
+				return base + k
+			}
+		}
+		s = a.fail[node]
+	}
+	return a.dense[s+uint32(c)]
+}
+
+// hitAt returns what ends in state s.
+func (a *automaton) hitAt(s uint32) (hit, bool) {
+	base := uint32(len(a.dense))
+	if s < base || a.edge[s-base]&edgeHit == 0 {
+		return hit{}, false
+	}
+	return a.hits[s-base], true
+}
+
+// depthOf returns how many bytes state s remembers.
+func (a *automaton) depthOf(s uint32) int {
+	if base := uint32(len(a.dense)); s >= base {
+		return int(a.depth[s-base])
+	}
+	return int(a.depth[a.rowOf[int(s)/a.width]])
+}
+
+// run goes on from state s over p[i:] and stops before a special byte, after a
+// byte that ends a pattern, or at the end. It returns the state and where it is.
+func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found bool) {
+	dense, base, special := a.dense, uint32(len(a.dense)), a.special
+	for ; i < len(p); i++ {
+		c := a.class[p[i]]
+		if c >= special {
+			return s, i, false
+		}
+		if s < base {
+			s = dense[s+uint32(c)]
+		} else {
+			s = a.next(s, c)
+		}
+		if s >= base && a.edge[s-base]&edgeHit != 0 {
+			return s, i + 1, true
+		}
+	}
+	return s, i, false
+}
