@@ -1,0 +1,283 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// requestBody is the body of a request on its way out. It asks the program to go
+// on when somebody wants the body, and knows whether all of it was read. Read is
+// called by one goroutine of net/http, the rest by others at any time.
+type requestBody struct {
+	body    io.ReadCloser
+	expect  func() error // sends 100 Continue; nil if it need not be sent
+	scanner *scanner     // nil if nothing is looked for
+	ended   atomic.Bool
+	closed  atomic.Bool
+
+	mu    sync.Mutex
+	final bool // the answer is being sent: 100 Continue would be inside it
+}
+
+// Read implements [io.Reader].
+func (b *requestBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if b.expect != nil {
+		if err := b.goOn(); err != nil {
+			return 0, err
+		}
+		b.expect = nil
+	}
+	n, err := b.body.Read(p)
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
+	if b.scanner != nil && b.scanner.seen(p[:n]) {
+		return 0, b.scanner.refusal.err()
+	}
+	return n, err
+}
+
+// goOn tells the program to send the body, unless it has its answer.
+func (b *requestBody) goOn() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.final {
+		return http.ErrBodyReadAfterClose
+	}
+	return b.expect()
+}
+
+// answered says that the answer is about to be sent.
+func (b *requestBody) answered() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.final = true
+}
+
+// Close keeps later reads away from the connection. It does not read the rest.
+func (b *requestBody) Close() error {
+	b.closed.Store(true)
+	return nil
+}
+
+// whole reports whether the next request may be read behind this body: all of it
+// was read, and so nobody reads any more.
+func (b *requestBody) whole() bool { return b.ended.Load() }
+
+// forward sends a request that is allowed and passes the answer on. It reports
+// whether another request may follow.
+func (x *exchange) forward(ctx context.Context, d Dest) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	body := &requestBody{body: x.req.Body}
+	body.ended.Store(x.req.ContentLength == 0)
+	if strings.EqualFold(x.req.Header.Get("Expect"), "100-continue") {
+		body.expect = func() error {
+			_, err := io.WriteString(x.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+			return err
+		}
+	}
+	out := x.outgoing(ctx, d, body)
+	var scrub func(io.Reader) io.Reader
+	if b := x.proxy.cfg.Broker; b != nil {
+		put, err := b.fill(ctx, out, x.req.Header, d)
+		if err != nil {
+			x.close = x.close || !body.whole()
+			return x.failed(err)
+		}
+		x.track.Secrets = put
+		body.scanner = b.scanner(d)
+		scrub = b.scrubber(d)
+	}
+	stop := func() {}
+	if body.whole() && upgradeOf(x.req.Header) == "" {
+		stop = sync.OnceFunc(x.gone(cancel))
+	}
+	resp, err := x.proxy.transport.RoundTrip(out)
+	body.answered()
+	if err != nil {
+		stop()
+		x.close = x.close || !body.whole()
+		if ctx.Err() != nil {
+			x.track.Outcome = OutcomeFailed
+			return false
+		}
+		return x.failed(err)
+	}
+	defer resp.Body.Close()
+	defer stop()
+	x.track.Status = resp.StatusCode
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		x.upgraded(resp, scrub)
+		return false
+	}
+	if err := x.reply(resp, scrub); err != nil {
+		x.track.fail(err)
+		return false
+	}
+	stop()
+	return body.whole() && !x.close
+}
+
+// reply passes an answer on.
+func (x *exchange) reply(resp *http.Response, scrub func(io.Reader) io.Reader) error {
+	var body io.Reader = resp.Body
+	if scrub != nil {
+		var err error
+		if body, err = readable(resp); err != nil {
+			x.close = true
+			x.failed(err)
+			return err
+		}
+		body = scrub(body)
+		scrubHeader(resp.Header, scrub)
+		if resp.ContentLength > 0 && x.req.Method != http.MethodHead {
+			resp.ContentLength = -1 // what is taken out may change it
+		}
+	}
+	none := x.req.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	chunked := !none && resp.ContentLength < 0 && x.req.ProtoAtLeast(1, 1)
+	if !none && resp.ContentLength < 0 && !chunked {
+		x.close = true
+	}
+	w := bufio.NewWriterSize(x.conn, 4<<10)
+	x.writeHead(w, resp, chunked, none)
+	if none {
+		return w.Flush()
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if !chunked {
+		n, err := x.proxy.count(x.conn, body)
+		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if err := x.writeChunks(w, body); err != nil {
+		return err
+	}
+	if scrub != nil {
+		scrubHeader(resp.Trailer, scrub)
+	}
+	fmt.Fprint(w, "0\r\n")
+	if err := resp.Trailer.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprint(w, "\r\n")
+	return w.Flush()
+}
+
+// count copies and counts.
+func (p *Proxy) count(dst io.Writer, src io.Reader) (int64, error) {
+	var n int64
+	err := p.copy(writerFunc(func(b []byte) (int, error) {
+		m, err := dst.Write(b)
+		n += int64(m)
+		return m, err
+	}), src, func() {})
+	return n, err
+}
+
+// writerFunc is a function that is a writer.
+type writerFunc func([]byte) (int, error)
+
+// Write implements [io.Writer].
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// writeHead writes the head of an answer: the server's, less what was for us.
+func (x *exchange) writeHead(w io.Writer, resp *http.Response, chunked, none bool) {
+	h := resp.Header
+	length := h.Get("Content-Length")
+	stripHops(h)
+	h.Del("Content-Length")
+	text := strings.TrimPrefix(strings.TrimPrefix(resp.Status, strconv.Itoa(resp.StatusCode)), " ")
+	if text == "" {
+		text = http.StatusText(resp.StatusCode)
+	}
+	fmt.Fprintf(w, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, text)
+	_ = h.Write(w) // a bufio.Writer, whose Flush tells
+	switch {
+	case chunked:
+		fmt.Fprint(w, "Transfer-Encoding: chunked\r\n")
+		if len(resp.Trailer) > 0 {
+			names := make([]string, 0, len(resp.Trailer))
+			for name := range resp.Trailer {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			fmt.Fprintf(w, "Trailer: %s\r\n", strings.Join(names, ", "))
+		}
+	case none && length != "" && resp.StatusCode != http.StatusNoContent:
+		fmt.Fprintf(w, "Content-Length: %s\r\n", length)
+	case !none && resp.ContentLength >= 0:
+		fmt.Fprintf(w, "Content-Length: %d\r\n", resp.ContentLength)
+	}
+	if x.close {
+		fmt.Fprint(w, "Connection: close\r\n")
+	}
+	fmt.Fprint(w, "\r\n")
+}
+
+// writeChunks writes a body in chunks, each as soon as it comes.
+func (x *exchange) writeChunks(w *bufio.Writer, body io.Reader) error {
+	chunks := httputil.NewChunkedWriter(w)
+	return x.proxy.copy(writerFunc(func(b []byte) (int, error) {
+		n, err := chunks.Write(b)
+		if err == nil {
+			err = w.Flush()
+		}
+		return n, err
+	}), body, func() {})
+}
+
+// upgraded passes bytes both ways after the server agreed to speak WebSocket.
+func (x *exchange) upgraded(resp *http.Response, scrub func(io.Reader) io.Reader) {
+	server, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		x.track.Outcome = OutcomeFailed
+		return
+	}
+	upgrade := resp.Header.Get("Upgrade")
+	stripHops(resp.Header)
+	if scrub != nil {
+		scrubHeader(resp.Header, scrub)
+	}
+	w := bufio.NewWriterSize(x.conn, 4<<10)
+	fmt.Fprintf(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n", phraseOnly(upgrade))
+	_ = resp.Header.Write(w) // a bufio.Writer, whose Flush tells
+	fmt.Fprint(w, "\r\n")
+	if err := w.Flush(); err != nil {
+		x.track.Outcome = OutcomeFailed
+		return
+	}
+	var down io.Reader = server
+	if scrub != nil {
+		down = scrub(server)
+	}
+	x.client.idle = x.proxy.cfg.Limits.Total
+	x.proxy.pump(x.conn, x.br, server, down, server)
+}
+
+// phraseOnly keeps a header's value to what a value may have.
+func phraseOnly(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,150 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"haft"
+)
+
+// Bounds of what is brokered.
+const (
+	minSecret = 6       // bytes: a shorter value cannot be told from other text
+	maxSecret = 8 << 10 // bytes
+	maxBound  = 200     // secrets of one sandbox
+)
+
+// A Place is where in a request a secret belongs. Exactly one field is set.
+type Place struct {
+	// Header is the name of a header. The placeholder may be part of its value,
+	// as in "Bearer PLACEHOLDER".
+	Header string
+	// Query is the name of a parameter of the URL. The placeholder is its value.
+	Query string
+	// Basic is "user" or "password" of HTTP basic authentication.
+	Basic string
+}
+
+// A Secret is a value that programs use without having it.
+type Secret struct {
+	// Name is what people call it. It stands in records.
+	Name string
+	// Placeholder is what the program has instead, see [NewPlaceholder].
+	Placeholder string
+	// Value returns the real one. It is asked for each request, so that it may
+	// change, and has to be quick: who fetches it keeps it.
+	Value func(ctx context.Context) (string, error)
+	// Hosts are the destinations that it is for, as rules. They allow nothing
+	// that the rules of the proxy do not.
+	Hosts Rules
+	// Place is where it belongs.
+	Place Place
+}
+
+// BrokerConfig has the settings of a broker. The zero value has no secrets and
+// opens TLS for rules that look inside.
+type BrokerConfig struct {
+	Secrets []Secret
+	// Redact wraps what comes back from a host that has a secret, after the
+	// broker has taken out the values that it knows. nil means nothing more is
+	// taken out.
+	Redact func(io.Reader) io.Reader
+}
+
+// A Broker puts secrets into requests and takes them out of answers, for one
+// sandbox. It is safe for concurrent use.
+type Broker struct {
+	cfg BrokerConfig
+	ca  *authorityCA
+
+	mu    sync.Mutex
+	known []swap // every value that was put in, and what stands for it
+}
+
+// NewBroker checks the secrets and makes a certificate authority for the sandbox.
+func NewBroker(cfg BrokerConfig) (*Broker, error) {
+	if len(cfg.Secrets) > maxBound {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("more than %d bound secrets", maxBound)}
+	}
+	for i, s := range cfg.Secrets {
+		if err := s.check(); err != nil {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: %v", i+1, err), Err: err}
+		}
+		for _, other := range cfg.Secrets[:i] {
+			if strings.Contains(s.Placeholder, other.Placeholder) || strings.Contains(other.Placeholder, s.Placeholder) {
+				return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: its placeholder is that of another", i+1)}
+			}
+		}
+	}
+	ca, err := newCA()
+	if err != nil {
+		return nil, err
+	}
+	return &Broker{cfg: cfg, ca: ca}, nil
+}
+
+// check says what is wrong with a secret, without its text.
+func (s Secret) check() error {
+	set := 0
+	for _, v := range []string{s.Place.Header, s.Place.Query, s.Place.Basic} {
+		if v != "" {
+			set++
+		}
+	}
+	header := http.CanonicalHeaderKey(s.Place.Header)
+	switch {
+	case s.Name == "" || s.Value == nil:
+		return fmt.Errorf("it needs a name and a value")
+	case len(s.Placeholder) < minRandom || len(s.Placeholder) > maxSecret || strings.ContainsAny(s.Placeholder, "\x00"):
+		return fmt.Errorf("its placeholder is too short or too long")
+	case set != 1:
+		return fmt.Errorf("its place is a header, a query parameter or basic authentication, one of them")
+	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hops, header) || header == "Host" || header == "Content-Length"):
+		return fmt.Errorf("its header cannot carry a secret")
+	case s.Place.Basic != "" && s.Place.Basic != "user" && s.Place.Basic != "password":
+		return fmt.Errorf(`basic authentication has a "user" and a "password"`)
+	case len(s.Hosts) == 0:
+		return fmt.Errorf("it is bound to no host")
+	}
+	for _, r := range s.Hosts {
+		if r.any || r.scheme == TCP {
+			return fmt.Errorf("it is bound to hosts by name, for http or https")
+		}
+	}
+	return nil
+}
+
+// CAPEM returns the certificate that programs in the sandbox have to trust.
+func (b *Broker) CAPEM() []byte { return b.ca.pem() }
+
+// bound reports whether a secret belongs to a host and port.
+func (b *Broker) bound(host string, port uint16) bool {
+	for _, s := range b.cfg.Secrets {
+		if len(s.Hosts.reaching(host, port)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serverConfig returns how to stand in for host. HTTP/1.1 is all that is spoken
+// inside: what is checked there is read by one parser.
+func (b *Broker) serverConfig(host string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if _, err := netip.ParseAddr(host); err != nil && h.ServerName == "" {
+				return nil, errHello
+			}
+			return b.ca.leaf(host)
+		},
+	}
+}

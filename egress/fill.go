@@ -1,0 +1,186 @@
+package egress
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// fill puts secrets into a request to d and returns their names. In out it
+// changes the header and the URL. sent is the header as the program sent it, with
+// what was for the proxy. A placeholder anywhere but at its place, on its way to
+// its host, is refused: either the program is mistaken or it is misled.
+func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, d Dest) ([]string, error) {
+	var put []string
+	for _, s := range b.cfg.Secrets {
+		if _, ok := s.Hosts.Allows(d); !ok || !s.present(out) {
+			continue
+		}
+		value, err := s.Value(ctx)
+		if err != nil {
+			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is not to be had", s.Name), Err: err}
+		}
+		if err := s.fits(value); err != nil {
+			return nil, err
+		}
+		b.learn(s, value, s.put(out, value))
+		put = append(put, s.Name)
+	}
+	if len(b.cfg.Secrets) == 0 {
+		return nil, nil
+	}
+	if err := b.strayed(out, sent, d); err != nil {
+		return nil, err
+	}
+	if b.bound(d.Host, d.Port) {
+		// What comes back has to be read, whole and as it is.
+		out.Header.Set("Accept-Encoding", "gzip, identity")
+		for _, h := range []string{"Range", "If-Range", "Sec-Websocket-Extensions"} {
+			out.Header.Del(h)
+		}
+	}
+	return put, nil
+}
+
+// fits refuses values that would change the request around them, or that could
+// not be told from other text.
+func (s Secret) fits(value string) error {
+	bad := len(value) < minSecret || len(value) > maxSecret
+	if s.Place.Query == "" {
+		bad = bad || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f })
+	}
+	if s.Place.Basic == "user" {
+		bad = bad || strings.Contains(value, ":")
+	}
+	if bad {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
+	}
+	return nil
+}
+
+// present reports whether the placeholder stands at its place.
+func (s Secret) present(r *http.Request) bool {
+	switch p := s.Place; {
+	case p.Header != "":
+		for _, v := range r.Header.Values(p.Header) {
+			if strings.Contains(v, s.Placeholder) {
+				return true
+			}
+		}
+	case p.Query != "":
+		for _, f := range strings.Split(r.URL.RawQuery, "&") {
+			if s.inField(f) {
+				return true
+			}
+		}
+	case p.Basic != "":
+		user, password, ok := basicOf(r.Header)
+		return ok && (p.Basic == "user" && user == s.Placeholder || p.Basic == "password" && password == s.Placeholder)
+	}
+	return false
+}
+
+// inField reports whether NAME=VALUE of a query is this secret's.
+func (s Secret) inField(field string) bool {
+	name, value, _ := strings.Cut(field, "=")
+	name, errN := url.QueryUnescape(name)
+	value, errV := url.QueryUnescape(value)
+	return errN == nil && errV == nil && name == s.Place.Query && value == s.Placeholder
+}
+
+// basicOf returns user and password of the one Authorization in h.
+func basicOf(h http.Header) (user, password string, ok bool) {
+	if len(h["Authorization"]) != 1 {
+		return "", "", false
+	}
+	return (&http.Request{Header: h}).BasicAuth()
+}
+
+// put replaces the placeholder at its place. It returns what stands there then
+// instead of what, if that is not the value itself.
+func (s Secret) put(r *http.Request, value string) []swap {
+	switch p := s.Place; {
+	case p.Header != "":
+		values := r.Header.Values(p.Header)
+		for i, v := range values {
+			values[i] = strings.ReplaceAll(v, s.Placeholder, value)
+		}
+	case p.Query != "":
+		fields := strings.Split(r.URL.RawQuery, "&")
+		for i, f := range fields {
+			if s.inField(f) {
+				name, _, _ := strings.Cut(f, "=")
+				fields[i] = name + "=" + url.QueryEscape(value)
+			}
+		}
+		r.URL.RawQuery = strings.Join(fields, "&")
+	default:
+		user, password, _ := basicOf(r.Header)
+		before := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		if p.Basic == "user" {
+			user = value
+		} else {
+			password = value
+		}
+		after := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		r.Header.Set("Authorization", "Basic "+after)
+		return []swap{{real: after, stand: before}}
+	}
+	return nil
+}
+
+// strayed looks for placeholders that are left in a request after those that are
+// in their place were replaced.
+func (b *Broker) strayed(out *http.Request, sent http.Header, d Dest) error {
+	hay := []string{out.URL.Path, out.URL.RawQuery}
+	if q, err := url.QueryUnescape(out.URL.RawQuery); err == nil {
+		hay = append(hay, q)
+	}
+	for name, values := range out.Header {
+		hay = append(hay, name)
+		hay = append(hay, values...)
+	}
+	for _, name := range hops { // not in out any more
+		hay = append(hay, sent[name]...)
+	}
+	for _, h := range []http.Header{out.Header, {"Authorization": sent["Proxy-Authorization"]}} {
+		if user, password, ok := basicOf(h); ok {
+			hay = append(hay, user, password)
+		}
+	}
+	for _, s := range b.cfg.Secrets {
+		if slices.ContainsFunc(hay, func(h string) bool { return strings.Contains(h, s.Placeholder) }) {
+			return b.stray(s, d).err()
+		}
+	}
+	return nil
+}
+
+// stray is the refusal of a placeholder that is out of place.
+func (b *Broker) stray(s Secret, d Dest) *Refusal {
+	reason := fmt.Sprintf("the secret %s is not for %s", s.Name, d.Host)
+	if _, here := s.Hosts.Allows(d); here {
+		reason = fmt.Sprintf("the secret %s goes to %s %s and nowhere else", s.Name, d.Host, s.Place)
+	} else if len(s.Hosts.reaching(d.Host, d.Port)) > 0 {
+		reason = fmt.Sprintf("the secret %s is for other methods or paths of %s", s.Name, d.Host)
+	}
+	return &Refusal{Host: d.Host, Port: d.Port, Rule: RulePlaceholder, Reason: reason,
+		Ask: "if it should, ask the operator to bind the secret so"}
+}
+
+// String says where, for people.
+func (p Place) String() string {
+	switch {
+	case p.Header != "":
+		return "in the header " + p.Header
+	case p.Query != "":
+		return "in the query parameter " + p.Query
+	}
+	return "as the " + p.Basic + " of basic authentication"
+}
