@@ -37,6 +37,7 @@ type layer struct {
 	approval   *Ask // nil if the document does not say
 	filters    []filter
 	severities []severity
+	review     *review // nil if the document does not say
 }
 
 // ref names a rule in decisions.
@@ -127,6 +128,7 @@ func (c *compiler) root(n ast.Node) {
 		"rules":    func(n ast.Node) { c.list(n, "rules", c.rule) },
 		"filters":  func(n ast.Node) { c.list(n, "filters", c.filter) },
 		"severity": func(n ast.Node) { c.list(n, "severity", c.severity) },
+		"review":   c.review,
 	})
 	if !versioned {
 		c.fail(n, "a policy begins with version: 1")

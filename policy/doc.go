@@ -40,6 +40,13 @@
 //	    action: mask              # refuse, mask or warn
 //	severity:
 //	  - {tools: ["tool:pay_*"], kinds: [timeout], level: critical}
+//	review:                       # of sources, before they are kept
+//	  warn: low                   # from which severity on; never is possible
+//	  ask: high
+//	  refuse: critical
+//	  rules:
+//	    - {rule: python-pickle, action: ask}  # warn, ask, refuse or ignore
+//	    - {rule: "js-*", action: ignore, tools: ["tag:trusted"]}
 //
 // # What is promised
 //
@@ -52,6 +59,9 @@
 //     effect, and [Decision.Problems] says which rule it was. None is skipped in
 //     silence.
 //   - An organisation cannot lift what the server denies, asks or limits.
+//   - What a review demands is the strongest demand of any finding, document and
+//     bound. Adding a rule that does not ignore never demands less, and an
+//     organisation cannot ignore what the server's document asks about.
 //   - No decision takes for ever: documents, arguments and expressions are bounded.
 //   - No text that this package makes holds a value of an argument.
 //
