@@ -26,7 +26,7 @@ func (s *Signer) Sign(h Head, now time.Time) Checkpoint {
 	if c.Hash == "" {
 		c.Hash = genesisHash(c.Org)
 	}
-	c.Signature = ed25519.Sign(*s.key, signedBytes(c))
+	c.Signature = ed25519.Sign(s.key(), signedBytes(c))
 	return c
 }
 

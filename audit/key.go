@@ -22,9 +22,9 @@ func KeyID(key ed25519.PublicKey) string {
 // A Signer signs checkpoints. It is safe for concurrent use.
 type Signer struct {
 	id string
-	// The key is behind a pointer, because fmt prints what is in a struct and
-	// does not follow a pointer in it.
-	key *ed25519.PrivateKey
+	// key is behind a function, because fmt prints what is in a struct, and with
+	// the wrong verb also what a pointer in it points to.
+	key func() ed25519.PrivateKey
 }
 
 // NewKey returns a signer with a fresh key. Keep its PEM where only the server
@@ -60,21 +60,24 @@ func ParseSigner(data []byte) (*Signer, error) {
 }
 
 func newSigner(key ed25519.PrivateKey) *Signer {
-	return &Signer{id: KeyID(key.Public().(ed25519.PublicKey)), key: &key}
+	return &Signer{
+		id:  KeyID(key.Public().(ed25519.PublicKey)),
+		key: func() ed25519.PrivateKey { return key },
+	}
 }
 
 // ID returns the id of the key.
 func (s *Signer) ID() string { return s.id }
 
 // Public returns the key with which others verify what s signs.
-func (s *Signer) Public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
+func (s *Signer) Public() ed25519.PublicKey { return s.key().Public().(ed25519.PublicKey) }
 
 // String returns the id of the key, and nothing of the key.
 func (s *Signer) String() string { return "audit key " + s.id }
 
 // PEM returns the private key for [ParseSigner]: a secret.
 func (s *Signer) PEM() ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(*s.key)
+	der, err := x509.MarshalPKCS8PrivateKey(s.key())
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInternal, Message: "the key of the audit log cannot be written", Err: err}
 	}

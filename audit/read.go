@@ -24,7 +24,7 @@ var (
 // reads it. What is wrong with the chain itself is in the report.
 func Read(r io.Reader, org string, keys Keys, visit func(Entry) error) (Report, error) {
 	in := reader{lines: bufio.NewScanner(r), org: org, keys: keys, visit: visit}
-	in.lines.Buffer(make([]byte, 0, 64<<10), MaxLine)
+	in.lines.Buffer(nil, MaxLine)
 	in.lines.Split(wholeLines)
 	for in.lines.Scan() {
 		in.number++
