@@ -12,7 +12,7 @@ import (
 // is the next node: patterns are inserted in sorted order.
 //
 // A state below len(dense) is the offset of a row; above it is a node's number
-// plus len(dense).
+// plus len(dense). In rows a state in which a pattern ends carries hitBit.
 type automaton struct {
 	class   [256]uint8 // of each byte, after folding; 0 means in no pattern
 	special uint8      // classes from here on may begin an escape
@@ -26,7 +26,8 @@ type automaton struct {
 	hits  map[uint32]hit
 	rowOf []uint32 // node of each row
 
-	longest int // pattern
+	longest int  // pattern
+	shallow bool // a pattern is short enough to end in a row
 }
 
 // Flags of an edge, above the class.
@@ -59,9 +60,13 @@ type pattern struct {
 // denseDepth is how deep rows go: with a thousand values nearly all text stays
 // within it, and the rows fit a second-level cache. denseMax bounds the table.
 const (
-	denseDepth = 2
+	denseDepth = 3
 	denseMax   = 1 << 20
 )
+
+// hitBit makes a state larger than any other, so that one comparison tells what
+// needs a second look.
+const hitBit = 1 << 31
 
 // fold maps bytes that are not told apart to one. See the package comment.
 func fold(b byte) byte {
@@ -76,22 +81,13 @@ func fold(b byte) byte {
 	return b
 }
 
-// folded returns s with every byte folded.
-func folded(s []byte) string {
-	out := make([]byte, len(s))
-	for i, b := range s {
-		out[i] = fold(b)
-	}
-	return string(out)
-}
-
 // isSpecial reports whether b begins an escape or breaks a line.
 func isSpecial(b byte) bool {
 	return b == '\\' || b == '%' || b == '&' || b == '\n' || b == '\r'
 }
 
 // newAutomaton builds the automaton of patterns, of which none may be shorter
-// than three bytes: rows have no hits.
+// than denseDepth: what rows fail to has no hits to inherit.
 func newAutomaton(patterns []pattern) *automaton {
 	slices.SortFunc(patterns, func(p, q pattern) int { return strings.Compare(p.text, q.text) })
 	a := &automaton{hits: make(map[uint32]hit, len(patterns))}
@@ -99,6 +95,7 @@ func newAutomaton(patterns []pattern) *automaton {
 	for _, p := range patterns {
 		total += len(p.text)
 		a.longest = max(a.longest, len(p.text))
+		a.shallow = a.shallow || len(p.text) <= denseDepth
 	}
 	a.classify(patterns)
 	a.insert(patterns, total)
@@ -142,6 +139,7 @@ func (a *automaton) classify(patterns []pattern) {
 func (a *automaton) insert(patterns []pattern, total int) {
 	a.edge = make([]uint16, 1, total)
 	a.depth = make([]uint32, 1, total)
+	edge, depth := a.edge, a.depth
 	path := make([]uint32, a.longest+1) // nodes of the pattern before
 	last := ""
 	for _, p := range patterns {
@@ -149,19 +147,20 @@ func (a *automaton) insert(patterns []pattern, total int) {
 		for d < len(last) && d < len(p.text) && last[d] == p.text[d] {
 			d++
 		}
+		parent := path[d]
 		for ; d < len(p.text); d++ {
-			parent, c := path[d], a.class[p.text[d]]
-			node := uint32(len(a.edge))
-			if a.edge[parent]&0xff == 0 {
-				a.edge[parent] |= uint16(c)
+			c, node := a.class[p.text[d]], uint32(len(edge))
+			if edge[parent]&0xff == 0 {
+				edge[parent] |= uint16(c)
 			} else {
-				a.edge[parent] |= edgeMore
+				edge[parent] |= edgeMore
 				a.kids = append(a.kids, kid{parent, c, node})
 			}
-			a.edge = append(a.edge, 0)
-			a.depth = append(a.depth, uint32(d+1))
-			path[d+1] = node
+			edge = append(edge, 0)
+			depth = append(depth, uint32(d+1))
+			path[d+1], parent = node, node
 		}
+		a.edge, a.depth = edge, depth
 		a.end(path[len(p.text)], p)
 		last = p.text
 	}
@@ -210,81 +209,93 @@ func (a *automaton) child(node uint32, c uint8) uint32 {
 	return a.kids[i].node
 }
 
-// children calls yield for each child of node.
-func (a *automaton) children(node uint32, yield func(c uint8, child uint32)) {
-	e := a.edge[node]
-	if uint8(e) != 0 {
-		yield(uint8(e), node+1)
-	}
-	if e&edgeMore == 0 {
-		return
+// further returns the children of node that are not the first.
+func (a *automaton) further(node uint32) []kid {
+	if a.edge[node]&edgeMore == 0 {
+		return nil
 	}
 	i, _ := slices.BinarySearchFunc(a.kids, node, func(k kid, n uint32) int { return int(k.parent) - int(n) })
-	for ; i < len(a.kids) && a.kids[i].parent == node; i++ {
-		yield(a.kids[i].class, a.kids[i].node)
+	n := i
+	for n < len(a.kids) && a.kids[n].parent == node {
+		n++
 	}
+	return a.kids[i:n]
+}
+
+// rows returns how many nodes get a row of the table.
+func (a *automaton) rows() int {
+	var count [denseDepth + 1]int
+	for _, d := range a.depth {
+		if d <= denseDepth {
+			count[d]++
+		}
+	}
+	rows := 0
+	for d, n := range count {
+		if d > 0 && (rows+n)*a.width > denseMax {
+			break
+		}
+		rows += n
+	}
+	return rows
 }
 
 // link fills rows and failure links, level by level.
 func (a *automaton) link() {
-	rows := 0
-	limit := uint32(denseDepth)
-	for {
-		rows = 0
-		for _, d := range a.depth {
-			if d <= limit {
-				rows++
-			}
-		}
-		if limit == 0 || rows*a.width <= denseMax {
-			break
-		}
-		limit--
-	}
+	rows := a.rows()
 	a.dense = make([]uint32, rows*a.width)
-	a.rowOf = make([]uint32, 0, rows)
+	a.rowOf = make([]uint32, 1, rows)
 	a.fail = make([]uint32, len(a.edge))
-	base := uint32(len(a.dense))
-
-	queue := make([]uint32, 1, len(a.edge))
-	a.rowOf = append(a.rowOf, 0)
+	queue := make([]uint32, 1, len(a.edge)) // in order of depth, so rows come first
 	for at := 0; at < len(queue); at++ {
 		node := queue[at]
-		if at < rows { // rows come first: the queue is in order of depth
-			row := a.dense[at*a.width:][:a.width]
+		var row []uint32
+		if at < rows {
+			row = a.dense[at*a.width:][:a.width]
 			if at > 0 {
 				copy(row, a.dense[a.fail[node]:][:a.width])
 			}
-			a.children(node, func(c uint8, child uint32) {
-				if at > 0 {
-					a.fail[child] = row[c]
-				}
-				if n := len(queue); n < rows {
-					row[c] = uint32(n * a.width)
-					a.rowOf = append(a.rowOf, child)
-				} else {
-					row[c] = base + child
-				}
-				queue = append(queue, child)
-			})
-		} else {
-			a.children(node, func(c uint8, child uint32) {
-				a.fail[child] = a.next(a.fail[node], c)
-				queue = append(queue, child)
-			})
+		}
+		if c := uint8(a.edge[node]); c != 0 {
+			queue = a.reach(queue, row, node, c, node+1)
+		}
+		for _, k := range a.further(node) {
+			queue = a.reach(queue, row, node, k.class, k.node)
 		}
 		a.inherit(node)
 	}
 }
 
-// inherit adds to what ends at node what ends in the state it fails to.
+// reach links the child of node by class c and queues it. A row has yet the entry
+// of the state that node fails to, which is where its child fails to.
+func (a *automaton) reach(queue []uint32, row []uint32, node uint32, c uint8, child uint32) []uint32 {
+	switch {
+	case row == nil:
+		a.fail[child] = a.next(a.fail[node], c)
+	case node != 0:
+		a.fail[child] = row[c] &^ hitBit
+	}
+	if row != nil {
+		row[c] = uint32(len(a.dense)) + child
+		if n := len(queue); n < cap(a.rowOf) {
+			row[c] = uint32(n * a.width)
+			a.rowOf = append(a.rowOf, child)
+		}
+		if a.edge[child]&edgeHit != 0 {
+			row[c] |= hitBit
+		}
+	}
+	return append(queue, child)
+}
+
+// inherit adds to what ends at node what ends in the state it fails to. Rows
+// inherit nothing: no pattern is shorter than they are deep.
 func (a *automaton) inherit(node uint32) {
 	f := a.fail[node]
-	if f < uint32(len(a.dense)) {
+	if f < uint32(len(a.dense)) && !a.shallow {
 		return
 	}
-	f -= uint32(len(a.dense))
-	if a.edge[f]&edgeHit == 0 {
+	if f = a.node(f); a.edge[f]&edgeHit == 0 {
 		return
 	}
 	from := a.hits[f]
@@ -306,35 +317,39 @@ func (a *automaton) next(s uint32, c uint8) uint32 {
 	base := uint32(len(a.dense))
 	for s >= base {
 		node := s - base
-		if uint8(a.edge[node]) == c && c != 0 {
+		e := a.edge[node]
+		if uint8(e) == c && c != 0 {
 			return s + 1
 		}
-		if a.edge[node]&edgeMore != 0 {
+		if e&edgeMore != 0 {
 			if k := a.child(node, c); k != 0 {
 				return base + k
 			}
 		}
 		s = a.fail[node]
 	}
-	return a.dense[s+uint32(c)]
+	return a.dense[s+uint32(c)] &^ hitBit
+}
+
+// node returns the node of state s.
+func (a *automaton) node(s uint32) uint32 {
+	if base := uint32(len(a.dense)); s >= base {
+		return s - base
+	}
+	return a.rowOf[int(s)/a.width]
 }
 
 // hitAt returns what ends in state s.
 func (a *automaton) hitAt(s uint32) (hit, bool) {
-	base := uint32(len(a.dense))
-	if s < base || a.edge[s-base]&edgeHit == 0 {
+	n := a.node(s)
+	if a.edge[n]&edgeHit == 0 {
 		return hit{}, false
 	}
-	return a.hits[s-base], true
+	return a.hits[n], true
 }
 
 // depthOf returns how many bytes state s remembers.
-func (a *automaton) depthOf(s uint32) int {
-	if base := uint32(len(a.dense)); s >= base {
-		return int(a.depth[s-base])
-	}
-	return int(a.depth[a.rowOf[int(s)/a.width]])
-}
+func (a *automaton) depthOf(s uint32) int { return int(a.depth[a.node(s)]) }
 
 // run goes on from state s over p[i:] and stops before a special byte, after a
 // byte that ends a pattern, or at the end. It returns the state and where it is.
@@ -346,11 +361,16 @@ func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found 
 			return s, i, false
 		}
 		if s < base {
-			s = dense[s+uint32(c)]
-		} else {
-			s = a.next(s, c)
+			if s = dense[s+uint32(c)]; s < base {
+				continue
+			}
+			if s >= hitBit {
+				return s &^ hitBit, i + 1, true
+			}
+			continue // a node so near to the root, without a hit
 		}
-		if s >= base && a.edge[s-base]&edgeHit != 0 {
+		s = a.next(s, c)
+		if a.edge[a.node(s)]&edgeHit != 0 {
 			return s, i + 1, true
 		}
 	}

@@ -68,7 +68,7 @@ func NewRedactor(cfg Config) *Redactor {
 		mask = "[redacted:{name}]"
 	}
 	maskOf := func(name string) string { return strings.ReplaceAll(mask, "{name}", printable(name)) }
-	var patterns []pattern
+	var all forms
 	total, odd := 0, false
 	for _, n := range cfg.Values {
 		if n.Value.IsZero() {
@@ -81,14 +81,14 @@ func NewRedactor(cfg Config) *Redactor {
 			continue
 		}
 		odd = odd || strings.ContainsAny(text, `\%&`)
-		patterns = forms(patterns, text, int32(len(p.values)))
+		all.value(text, int32(len(p.values)))
 		p.values = append(p.values, len(p.masks))
 		p.masks = append(p.masks, maskOf(n.Name))
 	}
 	if cfg.Formats {
 		p.formats, p.first = formats(), len(p.masks)
 		for i, f := range p.formats {
-			patterns = append(patterns, pattern{folded([]byte(f.open)), ^int32(i)})
+			all.add([]byte(f.open), ^int32(i))
 			p.masks = append(p.masks, maskOf(f.name))
 		}
 	}
@@ -101,57 +101,87 @@ func NewRedactor(cfg Config) *Redactor {
 	if len(p.masks) == 0 {
 		return r
 	}
-	p.auto = newAutomaton(patterns)
+	p.auto = newAutomaton(all.patterns())
 	p.views = viewsFor(odd)
 	p.hide()
 	r.plan = p
 	return r
 }
 
-// forms appends what to look for to find text, whatever was done to it. Escapes
-// are not among them: those are undone in the text that is searched.
-func forms(to []pattern, text string, value int32) []pattern {
-	raw := []byte(text)
-	add := func(b []byte) {
-		if len(b) >= MinValue {
-			to = append(to, pattern{folded(b), value})
-		}
+// forms collects patterns. Their text is folded into one buffer.
+type forms struct {
+	text []byte
+	all  []pattern
+	ends []int
+}
+
+// add adds a pattern, unless it is too short for one.
+func (f *forms) add(text []byte, value int32) {
+	if len(text) < denseDepth {
+		return
 	}
-	add(raw)
+	for _, b := range text {
+		f.text = append(f.text, fold(b))
+	}
+	f.all = append(f.all, pattern{value: value})
+	f.ends = append(f.ends, len(f.text))
+}
+
+// patterns returns what was added.
+func (f *forms) patterns() []pattern {
+	text, from := string(f.text), 0
+	for i, end := range f.ends {
+		f.all[i].text, from = text[from:end], end
+	}
+	return f.all
+}
+
+// value adds what to look for to find text, whatever was done to it. Escapes are
+// not among it: those are undone in the text that is searched.
+func (f *forms) value(text string, value int32) {
+	raw := []byte(text)
+	f.add(raw, value)
 	ascii, special := true, false
 	for _, b := range raw {
 		ascii = ascii && b < 0x80
 		special = special || isSpecial(b)
 	}
 	if !ascii {
-		add([]byte(strings.ToUpper(text)))
-		add([]byte(strings.ToLower(text)))
+		f.add([]byte(strings.ToUpper(text)), value)
+		f.add([]byte(strings.ToLower(text)), value)
 	}
 	if special {
-		// The value itself has what looks like an escape, or lines. A view in
-		// which another escape is undone has lost these.
-		add(bytes.Map(func(c rune) rune {
-			if c == '\n' || c == '\r' {
-				return -1
-			}
-			return c
-		}, raw))
-		plain := raw
-		for range Levels {
-			if plain = unescaped(plain); len(plain) == 0 {
-				break
-			}
-			add(plain)
+		f.special(raw, value)
+	}
+	enc := hex.AppendEncode(nil, raw)
+	f.add(enc, value)
+	padded := append([]byte{0, 0}, raw...)
+	for offset := range 3 {
+		// The characters that stand for bits of the value only. One more at either
+		// end may share bits with its neighbour.
+		enc = base64.RawStdEncoding.AppendEncode(enc[:0], padded[2-offset:])
+		f.add(enc[(offset*8+5)/6:(offset+len(raw))*8/6], value)
+	}
+}
+
+// special adds the forms of a value that itself has what looks like an escape, or
+// lines. A view in which another escape is undone has lost these.
+func (f *forms) special(raw []byte, value int32) {
+	longEnough := func(b []byte) {
+		if len(b) >= MinValue {
+			f.add(b, value)
 		}
 	}
-	add([]byte(hex.EncodeToString(raw)))
-	for offset := range 3 {
-		// The characters that stand for bits of the value only. Up to two more at
-		// either end share bits with their neighbours.
-		enc := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset, offset+len(raw)), raw...))
-		add([]byte(enc[(offset*8+5)/6 : (offset+len(raw))*8/6]))
+	longEnough(bytes.Map(func(c rune) rune {
+		if c == '\n' || c == '\r' {
+			return -1
+		}
+		return c
+	}, raw))
+	for range Levels {
+		raw = unescaped(raw)
+		longEnough(raw)
 	}
-	return to
 }
 
 // unescaped returns b with one level of escapes undone.
