@@ -32,6 +32,9 @@ type Dialect struct {
 	Numbered bool
 	// ForUpdate locks the rows of a query.
 	ForUpdate string
+	// Lock waits until no other session holds the lock of the migrations, and
+	// Unlock gives it back. Empty where there are no others.
+	Lock, Unlock string
 	// Error makes an [*haft.Error] of an error of the driver, with the code that
 	// fits and a plain message. It returns nil if it does not know it.
 	Error func(error) *haft.Error
@@ -66,6 +69,9 @@ type Store struct {
 	commit *sql.Stmt
 	undo   *sql.Stmt
 	heads  heads // guarded by turn
+	// last is the cursor of the last event, if it is known: 0 means that the
+	// database has to be asked.
+	last atomic.Int64
 
 	readers sync.Map // query text to *sql.Stmt, of read
 	texts   sync.Map // rows and kind to query text
@@ -261,6 +267,7 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 			return
 		}
 		s.heads.forget()
+		s.last.Store(0)
 		// SQLite ends the transaction itself after some errors, a full disk among
 		// them: that there is none to undo is then no error.
 		_, _ = s.undo.ExecContext(ctx)
@@ -272,6 +279,9 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 		return err
 	}
 	done = true
+	if s.heads.known {
+		s.last.Store(s.heads.cursor)
+	}
 	return nil
 }
 
@@ -305,7 +315,7 @@ func (s *Store) writeOnce(ctx context.Context, f func(context.Context, *tx) erro
 }
 
 // rows runs a query for reading and gives each row to scan.
-func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, text string, args ...any) error {
+func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string, args ...any) error {
 	stmt, err := s.reader(ctx, text)
 	if err != nil {
 		return s.explain(err)
@@ -317,8 +327,11 @@ func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, text strin
 	return s.explain(each(rows, scan))
 }
 
+// A scanner is a row that can be read.
+type scanner interface{ Scan(dest ...any) error }
+
 // each gives every row to scan and closes rows.
-func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
+func each(rows *sql.Rows, scan func(scanner) error) error {
 	defer func() { _ = rows.Close() }() // its error is that of Err
 	for rows.Next() {
 		if err := scan(rows); err != nil {

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+)
+
+// PutAgent adds an agent, or replaces the one of that name in its organisation.
+// That one keeps its id and the time of its creation. It returns what is kept.
+func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	if a.Org == "" {
+		return nil, invalid("an agent belongs to an organisation")
+	}
+	if err := need("the name of the agent", a.Name); err != nil {
+		return nil, err
+	}
+	if a.ID == "" {
+		a.ID = haft.AgentID(newID("agent_"))
+	}
+	if err := need("the id of the agent", string(a.ID)); err != nil {
+		return nil, err
+	}
+	if a.Updated.IsZero() {
+		a.Updated = time.Now().UTC().Truncate(time.Microsecond)
+	}
+	if a.Created.IsZero() {
+		a.Created = a.Updated
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		rows, err := t.query(ctx, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org), a.Name)
+		if err != nil {
+			return err
+		}
+		var old haft.Agent
+		if err := each(rows, func(r scanner) error {
+			var doc string
+			if err := r.Scan(&doc); err != nil {
+				return err
+			}
+			return decode(doc, &old)
+		}); err != nil {
+			return err
+		}
+		if old.ID != "" {
+			a.ID, a.Created = old.ID, old.Created
+		}
+		doc, err := encode(a)
+		if err != nil {
+			return err
+		}
+		if len(doc) > MaxText {
+			return invalid("the agent has %d bytes, %d is the most", len(doc), MaxText)
+		}
+		n, err := t.exec(ctx, "INSERT INTO agents (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE agents.org = excluded.org AND agents.name = excluded.name",
+			string(a.ID), column(a.Org), a.Name, doc)
+		if err == nil && n == 0 {
+			return conflict("another agent has that id")
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keep the agent: %w", err)
+	}
+	return &a, nil
+}
+
+// Agent returns the agent of that id or name, or [haft.CodeNotFound].
+func (s *Store) Agent(ctx context.Context, org, ref string) (*haft.Agent, error) {
+	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND (id = $2 OR name = $2)", column(org), column(ref))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find the agent: %w", err)
+	case len(list) == 0:
+		return nil, notFound("agent")
+	case len(list) == 2 && string(list[1].ID) == ref: // an id is nobody else's name
+		return &list[1], nil
+	}
+	return &list[0], nil
+}
+
+// Agents lists the agents of an organisation by name, after that name.
+func (s *Store) Agents(ctx context.Context, org, after string, limit int) ([]haft.Agent, error) {
+	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND name > $2 ORDER BY name LIMIT $3", column(org), column(after), page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list agents: %w", err)
+	}
+	return list, nil
+}
+
+// RemoveAgent removes the agent of that id or name, or returns
+// [haft.CodeNotFound].
+func (s *Store) RemoveAgent(ctx context.Context, org, ref string) error {
+	a, err := s.Agent(ctx, org, ref)
+	if err != nil {
+		return err
+	}
+	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "DELETE FROM agents WHERE org = $1 AND id = $2", column(org), string(a.ID))
+		if err == nil && n == 0 {
+			return notFound("agent")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove the agent: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+)
+
+// Claim takes an idempotency key for a call. It returns the call that has the
+// key, which is id if it was free, and whether that call was made with the same
+// digest. Of many who claim at once one wins. The scope is whose key it is, such
+// as a user.
+func (s *Store) Claim(ctx context.Context, org, scope, key, digest string, id haft.CallID, now time.Time) (winner haft.CallID, same bool, err error) {
+	if key == "" || org == "" {
+		return "", false, invalid("an idempotency key belongs to an organisation and is not empty")
+	}
+	if err := need("the id of a call", string(id)); err != nil {
+		return "", false, err
+	}
+	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, name, digest, call, at) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (org, scope, name) DO NOTHING",
+			column(org), column(scope), column(key), column(digest), string(id), micros(now))
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			winner, same = id, true
+			return nil
+		}
+		rows, err := t.query(ctx, "SELECT call, digest FROM claims WHERE org = $1 AND scope = $2 AND name = $3", column(org), column(scope), column(key))
+		if err != nil {
+			return err
+		}
+		var has string
+		err = each(rows, func(r scanner) error { return r.Scan(&winner, &has) })
+		same = has == column(digest)
+		return err
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("claim an idempotency key: %w", err)
+	}
+	return winner, same, nil
+}
+
+// Release gives a key back that a call has, because the call was never kept.
+func (s *Store) Release(ctx context.Context, org, scope, key string, id haft.CallID) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "DELETE FROM claims WHERE org = $1 AND scope = $2 AND name = $3 AND call = $4", column(org), column(scope), column(key), string(id))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release an idempotency key: %w", err)
+	}
+	return nil
+}
+
+// PruneClaims forgets keys that were taken before a time, and returns how many.
+func (s *Store) PruneClaims(ctx context.Context, before time.Time) (int, error) {
+	return s.prune(ctx, "DELETE FROM claims WHERE (org, scope, name) IN (SELECT org, scope, name FROM claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
+}
+
+// prune runs a statement that removes some rows until there are no more. The
+// statement gets the time and how many to remove at once.
+func (s *Store) prune(ctx context.Context, text string, at int64) (int, error) {
+	gone := 0
+	for {
+		var n int64
+		err := s.write(ctx, func(ctx context.Context, t *tx) (err error) {
+			n, err = t.exec(ctx, text, at, pruneRows)
+			return err
+		})
+		if err != nil {
+			return gone, fmt.Errorf("prune what is old: %w", err)
+		}
+		if gone += int(n); n < pruneRows {
+			return gone, nil
+		}
+	}
+}
+
+// Beat says that a process lives.
+func (s *Store) Beat(ctx context.Context, owner string, now time.Time) error {
+	if err := need("the name of the process", owner); err != nil {
+		return err
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "INSERT INTO processes (owner, beat) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET beat = excluded.beat", owner, micros(now))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("say that the process lives: %w", err)
+	}
+	return nil
+}
+
+// Dead lists processes that have not said since a time that they live.
+func (s *Store) Dead(ctx context.Context, before time.Time) ([]string, error) {
+	var list []string
+	err := s.rows(ctx, func(r scanner) error {
+		var owner string
+		err := r.Scan(&owner)
+		list = append(list, owner)
+		return err
+	}, "SELECT owner FROM processes WHERE beat < $1 ORDER BY owner LIMIT $2", micros(before), MaxPage)
+	if err != nil {
+		return nil, fmt.Errorf("list dead processes: %w", err)
+	}
+	return list, nil
+}
+
+// Bury forgets a process.
+func (s *Store) Bury(ctx context.Context, owner string) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "DELETE FROM processes WHERE owner = $1", column(owner))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget a process: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+)
+
+// PutTool adds a tool, or a version to the tool of that name, and returns the tool
+// with that version: Number says which it became. created says that there was no
+// such tool, and same that the version is the current one already, or one that
+// waits for review: then none is added.
+//
+// The store gives the number, and the id if there is none. What is not part of a
+// version is taken over unless the version has to wait; whether the tool is
+// disabled is not.
+func (s *Store) PutTool(ctx context.Context, t haft.Tool, opts PutOptions) (put haft.Tool, created, same bool, err error) {
+	if t.Org == "" {
+		return put, false, false, invalid("a tool belongs to an organisation")
+	}
+	if err := need("the name of the tool", t.Name); err != nil {
+		return put, false, false, err
+	}
+	if t.ID == "" {
+		t.ID = haft.ToolID(newID("tool_"))
+	}
+	if err := need("the id of the tool", string(t.ID)); err != nil {
+		return put, false, false, err
+	}
+	err = s.write(ctx, func(ctx context.Context, tx *tx) error {
+		put, created, same = haft.Tool{}, false, false
+		old, err := tx.find(ctx, t.Org, "t.org = $1 AND t.name = $2", column(t.Org), t.Name)
+		if err != nil {
+			return err
+		}
+		if err := allowed(old, opts); err != nil {
+			return err
+		}
+		if old == nil {
+			put, err = tx.createTool(ctx, t, opts)
+			created = true
+			return err
+		}
+		put, same, err = tx.updateTool(ctx, *old, t, opts)
+		return err
+	})
+	if err != nil {
+		return haft.Tool{}, false, false, fmt.Errorf("keep the tool: %w", err)
+	}
+	return put, created, same, nil
+}
+
+// allowed reports why a tool may not be put over old.
+func allowed(old *row, opts PutOptions) error {
+	switch {
+	case opts.New && old != nil:
+		return conflict("there is a tool of that name already")
+	case opts.IfDigest != "" && old == nil:
+		return conflict("there is no tool of that name yet")
+	case opts.IfDigest != "" && old.Version.Digest != opts.IfDigest:
+		return conflict("the tool was changed by somebody else; look again first")
+	}
+	return nil
+}
+
+// createTool keeps the first version of a tool.
+func (t *tx) createTool(ctx context.Context, tool haft.Tool, opts PutOptions) (haft.Tool, error) {
+	now := stamp(tool.Updated, time.Time{})
+	if tool.Created.IsZero() {
+		tool.Created = now
+	}
+	tool.Created, tool.Updated, tool.Version.Number = tool.Created.UTC().Truncate(time.Microsecond), now, 1
+	kept := row{Tool: tool, newest: 1}
+	if !opts.Activate {
+		kept.Version = haft.Version{}
+	}
+	if err := t.addVersion(ctx, tool.ID, tool.Version); err != nil {
+		return haft.Tool{}, err
+	}
+	return tool, t.keep(ctx, &kept, tool.Version)
+}
+
+// updateTool adds a version to old, if it is a new one.
+func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOptions) (haft.Tool, bool, error) {
+	put := old.Tool
+	newest := old.Version
+	if old.newest != old.Version.Number {
+		var err error
+		if newest, err = t.versionOf(ctx, old.ID, old.newest); err != nil {
+			return haft.Tool{}, false, err
+		}
+	}
+	digest := tool.Version.Digest
+	same := old.Version.Number != 0 && old.Version.Digest == digest
+	if !same && !opts.Activate && newest.Digest == digest && newest.Review.State == haft.ReviewWaiting {
+		put.Version = newest
+		return put, true, nil
+	}
+	changed := !equalJSON(labels{old.Category, old.Tags}, labels{tool.Category, tool.Tags})
+	if same && !changed {
+		return put, true, nil
+	}
+	if same || opts.Activate {
+		put.Category, put.Tags = tool.Category, tool.Tags
+	}
+	put.Updated = stamp(tool.Updated, old.Updated)
+	kept := row{Tool: put, newest: old.newest}
+	if !same {
+		kept.newest++
+		put.Version = tool.Version
+		put.Version.Number = kept.newest
+		if err := t.addVersion(ctx, old.ID, put.Version); err != nil {
+			return haft.Tool{}, false, err
+		}
+	}
+	shown := put.Version
+	if opts.Activate {
+		kept.Version = put.Version
+	} else if old.Version.Number != 0 {
+		shown = old.Version
+	}
+	return put, same, t.keep(ctx, &kept, shown)
+}
+
+// stamp returns a time for a change that differs from that of the change before,
+// whatever the clock says.
+func stamp(at, before time.Time) time.Time {
+	if at.IsZero() {
+		at = time.Now()
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	if !at.After(before) {
+		at = before.Add(time.Microsecond)
+	}
+	return at
+}
+
+// SetTool lets change edit a tool with its current version, and keeps category,
+// tags, whether it is disabled, the number of the current version and, if change
+// touched it, the review of the version with that number. It returns what is kept,
+// or [haft.CodeNotFound].
+//
+// change must not use the store, and may be called more than once.
+func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, change func(*haft.Tool) error) (*haft.Tool, error) {
+	var kept haft.Tool
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound("tool")
+		}
+		next := *old
+		if err := change(&next.Tool); err != nil {
+			return err
+		}
+		review := next.Version.Review
+		touched := !equalJSON(review, old.Version.Review)
+		next.ID, next.Org, next.Name, next.Created = old.ID, old.Org, old.Name, old.Created
+		kept, err = t.change(ctx, *old, next, touched, review)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change the tool: %w", err)
+	}
+	return &kept, nil
+}
+
+// SetReview keeps what was said to a version, and makes it current if activate is
+// true. It returns the tool with its current version.
+func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, number int, r haft.Review, activate bool) (*haft.Tool, error) {
+	var kept haft.Tool
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound("tool")
+		}
+		if err := t.setReview(ctx, id, number, r); err != nil {
+			return err
+		}
+		next := *old
+		if activate {
+			next.Version.Number = number
+		}
+		kept, err = t.change(ctx, *old, next, false, haft.Review{})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keep the review: %w", err)
+	}
+	return &kept, nil
+}
+
+// change keeps next, which was old.
+func (t *tx) change(ctx context.Context, old, next row, touched bool, review haft.Review) (haft.Tool, error) {
+	next.Updated = stamp(time.Time{}, old.Updated)
+	if touched {
+		if err := t.setReview(ctx, old.ID, next.Version.Number, review); err != nil {
+			return haft.Tool{}, err
+		}
+	}
+	shown := old.newest
+	if next.Version.Number != 0 {
+		shown = next.Version.Number
+	}
+	v, err := t.versionOf(ctx, old.ID, shown)
+	if err != nil {
+		return haft.Tool{}, err
+	}
+	if next.Version.Number != 0 {
+		next.Version = v
+	} else {
+		next.Version = haft.Version{}
+	}
+	return next.Tool, t.keep(ctx, &next, v)
+}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"haft"
+)
+
+// Limits returns the states that are kept of keys, in no order.
+func (s *Store) Limits(ctx context.Context, keys []string) ([]LimitState, error) {
+	var list []LimitState
+	err := chunks(keys, func(part []string) error {
+		args := make([]any, len(part))
+		byColumn := make(map[string]string, len(part))
+		for i, key := range part {
+			args[i] = column(key)
+			byColumn[column(key)] = key
+		}
+		args = pad(args)
+		return s.rows(ctx, func(r scanner) error {
+			var l LimitState
+			var at int64
+			err := r.Scan(&l.Key, &l.Tokens, &l.Used, &at)
+			l.Key, l.At = byColumn[l.Key], fromMicros(at)
+			list = append(list, l)
+			return err
+		}, "SELECT name, tokens, used, at FROM limits WHERE name IN "+s.in(len(args), 1), args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read limits: %w", err)
+	}
+	return list, nil
+}
+
+// PruneLimits forgets states from before a time, and returns how many. The time
+// must be so long ago that a limit without a state is the same.
+func (s *Store) PruneLimits(ctx context.Context, before time.Time) (int, error) {
+	return s.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)", micros(before))
+}
+
+// Cached returns a value that was kept and has not expired.
+func (s *Store) Cached(ctx context.Context, org, key string, now time.Time) (json.RawMessage, bool, error) {
+	var raw json.RawMessage
+	err := s.rows(ctx, func(r scanner) error {
+		var value string
+		err := r.Scan(&value)
+		raw = json.RawMessage(value)
+		return err
+	}, "SELECT value FROM cached WHERE org = $1 AND name = $2 AND expires > $3", column(org), column(key), micros(now))
+	if err != nil {
+		return nil, false, fmt.Errorf("read a cached value: %w", err)
+	}
+	return raw, raw != nil, nil
+}
+
+// PutCached keeps a value until it expires. One that is expired already is not
+// kept.
+func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMessage, now, expires time.Time) error {
+	switch {
+	case len(raw) > MaxCached:
+		return invalid("the value has %d bytes, %d is the most that is cached", len(raw), MaxCached)
+	case !json.Valid(raw):
+		return invalid("the value to cache is not JSON")
+	case !utf8.Valid(raw):
+		return invalid("the value to cache is not UTF-8")
+	case !expires.After(now):
+		return nil
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) ON CONFLICT (org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
+			column(org), column(key), string(raw), micros(expires))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cache a value: %w", err)
+	}
+	return nil
+}
+
+// PruneCached forgets values that have expired, and returns how many.
+func (s *Store) PruneCached(ctx context.Context, now time.Time) (int, error) {
+	return s.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 ORDER BY expires LIMIT $2)", micros(now))
+}
+
+// Chain returns a chain, or [haft.CodeNotFound].
+func (s *Store) Chain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	return one[haft.Chain](ctx, s, "chain", "SELECT doc FROM chains WHERE id = $1 AND org = $2", column(string(id)), column(org))
+}
+
+// OpenChains lists chains that are not final, oldest first.
+func (s *Store) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error) {
+	list, err := docs[haft.Chain](ctx, s, "SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1", page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list open chains: %w", err)
+	}
+	return list, nil
+}
+
+// Policy returns the policy of an organisation and when it was put; "" is the
+// server's. The text is nil if there is none.
+func (s *Store) Policy(ctx context.Context, org string) (text []byte, updated time.Time, err error) {
+	err = s.rows(ctx, func(r scanner) error {
+		var body string
+		var at int64
+		err := r.Scan(&body, &at)
+		text, updated = []byte(body), fromMicros(at)
+		return err
+	}, "SELECT body, updated FROM policies WHERE org = $1", column(org))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read a policy: %w", err)
+	}
+	return text, updated, nil
+}
+
+// PutPolicy replaces the policy of an organisation. Nil removes it.
+func (s *Store) PutPolicy(ctx context.Context, org string, text []byte, author string, now time.Time) error {
+	if err := document("the policy", string(text)); err != nil {
+		return err
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		if text == nil {
+			_, err := t.exec(ctx, "DELETE FROM policies WHERE org = $1", column(org))
+			return err
+		}
+		_, err := t.exec(ctx, "INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO UPDATE SET body = excluded.body, author = excluded.author, updated = excluded.updated",
+			column(org), string(text), column(author), micros(now))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep a policy: %w", err)
+	}
+	return nil
+}
+
+// document reports that text which must stay as it is cannot be kept.
+func document(what, text string) error {
+	switch {
+	case len(text) > MaxText:
+		return invalid("%s has %d bytes, %d is the most", what, len(text), MaxText)
+	case !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0:
+		return invalid("%s is not text", what)
+	}
+	return nil
+}
+
+// Setting returns a setting, or "" if there is none.
+func (s *Store) Setting(ctx context.Context, key string) (string, error) {
+	value := ""
+	err := s.rows(ctx, func(r scanner) error { return r.Scan(&value) }, "SELECT value FROM settings WHERE name = $1", column(key))
+	if err != nil {
+		return "", fmt.Errorf("read a setting: %w", err)
+	}
+	return value, nil
+}
+
+// PutSetting keeps a setting.
+func (s *Store) PutSetting(ctx context.Context, key, value string) error {
+	if err := document("the setting", value); err != nil {
+		return err
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value", column(key), value)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep a setting: %w", err)
+	}
+	return nil
+}

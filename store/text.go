@@ -1,0 +1,131 @@
+package store
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"haft"
+)
+
+// The bounds on what is kept, in bytes. What is larger is refused, but for
+// results of calls: those are cut, see [haft.Truncated].
+const (
+	MaxRecord  = 16 << 20 // a call with its result
+	MaxSealed  = 64 << 20 // the arguments and environment of a call that has yet to run
+	MaxVersion = 16 << 20 // a version of a tool with its source
+	MaxCached  = 8 << 20  // a cached value
+	MaxText    = 1 << 20  // a policy, a setting, an agent
+	maxColumn  = 256      // what is looked up
+)
+
+// column returns s as it is kept where it is looked up. Postgres takes no NUL and
+// nothing but UTF-8, and an index takes no long text: instead of such an s its
+// digest is kept, which is as good to compare with. The character in front is
+// not one that s itself could begin with and be kept.
+func column(s string) string {
+	if plain(s) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return string(utf8.RuneError) + hex.EncodeToString(sum[:])
+}
+
+// plain reports whether s is kept as it is.
+func plain(s string) bool {
+	return len(s) <= maxColumn && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 &&
+		!strings.HasPrefix(s, string(utf8.RuneError))
+}
+
+// need reports that a name which has to be given back as it is cannot be kept.
+func need(what, s string) error {
+	switch {
+	case s == "":
+		return invalid("%s is missing", what)
+	case !plain(s):
+		return invalid("%s is longer than %d bytes or is not plain text", what, maxColumn)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(what string) error {
+	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such " + what}
+}
+
+func conflict(message string) error {
+	return &haft.Error{Code: haft.CodeConflict, Message: message}
+}
+
+// micros is how a time is kept: UTC in microseconds, 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// fromMicros is the inverse of micros.
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// encode returns v as JSON text that every database takes. Raw JSON inside keeps
+// its numbers as they are written.
+func encode(v any) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return "", fmt.Errorf("encode what is to be kept: %w", err)
+	}
+	return utf8Text(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// utf8Text returns b as text. JSON that came from outside may hold bytes that are
+// not UTF-8 and still pass for JSON in Go.
+func utf8Text(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
+}
+
+// decode reads what encode wrote.
+func decode(text string, v any) error {
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("read what was kept: %w", err)
+	}
+	return nil
+}
+
+// page returns how many rows to read.
+func page(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
+// number returns b as it is kept.
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// newID makes an id that nobody can guess.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
