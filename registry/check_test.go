@@ -197,7 +197,9 @@ func TestPut_package_forms(t *testing.T) {
 
 // A source that was not reviewed is not kept.
 func TestPut_fails_closed_without_a_review(t *testing.T) {
-	broken := func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, errors.New("scanner died") }
+	broken := func(context.Context, haft.Kind, string) ([]haft.Finding, error) {
+		return nil, errors.New("scanner died")
+	}
 	for name, cfg := range map[string]registry.Config{"no reviewer": {}, "reviewer fails": {Review: broken}} {
 		_, err := registry.New(nil, cfg).Put(t.Context(), ann, add())
 		if haft.CodeOf(err) != haft.CodeUnavailable {

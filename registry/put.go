@@ -20,6 +20,10 @@ import (
 // must not be kept is [haft.CodeDenied], with rule and line; what is wrong is
 // [haft.CodeInvalid], with all that can be seen at once; and a name that is taken
 // or a current version that is not the expected one is [haft.CodeConflict].
+//
+// The tool of the Change has the version that was put, also if that waits for a
+// person and is not the current one; its Review says so. Category and tags that
+// the draft leaves out stay as they are.
 func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -208,6 +212,8 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 
 // keep stores a version and says what became of it.
 func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
+	r.writes.Lock()
+	defer r.writes.Unlock()
 	before, last, err := r.before(ctx, c)
 	if err != nil {
 		return nil, err
@@ -219,38 +225,26 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 		if c.draft.Tags == nil {
 			c.tool.Tags = before.Tags
 		}
+		if before.Version.Number != 0 && before.Version.Digest == c.tool.Version.Digest {
+			c.waits = false // it is what runs already
+		}
+		defer r.cache.forget(c.by.Org, before.ID, before.Name)
 	}
 	if err := r.checkFallback(ctx, c); err != nil {
 		return nil, err
 	}
-	if c.waits && before != nil && before.Version.Digest == c.tool.Version.Digest {
-		c.waits = false // it is what runs already
-	}
-	done := &haft.Change{Warnings: c.warnings}
-	if last != nil {
-		done.Schema = Changes(*last, c.tool.Version)
-		if c.waits && last.Digest == c.tool.Version.Digest && last.Review.State == haft.ReviewWaiting {
-			done.Tool, done.Same, done.Waiting = *before, true, last.Number
-			return done, nil
-		}
-	}
 	defer r.cache.forget(c.by.Org, c.tool.ID, c.tool.Name)
-	if before != nil {
-		defer r.cache.forget(c.by.Org, before.ID, before.Name)
-	}
 	opts := store.PutOptions{New: c.draft.New, IfDigest: c.draft.If, Activate: !c.waits}
-	done.Tool, done.Created, done.Same, err = r.store.PutTool(ctx, c.tool, opts)
+	put, created, same, err := r.store.PutTool(ctx, c.tool, opts)
 	if err != nil {
 		return nil, fmt.Errorf("keep the tool: %w", err)
 	}
+	done := &haft.Change{Tool: put, Created: created, Same: same, Warnings: c.warnings}
 	if c.waits {
-		newest, err := r.store.Versions(ctx, c.by.Org, done.Tool.ID, 0, 1)
-		if err != nil {
-			return nil, fmt.Errorf("read the version that waits: %w", err)
-		}
-		if len(newest) == 1 {
-			done.Waiting = newest[0].Number
-		}
+		done.Waiting = put.Version.Number
+	}
+	if last != nil {
+		done.Schema = Changes(*last, put.Version)
 	}
 	return done, nil
 }
@@ -275,7 +269,7 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is a tool of that name already"}
 	case c.draft.If != "" && c.draft.If != t.Version.Digest:
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the current version of the tool is not the expected one: look again"}
-	case c.waits || t.Version.Number == 0:
+	case t.Version.Number == 0:
 		newest, err := r.store.Versions(ctx, c.by.Org, t.ID, 0, 1)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the versions of the tool: %w", err)

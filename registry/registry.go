@@ -97,7 +97,9 @@ type Registry struct {
 	builtin map[string]*Compiled // by name and by id
 	names   []string             // of the built-in tools, in order
 
-	answers sync.Mutex // held while a review is answered
+	// writes is held while the store is read and then written, so that nothing of
+	// this process comes between. Stores that are shared have conditions of their own.
+	writes sync.Mutex
 }
 
 // New makes a registry over a store. It panics if a built-in tool is not one:

@@ -48,9 +48,6 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		if n := len(findings) - maxTold; n > 0 {
 			c.warn("the review found %d more", n)
 		}
-		if c.waits {
-			c.warn("a person has to look at the source before the version can be called")
-		}
 	default:
 		return &haft.Error{Code: haft.CodeDenied, Message: "the source is refused: " + tellAll(findings)}
 	}

@@ -27,10 +27,6 @@ func (r *Registry) own(ctx context.Context, p haft.Principal, ref string) (*haft
 // Set changes what is not part of a version. An answer to a review is about the
 // version that s names, or else the newest one that waits.
 func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
-	t, err := r.own(ctx, p, ref)
-	if err != nil {
-		return nil, err
-	}
 	var c checker
 	if s.Category != nil {
 		c.label("/category", *s.Category, true)
@@ -42,6 +38,12 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 		c.fail("/review", "a review is answered by itself")
 	}
 	if err := c.err("the tool cannot be changed"); err != nil {
+		return nil, err
+	}
+	r.writes.Lock()
+	defer r.writes.Unlock()
+	t, err := r.own(ctx, p, ref)
+	if err != nil {
 		return nil, err
 	}
 	defer r.cache.forget(p.Org, t.ID, t.Name)
@@ -70,7 +72,6 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 		if s.Version != nil {
 			t.Version.Number = *s.Version
 		}
-		t.Updated = now()
 		return nil
 	})
 	if err != nil {
@@ -80,10 +81,8 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 }
 
 // answer accepts or refuses a version that waits. One that is accepted becomes
-// current unless a newer one is.
+// current unless a newer one is. Precondition: writes is held.
 func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s haft.ToolState) (*haft.Tool, error) {
-	r.answers.Lock() // so that of two answers in this process one comes first
-	defer r.answers.Unlock()
 	v, err := r.waiting(ctx, t, s.Version)
 	if err != nil {
 		return nil, err
@@ -120,8 +119,11 @@ func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haf
 		return v, nil
 	}
 	for v, err := range r.versions(ctx, t) {
-		if err != nil || v.Review.State == haft.ReviewWaiting {
-			return &v, err
+		if err != nil {
+			return nil, err
+		}
+		if v.Review.State == haft.ReviewWaiting {
+			return &v, nil
 		}
 	}
 	return nil, &haft.Error{Code: haft.CodeConflict, Message: "no version of the tool waits for review"}
@@ -129,6 +131,8 @@ func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haf
 
 // Remove removes a tool with its versions.
 func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref string) error {
+	r.writes.Lock()
+	defer r.writes.Unlock()
 	t, err := r.own(ctx, p, ref)
 	if err != nil {
 		return err

@@ -49,8 +49,9 @@ func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilte
 			yield(haft.Tool{}, err)
 			return
 		}
+		f.Search = strings.TrimSpace(f.Search)
 		all := r.list(ctx, p.Org, f)
-		if strings.TrimSpace(f.Search) != "" {
+		if f.Search != "" {
 			all = r.search(ctx, p.Org, f)
 			if f.Limit <= 0 {
 				f.Limit = searchLimit
@@ -129,19 +130,17 @@ func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) it
 			}
 		}
 		slices.SortStableFunc(first, func(a, b haft.Tool) int { return cmp.Compare(len(a.Name), len(b.Name)) })
-		limit := f.Limit
-		if limit <= 0 {
-			limit = searchLimit
+		page := f
+		if page.Limit <= 0 {
+			page.Limit = searchLimit
 		}
-		if f.Category != "" || f.Tag != "" || f.Kind != "" || !f.Disabled || len(r.names) > 0 {
-			limit = store.MaxPage // some of what is found is not listed
-		}
-		found, err := r.store.SearchTools(ctx, org, f.Search, min(limit, store.MaxPage))
+		page.Limit = min(page.Limit+len(r.names), store.MaxPage) // one more for each that a built-in tool hides
+		found, err := r.store.Tools(ctx, org, page)
 		if err != nil {
 			yield(haft.Tool{}, fmt.Errorf("search tools: %w", err))
 			return
 		}
-		found = slices.DeleteFunc(found, func(t haft.Tool) bool { return r.builtin[t.Name] != nil || !matches(t, f) })
+		found = slices.DeleteFunc(found, func(t haft.Tool) bool { return r.builtin[t.Name] != nil })
 		for _, t := range slices.Concat(first, found, last) {
 			if !yield(t, nil) {
 				return
