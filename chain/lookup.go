@@ -48,7 +48,7 @@ func (r *run) node(at source) (*node, error) {
 		return n, nil
 	}
 	raw, err := r.raw(at)
-	if err != nil || raw == nil {
+	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
 	if err := sound(raw); err != nil {

@@ -56,6 +56,7 @@ func (p *Program) Next(c haft.Chain) (Todo, error) {
 				ready[i] = args
 			}
 		}
+		r.bars[i] = r.barred(i)
 	}
 	if r.stopped() {
 		clear(ready)
@@ -84,13 +85,14 @@ type run struct {
 	cause   *haft.Failure // of the chain, if it was given
 	results []haft.StepResult
 	settled []bool // results that are ours
+	bars    []bool // what [run.barred] said of steps that come earlier in order
 	nodes   map[source]*node
 }
 
 // load reads the state of a chain.
 func (p *Program) load(c haft.Chain) (*run, error) {
 	r := &run{
-		Program: p, cause: c.Error, results: p.Steps(), settled: make([]bool, len(p.steps)), nodes: map[source]*node{},
+		Program: p, cause: c.Error, results: p.Steps(), settled: make([]bool, len(p.steps)), bars: make([]bool, len(p.steps)), nodes: map[source]*node{},
 	}
 	if c.Status != "" && c.Status.Final() {
 		r.final = c.Status
@@ -157,12 +159,12 @@ func (r *run) free(i int) bool {
 // barred reports whether what names the step must be skipped: it failed and its
 // on_error is skip, or it names such a step itself. That it is seen from the
 // results alone makes a chain that goes on after a crash the same as one that
-// was never interrupted.
+// was never interrupted. Those that it waits for were asked before.
 func (r *run) barred(i int) bool {
 	if r.failed(i) {
 		return r.steps[i].OnError == haft.OnErrorSkip
 	}
-	return r.results[i].State == haft.StepSkipped && slices.ContainsFunc(r.steps[i].waits, r.barred)
+	return r.results[i].State == haft.StepSkipped && slices.ContainsFunc(r.steps[i].waits, func(j int) bool { return r.bars[j] })
 }
 
 // begin returns the arguments of a step that waits for no other, or settles it
@@ -170,7 +172,7 @@ func (r *run) barred(i int) bool {
 func (r *run) begin(i int) (json.RawMessage, error) {
 	s := &r.steps[i]
 	for _, j := range s.waits {
-		if r.barred(j) {
+		if r.bars[j] {
 			why := "failed"
 			if !r.failed(j) {
 				why = "was skipped"
