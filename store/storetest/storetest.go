@@ -10,6 +10,3 @@ import (
 // Run holds a store against its contract. open returns one that is empty, and
 // cleans up after itself.
 func Run(t *testing.T, open func(t *testing.T) *store.Store) {}
-
-// Postgres returns the URL of a fresh database of a real server.
-func Postgres(t testing.TB) string { return "" }
