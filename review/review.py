@@ -321,8 +321,10 @@ class Reader:
                 return [v]
             if v[1] == "sys" and attr == "modules":
                 return [("ns", "")]
-            if attr in MODULES and "." not in v[1]:
+            if attr in MODULES and "." not in v[1] and attr != v[1]:
                 return [("ref", attr)]
+            if v[1] == "builtins" and attr in ("get", "__getitem__"):  # it is a dictionary in modules that are imported
+                return [("method", ("ns", "builtins"), attr)]
             return [("ref", canonical(v[1] + "." + attr))]
         if v[0] == "inst":
             return [v]
@@ -345,6 +347,8 @@ class Reader:
                 out.extend(self.values(v, depth))
             return out
         for v in self.values(node.value, depth):
+            if v == ("ref", "builtins"):
+                v = ("ns", "builtins")
             if v[0] == "ns":
                 for k in self.texts(index, depth):
                     out.extend(self.entry(v, k))

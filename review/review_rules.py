@@ -131,6 +131,8 @@ class Rules(Reader):
 
     def r_Subscript(self, node):
         for v in self.values(node.value):
+            if v == ("ref", "builtins"):
+                v = ("ns", "builtins")
             if v[0] != "ns":
                 continue
             if not isinstance(node.ctx, ast.Load):
