@@ -92,22 +92,35 @@ func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
 	case !errors.Is(err, script.ErrNotExpected):
 		return nil, err
 	}
+	out, err := a.confined(ctx, pyschema.Script(), source, readerLimits())
+	if errors.Is(err, errDied) {
+		return nil, fmt.Errorf("%w: %w", pyschema.ErrReaderDied, err)
+	}
+	return out, err
+}
+
+// errDied says that a script of ours did not survive what it was given.
+var errDied = errors.New("the script died")
+
+// confined runs a script of ours in a fresh Python, without network and files,
+// on input, and returns what it wrote.
+func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits) ([]byte, error) {
 	rt, err := a.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
 	exit, err := a.provider.Run(ctx, sandbox.Spec{
-		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", pyschema.Script()),
+		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", script),
 		Mounts: rt.Mounts, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"},
-		Limits: readerLimits(), Need: a.cfg.Need,
-		Stdin: bytes.NewReader(source), Stdout: &out, Stderr: &errs,
+		Limits: limits, Need: a.cfg.Need,
+		Stdin: bytes.NewReader(input), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("run the reader of Python source: %w", err)
+		return nil, fmt.Errorf("run a script on source: %w", err)
 	}
 	if exit.Cause != sandbox.CauseExit || exit.Code != 0 {
-		return nil, fmt.Errorf("it ended with cause %s, code %d, signal %d: %w", exit.Cause, exit.Code, exit.Signal, pyschema.ErrReaderDied)
+		return nil, fmt.Errorf("it ended with cause %s, code %d, signal %d: %w", exit.Cause, exit.Code, exit.Signal, errDied)
 	}
 	return out.Bytes(), nil
 }

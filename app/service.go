@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	_ "embed" // the default policy
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/egress"
+	"haft/engine"
+	"haft/executor"
+	"haft/executor/builtin"
+	"haft/policy"
+	"haft/registry"
+	"haft/store"
+	"haft/store/postgres"
+	"haft/store/sqlite"
+)
+
+// ServiceConfig says what to put together for a system that keeps tools and
+// calls. The zero value keeps them in memory.
+type ServiceConfig struct {
+	Config
+	// Data is the directory of the embedded store and of keys; "" keeps nothing.
+	Data string
+	// Database is the address of a Postgres; "" means the embedded store.
+	Database string
+	// Wait is how long to wait for another process that has Data.
+	Wait time.Duration
+	// Policy is the server's document, until one is stored; nil means
+	// one by which
+	// administrators may call every tool and nobody else any.
+	Policy []byte
+	// Allow are ranges of addresses that fetching tools may reach though they
+	// are not public.
+	Allow []netip.Prefix
+	// SelfReview lets those who register a version with findings accept it.
+	SelfReview bool
+	// Engine adjusts the pipeline.
+	Engine engine.Config
+}
+
+// defaultPolicy is the policy of a server that has none: administrators may call
+// every tool, and nobody else any.
+//
+//go:embed default_policy.yaml
+var defaultPolicy []byte
+
+// A Service is an engine with all that it stands on. Close it.
+type Service struct {
+	*engine.Engine
+	App      *App
+	Store    *store.Store
+	Registry *registry.Registry
+	// Keys verify the checkpoints of the audit.
+	Keys audit.Keys
+
+	closers []func() error
+}
+
+// OpenService puts a system together that keeps tools and calls.
+func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error) {
+	s := &Service{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.openStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	cfg.Keep = true
+	if s.App, err = Open(ctx, cfg.Config); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.App.Close)
+	tools, err := s.builtins(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.Registry = registry.New(s.Store, registry.Config{
+		Derive: s.App.deriveFor, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
+		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
+	})
+	ec, err := s.engineConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	script := s.App.executor
+	s.Engine, err = engine.Open(ctx, engine.Parts{
+		Store: s.Store, Registry: s.Registry,
+		Executors: map[haft.Kind]executor.Executor{
+			haft.KindBuiltin: tools, haft.KindPython: script, haft.KindTypeScript: script,
+			haft.KindJavaScript: script, haft.KindBash: script,
+		},
+	}, ec)
+	if err != nil {
+		return nil, fmt.Errorf("open the engine: %w", err)
+	}
+	s.closers = append(s.closers, s.Engine.Close)
+	return s, nil
+}
+
+// Close ends everything, last first. It can be called twice.
+func (s *Service) Close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// openStore opens the store that cfg asks for.
+func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) {
+	if cfg.Database != "" {
+		s.Store, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
+	} else {
+		s.Store, err = sqlite.Open(ctx, sqlite.Config{Dir: cfg.Data, Wait: cfg.Wait})
+	}
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	s.closers = append(s.closers, s.Store.Close)
+	return nil
+}
+
+// builtins are the tools of this binary.
+func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
+	set := builtin.New()
+	guard := egress.New(egress.Config{Allow: cfg.Allow})
+	if err := errors.Join(
+		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{}),
+		builtin.FetchWebpage(set, guard.Client()),
+	); err != nil {
+		return nil, fmt.Errorf("add the built-in tools: %w", err)
+	}
+	return set, nil
+}
+
+// engineConfig completes the configuration of the engine with keys and policy.
+func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
+	ec := cfg.Engine
+	if ec.Logger == nil {
+		ec.Logger = cfg.Logger
+	}
+	text := cfg.Policy
+	if text == nil {
+		text = defaultPolicy
+	}
+	var err error
+	if ec.Policy, err = policy.Compile(text); err != nil {
+		return ec, fmt.Errorf("compile the policy of the server: %w", err)
+	}
+	if cfg.Data == "" {
+		return ec, nil
+	}
+	pem, err := keyFile(filepath.Join(cfg.Data, "audit.key"), newAuditKey)
+	if err != nil {
+		return ec, err
+	}
+	if ec.Signer, err = audit.ParseSigner(pem); err != nil {
+		return ec, fmt.Errorf("read the key of the audit: %w", err)
+	}
+	s.Keys = audit.MakeKeys(ec.Signer.Public())
+	ec.DigestKey, err = keyFile(filepath.Join(cfg.Data, "digest.key"), newDigestKey)
+	return ec, err
+}
+
+// DataDir is where state is kept if nothing else is said: $HAFT_DATA, or the
+// user's directory for state.
+func DataDir() (string, error) {
+	if dir := os.Getenv("HAFT_DATA"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "haft"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no home directory: say where to keep state with --data", Err: err}
+	}
+	return filepath.Join(home, ".local", "state", "haft"), nil
+}

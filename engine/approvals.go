@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/policy"
+	"haft/store"
+)
+
+// page is how much is read at once.
+const page = 100
+
+// maxReason bounds what a person says to a request.
+const maxReason = 2000
+
+// Approvals implements [haft.Approver]: the requests of the organisation, which
+// its approvers and managers see, and everybody their own.
+func (e *Engine) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft.Approval, error] {
+	return func(yield func(haft.Approval, error) bool) {
+		if err := p.Check(); err != nil {
+			yield(haft.Approval{}, err)
+			return
+		}
+		var after haft.ApprovalID
+		for {
+			list, err := e.store.PendingApprovals(ctx, p.Org, after, page)
+			if err != nil {
+				yield(haft.Approval{}, err)
+				return
+			}
+			for _, a := range list {
+				after = a.ID
+				if (p.Agent == "" || mayTouch(e, p, a.Requester)) && !yield(a, nil) {
+					return
+				}
+			}
+			if len(list) < page {
+				return
+			}
+		}
+	}
+}
+
+// Decide implements [haft.Approver]. Who may answer is decided by the policy of
+// now, with the arguments that are agreed to.
+func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID, answer haft.Answer) (*haft.Approval, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if len(answer.Reason) > maxReason {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
+	}
+	a, err := e.store.Approval(ctx, p.Org, id)
+	if err != nil {
+		return nil, err
+	}
+	if a.State != haft.ApprovalPending {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request is " + string(a.State) + " already"}
+	}
+	rec, err := e.store.Record(ctx, p.Org, a.Call)
+	if err != nil {
+		return nil, err
+	}
+	if !time.Now().Before(a.Expires) {
+		if err := e.expire(ctx, rec); err != nil {
+			return nil, err
+		}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has expired"}
+	}
+	f, err := e.unseal(rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.judge(ctx, f, a, p, answer); err != nil {
+		return nil, err
+	}
+	return e.answer(ctx, f, a, p, answer)
+}
+
+// judge looks at the call as it would run, with the arguments of the answer, and
+// at whether p may answer.
+func (e *Engine) judge(ctx context.Context, f *flight, a *haft.Approval, p haft.Principal, answer haft.Answer) error {
+	f.call.Digest = f.rec.Digest // the version that was shown
+	if err := e.resolve(ctx, f); err != nil {
+		return asCoded(err)
+	}
+	rules, err := e.policyOf(ctx, p.Org)
+	if err != nil {
+		return err
+	}
+	f.rules = rules
+	edited := len(answer.Args) > 0
+	if edited {
+		if !answer.Approve {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "arguments are changed by agreeing, not by refusing"}
+		}
+		f.call.Args = answer.Args
+	}
+	if err := e.validate(ctx, f); err != nil {
+		return asCoded(err)
+	}
+	d := rules.Decide(f.request(f.args))
+	if d.Effect == policy.Allow {
+		// It was asked for by a rule that is gone, or by the agent's tool rules.
+		asking := f.request(f.args)
+		asking.Tool.Version.Settings.RequiresApproval = true
+		d = rules.Decide(asking)
+	}
+	f.decision = d
+	if d.Effect == policy.Deny && answer.Approve {
+		return asCoded(denied(d))
+	}
+	if d.Effect == policy.Deny {
+		// Refusing what is denied anyway is for managers.
+		return e.manager(p)
+	}
+	if err := d.MayApprove(p, a.Requester); err != nil {
+		return err
+	}
+	return nil
+}
+
+// asCoded makes a coded error of a refusal, for callers that get no result.
+func asCoded(err error) error {
+	r, ok := err.(*refusal)
+	if !ok {
+		return err
+	}
+	code := haft.CodeInvalid
+	switch r.status {
+	case haft.StatusDenied, haft.StatusRejected:
+		code = haft.CodeDenied
+	case haft.StatusRate:
+		code = haft.CodeRateLimited
+	}
+	return &haft.Error{Code: code, Message: r.failure.Message, Misfits: r.failure.Misfits, Err: r.cause}
+}
+
+// answer writes down what p says, once, and has the call go on or ends it.
+func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft.Principal, answer haft.Answer) (*haft.Approval, error) {
+	next := *a
+	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
+	if answer.Approve {
+		next.State, next.Edited = haft.ApprovalApproved, len(answer.Args) > 0
+		next.Binds = e.binds(f.rec.Digest, f.args)
+		if !next.Edited && next.Binds != a.Binds {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more"}
+		}
+		if next.Edited {
+			e.keep(f)
+			next.Args = f.rec.Call.Args
+		}
+	}
+	if err := e.store.MoveApproval(ctx, p.Org, a.ID, haft.ApprovalPending, next); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx) // it is decided: the rest happens
+	f.release()
+	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason, "edited": next.Edited}
+	if !answer.Approve {
+		message := "a person refused the call"
+		if answer.Reason != "" {
+			message += ": " + answer.Reason
+		}
+		res := f.failed(haft.StatusRejected, haft.FailRejected, message)
+		e.finish(f, res)
+		part := &store.Batch{Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
+		if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
+			return nil, err
+		}
+		return &next, e.close(ctx, f, res)
+	}
+	sealed, err := e.seal(f)
+	if err != nil {
+		return nil, err
+	}
+	f.rec.Sealed = sealed
+	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
+	if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
+		return nil, err
+	}
+	e.resume(f, &next)
+	return &next, nil
+}
+
+// decidedEntry is what the audit says about an answer.
+func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) audit.Entry {
+	entry := e.entry(f, "approval.decided", body)
+	entry.Actor = p
+	return entry
+}
+
+// resume has a call go on that a person agreed to: from the beginning.
+func (e *Engine) resume(f *flight, a *haft.Approval) {
+	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
+		redactor: e.redactor(f.call.Env), done: make(chan struct{})}
+	again.call.Digest = f.rec.Digest
+	e.launch(again)
+}
+
+// expire closes a call whose request nobody answered in time.
+func (e *Engine) expire(ctx context.Context, r *haft.Record) error {
+	return e.drop(ctx, r, haft.StatusRejected, haft.FailRejected, "nobody agreed in time")
+}
+
+// Wait returns the result of a call when it has ended, or when it waits for a
+// person, or what is known when ctx ends.
+func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	if _, err := e.seen(ctx, p, id); err != nil && e.flying(id) == nil {
+		return nil, err
+	}
+	return e.await(ctx, p, id)
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// cacheFor is how long values of a cacheable tool are kept by default.
+const cacheFor = time.Hour
+
+// cacheKey identifies what the value of a pure tool depends on: the version, the
+// arguments and the environment.
+func (e *Engine) cacheKey(f *flight) string {
+	env := make([]string, 0, len(f.env))
+	for k, v := range f.env {
+		env = append(env, key(k, v))
+	}
+	slices.Sort(env)
+	raw := key(f.tool.Tool.Version.Digest, string(f.args), strings.Join(env, "\n"))
+	return e.digest("cache", json.RawMessage(raw))
+}
+
+// cached settles the call with the value of an earlier one, if there is one.
+func (e *Engine) cached(ctx context.Context, f *flight) (bool, error) {
+	if !f.tool.Tool.Version.Settings.Cacheable {
+		return false, nil
+	}
+	raw, ok, err := e.store.Cached(ctx, f.call.Principal.Org, e.cacheKey(f), time.Now())
+	if err != nil || !ok {
+		return false, err
+	}
+	var res haft.Result
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return false, nil // of another time: as if there were none
+	}
+	res.Call, res.Cached, res.Usage, res.Timeline = f.call.ID, true, haft.Usage{}, haft.Timeline{}
+	f.res = &res
+	return true, errSettled
+}
+
+// cache keeps the value of a pure tool. It is redacted first, since it is kept.
+func (e *Engine) cache(ctx context.Context, f *flight) {
+	settings := f.tool.Tool.Version.Settings
+	if !settings.Cacheable || f.res.Status != haft.StatusSuccess || len(f.res.Artifacts) > 0 {
+		return
+	}
+	res := *f.res
+	f.redactResult(&res)
+	raw, err := json.Marshal(res)
+	if err != nil {
+		return
+	}
+	now, keep := time.Now(), settings.CacheFor.D()
+	if keep <= 0 {
+		keep = cacheFor
+	}
+	if err := e.store.PutCached(ctx, f.call.Principal.Org, e.cacheKey(f), raw, now, now.Add(keep)); err != nil {
+		// A cache that cannot be written costs time and nothing else.
+		e.cfg.Logger.Warn("a result cannot be cached", "call", f.call.ID, "error", err)
+	}
+}

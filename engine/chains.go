@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"haft"
+	"haft/chain"
+	"haft/store"
+)
+
+// Run implements [haft.Planner].
+func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	program, err := chain.Compile(plan)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	c := &haft.Chain{
+		ID: haft.ChainID(newID("ch_")), Principal: p, Turn: newID("turn_"), Plan: plan, Steps: program.Steps(),
+		Status: haft.StatusRunning, Created: now, Updated: now,
+	}
+	if err := e.saveChain(ctx, c); err != nil {
+		return nil, err
+	}
+	return e.advance(ctx, p.Org, c.ID)
+}
+
+// Chain implements [haft.Planner].
+func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	c, err := e.store.Chain(ctx, p.Org, id)
+	if err != nil {
+		return nil, err
+	}
+	if !e.maySee(p, c.Principal) {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such chain"}
+	}
+	return c, nil
+}
+
+// saveChain writes down where a chain stands.
+func (e *Engine) saveChain(ctx context.Context, c *haft.Chain) error {
+	c.Updated = time.Now()
+	return e.store.Commit(ctx, store.Batch{Chains: []haft.Chain{*c}})
+}
+
+// goOn takes a chain further in the background.
+func (e *Engine) goOn(ctx context.Context, p haft.Principal, id haft.ChainID) {
+	if _, err := e.advance(ctx, p.Org, id); err != nil && ctx.Err() == nil {
+		e.cfg.Logger.Warn("a chain does not go on", "chain", id, "error", err)
+	}
+}
+
+// advance takes a chain as far as it goes. Every step has the id of its call
+// written down before the call is made, so that after a crash nobody has to guess
+// whether it was.
+func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	unlock, err := e.chains.take(ctx, org+"\x00"+string(id))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := e.store.Chain(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	program, err := chain.Compile(c.Plan)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if c.Status.Final() {
+			return c, nil
+		}
+		if err := e.settle(ctx, c); err != nil {
+			return nil, err
+		}
+		todo, err := program.Next(*c)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range todo.Skipped {
+			*step(c, s.ID) = s
+		}
+		c.Status, c.Error = todo.Status, todo.Failure
+		if todo.Done || len(todo.Ready) == 0 {
+			return c, e.saveChain(context.WithoutCancel(ctx), c)
+		}
+		calls := make([]haft.Call, len(todo.Ready))
+		for i, r := range todo.Ready {
+			calls[i] = haft.Call{ID: NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal, Turn: c.Turn, Chain: c.ID}
+			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
+		}
+		if err := e.saveChain(ctx, c); err != nil {
+			return nil, err
+		}
+		results, err := e.Batch(ctx, calls)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range todo.Ready {
+			s := step(c, r.Step.ID)
+			if s.Result = results[i]; s.Result.Status.Final() {
+				s.State = haft.StepDone
+			}
+		}
+		if err := e.saveChain(context.WithoutCancel(ctx), c); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// step returns the state of a step.
+func step(c *haft.Chain, id string) *haft.StepResult {
+	for i := range c.Steps {
+		if c.Steps[i].ID == id {
+			return &c.Steps[i]
+		}
+	}
+	return &haft.StepResult{} // a compiled plan has no other
+}
+
+// settle learns what became of steps that were running when the chain was last
+// looked at. A call that was never recorded never ran, and its step waits again.
+func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		if s.State != haft.StepRunning {
+			continue
+		}
+		r, err := e.store.Record(ctx, c.Principal.Org, s.Call)
+		switch {
+		case haft.CodeOf(err) == haft.CodeNotFound:
+			*s = haft.StepResult{ID: s.ID, State: haft.StepWaiting}
+		case err != nil:
+			return err
+		default:
+			if s.Result = r.Result; r.Status.Final() {
+				s.State = haft.StepDone
+			}
+		}
+	}
+	return nil
+}
+
+// inheritChains goes on with chains that a dead process left.
+func (e *Engine) inheritChains(ctx context.Context) error {
+	if e.store.Shared() {
+		return nil // its steps' calls go on, and with them the chain
+	}
+	open, err := e.store.OpenChains(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	for _, c := range open {
+		e.spawn(func(ctx context.Context) { e.goOn(ctx, c.Principal, c.ID) })
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/event"
+	"haft/executor"
+	"haft/limit"
+	"haft/policy"
+	"haft/registry"
+	"haft/secret"
+	"haft/store"
+)
+
+// Config has the settings of an engine. The zero value is useful.
+type Config struct {
+	// Owner names this process in records; empty makes a name up.
+	Owner string
+	// Policy is the server's; what the store has for it wins. A nil policy and an
+	// empty store allow nothing.
+	Policy *policy.Policy
+	// Names are the argument names that mean secrets.
+	Names *secret.Names
+	// Personal redacts personal data such as e-mail addresses too.
+	Personal bool
+	// AuditArgs keeps redacted arguments in the audit; else only their digest.
+	AuditArgs bool
+	// DigestKey makes digests of arguments and results such that nobody without
+	// it can try out guesses; empty means plain digests.
+	DigestKey []byte
+	// Signer signs checkpoints of the audit; nil means that there are none.
+	Signer *audit.Signer
+	// Sealer encrypts what has to be kept of calls that have yet to run. Nil
+	// keeps it as it is.
+	Sealer Sealer
+	// Limits bound how many calls run and wait.
+	Limits limit.Config
+	// Defaults and Ceilings are limits of runs; zero fields are those of package
+	// haft.
+	Defaults, Ceilings haft.Limits
+	// MinIsolation refuses to run scripts with less.
+	MinIsolation haft.Level
+	// Managers are the roles that may change tools, agents and policies and stop
+	// the whole; empty means [haft.RoleAdmin].
+	Managers []string
+	// ApprovalExpires is how long a request waits where policy does not say; 0
+	// means 24 hours.
+	ApprovalExpires time.Duration
+	// KeepEvents is how long events can be replayed; 0 means a week.
+	KeepEvents time.Duration
+	// Breaker says when a tool counts as broken.
+	Breaker BreakerConfig
+	// BlockFor is how long a caller cannot use a tool after a critical failure;
+	// 0 means 15 minutes.
+	BlockFor time.Duration
+	// Recoveries are asked for another result of a failed call, in order.
+	Recoveries []Recovery
+	// OnFailure hears of every failure by its severity, for paging a person.
+	OnFailure map[haft.Severity]func(context.Context, haft.Record)
+	// Observer watches calls from inside; nil means that nobody does.
+	Observer Observer
+	// Logger hears what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}
+
+// A Sealer encrypts and decrypts. The label must be the same both times.
+type Sealer interface {
+	Seal(plain, label []byte) ([]byte, error)
+	Open(sealed, label []byte) ([]byte, error)
+}
+
+// An Observer watches calls from inside, for spans and measures. It cannot change
+// an outcome.
+type Observer interface {
+	// Begin is told that c came in. The context it returns is used for the rest.
+	Begin(ctx context.Context, c haft.Call) (context.Context, Span)
+}
+
+// A Span is one call that is being watched.
+type Span interface {
+	// Stage is told that a stage has ended.
+	Stage(name string, took time.Duration)
+	// End is told what the caller is told. Either may be nil.
+	End(res *haft.Result, err error)
+}
+
+// A Recovery is a way out of failures of some kinds.
+type Recovery struct {
+	// Tool and Kind say of which failures; empty means of all.
+	Tool string
+	Kind haft.FailureKind
+	// Recover returns another result, or nil to leave it.
+	Recover func(ctx context.Context, c haft.Call, failed *haft.Result) *haft.Result
+}
+
+// Parts are what an engine is made of. All are needed.
+type Parts struct {
+	Store    *store.Store
+	Registry *registry.Registry
+	// Executors run admitted calls, by the kind of the tool.
+	Executors map[haft.Kind]executor.Executor
+}
+
+// An Engine implements [haft.Service]. It is safe for concurrent use.
+//
+// Lifecycle: Open, then anything, then Drain or not, then Close.
+type Engine struct {
+	cfg       Config
+	store     *store.Store
+	registry  *registry.Registry
+	executors map[haft.Kind]executor.Executor
+
+	journal *journal
+	hub     *event.Hub
+	limits  *limit.Limiter
+	plain   *secret.Redactor // for calls without secrets of their own
+	breaker *breakers
+	blocks  *blocks
+	turns   *locks // by turn of an agent
+	chains  *locks // by chain
+	rules   policies
+
+	stopped atomic.Pointer[stopNote] // nil while calls are taken
+
+	mu      sync.Mutex
+	flights map[haft.CallID]*flight // what is on its way in this process
+	closed  bool
+
+	background sync.WaitGroup // every goroutine of the engine
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+}
+
+var _ haft.Service = (*Engine)(nil)
+
+// Open puts an engine together, closes what a crash left open and goes on with
+// what waits.
+func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
+	if parts.Store == nil || parts.Registry == nil {
+		return nil, errors.New("an engine needs a store and a registry")
+	}
+	cfg = cfg.filled()
+	e := &Engine{
+		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
+		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
+		flights: make(map[haft.CallID]*flight),
+	}
+	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
+	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	e.journal = newJournal(parts.Store)
+	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
+	lim := cfg.Limits
+	lim.Load = e.loadLimits
+	e.limits = limit.New(lim)
+	if err := e.readStop(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.recover(ctx); err != nil {
+		return nil, fmt.Errorf("close what was left open: %w", err)
+	}
+	e.spawn(e.keepHouse)
+	return e, nil
+}
+
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
+	if c.Owner == "" {
+		c.Owner = newID("p_")
+	}
+	if c.Names == nil {
+		c.Names = secret.NewNames(nil)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(c.Managers) == 0 {
+		c.Managers = []string{haft.RoleAdmin}
+	}
+	if c.ApprovalExpires == 0 {
+		c.ApprovalExpires = 24 * time.Hour
+	}
+	if c.KeepEvents == 0 {
+		c.KeepEvents = 7 * 24 * time.Hour
+	}
+	if c.BlockFor == 0 {
+		c.BlockFor = 15 * time.Minute
+	}
+	c.Defaults = c.Defaults.Or(haft.DefaultLimits())
+	c.Ceilings = c.Ceilings.Or(haft.LimitCeilings())
+	return c
+}
+
+// spawn runs work in a goroutine that Close waits for. It reports whether the
+// engine still takes work.
+func (e *Engine) spawn(work func(context.Context)) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.background.Go(func() { work(e.ctx) })
+	return true
+}
+
+// Drain refuses new calls and waits until those on their way have ended, or ctx
+// has.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.stopped.Store(&stopNote{Reason: "this server is shutting down", leaving: true})
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if e.Running() == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d calls to end: %w", e.Running(), context.Cause(ctx))
+		}
+	}
+}
+
+// Running returns how many calls are on their way in this process.
+func (e *Engine) Running() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.flights)
+}
+
+// errClosing is the cause of the end of what runs when the engine is closed.
+var errClosing = errors.New("the engine is shutting down")
+
+// Close ends what still runs, waits until it is gone, and signs the audit. Calls
+// that are queued or wait for a person go on with the next engine. The store is
+// the caller's.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	for _, f := range e.flights {
+		f.cancel(errClosing)
+	}
+	e.mu.Unlock()
+	e.cancel(errClosing)
+	e.background.Wait()
+	e.hub.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(e.checkpoint(ctx), e.store.Bury(ctx, e.cfg.Owner))
+}
+
+// Stats are counts for metrics and people.
+type Stats struct {
+	Running int // calls on their way
+	Events  event.Stats
+	Limits  limit.Stats
+}
+
+// Stats returns the counts of now.
+func (e *Engine) Stats() Stats {
+	return Stats{Running: e.Running(), Events: e.hub.Stats(), Limits: e.limits.Stats()}
+}

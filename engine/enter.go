@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// The bounds on what a call may carry.
+const (
+	maxArgs  = 8 << 20
+	maxEnv   = 100
+	maxEnvKB = 256 << 10
+	maxName  = 256
+)
+
+// Call implements [haft.Caller].
+func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+	f, err := e.enter(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.unused(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.IdempotencyKey != "" {
+		first, err := e.claim(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if first != f.call.ID {
+			return e.await(ctx, f.call.Principal, first)
+		}
+	}
+	return e.fly(ctx, f)
+}
+
+// unused refuses an id that the caller chose and that is taken: a call must not
+// write over the record of another.
+func (e *Engine) unused(ctx context.Context, c haft.Call) error {
+	if c.ID == "" {
+		return nil // it is given one that nobody can guess
+	}
+	_, err := e.store.Record(ctx, c.Principal.Org, c.ID)
+	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		return nil
+	case err == nil:
+		err = &haft.Error{Code: haft.CodeConflict, Message: "there is a call with this id"}
+	}
+	e.journal.forget(c.ID)
+	return err
+}
+
+// enter opens the record of a call: it has an id, somebody on whose behalf it is
+// made, and sizes that can be dealt with. The record is in the store before
+// anything runs; a call that is refused is written once, when it leaves.
+func (e *Engine) enter(c haft.Call) (*flight, error) {
+	if err := c.Principal.Check(); err != nil {
+		return nil, err
+	}
+	if err := checkCall(c); err != nil {
+		return nil, err
+	}
+	if c.ID == "" {
+		c.ID = NewCallID()
+	}
+	now := time.Now()
+	f := &flight{call: c, began: now, done: make(chan struct{})}
+	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
+	f.rec.Call = kept(c, e.cfg.Names)
+	f.env = c.Env
+	f.redactor = e.redactor(f.env)
+	e.journal.begin(c.ID)
+	return f, nil
+}
+
+// checkCall bounds what a call carries.
+func checkCall(c haft.Call) error {
+	wrong := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
+	size := 0
+	for k, v := range c.Env {
+		size += len(k) + len(v)
+	}
+	switch {
+	case c.Tool == "" || len(c.Tool) > maxName:
+		return wrong("a call names a tool")
+	case len(c.ID) > maxName || strings.ContainsFunc(string(c.ID), func(r rune) bool { return r <= ' ' || r > '~' }):
+		return wrong("the id of a call is made of printable characters")
+	case len(c.Args) > maxArgs:
+		return wrong(fmt.Sprintf("the arguments have %d bytes, %d is the most", len(c.Args), maxArgs))
+	case len(c.IdempotencyKey) > maxName || len(c.Turn) > maxName || len(c.Trace) > maxName || len(c.Digest) > maxName:
+		return wrong(fmt.Sprintf("keys, turns, traces and digests have at most %d characters", maxName))
+	case len(c.Env) > maxEnv || size > maxEnvKB:
+		return wrong(fmt.Sprintf("the environment of a call has at most %d variables and %d bytes", maxEnv, maxEnvKB))
+	}
+	return nil
+}
+
+// A sealed is what is kept of a call that has yet to run.
+type sealed struct {
+	Args  json.RawMessage   `json:"args,omitempty"`
+	Env   map[string]string `json:"env,omitempty"`
+	Async bool              `json:"async,omitempty"`
+}
+
+// seal returns what has to be kept so that f can run later.
+func (e *Engine) seal(f *flight) (json.RawMessage, error) {
+	raw, err := json.Marshal(sealed{Args: f.call.Args, Env: f.call.Env, Async: f.async})
+	if err != nil {
+		return nil, fmt.Errorf("seal the call: %w", err)
+	}
+	if e.cfg.Sealer == nil {
+		return raw, nil
+	}
+	box, err := e.cfg.Sealer.Seal(raw, []byte(f.call.ID))
+	if err != nil {
+		return nil, fmt.Errorf("seal the call: %w", err)
+	}
+	return json.Marshal(box)
+}
+
+// unseal makes a flight of a record that has yet to run.
+func (e *Engine) unseal(r *haft.Record) (*flight, error) {
+	raw := []byte(r.Sealed)
+	if e.cfg.Sealer != nil {
+		var box []byte
+		if err := json.Unmarshal(raw, &box); err != nil {
+			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
+		}
+		var err error
+		if raw, err = e.cfg.Sealer.Open(box, []byte(r.Call.ID)); err != nil {
+			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
+		}
+	}
+	var s sealed
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
+	}
+	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{})}
+	f.call.Args, f.call.Env = s.Args, s.Env
+	f.rec.Owner = e.cfg.Owner
+	f.env = f.call.Env
+	f.redactor = e.redactor(f.env)
+	return f, nil
+}

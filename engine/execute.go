@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/policy"
+	"haft/sandbox"
+	"haft/secret"
+	"haft/store"
+)
+
+// execute runs the tool, again where a failure passes and a second run does no
+// harm, within the circuit of the tool. Before the first run the record says that
+// the call has begun.
+func (e *Engine) execute(ctx context.Context, f *flight) error {
+	x := e.executors[f.tool.Tool.Version.Kind]
+	if x == nil {
+		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
+	}
+	req, err := e.prepare(f)
+	if err != nil {
+		return err
+	}
+	if hit, err := e.cached(ctx, f); err != nil || hit {
+		return err
+	}
+	if err := e.breaker.admit(f); err != nil {
+		return err
+	}
+	if err := e.begin(ctx, f); err != nil {
+		return err
+	}
+	out := e.stream(f, &req)
+	defer func() {
+		if told := out.close(); told != nil {
+			e.cfg.Logger.Error("output of a call could not be told", "call", f.call.ID, "error", told)
+			f.notices = append(f.notices, "events: some output of the call could not be told to those who watch")
+		}
+		e.breaker.report(f)
+	}()
+	return e.run(ctx, f, x, req)
+}
+
+// begin writes down that the call runs from now on. If that fails it does not.
+func (e *Engine) begin(ctx context.Context, f *flight) error {
+	e.keep(f)
+	if !f.tool.Tool.Version.Settings.Idempotent {
+		f.rec.Sealed = nil // nobody will run it again
+	}
+	f.rec.Status, f.rec.Started = haft.StatusRunning, time.Now()
+	data := map[string]any{"digest": f.rec.Digest, "args": f.rec.Call.Args}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken)}
+	part.Audit = append(part.Audit, e.entry(f, "call.started", e.startedBody(f)))
+	f.taken = nil
+	if err := e.tell(ctx, f, haft.EventExecuting, data, part); err != nil {
+		return err
+	}
+	f.begun = true
+	return nil
+}
+
+// run runs the tool as often as its settings allow.
+func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, req executor.Request) error {
+	settings := f.tool.Tool.Version.Settings
+	wall := req.Limits.Wall
+	for try := 1; ; try++ {
+		f.rec.Tries = try
+		req.Limits.Wall = min(settings.Retry.Wall(wall, try), e.cfg.Ceilings.Wall)
+		res, err := x.Execute(ctx, req)
+		if err != nil && errors.Is(err, executor.ErrMaybeRan) {
+			e.cfg.Logger.Warn("nobody knows whether a call ran", "call", f.call.ID, "error", err)
+			res, err = f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
+		}
+		ran := err == nil && !neverRan(res)
+		if res != nil {
+			f.res = res
+		}
+		wait, again := settings.Retry.Wait(try, rand.Float64())
+		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
+			return err
+		}
+		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": kindOf(res)}
+		if err := e.tell(ctx, f, haft.EventRetry, data, nil); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil // with the result of the try before
+		}
+	}
+}
+
+// neverRan reports whether nothing of the tool's code can have run.
+func neverRan(res *haft.Result) bool {
+	return res != nil && res.Error != nil && (res.Error.Kind == haft.FailRuntime || res.Error.Kind == haft.FailIsolation)
+}
+
+// retryable reports whether the same call may succeed later.
+func retryable(res *haft.Result, err error) bool {
+	if err != nil {
+		code := haft.CodeOf(err)
+		return code == haft.CodeUnavailable || code == haft.CodeInternal
+	}
+	if res.Error == nil || res.Status == haft.StatusUnknown {
+		return false
+	}
+	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException && slices.Contains(passing(), res.Error.Type)
+}
+
+// passing are exceptions that are about somebody else who was away.
+func passing() []string {
+	return []string{
+		"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError",
+		"TimeoutError", "socket.timeout", "urllib.error.URLError", "requests.exceptions.ConnectionError",
+		"requests.exceptions.Timeout", "httpx.ConnectError", "httpx.ReadTimeout",
+	}
+}
+
+// kindOf names the failure of a result.
+func kindOf(res *haft.Result) haft.FailureKind {
+	if res == nil || res.Error == nil {
+		return haft.FailInternal
+	}
+	return res.Error.Kind
+}
+
+// failed is a result of the engine's own.
+func (f *flight) failed(status haft.Status, kind haft.FailureKind, message string) *haft.Result {
+	res := f.blank(status)
+	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: haft.RetryNever}
+	return res
+}
+
+// prepare makes the request of a call that nothing stands in the way of.
+func (e *Engine) prepare(f *flight) (executor.Request, error) {
+	t, v, p := f.tool.Tool, f.tool.Tool.Version, f.call.Principal
+	network, err := e.network(f)
+	if err != nil {
+		return executor.Request{}, err
+	}
+	level := e.cfg.MinIsolation
+	for _, l := range []haft.Level{v.Settings.MinIsolation, f.decision.MinIsolation} {
+		if l != "" && (level == "" || l.AtLeast(level)) {
+			level = l
+		}
+	}
+	return executor.Request{
+		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
+		Source: v.Source, Function: v.Function, Args: f.args, Pass: v.Pass, Inject: f.inject(),
+		Env: f.environment(), Limits: e.runLimits(f), Network: network, Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type,
+	}, nil
+}
+
+// network says what the tool may reach. Hosts that a rule forbids are not, and
+// one that cannot be given refuses the call: nothing is weakened in silence.
+func (e *Engine) network(f *flight) (sandbox.Network, error) {
+	want := f.tool.Tool.Version.Settings.Network
+	if len(want) == 0 {
+		return sandbox.NetworkNone, nil
+	}
+	if _, refused := f.decision.Reach(want); len(refused) > 0 {
+		return "", refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "policy does not let the tool reach all the hosts that it names")
+	}
+	if slices.Contains(want, "*") {
+		return sandbox.NetworkFull, nil
+	}
+	return "", refuse(haft.StatusDenied, haft.FailIsolation, haft.RetryNever, "a network of named hosts cannot be given here")
+}
+
+// runLimits are the bounds of the run: those of the tool, lowered by the call, or
+// those of the call where the tool does not say.
+func (e *Engine) runLimits(f *flight) haft.Limits {
+	tool := f.tool.Tool.Version.Settings.Limits
+	asked := f.call.Limits.Or(tool)
+	return asked.Within(tool.Or(e.cfg.Ceilings)).Or(e.cfg.Defaults).Within(e.cfg.Ceilings)
+}
+
+// environment is what the tool sees: that of the agent, that of the call, and
+// last who it runs for, which nobody else can say.
+func (f *flight) environment() map[string]string {
+	env := make(map[string]string, len(f.env)+4)
+	maps.Copy(env, f.env)
+	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = f.call.Principal.Org, string(f.tool.Tool.ID), string(f.call.ID)
+	if f.agent != nil {
+		env["HAFT_AGENT_ID"] = string(f.agent.ID)
+	}
+	return env
+}
+
+// joinEnv puts the environments of agent and call together and looks at their
+// names.
+func joinEnv(agent *haft.Agent, call map[string]string) (map[string]string, error) {
+	env := call
+	if agent != nil && len(agent.Env) > 0 {
+		env = maps.Clone(agent.Env)
+		maps.Copy(env, call)
+	}
+	for name := range env {
+		if err := secret.CheckEnvName(name); err != nil {
+			return nil, err
+		}
+	}
+	return env, nil
+}
+
+// inject gives every parameter that Haft fills in its value.
+func (f *flight) inject() map[string]json.RawMessage {
+	names := f.tool.Tool.Version.Injected
+	if len(names) == 0 {
+		return nil
+	}
+	values := make(map[string]json.RawMessage, len(names))
+	for _, n := range names {
+		values[n] = json.RawMessage("null")
+		if f.agent == nil {
+			continue
+		}
+		var v any = map[string]any{"id": f.agent.ID, "name": f.agent.Name, "tools": f.agent.Tools}
+		if n == "agent_id" {
+			v = f.agent.ID
+		}
+		if raw, err := json.Marshal(v); err == nil {
+			values[n] = raw
+		}
+	}
+	return values
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"iter"
+
+	"haft"
+	"haft/event"
+)
+
+// seen returns the record of a call that p may see. What p may not see is not
+// there.
+func (e *Engine) seen(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	r, err := e.store.Record(ctx, p.Org, id)
+	if err != nil {
+		return nil, err
+	}
+	if !e.maySee(p, r.Call.Principal) {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such call"}
+	}
+	return r, nil
+}
+
+// maySee reports whether p may see what belongs to owner: managers and approvers
+// see all of their organisation, others their own.
+func (e *Engine) maySee(p, owner haft.Principal) bool {
+	if mayTouch(e, p, owner) {
+		return true
+	}
+	if p.Org != owner.Org || p.Agent != "" {
+		return false
+	}
+	for _, r := range p.Roles {
+		if r == haft.RoleApprover {
+			return true
+		}
+	}
+	return false
+}
+
+// Record implements [haft.Historian].
+func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
+	r, err := e.seen(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	r.Sealed = nil
+	return r, nil
+}
+
+// Records implements [haft.Historian].
+func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
+	return func(yield func(haft.Record, error) bool) {
+		if err := p.Check(); err != nil {
+			yield(haft.Record{}, err)
+			return
+		}
+		f.Org = p.Org
+		if !e.maySee(p, haft.Principal{Org: p.Org}) { // somebody who sees only their own
+			f.User, f.Agent = p.User, p.Agent
+		}
+		left := f.Limit
+		if left <= 0 {
+			left = 50
+		}
+		for left > 0 {
+			f.Limit = min(left, page)
+			list, err := e.store.Records(ctx, f)
+			if err != nil {
+				yield(haft.Record{}, err)
+				return
+			}
+			for _, r := range list {
+				f.Before = r.Call.ID
+				r.Sealed = nil
+				if !yield(r, nil) {
+					return
+				}
+			}
+			left -= len(list)
+			if len(list) < f.Limit {
+				return
+			}
+		}
+	}
+}
+
+// Replay implements [haft.Historian].
+func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	r, err := e.seen(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Redacted {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: some of its arguments or its environment were not kept, since they may be secret"}
+	}
+	if r.ToolID == "" {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: it never had a tool"}
+	}
+	c := haft.Call{
+		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
+		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
+	}
+	if p.Agent == "" && e.manages(p) {
+		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had
+		c.Turn = newID("replay_")
+	}
+	return e.Call(ctx, c)
+}
+
+// Watch implements [haft.Watcher].
+func (e *Engine) Watch(ctx context.Context, p haft.Principal, after int64) iter.Seq2[haft.Event, error] {
+	if err := p.Check(); err != nil {
+		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
+	}
+	f := event.For(p)
+	if e.maySee(p, haft.Principal{Org: p.Org}) {
+		f.User = "" // of everybody in the organisation
+	}
+	return e.WatchFor(ctx, f, after)
+}
+
+// WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
+// it answers for who may see them.
+func (e *Engine) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
+	return e.hub.Watch(ctx, f, after)
+}

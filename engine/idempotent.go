@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"haft"
+)
+
+// claim takes the idempotency key for a flight. It returns the call that has it:
+// this one, or an earlier one with the same tool and arguments.
+func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
+	p, c := f.call.Principal, f.call
+	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
+	for {
+		winner, same, err := e.store.Claim(ctx, p.Org, p.User, c.IdempotencyKey, digest, c.ID, time.Now())
+		if err != nil {
+			return "", err
+		}
+		if winner == c.ID {
+			return winner, nil
+		}
+		e.journal.forget(c.ID)
+		if !same {
+			return "", &haft.Error{Code: haft.CodeConflict, Message: "the idempotency key was used for another call"}
+		}
+		if e.flying(winner) != nil {
+			return winner, nil
+		}
+		if _, err := e.store.Record(ctx, p.Org, winner); err == nil || haft.CodeOf(err) != haft.CodeNotFound {
+			return winner, err
+		}
+		if e.flying(winner) != nil {
+			return winner, nil
+		}
+		// Its process ended before anything was recorded, so nothing ran. With
+		// other processes around it may just be about to be recorded.
+		if e.store.Shared() {
+			if err := pause(ctx, 2*time.Second); err != nil {
+				return "", err
+			}
+			if _, err := e.store.Record(ctx, p.Org, winner); err == nil {
+				return winner, nil
+			}
+		}
+		if err := e.store.Release(ctx, p.Org, p.User, c.IdempotencyKey, winner); err != nil {
+			return "", err
+		}
+		e.journal.begin(c.ID)
+	}
+}
+
+// unclaim gives the key of a flight back.
+func (e *Engine) unclaim(ctx context.Context, f *flight) {
+	if f.call.IdempotencyKey == "" {
+		return
+	}
+	p := f.call.Principal
+	if err := e.store.Release(ctx, p.Org, p.User, f.call.IdempotencyKey, f.call.ID); err != nil {
+		e.cfg.Logger.Warn("an idempotency key cannot be given back", "call", f.call.ID, "error", err)
+	}
+}
+
+// flying returns the flight of a call in this process, or nil.
+func (e *Engine) flying(id haft.CallID) *flight {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flights[id]
+}
+
+// await waits for the end of another call, or until it waits for a person.
+func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if f := e.flying(id); f != nil {
+			select {
+			case <-f.done:
+				if f.result != nil {
+					res := *f.result
+					return &res, nil
+				}
+				return nil, f.err
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		r, err := e.store.Record(ctx, p.Org, id)
+		if err != nil {
+			return nil, err
+		}
+		if r.Result != nil && (r.Status.Final() || r.Status == haft.StatusPending) {
+			return r.Result, nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

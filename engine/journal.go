@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/event"
+	"haft/store"
+)
+
+// journal keeps events together with what they tell of: the record of the call,
+// the entry of the audit, the request for approval. All of it is in the store or
+// none of it is. It implements [event.Log].
+type journal struct {
+	store *store.Store
+
+	mu sync.Mutex
+	// parts are what the next event of a call is to be written with.
+	parts map[haft.CallID]*store.Batch
+	// fresh are calls that have no events yet, so that nobody has to ask.
+	fresh map[haft.CallID]bool
+	// cursor is where the log stands, if known.
+	cursor int64
+	known  bool
+}
+
+var _ event.Log = (*journal)(nil)
+
+// newJournal returns a journal that knows nothing yet.
+func newJournal(s *store.Store) *journal {
+	return &journal{store: s, parts: make(map[haft.CallID]*store.Batch), fresh: make(map[haft.CallID]bool)}
+}
+
+// begin says that a call is new.
+func (j *journal) begin(id haft.CallID) {
+	j.mu.Lock()
+	j.fresh[id] = true
+	j.mu.Unlock()
+}
+
+// forget drops what is known of a call that wrote nothing.
+func (j *journal) forget(id haft.CallID) {
+	j.mu.Lock()
+	delete(j.fresh, id)
+	delete(j.parts, id)
+	j.mu.Unlock()
+}
+
+// attach has part written with the next event of the call.
+func (j *journal) attach(id haft.CallID, part *store.Batch) {
+	j.mu.Lock()
+	j.parts[id] = part
+	j.mu.Unlock()
+}
+
+// Append implements [event.Log].
+func (j *journal) Append(ctx context.Context, events []haft.Event) error {
+	batch := store.Batch{Events: events}
+	j.mu.Lock()
+	for _, e := range events {
+		delete(j.fresh, e.Call)
+		part := j.parts[e.Call]
+		if part == nil {
+			continue
+		}
+		delete(j.parts, e.Call)
+		batch.Records = append(batch.Records, part.Records...)
+		batch.Audit = append(batch.Audit, part.Audit...)
+		batch.Approvals = append(batch.Approvals, part.Approvals...)
+		batch.Limits = append(batch.Limits, part.Limits...)
+		batch.Chains = append(batch.Chains, part.Chains...)
+	}
+	j.known = false
+	j.mu.Unlock()
+	if err := j.store.Commit(ctx, batch); err != nil {
+		return fmt.Errorf("keep %d events and what they tell of: %w", len(events), err)
+	}
+	j.mu.Lock()
+	j.cursor, j.known = events[len(events)-1].Cursor, true
+	j.mu.Unlock()
+	return nil
+}
+
+// After implements [event.Log].
+func (j *journal) After(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
+	return j.store.EventsAfter(ctx, f, after, limit)
+}
+
+// Last implements [event.Log]. Of calls that are new it knows the answer itself.
+func (j *journal) Last(ctx context.Context, calls []haft.CallID) (int64, map[haft.CallID]int64, error) {
+	j.mu.Lock()
+	var ask []haft.CallID
+	for _, id := range calls {
+		if !j.fresh[id] {
+			ask = append(ask, id)
+		}
+	}
+	cursor, known := j.cursor, j.known
+	j.mu.Unlock()
+	if known && len(ask) == 0 {
+		return cursor, nil, nil
+	}
+	return j.store.LastEvents(ctx, ask)
+}
+
+// tell publishes an event of a flight together with part.
+func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data any, part *store.Batch) error {
+	var raw json.RawMessage
+	if data != nil {
+		var err error
+		if raw, err = json.Marshal(data); err != nil {
+			return fmt.Errorf("encode the data of an event: %w", err)
+		}
+		if raw, _ = f.redactor.JSON(raw); len(raw) > event.MaxData {
+			raw = json.RawMessage(`{"omitted":"too large"}`)
+		}
+	}
+	ev, err := haft.NewEvent(f.named(), typ, time.Now(), raw)
+	if err != nil {
+		return err
+	}
+	if part != nil {
+		e.journal.attach(f.call.ID, part)
+	}
+	if _, err := e.hub.Publish(ctx, ev); err != nil {
+		e.journal.forget(f.call.ID)
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
+	}
+	return nil
+}
+
+// named returns the call with the name of its tool, whatever it was called by.
+func (f *flight) named() haft.Call {
+	c := haft.Call{ID: f.call.ID, Tool: f.call.Tool, Principal: f.call.Principal}
+	if f.tool != nil {
+		c.Tool = f.tool.Tool.Name
+	}
+	return c
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"haft"
+	"haft/limit"
+	"haft/store"
+)
+
+// limit takes what the call costs of rates and quotas, and waits for its turn in
+// the fair queue. An attempt counts: what is taken is not given back if a later
+// stage refuses the call.
+func (e *Engine) limit(ctx context.Context, f *flight) error {
+	now := time.Now()
+	ask := e.ask(f, now)
+	if f.approval == nil && f.rec.Status != haft.StatusQueued { // it has paid when it was accepted
+		taken, err := e.limits.Take(ctx, ask, now)
+		if err != nil {
+			return limited(err)
+		}
+		f.taken = taken
+	}
+	grant, waited, err := e.limits.Enter(ctx, ask)
+	f.timeline.Queue += haft.Millis(waited)
+	if err != nil {
+		return limited(err)
+	}
+	f.grant = grant
+	return nil
+}
+
+// limited makes a refusal of an error that says to come back later.
+func limited(err error) error {
+	if haft.CodeOf(err) != haft.CodeRateLimited {
+		return err
+	}
+	r := refuse(haft.StatusRate, haft.FailRate, haft.RetrySame, haft.MessageOf(err))
+	r.cause = err
+	if x, ok := asError(err); ok {
+		r.failure.RetryAfter = x.RetryAfter
+	}
+	return r
+}
+
+// ask is what the call needs of the limiter.
+func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
+	p, t := f.call.Principal, f.tool.Tool
+	a := limit.Ask{Tenant: p.Org}
+	for _, r := range f.decision.Rates {
+		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
+	}
+	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
+		burst := r.Burst
+		if burst == 0 {
+			burst = max(1, int(math.Ceil(r.PerSecond)))
+		}
+		a.Rates = append(a.Rates, limit.Rate{Key: key("tool-rate", p.Org, p.User, string(t.ID)), PerSecond: r.PerSecond, Burst: burst})
+	}
+	for _, q := range f.decision.Quotas {
+		start, end := q.Period.Window(now)
+		a.Quotas = append(a.Quotas, limit.Quota{Key: q.Key, Max: q.Calls, Start: start, End: end})
+	}
+	for _, c := range f.decision.Concurrency {
+		a.Slots = append(a.Slots, limit.Slot{Key: c.Key, Max: c.Max})
+	}
+	if n := t.Version.Settings.Concurrency; n > 0 {
+		a.Slots = append(a.Slots, limit.Slot{Key: key("tool-slots", p.Org, string(t.ID)), Max: n})
+	}
+	return a
+}
+
+// key joins names so that no two lists look alike.
+func key(parts ...string) string {
+	var b []byte
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendQuote(b, p)
+	}
+	return string(b)
+}
+
+// loadLimits reads what the limiter has forgotten or never knew.
+func (e *Engine) loadLimits(ctx context.Context, keys []string) ([]limit.State, error) {
+	rows, err := e.store.Limits(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]limit.State, len(rows))
+	for i, r := range rows {
+		states[i] = limit.State(r)
+	}
+	return states, nil
+}
+
+// rows are states as the store keeps them.
+func rows(states []limit.State) []store.LimitState {
+	if len(states) == 0 {
+		return nil
+	}
+	all := make([]store.LimitState, len(states))
+	for i, s := range states {
+		all[i] = store.LimitState(s)
+	}
+	return all
+}

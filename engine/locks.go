@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// locks are mutexes by name, which exist while somebody holds or wants them.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*lock
+}
+
+// lock is one of them: a channel with room for one holder.
+type lock struct {
+	free chan struct{}
+	refs int
+}
+
+// newLocks returns locks that nobody holds.
+func newLocks() *locks { return &locks{held: make(map[string]*lock)} }
+
+// take waits for the lock of that name. The function that it returns gives it
+// back.
+func (l *locks) take(ctx context.Context, name string) (func(), error) {
+	l.mu.Lock()
+	k := l.held[name]
+	if k == nil {
+		k = &lock{free: make(chan struct{}, 1)}
+		k.free <- struct{}{}
+		l.held[name] = k
+	}
+	k.refs++
+	l.mu.Unlock()
+	select {
+	case <-k.free:
+		return func() { k.free <- struct{}{}; l.drop(name, k) }, nil
+	case <-ctx.Done():
+		l.drop(name, k)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// drop forgets a lock that nobody wants any more.
+func (l *locks) drop(name string, k *lock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.refs--; k.refs == 0 {
+		delete(l.held, name)
+	}
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/executor"
+	"haft/secret"
+)
+
+// maxPiece is how much output one event carries.
+const maxPiece = 64 << 10
+
+// outlet tells what a tool prints, while it runs, redacted whatever the pieces
+// are that it comes in. Nothing is begun before the tool prints something. What
+// comes while a piece is being written down goes into the next.
+type outlet struct {
+	e *Engine
+	f *flight
+
+	mu      sync.Mutex
+	pieces  []piece
+	busy    bool
+	err     error
+	writers sync.WaitGroup
+	streams []*secret.Stream
+}
+
+// piece is output that waits to be told.
+type piece struct {
+	stream   string
+	text     []byte
+	progress json.RawMessage
+}
+
+// stream has the output of a request told as events.
+func (e *Engine) stream(f *flight, req *executor.Request) *outlet {
+	o := &outlet{e: e, f: f}
+	req.Stdout, req.Stderr = o.lane("stdout"), o.lane("stderr")
+	req.Progress = func(data json.RawMessage) {
+		if len(data) <= maxPiece && json.Valid(data) {
+			o.add(&piece{stream: "progress", progress: data})
+		}
+	}
+	return o
+}
+
+// lane returns where one stream of output goes.
+func (o *outlet) lane(name string) func([]byte) {
+	var s *secret.Stream
+	var mu sync.Mutex
+	return func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == nil {
+			s = o.f.redactor.NewStream(func(clean []byte) { o.print(name, clean) })
+			o.mu.Lock()
+			o.streams = append(o.streams, s)
+			o.mu.Unlock()
+		}
+		s.Write(b)
+	}
+}
+
+// print queues clean output.
+func (o *outlet) print(stream string, b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), maxPiece)
+		o.add(&piece{stream: stream, text: bytes.Clone(b[:n])})
+		b = b[n:]
+	}
+}
+
+// add queues a piece, with the one before if that is of the same stream.
+func (o *outlet) add(p *piece) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.pieces); n > 0 && p.progress == nil && o.pieces[n-1].stream == p.stream && len(o.pieces[n-1].text)+len(p.text) <= maxPiece {
+		o.pieces[n-1].text = append(o.pieces[n-1].text, p.text...)
+	} else {
+		o.pieces = append(o.pieces, *p)
+	}
+	if !o.busy {
+		o.busy = true
+		o.writers.Go(o.write)
+	}
+}
+
+// write tells pieces until there are none.
+func (o *outlet) write() {
+	ctx := context.WithoutCancel(o.e.ctx)
+	for {
+		o.mu.Lock()
+		if len(o.pieces) == 0 {
+			o.busy = false
+			o.mu.Unlock()
+			return
+		}
+		pieces := o.pieces
+		o.pieces = nil
+		o.mu.Unlock()
+		for i := range pieces {
+			if err := o.tell(ctx, &pieces[i]); err != nil {
+				o.mu.Lock()
+				o.err = err
+				o.mu.Unlock()
+			}
+		}
+	}
+}
+
+// tell publishes one piece.
+func (o *outlet) tell(ctx context.Context, p *piece) error {
+	if p.progress != nil {
+		return o.e.tell(ctx, o.f, haft.EventProgress, p.progress, nil)
+	}
+	return o.e.tell(ctx, o.f, haft.EventOutput, map[string]string{"stream": p.stream, "text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
+}
+
+// close tells what is left, waits until it is told, and returns the last error of
+// doing so.
+func (o *outlet) close() error {
+	o.mu.Lock()
+	streams := o.streams
+	o.mu.Unlock()
+	for _, s := range streams {
+		s.Close()
+	}
+	o.writers.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"haft"
+	"haft/limit"
+	"haft/policy"
+	"haft/registry"
+	"haft/secret"
+)
+
+// A stage is one step in the handling of a call.
+type stage struct {
+	name string
+	run  func(*Engine, context.Context, *flight) error
+}
+
+// stages returns the order in which a call is handled. The order is a security
+// property: a test pins it, and nothing configures it. Redaction and audit are
+// not stages: they stand at the one entry and the one exit, where no path can go
+// around them.
+func stages() []stage {
+	return []stage{
+		{"resolve", (*Engine).resolve},     // which tool, in which version
+		{"authorize", (*Engine).authorize}, // may this principal call it
+		{"limit", (*Engine).limit},         // and this often
+		{"validate", (*Engine).validate},   // do the arguments fit
+		{"approve", (*Engine).approve},     // does a person agree to exactly this
+		{"execute", (*Engine).execute},     // run it
+		{"check", (*Engine).check},         // does the value fit
+	}
+}
+
+// pipeline is the order, made once.
+var pipeline = stages()
+
+// errSettled ends the pipeline early: the flight has its result, such as that of
+// a cache, or that a person has to agree.
+var errSettled = errors.New("the result is there")
+
+// A flight is one call on its way through the pipeline. One goroutine has it.
+type flight struct {
+	call     haft.Call // as it came, with its id
+	rec      haft.Record
+	depth    int  // of fallbacks
+	async    bool // nobody waits: it was submitted, or goes on after an approval
+	began    time.Time
+	trace    Span
+	redactor *secret.Redactor
+
+	// What the stages find out.
+	agent    *haft.Agent
+	tool     *registry.Compiled
+	rules    *policy.Policy
+	decision policy.Decision
+	decided  json.RawMessage // the arguments that decision is for
+	args     json.RawMessage // as they will run
+	env      map[string]string
+	approval *haft.Approval // that lets it run, or that it waits for
+	taken    []limit.State  // to be kept with the record
+	grant    *limit.Grant
+	unlock   func() // of the agent's turn
+	begun    bool   // the record says that it runs
+	notices  []string
+	timeline haft.Timeline
+	res      *haft.Result
+
+	stop   context.CancelFunc
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when outcome and err are there
+	result *haft.Result
+	err    error
+}
+
+// A refusal is why a call does not go on. It becomes the result.
+type refusal struct {
+	status  haft.Status
+	failure haft.Failure
+	cause   error // for the operator
+}
+
+// Error returns the message, for logs.
+func (r *refusal) Error() string {
+	if r.cause != nil {
+		return r.failure.Message + ": " + r.cause.Error()
+	}
+	return r.failure.Message
+}
+
+// Unwrap returns the cause.
+func (r *refusal) Unwrap() error { return r.cause }
+
+// refuse makes a refusal.
+func refuse(status haft.Status, kind haft.FailureKind, retry haft.Retry, message string) *refusal {
+	return &refusal{status: status, failure: haft.Failure{Kind: kind, Message: message, Retry: retry}}
+}
+
+// newID makes an id that nobody can guess.
+func newID(prefix string) string { return prefix + rand.Text() }
+
+// NewCallID makes an id for a call.
+func NewCallID() haft.CallID { return haft.CallID(newID("c_")) }
+
+// fly takes a flight through all stages and out.
+func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
+	ctx, err := e.board(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	defer e.land(f)
+	err = e.drive(ctx, f)
+	f.result, f.err = e.leave(ctx, f, err)
+	return f.result, f.err
+}
+
+// board makes a flight known, so that it can be cancelled, and gives it its
+// deadline.
+func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) {
+	ctx, f.cancel = context.WithCancelCause(ctx)
+	f.stop = func() { f.cancel(nil) }
+	if !f.call.Deadline.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, f.call.Deadline)
+		cancel := f.stop
+		f.stop = func() { stop(); cancel() }
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		f.stop()
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down", Err: errClosing}
+	}
+	if _, ok := e.flights[f.call.ID]; ok {
+		f.stop()
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
+	}
+	e.flights[f.call.ID] = f
+	return ctx, nil
+}
+
+// land gives back everything that a flight holds.
+func (e *Engine) land(f *flight) {
+	f.release()
+	e.mu.Lock()
+	delete(e.flights, f.call.ID)
+	e.mu.Unlock()
+	f.stop()
+	close(f.done)
+}
+
+// release gives back slots and locks. It can be called twice.
+func (f *flight) release() {
+	if f.grant != nil {
+		f.grant.Leave()
+	}
+	if f.unlock != nil {
+		f.unlock()
+		f.unlock = nil
+	}
+}
+
+// drive runs the stages. A panic is an error like another, so that the call
+// leaves by the one exit.
+func (e *Engine) drive(ctx context.Context, f *flight) (err error) {
+	name := "enter"
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Logger.Error("a stage panicked", "stage", name, "call", f.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("stage %s: %w", name, errPanic)
+		}
+	}()
+	for _, s := range pipeline {
+		name = s.name
+		if ctx.Err() != nil && !f.begun { // what has run is checked
+			return context.Cause(ctx)
+		}
+		began := time.Now()
+		err := s.run(e, ctx, f)
+		f.took(name, time.Since(began))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errPanic is a fault of ours that was caught.
+var errPanic = errors.New("a fault inside haft")
+
+// took notes how long a stage took.
+func (f *flight) took(stage string, d time.Duration) {
+	switch stage {
+	case "resolve", "authorize":
+		f.timeline.Policy += haft.Millis(d)
+	case "validate":
+		f.timeline.Validate = haft.Millis(d)
+	}
+	if f.trace != nil {
+		f.trace.Stage(stage, d)
+	}
+}

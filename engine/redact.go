@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"haft"
+	"haft/policy"
+	"haft/secret"
+)
+
+// notKept replaces what is not kept.
+const notKept = "[not kept]"
+
+// redactor returns what removes the secrets of a call from all that leaves: the
+// values of its environment, and what looks like a key wherever it comes from.
+func (e *Engine) redactor(env map[string]string) *secret.Redactor {
+	if len(env) == 0 {
+		return e.plain
+	}
+	values := make([]secret.Named, 0, len(env))
+	for name, text := range env {
+		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
+	}
+	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: e.cfg.Personal})
+}
+
+// kept returns a call as it may be kept: arguments whose name means a secret are
+// replaced, and so are the values of its environment.
+func kept(c haft.Call, names *secret.Names) haft.Call {
+	if args, _, err := names.Redact(c.Args); err == nil {
+		c.Args = args
+	} else {
+		c.Args = nil // what cannot be read cannot be judged
+	}
+	if len(c.Env) > 0 {
+		env := make(map[string]string, len(c.Env))
+		for k := range c.Env {
+			env[k] = notKept
+		}
+		c.Env = env
+	}
+	return c
+}
+
+// keep brings the record up to what is known of the call by now: the arguments
+// as they will run, without what policy redacts and without secrets.
+func (e *Engine) keep(f *flight) {
+	args := f.args
+	if args == nil {
+		args = f.call.Args
+	}
+	before := args
+	if len(f.decision.Redact) > 0 {
+		var err error
+		if args, err = f.decision.Redacted(args); err != nil {
+			args = nil
+		}
+	}
+	if args != nil {
+		var err error
+		if args, _, err = e.cfg.Names.Redact(args); err != nil {
+			args = nil
+		}
+	}
+	if args != nil {
+		args, _ = f.redactor.JSON(args)
+	}
+	f.rec.Call.Args = args
+	f.rec.Redacted = string(args) != string(before) || len(f.call.Env) > 0
+	f.rec.ArgsDigest = e.digest("args", before)
+	if f.tool != nil {
+		f.rec.Call.Tool, f.rec.ToolID, f.rec.Digest = f.tool.Tool.Name, f.tool.Tool.ID, f.tool.Tool.Version.Digest
+	}
+}
+
+// digest identifies a value without showing it.
+func (e *Engine) digest(what string, raw json.RawMessage) string {
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if len(e.cfg.DigestKey) == 0 {
+		sum := sha256.Sum256(raw)
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	mac := hmac.New(sha256.New, e.cfg.DigestKey)
+	mac.Write([]byte(what + "\x00")) // hash.Hash never fails
+	mac.Write(raw)
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// binds is the digest that ties an approval to a version and its arguments.
+func (e *Engine) binds(version string, args json.RawMessage) string {
+	return e.digest("binds", append([]byte(version+"\x00"), args...))
+}
+
+// redactResult removes secrets from everything in a result that a caller sees.
+func (f *flight) redactResult(res *haft.Result) {
+	r := f.redactor
+	res.Value, _ = r.JSON(res.Value)
+	res.Stdout, res.Stderr = r.Text(res.Stdout), r.Text(res.Stderr)
+	if res.Error != nil {
+		res.Error.Message, res.Error.Traceback = r.Text(res.Error.Message), r.Text(res.Error.Traceback)
+		for i := range res.Error.Misfits {
+			m := &res.Error.Misfits[i]
+			m.Message, m.Pointer = r.Text(m.Message), r.Text(m.Pointer)
+		}
+	}
+	for i := range res.Artifacts {
+		a := &res.Artifacts[i]
+		a.Name, a.Data = r.Text(a.Name), []byte(r.Text(string(a.Data)))
+		a.Size = int64(len(a.Data))
+	}
+}
+
+// request is what the flight asks policy, with the given arguments.
+func (f *flight) request(args json.RawMessage) policy.Request {
+	t := f.tool.Tool
+	return policy.Request{
+		Principal: f.call.Principal, Tool: t, Args: args,
+		Annotations: t.Version.Annotations, Scope: f.call.Principal.Scope,
+	}
+}

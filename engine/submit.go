@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/store"
+)
+
+// Submit implements [haft.Caller]. The call is looked at as far as its tool and
+// who may call it before it is acknowledged: a refusal is a result at once.
+func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) {
+	f, err := e.enter(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.unused(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.IdempotencyKey != "" {
+		first, err := e.claim(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if first != f.call.ID {
+			return e.store.Record(ctx, c.Principal.Org, first)
+		}
+	}
+	f.async = true
+	if err := e.look(ctx, f); err != nil {
+		res, err := e.leave(ctx, f, err)
+		f.release()
+		if err != nil {
+			return nil, err
+		}
+		f.rec.Result = res
+		return &f.rec, nil
+	}
+	if err := e.queue(ctx, f); err != nil {
+		e.unclaim(ctx, f)
+		return nil, err
+	}
+	rec := f.rec
+	e.launch(f)
+	return &rec, nil
+}
+
+// look takes a flight through the stages that need no turn, so that what is
+// refused anyway is refused now. They run again when the call does.
+func (e *Engine) look(ctx context.Context, f *flight) error {
+	probe := *f
+	defer probe.release()
+	for _, s := range pipeline[:2] {
+		if err := s.run(e, ctx, &probe); err != nil {
+			f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
+			return err
+		}
+	}
+	now := time.Now()
+	taken, err := e.limits.Take(ctx, e.ask(&probe, now), now)
+	if err != nil {
+		f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
+		return limited(err)
+	}
+	f.taken, f.rec.ToolID, f.rec.Digest = taken, probe.tool.Tool.ID, probe.tool.Tool.Version.Digest
+	f.rec.Call.Tool = probe.tool.Tool.Name
+	return nil
+}
+
+// queue writes down that the call is acknowledged.
+func (e *Engine) queue(ctx context.Context, f *flight) error {
+	sealed, err := e.seal(f)
+	if err != nil {
+		return err
+	}
+	f.rec.Status, f.rec.Sealed = haft.StatusQueued, sealed
+	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken),
+		Audit: []audit.Entry{e.entry(f, "call.queued", map[string]any{"args_digest": f.rec.ArgsDigest})}}
+	f.taken = nil
+	return e.tell(ctx, f, haft.EventQueued, nil, part)
+}
+
+// launch runs a flight for which nobody waits.
+func (e *Engine) launch(f *flight) {
+	e.spawn(func(ctx context.Context) {
+		if _, err := e.fly(ctx, f); err != nil {
+			e.cfg.Logger.Warn("a call in the background has no result", "call", f.call.ID, "error", err)
+		}
+		if f.call.Chain != "" {
+			e.goOn(ctx, f.call.Principal, f.call.Chain)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/toolrule"
+)
+
+// PutTool implements [haft.Toolbox].
+func (e *Engine) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
+	if err := e.manager(p); err != nil {
+		return nil, err
+	}
+	change, err := e.registry.Put(ctx, p, d)
+	if err != nil {
+		return nil, err
+	}
+	if change.Same {
+		return change, nil
+	}
+	t := change.Tool
+	return change, e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": t.Version.Digest, "version": t.Version.Number, "waiting": change.Waiting})
+}
+
+// SetTool implements [haft.Toolbox].
+func (e *Engine) SetTool(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
+	if err := e.manager(p); err != nil {
+		return nil, err
+	}
+	t, err := e.registry.Set(ctx, p, ref, s)
+	if err != nil {
+		return nil, err
+	}
+	return t, e.log(ctx, p, "tool.set", map[string]any{"tool": t.Name, "id": t.ID, "change": s})
+}
+
+// RemoveTool implements [haft.Toolbox].
+func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref string) error {
+	if err := e.manager(p); err != nil {
+		return err
+	}
+	t, err := e.registry.Tool(ctx, p, ref)
+	if err != nil {
+		return err
+	}
+	if err := e.registry.Remove(ctx, p, string(t.ID)); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "tool.remove", map[string]any{"tool": t.Name, "id": t.ID, "digest": t.Version.Digest})
+}
+
+// attached returns what of the tools p's agent has, or a function that lets all
+// pass.
+func (e *Engine) attached(ctx context.Context, p haft.Principal) (func(name string) bool, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if p.Agent == "" {
+		return func(string) bool { return true }, nil
+	}
+	a, err := e.store.Agent(ctx, p.Org, p.Agent)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) bool { return slices.Contains(a.Tools, name) }, nil
+}
+
+// Tool implements [haft.Shelf].
+func (e *Engine) Tool(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error) {
+	has, err := e.attached(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.registry.Tool(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !has(t.Name) {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
+	}
+	return t, nil
+}
+
+// Tools implements [haft.Shelf].
+func (e *Engine) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
+	return func(yield func(haft.Tool, error) bool) {
+		has, err := e.attached(ctx, p)
+		if err != nil {
+			yield(haft.Tool{}, err)
+			return
+		}
+		for t, err := range e.registry.Tools(ctx, p, f) {
+			if err == nil && !has(t.Name) {
+				continue
+			}
+			if !yield(t, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Versions implements [haft.Shelf].
+func (e *Engine) Versions(ctx context.Context, p haft.Principal, ref string) iter.Seq2[haft.Version, error] {
+	return func(yield func(haft.Version, error) bool) {
+		t, err := e.Tool(ctx, p, ref)
+		if err != nil {
+			yield(haft.Version{}, err)
+			return
+		}
+		e.registry.Versions(ctx, p, string(t.ID))(yield)
+	}
+}
+
+// The bounds on an agent.
+const (
+	maxAgentTools = 1000
+	maxAgentRules = 100
+)
+
+// Agent implements [haft.Agents].
+func (e *Engine) Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	a, err := e.store.Agent(ctx, p.Org, ref)
+	if err != nil {
+		return nil, err
+	}
+	return shown(*a), nil
+}
+
+// shown returns an agent without the values of its environment: once stored they
+// can be used and replaced, and not be read.
+func shown(a haft.Agent) *haft.Agent {
+	env := make(map[string]string, len(a.Env))
+	for k := range a.Env {
+		env[k] = notKept
+	}
+	a.Env = env
+	return &a
+}
+
+// AgentList implements [haft.Agents].
+func (e *Engine) AgentList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Agent, error] {
+	return func(yield func(haft.Agent, error) bool) {
+		if err := p.Check(); err != nil {
+			yield(haft.Agent{}, err)
+			return
+		}
+		after := ""
+		for {
+			list, err := e.store.Agents(ctx, p.Org, after, page)
+			if err != nil {
+				yield(haft.Agent{}, err)
+				return
+			}
+			for _, a := range list {
+				after = a.Name
+				if !yield(*shown(a), nil) {
+					return
+				}
+			}
+			if len(list) < page {
+				return
+			}
+		}
+	}
+}
+
+// PutAgent implements [haft.Agents]. A value of the environment that is empty
+// keeps the one that is there.
+func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (*haft.Agent, error) {
+	if err := e.manager(p); err != nil {
+		return nil, err
+	}
+	a.Org = p.Org
+	if err := haft.CheckToolName(a.Name); err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent is made like that of a tool", Err: err}
+	}
+	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > maxEnv {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
+	}
+	if _, err := joinEnv(nil, a.Env); err != nil {
+		return nil, err
+	}
+	for _, name := range a.Tools {
+		if _, err := e.registry.Tool(ctx, p, name); err != nil {
+			return nil, &haft.Error{Code: haft.CodeOf(err), Message: "the tool " + name + " of the agent: " + haft.MessageOf(err), Err: err}
+		}
+	}
+	if err := toolrule.Check(a.Rules, func(tool string) bool { return slices.Contains(a.Tools, tool) }); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	a.Updated = now
+	switch old, err := e.store.Agent(ctx, p.Org, a.Name); {
+	case err == nil:
+		a.ID, a.Created = old.ID, old.Created
+		for k, v := range a.Env {
+			if was, ok := old.Env[k]; ok && (v == "" || v == notKept) {
+				a.Env[k] = was
+			}
+		}
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		a.ID, a.Created = haft.AgentID(newID("ag_")), now
+	default:
+		return nil, err
+	}
+	put, err := e.store.PutAgent(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return shown(*put), e.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools, "rules": len(a.Rules), "env": len(a.Env)})
+}
+
+// RemoveAgent implements [haft.Agents].
+func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref string) error {
+	if err := e.manager(p); err != nil {
+		return err
+	}
+	a, err := e.store.Agent(ctx, p.Org, ref)
+	if err != nil {
+		return err
+	}
+	if err := e.store.RemoveAgent(ctx, p.Org, string(a.ID)); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID})
+}
