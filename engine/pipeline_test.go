@@ -25,10 +25,8 @@ func TestPipeline_order(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a call, it leaves by the one exit: there is a final record,
-// an entry of the audit, one last event, and nothing on its way any more.
-func TestCall_leaves_by_one_exit(t *testing.T) {
-	rules := `
+// exitRules are the policy of the ways to leave.
+const exitRules = `
 version: 1
 roles:
   user: ["tool:*"]
@@ -42,14 +40,20 @@ rules:
 filters:
   - {id: bad-word, on: both, pattern: "forbidden", action: refuse}
 `
-	cases := []struct {
-		name string
-		call haft.Call
-		run  func(context.Context, executor.Request) (*haft.Result, error)
-		want haft.Status
-		kind haft.FailureKind
-		ran  bool
-	}{
+
+// An exitCase is one way to leave.
+type exitCase struct {
+	name string
+	call haft.Call
+	run  func(context.Context, executor.Request) (*haft.Result, error)
+	want haft.Status
+	kind haft.FailureKind
+	ran  bool
+}
+
+// exitCases are all the ways to leave.
+func exitCases() []exitCase {
+	return []exitCase{
 		{name: "success", want: haft.StatusSuccess, ran: true},
 		{name: "unknown tool", call: haft.Call{Tool: "nothing"}, want: haft.StatusValidation, kind: haft.FailNotFound},
 		{name: "unknown agent", call: haft.Call{Principal: haft.Principal{Org: "o", User: "ann", Agent: "x", Roles: []string{"user"}}}, want: haft.StatusDenied, kind: haft.FailDenied},
@@ -81,10 +85,15 @@ filters:
 			return res, nil
 		}, want: haft.StatusError, kind: haft.FailFiltered, ran: true},
 	}
-	for _, c := range cases {
+}
+
+// Whatever becomes of a call, it leaves by the one exit: there is a final record,
+// an entry of the audit, one last event, and nothing on its way any more.
+func TestCall_leaves_by_one_exit(t *testing.T) {
+	for _, c := range exitCases() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t, rules, engine.Config{})
+			w := setup(t, exitRules, engine.Config{})
 			w.tool("o", "work", nil)
 			if c.run != nil {
 				w.script.set(c.run)
