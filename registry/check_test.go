@@ -33,7 +33,7 @@ func add() haft.Draft {
 func clean(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil }
 
 func TestPut_refuses_what_is_wrong(t *testing.T) {
-	r := registry.New(nil, registry.Config{
+	r := registry.New(open(t), registry.Config{
 		Review: clean, Builtin: []haft.Tool{builtin("run_code")},
 		Reserved: func(name string) bool { return strings.HasPrefix(name, "github_") },
 	})
@@ -117,7 +117,7 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 func TestPut_names_all_that_is_wrong_at_once(t *testing.T) {
 	d := add()
 	d.Name, d.Settings.Sandbox, d.Settings.Limits.CPU = "a b", "X", -1
-	_, err := registry.New(nil, registry.Config{}).Put(t.Context(), ann, d)
+	_, err := registry.New(open(t), registry.Config{}).Put(t.Context(), ann, d)
 	e, ok := errors.AsType[*haft.Error](err)
 	if !ok {
 		t.Fatalf("Put = %v", err)
@@ -133,7 +133,7 @@ func TestPut_names_all_that_is_wrong_at_once(t *testing.T) {
 
 // Every limit has a ceiling that is held.
 func TestPut_holds_every_ceiling(t *testing.T) {
-	r := registry.New(nil, registry.Config{})
+	r := registry.New(open(t), registry.Config{})
 	typ := reflect.TypeFor[haft.Limits]()
 	for i := range typ.NumField() {
 		d := add()
@@ -148,7 +148,7 @@ func TestPut_holds_every_ceiling(t *testing.T) {
 }
 
 func TestPut_host_forms(t *testing.T) {
-	r := registry.New(nil, registry.Config{}) // refuses every source, but only after the settings
+	r := registry.New(open(t), registry.Config{}) // refuses every source, but only after the settings
 	for host, ok := range map[string]bool{
 		"example.com": true, "EXAMPLE.com": true, "*.example.com": true, "a.example.com:443": true, "*.example.com:8443": true,
 		"localhost": true, "10.0.0.1": true, "10.0.0.1:80": true, "::1": true, "[::1]:443": true, "xn--bcher-kva.example": true, "under_score.test": true,
@@ -167,7 +167,7 @@ func TestPut_host_forms(t *testing.T) {
 }
 
 func TestPut_package_forms(t *testing.T) {
-	r := registry.New(nil, registry.Config{})
+	r := registry.New(open(t), registry.Config{})
 	for _, tt := range []struct {
 		kind haft.Kind
 		name string
@@ -201,7 +201,7 @@ func TestPut_fails_closed_without_a_review(t *testing.T) {
 		return nil, errors.New("scanner died")
 	}
 	for name, cfg := range map[string]registry.Config{"no reviewer": {}, "reviewer fails": {Review: broken}} {
-		_, err := registry.New(nil, cfg).Put(t.Context(), ann, add())
+		_, err := registry.New(open(t), cfg).Put(t.Context(), ann, add())
 		if haft.CodeOf(err) != haft.CodeUnavailable {
 			t.Errorf("%s: Put = %v, want %s", name, err, haft.CodeUnavailable)
 		}
@@ -221,14 +221,14 @@ func TestPut_says_what_the_source_lacks(t *testing.T) {
 		"coded error":  {&haft.Error{Code: haft.CodeUnavailable, Message: "no Python here"}, haft.CodeUnavailable, "no Python here"},
 		"our fault":    {errors.New("/host/path broke"), haft.CodeInternal, "internal error"},
 	} {
-		r := registry.New(nil, registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) { return nil, tt.err }})
+		r := registry.New(open(t), registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) { return nil, tt.err }})
 		_, err := r.Put(t.Context(), ann, d)
 		if haft.CodeOf(err) != tt.code || !strings.Contains(haft.MessageOf(err), tt.want) {
 			t.Errorf("%s: Put = %v (%s), want %s with %q", name, err, haft.CodeOf(err), tt.code, tt.want)
 		}
 	}
 	// An injected parameter in a schema that is given would be the model's to fill.
-	r := registry.New(nil, registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) {
+	r := registry.New(open(t), registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) {
 		return &registry.Derived{Signature: &schema.Signature{Name: "add", Injected: []string{"a"}}, Function: "add"}, nil
 	}})
 	if _, err := r.Put(t.Context(), ann, add()); haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "parameter a") {
@@ -247,7 +247,7 @@ func TestPut_refuses_by_review(t *testing.T) {
 		"refuse":          func(string, []haft.Finding) registry.Verdict { return registry.Refuse },
 		"unknown verdict": func(string, []haft.Finding) registry.Verdict { return "" },
 	} {
-		_, err := registry.New(nil, registry.Config{Review: review, Judge: judge}).Put(t.Context(), ann, add())
+		_, err := registry.New(open(t), registry.Config{Review: review, Judge: judge}).Put(t.Context(), ann, add())
 		want := "the source is refused: line 7: runs text as code (exec, critical); line 1: a weak hash (weak-hash, low)"
 		if haft.CodeOf(err) != haft.CodeDenied || haft.MessageOf(err) != want {
 			t.Errorf("%s: Put = %v, want %s", name, err, want)

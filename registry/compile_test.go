@@ -138,7 +138,7 @@ func TestNew_panics_on_built_in_tools_that_are_none(t *testing.T) {
 					t.Errorf("New with %s does not panic", name)
 				}
 			}()
-			registry.New(nil, registry.Config{Builtin: tools})
+			registry.New(open(t), registry.Config{Builtin: tools})
 		}()
 	}
 }

@@ -286,9 +286,9 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 func (r *Registry) checkFallback(ctx context.Context, c *change) error {
 	const most = 8
 	ref := c.tool.Version.Settings.Fallback
-	for range most {
-		if ref == "" {
-			return nil
+	for n := 0; ref != ""; n++ {
+		if n == most {
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%d fallbacks in a row are the most", most)}
 		}
 		t, err := r.Tool(ctx, c.by, ref)
 		if haft.CodeOf(err) == haft.CodeNotFound {
@@ -305,7 +305,7 @@ func (r *Registry) checkFallback(ctx context.Context, c *change) error {
 		}
 		ref = t.Version.Settings.Fallback
 	}
-	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the fallback has more than %d fallbacks of its own", most)}
+	return nil
 }
 
 // givenSchema reads the schema that a draft brings, or nil.

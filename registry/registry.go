@@ -92,6 +92,7 @@ func DefaultJudge(_ string, findings []haft.Finding) Verdict {
 // use.
 type Registry struct {
 	store   *store.Store
+	shared  bool // whether others write too
 	cfg     Config
 	cache   *cache
 	builtin map[string]*Compiled // by name and by id
@@ -111,7 +112,7 @@ func New(s *store.Store, cfg Config) *Registry {
 	if cfg.Reserved == nil {
 		cfg.Reserved = func(string) bool { return false }
 	}
-	r := &Registry{store: s, cfg: cfg, cache: newCache(cfg.Cache), builtin: map[string]*Compiled{}}
+	r := &Registry{store: s, shared: s.Shared(), cfg: cfg, cache: newCache(cfg.Cache), builtin: map[string]*Compiled{}}
 	for _, t := range cfg.Builtin {
 		c, err := compileBuiltin(t)
 		if err != nil {

@@ -22,7 +22,7 @@ func (r *Registry) Resolve(ctx context.Context, org, ref, digest string) (*Compi
 		return nil, noTool()
 	}
 	var fresh *stamp
-	if r.store.Shared() {
+	if r.shared {
 		id, number, updated, err := r.store.ToolStamp(ctx, org, ref)
 		if err != nil {
 			return nil, fmt.Errorf("look up a tool: %w", err)
