@@ -139,7 +139,10 @@ func compileBuiltin(t haft.Tool) (*Compiled, error) {
 	}
 	v := &t.Version
 	v.Kind, v.Number = haft.KindBuiltin, max(v.Number, 1)
-	if v.Digest = Digest(*v); v.Digest == "" {
+	if v.Digest == "" { // else it is the program's own, which its executor knows
+		v.Digest = Digest(*v)
+	}
+	if v.Digest == "" {
 		return nil, fmt.Errorf("its schemas are not JSON")
 	}
 	if v.Health.Status == "" {
