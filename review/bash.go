@@ -197,9 +197,7 @@ func (s *shell) visit(node syntax.Node) bool {
 	case *syntax.FuncDecl:
 		s.function(x)
 	case *syntax.Word:
-		if w := s.word(x); w.text != "" {
-			reviewString(s.n, w.text, s.at(x))
-		}
+		reviewString(s.n, s.word(x).shown, s.at(x))
 	}
 	return !s.n.stopped()
 }

@@ -67,7 +67,7 @@ func (s *shell) call(c *syntax.CallExpr) {
 	name, args := s.command(c)
 	// A variable or a text in pieces is no way to write a name. A path may be in
 	// quotes.
-	if first.encoded && !strings.Contains(first.text, "/") || first.encoded && len(first.substs) > 0 {
+	if first.encoded && (!strings.Contains(first.text, "/") || strings.Contains(first.text, " ") || len(first.substs) > 0) {
 		s.add("bash-encoded-command", c)
 	}
 	if mixed(first.text) {
@@ -332,7 +332,7 @@ func (s *shell) deletes(args []word, c *syntax.CallExpr) {
 		case strings.Contains(a.lead, "bash_history"):
 			s.add("bash-history", c)
 		case !recursive || strings.HasPrefix(a.text, "-"):
-		case a.text != "" && wholeTree(a.text), !a.known && a.lead == "~" && (a.text == "" || a.text == "/" || a.text == "/*"):
+		case a.text != "" && wholeTree(a.text), !a.known && a.lead == "~" && wholeTree(a.shown):
 			s.add("bash-delete-root", c)
 		case a.variable && (a.rest == "" && !a.quoted || strings.Trim(a.rest, "/*") == "" && a.rest != ""):
 			s.add("bash-delete-variable", c)

@@ -11,6 +11,7 @@ import (
 // A word is what is known of a word of shell.
 type word struct {
 	text  string // if it is known
+	shown string // the parts that are known, one after another
 	lead  string // what it begins with, as far as that is known
 	known bool
 	// encoded: it is spelled in a way that hides it.
@@ -57,8 +58,8 @@ func (s *shell) follow(w *syntax.Word, depth int) word {
 			out.take(inner, i == 0, true)
 			if inner.known {
 				literal++
-				b.WriteString(inner.text)
 			}
+			b.WriteString(inner.text)
 		default:
 			inner := s.parts([]syntax.WordPart{p}, depth)
 			out.take(inner, i == 0, false)
@@ -68,8 +69,9 @@ func (s *shell) follow(w *syntax.Word, depth int) word {
 			out.lead = b.String()
 		}
 	}
+	out.shown = b.String()
 	if out.variable {
-		out.rest = b.String()
+		out.rest = out.shown
 	}
 	if out.known {
 		out.text = b.String()
@@ -169,7 +171,7 @@ func (s *shell) variable(p *syntax.ParamExp, depth int) word {
 	}
 	switch name {
 	case "HOME":
-		return word{lead: "~"}
+		return word{lead: "~", text: "~"}
 	case "PWD", "@", "*":
 		return word{}
 	}

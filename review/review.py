@@ -46,7 +46,7 @@ EVAL = {"builtins.eval", "builtins.exec", "code.InteractiveInterpreter", "code.I
         "runpy.run_module", "trace.Trace", "code.compile_command", "builtins.execfile"}
 RUN = {"builtins.eval", "builtins.exec"}
 SHELL = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell",
-         "os.popen2", "os.popen3", "os.popen4", "asyncio.subprocess.create_subprocess_shell"}
+         "os.popen2", "os.popen3", "os.popen4", "subprocess.create_subprocess_shell"}
 PROCESS = {"subprocess." + n for n in ("run", "call", "Popen", "check_call", "check_output")}
 IMPORT = {"importlib.__import__", "importlib.import_module", "pydoc.locate", "pkgutil.resolve_name", "imp.load_module",
           "imp.load_source", "importlib.util.spec_from_file_location", "imp.find_module"}
@@ -141,7 +141,7 @@ class Reader:
                 if function(node):
                     outside.update(node.args.defaults)
                     outside.update(d for d in node.args.kw_defaults if d)
-            for child in children(node):
+            for child in reversed(list(children(node))):  # what comes first is bound first
                 self.parent[child] = node
                 if isinstance(child, (ast.arguments, ast.keyword, ast.comprehension, ast.withitem)) and inner is not scope:
                     self.scope[child] = inner

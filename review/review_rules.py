@@ -345,21 +345,13 @@ class Rules(Reader):
         if first is None:
             self.note("python-eval", node)
             return
+        if ("inst", "builtins.compile") in self.values(first) and isinstance(first, ast.Call) and first.args:
+            first = first.args[0]
         values = self.values(first)
         if any(v[0] == "inst" and v[1].startswith(DECODE + NETWORK) for v in values) or any(v[0] == "const" and v[2] == 2 for v in values):
             self.note("python-exec-decoded", node)
         texts = [v for v in values if v[0] == "const" and isinstance(v[1], (str, bytes))]
-        inner = [v for v in values if v == ("inst", "builtins.compile")]
-        if inner and isinstance(first, ast.Call) and first.args:
-            texts = [v for v in self.values(first.args[0]) if v[0] == "const" and isinstance(v[1], (str, bytes))]
-            if texts and not self.constant(first.args[0]):
-                self.note("python-eval", node)
-        elif not self.constant(first):
-            self.note("python-eval", node)
-        if not texts:
-            self.note("python-eval", node)
-        elif self.constant(first) or inner:
-            self.note("python-eval-constant", node)
+        self.note("python-eval-constant" if texts and self.constant(first) else "python-eval", node)
         for t in texts[:4]:
             self.nested_code(t[1], node)
 
@@ -486,14 +478,11 @@ class Rules(Reader):
             for f in self.refs(up.func):
                 if f in ("functools.partial", "inspect.getsource", "builtins.callable", "builtins.isinstance"):
                     return
-        if isinstance(up, ast.Compare) or isinstance(up, ast.arguments) or isinstance(up, ast.Return) and self.known_callers(up):
+        if isinstance(up, (ast.Compare, ast.arguments)):
             return
         for r in hit:
             self.note("python-eval" if r in RUN else "python-shell" if r in SHELL else "python-import-computed" if "import" in r else
                       "python-fork" if r == "os.fork" else "python-pickle" if r == "pickle.loads" else "python-marshal", node)
-
-    def known_callers(self, node):
-        return False
 
     # What only means something together.
 

@@ -108,7 +108,7 @@ func reviewSecretLine(n *notes, kind haft.Kind, text string, line int) {
 			continue
 		}
 		for _, m := range secretMatchers()[i].FindAllString(text, -1) {
-			if !placeholder(m) && (s.rule != "secret-jwt" || isJWT(m)) {
+			if !sampled(m) && (s.rule != "secret-jwt" || isJWT(m)) {
 				n.add(s.rule, line)
 				found = true
 			}
@@ -194,8 +194,20 @@ func secretValue(v string) bool {
 	case len(v) >= 20:
 		return e >= 3.5 && digits+others > 0
 	default:
-		return e >= 2.8 && digits+others >= 2 && (digits > 0 || others > 0)
+		return e >= 2.8 && digits+others >= 2
 	}
+}
+
+// sampled reports whether something in the format of a secret is an example of
+// one.
+func sampled(v string) bool {
+	l := strings.ToLower(v)
+	for _, word := range []string{"example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678", "placeholder"} {
+		if strings.Contains(l, word) {
+			return true
+		}
+	}
+	return entropy(v) < 3
 }
 
 // placeholder reports whether somebody left a gap for the real value.

@@ -159,7 +159,7 @@ func stringPatterns() []stringPattern {
 		{"string-metadata", `169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|(?:^|/)2852039166\b|metadata\.azure\.com|(?:^|/)0251\.0376\.0251\.0376`},
 		{"string-miner", `stratum\+(?:tcp|ssl|udp)://|(?i:\bxmrig\b|\bcoinhive\b|\bcryptonight\b|\bminerd\b|minexmr\.com|nanopool\.org|supportxmr\.com|moneroocean\.stream|\bcpuminer\b|\bnicehash\.com)`},
 		{"string-introspection", `__subclasses__|__globals__|__builtins__`},
-		{"string-shell", `/dev/tcp/[^ ]+|bash -i *>&|\bnc(?:at)? (?:-[a-z]+ )*-e\b|socat .*EXEC:`},
+		{"string-shell", `/dev/tcp/.* 0[<>]&|\b(?:ba)?sh -i *[>0-9]*&|\bnc(?:at)? (?:-[a-z]+ )*-e\b|socat .*EXEC:`},
 	}
 }
 
