@@ -14,10 +14,10 @@ const maxEnvName = 128
 // one is running code, so nobody sets them from outside. A name that ends with *
 // stands for all that begin so.
 var reserved = []string{
-	// ours
-	"HAFT_*",
+	// ours: what we tell a tool, and the arguments of a shell script
+	"HAFT_*", "ARG_*",
 	// loaders
-	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH", "GETCONF_DIR",
+	"LD_*", "DYLD_*", "GCONV_*", "GLIBC_*", "MALLOC_*", "LOCPATH", "NLSPATH", "GETCONF_DIR",
 	"HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_*", "NIS_PATH", "TZDIR",
 	// shells
 	"PATH", "ENV", "BASH_*", "BASHOPTS", "SHELLOPTS", "IFS", "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND",
@@ -27,10 +27,11 @@ var reserved = []string{
 	"_JAVA_OPTIONS", "CLASSPATH", "LUA_*", "PHPRC", "PHP_INI_SCAN_DIR", "DOTNET_STARTUP_HOOKS", "CORECLR_*", "COR_*",
 	"ELECTRON_RUN_AS_NODE", "DENO_*", "BUN_*", "TS_NODE_*", "UV_*", "PIP_*", "VIRTUAL_ENV", "CONDA_*",
 	// where programs look for code, settings and helpers
-	"GIT_*", "SSH_*", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "MANPAGER", "TERMINFO", "TERMINFO_DIRS",
+	"GIT_ASKPASS", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_PROXY_COMMAND",
+	"GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_TEMPLATE_DIR", "GIT_WORK_TREE", "SSH_ASKPASS*", "SSH_AUTH_SOCK", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "MANPAGER", "TERMINFO", "TERMINFO_DIRS",
 	"TERMCAP", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE",
 	"CURL_CA_BUNDLE", "CURL_HOME", "REQUESTS_CA_BUNDLE", "WGETRC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY",
-	"HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME", "PWD", "OLDPWD", "XDG_*", "GCC_EXEC_PREFIX", "COMPILER_PATH",
+	"HOME", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "XDG_*", "GCC_EXEC_PREFIX", "COMPILER_PATH",
 	"GODEBUG", "GOTRACEBACK", "GOFLAGS",
 }
 
