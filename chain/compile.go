@@ -13,6 +13,9 @@ import (
 // the input.
 const MaxPlan = 8 << 20
 
+// maxTool bounds what a step calls its tool, a name or an id.
+const maxTool = 200
+
 // A Program is a compiled plan. It never changes and is safe for concurrent use.
 type Program struct {
 	steps []step
@@ -91,6 +94,8 @@ func (p *Program) add(s haft.Step) error {
 		return wrong("another step has the same id")
 	case s.Tool == "":
 		return wrong("it names no tool")
+	case len(s.Tool) > maxTool:
+		return wrong("the name of its tool has %d bytes, %d is the most", len(s.Tool), maxTool)
 	case len(s.After) > haft.MaxSteps:
 		return wrong("after names %d steps, %d is the most", len(s.After), haft.MaxSteps)
 	}

@@ -56,6 +56,7 @@ func TestCompile_refuses(t *testing.T) {
 		{`{"steps":[{"id":"input","tool":"t"}]}`, "step 1 (input): input cannot be the id of a step"},
 		{`{"steps":[{"id":"a","tool":"t"},{"id":"a","tool":"t"}]}`, "step 2 (a): another step has the same id"},
 		{`{"steps":[{"id":"a"}]}`, "step 1 (a): it names no tool"},
+		{`{"steps":[{"id":"a","tool":"` + strings.Repeat("t", 201) + `"}]}`, "step 1 (a): the name of its tool has 201 bytes, 200 is the most"},
 		{one(`"on_error":"retry"`), "step 3 (c): on_error is stop, continue or skip"},
 		{one(`"args":[]`), "step 3 (c): the arguments are not an object"},
 		{one(`"args":"x"`), "the arguments are not an object"},

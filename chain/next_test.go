@@ -136,6 +136,7 @@ func TestNext_arguments_that_cannot_be_made(t *testing.T) {
 		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1,"x":2}`, `what it takes from a.value has a key twice`},
 		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1`, `what it takes from a.value is not JSON in UTF-8`},
 		{`{"x":{"$from":"a.value"},"y":{"$from":"a.value"}}`, `a:success="` + strings.Repeat("x", chain.MaxArgs/2) + `"`, `the arguments have more than 8388608 bytes`},
+		{`{"x":{"$from":"a.value"},"y":"` + strings.Repeat("y", 100) + `"}`, `a:success="` + strings.Repeat("x", chain.MaxArgs-50) + `"`, `the arguments have more than 8388608 bytes`},
 	} {
 		p := haft.Plan{Steps: []haft.Step{
 			{ID: "a", Tool: "t"}, {ID: "b", Tool: "u", Args: json.RawMessage(c.args)}, {ID: "c", Tool: "t", After: []string{"b"}},
@@ -201,45 +202,68 @@ func TestNext_conditions(t *testing.T) {
 	}
 }
 
-func TestNext_order(t *testing.T) {
-	step := func(id, onError, refs, after string) haft.Step {
-		s := haft.Step{ID: id, Tool: "t", OnError: haft.OnError(onError), After: strings.Fields(after)}
-		if refs != "" {
-			s.Args = json.RawMessage(`{"x":{"$from":"` + refs + `"}}`)
-		}
-		return s
+// step makes a step that takes refs, such as "a.value".
+func step(id, onError, refs, after string) haft.Step {
+	s := haft.Step{ID: id, Tool: "t", OnError: haft.OnError(onError), After: strings.Fields(after)}
+	if refs != "" {
+		s.Args = json.RawMessage(`{"x":{"$from":"` + refs + `"}}`)
 	}
-	diamond := []haft.Step{step("d", "", "c.value", "b"), step("b", "", "a.value", ""), step("c", "", "a.value", ""), step("a", "", "", "")}
-	handle := func(onError string) []haft.Step {
-		return []haft.Step{
-			step("a", onError, "", ""), step("b", "", "a.value", ""), step("c", "", "", "a"),
-			{ID: "d", Tool: "t", If: `steps.a.status == "success"`}, step("e", "", "", "b"), step("f", "", "", ""),
-		}
-	}
-	branch := []haft.Step{
-		{ID: "a", Tool: "t", If: "false"}, step("b", "", "a.value", ""),
-		{ID: "c", Tool: "t", Args: json.RawMessage(`{"x":{"$from":"a.value","default":0}}`)},
-		step("d", "", "", "a"), {ID: "e", Tool: "t", If: `steps.b.state == "skipped"`}, step("f", "", "b.value", ""),
-	}
-	for _, c := range []struct {
-		name  string
-		steps []haft.Step
-		chain haft.Chain
-		want  string
-	}{
-		{"what waits for nothing begins", diamond, haft.Chain{}, `a{} running`},
-		{"a step that runs is not begun again", diamond, haft.Chain{Steps: states("a:running")}, `running`},
-		{"steps that are free begin together", diamond, haft.Chain{Steps: states("a:success=1")}, `b{"x":1} c{"x":1} running`},
-		{"one that waits for both does not begin after one", diamond, haft.Chain{Steps: states("a:success=1 b:running c:success=2")}, `running`},
-		{"it begins after both", diamond, haft.Chain{Steps: states("a:success=1 b:success=2 c:success=3")}, `d{"x":3} running`},
-		{"it ends", diamond, haft.Chain{Steps: states("a:success=1 b:success=2 c:success=3 d:success=4")}, `success done`},
-		{"a step that waits for a person makes the chain wait", diamond, haft.Chain{Steps: states("a:pending")}, `pending_approval`},
-		{"others go on meanwhile", diamond, haft.Chain{Steps: states("a:success=1 b:pending")}, `c{"x":1} running`},
-		{"others run meanwhile", diamond, haft.Chain{Steps: states("a:success=1 b:pending c:running")}, `running`},
-		{"then the chain waits", diamond, haft.Chain{Steps: states("a:success=1 b:pending c:success=1")}, `pending_approval`},
-		{"a person says no", diamond, haft.Chain{Steps: states("a:denied_by_approver")},
-			`d(the chain stopped, because step a failed) b(the chain stopped, because step a failed) c(the chain stopped, because step a failed) error done: exception: step a: boom`},
+	return s
+}
 
+// diamond is a plan whose last step waits for two that wait for the first.
+func diamond() []haft.Step {
+	return []haft.Step{step("d", "", "c.value", "b"), step("b", "", "a.value", ""), step("c", "", "a.value", ""), step("a", "", "", "")}
+}
+
+// handle is a plan in which others name a step in every way.
+func handle(onError string) []haft.Step {
+	return []haft.Step{
+		step("a", onError, "", ""), step("b", "", "a.value", ""), step("c", "", "", "a"),
+		{ID: "d", Tool: "t", If: `steps.a.status == "success"`}, step("e", "", "", "b"), step("f", "", "", ""),
+	}
+}
+
+// moment is one row of the tables: a state, and what is to be done in it.
+type moment struct {
+	name  string
+	steps []haft.Step
+	chain haft.Chain
+	want  string
+}
+
+// check asks for the rows of a table.
+func check(t *testing.T, rows []moment) {
+	t.Helper()
+	for _, c := range rows {
+		t.Run(c.name, func(t *testing.T) {
+			p := program(t, haft.Plan{Steps: c.steps})
+			if diff := cmp.Diff(c.want, says(next(t, p, c.chain))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNext_order(t *testing.T) {
+	check(t, []moment{
+		{"what waits for nothing begins", diamond(), haft.Chain{}, `a{} running`},
+		{"a step that runs is not begun again", diamond(), haft.Chain{Steps: states("a:running")}, `running`},
+		{"steps that are free begin together", diamond(), haft.Chain{Steps: states("a:success=1")}, `b{"x":1} c{"x":1} running`},
+		{"one that waits for both does not begin after one", diamond(), haft.Chain{Steps: states("a:success=1 b:running c:success=2")}, `running`},
+		{"it begins after both", diamond(), haft.Chain{Steps: states("a:success=1 b:success=2 c:success=3")}, `d{"x":3} running`},
+		{"it ends", diamond(), haft.Chain{Steps: states("a:success=1 b:success=2 c:success=3 d:success=4")}, `success done`},
+		{"a step that waits for a person makes the chain wait", diamond(), haft.Chain{Steps: states("a:pending")}, `pending_approval`},
+		{"others go on meanwhile", diamond(), haft.Chain{Steps: states("a:success=1 b:pending")}, `c{"x":1} running`},
+		{"others run meanwhile", diamond(), haft.Chain{Steps: states("a:success=1 b:pending c:running")}, `running`},
+		{"then the chain waits", diamond(), haft.Chain{Steps: states("a:success=1 b:pending c:success=1")}, `pending_approval`},
+		{"a person says no", diamond(), haft.Chain{Steps: states("a:denied_by_approver")},
+			`d(the chain stopped, because step a failed) b(the chain stopped, because step a failed) c(the chain stopped, because step a failed) error done: exception: step a: boom`},
+	})
+}
+
+func TestNext_failures(t *testing.T) {
+	check(t, []moment{
 		{"stop", handle("stop"), haft.Chain{Steps: states("a:error f:success")},
 			`b(the chain stopped, because step a failed) c(the chain stopped, because step a failed) d(the chain stopped, because step a failed) e(the chain stopped, because step a failed) error done: exception: step a: boom`},
 		{"stop is what nothing means", handle(""), haft.Chain{Steps: states("a:error b:skipped c:skipped d:skipped e:skipped f:success")}, `error done: exception: step a: boom`},
@@ -255,33 +279,45 @@ func TestNext_order(t *testing.T) {
 		{"skip, after a crash half-way", handle("skip"), haft.Chain{Steps: states("a:error b:skipped")}, `f{} c(step a failed) d(step a failed) e(step b was skipped) running`},
 		{"skip ends well", handle("skip"), haft.Chain{Steps: states("a:error b:skipped c:skipped d:skipped e:skipped f:success")}, `success done`},
 		{"skip of what succeeded", handle("skip"), haft.Chain{Steps: states("a:success=1 f:running")}, `b{"x":1} c{} d{} running`},
+	})
+}
 
+func TestNext_unknown(t *testing.T) {
+	check(t, []moment{
 		{"unknown stops", handle("stop"), haft.Chain{Steps: states("a:unknown b:skipped c:skipped d:skipped e:skipped f:error")}, `unknown done: exception: step a: boom`},
 		{"unknown stops where failures skip", handle("skip"), haft.Chain{Steps: states("a:unknown b:skipped c:skipped d:skipped e:skipped f:success")}, `unknown done: exception: step a: boom`},
 		{"unknown is worse than a failure before it", handle("stop"), haft.Chain{Steps: states("a:error b:skipped c:skipped d:skipped e:skipped f:unknown")}, `unknown done: exception: step f: boom`},
 		{"unknown goes on if that is asked for", handle("continue"), haft.Chain{Steps: states("a:unknown=1 f:success")}, `b{"x":null} c{} d(its condition is false) running`},
-		{"a step that is done without a result is unknown", diamond[3:], haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone}}}, `unknown done: unknown: step a: nobody can know whether it ran`},
-		{"a step that is done and waits for a person is unknown", diamond[3:], haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone, Result: &haft.Result{Status: haft.StatusPending}}}},
+		{"a step that is done without a result is unknown", diamond()[3:], haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone}}}, `unknown done: unknown: step a: nobody can know whether it ran`},
+		{"a step that is done and waits for a person is unknown", diamond()[3:], haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone, Result: &haft.Result{Status: haft.StatusPending}}}},
 			`unknown done: unknown: step a: nobody can know whether it ran`},
+	})
+}
 
+func TestNext_skipped(t *testing.T) {
+	branch := []haft.Step{
+		{ID: "a", Tool: "t", If: "false"}, step("b", "", "a.value", ""),
+		{ID: "c", Tool: "t", Args: json.RawMessage(`{"x":{"$from":"a.value","default":0}}`)},
+		step("d", "", "", "a"), {ID: "e", Tool: "t", If: `steps.b.state == "skipped"`}, step("f", "", "b.value", ""),
+	}
+	check(t, []moment{
 		{"a condition that is false", branch, haft.Chain{},
 			`c{"x":0} d{} e{} a(its condition is false) b(step a was skipped) f(step b was skipped) running`},
+		{"a step that was skipped has no result, whatever is written", []haft.Step{{ID: "a", Tool: "t"}, {ID: "b", Tool: "t", If: `steps.a.status == "" && steps.a.value == null`}},
+			haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepSkipped, Result: &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage("1")}}}}, `b{} running`},
+	})
+}
 
-		{"a cancelled chain begins nothing", diamond, haft.Chain{Status: haft.StatusCancelled, Steps: states("a:success=1 b:running")},
+func TestNext_ended_chains(t *testing.T) {
+	check(t, []moment{
+		{"a cancelled chain begins nothing", diamond(), haft.Chain{Status: haft.StatusCancelled, Steps: states("a:success=1 b:running")},
 			`d(the chain was cancelled) c(the chain was cancelled) running`},
-		{"a cancelled chain ends", diamond, haft.Chain{Status: haft.StatusCancelled, Steps: states("a:success=1 b:cancelled c:skipped d:skipped")},
+		{"a cancelled chain ends", diamond(), haft.Chain{Status: haft.StatusCancelled, Steps: states("a:success=1 b:cancelled c:skipped d:skipped")},
 			`cancelled done: cancelled: the chain was cancelled`},
-		{"a chain that has ended stays so", diamond, haft.Chain{Status: haft.StatusError, Error: &haft.Failure{Kind: haft.FailExit, Message: "step a: x"}},
+		{"a chain that has ended stays so", diamond(), haft.Chain{Status: haft.StatusError, Error: &haft.Failure{Kind: haft.FailExit, Message: "step a: x"}},
 			`d(the chain has ended) b(the chain has ended) c(the chain has ended) a(the chain has ended) error done: exit: step a: x`},
-		{"a chain that waits goes on", diamond, haft.Chain{Status: haft.StatusPending, Steps: states("a:success=1")}, `b{"x":1} c{"x":1} running`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := program(t, haft.Plan{Steps: c.steps})
-			if diff := cmp.Diff(c.want, says(next(t, p, c.chain))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+		{"a chain that waits goes on", diamond(), haft.Chain{Status: haft.StatusPending, Steps: states("a:success=1")}, `b{"x":1} c{"x":1} running`},
+	})
 }
 
 func TestNext_refuses_states_of_other_plans(t *testing.T) {

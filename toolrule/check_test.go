@@ -83,6 +83,7 @@ func TestCheck_refuses(t *testing.T) {
 		{"argument that is no JSON", "a prefilled argument has no name or is not JSON", []haft.ToolRule{{Type: haft.RuleFirst, Tool: "a", Args: raws("q", "{")}}},
 		{"argument of a child that is no JSON", "a prefilled argument has no name or is not JSON", []haft.ToolRule{node("b", haft.ChildArgs{Name: "b", Args: raws("q", "")})}},
 		{"large arguments", "is the most", []haft.ToolRule{{Type: haft.RuleFirst, Tool: "a", Args: raws("q", `"`+strings.Repeat("x", toolrule.MaxArgs)+`"`)}}},
+		{"large arguments of children", "is the most", []haft.ToolRule{node("b", haft.ChildArgs{Name: "b", Args: raws("q", `"`+strings.Repeat("x", toolrule.MaxArgs)+`"`)})}},
 		{"long prompt", "the prompt has 2001 characters, 2000 is the most", []haft.ToolRule{{Type: haft.RuleExit, Tool: "a", Prompt: strings.Repeat("ä", 2001)}}},
 		{"prompt that is no text", "the prompt is not text in UTF-8", []haft.ToolRule{{Type: haft.RuleExit, Tool: "a", Prompt: "\xff"}}},
 		{"args of an exit", "args means nothing for this type of tool rule", []haft.ToolRule{{Type: haft.RuleExit, Tool: "a", Args: raws("q", "1")}}},
@@ -91,6 +92,7 @@ func TestCheck_refuses(t *testing.T) {
 		{"mapping of children", "child_output_mapping means nothing", []haft.ToolRule{{Type: haft.RuleChildren, Tool: "a", Children: []string{"b"}, Outputs: map[string]string{"1": "b"}}}},
 		{"long key", "a key of child_output_mapping has more than 200", []haft.ToolRule{conditional("a", "", false, strings.Repeat("k", 201)+"=b")}},
 		{"keys that mean the same number", "mean the same output", []haft.ToolRule{conditional("a", "", false, "1=b", "1.0=c")}},
+		{"keys that mean the same number, the other way", "mean the same output", []haft.ToolRule{conditional("a", "", false, "10=b", "0.1e2=c")}},
 		{"keys that mean the same truth", "mean the same output", []haft.ToolRule{conditional("a", "", false, "True=b", "true=c")}},
 		{"too many", "there are 101 tool rules, 100 is the most", slices.Repeat([]haft.ToolRule{rule(haft.RuleExit, "a")}, 101)},
 

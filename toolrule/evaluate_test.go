@@ -50,101 +50,22 @@ func turn(text string) []toolrule.Past {
 	return all
 }
 
-func TestEvaluate(t *testing.T) {
-	first := []haft.ToolRule{rule(haft.RuleFirst, "a")}
-	children := []haft.ToolRule{rule(haft.RuleChildren, "a", "b", "c")}
-	parent := []haft.ToolRule{rule(haft.RuleParent, "a", "b", "c")}
-	branch := []haft.ToolRule{conditional("a", "", false, "true=b", "false=c")}
-	withDefault := []haft.ToolRule{conditional("a", "d", false, "true=b")}
-	strict := []haft.ToolRule{conditional("a", "", true, "true=b")}
-	exit := []haft.ToolRule{rule(haft.RuleExit, "end")}
-	required := []haft.ToolRule{rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")}
-	const none = "No valid tools found based on tool rules."
-	for _, c := range []struct {
-		name    string
-		rules   []haft.ToolRule
-		history string
-		want    string // the allowed tools, * for all, ! for the end of the turn
-		forced  bool
-	}{
-		{"no rules allow all", nil, "a b", "*", false},
+// none is what is said where nothing is allowed.
+const none = "No valid tools found based on tool rules."
 
-		{"run_first at the beginning", first, "", "a", true},
-		{"run_first has run", first, "a", "*", false},
-		{"run_first has failed", first, "a:error", "*", false},
-		{"run_first still runs", first, "a:running", "a", true},
-		{"run_first was refused", first, "a:validation_error", "a", true},
-		{"run_first was rejected by a person", first, "a:denied_by_approver", "a", true},
-		{"run_first may not have run", first, "a:unknown", "a", true},
-		{"run_first was cancelled", first, "a:cancelled", "a", true},
-		{"run_first came later than another", first, "b", "a", true},
-		{"several run_first are alternatives", append(first, rule(haft.RuleFirst, "b")), "", "a b", true},
-		{"run_first of a tool that is not there", []haft.ToolRule{rule(haft.RuleFirst, "x")}, "", none, false},
-		{"run_first of a tool that another rule forbids", append(first, rule(haft.RuleParent, "b", "a")), "", none, false},
+// evaluation is one row of the tables.
+type evaluation struct {
+	name    string
+	rules   []haft.ToolRule
+	history string
+	want    string // the allowed tools, * for all, ! for the end of the turn
+	forced  bool
+}
 
-		{"children not yet", children, "", "*", false},
-		{"children right after", children, "a", "b c", true},
-		{"children also after a failure", children, "a:timeout", "b c", true},
-		{"children while it runs", children, "a:running", "b c", true},
-		{"children are over", children, "a b", "*", false},
-		{"children after a refusal", children, "a:permission_denied", "*", false},
-		{"a refusal in between does not free from children", children, "a d:permission_denied", "b c", true},
-		{"children that are not there", []haft.ToolRule{rule(haft.RuleChildren, "a", "x")}, "a", none, false},
-		{"two rules of children are cut", append(children, rule(haft.RuleChildren, "a", "c", "d")), "a", "c", true},
-
-		{"parent keeps children back", parent, "", "a d end", false},
-		{"parent opens its children, and them alone", parent, "a", "b c", true},
-		{"parent was not the last", parent, "a d", "a d end", false},
-		{"parent failed", parent, "a:error", "a d end", false},
-		{"parent still runs", parent, "a:running", "a d end", false},
-		{"parent waits for a person", parent, "a:pending_approval", "a d end", false},
-
-		{"conditional not yet", branch, "b", "*", false},
-		{"conditional true", branch, "a=true", "b", true},
-		{"conditional as Python writes it", branch, `a="False"`, "c", true},
-		{"conditional by message", branch, `a={"message":"true","status":"OK"}`, "b", true},
-		{"conditional by message of another type", branch, `a={"message":false}`, "c", true},
-		{"conditional matches nothing", branch, `a="maybe"`, "*", true},
-		{"conditional matches nothing, with default", withDefault, `a="maybe"`, "d", true},
-		{"conditional matches nothing, strict", strict, `a="maybe"`, none, false},
-		{"conditional failed", branch, "a:error=true", none, false},
-		{"conditional failed, with default", withDefault, "a:error=true", "d", true},
-		{"conditional still runs", branch, "a:running", none, false},
-		{"conditional gave no JSON", branch, "a=tru", none, false},
-		{"conditional keys that mean the same", []haft.ToolRule{conditional("a", "", false, "1=b", "1.0=c")}, "a=1", none, false},
-
-		{"exit not yet", exit, "a", "*", false},
-		{"exit was called", exit, "a end", "!", false},
-		{"exit was called and failed", exit, "end:error", "!", false},
-		{"exit was called long ago", exit, "end a b", "!", false},
-		{"exit was refused", exit, "end:rate_limited", "*", false},
-		{"exit wins over children", append(exit, rule(haft.RuleChildren, "end", "a")), "end", "!", false},
-
-		{"continue allows all", []haft.ToolRule{rule(haft.RuleContinue, "a")}, "a", "*", false},
-		{"approval allows all", []haft.ToolRule{rule(haft.RuleApproval, "a")}, "a", "*", false},
-		{"required keeps from the exit", required, "a", "a b c d", false},
-		{"required was refused", required, "b:validation_error", "a b c d", false},
-		{"required was called", required, "b", "*", false},
-		{"required was called and failed", required, "b:error", "*", false},
-		{"an exit that is required itself", append(exit, rule(haft.RuleRequired, "end")), "", "*", false},
-		{"an exit and another required", append(required, rule(haft.RuleRequired, "end")), "", "a b c d", false},
-
-		{"at most once, not yet", []haft.ToolRule{atMost("a", 1)}, "b", "*", false},
-		{"at most once", []haft.ToolRule{atMost("a", 1)}, "a", "b c d end", false},
-		{"at most twice, once so far", []haft.ToolRule{atMost("a", 2)}, "a b", "*", false},
-		{"at most twice", []haft.ToolRule{atMost("a", 2)}, "a b a:error", "b c d end", false},
-		{"refused calls do not count", []haft.ToolRule{atMost("a", 1)}, "a:rate_limited", "*", false},
-		{"calls that may have run count", []haft.ToolRule{atMost("a", 1)}, "a:unknown", "b c d end", false},
-		{"calls of a status that we do not know count", []haft.ToolRule{atMost("a", 1)}, "a:strange", "b c d end", false},
-
-		{"first, then children, then exit",
-			[]haft.ToolRule{rule(haft.RuleFirst, "a"), rule(haft.RuleChildren, "a", "b", "end"), rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")},
-			"a", "b", true},
-		{"children and a count leave nothing", append(children, atMost("b", 1), atMost("c", 1)), "b c a", none, false},
-		{"conditional and children agree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=true", "b", true},
-		{"conditional and children disagree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=false", none, false},
-		{"parent and children", append(parent, rule(haft.RuleChildren, "a", "c", "d")), "a", "c", true},
-	} {
+// check evaluates the rows of a table.
+func check(t *testing.T, rows []evaluation) {
+	t.Helper()
+	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := toolrule.Evaluate(c.rules, turn(c.history), tools)
 			if c.want == none {
@@ -176,6 +97,130 @@ func TestEvaluate(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEvaluate_run_first(t *testing.T) {
+	first := []haft.ToolRule{rule(haft.RuleFirst, "a")}
+	check(t, []evaluation{
+		{"no rules allow all", nil, "a b", "*", false},
+		{"run_first at the beginning", first, "", "a", true},
+		{"run_first has run", first, "a", "*", false},
+		{"run_first has failed", first, "a:error", "*", false},
+		{"run_first still runs", first, "a:running", "a", true},
+		{"run_first was refused", first, "a:validation_error", "a", true},
+		{"run_first was rejected by a person", first, "a:denied_by_approver", "a", true},
+		{"run_first may not have run", first, "a:unknown", "a", true},
+		{"run_first was cancelled", first, "a:cancelled", "a", true},
+		{"run_first came later than another", first, "b", "a", true},
+		{"several run_first are alternatives", append(first, rule(haft.RuleFirst, "b")), "", "a b", true},
+		{"run_first of a tool that is not there", []haft.ToolRule{rule(haft.RuleFirst, "x")}, "", none, false},
+		{"run_first of a tool that another rule forbids", append(first, rule(haft.RuleParent, "b", "a")), "", none, false},
+	})
+}
+
+func TestEvaluate_constrain_child_tools(t *testing.T) {
+	children := []haft.ToolRule{rule(haft.RuleChildren, "a", "b", "c")}
+	check(t, []evaluation{
+		{"children not yet", children, "", "*", false},
+		{"children right after", children, "a", "b c", true},
+		{"children also after a failure", children, "a:timeout", "b c", true},
+		{"children while it runs", children, "a:running", "b c", true},
+		{"children are over", children, "a b", "*", false},
+		{"children after a refusal", children, "a:permission_denied", "*", false},
+		{"a refusal in between does not free from children", children, "a d:permission_denied", "b c", true},
+		{"children that are not there", []haft.ToolRule{rule(haft.RuleChildren, "a", "x")}, "a", none, false},
+		{"two rules of children are cut", append(children, rule(haft.RuleChildren, "a", "c", "d")), "a", "c", true},
+	})
+}
+
+func TestEvaluate_parent_last_tool(t *testing.T) {
+	parent := []haft.ToolRule{rule(haft.RuleParent, "a", "b", "c")}
+	check(t, []evaluation{
+		{"parent keeps children back", parent, "", "a d end", false},
+		{"parent opens its children, and them alone", parent, "a", "b c", true},
+		{"parent was not the last", parent, "a d", "a d end", false},
+		{"parent failed", parent, "a:error", "a d end", false},
+		{"parent still runs", parent, "a:running", "a d end", false},
+		{"parent waits for a person", parent, "a:pending_approval", "a d end", false},
+	})
+}
+
+func TestEvaluate_conditional(t *testing.T) {
+	branch := []haft.ToolRule{conditional("a", "", false, "true=b", "false=c")}
+	withDefault := []haft.ToolRule{conditional("a", "d", false, "true=b")}
+	strict := []haft.ToolRule{conditional("a", "", true, "true=b")}
+	check(t, []evaluation{
+		{"conditional not yet", branch, "b", "*", false},
+		{"conditional true", branch, "a=true", "b", true},
+		{"conditional as Python writes it", branch, `a="False"`, "c", true},
+		{"conditional by message", branch, `a={"message":"true","status":"OK"}`, "b", true},
+		{"conditional by message of another type", branch, `a={"message":false}`, "c", true},
+		{"conditional matches nothing", branch, `a="maybe"`, "*", true},
+		{"conditional matches nothing, with default", withDefault, `a="maybe"`, "d", true},
+		{"conditional matches nothing, strict", strict, `a="maybe"`, none, false},
+		{"conditional failed", branch, "a:error=true", none, false},
+		{"conditional failed, with default", withDefault, "a:error=true", "d", true},
+		{"conditional still runs", branch, "a:running", none, false},
+		{"conditional gave no JSON", branch, "a=tru", none, false},
+		{"conditional keys that mean the same", []haft.ToolRule{conditional("a", "", false, "1=b", "1.0=c")}, "a=1", none, false},
+	})
+}
+
+func TestEvaluate_exit_loop(t *testing.T) {
+	exit := []haft.ToolRule{rule(haft.RuleExit, "end")}
+	check(t, []evaluation{
+		{"exit not yet", exit, "a", "*", false},
+		{"exit was called", exit, "a end", "!", false},
+		{"exit was called and failed", exit, "end:error", "!", false},
+		{"exit was called long ago", exit, "end a b", "!", false},
+		{"exit was refused", exit, "end:rate_limited", "*", false},
+		{"the other exit was not called", append([]haft.ToolRule{rule(haft.RuleExit, "end")}, rule(haft.RuleExit, "d")), "end", "!", false},
+		{"exit wins over children", append(exit, rule(haft.RuleChildren, "end", "a")), "end", "!", false},
+	})
+}
+
+func TestEvaluate_the_other_types(t *testing.T) {
+	exit := []haft.ToolRule{rule(haft.RuleExit, "end")}
+	required := []haft.ToolRule{rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")}
+	check(t, []evaluation{
+		{"continue allows all", []haft.ToolRule{rule(haft.RuleContinue, "a")}, "a", "*", false},
+		{"approval allows all", []haft.ToolRule{rule(haft.RuleApproval, "a")}, "a", "*", false},
+		{"required keeps from the exit", required, "a", "a b c d", false},
+		{"required was refused", required, "b:validation_error", "a b c d", false},
+		{"required was called", required, "b", "*", false},
+		{"required was called and failed", required, "b:error", "*", false},
+		{"an exit that is required itself", append(exit, rule(haft.RuleRequired, "end")), "", "*", false},
+		{"an exit and another required", append(required, rule(haft.RuleRequired, "end")), "", "a b c d", false},
+	})
+}
+
+func TestEvaluate_max_count_per_step(t *testing.T) {
+
+	check(t, []evaluation{
+		{"at most once, not yet", []haft.ToolRule{atMost("a", 1)}, "b", "*", false},
+		{"at most once", []haft.ToolRule{atMost("a", 1)}, "a", "b c d end", false},
+		{"at most twice, once so far", []haft.ToolRule{atMost("a", 2)}, "a b", "*", false},
+		{"at most twice", []haft.ToolRule{atMost("a", 2)}, "a b a:error", "b c d end", false},
+		{"refused calls do not count", []haft.ToolRule{atMost("a", 1)}, "a:rate_limited", "*", false},
+		{"rejected calls do not count", []haft.ToolRule{atMost("a", 1)}, "a:denied_by_approver", "*", false},
+		{"calls that may have run count", []haft.ToolRule{atMost("a", 1)}, "a:unknown", "b c d end", false},
+		{"calls of a status that we do not know count", []haft.ToolRule{atMost("a", 1)}, "a:strange", "b c d end", false},
+	})
+}
+
+func TestEvaluate_rules_together(t *testing.T) {
+	children := []haft.ToolRule{rule(haft.RuleChildren, "a", "b", "c")}
+	parent := []haft.ToolRule{rule(haft.RuleParent, "a", "b", "c")}
+	branch := []haft.ToolRule{conditional("a", "", false, "true=b", "false=c")}
+	check(t, []evaluation{
+		{"first, then children, then exit",
+			[]haft.ToolRule{rule(haft.RuleFirst, "a"), rule(haft.RuleChildren, "a", "b", "end"), rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")},
+			"a", "b", true},
+		{"children and a count leave nothing", append(children, atMost("b", 1), atMost("c", 1)), "b c a", none, false},
+		{"conditional and children agree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=true", "b", true},
+		{"conditional and children disagree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=false", none, false},
+		{"parent and children", append(parent, rule(haft.RuleChildren, "a", "c", "d")), "a", "c", true},
+	})
 }
 
 func TestEvaluate_available(t *testing.T) {

@@ -108,7 +108,8 @@ func TestPrefilled_unknown_arguments(t *testing.T) {
 			t.Errorf("with schema %s: %v, want %q", schema, err, want)
 		}
 	}
-	for _, schema := range []string{`[]`, `{"properties":[]}`, `{`} {
+	deep := strings.Repeat(`{"anyOf":[`, 20) + `true` + strings.Repeat(`]}`, 20)
+	for _, schema := range []string{`{"properties":{"text":` + deep + `}}`, `[]`, `{"properties":[]}`, `{`} {
 		if _, err := first(t, raws("text", `"x"`)).Prefilled("a", nil, json.RawMessage(schema)); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("with schema %s: %v, want invalid", schema, err)
 		}
