@@ -23,6 +23,7 @@ type requestBody struct {
 	scanner *scanner     // nil if nothing is looked for
 	ended   atomic.Bool
 	closed  atomic.Bool
+	turn    chan struct{} // held by a Read
 
 	mu    sync.Mutex
 	final bool // the answer is being sent: 100 Continue would be inside it
@@ -30,6 +31,8 @@ type requestBody struct {
 
 // Read implements [io.Reader].
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.turn <- struct{}{}
+	defer func() { <-b.turn }()
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -76,13 +79,27 @@ func (b *requestBody) Close() error {
 // was read, and so nobody reads any more.
 func (b *requestBody) whole() bool { return b.ended.Load() }
 
+// quit ends a request whose body was not read to its end, and with it the
+// connection. When it returns nobody reads any more: net/http may do so for some
+// time after it gave an answer or an error.
+func (x *exchange) quit(b *requestBody) {
+	if b.whole() {
+		return
+	}
+	b.closed.Store(true)
+	linger(x.client)
+	x.client.Close()
+	b.turn <- struct{}{}
+}
+
 // forward sends a request that is allowed and passes the answer on. It reports
 // whether another request may follow.
 func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	body := &requestBody{body: x.req.Body}
+	body := &requestBody{body: x.req.Body, turn: make(chan struct{}, 1)}
 	body.ended.Store(x.req.ContentLength == 0)
+	defer x.quit(body)
 	if strings.EqualFold(x.req.Header.Get("Expect"), "100-continue") {
 		body.expect = func() error {
 			_, err := io.WriteString(x.conn, "HTTP/1.1 100 Continue\r\n\r\n")

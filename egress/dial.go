@@ -62,6 +62,9 @@ func (g *Guard) resolve(ctx context.Context, network, name string, port uint16) 
 		a = a.Unmap()
 		if r := g.refuseAddr(a); r != nil {
 			r.Host, r.Port = host, port
+			if host != a.String() { // a range of one address would tell it
+				r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the %s addresses of %s", r.Range, host)
+			}
 			return nil, r.err()
 		}
 		addrs[i] = a

@@ -206,8 +206,8 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 			Reason: fmt.Sprintf("the rule for %s limits methods or paths, so the protocol cannot be changed", d.Host),
 			Ask:    fmt.Sprintf("for WebSockets the network list needs the rule network: [%q]", suggest(d))}
 	}
-	if !strings.EqualFold(upgradeOf(x.req.Header), "websocket") {
-		return Rule{}, &Refusal{Host: d.Host, Port: d.Port, Rule: RuleUpgrade, Reason: "the protocol can only be changed to websocket"}
+	if !strings.EqualFold(upgradeOf(x.req.Header), "websocket") || x.req.ContentLength != 0 {
+		return Rule{}, &Refusal{Host: d.Host, Port: d.Port, Rule: RuleUpgrade, Reason: "the protocol can only be changed to websocket, by a request without a body"}
 	}
 	return rule, nil
 }
@@ -344,7 +344,7 @@ func (x *exchange) gone(cancel func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := x.br.Peek(1); err != nil {
+		if _, err := x.br.Peek(1); err != nil && !x.client.abort.Load() {
 			cancel()
 		}
 	}()

@@ -21,6 +21,7 @@ var errEnd = errors.New("no more requests")
 // errHead is why a request is not read: two servers could read it in two ways.
 type errHead string
 
+// Error implements error.
 func (e errHead) Error() string { return string(e) }
 
 // head is what the checks need of a request's head as it was sent.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -43,6 +44,9 @@ func Canonical(host string) (string, error) {
 		return literal(a)
 	}
 	name := host
+	if !utf8.ValidString(name) {
+		return "", errUnicode
+	}
 	if !ascii(name) || punycode(name) {
 		mapped, err := idna.Lookup.ToASCII(name)
 		if err != nil {

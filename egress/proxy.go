@@ -193,6 +193,12 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	br.Reset(c)
 	first, err := br.Peek(1)
 	if err != nil {
+		if !c.limited.Load() {
+			return // it never said a word
+		}
+		if t, r := p.begin(c, ""); r == nil {
+			t.end()
+		}
 		return
 	}
 	switch first[0] {
@@ -220,6 +226,9 @@ type client struct {
 	up, down atomic.Int64
 	limited  atomic.Bool
 	abort    atomic.Bool // reads come back at once
+
+	// How much of up and down is in records already.
+	recordedUp, recordedDown int64
 }
 
 // Read implements [io.Reader].
@@ -232,12 +241,14 @@ func (c *client) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := c.Conn.Read(b)
-	c.up.Add(int64(n))
-	if c.proxy.up.Add(int64(n)) > c.proxy.cfg.Limits.BytesUp {
+	left := c.proxy.cfg.Limits.BytesUp - c.proxy.up.Load()
+	if left <= 0 {
 		c.limited.Store(true)
 		return 0, errLimit
 	}
+	n, err := c.Conn.Read(b[:min(int64(len(b)), left)])
+	c.up.Add(int64(n))
+	c.proxy.up.Add(int64(n))
 	return n, err
 }
 
@@ -258,15 +269,14 @@ func (c *client) Write(b []byte) (int, error) {
 // track is one record in the making.
 type track struct {
 	Connection
-	proxy    *Proxy
-	conn     *client
-	up, down int64 // of the connection when this began
-	silent   bool  // what it held has records of its own
+	proxy  *Proxy
+	conn   *client
+	silent bool // what it held has records of its own
 }
 
 // begin opens a record. It refuses when there have been too many.
 func (p *Proxy) begin(c *client, via string) (*track, *Refusal) {
-	t := &track{proxy: p, conn: c, up: c.up.Load(), down: c.down.Load()}
+	t := &track{proxy: p, conn: c}
 	t.Time, t.Via, t.Outcome = time.Now(), via, OutcomeOK
 	if n := p.requests.Add(1); n > p.cfg.Limits.Requests {
 		return nil, &Refusal{Rule: RuleLimit, Reason: fmt.Sprintf("more than %d requests in one call", p.cfg.Limits.Requests)}
@@ -296,7 +306,9 @@ func (t *track) fail(err error) {
 
 // end closes the record and hands it over.
 func (t *track) end() {
-	t.Up, t.Down = t.conn.up.Load()-t.up, t.conn.down.Load()-t.down
+	c := t.conn
+	t.Up, t.Down = c.up.Load()-c.recordedUp, c.down.Load()-c.recordedDown
+	c.recordedUp, c.recordedDown = c.recordedUp+t.Up, c.recordedDown+t.Down
 	t.Duration = time.Since(t.Time)
 	if t.conn.limited.Load() && t.Refusal == nil {
 		t.refuse(&Refusal{Host: t.Host, Port: t.Port, Rule: RuleLimit, Reason: errLimit.Error()})

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"sync"
@@ -143,12 +142,16 @@ func linger(c *client) {
 	if !closeWrite(c) {
 		return
 	}
-	c.idle = lingerTime
 	end := time.Now().Add(lingerTime)
-	br := bufio.NewReaderSize(io.LimitReader(c, lingerBytes), 4<<10)
-	for time.Now().Before(end) {
-		if _, err := br.Discard(4 << 10); err != nil {
+	var buf [4 << 10]byte
+	for n := 0; n < lingerBytes; {
+		if c.Conn.SetReadDeadline(end) != nil {
 			return
 		}
+		m, err := c.Conn.Read(buf[:])
+		if err != nil {
+			return
+		}
+		n += m
 	}
 }
