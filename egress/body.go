@@ -135,6 +135,8 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	}
 	defer resp.Body.Close()
 	defer stop()
+	// An answer before the end of the body: the program may never send the rest.
+	x.close = x.close || !body.whole()
 	x.track.Status = resp.StatusCode
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		x.upgraded(resp, scrub)
