@@ -126,7 +126,7 @@ var smuggling = []attack{
 	{"HTTP/2.0", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
 	{"HTTP/1.2", "GET " + api + "/ HTTP/1.2\r\n" + host + "\r\n", 400},
 	{"a method that is none", "G@T " + api + "/ HTTP/1.1\r\n" + host + "\r\n", 400},
-	{"an empty line first", "\r\n" + get(api+"/", host), 400},
+	{"an empty line first", "\r\n" + sendGet(api+"/", host), 400},
 	{"a head without end", "GET " + api + "/ HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 70<<10) + "\r\n\r\n", 400},
 	{"too many headers", sendGet(api+"/", host, strings.Repeat("X: y\r\n", 300)), 400},
 	{"an upgrade to h2c", sendGet(api+"/", host, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"), 403},
