@@ -101,9 +101,9 @@ const maxKeys = 64
 
 // newKeys makes the first keyset.
 func newKeys() (*keys, error) {
-	print := make([]byte, 32)
-	_, _ = rand.Read(print) // never fails
-	return (&keys{print: print}).rotated()
+	prints := make([]byte, 32)
+	_, _ = rand.Read(prints) // never fails
+	return (&keys{print: prints}).rotated()
 }
 
 // ready fills in what follows from the handle.
@@ -190,11 +190,11 @@ func (k *keys) wrap(masters []*Master) ([]byte, error) {
 		if err := k.handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&buf), m.aead, boundKeyset); err != nil {
 			return nil, fmt.Errorf("encrypt the data keys: %w", err)
 		}
-		print, err := m.aead.Encrypt(k.print, boundPrint)
+		prints, err := m.aead.Encrypt(k.print, boundPrint)
 		if err != nil {
 			return nil, fmt.Errorf("encrypt the key of fingerprints: %w", err)
 		}
-		out.Copies = append(out.Copies, wrapped{m.id, buf.Bytes(), print})
+		out.Copies = append(out.Copies, wrapped{m.id, buf.Bytes(), prints})
 		k.copies = append(k.copies, m.id)
 	}
 	return json.Marshal(out)
@@ -219,11 +219,11 @@ func unwrap(data []byte, rev int64, masters []*Master) (*keys, error) {
 			if err != nil {
 				return nil, damaged(fmt.Errorf("decrypt the data keys: %w", err))
 			}
-			print, err := m.aead.Decrypt(c.Print, boundPrint)
+			prints, err := m.aead.Decrypt(c.Print, boundPrint)
 			if err != nil {
 				return nil, damaged(fmt.Errorf("decrypt the key of fingerprints: %w", err))
 			}
-			return ready(&keys{handle: h, print: print, rev: rev, copies: ids})
+			return ready(&keys{handle: h, print: prints, rev: rev, copies: ids})
 		}
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the stored secrets were encrypted with another master key; give that one back, nothing was changed",
