@@ -300,6 +300,7 @@ func TestConditional_keys(t *testing.T) {
 		{"done", `["done"]`, false},
 		{`["done"]`, `["done"]`, true},
 		{"ä", `"\u00e4"`, true},
+		{"\ufffd", "\"\xff\"", false},
 		{"1", `"` + strings.Repeat("1", 300) + `"`, false},
 	} {
 		s, err := toolrule.Evaluate([]haft.ToolRule{conditional("a", "c", false, c.key+"=b")},
@@ -360,7 +361,7 @@ func TestExit(t *testing.T) {
 func TestAdmit_tells_the_model_why(t *testing.T) {
 	rules := []haft.ToolRule{
 		rule(haft.RuleChildren, "a", "b", "c"), rule(haft.RuleParent, "b", "d"),
-		rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "c"), rule(haft.RuleFirst, "a"),
+		rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "c"), rule(haft.RuleRequired, "end"), rule(haft.RuleFirst, "a"),
 		{Type: haft.RuleMaxCount, Tool: "b", MaxCount: 2, Prompt: "not {{ tool_name }} again"},
 	}
 	for _, c := range []struct{ history, tool, want string }{

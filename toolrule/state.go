@@ -34,8 +34,9 @@ func (s *State) hints(tool string) []string {
 			all = append(all, text)
 		}
 	}
-	if s.Ends(tool) && slices.ContainsFunc(s.missing, func(m string) bool { return m != tool }) {
-		all = append(all, violated(s.missing))
+	others := slices.DeleteFunc(slices.Clone(s.missing), func(m string) bool { return m == tool })
+	if s.Ends(tool) && len(others) > 0 {
+		all = append(all, violated(others))
 	}
 	return all
 }
