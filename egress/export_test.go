@@ -1,0 +1,22 @@
+package egress
+
+import (
+	"bufio"
+	"io"
+)
+
+// Scrubbed is r without a value, which becomes its placeholder.
+func Scrubbed(r io.Reader, value, placeholder string) io.Reader {
+	b := &Broker{cfg: BrokerConfig{Secrets: []Secret{{Hosts: Rules{Full()}}}}}
+	b.learn(Secret{Placeholder: placeholder}, value, nil)
+	return b.scrubber(Dest{Host: "a.example", Port: 80})(r)
+}
+
+// ReadRequest reads a request as the proxy does.
+func ReadRequest(r io.Reader) (method, host string, err error) {
+	req, h, err := readRequest(bufio.NewReaderSize(r, maxHead))
+	if err != nil {
+		return "", "", err
+	}
+	return req.Method, h.host, nil
+}
