@@ -60,6 +60,9 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, version int64) error {
 	if err := older(ctx, p); err != nil {
 		return err
 	}
+	if version <= 0 {
+		return nil // nothing but the table of versions
+	}
 	if _, err := p.UpTo(ctx, version); err != nil {
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			return fmt.Errorf("migration %d: %w", partial.Failed.Source.Version, partial.Err)

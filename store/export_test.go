@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"haft"
+	"haft/event"
+)
+
+// A Plan is how a database answers one query of the hot paths.
+type Plan struct {
+	Name  string
+	Lines []string
+}
+
+// Plans asks the database how it answers the queries whose cost must not grow with
+// what is kept. Each is explained with explain in front, such as EXPLAIN QUERY
+// PLAN, whose last column is a line of text. Tests hold them against what is
+// allowed.
+func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
+	type query struct {
+		name string
+		text string
+		args []any
+	}
+	list := []query{
+		{"tool", toolByRef, []any{"acme", "add"}},
+		{"stamp", stampByRef, []any{"acme", "add"}},
+		{"version", versionFrom + "v.number = $3", []any{"acme", "id", 1}},
+		{"version by digest", versionFrom + "v.digest = $3 ORDER BY v.number DESC LIMIT 1", []any{"acme", "id", "d"}},
+		{"search", exactQuery, []any{"acme", "word", 256}},
+		{"search prefix", prefixQuery, []any{"acme", "word", "wore", 256}},
+		{"record", "SELECT " + recordColumns + " FROM calls WHERE id = $1 AND org = $2", []any{"c", "acme"}},
+		{"turn", turnQuery, []any{"acme", "t", "x", 1000}},
+		{"pending approvals", pendingQuery, []any{"acme", 0, "", 10}},
+		{"last event", highest, nil},
+		{"last of calls", "SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call", []any{"a", "b"}},
+		{"end of chain", lastEntry, []any{"acme"}},
+	}
+	add := func(name string, text string, args []any) { list = append(list, query{name, text, args}) }
+	for name, f := range map[string]haft.ToolFilter{
+		"tools": {After: "a"}, "tools by tag": {Tag: "a"}, "tools by category": {Category: "a"}, "tools by kind": {Kind: haft.KindBash},
+	} {
+		text, args := toolQuery("acme", f)
+		add(name, text, args)
+	}
+	for name, f := range map[string]haft.CallFilter{
+		"calls": {}, "calls before": {Before: "c"}, "calls of user": {User: "u"}, "calls of user before": {User: "u", Before: "c"}, "calls of agent": {Agent: "a"},
+		"calls of tool": {Tool: "t"}, "calls of turn": {Turn: "t"}, "calls of parent": {Parent: "p"},
+	} {
+		f.Org, f.Limit = "acme", 50
+		text, args := recordQuery(f, "", 1)
+		add(name, text, args)
+	}
+	text, args := recordQuery(haft.CallFilter{Org: "acme", Limit: 50}, haft.StatusError, 0)
+	add("calls by status", text, args)
+	text, args = openQuery(haft.StatusRunning, "p", 10)
+	add("open calls", text, args)
+	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"}, "events of call": {Org: "acme", Call: "c"}} {
+		text, args := eventQuery(f, 1, 10)
+		add(name, text, args)
+	}
+	var plans []Plan
+	for _, q := range list {
+		lines, err := s.plan(ctx, explain+" "+q.text, q.args)
+		if err != nil {
+			return nil, fmt.Errorf("explain %s: %w", q.name, err)
+		}
+		plans = append(plans, Plan{q.name, lines})
+	}
+	return plans, nil
+}
+
+// plan returns the last column of a query's rows.
+func (s *Store) plan(ctx context.Context, text string, args []any) ([]string, error) {
+	rows, err := s.read.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	err = each(rows, func(r scanner) error {
+		cells, to := make([]string, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			to[i] = &cells[i]
+		}
+		err := r.Scan(to...)
+		lines = append(lines, cells[len(cells)-1])
+		return err
+	})
+	return lines, err
+}

@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/store"
+	"haft/store/sqlite"
+)
+
+var at = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+// open opens an empty store.
+func open(t testing.TB) *store.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// fill keeps tools and calls of one organisation.
+func fill(t testing.TB, s *store.Store, tools, calls int) {
+	t.Helper()
+	for i := range tools {
+		tool := haft.Tool{
+			Org: "acme", Name: fmt.Sprintf("tool_%05d", i), Category: fmt.Sprint("category", i%20), Tags: []string{fmt.Sprint("tag", i%50)},
+			Version: haft.Version{Kind: haft.KindPython, Digest: fmt.Sprint("d", i), Description: fmt.Sprintf("Does thing %d with words that all tools have.", i), Created: at},
+		}
+		if _, _, _, err := s.PutTool(t.Context(), tool, store.PutOptions{Activate: true}); err != nil {
+			t.Fatalf("PutTool: %v", err)
+		}
+	}
+	const size = 500
+	for i := 0; i < calls; i += size {
+		if err := s.Commit(t.Context(), past(i, min(size, calls-i))); err != nil {
+			t.Fatalf("Commit: %v", err)
+		}
+	}
+}
+
+// past makes a batch of calls that have ended.
+func past(from, n int) store.Batch {
+	var b store.Batch
+	for i := from; i < from+n; i++ {
+		p := haft.Principal{Org: "acme", User: fmt.Sprint("u", i%100), Agent: fmt.Sprint("a", i%10)}
+		id := haft.CallID(fmt.Sprintf("c%08d", i))
+		b.Records = append(b.Records, haft.Record{
+			Call:   haft.Call{ID: id, Tool: fmt.Sprint("tool", i%1000), Principal: p, Turn: fmt.Sprint("t", i/5), Args: json.RawMessage(`{}`)},
+			Status: haft.Statuses()[i%7], Created: at.Add(time.Duration(i) * time.Millisecond), Owner: "p",
+		})
+		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventCompleted, Time: at, Call: id, Tool: "t", Principal: p})
+		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: "call.ended", Actor: p, Call: id, Time: at})
+	}
+	return b
+}
+
+// scale says how many calls to keep.
+func scale() int {
+	if os.Getenv("HAFT_SCALE") == "full" {
+		return 1_000_000
+	}
+	return 50_000
+}
+
+// TestPlans: every query of the hot paths reads a piece of an index, in order. Then
+// what it costs does not grow with what is kept, which timings under load would
+// not show.
+func TestPlans(t *testing.T) {
+	s := open(t)
+	if !testing.Short() {
+		fill(t, s, 10_000, scale())
+	}
+	plans, err := s.Plans(t.Context(), "EXPLAIN QUERY PLAN")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range plans {
+		searches := 0
+		for _, line := range p.Lines {
+			switch {
+			case strings.HasPrefix(line, "SEARCH") && strings.Contains(line, "USING"):
+				searches++
+			case p.Name == "last event" && strings.HasPrefix(line, "SCAN h"): // three rows
+			case strings.HasPrefix(line, "SCAN"), strings.Contains(line, "TEMP B-TREE"), strings.Contains(line, "AUTOMATIC"):
+				t.Errorf("%s: %s", p.Name, line)
+			}
+		}
+		if searches == 0 {
+			t.Errorf("%s searches nothing: %q", p.Name, p.Lines)
+		}
+		t.Logf("%s: %s", p.Name, strings.Join(p.Lines, "; "))
+	}
+	page, err := s.Records(t.Context(), haft.CallFilter{Org: "acme", Status: []haft.Status{haft.StatusError, haft.StatusSuccess}})
+	if !testing.Short() && (err != nil || len(page) != 50) {
+		t.Errorf("Records = %d, %v", len(page), err)
+	}
+}
+
+// BenchmarkRead times the queries over an empty store and over a full one.
+func BenchmarkRead(b *testing.B) {
+	for name, size := range map[string][2]int{"few": {10, 100}, "many": {10_000, scale()}} {
+		b.Run(name, func(b *testing.B) {
+			s := open(b)
+			fill(b, s, size[0], size[1])
+			for _, q := range []struct {
+				name string
+				run  func() error
+			}{
+				{"Tool", func() error { _, err := s.Tool(b.Context(), "acme", "tool_00003"); return err }},
+				{"ToolStamp", func() error { _, _, _, err := s.ToolStamp(b.Context(), "acme", "tool_00003"); return err }},
+				{"Tools", func() error {
+					_, err := s.Tools(b.Context(), "acme", haft.ToolFilter{After: "tool_00001", Limit: 5})
+					return err
+				}},
+				{"SearchTools", func() error { _, err := s.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
+				{"Record", func() error { _, err := s.Record(b.Context(), "acme", "c00000050"); return err }},
+				{"Records", func() error { _, err := s.Records(b.Context(), haft.CallFilter{Org: "acme"}); return err }},
+			} {
+				b.Run(q.name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						if err := q.run(); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"haft"
+	"haft/store/sqlite"
+)
+
+// mount mounts a small file system, which takes root.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "mount") {
+			t.Fatalf("mount is required by HAFT_REQUIRE, but: %v", err)
+		}
+		t.Skipf("a file system of its own cannot be mounted (root can): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
+	dir := mount(t, "size=2m")
+	s := open(t, sqlite.Config{Dir: dir})
+	full, kept := error(nil), 0
+	for i := range 10_000 {
+		b := batch(fmt.Sprint("c", i))
+		b.Records[0].Call.Turn = strings.Repeat("x", 2000)
+		if full = s.Commit(t.Context(), b); full != nil {
+			break
+		}
+		kept++
+	}
+	if full == nil {
+		t.Fatal("the disk does not get full")
+	}
+	says(t, full, dir, haft.CodeUnavailable, "disk", "full")
+	if _, err := s.Record(t.Context(), "acme", "c0"); err != nil {
+		t.Errorf("a full disk cannot be read: %v", err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), batch("after")); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	head, err := s.AuditHead(t.Context(), "acme")
+	if err != nil || head.Seq != int64(kept)+1 {
+		t.Errorf("the chain ends at %d, %v, want %d", head.Seq, err, kept+1)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	again := open(t, sqlite.Config{Dir: dir})
+	if _, err := again.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
+		t.Errorf("the last call that was kept is lost: %v", err)
+	}
+}
+
+func TestOpen_a_read_only_file_system(t *testing.T) {
+	dir := mount(t, "size=8m")
+	keep(t, dir, 1)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, haft.CodeUnavailable, "read-only")
+}
+
+func TestOpen_a_read_only_database(t *testing.T) {
+	dir := mount(t, "size=8m")
+	keep(t, dir, 1)
+	file := filepath.Join(dir, "haft.db")
+	if err := syscall.Mount(file, file, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("", file, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, haft.CodeUnavailable, "read-only")
+}
+
+func TestOpen_without_the_right_to_write(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everything: the read-only file systems are tried instead")
+	}
+	dir := t.TempDir()
+	keep(t, dir, 1)
+	for name, mode := range map[string]os.FileMode{"haft.db": 0o400, ".": 0o500} {
+		path := filepath.Join(dir, name)
+		old, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if name == "." {
+			if err := os.Remove(filepath.Join(dir, "lock")); err == nil {
+				t.Fatal("the directory can be written")
+			}
+		}
+		refused(t, dir, haft.CodeUnavailable, "written")
+		if err := os.Chmod(path, old.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"haft/store/sqlite"
+)
+
+// holdEnv names a directory that a second process is to hold.
+const holdEnv = "HAFT_TEST_HOLD"
+
+// TestMain is also the second process: it opens a store, says so and waits until
+// its input ends or somebody kills it.
+func TestMain(m *testing.M) {
+	dir := os.Getenv(holdEnv)
+	if dir == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("held")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	_ = s.Close()
+}
