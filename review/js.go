@@ -94,7 +94,7 @@ func (s *script) key(i int) {
 	if s.is(i, "rejectUnauthorized") && s.is(i+2, "false") {
 		s.n.add("js-tls", s.tok(i).line)
 	}
-	if s.is(i, "__proto__") {
+	if s.is(i, "__proto__") && !s.is(i+2, "null") {
 		s.n.add("js-prototype", s.tok(i).line)
 	}
 }
@@ -104,7 +104,11 @@ func (s *script) member(i int) {
 	line := s.tok(i).line
 	switch s.tok(i).text {
 	case "constructor":
-		if s.oneOf(i+1, ".", "?.") && s.is(i+2, "constructor") || s.is(i-2, ")") && !s.is(i+2, "name") ||
+		prototype := false
+		for j := i - 3; j > max(0, i-40) && !s.is(j, ";"); j-- {
+			prototype = prototype || s.is(j, "getPrototypeOf")
+		}
+		if s.oneOf(i+1, ".", "?.") && s.is(i+2, "constructor") || s.is(i-2, ")") && prototype && !s.is(i+2, "name") ||
 			s.is(i+1, "(") && s.tok(i-2).kind != jsName {
 			s.n.add("js-constructor", line)
 		}
@@ -138,10 +142,8 @@ func (s *script) sign(i int) {
 		s.n.add("js-constructor", line)
 	case "__proto__":
 		s.n.add("js-prototype", line)
-	case "eval", "Function", "require", "child_process", "mainModule", "binding":
-		s.n.add("js-computed-global", line)
 	default:
-		if made == jsMade {
+		if made == jsMade || made == jsJoined && slices.Contains([]string{"eval", "Function", "require", "mainModule", "binding", "exec", "execSync", "spawn"}, text) {
 			s.n.add("js-computed-global", line)
 		}
 	}
@@ -226,7 +228,7 @@ func (s *script) reference(ref string, i, end int) {
 		s.starts(strings.TrimPrefix(ref, "child_process."), end)
 	case (base == "fs" || base == "fs-extra") && called:
 		s.file(strings.TrimPrefix(strings.TrimPrefix(ref, "fs."), "promises."), end)
-	case strings.HasSuffix(ref, "__proto__"), strings.HasPrefix(ref, "Object.prototype.") && s.is(end, "="), strings.HasPrefix(ref, "Array.prototype.") && s.is(end, "="), ref == "Object.setPrototypeOf" && called:
+	case strings.HasSuffix(ref, "__proto__"), strings.HasPrefix(ref, "Object.prototype.") && s.is(end, "="), strings.HasPrefix(ref, "Array.prototype.") && s.is(end, "="):
 		s.n.add("js-prototype", line)
 	case (ref == "String.fromCharCode" || ref == "String.fromCodePoint") && called:
 		if text, _, _, ok := s.function(i); ok && len([]rune(text)) >= 4 {
@@ -240,7 +242,7 @@ func (s *script) reference(ref string, i, end int) {
 		}
 	}
 	// The global object, reached into by something that is not known.
-	if slices.Contains(globals[:4], ref) && s.is(end, "[") {
+	if slices.Contains(globals[:3], ref) && s.is(end, "[") {
 		s.n.add("js-computed-global", line)
 	}
 }
@@ -310,6 +312,8 @@ func (s *script) environ(i, end int) {
 	switch {
 	case s.is(i-1, "...") || s.is(i-1, ":") && s.is(i-2, "env"):
 		return
+	case s.oneOf(i-1, "{", ",") && s.oneOf(end, "}", ",") && s.is(s.inside[i], "{"):
+		return // { env } = process, and { env } as the options of a child
 	case s.is(i-1, "=") && (s.is(i-2, "}") || s.ends(end)):
 		return
 	case s.is(end, "[") || s.oneOf(i-1, "in", "typeof") || s.oneOf(end, "?", "=", "&&", "||", "as", "??"):

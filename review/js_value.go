@@ -19,6 +19,7 @@ type script struct {
 	many   map[string]bool   // names that are assigned more than once
 	uses   map[string]int    // modules, with the line
 	closes []int             // of a bracket, where it closes
+	inside []int             // of a token, the bracket that it stands in; -1 if none
 	depth  int               // of constants in constants
 }
 
@@ -55,9 +56,12 @@ func (s *script) close(i int) int {
 
 // match finds out where brackets close.
 func (s *script) match() {
-	s.closes = make([]int, len(s.tokens))
+	s.closes, s.inside = make([]int, len(s.tokens)), make([]int, len(s.tokens))
 	var open []int
 	for i, t := range s.tokens {
+		if s.inside[i] = -1; len(open) > 0 {
+			s.inside[i] = open[len(open)-1]
+		}
 		if t.kind != jsPunct {
 			continue
 		}

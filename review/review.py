@@ -72,7 +72,7 @@ ENDING = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGABRT", "SIGSY
 # What must not be handed on unseen: passing it is using it.
 CARRIED = RUN | SHELL | {"importlib.__import__", "importlib.import_module", "pickle.loads", "marshal.loads", "os.fork"}
 SECRET = re.compile(r"passw|pwd|secret|passphrase", re.I)
-PERMIT = re.compile(r"admin|authori[sz]ed|authenticated|permission|permitted|allowed|password|token|privilege", re.I)
+PERMIT = re.compile(r"admin|authori[sz]ed|authenticated|permission|permitted|allowed|password|privilege", re.I)
 ALIKE = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bd\u03bf\u03f2\u03f3"
 
 
@@ -648,9 +648,10 @@ class Reader:
             if attr == "__getattribute__":
                 return []
             r = self.method(base, attr, args) if args is not None else None
-            hard = attr not in ("format", "encode", "expanduser", "joinpath", "strip", "split", "lstrip", "rstrip")
+            plain = attr in ("encode", "expanduser", "joinpath", "strip", "split", "lstrip", "rstrip")
+            hard = attr in ("decode", "translate")
             if r is not None:
-                return [("const", r, max(base[2], made, 2 if hard else 1 if attr == "format" else 0))]
+                return [("const", r, max(base[2], made, 0 if plain else 2 if hard else 1))]
             return [v for a in node.args for v in self.values(a, depth) if v[0] == "inst"]
         if f[0] == "func":
             return self.returned(f[1], depth)

@@ -112,6 +112,8 @@ class Rules(Reader):
         up = self.parent.get(node)
         if isinstance(up, ast.Subscript) and up.value is node or isinstance(up, ast.Compare):
             return
+        if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "dict":  # of mock.patch
+            return
         if isinstance(up, ast.Attribute) and up.attr in ("get", "pop", "setdefault", "__getitem__", "__contains__", "update", "__setitem__", "putenv"):
             return
         while up is not None and not isinstance(up, ast.stmt):
@@ -142,7 +144,8 @@ class Rules(Reader):
                     self.note("python-builtins-patch", node)
                 continue
             known = self.texts(node.slice)
-            if not known and (v[1] in DANGEROUS or v[1] == ""):
+            own = isinstance(node.slice, ast.Name) and node.slice.id == "__name__"  # sys.modules[__name__] is this module
+            if not known and not own and (v[1] in DANGEROUS or v[1] == ""):
                 self.note("python-computed-attribute", node)
             for k in known:
                 self.assembled(k, self.entry(v, k), node)

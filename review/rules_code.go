@@ -86,7 +86,7 @@ func bashRules() []Rule {
 	return []Rule{
 		{"bash-eval", high, "text that is made at run time is run as code", "run the command itself, with its arguments in quotes"},
 		{"bash-eval-constant", low, "a constant text is run as code", "write the command itself"},
-		{"bash-command-computed", medium, "which command runs is decided at run time", "write its name"},
+		{"bash-command-computed", low, "which command runs is decided at run time", "write its name"},
 		{"bash-encoded-command", high, "the name of a command is encoded or put together, which hides it", "write the name"},
 		{"bash-remote-code", critical, "something downloaded is run as code", "put what is needed into the tool"},
 		{"bash-decoded-code", critical, "something decoded is run as code", "write the code itself"},
@@ -103,7 +103,7 @@ func bashRules() []Rule {
 		{"bash-history", high, "the history of commands is hidden or deleted", "leave it alone"},
 		{"bash-preload", high, "code is put into other programs", "leave the variable alone"},
 		{"bash-source-remote", critical, "something downloaded is run as code", "put what is needed into the tool"},
-		{"bash-source-computed", medium, "which file is run as code is decided at run time", "name the file"},
+		{"bash-source-computed", low, "which file is run as code is decided at run time", "name the file"},
 		{"bash-fork-bomb", critical, "a function calls itself beside itself without end", "remove it"},
 		{"bash-ifs", medium, "IFS is set to a character of names, so that words become other words", "use read -d or an array"},
 		{"bash-privilege", medium, "other rights are asked for", "run with the rights that the tool has"},

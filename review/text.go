@@ -154,7 +154,7 @@ func stringPatterns() []stringPattern {
 	return []stringPattern{
 		{"string-credentials", `(?:^|/)\.ssh/id_[a-z0-9]+$|(?:^|/)\.(?:aws/credentials|git-credentials|netrc|pypirc|npmrc|pgpass|my\.cnf|kube/config|docker/config\.json|azure/accessTokens\.json|config/gcloud)|/Login Data$|^/etc/g?shadow\b|^/run/secrets/kubernetes|/var/run/secrets/kubernetes\.io|/run/docker\.sock`},
 		{"string-persistence", `\.ssh/authorized_keys|^authorized_keys$|^/etc/(?:sudoers|cron|ld\.so\.preload|rc\.local|profile|systemd/system/|init\.d/|pam\.d/)|^/var/spool/cron|(?:^|/)\.(?:bashrc|bash_profile|zshrc|profile|bash_login|config/autostart)$|/Library/LaunchAgents`},
-		{"string-process", `^/proc/(?:self|[0-9]+|\*|\{[^}]*\}|%[sd]|\$\{?[a-zA-Z_]+\}?|thread-self)/(?:environ|mem|maps|fd/|cmdline|root|cwd|ns/|task/)|^/proc/kcore|^/dev/fd/3$|^/proc/(?:self|[0-9]+)/fd$|^/proc/sys/`},
+		{"string-process", `^/proc/(?:self|[0-9]+|\*|\{[^}]*\}|%[sd]|\$\{?[a-zA-Z_]+\}?|thread-self)/(?:environ|mem|maps|fd/|cmdline|root|cwd|ns/|task/)|^/proc/kcore|^/dev/fd/3$|^/proc/(?:self|[0-9]+)/fd$`},
 		{"string-device", `^/dev/(?:mem|kmem|port|kmsg|sd[a-z][0-9]*|nvme[0-9].*|vd[a-z][0-9]*|xvd[a-z].*|loop[0-9]+|disk/.*)$`},
 		{"string-metadata", `169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|(?:^|/)2852039166\b|metadata\.azure\.com|(?:^|/)0251\.0376\.0251\.0376`},
 		{"string-miner", `stratum\+(?:tcp|ssl|udp)://|(?i:\bxmrig\b|\bcoinhive\b|\bcryptonight\b|\bminerd\b|minexmr\.com|nanopool\.org|supportxmr\.com|moneroocean\.stream|\bcpuminer\b|\bnicehash\.com)`},
