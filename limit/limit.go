@@ -2,8 +2,10 @@ package limit
 
 import (
 	"context"
-	"sync"
+	"math"
 	"time"
+
+	"haft"
 )
 
 // The defaults of a [Config].
@@ -27,7 +29,8 @@ type Config struct {
 	Load func(ctx context.Context, keys []string) ([]State, error)
 	// Keys is how many rates and quotas are remembered; 0 means 100,000. One that
 	// is as if it had never been used is forgotten first, and then, if there is a
-	// Load, one that was not used for a minute.
+	// Load, one that was not used for five minutes and so is
+	// kept elsewhere by now. If there is none, calls with further keys are refused.
 	Keys int
 }
 
@@ -81,9 +84,8 @@ type State struct {
 
 // A Limiter is safe for concurrent use.
 type Limiter struct {
-	cfg Config
-	book
-	hall
+	book book
+	hall hall
 }
 
 // New returns a limiter that nothing was taken from.
@@ -100,37 +102,34 @@ func New(cfg Config) *Limiter {
 	if cfg.Keys <= 0 {
 		cfg.Keys = defaultKeys
 	}
-	return &Limiter{cfg: cfg}
+	return &Limiter{
+		book: book{
+			load: cfg.Load, most: cfg.Keys,
+			entries: make(map[string]*entry), loads: make(map[string]*load),
+		},
+		hall: hall{
+			most: cfg.Running, perTenant: cfg.PerTenant, queue: max(0, cfg.Queue),
+			tenants: make(map[string]*tenant), keys: make(map[string]*key),
+		},
+	}
 }
 
-type book struct{ mu sync.Mutex }
-type hall struct{}
-
-// Take takes.
-func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, error) { return nil, nil }
-
-// Enter waits.
-func (l *Limiter) Enter(ctx context.Context, ask Ask) (*Grant, time.Duration, error) {
-	return &Grant{}, 0, nil
+// check reports why a makes no sense. A rule that cannot be held is refused and
+// not passed over.
+func (a Ask) check() error {
+	for _, r := range a.Rates {
+		if !(r.PerSecond > 0) || math.IsInf(r.PerSecond, 0) || r.Burst < 1 {
+			return invalid("a rate needs more than 0 calls per second and a burst of at least 1")
+		}
+	}
+	for _, q := range a.Quotas {
+		if !q.Start.Before(q.End) {
+			return invalid("the window of a quota ends after it begins")
+		}
+	}
+	return nil
 }
 
-// A Grant is held.
-type Grant struct{}
-
-// Leave ends.
-func (g *Grant) Leave() {}
-
-// Stats are counts.
-type Stats struct {
-	Running, Waiting, Keys int
-	Tenants                []TenantStats
+func invalid(message string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: message}
 }
-
-// TenantStats are of one.
-type TenantStats struct {
-	Tenant           string
-	Running, Waiting int
-}
-
-// Stats returns counts.
-func (l *Limiter) Stats() Stats { return Stats{} }

@@ -1,0 +1,322 @@
+package limit
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// settled is after how long without use a state is taken to be kept by the
+// caller of Take, so that it can be loaded again.
+const settled = 5 * time.Minute
+
+// A book has the states of rates and quotas, in memory.
+type book struct {
+	load func(ctx context.Context, keys []string) ([]State, error)
+	most int
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	order   byFree // of entries: which may be forgotten first
+	loads   map[string]*load
+}
+
+// A load is under way. The fields but done are for those who waited for it.
+type load struct {
+	done chan struct{}
+	err  error
+	// left: who loaded did not wait for the end of it, so somebody else has to.
+	left bool
+}
+
+// Take takes one from each of the rates and quotas of ask, at the given time, or
+// nothing from any. It returns their states, to be kept.
+//
+// If there is too little, the error is a [haft.CodeRateLimited] whose RetryAfter
+// is exactly when there will be enough, if nobody else takes it. It is 0 if there
+// never will be. If the states cannot be loaded, or there are more keys in use
+// than the limiter may remember, it is a [haft.CodeUnavailable].
+func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, error) {
+	if len(ask.Rates)+len(ask.Quotas) == 0 {
+		return nil, nil
+	}
+	if err := ask.check(); err != nil {
+		return nil, err
+	}
+	b := &l.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := now.UnixMicro()
+	for {
+		missing := b.missing(ask)
+		if len(missing) == 0 {
+			return b.take(ask, at)
+		}
+		if b.load == nil {
+			for _, key := range missing {
+				if err := b.add(&entry{key: key, fresh: true, free: math.MaxInt64}, at); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if err := b.fetch(ctx, missing, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// missing returns the keys of ask that are not in memory.
+func (b *book) missing(ask Ask) []string {
+	var keys []string
+	look := func(key string) {
+		if b.entries[key] == nil {
+			keys = append(keys, key)
+		}
+	}
+	for i := range ask.Rates {
+		look(ask.Rates[i].Key)
+	}
+	for i := range ask.Quotas {
+		look(ask.Quotas[i].Key)
+	}
+	return keys
+}
+
+// fetch loads those of the keys that nobody else is loading, or else waits for
+// one that somebody is. mu is held, but not while it waits.
+func (b *book) fetch(ctx context.Context, keys []string, at int64) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("wait for the state of a limit: %w", err)
+	}
+	var mine []string
+	var theirs *load
+	ours := &load{done: make(chan struct{}), err: errors.New("the load did not return")}
+	for _, key := range keys {
+		switch other := b.loads[key]; other {
+		case nil:
+			b.loads[key] = ours
+			mine = append(mine, key)
+		case ours: // the key is there twice
+		default:
+			theirs = other
+		}
+	}
+	if len(mine) == 0 {
+		return b.await(ctx, theirs)
+	}
+	b.run(ctx, ours, mine, at)
+	return ours.err
+}
+
+// run loads keys and puts them into memory. If Load panics, those who wait are
+// told that it failed.
+func (b *book) run(ctx context.Context, ours *load, keys []string, at int64) {
+	var states []State
+	defer func() {
+		b.mu.Lock()
+		for _, key := range keys {
+			delete(b.loads, key)
+		}
+		if ours.err == nil {
+			ours.err = b.keep(keys, states, at)
+		} else {
+			ours.left = ctx.Err() != nil
+			ours.err = unavailable("the state of a limit cannot be read", ours.err, 0)
+		}
+		close(ours.done)
+	}()
+	b.mu.Unlock()
+	states, ours.err = b.load(ctx, keys)
+}
+
+func (b *book) await(ctx context.Context, theirs *load) error {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	select {
+	case <-theirs.done:
+		if theirs.left {
+			return nil // and look again
+		}
+		return theirs.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the state of a limit: %w", ctx.Err())
+	}
+}
+
+// keep puts what was loaded into memory.
+func (b *book) keep(keys []string, states []State, at int64) error {
+	found := make(map[string]State, len(states))
+	for _, s := range states {
+		found[s.Key] = s
+	}
+	for _, key := range keys {
+		e := &entry{key: key, fresh: true, free: at + settled.Microseconds()}
+		if s, ok := found[key]; ok {
+			e.fresh = false
+			e.tokens, e.used, e.at = s.Tokens, max(0, s.Used), s.At.UnixMicro()
+			if !(e.tokens >= 0) { // not a number, or nonsense
+				e.tokens = 0
+			}
+		}
+		if err := b.add(e, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add remembers e, and forgets another if there are too many.
+func (b *book) add(e *entry, at int64) error {
+	if b.entries[e.key] != nil {
+		return nil
+	}
+	if len(b.entries) >= b.most {
+		first := b.order[0]
+		if first.free > at {
+			return unavailable("there are more limits in use than can be remembered", nil, time.Second)
+		}
+		heap.Pop(&b.order)
+		delete(b.entries, first.key)
+	}
+	b.entries[e.key] = e
+	heap.Push(&b.order, e)
+	return nil
+}
+
+// take takes from entries that are all there.
+func (b *book) take(ask Ask, at int64) ([]State, error) {
+	if !b.sorted(ask) {
+		return nil, invalid("one key is used for a rate and for a quota")
+	}
+	type before struct {
+		e      *entry
+		tokens float64
+		used   int64
+	}
+	var few [8]before
+	taken := few[:0]
+	var short shortage
+	for i := range ask.Rates {
+		e := b.entries[ask.Rates[i].Key]
+		e.refill(&ask.Rates[i], at)
+		taken = append(taken, before{e, e.tokens, e.used})
+		short.rate(e.spend(&ask.Rates[i], at))
+	}
+	for i := range ask.Quotas {
+		e := b.entries[ask.Quotas[i].Key]
+		e.turn(&ask.Quotas[i], at)
+		taken = append(taken, before{e, e.tokens, e.used})
+		short.quota(e.count(&ask.Quotas[i], at))
+	}
+	err := short.err()
+	if err != nil {
+		for i := len(taken) - 1; i >= 0; i-- { // a key may be there twice
+			taken[i].e.tokens, taken[i].e.used = taken[i].tokens, taken[i].used
+		}
+	}
+	for i := range ask.Rates {
+		e := taken[i].e
+		b.release(e, e.full(&ask.Rates[i]), at)
+	}
+	for i := range ask.Quotas {
+		e := taken[len(ask.Rates)+i].e
+		b.release(e, e.end(&ask.Quotas[i]), at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, 0, len(taken))
+	for i := range taken {
+		if e := taken[i].e; !listed(states, e.key) {
+			states = append(states, e.state())
+		}
+	}
+	return states, nil
+}
+
+// sorted reports whether each key is that of a rate or that of a quota.
+func (b *book) sorted(ask Ask) bool {
+	for i := range ask.Rates {
+		if !b.entries[ask.Rates[i].Key].is(rateKind) {
+			return false
+		}
+	}
+	for i := range ask.Quotas {
+		if !b.entries[ask.Quotas[i].Key].is(quotaKind) {
+			return false
+		}
+	}
+	return true
+}
+
+// release notes when e may be forgotten: when it is as if it were fresh, or when
+// it can be loaded again.
+func (b *book) release(e *entry, free, at int64) {
+	if b.load != nil {
+		free = min(free, at+settled.Microseconds())
+	}
+	e.free = free
+	heap.Fix(&b.order, e.index)
+}
+
+// listed reports whether states has one of key. A call has a handful of them.
+func listed(states []State, key string) bool {
+	for i := range states {
+		if states[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// A shortage is what there is too little of, and for how long.
+type shortage struct {
+	rates bool
+	used  bool
+	never bool
+	wait  int64
+}
+
+// rate and quota note how long there is too little, in microseconds: 0 if there
+// is enough, and less than 0 if that will not change.
+func (s *shortage) rate(wait int64) {
+	s.rates = s.rates || wait != 0
+	s.note(wait)
+}
+
+func (s *shortage) quota(wait int64) {
+	s.used = s.used || wait != 0
+	s.note(wait)
+}
+
+func (s *shortage) note(wait int64) {
+	s.never = s.never || wait < 0
+	s.wait = max(s.wait, wait)
+}
+
+func (s *shortage) err() error {
+	e := haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Duration(s.wait) * time.Microsecond)}
+	switch {
+	case s.used:
+		e.Message = "the quota of calls is used up"
+	case s.rates:
+		e.Message = "too many calls in a short time"
+	default:
+		return nil
+	}
+	if s.never {
+		e.RetryAfter = 0
+	}
+	return &e
+}
+
+func unavailable(message string, cause error, wait time.Duration) error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: message, RetryAfter: haft.Millis(wait), Err: cause}
+}

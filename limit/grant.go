@@ -1,0 +1,120 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+)
+
+// What has become of a call that entered.
+type stage byte
+
+const (
+	waiting stage = iota
+	running
+	gone
+)
+
+// A Grant is the right to run, until Leave.
+type Grant struct {
+	hall   *hall
+	tenant *tenant
+	seq    uint64 // of arrival
+	keys   []*key // that it needs a slot of
+	few    [2]*key
+
+	stage stage
+	began time.Time     // to run
+	done  chan struct{} // closed when it may run; nil if it never waited
+
+	// While it waits it is in the list of its class.
+	class      *class
+	prev, next *Grant
+}
+
+// Enter waits until the call may run: see the package comment. It returns how long
+// that took. Who gets a grant has to leave.
+//
+// If too many calls of the tenant wait already, the error is a
+// [haft.CodeRateLimited] whose RetryAfter is an estimate. If ctx ends first, the
+// call is out of the queue when Enter returns, and the error is that of ctx.
+func (l *Limiter) Enter(ctx context.Context, ask Ask) (*Grant, time.Duration, error) {
+	for _, s := range ask.Slots {
+		if s.Max < 1 {
+			return nil, 0, invalid("at least one call with a key has to be able to run")
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, fmt.Errorf("wait for a turn: %w", err)
+	}
+	g, err := l.hall.enter(ask)
+	if err != nil || g.done == nil {
+		return g, 0, err
+	}
+	from := time.Now()
+	select {
+	case <-g.done:
+		return g, time.Since(from), nil
+	case <-ctx.Done():
+		g.Leave() // also if its turn came at the same moment
+		return nil, time.Since(from), fmt.Errorf("wait for a turn: %w", ctx.Err())
+	}
+}
+
+// Leave gives back what the call held. Leaving again changes nothing.
+func (g *Grant) Leave() {
+	if g == nil {
+		return
+	}
+	h := g.hall
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch g.stage {
+	case waiting:
+		h.abandon(g)
+	case running:
+		h.leave(g)
+	}
+}
+
+// enter returns a grant that is running, or one that waits and has a channel.
+func (h *hall) enter(ask Ask) (*Grant, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seq++
+	g := &Grant{hall: h, seq: h.seq}
+	g.keys = g.few[:0]
+	for _, s := range ask.Slots {
+		h.need(g, s)
+	}
+	t := h.tenant(ask.Tenant) // after need, which may forget tenants without calls
+	g.tenant = t
+	// If there is room now, nobody is passed: see what holds of a hall.
+	if h.running < h.most && t.running < h.perTenant && full(g.keys, nil) == nil {
+		h.start(g)
+		return g, nil
+	}
+	if t.waiting >= h.queue {
+		wait := h.estimate(t)
+		h.part(g)
+		return nil, &haft.Error{
+			Code: haft.CodeRateLimited, Message: "too many calls are waiting already", RetryAfter: haft.Millis(wait),
+		}
+	}
+	g.done = make(chan struct{})
+	h.await(g)
+	return g, nil
+}
+
+// estimate returns when there may be room in the queue of t: the time that calls
+// took lately, over the slots that t has if all who are here share them.
+func (h *hall) estimate(t *tenant) time.Duration {
+	share := min(h.perTenant, max(1, h.most/max(1, len(h.tenants))))
+	if t.running > 0 {
+		share = min(share, t.running) // its keys may allow for less
+	}
+	wait := h.took / time.Duration(max(1, share))
+	return min(max(wait, 10*time.Millisecond), time.Minute)
+}
