@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -109,7 +110,10 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 			}
 		})
 	}
-	if _, err := r.Put(t.Context(), haft.Principal{}, add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
+}
+
+func TestPut_for_nobody(t *testing.T) {
+	if _, err := registry.New(open(t), registry.Config{}).Put(t.Context(), haft.Principal{}, add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("Put for nobody = %v", err)
 	}
 }
@@ -217,9 +221,10 @@ func TestPut_says_what_the_source_lacks(t *testing.T) {
 		code haft.Code
 		want string
 	}{
-		"source error": {fault, haft.CodeInvalid, "line 3: function add: has no type"},
-		"coded error":  {&haft.Error{Code: haft.CodeUnavailable, Message: "no Python here"}, haft.CodeUnavailable, "no Python here"},
-		"our fault":    {errors.New("/host/path broke"), haft.CodeInternal, "internal error"},
+		"source error":  {fault, haft.CodeInvalid, "line 3: function add: has no type"},
+		"source errors": {fmt.Errorf("derive: %w", errors.Join(fault, &schema.SourceError{Message: "and more"})), haft.CodeInvalid, "line 3: function add: has no type; and more"},
+		"coded error":   {&haft.Error{Code: haft.CodeUnavailable, Message: "no Python here"}, haft.CodeUnavailable, "no Python here"},
+		"our fault":     {errors.New("/host/path broke"), haft.CodeInternal, "internal error"},
 	} {
 		r := registry.New(open(t), registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) { return nil, tt.err }})
 		_, err := r.Put(t.Context(), ann, d)

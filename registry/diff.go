@@ -14,7 +14,7 @@ import (
 // be a very large tree.
 const (
 	maxChanges = 100
-	maxSteps   = 20_000
+	maxSteps   = 10_000
 )
 
 // Changes says in words how the schemas of two versions differ for those who
@@ -57,30 +57,53 @@ func changes(old, new json.RawMessage) []string {
 }
 
 // bare is the text of a schema without what only explains, with sorted keys.
-func bare(v any) string {
-	text, err := json.Marshal(meaning(v, false))
+func bare(v any) string { return sorted(meaning(v, false)) }
+
+// literal is the text of a value that a schema holds, with sorted keys.
+func literal(v any) string { return sorted(meaning(v, true)) }
+
+// sorted writes maps with their keys in order.
+func sorted(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}
 	return string(text)
 }
 
+// What the values of a schema's keywords are, if they are no schemas.
+var (
+	explaining = []string{"description", "title", "examples", "$comment", "deprecated"}
+	naming     = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"} // schemas by name
+	holding    = []string{"default", "const", "enum"}                                                    // values of any form
+)
+
 // meaning copies a schema as maps, which encoding/json sorts, without what only
-// explains. The keys of named are names and not keywords.
-func meaning(v any, named bool) any {
+// explains. All is kept of a value that is no schema but data.
+func meaning(v any, data bool) any {
 	switch v := v.(type) {
 	case *schema.Object:
 		m := make(map[string]any, v.Len())
 		for _, k := range v.Keys() {
-			if named || !slices.Contains([]string{"description", "title", "examples", "$comment", "deprecated"}, k) {
-				m[k] = meaning(v.Value(k), !named && slices.Contains([]string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}, k))
+			inner := v.Value(k)
+			switch names, ok := inner.(*schema.Object); {
+			case data || slices.Contains(holding, k):
+				m[k] = meaning(inner, true)
+			case ok && slices.Contains(naming, k):
+				byName := make(map[string]any, names.Len())
+				for _, n := range names.Keys() {
+					byName[n] = meaning(names.Value(n), false)
+				}
+				m[k] = byName
+			case !slices.Contains(explaining, k):
+				m[k] = meaning(inner, false)
 			}
 		}
 		return m
 	case []any:
 		l := make([]any, len(v))
 		for i, x := range v {
-			l[i] = meaning(x, false)
+			l[i] = meaning(x, data)
 		}
 		return l
 	}
@@ -261,8 +284,10 @@ func (d *differ) bounds(at string, x, y *schema.Object) {
 		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
 		"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "format", "pattern", "default",
 	} {
-		a, b := x.Value(k), y.Value(k)
-		switch was, is := bare(a), bare(b); {
+		if !x.Has(k) && !y.Has(k) {
+			continue
+		}
+		switch was, is := literal(x.Value(k)), literal(y.Value(k)); {
 		case x.Has(k) == y.Has(k) && was == is:
 		case !x.Has(k):
 			d.say(at, "%s is %s now", k, cut(is))
@@ -322,14 +347,14 @@ func types(o *schema.Object) string {
 // allowed lists the values of enum or const as JSON, or nil.
 func allowed(o *schema.Object) []string {
 	if o.Has("const") {
-		return []string{bare(o.Value("const"))}
+		return []string{literal(o.Value("const"))}
 	}
 	if !o.Has("enum") {
 		return nil
 	}
 	list := []string{}
 	for _, v := range o.Array("enum") {
-		list = append(list, bare(v))
+		list = append(list, literal(v))
 	}
 	return list
 }

@@ -29,6 +29,8 @@ func TestChanges(t *testing.T) {
 	}{
 		{"equal", object(`"a"`, `"a":{"type":"string"}`), object(`"a"`, `"a":{"type":"string"}`), nil},
 		{"only words", object("", `"a":{"type":"string","description":"x"}`), object("", `"a":{"description":"y","type":"string"}`), nil},
+		{"words in a default", object("", `"a":{"default":{"title":"x"}}`), object("", `"a":{"default":{"title":"y"}}`),
+			[]string{`/a: default is {"title":"y"} now, it was {"title":"x"}`}},
 		{"a property called description", object("", `"description":{"type":"string"}`), object("", ``), []string{"/description: removed"}},
 		{"added", object("", ""), object(`"b"`, `"a":{},"b":{}`), []string{"/a: new and optional", "/b: new and required"}},
 		{"removed", object("", `"a":{}`), object("", ""), []string{"/a: removed"}},

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -68,8 +69,8 @@ func ending(k haft.Kind) (string, bool) {
 
 // ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is
 // one. Beside weather.py there may be weather.tool.json with what the source does
-// not say: a [haft.Draft] without the source. Shell scripts are called like their
-// files unless that says otherwise.
+// not say: a [haft.Draft] without the source. A shell script and a default export
+// that do not say what they are called are called like their files.
 //
 // Files and directories that are hidden, node_modules, __pycache__, tests by the
 // conventions of their language, and links that lead out of the directory are not
@@ -220,10 +221,35 @@ func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, er
 		return haft.Draft{}, err
 	}
 	d.Kind, d.Source = kind, string(source)
-	if d.Name == "" && kind == haft.KindBash {
+	if d.Name == "" && nameless(kind, d.Source) {
 		d.Name = strings.TrimSuffix(path.Base(name), path.Ext(name))
 	}
 	return d, nil
+}
+
+var (
+	// shellName is how a shell script says what it is called, in the comment at its
+	// head.
+	shellName = regexp.MustCompile(`^#[ \t]*tool:`)
+	// defaultExport is one that has no name.
+	defaultExport = regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+)
+
+// nameless reports whether a source does not say what the tool is called. Being
+// wrong does little harm: the file's name is then taken, or missed.
+func nameless(kind haft.Kind, source string) bool {
+	switch kind {
+	case haft.KindTypeScript, haft.KindJavaScript:
+		return defaultExport.MatchString(source)
+	case haft.KindBash:
+		for line := range strings.Lines(source) {
+			if !strings.HasPrefix(line, "#") || shellName.MatchString(line) {
+				return !strings.HasPrefix(line, "#")
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // ReadSidecar reads what stands beside a source: a [haft.Draft] without it, with

@@ -52,7 +52,7 @@ func TestReadDir(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	put(t, outside, "secret.py", "outside")
 	put(t, dir,
-		"b.py", "b", "a.ts", "a", "c.js", "c", "sub/deploy-it.sh", "d", "x.PY", "x", "m.mjs", "m", "readme.md", "no", "data.json", "{}",
+		"b.py", "b", "a.ts", "a", "c.js", "c", "sub/deploy-it.sh", "d", "said.sh", "#!/bin/bash\n# tool: told\nx", "late.sh", "#!/bin/bash\nx\n# tool: late", "anon.ts", "export default async function (a) {}", "x.PY", "x", "m.mjs", "m", "readme.md", "no", "data.json", "{}",
 		".hidden.py", "no", ".git/h.py", "no", "node_modules/n.js", "no", "__pycache__/p.py", "no", "sub/__tests__/t.ts", "no",
 		"test_b.py", "no", "b_test.py", "no", "a.test.ts", "no", "a.spec.js", "no", "a.d.ts", "no", "conftest.py", "no", "__init__.py", "no",
 		"b.tool.json", `{"name":"bee","settings":{"network":["a.test"]},"tags":["x"]}`,
@@ -71,15 +71,18 @@ func TestReadDir(t *testing.T) {
 	}
 	want := []string{
 		`a.ts typescript name= source="a"`,
+		`anon.ts typescript name=anon source="export default async function (a) {}"`,
 		`b.py python name=bee source="b"`,
 		`big.py ! big.py: it has more than 1048576 bytes`,
 		`c.js javascript name= source="c"`,
 		`gone.py ! gone.py: gone.tool.json: source_code, new and if_digest do not belong here`,
 		`in.py python name= source="b"`,
 		`kind.py ! kind.py: kind.tool.json says that it is bash, but its name ends otherwise`,
+		`late.sh bash name=late source="#!/bin/bash\nx\n# tool: late"`,
 		`lost.tool.json ! lost.tool.json: there is no source of that name beside it`,
 		`m.mjs javascript name= source="m"`,
 		`odd.py ! odd.py: odd.tool.json: "nam" is not known`,
+		`said.sh bash name= source="#!/bin/bash\n# tool: told\nx"`,
 		`sub/deploy-it.sh bash name=deploy-it source="d"`,
 		`two.py ! two.py: two.tool.json could be about this file or about two.sh`,
 		`two.sh ! two.sh: two.tool.json could be about this file or about two.py`,

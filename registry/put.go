@@ -189,17 +189,17 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 	}
 	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given}
 	derived, err := r.cfg.Derive(ctx, src)
-	if what, ok := errors.AsType[*schema.SourceError](err); ok && !given {
+	if missing := sourceFaults(err); len(missing) > 0 && !given {
 		// What is missing may only be documentation. Then it is a tool, but not one
 		// that a model will use well.
 		src.Undocumented = true
 		if derived, err = r.cfg.Derive(ctx, src); err == nil {
-			c.warn("%s", what.Error())
+			c.warnings = append(c.warnings, missing...)
 		}
 	}
 	if err != nil {
-		if _, ok := errors.AsType[*schema.SourceError](err); ok && given && (d.Function != "" || d.Kind == haft.KindBash) {
-			c.warn("the source says nothing that can be used: %s", err.Error())
+		if faults := sourceFaults(err); len(faults) > 0 && given && (d.Function != "" || d.Kind == haft.KindBash) {
+			c.warn("the source says nothing that can be used: %s", strings.Join(faults, "; "))
 			return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 		}
 		return nil, invalid("the source is no tool", err)
@@ -356,13 +356,30 @@ func invalid(what string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok {
 		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter, Err: err}
 	}
-	if e, ok := errors.AsType[*schema.SourceError](err); ok {
-		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error(), Err: err}
+	if faults := sourceFaults(err); len(faults) > 0 {
+		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + strings.Join(faults, "; "), Err: err}
 	}
 	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
 		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error(), Err: err}
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// sourceFaults lists what is wrong with a source. Readers of some languages find
+// several faults at once.
+func sourceFaults(err error) []string {
+	var list []string
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *schema.SourceError:
+		list = append(list, e.Error())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			list = append(list, sourceFaults(inner)...)
+		}
+	case interface{ Unwrap() error }:
+		list = sourceFaults(e.Unwrap())
+	}
+	return list[:min(len(list), maxMisfits)]
 }
 
 // once returns the tags without those that are there twice.

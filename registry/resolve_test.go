@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"haft"
 	"haft/registry"
@@ -166,29 +167,104 @@ func TestResolve_compiles_once(t *testing.T) {
 	}
 }
 
-// The end of one caller's context is not the business of another.
+// The end of one caller's context is not the business of those who wait for the
+// same tool: one of them loads it in turn.
 func TestResolve_cancelled(t *testing.T) {
-	r := newRegistry(t)
-	mustPut(t, r, ann, haft.Draft{Source: "def f(): # F."})
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	var wg sync.WaitGroup
-	for i := range 64 {
+	s := open(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := registry.New(s, registry.Config{})
+		gone, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
 		wg.Go(func() {
-			ctx := t.Context()
-			if i%2 == 0 {
-				ctx = gone
-			}
-			_, err := r.Resolve(ctx, "acme", "f", "")
-			if i%2 == 1 && err != nil {
-				t.Errorf("Resolve beside one that is cancelled = %v", err)
-			}
-			if i%2 == 0 && err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("Resolve that is cancelled = %v", err)
+			_, err := r.Load(gone, "f", func(ctx context.Context) (int64, error) {
+				<-ctx.Done()
+				return 0, fmt.Errorf("read a tool: %w", ctx.Err())
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("who is cancelled gets %v", err)
 			}
 		})
+		synctest.Wait()
+		var loads atomic.Int64
+		for range 4 {
+			wg.Go(func() {
+				_, err := r.Load(t.Context(), "f", func(context.Context) (int64, error) { loads.Add(1); return 1, nil })
+				if err != nil {
+					t.Errorf("who waits for one that is cancelled gets %v", err)
+				}
+			})
+		}
+		impatient, stop := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := r.Load(impatient, "f", nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("who does not want to wait gets %v", err)
+			}
+		})
+		synctest.Wait()
+		if n := r.Waiting(); n != 1 {
+			t.Errorf("%d loads are under way, want 1", n)
+		}
+		stop()
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if n := loads.Load(); n != 1 {
+			t.Errorf("loaded %d times after the first was cancelled, want once", n)
+		}
+	})
+}
+
+// A load that panics does not leave the others waiting.
+func TestResolve_panics(t *testing.T) {
+	s := open(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := registry.New(s, registry.Config{})
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_, _ = r.Load(t.Context(), "f", func(context.Context) (int64, error) { <-begin; panic("bug") })
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if loaded, err := r.Load(t.Context(), "f", nil); loaded || err == nil {
+				t.Errorf("who waited for a panic gets loaded %v, %v", loaded, err)
+			}
+		})
+		synctest.Wait()
+		close(begin)
+		wg.Wait()
+	})
+}
+
+// What is kept is bounded in size too: a thousand large sources are a gigabyte.
+func TestResolve_keeps_so_much(t *testing.T) {
+	r := registry.New(open(t), registry.Config{})
+	load := func(name string, cost int64) bool {
+		t.Helper()
+		loaded, err := r.Load(t.Context(), name, func(context.Context) (int64, error) { return cost, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
 	}
-	wg.Wait()
+	load("a", registry.MaxCost/2)
+	load("b", registry.MaxCost/4)
+	if load("a", 0) {
+		t.Error("a was forgotten early")
+	}
+	load("c", registry.MaxCost/2) // b is the one that nobody asked for of late
+	if n := r.Cached(); n != 2 || load("a", 0) || load("c", 0) || !load("b", 0) {
+		t.Errorf("%d are kept, and not the ones that were asked for last", n)
+	}
+	load("d", 2*registry.MaxCost)
+	if n := r.Cached(); n != 1 {
+		t.Errorf("%d are kept beside one that is too large", n)
+	}
 }
 
 // TestHammer resolves while versions are put, set and removed. After a write has
@@ -200,7 +276,7 @@ func TestHammer(t *testing.T) {
 			if shared {
 				r.Share()
 			}
-			const tools, rounds = 3, 40
+			const tools, rounds = 3, 20
 			var low [tools]atomic.Int64 // the number of the last version whose Put has returned
 			for i := range tools {
 				mustPut(t, r, ann, haft.Draft{Source: fmt.Sprintf("def f%d(): # 1.", i)})
@@ -208,7 +284,7 @@ func TestHammer(t *testing.T) {
 			}
 			done := make(chan struct{})
 			var readers, writers sync.WaitGroup
-			for i := range 6 {
+			for i := range 4 {
 				readers.Go(func() {
 					for n := i; ; n++ {
 						select {
