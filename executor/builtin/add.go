@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -59,7 +60,11 @@ func AddRaw[In, Out any](s *Set, d Def, fn func(ctx context.Context, req executo
 		if err := decode(e.req.Args, &in); err != nil {
 			return err
 		}
-		e.res, err = fn(ctx, e.req, in)
+		res, err := fn(ctx, e.req, in)
+		if err == nil && res == nil {
+			return &failure{haft.Failure{Kind: haft.FailInternal, Message: "the tool gave no result", Retry: haft.RetryNever}}
+		}
+		e.res = res
 		return err
 	}
 	return s.add(t)
@@ -172,13 +177,35 @@ func schemaOf[T any]() (*schema.Object, error) {
 	if !ok {
 		return schema.Obj(), nil // anything
 	}
+	tidy(o)
 	return o, nil
+}
+
+// tidy takes null out of the types of properties that may be left out. It comes from
+// slices and pointers, which are left out when they are nil.
+func tidy(o *schema.Object) {
+	required := o.Array("required")
+	if properties := o.Object("properties"); properties != nil {
+		for _, name := range properties.Keys() {
+			p := properties.Object(name)
+			if p == nil {
+				continue
+			}
+			if types := p.Array("type"); len(types) == 2 && types[0] == "null" && !slices.Contains(required, any(name)) {
+				p.Set("type", types[1])
+			}
+			tidy(p)
+		}
+	}
+	if items := o.Object("items"); items != nil {
+		tidy(items)
+	}
 }
 
 // decode reads arguments into in. They have been held against the schema, so that
 // what does not fit is a fault of whoever did not.
 func decode(args json.RawMessage, in any) error {
-	if len(args) == 0 || len(args) == 2 && args[0] == '{' {
+	if len(args) == 0 || string(args) == "{}" {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(args))

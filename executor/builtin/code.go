@@ -101,15 +101,16 @@ var errCodeTime = fmt.Errorf("the time of the code: %w", context.DeadlineExceede
 // tool itself fails if the code could not be run, or the call was stopped.
 func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg}
-	yes, no := true, false
+	no := false
 	return AddRaw[codeIn, codeOut](s, Def{
 		Name: "run_code", Version: "1", Category: "code", Tags: []string{"code", "python", "javascript", "typescript", "bash"},
 		Description: "Runs a program in a sandbox and returns what it prints, the value of its last expression (Python, JavaScript) and the files that it leaves in the directory out. " +
 			"Each run starts from nothing: variables and files of earlier runs are gone. There is no network unless the operator allows it. " +
 			"If status is not success, error says what to change.",
-		Enums:       map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
-		Annotations: haft.Annotations{Title: "Run code", ReadOnly: &no, Destructive: &no, OpenWorld: &no, Idempotent: &no},
-		Settings:    haft.Settings{Parallel: yes},
+		Enums: map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
+		// With a network, code can do anything there: no more is claimed.
+		Annotations: haft.Annotations{Title: "Run code", ReadOnly: &no},
+		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
 	}, r.tool)
 }
 

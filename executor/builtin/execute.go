@@ -68,7 +68,7 @@ func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, 
 		defer cancel()
 	}
 	err := e.guarded(ctx, t)
-	if errors.Is(err, executor.ErrMaybeRan) || t.raw && err != nil && err != error(errPanic) && ctx.Err() == nil {
+	if err != nil && (errors.Is(err, executor.ErrMaybeRan) || t.raw && ctx.Err() == nil && !ours(err)) {
 		return nil, err
 	}
 	e.finish(ctx, t, err, began)
@@ -80,8 +80,16 @@ func isolation() haft.Isolation {
 	return haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
 }
 
+// ours reports whether an error of a raw tool is a result all the same.
+func ours(err error) bool {
+	_, is := errors.AsType[*failure](err)
+	return is
+}
+
 // errPanic is what a panic becomes. It holds nothing of it.
-var errPanic = &haft.Error{Code: haft.CodeInternal, Message: "the tool failed because of a fault in Haft; the operator finds it in the log"}
+var errPanic = &failure{haft.Failure{
+	Kind: haft.FailInternal, Retry: haft.RetryNever, Message: "the tool failed because of a fault in Haft; the operator finds it in the log",
+}}
 
 // guarded runs the tool, and makes an error of a panic.
 func (e *execution) guarded(ctx context.Context, t *tool) (err error) {

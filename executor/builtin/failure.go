@@ -18,11 +18,11 @@ func (f *failure) Error() string { return f.Message }
 
 // explain says what an error of a tool means for its call.
 func (e *execution) explain(ctx context.Context, err error) haft.Failure {
-	if ctx.Err() != nil {
-		return ended(context.Cause(ctx), e.limits.Wall)
-	}
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.Failure
+	}
+	if ctx.Err() != nil {
+		return ended(context.Cause(ctx), e.limits.Wall)
 	}
 	if h, ok := errors.AsType[*haft.Error](err); ok {
 		return refused(h)

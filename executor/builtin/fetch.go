@@ -35,7 +35,7 @@ const (
 // fetchIn are the arguments of fetch_webpage.
 type fetchIn struct {
 	URL      string `json:"url" jsonschema:"the address, which begins with http:// or https://"`
-	Format   string `json:"format,omitempty" jsonschema:"markdown (what is left out means): the main text with links and tables. text: the main text alone. html: the whole page without scripts and hidden parts. raw: what the server sent"`
+	Format   string `json:"format,omitempty" jsonschema:"markdown, which is the default: the main text with links and tables. text: the main text alone. html: the whole page without scripts and hidden parts. raw: what the server sent"`
 	MaxChars int    `json:"max_chars,omitempty" jsonschema:"how many characters of content to return, 20000 if left out and 200000 at most"`
 }
 

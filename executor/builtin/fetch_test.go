@@ -385,7 +385,7 @@ func TestFetch_is_bounded(t *testing.T) {
 // TestFetch_hostile_pages has pages that are made to take long. Nothing can stop a
 // parser, so what they may take is bounded by their size alone.
 func TestFetch_hostile_pages(t *testing.T) {
-	const size = 1 << 20
+	const size = 1 << 18
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	for name, html := range map[string]string{
 		"deep":        fill("<div>"),
@@ -405,6 +405,17 @@ func TestFetch_hostile_pages(t *testing.T) {
 		"long_style":  `<p style="` + fill("opacity:0 ") + `">x`,
 		"hidden_deep": strings.Repeat("<div hidden>", 400) + fill("x"),
 		"nulls":       fill("\x00"),
+		// These are small enough for the search for the main part.
+		"many_paragraphs": strings.Repeat("<p>some words, and more</p>", 24_000),
+		"many_divisions":  strings.Repeat("<div>some words, and more, that are long enough to count</div>", 24_000),
+		"many_anchors":    strings.Repeat("<a href=x>x</a>", 24_000),
+		"many_breaks":     strings.Repeat("<br>", 49_000),
+		"many_spans":      "<div>" + strings.Repeat("<span>x, </span>", 24_000),
+		"many_sections":   strings.Repeat("<section><p>x, y</p><section><p>some words, and more</section></section>", 8000),
+		"deep_sections":   strings.Repeat(strings.Repeat("<div class=article>", 400)+"<p>some words, and more, that are long enough"+strings.Repeat("</div>", 400), 100),
+		"many_rows":       "<table>" + strings.Repeat("<tr><td>x", 12_000),
+		"many_images":     strings.Repeat("<img src=a.png alt=x>", 40_000),
+		"many_noscripts":  strings.Repeat("<noscript><img src=a.png></noscript>", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWeb(t, false, serve("text/html; charset=utf-8", []byte(html)))

@@ -81,17 +81,21 @@ func (p *pages) read(out *fetchOut, at *url.URL, body []byte, format string) err
 	return nil
 }
 
+// nodeCost is what an element counts in bytes of text: its marks take room too.
+const nodeCost = 8
+
 // prune removes what follows the first bytes of text below n: nobody gets to see it,
 // and converting it takes time.
 func prune(n *html.Node, left *int) {
 	for child := n.FirstChild; child != nil; {
 		next := child.NextSibling
+		*left -= nodeCost
 		if *left <= 0 {
 			n.RemoveChild(child)
 		} else if child.Type == html.TextNode {
 			*left -= len(child.Data)
 			if *left < 0 {
-				child.Data = strings.ToValidUTF8(child.Data[:len(child.Data)+*left], "")
+				child.Data = strings.ToValidUTF8(child.Data[:max(0, len(child.Data)+*left)], "")
 			}
 		}
 		prune(child, left)

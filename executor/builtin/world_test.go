@@ -65,13 +65,19 @@ func typeScript(source string) (string, json.RawMessage, *haft.Failure) {
 	return string(res.Code), res.Map, nil
 }
 
-// newRunner returns a set with run_code over provider.
-func newRunner(t testing.TB, provider sandbox.Provider, name string) *builtin.Set {
+// newScript returns an executor of scripts over provider.
+func newScript(t testing.TB, provider sandbox.Provider, name string) *script.Executor {
 	t.Helper()
 	x := script.New(context.WithoutCancel(t.Context()), provider, name, newFinder(t), script.Config{})
 	t.Cleanup(x.Close)
+	return x
+}
+
+// newRunner returns a set with run_code over provider.
+func newRunner(t testing.TB, provider sandbox.Provider, name string) *builtin.Set {
+	t.Helper()
 	s := builtin.New()
-	if err := builtin.RunCode(s, x, builtin.CodeConfig{TypeScript: typeScript}); err != nil {
+	if err := builtin.RunCode(s, newScript(t, provider, name), builtin.CodeConfig{TypeScript: typeScript}); err != nil {
 		t.Fatal(err)
 	}
 	return s
