@@ -1,8 +1,8 @@
 package secret
 
 import (
+	"bytes"
 	"slices"
-	"strings"
 )
 
 // automaton finds all patterns in one pass over folded bytes, after Aho and
@@ -24,7 +24,8 @@ type automaton struct {
 	fail  []uint32 // state to go on from where no child fits
 	kids  []kid    // further children, sorted
 	hits  map[uint32]hit
-	rowOf []uint32 // node of each row
+	rowOf []uint32               // node of each row
+	level [denseDepth + 1]uint32 // the first state of each depth of rows
 
 	longest int  // pattern
 	shallow bool // a pattern is short enough to end in a row
@@ -53,7 +54,7 @@ type hit struct {
 // pattern is one form of a value, folded; or, if value is negative, the opening
 // of format ^value.
 type pattern struct {
-	text  string
+	text  []byte
 	value int32
 }
 
@@ -89,7 +90,7 @@ func isSpecial(b byte) bool {
 // newAutomaton builds the automaton of patterns, of which none may be shorter
 // than denseDepth: what rows fail to has no hits to inherit.
 func newAutomaton(patterns []pattern) *automaton {
-	slices.SortFunc(patterns, func(p, q pattern) int { return strings.Compare(p.text, q.text) })
+	slices.SortFunc(patterns, func(p, q pattern) int { return bytes.Compare(p.text, q.text) })
 	a := &automaton{hits: make(map[uint32]hit, len(patterns))}
 	total := 1
 	for _, p := range patterns {
@@ -107,8 +108,8 @@ func newAutomaton(patterns []pattern) *automaton {
 func (a *automaton) classify(patterns []pattern) {
 	var used [256]bool
 	for _, p := range patterns {
-		for i := range len(p.text) {
-			used[p.text[i]] = true
+		for _, b := range p.text {
+			used[b] = true
 		}
 	}
 	n := uint8(1)
@@ -141,7 +142,7 @@ func (a *automaton) insert(patterns []pattern, total int) {
 	a.depth = make([]uint32, 1, total)
 	edge, depth := a.edge, a.depth
 	path := make([]uint32, a.longest+1) // nodes of the pattern before
-	last := ""
+	var last []byte
 	for _, p := range patterns {
 		d := 0
 		for d < len(last) && d < len(p.text) && last[d] == p.text[d] {
@@ -230,12 +231,12 @@ func (a *automaton) rows() int {
 			count[d]++
 		}
 	}
-	rows := 0
+	rows, full := 0, false
 	for d, n := range count {
-		if d > 0 && (rows+n)*a.width > denseMax {
-			break
+		a.level[d] = uint32(rows * a.width)
+		if full = full || d > 0 && (rows+n)*a.width > denseMax; !full {
+			rows += n
 		}
-		rows += n
 	}
 	return rows
 }
@@ -247,14 +248,10 @@ func (a *automaton) link() {
 	a.rowOf = make([]uint32, 1, rows)
 	a.fail = make([]uint32, len(a.edge))
 	queue := make([]uint32, 1, len(a.edge)) // in order of depth, so rows come first
-	for at := 0; at < len(queue); at++ {
-		node := queue[at]
-		var row []uint32
-		if at < rows {
-			row = a.dense[at*a.width:][:a.width]
-			if at > 0 {
-				copy(row, a.dense[a.fail[node]:][:a.width])
-			}
+	for at := range rows {
+		node, row := queue[at], a.dense[at*a.width:][:a.width]
+		if at > 0 {
+			copy(row, a.dense[a.fail[node]:][:a.width])
 		}
 		if c := uint8(a.edge[node]); c != 0 {
 			queue = a.reach(queue, row, node, c, node+1)
@@ -262,37 +259,47 @@ func (a *automaton) link() {
 		for _, k := range a.further(node) {
 			queue = a.reach(queue, row, node, k.class, k.node)
 		}
-		a.inherit(node)
+	}
+	base := uint32(len(a.dense))
+	for at := rows; at < len(queue); at++ {
+		node := queue[at]
+		f := a.fail[node]
+		if f >= base || a.shallow {
+			a.inherit(node, f)
+		}
+		if c := uint8(a.edge[node]); c != 0 {
+			a.fail[node+1] = a.next(f, c)
+			queue = append(queue, node+1)
+		}
+		for _, k := range a.further(node) {
+			a.fail[k.node] = a.next(f, k.class)
+			queue = append(queue, k.node)
+		}
 	}
 }
 
-// reach links the child of node by class c and queues it. A row has yet the entry
-// of the state that node fails to, which is where its child fails to.
-func (a *automaton) reach(queue []uint32, row []uint32, node uint32, c uint8, child uint32) []uint32 {
-	switch {
-	case row == nil:
-		a.fail[child] = a.next(a.fail[node], c)
-	case node != 0:
+// reach links the child by class c of a node that has a row, and queues it. The
+// row has yet the entry of the state that the node fails to, which is where the
+// child fails to.
+func (a *automaton) reach(queue, row []uint32, node uint32, c uint8, child uint32) []uint32 {
+	if node != 0 {
 		a.fail[child] = row[c] &^ hitBit
 	}
-	if row != nil {
-		row[c] = uint32(len(a.dense)) + child
-		if n := len(queue); n < cap(a.rowOf) {
-			row[c] = uint32(n * a.width)
-			a.rowOf = append(a.rowOf, child)
-		}
-		if a.edge[child]&edgeHit != 0 {
-			row[c] |= hitBit
-		}
+	row[c] = uint32(len(a.dense)) + child
+	if n := len(queue); n < cap(a.rowOf) {
+		row[c] = uint32(n * a.width)
+		a.rowOf = append(a.rowOf, child)
+	}
+	if a.edge[child]&edgeHit != 0 {
+		row[c] |= hitBit
 	}
 	return append(queue, child)
 }
 
 // inherit adds to what ends at node what ends in the state it fails to. Rows
 // inherit nothing: no pattern is shorter than they are deep.
-func (a *automaton) inherit(node uint32) {
-	f := a.fail[node]
-	if f < uint32(len(a.dense)) && !a.shallow {
+func (a *automaton) inherit(node, f uint32) {
+	if f < uint32(len(a.dense)) && f < a.level[denseDepth] {
 		return
 	}
 	if f = a.node(f); a.edge[f]&edgeHit == 0 {
@@ -341,6 +348,9 @@ func (a *automaton) node(s uint32) uint32 {
 
 // hitAt returns what ends in state s.
 func (a *automaton) hitAt(s uint32) (hit, bool) {
+	if s < uint32(len(a.dense)) && (!a.shallow || s < a.level[denseDepth]) {
+		return hit{}, false
+	}
 	n := a.node(s)
 	if a.edge[n]&edgeHit == 0 {
 		return hit{}, false
@@ -349,7 +359,16 @@ func (a *automaton) hitAt(s uint32) (hit, bool) {
 }
 
 // depthOf returns how many bytes state s remembers.
-func (a *automaton) depthOf(s uint32) int { return int(a.depth[a.node(s)]) }
+func (a *automaton) depthOf(s uint32) int {
+	if base := uint32(len(a.dense)); s >= base {
+		return int(a.depth[s-base])
+	}
+	d := denseDepth
+	for s < a.level[d] {
+		d--
+	}
+	return d
+}
 
 // run goes on from state s over p[i:] and stops before a special byte, after a
 // byte that ends a pattern, or at the end. It returns the state and where it is.
@@ -370,7 +389,7 @@ func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found 
 			continue // a node so near to the root, without a hit
 		}
 		s = a.next(s, c)
-		if a.edge[a.node(s)]&edgeHit != 0 {
+		if _, ok := a.hitAt(s); ok {
 			return s, i + 1, true
 		}
 	}

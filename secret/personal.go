@@ -20,9 +20,10 @@ const (
 
 // What a byte can be part of.
 const (
-	inAddress = 1 << iota // an e-mail address
-	inNumber              // a number in groups
-	inToken               // a word of letters and digits
+	inAddress   = 1 << iota // an e-mail address
+	inNumber                // a number in groups
+	inToken                 // a word of letters and digits
+	opensNumber             // the first of a number
 )
 
 // Longer runs hold nothing of the kind. A run of numbers that is longer is looked
@@ -49,6 +50,9 @@ var sorts = sync.OnceValue(func() *[256]uint8 {
 		if word {
 			t[b] |= inToken
 		}
+		if isDigit(c) || c == '+' || c == '(' {
+			t[b] |= opensNumber
+		}
 	}
 	return &t
 })
@@ -64,6 +68,8 @@ type run struct {
 // looks at each when it has ended, so that it does not matter how the text came.
 type people struct {
 	begun   bool
+	last    uint8 // what the last byte can be part of
+	check   int   // raw offset at which a run becomes too long
 	address run
 	number  run
 	token   run
@@ -76,16 +82,30 @@ func (p *people) feed(s *scanner, buf []byte, base, from int) {
 	if !p.begun {
 		p.begun = true
 		p.address.start, p.number.start, p.token.start, p.iban = -1, -1, -1, -1
+		p.last = 0xff
 	}
 	table := sorts()
 	for i := from; i < len(buf); i++ {
 		b := buf[i]
 		sort := table[b]
+		if sort == p.last && b != '@' && base+i < p.check {
+			p.before = b // all runs go on
+			continue
+		}
 		p.takeAddress(s, buf, base, i, sort&inAddress != 0)
-		p.takeNumber(s, buf, base, i, sort&inNumber != 0)
+		p.takeNumber(s, buf, base, i, sort&inNumber != 0, sort&opensNumber != 0)
 		p.takeToken(s, buf, base, i, sort&inToken != 0)
-		p.before = b
+		p.before, p.last = b, sort
+		p.check = min(p.address.until(longestAddress), p.number.until(longestNumber), p.token.until(longestToken))
 	}
+}
+
+// until returns the raw offset at which the run has length bytes.
+func (r *run) until(length int) int {
+	if r.start < 0 {
+		return math.MaxInt
+	}
+	return r.start + length
 }
 
 // takeAddress goes on to buf[i], which is in the run of an address or ends it.
@@ -111,13 +131,13 @@ func (p *people) takeAddress(s *scanner, buf []byte, base, i int, in bool) {
 }
 
 // takeNumber goes on to buf[i], which is in a run of numbers or ends it.
-func (p *people) takeNumber(s *scanner, buf []byte, base, i int, in bool) {
+func (p *people) takeNumber(s *scanner, buf []byte, base, i int, in, opens bool) {
 	r := &p.number
 	if r.start >= 0 && (!in || base+i-r.start >= longestNumber) {
 		numbers(s, buf[r.start-base:i], r.start, !in && isWord(buf[i]))
 		r.start = -1
 	}
-	if b := buf[i]; r.start < 0 && in && b != ' ' && b != '.' && b != '-' && b != '/' && b != ')' && !isWord(p.before) {
+	if r.start < 0 && opens && !isWord(p.before) {
 		r.start = base + i
 	}
 }

@@ -57,18 +57,22 @@ type plan struct {
 	personal bool
 	masks    []string
 	views    []viewOf
+	kids     [][]int // of the raw text and of each view
 }
 
 // NewRedactor returns a redactor of what cfg says.
 func NewRedactor(cfg Config) *Redactor {
 	r := &Redactor{}
+	if len(cfg.Values) == 0 && !cfg.Formats && !cfg.Personal {
+		return r
+	}
 	p := &plan{personal: cfg.Personal}
 	mask := cfg.Mask
 	if mask == "" {
 		mask = "[redacted:{name}]"
 	}
 	maskOf := func(name string) string { return strings.ReplaceAll(mask, "{name}", printable(name)) }
-	var all forms
+	all := newForms(cfg.Values)
 	total, odd := 0, false
 	for _, n := range cfg.Values {
 		if n.Value.IsZero() {
@@ -102,17 +106,44 @@ func NewRedactor(cfg Config) *Redactor {
 		return r
 	}
 	p.auto = newAutomaton(all.patterns())
+	all.wipe()
 	p.views = viewsFor(odd)
+	p.kids = kidsOf(p.views)
 	p.hide()
 	r.plan = p
 	return r
 }
 
-// forms collects patterns. Their text is folded into one buffer.
+// forms collects patterns. Their text is folded into one buffer, which is wiped
+// when the automaton is built: it has no text.
 type forms struct {
 	text []byte
 	all  []pattern
 	ends []int
+	// for the value at hand: after two zero bytes, and encoded
+	padded, enc []byte
+}
+
+// newForms returns one with room for the forms of values.
+func newForms(values []Named) *forms {
+	total, longest := 4096, 0 // with openings of formats
+	for _, n := range values {
+		if size := len(n.Value.Reveal()); size <= MaxValue {
+			total, longest = total+8*size, max(longest, size)
+		}
+	}
+	total = min(total, 9*MaxValues)
+	return &forms{
+		text: make([]byte, 0, total), padded: make([]byte, 2, 2+longest), enc: make([]byte, 0, 2*longest+4),
+		all: make([]pattern, 0, 6*len(values)), ends: make([]int, 0, 6*len(values)),
+	}
+}
+
+// wipe overwrites the text.
+func (f *forms) wipe() {
+	clear(f.text)
+	clear(f.padded)
+	clear(f.enc[:cap(f.enc)])
 }
 
 // add adds a pattern, unless it is too short for one.
@@ -129,9 +160,9 @@ func (f *forms) add(text []byte, value int32) {
 
 // patterns returns what was added.
 func (f *forms) patterns() []pattern {
-	text, from := string(f.text), 0
+	from := 0
 	for i, end := range f.ends {
-		f.all[i].text, from = text[from:end], end
+		f.all[i].text, from = f.text[from:end], end
 	}
 	return f.all
 }
@@ -139,7 +170,8 @@ func (f *forms) patterns() []pattern {
 // value adds what to look for to find text, whatever was done to it. Escapes are
 // not among it: those are undone in the text that is searched.
 func (f *forms) value(text string, value int32) {
-	raw := []byte(text)
+	f.padded = append(f.padded[:2], text...)
+	raw := f.padded[2:]
 	f.add(raw, value)
 	ascii, special := true, false
 	for _, b := range raw {
@@ -153,14 +185,13 @@ func (f *forms) value(text string, value int32) {
 	if special {
 		f.special(raw, value)
 	}
-	enc := hex.AppendEncode(nil, raw)
-	f.add(enc, value)
-	padded := append([]byte{0, 0}, raw...)
+	f.enc = hex.AppendEncode(f.enc[:0], raw)
+	f.add(f.enc, value)
 	for offset := range 3 {
 		// The characters that stand for bits of the value only. One more at either
 		// end may share bits with its neighbour.
-		enc = base64.RawStdEncoding.AppendEncode(enc[:0], padded[2-offset:])
-		f.add(enc[(offset*8+5)/6:(offset+len(raw))*8/6], value)
+		f.enc = base64.RawStdEncoding.AppendEncode(f.enc[:0], f.padded[2-offset:])
+		f.add(f.enc[(offset*8+5)/6:(offset+len(raw))*8/6], value)
 	}
 }
 

@@ -54,6 +54,15 @@ func viewsFor(odd bool) []viewOf {
 	return all
 }
 
+// kidsOf returns the views of each parent, of the raw text first.
+func kidsOf(views []viewOf) [][]int {
+	kids := make([][]int, len(views)+1)
+	for k, v := range views {
+		kids[v.parent+1] = append(kids[v.parent+1], k)
+	}
+	return kids
+}
+
 // view is a text with some escapes undone. It means something while it is apart
 // from its parent.
 type view struct {
@@ -113,10 +122,7 @@ func (s *scanner) step(buf []byte, base, i int) {
 // pass gives the item that took from, the nearest of the parents that is apart or
 // nil for the raw text, from one state to another to the views of parent.
 func (s *scanner) pass(parent int, from *view, it item, before, after uint32) {
-	for k := range s.views {
-		if s.plan.views[k].parent != parent {
-			continue
-		}
+	for _, k := range s.kids[parent+1] {
 		v := &s.views[k]
 		if !v.apart {
 			if !v.dec.family.begins(it.b) {
