@@ -13,10 +13,12 @@ const MaxSteps = 100
 
 // A Plan is a chain of calls whose arguments may refer to earlier results.
 //
-// Within Args of a step, an object with the one key "$from" stands for a value:
+// Within Args of a step, an object with the key "$from" stands for a value:
 // {"$from": "step.value/path/to/it"} takes it from the result of an earlier step,
+// as step.status, step.stdout, step.stderr and step.error/message do, and
 // {"$from": "input/path"} from the input of the plan. What follows the first
-// slash is a JSON Pointer.
+// slash is a JSON Pointer. {"$from": …, "default": …} says what to take where
+// there is nothing, and {"$literal": …} is an object that only looks like this.
 type Plan struct {
 	Steps []Step `json:"steps"`
 	// Input can be referred to by every step.
@@ -30,7 +32,7 @@ type OnError string
 const (
 	OnErrorStop     OnError = "stop"     // the chain fails
 	OnErrorContinue OnError = "continue" // the chain goes on; the step's value is null
-	OnErrorSkip     OnError = "skip"     // steps that refer to it are skipped, others go on
+	OnErrorSkip     OnError = "skip"     // steps that refer to it or come after it are skipped
 )
 
 // A Step is one call of a plan.

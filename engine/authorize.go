@@ -111,8 +111,8 @@ func (e *Engine) followRules(ctx context.Context, f *flight) error {
 	return nil
 }
 
-// past returns what was called in the turn before. Calls that were refused do not
-// count; those that may have run do.
+// past returns what was called in the turn before, also what waits. Package
+// toolrule sorts out what was refused.
 func (e *Engine) past(ctx context.Context, f *flight) ([]toolrule.Past, error) {
 	p := f.call.Principal
 	records, err := e.store.Turn(ctx, p.Org, p.Agent, f.call.Turn)
@@ -121,7 +121,7 @@ func (e *Engine) past(ctx context.Context, f *flight) ([]toolrule.Past, error) {
 	}
 	var history []toolrule.Past
 	for _, r := range records {
-		if r.Call.ID == f.call.ID || r.Started.IsZero() {
+		if r.Call.ID == f.call.ID {
 			continue
 		}
 		past := toolrule.Past{Tool: r.Call.Tool, Status: r.Status}

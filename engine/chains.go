@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"haft"
@@ -143,6 +144,8 @@ func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
 		default:
 			if s.Result = r.Result; r.Status.Final() {
 				s.State = haft.StepDone
+			} else {
+				s.Result = &haft.Result{Call: s.Call, Tool: r.Call.Tool, Status: r.Status, Value: json.RawMessage("null")}
 			}
 		}
 	}

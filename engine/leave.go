@@ -20,11 +20,11 @@ func asError(err error) (*haft.Error, bool) { return errors.AsType[*haft.Error](
 // leave is the one way out: whatever became of the call, it is redacted, written
 // down and told here, and only then does the caller hear of it.
 func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result, error) {
-	ctx = context.WithoutCancel(ctx) // what happened is written also when the caller has left
-	if errors.Is(err, errClosing) && f.async && !f.begun {
+	if err != nil && f.async && !f.begun && errors.Is(context.Cause(ctx), errClosing) {
 		e.journal.forget(f.call.ID)
-		return nil, err // the next engine goes on with it
+		return nil, errClosing // the next engine goes on with it
 	}
+	ctx = context.WithoutCancel(ctx) // what happened is written also when the caller has left
 	res, err := e.outcome(f, err)
 	if res.Status == haft.StatusPending {
 		return e.park(ctx, f, res)
