@@ -138,6 +138,12 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	if v.Health.Status == haft.HealthInvalid {
 		return unhealthy(v.Health)
 	}
+	// What a docstring says may hold characters that its source does not.
+	var text checker
+	text.text("/description", v.Description, MaxDescription)
+	if err := text.err("the tool cannot be registered"); err != nil {
+		return err
+	}
 	if v.Settings.Output.Type == haft.OutputAny {
 		v.Settings.Output.Type = derived.Output
 	}

@@ -250,6 +250,23 @@ func TestPut_fallbacks_lead_nowhere_back(t *testing.T) {
 	}
 }
 
+// A description that the source makes is held to the same bounds as one that is
+// given.
+func TestPut_refuses_a_derived_description(t *testing.T) {
+	for name, description := range map[string]string{"long": strings.Repeat("x", registry.MaxDescription+1), "NUL": "a\x00b"} {
+		r := registry.New(open(t), registry.Config{Review: scan, Derive: func(ctx context.Context, src registry.Source) (*registry.Derived, error) {
+			d, err := derive(ctx, src)
+			if err == nil {
+				d.Description = description
+			}
+			return d, err
+		}})
+		if _, err := r.Put(t.Context(), ann, haft.Draft{Source: "def f(): # F."}); haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("%s: Put = %v", name, err)
+		}
+	}
+}
+
 // What is exported and imported again is the same, by its digest.
 func TestWriteDir_round_trip(t *testing.T) {
 	r := newRegistry(t)

@@ -29,6 +29,7 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		c.warn("the source was not reviewed")
 		return nil
 	}
+	findings = slices.Clone(findings) // it is the reviewer's
 	slices.SortStableFunc(findings, func(a, b haft.Finding) int {
 		switch {
 		case a.Severity == b.Severity:
