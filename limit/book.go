@@ -75,16 +75,15 @@ func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, er
 // missing returns the keys of ask that are not in memory.
 func (b *book) missing(ask Ask) []string {
 	var keys []string
-	look := func(key string) {
-		if b.entries[key] == nil {
+	for i := range ask.Rates {
+		if key := ask.Rates[i].Key; b.entries[key] == nil {
 			keys = append(keys, key)
 		}
 	}
-	for i := range ask.Rates {
-		look(ask.Rates[i].Key)
-	}
 	for i := range ask.Quotas {
-		look(ask.Quotas[i].Key)
+		if key := ask.Quotas[i].Key; b.entries[key] == nil {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
@@ -302,19 +301,20 @@ func (s *shortage) note(wait int64) {
 }
 
 func (s *shortage) err() error {
-	e := haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Duration(s.wait) * time.Microsecond)}
-	switch {
-	case s.used:
-		e.Message = "the quota of calls is used up"
-	case s.rates:
-		e.Message = "too many calls in a short time"
-	default:
+	if !s.rates && !s.used {
 		return nil
+	}
+	e := &haft.Error{
+		Code: haft.CodeRateLimited, Message: "too many calls in a short time",
+		RetryAfter: haft.Millis(time.Duration(s.wait) * time.Microsecond),
+	}
+	if s.used {
+		e.Message = "the quota of calls is used up"
 	}
 	if s.never {
 		e.RetryAfter = 0
 	}
-	return &e
+	return e
 }
 
 func unavailable(message string, cause error, wait time.Duration) error {
