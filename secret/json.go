@@ -7,9 +7,8 @@ import (
 
 // JSON returns the document raw without what is to be removed, from its strings,
 // keys and numbers, and whether that changed it. A valid document stays valid: a
-// number that is removed becomes a string. What cannot be removed from a string,
-// a key or a number, because it goes over several of them, takes the whole
-// document with it.
+// number that is removed becomes a string. A value that goes over several of them
+// takes the whole document with it.
 func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 	if r == nil || r.plan == nil || len(raw) == 0 {
 		return raw, false
@@ -19,17 +18,8 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 	if len(whole) == 0 && bytes.IndexByte(raw, '\\') < 0 {
 		return raw, false
 	}
-	out, changed := p.tokens(raw, len(whole) > 0)
-	if len(whole) == 0 && !changed {
-		return raw, false
-	}
-	if left := p.spans(out); len(left) > 0 && !p.harmless(out, left) || changed && !json.Valid(out) {
-		who := 0
-		if len(left) > 0 {
-			who = left[0].who
-		} else if len(whole) > 0 {
-			who = whole[0].who
-		}
+	out, changed := p.tokens(raw, whole)
+	if who, found := p.across(out, whole); found || changed && !json.Valid(out) {
 		return quoted(p.masks[who]), true
 	}
 	if !changed {
@@ -38,29 +28,39 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 	return out, true
 }
 
-// harmless reports whether what is found in the text of a document is not in the
-// document: the n of an escape and what follows it look like nfoo, but are a line
-// break and foo.
-func (p *plan) harmless(doc []byte, found []span) bool {
-	for at := 0; at < len(doc); {
+// isValue reports whether a span is of a value and not of a format.
+func (p *plan) isValue(f span) bool { return f.who < p.values }
+
+// across returns the mask of a value that is still in the text of a document,
+// whose strings and numbers have none.
+//
+// What is inside a string is not one: the n of an escape and what follows it look
+// like nfoo, but are a line break and foo.
+func (p *plan) across(doc []byte, before []span) (who int, found bool) {
+	if len(before) == 0 {
+		return 0, false
+	}
+	who = before[0].who
+	left := p.spans(doc)
+	for at := 0; at < len(doc) && len(left) > 0; {
 		start, end, kind := token(doc, at)
 		if kind == tokenEnd {
 			break
 		}
 		at = end
-		for _, f := range found {
-			if f.start < end && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
-				return false
+		for _, f := range left {
+			if p.isValue(f) && f.start < end && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
+				return f.who, true
 			}
 		}
 	}
-	return true
+	return who, false
 }
 
-// tokens returns doc with each string and number redacted by itself. Unless all
-// is set only those are looked at in which something is escaped; the text of the
-// others has been searched.
-func (p *plan) tokens(doc []byte, all bool) (out []byte, changed bool) {
+// tokens returns doc with each string and number redacted by itself. found is what
+// is in its text. Of formats it can be what no token shows by itself: the password
+// in {"password": "hunter2"}. Then all of the token goes.
+func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 	done := 0
 	for at := 0; at < len(doc); {
 		start, end, kind := token(doc, at)
@@ -68,26 +68,40 @@ func (p *plan) tokens(doc []byte, all bool) (out []byte, changed bool) {
 			break
 		}
 		at = end
+		for len(found) > 0 && found[0].end <= start {
+			found = found[1:]
+		}
+		touched := len(found) > 0 && found[0].start < end
 		text := doc[start:end]
-		if kind == tokenMark || !all && (kind != tokenString || bytes.IndexByte(text, '\\') < 0) {
+		if kind == tokenMark || !touched && bytes.IndexByte(text, '\\') < 0 {
 			continue
 		}
 		if kind == tokenString {
 			var s string
 			if json.Unmarshal(text, &s) != nil {
-				continue // not JSON, and searched as text
+				continue // not JSON, which is seen at the end
 			}
 			text = []byte(s)
 		}
 		spans := p.spans(text)
-		if len(spans) == 0 {
+		switch {
+		case len(spans) > 0:
+			text = p.cut(text, spans)
+		case touched && !p.isValue(found[0]) && !isLiteral(text):
+			text = []byte(p.masks[found[0].who])
+		default:
 			continue
 		}
 		changed = true
-		out = append(append(out, doc[done:start]...), quoted(string(p.cut(text, spans)))...)
+		out = append(append(out, doc[done:start]...), quoted(string(text))...)
 		done = end
 	}
 	return append(out, doc[done:]...), changed
+}
+
+// isLiteral reports whether a word says that there is nothing to hide.
+func isLiteral(text []byte) bool {
+	return string(text) == "null" || string(text) == "true" || string(text) == "false"
 }
 
 // quoted returns s as a JSON string, in which only what must be is escaped.

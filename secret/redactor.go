@@ -50,7 +50,7 @@ type Redactor struct {
 // plan is what a scanner looks for.
 type plan struct {
 	auto     *automaton
-	values   []int // mask of each value
+	values   int // how many; their masks come first
 	formats  []format
 	first    int // mask of formats[0]
 	persons  int // mask of the first personal kind
@@ -85,8 +85,8 @@ func NewRedactor(cfg Config) *Redactor {
 			continue
 		}
 		odd = odd || strings.ContainsAny(text, `\%&`)
-		all.value(text, int32(len(p.values)))
-		p.values = append(p.values, len(p.masks))
+		all.value(text, int32(p.values))
+		p.values++
 		p.masks = append(p.masks, maskOf(n.Name))
 	}
 	if cfg.Formats {
@@ -244,12 +244,19 @@ func printable(name string) string {
 // hide replaces the masks that would show a value, such as that of a PASSWORD
 // which is "password".
 func (p *plan) hide() {
+	if p.values == 0 {
+		return
+	}
+	last, instead := "", "" // formats of one name stand together
 	for i, m := range p.masks {
-		for _, other := range []string{m, "[redacted]", "***"} { // no value is as short as the last
-			if p.masks[i] = other; !p.shows(other) {
-				break
+		if m != last || i == 0 {
+			for _, instead = range []string{m, "[redacted]", "***"} { // no value is as short as the last
+				if !p.shows(instead) {
+					break
+				}
 			}
 		}
+		last, p.masks[i] = m, instead
 	}
 }
 
@@ -259,7 +266,7 @@ func (p *plan) shows(text string) bool {
 	s.feed([]byte(text), 0, 0)
 	s.finish([]byte(text), 0)
 	for _, f := range s.spans {
-		if len(p.values) > 0 && f.who <= p.values[len(p.values)-1] {
+		if p.isValue(f) {
 			return true
 		}
 	}

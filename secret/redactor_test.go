@@ -138,6 +138,33 @@ func TestRedactor_JSON(t *testing.T) {
 	}
 }
 
+func TestRedactor_JSON_formats(t *testing.T) {
+	r := secret.NewRedactor(secret.Config{Formats: true, Personal: true, Values: []secret.Named{{Name: "K", Value: secret.New("hunter2")}}})
+	tests := []struct{ name, in, want string }{
+		{"password", `{"user":"u","password": "top-se\"cret","x":1}`, `{"user":"u","password": "[redacted:password]","x":1}`},
+		{"password as a number", `{"password":12345678}`, `{"password":"[redacted:password]"}`},
+		{"no password", `{"password":null,"secret":true,"token":""}`, ""},
+		{"in an object", `{"secret":{"a":"b"},"api_key":["x"]}`, ""},
+		{"within a string", `{"log":"password=top-secret&x\n"}`, `{"log":"password=[redacted:password]&x\n"}`},
+		{"json in json", `{"log":"{\"password\":\"top-secret\"}"}`, `{"log":"{\"password\":\"[redacted:password]\"}"}`},
+		{"card as a number", `{"card":4111111111111111}`, `{"card":"[redacted:card_number]"}`},
+		{"e-mail and value", `["a@example.org","hunter2"]`, `["[redacted:email]","[redacted:K]"]`},
+		{"private key", `{"private_key":"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----\n","b":2}`, `{"private_key":"[redacted:private_key]\n","b":2}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			want := tt.want
+			if want == "" {
+				want = tt.in
+			}
+			got, changed := r.JSON(json.RawMessage(tt.in))
+			if string(got) != want || changed != (tt.want != "") {
+				t.Errorf("JSON(%s) = %s, %v\nwant %s", tt.in, got, changed, want)
+			}
+		})
+	}
+}
+
 func TestRedactor_JSON_stays_valid_and_clean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := strings.TrimSpace(values().Draw(t, "v"))

@@ -167,7 +167,7 @@ func (s *scanner) advance(k int) {
 		before := v.state
 		v.state = s.auto.next(before, s.auto.class[o.b])
 		if h, ok := s.auto.hitAt(v.state); ok && h.value >= 0 {
-			s.add(v.start(int(h.length)), o.end, s.values[h.value])
+			s.add(v.start(int(h.length)), o.end, int(h.value))
 		}
 		s.pass(k, v, o, before, v.state)
 	}
@@ -180,7 +180,7 @@ func (s *scanner) found(buf []byte, base, i int) {
 		return
 	}
 	if h.value >= 0 {
-		s.add(base+i-int(h.length), base+i, s.values[h.value])
+		s.add(base+i-int(h.length), base+i, int(h.value))
 	}
 	for _, f := range h.opens {
 		s.open(int(f), buf, base, i)

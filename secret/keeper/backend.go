@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"haft"
@@ -62,6 +63,11 @@ type Row struct {
 	Updated     time.Time
 	// Rev counts the writes of this row, from 1 on.
 	Rev int64
+}
+
+// Format writes where the secret belongs, whatever the verb: Data may be plain.
+func (r Row) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "secret %q of %q", r.Name, r.Scope)
 }
 
 // A Backend keeps rows and one keyset. It is safe for concurrent use, also from

@@ -123,9 +123,9 @@ func (m *memory) PutKeyset(_ context.Context, data []byte, rev int64) error {
 func (m *memory) dump() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := fmt.Sprintf("%s %+v", m.keyset, m.rows)
+	out := string(m.keyset)
 	for _, r := range m.rows {
-		out += " " + string(r.Data)
+		out += fmt.Sprintf(" %q %q %s %d %s", r.Scope, r.Name, r.Data, r.Key, r.Fingerprint)
 	}
 	return out
 }
