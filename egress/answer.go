@@ -29,14 +29,17 @@ func notInside(d Dest) *Refusal {
 	if p, err := cleanPath(path); err != nil {
 		r.Reason += "; the path can be read in more than one way (dot segments, double or encoded slashes)"
 		path = ""
-	} else if strings.Contains(p, "*") {
-		path = "" // a rule with it would name more
+	} else if strings.Contains(p, "*") || len(path) > 200 {
+		path = "" // a rule with it would name more, or nobody would write it
 	}
-	authority := strings.TrimPrefix(r.Network, "tcp://")
-	if token(d.Method) && d.Scheme != TCP && len(path) < 200 {
-		r.Network = d.Method + " " + d.Scheme + "://" + authority + path
+	base := d.Method + " " + d.Scheme + "://" + strings.TrimPrefix(r.Network, "tcp://")
+	ask := func(r *Refusal, rule string) {
+		r.Network, r.Ask = rule, fmt.Sprintf("if it should, its network list needs the rule network: [%q]", rule)
 	}
-	r.Ask = fmt.Sprintf("if it should, its network list needs the rule network: [%q]", r.Network)
+	bare := *r
+	ask(&bare, base)
+	ask(r, base+path)
+	r.bare = &bare
 	return r
 }
 
@@ -53,6 +56,15 @@ func refusalOf(err error) (*Refusal, int) {
 		return &Refusal{Rule: RuleProtocol, Reason: e.Message}, http.StatusBadGateway
 	}
 	return nil, http.StatusBadGateway
+}
+
+// statusOf returns the status for a refusal: a request that cannot be read is
+// wrong, any other is forbidden.
+func statusOf(r *Refusal) int {
+	if r.Rule == RuleProtocol {
+		return http.StatusBadRequest
+	}
+	return http.StatusForbidden
 }
 
 // answer is a reply of the proxy's own.
@@ -112,15 +124,9 @@ func phrase(status int, r *Refusal) string {
 	text := http.StatusText(status)
 	switch {
 	case r.Network != "":
-		text += fmt.Sprintf(" (haft: ask for network: [%q])", r.Network)
+		text += fmt.Sprintf(" (haft: ask for network: [\"%s\"])", printable(r.Network))
 	case r.Reason != "":
-		text += " (haft: " + r.Reason + ")"
+		text += " (haft: " + printable(r.Reason) + ")"
 	}
-	text = strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return '?'
-		}
-		return c
-	}, text)
-	return text[:min(len(text), 240)]
+	return text
 }

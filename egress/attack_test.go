@@ -59,17 +59,17 @@ var destinations = []attack{
 	{"a host that ends like an allowed one", sendTo("evilapi.example:HTTP_"), 403},
 	{"a host below an allowed one", sendTo("x.api.example:HTTP_"), 403},
 	{"loopback", sendTo("127.0.0.1:HTTP_"), 403},
-	{"loopback, short", sendTo("127.1:HTTP_"), 400},
-	{"loopback, decimal", sendTo("2130706433:HTTP_"), 400},
-	{"loopback, hexadecimal", sendTo("0x7f.1:HTTP_"), 400},
-	{"loopback, octal", sendTo("0177.0.0.1:HTTP_"), 400},
+	{"loopback, short", sendTo("127.1:HTTP_"), 403},
+	{"loopback, decimal", sendTo("2130706433:HTTP_"), 403},
+	{"loopback, hexadecimal", sendTo("0x7f.1:HTTP_"), 403},
+	{"loopback, octal", sendTo("0177.0.0.1:HTTP_"), 403},
 	{"loopback, IPv6", sendTo("[::1]:HTTP_"), 403},
 	{"loopback, mapped", sendTo("[::ffff:127.0.0.1]:HTTP_"), 403},
 	{"localhost", sendTo("localhost:HTTP_"), 403},
 	{"unspecified", sendTo("0.0.0.0:HTTP_"), 403},
 	{"metadata", sendTo("169.254.169.254"), 403},
 	{"metadata by name", sendTo("metadata.google.internal"), 403},
-	{"an address with a zone", sendTo("[fe80::1%25lo]:HTTP_"), 400},
+	{"an address with a zone", sendTo("[fe80::1%25lo]:HTTP_"), 403},
 	{"a name with NUL, escaped", sendGet("http://evil.example%00.api.example:HTTP_/", host), 400},
 	{"a user name that looks like the host", sendGet("http://api.example:HTTP_@evil.example:HTTP_/", host), 400},
 	{"a user name", sendGet("http://u:p@api.example:HTTP_/", host), 400},
@@ -83,13 +83,13 @@ var destinations = []attack{
 }
 
 var fronting = []attack{
-	{"another Host", sendGet(api+"/", "Host: evil.example:HTTP_\r\n"), 400},
-	{"another port in Host", sendGet(api+"/", "Host: api.example:1\r\n"), 400},
-	{"no port in Host", sendGet(api+"/", "Host: api.example\r\n"), 400},
+	{"another Host", sendGet(api+"/", "Host: evil.example:HTTP_\r\n"), 403},
+	{"another port in Host", sendGet(api+"/", "Host: api.example:1\r\n"), 403},
+	{"no port in Host", sendGet(api+"/", "Host: api.example\r\n"), 403},
 	{"two Hosts", sendGet(api+"/", host, "Host: evil.example\r\n"), 400},
 	{"two equal Hosts", sendGet(api+"/", host, host), 400},
 	{"no Host", sendGet(api + "/"), 400},
-	{"CONNECT with another Host", "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: evil.example:HTTPS\r\n\r\n", 400},
+	{"CONNECT with another Host", "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: evil.example:HTTPS\r\n\r\n", 403},
 }
 
 var smuggling = []attack{
@@ -153,11 +153,11 @@ var connects = []attack{
 	{"CONNECT to another host", sendConnect("evil.example:HTTPS"), 403},
 	{"CONNECT to another port", sendConnect("api.example:22"), 403},
 	{"CONNECT to an address", sendConnect("127.0.0.1:HTTPS"), 403},
-	{"CONNECT to a number", sendConnect("2130706433:HTTPS"), 400},
+	{"CONNECT to a number", sendConnect("2130706433:HTTPS"), 403},
 	{"CONNECT without a port", sendConnect("api.example"), 400},
-	{"CONNECT to port 0", sendConnect("api.example:0"), 400},
-	{"CONNECT with a path", sendConnect("api.example:HTTPS/x"), 400},
-	{"CONNECT to a URL", sendConnect("https://api.example:HTTPS"), 400},
+	{"CONNECT to port 0", sendConnect("api.example:0"), 403},
+	{"CONNECT with a path", sendConnect("api.example:HTTPS/x"), 403},
+	{"CONNECT to a URL", sendConnect("https://api.example:HTTPS"), 403},
 	{"CONNECT with a body", "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: api.example:HTTPS\r\nContent-Length: 3\r\n\r\nabc", 400},
 	{"CONNECT to where only a path is allowed, inside TLS", sendConnect("limited.example:HTTPS"), 403},
 }
@@ -186,6 +186,11 @@ func TestProxy_attacks(t *testing.T) {
 			}
 		})
 	}
+	w.zone.set(func() {
+		if n := w.zone.asked["evil.example"]; n != 0 {
+			t.Errorf("a name that nobody may reach was looked up %d times", n)
+		}
+	})
 	if n := len(w.served()); n != 0 {
 		t.Errorf("%d requests reached a server: %s %s", n, w.served()[0].Method, w.served()[0].URL)
 	}
@@ -400,5 +405,69 @@ func TestProxy_SOCKS5_attacks(t *testing.T) {
 	}
 	if n := len(w.served()); n != 0 {
 		t.Errorf("%d requests reached a server", n)
+	}
+}
+
+// Where plain TCP is allowed, a program that speaks HTTP or TLS is still held to
+// the name that it asked for, and any other passes.
+func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, echo, _ := net.SplitHostPort(l.Addr().String())
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_", "api.example:HTTPS", "api.example:" + echo}, nil)
+	for send, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                                       " 403 ",
+		"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                    " 400 ",
+		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n":                        " 400 ",
+		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n":                                                " 400 ",
+		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n": "served api.example:HTTP_ /HTTP/1.1 403 ",
+	} {
+		c := tunnel(t, w, "api.example:"+w.http)
+		_, _ = io.WriteString(c, w.ports(send))
+		b, _ := io.ReadAll(c)
+		if !strings.Contains(string(b), w.ports(want)) {
+			t.Errorf("%q: %q, want %q", send, b, want)
+		}
+		c.Close()
+	}
+	for _, text := range []string{"GET key\r\n", "G", "SSH-2.0-x\r\n", "\x00\x01", "OPTIONS icap://x ICAP/1.0\r\n"} {
+		c := tunnel(t, w, "api.example:"+echo)
+		_, _ = io.WriteString(c, text)
+		_ = c.(*net.TCPConn).CloseWrite()
+		if b, err := io.ReadAll(c); string(b) != text {
+			t.Errorf("%q came back as %q, %v", text, b, err)
+		}
+		c.Close()
+	}
+	c := tunnel(t, w, "api.example:"+w.https)
+	defer c.Close()
+	if err := shake(&tls.Config{ServerName: "evil.example", InsecureSkipVerify: true})(c); err == nil {
+		t.Error("a hello for another server went through")
+	}
+	c = tunnel(t, w, "api.example:"+w.https)
+	defer c.Close()
+	if err := shake(&tls.Config{ServerName: "api.example", RootCAs: w.roots})(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// Inspection that nobody can do is not left out in silence.
+func TestProxy_inspects_or_refuses(t *testing.T) {
+	w := open(t, egress.ProxyConfig{Inspect: true}, []string{"https://api.example:HTTPS"}, nil)
+	if resp, body := w.raw(sendConnect("api.example:HTTPS")); resp.StatusCode != 403 || resp.Header.Get("X-Haft-Refused") != egress.RuleInside {
+		t.Errorf("%s %q", resp.Status, body)
 	}
 }

@@ -276,7 +276,7 @@ func (x *exchange) upgraded(resp *http.Response, scrub func(io.Reader) io.Reader
 		scrubHeader(resp.Header, scrub)
 	}
 	w := bufio.NewWriterSize(x.conn, 4<<10)
-	fmt.Fprintf(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n", phraseOnly(upgrade))
+	fmt.Fprintf(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n", printable(upgrade))
 	_ = resp.Header.Write(w) // a bufio.Writer, whose Flush tells
 	fmt.Fprint(w, "\r\n")
 	if err := w.Flush(); err != nil {
@@ -287,16 +287,9 @@ func (x *exchange) upgraded(resp *http.Response, scrub func(io.Reader) io.Reader
 	if scrub != nil {
 		down = scrub(server)
 	}
-	x.client.idle = x.proxy.cfg.Limits.Total
-	x.proxy.pump(x.conn, x.br, server, down, server)
-}
-
-// phraseOnly keeps a header's value to what a value may have.
-func phraseOnly(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return -1
-		}
-		return r
-	}, s)
+	x.client.idle = x.proxy.cfg.Limits.Total // the pump watches
+	m := x.proxy.newPump(x.conn, server)
+	m.copy(x.conn, down)
+	m.copy(server, x.br)
+	m.wait()
 }

@@ -286,6 +286,13 @@ func TestBroker_lets_rules_look_inside_TLS(t *testing.T) {
 	if n := len(w.served()); n != 2 {
 		t.Errorf("%d requests reached the server, want 2", n)
 	}
+	quiet := open(t, egress.ProxyConfig{}, []string{"GET http://api.example:HTTP_/v1/*"}, nil)
+	if resp, body := quiet.raw("GET http://api.example:HTTP_/private/ann HTTP/1.1\r\nHost: api.example:HTTP_\r\n\r\n"); resp.StatusCode != 403 || !strings.Contains(body, "/private/ann") {
+		t.Errorf("%s %q", resp.Status, body)
+	}
+	if raw, _ := json.Marshal(quiet.records(1)[0]); bytes.Contains(raw, []byte("private/ann")) || !bytes.Contains(raw, []byte("GET http://api.example:")) {
+		t.Errorf("the record holds the path: %s", raw)
+	}
 	if r := w.records(5); r[0].Path != "/v1/x" || r[0].Via != "connect" || r[0].Scheme != "https" {
 		t.Errorf("record %+v", r[0])
 	}
@@ -309,7 +316,7 @@ func TestBroker_inspects_all_if_told_to(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != 400 || resp.Header.Get("X-Haft-Refused") != egress.RuleFronting {
+	if resp.StatusCode != 403 || resp.Header.Get("X-Haft-Refused") != egress.RuleFronting {
 		t.Errorf("another Host inside TLS: %s", resp.Status)
 	}
 	if status, body, _ := do(t, w.client(roots), "GET", "https://api.example:"+w.https+"/", ""); status != 200 {

@@ -84,11 +84,11 @@ func (x *exchange) one(ctx context.Context) bool {
 	dest, r := x.target(h)
 	t.dest(dest)
 	if r != nil {
-		return x.refuse(r, http.StatusBadRequest)
+		return x.refuse(r, statusOf(r))
 	}
 	rule, r := x.permit(dest)
 	if r != nil {
-		return x.refuse(r, http.StatusForbidden)
+		return x.refuse(r, statusOf(r))
 	}
 	t.Rule = rule.String()
 	return x.forward(ctx, dest)
@@ -145,6 +145,7 @@ func (x *exchange) target(h head) (Dest, *Refusal) {
 	}
 	host, port, err := splitAuthority(named, d.Scheme)
 	if err != nil {
+		d.Host = printable(named)
 		return d, &Refusal{Rule: RuleName, Reason: err.Error()}
 	}
 	if x.in == nil {
@@ -225,13 +226,14 @@ func (x *exchange) connect(ctx context.Context, h head) bool {
 	}
 	host, number, err := splitAuthority(target, HTTPS)
 	if err != nil || i <= strings.LastIndexByte(target, ']') {
-		return x.refuse(&Refusal{Rule: RuleName, Reason: "CONNECT names HOST:PORT, and this is not one"}, http.StatusBadRequest)
+		x.track.Host = printable(target)
+		return x.refuse(&Refusal{Rule: RuleName, Reason: "CONNECT names HOST:PORT, and this is not one"}, http.StatusForbidden)
 	}
 	x.track.Host, x.track.Port = host, number
 	// Programs send HOST or HOST:PORT as the Host of a CONNECT; the name counts.
 	if h.hosts > 0 {
 		if other, _, err := splitAuthority(h.host, HTTPS); err != nil || other != host {
-			return x.refuse(&Refusal{Host: host, Port: number, Rule: RuleFronting, Reason: fmt.Sprintf("the Host of the request is not %s, where it goes", host)}, http.StatusBadRequest)
+			return x.refuse(&Refusal{Host: host, Port: number, Rule: RuleFronting, Reason: fmt.Sprintf("the Host of the request is not %s, where it goes", host)}, http.StatusForbidden)
 		}
 	}
 	x.proxy.tunnel(ctx, &tunnel{track: x.track, client: x.client, br: x.br, host: host, port: number, reply: func(err error) bool {

@@ -149,7 +149,8 @@ func rangeReason(name string) string {
 
 // allowed reports whether the operator allowed a by name.
 func (g *Guard) allowed(a netip.Addr) bool {
-	alone := slices.Contains(metadata, a)
+	v4, _, _ := embedded(a)
+	alone := slices.Contains(metadata, a) || slices.Contains(metadata, v4)
 	return slices.ContainsFunc(g.cfg.Allow, func(p netip.Prefix) bool {
 		return p.Contains(a) && (!alone || p.IsSingleIP())
 	})

@@ -128,7 +128,7 @@ func TestGuard_CheckAddr_allows_public_addresses(t *testing.T) {
 func TestGuard_Allow_is_by_name(t *testing.T) {
 	g := egress.New(egress.Config{Allow: []netip.Prefix{
 		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("0.0.0.0/0"),
-		netip.MustParsePrefix("100.100.100.200/32"),
+		netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("64:ff9b::/96"),
 	}})
 	for addr, ok := range map[string]bool{
 		"10.1.2.3": true, "127.0.0.1": true, "169.254.1.1": true, "::ffff:10.1.2.3": true, "64:ff9b::10.1.2.3": true,

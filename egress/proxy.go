@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,8 @@ type ProxyConfig struct {
 	// Inspect opens all TLS, so that names inside (Host, as in domain fronting)
 	// are checked for every host. It needs a Broker whose CA the programs trust.
 	Inspect bool
+	// Logger is told of faults of the proxy itself; nil means nobody is.
+	Logger *slog.Logger
 }
 
 // The outcomes of a connection.
@@ -184,6 +188,12 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+	defer func() {
+		// A fault on what one program sent must not end the work of all others.
+		if v := recover(); v != nil && p.cfg.Logger != nil {
+			p.cfg.Logger.ErrorContext(ctx, "the proxy panicked", "fault", v, "stack", string(debug.Stack()))
+		}
+	}()
 	br := p.readers.Get().(*bufio.Reader)
 	defer func() {
 		br.Reset(nil)
@@ -293,7 +303,12 @@ func (t *track) dest(d Dest) {
 }
 
 // refuse says that it did not pass.
-func (t *track) refuse(r *Refusal) { t.Outcome, t.Refusal = OutcomeRefused, r }
+func (t *track) refuse(r *Refusal) {
+	if r.bare != nil && !t.proxy.cfg.Paths {
+		r = r.bare
+	}
+	t.Outcome, t.Refusal = OutcomeRefused, r
+}
 
 // fail says that it did not work.
 func (t *track) fail(err error) {

@@ -57,6 +57,9 @@ type Refusal struct {
 	Network string `json:"network,omitempty"`
 	// Addr is the address that was refused. It is for the operator alone.
 	Addr netip.Addr `json:"-"`
+
+	// bare is the same without the path, for records; nil if it has none.
+	bare *Refusal
 }
 
 // Error says where and by which rule.

@@ -1,9 +1,14 @@
 package egress
 
 import (
+	"bufio"
+	"context"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,86 +19,134 @@ func (p *Proxy) relay(t *tunnel, server net.Conn, raw []byte) {
 		t.Outcome = OutcomeFailed
 		return
 	}
-	p.pump(t.client, t.br, server, server, server)
+	m := p.newPump(t.client, server)
+	m.copy(t.client, server)
+	m.copy(server, t.br)
+	m.wait()
 }
 
-// relayPlain passes bytes both ways where plain TCP is allowed. The server's are
-// passed on at once; if the program's begin with TLS the name has to fit all the
-// same, as a program that is mistaken or misled would want it.
-func (p *Proxy) relayPlain(t *tunnel, server net.Conn) {
+// relayPlain passes bytes both ways where plain TCP is allowed. What the server
+// says is passed on at once; what the program says first is looked at. TLS has to
+// be for the right server, and HTTP is served request by request, as a program
+// that is mistaken or misled would want it. A program that means to hide what it
+// says can do so here: the rule allows anything.
+func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 	t.Scheme = TCP
-	first := &firstWords{tunnel: t, server: server, idle: p.cfg.Limits.Idle}
-	p.pump(t.client, first, server, server, server)
-	if first.err != nil {
-		t.fail(first.err)
-	}
-}
-
-// firstWords is what a program sends, looked at once.
-type firstWords struct {
-	tunnel *tunnel
-	server net.Conn
-	idle   time.Duration
-	raw    []byte
-	done   bool
-	err    error
-}
-
-// Read implements [io.Reader].
-func (f *firstWords) Read(b []byte) (int, error) {
-	t := f.tunnel
-	if !f.done {
-		f.done = true
-		first, err := t.br.Peek(1)
+	m := p.newPump(t.client, server)
+	m.copy(t.client, server)
+	var raw []byte
+	switch firstWords(t.br) {
+	case HTTPS:
+		t.Scheme = HTTPS
+		hello, err := readHello(t.client, t.br, t.host)
 		if err != nil {
-			return 0, err
+			t.fail(err)
+			m.close()
+			m.wait()
+			return
 		}
-		if first[0] == 0x16 {
-			t.Scheme = HTTPS
-			raw, err := readHello(t.client, t.br, t.host)
-			if err != nil {
-				f.err = err
-				f.server.Close() // so that the other direction ends too
-				return 0, err
-			}
-			f.raw = raw
+		raw = hello
+	case HTTP:
+		if t.http && m.detach() {
+			p.serveHTTP(ctx, t.client, t.br, &authority{track: t.track, scheme: HTTP, host: t.host, port: t.port})
+			return
 		}
 	}
-	if len(f.raw) > 0 {
-		n := copy(b, f.raw)
-		f.raw = f.raw[n:]
-		return n, nil
+	if _, err := server.Write(raw); err != nil {
+		m.close()
 	}
-	return t.br.Read(b)
+	m.copy(server, t.br)
+	m.wait()
 }
 
-// pump copies from the program (up) to the server and from the server (down) to
-// the program until both are done, or one fails, or nothing has moved for as long
-// as a connection may rest. It closes both ends.
-func (p *Proxy) pump(c net.Conn, up io.Reader, server io.Writer, down io.Reader, end io.Closer) {
-	var (
-		wg    sync.WaitGroup
-		idle  = p.cfg.Limits.Idle
-		close = sync.OnceFunc(func() {
-			c.Close()
-			end.Close()
+// methods are how a request of HTTP begins. Others are passed on as they are.
+var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "TRACE ", "CONNECT ", "PROPFIND ", "REPORT ", "MKCOL ", "COPY ", "MOVE "}
+
+// firstWords returns what a program begins to speak: HTTPS, HTTP or TCP for
+// anything else. It waits no longer than it takes to know.
+func firstWords(br *bufio.Reader) string {
+	for n := 1; ; n++ {
+		b, err := br.Peek(n)
+		if err != nil {
+			return TCP
+		}
+		if b[0] == 0x16 {
+			return HTTPS
+		}
+		begun := slices.ContainsFunc(methods, func(m string) bool {
+			k := min(n, len(m))
+			return string(b[:k]) == m[:k]
 		})
-		watch = time.AfterFunc(idle, close)
-	)
-	alive := func() { watch.Reset(idle) }
+		switch {
+		case !begun || n == maxPath:
+			return TCP
+		case b[n-1] == '\n':
+			line := strings.TrimRight(string(b), "\r\n")
+			if strings.HasSuffix(line, " HTTP/1.1") || strings.HasSuffix(line, " HTTP/1.0") {
+				return HTTP
+			}
+			return TCP
+		}
+	}
+}
+
+// A pump copies both ways between a program and a server until both are done, or
+// one fails, or nothing has moved for as long as a connection may rest.
+type pump struct {
+	proxy    *Proxy
+	idle     time.Duration
+	watch    *time.Timer
+	close    func() // both ends
+	wg       sync.WaitGroup
+	detached atomic.Bool
+	spoke    atomic.Bool
+	end      io.Closer
+}
+
+// newPump returns a pump between a program and a server that copies nothing yet.
+func (p *Proxy) newPump(c net.Conn, end io.Closer) *pump {
+	m := &pump{proxy: p, idle: p.cfg.Limits.Idle, end: end}
+	m.close = sync.OnceFunc(func() {
+		if !m.detached.Load() {
+			c.Close()
+		}
+		end.Close()
+	})
+	m.watch = time.AfterFunc(m.idle, m.close)
 	if cl, ok := c.(*client); ok {
 		cl.idle = p.cfg.Limits.Total // the watch is what counts: one way may rest while the other runs
 	}
-	one := func(dst io.Writer, src io.Reader) {
-		if p.copy(dst, src, alive) != nil || !closeWrite(dst) {
-			close()
+	return m
+}
+
+// copy copies one way in a goroutine.
+func (m *pump) copy(dst io.Writer, src io.Reader) {
+	m.wg.Go(func() {
+		err := m.proxy.copy(dst, src, func() {
+			m.spoke.Store(true)
+			m.watch.Reset(m.idle)
+		})
+		if err != nil || !closeWrite(dst) {
+			m.close()
 		}
-	}
-	wg.Go(func() { one(server, up) })
-	one(c, down)
-	wg.Wait()
-	watch.Stop()
-	close()
+	})
+}
+
+// wait waits for both ways and closes both ends.
+func (m *pump) wait() {
+	m.wg.Wait()
+	m.watch.Stop()
+	m.close()
+}
+
+// detach ends the pump and the server's end, and leaves the program's open. It
+// returns false, and everything is closed, if something was copied already.
+func (m *pump) detach() bool {
+	m.detached.Store(true)
+	m.end.Close()
+	m.wg.Wait()
+	m.watch.Stop()
+	return !m.spoke.Load()
 }
 
 // copy copies until src ends and calls moved after each piece.

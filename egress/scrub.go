@@ -203,7 +203,7 @@ func readable(resp *http.Response) (io.Reader, error) {
 		resp.ContentLength = -1
 		return z, nil
 	}
-	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the answer is encoded as %q, in which secrets could hide", phraseOnly(coding))}
+	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the answer is encoded as %q, in which secrets could hide", printable(coding))}
 }
 
 // scanner looks for placeholders in a body, however it is cut into pieces.

@@ -1,5 +1,7 @@
 package egress
 
+import "strings"
+
 // token reports whether s is a token of HTTP, such as a method or the name of a
 // header (RFC 9110, 5.6.2).
 func token(s string) bool {
@@ -22,4 +24,15 @@ func tokenByte(c byte) bool {
 		return true
 	}
 	return false
+}
+
+// printable returns what can be printed of s, and not more than a line of it.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
+	return s[:min(len(s), 200)]
 }

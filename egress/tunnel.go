@@ -46,8 +46,8 @@ func (t *tunnel) dest(scheme string) Dest { return Dest{Host: t.host, Port: t.po
 //	HTTP        served request by request, where the rules allow HTTP
 //	anything    passed on, where a rule allows plain TCP
 //
-// Where plain TCP is allowed the server may speak first, so nothing waits for the
-// program.
+// Where plain TCP is allowed the server may speak first: what it says does not
+// wait for the program.
 func (p *Proxy) tunnel(ctx context.Context, t *tunnel) {
 	if r := p.plan(t); r != nil {
 		t.refuse(r)
@@ -75,7 +75,7 @@ func (p *Proxy) tunnel(ctx context.Context, t *tunnel) {
 		return
 	}
 	if t.plain && !t.inside {
-		p.relayPlain(t, server)
+		p.relayPlain(ctx, t, server)
 		return
 	}
 	p.look(ctx, t, server)
@@ -85,6 +85,7 @@ func (p *Proxy) tunnel(ctx context.Context, t *tunnel) {
 func (p *Proxy) plan(t *tunnel) *Refusal {
 	host, err := Canonical(t.host)
 	if err != nil {
+		t.Host, t.Port = printable(t.host), t.port
 		return &Refusal{Port: t.port, Rule: RuleName, Reason: err.Error()}
 	}
 	t.host = host
@@ -105,6 +106,9 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 		t.plain = scheme == TCP
 	}
 	t.http = http
+	if p.cfg.Inspect && p.cfg.Broker == nil {
+		t.opaque = false // nobody could look inside
+	}
 	if b := p.cfg.Broker; b != nil && https {
 		t.inside = b.bound(host, t.port) || !t.plain && (p.cfg.Inspect || !t.opaque)
 	}
@@ -184,7 +188,7 @@ func (p *Proxy) late(ctx context.Context, t *tunnel) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	p.relayPlain(t, conn)
+	p.relayPlain(ctx, t, conn)
 }
 
 // refusePlain ends a tunnel that does not begin with TLS. A program that speaks
