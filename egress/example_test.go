@@ -21,14 +21,17 @@ func ExampleRules_Allows() {
 		{Host: "api.example.org", Port: 443, Scheme: egress.HTTPS, Method: "GET", Path: "/v1/users"},
 		{Host: "api.example.org", Port: 443, Scheme: egress.HTTPS, Method: "GET", Path: "/v1/%2e%2e/admin"},
 	} {
-		rule, ok := rules.Allows(d)
-		fmt.Println(ok, rule)
+		if rule, ok := rules.Allows(d); ok {
+			fmt.Println("allowed by", rule)
+		} else {
+			fmt.Println("refused")
+		}
 	}
 	// Output:
-	// true *.example.com
-	// false
-	// true GET https://api.example.org/v1/*
-	// false
+	// allowed by *.example.com
+	// refused
+	// allowed by GET https://api.example.org/v1/*
+	// refused
 }
 
 // A guard tells what it refuses in words that a model can act on.
