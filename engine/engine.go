@@ -56,6 +56,10 @@ type Config struct {
 	ApprovalExpires time.Duration
 	// KeepEvents is how long events can be replayed; 0 means a week.
 	KeepEvents time.Duration
+	// Beat is how often this process says that it lives, where others share its
+	// store; 0 means 5 seconds. DeadAfter is how long they wait before they take
+	// over from one that does not; 0 means 30 seconds.
+	Beat, DeadAfter time.Duration
 	// Breaker says when a tool counts as broken.
 	Breaker BreakerConfig
 	// BlockFor is how long a caller cannot use a tool after a critical failure;
@@ -189,6 +193,12 @@ func (c Config) filled() Config {
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 7 * 24 * time.Hour
+	}
+	if c.Beat == 0 {
+		c.Beat = 5 * time.Second
+	}
+	if c.DeadAfter == 0 {
+		c.DeadAfter = 30 * time.Second
 	}
 	if c.BlockFor == 0 {
 		c.BlockFor = 15 * time.Minute

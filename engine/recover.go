@@ -8,12 +8,6 @@ import (
 	"haft"
 )
 
-// How processes that share a store find out about each other's death.
-const (
-	beatEvery = 5 * time.Second
-	deadAfter = 30 * time.Second
-)
-
 // recover closes what dead processes left open: a call that had begun is unknown
 // now, unless its tool may run twice; one that had not begun is run; one that
 // waits for a person goes on waiting.
@@ -30,7 +24,7 @@ func (e *Engine) recover(ctx context.Context) error {
 
 // bury takes over from processes that were not heard of for a while.
 func (e *Engine) bury(ctx context.Context) error {
-	dead, err := e.store.Dead(ctx, time.Now().Add(-deadAfter))
+	dead, err := e.store.Dead(ctx, time.Now().Add(-e.cfg.DeadAfter))
 	if err != nil {
 		return err
 	}
@@ -152,7 +146,7 @@ func (e *Engine) lose(ctx context.Context, r *haft.Record, why string) error {
 
 // keepHouse does what has to be done from time to time, until ctx ends.
 func (e *Engine) keepHouse(ctx context.Context) {
-	beat := time.NewTicker(beatEvery)
+	beat := time.NewTicker(e.cfg.Beat)
 	defer beat.Stop()
 	for rounds := 0; ; rounds++ {
 		select {

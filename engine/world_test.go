@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"haft"
 	"haft/engine"
 	"haft/executor"
@@ -19,8 +17,6 @@ import (
 	"haft/store"
 	"haft/store/sqlite"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // allowAll is a policy by which users may call everything.
 const allowAll = `
