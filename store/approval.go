@@ -28,6 +28,9 @@ func (s *Store) PendingApprovals(ctx context.Context, org string, after haft.App
 			"SELECT created FROM approvals WHERE id = $1 AND org = $2", column(string(after)), column(org)); err != nil {
 			return nil, fmt.Errorf("list approvals: %w", err)
 		}
+		if created == 0 {
+			return nil, notFound("approval")
+		}
 	}
 	list, err := docs[haft.Approval](ctx, s, pendingQuery, column(org), created, column(string(after)), page(limit))
 	if err != nil {

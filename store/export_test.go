@@ -94,3 +94,12 @@ func (s *Store) plan(ctx context.Context, text string, args []any) ([]string, er
 	})
 	return lines, err
 }
+
+// Words is words, for tests.
+func Words(text string, most int) []string { return words(text, most) }
+
+// Column is column, for tests.
+func Column(s string) string { return column(s) }
+
+// MaxColumn is the longest text of a column.
+const MaxColumn = maxColumn

@@ -73,11 +73,12 @@ type Store struct {
 	// database has to be asked.
 	last atomic.Int64
 
-	readers sync.Map // query text to *sql.Stmt, of read
-	texts   sync.Map // rows and kind to query text
-	closing sync.Once
-	ended   atomic.Bool
-	closed  error
+	readers  sync.Map // query text to *sql.Stmt, of read
+	prepared atomic.Int64
+	texts    sync.Map // insert and power to text
+	closing  sync.Once
+	ended    atomic.Bool
+	closed   error
 }
 
 // New returns a store over a database that it brings up to date first. db is for
@@ -316,15 +317,34 @@ func (s *Store) writeOnce(ctx context.Context, f func(context.Context, *tx) erro
 
 // rows runs a query for reading and gives each row to scan.
 func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string, args ...any) error {
-	stmt, err := s.reader(ctx, text)
-	if err != nil {
-		return s.explain(err)
-	}
-	rows, err := stmt.QueryContext(ctx, args...)
+	rows, err := s.query(ctx, text, args)
 	if err != nil {
 		return s.explain(err)
 	}
 	return s.explain(each(rows, scan))
+}
+
+// query runs a query for reading, prepared if it is one of the first so many. The
+// texts are made of constants, but filters make many of them.
+func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	stmt, ok := s.readers.Load(text)
+	if !ok {
+		if s.prepared.Load() >= maxStatements {
+			return s.read.QueryContext(ctx, text, args...)
+		}
+		made, err := s.read.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if stmt, ok = s.readers.LoadOrStore(text, made); ok {
+			if err := made.Close(); err != nil { // somebody was faster
+				return nil, err
+			}
+		} else {
+			s.prepared.Add(1)
+		}
+	}
+	return stmt.(*sql.Stmt).QueryContext(ctx, args...)
 }
 
 // A scanner is a row that can be read.
@@ -339,19 +359,4 @@ func each(rows *sql.Rows, scan func(scanner) error) error {
 		}
 	}
 	return rows.Err()
-}
-
-// reader returns a prepared query. Texts are few: they are made of constants.
-func (s *Store) reader(ctx context.Context, text string) (*sql.Stmt, error) {
-	if stmt, ok := s.readers.Load(text); ok {
-		return stmt.(*sql.Stmt), nil
-	}
-	stmt, err := s.read.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	if other, loaded := s.readers.LoadOrStore(text, stmt); loaded {
-		return other.(*sql.Stmt), stmt.Close()
-	}
-	return stmt, nil
 }

@@ -8,11 +8,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"haft"
 	"haft/store/sqlite"
 )
 
 // holdEnv names a directory that a second process is to hold.
 const holdEnv = "HAFT_TEST_HOLD"
+
+// writeEnv makes that process keep calls until it is killed.
+const writeEnv = "HAFT_TEST_WRITE"
 
 // TestMain is also the second process: it opens a store, says so and waits until
 // its input ends or somebody kills it.
@@ -28,6 +32,15 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	fmt.Println("held")
+	if os.Getenv(writeEnv) != "" {
+		for i := 0; ; i++ {
+			if err := s.Commit(context.Background(), calls(i, 1, haft.StatusRunning)); err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			fmt.Println(i) // acknowledged
+		}
+	}
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	_ = s.Close()
 }

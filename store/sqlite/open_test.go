@@ -172,6 +172,46 @@ func TestOpen_one_process_at_a_time(t *testing.T) {
 	keep(t, dir, 1)
 }
 
+// TestStore_killed: what was acknowledged is there, whenever the process is killed.
+func TestStore_killed(t *testing.T) {
+	dir := t.TempDir()
+	total := int64(0)
+	for round := range 3 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), holdEnv+"="+dir, writeEnv+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		acknowledged := int64(0)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if lines.Text() == "held" {
+				continue
+			}
+			if acknowledged++; acknowledged == int64(20*(round+1)) {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = cmd.Wait() // killed
+		s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
+		if err != nil {
+			t.Fatalf("Open after a kill: %v", err)
+		}
+		head, err := s.AuditHead(t.Context(), "acme")
+		cursor, _, err2 := s.LastEvents(t.Context(), nil)
+		if err := errors.Join(err, err2, s.Close()); err != nil || head.Seq < total+acknowledged || head.Seq > total+acknowledged+1 || cursor != head.Seq {
+			t.Errorf("round %d: %d entries and cursor %d are kept of %d, %v", round, head.Seq, cursor, total+acknowledged, err)
+		}
+		total = head.Seq
+	}
+}
+
 func TestOpen_a_pid_that_was_left_behind_does_not_matter(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("1\n"), 0o600); err != nil {

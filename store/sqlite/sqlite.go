@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -98,7 +99,7 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 	}
 	keep(db, 1)
 	keep(read, cfg.Readers)
-	d := Dialect(func() error { return check(ctx, dir) })
+	d := Dialect(sync.OnceValue(func() error { return check(ctx, dir) })) // it takes a while
 	d.Close = func() error { return errors.Join(lock.Close(), remove()) }
 	s, err := store.New(ctx, db, read, d, store.Config{})
 	if err != nil {

@@ -334,6 +334,10 @@ func approvalPending(t testing.TB, s *store.Store) {
 	if len(got) != 18 || !slices.IsSorted(got) || slices.Contains(got, "a00003") || slices.Contains(got, "a00004") {
 		t.Errorf("PendingApprovals = %v", got)
 	}
+	for _, id := range []haft.ApprovalID{"nobody's", "a00004"} {
+		_, err := s.PendingApprovals(ctx, "acme", id, 5)
+		refused(t, "PendingApprovals after "+string(id), err, haft.CodeNotFound)
+	}
 	list, err := s.ExpiredApprovals(ctx, at.Add(5*time.Minute), 10)
 	if err != nil || len(list) != 4 || list[3].ID != "a00004" {
 		t.Errorf("ExpiredApprovals = %+v, %v", list, err)
