@@ -208,13 +208,16 @@ func decode(args json.RawMessage, in any) error {
 	if len(args) == 0 || string(args) == "{}" {
 		return nil
 	}
+	misfit := func(message string) error {
+		return &failure{haft.Failure{Kind: haft.FailValidation, Message: message, Retry: haft.RetryChanged}}
+	}
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(in); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the arguments do not fit the tool's schema", Err: err}
+		return misfit("the arguments do not fit the tool's schema") // the error may repeat one
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "there is something behind the arguments"}
+		return misfit("there is something behind the arguments")
 	}
 	return nil
 }

@@ -184,6 +184,9 @@ func unreachable(err error) error {
 	if h, ok := errors.AsType[*haft.Error](err); ok {
 		return h
 	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // without the address
+	}
 	fail := func(code haft.Code, message string) error {
 		return &haft.Error{Code: code, Message: message, Err: err}
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/text/encoding/japanese"
 
 	"haft"
+	"haft/egress"
 	"haft/executor"
 	"haft/executor/builtin"
 )
@@ -427,5 +428,21 @@ func TestFetch_hostile_pages(t *testing.T) {
 				t.Logf("%v, %s, %d bytes", took, res.Status, len(res.Value))
 			}
 		})
+	}
+}
+
+func TestFetch_through_a_guard(t *testing.T) {
+	w := newWeb(t, false, serve("text/plain", []byte("inside")))
+	guard := egress.New(egress.Config{})
+	t.Cleanup(guard.CloseIdle)
+	s := builtin.New()
+	if err := builtin.FetchWebpage(s, guard.Client()); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{w.URL, "http://localhost/", "http://169.254.169.254/latest/meta-data/", "http://[::ffff:127.0.0.1]/"} {
+		res := execute(t, s, "fetch_webpage", map[string]any{"url": url}, nil)
+		if res.Status != haft.StatusDenied || res.Error.Kind != haft.FailDenied {
+			t.Errorf("%s: got %s %+v", url, res.Status, res.Error)
+		}
 	}
 }

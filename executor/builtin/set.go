@@ -70,7 +70,7 @@ type tool struct {
 }
 
 // Tools lists the tools, ordered by name. They belong to no organisation, which
-// means to all.
+// means to all. Their schemas and tags are shared and not to be changed.
 func (s *Set) Tools() []haft.Tool {
 	all := make([]haft.Tool, 0, len(s.tools))
 	for _, t := range s.tools {
