@@ -75,7 +75,22 @@ func (s *scanner) open(f int, buf []byte, base, i int) {
 	if !form.joint && at > 0 && isWord(buf[at-1]) && isWord(form.open[0]) {
 		return
 	}
+	for _, a := range s.active {
+		if a.format == f && form.sure(a) {
+			return // within what will be removed
+		}
+	}
 	s.active = append(s.active, attempt{format: f, start: base + at, from: base + at, upto: base + i})
+}
+
+// sure reports whether nothing that follows can make a fail.
+func (f *format) sure(a attempt) bool {
+	for k := a.step; k < len(f.steps); k++ {
+		if k > a.step && f.steps[k].min > 0 || k == a.step && a.count < f.steps[k].min {
+			return false
+		}
+	}
+	return f.fixed == nil
 }
 
 // attempts gives the byte at a raw offset to the formats that have begun.

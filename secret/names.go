@@ -211,9 +211,10 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 
 // valueAt returns where the value is that begins after at, in a valid document.
 func valueAt(doc []byte, at int) (start, end int) {
-	start, end, kind := token(doc, at)
+	start, _, _ = token(doc, at)
 	depth := 0
 	for at = start; ; at = end {
+		var kind tokenKind
 		_, end, kind = token(doc, at)
 		if kind == tokenMark {
 			switch doc[end-1] {

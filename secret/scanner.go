@@ -66,15 +66,33 @@ func kidsOf(views []viewOf) [][]int {
 // view is a text with some escapes undone. It means something while it is apart
 // from its parent.
 type view struct {
-	apart  bool
-	dec    decoder
-	state  uint32
-	starts []int // raw offset of each byte, as far back as the state remembers
-	out    []item
+	trail
+	apart bool
+	lent  bool // another trail goes on from this one's starts
+	dec   decoder
+	state uint32
+	out   []item
+}
+
+// trail knows where in the raw text the last bytes of a view come from. It goes
+// back as far as the automaton remembers.
+type trail struct {
+	starts []int  // raw offset of each byte since the view parted
+	before *trail // of the view it parted from
+	origin int    // raw offset where it parted from the raw text, if before is nil
 }
 
 // start returns the raw offset of the byte that is length bytes before the end.
-func (v *view) start(length int) int { return v.starts[len(v.starts)-length] }
+func (t *trail) start(length int) int {
+	k := len(t.starts) - length
+	switch {
+	case k >= 0:
+		return t.starts[k]
+	case t.before != nil:
+		return t.before.start(-k)
+	}
+	return t.origin + k
+}
 
 // feed takes buf[from:]. What is before from has been fed already and is there to
 // look back on; base is the raw offset of buf[0].
@@ -146,13 +164,17 @@ func (s *scanner) part(v, from *view, before uint32) {
 	v.apart = true
 	s.apart++
 	v.dec.n, v.dec.breaks = 0, 0
-	v.state, v.starts = before, v.starts[:0]
-	for d := s.auto.depthOf(before); d > 0; d-- {
-		if from == nil {
-			v.starts = append(v.starts, s.pos-d)
-		} else {
-			v.starts = append(v.starts, from.start(d+1)) // the item is the last of them
-		}
+	v.state = before
+	own := v.starts[:0]
+	if v.lent {
+		own, v.lent = nil, false
+	}
+	v.trail = trail{starts: own, origin: s.pos}
+	if from != nil {
+		from.lent = true
+		back := from.trail
+		back.starts = back.starts[:len(back.starts)-1] // the item is the last of them
+		v.before = &back
 	}
 }
 
@@ -161,7 +183,8 @@ func (s *scanner) advance(k int) {
 	v := &s.views[k]
 	for _, o := range v.out {
 		if n := len(v.starts); n >= 2*s.auto.longest+64 {
-			v.starts = v.starts[:copy(v.starts, v.starts[n-s.auto.longest:])]
+			v.trail = trail{starts: append(make([]int, 0, n+1), v.starts[n-s.auto.longest:]...)}
+			v.lent = false
 		}
 		v.starts = append(v.starts, o.start)
 		before := v.state
