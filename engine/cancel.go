@@ -39,7 +39,7 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 func (e *Engine) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
 	f, err := e.unseal(r)
 	if err != nil { // what cannot be opened can still be closed
-		f = &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.redactor(nil)}
+		f = &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
 	}
 	if a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil && a.State == haft.ApprovalPending {
 		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message

@@ -72,9 +72,9 @@ func (e *Engine) enter(c haft.Call) (*flight, error) {
 	now := time.Now()
 	f := &flight{call: c, began: now, done: make(chan struct{})}
 	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
-	f.rec.Call = kept(c, e.cfg.Names)
+	f.rec.Call, f.rec.Redacted = e.kept(c)
 	f.env = c.Env
-	f.redactor = e.redactor(f.env)
+	f.redactor = e.redactor(nil, c.Env)
 	e.journal.begin(c.ID)
 	return f, nil
 }
@@ -145,6 +145,6 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	f.call.Args, f.call.Env = s.Args, s.Env
 	f.rec.Owner = e.cfg.Owner
 	f.env = f.call.Env
-	f.redactor = e.redactor(f.env)
+	f.redactor = e.redactor(nil, f.env)
 	return f, nil
 }

@@ -101,7 +101,7 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: it never had a tool"}
 	}
 	c := haft.Call{
-		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
+		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits, Env: r.Call.Env,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
 	if p.Agent == "" && e.manages(p) {

@@ -96,7 +96,7 @@ func (e *Engine) revive(ctx context.Context, r *haft.Record) error {
 			return e.lose(ctx, r, "the server ended while the call was about to run")
 		}
 		if a.State == haft.ApprovalDenied {
-			f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.redactor(nil)}
+			f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
 			res := f.failed(haft.StatusRejected, haft.FailRejected, "a person refused the call")
 			e.finish(f, res)
 			return e.close(ctx, f, res)
@@ -138,7 +138,7 @@ func (e *Engine) again(ctx context.Context, r *haft.Record) *flight {
 
 // lose closes a call of which nobody can know whether it ran.
 func (e *Engine) lose(ctx context.Context, r *haft.Record, why string) error {
-	f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.redactor(nil)}
+	f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
 	res := f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran: "+why)
 	e.finish(f, res)
 	return e.close(ctx, f, res)

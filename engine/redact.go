@@ -14,35 +14,57 @@ import (
 // notKept replaces what is not kept.
 const notKept = "[not kept]"
 
+// longValue is from how many bytes on a value of a call's environment is taken for
+// a secret whatever its name: shorter ones are words such as "production", and to
+// remove those from a result would destroy it.
+const longValue = 16
+
+// secretive reports whether a variable that came with a call is to be treated as
+// a secret.
+func (e *Engine) secretive(name, value string) bool {
+	return e.cfg.Names.Sensitive(name) || len(value) >= longValue
+}
+
 // redactor returns what removes the secrets of a call from all that leaves: the
-// values of its environment, and what looks like a key wherever it comes from.
-func (e *Engine) redactor(env map[string]string) *secret.Redactor {
-	if len(env) == 0 {
-		return e.plain
+// stored environment of its agent, what is secretive in its own, and what looks
+// like a key wherever it comes from.
+func (e *Engine) redactor(agent *haft.Agent, call map[string]string) *secret.Redactor {
+	var values []secret.Named
+	if agent != nil {
+		for name, text := range agent.Env {
+			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
+		}
 	}
-	values := make([]secret.Named, 0, len(env))
-	for name, text := range env {
-		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
+	for name, text := range call {
+		if e.secretive(name, text) {
+			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
+		}
+	}
+	if len(values) == 0 {
+		return e.plain
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: e.cfg.Personal})
 }
 
-// kept returns a call as it may be kept: arguments whose name means a secret are
-// replaced, and so are the values of its environment.
-func kept(c haft.Call, names *secret.Names) haft.Call {
-	if args, _, err := names.Redact(c.Args); err == nil {
-		c.Args = args
-	} else {
-		c.Args = nil // what cannot be read cannot be judged
+// kept returns a call as it may be kept, and whether that is less than the whole:
+// arguments whose name means a secret are replaced, and so are secretive
+// variables.
+func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
+	args, less, err := e.cfg.Names.Redact(c.Args)
+	if err != nil {
+		args, less = nil, true // what cannot be read cannot be judged
 	}
+	c.Args = args
 	if len(c.Env) > 0 {
 		env := make(map[string]string, len(c.Env))
-		for k := range c.Env {
-			env[k] = notKept
+		for k, v := range c.Env {
+			if env[k] = v; e.secretive(k, v) {
+				env[k], less = notKept, true
+			}
 		}
 		c.Env = env
 	}
-	return c
+	return c, less
 }
 
 // keep brings the record up to what is known of the call by now: the arguments
@@ -69,7 +91,8 @@ func (e *Engine) keep(f *flight) {
 		args, _ = f.redactor.JSON(args)
 	}
 	f.rec.Call.Args = args
-	f.rec.Redacted = string(args) != string(before) || len(f.call.Env) > 0
+	_, less := e.kept(haft.Call{Env: f.call.Env})
+	f.rec.Redacted = less || string(args) != string(before)
 	f.rec.ArgsDigest = e.digest("args", before)
 	if f.tool != nil {
 		f.rec.Call.Tool, f.rec.ToolID, f.rec.Digest = f.tool.Tool.Name, f.tool.Tool.ID, f.tool.Tool.Version.Digest

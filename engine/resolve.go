@@ -41,7 +41,7 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		return err
 	}
 	if f.agent != nil && len(f.agent.Env) > 0 {
-		f.redactor = e.redactor(env)
+		f.redactor = e.redactor(f.agent, f.call.Env)
 	}
 	f.env = env
 	return nil
