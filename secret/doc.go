@@ -7,8 +7,8 @@
 //   - [Names] knows the names of arguments that mean secrets.
 //   - [CheckEnvName] says which variables nobody may set from outside.
 //
-// Values are stored by package keeper, which is apart because its cryptography
-// takes time to load, and not every command needs it.
+// Values are stored by package keeper, which is apart so that redacting needs no
+// cryptography.
 //
 // # What is removed
 //
@@ -20,8 +20,12 @@
 //     &#x41;, and any of these up to [Levels] times over;
 //   - in hex, of either case;
 //   - in base64, of either alphabet, with or without padding, whatever stands
-//     before and after it in what was encoded;
+//     before and after it in what was encoded; a character at either end that
+//     shares its bits with a neighbour may stay;
 //   - in each of these also where lines are broken, as base64 and xxd break them.
+//
+// A value that itself holds \, % or & is found behind escapes of one sort, two
+// or three times over, and behind a few mixtures; behind others it may not be.
 //
 // The characters that encodings exchange are not told apart: space, + and -, and
 // / and _. Text that differs from a value only in these or in case is removed

@@ -63,10 +63,7 @@ func (s *scanner) open(f int, buf []byte, base, i int) {
 		return
 	}
 	form := &s.formats[f]
-	at := i - len(form.open)
-	if at < 0 {
-		return // out of reach: the view was cut, which cannot be for the raw text
-	}
+	at := i - len(form.open) // not below 0: a stream keeps what the automaton remembers
 	for k := range len(form.open) {
 		if b := buf[at+k]; b != form.open[k] && (form.exact || lower(b) != lower(form.open[k])) {
 			return
@@ -124,7 +121,7 @@ func (s *scanner) take(a *attempt, b byte, at int) bool {
 		case failed:
 			return false
 		case took:
-			if a.step >= form.mask && a.count == 1 && a.step == form.mask && form.mask > 0 {
+			if a.step == form.mask && a.count == 1 && form.mask > 0 {
 				a.from = at
 			}
 			if form.mask == 0 || form.mask <= a.step && a.step <= form.last {

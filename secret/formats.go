@@ -89,9 +89,14 @@ func some(s *set, low, high int) step { return step{set: s, min: low, max: high}
 // text takes exactly t, which is in lower case.
 func text(t string) step { return step{text: t, min: 1} }
 
-// key is a format of an opening and a run of at least low bytes.
+// key is a format of an opening and a run of at least low bytes. One of a fixed
+// length is not the beginning of something longer.
 func key(name, open string, s *set, low, high int) format {
-	return format{name: name, open: open, exact: true, steps: []step{some(s, low, high)}, fixed: s}
+	f := format{name: name, open: open, exact: true, steps: []step{some(s, low, high)}}
+	if low == high {
+		f.fixed = s
+	}
+	return f
 }
 
 // pem is a block of a private key.
