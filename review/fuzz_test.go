@@ -127,9 +127,9 @@ func TestReview_hostile(t *testing.T) {
 	for _, kind := range []haft.Kind{haft.KindJavaScript, haft.KindBash, haft.KindPython} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			n := 20_000
+			n := 4_000
 			if kind == haft.KindPython {
-				n = 2000
+				n = 500
 			}
 			r := review.New(review.Config{Python: run})
 			for _, source := range hostile(n) {

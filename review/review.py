@@ -28,7 +28,8 @@ MAX_COMMAND = 2000
 MAX_VALUES = 12         # values that one expression may have
 MAX_TEXT = 20000        # characters of a constant that is put together
 MAX_DEPTH = 80          # nesting of one expression that is followed
-MAX_STEPS = 400000      # expressions that are followed in all
+MAX_BOUND = 200         # assignments to one name that are followed
+MAX_STEPS = 200000      # expressions that are followed in all
 MAX_NESTED = 3          # code in constants in code in constants
 
 BUILTINS = frozenset(dir(builtins)) | {"__builtins__"}
@@ -105,7 +106,8 @@ class Reader:
         self.scope = {}       # node -> scope it is evaluated in
         self.parent = {}
         self.memo, self.busy = {}, {}
-        self.steps = 0
+        self.steps, self.spent = 0, False
+        self.known, self.firm = {}, {}   # of names
         self.stars = []
         self.uses, self.environ = set(), []
         self.env_keyword = False
@@ -241,31 +243,53 @@ class Reader:
                 break
             first = False
             scope = scope.parent
-        out = []
-        for kind, what, _ in found:
-            if kind == "ref":
-                out.append(("ref", what))
-            elif kind == "func":
-                out.append(("func", what))
-            elif kind == "expr" and what is not None:
-                out.extend(self.follow(what, ("name", id(scope), node.id), out))
-            elif kind == "each":
-                for v in self.follow(what, ("name", id(scope), node.id), out):
-                    if v[0] == "const" and isinstance(v[1], (tuple, str, bytes)):
-                        out.extend(("const", x, v[2]) for x in v[1][:MAX_VALUES])
-                    elif v[0] == "inst":
-                        out.append(v)
-        firm = any(f for _, _, f in found) and not (
-            scope is self.top and self.scope.get(node) is self.top and self.before(node, found))
+        out = self.bound(scope, node, found)
+        firm, first = self.firmness(scope, node.id, found)
+        if firm and scope is self.top and self.scope.get(node) is self.top and getattr(node, "lineno", 0) < first:
+            firm = False  # it is used before it is bound
         if not found or (scope is self.top and not firm):
             if node.id in BUILTINS:
                 out.append(("ref", canonical("builtins." + node.id)))
             out.extend(("ref", canonical(m + "." + node.id)) for m in self.stars)
         return out
 
-    def before(self, node, found):
-        lines = [getattr(what, "lineno", 0) for _, what, f in found if f and isinstance(what, ast.AST)]
-        return bool(lines) and getattr(node, "lineno", 0) < min(lines)
+    def bound(self, scope, node, found):
+        """What a name is bound to, in any order."""
+        key = (id(scope), node.id)
+        if key in self.known:
+            return list(self.known[key])
+        if key in self.busy:  # it depends on itself
+            return list(self.busy[key])
+        top = not self.busy
+        out = []
+        if len(found) > MAX_BOUND:
+            self.note("source-complex", node)
+        for kind, what, _ in found[:MAX_BOUND]:
+            if len(out) >= MAX_VALUES * 4 or self.steps > MAX_STEPS:
+                break
+            if kind == "ref":
+                out.append(("ref", what))
+            elif kind == "func":
+                out.append(("func", what))
+            elif kind == "expr" and what is not None:
+                out.extend([v for v in self.follow(what, key, out) if v not in out])
+            elif kind == "each":
+                for v in self.follow(what, key, out):
+                    if v[0] == "const" and isinstance(v[1], (tuple, str, bytes)):
+                        out.extend(("const", x, v[2]) for x in v[1][:MAX_VALUES])
+                    elif v[0] == "inst":
+                        out.append(v)
+        if top:
+            self.known[key] = list(out)
+        return out
+
+    def firmness(self, scope, name, found):
+        """Whether a name is surely bound, and the first line where it is."""
+        key = (id(scope), name)
+        if key not in self.firm:
+            lines = [getattr(what, "lineno", 0) for _, what, f in found if f and isinstance(what, ast.AST)]
+            self.firm[key] = any(f for _, _, f in found), min(lines or [0])
+        return self.firm[key]
 
     def follow(self, node, key, so_far):
         """The values of what a name is bound to. A name that depends on itself has
@@ -286,6 +310,9 @@ class Reader:
             return self.memo[node]
         self.steps += 1
         depth = max(depth, len(self.busy))
+        if self.steps > MAX_STEPS and self.spent:
+            return []
+        self.spent = self.steps > MAX_STEPS
         if depth > MAX_DEPTH or self.steps > MAX_STEPS:
             self.note("source-complex", node)
             return []
