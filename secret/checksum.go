@@ -84,11 +84,8 @@ func pesel(d []byte) bool {
 // number2 returns the number of the first two digits.
 func number2(d []byte) int { return int(d[0]-'0')*10 + int(d[1]-'0') }
 
-// national reports whether a word is a Spanish DNI or NIE.
+// national reports whether a word of nine bytes is a Spanish DNI or NIE.
 func national(w []byte) bool {
-	if len(w) != 9 {
-		return false
-	}
 	n := 0
 	for i, c := range w[:8] {
 		switch {

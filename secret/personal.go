@@ -93,7 +93,9 @@ func (p *people) feed(s *scanner, buf []byte, base, from int) {
 			continue
 		}
 		p.takeAddress(s, buf, base, i, sort&inAddress != 0)
-		p.takeNumber(s, buf, base, i, sort&inNumber != 0, sort&opensNumber != 0)
+		if p.number.start >= 0 || sort&opensNumber != 0 {
+			p.takeNumber(s, buf, base, i, sort&inNumber != 0, sort&opensNumber != 0)
+		}
 		p.takeToken(s, buf, base, i, sort&inToken != 0)
 		p.before, p.last = b, sort
 		p.check = min(p.address.until(longestAddress), p.number.until(longestNumber), p.token.until(longestToken))
@@ -166,10 +168,10 @@ func (p *people) takeToken(s *scanner, buf []byte, base, i int, in bool) {
 // word looks at the word that has ended before buf[i].
 func (p *people) word(s *scanner, buf []byte, base, i int, space bool) {
 	w := buf[p.token.start-base : i]
-	if national(w) {
+	switch {
+	case len(w) == 9 && national(w):
 		s.person(p.token.start, base+i, kindNational)
-	}
-	if isIBAN(w) {
+	case len(w) >= 15 && isIBAN(w):
 		s.person(p.token.start, base+i, kindIBAN)
 	}
 	if p.iban < 0 && len(w) == 4 && opensIBAN(w) {
