@@ -73,6 +73,19 @@ type shell struct {
 	values     map[string][]*syntax.Word // what variables are set to; nil: anything
 	downloaded map[string]bool           // files that were fetched, as they are written
 	does       map[string]int            // what the script does somewhere, with the line
+	steps      int                       // words and commands that were looked at
+}
+
+// maxSteps bounds the words and commands that one script has looked at: variables
+// may stand for variables many times over.
+const maxSteps = 1 << 20
+
+// step counts one, and reports whether there may be another.
+func (s *shell) step(node syntax.Node) bool {
+	if s.steps++; s.steps == maxSteps {
+		s.add(ruleComplex, node)
+	}
+	return s.steps < maxSteps && (s.steps%1024 != 0 || !s.n.stopped())
 }
 
 // read parses and looks at a script, and returns the line where that failed.

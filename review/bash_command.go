@@ -211,6 +211,9 @@ func (s *shell) prints(stmts []*syntax.Stmt) string {
 	kind := ""
 	for _, st := range stmts {
 		syntax.Walk(st, func(n syntax.Node) bool {
+			if n == nil || !s.step(n) {
+				return false
+			}
 			c, ok := n.(*syntax.CallExpr)
 			if !ok || len(c.Args) == 0 {
 				return true
@@ -438,11 +441,15 @@ func (s *shell) pipeline(b *syntax.BinaryCmd) {
 		return
 	}
 	name, args := s.command(last)
+	sends, runs := fetches(name) || name == "socat", isInterpreter(name) && readsStdin(name, args)
+	if !sends && !runs {
+		return
+	}
 	from := s.prints([]*syntax.Stmt{b.X})
-	if from == "environ" && (fetches(name) || name == "nc" || name == "socat") {
+	if from == "environ" && sends {
 		s.add("bash-environ", b)
 	}
-	if !isInterpreter(name) || !readsStdin(name, args) {
+	if !runs {
 		return
 	}
 	switch from {

@@ -31,6 +31,9 @@ const maxWord = 64 << 10
 func (s *shell) word(w *syntax.Word) word { return s.follow(w, 0) }
 
 func (s *shell) follow(w *syntax.Word, depth int) word {
+	if !s.step(w) {
+		return word{}
+	}
 	out := word{known: depth < 8}
 	var b strings.Builder
 	literal, pieces := 0, 0
@@ -67,6 +70,10 @@ func (s *shell) follow(w *syntax.Word, depth int) word {
 		}
 		if !out.known && out.lead == "" && !out.variable {
 			out.lead = b.String()
+		}
+		if b.Len() > maxWord {
+			out.known = false
+			break
 		}
 	}
 	out.shown = b.String()

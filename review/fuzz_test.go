@@ -2,6 +2,7 @@ package review_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,10 +117,14 @@ func FuzzPython(f *testing.F) {
 // hostile makes sources that want a reader to take forever or everything.
 func hostile(n int) []string {
 	var all []string
-	for _, s := range []string{"(", "[", "{", "a[", "a(", "`${", "\"a\"+", "a.", "a=", "eval(", "require(", "$(", "`", "\\", "/", "if x; then ", "f(){ ", "a|", "<<E\n", "import {a,", "'", "-", "not ", "lambda:", "x[", "f'{", "@a\n", "a=a+", "[x for x in ", "eval(eval)(", "getattr(", "\u0435a", "\\u0065", "{a}=", "$'\\x41", "eval \"", "${a", "x=$x$x;", "a=b;b=a;", "..."} {
+	for _, s := range []string{"(", "[", "{", "a[", "a(", "`${", "\"a\"+", "a.", "a=", "eval(", "require(", "$(", "`", "\\", "/", "if x; then ", "f(){ ", "a|", "<<E\n", "import {a,", "'", "-", "not ", "lambda:", "x[", "f'{", "@a\n", "a=a+", "[x for x in ", "eval(eval)(", "getattr(", "\u0435a", "\\u0065", "{a}=", "$'\\x41", "eval \"", "${a", "x=$x$x;", "sh|", "a=b;b=a;", "..."} {
 		all = append(all, strings.Repeat(s, n))
 	}
-	return all
+	doubled := ""
+	for i := range 12 {
+		doubled += fmt.Sprintf("v%d=%s\n", i, strings.Repeat(fmt.Sprintf("$v%d", i+1), 12))
+	}
+	return append(all, doubled+"v12=x\n$v0\n", strings.ReplaceAll(doubled, "$", "+")+"v12='x'\neval(v0)\n")
 }
 
 func TestReview_hostile(t *testing.T) {
