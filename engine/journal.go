@@ -133,9 +133,10 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 	return nil
 }
 
-// named returns the call with the name of its tool, whatever it was called by.
+// named returns the call with the name of its tool, whatever it was called by, and
+// without its payload.
 func (f *flight) named() haft.Call {
-	c := haft.Call{ID: f.call.ID, Tool: f.call.Tool, Principal: f.call.Principal}
+	c := haft.Call{ID: f.call.ID, Tool: f.call.Tool, Principal: f.call.Principal, Trace: f.call.Trace}
 	if f.tool != nil {
 		c.Tool = f.tool.Tool.Name
 	}

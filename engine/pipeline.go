@@ -115,6 +115,9 @@ func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
 		return nil, err
 	}
 	defer e.land(f)
+	if e.cfg.Observer != nil {
+		ctx, f.trace = e.cfg.Observer.Begin(ctx, f.named())
+	}
 	err = e.drive(ctx, f)
 	f.result, f.err = e.leave(ctx, f, err)
 	return f.result, f.err

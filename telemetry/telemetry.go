@@ -1,0 +1,183 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"haft"
+	"haft/engine"
+)
+
+// Config says what is measured. The zero value counts and traces nothing.
+type Config struct {
+	// Traces sends spans by OTLP over HTTP, to where the standard variables of
+	// OpenTelemetry say.
+	Traces bool
+	// Exporter gets the spans instead, if it is not nil.
+	Exporter sdktrace.SpanExporter
+	// Stats is asked when somebody looks at the measures. Nil means nobody is.
+	Stats func() engine.Stats
+	// Series bounds the pairs of organisation and tool that are counted apart; 0
+	// means 2,000.
+	Series int
+}
+
+// Telemetry is an [engine.Observer]. It is safe for concurrent use.
+//
+// Lifecycle: Open, then Begin as often as calls come, then Close.
+type Telemetry struct {
+	registry *prometheus.Registry
+	tracer   trace.Tracer
+	provider *sdktrace.TracerProvider // nil if nothing is traced
+	names    *names
+
+	calls    *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	stages   *prometheus.HistogramVec
+	cpu, rss *prometheus.CounterVec
+}
+
+var _ engine.Observer = (*Telemetry)(nil)
+
+// Open makes what measures and traces.
+func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
+	if cfg.Series == 0 {
+		cfg.Series = 2000
+	}
+	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), tracer: noop.NewTracerProvider().Tracer("haft")}
+	t.register(cfg)
+	if !cfg.Traces && cfg.Exporter == nil {
+		return t, nil
+	}
+	exporter := cfg.Exporter
+	if exporter == nil {
+		var err error
+		if exporter, err = otlptracehttp.New(ctx); err != nil {
+			return nil, fmt.Errorf("open the exporter of spans: %w", err)
+		}
+	}
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "haft")))
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, fmt.Errorf("describe this process for spans: %w", err)
+	}
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+	t.tracer = t.provider.Tracer("haft")
+	return t, nil
+}
+
+// register makes the measures.
+func (t *Telemetry) register(cfg Config) {
+	by := []string{"org", "tool", "status"}
+	t.calls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_calls_total", Help: "Calls that ended, by organisation, tool and outcome."}, by)
+	t.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_failures_total", Help: "Calls without a value, by organisation, kind of failure and severity."}, []string{"org", "kind", "severity"})
+	t.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_call_seconds", Help: "How long calls took from entry to exit, by tool.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}, []string{"tool"})
+	t.stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_stage_seconds", Help: "How long each stage of the pipeline took.",
+		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 10, 60}}, []string{"stage"})
+	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total", Help: "Processor time of tools, by organisation and tool."}, []string{"org", "tool"})
+	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total", Help: "Sum of the peak memory of runs, by organisation and tool."}, []string{"org", "tool"})
+	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if cfg.Stats != nil {
+		t.registerStats(cfg.Stats)
+	}
+}
+
+// registerStats makes the measures of what the engine counts itself.
+func (t *Telemetry) registerStats(stats func() engine.Stats) {
+	gauge := func(name, help string, value func(engine.Stats) float64) {
+		t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stats()) }))
+	}
+	counter := func(name, help string, value func(engine.Stats) float64) {
+		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(stats()) }))
+	}
+	gauge("haft_calls_running", "Calls on their way in this process.", func(s engine.Stats) float64 { return float64(s.Running) })
+	gauge("haft_calls_waiting", "Calls that wait for their turn.", func(s engine.Stats) float64 { return float64(s.Limits.Waiting) })
+	gauge("haft_watchers", "Watchers of events.", func(s engine.Stats) float64 { return float64(s.Events.Watchers) })
+	counter("haft_events_total", "Events that were kept and handed out.", func(s engine.Stats) float64 { return float64(s.Events.Published) })
+	counter("haft_events_refused_total", "Events that could not be kept.", func(s engine.Stats) float64 { return float64(s.Events.Refused) })
+	counter("haft_watchers_dropped_total", "Watchers that were too slow.", func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
+}
+
+// Handler serves the measures to Prometheus.
+func (t *Telemetry) Handler() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{Registry: t.registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// Close sends what is left.
+func (t *Telemetry) Close(ctx context.Context) error {
+	if t.provider == nil {
+		return nil
+	}
+	if err := t.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("send the last spans: %w", err)
+	}
+	return nil
+}
+
+// Begin implements [engine.Observer].
+func (t *Telemetry) Begin(ctx context.Context, c haft.Call) (context.Context, engine.Span) {
+	if c.Trace != "" {
+		carrier := propagation.MapCarrier{"traceparent": c.Trace}
+		ctx = propagation.TraceContext{}.Extract(ctx, carrier)
+	}
+	ctx, span := t.tracer.Start(ctx, "haft.call", trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(
+		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", c.Tool),
+		attribute.String("gen_ai.tool.call.id", string(c.ID)), attribute.String("haft.org", c.Principal.Org)))
+	return ctx, &watched{t: t, call: c, span: span, began: time.Now()}
+}
+
+// watched is one call. It implements [engine.Span].
+type watched struct {
+	t     *Telemetry
+	call  haft.Call
+	span  trace.Span
+	began time.Time
+}
+
+// Stage implements [engine.Span].
+func (w *watched) Stage(name string, took time.Duration) {
+	w.t.stages.WithLabelValues(name).Observe(took.Seconds())
+	if w.span.IsRecording() {
+		w.span.AddEvent(name, trace.WithAttributes(attribute.Int64("haft.took_us", took.Microseconds())))
+	}
+}
+
+// End implements [engine.Span].
+func (w *watched) End(res *haft.Result, err error) {
+	defer w.span.End()
+	org, tool := w.t.names.pair(w.call.Principal.Org, w.call.Tool)
+	status := "none"
+	if res != nil {
+		status = string(res.Status)
+		w.t.cpu.WithLabelValues(org, tool).Add(max(0, res.Usage.CPU.D().Seconds()))
+		w.t.rss.WithLabelValues(org, tool).Add(float64(max(0, res.Usage.MaxRSS)))
+		w.span.SetAttributes(attribute.String("haft.status", status), attribute.String("haft.isolation", string(res.Sandbox.Isolation.Level)), attribute.Int("haft.tries", res.Tries))
+	}
+	w.t.calls.WithLabelValues(org, tool, status).Inc()
+	w.t.seconds.WithLabelValues(tool).Observe(time.Since(w.began).Seconds())
+	switch {
+	case err != nil:
+		w.span.SetStatus(codes.Error, string(haft.CodeOf(err)))
+		w.t.refused.WithLabelValues(org, string(haft.CodeOf(err)), "").Inc()
+	case res.Error != nil:
+		w.span.SetStatus(codes.Error, string(res.Error.Kind))
+		w.t.refused.WithLabelValues(org, string(res.Error.Kind), string(res.Error.Severity)).Inc()
+	}
+}
