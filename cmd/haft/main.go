@@ -55,6 +55,8 @@ shell script: it gives the model a correct schema, and gives you an execution th
 is checked, confined, limited and fast.`,
 		Example: `  haft schema weather.py                    the schema that a model sees
   haft run weather.py --arg city=Oslo       run it in the sandbox
+  haft tool add weather.py                  keep it, with its versions
+  haft call forecast --arg city=Oslo        call it: checked, limited, recorded
   haft doctor                               what this machine can promise`,
 		Version:       version,
 		SilenceErrors: true,
@@ -68,12 +70,17 @@ is checked, confined, limited and fast.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
+	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
+	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std))
 	return root
 }
 
 // report prints an error for a person.
 func report(w io.Writer, err error) {
 	if msg := errorText(err); msg != "" {
-		fmt.Fprintln(w, paint(w, red, "haft:"), msg)
+		fmt.Fprintln(w, paint(w, red, "haft:"), safe(w, msg))
+		if next := nextStep(err); next != "" {
+			fmt.Fprintln(w, paint(w, dim, "  next: "+safe(w, next)))
+		}
 	}
 }

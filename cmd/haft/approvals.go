@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"haft"
+)
+
+// approvalsCommand answers requests that wait for a person.
+func approvalsCommand(std streams) *cobra.Command {
+	cmd := group(std, "approvals", "Answer the calls that wait for a person", `  haft approvals
+  haft approvals approve a_… --reason "checked with Ann"
+  haft approvals approve a_… --args '{"path": "/tmp/x"}'    agree to other arguments
+  haft approvals deny a_… --reason "not on a Friday"`)
+	p := attach(cmd)
+	list := func(ctx context.Context, s *session, _ []string) error { return listApprovals(ctx, s) }
+	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), approve(p, std), deny(p, std))
+	cmd.RunE = p.command(std, "approvals", "", cobra.NoArgs, list).RunE
+	return cmd
+}
+
+// listApprovals prints the requests that wait.
+func listApprovals(ctx context.Context, s *session) error {
+	requests := []haft.Approval{}
+	for a, err := range s.Approvals(ctx, s.p) {
+		if err != nil {
+			return err
+		}
+		requests = append(requests, a)
+	}
+	if s.as.json {
+		return printJSON(s.std.out, requests)
+	}
+	now := time.Now()
+	tab := newTable(s.std.out, "REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS")
+	for _, a := range requests {
+		tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now), a.Rule, string(a.Args))
+	}
+	tab.print("nothing waits for a person")
+	return nil
+}
+
+// requestOf finds the request of an id, which may also be that of its call.
+func requestOf(ctx context.Context, s *session, id string) (haft.ApprovalID, error) {
+	if !strings.HasPrefix(id, "c_") {
+		return haft.ApprovalID(id), nil
+	}
+	for a, err := range s.Approvals(ctx, s.p) {
+		if err != nil {
+			return "", err
+		}
+		if a.Call == haft.CallID(id) {
+			return a.ID, nil
+		}
+	}
+	return "", noRequest(&haft.Error{Code: haft.CodeNotFound, Message: "this call does not wait for a person"})
+}
+
+// noRequest says what to do about a request that cannot be answered.
+func noRequest(err error) error {
+	switch haft.CodeOf(err) {
+	case haft.CodeNotFound, haft.CodeConflict:
+		return advise(err, "see what waits with: haft approvals")
+	case haft.CodeDenied:
+		return advise(err, "see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
+	}
+	return err
+}
+
+// approve agrees to a call.
+func approve(p *persona, std streams) *cobra.Command {
+	var (
+		edited, reason string
+		noWait         bool
+	)
+	cmd := p.command(std, "approve ID", "Agree to a call, wait for it and print its result", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			id, err := requestOf(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			answer := haft.Answer{Approve: true, Reason: reason}
+			if edited != "" {
+				if answer.Args, err = (runFlags{args: edited}).arguments(s.std.in); err != nil {
+					return err
+				}
+			}
+			a, err := s.Decide(ctx, s.p, id, answer)
+			if err != nil {
+				return noRequest(err)
+			}
+			if noWait {
+				return printApproval(s, a)
+			}
+			return outcome(ctx, s, a)
+		})
+	cmd.Flags().StringVar(&edited, "args", "", "agree to these arguments instead: `JSON`, @FILE or -")
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "print the answer, not the result; the call runs before the command ends")
+	return cmd
+}
+
+// outcome waits for the call that was agreed to, and for its chain, and prints
+// what became of it.
+func outcome(ctx context.Context, s *session, a *haft.Approval) error {
+	began := time.Now()
+	res := s.waited(ctx, a.Call, a.ID, 0)
+	if res == nil {
+		return fmt.Errorf("wait for call %s: %w", a.Call, context.Cause(ctx))
+	}
+	r, err := s.Record(ctx, s.p, a.Call)
+	if err != nil {
+		return noCall(err)
+	}
+	if r.Call.Chain == "" {
+		return s.result(res, false)
+	}
+	chain, err := s.chainAfter(ctx, r.Call.Chain, began)
+	if err != nil {
+		return err
+	}
+	return printChain(s, chain)
+}
+
+// chainAfter waits until a chain has gone on as far as it goes.
+func (s *session) chainAfter(ctx context.Context, id haft.ChainID, since time.Time) (*haft.Chain, error) {
+	for {
+		c, err := s.Chain(ctx, s.p, id)
+		if err != nil {
+			return nil, err
+		}
+		if c.Status.Final() || c.Status == haft.StatusPending && c.Updated.After(since) {
+			return c, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for chain %s: %w", id, context.Cause(ctx))
+		}
+	}
+}
+
+// deny refuses a call.
+func deny(p *persona, std streams) *cobra.Command {
+	var reason string
+	cmd := p.command(std, "deny ID", "Refuse a call", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
+		id, err := requestOf(ctx, s, args[0])
+		if err != nil {
+			return err
+		}
+		a, err := s.Decide(ctx, s.p, id, haft.Answer{Reason: reason})
+		if err != nil {
+			return noRequest(err)
+		}
+		return printApproval(s, a)
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why; the caller is told")
+	return cmd
+}
+
+// printApproval prints an answer.
+func printApproval(s *session, a *haft.Approval) error {
+	if s.as.json {
+		return printJSON(s.std.out, a)
+	}
+	by := ""
+	if a.Approver != nil {
+		by = a.Approver.User
+	}
+	printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State}, fact{"by", by}, fact{"reason", a.Reason})
+	return nil
+}

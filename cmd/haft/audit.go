@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"haft"
+	"haft/audit"
+)
+
+// auditCommand proves what was done.
+func auditCommand(std streams) *cobra.Command {
+	cmd := group(std, "audit", "Prove what was done: verify, export and show the audit log", `  haft audit verify
+  haft audit export -o audit.jsonl
+  haft audit key > audit.pem
+  haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store`)
+	p := attach(cmd)
+	cmd.AddCommand(auditVerify(p, std), auditExport(p, std), auditVerifyFile(p, std), auditShow(p, std), auditKey(p, std))
+	return cmd
+}
+
+// auditPage is how many entries are read at once.
+const auditPage = 1000
+
+// auditOnly refuses those who may not read the log of their organisation.
+func auditOnly(s *session) error {
+	if s.p.Agent == "" && known(s.p.Roles, haft.RoleAdmin) {
+		return nil
+	}
+	return advise(&haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}, "work as one with --role admin")
+}
+
+// entries yields the log of an organisation.
+func entries(ctx context.Context, s *session, org string) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		for after := int64(0); ; {
+			page, err := s.Store.AuditEntries(ctx, org, after, auditPage)
+			if err != nil {
+				yield(audit.Entry{}, err)
+				return
+			}
+			for _, e := range page {
+				if after = e.Seq; !yield(e, nil) {
+					return
+				}
+			}
+			if len(page) < auditPage {
+				return
+			}
+		}
+	}
+}
+
+// checkpoints returns those of an organisation.
+func checkpoints(ctx context.Context, s *session, org string) ([]audit.Checkpoint, error) {
+	var all []audit.Checkpoint
+	for after := int64(0); ; {
+		page, err := s.Store.Checkpoints(ctx, org, after, auditPage)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < auditPage {
+			return all, nil
+		}
+		after = page[len(page)-1].Seq
+	}
+}
+
+// auditVerify verifies the log in the store.
+func auditVerify(p *persona, std streams) *cobra.Command {
+	return p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			if err := auditOnly(s); err != nil {
+				return err
+			}
+			points, err := checkpoints(ctx, s, s.p.Org)
+			if err != nil {
+				return err
+			}
+			rep, err := audit.Verify(entries(ctx, s, s.p.Org), points, s.Keys, audit.Head{Org: s.p.Org})
+			if err != nil {
+				return err
+			}
+			return printAudit(std, p.json, rep)
+		})
+}
+
+// printAudit prints what was found in a log, and fails if it is not sound.
+func printAudit(std streams, asJSON bool, rep audit.Report) error {
+	if asJSON {
+		if err := printJSON(std.out, struct {
+			Sound bool `json:"sound"`
+			audit.Report
+		}{rep.Sound(), rep}); err != nil {
+			return err
+		}
+	} else {
+		w := std.out
+		if rep.Sound() {
+			fmt.Fprintf(w, "%s: %d entries of %s, each linked to the one before; %s\n", paint(w, green, "sound"), rep.Entries, rep.Head.Org, signedText(rep))
+		} else {
+			fmt.Fprintf(w, "%s: the audit log of %s is not what was written\n", paint(w, red, "broken"), rep.Head.Org)
+		}
+		for _, problem := range rep.Problems {
+			fmt.Fprintln(w, "  "+problem.String())
+		}
+		for _, warning := range rep.Warnings {
+			fmt.Fprintln(w, "  "+paint(w, yellow, "odd:"), warning.String())
+		}
+		if rep.Unlisted > 0 {
+			fmt.Fprintf(w, "  and %d more\n", rep.Unlisted)
+		}
+	}
+	if !rep.Sound() {
+		return &exit{code: exitTool}
+	}
+	return nil
+}
+
+// signedText says how far signatures vouch for a log.
+func signedText(rep audit.Report) string {
+	switch {
+	case rep.Signed == 0:
+		return "no signature vouches for them, so the end may have been cut off"
+	case rep.Signed == rep.Head.Seq:
+		return "a signature vouches for all of them"
+	}
+	return fmt.Sprintf("a signature vouches for them up to entry %d", rep.Signed)
+}
+
+// signer reads the key that signs the log, or nil where there is none.
+func (p *persona) signer() (*audit.Signer, error) {
+	dir, err := p.dir()
+	if err != nil {
+		return nil, err
+	}
+	pem, err := readBounded(filepath.Join(dir, "audit.key"), 64<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("read the key of the audit log: %w", err))
+	}
+	return audit.ParseSigner(pem)
+}
+
+// auditExport writes the log to a file.
+func auditExport(p *persona, std streams) *cobra.Command {
+	var out string
+	cmd := p.command(std, "export", "Write the audit log with its signatures, for haft audit verify-file", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) (err error) {
+			if err := auditOnly(s); err != nil {
+				return err
+			}
+			signer, err := p.signer()
+			if err != nil {
+				return err
+			}
+			points, err := checkpoints(ctx, s, s.p.Org)
+			if err != nil {
+				return err
+			}
+			var w io.Writer = std.out
+			if out != "" {
+				f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+				if err != nil {
+					return usage(fmt.Errorf("write the export: %w", err))
+				}
+				defer func() { err = errors.Join(err, f.Close()) }()
+				w = f
+			}
+			b := bufio.NewWriter(w)
+			rep, err := audit.Export(b, entries(ctx, s, s.p.Org), audit.Extract{
+				From: audit.Head{Org: s.p.Org}, Checkpoints: points, Keys: s.Keys, Signer: signer, Time: time.Now(),
+			})
+			if err = errors.Join(err, b.Flush()); err != nil {
+				return fmt.Errorf("export the audit log: %w", err)
+			}
+			words := std
+			words.out = std.err
+			return printAudit(words, false, rep)
+		})
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FILE` to write; standard output if it is not given")
+	return cmd
+}
+
+// auditVerifyFile verifies an export, without a store.
+func auditVerifyFile(p *persona, std streams) *cobra.Command {
+	var keyFile string
+	cmd := &cobra.Command{
+		Use: "verify-file FILE", Short: "Say whether an export is what was written; exit code 1 if it is not",
+		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			keys, err := p.keys(keyFile)
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(args[0])
+			if err != nil {
+				return usage(fmt.Errorf("read the export: %w", err))
+			}
+			defer f.Close()
+			rep, err := audit.Read(f, p.org, keys, nil)
+			if haft.CodeOf(err) == haft.CodeInvalid {
+				report(std.err, err)
+				return &exit{code: exitTool}
+			}
+			if err != nil {
+				return err
+			}
+			return printAudit(std, p.json, rep)
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key", "", "a `PEM` file with the public keys to trust; that of the data directory if it is not given")
+	return cmd
+}
+
+// keys returns the public keys to trust.
+func (p *persona) keys(name string) (audit.Keys, error) {
+	if name != "" {
+		text, err := readBounded(name, 1<<20)
+		if err != nil {
+			return nil, usage(fmt.Errorf("read the keys: %w", err))
+		}
+		return audit.ParseKeys(text)
+	}
+	s, err := p.signer()
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft audit key prints it where the log was written"))
+	}
+	return audit.MakeKeys(s.Public()), nil
+}
+
+// auditKey prints the public key.
+func auditKey(p *persona, std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "key", Short: "Print the public key with which exports are verified",
+		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
+		RunE: func(*cobra.Command, []string) error {
+			keys, err := p.keys("")
+			if err != nil {
+				return err
+			}
+			text, err := keys.PEM()
+			if err != nil {
+				return err
+			}
+			if p.json {
+				return printJSON(std.out, map[string]string{"pem": string(text)})
+			}
+			fmt.Fprint(std.out, string(text))
+			return nil
+		},
+	}
+}
+
+// auditShow lists the last entries.
+func auditShow(p *persona, std streams) *cobra.Command {
+	var limit int
+	cmd := p.command(std, "show", "List the last entries of the audit log", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			if err := auditOnly(s); err != nil {
+				return err
+			}
+			if limit < 1 || limit > 10_000 {
+				return usage(errors.New("--limit is between 1 and 10000"))
+			}
+			head, err := s.Store.AuditHead(ctx, s.p.Org)
+			if err != nil {
+				return err
+			}
+			list, err := s.Store.AuditEntries(ctx, s.p.Org, max(0, head.Seq-int64(limit)), limit)
+			if err != nil {
+				return err
+			}
+			if s.as.json {
+				return printJSON(s.std.out, append([]audit.Entry{}, list...))
+			}
+			now := time.Now()
+			tab := newTable(s.std.out, "SEQ", "WHEN", "KIND", "WHO", "TOOL", "CALL", "BODY")
+			for _, e := range list {
+				tab.row(e.Seq, ago(e.Time, now), cell{e.Kind, cyan}, who(e.Actor), e.Tool, e.Call, string(e.Body))
+			}
+			tab.print("nothing was done yet")
+			return nil
+		})
+	cmd.Flags().IntVar(&limit, "limit", 20, "the most to list")
+	return cmd
+}
