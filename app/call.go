@@ -58,7 +58,7 @@ func NewCallID() haft.CallID { return haft.CallID("c_" + rand.Text()) }
 func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	began := time.Now()
 	id := NewCallID()
-	args, failure := t.fit(r.Args)
+	args, failure := t.compiled.Fit(r.Args)
 	validated := time.Since(began)
 	if failure != nil {
 		return refused(id, t, failure, validated), nil
@@ -72,9 +72,7 @@ func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 		return nil, err
 	}
 	res.Timeline.Validate = haft.Millis(validated)
-	if res.Status == haft.StatusSuccess {
-		t.check(ctx, res)
-	}
+	t.compiled.Check(ctx, res)
 	res.Timeline.Total = haft.Millis(time.Since(began))
 	return res, nil
 }

@@ -47,5 +47,5 @@ func (s *Service) judge(org string, findings []haft.Finding) registry.Verdict {
 	if s.Engine == nil {
 		return registry.Refuse
 	}
-	return registry.DefaultJudge(org, findings)
+	return registry.Verdict(s.Engine.Review(org, findings).Action)
 }

@@ -136,7 +136,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	set := builtin.New()
 	guard := egress.New(egress.Config{Allow: cfg.Allow})
 	if err := errors.Join(
-		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{}),
+		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)

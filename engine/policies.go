@@ -123,3 +123,14 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 	}
 	return rules.Explain(f.request(args)), nil
 }
+
+// Review says what the policy of an organisation demands of a source in which
+// this was found. Where the policy cannot be had, a person has to look.
+func (e *Engine) Review(org string, findings []haft.Finding) policy.ReviewVerdict {
+	rules, err := e.policyOf(e.ctx, org)
+	if err != nil {
+		e.cfg.Logger.Error("the policy for a review cannot be read", "org", org, "error", err)
+		rules = nil
+	}
+	return rules.Review(haft.Tool{Org: org}, findings)
+}

@@ -1,0 +1,149 @@
+package app_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"haft"
+	"haft/app"
+)
+
+// openService opens a service that keeps its state in a directory.
+func openService(t *testing.T, dir string) *app.Service {
+	t.Helper()
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Data: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// root is the administrator of the tests.
+func root() haft.Principal {
+	return haft.Principal{Org: "local", User: "root", Roles: []string{haft.RoleAdmin}}
+}
+
+// A tool is registered, called, found again after a restart, and its record and
+// audit with it.
+func TestService_keeps_what_it_is_given(t *testing.T) {
+	open(t, app.Config{})
+	dir := t.TempDir()
+	s := openService(t, dir)
+	ctx := t.Context()
+	change, err := s.PutTool(ctx, root(), haft.Draft{Kind: haft.KindPython, Source: `
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    """
+    print("adding")
+    return a + b
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !change.Created || change.Tool.Name != "add" || change.Tool.Version.Digest == "" {
+		t.Errorf("PutTool = %+v", change)
+	}
+	res, err := s.Call(ctx, haft.Call{Tool: "add", Args: json.RawMessage(`{"a":2,"b":40}`), Principal: root()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(res.Value) != "42" || res.Stdout != "adding\n" || res.Sandbox.Isolation.Level == haft.LevelNone {
+		t.Errorf("the call gave %s, %q in %s: %+v", res.Value, res.Stdout, res.Sandbox.Provider, res.Error)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openService(t, dir)
+	rec, err := again.Record(ctx, root(), res.Call)
+	if err != nil || rec.Status != haft.StatusSuccess || string(rec.Result.Value) != "42" {
+		t.Errorf("the record after a restart: %+v, %v", rec, err)
+	}
+	replayed, err := again.Replay(ctx, root(), res.Call)
+	if err != nil || string(replayed.Value) != "42" || replayed.Digest != res.Digest {
+		t.Errorf("Replay = %+v, %v", replayed, err)
+	}
+	points, err := again.Store.Checkpoints(ctx, "local", 0, 10)
+	if err != nil || len(points) == 0 {
+		t.Errorf("the audit was not signed when the service was closed: %v, %v", points, err)
+	}
+}
+
+// A source that is dangerous waits for a person, and is not run before.
+func TestService_reviews_what_it_is_given(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	change, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindPython, Source: `
+def run(code: str) -> str:
+    """Run code.
+
+    Args:
+        code: what to run
+    """
+    return str(eval(code))
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change.Waiting == 0 || len(change.Tool.Version.Review.Findings) == 0 {
+		t.Fatalf("PutTool = %+v", change)
+	}
+	early, err := s.Call(t.Context(), haft.Call{Tool: "run", Args: json.RawMessage(`{"code":"1"}`), Principal: root()})
+	if err != nil || early.Status != haft.StatusDenied {
+		t.Errorf("a version that waits for review: %+v, %v", early, err)
+	}
+	accept := haft.ToolState{Review: &haft.Answer{Approve: true, Reason: "I looked"}}
+	if _, err := s.SetTool(t.Context(), root(), "run", accept); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("its author accepted it: %v", err)
+	}
+	other := root()
+	other.User = "second"
+	if _, err := s.SetTool(t.Context(), other, "run", accept); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Call(t.Context(), haft.Call{Tool: "run", Args: json.RawMessage(`{"code":"6*7"}`), Principal: root()})
+	if err != nil || string(res.Value) != `"42"` {
+		t.Errorf("Call = %+v, %v", res, err)
+	}
+}
+
+// Code of a model runs in a cell like any other, in all four languages.
+func TestService_runs_code(t *testing.T) {
+	if _, err := open(t, app.Config{}).Runtime(t.Context(), haft.KindJavaScript); err != nil {
+		missing(t, "node", err.Error())
+	}
+	s := openService(t, t.TempDir())
+	for language, code := range map[string]string{"python": "6*7", "javascript": "6*7", "typescript": "const n: number = 42; n", "bash": "echo 42"} {
+		args, err := json.Marshal(map[string]string{"language": language, "code": code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Call(t.Context(), haft.Call{Tool: "run_code", Args: args, Principal: root()})
+		if err != nil {
+			t.Errorf("%s: %v", language, err)
+			continue
+		}
+		var out struct {
+			Status string
+			Value  any
+			Stdout string
+		}
+		if err := json.Unmarshal(res.Value, &out); err != nil {
+			t.Errorf("%s: %s: %v", language, res.Value, err)
+		}
+		if out.Status != "success" || language != "bash" && out.Value != 42.0 || language == "bash" && res.Stdout+out.Stdout == "" {
+			t.Errorf("%s gave %s, %q, %+v", language, res.Value, res.Stdout, res.Error)
+		}
+		if res.Sandbox.Isolation.Level == haft.LevelNone {
+			t.Errorf("%s ran without isolation", language)
+		}
+	}
+}
