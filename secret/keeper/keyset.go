@@ -251,21 +251,17 @@ func (k *Keeper) load(ctx context.Context) (*keys, error) {
 	if haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, fmt.Errorf("read the keyset: %w", err)
 	}
-	// Values without their keyset are lost. A new one would hide that.
-	for after := (Row{}); ; {
-		rows, err := k.back.Secrets(ctx, nil, after, page)
-		if err != nil {
-			return nil, fmt.Errorf("read secrets: %w", err)
+	sealed, err := k.sealed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if sealed {
+		// Values without their keyset are lost, and a new one would hide that;
+		// unless another process made it, and stored them, just now.
+		if data, rev, err = k.back.Keyset(ctx); err == nil {
+			return unwrap(data, rev, k.masters)
 		}
-		for _, r := range rows {
-			if !r.Plain {
-				return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "there are stored secrets, but the keys they were encrypted with are gone; restore them from a backup"}
-			}
-		}
-		if len(rows) < page {
-			break
-		}
-		after = rows[len(rows)-1]
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "there are stored secrets, but the keys they were encrypted with are gone; restore them from a backup", Err: err}
 	}
 	made, err := newKeys()
 	if err != nil {
@@ -286,4 +282,21 @@ func (k *Keeper) load(ctx context.Context) (*keys, error) {
 	default:
 		return nil, fmt.Errorf("keep the keyset: %w", err)
 	}
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// sealed reports whether there is a value that is encrypted.
+func (k *Keeper) sealed(ctx context.Context) (bool, error) {
+	err := k.each(ctx, nil, func(r Row) error {
+		if !r.Plain {
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		return true, nil
+	}
+	return false, err
 }
