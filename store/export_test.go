@@ -31,6 +31,8 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		{"version by digest", versionFrom + "v.digest = $3 ORDER BY v.number DESC LIMIT 1", []any{"acme", "id", "d"}},
 		{"search", exactQuery, []any{"acme", "word", 256}},
 		{"search prefix", prefixQuery, []any{"acme", "word", "wore", 256}},
+		{"search load", loadQuery + s.in(8, 2), []any{"acme", "1", "2", "3", "4", "5", "6", "7", "8"}},
+		{"search complete", completeQuery + s.in(4, 1) + " AND word IN " + s.in(2, 5), []any{"1", "2", "3", "4", "a", "b"}},
 		{"record", "SELECT " + recordColumns + " FROM calls WHERE id = $1 AND org = $2", []any{"c", "acme"}},
 		{"turn", turnQuery, []any{"acme", "t", "x", 1000}},
 		{"pending approvals", pendingQuery, []any{"acme", 0, "", 10}},

@@ -116,7 +116,7 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 }
 
 // recordQuery returns the query for one page. The terms that look superfluous,
-// such as usr <> ”, say to the planner that a partial index has all the rows.
+// such as usr <> '', say to the planner that a partial index has all the rows.
 func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, []any) {
 	var b strings.Builder
 	args := []any{column(f.Org)}
@@ -164,8 +164,10 @@ func (s *Store) Turn(ctx context.Context, org, agent, turn string) ([]haft.Recor
 
 const turnQuery = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND agent = $3 ORDER BY created, id LIMIT $4"
 
-// Open lists calls that are not final, oldest first of each status, with what is
-// sealed: those of one process, or of all if owner is empty.
+// Open lists calls that are not final, with what is sealed: those of one process,
+// or of all if owner is empty. They are ordered by status (queued, running,
+// waiting for approval), organisation and age. There is no page after the first:
+// who deals with them asks again.
 func (s *Store) Open(ctx context.Context, owner string, limit int) ([]haft.Record, error) {
 	var list []haft.Record
 	for _, status := range haft.Statuses() {

@@ -19,7 +19,8 @@ const (
 	maxQueryWords = 8
 	maxToolWords  = 512
 	maxWord       = 48  // runes
-	maxCandidates = 256 // tools per word
+	maxCandidates = 128 // tools per word
+	maxGlance     = 16  // tools per word at first
 	// DefaultFound is how many tools a search gives if nobody says.
 	DefaultFound = 100
 )
@@ -102,9 +103,26 @@ func words(text string, most int) []string {
 // A candidate is a tool that has some of the words of a query.
 type candidate struct {
 	id    string
-	has   []int64 // the weight of each word of the query in it
+	has   [maxQueryWords]int64 // the weight of each word of the query in it
 	score float64
 	exact bool // the query is its name
+}
+
+// A poll collects candidates.
+type poll struct {
+	list  []candidate
+	index map[string]int // by id
+}
+
+// note keeps that a tool has word number i of the query.
+func (p *poll) note(i int, id string, weight int64) {
+	at, ok := p.index[id]
+	if !ok {
+		at = len(p.list)
+		p.index[id] = at
+		p.list = append(p.list, candidate{id: id})
+	}
+	p.list[at].has[i] = max(p.list[at].has[i], weight)
 }
 
 // SearchTools finds tools by the words of their names, tags, categories and
@@ -125,22 +143,20 @@ func (s *Store) searchFiltered(ctx context.Context, org string, f haft.ToolFilte
 		return nil, fmt.Errorf("search tools: %w", err)
 	}
 	var list []haft.Tool
-	err = chunks(found, func(part []candidate) error {
-		if len(list) >= page(f.Limit) {
-			return nil
+	for len(found) > 0 && len(list) < page(f.Limit) {
+		n := min(len(found), maxRows, page(f.Limit)-len(list))
+		tools, err := s.load(ctx, org, found[:n])
+		if err != nil {
+			return nil, fmt.Errorf("search tools: %w", err)
 		}
-		tools, err := s.load(ctx, org, part)
 		for _, t := range tools {
 			if fits(f, &t) {
 				list = append(list, t)
 			}
 		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("search tools: %w", err)
+		found = found[n:]
 	}
-	return list[:min(len(list), page(f.Limit))], nil
+	return list, nil
 }
 
 // fits reports whether a tool is among those that f lists, but for the search.
@@ -148,6 +164,10 @@ func fits(f haft.ToolFilter, t *haft.Tool) bool {
 	return (f.Disabled || !t.Disabled) && (f.Category == "" || t.Category == f.Category) &&
 		(f.Kind == "" || t.Version.Kind == f.Kind) && (f.Tag == "" || slices.Contains(t.Tags, f.Tag)) && t.Name > f.After
 }
+
+// loadQuery asks by id. What is compared with the organisation is not a column
+// that has an index: SQLite would read all its tools instead.
+const loadQuery = toolFrom + "t.org || '' = $1 AND t.id IN "
 
 // load returns the tools of candidates, in their order.
 func (s *Store) load(ctx context.Context, org string, part []candidate) ([]haft.Tool, error) {
@@ -158,7 +178,7 @@ func (s *Store) load(ctx context.Context, org string, part []candidate) ([]haft.
 		args = append(args, c.id)
 	}
 	ids := pad(args[1:])
-	tools, err := s.tools(ctx, org, toolFrom+"t.org = $1 AND t.id IN "+s.in(len(ids), 2), append(args[:1:1], ids...)...)
+	tools, err := s.tools(ctx, org, loadQuery+s.in(len(ids), 2), append(args[:1:1], ids...)...)
 	slices.SortFunc(tools, func(a, b haft.Tool) int {
 		return cmp.Compare(rank[column(string(a.ID))], rank[column(string(b.ID))])
 	})
@@ -176,112 +196,120 @@ func (s *Store) search(ctx context.Context, org, text string) ([]candidate, erro
 	if len(query) == 0 {
 		return nil, nil
 	}
-	found := make(map[string]*candidate)
-	rare := make([]float64, len(query)) // how much a word says: few tools have it
-	full := false
-	for i, word := range query {
-		n, err := s.gather(ctx, found, len(query), i, exactQuery, column(org), word, maxCandidates)
-		if err != nil {
-			return nil, err
-		}
-		if i == len(query)-1 {
-			m, err := s.gather(ctx, found, len(query), i, prefixQuery, column(org), word, word+string(unicode.MaxRune), maxCandidates)
-			if err != nil {
-				return nil, err
-			}
-			n = max(n, m)
-		}
-		full = full || n == maxCandidates
-		rare[i] = math.Log(2 + 10_000/float64(n+1))
+	// First a glance: if some tools have a word that few have, they come first,
+	// and nobody has to look at all that have the others.
+	found, rare, full, err := s.poll(ctx, org, query, maxGlance)
+	if err == nil && full && !slices.ContainsFunc(rare, func(says float64) bool { return says > common }) {
+		found, rare, full, err = s.poll(ctx, org, query, maxCandidates)
+	}
+	if err != nil {
+		return nil, err
 	}
 	id, _, _, err := s.ToolStamp(ctx, org, strings.TrimSpace(text))
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, err
 	}
-	list := ranked(found, rare, column(string(id)))
+	found.rank(rare, column(string(id)))
 	if !full || len(query) == 1 {
-		return list, nil
+		return found.list, nil
 	}
 	// Of a word that many tools have not all were looked at: ask what the best
 	// candidates have of it.
-	list = list[:min(len(list), 2*maxCandidates)]
-	if err := chunks(list, func(part []candidate) error { return s.complete(ctx, found, part, query) }); err != nil {
+	if err := s.complete(ctx, found, query); err != nil {
 		return nil, err
 	}
-	best := make(map[string]*candidate, len(list))
-	for _, c := range list {
-		best[c.id] = found[c.id]
+	found.rank(rare, column(string(id)))
+	return found.list, nil
+}
+
+// common is what a word says that more tools have than a glance shows, or none.
+const common = 1
+
+// poll asks who has the words of a query, at most so many for each. It returns how
+// much each word says, and whether it may not have seen all.
+func (s *Store) poll(ctx context.Context, org string, query []string, most int) (found *poll, says []float64, full bool, err error) {
+	found, says = &poll{index: make(map[string]int)}, make([]float64, len(query))
+	for i, word := range query {
+		n, err := s.gather(ctx, found, i, exactQuery, column(org), word, most)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		full = full || n == most
+		says[i] = common
+		if n > 0 && n < most {
+			says[i] = common + math.Log(1+maxCandidates/float64(n))
+		}
+		if i < len(query)-1 {
+			continue
+		}
+		if n, err = s.gather(ctx, found, i, prefixQuery, column(org), word, word+string(unicode.MaxRune), most); err != nil {
+			return nil, nil, false, err
+		}
+		full = full || n == most
 	}
-	return ranked(best, rare, column(string(id))), nil
+	return found, says, full, nil
 }
 
 const (
-	exactQuery  = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, tool DESC LIMIT $3"
-	prefixQuery = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY word, weight, tool LIMIT $4"
+	completeQuery = "SELECT tool, word, weight * 2 FROM tool_words WHERE tool IN "
+	exactQuery    = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, tool DESC LIMIT $3"
+	prefixQuery   = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY word, weight, tool LIMIT $4"
 )
 
-// gather notes who has word number i of a query of n words, and returns how many.
-func (s *Store) gather(ctx context.Context, found map[string]*candidate, n, i int, text string, args ...any) (int, error) {
+// gather notes who has word number i of a query, and returns how many.
+func (s *Store) gather(ctx context.Context, found *poll, i int, text string, args ...any) (int, error) {
 	seen := 0
+	var id string
+	var weight int64
 	err := s.rows(ctx, func(r scanner) error {
-		var id string
-		var weight int64
 		if err := r.Scan(&id, &weight); err != nil {
 			return err
 		}
 		seen++
-		note(found, n, i, id, weight)
+		found.note(i, id, weight)
 		return nil
 	}, text, args...)
 	return seen, err
 }
 
-func note(found map[string]*candidate, n, i int, id string, weight int64) {
-	c := found[id]
-	if c == nil {
-		c = &candidate{id: id, has: make([]int64, n)}
-		found[id] = c
-	}
-	c.has[i] = max(c.has[i], weight)
-}
-
-// complete notes all words of a query that candidates have.
-func (s *Store) complete(ctx context.Context, found map[string]*candidate, part []candidate, query []string) error {
-	ids, asked := make([]any, len(part)), make([]any, len(query))
-	for i, c := range part {
-		ids[i] = c.id
+// complete notes all words of a query that the best candidates have.
+func (s *Store) complete(ctx context.Context, found *poll, query []string) error {
+	ids, asked := make([]any, 0, maxRows), make([]any, len(query))
+	for _, c := range found.list[:min(len(found.list), maxRows)] {
+		ids = append(ids, c.id)
 	}
 	for i, word := range query {
 		asked[i] = word
 	}
 	ids, asked = pad(ids), pad(asked)
-	text := "SELECT tool, word, weight * 2 FROM tool_words WHERE tool IN " + s.in(len(ids), 1) + " AND word IN " + s.in(len(asked), len(ids)+1)
+	text := completeQuery + s.in(len(ids), 1) + " AND word IN " + s.in(len(asked), len(ids)+1)
 	return s.rows(ctx, func(r scanner) error {
 		var id, word string
 		var weight int64
 		if err := r.Scan(&id, &word, &weight); err != nil {
 			return err
 		}
-		note(found, len(query), slices.Index(query, word), id, weight)
+		found.note(slices.Index(query, word), id, weight)
 		return nil
 	}, text, append(ids, asked...)...)
 }
 
-// ranked orders candidates: the one that was named, those with most of the words,
+// rank orders candidates: the one that was named, those with most of the words,
 // those with the weightiest.
-func ranked(found map[string]*candidate, rare []float64, named string) []candidate {
-	list := make([]candidate, 0, len(found))
-	for _, c := range found {
+func (p *poll) rank(rare []float64, named string) {
+	for i := range p.list {
+		c := &p.list[i]
 		c.score, c.exact = 0, c.id == named
-		for i, weight := range c.has {
+		for word, weight := range c.has[:len(rare)] {
 			if weight > 0 {
-				c.score += 1000 + float64(weight)*rare[i]
+				c.score += 1000 + float64(weight)*rare[word]
 			}
 		}
-		list = append(list, *c)
 	}
-	slices.SortFunc(list, func(a, b candidate) int {
+	slices.SortFunc(p.list, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(number(b.exact), number(a.exact)), cmp.Compare(b.score, a.score), strings.Compare(a.id, b.id))
 	})
-	return list
+	for i := range p.list {
+		p.index[p.list[i].id] = i
+	}
 }
