@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -348,8 +349,10 @@ func say(text string) func(net.Conn) error {
 
 func TestProxy_SOCKS5_attacks(t *testing.T) {
 	w := open(t, egress.ProxyConfig{}, []string{"https://api.example:HTTPS"}, nil)
-	var p uint16
-	fmt.Sscan(w.https, &p)
+	p, err := strconv.Atoi(w.https)
+	if err != nil {
+		t.Fatal(err)
+	}
 	port := string([]byte{byte(p >> 8), byte(p)})
 	name := func(s string) string { return "\x03" + string([]byte{byte(len(s))}) + s + port }
 	tests := []struct {

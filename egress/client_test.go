@@ -17,7 +17,7 @@ import (
 )
 
 // fetch reads url with the client of g.
-func fetch(t testing.TB, g *egress.Guard, url string, header http.Header) (*http.Response, string, error) {
+func fetch(t testing.TB, g *egress.Guard, url string, header http.Header) (string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -28,11 +28,11 @@ func fetch(t testing.TB, g *egress.Guard, url string, header http.Header) (*http
 	}
 	resp, err := g.Client().Do(req)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return resp, string(b), err
+	return string(b), err
 }
 
 // rootsOf returns a pool that trusts a test server.
@@ -74,7 +74,7 @@ func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
 		"gopher://a.example/":                      egress.RuleScheme,
 		base + "/loop":                             egress.RuleRedirects,
 	} {
-		_, _, err := fetch(t, g, base+"/to?u="+to, nil)
+		_, err := fetch(t, g, base+"/to?u="+to, nil)
 		if err == nil {
 			t.Errorf("followed a redirect to %s", to)
 			continue
@@ -83,12 +83,12 @@ func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
 			t.Errorf("redirect to %s: rule %q (%v), want %q", to, r.Rule, err, rule)
 		}
 	}
-	if _, body, err := fetch(t, g, base+"/to?u=/ok", http.Header{"Authorization": {"Bearer x"}}); err != nil || body != "fine" || got.Get("Authorization") == "" {
+	if body, err := fetch(t, g, base+"/to?u=/ok", http.Header{"Authorization": {"Bearer x"}}); err != nil || body != "fine" || got.Get("Authorization") == "" {
 		t.Errorf("a redirect on the same host: %q, %v, Authorization %q", body, err, got.Get("Authorization"))
 	}
 	for _, other := range []string{"b.example", "sub.a.example"} {
 		h := http.Header{"Authorization": {"Bearer x"}, "Cookie": {"a=b"}, "X-Api-Key": {"k"}, "X-Other": {"o"}}
-		if _, _, err := fetch(t, g, base+"/to?u=http://"+other+":"+port+"/ok", h); err != nil {
+		if _, err := fetch(t, g, base+"/to?u=http://"+other+":"+port+"/ok", h); err != nil {
 			t.Fatal(err)
 		}
 		if got.Get("Authorization")+got.Get("Cookie")+got.Get("X-Api-Key") != "" || got.Get("X-Other") != "o" {
@@ -104,16 +104,16 @@ func TestClient_does_not_step_down_from_https(t *testing.T) {
 	defer s.Close()
 	g := egress.New(egress.Config{Allow: loopback, TLS: rootsOf(s)})
 	defer g.CloseIdle()
-	_, _, err := fetch(t, g, s.URL, nil)
+	_, err := fetch(t, g, s.URL, nil)
 	if r := refusalIn(t, err); r.Rule != egress.RuleScheme {
 		t.Errorf("rule %q, want %q", r.Rule, egress.RuleScheme)
 	}
 	g = egress.New(egress.Config{Allow: loopback, TLS: rootsOf(s), Downgrade: true})
 	defer g.CloseIdle()
-	if _, body, err := fetch(t, g, s.URL, nil); err != nil || body != "plain" {
+	if body, err := fetch(t, g, s.URL, nil); err != nil || body != "plain" {
 		t.Errorf("with Downgrade: %q, %v", body, err)
 	}
-	if _, _, err := fetch(t, egress.New(egress.Config{Allow: loopback}), s.URL, nil); err == nil {
+	if _, err := fetch(t, egress.New(egress.Config{Allow: loopback}), s.URL, nil); err == nil {
 		t.Error("a certificate that nobody vouches for was believed")
 	}
 }
@@ -137,16 +137,16 @@ func TestClient_is_bounded(t *testing.T) {
 	defer s.Close()
 	g := egress.New(egress.Config{Allow: loopback, MaxBytes: 1000, MaxHeaderBytes: 10 << 10})
 	defer g.CloseIdle()
-	if _, body, err := fetch(t, g, s.URL+"/just", nil); err != nil || len(body) != 1000 {
+	if body, err := fetch(t, g, s.URL+"/just", nil); err != nil || len(body) != 1000 {
 		t.Errorf("a body that just fits: %d bytes, %v", len(body), err)
 	}
 	for _, path := range []string{"/long", "/bomb"} {
-		_, body, err := fetch(t, g, s.URL+path, nil)
+		body, err := fetch(t, g, s.URL+path, nil)
 		if haft.CodeOf(err) != haft.CodeDenied || len(body) != 1000 {
 			t.Errorf("%s: %d bytes, %v", path, len(body), err)
 		}
 	}
-	if _, _, err := fetch(t, g, s.URL+"/header", nil); err == nil {
+	if _, err := fetch(t, g, s.URL+"/header", nil); err == nil {
 		t.Error("a header that is too long was read")
 	}
 }
@@ -159,7 +159,7 @@ func TestClient_ignores_the_proxy_of_the_environment(t *testing.T) {
 	_, resolver := serveDNS(t, map[string][]string{"a.example": {"127.0.0.1"}})
 	g := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver})
 	defer g.CloseIdle()
-	if _, body, err := fetch(t, g, strings.Replace(s.URL, "127.0.0.1", "a.example", 1), nil); err != nil || body != "direct" {
+	if body, err := fetch(t, g, strings.Replace(s.URL, "127.0.0.1", "a.example", 1), nil); err != nil || body != "direct" {
 		t.Errorf("got %q, %v", body, err)
 	}
 }

@@ -176,7 +176,7 @@ func TestGuard_CheckHost_refuses(t *testing.T) {
 		if got, err := g.CheckHost(host); err == nil {
 			t.Errorf("CheckHost(%q) = %q, want a refusal", host, got)
 		} else {
-			refusalIn(t, err)
+			_ = refusalIn(t, err)
 		}
 	}
 }

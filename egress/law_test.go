@@ -79,8 +79,8 @@ func TestNewPlaceholder_has_the_shape_of_the_secret(t *testing.T) {
 	if _, err := hex.DecodeString(egress.NewPlaceholder("0123456789abcdef0123456789abcdef")); err != nil {
 		t.Error(err)
 	}
-	for _, short := range []string{"", "x", "1234", "----"} {
-		if got := egress.NewPlaceholder(short); len(got) < 16 {
+	for _, short := range []string{"", "x", "1234", "----", "++++++++++++++++++++", "p@$$!"} {
+		if got := egress.NewPlaceholder(short); len(got) < 16 || strings.ContainsAny(got, "-+@$!") {
 			t.Errorf("NewPlaceholder(%q) = %q can be guessed", short, got)
 		}
 	}

@@ -20,7 +20,8 @@ var prefixes = []string{
 // NewPlaceholder returns a text of the same shape as like that cannot be guessed
 // and tells nothing about it: the same length, the same known prefix, letters for
 // letters (hexadecimal ones if all are), digits for digits, everything else as it
-// is. What is too short to hide is made longer.
+// is. What has too few letters and digits to hide behind becomes letters, and
+// longer.
 func NewPlaceholder(like string) string {
 	keep := 0
 	for _, p := range prefixes {
@@ -36,6 +37,13 @@ func NewPlaceholder(like string) string {
 	if hexadecimal(like[keep:]) {
 		lower, upper = "abcdef", "ABCDEF"
 	}
+	letters := 0
+	for i := keep; i < len(like); i++ {
+		if alphanumeric(like[i]) {
+			letters++
+		}
+	}
+	bare := letters < minRandom // what is not a letter would tell too much
 	var b strings.Builder
 	b.WriteString(like[:keep])
 	random := 0
@@ -47,10 +55,7 @@ func NewPlaceholder(like string) string {
 			b.WriteByte(pick(upper))
 		case c >= '0' && c <= '9':
 			b.WriteByte(pick("0123456789"))
-		case c > ' ' && c < 0x7f:
-			b.WriteByte(c)
-			continue
-		case c == '\n' || c == '\r' || c == '\t' || c == ' ':
+		case !bare && (c >= ' ' && c < 0x7f || c == '\n' || c == '\r' || c == '\t'):
 			b.WriteByte(c)
 			continue
 		default:
@@ -65,6 +70,11 @@ func NewPlaceholder(like string) string {
 		return NewPlaceholder(like)
 	}
 	return b.String()
+}
+
+// alphanumeric reports whether c is a letter or a digit.
+func alphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 // hexadecimal reports whether all letters of s are a to f, and it has some of

@@ -24,15 +24,15 @@ import (
 )
 
 // get reads a URL through a client.
-func get(t testing.TB, c *http.Client, u string) (*http.Response, string, error) {
+func get(t testing.TB, c *http.Client, u string) (reply, string, error) {
 	t.Helper()
 	resp, err := c.Get(u)
 	if err != nil {
-		return nil, "", err
+		return reply{}, "", err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return resp, string(b), err
+	return reply{resp.StatusCode, resp.Status, resp.Header}, string(b), err
 }
 
 func TestProxy_HTTP(t *testing.T) {

@@ -38,7 +38,7 @@ func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 	switch firstWords(t.br) {
 	case HTTPS:
 		t.Scheme = HTTPS
-		hello, err := readHello(t.client, t.br, t.host)
+		hello, err := readHello(ctx, t.client, t.br, t.host)
 		if err != nil {
 			t.fail(err)
 			m.close()

@@ -148,7 +148,7 @@ func (p *Proxy) look(ctx context.Context, t *tunnel, server net.Conn) {
 		return
 	}
 	t.Scheme = HTTPS
-	raw, err := readHello(t.client, t.br, t.host)
+	raw, err := readHello(ctx, t.client, t.br, t.host)
 	t.client.idle = p.cfg.Limits.Idle
 	if err != nil {
 		t.fail(err)
@@ -239,17 +239,17 @@ var hiding = []uint16{0xfe0d, 0xfe0c, 0xfe0b, 0xfe0a, 0xfe09, 0xfe08, 0xffce}
 // readHello reads a TLS hello and returns its bytes, if it asks for host and for
 // nobody else. crypto/tls parses it, as strictly as a server does: a second name,
 // a second extension of a kind or a torn record is an error.
-func readHello(c net.Conn, br *bufio.Reader, host string) ([]byte, error) {
+func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) ([]byte, error) {
 	rec := &recorder{Conn: c, br: br}
 	var hello *tls.ClientHelloInfo
 	conn := tls.Server(rec, &tls.Config{
-		MinVersion: tls.VersionTLS10, //nolint:gosec // nothing is served: the hello is read, and the server decides
+		MinVersion: tls.VersionTLS10, // nothing is served: the hello is read, and the server decides
 		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			hello = h
 			return nil, errHello
 		},
 	})
-	err := conn.Handshake() //nolint:noctx // bounded by the deadlines of c
+	err := conn.HandshakeContext(ctx) // and bounded by the deadlines of c
 	if hello == nil {
 		return nil, fmt.Errorf("read the hello: %w", err)
 	}

@@ -149,9 +149,16 @@ func (w *world) client(roots *x509.CertPool) *http.Client {
 	return &http.Client{Transport: tr, Timeout: 20 * time.Second}
 }
 
+// reply is what came back, without the body.
+type reply struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
 // raw sends text to the proxy, as it is but for ports, and returns the first
 // answer.
-func (w *world) raw(text string) (*http.Response, string) {
+func (w *world) raw(text string) (reply, string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)
 	if err != nil {
@@ -168,7 +175,7 @@ func (w *world) raw(text string) (*http.Response, string) {
 	}
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(resp.Body)
-	return resp, string(b)
+	return reply{resp.StatusCode, resp.Status, resp.Header}, string(b)
 }
 
 // certFor makes a certificate for names and a pool that trusts it.
