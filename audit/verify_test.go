@@ -239,6 +239,10 @@ func TestVerify_checkpoints(t *testing.T) {
 			checkpoints: []audit.Checkpoint{at(a, other[3])},
 			problems:    problems{{Kind: audit.OtherChain, Seq: 4}},
 		},
+		"checkpoint of a longer chain of another organisation": {
+			checkpoints: []audit.Checkpoint{a.Sign(audit.Head{Org: "other", Seq: 12, Hash: c[3].Hash}, day)},
+			problems:    problems{{Kind: audit.OtherChain, Seq: 12}},
+		},
 		"checkpoint of another chain of the organisation": {
 			checkpoints: []audit.Checkpoint{at(a, forge(c[2], "forged"))},
 			problems:    problems{{Kind: audit.OtherChain, Seq: 4}},

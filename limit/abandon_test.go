@@ -12,9 +12,10 @@ import (
 // the tenant takes its place.
 func TestEnter_one_who_was_next_for_a_key_and_leaves_is_replaced(t *testing.T) {
 	l := limit.New(limit.Config{Running: 10, PerTenant: 1})
-	a, b := join(t, l, "a"), join(t, l, "b", one("k"))
+	b := join(t, l, "b", one("k"))
 	next := join(t, l, "a", one("k"))
 	after := join(t, l, "a", one("k"), one("other"))
+	a := join(t, l, "a")
 	leave(t, l, b)
 	leave(t, l, next)
 	leave(t, l, a)

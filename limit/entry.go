@@ -128,8 +128,13 @@ func micros(seconds float64) int64 {
 // byFree is a heap of entries, the one first that may be forgotten first.
 type byFree []*entry
 
-func (h byFree) Len() int           { return len(h) }
+// Len implements [heap.Interface].
+func (h byFree) Len() int { return len(h) }
+
+// Less implements [heap.Interface].
 func (h byFree) Less(i, j int) bool { return h[i].free < h[j].free }
+
+// Swap implements [heap.Interface].
 func (h byFree) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

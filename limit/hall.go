@@ -232,12 +232,7 @@ func (h *hall) part(g *Grant) {
 			continue
 		}
 		delete(h.keys, k.name)
-		for _, l := range k.lanes {
-			delete(l.tenant.lanes, k)
-			h.tidy(l.tenant)
-		}
-		clear(k.lanes)
-		*k = key{lanes: k.lanes[:0]}
+		*k = key{lanes: k.lanes} // empty: a key without calls is open, and wake was called since
 		if len(h.spareKeys) < spare {
 			h.spareKeys = append(h.spareKeys, k)
 		}

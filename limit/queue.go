@@ -3,8 +3,13 @@ package limit
 // A queue is a heap of classes, the one first whose first call came first.
 type queue []*class
 
-func (q queue) Len() int           { return len(q) }
+// Len implements [heap.Interface].
+func (q queue) Len() int { return len(q) }
+
+// Less implements [heap.Interface].
 func (q queue) Less(i, j int) bool { return q[i].first.seq < q[j].first.seq }
+
+// Swap implements [heap.Interface].
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].index, q[j].index = i, j

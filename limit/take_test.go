@@ -80,6 +80,22 @@ func TestTake_rate(t *testing.T) {
 	}
 }
 
+// Callers read the clock and then come one after the other, not always in order.
+func TestTake_one_who_is_overtaken_gives_nothing_back(t *testing.T) {
+	l := limit.New(limit.Config{})
+	ask := rate("r", 1000, 1000)
+	if got := taken(t, l, ask, noon, 2000); got != 1000 {
+		t.Fatalf("%d calls, want 1000", got)
+	}
+	before := noon.Add(-500 * time.Millisecond)
+	if got, want := retry(t, l, ask, before), 501*time.Millisecond; got != want {
+		t.Errorf("come again after %v, want %v", got, want)
+	}
+	if got := taken(t, l, ask, noon, 2000); got != 0 {
+		t.Errorf("%d calls more, want none", got)
+	}
+}
+
 func TestTake_quota(t *testing.T) {
 	l := limit.New(limit.Config{})
 	day := 24 * time.Hour
@@ -92,6 +108,7 @@ func TestTake_quota(t *testing.T) {
 		{"none later that day", 6 * time.Hour, 0},
 		{"as many on the next day", 12 * time.Hour, 3},
 		{"none for one who is overtaken at midnight", 12*time.Hour - time.Millisecond, 0},
+		{"and that gives nothing back", 12 * time.Hour, 0},
 		{"none when the clock is set back", 0, 0},
 		{"as many on the day after that", 12 * time.Hour, 3},
 		{"as many when it is set ahead", 30 * day, 3},
