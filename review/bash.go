@@ -78,7 +78,7 @@ type shell struct {
 
 // maxSteps bounds the words and commands that one script has looked at: variables
 // may stand for variables many times over.
-const maxSteps = 1 << 20
+const maxSteps = 1 << 17
 
 // step counts one, and reports whether there may be another.
 func (s *shell) step(node syntax.Node) bool {
