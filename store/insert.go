@@ -91,8 +91,8 @@ func (t *tx) add(ctx context.Context, in *insert, args []any) (int64, error) {
 	return changed, nil
 }
 
-// in returns a list of n placeholders, the first of which is number from. n is
-// rounded up to a power of two, so that there are few texts: see pad.
+// in returns a list of n placeholders, the first of which is number from. What
+// goes there is padded, so that there are few texts.
 func (s *Store) in(n, from int) string {
 	var b strings.Builder
 	b.WriteByte('(')

@@ -116,7 +116,8 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 }
 
 // recordQuery returns the query for one page. The terms that look superfluous,
-// such as usr <> '', say to the planner that a partial index has all the rows.
+// such as that a user who is asked for is not empty, say to the planner that a
+// partial index has all the rows.
 func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, []any) {
 	var b strings.Builder
 	args := []any{column(f.Org)}

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -12,7 +13,7 @@ import (
 func tryLock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}
