@@ -28,17 +28,17 @@ func TestMain(m *testing.M) {
 	}
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: dir})
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
 	}
-	fmt.Println("held")
+	fmt.Fprintln(os.Stdout, "held")
 	if os.Getenv(writeEnv) != "" {
 		for i := 0; ; i++ {
 			if err := s.Commit(context.Background(), calls(i, 1, haft.StatusRunning)); err != nil {
-				fmt.Println(err)
+				fmt.Fprintln(os.Stdout, err)
 				os.Exit(1)
 			}
-			fmt.Println(i) // acknowledged
+			fmt.Fprintln(os.Stdout, i) // acknowledged
 		}
 	}
 	_, _ = os.Stdin.Read(make([]byte, 1))

@@ -27,7 +27,7 @@ func TestPostgres_child(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		t.Skip("this is what TestPostgres_ends_with_its_process runs")
 	}
-	fmt.Println(storetest.Postgres(t))
+	fmt.Fprintln(os.Stdout, storetest.Postgres(t))
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
