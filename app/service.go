@@ -42,6 +42,8 @@ type ServiceConfig struct {
 	Allow []netip.Prefix
 	// SelfReview lets those who register a version with findings accept it.
 	SelfReview bool
+	// Builtins adds tools of the program that embeds this one.
+	Builtins func(*builtin.Set) error
 	// Engine adjusts the pipeline.
 	Engine engine.Config
 }
@@ -135,7 +137,13 @@ func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) 
 func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	set := builtin.New()
 	guard := egress.New(egress.Config{Allow: cfg.Allow})
+	set.Logger = cfg.Logger
+	more := func(*builtin.Set) error { return nil }
+	if cfg.Builtins != nil {
+		more = cfg.Builtins
+	}
 	if err := errors.Join(
+		more(set),
 		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 	); err != nil {
@@ -149,6 +157,12 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	ec := cfg.Engine
 	if ec.Logger == nil {
 		ec.Logger = cfg.Logger
+	}
+	if ec.Heavy == nil {
+		// Code that a built-in tool runs for a model needs a processor like a tool.
+		ec.Heavy = func(t haft.Tool) bool {
+			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP || t.ID == "builtin:run_code"
+		}
 	}
 	text := cfg.Policy
 	if text == nil {

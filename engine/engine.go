@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,17 @@ type Config struct {
 	// Sealer encrypts what has to be kept of calls that have yet to run. Nil
 	// keeps it as it is.
 	Sealer Sealer
-	// Limits bound how many calls run and wait.
+	// Limits bound how many calls run and wait. Running counts calls that need a
+	// processor, until they have run for Patience; 0 means two for each processor,
+	// of which one tenant may have all but one. More at once would only make each
+	// of them slower, and those of other tenants with them.
 	Limits limit.Config
+	// Patience is after which time a call counts as one that waits for something
+	// and makes room for another; 0 means 50 ms.
+	Patience time.Duration
+	// Heavy says which tools need a processor; nil means all but built-in tools
+	// and those of MCP servers.
+	Heavy func(haft.Tool) bool
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits
@@ -124,7 +134,8 @@ type Engine struct {
 
 	journal *journal
 	hub     *event.Hub
-	limits  *limit.Limiter
+	limits  *limit.Limiter   // rates and quotas of all, and the queue of what is heavy
+	light   *limit.Limiter   // the queue of the rest
 	plain   *secret.Redactor // for calls without secrets of their own
 	breaker *breakers
 	blocks  *blocks
@@ -161,9 +172,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.journal = newJournal(parts.Store)
 	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
-	lim := cfg.Limits
-	lim.Load = e.loadLimits
-	e.limits = limit.New(lim)
+	e.limits, e.light = limit.New(cfg.heavyLimits(e.loadLimits)), limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: cfg.Limits.Queue})
 	if err := e.readStop(ctx); err != nil {
 		return nil, err
 	}
@@ -172,6 +181,27 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	}
 	e.spawn(e.keepHouse)
 	return e, nil
+}
+
+// lightRunning is how many calls run at once that need no processor of their own.
+const lightRunning = 4096
+
+// heavyLimits are the limits of calls that need a processor.
+func (c Config) heavyLimits(load func(context.Context, []string) ([]limit.State, error)) limit.Config {
+	l := c.Limits
+	l.Load = load
+	if l.Running <= 0 {
+		l.Running = max(4, 2*runtime.NumCPU())
+	}
+	if l.PerTenant <= 0 {
+		l.PerTenant = max(1, l.Running-1)
+	}
+	return l
+}
+
+// heavy says whether a tool needs a processor of its own.
+func heavy(t haft.Tool) bool {
+	return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP
 }
 
 // filled returns the configuration with its defaults.
@@ -193,6 +223,12 @@ func (c Config) filled() Config {
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 7 * 24 * time.Hour
+	}
+	if c.Patience == 0 {
+		c.Patience = 50 * time.Millisecond
+	}
+	if c.Heavy == nil {
+		c.Heavy = heavy
 	}
 	if c.Beat == 0 {
 		c.Beat = 5 * time.Second
@@ -274,10 +310,11 @@ func (e *Engine) Close() error {
 type Stats struct {
 	Running int // calls on their way
 	Events  event.Stats
-	Limits  limit.Stats
+	Limits  limit.Stats // of calls that need a processor
+	Light   limit.Stats // of the others
 }
 
 // Stats returns the counts of now.
 func (e *Engine) Stats() Stats {
-	return Stats{Running: e.Running(), Events: e.hub.Stats(), Limits: e.limits.Stats()}
+	return Stats{Running: e.Running(), Events: e.hub.Stats(), Limits: e.limits.Stats(), Light: e.light.Stats()}
 }

@@ -46,6 +46,11 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 		}
 		e.breaker.report(f)
 	}()
+	settle := time.AfterFunc(e.cfg.Patience, func() { f.grant.Settle() })
+	defer func() {
+		settle.Stop()
+		f.grant.Leave() // writing down what became of it needs no turn
+	}()
 	return e.run(ctx, f, x, req)
 }
 

@@ -24,7 +24,11 @@ func (e *Engine) limit(ctx context.Context, f *flight) error {
 		}
 		f.taken = taken
 	}
-	grant, waited, err := e.limits.Enter(ctx, ask)
+	queue := e.light
+	if e.cfg.Heavy(f.tool.Tool) {
+		queue = e.limits
+	}
+	grant, waited, err := queue.Enter(ctx, ask)
 	f.timeline.Queue += haft.Millis(waited)
 	if err != nil {
 		return limited(err)

@@ -15,8 +15,8 @@ import (
 // many.
 type Log interface {
 	// Append keeps events in their order, all or none of them, and returns when
-	// they are as safe as the log makes them. Cursors rise from call to call. An
-	// error leaves open whether they were kept: the hub asks Last before it
+	// they are as safe as the log makes them. Cursors rise from call to call; a
+	// log that others append to as well may raise them, in place. An error leaves open whether they were kept: the hub asks Last before it
 	// appends again.
 	Append(ctx context.Context, events []haft.Event) error
 	// After returns at most limit events with a Cursor greater than after that

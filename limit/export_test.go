@@ -45,7 +45,7 @@ func (l *Limiter) Check() error {
 		if calls != t.waiting {
 			return fmt.Errorf("%d calls of %s are in queues, %d wait", calls, name, t.waiting)
 		}
-		if calls+t.running == 0 && len(t.lanes) == 0 && !t.queued {
+		if calls+t.running+t.settled == 0 && len(t.lanes) == 0 && !t.queued {
 			return fmt.Errorf("%s is not forgotten", name)
 		}
 	}

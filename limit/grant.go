@@ -25,9 +25,10 @@ type Grant struct {
 	keys   []*key // that it needs a slot of
 	few    [2]*key
 
-	stage stage
-	began time.Time     // to run
-	done  chan struct{} // closed when it may run; nil if it never waited
+	stage   stage
+	settled bool
+	began   time.Time     // to run
+	done    chan struct{} // closed when it may run; nil if it never waited
 
 	// While it waits it is in the list of its class.
 	class      *class
@@ -77,6 +78,30 @@ func (g *Grant) Leave() {
 	case running:
 		h.leave(g)
 	}
+}
+
+// Settle says that the call takes long, as one that sleeps or waits for others
+// does: it goes on and keeps the slots of its keys, and another may run in its
+// place. It reports whether that is so: when too many have settled already it
+// keeps its place, so that what runs in all stays bounded.
+func (g *Grant) Settle() bool {
+	h := g.hall
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g.stage != running || g.settled {
+		return g.settled
+	}
+	if h.settled >= h.long || g.tenant.settled >= (h.long*3+3)/4 {
+		return false
+	}
+	g.settled = true
+	h.settled++
+	g.tenant.settled++
+	h.running--
+	g.tenant.running--
+	h.line(g.tenant)
+	h.dispatch()
+	return true
 }
 
 // enter returns a grant that is running, or one that waits and has a channel.

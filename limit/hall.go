@@ -22,12 +22,13 @@ const spare = 64
 // another. If a key is open, each lane at it that is not empty has sent a class to
 // the ready ones.
 type hall struct {
-	most, perTenant, queue int
+	most, perTenant, long, queue int
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
 	keys    map[string]*key
 	running int
+	settled int // run too, and do not count
 	waiting int
 	seq     uint64 // counts what has to be told apart by when it was
 	// turns are the tenants with ready calls, in order. One that has none any more
@@ -43,6 +44,7 @@ type hall struct {
 type tenant struct {
 	name    string
 	running int
+	settled int
 	waiting int
 	queued  bool  // is in turns
 	ready   queue // classes that may be able to run
@@ -213,9 +215,14 @@ func (h *hall) abandon(g *Grant) {
 // leave takes out a call that runs.
 func (h *hall) leave(g *Grant) {
 	g.stage = gone
-	h.took += (time.Since(g.began) - h.took) / 8
-	h.running--
-	g.tenant.running--
+	if g.settled {
+		h.settled--
+		g.tenant.settled--
+	} else {
+		h.took += (time.Since(g.began) - h.took) / 8
+		h.running--
+		g.tenant.running--
+	}
 	for _, k := range g.keys {
 		k.used--
 		h.wake(k)
@@ -242,7 +249,7 @@ func (h *hall) part(g *Grant) {
 
 // tidy forgets t if it has no calls.
 func (h *hall) tidy(t *tenant) {
-	if t.running+t.waiting+len(t.lanes) > 0 || t.queued || h.tenants[t.name] != t {
+	if t.running+t.settled+t.waiting+len(t.lanes) > 0 || t.queued || h.tenants[t.name] != t {
 		return
 	}
 	delete(h.tenants, t.name)

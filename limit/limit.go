@@ -10,6 +10,7 @@ import (
 
 // The defaults of a [Config].
 const (
+	defaultSettled = 4096
 	defaultRunning = 256
 	defaultQueue   = 1000
 	defaultKeys    = 100_000
@@ -21,6 +22,9 @@ type Config struct {
 	Running int
 	// PerTenant is how many of them one tenant may have; 0 means all.
 	PerTenant int
+	// Settled is how many calls may have [Grant.Settle]d; 0 means 4,096. One tenant
+	// may have three quarters of them.
+	Settled int
 	// Queue is how many calls of one tenant may wait; 0 means 1,000 and a
 	// negative number that none may.
 	Queue int
@@ -96,6 +100,9 @@ func New(cfg Config) *Limiter {
 	if cfg.PerTenant <= 0 || cfg.PerTenant > cfg.Running {
 		cfg.PerTenant = cfg.Running
 	}
+	if cfg.Settled <= 0 {
+		cfg.Settled = defaultSettled
+	}
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue
 	}
@@ -108,7 +115,7 @@ func New(cfg Config) *Limiter {
 			entries: make(map[string]*entry), loads: make(map[string]*load),
 		},
 		hall: hall{
-			most: cfg.Running, perTenant: cfg.PerTenant, queue: max(0, cfg.Queue),
+			most: cfg.Running, perTenant: cfg.PerTenant, long: cfg.Settled, queue: max(0, cfg.Queue),
 			tenants: make(map[string]*tenant), keys: make(map[string]*key),
 		},
 	}

@@ -440,3 +440,57 @@ func TestHammer_slots_are_never_exceeded_and_all_are_served(t *testing.T) {
 		t.Errorf("something is left: %+v", l.Stats())
 	}
 }
+
+func TestGrant_Settle_makes_room_and_stays_bounded(t *testing.T) {
+	l := limit.New(limit.Config{Running: 1, Settled: 4})
+	one := limit.Slot{Key: "k", Max: 5}
+	var held []*limit.Grant
+	for i := range 4 {
+		g, err := l.Join(limit.Ask{Tenant: fmt.Sprint("t", i%2), Slots: []limit.Slot{one}})
+		if err != nil || !g.Running() {
+			t.Fatalf("call %d does not run: %v", i, err)
+		}
+		if !g.Settle() || !g.Settle() {
+			t.Fatalf("call %d does not settle", i)
+		}
+		held = append(held, g)
+	}
+	fifth, err := l.Join(limit.Ask{Tenant: "t", Slots: []limit.Slot{one}})
+	if err != nil || !fifth.Running() || fifth.Settle() {
+		t.Error("a fifth settled")
+	}
+	sixth, err := l.Join(limit.Ask{Tenant: "t"})
+	if err != nil || sixth.Running() {
+		t.Error("a sixth runs beside the one that could not settle")
+	}
+	if s := l.Stats(); s.Running != 1 || s.Settled != 4 || s.Waiting != 1 {
+		t.Errorf("Stats = %+v", s)
+	}
+	fifth.Leave()
+	if !sixth.Running() {
+		t.Error("nobody took the place that was left")
+	}
+	for _, g := range append(held, sixth) {
+		g.Leave()
+	}
+	if err := l.Check(); err != nil || !l.Empty() {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+func TestGrant_Settle_lets_one_tenant_have_three_quarters(t *testing.T) {
+	l := limit.New(limit.Config{Running: 8, Settled: 4})
+	settled := 0
+	for range 4 {
+		g, err := l.Join(limit.Ask{Tenant: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Settle() {
+			settled++
+		}
+	}
+	if settled != 3 {
+		t.Errorf("%d settled, want 3", settled)
+	}
+}

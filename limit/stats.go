@@ -8,6 +8,7 @@ import (
 // Stats are what there is at one moment.
 type Stats struct {
 	Running int // calls that hold a grant
+	Settled int // calls that do and run long
 	Waiting int // calls that wait for one
 	Keys    int // rates and quotas that are remembered
 	// Tenants are those with calls, in the order of their names.
@@ -28,7 +29,7 @@ func (l *Limiter) Stats() Stats {
 	l.book.mu.Unlock()
 	h := &l.hall
 	h.mu.Lock()
-	s.Running, s.Waiting = h.running, h.waiting
+	s.Running, s.Settled, s.Waiting = h.running, h.settled, h.waiting
 	for _, t := range h.tenants {
 		if t.running+t.waiting > 0 {
 			s.Tenants = append(s.Tenants, TenantStats{Tenant: t.name, Running: t.running, Waiting: t.waiting})
