@@ -22,6 +22,19 @@ var (
 // (RFC 8305).
 const headStart = 250 * time.Millisecond
 
+// dialDNS connects to a DNS server for one question. The Go resolver gives up on
+// a question when its context ends, but leaves it waiting for some seconds; the C
+// library's does not even give up. A closed connection ends it.
+func dialDNS(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { c.Close() }) // the resolver ends ctx after each question
+	return c, nil
+}
+
 // DialContext connects to address (HOST:PORT) over TCP. It resolves the name
 // itself, refuses it if one of its addresses is refused, and connects to one of
 // the addresses that it checked.

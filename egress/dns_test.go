@@ -81,7 +81,7 @@ func serveDNS(t testing.TB, names map[string][]string) (*zone, *net.Resolver) {
 		wg.Wait()
 	})
 	return z, &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, z.addr)
+		return egress.DialDNS(ctx, network, z.addr)
 	}}
 }
 

@@ -73,8 +73,7 @@ type Guard struct {
 // New returns a guard. It touches nothing outside.
 func New(cfg Config) *Guard {
 	if cfg.Resolver == nil {
-		// The Go resolver is stopped by its context; the C library's is not.
-		cfg.Resolver = &net.Resolver{PreferGo: true}
+		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: dialDNS}
 	}
 	if cfg.Own == nil {
 		cfg.Own = net.InterfaceAddrs
