@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"haft"
@@ -92,7 +93,7 @@ func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
 	case !errors.Is(err, script.ErrNotExpected):
 		return nil, err
 	}
-	out, err := a.confined(ctx, pyschema.Script(), source, readerLimits())
+	out, err := a.confined(ctx, pyschema.Script(), source, readerLimits(), false)
 	if errors.Is(err, errDied) {
 		return nil, fmt.Errorf("%w: %w", pyschema.ErrReaderDied, err)
 	}
@@ -102,16 +103,21 @@ func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
 // errDied says that a script of ours did not survive what it was given.
 var errDied = errors.New("the script died")
 
-// confined runs a script of ours in a fresh Python, without network and files,
-// on input, and returns what it wrote.
-func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits) ([]byte, error) {
+// confined runs a script of ours in a fresh Python, without network and files, on
+// input, and returns what it wrote. With packages it sees those of the
+// interpreter.
+func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits, packages bool) ([]byte, error) {
 	rt, err := a.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err
 	}
+	argv := slices.Clone(rt.Argv)
+	if packages {
+		argv = slices.DeleteFunc(argv, func(flag string) bool { return flag == "-S" })
+	}
 	var out, errs bytes.Buffer
 	exit, err := a.provider.Run(ctx, sandbox.Spec{
-		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", script),
+		Argv:   append(argv, "-c", script),
 		Mounts: rt.Mounts, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"},
 		Limits: limits, Need: a.cfg.Need,
 		Stdin: bytes.NewReader(input), Stdout: &out, Stderr: &errs,

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"haft"
 	"haft/registry"
@@ -23,16 +26,14 @@ func (a *App) deriveFor(ctx context.Context, src registry.Source) (*registry.Der
 
 // review looks at a source before it is kept. It runs nothing of it.
 func (a *App) review(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error) {
-	limits := readerLimits()
-	limits.Stdout = review.MaxOutput
-	run := func(ctx context.Context, script string, input []byte) ([]byte, error) {
-		out, err := a.confined(ctx, script, input, limits)
-		if errors.Is(err, errDied) {
-			return nil, fmt.Errorf("%w: %w", review.ErrReaderDied, err)
+	cfg := review.Config{Python: a.reviewer(false)}
+	if kind == haft.KindPython && a.hasBandit(ctx) {
+		run := a.reviewer(true)
+		cfg.Bandit = func(ctx context.Context, source []byte) ([]byte, error) {
+			return run(ctx, review.BanditScript(), source)
 		}
-		return out, err
 	}
-	report, err := review.New(review.Config{Python: run}).Review(ctx, kind, source)
+	report, err := review.New(cfg).Review(ctx, kind, source)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +41,32 @@ func (a *App) review(ctx context.Context, kind haft.Kind, source string) ([]haft
 		a.cfg.Logger.Info("review", "note", note)
 	}
 	return report.Findings, nil
+}
+
+// reviewer runs scripts of the review, with the packages of the interpreter or
+// without.
+func (a *App) reviewer(packages bool) func(ctx context.Context, script string, input []byte) ([]byte, error) {
+	limits := readerLimits()
+	limits.Stdout, limits.Memory = review.MaxOutput, 1<<30
+	return func(ctx context.Context, script string, input []byte) ([]byte, error) {
+		out, err := a.confined(ctx, script, input, limits, packages)
+		if errors.Is(err, errDied) {
+			return nil, fmt.Errorf("%w: %w", review.ErrReaderDied, err)
+		}
+		return out, err
+	}
+}
+
+// hasBandit reports whether the interpreter has bandit among its packages.
+func (a *App) hasBandit(ctx context.Context) bool {
+	rt, err := a.Runtime(ctx, haft.KindPython)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(rt.Paths, func(dir string) bool {
+		info, err := os.Stat(filepath.Join(dir, "bandit"))
+		return err == nil && info.IsDir()
+	})
 }
 
 // judge asks the policy of an organisation what findings mean.

@@ -3,11 +3,14 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"haft"
+	"haft/audit"
 	"haft/event"
 	"haft/store"
 )
@@ -23,6 +26,8 @@ type journal struct {
 	parts map[haft.CallID]*store.Batch
 	// fresh are calls that have no events yet, so that nobody has to ask.
 	fresh map[haft.CallID]bool
+	// stale are calls whose record could not be opened again.
+	stale map[haft.CallID]bool
 	// cursor is where the log stands, if known.
 	cursor int64
 	known  bool
@@ -32,7 +37,7 @@ var _ event.Log = (*journal)(nil)
 
 // newJournal returns a journal that knows nothing yet.
 func newJournal(s *store.Store) *journal {
-	return &journal{store: s, parts: make(map[haft.CallID]*store.Batch), fresh: make(map[haft.CallID]bool)}
+	return &journal{store: s, parts: make(map[haft.CallID]*store.Batch), fresh: make(map[haft.CallID]bool), stale: make(map[haft.CallID]bool)}
 }
 
 // begin says that a call is new.
@@ -76,13 +81,41 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 	}
 	j.known = false
 	j.mu.Unlock()
-	if err := j.store.Commit(ctx, batch); err != nil {
+	err := j.store.Commit(ctx, batch)
+	if old, ok := errors.AsType[*store.Stale](err); ok && len(old.Calls) > 0 {
+		// One call must not fail those that share its transaction.
+		err = j.store.Commit(ctx, j.without(batch, old.Calls))
+	}
+	if err != nil {
 		return fmt.Errorf("keep %d events and what they tell of: %w", len(events), err)
 	}
 	j.mu.Lock()
 	j.cursor, j.known = events[len(events)-1].Cursor, true
 	j.mu.Unlock()
 	return nil
+}
+
+// without takes the records of calls out of a batch, and remembers that they
+// were refused.
+func (j *journal) without(b store.Batch, calls []haft.CallID) store.Batch {
+	j.mu.Lock()
+	for _, id := range calls {
+		j.stale[id] = true
+	}
+	j.mu.Unlock()
+	b.Records = slices.DeleteFunc(b.Records, func(r haft.Record) bool { return slices.Contains(calls, r.Call.ID) })
+	b.Audit = slices.DeleteFunc(b.Audit, func(e audit.Entry) bool { return slices.Contains(calls, e.Call) })
+	b.Approvals = slices.DeleteFunc(b.Approvals, func(a haft.Approval) bool { return slices.Contains(calls, a.Call) })
+	return b
+}
+
+// refused reports, once, whether the record of a call was refused.
+func (j *journal) refused(id haft.CallID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	was := j.stale[id]
+	delete(j.stale, id)
+	return was
 }
 
 // After implements [event.Log].
@@ -129,6 +162,9 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 	if _, err := e.hub.Publish(ctx, ev); err != nil {
 		e.journal.forget(f.call.ID)
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
+	}
+	if part != nil && e.journal.refused(f.call.ID) {
+		return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already"}
 	}
 	return nil
 }

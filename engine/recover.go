@@ -186,6 +186,9 @@ func (e *Engine) jobs(round int) []job {
 	return due
 }
 
+// keepLimits is longer than any period of a quota.
+const keepLimits = 32 * 24 * time.Hour
+
 // prune forgets what nobody needs any more.
 func (e *Engine) prune(ctx context.Context) error {
 	now := time.Now()
@@ -193,6 +196,9 @@ func (e *Engine) prune(ctx context.Context) error {
 		return err
 	}
 	if _, err := e.store.PruneClaims(ctx, now.Add(-24*time.Hour)); err != nil {
+		return err
+	}
+	if _, err := e.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
 		return err
 	}
 	_, err := e.store.PruneCached(ctx, now)

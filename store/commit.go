@@ -36,7 +36,9 @@ var (
 	}
 	insertLimits = &insert{
 		"INSERT INTO limits (name, tokens, used, at)", 4,
-		" ON CONFLICT (name) DO UPDATE SET tokens = excluded.tokens, used = excluded.used, at = excluded.at",
+		// The latest counts, in whatever order they come: see limit.State.
+		` ON CONFLICT (name) DO UPDATE SET tokens = excluded.tokens, used = excluded.used, at = excluded.at
+		WHERE excluded.at > limits.at OR (excluded.at = limits.at AND (excluded.used > limits.used OR excluded.tokens < limits.tokens))`,
 	}
 	insertHeads = &insert{
 		"INSERT INTO audit_heads (org, name, seq, hash)", 4,
@@ -291,6 +293,10 @@ func limitRows(list []LimitState) []any {
 	if len(list) == 0 {
 		return nil
 	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b LimitState) int { // the latest last, which is the one that stays
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Used, b.Used), cmp.Compare(b.Tokens, a.Tokens))
+	})
 	rows := make([]any, 0, len(list)*insertLimits.cols)
 	for _, l := range distinct(list, func(l *LimitState) string { return l.Key }) {
 		rows = append(rows, column(l.Key), l.Tokens, l.Used, micros(l.At))

@@ -283,13 +283,15 @@ func commitStates(t testing.TB, s *store.Store) {
 		c.Turn = count("t", i)
 		commit(t, s, store.Batch{
 			Chains: []haft.Chain{c, {ID: haft.ChainID(count("o", i)), Principal: principal("acme"), Status: haft.StatusRunning, Created: at.Add(time.Duration(i) * time.Second)}},
-			Limits: []store.LimitState{{Key: "k", Used: 100, At: at}, {Key: "k", Used: int64(i), At: at}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
+			// The latest counts: a later time, or at the same time more that is used.
+			Limits: []store.LimitState{{Key: "k", Used: int64(i), At: at}, {Key: "k", Used: 100, At: at.Add(-time.Minute)}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
 		})
 	}
 	got, err := s.Chain(t.Context(), "acme", "ch")
 	if err != nil || got.Turn != "t00002" {
 		t.Errorf("Chain = %+v, %v", got, err)
 	}
+	commit(t, s, store.Batch{Limits: []store.LimitState{{Key: "k", Used: 1, At: at}}})
 	limits, err := s.Limits(t.Context(), []string{"k"})
 	if err != nil || len(limits) != 1 || limits[0].Used != 2 {
 		t.Errorf("Limits = %+v, %v", limits, err)
