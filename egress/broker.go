@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -140,11 +139,8 @@ func (b *Broker) serverConfig(host string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
-		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if _, err := netip.ParseAddr(host); err != nil && h.ServerName == "" {
-				return nil, errHello
-			}
-			return b.ca.leaf(host)
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return b.ca.leaf(host) // readHello has seen that the hello is for it
 		},
 	}
 }

@@ -370,3 +370,21 @@ func TestGuard_DialContext_refuses_what_is_not_TCP(t *testing.T) {
 		}
 	}
 }
+
+// asked is a resolver that remembers what it was asked.
+type asked struct{ host string }
+
+func (a *asked) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	a.host = host
+	return []netip.Addr{netip.MustParseAddr("10.0.0.7")}, nil
+}
+
+// A name without its final dot would be tried below the domains that the system
+// searches, which are near.
+func TestGuard_DialContext_keeps_the_search_list_out(t *testing.T) {
+	r := &asked{}
+	_, err := egress.New(egress.Config{Resolver: r}).DialContext(t.Context(), "tcp", "api.example:80")
+	if err == nil || r.host != "api.example." {
+		t.Errorf("asked for %q, %v", r.host, err)
+	}
+}
