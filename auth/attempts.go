@@ -1,0 +1,126 @@
+package auth
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// The defaults of [Attempts].
+const (
+	defaultFailures = 20
+	defaultEvery    = 3 * time.Second
+	defaultSources  = 10_000
+)
+
+// Attempts says how often credentials may fail. The zero value is good.
+type Attempts struct {
+	// Failures is how many may come at once from one address; 0 means 20.
+	Failures int
+	// Every is after which time one more may; 0 means 3 seconds.
+	Every time.Duration
+	// Sources is how many addresses are remembered; 0 means 10,000. Beyond that
+	// the one that failed longest ago is forgotten: secrets cannot be guessed, so
+	// to lock others out would be worse.
+	Sources int
+}
+
+// failures counts those of each source. Networks of IPv6 count as one source,
+// because one customer has all the addresses of a /64.
+type failures struct {
+	most  int
+	every time.Duration
+	bound int
+
+	mu      sync.Mutex
+	sources map[netip.Addr]*list.Element // of *source
+	order   *list.List                   // the one that failed last is in front
+}
+
+// A source has used up its failures at full, less those that Every gave back.
+type source struct {
+	addr netip.Addr
+	// free is when all its failures are given back.
+	free time.Time
+}
+
+func newFailures(a Attempts) *failures {
+	f := &failures{most: a.Failures, every: a.Every, bound: a.Sources, sources: make(map[netip.Addr]*list.Element), order: list.New()}
+	if f.most <= 0 {
+		f.most = defaultFailures
+	}
+	if f.every <= 0 {
+		f.every = defaultEvery
+	}
+	if f.bound <= 0 {
+		f.bound = defaultSources
+	}
+	return f
+}
+
+// network returns what counts as one source with addr. Callers without an address
+// are one source.
+func network(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if !addr.Is6() {
+		return addr
+	}
+	prefix, err := addr.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return prefix.Addr()
+}
+
+// check refuses a source that failed too often.
+func (f *failures) check(addr netip.Addr) error {
+	addr = network(addr)
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.sources[addr]
+	if !ok {
+		return nil
+	}
+	s := e.Value.(*source)
+	// Every failure moves free on by every; most of them are most times every.
+	wait := s.free.Sub(now) - time.Duration(f.most-1)*f.every
+	if wait <= 0 {
+		return nil
+	}
+	return &haft.Error{
+		Code: haft.CodeRateLimited, Message: "too many credentials from this address were not valid",
+		RetryAfter: haft.Millis(min(wait, time.Duration(f.most)*f.every)),
+	}
+}
+
+// failed counts a failure.
+func (f *failures) failed(addr netip.Addr) {
+	addr = network(addr)
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.sources[addr]
+	if !ok {
+		for f.order.Len() >= f.bound {
+			oldest := f.order.Back()
+			delete(f.sources, f.order.Remove(oldest).(*source).addr)
+		}
+		e = f.order.PushFront(&source{addr: addr})
+		f.sources[addr] = e
+	}
+	f.order.MoveToFront(e)
+	s := e.Value.(*source)
+	if s.free.Before(now) {
+		s.free = now
+	}
+	// Many that were let in together do not add up to an endless wait.
+	if full := now.Add(time.Duration(f.most) * f.every); s.free.Add(f.every).Before(full) {
+		s.free = s.free.Add(f.every)
+	} else {
+		s.free = full
+	}
+}

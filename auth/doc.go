@@ -1,0 +1,89 @@
+// Package auth turns a credential into a [haft.Principal], and nothing else knows
+// how. Credentials are compared here, in constant time.
+//
+// A door makes a [Credential] of what it was sent and asks an [Authenticator],
+// which gives an [Identity]: the principal, and what the credential may do. What
+// is not understood, not known or not allowed is refused. There are three kinds:
+//
+//	Authorization: Bearer haft_ID_SECRET            an API key
+//	Authorization: Bearer HEADER.CLAIMS.SIGNATURE   a token of an OIDC issuer
+//	Authorization: HAFT-HMAC-SHA256 key=ID,…        a request signed with an API key
+//
+// # API keys
+//
+// A key is "haft_", an id of 12 characters, "_", and a secret of 40 characters
+// (200 random bits) with a checksum of 7 (CRC-32 of all before it), all of them
+// a-z and 2-7. So scanners know one when they see one ([KeyPattern]), and tell a
+// typing error from a wrong key without asking anybody. The id is public. The
+// secret is shown once, when it is made ([Token]).
+//
+// At rest there is HMAC-SHA-256 of the key under a pepper that is not in the
+// database. It is not bcrypt or argon2 because these are slow to make guessing
+// slow, and 200 random bits cannot be guessed at any speed: slowness would cost
+// every request and give anybody who sends wrong keys a way to keep us busy. The
+// pepper is there so that who can write to the database but not read the pepper
+// cannot put in a key of their own.
+//
+// # Signed requests
+//
+// A signed request never carries the secret: it cannot be read from a log of a
+// proxy, and it cannot be changed or sent again. The signature is made so:
+//
+//	signing key = HMAC-SHA-256(key: the whole API key, message: "haft request signing 1")
+//	signature   = HMAC-SHA-256(key: signing key, message: text)
+//
+//	text = "HAFT-HMAC-SHA256" LF
+//	       id of the key      LF
+//	       time               LF    seconds since 1970, decimal, no sign, no leading 0
+//	       nonce              LF    16 to 64 of A-Z a-z 0-9 - _
+//	       method             LF    as sent: GET, POST
+//	       target             LF    path and query as in the request line, not decoded
+//	       body                     SHA-256 of the body, 64 lower-case hex digits
+//
+// LF is the one byte 0x0A, there is none at the end, and no part can hold one. The
+// header is one line, with these parts in this order and one space in it:
+//
+//	Authorization: HAFT-HMAC-SHA256 key=ID,time=TIME,nonce=NONCE,body=BODY,signature=SIGNATURE
+//
+// The signature is 64 lower-case hex digits. [Sign] does it. The signing key is at
+// rest too, sealed under the pepper: a signature is checked with what it is made
+// with, so a hash would not do. It does not give the key back.
+//
+//	client                      door                       authenticator
+//	  │── header, then body ────►│── Admit(request) ────────►│ known key? time near?
+//	  │                          │                           │ signature right?
+//	  │                          │                           │ nonce new? remember it
+//	  │                          │◄── Identity, Body ────────│
+//	  │                          │── reads the body to its end: digest right?
+//	  │◄── 401, or the answer ───│
+//
+// Not signed are the host and the headers, so a door acts on no header that would
+// change what is done, other than Idempotency-Key, which cannot make more of a
+// request.
+//
+// # Tokens of issuers
+//
+// [Issuer] says which issuers are believed, and what of their claims. Their keys
+// are found by discovery and fetched with a client that the caller guards. RS256,
+// ES256 and EdDSA are known, and no other algorithm: there is no code for "none",
+// for a shared secret, for encryption or compression, nor for keys that a token
+// brings along (jwk, jku, x5c, x5u). This is why there is no library here either:
+// most of what one brings is what has to be refused.
+//
+// # What is promised
+//
+//   - A refusal says [haft.CodeUnauthenticated] and one text, whatever the reason.
+//     [ReasonOf] is for the operator. Unknown, wrong, expired and disabled keys
+//     take the same steps: one look at the backend, the same hashes, the same
+//     compares.
+//   - Who fails too often from one address is told to come back later, before
+//     anything is looked at.
+//   - What a key may do is what its roles give and its scope leaves. Nobody makes
+//     a key that may do more than they may ([Identity.MayIssue]).
+//   - All that is kept of callers has a bound.
+//
+// Not promised: that a stolen bearer token is of no use; that a signed request is
+// not sent to two processes at once, unless they share a [Nonces]; and that one
+// that was signed by a clock ahead of ours cannot be sent again within [Config.Skew]
+// after a restart, if nonces are kept in memory.
+package auth

@@ -1,0 +1,268 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// How keys of issuers are kept.
+const (
+	freshFor  = 15 * time.Minute // then they are fetched again
+	staleFor  = 24 * time.Hour   // and used for as long if that fails
+	retryWait = time.Minute      // between two tries
+	firstWait = 5 * time.Second  // the same, while there are no keys at all
+	fetchTime = 10 * time.Second
+	maxFetch  = 256 << 10
+)
+
+// An Issuer is one whose tokens are believed, and what of their claims.
+type Issuer struct {
+	// URL is the issuer as it calls itself, exactly, with https.
+	URL string
+	// Audience are the names that we have there. A token is for one of them.
+	Audience []string
+	// Algorithms are those that it signs with; empty means all that we know.
+	Algorithms []Algorithm
+	// Keys is the address of its keys; empty means that discovery finds it.
+	Keys string
+	// Org is the organisation of all its users. If Claims.Org is set it must be
+	// empty, and Orgs are the organisations that the issuer may name; "*" means
+	// every one, which is for an issuer of one's own.
+	Org  string
+	Orgs []string
+	// Claims says where things are.
+	Claims Claims
+	// UserPrefix goes before the user, so that those of two issuers differ.
+	UserPrefix string
+	// Roles says which role of ours one of theirs stands for. Others count for
+	// nothing.
+	Roles map[string]string
+	// Scope confines all its tokens, see [CheckScope]. Nil does not.
+	Scope []string
+}
+
+// An issuer fetches and keeps the keys of one.
+type issuer struct {
+	Issuer
+	client *http.Client
+	// turn is held by the one who fetches.
+	turn chan struct{}
+
+	mu             sync.Mutex
+	keys           []publicKey // replaced and not changed
+	fetched, tried time.Time
+}
+
+// newIssuer checks the settings of an issuer.
+func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
+	bad := func(what string) (*issuer, error) { return nil, invalid("an issuer of tokens " + what) }
+	switch {
+	case client == nil:
+		return bad("needs a client to fetch its keys")
+	case !secureURL(i.URL):
+		return bad("has an address with https and without a query")
+	case i.Keys != "" && !secureURL(i.Keys):
+		return bad("has its keys at an address with https")
+	case len(i.Audience) == 0 || slices.Contains(i.Audience, ""):
+		return bad("needs an audience: the name that it knows us by")
+	case (i.Org == "") == (i.Claims.Org == ""):
+		return bad("has either one organisation or a claim that names it")
+	case i.Claims.Org != "" && len(i.Orgs) == 0:
+		return bad("needs a list of the organisations that it may name")
+	case i.Org != "" && !cleanText(i.Org):
+		return bad("has an organisation with a proper name")
+	}
+	for _, alg := range i.Algorithms {
+		if !slices.Contains(Algorithms(), alg) {
+			return bad("signs with RS256, ES256 or EdDSA")
+		}
+	}
+	if err := CheckScope(i.Scope); err != nil {
+		return nil, err
+	}
+	if len(i.Algorithms) == 0 {
+		i.Algorithms = Algorithms()
+	}
+	if i.Claims.User == "" {
+		i.Claims.User = "sub"
+	}
+	i.Audience, i.Orgs, i.Algorithms = slices.Clone(i.Audience), slices.Clone(i.Orgs), slices.Clone(i.Algorithms)
+	i.Scope, i.Roles = slices.Clone(i.Scope), maps.Clone(i.Roles)
+	return &issuer{Issuer: i, client: client, turn: make(chan struct{}, 1)}, nil
+}
+
+// secureURL reports whether keys may be fetched from s.
+func secureURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "" && !u.ForceQuery
+}
+
+// find returns the keys that a token can be signed with. The id is only compared:
+// nothing is fetched or opened by it.
+func (i *issuer) find(ctx context.Context, kid string, alg Algorithm) ([]publicKey, error) {
+	keys, fetched := i.kept()
+	found := match(keys, kid, alg)
+	if age := time.Since(fetched); len(found) == 0 || age >= freshFor {
+		if err := i.refresh(ctx, fetched, len(found) > 0 && age < staleFor); err != nil {
+			return nil, err
+		}
+		keys, fetched = i.kept()
+		found = match(keys, kid, alg)
+	}
+	if keys == nil || time.Since(fetched) >= staleFor {
+		return nil, away(errors.New("the keys of the issuer could not be fetched"))
+	}
+	return found, nil
+}
+
+func (i *issuer) kept() ([]publicKey, time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keys, i.fetched
+}
+
+// match returns the keys with that id. A token without one can be signed with the
+// one key that there is for its algorithm.
+func match(keys []publicKey, kid string, alg Algorithm) []publicKey {
+	var found []publicKey
+	for _, k := range keys {
+		if k.alg == alg && (kid == "" || k.id == kid) {
+			found = append(found, k)
+		}
+	}
+	if len(found) > 1 && kid == "" || len(found) > 4 {
+		return nil
+	}
+	return found
+}
+
+// refresh fetches the keys unless somebody did since, or tried a moment ago. Who
+// can do without waits for nobody. That a fetch failed is no error as long as
+// there are keys.
+func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) error {
+	if usable {
+		select {
+		case i.turn <- struct{}{}:
+		default:
+			return nil
+		}
+	} else {
+		select {
+		case i.turn <- struct{}{}:
+		case <-ctx.Done():
+			return away(context.Cause(ctx))
+		}
+	}
+	defer func() { <-i.turn }()
+	i.mu.Lock()
+	wait := retryWait
+	if i.keys == nil {
+		wait = firstWait
+	}
+	now := time.Now()
+	skip := i.fetched.After(since) || now.Sub(i.tried) < wait
+	if !skip {
+		i.tried = now
+	}
+	have := i.keys != nil
+	i.mu.Unlock()
+	if skip {
+		return nil
+	}
+	// Others wait for what this brings, so it does not end with one request.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+	defer cancel()
+	keys, err := i.fetch(ctx)
+	if err != nil {
+		if have {
+			return nil
+		}
+		return away(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keys, i.fetched = keys, time.Now()
+	return nil
+}
+
+// away returns the error for keys that are not to be had.
+func away(err error) error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "credentials cannot be checked at the moment", Err: err}
+}
+
+// fetch finds and reads the keys.
+func (i *issuer) fetch(ctx context.Context) ([]publicKey, error) {
+	at := i.Keys
+	if at == "" {
+		raw, err := i.load(ctx, strings.TrimSuffix(i.URL, "/")+"/.well-known/openid-configuration")
+		if err != nil {
+			return nil, err
+		}
+		document, err := strictObject(raw)
+		if err != nil {
+			return nil, fmt.Errorf("read what the issuer says of itself: %w", err)
+		}
+		// Or one issuer could speak for another (OIDC Discovery, 4.3).
+		if document["issuer"] != i.URL {
+			return nil, errors.New("the issuer calls itself something else")
+		}
+		if at, _ = textOf(document, "jwks_uri"); !keysURL(at) {
+			return nil, errors.New("the issuer has no address of keys with https")
+		}
+	}
+	raw, err := i.load(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeySet(raw)
+}
+
+// keysURL is like secureURL for an address that the issuer gave, which may have a
+// query.
+func keysURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	u.RawQuery, u.ForceQuery = "", false
+	return len(s) <= 2048 && secureURL(u.String())
+}
+
+// load gets a small document.
+func (i *issuer) load(ctx context.Context, at string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the issuer: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := i.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the issuer: %w", err)
+	}
+	defer res.Body.Close()
+	switch {
+	case res.Request.URL.Scheme != "https":
+		return nil, errors.New("the issuer led away from https")
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the issuer answered %d", res.StatusCode)
+	}
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxFetch+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the issuer's answer: %w", err)
+	}
+	if len(raw) > maxFetch {
+		return nil, fmt.Errorf("the issuer answered more than %d bytes", maxFetch)
+	}
+	return raw, nil
+}

@@ -1,0 +1,65 @@
+package auth
+
+import (
+	"errors"
+
+	"haft"
+)
+
+// A Reason is why a credential was refused: for the operator, never for the
+// caller.
+type Reason string
+
+// The reasons.
+const (
+	ReasonMissing   Reason = "no credential"
+	ReasonMalformed Reason = "not a credential"
+	ReasonScheme    Reason = "a kind of credential that is not in use"
+	ReasonUnknown   Reason = "unknown key"
+	ReasonWrong     Reason = "wrong secret or signature"
+	ReasonRotated   Reason = "a secret that was replaced"
+	ReasonDisabled  Reason = "disabled key"
+	ReasonExpired   Reason = "expired"
+	ReasonUnsigned  Reason = "a key that only signs, sent as a whole"
+	ReasonClock     Reason = "signed at another time"
+	ReasonReplay    Reason = "a nonce that was used before"
+	ReasonBody      Reason = "another body than the signed one"
+	ReasonIssuer    Reason = "unknown issuer"
+	ReasonAlgorithm Reason = "an algorithm that is not allowed"
+	ReasonSignedBy  Reason = "signed with an unknown key"
+	ReasonAudience  Reason = "a token for somebody else"
+	ReasonEarly     Reason = "not valid yet"
+	ReasonClaims    Reason = "claims that name no principal"
+)
+
+// A refusal is the cause of an error that a caller is told nothing of.
+type refusal struct {
+	reason Reason
+	key    string
+}
+
+// Error returns the reason.
+func (r *refusal) Error() string {
+	if r.key == "" {
+		return string(r.reason)
+	}
+	return string(r.reason) + " (key " + r.key + ")"
+}
+
+// refuse returns the one answer to every credential that is not good. The id of a
+// key is public, and checked before it comes here.
+func refuse(reason Reason, key string) error {
+	return &haft.Error{
+		Code:    haft.CodeUnauthenticated,
+		Message: "the credential is missing or not valid",
+		Err:     &refusal{reason, key},
+	}
+}
+
+// ReasonOf returns why a credential was refused, or "" if err is no refusal.
+func ReasonOf(err error) Reason {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.reason
+	}
+	return ""
+}
