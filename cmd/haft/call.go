@@ -403,8 +403,8 @@ func outcomeText(res *haft.Result) string {
 		return ""
 	case res.Error != nil:
 		return res.Error.Message
-	case res.Approval != "" && !res.Status.Final():
-		return "next: haft approvals approve " + string(res.Approval)
+	case res.Status == haft.StatusPending:
+		return "next: haft approvals approve " + or(string(res.Approval), string(res.Call))
 	}
 	return string(res.Value)
 }
