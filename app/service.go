@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	_ "embed" // the default policy
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -117,6 +118,23 @@ func (s *Service) Close() error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
+}
+
+// Healthy makes a real call, of a script in a sandbox and through the whole
+// pipeline, and reports why it does not give what it should. That a process is
+// there says nothing.
+func (s *Service) Healthy(ctx context.Context) error {
+	res, err := s.Canary(ctx, "run_code", json.RawMessage(`{"language": "python", "code": "6*7"}`))
+	if err != nil {
+		return fmt.Errorf("the canary call has no result: %w", err)
+	}
+	var out struct {
+		Value json.RawMessage `json:"value"`
+	}
+	if err := json.Unmarshal(res.Value, &out); err != nil || string(out.Value) != "42" {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the canary call ended with " + string(res.Status) + " and not with its value"}
+	}
+	return nil
 }
 
 // openStore opens the store that cfg asks for.

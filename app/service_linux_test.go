@@ -147,3 +147,17 @@ func TestService_runs_code(t *testing.T) {
 		}
 	}
 }
+
+func TestService_is_healthy_if_a_call_works(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	if err := s.Healthy(t.Context()); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+	if err := s.Stop(t.Context(), root(), "a test", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Healthy(t.Context()); err == nil {
+		t.Error("a service that refuses all calls is healthy")
+	}
+}

@@ -149,6 +149,7 @@ type Engine struct {
 	flights map[haft.CallID]*flight // what is on its way in this process
 	closed  bool
 
+	aloft      sync.WaitGroup // every flight
 	background sync.WaitGroup // every goroutine of the engine
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -299,6 +300,7 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	e.cancel(errClosing)
+	e.aloft.Wait() // their ends are recorded
 	e.background.Wait()
 	e.hub.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 10*time.Second)

@@ -63,6 +63,14 @@ func (e *Engine) enter(c haft.Call) (*flight, error) {
 	if err := c.Principal.Check(); err != nil {
 		return nil, err
 	}
+	if c.Principal.Org == canaryOrg {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "this organisation is the engine's own"}
+	}
+	return e.open(c)
+}
+
+// open is enter for whoever it is.
+func (e *Engine) open(c haft.Call) (*flight, error) {
 	if err := checkCall(c); err != nil {
 		return nil, err
 	}

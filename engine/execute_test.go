@@ -374,3 +374,13 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("Submit of what is denied = %+v, %v", rec, err)
 	}
 }
+
+func TestCanary_is_a_real_call_that_only_the_engine_makes(t *testing.T) {
+	w := setup(t, "version: 1", engine.Config{})
+	if _, err := w.Canary(t.Context(), "nothing", nil); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("Canary of nothing: %v", err)
+	}
+	if _, err := w.Call(t.Context(), haft.Call{Tool: "x", Principal: haft.Principal{Org: "haft/canary", Roles: []string{"canary"}}}); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a call as the canary: %v", err)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,9 +21,9 @@ import (
 // environment, and sees no other's in results, output, errors, events and
 // records.
 func TestIsolation_of_a_crowd(t *testing.T) {
-	orgs, users, calls := 50, 20, 20
-	if testing.Short() {
-		orgs = 5
+	orgs, users, calls := 10, 20, 20
+	if n, err := strconv.Atoi(os.Getenv("HAFT_SOAK_ORGS")); err == nil {
+		orgs = n // 50 are a thousand users
 	}
 	w := setup(t, allowAll, engine.Config{Limits: limit.Config{Queue: 1000}})
 	for o := range orgs {

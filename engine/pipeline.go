@@ -112,6 +112,7 @@ func NewCallID() haft.CallID { return haft.CallID(newID("c_")) }
 func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
 	ctx, err := e.board(ctx, f)
 	if err != nil {
+		e.journal.forget(f.call.ID)
 		return nil, err
 	}
 	defer e.land(f)
@@ -145,6 +146,7 @@ func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) 
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
 	}
 	e.flights[f.call.ID] = f
+	e.aloft.Add(1)
 	return ctx, nil
 }
 
@@ -156,6 +158,7 @@ func (e *Engine) land(f *flight) {
 	e.mu.Unlock()
 	f.stop()
 	close(f.done)
+	e.aloft.Done()
 }
 
 // release gives back slots and locks. It can be called twice.
