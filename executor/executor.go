@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 
 	"haft"
 	"haft/sandbox"
@@ -58,7 +59,14 @@ type Request struct {
 	// Limits that are zero get their defaults.
 	Limits  haft.Limits
 	Network sandbox.Network
-	Need    sandbox.Need
+	// Outlet serves the connections of this call, and is set if Network is
+	// [sandbox.NetworkOutlet] and only then. It is as [sandbox.Spec.Outlet]: when
+	// Execute returns, every call of it has returned.
+	Outlet func(ctx context.Context, conn net.Conn)
+	// CA holds certificates, as PEM, that programs of this call trust besides the
+	// system's, because the outlet opens their TLS. It goes with Outlet only.
+	CA   []byte
+	Need sandbox.Need
 	// Output is how the text of a tool that only prints is to be read.
 	Output haft.OutputType
 

@@ -43,8 +43,11 @@ func (s Spec) Check() error {
 			return invalid("a mount is not between clean absolute paths")
 		}
 	}
-	if s.Network != NetworkNone && s.Network != NetworkFull {
+	if s.Network != NetworkNone && s.Network != NetworkOutlet && s.Network != NetworkFull {
 		return invalid("the kind of network is not known")
+	}
+	if (s.Outlet != nil) != (s.Network == NetworkOutlet) {
+		return invalid("an outlet and the kind of network do not go together")
 	}
 	return checkFiles(s.Files)
 }

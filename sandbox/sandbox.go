@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -57,6 +58,17 @@ type Spec struct {
 
 	Limits  haft.Limits
 	Network Network
+	// Outlet serves what [NetworkOutlet] lets out, and is set with that only. It
+	// is called, each time in a goroutine of its own, with every connection that
+	// a process of this run makes to [OutletAddr], of which there are never more
+	// than [OutletConns] at once.
+	//
+	// Outlet returns when it is done with the connection, and soon after ctx ends,
+	// as it does with the run. When the command has ended, nothing more is read
+	// from its connections than it had sent; those that are being answered have a
+	// moment; then they are closed. Ended is called, and Run returns, after the
+	// last Outlet has returned, so that what it recorded is complete.
+	Outlet func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
 
@@ -91,7 +103,8 @@ type Forker interface {
 	// it. The template holds no tenant's code and no tenant's data.
 	//
 	// Spec.Argv is the interpreter with its flags; Spec.Env, Mounts, Network,
-	// Limits and Need hold for every sandbox made from it. Boot is source code in
+	// Limits and Need hold for every sandbox made from it. The Outlet is each
+	// run's own, and not set here. Boot is source code in
 	// the interpreter's language that defines main(channel): it is called in each
 	// fresh sandbox, after confinement, with the number of the descriptor that
 	// Spec.Channel became.
@@ -127,8 +140,20 @@ type Network string
 
 // The kinds of network.
 const (
-	NetworkNone Network = ""     // not even a loopback to the host
-	NetworkFull Network = "full" // the host's network, which is no isolation
+	NetworkNone   Network = ""       // not even a loopback to the host
+	NetworkOutlet Network = "outlet" // one address, behind which is Spec.Outlet
+	NetworkFull   Network = "full"   // the host's network, which is no isolation
+)
+
+// The outlet, as a command sees it: the one address that answers. There is no
+// route, no name server, no other interface than a loopback of the sandbox's own,
+// and no IPv6 and no UDP.
+const (
+	OutletAddr = "127.0.0.1:7718"
+	OutletPort = 7718
+	// OutletConns is how many connections are served at once. As many again wait
+	// in the kernel; the rest is not let in.
+	OutletConns = 64
 )
 
 // Need is the least isolation that a run accepts.

@@ -44,6 +44,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
 	defer stop()
 	began := time.Now()
+	c.Serve(r.req.Outlet)
 	c.Begin(&r.stdout, &r.stderr)
 	said := make(chan []byte, 1)
 	go func() {
@@ -84,21 +85,24 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	env := append(baseEnv(), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD))
-	for k, v := range r.req.Env {
+	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD))
+	for k, v := range outletEnv(r.req) {
 		env = append(env, k+"="+v)
 	}
 	files := append([]sandbox.File{
 		{Name: bashScript, Data: []byte(r.req.Source)},
 		{Name: bashArgs, Data: args},
 	}, r.req.Files...)
-	mounts := r.rt.Mounts
-	if r.req.Network == sandbox.NetworkFull {
-		mounts = mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(mounts)...))
+	if len(r.req.CA) > 0 {
+		bundle, err := rootsWith(r.req.CA)
+		if err != nil {
+			return sandbox.Spec{}, err
+		}
+		files = append(files, sandbox.File{Name: caFile, Data: bundle})
 	}
 	return sandbox.Spec{
 		Argv: append(append([]string{}, r.rt.Argv...), "/work/"+bashScript), Env: append(env, vars...),
-		Mounts: mounts, Files: files, Collect: true,
+		Mounts: r.mounts(), Files: files, Collect: true,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}, nil
 }

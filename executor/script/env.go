@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/sandbox"
 )
 
 // Bounds on what a caller puts into the environment. The kernel's own are
@@ -58,8 +59,12 @@ func reserved(name string) bool {
 }
 
 // baseEnv is the environment of every tool, before its own variables.
-func baseEnv() []string {
-	return []string{"PATH=" + DefaultPath, "HOME=/work", "TMPDIR=/tmp", "LANG=C.UTF-8", "HAFT_WORK=/work"}
+func baseEnv(network sandbox.Network) []string {
+	env := []string{"PATH=" + DefaultPath, "HOME=/work", "TMPDIR=/tmp", "LANG=C.UTF-8", "HAFT_WORK=/work"}
+	if network == sandbox.NetworkOutlet {
+		env = append(env, proxyEnv()...)
+	}
+	return env
 }
 
 // invalid is the caller's fault.

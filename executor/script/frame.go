@@ -92,6 +92,8 @@ type file struct {
 	Name string `json:"name"`
 	Mode uint32 `json:"mode,omitempty"`
 	Data []byte `json:"data"`
+	// After names a file inside whose content comes first.
+	After string `json:"after,omitempty"`
 }
 
 // reply is any frame of the harness.

@@ -17,6 +17,9 @@ var pythonMain string
 //go:embed harness/node.js
 var nodeHarness string
 
+//go:embed harness/node_outlet.js
+var nodeOutlet string
+
 // pythonHarness is the harness of Python, which defines preload() and
 // main(channel).
 func pythonHarness() string { return pythonValue + pythonParam + pythonMain }

@@ -19,6 +19,24 @@ var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
 // network is what a program needs to find hosts and to trust them.
 var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates", "/etc/pki"}
 
+// trust is what a program needs to know the certificates of servers. Names are
+// none of its business where there is an outlet.
+var trust = []string{
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+}
+
+// mounts are those of the runtime, and what the network of the call needs.
+func (r *run) mounts() []sandbox.Mount {
+	switch r.req.Network {
+	case sandbox.NetworkFull:
+		return mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(r.rt.Mounts)...))
+	case sandbox.NetworkOutlet:
+		return mountsFor(r.rt.Argv[0], "", append(existing(trust), hosts(r.rt.Mounts)...))
+	}
+	return r.rt.Mounts
+}
+
 // hosts returns the host's side of mounts.
 func hosts(mounts []sandbox.Mount) []string {
 	var out []string

@@ -166,7 +166,10 @@ func check(req executor.Request) error {
 	case len(req.Files) > maxFiles:
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
 	}
-	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files}).Check(); err != nil {
+	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files, Network: req.Network, Outlet: req.Outlet}).Check(); err != nil {
+		return err
+	}
+	if err := checkCA(req); err != nil {
 		return err
 	}
 	return checkEnv(req.Env)
@@ -239,7 +242,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
 		Type: typeCall, Source: strings.TrimPrefix(req.Source, "\ufeff"), Function: req.Function, Args: req.Args,
-		Pass: req.Pass, Inject: req.Inject, Env: req.Env,
+		Pass: req.Pass, Inject: req.Inject, Env: outletEnv(req),
 		Path: r.rt.Paths, Limit: r.limits.Result, Reuse: r.reuse(),
 	}
 	if len(m.Args) == 0 {
@@ -248,6 +251,9 @@ func (r *run) message() (*call, *haft.Failure) {
 	for _, f := range req.Files {
 		m.Files = append(m.Files, file{Name: f.Name, Mode: uint32(f.Mode.Perm()), Data: f.Data})
 		m.Modules = m.Modules || strings.HasSuffix(f.Name, ".py")
+	}
+	if len(req.CA) > 0 {
+		m.Files = append(m.Files, file{Name: caFile, Data: req.CA, After: systemRoots()})
 	}
 	switch req.Kind {
 	case haft.KindPython:
@@ -311,11 +317,8 @@ func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
 // plan says how the cells of this call are made.
 func (r *run) plan() cell.Plan {
 	spec := sandbox.Spec{
-		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(), Mounts: r.rt.Mounts,
+		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
-	}
-	if spec.Network == sandbox.NetworkFull {
-		spec.Mounts = mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(spec.Mounts)...))
 	}
 	if r.reuse() {
 		// One process serves many calls, so time is measured here, call by call.
@@ -344,7 +347,10 @@ func (r *run) start() []string {
 	if r.rt.Kind == haft.KindPython {
 		return []string{"-c", r.rt.harness}
 	}
-	return []string{"-e", r.rt.harness}
+	if r.req.Network == sandbox.NetworkOutlet {
+		return []string{"-e", r.rt.harness + "(" + nodeOutlet + ")"}
+	}
+	return []string{"-e", r.rt.harness + "()"}
 }
 
 // policy is the digest of everything that confines a run.
@@ -369,6 +375,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	}
 	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
 	defer stop()
+	c.Serve(r.req.Outlet)
 	c.Begin(&r.stdout, &r.stderr)
 	began := time.Now()
 	done := make(chan struct{})

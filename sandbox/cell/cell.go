@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"sync"
 
@@ -26,8 +27,8 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec is what is run. Channel, Stdout, Stderr, Begin, Finish and Ended are
-	// the pool's.
+	// Spec is what is run. Channel, Stdout, Stderr, Outlet, Begin, Finish and
+	// Ended are the pool's.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or says why it is not. Nil means that
 	// nobody can tell, and a cell is handed out as soon as it is started.
@@ -41,7 +42,7 @@ type Plan struct {
 
 // A Cell is one run, in the hands of one caller.
 //
-// Lifecycle: Begin once (again after each Take with Plan.Reuse), then talk over
+// Lifecycle: Serve if it has an outlet, Begin once (again after each Take with Plan.Reuse), then talk over
 // Conn, then Release, then wait for Ended and read Exit.
 type Cell struct {
 	// Conn is the host's end of the channel.
@@ -53,6 +54,7 @@ type Cell struct {
 	shelf          *shelf
 	plan           Plan
 	stdout, stderr tap
+	outlet         outlet
 	cancel         context.CancelCauseFunc
 	begin, finish  chan struct{}
 	began, over    sync.Once
@@ -72,12 +74,20 @@ func (c *Cell) Begin(stdout, stderr io.Writer) {
 	c.began.Do(func() { close(c.begin) })
 }
 
+// Serve says who serves the connections of the call, in a plan whose network is
+// [sandbox.NetworkOutlet], as [sandbox.Spec.Outlet]. It comes before Begin. Until
+// then, and again after Release, connections are closed at once.
+func (c *Cell) Serve(outlet func(context.Context, net.Conn)) { c.outlet.to(c.pool.ctx, outlet) }
+
 // Release says that the caller has what it wants. If keep is set and the plan
 // allows reuse, the cell goes back to its shelf; otherwise the run ends now and
 // Conn is closed. Every taken cell must be released.
 func (c *Cell) Release(keep bool) {
-	if keep && c.plan.Reuse && c.pool.giveBack(c) {
-		return
+	if keep && c.plan.Reuse {
+		c.outlet.stop()
+		if c.pool.giveBack(c) {
+			return
+		}
 	}
 	c.discard()
 }
@@ -143,6 +153,9 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	spec := plan.Spec
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
 	spec.Begin, spec.Finish = c.begin, c.finish
+	if spec.Network == sandbox.NetworkOutlet {
+		spec.Outlet = c.outlet.one
+	}
 	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
 	p.running.Go(func() {
 		defer cancel(nil)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"haft"
+	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
 	"haft/sandbox/local/internal/plan"
 )
@@ -126,7 +127,10 @@ func (l landlock) attr(internet bool) []byte {
 // wall plans Landlock for a sandbox with a root of its own. A rule for "/" covers
 // what was mounted there and nothing else: a file of the host that is reached
 // around the root has another root above it, and no rule.
-func (l landlock) wall(pl *plan.Plan, internet bool, writable []string) {
+//
+// With an outlet, its port is the only one; that there is no address behind it but
+// the outlet's is the network namespace's doing.
+func (l landlock) wall(pl *plan.Plan, network sandbox.Network, writable []string) {
 	if l.abi == 0 {
 		return
 	}
@@ -136,7 +140,10 @@ func (l landlock) wall(pl *plan.Plan, internet bool, writable []string) {
 		rules = append(rules, plan.Rule{Path: dir, Access: read | write})
 	}
 	rules = append(rules, plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
-	pl.Landlock(l.attr(internet), rules)
+	if network == sandbox.NetworkOutlet && l.abi >= 4 {
+		rules = append(rules, plan.Rule{Port: sandbox.OutletPort, Access: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP})
+	}
+	pl.Landlock(l.attr(network == sandbox.NetworkFull), rules)
 }
 
 // errnoIn returns the errno in err, or err.

@@ -103,6 +103,9 @@ class Steps:
             return s, lambda slots: os.write(slots[s.get("slot", 0)], b"0")
         if do == "keep":
             return s, lambda slots: os.open(s["path"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if do == "listen":
+            from fcntl import ioctl
+            return s, lambda slots: listen(s, ioctl)
         if do == "landlock":
             attr = decode(s["data"])
             where = self.address(attr)
@@ -119,6 +122,10 @@ class Steps:
         n = self.numbers
         ruleset = check(s, n["landlock_create_ruleset"], where, size, 0, 0, 0, 0)
         for rule in s["rules"]:
+            if rule.get("port"):
+                attr = buffer(struct.pack("=QQ", rule["access"], rule["port"]))
+                check(s, n["landlock_add_rule"], ruleset, 2, ctypes.addressof(attr), 0, 0, 0)
+                continue
             fd = os.open(rule["path"], os.O_PATH | os.O_CLOEXEC)
             attr = buffer(struct.pack("=Qi", rule["access"], fd))
             check(s, n["landlock_add_rule"], ruleset, 1, ctypes.addressof(attr), 0, 0, 0)
@@ -137,7 +144,7 @@ class Steps:
                 r = do(slots)
             except OSError as e:
                 raise Failure(s["name"], s.get("path", ""), e.errno) from None
-            if s["do"] == "keep":
+            if s["do"] in ("keep", "listen"):
                 keep.append(r)
         return keep
 
@@ -159,6 +166,16 @@ def write(s, data):
     while view:
         view = view[os.write(fd, view):]
     os.close(fd)
+
+
+def listen(s, ioctl):
+    """Raise the loopback and listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lo:
+        ioctl(lo, 0x8914, struct.pack("16sH22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as door:
+        door.bind(("127.0.0.1", s["port"]))
+        door.listen(s["queue"])
+        return door.detach()
 
 
 class CloneArgs(ctypes.Structure):

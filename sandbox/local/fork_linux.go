@@ -56,7 +56,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	defer c.fd.Close() // only signalled and waited on
 	s := c.attached(g)
 	stop := context.AfterFunc(ctx, s.kill)
-	err = r.ready(c)
+	err = r.ready(ctx, c)
 	if cancelled := !stop() && ctx.Err() != nil; cancelled || err != nil {
 		s.kill()
 		<-s.gone
@@ -137,7 +137,7 @@ func (g *generation) fail(err error) error {
 }
 
 // ready waits until the fork has confined itself.
-func (r *run) ready(c *cell) error {
+func (r *run) ready(ctx context.Context, c *cell) error {
 	defer c.conn.Close() // the fork has no more to say
 	if r.p.tree.V2 {
 		if err := r.group.Add(c.fd); err != nil {
@@ -155,12 +155,11 @@ func (r *run) ready(c *cell) error {
 	case m.Kind == msgFailed && m.Failure != nil:
 		wire.CloseAll(got)
 		return setupError(m.Failure)
-	case m.Kind != msgReady || len(got) != 1:
+	case m.Kind != msgReady || len(got) == 0:
 		wire.CloseAll(got)
 		return &sandbox.SetupError{Step: "fork", Err: unix.EPROTO}
 	}
-	r.private = os.NewFile(uintptr(got[0]), "private")
-	return nil
+	return r.hold(ctx, got)
 }
 
 // attached waits for the end of a fork. Its status comes from the init that is

@@ -58,7 +58,7 @@ func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot 
 	if g.block, err = p.takeBlock(); err != nil {
 		return nil, err
 	}
-	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel = nil, &g.said, &g.said, nil
+	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel, spec.Outlet = nil, &g.said, &g.said, nil, nil
 	spec.Limits.Stdout, spec.Limits.Stderr = 8<<10, 8<<10
 	spec.Limits.Memory += idsPerTemplate * kernelPerFork
 	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
@@ -105,7 +105,7 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
 	defer stop()
-	if err := r.start(req, append(fds, numbers(theirs)...)); err != nil {
+	if err := r.start(ctx, req, append(fds, numbers(theirs)...)); err != nil {
 		return err
 	}
 	closeFiles(theirs)
@@ -182,6 +182,7 @@ func (g *generation) config(boot string) templateConfig {
 	pl.Umask(0o022)
 	p.overlays(&pl, &spec, "/")
 	private(&pl, spec.Limits, "/", p.hasProc)
+	listen(&pl, &spec)
 	pl.Own()
 	p.confine(&pl, &spec, 0)
 	c := templateConfig{
@@ -194,7 +195,7 @@ func (g *generation) config(boot string) templateConfig {
 		Flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
 			unix.CLONE_PARENT | unix.CLONE_PIDFD,
 	}
-	if spec.Network == sandbox.NetworkNone {
+	if spec.Network != sandbox.NetworkFull {
 		c.Flags |= unix.CLONE_NEWNET
 	}
 	if p.isolation.Has(haft.ControlTimeNS) {

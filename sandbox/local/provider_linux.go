@@ -36,6 +36,8 @@ type Provider struct {
 	isolation  haft.Isolation
 	lastCap    int
 	filters    map[filterKey][]byte
+	// outletFilter is that of runs with an outlet, compiled by the first of them.
+	outletFilter func() ([]byte, error)
 	// templateFilter is the filter of the process that sandboxes are forked from.
 	templateFilter []byte
 	spawner        *spawner
@@ -76,7 +78,7 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	return p, nil
 }
 
-// compile compiles the filters, once for all runs.
+// compile compiles the filters that most runs need, once for all.
 func (p *Provider) compile() (err error) {
 	for _, c := range []filterKey{{}, {internet: true}, {reduced: true}, {reduced: true, internet: true}} {
 		p.filters[c], err = filter.Compile(filter.Config{Internet: c.internet, Reduced: c.reduced, Also: p.config.Syscalls})
@@ -84,6 +86,9 @@ func (p *Provider) compile() (err error) {
 			return err
 		}
 	}
+	p.outletFilter = sync.OnceValues(func() ([]byte, error) {
+		return filter.Compile(filter.Config{Outlet: true, Also: p.config.Syscalls})
+	})
 	p.templateFilter, err = filter.Compile(filter.Config{Template: true})
 	return err
 }

@@ -45,6 +45,11 @@ func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
 // reducedRequest plans a run without namespaces.
 func (r *run) reducedRequest() (request, []int, func(), error) {
 	p := r.p
+	if r.spec.Network == sandbox.NetworkOutlet {
+		// Landlock could hold a command to one port, but not to one address.
+		return request{}, nil, nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program could go anywhere"}
+	}
 	if err := r.makeDir(); err != nil {
 		return request{}, nil, nil, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
 	}

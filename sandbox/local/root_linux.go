@@ -64,7 +64,7 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		pl.Symlink(target, "dev/"+link)
 	}
-	etc(pl, made)
+	etc(pl, made, spec.Network)
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
 
@@ -213,13 +213,19 @@ func mkdirs(pl *plan.Plan, made map[string]bool, dir string) {
 	made[dir] = true
 }
 
-// etc plans the files without which libraries lose their way.
-func etc(pl *plan.Plan, made map[string]bool) {
+// etc plans the files without which libraries lose their way. Names are looked up
+// by the outlet, where there is one: inside, a question must fail at once and not
+// after the patience of a resolver.
+func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
+	hosts, order := "127.0.0.1 localhost haft\n::1 localhost\n", "files dns"
+	if network == sandbox.NetworkOutlet {
+		hosts, order = "127.0.0.1 localhost haft\n", "files"
+	}
 	for _, f := range []struct{ name, text string }{
 		{"passwd", fmt.Sprintf("%s:x:%d:%d::/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideName, insideID, insideID)},
 		{"group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", insideName, insideID)},
-		{"hosts", "127.0.0.1 localhost haft\n::1 localhost\n"},
-		{"nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"},
+		{"hosts", hosts},
+		{"nsswitch.conf", "passwd: files\ngroup: files\nhosts: " + order + "\n"},
 		{"hostname", "haft\n"},
 	} {
 		if !made["etc"] || made["etc/"+f.name] {

@@ -24,7 +24,7 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 		defer spec.Channel.Close() // the command has its own copy
 	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := check(&spec); err != nil {
+	if err := p.check(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
@@ -58,9 +58,14 @@ func (p *Provider) company() int {
 }
 
 // check refuses a spec that is wrong.
-func check(spec *sandbox.Spec) error {
+func (p *Provider) check(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
+	}
+	if spec.Network == sandbox.NetworkOutlet {
+		if _, err := p.outletFilter(); err != nil {
+			return fmt.Errorf("compile the filter of an outlet: %w", err)
+		}
 	}
 	total := int64(0)
 	for _, f := range spec.Files {
@@ -91,6 +96,7 @@ type run struct {
 	pid     int     // of the command, as the init counts
 	dir     string  // of the files, in the reduced mode
 	company int     // threads that are counted with the command, but are ours
+	outlet  *outlet // nil if there is none
 }
 
 // cold runs the command in a sandbox made from scratch.
@@ -114,7 +120,7 @@ func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 		}
 	}
 	stop := context.AfterFunc(ctx, r.killer())
-	err = r.start(req, append(fds, numbers(theirs)...))
+	err = r.start(ctx, req, append(fds, numbers(theirs)...))
 	if !stop() && ctx.Err() != nil {
 		r.init.waitErr = r.init.wait()
 		r.init.waited = true
@@ -159,6 +165,7 @@ func (r *run) never() sandbox.Exit {
 // started. Its processes are gone.
 func (r *run) cancelled() sandbox.Exit {
 	now := time.Now()
+	r.outlet.close()
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(account{stop: sandbox.CauseCancelled}, now, now)
@@ -251,6 +258,7 @@ func (r *run) request() (request, []int, func(), error) {
 	}
 	r.p.overlays(&pl, r.spec, "")
 	private(&pl, r.spec.Limits, "", r.p.hasProc)
+	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, nil, nil, err
 	}
@@ -321,11 +329,20 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) {
 		}
 	}
 	if p.isolation.Has(haft.ControlLandlock) {
-		p.wall.wall(pl, spec.Network == sandbox.NetworkFull, writable)
+		p.wall.wall(pl, spec.Network, writable)
 	}
 	if p.isolation.Has(haft.ControlSeccomp) {
-		pl.Seccomp(p.filters[filterKey{internet: spec.Network == sandbox.NetworkFull}])
+		pl.Seccomp(p.filterOf(spec.Network))
 	}
+}
+
+// filterOf returns the filter of a run with namespaces.
+func (p *Provider) filterOf(network sandbox.Network) []byte {
+	if network == sandbox.NetworkOutlet {
+		f, _ := p.outletFilter() // check has seen that it can be had
+		return f
+	}
+	return p.filters[filterKey{internet: network == sandbox.NetworkFull}]
 }
 
 // clock plans a time namespace for what the thread starts, with clocks that say
@@ -365,9 +382,9 @@ func (p *Provider) namespacesOf(network sandbox.Network, uid int) *syscall.SysPr
 		GidMappingsEnableSetgroups: p.privileged,
 		Credential:                 &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !p.privileged},
 		// A user that is not 0 loses its capabilities at exec, but for these.
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE, unix.CAP_NET_ADMIN},
 	}
-	if network == sandbox.NetworkNone {
+	if network != sandbox.NetworkFull {
 		sys.Cloneflags |= unix.CLONE_NEWNET
 	}
 	return sys
@@ -395,7 +412,7 @@ func (p *Provider) gidOf(uid int) int {
 }
 
 // start sends the request and waits until the command runs.
-func (r *run) start(req request, fds []int) error {
+func (r *run) start(ctx context.Context, req request, fds []int) error {
 	if err := r.init.conn.Send(req, fds...); err != nil {
 		return &sandbox.SetupError{Step: "init", Err: errnoIn(err)}
 	}
@@ -408,9 +425,9 @@ func (r *run) start(req request, fds []int) error {
 		switch {
 		case m.Kind == msgFailed && m.Failure != nil:
 			return setupError(m.Failure)
-		case m.Kind == msgReady && len(got) <= 1:
-			if len(got) == 1 {
-				r.private = os.NewFile(uintptr(got[0]), "private")
+		case m.Kind == msgReady:
+			if err := r.hold(ctx, got); err != nil {
+				return err
 			}
 			continue
 		case m.Kind == msgStarted:
@@ -422,6 +439,25 @@ func (r *run) start(req request, fds []int) error {
 	}
 }
 
+// hold takes what a sandbox that is set up hands over: its private directories,
+// and the listener of its outlet.
+func (r *run) hold(ctx context.Context, got []int) error {
+	outlet := r.spec.Outlet != nil
+	if len(got) > 1 && !outlet || len(got) != 2 && outlet {
+		wire.CloseAll(got)
+		return &sandbox.SetupError{Step: "init", Err: unix.EPROTO}
+	}
+	if len(got) > 0 { // a template has none
+		r.private = os.NewFile(uintptr(got[0]), "private")
+	}
+	if !outlet {
+		return nil
+	}
+	var err error
+	r.outlet, err = openOutlet(ctx, got[1], r.spec.Outlet)
+	return err
+}
+
 // setupError turns a failure that came over the socket into an error.
 func setupError(f *plan.Failure) error {
 	return &sandbox.SetupError{Step: f.Step, Path: f.Path, Err: f.Errno}
@@ -430,6 +466,7 @@ func setupError(f *plan.Failure) error {
 // tearDown gives back what the run had. The run's processes are gone.
 func (r *run) tearDown() error {
 	var errs []error
+	r.outlet.close()
 	if r.init != nil {
 		r.init.kill()
 		if !r.init.waited {

@@ -27,7 +27,7 @@ const spareDelay = 50 * time.Millisecond
 // take returns the spare and its user id, or nil. It waits for one that is under
 // way, since that will be there before a new one.
 func (s *spares) take(network sandbox.Network) (*initProcess, int) {
-	if network != sandbox.NetworkNone {
+	if network == sandbox.NetworkFull {
 		return nil, 0
 	}
 	s.mu.Lock()

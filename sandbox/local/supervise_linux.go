@@ -153,6 +153,7 @@ func (g *guard) finished() {
 	if g.r.spec.Collect && (g.r.private == nil || collect.Any(g.r.private, "work/out")) {
 		return
 	}
+	g.r.outlet.close()
 	g.r.stdout.drain()
 	g.r.stderr.drain()
 	g.r.spec.Ended(g.r.exit(g.a, g.started, time.Now()))
@@ -190,6 +191,7 @@ func (g *guard) end() sandbox.Exit {
 // finishRun says how a run ended, of which nothing is alive.
 func (r *run) finishRun(a account, started time.Time, told bool) sandbox.Exit {
 	end := time.Now()
+	r.outlet.close()
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(a, started, end)

@@ -40,8 +40,11 @@ type Template struct {
 // Template implements [sandbox.Forker]. The interpreter must be Python, 3.9 or
 // later, with ctypes.
 func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string) (sandbox.Template, error) {
+	if spec.Network == sandbox.NetworkOutlet {
+		spec.Outlet = nobody // the template itself has none
+	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := check(&spec); err != nil {
+	if err := p.check(&spec); err != nil {
 		return nil, err
 	}
 	have, err := p.Isolation(ctx)
@@ -69,7 +72,7 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	}
 	spec.Argv, spec.Env, spec.Mounts, spec.Network = t.spec.Argv, t.spec.Env, t.spec.Mounts, t.spec.Network
 	spec.Limits = spec.Limits.Or(t.spec.Limits)
-	if err := check(&spec); err != nil {
+	if err := t.p.check(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
 	if err := spec.Need.Check(t.p.isolation); err != nil {

@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,14 @@ func TestProvider_says_that_it_isolates_nothing(t *testing.T) {
 
 func TestProvider_refuses_a_mount_at_another_place(t *testing.T) {
 	spec := sandbox.Spec{Argv: []string{"/bin/sh"}, Mounts: []sandbox.Mount{{Host: "/usr", Inside: "/elsewhere"}}}
+	_, err := open(t, process.Config{}).Run(t.Context(), spec)
+	if haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("Run = %v, want code %q", err, haft.CodeDenied)
+	}
+}
+
+func TestProvider_refuses_an_outlet(t *testing.T) {
+	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Network: sandbox.NetworkOutlet, Outlet: func(context.Context, net.Conn) {}}
 	_, err := open(t, process.Config{}).Run(t.Context(), spec)
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Run = %v, want code %q", err, haft.CodeDenied)

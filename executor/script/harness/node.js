@@ -1,14 +1,17 @@
 // One call of a JavaScript tool: read the frame on descriptor 3, run the code as
 // a CommonJS module, call the function, answer. Values become JSON by the table
 // of package value. Everything that is used after the tool's code has run is held
-// here: a tool that replaces JSON or Array.prototype changes nothing.
+// here: a tool that replaces JSON or Array.prototype changes nothing. This is the
+// function of one argument that harness.go calls: what node_outlet.js gives, or
+// nothing.
 "use strict";
-(() => {
+((outlet) => {
   const fs = require("node:fs");
   const path = require("node:path");
   const Module = require("node:module");
   const { types } = require("node:util");
   const FD = 3;
+  const NEWLINE = Buffer.from("\n");
   const MAX_DEPTH = 100;
   const MAX_DIGITS = 4300;
   const MAX_TRACEBACK = 8 << 10;
@@ -302,7 +305,7 @@
         try {
           name = clean(e.name || e.constructor.name);
         } catch {}
-        const out = { error: name, message: clean(e.message), traceback: trace(e, frame) };
+        const out = { error: name, message: clean(because(e)), traceback: trace(e, frame) };
         if (typeof e.errno === "number") out.errno = Math.abs(e.errno);
         return failure(deep ? "recursion" : "exception", out);
       }
@@ -316,6 +319,17 @@
     } catch {
       failure("exception", { error: "Error", message: "(its message cannot be read)" });
     }
+  }
+
+  // because is the message of an error with those that led to it: fetch says
+  // "fetch failed", and the reason is behind it.
+  function because(e) {
+    let text = str(e.message);
+    for (let n = 0; n < 3 && types.isNativeError(e.cause); n++) {
+      e = e.cause;
+      text += ": " + str(e.message);
+    }
+    return text;
   }
 
   // trace is the stack with the user's lines: ours are left out, and places in
@@ -350,8 +364,11 @@
     for (const f of frame.files || []) {
       const dir = path.dirname(f.name);
       if (dir !== ".") fs.mkdirSync(dir, { recursive: true });
-      fs.writeFileSync(f.name, BufferOf(f.data, "base64"), { mode: f.mode || 0o644 });
+      const data = BufferOf(f.data, "base64");
+      fs.writeFileSync(f.name, f.after ? concat([fs.readFileSync(f.after), NEWLINE, data]) : data, { mode: f.mode || 0o644 });
+      if (f.after && outlet) outlet.trust(base64(data, "utf8"));
     }
+    if (outlet) outlet.lead(false);
     process.argv = [process.argv[0], frame.file];
   }
 
@@ -399,8 +416,8 @@
   let loaded = null;
   function run(frame, done) {
     const t0 = now();
-    if (loaded && loaded.source === frame.source) return invoke(frame, done, t0);
     prepare(frame);
+    if (loaded && loaded.source === frame.source) return invoke(frame, done, t0);
     if (!frame.esm) {
       loaded = { source: frame.source, exports: load(frame) };
       return invoke(frame, done, t0);
@@ -444,6 +461,7 @@
         run(WARM, () => {});
         trace(new Error("x"), WARM);
         loaded = null;
+        if (outlet) outlet.lead(true);
         send('{"type":"ready"}');
         continue;
       }
@@ -487,4 +505,4 @@
   };
 
   main();
-})();
+})

@@ -165,6 +165,9 @@ def _prepare(call):
                 os.makedirs(os.path.dirname(name), exist_ok=True)
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, f.get("mode") or 0o644)
             with os.fdopen(fd, "wb") as w:
+                if f.get("after"):
+                    with open(f["after"], "rb") as r:
+                        w.write(r.read() + b"\n")
                 w.write(binascii.a2b_base64(f["data"]))
     sys.argv = [call["file"]]
     # Files that were handed in can be imported.
@@ -178,8 +181,8 @@ def _run(call, state, clock):
     t0 = clock()
     try:
         module = state.get("module")
+        _prepare(call)
         if module is None or state.get("source") != call["source"]:
-            _prepare(call)
             module = _load(call)
             state["module"], state["source"] = module, call["source"]
         func = _find(module, call["function"])

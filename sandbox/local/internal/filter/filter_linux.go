@@ -17,6 +17,8 @@ import (
 type Config struct {
 	// Internet allows sockets of the families AF_INET and AF_INET6.
 	Internet bool
+	// Outlet allows TCP over IPv4, and nothing else of the internet.
+	Outlet bool
 	// Template is for the process that cells are forked from.
 	Template bool
 	// Reduced is for a sandbox without namespaces, which shares sockets and IPC
@@ -47,8 +49,11 @@ type rule struct {
 type argument struct {
 	index uint32
 	bits  uint32            // if not 0: any of these bits is refused
+	clear uint32            // bits that are not looked at
 	cases map[uint32]uint32 // verdict by value
 	other uint32            // the verdict of all other values
+	// then are values for which another argument decides.
+	then map[uint32]*argument
 }
 
 // Compile returns a filter as an array of struct sock_filter, for the
@@ -154,9 +159,26 @@ func judged(c Config) map[string]argument {
 		// PER_LINUX, and asking.
 		"personality": {index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 		"socketpair":  {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{unix.AF_UNIX: allow}},
-		"socket": {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{
-			unix.AF_UNIX: local, unix.AF_INET: internet, unix.AF_INET6: internet}},
+		"socket":      sockets(c, local, internet, family),
 	}
+}
+
+// sockets judges the families of sockets, and with an outlet their types.
+func sockets(c Config, local, internet uint32, errno func(unix.Errno) uint32) argument {
+	a := argument{index: 0, other: errno(unix.EAFNOSUPPORT), cases: map[uint32]uint32{
+		unix.AF_UNIX: local, unix.AF_INET: internet, unix.AF_INET6: internet}}
+	if !c.Outlet {
+		return a
+	}
+	// IPv6 is as if the kernel had none, so that programs take IPv4. TCP only:
+	// neither its relatives (SCTP, MPTCP) nor UDP have anywhere to go.
+	tcp := &argument{index: 2, other: errno(unix.EPROTONOSUPPORT), cases: map[uint32]uint32{0: allow, unix.IPPROTO_TCP: allow}}
+	a.cases = map[uint32]uint32{unix.AF_UNIX: local}
+	a.then = map[uint32]*argument{unix.AF_INET: {
+		index: 1, clear: unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, other: errno(unix.ENETUNREACH),
+		then: map[uint32]*argument{unix.SOCK_STREAM: tcp},
+	}}
+	return a
 }
 
 // namespaceFlags are the flags of clone that make namespaces.
@@ -216,11 +238,23 @@ func (r rule) program() []bpf.Instruction {
 	if r.arg == nil {
 		return []bpf.Instruction{bpf.RetConstant{Val: r.verdict}}
 	}
-	a := r.arg
+	return r.arg.program()
+}
+
+// program returns the judgement of an argument as instructions. Every path
+// through them ends with a verdict.
+func (a *argument) program() []bpf.Instruction {
 	low := 16 + 8*a.index // struct seccomp_data; every architecture that we know is little-endian
 	p := []bpf.Instruction{bpf.LoadAbsolute{Off: low, Size: 4}}
 	if a.bits != 0 {
 		p = append(p, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: a.bits, SkipFalse: 1}, bpf.RetConstant{Val: denied})
+	}
+	if a.clear != 0 {
+		p = append(p, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: ^a.clear})
+	}
+	for _, v := range slices.Sorted(maps.Keys(a.then)) {
+		inner := a.then[v].program() // short, and so the jump over it
+		p = append(append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: uint8(len(inner))}), inner...)
 	}
 	for _, v := range slices.Sorted(maps.Keys(a.cases)) {
 		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: 1}, bpf.RetConstant{Val: a.cases[v]})

@@ -52,6 +52,11 @@ func run(t testing.TB, program []bpf.Instruction, data []byte) uint32 {
 		switch i := program[pc].(type) {
 		case bpf.LoadAbsolute:
 			a = binary.NativeEndian.Uint32(data[i.Off:])
+		case bpf.ALUOpConstant:
+			if i.Op != bpf.ALUOpAnd {
+				t.Fatalf("instruction %d is %v", pc, i)
+			}
+			a &= i.Val
 		case bpf.Jump:
 			pc += int(i.Skip)
 		case bpf.RetConstant:
@@ -80,6 +85,7 @@ func TestCompile_judges_calls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := filter.Config{Outlet: true}
 	tests := []struct {
 		name   string
 		config filter.Config
@@ -115,6 +121,15 @@ func TestCompile_judges_calls(t *testing.T) {
 		{name: "internet socket", call: "socket", args: []uint64{unix.AF_INET}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.ENETUNREACH)},
 		{name: "internet socket with a network", config: filter.Config{Internet: true}, call: "socket", args: []uint64{unix.AF_INET6}, want: allow},
 		{name: "packet socket with a network", config: filter.Config{Internet: true}, call: "socket", args: []uint64{unix.AF_PACKET}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "tcp by an outlet", config: out, call: "socket", args: []uint64{unix.AF_INET, unix.SOCK_STREAM}, want: allow},
+		{name: "tcp by an outlet, named", config: out, call: "socket", args: []uint64{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK, unix.IPPROTO_TCP}, want: allow},
+		{name: "tcp by an outlet, with dirty upper halves", config: out, call: "socket", args: []uint64{7<<32 | unix.AF_INET, 7<<32 | unix.SOCK_STREAM, 7<<32 | unix.IPPROTO_TCP}, want: allow},
+		{name: "a relative of tcp by an outlet", config: out, call: "socket", args: []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)},
+		{name: "udp by an outlet", config: out, call: "socket", args: []uint64{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.ENETUNREACH)},
+		{name: "raw by an outlet", config: out, call: "socket", args: []uint64{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.ENETUNREACH)},
+		{name: "ipv6 by an outlet", config: out, call: "socket", args: []uint64{unix.AF_INET6, unix.SOCK_STREAM}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "netlink by an outlet", config: out, call: "socket", args: []uint64{unix.AF_NETLINK, unix.SOCK_RAW}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{name: "unix datagrams by an outlet", config: out, call: "socket", args: []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, want: allow},
 		{name: "netlink", call: "socket", args: []uint64{unix.AF_NETLINK}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
 		{name: "a family that is the number of an allowed call", call: "socket", args: []uint64{39}, want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
 		{name: "personality", call: "personality", args: []uint64{0x0400000}, want: denied},

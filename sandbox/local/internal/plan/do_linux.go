@@ -39,14 +39,14 @@ func (p *Plan) Do(slots []int) (keep []int, failed *Failure) {
 		if errno != 0 && int(errno) != s.Allow {
 			return keep, &Failure{s.Name, s.Path, errno}
 		}
-		if s.Do == DoKeep {
+		if s.Do == DoKeep || s.Do == DoListen {
 			keep = append(keep, fd)
 		}
 	}
 	return keep, nil
 }
 
-// do carries out one step. The number is the descriptor of DoKeep.
+// do carries out one step. The number is the descriptor of DoKeep and DoListen.
 func (s *Step) do(slots []int) (int, unix.Errno) {
 	switch s.Do {
 	case DoSyscall:
@@ -61,6 +61,8 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 	case DoKeep:
 		fd, err := unix.Open(s.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 		return fd, errnoOf(err)
+	case DoListen:
+		return s.listen()
 	case DoLandlock:
 		return 0, s.landlock()
 	case DoSeccomp:
@@ -114,26 +116,73 @@ func (s *Step) landlock() unix.Errno {
 	}
 	defer unix.Close(int(fd)) // a failure here leaves nothing undone
 	for _, r := range s.Rules {
-		at, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			s.Path = r.Path
-			return errnoOf(err)
-		}
-		rule := make([]byte, 12) // struct landlock_path_beneath_attr is packed
-		putUint64(rule, r.Access)
-		putUint32(rule[8:], uint32(at))
-		_, _, errno = unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, unix.LANDLOCK_RULE_PATH_BENEATH,
-			uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0)
-		if err := unix.Close(at); errno == 0 && err != nil {
-			errno = errnoOf(err)
-		}
-		if errno != 0 {
+		if errno := r.add(fd); errno != 0 {
 			s.Path = r.Path
 			return errno
 		}
 	}
 	_, _, errno = unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
 	return errno
+}
+
+// add adds the rule to a set.
+func (r Rule) add(set uintptr) unix.Errno {
+	if r.Port != 0 {
+		rule := make([]byte, 16) // struct landlock_net_port_attr
+		putUint64(rule, r.Access)
+		putUint64(rule[8:], uint64(r.Port))
+		return addRule(set, ruleNetPort, rule)
+	}
+	at, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	rule := make([]byte, 12) // struct landlock_path_beneath_attr is packed
+	putUint64(rule, r.Access)
+	putUint32(rule[8:], uint32(at))
+	errno := addRule(set, unix.LANDLOCK_RULE_PATH_BENEATH, rule)
+	if err := unix.Close(at); errno == 0 && err != nil {
+		errno = errnoOf(err)
+	}
+	return errno
+}
+
+// ruleNetPort is LANDLOCK_RULE_NET_PORT, Linux 6.7.
+const ruleNetPort = 2
+
+// addRule is landlock_add_rule(2).
+func addRule(set, kind uintptr, rule []byte) unix.Errno {
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, set, kind, uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0)
+	return errno
+}
+
+// listen raises the loopback and listens there.
+func (s *Step) listen() (int, unix.Errno) {
+	lo, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	up, err := unix.NewIfreq("lo")
+	if err == nil {
+		up.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(lo, unix.SIOCSIFFLAGS, up)
+	}
+	if err := cmpErr(err, unix.Close(lo)); err != nil {
+		return -1, errnoOf(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrInet4{Port: int(s.Port), Addr: [4]byte{127, 0, 0, 1}})
+	if err == nil {
+		err = unix.Listen(fd, s.Queue)
+	}
+	if err != nil {
+		_ = unix.Close(fd) // nobody has it
+		return -1, errnoOf(err)
+	}
+	return fd, 0
 }
 
 // seccomp loads a filter. It stays on the calling thread and what that starts;

@@ -33,6 +33,9 @@ type Step struct {
 	Slot int `json:"slot,omitempty"`
 	// Rules are those of DoLandlock.
 	Rules []Rule `json:"rules,omitempty"`
+	// Port and Queue are those of DoListen.
+	Port  uint16 `json:"port,omitempty"`
+	Queue int    `json:"queue,omitempty"`
 }
 
 // Kind is what a step does.
@@ -45,6 +48,7 @@ const (
 	DoAttach   Kind = "attach"   // move the detached mount in Slot to Path
 	DoJoin     Kind = "join"     // move this thread into the cgroup whose tasks file is in Slot
 	DoKeep     Kind = "keep"     // open the directory Path, to be sent to the parent
+	DoListen   Kind = "listen"   // raise the loopback and listen on Port of 127.0.0.1, to be sent to the parent
 	DoLandlock Kind = "landlock" // restrict this thread to Rules
 	DoSeccomp  Kind = "seccomp"  // load the program Data
 	DoOwn      Kind = "own"      // in a template's plan: the steps of the run itself
@@ -58,9 +62,10 @@ type Arg struct {
 	Buf  []byte `json:"b,omitempty"`
 }
 
-// A Rule gives access to everything beneath a path.
+// A Rule gives access to everything beneath a path, or to one TCP port.
 type Rule struct {
-	Path   string `json:"path"`
+	Path   string `json:"path,omitempty"`
+	Port   uint16 `json:"port,omitempty"`
 	Access uint64 `json:"access"`
 }
 
@@ -134,6 +139,13 @@ func (p *Plan) Join(controller string) int {
 // Keep appends the opening of a directory that the parent wants to hold.
 func (p *Plan) Keep(path string) {
 	p.Steps = append(p.Steps, Step{Name: "keep", Path: path, Do: DoKeep})
+}
+
+// Listen appends a listener that the parent wants to have, on the loopback of the
+// network namespace that the process is in, which needs CAP_NET_ADMIN there. A
+// socket belongs to the namespace that it was made in, whoever accepts from it.
+func (p *Plan) Listen(port uint16, queue int) {
+	p.Steps = append(p.Steps, Step{Name: "listen", Path: "loopback", Do: DoListen, Port: port, Queue: queue})
 }
 
 // Attr appends a mount_setattr(2), Linux 5.12.
