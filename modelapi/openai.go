@@ -1,0 +1,235 @@
+package modelapi
+
+import (
+	"encoding/json"
+)
+
+// chat reads an answer of OpenAI's Chat Completions, which many others imitate.
+func (p *parser) chat(root node) error {
+	if root.is('[') {
+		return p.chatCalls(root)
+	}
+	o, err := root.object()
+	if err != nil {
+		return err
+	}
+	if isPiece(o) {
+		return streamed(o.at)
+	}
+	if o.has("choices") {
+		choice, err := o.field("choices").one("choices")
+		if err != nil || !choice.there() {
+			return err
+		}
+		if o, err = choice.object(); err != nil {
+			return err
+		}
+		if isPiece(o) {
+			return streamed(o.at)
+		}
+	}
+	reason := o.word("finish_reason")
+	if o.has("message") {
+		if o, err = o.field("message").object(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.has("tool_calls"):
+		err = p.chatCalls(o.field("tool_calls"))
+	case o.has("function_call"):
+		err = p.legacy(o.field("function_call"))
+	case o.has("function"), o.has("custom"):
+		err = p.chatCall(o)
+	}
+	if err == nil && reason == "length" {
+		p.cut()
+	}
+	return err
+}
+
+// chatCalls reads a list of tool_calls.
+func (p *parser) chatCalls(n node) error {
+	all, err := n.list()
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		o, err := e.object()
+		if err != nil {
+			return err
+		}
+		if err := p.chatCall(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) chatCall(o object) error {
+	if isPiece(o) || o.has("choices") {
+		return streamed(o.at)
+	}
+	if t := o.word("type"); t == "custom" || o.has("custom") {
+		return custom(o.at)
+	} else if o.has("type") && t != "function" {
+		return invalid(o.at, "it is no call of a function")
+	}
+	id := o.field("id")
+	if err := needID(o, id); err != nil {
+		return err
+	}
+	f, err := o.field("function").object()
+	if err != nil {
+		return err
+	}
+	if !f.has("name") && o.has("index") {
+		return streamed(o.at)
+	}
+	return p.add(o.at, id, f.field("name"), f.field("arguments"), node{})
+}
+
+// legacy reads a function_call, which was there before tool_calls.
+func (p *parser) legacy(n node) error {
+	f, err := n.object()
+	if err != nil {
+		return err
+	}
+	p.req.Legacy = true
+	return p.add(n.at, node{}, f.field("name"), f.field("arguments"), node{})
+}
+
+// A toolMessage is an answer of Chat Completions.
+type toolMessage struct {
+	Role    string `json:"role"`
+	ID      string `json:"tool_call_id"`
+	Content string `json:"content"`
+}
+
+// A functionMessage is an answer to a legacy call.
+type functionMessage struct {
+	Role    string `json:"role"`
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+func renderChat(req *Request, answers []answer) any {
+	messages := make([]any, 0, len(answers))
+	for i, a := range answers {
+		c := req.Calls[i]
+		if req.Legacy {
+			messages = append(messages, functionMessage{"function", c.Name, a.all()})
+		} else {
+			messages = append(messages, toolMessage{"tool", c.ID, a.all()})
+		}
+	}
+	return messages
+}
+
+// responses reads an answer of OpenAI's Responses.
+func (p *parser) responses(root node) error {
+	items := root
+	whole := false
+	if root.is('{') {
+		o, err := root.object()
+		if err != nil {
+			return err
+		}
+		switch {
+		case isPiece(o):
+			return streamed(o.at)
+		case o.has("output"):
+			items, whole = o.field("output"), o.word("status") == "incomplete"
+		case o.has("type"):
+			return p.item(o)
+		default:
+			return nil
+		}
+	}
+	all, err := items.list()
+	if err != nil {
+		return err
+	}
+	for i, e := range all {
+		o, err := e.object()
+		if err != nil {
+			return err
+		}
+		if err := p.item(o); err != nil {
+			return err
+		}
+		if whole && i == len(all)-1 && o.word("type") == "function_call" {
+			p.cut()
+		}
+	}
+	return nil
+}
+
+// clientItems are the items, besides calls of functions, that wait for the client.
+var clientItems = map[string]bool{
+	"computer_call": true, "local_shell_call": true, "shell_call": true, "apply_patch_call": true, "mcp_approval_request": true,
+}
+
+// item reads one output item. Those that are no calls are passed over.
+func (p *parser) item(o object) error {
+	switch t := o.word("type"); {
+	case isPiece(o):
+		return streamed(o.at)
+	case t == "custom_tool_call":
+		return custom(o.at)
+	case clientItems[t]:
+		p.other(o.at)
+		return nil
+	case t != "function_call":
+		return nil
+	}
+	id := o.field("call_id")
+	if err := needID(o, id); err != nil {
+		return err
+	}
+	if err := p.add(o.at, id, o.field("name"), o.field("arguments"), o.field("caller")); err != nil {
+		return err
+	}
+	if s := o.word("status"); s == "incomplete" || s == "in_progress" {
+		p.cut()
+	}
+	return nil
+}
+
+// A callOutput is an answer of Responses. Output is a text or a list of parts.
+type callOutput struct {
+	Type   string          `json:"type"`
+	ID     string          `json:"call_id"`
+	Caller json.RawMessage `json:"caller,omitempty"`
+	Output any             `json:"output"`
+}
+
+// An inputPart is a part of an output.
+type inputPart struct {
+	Type     string  `json:"type"`
+	Text     *string `json:"text,omitempty"`
+	Image    string  `json:"image_url,omitempty"`
+	Filename string  `json:"filename,omitempty"`
+	FileData string  `json:"file_data,omitempty"`
+}
+
+func renderResponses(req *Request, answers []answer) any {
+	items := make([]callOutput, 0, len(answers))
+	for i, a := range answers {
+		text := a.all()
+		item := callOutput{Type: "function_call_output", ID: req.Calls[i].ID, Caller: req.Calls[i].Caller, Output: text}
+		if len(a.media) > 0 {
+			parts := []inputPart{{Type: "input_text", Text: &text}}
+			for _, m := range a.media {
+				if m.image() {
+					parts = append(parts, inputPart{Type: "input_image", Image: m.url()})
+				} else {
+					parts = append(parts, inputPart{Type: "input_file", Filename: m.name, FileData: m.url()})
+				}
+			}
+			item.Output = parts
+		}
+		items = append(items, item)
+	}
+	return items
+}

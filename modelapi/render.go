@@ -1,0 +1,55 @@
+package modelapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"haft"
+	"haft/schema"
+)
+
+// Render writes the messages to append to the conversation after the model's own:
+// a list of them for OpenAI's forms, one for Anthropic and Gemini. results are
+// those of req.Calls, in the same order; a nil one is told as a fault of ours. If
+// the model called nothing it is [] or null: there is nothing to append.
+func Render(req *Request, results []*haft.Result) (json.RawMessage, error) {
+	if len(results) != len(req.Calls) {
+		return nil, fmt.Errorf("render %d results of %d calls", len(results), len(req.Calls))
+	}
+	budget := &budget{parts: MaxMedia, bytes: MaxMediaBytes, none: req.TextOnly || req.Form == schema.FormOpenAI}
+	answers := make([]answer, 0, len(results))
+	for _, r := range results {
+		answers = append(answers, newAnswer(r, budget))
+	}
+	var out any
+	var err error
+	switch req.Form {
+	case schema.FormOpenAI:
+		out = renderChat(req, answers)
+	case schema.FormOpenAIResponses:
+		out = renderResponses(req, answers)
+	case schema.FormAnthropic:
+		out = renderAnthropic(req, answers)
+	case schema.FormGemini:
+		out, err = renderGemini(req, answers)
+	default:
+		err = noForm()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encode(out)
+}
+
+// encode writes v as compact JSON, without escapes for the sake of HTML: a model
+// reads it, and pays for every token.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("write the messages: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
