@@ -114,6 +114,9 @@ type Settings struct {
 	Limits Limits `json:"limits,omitzero"`
 	// Network names the hosts that the tool may reach. Empty means none.
 	Network []string `json:"network,omitempty"`
+	// Secrets names the variables that the tool cannot do without. A call for
+	// which one of them is neither stored nor given nor fetched is not run.
+	Secrets []string `json:"secrets,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to the engine.
 	Sandbox string `json:"sandbox,omitempty"`
 	// MinIsolation refuses to run the tool with less.

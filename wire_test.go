@@ -39,7 +39,7 @@ func TestWire(t *testing.T) {
 		}},
 		Requirements: haft.Requirements{Pip: []string{"numpy==2.1"}, NPM: []string{"zod@4"}},
 		Settings: haft.Settings{
-			Limits: limits, Network: []string{"api.example.com"}, Sandbox: "local", MinIsolation: haft.LevelNamespaces,
+			Limits: limits, Network: []string{"api.example.com"}, Secrets: []string{"API_KEY"}, Sandbox: "local", MinIsolation: haft.LevelNamespaces,
 			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true,
 			Output: haft.Output{Type: haft.OutputJSON, Validators: []string{"value.n > 0"}, MaxChars: 100},
 		},

@@ -197,7 +197,7 @@ func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) 
 // resume has a call go on that a person agreed to: from the beginning.
 func (e *Engine) resume(f *flight, a *haft.Approval) {
 	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
-		redactor: e.redactor(nil, f.call.Env), done: make(chan struct{})}
+		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{})}
 	again.call.Digest = f.rec.Digest
 	e.launch(again)
 }

@@ -42,6 +42,11 @@ type Config struct {
 	// Sealer encrypts what has to be kept of calls that have yet to run. Nil
 	// keeps it as it is.
 	Sealer Sealer
+	// Vault keeps the variables of organisations and agents. Nil keeps those of
+	// agents in their rows, and none of organisations.
+	Vault Vault
+	// Credentials fetches variables for calls that run; nil means from nowhere.
+	Credentials Credentials
 	// Limits bound how many calls run and wait. Running counts calls that need a
 	// processor, until they have run for Patience; 0 means two for each processor,
 	// of which one tenant may have all but one. More at once would only make each

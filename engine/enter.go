@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,7 +83,7 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
 	f.rec.Call, f.rec.Redacted = e.kept(c)
 	f.env = c.Env
-	f.redactor = e.redactor(nil, c.Env)
+	f.redactor = e.redactor(nil, nil, c.Env)
 	e.journal.begin(c.ID)
 	return f, nil
 }
@@ -135,7 +136,8 @@ func (e *Engine) seal(f *flight) (json.RawMessage, error) {
 // unseal makes a flight of a record that has yet to run.
 func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	raw := []byte(r.Sealed)
-	if e.cfg.Sealer != nil {
+	// One that is no text was kept before there was a Sealer.
+	if e.cfg.Sealer != nil && !bytes.HasPrefix(raw, []byte("{")) {
 		var box []byte
 		if err := json.Unmarshal(raw, &box); err != nil {
 			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
@@ -153,6 +155,6 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	f.call.Args, f.call.Env = s.Args, s.Env
 	f.rec.Owner = e.cfg.Owner
 	f.env = f.call.Env
-	f.redactor = e.redactor(nil, f.env)
+	f.redactor = e.redactor(nil, nil, f.env)
 	return f, nil
 }

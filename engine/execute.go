@@ -13,7 +13,6 @@ import (
 	"haft/executor"
 	"haft/policy"
 	"haft/sandbox"
-	"haft/secret"
 	"haft/store"
 )
 
@@ -24,6 +23,9 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	x := e.executors[f.tool.Tool.Version.Kind]
 	if x == nil {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
+	}
+	if err := e.fetch(ctx, f); err != nil {
+		return err
 	}
 	req, err := e.prepare(f)
 	if err != nil {
@@ -199,22 +201,6 @@ func (f *flight) environment() map[string]string {
 		env["HAFT_AGENT_ID"] = string(f.agent.ID)
 	}
 	return env
-}
-
-// joinEnv puts the environments of agent and call together and looks at their
-// names.
-func joinEnv(agent *haft.Agent, call map[string]string) (map[string]string, error) {
-	env := call
-	if agent != nil && len(agent.Env) > 0 {
-		env = maps.Clone(agent.Env)
-		maps.Copy(env, call)
-	}
-	for name := range env {
-		if err := secret.CheckEnvName(name); err != nil {
-			return nil, err
-		}
-	}
-	return env, nil
 }
 
 // inject gives every parameter that Haft fills in its value.

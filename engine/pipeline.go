@@ -63,6 +63,7 @@ type flight struct {
 	decided  json.RawMessage // the arguments that decision is for
 	args     json.RawMessage // as they will run
 	env      map[string]string
+	lease    lease          // what env and redactor are made of
 	approval *haft.Approval // that lets it run, or that it waits for
 	taken    []limit.State  // to be kept with the record
 	grant    *limit.Grant

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"haft"
 	"haft/policy"
@@ -25,23 +26,29 @@ func (e *Engine) secretive(name, value string) bool {
 	return e.cfg.Names.Sensitive(name) || len(value) >= longValue
 }
 
-// redactor returns what removes the secrets of a call from all that leaves: the
-// stored environment of its agent, what is secretive in its own, and what looks
-// like a key wherever it comes from.
-func (e *Engine) redactor(agent *haft.Agent, call map[string]string) *secret.Redactor {
+// redactor returns what removes the secrets of a call from all that leaves: all
+// that was leased for it, the variables of its agent, what is secretive in its
+// own, and what looks like a key wherever it comes from.
+func (e *Engine) redactor(l *lease, agent, call map[string]string) *secret.Redactor {
 	var values []secret.Named
-	if agent != nil {
-		for name, text := range agent.Env {
-			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
-		}
+	if l != nil {
+		values = slices.Clone(l.fetched)
+	}
+	for name, text := range agent {
+		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
 	}
 	for name, text := range call {
 		if e.secretive(name, text) {
 			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
 		}
 	}
-	if len(values) == 0 {
+	switch stored := l != nil && l.stored != nil && len(l.stored.Org)+len(l.stored.Agent) > 0; {
+	case len(values) == 0 && stored:
+		return l.stored.cover(e.cfg.Personal)
+	case len(values) == 0:
 		return e.plain
+	case stored:
+		values = slices.Concat(values, l.stored.Org, l.stored.Agent)
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: e.cfg.Personal})
 }
@@ -86,6 +93,9 @@ func (e *Engine) keep(f *flight) {
 		if args, _, err = e.cfg.Names.Redact(args); err != nil {
 			args = nil
 		}
+	}
+	if f.lease.blind {
+		args = nil // nobody can tell what in it is a secret
 	}
 	if args != nil {
 		args, _ = f.redactor.JSON(args)

@@ -10,6 +10,29 @@ import (
 // resolve finds the tool, in the version that is to run, and the agent on whose
 // behalf it is called.
 func (e *Engine) resolve(ctx context.Context, f *flight) error {
+	refused := e.caller(ctx, f)
+	// Also for a call that is refused: what is stored must not be in its record.
+	if err := e.equip(ctx, f); err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused
+	}
+	tool, err := e.registry.Resolve(ctx, f.call.Principal.Org, f.call.Tool, f.call.Digest)
+	if err != nil {
+		return err
+	}
+	if f.agent != nil && !slices.Contains(f.agent.Tools, tool.Tool.Name) {
+		// The same words as for a tool that is not there: it is not, for the agent.
+		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
+	}
+	f.tool = tool
+	return nil
+}
+
+// caller finds the agent on whose behalf the call is made, unless calls are
+// stopped.
+func (e *Engine) caller(ctx context.Context, f *flight) error {
 	if note := e.stopped.Load(); note != nil && !(note.leaving && f.async) {
 		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason)
 	}
@@ -27,22 +50,5 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		}
 		f.agent = agent
 	}
-	tool, err := e.registry.Resolve(ctx, p.Org, f.call.Tool, f.call.Digest)
-	if err != nil {
-		return err
-	}
-	if f.agent != nil && !slices.Contains(f.agent.Tools, tool.Tool.Name) {
-		// The same words as for a tool that is not there: it is not, for the agent.
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
-	}
-	f.tool = tool
-	env, err := joinEnv(f.agent, f.call.Env)
-	if err != nil {
-		return err
-	}
-	if f.agent != nil && len(f.agent.Env) > 0 {
-		f.redactor = e.redactor(f.agent, f.call.Env)
-	}
-	f.env = env
 	return nil
 }

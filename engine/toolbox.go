@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/secret"
 	"haft/toolrule"
 )
 
@@ -131,18 +132,7 @@ func (e *Engine) Agent(ctx context.Context, p haft.Principal, ref string) (*haft
 	if err != nil {
 		return nil, err
 	}
-	return shown(*a), nil
-}
-
-// shown returns an agent without the values of its environment: once stored they
-// can be used and replaced, and not be read.
-func shown(a haft.Agent) *haft.Agent {
-	env := make(map[string]string, len(a.Env))
-	for k := range a.Env {
-		env[k] = notKept
-	}
-	a.Env = env
-	return &a
+	return e.shown(ctx, *a)
 }
 
 // AgentList implements [haft.Agents].
@@ -161,7 +151,12 @@ func (e *Engine) AgentList(ctx context.Context, p haft.Principal) iter.Seq2[haft
 			}
 			for _, a := range list {
 				after = a.Name
-				if !yield(*shown(a), nil) {
+				s, err := e.shown(ctx, a)
+				if err != nil {
+					yield(haft.Agent{}, err)
+					return
+				}
+				if !yield(*s, nil) {
 					return
 				}
 			}
@@ -185,8 +180,10 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > maxEnv {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
 	}
-	if _, err := joinEnv(nil, a.Env); err != nil {
-		return nil, err
+	for name := range a.Env {
+		if err := secret.CheckEnvName(name); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range a.Tools {
 		if _, err := e.registry.Tool(ctx, p, name); err != nil {
@@ -211,11 +208,11 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	default:
 		return nil, err
 	}
-	put, err := e.store.PutAgent(ctx, a)
+	put, err := e.putAgent(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	return shown(*put), e.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools, "rules": len(a.Rules), "env": len(a.Env)})
+	return put, e.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools, "rules": len(a.Rules), "env": len(a.Env)})
 }
 
 // RemoveAgent implements [haft.Agents].
@@ -228,6 +225,9 @@ func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref string) 
 		return err
 	}
 	if err := e.store.RemoveAgent(ctx, p.Org, string(a.ID)); err != nil {
+		return err
+	}
+	if err := e.pruneEnv(ctx, p.Org, a.ID, nil); err != nil {
 		return err
 	}
 	return e.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID})

@@ -1,0 +1,336 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/secret"
+)
+
+// A Vault keeps the variables of organisations and of agents: what is put into it
+// can be used, replaced and removed, and not be read back. An empty agent means
+// the organisation itself.
+type Vault interface {
+	// Stored returns what calls of an agent are given, or those of no agent.
+	Stored(ctx context.Context, org string, agent haft.AgentID) (*Stored, error)
+	// List says what is stored in one scope, by name.
+	List(ctx context.Context, org string, agent haft.AgentID) ([]SecretInfo, error)
+	// Put stores a value in the place of the one that is there.
+	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value) error
+	// Remove removes a value, or returns [haft.CodeNotFound].
+	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
+}
+
+// Credentials fetches variables for a call from elsewhere.
+type Credentials interface {
+	Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error)
+}
+
+// SecretInfo is what may be known of a stored value.
+type SecretInfo struct {
+	Name string `json:"name"`
+	// Fingerprint is the same for the same value, and says nothing about it.
+	Fingerprint string    `json:"fingerprint"`
+	Created     time.Time `json:"created_at"`
+	Updated     time.Time `json:"updated_at"`
+}
+
+// Stored is what is stored for calls, low to high. It never changes, so that many
+// calls can share it and what is made of it.
+type Stored struct {
+	Org, Agent []secret.Named
+
+	once     sync.Once
+	redactor *secret.Redactor
+}
+
+// cover returns what removes the stored values. It is made once: that takes longer
+// than a short call.
+func (s *Stored) cover(personal bool) *secret.Redactor {
+	s.once.Do(func() {
+		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent), Formats: true, Personal: personal})
+	})
+	return s.redactor
+}
+
+// A lease is what a flight was given. It keeps it to its end, whatever is stored
+// meanwhile.
+type lease struct {
+	stored  *Stored
+	fetched []secret.Named // of the webhook
+	// blind says that stored values could not be read, so that nobody can tell
+	// whether the arguments hold one.
+	blind bool
+}
+
+// equip takes what is stored for the call, once its agent is known.
+func (e *Engine) equip(ctx context.Context, f *flight) error {
+	if e.cfg.Vault != nil {
+		var agent haft.AgentID
+		if f.agent != nil {
+			agent = f.agent.ID
+		}
+		stored, err := e.cfg.Vault.Stored(ctx, f.call.Principal.Org, agent)
+		if f.lease.blind = err != nil; err != nil {
+			return fmt.Errorf("read the stored environment: %w", err)
+		}
+		f.lease.stored = stored
+	}
+	return e.dress(f)
+}
+
+// dress puts the environment of the call together, low to high: organisation,
+// webhook, agent, call; and what removes all that is secret in it from what
+// leaves.
+func (e *Engine) dress(f *flight) error {
+	var own map[string]string // of an agent whose variables are in its row
+	if f.agent != nil {
+		own = f.agent.Env
+	}
+	for _, layer := range []map[string]string{own, f.call.Env} {
+		for name := range layer {
+			if err := secret.CheckEnvName(name); err != nil {
+				return err
+			}
+		}
+	}
+	f.redactor = e.redactor(&f.lease, own, f.call.Env)
+	l := &f.lease
+	if l.stored == nil && len(l.fetched) == 0 && len(own) == 0 {
+		f.env = f.call.Env
+		return nil
+	}
+	env := make(map[string]string, len(own)+len(f.call.Env)+len(l.fetched)+8)
+	if l.stored != nil {
+		reveal(env, l.stored.Org)
+	}
+	reveal(env, l.fetched)
+	maps.Copy(env, own)
+	if l.stored != nil {
+		reveal(env, l.stored.Agent)
+	}
+	maps.Copy(env, f.call.Env)
+	f.env = env
+	return nil
+}
+
+// reveal writes values to an environment.
+func reveal(env map[string]string, values []secret.Named) {
+	for _, v := range values {
+		env[v.Name] = v.Value.Reveal()
+	}
+}
+
+// fetch asks for credentials right before the call runs: not for calls that are
+// refused, and not before a person has agreed. If there are none to be had, tools
+// that said what they need are not run, and others with a notice.
+func (e *Engine) fetch(ctx context.Context, f *flight) error {
+	needs := f.tool.Tool.Version.Settings.Secrets
+	if e.cfg.Credentials != nil {
+		who := f.call.Principal
+		if f.agent != nil {
+			who.Agent = string(f.agent.ID)
+		}
+		values, err := e.cfg.Credentials.Fetch(ctx, who, f.tool.Tool, f.call.ID)
+		switch {
+		case err == nil:
+			f.lease.fetched = values
+			if err := e.dress(f); err != nil {
+				return err
+			}
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			e.cfg.Logger.Warn("credentials of a call cannot be had", "call", f.call.ID, "org", who.Org, "tool", f.tool.Tool.Name, "error", err)
+			// What is stored for the organisation is not asked: the webhook's
+			// would have replaced it.
+			if name := f.lacks(needs, f.higher()); name != "" {
+				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the variable "+name+", and "+haft.MessageOf(err))
+				r.cause = err
+				return r
+			}
+			f.notices = append(f.notices, "credentials: "+haft.MessageOf(err)+"; the tool ran without them")
+		}
+	}
+	if name := f.lacks(needs, f.env); name != "" {
+		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or give it with the call")
+	}
+	return nil
+}
+
+// higher is the part of the environment that a webhook cannot replace.
+func (f *flight) higher() map[string]string {
+	env := map[string]string{}
+	if f.agent != nil {
+		maps.Copy(env, f.agent.Env)
+	}
+	if f.lease.stored != nil {
+		reveal(env, f.lease.stored.Agent)
+	}
+	maps.Copy(env, f.call.Env)
+	return env
+}
+
+// lacks returns the first of names that is not in env.
+func (f *flight) lacks(names []string, env map[string]string) string {
+	for _, name := range names {
+		if _, ok := env[name]; !ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// noVault is the error where nothing is kept.
+func noVault() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "secrets are not kept here"}
+}
+
+// scope finds the agent of a secret; "" means the organisation.
+func (e *Engine) scope(ctx context.Context, p haft.Principal, ref string) (haft.AgentID, error) {
+	if err := e.manager(p); err != nil {
+		return "", err
+	}
+	if e.cfg.Vault == nil {
+		return "", noVault()
+	}
+	if ref == "" {
+		return "", nil
+	}
+	a, err := e.store.Agent(ctx, p.Org, ref)
+	if err != nil {
+		return "", err
+	}
+	return a.ID, nil
+}
+
+// PutSecret stores a variable for all calls of the organisation of p, or for those
+// of one agent. The next call sees it; those that run do not. It cannot be read
+// back.
+func (e *Engine) PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error {
+	id, err := e.scope(ctx, p, agent)
+	if err != nil {
+		return err
+	}
+	if err := secret.CheckEnvName(name); err != nil {
+		return err
+	}
+	if err := e.cfg.Vault.Put(ctx, p.Org, id, name, v); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "secret.put", map[string]any{"name": name, "agent": id})
+}
+
+// Secrets says which variables are stored for the organisation, or for one agent.
+func (e *Engine) Secrets(ctx context.Context, p haft.Principal, agent string) ([]SecretInfo, error) {
+	id, err := e.scope(ctx, p, agent)
+	if err != nil {
+		return nil, err
+	}
+	return e.cfg.Vault.List(ctx, p.Org, id)
+}
+
+// RemoveSecret removes a stored variable.
+func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
+	id, err := e.scope(ctx, p, agent)
+	if err != nil {
+		return err
+	}
+	if err := e.cfg.Vault.Remove(ctx, p.Org, id, name); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
+}
+
+// storeEnv moves the variables of an agent that is about to be written into the
+// vault, so that none of them is in its row. An empty value keeps what is there.
+func (e *Engine) storeEnv(ctx context.Context, a *haft.Agent) error {
+	if e.cfg.Vault == nil {
+		return nil
+	}
+	have, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		value := a.Env[name]
+		if value == "" || value == notKept {
+			if slices.ContainsFunc(have, func(i SecretInfo) bool { return i.Name == name }) {
+				continue
+			}
+			return &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
+		}
+		if err := e.cfg.Vault.Put(ctx, a.Org, a.ID, name, secret.New(value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putAgent writes an agent: first its variables, so that none is lost, then its
+// row, then what it does not have any more goes.
+func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	if err := e.storeEnv(ctx, &a); err != nil {
+		return nil, err
+	}
+	row := a
+	if e.cfg.Vault != nil {
+		row.Env = nil
+	}
+	put, err := e.store.PutAgent(ctx, row)
+	if err == nil && put.ID != a.ID {
+		err = &haft.Error{Code: haft.CodeConflict, Message: "somebody else made this agent at the same time; try again"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := e.pruneEnv(ctx, a.Org, a.ID, a.Env); err != nil {
+		return nil, err
+	}
+	return e.shown(ctx, *put)
+}
+
+// pruneEnv removes the stored variables of an agent that keep does not have.
+func (e *Engine) pruneEnv(ctx context.Context, org string, agent haft.AgentID, keep map[string]string) error {
+	if e.cfg.Vault == nil {
+		return nil
+	}
+	have, err := e.cfg.Vault.List(ctx, org, agent)
+	if err != nil {
+		return err
+	}
+	for _, i := range have {
+		if _, ok := keep[i.Name]; ok {
+			continue
+		}
+		if err := e.cfg.Vault.Remove(ctx, org, agent, i.Name); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// shown returns an agent with the names of its environment and without the values:
+// once stored they can be used and replaced, and not be read.
+func (e *Engine) shown(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	env := make(map[string]string, len(a.Env))
+	for k := range a.Env {
+		env[k] = notKept
+	}
+	if e.cfg.Vault != nil {
+		list, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range list {
+			env[i.Name] = notKept
+		}
+	}
+	a.Env = env
+	return &a, nil
+}
