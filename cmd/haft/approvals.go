@@ -94,6 +94,7 @@ func approve(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return noRequest(err)
 			}
+			s.owe(s.p.Org, a.Call)
 			if noWait {
 				return printApproval(s, a)
 			}
@@ -109,11 +110,15 @@ func approve(p *persona, std streams) *cobra.Command {
 // what became of it.
 func outcome(ctx context.Context, s *session, a *haft.Approval) error {
 	began := time.Now()
-	res := s.waited(ctx, a.Call, a.ID, 0)
-	if res == nil {
-		return fmt.Errorf("wait for call %s: %w", a.Call, context.Cause(ctx))
-	}
 	r, err := s.Record(ctx, s.p, a.Call)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		fmt.Fprintln(s.std.err, "the call goes on; its result is for those who may see it")
+		return printApproval(s, a)
+	}
+	if err != nil {
+		return err
+	}
+	res, err := s.waited(ctx, a.Call, a.ID, 0)
 	if err != nil {
 		return noCall(err)
 	}

@@ -236,9 +236,14 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 	if err != nil {
 		return noTool(err)
 	}
+	s.owe(rec.Call.Principal.Org, rec.Call.ID)
 	if wait > 0 && !rec.Status.Final() {
-		if res := s.waited(ctx, rec.Call.ID, "", wait); res != nil {
+		res, err := s.waited(ctx, rec.Call.ID, "", wait)
+		switch {
+		case err == nil:
 			return s.result(res, false)
+		case !errors.Is(err, context.DeadlineExceeded):
+			return err
 		}
 		if rec, err = s.Record(ctx, s.p, rec.Call.ID); err != nil {
 			return err
@@ -256,8 +261,8 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 }
 
 // waited waits until a call has ended, or waits for another approval than the one
-// that was given, and returns its result, or nil when the time is over.
-func (s *session) waited(ctx context.Context, id haft.CallID, given haft.ApprovalID, most time.Duration) *haft.Result {
+// that was given, and returns its result.
+func (s *session) waited(ctx context.Context, id haft.CallID, given haft.ApprovalID, most time.Duration) (*haft.Result, error) {
 	if most > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, most)
@@ -265,13 +270,17 @@ func (s *session) waited(ctx context.Context, id haft.CallID, given haft.Approva
 	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		res, err := s.Wait(ctx, s.p, id)
-		if err == nil && (res.Status.Final() || given != "" && res.Approval != given) {
-			return res
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("wait for call %s: %w", id, context.Cause(ctx))
+		case err != nil:
+			return nil, err
+		case res.Status.Final() || given != "" && res.Approval != given:
+			return res, nil
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil
 		}
 	}
 }
@@ -282,28 +291,18 @@ func explain(ctx context.Context, s *session, c haft.Call) error {
 	if err != nil {
 		return noTool(err)
 	}
-	var stopped string
-	if why, yes := s.Stopped(); yes {
-		stopped = "calls are stopped: " + why
-	}
 	if t, err := s.Tool(ctx, s.p, c.Tool); err == nil && len(t.Version.Settings.Roles) > 0 && d.Effect != policy.Deny &&
 		!slices.ContainsFunc(c.Principal.Roles, func(r string) bool { return slices.Contains(t.Version.Settings.Roles, r) }) {
 		d.Effect, d.Reason, d.Rule = policy.Deny, "the tool is for callers with one of the roles "+strings.Join(t.Version.Settings.Roles, ", "), "haft/roles"
 	}
 	if s.as.json {
-		if err := printJSON(s.std.out, struct {
-			policy.Decision
-			Stopped string `json:"stopped,omitempty"`
-		}{d, stopped}); err != nil {
+		if err := printJSON(s.std.out, d); err != nil {
 			return err
 		}
 	} else {
 		printDecision(s, d)
-		if stopped != "" {
-			fmt.Fprintln(s.std.out, paint(s.std.out, yellow, stopped))
-		}
 	}
-	if d.Effect != policy.Allow && d.Effect != policy.NeedsApproval || stopped != "" {
+	if d.Effect != policy.Allow && d.Effect != policy.NeedsApproval {
 		return &exit{code: exitDenied}
 	}
 	return nil

@@ -99,7 +99,19 @@ type session struct {
 	p   haft.Principal
 	std streams
 	as  *persona
+	// owed are calls that were acknowledged and run in this process, since there
+	// is no server.
+	owed []owed
 }
+
+// owed is a call that has to end before the command may.
+type owed struct {
+	org string
+	id  haft.CallID
+}
+
+// owe notes that a call has to end before the command may.
+func (s *session) owe(org string, id haft.CallID) { s.owed = append(s.owed, owed{org, id}) }
 
 // open opens the system that the flags name.
 func (p *persona) open(ctx context.Context, std streams) (*session, error) {
@@ -123,9 +135,40 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	return &session{Service: svc, p: p.principal(), std: std, as: p}, nil
 }
 
-// end lets calls on their way finish, and closes the system. A call that was
-// acknowledged runs in this process, since there is no server.
+// settle waits until a call has ended or waits for a person, and until its chain
+// has gone on as far as it goes.
+func (s *session) settle(ctx context.Context, o owed) {
+	for {
+		r, err := s.Store.Record(ctx, o.org, o.id)
+		if err != nil {
+			return // the next command goes on with it
+		}
+		asks := false
+		if r.Status == haft.StatusPending {
+			a, err := s.Store.ApprovalOf(ctx, o.org, o.id)
+			asks = err == nil && a.State == haft.ApprovalPending
+		}
+		done := r.Status.Final() || asks
+		if done && r.Call.Chain != "" {
+			c, err := s.Store.Chain(ctx, o.org, r.Call.Chain)
+			done = err != nil || c.Status.Final() || c.Status == haft.StatusPending && c.Updated.After(r.Ended)
+		}
+		if done {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end lets calls on their way finish, and closes the system.
 func (s *session) end(ctx context.Context) error {
+	for _, o := range s.owed {
+		s.settle(ctx, o)
+	}
 	drained := s.Drain(ctx)
 	if ctx.Err() != nil {
 		drained = nil // the user does not want to wait
