@@ -51,7 +51,11 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 // refused anyway is refused now. They run again when the call does.
 func (e *Engine) look(ctx context.Context, f *flight) error {
 	probe := *f
-	defer probe.release()
+	defer func() {
+		// What is kept of the call from here on is without what is stored.
+		f.lease, f.redactor = probe.lease, probe.redactor
+		probe.release()
+	}()
 	for _, s := range pipeline[:2] {
 		if err := s.run(e, ctx, &probe); err != nil {
 			f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
@@ -64,7 +68,7 @@ func (e *Engine) look(ctx context.Context, f *flight) error {
 		f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
 		return limited(err)
 	}
-	f.taken, f.rec.ToolID, f.rec.Digest = taken, probe.tool.Tool.ID, probe.tool.Tool.Version.Digest
+	f.taken, f.decision, f.rec.ToolID, f.rec.Digest = taken, probe.decision, probe.tool.Tool.ID, probe.tool.Tool.Version.Digest
 	f.rec.Call.Tool = probe.tool.Tool.Name
 	return nil
 }
@@ -75,6 +79,7 @@ func (e *Engine) queue(ctx context.Context, f *flight) error {
 	if err != nil {
 		return err
 	}
+	e.keep(f)
 	f.rec.Status, f.rec.Sealed = haft.StatusQueued, sealed
 	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken),
 		Audit: []audit.Entry{e.entry(f, "call.queued", map[string]any{"args_digest": f.rec.ArgsDigest})}}
