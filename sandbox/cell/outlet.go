@@ -31,7 +31,10 @@ func (o *outlet) one(ctx context.Context, conn net.Conn) {
 	defer o.open.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(call, cancel)
+	stop := context.AfterFunc(call, func() {
+		cancel()
+		_ = conn.Close() // the process goes on, so nobody else ends it
+	})
 	defer stop()
 	serve(ctx, conn)
 }

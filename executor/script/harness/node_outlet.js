@@ -34,9 +34,7 @@
   // tunnel connects to a host by way of the outlet.
   function tunnel(host, port, done) {
     const to = (net.isIPv6(host) ? "[" + host + "]" : host) + ":" + port;
-    const req = http.request({
-      method: "CONNECT", path: to, headers: { host: to }, agent: false, createConnection: () => net.connect(PORT, HOST),
-    });
+    const req = http.request({ method: "CONNECT", path: to, headers: { host: to }, agent: straight });
     req.once("error", done);
     req.once("connect", (res, socket, head) => {
       req.removeListener("error", done);
@@ -52,13 +50,15 @@
     o !== null && typeof o === "object" && !o.socketPath && !o.socket && !o.path?.startsWith?.("\0") &&
     !((o.host === HOST || o.hostname === HOST) && String(o.port) === PORT);
 
-  let http, tls;
+  let http, tls, straight;
 
   // agents leads the modules http and https, and all agents derived from theirs.
   function agents() {
     http = require("node:http");
     tls = require("node:tls");
     if (native) return;
+    straight = new http.Agent();
+    straight.createConnection = () => net.connect(PORT, HOST);
     const https = require("node:https");
     const plain = http.Agent.prototype.createConnection;
     http.Agent.prototype.createConnection = function createConnection(o, done) {
