@@ -100,7 +100,7 @@ var pythonStdlib = words(`
 var nodeBuiltins = words(`
 	assert async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns domain
 	events fs http http2 https inspector module net os path perf_hooks process punycode querystring readline repl
-	sea sqlite stream string_decoder sys test timers tls trace_events tty url util v8 vm wasi worker_threads zlib`)
+	stream string_decoder sys timers tls trace_events tty url util v8 vm wasi worker_threads zlib`)
 
 // nodePackages are those that may be suggested without a person. Their names are
 // those of the imports.
