@@ -83,7 +83,7 @@ func newAnswer(r *haft.Result, b *budget) answer {
 func (a *answer) success(r *haft.Result) {
 	a.text, a.value = valueText(r.Value)
 	if a.text == "null" && strings.TrimSpace(r.Stdout) != "" && string(a.value) == "null" {
-		text := strings.ToValidUTF8(r.Stdout, "\ufffd")
+		text := strings.TrimRight(clean(r.Stdout), "\n")
 		head, left := head(text, maxPrinted)
 		a.text, a.value = head, nil
 		if left > 0 {
@@ -107,7 +107,7 @@ func valueText(v json.RawMessage) (string, json.RawMessage) {
 		v = json.RawMessage("null")
 	}
 	if !json.Valid(v) || !utf8.Valid(v) {
-		return strings.ToValidUTF8(string(v), "\ufffd"), nil
+		return clean(string(v)), nil
 	}
 	if v[0] == '"' {
 		var s string

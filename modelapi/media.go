@@ -59,7 +59,7 @@ func (a *answer) files(r *haft.Result, b *budget) {
 		case mime == "" && isText(f) && len(f.Data) <= min(MaxTextFile, texts):
 			texts -= len(f.Data)
 			what(":")
-			a.notes = append(a.notes, string(f.Data))
+			a.notes = append(a.notes, strings.TrimSuffix(string(f.Data), "\n"))
 			a.note("end of file %s", name)
 		case mime == "" || b.none:
 			what(": it cannot be shown here")

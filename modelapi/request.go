@@ -165,7 +165,7 @@ func arguments(n node) (json.RawMessage, *haft.Failure) {
 func (p *parser) cut() {
 	if n := len(p.req.Calls); n > 0 {
 		c := &p.req.Calls[n-1]
-		c.Args, c.Failure = nil, unreadable("the answer ended at its limit of tokens while this call was written, so it was not run; call again, with shorter arguments if they are long")
+		c.Args, c.Failure = nil, unreadable("the answer of the model ended at its limit of tokens while this call was written, so it was not run")
 	}
 }
 
