@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"haft"
+)
+
+// AgentBody is what somebody says of an agent.
+type AgentBody struct {
+	Tools []string `json:"tools,omitempty" maxItems:"1000" doc:"The names of the tools it may call."`
+	// Env is write-only: answers have the names, and no values.
+	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
+	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
+	Disabled bool              `json:"disabled,omitempty"`
+}
+
+type agentRef struct {
+	Agent string `path:"agent" maxLength:"200" doc:"The name or id of the agent."`
+}
+
+type oneAgent struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     haft.Agent
+}
+
+// agents are the operations on agents.
+func (a *api) agents() {
+	const tag = "agents"
+	conflict := []int{http.StatusConflict}
+	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: AgentsRead, tag: tag, summary: "List agents by name"}, a.s.listAgents)
+	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: AgentsWrite, tag: tag, summary: "Add an agent", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
+	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: conflict}, a.s.putAgent)
+	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: AgentsWrite, tag: tag, summary: "Change some of an agent", errors: conflict}, a.s.setAgent)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: AgentsWrite, tag: tag, summary: "Remove an agent", errors: conflict}, a.s.removeAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
+}
+
+func (s *Server) listAgents(ctx context.Context, who Identity, in *paging) (*listed[haft.Agent], error) {
+	after, err := in.at("agents")
+	if err != nil {
+		return nil, err
+	}
+	return collect(s.service.AgentList(ctx, who.Principal), *in, "agents", "/v1/agents",
+		func(a haft.Agent) bool { return a.Name <= after }, func(a haft.Agent) string { return a.Name })
+}
+
+type addAgent struct {
+	Body struct {
+		Name string `json:"name" minLength:"1" maxLength:"64"`
+		AgentBody
+	}
+}
+
+func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*oneAgent, error) {
+	s.agents.Lock()
+	defer s.agents.Unlock()
+	switch _, err := s.service.Agent(ctx, who.Principal, in.Body.Name); {
+	case err == nil:
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name"}
+	case haft.CodeOf(err) != haft.CodeNotFound:
+		return nil, err
+	}
+	return s.keepAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
+}
+
+// agent makes an agent of a body.
+func (b AgentBody) agent(name string) haft.Agent {
+	return haft.Agent{Name: name, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled}
+}
+
+// keepAgent writes an agent.
+func (s *Server) keepAgent(ctx context.Context, who Identity, status int, a haft.Agent) (*oneAgent, error) {
+	kept, err := s.service.PutAgent(ctx, who.Principal, a)
+	if err != nil {
+		return nil, err
+	}
+	return &oneAgent{Status: status, Location: "/v1/agents/" + string(kept.ID), Body: *kept}, nil
+}
+
+func (s *Server) showAgent(ctx context.Context, who Identity, in *agentRef) (*oneAgent, error) {
+	a, err := s.service.Agent(ctx, who.Principal, in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	return &oneAgent{Status: http.StatusOK, Body: *a}, nil
+}
+
+type putAgent struct {
+	agentRef
+	Body AgentBody
+}
+
+func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*oneAgent, error) {
+	s.agents.Lock()
+	defer s.agents.Unlock()
+	name, status := in.Agent, http.StatusCreated
+	switch a, err := s.service.Agent(ctx, who.Principal, in.Agent); {
+	case err == nil:
+		name, status = a.Name, http.StatusOK
+	case haft.CodeOf(err) != haft.CodeNotFound:
+		return nil, err
+	}
+	return s.keepAgent(ctx, who, status, in.Body.agent(name))
+}
+
+type setAgent struct {
+	agentRef
+	Body struct {
+		Tools *[]string `json:"tools,omitempty" maxItems:"1000"`
+		// Env is merged into what is there.
+		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
+		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
+		Disabled *bool              `json:"disabled,omitempty"`
+	}
+}
+
+func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*oneAgent, error) {
+	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+		b := in.Body
+		if b.Tools != nil {
+			a.Tools = *b.Tools
+		}
+		if b.Rules != nil {
+			a.Rules = *b.Rules
+		}
+		if b.Disabled != nil {
+			a.Disabled = *b.Disabled
+		}
+		if a.Env == nil {
+			a.Env = map[string]string{}
+		}
+		for name, value := range b.Env {
+			if value == nil {
+				delete(a.Env, name)
+				continue
+			}
+			a.Env[name] = *value
+		}
+		return nil
+	})
+}
+
+// changeAgent reads, changes and writes an agent, and nobody else's change gets
+// lost in between, as long as it came through this server. The values of its
+// environment are not among what is read; the service keeps them.
+func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, change func(*haft.Agent) error) (*oneAgent, error) {
+	s.agents.Lock()
+	defer s.agents.Unlock()
+	a, err := s.service.Agent(ctx, who.Principal, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := change(a); err != nil {
+		return nil, err
+	}
+	return s.keepAgent(ctx, who, http.StatusOK, *a)
+}
+
+func (s *Server) removeAgent(ctx context.Context, who Identity, in *agentRef) (*struct{}, error) {
+	s.agents.Lock()
+	defer s.agents.Unlock()
+	return nil, s.service.RemoveAgent(ctx, who.Principal, in.Agent)
+}
+
+type agentTool struct {
+	agentRef
+	ref
+}
+
+func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*oneAgent, error) {
+	t, err := s.service.Tool(ctx, who.Principal, in.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+		if !slices.Contains(a.Tools, t.Name) {
+			a.Tools = append(a.Tools, t.Name)
+		}
+		return nil
+	})
+}
+
+func (s *Server) detachTool(ctx context.Context, who Identity, in *agentTool) (*oneAgent, error) {
+	name := in.Ref
+	if t, err := s.service.Tool(ctx, who.Principal, in.Ref); err == nil {
+		name = t.Name // else it may be gone, and the agent still has it
+	}
+	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+		n := len(a.Tools)
+		if a.Tools = slices.DeleteFunc(a.Tools, func(t string) bool { return t == name }); len(a.Tools) == n {
+			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,390 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// maxWait bounds how long one request waits for a call.
+const maxWait = 10 * time.Minute
+
+// A Wait says how long the answer to a call may take: true until it is there,
+// false not at all, and a number so many seconds.
+type Wait struct {
+	set   bool
+	until time.Duration // 0 means not at all and less than 0 until it is there
+}
+
+// Schema implements huma.SchemaProvider.
+func (Wait) Schema(huma.Registry) *huma.Schema {
+	zero, most := 0.0, maxWait.Seconds()
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeBoolean}, {Type: huma.TypeNumber, Minimum: &zero, Maximum: &most}},
+		Description: "true waits until there is a result, false does not wait, and a number waits so many seconds."}
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *Wait) UnmarshalJSON(b []byte) error {
+	switch s := string(bytes.TrimSpace(b)); s {
+	case "null":
+		return nil
+	case "true":
+		*w = Wait{true, -1}
+		return nil
+	case "false":
+		*w = Wait{true, 0}
+		return nil
+	}
+	var seconds float64
+	if err := json.Unmarshal(b, &seconds); err != nil || seconds < 0 || seconds > maxWait.Seconds() {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "wait is true, false or a number of seconds", Err: err}
+	}
+	*w = Wait{true, time.Duration(seconds * float64(time.Second))}
+	return nil
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (w Wait) MarshalJSON() ([]byte, error) {
+	if w.until < 0 || !w.set {
+		return []byte("true"), nil
+	}
+	return json.Marshal(w.until.Seconds())
+}
+
+// CallBody asks for one call. It is a [haft.Call] without what a client does not
+// say: its id and on whose behalf it is.
+type CallBody struct {
+	Tool           string            `json:"tool" minLength:"1" maxLength:"200" doc:"The name or id of the tool."`
+	Digest         string            `json:"digest,omitempty" maxLength:"200" doc:"The version to run; the current one if it is left out."`
+	Args           json.RawMessage   `json:"args,omitempty" doc:"The arguments: an object, or the text of one as models write it."`
+	Agent          string            `json:"agent,omitempty" maxLength:"200" doc:"The agent that calls, by name or id. The credential must be for it."`
+	Env            map[string]string `json:"env,omitempty" doc:"Added to the environment of the run."`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"200" doc:"A second call with the same key and arguments gets the result of the first."`
+	Turn           string            `json:"turn,omitempty" maxLength:"200" doc:"Groups the calls of one loop of an agent, which its tool rules look at."`
+	Sandbox        string            `json:"sandbox,omitempty" maxLength:"64"`
+	Limits         haft.Limits       `json:"limits,omitzero"`
+	Deadline       time.Time         `json:"deadline,omitzero"`
+}
+
+// newCall is a call, and how long to wait for it.
+type newCall struct {
+	CallBody
+	Wait Wait `json:"wait,omitzero"`
+}
+
+type makeCall struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"The same as idempotency_key."`
+	Prefer         string `header:"Prefer" maxLength:"200" doc:"respond-async is the same as wait: false (RFC 7240)."`
+	Trace          string `header:"Traceparent" doc:"A W3C trace context that the call continues."`
+	Body           newCall
+}
+
+// Called is a result, or where a call stands that has none yet.
+type Called struct {
+	ID haft.CallID `json:"id" doc:"The same as call_id."`
+	haft.Result
+}
+
+type answered struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     Called
+}
+
+// calls are the operations on calls.
+func (a *api) calls() {
+	const tag = "calls"
+	pending := []int{http.StatusAccepted}
+	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person.", also: pending, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: CallsRead, tag: tag, summary: "List calls, newest first"}, a.s.listCalls)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: CallsWrite, tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls", action: CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"}, a.s.cancelAll)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: CallsRead, tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call", action: CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is", errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: pending, errors: []int{http.StatusConflict}}, a.s.replayCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: "tool-calls", action: CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
+}
+
+// as returns on whose behalf somebody acts who names an agent. An agent is named
+// by its id from here on, so that filters find what it did.
+func (s *Server) as(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
+	p := who.Principal
+	if agent == "" || agent == p.Agent {
+		return p, nil
+	}
+	denied := &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that agent"}
+	if p.Agent == "" && who.ActAs == nil {
+		return p, denied
+	}
+	a, err := s.service.Agent(ctx, p, agent)
+	if err != nil {
+		return p, err
+	}
+	switch {
+	case string(a.ID) == p.Agent || a.Name == p.Agent:
+		return p, nil
+	case p.Agent != "":
+		return p, denied
+	}
+	if err := who.ActAs(string(a.ID)); err != nil {
+		return p, err
+	}
+	p.Agent = string(a.ID)
+	return p, nil
+}
+
+// call makes a call of a body.
+func (b CallBody) call(p haft.Principal, trace string) haft.Call {
+	return haft.Call{
+		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey, Deadline: b.Deadline,
+		Env: b.Env, Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn, Trace: traceparent(trace),
+	}
+}
+
+// traceparent returns a W3C trace context if it is one, and else nothing: a broken
+// header must not fail a call.
+func traceparent(h string) string {
+	parts := strings.Split(h, "-")
+	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 || parts[0] == "ff" {
+		return ""
+	}
+	if strings.ContainsFunc(strings.Join(parts, ""), func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
+		return ""
+	}
+	return h
+}
+
+func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*answered, error) {
+	b := in.Body
+	switch {
+	case b.IdempotencyKey == "":
+		b.IdempotencyKey = in.IdempotencyKey
+	case in.IdempotencyKey != "" && in.IdempotencyKey != b.IdempotencyKey:
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the header Idempotency-Key and idempotency_key differ"}
+	}
+	if !b.Wait.set && strings.Contains(in.Prefer, "respond-async") {
+		b.Wait = Wait{true, 0}
+	}
+	p, err := s.as(ctx, who, b.Agent)
+	if err != nil {
+		return nil, err
+	}
+	c := b.call(p, in.Trace)
+	if !b.Wait.set || b.Wait.until < 0 {
+		res, err := s.service.Call(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return answer(res), nil
+	}
+	rec, err := s.service.Submit(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.await(ctx, p, rec, b.Wait.until)
+}
+
+// await gives a call that was submitted some time, and answers how it stands then.
+func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, most time.Duration) (*answered, error) {
+	if most > 0 && s.cfg.Wait != nil && !rec.Status.Final() {
+		waiting, cancel := context.WithTimeout(ctx, most)
+		res, err := s.cfg.Wait(waiting, p, rec.Call.ID)
+		cancel()
+		if err == nil {
+			return answer(res), nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	if rec.Result != nil {
+		return answer(rec.Result), nil
+	}
+	return answer(&haft.Result{Call: rec.Call.ID, Tool: rec.Call.Tool, Digest: rec.Digest, Status: rec.Status, Value: json.RawMessage("null"),
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}}), nil
+}
+
+// answer is what a caller is told of a result.
+func answer(res *haft.Result) *answered {
+	out := &answered{Status: http.StatusOK, Location: "/v1/calls/" + string(res.Call), Body: Called{res.Call, *res}}
+	if !res.Status.Final() {
+		out.Status = http.StatusAccepted
+	}
+	return out
+}
+
+type listCalls struct {
+	paging
+	User   string      `query:"user" maxLength:"200"`
+	Agent  string      `query:"agent" maxLength:"200"`
+	Tool   string      `query:"tool" maxLength:"200"`
+	Turn   string      `query:"turn" maxLength:"200"`
+	Parent haft.CallID `query:"parent" maxLength:"200"`
+	Status []string    `query:"status" maxItems:"20" enum:"success,error,timeout,limit,validation_error,permission_denied,rate_limited,queued,running,pending_approval,denied_by_approver,cancelled,unknown" doc:"Any of these, with commas between."`
+	Since  time.Time   `query:"since"`
+	Until  time.Time   `query:"until"`
+}
+
+func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
+	before, err := in.at("calls")
+	if err != nil {
+		return nil, err
+	}
+	f := haft.CallFilter{
+		User: in.User, Agent: in.Agent, Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Since: in.Since, Until: in.Until,
+		Before: haft.CallID(before), Limit: in.Limit + 1,
+	}
+	for _, status := range in.Status {
+		f.Status = append(f.Status, haft.Status(status))
+	}
+	return collect(s.service.Records(ctx, who.Principal, f), in.paging, "calls", "/v1/calls", nil,
+		func(r haft.Record) string { return string(r.Call.ID) })
+}
+
+// callRef names a call in a path.
+type callRef struct {
+	ID haft.CallID `path:"id" maxLength:"200"`
+}
+
+type showCall struct {
+	callRef
+	Wait float64 `query:"wait" minimum:"0" maximum:"600" doc:"Wait so many seconds for the end of the call."`
+}
+
+type oneRecord struct{ Body haft.Record }
+
+func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*oneRecord, error) {
+	r, err := s.service.Record(ctx, who.Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Wait > 0 && s.cfg.Wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
+		waiting, cancel := context.WithTimeout(ctx, time.Duration(in.Wait*float64(time.Second)))
+		_, err := s.cfg.Wait(waiting, who.Principal, in.ID)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return nil, err
+		}
+		if r, err = s.service.Record(ctx, who.Principal, in.ID); err != nil {
+			return nil, err
+		}
+	}
+	return &oneRecord{*r}, nil
+}
+
+func (s *Server) cancelCall(ctx context.Context, who Identity, in *callRef) (*struct{}, error) {
+	return nil, s.service.Cancel(ctx, who.Principal, in.ID)
+}
+
+func (s *Server) replayCall(ctx context.Context, who Identity, in *callRef) (*answered, error) {
+	res, err := s.service.Replay(ctx, who.Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return answer(res), nil
+}
+
+type batch struct {
+	Trace string `header:"Traceparent"`
+	Body  struct {
+		Calls []CallBody `json:"calls" minItems:"1" maxItems:"128" nullable:"false"`
+	}
+}
+
+type batched struct {
+	Body struct {
+		Results []*haft.Result `json:"results" nullable:"false"`
+	}
+}
+
+func (s *Server) batch(ctx context.Context, who Identity, in *batch) (*batched, error) {
+	calls := make([]haft.Call, len(in.Body.Calls))
+	for i, b := range in.Body.Calls {
+		p, err := s.as(ctx, who, b.Agent)
+		if err != nil {
+			return nil, err
+		}
+		calls[i] = b.call(p, in.Trace)
+	}
+	results, err := s.service.Batch(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	out := &batched{}
+	out.Body.Results = results
+	return out, nil
+}
+
+type cancelAll struct {
+	Body struct {
+		User  string `json:"user,omitempty" maxLength:"200" doc:"Whose calls; one's own if neither is given."`
+		Agent string `json:"agent,omitempty" maxLength:"200"`
+		All   bool   `json:"all,omitempty" doc:"All calls of the organisation, which is for managers."`
+	}
+}
+
+type cancelled struct {
+	Body struct {
+		Cancelled int `json:"cancelled"`
+	}
+}
+
+func (s *Server) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*cancelled, error) {
+	of := haft.Principal{Org: who.Principal.Org, User: in.Body.User, Agent: in.Body.Agent}
+	if in.Body.All && (of.User != "" || of.Agent != "") {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "either all calls are meant, or those of a user or an agent"}
+	}
+	if !in.Body.All && of.User == "" && of.Agent == "" {
+		of.User, of.Agent = who.Principal.User, who.Principal.Agent
+	}
+	if who.Principal.Agent != "" && (of.User != who.Principal.User || of.Agent != who.Principal.Agent) {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "an agent cancels its own calls only"}
+	}
+	if of.Agent != "" && of.Agent != who.Principal.Agent {
+		a, err := s.service.Agent(ctx, who.Principal, of.Agent)
+		if err != nil {
+			return nil, err
+		}
+		of.Agent = string(a.ID)
+	}
+	n, err := s.service.CancelAll(ctx, who.Principal, of)
+	if err != nil {
+		return nil, err
+	}
+	out := &cancelled{}
+	out.Body.Cancelled = n
+	return out, nil
+}
+
+type toolCalls struct {
+	Format string          `query:"format" enum:"openai,openai-responses,anthropic,gemini" doc:"The form of the body, where it does not show it itself."`
+	Agent  string          `query:"agent" maxLength:"200" doc:"The agent that calls, by name or id."`
+	Turn   string          `query:"turn" maxLength:"200"`
+	Trace  string          `header:"Traceparent"`
+	Body   json.RawMessage `doc:"What the model returned, unchanged."`
+}
+
+type appended struct{ Body json.RawMessage }
+
+func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*appended, error) {
+	if s.cfg.ToolCalls == nil {
+		return nil, absent("forms of model vendors")
+	}
+	p, err := s.as(ctx, who, in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.cfg.ToolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn, Trace: traceparent(in.Trace), Body: in.Body})
+	if err != nil {
+		return nil, err
+	}
+	return &appended{raw}, nil
+}

@@ -1,0 +1,263 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"haft"
+)
+
+// events are the streams of what happens.
+func (a *api) events() {
+	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: EventsRead, tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
+		about: "A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get server-sent events, whose id is the cursor of the event.\n\n" +
+			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
+			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events are no longer kept."},
+		a.s.watch)
+	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
+	get := a.OpenAPI().Paths["/v1/events"].Get
+	get.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: event}}
+	get.Responses["101"] = &huma.Response{Description: "Switching to a WebSocket"}
+}
+
+type watch struct {
+	After     string      `query:"after" maxLength:"20" pattern:"^-?[0-9]+$" doc:"The cursor of the last event that was seen."`
+	LastEvent string      `header:"Last-Event-ID" maxLength:"20" doc:"The same, as browsers send it."`
+	Call      haft.CallID `query:"call" maxLength:"200"`
+	Agent     string      `query:"agent" maxLength:"200" doc:"The id or name of an agent."`
+	User      string      `query:"user" maxLength:"200"`
+	Tool      string      `query:"tool" maxLength:"200" doc:"The name of a tool."`
+	Type      []string    `query:"type" maxItems:"20" doc:"Types of events, with commas between."`
+}
+
+// from returns the cursor to go on after.
+func (in *watch) from() (int64, error) {
+	text := in.LastEvent // it is newer than the address, which a browser repeats
+	if text == "" {
+		text = in.After
+	}
+	if text == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, &haft.Error{Code: haft.CodeInvalid, Message: "after and Last-Event-ID are the cursor of an event", Err: err}
+	}
+	return n, nil
+}
+
+// fits reports whether an event is among those that were asked for. What somebody
+// may see at all is decided by the service.
+func (in *watch) fits(e haft.Event) bool {
+	if len(in.Type) > 0 {
+		found := false
+		for _, t := range in.Type {
+			found = found || t == string(e.Type)
+		}
+		if !found {
+			return false
+		}
+	}
+	return (in.Call == "" || in.Call == e.Call) && (in.Agent == "" || in.Agent == e.Principal.Agent) &&
+		(in.User == "" || in.User == e.Principal.User) && (in.Tool == "" || in.Tool == e.Tool)
+}
+
+func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.StreamResponse, error) {
+	after, err := in.from()
+	if err != nil {
+		return nil, err
+	}
+	if in.Agent != "" && in.Agent != who.Principal.Agent {
+		// Events have ids. An agent that is gone is still to be found by its own.
+		if a, err := s.service.Agent(ctx, who.Principal, in.Agent); err == nil {
+			in.Agent = string(a.ID)
+		}
+	}
+	return &huma.StreamResponse{Body: func(h huma.Context) {
+		r, w := humago.Unwrap(h)
+		ctx, done, err := s.stream(r, who)
+		if err != nil {
+			s.refuse(h, err)
+			return
+		}
+		defer done()
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			s.socket(ctx, w, r, who, in, after)
+			return
+		}
+		s.sse(ctx, w, r, who, in, after)
+	}}, nil
+}
+
+// A sink takes a stream of events.
+type sink interface {
+	// Event sends one. It may keep it until Flush.
+	Event(e haft.Event) error
+	Flush() error
+	// Beat shows that the stream lives, and how far it has looked.
+	Beat(cursor int64) error
+}
+
+// ahead is how many events are taken from the service before they are sent. It
+// lets several go in one write; a reader that is slower than that fills the queue
+// of the service, which then drops it.
+const ahead = 64
+
+// follow sends events to a sink until ctx ends or something fails, and returns
+// why. The error is for the reader, if it can still be told.
+func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int64, out sink) error {
+	type step struct {
+		event haft.Event
+		err   error
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	steps := make(chan step, ahead)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(steps)
+		for e, err := range s.service.Watch(ctx, who.Principal, after) {
+			select {
+			case steps <- step{e, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	defer reader.Wait()
+	defer cancel(nil)
+	beat := time.NewTicker(s.cfg.Heartbeat)
+	defer beat.Stop()
+	seen, sent := after, false
+	for {
+		select {
+		case next, ok := <-steps:
+			switch {
+			case !ok:
+				return ended(ctx)
+			case next.err != nil:
+				return next.err
+			}
+			seen = next.event.Cursor
+			if in.fits(next.event) {
+				if err := out.Event(next.event); err != nil {
+					return err
+				}
+				sent = true
+			}
+			if len(steps) == 0 && sent {
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				sent = false
+			}
+		case <-beat.C:
+			if err := out.Beat(seen); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+// ended returns why a stream ends though nothing failed.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return errLeaving
+}
+
+// A farewell is the last thing on a stream.
+type farewell struct {
+	Type    string    `json:"type"`
+	Code    haft.Code `json:"code"`
+	Message string    `json:"message"`
+}
+
+func bye(err error) []byte {
+	raw, err := json.Marshal(farewell{"error", haft.CodeOf(err), haft.MessageOf(err)})
+	if err != nil {
+		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
+	}
+	return raw
+}
+
+// An sseSink writes server-sent events.
+type sseSink struct {
+	w   http.ResponseWriter
+	ctl *http.ResponseController
+	buf []byte
+}
+
+// Event implements sink.
+func (o *sseSink) Event(e haft.Event) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	b := append(o.buf[:0], "id: "...)
+	b = strconv.AppendInt(b, e.Cursor, 10)
+	b = append(b, "\nevent: "...)
+	b = append(b, e.Type...)
+	b = append(b, "\ndata: "...) // JSON of one line
+	b = append(b, raw...)
+	o.buf = append(b, "\n\n"...)
+	_, err = o.w.Write(o.buf)
+	return err
+}
+
+// Flush implements sink.
+func (o *sseSink) Flush() error { return o.ctl.Flush() }
+
+// Beat implements sink. An id without data is remembered by the reader and gives
+// no event.
+func (o *sseSink) Beat(cursor int64) error {
+	text := ": heartbeat\n\n"
+	if cursor > 0 {
+		text = ": heartbeat\nid: " + strconv.FormatInt(cursor, 10) + "\n\n"
+	}
+	if _, err := o.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return o.ctl.Flush()
+}
+
+// sse streams server-sent events.
+func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch, after int64) {
+	out := &sseSink{w: w, ctl: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not collect them
+	w.WriteHeader(http.StatusOK)
+	if _, err := w.Write([]byte("retry: 1000\n\n")); err != nil {
+		return
+	}
+	if err := out.Flush(); err != nil {
+		return
+	}
+	err := s.follow(ctx, who, in, after, out)
+	if r.Context().Err() != nil {
+		return // the reader has left
+	}
+	s.told(r, err)
+	if _, err := w.Write(append(append([]byte("event: error\ndata: "), bye(err)...), "\n\n"...)); err == nil {
+		_ = out.Flush() // a reader that is gone cannot be told
+	}
+}
+
+// told logs why a stream ends, if that is a fault of ours.
+func (s *Server) told(r *http.Request, err error) {
+	if code := haft.CodeOf(err); code == haft.CodeInternal {
+		s.cfg.Logger.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
+	}
+}

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// hosts are the names that the server goes by, and the pages that may talk to it.
+type hosts struct {
+	names   []string // lower case, without ports; nil means loopback
+	origins []string // scheme://host[:port], lower case
+}
+
+// newHosts reads both lists.
+func newHosts(names, origins []string) (hosts, error) {
+	var h hosts
+	for _, n := range names {
+		if n == "" || strings.ContainsAny(n, "/ *") {
+			return h, &haft.Error{Code: haft.CodeInvalid, Message: "a host is a name or an address, without a port or *"}
+		}
+		h.names = append(h.names, strings.ToLower(strings.Trim(n, "[]")))
+	}
+	for _, o := range origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || u.Scheme == "" || u.Path != "" || u.RawQuery != "" {
+			return h, &haft.Error{Code: haft.CodeInvalid, Message: "an origin is a scheme and a host, such as https://console.example.com", Err: err}
+		}
+		h.origins = append(h.origins, strings.ToLower(o))
+	}
+	return h, nil
+}
+
+// known reports whether a Host header names this server. A page whose name was
+// pointed at our address (DNS rebinding) sends its own name.
+func (h hosts) known(host string) bool {
+	name := strings.ToLower(host)
+	if n, _, err := net.SplitHostPort(name); err == nil {
+		name = n
+	}
+	name = strings.Trim(name, "[]")
+	if slices.Contains(h.names, name) {
+		return true
+	}
+	if h.names != nil {
+		return false
+	}
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // RFC 6761 6.3
+		return true
+	}
+	a, err := netip.ParseAddr(name)
+	return err == nil && a.IsLoopback()
+}
+
+// allowed reports whether a page of that origin may send r. Programs send none.
+func (h hosts) allowed(r *http.Request) bool {
+	for _, o := range r.Header.Values("Origin") {
+		u, err := url.Parse(o)
+		own := err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+		if !own && !slices.Contains(h.origins, strings.ToLower(o)) {
+			return false
+		}
+	}
+	return true
+}
+
+// idKey is the key of the id of a request in its context, for logs.
+type idKey struct{}
+
+// requestID returns the id of a request.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(idKey{}).(string)
+	return id
+}
+
+// guard stands before everything: it names requests, logs them, survives their
+// panics and refuses those that were not meant for us.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		id := "r_" + rand.Text() // never one of the client's: it goes into logs
+		r = r.WithContext(context.WithValue(r.Context(), idKey{}, id))
+		w := &writer{ResponseWriter: out, limit: s.cfg.WriteTimeout}
+		h := w.Header()
+		h.Set("X-Request-Id", id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		if s.leaving.Load() {
+			h.Set("Connection", "close")
+		}
+		defer func() {
+			crash := recover()
+			if crash != nil && crash != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too
+				s.cfg.Logger.Error("a handler panicked", "request", id, "route", r.Pattern, "panic", fmt.Sprint(crash), "stack", string(debug.Stack()))
+				if w.status == 0 {
+					problem(http.StatusInternalServerError, "internal error").write(w, id)
+				}
+			}
+			s.access(r, w, id, time.Since(began))
+			if crash != nil {
+				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+			}
+		}()
+		switch {
+		case !s.hosts.known(r.Host):
+			problem(http.StatusMisdirectedRequest, "this server does not go by that name; the operator can allow it").write(w, id)
+		case !s.hosts.allowed(r):
+			problem(http.StatusForbidden, "requests of pages of another origin are not taken").write(w, id)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// access logs a request, without its address, query, headers or body.
+func (s *Server) access(r *http.Request, w *writer, id string, took time.Duration) {
+	level := slog.LevelInfo
+	if w.status >= 500 {
+		level = slog.LevelWarn
+	}
+	if !s.cfg.Logger.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request", id), slog.String("method", clip(r.Method, 16)), slog.String("route", r.Pattern),
+		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
+	}
+	if w.who.Org != "" {
+		attrs = append(attrs, slog.String("tenant", w.who.Org), slog.String("user", w.who.User), slog.String("agent", w.who.Agent))
+	}
+	s.cfg.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// clip cuts text that somebody sent.
+func clip(s string, most int) string { return s[:min(len(s), most)] }
+
+// A writer knows what was answered, and gives every write a deadline.
+type writer struct {
+	http.ResponseWriter
+	limit  time.Duration
+	status int
+	bytes  int64
+	who    haft.Principal
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+		w.deadline()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *writer) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.deadline()
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// deadline bounds the next write. A recorder in a test has none, which may be.
+func (w *writer) deadline() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit))
+}
+
+// Unwrap lets [http.ResponseController] through.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// source is the address that r came from: that of the connection, or what proxies
+// that we believe say of it.
+func (s *Server) source(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := at.Addr().Unmap()
+	if !s.proxy(from) {
+		return from
+	}
+	// The last entry was added by the proxy that we know; what stands before an
+	// address that is no proxy of ours is the word of whoever sent it.
+	chain := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(chain) - 1; i >= 0; i-- {
+		a, err := netip.ParseAddr(strings.TrimSpace(chain[i]))
+		if err != nil {
+			break
+		}
+		if from = a.Unmap(); !s.proxy(from) {
+			break
+		}
+	}
+	return from
+}
+
+// proxy reports whether the word of that address is believed.
+func (s *Server) proxy(a netip.Addr) bool {
+	return slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// read reads the body of r, whole and bounded, before anything is done with it:
+// only at the end of a signed body is it known whether it is what was signed.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if r.ContentLength > s.cfg.MaxBody {
+		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBody))
+	}
+	ctl := http.NewResponseController(w)
+	// A recorder in a test has no deadlines, which may be.
+	_ = ctl.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBody))
+		}
+		if _, ok := errors.AsType[*haft.Error](err); ok {
+			return err
+		}
+		return problem(http.StatusRequestTimeout, "the body did not arrive in time or in whole")
+	}
+	_ = ctl.SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}

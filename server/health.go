@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// plainRoutes are those outside of the API: for probes, scrapers and readers of
+// the document.
+func (s *Server) plainRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		_, _ = w.Write(s.openapi) // a client that is gone cannot be told
+	})
+	for pattern, h := range s.cfg.Mounts {
+		mux.Handle(pattern, h)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")
+		if allow := s.methods(mux, r); len(allow) > 0 {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			p = problem(http.StatusMethodNotAllowed, "the address is not for that method")
+		}
+		p.write(w, requestID(r.Context()))
+	})
+}
+
+// methods lists those for which there is a route at the address of r.
+func (s *Server) methods(mux *http.ServeMux, r *http.Request) []string {
+	var allow []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(probe); pattern != "/" && pattern != "" {
+			allow = append(allow, m)
+		}
+	}
+	return allow
+}
+
+// say answers in one word.
+func say(w http.ResponseWriter, status int, word string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // a client that is gone cannot be told
+}
+
+// readyFor is how long an answer about readiness holds: the check is a real call,
+// and anybody may ask.
+const readyFor = time.Second
+
+// readiness remembers the last check. One at a time is made.
+type readiness struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// check returns how the last check went, and makes one if that was too long ago.
+func (r *readiness) check(ctx context.Context, try func(context.Context) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < readyFor {
+		return r.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := try(ctx)
+	if ctx.Err() != nil && err != nil {
+		return err // who asked has left: that says nothing about us
+	}
+	r.err, r.at = err, time.Now()
+	return err
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.leaving.Load() {
+		say(w, http.StatusServiceUnavailable, "leaving")
+		return
+	}
+	if s.cfg.Ready != nil {
+		if err := s.ready.check(r.Context(), s.cfg.Ready); err != nil {
+			s.cfg.Logger.Warn("not ready", "request", requestID(r.Context()), "err", err)
+			say(w, http.StatusServiceUnavailable, "not_ready")
+			return
+		}
+	}
+	say(w, http.StatusOK, "ready")
+}
+
+// metrics serves measures. They name organisations and tools, so that only those
+// on this machine, who could ask the kernel, get them without saying who they are.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Metrics == nil {
+		problem(http.StatusNotFound, "this server has no measures").write(w, requestID(r.Context()))
+		return
+	}
+	if from := s.source(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		who, err := s.auth.Authenticate(r, from)
+		if err == nil {
+			err = who.operator()
+		}
+		if err != nil {
+			s.fault(r.Context(), err).write(w, requestID(r.Context()))
+			return
+		}
+	}
+	s.cfg.Metrics.ServeHTTP(w, r)
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"encoding/base64"
+	"fmt"
+	"iter"
+	"net/url"
+	"strings"
+
+	"haft"
+)
+
+// A Page is a part of a list.
+type Page[T any] struct {
+	Data []T `json:"data" nullable:"false"`
+	// Next goes into cursor of the next request; empty means that this is the end.
+	Next string `json:"next_cursor,omitempty" doc:"Goes into cursor of the next request. Without it this is the last page."`
+}
+
+// paging is what every list takes.
+type paging struct {
+	Cursor string `query:"cursor" maxLength:"400" doc:"next_cursor of the page before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many to list at most."`
+}
+
+// A listed page with the address of the next one as RFC 8288 has it.
+type listed[T any] struct {
+	Link string `header:"Link"`
+	Body Page[T]
+}
+
+// cursor makes an opaque text of where a list of that kind stands, so that nobody
+// builds one and we can change what it is.
+func cursor(kind, at string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + at))
+}
+
+// at reads a cursor.
+func (p paging) at(kind string) (string, error) {
+	if p.Cursor == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+	at, ok := strings.CutPrefix(string(raw), kind+":")
+	if err != nil || !ok || at == "" {
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list"}
+	}
+	return at, nil
+}
+
+// collect takes one page of a list. The list may give one more than the limit,
+// which then only shows that there is more. Skip leaves items out; nil leaves none.
+func collect[T any](list iter.Seq2[T, error], p paging, kind, path string, skip func(T) bool, key func(T) string) (*listed[T], error) {
+	out := &listed[T]{Body: Page[T]{Data: []T{}}}
+	for item, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		if skip != nil && skip(item) {
+			continue
+		}
+		if len(out.Body.Data) == p.Limit {
+			out.Body.Next = cursor(kind, key(out.Body.Data[p.Limit-1]))
+			out.Link = next(path, out.Body.Next, p.Limit)
+			break
+		}
+		out.Body.Data = append(out.Body.Data, item)
+	}
+	return out, nil
+}
+
+// next is the header that points to the next page. It has no filters: who follows
+// it adds them, as with next_cursor.
+func next(path, cursor string, limit int) string {
+	return fmt.Sprintf(`<%s?cursor=%s&limit=%d>; rel="next"`, path, url.QueryEscape(cursor), limit)
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// yaml is the media type of policies (RFC 9512).
+const yaml = "application/yaml"
+
+type policyRef struct {
+	Of string `path:"of" enum:"organisation,server" doc:"Whose: that of the caller's organisation, or of the whole server."`
+}
+
+// policies are the operations on the documents that say who may do what.
+func (a *api) policies() {
+	const tag = "policies"
+	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy", action: PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
+	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing"}, a.s.putPolicy)
+	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
+	item := a.OpenAPI().Paths["/v1/policies/{of}"]
+	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeString}}}
+	item.Get.Responses["200"].Content = text
+	item.Put.RequestBody.Content = text
+}
+
+type policyText struct {
+	Type string `header:"Content-Type"`
+	Body []byte
+}
+
+// policyOf returns whether a policy is the server's, and why it may not be touched.
+func (s *Server) policyOf(who Identity, in policyRef) (bool, error) {
+	if s.cfg.Policies == nil {
+		return false, absent("policies")
+	}
+	if in.Of == "server" {
+		return true, who.operator()
+	}
+	return false, nil
+}
+
+func (s *Server) showPolicy(ctx context.Context, who Identity, in *policyRef) (*policyText, error) {
+	server, err := s.policyOf(who, *in)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
+	if err != nil {
+		return nil, err
+	}
+	return &policyText{yaml, text}, nil
+}
+
+type putPolicy struct {
+	policyRef
+	RawBody []byte `contentType:"application/yaml"`
+}
+
+func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*struct{}, error) {
+	server, err := s.policyOf(who, in.policyRef)
+	if err != nil {
+		return nil, err
+	}
+	// The library takes its buffer back.
+	return nil, s.cfg.Policies.PutPolicy(ctx, who.Principal, server, append([]byte(nil), in.RawBody...))
+}
+
+type explain struct {
+	Body struct {
+		CallBody
+		User  string   `json:"user,omitempty" maxLength:"200" doc:"As if that user called, which is for managers."`
+		Roles []string `json:"roles,omitempty" maxItems:"50" doc:"As if with these roles."`
+	}
+}
+
+type explained struct{ Body any }
+
+func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*explained, error) {
+	if s.cfg.Explain == nil {
+		return nil, absent("policies")
+	}
+	p, err := s.as(ctx, who, in.Body.Agent)
+	if err != nil {
+		return nil, err
+	}
+	// Reading policies is for managers, so that asking what if tells nothing new.
+	if in.Body.User != "" {
+		p.User = in.Body.User
+	}
+	if in.Body.Roles != nil {
+		p.Roles = in.Body.Roles
+	}
+	decision, err := s.cfg.Explain(ctx, in.Body.call(p, ""))
+	if err != nil {
+		return nil, err
+	}
+	return &explained{decision}, nil
+}

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// A Problem is an error as a caller gets it: problem details of RFC 9457 with our
+// code. Detail and Misfits never hold a value that was sent.
+type Problem struct {
+	Type   string    `json:"type" doc:"Names the kind of problem: urn:haft:error: and the code."`
+	Title  string    `json:"title" doc:"The kind of problem in words."`
+	Status int       `json:"status" doc:"The HTTP status."`
+	Detail string    `json:"detail,omitempty" doc:"What is wrong and what can be done."`
+	Code   haft.Code `json:"code" doc:"What a program decides by."`
+	// Misfits say where the request does not fit.
+	Misfits []haft.Misfit `json:"misfits,omitempty" doc:"Where the request does not fit, by JSON Pointer."`
+	// RetryAfter is how long to wait before trying again, if that can help.
+	RetryAfter haft.Millis `json:"retry_after_ms,omitempty" doc:"How long to wait before trying again."`
+	Request    string      `json:"request_id,omitempty" doc:"The id of the request, which the log of the server has."`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return problemType }
+
+// problemType is the media type of problems.
+const problemType = "application/problem+json"
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.RetryAfter.D().Seconds()))))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Add("WWW-Authenticate", `Bearer realm="haft"`)
+		h.Add("WWW-Authenticate", `HAFT-HMAC-SHA256 realm="haft"`)
+	}
+	return h
+}
+
+// statusOf maps codes to statuses. What cannot even be read is 400 and not 422,
+// though its code is the same.
+func statusOf(code haft.Code) int {
+	switch code {
+	case haft.CodeInvalid:
+		return http.StatusUnprocessableEntity
+	case haft.CodeUnauthenticated:
+		return http.StatusUnauthorized
+	case haft.CodeDenied:
+		return http.StatusForbidden
+	case haft.CodeNotFound:
+		return http.StatusNotFound
+	case haft.CodeConflict:
+		return http.StatusConflict
+	case haft.CodeRateLimited:
+		return http.StatusTooManyRequests
+	case haft.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case haft.CodeInternal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusInternalServerError
+}
+
+// codeOf is the code of a status that the library or this package chose.
+func codeOf(status int) haft.Code {
+	for _, c := range haft.Codes() {
+		if statusOf(c) == status {
+			return c
+		}
+	}
+	switch {
+	case status == http.StatusPreconditionFailed:
+		return haft.CodeConflict
+	case status >= 500:
+		return haft.CodeInternal
+	}
+	return haft.CodeInvalid
+}
+
+// problem makes a problem with a status of its own.
+func problem(status int, detail string, misfits ...haft.Misfit) *Problem {
+	code := codeOf(status)
+	return &Problem{
+		Type: "urn:haft:error:" + string(code), Title: http.StatusText(status), Status: status,
+		Detail: detail, Code: code, Misfits: misfits,
+	}
+}
+
+// maxMisfits bounds how many are told.
+const maxMisfits = 50
+
+// problemOf makes a problem of any error. What is not a [*haft.Error] is not told.
+func problemOf(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return problem(http.StatusServiceUnavailable, "the request ended before there was an answer")
+	}
+	p := problem(statusOf(haft.CodeOf(err)), haft.MessageOf(err))
+	if e, ok := errors.AsType[*haft.Error](err); ok {
+		p.Misfits, p.RetryAfter = e.Misfits[:min(len(e.Misfits), maxMisfits)], e.RetryAfter
+	}
+	if p.Code == haft.CodeRateLimited && p.RetryAfter == 0 {
+		p.RetryAfter = haft.Millis(time.Second)
+	}
+	return p
+}
+
+// write sends a problem where there is no library to do so.
+func (p *Problem) write(w http.ResponseWriter, id string) {
+	h := w.Header()
+	for k, values := range p.GetHeaders() {
+		h[k] = values
+	}
+	h.Set("Content-Type", problemType)
+	told := *p
+	told.Request = id
+	w.WriteHeader(p.Status)
+	// A client that is gone cannot be told.
+	_ = json.NewEncoder(w).Encode(&told)
+}
+
+// own turns the errors of the library into ours. Its own repeat what was sent.
+func own(ctx huma.Context, _ string, v any) (any, error) {
+	switch e := v.(type) {
+	case *huma.ErrorModel:
+		p := problem(e.Status, detailOf(e))
+		for _, d := range e.Errors {
+			if m, ok := misfit(d); ok && len(p.Misfits) < maxMisfits {
+				p.Misfits = append(p.Misfits, m)
+			}
+		}
+		v = p
+	case *Problem:
+	default:
+		return v, nil
+	}
+	told := *v.(*Problem)
+	told.Request = requestID(ctx.Context())
+	return &told, nil
+}
+
+// detailOf says what the library found, in our words.
+func detailOf(e *huma.ErrorModel) string {
+	switch e.Status {
+	case http.StatusBadRequest:
+		return "the body cannot be read as JSON, or is missing"
+	case http.StatusUnprocessableEntity:
+		return "the request does not fit"
+	case http.StatusUnsupportedMediaType:
+		return "the body must be application/json"
+	case http.StatusRequestEntityTooLarge:
+		return "the body is too large"
+	case http.StatusNotAcceptable:
+		return "the answer is application/json"
+	}
+	return "internal error"
+}
+
+// safe are the beginnings of messages of the library that hold nothing of what was
+// sent.
+var safe = []string{
+	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean", "unknown query parameter",
+}
+
+// unsafe are those of them that hold an error of a parser, which quotes.
+var unsafe = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986", "expected string to be RFC 4122", "expected string to be regex"}
+
+// misfit makes one of what the library found. It drops the value, and the message
+// if it may hold one.
+func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
+	if d == nil {
+		return haft.Misfit{}, false
+	}
+	begins := func(list []string) bool {
+		for _, s := range list {
+			if strings.HasPrefix(d.Message, s) {
+				return true
+			}
+		}
+		return false
+	}
+	m := haft.Misfit{Message: "does not fit"}
+	if begins(safe) && !begins(unsafe) {
+		m.Message = d.Message
+	}
+	where, rest, _ := strings.Cut(d.Location, ".")
+	switch where {
+	case "body":
+		m.Pointer = pointer(rest)
+	case "query", "path", "header":
+		if !plain(rest) {
+			rest = "a parameter"
+		}
+		m.Message = where + " parameter " + rest + ": " + m.Message
+	}
+	return m, true
+}
+
+// plain reports whether a name is one of ours and not text that was sent.
+func plain(name string) bool {
+	return len(name) <= 40 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' && r != '-'
+	})
+}
+
+// pointer turns a[0].b into /a/0/b.
+func pointer(path string) string {
+	if path == "" {
+		return ""
+	}
+	path = strings.NewReplacer("~", "~0", "/", "~1", "[", ".", "]", "").Replace(path)
+	if len(path) > 200 {
+		path = path[:200]
+	}
+	return "/" + strings.ReplaceAll(strings.TrimPrefix(path, "."), ".", "/")
+}

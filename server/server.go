@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"haft"
+)
+
+// Config says what a server offers besides its service, and its bounds. The zero
+// value is a good server on a loopback address.
+type Config struct {
+	// Version is that of the program, for the document.
+	Version string
+	// Wait waits for the end of a call, or until it waits for a person. Nil means
+	// that nobody can wait for a call that was submitted.
+	Wait func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
+	// Policies keeps documents that say who may do what. Nil means that there are
+	// none here.
+	Policies Policies
+	// Explain says what policy would decide about a call: a value for JSON.
+	Explain func(ctx context.Context, c haft.Call) (any, error)
+	// Render writes tools in the form of a model vendor.
+	Render func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error)
+	// ToolCalls runs what a model returned, and returns what to append.
+	ToolCalls func(ctx context.Context, req ToolCalls) (json.RawMessage, error)
+	// Audit writes the audit of p's organisation as JSON lines. It reports before
+	// it writes anything why p may not have it.
+	Audit func(ctx context.Context, p haft.Principal, w io.Writer) error
+	// Ready makes a real call and reports why that does not work.
+	Ready func(ctx context.Context) error
+	// Metrics serves measures: to who asks from this machine without a proxy, and
+	// to operators.
+	Metrics http.Handler
+	// Mounts are other doors, by pattern of [http.ServeMux]. They stand behind the
+	// same guard and know themselves who sends.
+	Mounts map[string]http.Handler
+
+	// Hosts are the names by which the server is reached, without ports; nil means
+	// the loopback names and addresses only.
+	Hosts []string
+	// Origins are those of other pages that may send requests, such as
+	// https://console.example.com.
+	Origins []string
+	// Proxies are addresses whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+	// TLS has the certificates of the server. Nil means none.
+	TLS *tls.Config
+
+	// MaxBody bounds the body of a request; 0 means 8 MiB. MaxHeader bounds its
+	// headers; 0 means 32 KiB.
+	MaxBody   int64
+	MaxHeader int
+	// Connections bounds how many there are at once; 0 means 8,192.
+	Connections int
+	// ReadTimeout bounds how long the headers, and then the body, may take to
+	// arrive; 0 means 15 seconds. WriteTimeout bounds each write of an answer; 0
+	// means 30 seconds.
+	ReadTimeout, WriteTimeout time.Duration
+	// Heartbeat is how often a silent stream shows that it lives; 0 means 15
+	// seconds.
+	Heartbeat time.Duration
+	// Logger hears of every request, and of our faults. Nil discards.
+	Logger *slog.Logger
+}
+
+// Policies keeps documents that say who may do what, of p's organisation or of the
+// whole server.
+type Policies interface {
+	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
+	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+}
+
+// ToolCalls is what a model returned, and on whose behalf to run it.
+type ToolCalls struct {
+	Principal haft.Principal
+	// Format is openai, anthropic or gemini; empty means that Body shows it.
+	Format string
+	// Turn groups the calls, see [haft.Call].
+	Turn  string
+	Trace string
+	Body  json.RawMessage
+}
+
+// A Server is an HTTP door. It is safe for concurrent use.
+//
+// Lifecycle: New, then Serve or Handler, then Shutdown.
+type Server struct {
+	service haft.Service
+	auth    Authenticator
+	cfg     Config
+	hosts   hosts
+	handler http.Handler
+	http    *http.Server
+	openapi []byte
+	ready   readiness
+	agents  sync.Mutex // held while an agent is read, changed and written
+
+	leaving  atomic.Bool
+	streams  sync.WaitGroup // which Shutdown of net/http does not know of
+	ending   context.Context
+	endAll   context.CancelCauseFunc
+	streamMu sync.Mutex // orders streams.Add before streams.Wait
+}
+
+// errLeaving is why streams end when the server does.
+var errLeaving = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down"}
+
+// New makes a server. It opens nothing.
+func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) {
+	if service == nil || auth == nil {
+		return nil, errors.New("a server needs a service and an authenticator")
+	}
+	cfg = cfg.filled()
+	s := &Server{service: service, auth: auth, cfg: cfg}
+	var err error
+	if s.hosts, err = newHosts(cfg.Hosts, cfg.Origins); err != nil {
+		return nil, err
+	}
+	s.ending, s.endAll = context.WithCancelCause(context.Background()) //nolint:forbidigo // it is the server's life and not a request's
+	mux := http.NewServeMux()
+	if s.openapi, err = s.routes(mux); err != nil {
+		return nil, err
+	}
+	s.handler = s.guard(mux)
+	s.http = &http.Server{
+		Handler: s.handler, TLSConfig: cfg.TLS, MaxHeaderBytes: cfg.MaxHeader,
+		ReadHeaderTimeout: cfg.ReadTimeout, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.MaxBody <= 0 {
+		c.MaxBody = 8 << 20
+	}
+	if c.MaxHeader <= 0 {
+		c.MaxHeader = 32 << 10
+	}
+	if c.Connections <= 0 {
+		c.Connections = 8192
+	}
+	if c.ReadTimeout <= 0 {
+		c.ReadTimeout = 15 * time.Second
+	}
+	if c.WriteTimeout <= 0 {
+		c.WriteTimeout = 30 * time.Second
+	}
+	if c.Heartbeat <= 0 {
+		c.Heartbeat = 15 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Handler returns the door for a server of somebody else.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI returns the document of the API, as JSON.
+func (s *Server) OpenAPI() []byte { return s.openapi }
+
+// Serve answers the connections of ln until Shutdown, and then returns nil.
+func (s *Server) Serve(ln net.Listener) error {
+	ln = netutil.LimitListener(ln, s.cfg.Connections)
+	var err error
+	if s.cfg.TLS != nil {
+		err = s.http.ServeTLS(ln, "", "")
+	} else {
+		err = s.http.Serve(ln)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}
+
+// Leave makes the server say that it is not ready, so that nobody sends more.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
+// Shutdown ends streams, waits for the requests that are being answered, and
+// closes all connections. When ctx ends before, it closes them at once.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Leave()
+	s.streamMu.Lock()
+	s.endAll(errLeaving)
+	s.streamMu.Unlock()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("wait for requests to end: %w", err), s.http.Close())
+	}
+	gone := make(chan struct{})
+	go func() { s.streams.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		// The write timeout ends them soon.
+		err = errors.Join(err, fmt.Errorf("wait for streams to end: %w", context.Cause(ctx)))
+	}
+	return err
+}
+
+// stream reports that one begins and returns what ends it: its request, the end of
+// the credential or of the server. The caller calls done.
+func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, done func(), err error) {
+	s.streamMu.Lock()
+	defer s.streamMu.Unlock()
+	if s.ending.Err() != nil {
+		return nil, nil, errLeaving
+	}
+	s.streams.Add(1)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	unhook := context.AfterFunc(s.ending, func() { cancel(context.Cause(s.ending)) })
+	var timer *time.Timer
+	if !who.Expires.IsZero() {
+		timer = time.AfterFunc(time.Until(who.Expires), func() {
+			cancel(&haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential has expired"})
+		})
+	}
+	return ctx, func() {
+		unhook()
+		if timer != nil {
+			timer.Stop()
+		}
+		cancel(nil)
+		s.streams.Done()
+	}, nil
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// Added is a tool, and what became of the draft that it was made of.
+type Added struct {
+	haft.Tool
+	IsNew    bool     `json:"created,omitempty" doc:"There was no such tool before."`
+	Same     bool     `json:"unchanged,omitempty" doc:"The draft is the version that is current."`
+	Waiting  int      `json:"waiting,omitempty" doc:"The number of the version that waits for review."`
+	Schema   []string `json:"schema_changes,omitempty" doc:"How the schema differs from that of the version before."`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ref names a tool in a path.
+type ref struct {
+	Ref string `path:"ref" maxLength:"200" doc:"The name or id of the tool."`
+}
+
+type putTool struct {
+	IfMatch     string `header:"If-Match" doc:"The ETag or digest that the current version must have."`
+	IfNoneMatch string `header:"If-None-Match" doc:"With *, a tool of that name must not exist."`
+	Body        haft.Draft
+}
+
+type addedTool struct {
+	Status   int
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     Added
+}
+
+type oneTool struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   haft.Tool
+}
+
+// tools are the operations on tools and their versions.
+func (a *api) tools() {
+	const tag = "tools"
+	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: ToolsWrite, tag: tag, summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated, also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: ToolsRead, tag: tag, summary: "List tools, in our form or that of a model vendor", about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, `skipped` has those that it would refuse, and the header Link says whether there is more.", errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: ToolsRead, tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
+	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: ToolsWrite, tag: tag, summary: "Disable, sort, roll back or review a tool", about: "With `version`, calls run that version from now on: this is how to roll back.", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool", action: ToolsWrite, tag: tag, summary: "Remove a tool with its versions", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions", action: ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version", action: ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
+}
+
+// toolForms are the forms in which tools are listed: ours, or what a vendor takes.
+func (a *api) toolForms() *huma.Schema {
+	ours := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Page[haft.Tool]](), true, "PageTool")
+	return &huma.Schema{AnyOf: []*huma.Schema{ours, {Type: huma.TypeArray, Items: &huma.Schema{}}, {Type: huma.TypeObject}}}
+}
+
+// etag is that of a tool: the digest of its version, and when the rest of it was
+// last changed.
+func etag(t haft.Tool) string {
+	return `"` + t.Version.Digest + "." + strconv.FormatInt(t.Updated.UnixMicro(), 36) + `"`
+}
+
+// matches reports whether a condition names a tool: by its ETag, or by the digest
+// of its version alone, or by * for any.
+func matches(condition string, t haft.Tool) bool {
+	for one := range strings.SplitSeq(condition, ",") {
+		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+		if one == "*" || one == etag(t) || t.Version.Digest != "" && strings.Trim(one, `"`) == t.Version.Digest {
+			return true
+		}
+	}
+	return false
+}
+
+// errPrecondition is what a condition that does not hold is answered with.
+var errPrecondition = problem(http.StatusPreconditionFailed, "it is not what If-Match says any more; look again first")
+
+func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*addedTool, error) {
+	d := in.Body
+	if in.IfNoneMatch == "*" {
+		d.New = true
+	}
+	if in.IfMatch != "" && in.IfMatch != "*" {
+		digest, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(in.IfMatch, "W/"), `"`), ".")
+		if d.If != "" && d.If != digest {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "If-Match and if_digest differ"}
+		}
+		d.If = digest
+	}
+	c, err := s.service.PutTool(ctx, who.Principal, d)
+	if err != nil {
+		if (in.IfMatch != "" || in.IfNoneMatch != "") && haft.CodeOf(err) == haft.CodeConflict {
+			return nil, errPrecondition
+		}
+		return nil, err
+	}
+	out := &addedTool{
+		Status: http.StatusCreated, ETag: etag(c.Tool), Location: "/v1/tools/" + string(c.Tool.ID),
+		Body: Added{Tool: c.Tool, IsNew: c.Created, Same: c.Same, Waiting: c.Waiting, Schema: c.Schema, Warnings: c.Warnings},
+	}
+	if c.Same {
+		out.Status = http.StatusOK
+	}
+	return out, nil
+}
+
+type listTools struct {
+	paging
+	Category string    `query:"category" maxLength:"200"`
+	Tag      string    `query:"tag" maxLength:"200"`
+	Kind     haft.Kind `query:"kind" enum:"builtin,python,typescript,javascript,bash,mcp"`
+	Search   string    `query:"search" maxLength:"400" doc:"Words of name, description, tags and category; the best come first, on one page."`
+	Disabled bool      `query:"disabled" doc:"List disabled tools too."`
+	Agent    string    `query:"agent" maxLength:"200" doc:"List the tools of that agent."`
+	Format   string    `query:"format" enum:"openai,openai-responses,anthropic,gemini,mcp" doc:"Write them in the form of a model vendor."`
+	Strict   bool      `query:"strict" doc:"With format: in strict mode, where the vendor has one."`
+}
+
+type listedTools struct {
+	Link string `header:"Link"`
+	Body any
+}
+
+func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*listedTools, error) {
+	p, err := s.as(ctx, who, in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if in.Format != "" && s.cfg.Render == nil {
+		return nil, absent("forms of model vendors")
+	}
+	after, err := in.at("tools")
+	if err != nil {
+		return nil, err
+	}
+	if in.Search != "" && after != "" {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
+	}
+	// A form of a vendor goes to a model, which cannot call what is disabled.
+	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after, Limit: in.Limit + 1, Disabled: in.Disabled && in.Format == ""}
+	if p.Agent != "" {
+		f.Limit = 0 // the filter comes before the agent's tools are picked
+	}
+	if in.Search != "" {
+		f.Limit = in.Limit
+	}
+	page, err := collect(s.service.Tools(ctx, p, f), in.paging, "tools", "/v1/tools", nil, func(t haft.Tool) string { return t.Name })
+	if err != nil {
+		return nil, err
+	}
+	if in.Format == "" {
+		return &listedTools{page.Link, page.Body}, nil
+	}
+	raw, err := s.cfg.Render(in.Format, in.Strict, page.Body.Data)
+	if err != nil {
+		return nil, err
+	}
+	return &listedTools{page.Link, raw}, nil
+}
+
+type showTool struct {
+	ref
+	IfNoneMatch string `header:"If-None-Match" doc:"An ETag: if it is still that, the answer is 304 without a body."`
+}
+
+func (s *Server) showTool(ctx context.Context, who Identity, in *showTool) (*oneTool, error) {
+	t, err := s.service.Tool(ctx, who.Principal, in.Ref)
+	if err != nil {
+		return nil, err
+	}
+	out := &oneTool{Status: http.StatusOK, ETag: etag(*t), Body: *t}
+	for one := range strings.SplitSeq(in.IfNoneMatch, ",") {
+		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == "*" || one == out.ETag {
+			out.Status = http.StatusNotModified
+		}
+	}
+	return out, nil
+}
+
+type setTool struct {
+	ref
+	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
+	Body    haft.ToolState
+}
+
+func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTool, error) {
+	if err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
+		return nil, err
+	}
+	t, err := s.service.SetTool(ctx, who.Principal, in.Ref, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &oneTool{Status: http.StatusOK, ETag: etag(*t), Body: *t}, nil
+}
+
+// stillMatches reports why a condition on a tool does not hold.
+func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition string) error {
+	if condition == "" {
+		return nil
+	}
+	t, err := s.service.Tool(ctx, who.Principal, ref)
+	if err != nil {
+		return err
+	}
+	if !matches(condition, *t) {
+		return errPrecondition
+	}
+	return nil
+}
+
+type removeTool struct {
+	ref
+	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
+}
+
+func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
+	if err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
+		return nil, err
+	}
+	return nil, s.service.RemoveTool(ctx, who.Principal, in.Ref)
+}
+
+type listVersions struct {
+	ref
+	paging
+}
+
+func (s *Server) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
+	at, err := in.at("versions")
+	if err != nil {
+		return nil, err
+	}
+	before := 0
+	if at != "" {
+		if before, err = strconv.Atoi(at); err != nil {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+		}
+	}
+	return collect(s.service.Versions(ctx, who.Principal, in.Ref), in.paging, "versions", "/v1/tools/"+in.Ref+"/versions",
+		func(v haft.Version) bool { return before > 0 && v.Number >= before },
+		func(v haft.Version) string { return strconv.Itoa(v.Number) })
+}
+
+type showVersion struct {
+	ref
+	Number int `path:"number" minimum:"1"`
+}
+
+type oneVersion struct{ Body haft.Version }
+
+func (s *Server) showVersion(ctx context.Context, who Identity, in *showVersion) (*oneVersion, error) {
+	for v, err := range s.service.Versions(ctx, who.Principal, in.Ref) {
+		if err != nil {
+			return nil, err
+		}
+		if v.Number == in.Number {
+			return &oneVersion{v}, nil
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such version"}
+}

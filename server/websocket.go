@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"haft"
+)
+
+// The codes with which WebSockets are closed, from the range for applications.
+const (
+	closeAgain websocket.StatusCode = 4503 // come back after the last cursor
+	closeLost  websocket.StatusCode = 4409 // events are no longer kept
+	closeWho   websocket.StatusCode = 4401 // the credential has expired
+	closeFault websocket.StatusCode = 4500
+)
+
+// closeOf is the code for an error.
+func closeOf(err error) websocket.StatusCode {
+	switch haft.CodeOf(err) {
+	case haft.CodeUnavailable, haft.CodeRateLimited:
+		return closeAgain
+	case haft.CodeConflict:
+		return closeLost
+	case haft.CodeUnauthenticated:
+		return closeWho
+	case haft.CodeInvalid, haft.CodeDenied, haft.CodeNotFound, haft.CodeInternal:
+		return closeFault
+	}
+	return closeFault
+}
+
+// A socketSink writes messages.
+type socketSink struct {
+	ctx   context.Context // that of the stream, whose life this is
+	conn  *websocket.Conn
+	limit time.Duration
+}
+
+// send writes one message within the time that a reader has.
+func (o *socketSink) send(raw []byte) error {
+	ctx, cancel := context.WithTimeout(o.ctx, o.limit)
+	defer cancel()
+	return o.conn.Write(ctx, websocket.MessageText, raw)
+}
+
+// Event implements sink.
+func (o *socketSink) Event(e haft.Event) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return o.send(raw)
+}
+
+// Flush implements sink: messages are sent at once.
+func (o *socketSink) Flush() error { return nil }
+
+// Beat implements sink.
+func (o *socketSink) Beat(cursor int64) error {
+	return o.send([]byte(`{"type":"heartbeat","cursor":` + strconv.FormatInt(max(cursor, 0), 10) + `}`))
+}
+
+// socket streams events over a WebSocket. Readers send nothing.
+func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch, after int64) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // guard has looked at Origin, and knows what the operator allows
+		CompressionMode:    websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return // it has been answered
+	}
+	defer conn.CloseNow() //nolint:errcheck // it is closed on all paths that matter
+	conn.SetReadLimit(4 << 10)
+	// The reading side lives as long as the request, not the stream: its end would
+	// cut the connection before the reader is told why.
+	gone := conn.CloseRead(r.Context()) // ends when the reader leaves, or sends what nobody asked for
+	life, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(gone, func() { cancel(context.Canceled) })()
+	out := &socketSink{context.WithoutCancel(ctx), conn, s.cfg.WriteTimeout}
+	err = s.follow(life, who, in, after, out)
+	if gone.Err() != nil {
+		return // the reader has left
+	}
+	s.told(r, err)
+	out.limit = min(out.limit, 5*time.Second)
+	if err := out.send(bye(err)); err != nil {
+		return // it does not read: that is why
+	}
+	_ = conn.Close(closeOf(err), haft.MessageOf(err)) // a reader that is gone cannot be told
+}
