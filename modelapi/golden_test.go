@@ -28,7 +28,7 @@ type goldenFile struct {
 }
 
 // goldenFiles reads the files of a directory of testdata.
-func goldenFiles(t *testing.T, dir string) []goldenFile {
+func goldenFiles(t testing.TB, dir string) []goldenFile {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
