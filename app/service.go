@@ -41,6 +41,14 @@ type ServiceConfig struct {
 	// Allow are ranges of addresses that fetching tools may reach though they
 	// are not public.
 	Allow []netip.Prefix
+	// MasterKey encrypts the keys of secrets: 32 random bytes, or those in base64.
+	// Nil means that of MasterKeyFile, else of the environment
+	// (HAFT_MASTER_KEY_FILE, HAFT_MASTER_KEY, or what HAFT_MASTER_KEY_COMMAND
+	// prints), else master.key in Data, which is made when it is needed first.
+	MasterKey     []byte
+	MasterKeyFile string
+	// Credentials says where credentials of calls are fetched.
+	Credentials CredentialsConfig
 	// SelfReview lets those who register a version with findings accept it.
 	SelfReview bool
 	// Builtins adds tools of the program that embeds this one.
@@ -64,6 +72,7 @@ type Service struct {
 	// Keys verify the checkpoints of the audit.
 	Keys audit.Keys
 
+	vault   *vault
 	closers []func() error
 }
 
@@ -93,6 +102,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
 	script := s.App.executor

@@ -247,6 +247,19 @@ func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name
 	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
 }
 
+// Manage has do run for a manager, and writes to the audit that it was done, with
+// what it returns.
+func (e *Engine) Manage(ctx context.Context, p haft.Principal, kind string, do func(context.Context) (any, error)) error {
+	if err := e.manager(p); err != nil {
+		return err
+	}
+	body, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	return e.log(ctx, p, kind, body)
+}
+
 // storeEnv moves the variables of an agent that is about to be written into the
 // vault, so that none of them is in its row. An empty value keeps what is there.
 func (e *Engine) storeEnv(ctx context.Context, a *haft.Agent) error {

@@ -168,6 +168,16 @@ func (s *Store) SecretMark(ctx context.Context, org string) (int64, error) {
 	return rev, nil
 }
 
+// HasPlainSecrets reports whether a secret is kept as the value itself.
+func (s *Store) HasPlainSecrets(ctx context.Context) (bool, error) {
+	some := false
+	err := s.rows(ctx, func(scanner) error { some = true; return nil }, "SELECT name FROM secrets WHERE plain = 1 LIMIT 1")
+	if err != nil {
+		return false, fmt.Errorf("look for secrets in the clear: %w", err)
+	}
+	return some, nil
+}
+
 // theKeyset is the name of the one that there is.
 const theKeyset = "secrets"
 

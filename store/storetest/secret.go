@@ -45,6 +45,9 @@ func secretsKept(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if some, err := s.HasPlainSecrets(ctx); !some || err != nil {
+		t.Errorf("HasPlainSecrets = %v, %v", some, err)
+	}
 	want.Rev = 1
 	same(t, "a secret", got, want)
 	got.Data, got.Plain, got.Updated = []byte("other"), false, at.Add(time.Hour)
@@ -54,6 +57,9 @@ func secretsKept(t testing.TB, s *store.Store) {
 	same(t, "a replaced secret", again, got)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if some, err := s.HasPlainSecrets(ctx); some || err != nil {
+		t.Errorf("HasPlainSecrets after the replacement = %v, %v", some, err)
 	}
 	if err := s.RemoveSecret(ctx, "acme", "agent", "a1", "KEY"); err != nil {
 		t.Fatal(err)

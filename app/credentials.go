@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/egress"
+	"haft/secret"
+	"haft/webhook"
+)
+
+// CredentialsConfig says where credentials of calls are fetched. The zero value
+// is what the environment says: HAFT_CREDENTIALS_URL, _KEY, _SIGNING_KEY, _TIMEOUT,
+// _TTL, _ALLOW (ranges, with commas) and _INSECURE; and nowhere if that is silent.
+type CredentialsConfig struct {
+	// URL is where to ask; "" means the environment.
+	URL string
+	// Key is sent as a bearer token, and Signing signs requests.
+	Key, Signing secret.Value
+	// Timeout bounds a request, and TTL says how long answers are kept that do not
+	// say; see [webhook.Config].
+	Timeout, TTL time.Duration
+	// Allow are ranges that may be asked though they are not public. They are not
+	// those of tools.
+	Allow []netip.Prefix
+	// Insecure allows http to other machines.
+	Insecure bool
+}
+
+// fromEnv completes c from the environment.
+func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
+	if c.URL != "" {
+		return c, nil
+	}
+	if c.URL = os.Getenv("HAFT_CREDENTIALS_URL"); c.URL == "" {
+		return c, nil
+	}
+	c.Key, c.Signing = secret.New(os.Getenv("HAFT_CREDENTIALS_KEY")), secret.New(os.Getenv("HAFT_CREDENTIALS_SIGNING_KEY"))
+	for name, to := range map[string]*time.Duration{"HAFT_CREDENTIALS_TIMEOUT": &c.Timeout, "HAFT_CREDENTIALS_TTL": &c.TTL} {
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return c, &haft.Error{Code: haft.CodeInvalid, Message: name + " is not a duration such as 30s", Err: err}
+		}
+		if *to = d; d == 0 {
+			*to = -1 // 0 is what was asked for, and not the default
+		}
+	}
+	for part := range strings.SplitSeq(os.Getenv("HAFT_CREDENTIALS_ALLOW"), ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			return c, &haft.Error{Code: haft.CodeInvalid, Message: "HAFT_CREDENTIALS_ALLOW is not a list of ranges such as 10.0.0.0/8", Err: err}
+		}
+		c.Allow = append(c.Allow, p)
+	}
+	c.Insecure = c.Insecure || os.Getenv("HAFT_CREDENTIALS_INSECURE") == "1"
+	return c, nil
+}
+
+// credentials is a webhook as [engine.Credentials].
+type credentials struct{ client *webhook.Client }
+
+// Fetch implements [engine.Credentials].
+func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error) {
+	return c.client.Fetch(ctx, webhook.Ask{
+		Org: who.Org, User: who.User, Agent: who.Agent, Tool: tool.Name, ToolID: string(tool.ID), Call: call,
+	})
+}
+
+// openCredentials returns what fetches credentials, or nil, and what ends it.
+func openCredentials(cfg CredentialsConfig) (*credentials, func() error, error) {
+	cfg, err := cfg.fromEnv()
+	if err != nil || cfg.URL == "" {
+		return nil, nil, err
+	}
+	guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1})
+	client, err := webhook.New(webhook.Config{
+		URL: cfg.URL, Insecure: cfg.Insecure, Key: cfg.Key, Signing: cfg.Signing,
+		Client: guard.Client(), Timeout: cfg.Timeout, TTL: cfg.TTL,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return &credentials{client}, func() error { guard.CloseIdle(); return nil }, nil
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/process"
+	"haft/secret/keeper"
+)
+
+// The variables that say where the master key is.
+const (
+	envMasterFile    = "HAFT_MASTER_KEY_FILE"
+	envMaster        = "HAFT_MASTER_KEY"
+	envMasterCommand = "HAFT_MASTER_KEY_COMMAND"
+)
+
+// masterFile is the key in the data directory, and masterTime how long a command
+// that gives one may take: it asks a service somewhere.
+const (
+	masterFile = "master.key"
+	masterTime = 30 * time.Second
+)
+
+// A masterKey is the key that encrypts the keys of secrets, and where it came
+// from.
+type masterKey struct {
+	key []byte
+	// own is the file in the data directory, which we may replace; "" means that
+	// the operator keeps the key.
+	own string
+}
+
+// findMaster returns the master key: the one of cfg, of a file, of the
+// environment, of a command, or that of the data directory, which is made if
+// nothing is encrypted yet. One that is kept somewhere and cannot be had is an
+// error: another would be of no use, and hide that.
+func findMaster(ctx context.Context, cfg ServiceConfig, kept bool) (masterKey, error) {
+	file := cfg.MasterKeyFile
+	if file == "" {
+		file = os.Getenv(envMasterFile)
+	}
+	switch {
+	case len(cfg.MasterKey) > 0:
+		key, err := parseMaster(cfg.MasterKey)
+		return masterKey{key: key}, err
+	case file != "":
+		key, err := readMaster(file, 0o027)
+		return masterKey{key: key}, err
+	case os.Getenv(envMaster) != "":
+		key, err := parseMaster([]byte(os.Getenv(envMaster)))
+		return masterKey{key: key}, err
+	case os.Getenv(envMasterCommand) != "":
+		key, err := runMaster(ctx, os.Getenv(envMasterCommand))
+		return masterKey{key: key}, err
+	case cfg.Data == "" && cfg.Database != "":
+		return masterKey{}, &haft.Error{Code: haft.CodeInvalid, Message: "secrets in a database need a master key: name its file with " + envMasterFile + ", or a data directory"}
+	case cfg.Data == "":
+		return masterKey{key: newMaster()}, nil // nothing outlives the process
+	}
+	return ownMaster(filepath.Join(cfg.Data, masterFile), kept)
+}
+
+// ownMaster returns the key of the data directory.
+func ownMaster(path string, kept bool) (masterKey, error) {
+	key, err := readMaster(path, 0o077)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return masterKey{key, path}, err
+	}
+	if kept {
+		return masterKey{}, &haft.Error{Code: haft.CodeUnavailable, Err: err,
+			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it back, or name the key with " + envMasterFile + "; nothing was changed"}
+	}
+	err = createMaster(path, newMaster())
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return masterKey{}, fmt.Errorf("make the master key: %w", err)
+	}
+	key, err = readMaster(path, 0o077) // that of another process, if it was first
+	return masterKey{key, path}, err
+}
+
+// newMaster makes a key that nobody can guess.
+func newMaster() []byte {
+	key := make([]byte, keeper.MasterSize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// createMaster writes a key to a new file, whole or not at all. It fails with
+// [fs.ErrExist] if there is one: a key is never overwritten.
+func createMaster(path string, key []byte) error {
+	return placeMaster(path, key, os.Link)
+}
+
+// placeMaster writes a key to a file beside path and has place put it there.
+func placeMaster(path string, key []byte, place func(from, to string) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if rm := os.Remove(f.Name()); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
+			err = errors.Join(err, rm)
+		}
+	}()
+	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = place(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes what was renamed in a directory last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// readMaster reads a key from a file whose mode has nothing of forbidden.
+func readMaster(path string, forbidden fs.FileMode) ([]byte, error) {
+	wrong := func(why string, err error) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the file of the master key " + why, Err: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, wrong("cannot be read", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, wrong("cannot be read", err)
+	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
+		return nil, wrong("is not a key", nil)
+	case info.Mode().Perm()&forbidden != 0:
+		return nil, wrong("can be read or changed by others; change its mode to 0600, and replace the key if it may be known", nil)
+	}
+	text := make([]byte, info.Size())
+	if n, err := f.Read(text); err != nil || n < len(text) {
+		return nil, wrong("cannot be read", err)
+	}
+	return parseMaster(text)
+}
+
+// parseMaster reads a key: 32 bytes as they are, as base64 or as hexadecimal
+// digits.
+func parseMaster(text []byte) ([]byte, error) {
+	if len(text) == keeper.MasterSize {
+		return slices.Clone(text), nil
+	}
+	word := string(bytes.TrimSpace(text))
+	bare := strings.TrimRight(word, "=")
+	for _, decode := range []func(string) ([]byte, error){
+		hex.DecodeString, base64.RawStdEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
+	} {
+		if key, err := decode(bare); err == nil && len(key) == keeper.MasterSize {
+			return key, nil
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a master key has %d random bytes, as they are, in base64 or hexadecimal; make one with: openssl rand -base64 32", keeper.MasterSize)}
+}
+
+// runMaster runs a command of the operator's that prints the key: it may ask a
+// service that keeps keys. It has the environment of this process, less the keys.
+func runMaster(ctx context.Context, command string) ([]byte, error) {
+	failed := func(why string, err error) error {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the command for the master key (" + envMasterCommand + ") " + why + "; run it by hand to see more", Err: err}
+	}
+	p, err := process.Open(process.Config{})
+	if err != nil {
+		return nil, failed("cannot be run", err)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, envMaster+"=") || strings.HasPrefix(kv, "HAFT_CREDENTIALS_") || strings.Index(kv, "=") <= 0
+	})
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(ctx, masterTime)
+	defer cancel()
+	exit, err := p.Run(ctx, sandbox.Spec{
+		Argv: []string{"/bin/sh", "-c", command}, Env: env, Stdout: &out, Network: sandbox.NetworkFull,
+		Limits: haft.Limits{Wall: haft.Millis(masterTime), CPU: haft.Millis(masterTime), Memory: 4 << 30, OpenFiles: 1024, Stdout: 4 << 10},
+	})
+	switch {
+	case err != nil:
+		return nil, failed("cannot be run", err)
+	case exit.Cause == sandbox.CauseTimeout || exit.Cause == sandbox.CauseCancelled:
+		return nil, failed("took too long", nil)
+	case exit.Cause != sandbox.CauseExit || exit.Code != 0:
+		return nil, failed(fmt.Sprintf("failed (exit %d)", exit.Code), nil)
+	case exit.DroppedStdout > 0:
+		return nil, failed("printed more than a key", nil)
+	}
+	return parseMaster(out.Bytes())
+}

@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"haft"
+	"haft/secret/keeper"
+)
+
+// RotateConfig says what to rotate besides the data keys. The zero value is
+// useful.
+type RotateConfig struct {
+	// MasterKeyFile has the master key that replaces the one of now. It is made
+	// if there is no such file. "" keeps the one of now.
+	MasterKeyFile string
+	// Forget drops data keys that nothing uses any more also where other
+	// processes share the store. None of them may be about to use one.
+	Forget bool
+}
+
+// A Rotation says what was done.
+type Rotation struct {
+	Values int `json:"values"` // encrypted again
+	Calls  int `json:"calls"`  // that wait, encrypted again
+	Keys   int `json:"keys"`   // data keys that are gone
+	// Master says that the master key was replaced.
+	Master bool `json:"master"`
+	// Next is what is left to do for the operator, or "".
+	Next string `json:"next,omitempty"`
+}
+
+// RotateSecrets makes a new data key and encrypts everything with it that is
+// stored, and replaces the master key if cfg says so. Calls go on meanwhile, and
+// at no moment can a process that has the old or the new master key not read what
+// is stored. It may be stopped at any moment and called again.
+func (s *Service) RotateSecrets(ctx context.Context, p haft.Principal, cfg RotateConfig) (done Rotation, err error) {
+	err = s.Manage(ctx, p, "secret.rotate", func(ctx context.Context) (any, error) {
+		done, err = s.vault.rotate(ctx, cfg)
+		return done, err
+	})
+	return done, err
+}
+
+// rotate rotates.
+func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, err error) {
+	k, err := v.open(ctx)
+	if err != nil {
+		return done, err
+	}
+	v.opening.Lock()
+	defer v.opening.Unlock()
+	if k, done.Next, err = v.replace(ctx, k, cfg.MasterKeyFile); err != nil {
+		return done, err
+	}
+	done.Master = cfg.MasterKeyFile != ""
+	if err := k.Rotate(ctx); err != nil {
+		return done, fmt.Errorf("make a data key: %w", err)
+	}
+	if done.Values, err = k.Rewrap(ctx); err != nil {
+		return done, fmt.Errorf("encrypt the secrets again: %w", err)
+	}
+	if done.Calls, err = v.resealCalls(ctx, k); err != nil {
+		return done, fmt.Errorf("encrypt the calls that wait again: %w", err)
+	}
+	// Another process may yet have a call under an old key in its hands.
+	if !v.store.Shared() || cfg.Forget {
+		if done.Keys, err = k.Forget(ctx); err != nil {
+			return done, fmt.Errorf("forget old data keys: %w", err)
+		}
+	}
+	return done, nil
+}
+
+// errReplacing refuses to write keys that those with the new master key could not
+// read.
+func errReplacing() error {
+	return &haft.Error{Code: haft.CodeConflict, Message: "the master key is being replaced: give this process the new one first, or name it again as the new one; nothing was changed"}
+}
+
+// replace has the keys be encrypted under the master key of a file, and returns
+// the keeper to go on with and what is left to do. Precondition: opening is held.
+func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *keeper.Keeper, next string, err error) {
+	back := backend{v.store}
+	replacing, err := k.Replacing(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if file == "" {
+		if replacing {
+			return nil, "", errReplacing()
+		}
+		return k, "", nil
+	}
+	if err := createMaster(file, newMaster()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the file of the new master key cannot be made", Err: err}
+	}
+	key, err := readMaster(file, 0o027)
+	if err != nil {
+		return nil, "", err
+	}
+	if subtle.ConstantTimeCompare(key, v.master.key) == 1 {
+		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the new master key is the one of now"}
+	}
+	fresh, err := keeper.NewMaster(key)
+	if err != nil {
+		return nil, "", err
+	}
+	old, err := keeper.NewMaster(v.master.key)
+	if err != nil {
+		return nil, "", err
+	}
+	if replacing { // it may be this one that a rotation that was stopped began with
+		if _, err := keeper.Open(ctx, back, fresh); err != nil {
+			return nil, "", errReplacing()
+		}
+	}
+	both, err := keeper.Open(ctx, back, fresh, old) // from here on either opens
+	if err != nil {
+		return nil, "", err
+	}
+	v.use(both)
+	if v.master.own == "" {
+		return both, "give the new master key to every process in place of the old one, then rotate again: that forgets the old one", nil
+	}
+	if err := swapMaster(v.master.own, key); err != nil {
+		return nil, "", fmt.Errorf("replace the master key in the data directory: %w", err)
+	}
+	alone, err := keeper.Open(ctx, back, fresh)
+	if err != nil {
+		return nil, "", err
+	}
+	v.master.key = key
+	v.use(alone)
+	return alone, "the old master key is in master.key.old: backups from before need it, and nothing else does", nil
+}
+
+// swapMaster replaces the key of the data directory. The old one stays beside it.
+func swapMaster(path string, key []byte) error {
+	before := path + ".old"
+	if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(path, before); err != nil {
+		return err
+	}
+	return placeMaster(path, key, os.Rename)
+}

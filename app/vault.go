@@ -1,0 +1,516 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/engine"
+	"haft/secret"
+	"haft/secret/keeper"
+	"haft/store"
+)
+
+// backend is a store as a [keeper.Backend].
+type backend struct{ store *store.Store }
+
+// row makes a row of the keeper of one of the store, and kept the other way.
+func row(s store.Secret) keeper.Row {
+	return keeper.Row{
+		Scope: keeper.Scope{Org: s.Org, Kind: keeper.Kind(s.Kind), ID: s.Scope}, Name: s.Name,
+		Data: s.Data, Plain: s.Plain, Key: s.Key, Fingerprint: s.Print, Created: s.Created, Updated: s.Updated, Rev: s.Rev,
+	}
+}
+
+func kept(r keeper.Row) store.Secret {
+	return store.Secret{
+		Org: r.Scope.Org, Kind: string(r.Scope.Kind), Scope: r.Scope.ID, Name: r.Name,
+		Data: r.Data, Plain: r.Plain, Key: r.Key, Print: r.Fingerprint, Created: r.Created, Updated: r.Updated, Rev: r.Rev,
+	}
+}
+
+// Secret implements [keeper.Backend].
+func (b backend) Secret(ctx context.Context, s keeper.Scope, name string) (keeper.Row, error) {
+	got, err := b.store.Secret(ctx, s.Org, string(s.Kind), s.ID, name)
+	return row(got), err
+}
+
+// Secrets implements [keeper.Backend].
+func (b backend) Secrets(ctx context.Context, s *keeper.Scope, after keeper.Row, limit int) ([]keeper.Row, error) {
+	var list []store.Secret
+	var err error
+	if s == nil {
+		list, err = b.store.AllSecrets(ctx, kept(after), limit)
+	} else {
+		list, err = b.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, after.Name, limit)
+	}
+	rows := make([]keeper.Row, len(list))
+	for i, v := range list {
+		rows[i] = row(v)
+	}
+	return rows, err
+}
+
+// PutSecret implements [keeper.Backend].
+func (b backend) PutSecret(ctx context.Context, r keeper.Row) error {
+	return b.store.PutSecret(ctx, kept(r))
+}
+
+// RemoveSecret implements [keeper.Backend].
+func (b backend) RemoveSecret(ctx context.Context, s keeper.Scope, name string) error {
+	return b.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, name)
+}
+
+// Keyset implements [keeper.Backend].
+func (b backend) Keyset(ctx context.Context) ([]byte, int64, error) { return b.store.Keyset(ctx) }
+
+// PutKeyset implements [keeper.Backend].
+func (b backend) PutKeyset(ctx context.Context, data []byte, rev int64) error {
+	return b.store.PutKeyset(ctx, data, rev)
+}
+
+// maxStored bounds the scopes whose values are held ready.
+const maxStored = 4096
+
+// A vault keeps secrets in the store. It implements [engine.Vault] and
+// [engine.Sealer]. The master key is asked for when it is needed first: where
+// nothing is stored, there need be none.
+type vault struct {
+	store  *store.Store
+	find   func(ctx context.Context, kept bool) (masterKey, error)
+	logger *slog.Logger
+
+	opening sync.Mutex // held while the keeper is opened or replaced; before mu
+	master  masterKey  // guarded by opening
+
+	mu     sync.RWMutex
+	keeper *keeper.Keeper // nil until it is needed
+	marks  map[string]int64
+	stored map[place]stored
+
+	nothing *engine.Stored // is stored where nothing is
+}
+
+// A place is whose values are held ready.
+type place struct {
+	org   string
+	agent haft.AgentID
+}
+
+// stored is what was read, and the mark of the organisation then.
+type stored struct {
+	mark   int64
+	values *engine.Stored
+}
+
+// openVault opens the secrets of a store, and encrypts what is in it in the
+// clear. Where something is encrypted, the master key must fit.
+func openVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*vault, error) {
+	v := &vault{store: s, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{}, nothing: &engine.Stored{}}
+	if v.logger == nil {
+		v.logger = slog.New(slog.DiscardHandler)
+	}
+	v.find = func(ctx context.Context, kept bool) (masterKey, error) { return findMaster(ctx, cfg, kept) }
+	has, err := keeper.Kept(ctx, backend{s})
+	if err != nil {
+		return nil, err
+	}
+	if has {
+		if _, err := v.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.sealAll(ctx); err != nil {
+		return nil, fmt.Errorf("encrypt what is stored in the clear: %w", err)
+	}
+	return v, nil
+}
+
+// openSecrets opens what keeps and fetches secrets, for the engine.
+func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine.Config) (err error) {
+	if s.vault, err = openVault(ctx, s.Store, cfg); err != nil {
+		return err
+	}
+	if ec.Vault == nil {
+		ec.Vault = s.vault
+	}
+	if ec.Sealer == nil {
+		ec.Sealer = s.vault
+	}
+	fetch, end, err := openCredentials(cfg.Credentials)
+	if err != nil || fetch == nil {
+		return err
+	}
+	s.closers = append(s.closers, end)
+	if ec.Credentials == nil {
+		ec.Credentials = fetch
+	}
+	return nil
+}
+
+// current returns the keeper, or nil if none was needed yet.
+func (v *vault) current() *keeper.Keeper {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.keeper
+}
+
+// open returns the keeper, and opens it first if need be.
+func (v *vault) open(ctx context.Context) (*keeper.Keeper, error) {
+	if k := v.current(); k != nil {
+		return k, nil
+	}
+	v.opening.Lock()
+	defer v.opening.Unlock()
+	if k := v.current(); k != nil {
+		return k, nil
+	}
+	has, err := keeper.Kept(ctx, backend{v.store})
+	if err != nil {
+		return nil, err
+	}
+	found, err := v.find(ctx, has)
+	if err != nil {
+		return nil, err
+	}
+	m, err := keeper.NewMaster(found.key)
+	if err != nil {
+		return nil, err
+	}
+	k, err := keeper.Open(ctx, backend{v.store}, m)
+	if err != nil {
+		return nil, fmt.Errorf("open the stored secrets: %w", err)
+	}
+	v.master = found
+	v.use(k)
+	return k, nil
+}
+
+// use has everything from now on go through k.
+func (v *vault) use(k *keeper.Keeper) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.keeper = k
+}
+
+// longest is the length of the longest organisation and agent of which something
+// can be stored.
+const longest = 240
+
+// scope names the place of a secret.
+func scope(org string, agent haft.AgentID) keeper.Scope {
+	if agent == "" {
+		return keeper.Scope{Org: org, Kind: keeper.KindOrg}
+	}
+	return keeper.Scope{Org: org, Kind: keeper.KindAgent, ID: string(agent)}
+}
+
+// mark returns a number that changes with every change of the organisation's
+// secrets. Where nobody else writes, there is no need to ask the store.
+func (v *vault) mark(ctx context.Context, org string) (int64, error) {
+	if v.store.Shared() {
+		return v.store.SecretMark(ctx, org)
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.marks[org], nil
+}
+
+// changed notes that secrets of the organisation are others now.
+func (v *vault) changed(org string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.marks[org]++
+}
+
+// Stored implements [engine.Vault].
+func (v *vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
+	if len(org)+len(agent) > longest {
+		return v.nothing, nil
+	}
+	mark, err := v.mark(ctx, org) // before reading: what changes meanwhile is read again
+	if err != nil {
+		return nil, err
+	}
+	if v.store.Shared() && mark == 0 || !v.store.Shared() && v.current() == nil {
+		return v.nothing, nil
+	}
+	at := place{org, agent}
+	v.mu.RLock()
+	have, ok := v.stored[at]
+	v.mu.RUnlock()
+	if ok && have.mark == mark {
+		return have.values, nil
+	}
+	values, err := v.read(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.stored) >= maxStored {
+		clear(v.stored)
+	}
+	v.stored[at] = stored{mark, values}
+	return values, nil
+}
+
+// read decrypts what is stored for calls.
+func (v *vault) read(ctx context.Context, at place) (*engine.Stored, error) {
+	k, err := v.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.Lease(ctx, keeper.Stored(scope(at.org, "")))
+	if err != nil {
+		return nil, err
+	}
+	values := &engine.Stored{Org: l.Values()}
+	if at.agent != "" {
+		if l, err = k.Lease(ctx, keeper.Stored(scope(at.org, at.agent))); err != nil {
+			return nil, err
+		}
+		values.Agent = l.Values()
+	}
+	return values, nil
+}
+
+// List implements [engine.Vault]. It needs no key.
+func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]engine.SecretInfo, error) {
+	var infos []engine.SecretInfo
+	s := scope(org, agent)
+	for after := ""; ; {
+		list, err := v.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, after, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list {
+			after = r.Name
+			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Created: r.Created, Updated: r.Updated})
+		}
+		if len(list) < store.MaxPage {
+			return infos, nil
+		}
+	}
+}
+
+// Put implements [engine.Vault].
+func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value) error {
+	k, err := v.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer v.changed(org) // also if it failed: that may be after it was written
+	return k.Put(ctx, scope(org, agent), name, value)
+}
+
+// Remove implements [engine.Vault]. It needs no key.
+func (v *vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
+	s := scope(org, agent)
+	defer v.changed(org)
+	return v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, name)
+}
+
+// keyTime bounds the reading of keys for a box, which nobody cancels.
+const keyTime = 10 * time.Second
+
+// Seal implements [engine.Sealer].
+func (v *vault) Seal(plain, label []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime)
+	defer cancel()
+	k, err := v.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return k.Box(plain, label)
+}
+
+// Open implements [engine.Sealer].
+func (v *vault) Open(box, label []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime)
+	defer cancel()
+	k, err := v.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return k.Unbox(ctx, box, label)
+}
+
+// scrubDue is the setting that says that the files of the database may still hold
+// what was encrypted in place.
+const scrubDue = "secrets.scrub"
+
+// sealAll encrypts what is stored in the clear: by an older haft, or by whoever
+// brought it from elsewhere. It may be stopped at any moment: the next start goes
+// on.
+func (v *vault) sealAll(ctx context.Context) error {
+	due, err := v.store.Setting(ctx, scrubDue)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, step := range []func(context.Context) (int, error){v.sealAgents, v.sealSecrets, v.sealCalls} {
+		done, err := step(ctx)
+		if n += done; err != nil {
+			return err
+		}
+	}
+	if n == 0 && due == "" {
+		return nil
+	}
+	v.logger.Info("secrets that were stored in the clear are encrypted now", "count", n)
+	if err := v.store.Scrub(ctx); err != nil {
+		return err
+	}
+	return v.store.PutSetting(ctx, scrubDue, "")
+}
+
+// willSeal notes that the files have to be scrubbed later, and returns the keeper.
+func (v *vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
+	if err := v.store.PutSetting(ctx, scrubDue, "1"); err != nil {
+		return nil, err
+	}
+	return v.open(ctx)
+}
+
+// sealAgents moves the variables of agents out of their rows.
+func (v *vault) sealAgents(ctx context.Context) (n int, err error) {
+	for after := haft.AgentID(""); ; {
+		list, err := v.store.AgentsWithEnv(ctx, after, 0)
+		if err != nil || len(list) == 0 {
+			return n, err
+		}
+		for _, a := range list {
+			after = a.ID
+			if len(a.Env) == 0 {
+				continue
+			}
+			if _, err := v.willSeal(ctx); err != nil {
+				return n, err
+			}
+			moved, err := v.sealAgent(ctx, a)
+			if err != nil {
+				return n, err
+			}
+			n += moved
+		}
+	}
+}
+
+// sealAgent moves the variables of one agent. What the vault has already is newer.
+func (v *vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
+	have, err := v.List(ctx, a.Org, a.ID)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		if slices.ContainsFunc(have, func(i engine.SecretInfo) bool { return i.Name == name }) || a.Env[name] == "" {
+			continue
+		}
+		switch err := v.Put(ctx, a.Org, a.ID, name, secret.New(a.Env[name])); haft.CodeOf(err) {
+		case "":
+		case haft.CodeInvalid:
+			v.logger.Warn("a variable of an agent cannot be encrypted and stays as it is: remove it", "org", a.Org, "agent", a.Name, "variable", name, "error", err)
+			return 0, nil
+		default:
+			return 0, err
+		}
+	}
+	if _, err := v.store.DropAgentEnv(ctx, a); err != nil {
+		return 0, err
+	}
+	return len(a.Env), nil
+}
+
+// sealSecrets encrypts rows that hold the value itself.
+func (v *vault) sealSecrets(ctx context.Context) (int, error) {
+	some, err := v.store.HasPlainSecrets(ctx)
+	if err != nil || !some {
+		return 0, err
+	}
+	k, err := v.willSeal(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return k.Seal(ctx)
+}
+
+// sealCalls encrypts what is kept of calls that have yet to run.
+func (v *vault) sealCalls(ctx context.Context) (int, error) {
+	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
+		if !bytes.HasPrefix(c.Sealed, []byte("{")) {
+			return nil, nil
+		}
+		k, err := v.willSeal(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return boxed(k, c.Sealed, c.ID)
+	})
+}
+
+// resealCalls encrypts them again that are not under the newest key.
+func (v *vault) resealCalls(ctx context.Context, k *keeper.Keeper) (int, error) {
+	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
+		var box []byte
+		if err := json.Unmarshal(c.Sealed, &box); err != nil {
+			return nil, nil // none of ours
+		}
+		if !k.Stale(box) {
+			return nil, nil
+		}
+		plain, err := k.Unbox(ctx, box, []byte(c.ID))
+		if err != nil {
+			return nil, fmt.Errorf("open the sealed call %s: %w", c.ID, err)
+		}
+		return boxed(k, plain, c.ID)
+	})
+}
+
+// boxed is what the engine keeps of a call.
+func boxed(k *keeper.Keeper, plain []byte, id haft.CallID) (json.RawMessage, error) {
+	box, err := k.Box(plain, []byte(id))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(box)
+}
+
+// eachCall replaces what is kept of open calls by what next returns, if that is
+// not nil, and counts.
+func (v *vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.RawMessage, error)) (n int, err error) {
+	const page = 100 // they may be large
+	for after := haft.CallID(""); ; {
+		list, err := v.store.SealedCalls(ctx, after, page)
+		if err != nil {
+			return n, err
+		}
+		for _, c := range list {
+			after = c.ID
+			raw, err := next(c)
+			if err != nil {
+				return n, err
+			}
+			if raw == nil {
+				continue
+			}
+			replaced, err := v.store.Reseal(ctx, c, raw)
+			if err != nil {
+				return n, err
+			}
+			if replaced {
+				n++
+			}
+		}
+		if len(list) < page {
+			return n, nil
+		}
+	}
+}
