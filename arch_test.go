@@ -58,7 +58,7 @@ var rooms = map[string][]string{
 	"store/storetest":     {"store", "event", "audit", "event/eventtest"},
 	"requirement":         {},
 	"layer":               {"requirement", "sandbox"},
-	"vendor":              {"schema"},
+	"modelapi":            {"schema"},
 	"server":              {},
 	"registry":            {"schema", "value", "store"},
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},

@@ -84,6 +84,9 @@ type Config struct {
 	Recoveries []Recovery
 	// OnFailure hears of every failure by its severity, for paging a person.
 	OnFailure map[haft.Severity]func(context.Context, haft.Record)
+	// Gate makes the ways out of sandboxes. Nil means that there are none, and
+	// tools that want a network are refused.
+	Gate Gate
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Logger hears what an operator could act on. Nil discards.

@@ -27,16 +27,17 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	if err := e.fetch(ctx, f); err != nil {
 		return err
 	}
-	req, err := e.prepare(f)
-	if err != nil {
-		return err
-	}
+	req := e.prepare(f)
 	if hit, err := e.cached(ctx, f); err != nil || hit {
 		return err
 	}
 	if err := e.breaker.admit(f); err != nil {
 		return err
 	}
+	if err := e.reach(f, &req); err != nil {
+		return err
+	}
+	defer f.unreach()
 	if err := e.begin(ctx, f); err != nil {
 		return err
 	}
@@ -148,12 +149,8 @@ func (f *flight) failed(status haft.Status, kind haft.FailureKind, message strin
 }
 
 // prepare makes the request of a call that nothing stands in the way of.
-func (e *Engine) prepare(f *flight) (executor.Request, error) {
+func (e *Engine) prepare(f *flight) executor.Request {
 	t, v, p := f.tool.Tool, f.tool.Tool.Version, f.call.Principal
-	network, err := e.network(f)
-	if err != nil {
-		return executor.Request{}, err
-	}
 	level := e.cfg.MinIsolation
 	for _, l := range []haft.Level{v.Settings.MinIsolation, f.decision.MinIsolation} {
 		if l != "" && (level == "" || l.AtLeast(level)) {
@@ -163,24 +160,8 @@ func (e *Engine) prepare(f *flight) (executor.Request, error) {
 	return executor.Request{
 		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
 		Source: v.Source, Function: v.Function, Args: f.args, Pass: v.Pass, Inject: f.inject(),
-		Env: f.environment(), Limits: e.runLimits(f), Network: network, Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type,
-	}, nil
-}
-
-// network says what the tool may reach. Hosts that a rule forbids are not, and
-// one that cannot be given refuses the call: nothing is weakened in silence.
-func (e *Engine) network(f *flight) (sandbox.Network, error) {
-	want := f.tool.Tool.Version.Settings.Network
-	if len(want) == 0 {
-		return sandbox.NetworkNone, nil
+		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type,
 	}
-	if _, refused := f.decision.Reach(want); len(refused) > 0 {
-		return "", refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "policy does not let the tool reach all the hosts that it names")
-	}
-	if slices.Contains(want, "*") {
-		return sandbox.NetworkFull, nil
-	}
-	return "", refuse(haft.StatusDenied, haft.FailIsolation, haft.RetryNever, "a network of named hosts cannot be given here")
 }
 
 // runLimits are the bounds of the run: those of the tool, lowered by the call, or

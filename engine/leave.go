@@ -304,10 +304,12 @@ func (e *Engine) endedBody(f *flight, res *haft.Result) any {
 		Wall      haft.Millis      `json:"wall_ms,omitempty"`
 		Total     haft.Millis      `json:"total_ms"`
 		Notices   []string         `json:"notices,omitempty"`
+		Contacts  []Contact        `json:"connections,omitempty"`
+		Connected int              `json:"connections_count,omitempty"`
 	}{
 		Status: res.Status, Rule: f.decision.Rule, Args: f.rec.ArgsDigest, Result: f.rec.ResultDigest, Tries: res.Tries,
 		Provider: res.Sandbox.Provider, Isolation: res.Sandbox.Isolation.Level, Wall: res.Usage.Wall,
-		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices),
+		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: f.keptContacts(), Connected: len(f.contacts),
 	}
 	if res.Error != nil {
 		b.Kind = res.Error.Kind

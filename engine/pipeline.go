@@ -67,8 +67,10 @@ type flight struct {
 	approval *haft.Approval // that lets it run, or that it waits for
 	taken    []limit.State  // to be kept with the record
 	grant    *limit.Grant
-	unlock   func() // of the agent's turn
-	begun    bool   // the record says that it runs
+	unlock   func()  // of the agent's turn
+	begun    bool    // the record says that it runs
+	passage  Passage // its way out, while it runs
+	contacts []Contact
 	notices  []string
 	timeline haft.Timeline
 	res      *haft.Result

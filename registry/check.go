@@ -55,7 +55,10 @@ var (
 )
 
 // checker collects what is wrong with a draft, all of it.
-type checker struct{ misfits []haft.Misfit }
+type checker struct {
+	network func(entry string) error // nil means isHost
+	misfits []haft.Misfit
+}
 
 // fail notes what is wrong at a place of the draft's JSON.
 func (c *checker) fail(pointer, format string, args ...any) {
@@ -74,8 +77,8 @@ func (c *checker) err(what string) error {
 
 // checkDraft reports everything in a draft that can be seen to be wrong without
 // reading its source, at once. The kind must be set.
-func checkDraft(d haft.Draft) error {
-	var c checker
+func checkDraft(d haft.Draft, network func(entry string) error) error {
+	c := checker{network: network}
 	if d.Name != "" {
 		if err := haft.CheckToolName(d.Name); err != nil {
 			c.fail("/name", "%s", haft.MessageOf(err))
@@ -123,7 +126,14 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/network", "names %d hosts, %d is the most", len(s.Network), MaxHosts)
 	}
 	for i, h := range s.Network[:min(len(s.Network), MaxHosts)] {
-		if !isHost(h) {
+		if h == "full" {
+			continue // every public host, which policy has to allow by name
+		}
+		if c.network != nil {
+			if err := c.network(h); err != nil {
+				c.fail(fmt.Sprintf("%s/network/%d", at, i), "%s", haft.MessageOf(err))
+			}
+		} else if !isHost(h) {
 			c.fail(fmt.Sprintf("%s/network/%d", at, i), "a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
 		}
 	}

@@ -31,7 +31,7 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 	if d.Kind == "" {
 		d.Kind = haft.KindPython
 	}
-	if err := checkDraft(d); err != nil {
+	if err := checkDraft(d, r.cfg.Network); err != nil {
 		return nil, err
 	}
 	if d.Name != "" {

@@ -64,6 +64,9 @@ type Config struct {
 	SelfReview bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
+	// Network reports why an entry of a tool's network cannot be read; nil takes
+	// names and addresses with a port.
+	Network func(entry string) error
 	// Reserved reports names that drafts may not have; nil reserves none but
 	// those of the built-in tools.
 	Reserved func(name string) bool
