@@ -8,7 +8,8 @@
 // and refuse a run that demands it: the verdict is [Stated]. So a provider can
 // be weak, but it cannot be weak in silence.
 //
-// [Run] is the law as a test. [Grade] is the same on a user's own machine, with
+// [Run] is the law as a test, [RunForked] for sandboxes from a template, and
+// [RunOutlet] for those that have one way out. [Grade] is the same on a user's own machine, with
 // a mark. [Require] makes skips loud, and [Fake] stands in for a provider in the
 // tests of others.
 //
@@ -35,7 +36,7 @@ const (
 	Processes   Group = "processes"   // processes and resources
 	Filesystem  Group = "filesystem"  // files, artifacts, /proc
 	Descriptors Group = "descriptors" // descriptors, IPC, privileges, system calls
-	Networking  Group = "network"     // the network that is off
+	Networking  Group = "network"     // the network that is off, or has one address
 	Tenants     Group = "tenants"     // traces of another run
 )
 
@@ -123,7 +124,7 @@ func Cases() []Case {
 	for _, list := range [][]Case{
 		honestCases(), contractCases(), processCases(), memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
-		socketCases(), networkCases(), tenantCases(),
+		socketCases(), networkCases(), outletCases(), tenantCases(),
 	} {
 		all = append(all, list...)
 	}

@@ -17,6 +17,12 @@ import (
 // should have been.
 func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	t.Helper()
+	runForked(t, open, func(p sandbox.Provider) sandbox.Provider { return p })
+}
+
+// runForked is RunForked with a provider changed at last.
+func runForked(t *testing.T, open func(t *testing.T) sandbox.Provider, change func(sandbox.Provider) sandbox.Provider) {
+	t.Helper()
 	in, err := findPython()
 	if err != nil {
 		Require(t, "python", err.Error())
@@ -30,19 +36,23 @@ func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 		}
 		most := lawLimits() // of a fork
 		most.FileSize, most.Disk = 1<<30, 64<<20
-		template, err := forker.Template(t.Context(), sandbox.Spec{
-			Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: most,
-			Env: []string{"PATH=/usr/bin:/bin"},
-		}, boot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := template.Close(); err != nil {
-				t.Error(err)
+		f := forked{p, map[sandbox.Network]sandbox.Template{}}
+		for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkOutlet} {
+			template, err := forker.Template(t.Context(), sandbox.Spec{
+				Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: most, Network: network,
+				Env: []string{"PATH=/usr/bin:/bin"},
+			}, boot)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-		return forked{p, template}
+			t.Cleanup(func() {
+				if err := template.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			f.templates[network] = template
+		}
+		return change(f)
 	}, cases)
 }
 
@@ -67,10 +77,10 @@ def main(channel):
     os.execve(argv[0], argv, env)
 `
 
-// forked is a template as a provider.
+// forked is a provider of templates as one of runs.
 type forked struct {
 	sandbox.Provider
-	template sandbox.Template
+	templates map[sandbox.Network]sandbox.Template
 }
 
 // Run hands the command over as a file.
@@ -91,7 +101,7 @@ func (f forked) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error
 		return sandbox.Exit{}, fmt.Errorf("encode a command: %w", err)
 	}
 	spec.Files = append(slices.Clone(spec.Files), sandbox.File{Name: orders, Data: data})
-	exit, err := f.template.Run(ctx, spec)
+	exit, err := f.templates[spec.Network].Run(ctx, spec)
 	if err != nil {
 		return exit, fmt.Errorf("run in a fork: %w", err)
 	}
