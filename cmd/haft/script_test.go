@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"haft"
 	"haft/sandbox/local"
+	"haft/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -35,35 +35,52 @@ func TestMain(m *testing.M) {
 // TestScript runs the command as a person would: one script for each feature and
 // each attack, in testdata/script.
 func TestScript(t *testing.T) {
+	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/script"}, nil))
+}
+
+// TestScript_postgres runs those scripts that are about calls on a Postgres too.
+func TestScript_postgres(t *testing.T) {
+	storetest.Postgres(t) // skips where there is none
+	p := testscript.Params{}
+	for _, name := range []string{"approvals", "approvals_attacker", "batch", "cache", "cancel_stop", "chain", "events", "idempotency", "limits_restart", "replay", "tool_lifecycle", "tool_review"} {
+		p.Files = append(p.Files, filepath.Join("testdata/script", name+".txtar"))
+	}
+	testscript.Run(t, params(t, p, func(e *testscript.Env) {
+		e.Setenv("HAFT_DATABASE", storetest.Postgres(t))
+	}))
+}
+
+// params completes what scripts are run with.
+func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) testscript.Params {
+	t.Helper()
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(e *testscript.Env) error {
-			// The interpreters of the machine are found through PATH and HOME.
-			e.Setenv("HOME", os.Getenv("HOME"))
-			e.Setenv("EXAMPLES", examples)
-			// Kept state is the script's own. A command may have to wait for one
-			// that runs in the background.
-			e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
-			e.Setenv("HAFT_LOCK_WAIT", "60s")
-			e.Setenv("HAFT_USER", "olga")
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "grab": grab, "await": await, "same": same,
-		},
-		Condition: func(name string) (bool, error) {
-			if name == "root" {
-				return os.Getuid() == 0, nil
-			}
-			return false, fmt.Errorf("there is no condition %q", name)
-		},
-		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
-	})
+	p.Setup = func(e *testscript.Env) error {
+		// The interpreters of the machine are found through PATH and HOME.
+		e.Setenv("HOME", os.Getenv("HOME"))
+		e.Setenv("EXAMPLES", examples)
+		// Kept state is the script's own. A command may have to wait for one
+		// that runs in the background.
+		e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
+		e.Setenv("HAFT_LOCK_WAIT", "60s")
+		e.Setenv("HAFT_USER", "olga")
+		if more != nil {
+			more(e)
+		}
+		return nil
+	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab}
+	p.Condition = func(name string) (bool, error) {
+		if name == "root" {
+			return os.Getuid() == 0, nil
+		}
+		return false, fmt.Errorf("there is no condition %q", name)
+	}
+	p.RequireExplicitExec = true
+	p.UpdateScripts = os.Getenv("UPDATE_SCRIPTS") != ""
+	return p
 }
 
 // exits runs a command that must end with a code: exits CODE PROGRAM ARGS…
@@ -95,30 +112,6 @@ func grab(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s does not match in the output", args[1])
 	}
 	ts.Setenv(args[0], m[1])
-}
-
-// await waits until a file is there, which a program in the background writes.
-func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await FILE")
-	}
-	for range 1200 {
-		if info, err := os.Stat(ts.MkAbs(args[0])); err == nil && info.Size() > 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond) // another process writes it: there is nothing to wait on
-	}
-	ts.Fatalf("%s is not there", args[0])
-}
-
-// same compares texts: same A B
-func same(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: same A B")
-	}
-	if (args[0] == args[1]) == neg {
-		ts.Fatalf("%q and %q: want equal to be %v", args[0], args[1], !neg)
-	}
 }
 
 func TestExits_cover_every_status_and_code(t *testing.T) {

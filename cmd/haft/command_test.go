@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"haft"
+)
+
+// walk visits a command and all below it.
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, child := range c.Commands() {
+		walk(child, visit)
+	}
+}
+
+func TestCommands_are_documented(t *testing.T) {
+	walk(newRoot(streams{}), func(c *cobra.Command) {
+		if c.Short == "" {
+			t.Errorf("%q does not say what it does", c.CommandPath())
+		}
+		if c.RunE == nil {
+			t.Errorf("%q does nothing", c.CommandPath())
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%q: --%s does not say what it does", c.CommandPath(), f.Name)
+			}
+		})
+	})
+}
+
+func TestCommands_that_are_not_there_are_usage_errors(t *testing.T) {
+	for _, line := range []string{"tool frob", "calls frob", "approvals frob", "policy frob", "audit frob", "agent frob", "tool add", "calls show", "tool list --frob", "frob"} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), strings.Fields(line), streams{strings.NewReader(""), &out, &errs})
+		if code != exitUsage && line != "frob" || code == exitOK {
+			t.Errorf("haft %s ends with %d, want %d", line, code, exitUsage)
+		}
+		if errs.Len() == 0 {
+			t.Errorf("haft %s says nothing", line)
+		}
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]haft.Rate{
+		"5/s": {PerSecond: 5}, "30/m": {PerSecond: .5}, "3600/h:7": {PerSecond: 1, Burst: 7}, "0.5/s": {PerSecond: .5},
+	} {
+		if got, err := parseRate(text); err != nil || got != want {
+			t.Errorf("parseRate(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "5", "5/", "5/d", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x", "1e300/s"} {
+		if got, err := parseRate(bad); err == nil {
+			t.Errorf("parseRate(%q) = %v, want an error", bad, got)
+		}
+	}
+}
+
+func TestParseSince(t *testing.T) {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "90s": now.Add(-90 * time.Second), "2h": now.Add(-2 * time.Hour), "3d": now.Add(-72 * time.Hour),
+		"2026-03-01T00:00:00Z": time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("parseSince(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"yesterday", "-2h", "d", "9999999999h", "2026-03-01"} {
+		if got, err := parseSince(bad, now); err == nil || exitCode(err) != exitUsage {
+			t.Errorf("parseSince(%q) = %v, %v; want a usage error", bad, got, err)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		0: "now", 30 * time.Second: "30 s ago", 90 * time.Minute: "1 h ago", 47 * time.Hour: "47 h ago", 72 * time.Hour: "3 days ago",
+		-5 * time.Minute: "in 5 min", -time.Millisecond: "in a moment",
+	} {
+		if got := ago(now.Add(-d), now); got != want {
+			t.Errorf("%v before is %q, want %q", d, got, want)
+		}
+	}
+	if got := ago(time.Time{}, now); got != "never" {
+		t.Errorf("no time is %q", got)
+	}
+}
+
+func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
+	var b bytes.Buffer
+	tab := newTable(&b, "NAME", "TEXT")
+	tab.row("ä", "a\x1b[31mb\nc")
+	tab.row("longer", cell{strings.Repeat("x", 100), red})
+	tab.print("nothing")
+	want := "NAME    TEXT\nä       a\\x1b[31mb c\nlonger  " + strings.Repeat("x", widest-1) + "…\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("the table differs (-want +got):\n%s", diff)
+	}
+	b.Reset()
+	newTable(&b, "NAME").print("there is nothing")
+	if b.String() != "there is nothing\n" {
+		t.Errorf("an empty table is %q", b.String())
+	}
+}
+
+func TestCompare(t *testing.T) {
+	old := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a": 1}`), Stdout: "x\n"}
+	same := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a":1}`), Stdout: "x\n", Usage: haft.Usage{MaxRSS: 7}}
+	if got := compare(old, same); len(got) != 0 {
+		t.Errorf("equal results differ in %v", got)
+	}
+	other := &haft.Result{Status: haft.StatusError, Value: json.RawMessage(`null`), Error: &haft.Failure{Kind: haft.FailException, Message: "no"}}
+	want := []difference{
+		{"status", "success", "error"}, {"value", `{"a":1}`, "null"}, {"error", "", "exception: no"}, {"stdout", "x\n", ""},
+	}
+	if diff := cmp.Diff(want, compare(old, other)); diff != "" {
+		t.Errorf("compare differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestPersona_roles_are_replaced_not_added(t *testing.T) {
+	t.Setenv("HAFT_ROLES", "")
+	p := &persona{org: "local", user: "ann"}
+	if got := p.principal().Roles; !cmp.Equal(got, []string{haft.RoleAdmin, haft.RoleApprover}) {
+		t.Errorf("the local operator has the roles %v", got)
+	}
+	t.Setenv("HAFT_ROLES", "reader, writer,")
+	if got := p.principal().Roles; !cmp.Equal(got, []string{"reader", "writer"}) {
+		t.Errorf("with HAFT_ROLES the roles are %v", got)
+	}
+	p.roles = []string{"one"}
+	if got := p.principal().Roles; !cmp.Equal(got, []string{"one"}) {
+		t.Errorf("with --role the roles are %v", got)
+	}
+}
