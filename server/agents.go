@@ -17,7 +17,8 @@ type AgentBody struct {
 	Disabled bool              `json:"disabled,omitempty"`
 }
 
-type agentRef struct {
+// AgentRef names an agent in a path.
+type AgentRef struct {
 	Agent string `path:"agent" maxLength:"200" doc:"The name or id of the agent."`
 }
 
@@ -41,12 +42,12 @@ func (a *api) agents() {
 	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
 }
 
-func (s *Server) listAgents(ctx context.Context, who Identity, in *paging) (*listed[haft.Agent], error) {
+func (s *Server) listAgents(ctx context.Context, who Identity, in *Paging) (*listed[haft.Agent], error) {
 	after, err := in.at("agents")
 	if err != nil {
 		return nil, err
 	}
-	return collect(s.service.AgentList(ctx, who.Principal), *in, "agents", "/v1/agents",
+	return collect(s.service.AgentList(ctx, who.Principal), *in, "agents",
 		func(a haft.Agent) bool { return a.Name <= after }, func(a haft.Agent) string { return a.Name })
 }
 
@@ -83,7 +84,7 @@ func (s *Server) keepAgent(ctx context.Context, who Identity, status int, a haft
 	return &oneAgent{Status: status, Location: "/v1/agents/" + string(kept.ID), Body: *kept}, nil
 }
 
-func (s *Server) showAgent(ctx context.Context, who Identity, in *agentRef) (*oneAgent, error) {
+func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*oneAgent, error) {
 	a, err := s.service.Agent(ctx, who.Principal, in.Agent)
 	if err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (s *Server) showAgent(ctx context.Context, who Identity, in *agentRef) (*on
 }
 
 type putAgent struct {
-	agentRef
+	AgentRef
 	Body AgentBody
 }
 
@@ -110,7 +111,7 @@ func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*one
 }
 
 type setAgent struct {
-	agentRef
+	AgentRef
 	Body struct {
 		Tools *[]string `json:"tools,omitempty" maxItems:"1000"`
 		// Env is merged into what is there.
@@ -162,15 +163,15 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, chan
 	return s.keepAgent(ctx, who, http.StatusOK, *a)
 }
 
-func (s *Server) removeAgent(ctx context.Context, who Identity, in *agentRef) (*struct{}, error) {
+func (s *Server) removeAgent(ctx context.Context, who Identity, in *AgentRef) (*struct{}, error) {
 	s.agents.Lock()
 	defer s.agents.Unlock()
 	return nil, s.service.RemoveAgent(ctx, who.Principal, in.Agent)
 }
 
 type agentTool struct {
-	agentRef
-	ref
+	AgentRef
+	ToolRef
 }
 
 func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*oneAgent, error) {

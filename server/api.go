@@ -41,8 +41,6 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 
 // document is what is to say of the whole.
 func (s *Server) document() huma.Config {
-	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
-	registry.RegisterTypeAlias(reflect.TypeFor[haft.Millis](), reflect.TypeFor[float64]())
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -55,7 +53,7 @@ func (s *Server) document() huma.Config {
 		},
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{
-			Schemas: registry,
+			Schemas: registry(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key": {Type: "http", Scheme: "bearer", Description: "An API key, or a token of an OIDC issuer that the server believes."},
 				"signature": {Type: "apiKey", In: "header", Name: "Authorization",
@@ -121,7 +119,7 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 		usual = append(usual, http.StatusNotFound)
 	}
 	if op.method != http.MethodGet && op.method != http.MethodDelete {
-		usual = append(usual, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
+		usual = append(usual, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	for _, status := range slices.Concat(usual, []int{http.StatusUnprocessableEntity}, op.errors) {
 		o.Responses[fmt.Sprint(status)] = a.problems(http.StatusText(status))

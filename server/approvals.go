@@ -17,14 +17,14 @@ func (a *api) approvals() {
 	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny", action: ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
 }
 
-func (s *Server) listApprovals(ctx context.Context, who Identity, in *paging) (*listed[haft.Approval], error) {
+func (s *Server) listApprovals(ctx context.Context, who Identity, in *Paging) (*listed[haft.Approval], error) {
 	after, err := in.at("approvals")
 	if err != nil {
 		return nil, err
 	}
 	// The one that the page before ended with may be answered by now, so that it is
 	// not looked for but passed.
-	return collect(s.service.Approvals(ctx, who.Principal), *in, "approvals", "/v1/approvals",
+	return collect(s.service.Approvals(ctx, who.Principal), *in, "approvals",
 		func(a haft.Approval) bool { return asked(a) <= after }, asked)
 }
 
@@ -33,12 +33,13 @@ func asked(a haft.Approval) string {
 	return fmt.Sprintf("%020d.%s", a.Created.UnixMicro(), a.ID)
 }
 
-type approvalRef struct {
+// ApprovalRef names a request for approval in a path.
+type ApprovalRef struct {
 	ID haft.ApprovalID `path:"id" maxLength:"200"`
 }
 
 type approve struct {
-	approvalRef
+	ApprovalRef
 	Body *struct {
 		Reason string          `json:"reason,omitempty" maxLength:"2000"`
 		Args   json.RawMessage `json:"args,omitempty" doc:"Arguments that replace those that were asked for."`
@@ -46,7 +47,7 @@ type approve struct {
 }
 
 type deny struct {
-	approvalRef
+	ApprovalRef
 	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"2000"`
 	}

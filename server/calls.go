@@ -222,7 +222,7 @@ func answer(res *haft.Result) *answered {
 }
 
 type listCalls struct {
-	paging
+	Paging
 	User   string      `query:"user" maxLength:"200"`
 	Agent  string      `query:"agent" maxLength:"200"`
 	Tool   string      `query:"tool" maxLength:"200"`
@@ -245,17 +245,17 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 	for _, status := range in.Status {
 		f.Status = append(f.Status, haft.Status(status))
 	}
-	return collect(s.service.Records(ctx, who.Principal, f), in.paging, "calls", "/v1/calls", nil,
+	return collect(s.service.Records(ctx, who.Principal, f), in.Paging, "calls", nil,
 		func(r haft.Record) string { return string(r.Call.ID) })
 }
 
-// callRef names a call in a path.
-type callRef struct {
+// CallRef names a call in a path.
+type CallRef struct {
 	ID haft.CallID `path:"id" maxLength:"200"`
 }
 
 type showCall struct {
-	callRef
+	CallRef
 	Wait float64 `query:"wait" minimum:"0" maximum:"600" doc:"Wait so many seconds for the end of the call."`
 }
 
@@ -280,11 +280,11 @@ func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*one
 	return &oneRecord{*r}, nil
 }
 
-func (s *Server) cancelCall(ctx context.Context, who Identity, in *callRef) (*struct{}, error) {
+func (s *Server) cancelCall(ctx context.Context, who Identity, in *CallRef) (*struct{}, error) {
 	return nil, s.service.Cancel(ctx, who.Principal, in.ID)
 }
 
-func (s *Server) replayCall(ctx context.Context, who Identity, in *callRef) (*answered, error) {
+func (s *Server) replayCall(ctx context.Context, who Identity, in *CallRef) (*answered, error) {
 	res, err := s.service.Replay(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err

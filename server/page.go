@@ -2,10 +2,11 @@ package server
 
 import (
 	"encoding/base64"
-	"fmt"
 	"iter"
 	"net/url"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"haft"
 )
@@ -17,10 +18,19 @@ type Page[T any] struct {
 	Next string `json:"next_cursor,omitempty" doc:"Goes into cursor of the next request. Without it this is the last page."`
 }
 
-// paging is what every list takes.
-type paging struct {
+// Paging is what every list takes.
+type Paging struct {
 	Cursor string `query:"cursor" maxLength:"400" doc:"next_cursor of the page before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many to list at most."`
+
+	address url.URL // of the request
+}
+
+// Resolve implements huma.Resolver: it remembers the address for the one of the
+// next page.
+func (p *Paging) Resolve(ctx huma.Context) []error {
+	p.address = ctx.URL()
+	return nil
 }
 
 // A listed page with the address of the next one as RFC 8288 has it.
@@ -36,7 +46,7 @@ func cursor(kind, at string) string {
 }
 
 // at reads a cursor.
-func (p paging) at(kind string) (string, error) {
+func (p Paging) at(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
 	}
@@ -50,7 +60,7 @@ func (p paging) at(kind string) (string, error) {
 
 // collect takes one page of a list. The list may give one more than the limit,
 // which then only shows that there is more. Skip leaves items out; nil leaves none.
-func collect[T any](list iter.Seq2[T, error], p paging, kind, path string, skip func(T) bool, key func(T) string) (*listed[T], error) {
+func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T) bool, key func(T) string) (*listed[T], error) {
 	out := &listed[T]{Body: Page[T]{Data: []T{}}}
 	for item, err := range list {
 		if err != nil {
@@ -61,7 +71,7 @@ func collect[T any](list iter.Seq2[T, error], p paging, kind, path string, skip 
 		}
 		if len(out.Body.Data) == p.Limit {
 			out.Body.Next = cursor(kind, key(out.Body.Data[p.Limit-1]))
-			out.Link = next(path, out.Body.Next, p.Limit)
+			out.Link = p.next(out.Body.Next)
 			break
 		}
 		out.Body.Data = append(out.Body.Data, item)
@@ -69,8 +79,9 @@ func collect[T any](list iter.Seq2[T, error], p paging, kind, path string, skip 
 	return out, nil
 }
 
-// next is the header that points to the next page. It has no filters: who follows
-// it adds them, as with next_cursor.
-func next(path, cursor string, limit int) string {
-	return fmt.Sprintf(`<%s?cursor=%s&limit=%d>; rel="next"`, path, url.QueryEscape(cursor), limit)
+// next is the header that points to the next page (RFC 8288), with all filters.
+func (p *Paging) next(cursor string) string {
+	query := p.address.Query()
+	query.Set("cursor", cursor)
+	return "<" + (&url.URL{Path: p.address.Path, RawQuery: query.Encode()}).String() + `>; rel="next"`
 }

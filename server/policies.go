@@ -10,7 +10,8 @@ import (
 // yaml is the media type of policies (RFC 9512).
 const yaml = "application/yaml"
 
-type policyRef struct {
+// PolicyRef names a policy in a path.
+type PolicyRef struct {
 	Of string `path:"of" enum:"organisation,server" doc:"Whose: that of the caller's organisation, or of the whole server."`
 }
 
@@ -32,7 +33,7 @@ type policyText struct {
 }
 
 // policyOf returns whether a policy is the server's, and why it may not be touched.
-func (s *Server) policyOf(who Identity, in policyRef) (bool, error) {
+func (s *Server) policyOf(who Identity, in PolicyRef) (bool, error) {
 	if s.cfg.Policies == nil {
 		return false, absent("policies")
 	}
@@ -42,7 +43,7 @@ func (s *Server) policyOf(who Identity, in policyRef) (bool, error) {
 	return false, nil
 }
 
-func (s *Server) showPolicy(ctx context.Context, who Identity, in *policyRef) (*policyText, error) {
+func (s *Server) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*policyText, error) {
 	server, err := s.policyOf(who, *in)
 	if err != nil {
 		return nil, err
@@ -55,12 +56,12 @@ func (s *Server) showPolicy(ctx context.Context, who Identity, in *policyRef) (*
 }
 
 type putPolicy struct {
-	policyRef
+	PolicyRef
 	RawBody []byte `contentType:"application/yaml"`
 }
 
 func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*struct{}, error) {
-	server, err := s.policyOf(who, in.policyRef)
+	server, err := s.policyOf(who, in.PolicyRef)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ type Added struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ref names a tool in a path.
-type ref struct {
+// ToolRef names a tool in a path.
+type ToolRef struct {
 	Ref string `path:"ref" maxLength:"200" doc:"The name or id of the tool."`
 }
 
@@ -115,7 +115,7 @@ func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*added
 }
 
 type listTools struct {
-	paging
+	Paging
 	Category string    `query:"category" maxLength:"200"`
 	Tag      string    `query:"tag" maxLength:"200"`
 	Kind     haft.Kind `query:"kind" enum:"builtin,python,typescript,javascript,bash,mcp"`
@@ -154,7 +154,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if in.Search != "" {
 		f.Limit = in.Limit
 	}
-	page, err := collect(s.service.Tools(ctx, p, f), in.paging, "tools", "/v1/tools", nil, func(t haft.Tool) string { return t.Name })
+	page, err := collect(s.service.Tools(ctx, p, f), in.Paging, "tools", nil, func(t haft.Tool) string { return t.Name })
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 }
 
 type showTool struct {
-	ref
+	ToolRef
 	IfNoneMatch string `header:"If-None-Match" doc:"An ETag: if it is still that, the answer is 304 without a body."`
 }
 
@@ -188,7 +188,7 @@ func (s *Server) showTool(ctx context.Context, who Identity, in *showTool) (*one
 }
 
 type setTool struct {
-	ref
+	ToolRef
 	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
 	Body    haft.ToolState
 }
@@ -220,7 +220,7 @@ func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition 
 }
 
 type removeTool struct {
-	ref
+	ToolRef
 	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
 }
 
@@ -232,8 +232,8 @@ func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (
 }
 
 type listVersions struct {
-	ref
-	paging
+	ToolRef
+	Paging
 }
 
 func (s *Server) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
@@ -247,13 +247,13 @@ func (s *Server) listVersions(ctx context.Context, who Identity, in *listVersion
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
 		}
 	}
-	return collect(s.service.Versions(ctx, who.Principal, in.Ref), in.paging, "versions", "/v1/tools/"+in.Ref+"/versions",
+	return collect(s.service.Versions(ctx, who.Principal, in.Ref), in.Paging, "versions",
 		func(v haft.Version) bool { return before > 0 && v.Number >= before },
 		func(v haft.Version) string { return strconv.Itoa(v.Number) })
 }
 
 type showVersion struct {
-	ref
+	ToolRef
 	Number int `path:"number" minimum:"1"`
 }
 

@@ -221,7 +221,7 @@ func (w *world) audit(ctx context.Context, p haft.Principal, out io.Writer) erro
 				return
 			}
 		}
-	}, audit.Extract{})
+	}, audit.Extract{From: audit.Head{Org: p.Org}})
 	return err
 }
 

@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/server"
+)
+
+// A route is one operation of the document, and what each kind of caller gets.
+type route struct {
+	op   string // METHOD path of the document
+	path string // with the values of the world; "" means that of op
+	body string
+	who  string // who may
+	ok   int
+	// of another organisation, and of somebody without the role; 0 means ok too
+	foreign, low int
+	bad          string // a body that does not fit; "" means that there is none
+	badStatus    int    // 0 means 422
+}
+
+// routes are all operations. $TOOL, $CALL, $DONE, $APPROVAL, $CHAIN and $AGENT are
+// of acme.
+func routes() []route {
+	const draftF = `{"source_code":"def g(): pass","source_type":"python","function":"g","description":"A tool.","parameters":{"type":"object"},"name":"g"}`
+	return []route{
+		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201, bad: `{"source":"` + canary + `"}`},
+		{op: "GET /v1/tools", who: user, ok: 200},
+		{op: "GET /v1/tools/{ref}", path: "/v1/tools/f", who: user, ok: 200, foreign: 404},
+		{op: "PATCH /v1/tools/{ref}", path: "/v1/tools/f", body: `{"category":"c"}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"version":"` + canary + `"}`},
+		{op: "DELETE /v1/tools/{ref}", path: "/v1/tools/old", who: admin, ok: 204, foreign: 404, low: 403},
+		{op: "GET /v1/tools/{ref}/versions", path: "/v1/tools/f/versions", who: user, ok: 200, foreign: 404},
+		{op: "GET /v1/tools/{ref}/versions/{number}", path: "/v1/tools/f/versions/1", who: user, ok: 200, foreign: 404},
+		{op: "POST /v1/calls", body: `{"tool":"f","args":{"x":1}}`, who: user, ok: 200, foreign: 404, bad: `{"tool":"f","principal":{"org":"` + canary + `"}}`},
+		{op: "GET /v1/calls", who: user, ok: 200},
+		{op: "POST /v1/calls/batch", body: `{"calls":[{"tool":"f"}]}`, who: user, ok: 200, bad: `{"calls":[]}`},
+		{op: "GET /v1/calls/{id}", path: "/v1/calls/$DONE", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "POST /v1/calls/{id}/cancel", path: "/v1/calls/$DONE/cancel", who: user, ok: 204, foreign: 404, low: 404},
+		{op: "POST /v1/calls/{id}/replay", path: "/v1/calls/$DONE/replay", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "POST /v1/tool_calls", body: `{"choices":[]}`, who: user, ok: 200, bad: `{"choices`, badStatus: 400},
+		{op: "POST /v1/chains", body: `{"steps":[{"id":"a","tool":"f"}]}`, who: user, ok: 200, bad: `{"steps":[{"id":"a"}]}`},
+		{op: "GET /v1/chains/{id}", path: "/v1/chains/$CHAIN", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "GET /v1/approvals", who: boss, ok: 200},
+		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss, ok: 200, foreign: 404, low: 403, bad: `{"args":{}}`},
+		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200, foreign: 404, low: 403, bad: `{"reason":1}`},
+		{op: "GET /v1/agents", who: user, ok: 200},
+		{op: "POST /v1/agents", body: `{"name":"neo"}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"tools":[1]}`},
+		{op: "GET /v1/agents/{agent}", path: "/v1/agents/smith", who: user, ok: 200, foreign: 404},
+		{op: "PUT /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"tools":["f"]}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"org":"` + canary + `"}`},
+		{op: "PATCH /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"env":{"A":"b"}}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"env":{"A":1}}`},
+		{op: "PUT /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200, foreign: 404, low: 403},
+		{op: "DELETE /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200, foreign: 404, low: 403},
+		{op: "DELETE /v1/agents/{agent}", path: "/v1/agents/smith", who: admin, ok: 204, foreign: 404, low: 403},
+		{op: "PUT /v1/policies/{of}", path: "/v1/policies/organisation", body: "version: 1\n", who: admin, ok: 204, foreign: 204, low: 403, bad: canary + `: [`},
+		{op: "GET /v1/policies/{of}", path: "/v1/policies/organisation", who: admin, ok: 200, foreign: 200, low: 403},
+		{op: "POST /v1/policies/explain", body: `{"tool":"f","args":{}}`, who: admin, ok: 200, foreign: 404, bad: `{"args":{}}`},
+		{op: "POST /v1/stop", body: `{"reason":"fire"}`, who: operator, ok: 204, foreign: 403, low: 403, bad: `{"kill":"` + canary + `"}`},
+		{op: "POST /v1/resume", who: operator, ok: 204, foreign: 403, low: 403},
+		{op: "GET /v1/audit", who: admin, ok: 200, low: 403},
+		{op: "POST /v1/calls/cancel", body: `{}`, who: user, ok: 200, bad: `{"org":"acme"}`},
+		{op: "GET /v1/events", path: "/v1/events?after=0", who: "acme/brief/user", ok: 200, foreign: -1, low: -1},
+	}
+}
+
+// fill makes what the routes refer to, and returns the values.
+func fill(w *world) *strings.Replacer {
+	w.tool("f", "")
+	w.tool("old", "")
+	w.tool("ask", `,"settings":{"requires_approval":true}`)
+	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith","tools":["f"]}`)
+	done := w.call(user, `{"tool":"f","args":{"x":1}}`)
+	var pending, second haft.Result
+	w.must(202, user, "POST", "/v1/calls", `{"tool":"ask"}`).into(w.t, &pending)
+	w.must(202, user, "POST", "/v1/calls", `{"tool":"ask"}`).into(w.t, &second)
+	var chain haft.Chain
+	w.must(200, user, "POST", "/v1/chains", `{"steps":[{"id":"a","tool":"f"}]}`).into(w.t, &chain)
+	return strings.NewReplacer("$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL", string(pending.Approval), "$CHAIN", string(chain.ID))
+}
+
+func TestRoutes(t *testing.T) {
+	w := setup(t, nil)
+	values := fill(w)
+	doc := open(t, w.server.OpenAPI())
+	for _, r := range routes() {
+		method, path, _ := strings.Cut(r.op, " ")
+		if r.path != "" {
+			path = values.Replace(r.path)
+		}
+		t.Run(strings.ReplaceAll(r.op, "/", "_"), func(t *testing.T) {
+			send := func(who, body string) answer {
+				a := w.ask(who, method, path, body)
+				doc.fits(t, r.op, a)
+				return a
+			}
+			// Those who may not come first: they must change nothing.
+			if a := send(nobody, r.body); a.status != 401 || problemOf(t, a).Code != haft.CodeUnauthenticated || a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("without a credential: %d %s", a.status, a.body)
+			}
+			if a := send("acme/root/admin//nothing", r.body); a.status != 403 || problemOf(t, a).Code != haft.CodeDenied {
+				t.Errorf("with a credential for nothing: %d %s", a.status, a.body)
+			}
+			if r.bad != "" {
+				want := r.badStatus
+				if want == 0 {
+					want = 422
+				}
+				if a := send(r.who, r.bad); a.status != want || problemOf(t, a).Code != haft.CodeInvalid {
+					t.Errorf("with a bad body: %d %s, want %d", a.status, a.body, want)
+				}
+			}
+			if r.low > 0 {
+				if a := send(other, r.body); a.status != r.low {
+					t.Errorf("without the role: %d %s, want %d", a.status, a.body, r.low)
+				}
+			}
+			if r.foreign > 0 {
+				if a := send(stranger, r.body); a.status != r.foreign {
+					t.Errorf("of another organisation: %d %s, want %d", a.status, a.body, r.foreign)
+				}
+			}
+			a := send(r.who, r.body)
+			if a.status != r.ok {
+				t.Errorf("by who may: %d %s, want %d", a.status, a.body, r.ok)
+			}
+			if a.header.Get("X-Request-Id") == "" || a.header.Get("Access-Control-Allow-Origin") != "" || a.header.Get("Set-Cookie") != "" {
+				t.Errorf("headers: %v", a.header)
+			}
+		})
+	}
+	if t.Failed() {
+		t.Log(w.log)
+	}
+	if strings.Contains(w.log.String(), canary) {
+		t.Error("the log has a value that was sent")
+	}
+}
+
+func TestRoutes_every_operation_of_the_document_is_tested(t *testing.T) {
+	w := setup(t, nil)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		}
+	}
+	if err := json.Unmarshal(w.server.OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	tested, ids := map[string]bool{}, map[string]bool{}
+	for _, r := range routes() {
+		tested[r.op] = true
+	}
+	for path, item := range doc.Paths {
+		for method, op := range item {
+			if name := strings.ToUpper(method) + " " + path; !tested[name] {
+				t.Errorf("%s is not in the table", name)
+			}
+			if op.OperationID == "" || ids[op.OperationID] {
+				t.Errorf("%s %s has no id of its own: %q", method, path, op.OperationID)
+			}
+			ids[op.OperationID] = true
+		}
+	}
+}
+
+func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
+	w := setup(t, nil)
+	values := fill(w)
+	for _, r := range routes() {
+		if r.foreign != http.StatusNotFound || !strings.Contains(r.op, "{") || strings.Contains(r.op, "PUT /v1/agents/{agent}") {
+			continue
+		}
+		method, _, _ := strings.Cut(r.op, " ")
+		path := values.Replace(r.path)
+		there := w.ask(stranger, method, path, r.body)
+		// The same address with an id that never was.
+		for old, never := range map[string]string{"/f": "/q", "/old": "/qqq", "/smith": "/qqqqq"} {
+			path = strings.Replace(path, old, never, 1)
+		}
+		if i := strings.Index(path, "_"); i > 0 && strings.Contains(r.path, "$") {
+			path = path[:i+1] + strings.Repeat("Q", 26) + path[i+27:]
+		}
+		never := w.ask(stranger, method, path, r.body)
+		if there.status != 404 || never.status != 404 {
+			t.Errorf("%s: %d of another, %d that never was", r.op, there.status, never.status)
+			continue
+		}
+		a, b := problemOf(t, there), problemOf(t, never)
+		if a.Detail != b.Detail || a.Code != b.Code {
+			t.Errorf("%s tells what exists: %q and %q", r.op, a.Detail, b.Detail)
+		}
+	}
+}
+
+func TestActions_are_those_of_routes(t *testing.T) {
+	if len(server.Actions()) != 13 {
+		t.Errorf("there are %d actions", len(server.Actions()))
+	}
+}
