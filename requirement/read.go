@@ -15,29 +15,80 @@ import (
 // hashes. Options and other files are refused by their name, whether they stand on
 // a line of their own or behind a package.
 func ReadRequirements(origin, text string) (Set, error) {
-	var s Set
 	if err := readable(origin, text); err != nil {
-		return s, err
+		return Set{}, err
 	}
+	pip, err := readLines(origin, text, MaxCount)
+	if err != nil {
+		return Set{}, err
+	}
+	return Merge(Set{Pip: pip})
+}
+
+// The bounds of a lock, which names what the requirements require in turn.
+const (
+	MaxLock      = 16 << 20
+	MaxLockCount = 2000
+)
+
+// ReadLock reads a lock: a requirements file in which every package is pinned to one
+// version, has hashes, and is there once.
+func ReadLock(origin, text string) ([]Pip, error) {
+	if len(text) > MaxLock || !utf8.ValidString(text) {
+		return nil, refuse("%s: it is not text of at most %d bytes", origin, MaxLock)
+	}
+	list, err := readLines(origin, text, MaxLockCount)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b Pip) int { return strings.Compare(a.Name, b.Name) })
+	for i, p := range list {
+		if i > 0 && list[i-1].Name == p.Name {
+			return nil, refuse("%s: %s is there twice", origin, p.Name)
+		}
+		if _, ok := p.Pinned(); !ok || len(p.Specs) != 1 {
+			return nil, refuse("%s: %s is not pinned to one version", origin, p.Name)
+		}
+		if len(p.Hashes) == 0 {
+			return nil, refuse("%s: %s has no hash", origin, p.Name)
+		}
+	}
+	return list, nil
+}
+
+// WriteLock writes a lock as [ReadLock] reads it, sorted.
+func WriteLock(list []Pip) string {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Pip) int { return strings.Compare(a.Name, b.Name) })
+	var b strings.Builder
+	for _, p := range list {
+		b.WriteString(p.Line() + "\n")
+	}
+	return b.String()
+}
+
+// readLines reads the requirements of a file, at most most.
+func readLines(origin, text string, most int) ([]Pip, error) {
+	var list []Pip
 	for line, logical := range logicalLines(text) {
 		place := fmt.Sprintf("%s: line %d", origin, line)
 		if strings.HasPrefix(logical, "-") {
-			return Set{}, at(place, refuse("%s", option(logical)))
+			return nil, at(place, refuse("%s", option(logical)))
 		}
 		body, hashes, err := cutHashes(logical)
 		if err != nil {
-			return Set{}, at(place, err)
+			return nil, at(place, err)
 		}
 		p, err := ParsePip(body)
 		if err != nil {
-			return Set{}, at(place, err)
+			return nil, at(place, err)
 		}
 		p.Hashes = hashes
-		if s.Pip = append(s.Pip, p.from(place)); len(s.Pip) > MaxCount {
-			return Set{}, count(origin, len(s.Pip), 0)
+		if list = append(list, p.from(place)); len(list) > most {
+			return nil, refuse("%s: there are more than %d packages", origin, most)
 		}
 	}
-	return Merge(s)
+	return list, nil
 }
 
 // readable bounds a file and refuses what is not text.

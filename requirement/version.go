@@ -264,6 +264,21 @@ func excludes(a, b Spec) bool {
 	return before(ra, rb) || before(rb, ra)
 }
 
+// Fits reports whether a version is one that all specs let through.
+func Fits(specs []Spec, text string) bool {
+	v, ok := parseVersion(text)
+	if !ok {
+		return false
+	}
+	exact := Spec{Op: "==", Version: v.String()}
+	for _, s := range specs {
+		if excludes(s, exact) {
+			return false
+		}
+	}
+	return true
+}
+
 // before reports whether a ends where b has not begun.
 func before(a, b reach) bool {
 	if a.hi == nil || b.lo == nil {

@@ -1,0 +1,38 @@
+// Package layer keeps installed packages: each set of them once, as a read-only
+// directory under the digest of its lock and of the interpreter that it is for.
+//
+// A [Store] gives out a [Layer] for a [Want], and has it built if it is not there.
+// An [Installer] knows how: it resolves a requirement.Set to a lock with hashes
+// once ([Installer.Resolve]), and installs from the lock ([Installer.Install]),
+// by commands of pip, uv or npm that somebody else runs in a sandbox.
+//
+//	caller                  Store                               another process
+//	  │ Layer(want) ──────────►│ shared lock ◄─── locks/DIGEST ───►│
+//	  │                        │ not there: exclusive lock ───────►│ waits for it
+//	  │                        │ tmp/DIGEST.x/files ◄── build      │
+//	  │                        │ modes, hashes, fsync              │
+//	  │                        │ rename to layers/DIGEST           │
+//	  │ ◄──────────────── Layer│ shared lock ─────────────────────►│ finds it there
+//
+// # What is promised
+//
+//   - A layer that is given out is complete: it appears by one rename, after its
+//     files are on the disk. What a crash left behind is removed when its lock is
+//     found free, by the next build of it and by the next [Open].
+//   - It is built once however many ask at once, in this process and in others.
+//     A build goes on as long as anybody waits for it.
+//   - It is what was built: before its first use in a process its files are
+//     compared with their hashes, unless Config.Quick. One that differs is built
+//     anew.
+//   - Nothing removes a layer that is in use, here or in another process.
+//   - Files are 0444 or 0555 and directories 0555. The caller mounts them
+//     read-only all the same: modes do not stop their owner.
+//   - Size and number of files are bounded, while it is built too.
+//
+// # What the locks mean
+//
+// Locks are those of flock(2) on one file for each digest: they belong to an open
+// file, so that they work within a process as well, and end with it, however it
+// ends. The time of the file is when the layer was last used. The directory must
+// be on a file system of this machine.
+package layer
