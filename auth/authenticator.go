@@ -121,7 +121,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credential) (Identit
 // identify tells the kinds of credentials apart.
 func (a *Authenticator) identify(ctx context.Context, c Credential) (Identity, error) {
 	switch {
-	case c.Scheme == "" && c.Token == "":
+	case c.Token == "":
 		return Identity{}, refuse(ReasonMissing, "")
 	case len(c.Token) > maxCredential:
 		return Identity{}, refuse(ReasonMalformed, "")
@@ -165,7 +165,7 @@ func CredentialOf(r *http.Request, source netip.Addr) Credential {
 	case 1:
 		c.Scheme, c.Token, _ = strings.Cut(values[0], " ")
 	default:
-		c.Scheme = "several"
+		c.Scheme, c.Token = "several", "headers"
 	}
 	return c
 }

@@ -1,6 +1,9 @@
 package auth
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Watch calls step with every step that checking a credential takes.
 func (r *Keyring) Watch(step func(name string)) { r.vault.step = step }
@@ -48,3 +51,9 @@ const (
 	FirstWait = firstWait
 	MaxFetch  = maxFetch
 )
+
+// VerifyToken reports whether one of keys signed a token, whatever it claims.
+func VerifyToken(text string, keys []publicKey) bool {
+	t, reason := parseToken(text)
+	return reason == "" && slices.ContainsFunc(match(keys, t.kid, t.alg), func(k publicKey) bool { return k.verify(t.signed, t.sum) })
+}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // An Algorithm is how a token is signed.
@@ -37,8 +38,14 @@ const (
 	p256Bytes = 32
 )
 
-// b64 is base64url in its one canonical form.
-var b64 = base64.RawURLEncoding.Strict()
+// decode64 reads base64url in its one canonical form. The decoder itself passes
+// over line breaks even if it is strict.
+func decode64(s string) ([]byte, error) {
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, errors.New("a line break in base64")
+	}
+	return base64.RawURLEncoding.Strict().DecodeString(s)
+}
 
 // A publicKey is one that an issuer signs with. It is good for one algorithm, by
 // its own kind and never by what a token says.
@@ -115,7 +122,7 @@ func field(entry map[string]any, name string) []byte {
 	if !ok || len(text) > maxRSA/4 {
 		return nil
 	}
-	raw, err := b64.DecodeString(text)
+	raw, err := decode64(text)
 	if err != nil {
 		return nil
 	}

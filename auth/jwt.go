@@ -30,7 +30,7 @@ func parseToken(text string) (token, Reason) {
 	var raw [3][]byte
 	for i, p := range parts {
 		var err error
-		if raw[i], err = b64.DecodeString(p); err != nil {
+		if raw[i], err = decode64(p); err != nil {
 			return t, ReasonMalformed
 		}
 	}

@@ -267,7 +267,8 @@ func mint(header, claims any, with any) string {
 		sig, _ = rsa.SignPKCS1v15(nil, k, crypto.SHA256, sum[:])
 	case *ecdsa.PrivateKey:
 		r, s, _ := ecdsa.Sign(rand.Reader, k, sum[:])
-		sig = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+		size := k.Params().BitSize / 8
+		sig = append(r.FillBytes(make([]byte, size)), s.FillBytes(make([]byte, size))...)
 	case ed25519.PrivateKey:
 		sig = ed25519.Sign(k, []byte(signed))
 	case []byte:
