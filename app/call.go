@@ -11,6 +11,7 @@ import (
 	"haft/executor/script"
 	"haft/sandbox"
 	"haft/schema"
+	"haft/secret"
 )
 
 // A Run is one call of a tool.
@@ -57,6 +58,11 @@ func NewCallID() haft.CallID { return haft.CallID("c_" + rand.Text()) }
 // that says so; an error means that there is no result.
 func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	began := time.Now()
+	for name := range r.Env {
+		if err := secret.CheckEnvName(name); err != nil {
+			return nil, err
+		}
+	}
 	id := NewCallID()
 	args, failure := t.compiled.Fit(r.Args)
 	validated := time.Since(began)

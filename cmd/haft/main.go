@@ -71,7 +71,7 @@ is checked, confined, limited and fast.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
 	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
-	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std))
+	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std), secretCommand(std))
 	return root
 }
 
