@@ -98,7 +98,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.Registry = registry.New(s.Store, registry.Config{
 		Derive: s.App.deriveFor, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
-		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
+		SelfReview: cfg.SelfReview, Builtin: tools.Tools(), Network: checkNetwork,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {
@@ -187,6 +187,9 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	ec := cfg.Engine
 	if ec.Logger == nil {
 		ec.Logger = cfg.Logger
+	}
+	if ec.Gate == nil {
+		ec.Gate = &gate{guard: egress.New(egress.Config{Allow: cfg.Allow}), logger: s.App.cfg.Logger}
 	}
 	if ec.Heavy == nil {
 		// Code that a built-in tool runs for a model needs a processor like a tool.
