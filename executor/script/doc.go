@@ -43,6 +43,16 @@
 //
 // A status other than 0 is a failure.
 //
+// # Network
+//
+// With [sandbox.NetworkOutlet] the only address that answers is the outlet of the
+// call, and the usual variables (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in both cases)
+// lead programs there; $SOCKS_PROXY is the same by SOCKS. If the request brings
+// certificates, they are in a file with those of the system, which the usual
+// variables name (SSL_CERT_FILE and its like). In Node.js, fetch and the modules
+// http and https are led there whatever their version; http2 and plain sockets are
+// not. Names are not looked up inside: a program has to leave that to the proxy.
+//
 // # Output
 //
 // Stdout and Stderr of a [haft.Result] are valid UTF-8: what is not is replaced by
