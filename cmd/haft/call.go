@@ -146,7 +146,7 @@ func callOne(ctx context.Context, s *session, name string, f callFlags) error {
 	}
 	printed := s.follow(ctx, c)
 	res, err := s.Call(ctx, c)
-	shown := printed()
+	shown := printed(err == nil)
 	if err != nil {
 		return noTool(err)
 	}
@@ -180,39 +180,45 @@ func (s *session) result(res *haft.Result, shown bool) error {
 	return err
 }
 
+// lastEvent is how long to wait for the last event of a call whose result is
+// there: it is written before the result is given, and only has to be read.
+const lastEvent = 2 * time.Second
+
 // follow shows what the tool of a call prints while it runs, if a person looks.
-// The function that it returns ends that, and says whether it was shown.
-func (s *session) follow(ctx context.Context, c haft.Call) func() bool {
-	if s.as.json || !isTerminal(s.std.err) || c.IdempotencyKey != "" {
-		return func() bool { return false }
+// The function that it returns ends that, after the last event of the call if
+// there is one to come, and says whether all was shown.
+func (s *session) follow(ctx context.Context, c haft.Call) func(ended bool) bool {
+	if s.as.json || !isTerminal(s.std.err) || c.IdempotencyKey != "" { // with a key it may be another call's result
+		return func(bool) bool { return false }
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan bool, 1)
 	go func() {
-		shown := true
+		shown := false
 		defer func() { done <- shown }()
-		for e, err := range s.WatchFor(ctx, event.Filter{Org: c.Principal.Org, Call: c.ID}, -1) {
+		// Nothing can be missed: the id is new, so all its events are to come.
+		for e, err := range s.WatchFor(ctx, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
 			if err != nil {
-				shown = false
 				return
 			}
 			printOutput(s.std, e)
 			if e.Type == haft.EventCompleted || e.Type == haft.EventApproval {
+				shown = true
 				return
 			}
 		}
 	}()
-	return func() bool {
-		// The last event is there before the result is: a moment is enough, and
-		// a call that never began has none.
-		select {
-		case shown := <-done:
-			cancel()
-			return shown
-		case <-time.After(200 * time.Millisecond):
-			cancel()
-			return <-done
+	return func(ended bool) bool {
+		defer cancel()
+		if ended {
+			select {
+			case shown := <-done:
+				return shown
+			case <-time.After(lastEvent):
+			}
 		}
+		cancel()
+		return <-done
 	}
 }
 

@@ -71,12 +71,11 @@ is run. A source in which something grave is found waits for haft tool review.`
 		if d.name != "" && (len(args) > 1 || isDir(args[0])) {
 			return usage(errors.New("--name is for one file"))
 		}
+		if watch {
+			return watchTools(c.Context(), std, args[0], p, &adder{flags: &d, cmd: cmd})
+		}
 		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
-			adder := adder{s: s, flags: &d, cmd: cmd}
-			if watch {
-				return adder.watch(ctx, args[0])
-			}
-			return adder.all(ctx, args)
+			return (&adder{s: s, flags: &d, cmd: cmd}).all(ctx, args)
 		})
 	}
 	return cmd
@@ -230,12 +229,20 @@ func (a *adder) summary(bad int) string {
 	return text
 }
 
-// watch registers what is in a directory, and then what changes.
-func (a *adder) watch(ctx context.Context, dir string) error {
+// watchTools registers what is in a directory, and then what changes. The system is
+// open only while something is registered, so that other commands can work in
+// between.
+func watchTools(ctx context.Context, std streams, dir string, p *persona, a *adder) error {
 	return registry.Watch(ctx, dir, func(found []registry.Found) {
-		a.done = nil
-		a.found(ctx, dir, found)
-		fmt.Fprintln(a.s.std.err, paint(a.s.std.err, dim, "watching "+dir+"; Ctrl-C ends it"))
+		err := p.do(ctx, std, func(ctx context.Context, s *session) error {
+			a.s, a.done = s, nil
+			a.found(ctx, dir, found)
+			return nil
+		})
+		if err != nil && ctx.Err() == nil {
+			report(std.err, err)
+		}
+		fmt.Fprintln(std.err, paint(std.err, dim, "watching "+dir+"; Ctrl-C ends it"))
 	})
 }
 
