@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"haft"
+	"haft/egress"
 	"haft/executor"
 	"haft/executor/script"
 	"haft/sandbox"
@@ -24,6 +26,11 @@ type Run struct {
 	Files   []sandbox.File
 	Limits  haft.Limits
 	Network sandbox.Network
+	// Hosts are the only ones that it may reach, as [egress.ParseRule] reads them;
+	// none leaves it to Network.
+	Hosts []string
+	// Ranges are addresses that it may reach though they are not public.
+	Ranges []netip.Prefix
 	// Stdout and Stderr get output as it comes; nil means that only the Result
 	// has it.
 	Stdout, Stderr func([]byte)
@@ -47,6 +54,9 @@ func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
 func (a *App) request(kind haft.Kind, r Run) executor.Request {
 	if r.Org == "" {
 		r.Org = "local"
+	}
+	if len(r.Hosts) > 0 {
+		r.Network = sandbox.NetworkOutlet
 	}
 	return executor.Request{Org: r.Org, Kind: kind, Env: r.Env, Files: r.Files, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
 }
@@ -73,7 +83,7 @@ func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
 	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
 	req.Output, req.Stdout, req.Stderr = t.Output.Type, r.Stdout, r.Stderr
-	res, err := a.executor.Execute(ctx, req)
+	res, err := a.execute(ctx, req, r)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +92,29 @@ func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	res.Timeline.Total = haft.Millis(time.Since(began))
 	return res, nil
 }
+
+// execute runs a request, with a way out to the hosts of r if it names any.
+func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.Result, error) {
+	if len(r.Hosts) == 0 {
+		return a.executor.Execute(ctx, req)
+	}
+	g := &gate{guard: egress.New(egress.Config{Allow: r.Ranges}), logger: a.cfg.Logger}
+	out, err := g.Open(haft.Call{ID: req.Call}, r.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	req.Outlet, req.CA = out.Serve, out.CA()
+	res, err := a.executor.Execute(ctx, req)
+	for _, c := range out.Close() {
+		if err == nil && c.Refused != "" && len(res.Notices) < maxNotices {
+			res.Notices = append(res.Notices, "network: "+c.Refused)
+		}
+	}
+	return res, err
+}
+
+// maxNotices bounds what a result says about refused connections.
+const maxNotices = 10
 
 // refused is the result of a call whose arguments do not fit: nothing ran.
 func refused(id haft.CallID, t *Tool, f *haft.Failure, took time.Duration) *haft.Result {

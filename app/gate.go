@@ -98,8 +98,8 @@ func (p *passage) Close() []engine.Contact {
 	return p.contacts
 }
 
-// checkNetwork reports why an entry of a tool's network cannot be read.
-func checkNetwork(entry string) error {
+// CheckNetwork reports why an entry of a tool's network cannot be read.
+func CheckNetwork(entry string) error {
 	_, err := egress.ParseRule(entry)
 	return err
 }

@@ -98,7 +98,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.Registry = registry.New(s.Store, registry.Config{
 		Derive: s.App.deriveFor, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
-		SelfReview: cfg.SelfReview, Builtin: tools.Tools(), Network: checkNetwork,
+		SelfReview: cfg.SelfReview, Builtin: tools.Tools(), Network: CheckNetwork,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {

@@ -163,9 +163,6 @@ func (s *session) result(res *haft.Result, shown bool) error {
 	if !shown {
 		fmt.Fprint(w, safe(w, res.Stdout), safe(w, res.Stderr))
 	}
-	for _, n := range res.Notices {
-		fmt.Fprintln(w, paint(w, yellow, "notice:"), safe(w, n))
-	}
 	if res.Status == haft.StatusPending {
 		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n", paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
 		return &exit{code: statusExits[res.Status]}

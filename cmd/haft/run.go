@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type runFlags struct {
 	timeout time.Duration
 	memory  size
 	network string
+	ranges  []string
 	sandbox string
 	need    string
 	python  string
@@ -56,7 +58,8 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	fl.StringArrayVar(&f.files, "file", nil, "a `FILE` to put into the tool's directory")
 	fl.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
 	fl.Var(&f.memory, "memory", "how much memory it may use, such as 512MiB")
-	fl.StringVar(&f.network, "network", "none", "none, or full for the host's network")
+	fl.StringVar(&f.network, "network", "none", "none, full for the host's network, or the `HOSTS` that it may reach, such as api.example.com,*.example.org:8443")
+	fl.StringArrayVar(&f.ranges, "allow-range", nil, "a `CIDR` of addresses that are not public and may be reached all the same")
 	fl.StringVar(&f.sandbox, "sandbox", "auto", "auto, local or process")
 	fl.StringVar(&f.need, "isolation", "", "refuse to run with less: reduced, namespaces, kernel or machine")
 	fl.StringVar(&f.python, "python", "", "the Python interpreter: a name, a path, or a virtual environment")
@@ -141,6 +144,9 @@ func printResult(std streams, res *haft.Result) {
 			fmt.Fprintf(w, "%s %d bytes of %s were left out\n", paint(w, yellow, "cut:"), n, what)
 		}
 	}
+	for _, n := range res.Notices {
+		fmt.Fprintln(w, paint(w, yellow, "notice:"), safe(w, n))
+	}
 	if res.Sandbox.Provider == "none" {
 		return
 	}
@@ -184,13 +190,34 @@ func (f runFlags) request(std streams) (app.Run, error) {
 	case "full":
 		r.Network = sandbox.NetworkFull
 	default:
-		return r, usage(errors.New("--network is none or full; single hosts cannot be named yet"))
+		r.Hosts = strings.Split(f.network, ",")
+		for _, h := range r.Hosts {
+			if err := app.CheckNetwork(h); err != nil {
+				return r, usage(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
+			}
+		}
+	}
+	if r.Ranges, err = prefixes(f.ranges); err != nil {
+		return r, err
 	}
 	if f.output != "" && !known(haft.OutputTypes(), haft.OutputType(f.output)) {
 		return r, usage(fmt.Errorf("--output is one of %v", haft.OutputTypes()))
 	}
 	r.Files, err = readFiles(f.files)
 	return r, err
+}
+
+// prefixes reads ranges of addresses.
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, t := range texts {
+		p, err := netip.ParsePrefix(t)
+		if err != nil {
+			return nil, usage(errors.New("--allow-range is a range of addresses such as 10.0.0.0/8"))
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // arguments puts --args and --arg together.

@@ -1,0 +1,33 @@
+package app
+
+import (
+	"context"
+
+	"haft/secret/keeper"
+	"haft/store"
+)
+
+// Vault is what keeps secrets.
+type Vault = vault
+
+// OpenVault opens the secrets of a store.
+func OpenVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*Vault, error) {
+	return openVault(ctx, s, cfg)
+}
+
+// Rotate is what RotateSecrets does.
+func (v *vault) Rotate(ctx context.Context, cfg RotateConfig) (Rotation, error) {
+	return v.rotate(ctx, cfg)
+}
+
+// Backend is a store for a keeper.
+func Backend(s *store.Store) keeper.Backend { return backend{s} }
+
+// OwnMaster finds or makes the key of a directory, ParseMaster reads one.
+func OwnMaster(path string, kept bool) ([]byte, error) {
+	m, err := ownMaster(path, kept)
+	return m.key, err
+}
+
+// ParseMaster reads a master key.
+func ParseMaster(text []byte) ([]byte, error) { return parseMaster(text) }
