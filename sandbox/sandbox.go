@@ -64,9 +64,9 @@ type Spec struct {
 	// than [OutletConns] at once.
 	//
 	// Outlet returns when it is done with the connection, and soon after ctx ends,
-	// as it does with the run. When the command has ended, nothing more is read
-	// from its connections than it had sent; those that are being answered have a
-	// moment; then they are closed. Ended is called, and Run returns, after the
+	// as it does with the run. When the command has ended, connections that were
+	// not taken yet are closed; of the others, what had been sent can still be
+	// read, and an answer has a moment to be given; then they are closed. Ended is called, and Run returns, after the
 	// last Outlet has returned, so that what it recorded is complete.
 	Outlet func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.

@@ -235,7 +235,8 @@ func TestRun_outlet_is_given_up(t *testing.T) {
 func TestRun_outlet_hears_the_last_words(t *testing.T) {
 	p := confined(t)
 	heard := make(chan string, 1)
-	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && echo the last words >&5`, withOutlet(func(ctx context.Context, conn net.Conn) {
+	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && read -r x <&5 && echo the last words >&5`, withOutlet(func(ctx context.Context, conn net.Conn) {
+		_, _ = io.WriteString(conn, "I am listening\n") // or nothing is heard
 		b, err := io.ReadAll(conn)
 		heard <- fmt.Sprint(string(b), err, ctx.Err())
 	}))
