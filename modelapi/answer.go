@@ -89,9 +89,7 @@ func (a *answer) success(r *haft.Result) {
 		if left > 0 {
 			a.note("cut: %d characters left out", left)
 		}
-		if r.Truncated.Stdout > 0 {
-			a.note("cut: %d bytes of stdout left out", r.Truncated.Stdout)
-		}
+		a.cut("stdout", r.Truncated.Stdout)
 		return
 	}
 	// The engine's own note ends the text that it cut, if there was room for it.
@@ -177,6 +175,15 @@ func (a *answer) failure(r *haft.Result) {
 		}
 	}
 	a.text = b.String()
+	a.cut("stdout", r.Truncated.Stdout)
+	a.cut("stderr", r.Truncated.Stderr)
+}
+
+// cut notes how many bytes of what was printed the engine left out.
+func (a *answer) cut(stream string, n int64) {
+	if n > 0 {
+		a.note("cut: %d bytes of %s left out", n, stream)
+	}
 }
 
 // advice says whether trying again can help.

@@ -26,9 +26,9 @@
 // # What a model is told
 //
 // A value that is a string stands as it is, any other as compact JSON; in Gemini's
-// format, which takes JSON, it stays what it is. What a tool printed is told only
+// format, which takes JSON, it stays what it is unless it nests too deep for it. What a tool printed is told only
 // where there is no value: a successful call that gave null is answered with its
-// stdout, a failed one with the ends of stdout and stderr. A failure is told by its
+// stdout, a failed one also with the ends of stdout and stderr. A failure is told by its
 // kind and message, the places that do not fit, the tool's own traceback, and
 // whether trying again can help. Calls that wait, for a person or for their turn,
 // are told as that, and are no errors.

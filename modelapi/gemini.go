@@ -126,7 +126,7 @@ func renderGemini(req *Request, answers []answer) (any, error) {
 		r := functionResponse{ID: req.Calls[i].ID, Name: req.Calls[i].Name, Response: functionOutcome{Notes: a.notes}}
 		if a.failed {
 			r.Response.Error = &a.text
-		} else if a.value != nil {
+		} else if a.value != nil && !deep(a.value) {
 			r.Response.Result = a.value
 		} else {
 			result, err := encode(a.text)
@@ -141,4 +141,27 @@ func renderGemini(req *Request, answers []answer) (any, error) {
 		c.Parts = append(c.Parts, geminiPart{r})
 	}
 	return c, nil
+}
+
+// maxNesting is how deep a value may nest that is sent as JSON. Readers of protocol
+// buffers refuse a whole request that nests deeper than 100, at several levels for
+// each of JSON's.
+const maxNesting = 20
+
+// deep reports whether a valid JSON text nests deeper than maxNesting.
+func deep(raw json.RawMessage) bool {
+	depth := 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			i = quoteEnd(raw, i)
+		case '{', '[':
+			if depth++; depth > maxNesting {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
 }

@@ -176,6 +176,22 @@ func TestLaw_ids_and_order_are_kept(t *testing.T) {
 	})
 }
 
+// Every vendor takes every name that a tool of ours can have.
+func TestLaw_our_names_are_accepted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,63}`).Draw(t, "name")
+		if err := haft.CheckToolName(name); err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range schema.Forms() {
+			l, err := modelapi.Tools(form, []haft.Tool{{Name: name, Version: haft.Version{Number: 1}}}, true)
+			if err != nil || len(l.Listed) != 1 || l.Listed[0].Name != name {
+				t.Errorf("%s: %+v, %v", form, l, err)
+			}
+		}
+	})
+}
+
 func toAny[T any](v T) any { return v }
 
 // corpus returns answers and results of the golden files, to begin with.

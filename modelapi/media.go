@@ -2,6 +2,7 @@ package modelapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"strings"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ type budget struct {
 func (a *answer) files(r *haft.Result, b *budget) {
 	texts := haft.DefaultMaxChars
 	for _, f := range r.Artifacts {
-		name, mime := line(f.Name, 200), sniff(f.Data)
+		name, mime := cmp.Or(line(f.Name, 200), "file"), sniff(f.Data) // OpenAI takes no file without a name
 		kind := mime
 		if kind == "" {
 			kind = line(f.ContentType, 100)

@@ -12,8 +12,12 @@ import (
 	"haft/schema"
 )
 
-// maxElements is how many elements of one list are looked at.
-const maxElements = 10_000
+// The bounds of one list and one object. Those of vendors have far fewer; the
+// texts and numbers within what is passed over are not counted.
+const (
+	maxElements = 10_000
+	maxKeys     = 1_000
+)
 
 // A node is one value of a document that is valid JSON in UTF-8, and where it
 // stands, such as choices[0].message. It is a part of the text, not a copy. The
@@ -78,6 +82,9 @@ func (n node) object() (object, error) {
 		dot += "."
 	}
 	for i := space(n.raw, 1); n.raw[i] != '}'; {
+		if len(o.fields) == maxKeys {
+			return o, invalid(n.at, "the object has more than %d keys", maxKeys)
+		}
 		end := valueEnd(n.raw, i)
 		key, err := text(n.raw[i:end])
 		if err != nil {
@@ -214,11 +221,7 @@ func valueEnd(raw []byte, i int) int {
 	for ; i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
-			for i++; raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
+			i = quoteEnd(raw, i)
 		case '{', '[':
 			depth++
 			continue
@@ -237,6 +240,16 @@ func valueEnd(raw []byte, i int) int {
 		}
 		if depth == 0 {
 			return i + 1
+		}
+	}
+	return i
+}
+
+// quoteEnd returns where the closing quote is of the string that begins at i.
+func quoteEnd(raw []byte, i int) int {
+	for i++; raw[i] != '"'; i++ {
+		if raw[i] == '\\' {
+			i++
 		}
 	}
 	return i

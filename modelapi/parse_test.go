@@ -19,6 +19,15 @@ func chatCall(id, name, args string) string {
 	return string(raw)
 }
 
+// keys writes n more keys of an object.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":0`, i)
+	}
+	return b.String()
+}
+
 func TestDetect(t *testing.T) {
 	for _, c := range []struct {
 		name, raw string
@@ -86,6 +95,8 @@ func TestParse_refuses(t *testing.T) {
 		{"a form that no model answers in", `{}`, schema.FormMCP, "models answer in one of these formats: openai, openai-responses, anthropic, gemini"},
 		{"a number by name", `1`, schema.FormOpenAI, "an object is needed here"},
 		{"a key twice", `{"tool_calls":[],"tool_calls":[]}`, "", "a key stands there twice"},
+		{"too many keys", `{"choices":1` + keys(1000) + `}`, "", "the object has more than 1000 keys"},
+		{"too many elements", `{"output":[` + strings.Repeat("{},", 10_000) + `{}]}`, "", "output: the list has more than 10000 elements"},
 		{"a key twice, one of them escaped", `{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"safe","n\u0061me":"rm"}}]}}]}`, "", "choices[0].message.tool_calls[0].function: a key stands there twice"},
 
 		{"server-sent events", "data: {\"choices\":[]}\n\n", "", stream},
@@ -103,6 +114,8 @@ func TestParse_refuses(t *testing.T) {
 		{"gemini's list of chunks by name", `[{"candidates":[]},{"candidates":[]}]`, schema.FormGemini, stream},
 		{"gemini's partial arguments", `{"functionCall":{"name":"f","willContinue":true}}`, "", stream},
 
+		{"gemini's partial arguments, the last", `{"function_call":{"name":"f","args":{},"partial_args":[{"json_path":"$.a"}]}}`, "", stream},
+
 		{"two choices", `{"choices":[{"message":{}},{"message":{}}]}`, "", "choices: there are 2 choices; send the one to go on with"},
 		{"two candidates", `{"candidates":[{},{}]}`, "", "candidates: there are 2 candidates"},
 		{"too many calls", "[" + strings.Join(many, ",") + "]", "", "[128]: there are more than 128 calls"},
@@ -114,6 +127,7 @@ func TestParse_refuses(t *testing.T) {
 		{"an id that is no text", `[{"type":"tool_use","id":1,"name":"f","input":{}}]`, "", "[0].id: a text is needed here"},
 		{"an id that would change", `[{"type":"tool_use","id":"\ud800","name":"f","input":{}}]`, "", "[0].id: "},
 		{"a long id", "[" + chatCall(strings.Repeat("x", modelapi.MaxID+1), "f", "") + "]", "", "[0].id: the text has 16385 bytes, 16384 is the most"},
+		{"a long caller", `[{"type":"function_call","call_id":"a","name":"f","caller":{"type":"` + strings.Repeat("x", modelapi.MaxID) + `"}}]`, "", "[0].caller: it has 16395 bytes, 16384 is the most"},
 		{"no name", `{"content":[{"type":"tool_use","id":"a","input":{}}]}`, "", "content[0]: the call has no name"},
 		{"an empty name", "[" + chatCall("a", "", "") + "]", "", "[0]: the call has no name"},
 		{"a name that is null", `{"candidates":[{"content":{"parts":[{"functionCall":{"name":null}}]}}]}`, "", "candidates[0].content.parts[0].functionCall: the call has no name"},
@@ -185,6 +199,43 @@ func TestParse_arguments(t *testing.T) {
 			want := &haft.Result{Tool: "g", Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: got.Failure}
 			if diff := cmp.Diff(want, got.Refused()); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A call that the model did not finish writing must not run, whatever it looks like.
+func TestParse_cut_off(t *testing.T) {
+	const chat = `{"choices":[{"finish_reason":%q,"message":{"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]}}]}`
+	const response = `{"object":"response","status":%q,"output":[{"type":"function_call","call_id":"a","name":"f"},{"type":"function_call","call_id":"b","name":"f"}]}`
+	const message = `{"type":"message","stop_reason":%q,"content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"b","name":"f","input":{}}]}`
+	const candidate = `{"candidates":[{"finishReason":%q,"content":{"parts":[{"functionCall":{"id":"a","name":"f"}},{"functionCall":{"id":"b","name":"f"}}]}}]}`
+	for _, c := range []struct {
+		name, raw string
+		cut       bool
+	}{
+		{"chat", fmt.Sprintf(chat, "length"), true},
+		{"chat, whole", fmt.Sprintf(chat, "tool_calls"), false},
+		{"chat, stopped", fmt.Sprintf(chat, "stop"), false},
+		{"responses", fmt.Sprintf(response, "incomplete"), true},
+		{"responses, whole", fmt.Sprintf(response, "completed"), false},
+		{"responses, text after the calls", strings.Replace(fmt.Sprintf(response, "incomplete"), `}]}`, `},{"type":"message"}]}`, 1), false},
+		{"item", `[{"type":"function_call","call_id":"a","name":"f"},{"type":"function_call","call_id":"b","name":"f","status":"in_progress"}]`, true},
+		{"anthropic", fmt.Sprintf(message, "max_tokens"), true},
+		{"anthropic, context full", fmt.Sprintf(message, "model_context_window_exceeded"), true},
+		{"anthropic, whole", fmt.Sprintf(message, "tool_use"), false},
+		{"anthropic, text after the calls", strings.Replace(fmt.Sprintf(message, "max_tokens"), `}]}`, `},{"type":"text","text":"x"}]}`, 1), false},
+		{"gemini", fmt.Sprintf(candidate, "MAX_TOKENS"), true},
+		{"gemini, whole", fmt.Sprintf(candidate, "STOP"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			req, err := modelapi.Parse([]byte(c.raw), "")
+			if err != nil || len(req.Calls) != 2 {
+				t.Fatalf("got %+v, %v", req, err)
+			}
+			first, last := req.Calls[0], req.Calls[1]
+			if first.Failure != nil || (last.Failure != nil) != c.cut || (last.Args == nil) != c.cut {
+				t.Errorf("got %+v and %+v, want the last cut: %v", first, last, c.cut)
 			}
 		})
 	}

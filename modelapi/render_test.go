@@ -53,6 +53,7 @@ func TestRender_tells(t *testing.T) {
 		{"null if nothing was printed", &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage("null"), Stdout: " \n", Stderr: "warned"}, "null"},
 		{"no JSON, which is our fault", success("{\xff"), "{\ufffd"},
 		{"a value that was cut without room for a note", &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`"ab"`), Truncated: haft.Truncated{Value: 7}}, "ab\n[cut: 7 characters left out]"},
+		{"a failure of which more was printed", &haft.Result{Status: haft.StatusLimit, Stdout: "a", Truncated: haft.Truncated{Stdout: 5, Stderr: 6}, Error: &haft.Failure{Kind: haft.FailOutput, Message: "too much"}}, "Error (limit_output): too much\nstdout:\na\n[cut: 5 bytes of stdout left out]\n[cut: 6 bytes of stderr left out]"},
 		{"no result", nil, "Error (internal): there is no result of this call"},
 		{"a failure without words", failed(haft.StatusTimeout, nil), "Error (timeout): the call failed"},
 		{"never again", failed(haft.StatusDenied, &haft.Failure{Kind: haft.FailDenied, Message: "no", Retry: haft.RetryNever}), "Error (permission_denied): no\nCalling it again will not help."},
@@ -61,6 +62,7 @@ func TestRender_tells(t *testing.T) {
 		{"an approval without a call", &haft.Result{Status: haft.StatusPending, Approval: "a_1"}, "pending_approval: a person has to agree to this call before it runs (approval a_1). It has not run. Do not call it again; go on without its result, or tell the user what it waits for."},
 		{"a call that waits", &haft.Result{Call: "c_1", Status: haft.StatusQueued}, "queued: the call was accepted and has not begun (call c_1). Do not call it again; its result comes later."},
 		{"a file whose name has lines", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{Name: "a\n[b]", ContentType: "x/y\r\n", Size: 1, Data: []byte("z")}}}, "[file a [b], x/y  , 1 bytes: it cannot be shown here]"},
+		{"a file without a name", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{ContentType: "x/y"}}}, "[file file, x/y, 0 bytes: it cannot be shown here]"},
 		{"a text that is no text", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{Name: "a", ContentType: "text/plain", Size: 1, Data: []byte("\xff")}}}, "[file a, text/plain, 1 bytes: it cannot be shown here]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,6 +159,33 @@ func TestRender_bounds_files(t *testing.T) {
 	}
 }
 
+func TestRender_bounds_texts(t *testing.T) {
+	text := func(data string) haft.Artifact {
+		return haft.Artifact{Name: "t", ContentType: "application/json", Size: int64(len(data)), Data: []byte(data)}
+	}
+	full := text(strings.Repeat("x", modelapi.MaxTextFile))
+	for _, c := range []struct {
+		name  string
+		files []haft.Artifact
+		want  int
+	}{
+		{"as large as it may be", []haft.Artifact{full}, 1},
+		{"too large", []haft.Artifact{text(strings.Repeat("x", modelapi.MaxTextFile+1))}, 0},
+		{"too large together", []haft.Artifact{full, full, full, text("{}")}, 3},
+		{"binary that claims to be text", []haft.Artifact{text("a\x00b")}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := told(t, &haft.Result{Status: haft.StatusSuccess, Artifacts: c.files})
+			if n := strings.Count(got, "[end of file t]"); n != c.want {
+				t.Errorf("%d texts are told, want %d", n, c.want)
+			}
+			if n := strings.Count(got, "[file t, "); n != len(c.files) {
+				t.Errorf("%d files are named, want %d", n, len(c.files))
+			}
+		})
+	}
+}
+
 func TestRender_refuses(t *testing.T) {
 	req := &modelapi.Request{Form: schema.FormOpenAI, Calls: []modelapi.ToolCall{{ID: "a", Name: "f"}}}
 	if raw, err := modelapi.Render(req, nil); err == nil {
@@ -167,9 +196,51 @@ func TestRender_refuses(t *testing.T) {
 	}
 }
 
+// Gemini refuses a whole request for one value that nests too deep.
+func TestRender_deep_values_are_text_for_gemini(t *testing.T) {
+	nest := func(n int) string { return strings.Repeat(`["]`+`",`, n-1) + "[]" + strings.Repeat("]", n-1) }
+	for _, n := range []int{20, 21} {
+		req := &modelapi.Request{Form: schema.FormGemini, Calls: []modelapi.ToolCall{{Name: "f"}}}
+		raw, err := modelapi.Render(req, []*haft.Result{{Status: haft.StatusSuccess, Value: json.RawMessage(nest(n))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := nest(n)
+		if n > 20 {
+			text, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = string(text)
+		}
+		if !bytes.Contains(raw, []byte(`{"result":`+want+`}`)) {
+			t.Errorf("%d levels: got %s, want %s in it", n, raw, want)
+		}
+	}
+}
+
 func TestTools_refuses_unknown_forms(t *testing.T) {
 	if l, err := modelapi.Tools("cohere", nil, false); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("got %v, %v", l, err)
+	}
+}
+
+func TestTools_looks_at_schemas_that_nobody_has_judged(t *testing.T) {
+	tool := func(parameters string) haft.Tool {
+		return haft.Tool{Name: "f", Version: haft.Version{Number: 1, Parameters: json.RawMessage(parameters)}}
+	}
+	for _, c := range []struct{ name, parameters, want string }{
+		{"invalid", `{"type":"object","properties":{"a":{"type":"array"}}}`, "root.properties.a: "},
+		{"no JSON", `{`, "the schema of its parameters cannot be read"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, form := range modelapi.Forms() {
+				l, err := modelapi.Tools(form, []haft.Tool{tool(c.parameters)}, false)
+				if err != nil || len(l.Listed) != 0 || len(l.Skipped) != 1 || !strings.Contains(strings.Join(l.Skipped[0].Reasons, "; "), c.want) {
+					t.Errorf("%s: %+v, %v", form, l, err)
+				}
+			}
+		})
 	}
 }
 

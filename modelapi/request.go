@@ -138,7 +138,10 @@ func (p *parser) add(at string, id, name, args, caller node) error {
 		return invalid(at, "another call has the same id")
 	}
 	p.ids[c.ID] = true
-	if caller.is('{') && len(caller.raw) <= MaxID {
+	if caller.is('{') {
+		if len(caller.raw) > MaxID {
+			return invalid(caller.at, "it has %d bytes, %d is the most", len(caller.raw), MaxID)
+		}
 		c.Caller = append(json.RawMessage(nil), caller.raw...)
 	}
 	c.Args, c.Failure = arguments(args)

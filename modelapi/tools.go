@@ -51,13 +51,13 @@ var names = map[schema.Form]struct {
 	schema.FormOpenAI:          {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
 	schema.FormOpenAIResponses: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
 	schema.FormAnthropic:       {regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`), "Anthropic accepts 1 to 128 of A-Z a-z 0-9 _ - as a name"},
-	schema.FormGemini:          {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$`), "Gemini accepts a letter or _ and up to 63 more of A-Z a-z 0-9 _ . : - as a name"},
+	schema.FormGemini:          {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`), "Gemini accepts a letter or _ and up to 127 more of A-Z a-z 0-9 _ . : - as a name"},
 	schema.FormMCP:             {regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`), "MCP accepts 1 to 128 of A-Z a-z 0-9 _ . / - as a name"},
 	schema.FormJSON:            {regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`), "a tool needs a name without control characters"},
 }
 
-// openAITools is how many functions Chat Completions take ("A max of 128 functions
-// are supported", the reference of its field tools).
+// openAITools is how many functions Chat Completions take. The reference said so
+// ("A max of 128 functions are supported"), and more have been refused.
 const openAITools = 128
 
 // Tools writes tools as a vendor's requests take them, in the order given. Tools

@@ -1,0 +1,123 @@
+package modelapi
+
+// chat reads an answer of OpenAI's Chat Completions, which many others imitate.
+func (p *parser) chat(root node) error {
+	if root.is('[') {
+		return p.chatCalls(root)
+	}
+	o, err := root.object()
+	if err != nil {
+		return err
+	}
+	if isPiece(o) {
+		return streamed(o.at)
+	}
+	if o.has("choices") {
+		choice, err := o.field("choices").one("choices")
+		if err != nil || !choice.there() {
+			return err
+		}
+		if o, err = choice.object(); err != nil {
+			return err
+		}
+		if isPiece(o) {
+			return streamed(o.at)
+		}
+	}
+	reason := o.word("finish_reason")
+	if o.has("message") {
+		if o, err = o.field("message").object(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.has("tool_calls"):
+		err = p.chatCalls(o.field("tool_calls"))
+	case o.has("function_call"):
+		err = p.legacy(o.field("function_call"))
+	case o.has("function"), o.has("custom"):
+		err = p.chatCall(o)
+	}
+	if err == nil && reason == "length" {
+		p.cut()
+	}
+	return err
+}
+
+// chatCalls reads a list of tool_calls.
+func (p *parser) chatCalls(n node) error {
+	all, err := n.list()
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		o, err := e.object()
+		if err != nil {
+			return err
+		}
+		if err := p.chatCall(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) chatCall(o object) error {
+	if isPiece(o) || o.has("choices") {
+		return streamed(o.at)
+	}
+	if t := o.word("type"); t == "custom" || o.has("custom") {
+		return custom(o.at)
+	} else if o.has("type") && t != "function" {
+		return invalid(o.at, "it is no call of a function")
+	}
+	id := o.field("id")
+	if err := needID(o, id); err != nil {
+		return err
+	}
+	f, err := o.field("function").object()
+	if err != nil {
+		return err
+	}
+	if !f.has("name") && o.has("index") {
+		return streamed(o.at)
+	}
+	return p.add(o.at, id, f.field("name"), f.field("arguments"), node{})
+}
+
+// legacy reads a function_call, which was there before tool_calls.
+func (p *parser) legacy(n node) error {
+	f, err := n.object()
+	if err != nil {
+		return err
+	}
+	p.req.Legacy = true
+	return p.add(n.at, node{}, f.field("name"), f.field("arguments"), node{})
+}
+
+// A toolMessage is an answer of Chat Completions.
+type toolMessage struct {
+	Role    string `json:"role"`
+	ID      string `json:"tool_call_id"`
+	Content string `json:"content"`
+}
+
+// A functionMessage is an answer to a legacy call.
+type functionMessage struct {
+	Role    string `json:"role"`
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+func renderChat(req *Request, answers []answer) any {
+	messages := make([]any, 0, len(answers))
+	for i, a := range answers {
+		c := req.Calls[i]
+		if req.Legacy {
+			messages = append(messages, functionMessage{"function", c.Name, a.all()})
+		} else {
+			messages = append(messages, toolMessage{"tool", c.ID, a.all()})
+		}
+	}
+	return messages
+}
