@@ -19,7 +19,7 @@ func (st *step) pipEnv() []string {
 	env := []string{
 		"PIP_CONFIG_FILE=" + os.DevNull, "PIP_NO_INPUT=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1",
 		"PIP_PROGRESS_BAR=off", "PIP_NO_COLOR=1", "PIP_ROOT_USER_ACTION=ignore", "PIP_NO_WARN_SCRIPT_LOCATION=1",
-		"PIP_RETRIES=2", "PIP_DEFAULT_TIMEOUT=30",
+		"PIP_RETRIES=2", "PIP_DEFAULT_TIMEOUT=30", "PIP_LOG=" + st.inside("pip.log"),
 	}
 	set := func(name, value string) {
 		if value != "" {

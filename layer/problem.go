@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ var advice = map[ProblemKind]struct {
 // failed explains how a command ended.
 func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 	text = st.clean(text)
-	p := diagnose(text)
+	p := diagnose(st.unsaid() + text)
 	switch {
 	case exit.Cause == sandbox.CauseTimeout:
 		p = &Problem{Kind: ProblemTimeout}
@@ -145,6 +146,22 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 		message += ". The installer said:\n" + p.Words
 	}
 	return &haft.Error{Code: a.code, Message: message, Err: fmt.Errorf("%s: exit %s %d: %w", what, exit.Cause, exit.Code, p)}
+}
+
+// unsaid returns what pip keeps to its log: that the index answered with an error. It
+// says "not found" instead.
+func (st *step) unsaid() string {
+	text, err := readFile(filepath.Join(st.scratch, "pip.log"), maxResult)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if _, why, ok := strings.Cut(line, "Could not fetch URL "); ok && b.Len() < maxTail {
+			b.WriteString(cut(why, maxLine) + "\n")
+		}
+	}
+	return b.String()
 }
 
 // diagnose finds the problem in the words of an installer.
