@@ -58,8 +58,15 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 		return done, err
 	}
 	done.Master = cfg.MasterKeyFile != ""
-	if err := k.Rotate(ctx); err != nil {
-		return done, fmt.Errorf("make a data key: %w", err)
+	// One that was stopped is gone on with, so that stops do not add up to keys.
+	half, err := k.Unfinished(ctx)
+	if err != nil {
+		return done, err
+	}
+	if !half {
+		if err := k.Rotate(ctx); err != nil {
+			return done, fmt.Errorf("make a data key: %w", err)
+		}
 	}
 	if done.Values, err = k.Rewrap(ctx); err != nil {
 		return done, fmt.Errorf("encrypt the secrets again: %w", err)
@@ -104,7 +111,10 @@ func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 		return nil, "", err
 	}
 	if subtle.ConstantTimeCompare(key, v.master.key) == 1 {
-		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the new master key is the one of now"}
+		if replacing {
+			return nil, "", errReplacing()
+		}
+		return k, "", nil // by a rotation that was stopped after that
 	}
 	fresh, err := keeper.NewMaster(key)
 	if err != nil {

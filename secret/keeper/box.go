@@ -83,6 +83,25 @@ func (k *Keeper) Replacing(ctx context.Context) (bool, error) {
 	return !slices.ContainsFunc(k.masters, func(m *Master) bool { return m.id == keys.copies[0] }), nil
 }
 
+// Unfinished reports whether there are values that are not under the newest data
+// key: a rotation began and was stopped.
+func (k *Keeper) Unfinished(ctx context.Context) (bool, error) {
+	keys, err := k.fresh(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = k.each(ctx, nil, func(r Row) error {
+		if !r.Plain && r.Key != keys.primary {
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Kept reports whether back has a keyset. Where it has, a master key is needed
 // and a new one is of no use.
 func Kept(ctx context.Context, back Backend) (bool, error) {

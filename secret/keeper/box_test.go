@@ -42,6 +42,28 @@ func TestKeeper_boxes(t *testing.T) {
 	}
 }
 
+func TestKeeper_tells_that_a_rotation_was_stopped(t *testing.T) {
+	back := newMemory()
+	k := open(t, back, master(t, 1))
+	put(t, k, org, "A", "value")
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want bool
+	}{
+		{"before", func() error { return nil }, false},
+		{"after Rotate", func() error { return k.Rotate(t.Context()) }, true},
+		{"after Rewrap", func() error { _, err := k.Rewrap(t.Context()); return err }, false},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.Unfinished(t.Context()); got != step.want || err != nil {
+			t.Errorf("Unfinished %s = %v, %v", step.name, got, err)
+		}
+	}
+}
+
 func TestKeeper_tells_that_the_master_key_is_being_replaced(t *testing.T) {
 	back := newMemory()
 	if kept, err := keeper.Kept(t.Context(), back); kept || err != nil {
