@@ -18,7 +18,8 @@ def tcp(host, port, family=socket.AF_INET):
     return go
 def udp(host, port, family=socket.AF_INET):
     def go():
-        s = socket.socket(family, socket.SOCK_DGRAM); s.sendto(b'x', (host, port))
+        # A datagram that nobody takes is only refused to a socket that asks again.
+        s = socket.socket(family, socket.SOCK_DGRAM); s.settimeout(0.7); s.connect((host, port)); s.send(b'x'); return s.recv(64)
     return go
 h4, p4 = split(E['TCP4']); hl, pl = split(E['LAN']); hu, pu = split(E['UDP'])
 p6 = split(E['TCP6'])[1] if E['TCP6'] else p4
