@@ -66,9 +66,10 @@ func (p *parser) chatCall(o object) error {
 	if isPiece(o) || o.has("choices") {
 		return streamed(o.at)
 	}
-	if t := o.word("type"); t == "custom" || o.has("custom") {
+	switch t := o.word("type"); {
+	case t == "custom" || o.has("custom"):
 		return custom(o.at)
-	} else if o.has("type") && t != "function" {
+	case t != "function" && o.has("type"): // some servers leave it out
 		return invalid(o.at, "it is no call of a function")
 	}
 	id := o.field("id")

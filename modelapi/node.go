@@ -88,7 +88,7 @@ func (n node) object() (object, error) {
 		end := valueEnd(n.raw, i)
 		key, err := text(n.raw[i:end])
 		if err != nil {
-			return o, invalid(n.at, "a key is no text: %s", reason(err))
+			return o, invalid(n.at, "a key is no text: %s", complaint(err))
 		}
 		i = space(n.raw, space(n.raw, end)+1) // the colon
 		end = valueEnd(n.raw, i)
@@ -151,7 +151,7 @@ func (n node) text(most int) (string, error) {
 	s, err := text(n.raw)
 	switch {
 	case err != nil:
-		return "", invalid(n.at, "%s", reason(err))
+		return "", invalid(n.at, "%s", complaint(err))
 	case len(s) > most:
 		return "", invalid(n.at, "the text has %d bytes, %d is the most", len(s), most)
 	}
@@ -199,8 +199,8 @@ func text(raw []byte) (string, error) {
 	return s, nil
 }
 
-// reason returns what a reader of JSON says, without where.
-func reason(err error) string {
+// complaint returns what a reader of JSON says, without where.
+func complaint(err error) string {
 	if s, ok := errors.AsType[*schema.SyntaxError](err); ok {
 		return s.Message
 	}

@@ -5,7 +5,7 @@ import "encoding/json"
 // responses reads an answer of OpenAI's Responses.
 func (p *parser) responses(root node) error {
 	items := root
-	whole := false
+	cut := false // the last item is not whole
 	if root.is('{') {
 		o, err := root.object()
 		if err != nil {
@@ -15,7 +15,7 @@ func (p *parser) responses(root node) error {
 		case isPiece(o):
 			return streamed(o.at)
 		case o.has("output"):
-			items, whole = o.field("output"), o.word("status") == "incomplete"
+			items, cut = o.field("output"), o.word("status") == "incomplete"
 		case o.has("type"):
 			return p.item(o)
 		default:
@@ -34,7 +34,7 @@ func (p *parser) responses(root node) error {
 		if err := p.item(o); err != nil {
 			return err
 		}
-		if whole && i == len(all)-1 && o.word("type") == "function_call" {
+		if cut && i == len(all)-1 && o.word("type") == "function_call" {
 			p.cut()
 		}
 	}
