@@ -1,21 +1,25 @@
 package script_test
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"testing"
 	"time"
 
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/sandbox"
 )
 
 // benchmark measures calls that find a parked cell, one after the other, with
 // time for the pool to make the next.
-func benchmark(b *testing.B, x *script.Executor) {
-	req := executor.Request{
-		Kind: haft.KindPython, Source: "def f(a: int):\n    return a + 1\n", Args: json.RawMessage(`{"a":1}`),
-	}
+func benchmark(b *testing.B, x *script.Executor) { benchmarkWith(b, x, executor.Request{}) }
+
+// benchmarkWith is benchmark with a request to begin with.
+func benchmarkWith(b *testing.B, x *script.Executor, req executor.Request) {
+	req.Kind, req.Source, req.Args = haft.KindPython, "def f(a: int):\n    return a + 1\n", json.RawMessage(`{"a":1}`)
 	execute(b, x, req)
 	hits := 0
 	var execution time.Duration
@@ -42,4 +46,11 @@ func BenchmarkExecute_process(b *testing.B) {
 
 func BenchmarkExecute_local(b *testing.B) {
 	benchmark(b, setupLocal(b, haft.KindPython, script.Config{}))
+}
+
+// A call that may use the network, and does not.
+func BenchmarkExecute_outlet(b *testing.B) {
+	benchmarkWith(b, setupLocal(b, haft.KindPython, script.Config{}), executor.Request{
+		Network: sandbox.NetworkOutlet, Outlet: func(context.Context, net.Conn) {},
+	})
 }

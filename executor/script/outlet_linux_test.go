@@ -216,6 +216,54 @@ func TestOutlet_is_the_only_way(t *testing.T) {
 	}
 }
 
+// What was expected, or is started for one call, has its outlet, too, and a request
+// need not bring certificates.
+func TestOutlet_of_a_cold_process(t *testing.T) {
+	w := openWay(t, t.TempDir())
+	for kind, source := range map[haft.Kind]string{
+		haft.KindPython:     "import urllib.request\ndef f(url): return urllib.request.urlopen(url, timeout=20).read().decode()",
+		haft.KindJavaScript: "exports.f = async ({ url }) => (await fetch(url)).text();",
+	} {
+		for _, expected := range []bool{false, true} {
+			t.Run(fmt.Sprint(kind, " expected ", expected), func(t *testing.T) {
+				x := setupLocal(t, kind, script.Config{Cold: true})
+				args, _ := json.Marshal(map[string]string{"url": w.http + "/hello"})
+				req := w.request(executor.Request{Org: "acme", Tool: "tool", Kind: kind, Source: source, Args: args})
+				req.CA = nil
+				if expected {
+					early := req
+					early.Outlet = nil // what confines the call is enough
+					x.Expect(t.Context(), early)
+				}
+				res := execute(t, x, req)
+				if want := fmt.Sprintf("%q", "hello "+strings.TrimPrefix(w.http, "http://")+" key=false"); string(res.Value) != want {
+					t.Errorf("%s %s %+v\n%s", res.Status, res.Value, res.Error, res.Stderr)
+				}
+			})
+		}
+	}
+}
+
+// A host that is not allowed is named, with the rule to ask for, in the error that
+// the model reads.
+func TestOutlet_refusal_is_told(t *testing.T) {
+	w := openWay(t, t.TempDir())
+	other := strings.Replace(w.https, "api.", "other.", 1)
+	for kind, source := range map[haft.Kind]string{
+		haft.KindPython:     "import urllib.request\ndef f(): urllib.request.urlopen('" + other + "', timeout=20)",
+		haft.KindJavaScript: "exports.f = () => fetch('" + other + "');",
+		haft.KindTypeScript: "import https from 'node:https';\nexport const f = () => new Promise((yes, no) => https.get('" + other + "', yes).on('error', no));",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			x := setupLocal(t, map[bool]haft.Kind{true: haft.KindPython, false: haft.KindJavaScript}[kind == haft.KindPython], script.Config{})
+			res := execute(t, x, w.request(executor.Request{Kind: kind, Source: source}))
+			if res.Status != haft.StatusError || !strings.Contains(res.Error.Message, "network: [") || !strings.Contains(res.Error.Message, "other.example") {
+				t.Errorf("%s %s %+v", res.Status, res.Value, res.Error)
+			}
+		})
+	}
+}
+
 // Warm cells serve calls with an outlet, each with its own.
 func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 	for kind, source := range map[haft.Kind]string{

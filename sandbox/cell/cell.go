@@ -160,6 +160,7 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	p.running.Go(func() {
 		defer cancel(nil)
 		exit, err := plan.Run(ctx, spec)
+		c.outlet.stop() // of which nothing is open
 		c.end(exit, err)
 		p.forget(c)
 	})
