@@ -192,3 +192,18 @@ func next(c byte) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return string(letters[strings.IndexByte(letters, c)^1])
 }
+
+func TestAttack_keys_that_an_issuer_does_not_name(t *testing.T) {
+	two := setup(t, newIDP(edJWK("d1"), edJWK("d2")).use())
+	_, err := two.bearer(t.Context(), mint(object{"alg": "EdDSA"}, claims(nil), edKey()))
+	wantRefused(t, err, auth.ReasonSignedBy)
+	only := setup(t, newIDP().use(func(i *auth.Issuer) { i.Algorithms = []auth.Algorithm{auth.RS256} }))
+	_, err = only.bearer(t.Context(), goodToken("d1"))
+	wantRefused(t, err, auth.ReasonAlgorithm)
+	same := setup(t, newIDP(edJWK("d1"), evilWith("d1")).use())
+	if _, err := same.bearer(t.Context(), goodToken("d1")); err != nil {
+		t.Errorf("one of two keys with the same id: %v", err)
+	}
+}
+
+func evilWith(kid string) map[string]any { return with(evilJWK(), "kid", kid) }
