@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"context"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -26,9 +27,33 @@ func (l liar) Run(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
 		return sandbox.Exit{}, err
 	}
 	s.Need = sandbox.Need{}
+	if s.Outlet != nil {
+		defer pretend(ctx, &s)()
+	}
 	exit, err := l.Provider.Run(ctx, s)
 	exit.Isolation = l.promise
 	return exit, err
+}
+
+// pretend serves an outlet on the loopback of the host, where there is one for all,
+// and returns what ends it.
+func pretend(ctx context.Context, s *sandbox.Spec) func() {
+	serve := s.Outlet
+	s.Network, s.Outlet = sandbox.NetworkNone, nil
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", sandbox.OutletAddr)
+	if err != nil {
+		return func() {} // somebody else serves it
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(ctx, conn)
+		}
+	}()
+	return func() { _ = l.Close() }
 }
 
 // benchOf prepares a law for a liar with these controls.
@@ -72,6 +97,7 @@ func TestLaw_catches_a_liar(t *testing.T) {
 		loopback_of_the_host_is_not_reached address_of_the_host_is_not_reached
 		abstract_sockets_of_the_host_are_not_reached sockets_of_the_host_are_not_reached_by_path
 		interfaces_of_the_host_are_not_seen
+		outlet_is_the_only_address outlets_are_not_shared
 		abstract_sockets_of_a_neighbour_are_not_reached ports_of_a_neighbour_are_not_reached
 		processes_of_a_neighbour_are_not_seen doings_of_a_neighbour_are_not_watched locks_of_a_neighbour_are_not_felt`)
 	if os.Geteuid() == 0 { // the permissions of devices refuse an ordinary user anyway
@@ -105,6 +131,14 @@ func TestLaw_catches_what_is_left(t *testing.T) {
 	}})
 	if v != Broken || !strings.Contains(err.Error(), "file of the host") {
 		t.Errorf("judge = %s (%v), want a changed file", v, err)
+	}
+}
+
+// An outlet that could be gone around is refused, or else the law says so.
+func TestLaw_catches_an_outlet_that_holds_nobody(t *testing.T) {
+	b := benchOf(t, haft.Isolation{Level: haft.LevelNone}, false)
+	if err := outletRefused(t.Context(), b); err == nil || !strings.Contains(err.Error(), "not refused") {
+		t.Errorf("outletRefused = %v, want an error", err)
 	}
 }
 
