@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,9 @@ type Installer struct {
 	Run Run
 	// Scratch makes a directory for one step, as [Store.Scratch] does.
 	Scratch func() (dir string, done func(), err error)
-	// Inside is where the directories of a step are mounted; "" leaves them at the
-	// host's paths, as a plain process needs it.
+	// Inside is a directory of the sandbox, such as /build, below which the
+	// directories of a step are mounted; "" leaves them at the host's paths, as a
+	// plain process needs it.
 	Inside string
 
 	// Python is the interpreter, by its path in the sandbox. UV is the program of
@@ -250,13 +252,32 @@ func (st *step) mounts() []sandbox.Mount {
 	if st.files != "" {
 		out = append(out, sandbox.Mount{Host: st.files, Inside: st.target(), Writable: true})
 	}
-	for _, w := range st.in.Index.Wheels {
-		out = append(out, sandbox.Mount{Host: w, Inside: w})
+	for i, w := range st.wheels() {
+		out = append(out, sandbox.Mount{Host: st.in.Index.Wheels[i], Inside: w})
 	}
-	if ca := st.in.Index.CA; ca != "" {
-		out = append(out, sandbox.Mount{Host: ca, Inside: ca})
+	if ca := st.ca(); ca != "" {
+		out = append(out, sandbox.Mount{Host: st.in.Index.CA, Inside: ca})
 	}
 	return out
+}
+
+// wheels returns where the directories of wheels are in the sandbox.
+func (st *step) wheels() []string {
+	out := slices.Clone(st.in.Index.Wheels)
+	for i := range out {
+		if st.in.Inside != "" {
+			out[i] = path.Join(st.in.Inside, fmt.Sprintf("wheels%d", i))
+		}
+	}
+	return out
+}
+
+// ca returns where the file of certificates is in the sandbox, or "".
+func (st *step) ca() string {
+	if st.in.Inside != "" && st.in.Index.CA != "" {
+		return path.Join(st.in.Inside, "ca.pem")
+	}
+	return st.in.Index.CA
 }
 
 // run runs one command and explains its failure.
@@ -310,8 +331,8 @@ func (st *step) env(network bool) []string {
 		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + st.inside("home"), "TMPDIR=" + st.inside("tmp"),
 		"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "NO_COLOR=1", "CI=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONNOUSERSITE=1",
 	}
-	if ix.CA != "" {
-		env = append(env, "SSL_CERT_FILE="+ix.CA, "REQUESTS_CA_BUNDLE="+ix.CA, "PIP_CERT="+ix.CA, "NODE_EXTRA_CA_CERTS="+ix.CA, "npm_config_cafile="+ix.CA)
+	if ca := st.ca(); ca != "" {
+		env = append(env, "SSL_CERT_FILE="+ca, "REQUESTS_CA_BUNDLE="+ca, "PIP_CERT="+ca, "NODE_EXTRA_CA_CERTS="+ca, "npm_config_cafile="+ca)
 	}
 	if !network {
 		return env

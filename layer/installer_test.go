@@ -318,7 +318,7 @@ func TestInstaller_commands(t *testing.T) {
 		t.Errorf("%q shows the index to who lists processes", argv)
 	}
 	env := strings.Join(got[0].Env, "\n") + "\n"
-	for _, part := range []string{"PIP_CONFIG_FILE=/dev/null\n", "PIP_NO_INPUT=1\n", "PIP_INDEX_URL=https://index.example/simple\n", "TOKEN=x\n", "HOME=/build/scratch/home\n", "PIP_CERT=/etc/ca.pem\n"} {
+	for _, part := range []string{"PIP_CONFIG_FILE=/dev/null\n", "PIP_NO_INPUT=1\n", "PIP_INDEX_URL=https://index.example/simple\n", "TOKEN=x\n", "HOME=/build/scratch/home\n", "PIP_CERT=/build/ca.pem\n"} {
 		if !strings.Contains(env, part) {
 			t.Errorf("the environment lacks %q:\n%s", part, env)
 		}

@@ -28,7 +28,7 @@ func (st *step) pipEnv() []string {
 	}
 	set("PIP_INDEX_URL", ix.URL)
 	set("PIP_EXTRA_INDEX_URL", strings.Join(ix.Extra, " "))
-	set("PIP_FIND_LINKS", strings.Join(ix.Wheels, " "))
+	set("PIP_FIND_LINKS", strings.Join(st.wheels(), " "))
 	if ix.Offline {
 		set("PIP_NO_INDEX", "1")
 	}
@@ -191,7 +191,7 @@ func (st *step) uvEnv() []string {
 	}
 	set("UV_DEFAULT_INDEX", ix.URL)
 	set("UV_INDEX", strings.Join(ix.Extra, " "))
-	set("UV_FIND_LINKS", strings.Join(ix.Wheels, ","))
+	set("UV_FIND_LINKS", strings.Join(st.wheels(), ","))
 	return env
 }
 

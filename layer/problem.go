@@ -124,7 +124,8 @@ var advice = map[ProblemKind]struct {
 // failed explains how a command ended.
 func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 	text = st.clean(text)
-	p := diagnose(st.unsaid() + text)
+	fetches, build := st.unsaid()
+	p := diagnose(fetches + text)
 	switch {
 	case exit.Cause == sandbox.CauseTimeout:
 		p = &Problem{Kind: ProblemTimeout}
@@ -134,6 +135,15 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 		p = &Problem{Kind: ProblemDisk}
 	}
 	p.Words = lastWords(text)
+	if p.Kind == ProblemBuild {
+		if build != "" {
+			p.Words = build
+		}
+		if all := pipAt.FindAllStringSubmatch(text, -1); p.Requirement == "" && len(all) > 0 {
+			m := all[len(all)-1]
+			p.Requirement = m[1] + m[2]
+		}
+	}
 	if p.Requirement == "" && p.Kind != ProblemConflict {
 		p.Requirement = st.only()
 	}
@@ -148,20 +158,30 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 	return &haft.Error{Code: a.code, Message: message, Err: fmt.Errorf("%s: exit %s %d: %w", what, exit.Cause, exit.Code, p)}
 }
 
-// unsaid returns what pip keeps to its log: that the index answered with an error. It
-// says "not found" instead.
-func (st *step) unsaid() string {
+var (
+	pipClock = regexp.MustCompile(`(?m)^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:,]+ `)
+	pipBuild = regexp.MustCompile(`(?s)^(.*?)(?:ERROR: \[present-rich\]|error: subprocess-exited-with-error)`)
+	pipAt    = regexp.MustCompile(`(?m)^\s*(?:Collecting ([A-Za-z0-9][^\s(]*)|Processing \S*/([A-Za-z0-9][A-Za-z0-9_.]*?)-[0-9])`)
+)
+
+// unsaid returns what pip keeps to its log: that the index answered with an error,
+// for which it says "not found", and what build code printed, if it was any.
+func (st *step) unsaid() (fetches, build string) {
 	text, err := readFile(filepath.Join(st.scratch, "pip.log"), maxResult)
 	if err != nil {
-		return ""
+		return "", ""
 	}
+	log := pipClock.ReplaceAllString(st.clean(string(text)), "")
 	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(log) {
 		if _, why, ok := strings.Cut(line, "Could not fetch URL "); ok && b.Len() < maxTail {
 			b.WriteString(cut(why, maxLine) + "\n")
 		}
 	}
-	return b.String()
+	if m := pipBuild.FindStringSubmatch(log); m != nil {
+		build = lastWords(m[1][strings.LastIndex(m[1], "Running command ")+1:])
+	}
+	return b.String(), build
 }
 
 // diagnose finds the problem in the words of an installer.

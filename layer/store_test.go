@@ -19,9 +19,11 @@ import (
 
 	"haft"
 	"haft/layer"
+	"haft/sandbox/local"
 )
 
 func TestMain(m *testing.M) {
+	local.Init()
 	if dir := os.Getenv("HAFT_LAYER_TEST_DIR"); dir != "" {
 		child(dir, os.Getenv("HAFT_LAYER_TEST_MODE"))
 		return
@@ -431,11 +433,13 @@ func TestStore_damage_is_found_and_repaired(t *testing.T) {
 		"link": func(d string) error {
 			return change(filepath.Join(d, "files"), func(p string) error { return errors.Join(os.Remove(p+"/c"), os.Symlink("/etc/passwd", p+"/c")) })
 		},
-		"info":       func(d string) error { return rewrite(filepath.Join(d, "info.json"), "{}") },
-		"no info":    func(d string) error { return change(d, func(p string) error { return os.Remove(p + "/info.json") }) },
-		"manifest":   func(d string) error { return rewrite(filepath.Join(d, "manifest.jsonl"), "") },
-		"lock":       func(d string) error { return rewrite(filepath.Join(d, "lock"), "other") },
-		"everything": func(d string) error { return change(d, func(p string) error { return os.RemoveAll(p + "/files") }) },
+		"info":     func(d string) error { return rewrite(filepath.Join(d, "info.json"), "{}") },
+		"no info":  func(d string) error { return change(d, func(p string) error { return os.Remove(p + "/info.json") }) },
+		"manifest": func(d string) error { return rewrite(filepath.Join(d, "manifest.jsonl"), "") },
+		"lock":     func(d string) error { return rewrite(filepath.Join(d, "lock"), "other") },
+		"everything": func(d string) error {
+			return change(d, func(p string) error { return os.Rename(p+"/files", p+"/elsewhere") })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
