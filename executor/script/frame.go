@@ -94,6 +94,8 @@ type file struct {
 	Data []byte `json:"data"`
 	// After names a file inside whose content comes first.
 	After string `json:"after,omitempty"`
+	// Trust says that Data are certificates, which the process itself trusts.
+	Trust bool `json:"trust,omitempty"`
 }
 
 // reply is any frame of the harness.

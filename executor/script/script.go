@@ -253,7 +253,7 @@ func (r *run) message() (*call, *haft.Failure) {
 		m.Modules = m.Modules || strings.HasSuffix(f.Name, ".py")
 	}
 	if len(req.CA) > 0 {
-		m.Files = append(m.Files, file{Name: caFile, Data: req.CA, After: systemRoots()})
+		m.Files = append(m.Files, file{Name: caFile, Data: req.CA, After: systemRoots(), Trust: true})
 	}
 	switch req.Kind {
 	case haft.KindPython:

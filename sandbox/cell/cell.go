@@ -42,8 +42,8 @@ type Plan struct {
 
 // A Cell is one run, in the hands of one caller.
 //
-// Lifecycle: Serve if it has an outlet, Begin once (again after each Take with Plan.Reuse), then talk over
-// Conn, then Release, then wait for Ended and read Exit.
+// Lifecycle: Serve, if it has an outlet, and Begin once (again after each Take with
+// Plan.Reuse), then talk over Conn, then Release, then wait for Ended and read Exit.
 type Cell struct {
 	// Conn is the host's end of the channel.
 	Conn *os.File

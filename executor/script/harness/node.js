@@ -366,7 +366,7 @@
       if (dir !== ".") fs.mkdirSync(dir, { recursive: true });
       const data = BufferOf(f.data, "base64");
       fs.writeFileSync(f.name, f.after ? concat([fs.readFileSync(f.after), NEWLINE, data]) : data, { mode: f.mode || 0o644 });
-      if (f.after && outlet) outlet.trust(base64(data, "utf8"));
+      if (f.trust && outlet) outlet.trust(base64(data, "utf8"));
     }
     if (outlet) outlet.lead(false);
     process.argv = [process.argv[0], frame.file];
