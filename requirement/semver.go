@@ -252,6 +252,11 @@ func (p partial) span() span {
 		below(v.next(k))
 	default:
 		s.lo, s.hi = &bound{v: v}, &bound{v: v}
+		return s
+	}
+	// npm takes >=0.0.0 for no bound at all, so that it lets 0.0.0-alpha through.
+	if s.lo != nil && !s.lo.open && s.lo.v.compare(semver{}) == 0 {
+		s.lo = nil
 	}
 	return s
 }
