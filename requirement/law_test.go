@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,8 @@ func ask[In, Out any](t *testing.T, cases []In, argv ...string) []Out {
 }
 
 func pick(r *rand.Rand, list ...string) string { return list[r.IntN(len(list))] }
+
+var release = regexp.MustCompile(`^v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*`)
 
 // TestLaw_pep440 compares with the library that pip itself uses.
 func TestLaw_pep440(t *testing.T) {
@@ -96,6 +99,9 @@ print(json.dumps(out))`)
 			continue
 		}
 		accepted++
+		if strings.HasSuffix(c[0], ".*") && strings.Count(c[0], ".")-1 > strings.Count(release.FindString(c[1]), ".") {
+			continue // the packaging of older pips does not count 1.1a1 as 1.1.0a1
+		}
 		fits := requirement.Fits(p.Specs, c[1])
 		// < and > have exceptions for what is near the version, which we leave to pip;
 		// and with ~= packaging counts a suffix as a number, which PEP 440 does not.
@@ -119,31 +125,7 @@ func TestLaw_semver(t *testing.T) {
 	if _, statErr := os.Stat(library); err != nil || statErr != nil {
 		required(t, "node", "there is no npm with its semver")
 	}
-	r := rand.New(rand.NewPCG(3, 4))
-	part := func() string {
-		v := pick(r, "0", "1", "2", "0.0", "0.1", "1.0", "1.2", "1.x", "0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.2.3", "2.0.0", "*", "1.2.*")
-		if strings.Count(v, ".") == 2 && !strings.Contains(v, "*") {
-			v += pick(r, "", "", "-0", "-alpha", "-alpha.1", "-1", "+b")
-		}
-		return v
-	}
-	span := func() string {
-		if r.IntN(6) == 0 {
-			return part() + " - " + part()
-		}
-		s := pick(r, "", "^", "~", ">=", "<=", "<", ">", "=", "> ", "~>") + part()
-		if r.IntN(3) == 0 {
-			s += " " + pick(r, ">=", "<=", "<", ">") + part()
-		}
-		return s
-	}
-	whole := func() string {
-		s := span()
-		for r.IntN(3) == 0 {
-			s += pick(r, "||", " || ") + span()
-		}
-		return s
-	}
+	whole := ranges(rand.New(rand.NewPCG(3, 4)))
 	var cases [][3]string
 	var errs []error
 	for range 4000 {
@@ -192,5 +174,33 @@ console.log(JSON.stringify(cases.map(([a, b, norm]) => ({
 	}
 	if conflicts < 100 {
 		t.Errorf("only %d contradictions were compared", conflicts)
+	}
+}
+
+// ranges returns a maker of semver ranges.
+func ranges(r *rand.Rand) func() string {
+	part := func() string {
+		v := pick(r, "0", "1", "2", "0.0", "0.1", "1.0", "1.2", "1.x", "0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.2.3", "2.0.0", "*", "1.2.*")
+		if strings.Count(v, ".") == 2 && !strings.Contains(v, "*") {
+			v += pick(r, "", "", "-0", "-alpha", "-alpha.1", "-1", "+b")
+		}
+		return v
+	}
+	span := func() string {
+		if r.IntN(6) == 0 {
+			return part() + " - " + part()
+		}
+		s := pick(r, "", "^", "~", ">=", "<=", "<", ">", "=", "> ", "~>") + part()
+		if r.IntN(3) == 0 {
+			s += " " + pick(r, ">=", "<=", "<", ">") + part()
+		}
+		return s
+	}
+	return func() string {
+		s := span()
+		for r.IntN(3) == 0 {
+			s += pick(r, "||", " || ") + span()
+		}
+		return s
 	}
 }
