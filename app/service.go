@@ -69,8 +69,9 @@ type Service struct {
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
-	// Keys verify the checkpoints of the audit.
-	Keys audit.Keys
+	// Keys verify the checkpoints of the audit, and Signer makes them.
+	Keys   audit.Keys
+	Signer *audit.Signer
 
 	vault   *vault
 	closers []func() error
@@ -215,7 +216,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if ec.Signer, err = audit.ParseSigner(pem); err != nil {
 		return ec, fmt.Errorf("read the key of the audit: %w", err)
 	}
-	s.Keys = audit.MakeKeys(ec.Signer.Public())
+	s.Signer, s.Keys = ec.Signer, audit.MakeKeys(ec.Signer.Public())
 	ec.DigestKey, err = keyFile(filepath.Join(cfg.Data, "digest.key"), newDigestKey)
 	return ec, err
 }

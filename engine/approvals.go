@@ -18,7 +18,8 @@ const page = 100
 const maxReason = 2000
 
 // Approvals implements [haft.Approver]: the requests of the organisation, which
-// its approvers and managers see, and everybody their own.
+// its approvers and managers see and those whom a rule names, and everybody their
+// own.
 func (e *Engine) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft.Approval, error] {
 	return func(yield func(haft.Approval, error) bool) {
 		if err := p.Check(); err != nil {
@@ -34,7 +35,7 @@ func (e *Engine) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft
 			}
 			for _, a := range list {
 				after = a.ID
-				if (p.Agent == "" || mayTouch(e, p, a.Requester)) && !yield(a, nil) {
+				if (e.maySee(p, a.Requester) || e.answerable(ctx, p, a)) && !yield(a, nil) {
 					return
 				}
 			}
@@ -43,6 +44,23 @@ func (e *Engine) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft
 			}
 		}
 	}
+}
+
+// answerable reports whether p could answer a request: a rule may name others than
+// those who usually do.
+func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
+	if p.Agent != "" || p.User == "" {
+		return false
+	}
+	rec, err := e.store.Record(ctx, p.Org, a.Call)
+	if err != nil {
+		return false
+	}
+	f, err := e.unseal(rec)
+	if err != nil {
+		return false
+	}
+	return e.judge(ctx, f, &a, p, haft.Answer{Approve: true}) == nil
 }
 
 // Decide implements [haft.Approver]. Who may answer is decided by the policy of
@@ -178,7 +196,7 @@ func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft
 	if err != nil {
 		return nil, err
 	}
-	f.rec.Sealed = sealed
+	f.rec.Sealed, f.rec.Status, f.rec.Result = sealed, haft.StatusQueued, nil
 	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
 	if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
 		return nil, err

@@ -145,7 +145,11 @@ func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
 			if s.Result = r.Result; r.Status.Final() {
 				s.State = haft.StepDone
 			} else {
-				s.Result = &haft.Result{Call: s.Call, Tool: r.Call.Tool, Status: r.Status, Value: json.RawMessage("null")}
+				open := &haft.Result{Call: s.Call, Tool: r.Call.Tool, Status: r.Status, Value: json.RawMessage("null")}
+				if r.Result != nil {
+					open.Approval = r.Result.Approval
+				}
+				s.Result = open
 			}
 		}
 	}

@@ -157,6 +157,7 @@ type Engine struct {
 	flights map[haft.CallID]*flight // what is on its way in this process
 	closed  bool
 
+	launched   atomic.Int64   // work in the background that Drain waits for
 	aloft      sync.WaitGroup // every flight
 	background sync.WaitGroup // every goroutine of the engine
 	ctx        context.Context
@@ -272,7 +273,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if e.Running() == 0 {
+		if e.Running() == 0 && e.launched.Load() == 0 {
 			return nil
 		}
 		select {

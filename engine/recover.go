@@ -107,7 +107,16 @@ func (e *Engine) revive(ctx context.Context, r *haft.Record) error {
 		if err != nil {
 			return e.lose(ctx, r, "what was kept of the call cannot be read")
 		}
-		e.launch(f)
+		switch a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); {
+		case haft.CodeOf(err) == haft.CodeNotFound:
+			e.launch(f)
+		case err != nil:
+			return err
+		case a.State == haft.ApprovalUsed: // right before the record says that it runs
+			return e.lose(ctx, r, "the server ended while the call was about to run")
+		default:
+			e.resume(f, a)
+		}
 		return nil
 	}
 	if f := e.again(ctx, r); f != nil {

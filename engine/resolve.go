@@ -33,9 +33,6 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 // caller finds the agent on whose behalf the call is made, unless calls are
 // stopped.
 func (e *Engine) caller(ctx context.Context, f *flight) error {
-	if note := e.stopped.Load(); note != nil && !(note.leaving && f.async) {
-		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason)
-	}
 	p := f.call.Principal
 	if p.Agent != "" {
 		agent, err := e.store.Agent(ctx, p.Org, p.Agent)
@@ -45,10 +42,13 @@ func (e *Engine) caller(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
-		if agent.Disabled {
-			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled")
-		}
-		f.agent = agent
+		f.agent = agent // also if it may not call: what is stored for it stays hidden
+	}
+	if note := e.stopped.Load(); note != nil && !(note.leaving && f.async) {
+		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason)
+	}
+	if f.agent != nil && f.agent.Disabled {
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled")
 	}
 	return nil
 }

@@ -89,7 +89,9 @@ func (e *Engine) queue(ctx context.Context, f *flight) error {
 
 // launch runs a flight for which nobody waits.
 func (e *Engine) launch(f *flight) {
-	e.spawn(func(ctx context.Context) {
+	e.launched.Add(1)
+	ok := e.spawn(func(ctx context.Context) {
+		defer e.launched.Add(-1)
 		if _, err := e.fly(ctx, f); err != nil {
 			e.cfg.Logger.Warn("a call in the background has no result", "call", f.call.ID, "error", err)
 		}
@@ -97,4 +99,7 @@ func (e *Engine) launch(f *flight) {
 			e.goOn(ctx, f.call.Principal, f.call.Chain)
 		}
 	})
+	if !ok {
+		e.launched.Add(-1) // the next engine goes on with it
+	}
 }
