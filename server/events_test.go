@@ -134,6 +134,10 @@ func (s *socket) next() (haft.Event, error) {
 			return haft.Event{}, err
 		}
 		if end.Type == "error" {
+			_, _, err := s.conn.Read(s.ctx)
+			if code := websocket.CloseStatus(err); code < 4400 {
+				return haft.Event{}, fmt.Errorf("closed with %d after %w", code, end)
+			}
 			return haft.Event{}, end
 		}
 		var e haft.Event
@@ -340,6 +344,9 @@ func TestEvents_end_with_the_server(t *testing.T) {
 	})
 }
 
+// floods is how many events are more than connections hold.
+const floods = 1000
+
 // flood is a service whose events never end.
 type flood struct {
 	haft.Service
@@ -354,7 +361,7 @@ func (f flood) Watch(ctx context.Context, p haft.Principal, _ int64) iter.Seq2[h
 			if !yield(e, nil) {
 				return
 			}
-			if i == 2000 {
+			if i == floods {
 				yield(haft.Event{}, &haft.Error{Code: haft.CodeUnavailable, Message: "events came faster than they were read; go on after the last one"})
 				return
 			}
@@ -376,7 +383,7 @@ func TestEvents_a_slow_reader_is_told_and_dropped(t *testing.T) {
 		for {
 			_, err := in.next()
 			if e, ok := errors.AsType[ending](err); ok {
-				if e.Code != haft.CodeUnavailable || n != 2000 {
+				if e.Code != haft.CodeUnavailable || n != floods {
 					t.Errorf("after %d events: %v", n, e)
 				}
 				break

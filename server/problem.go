@@ -134,6 +134,9 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 	h.Set("Content-Type", problemType)
 	told := *p
 	told.Request = id
+	// net/http reads what is left of a body before it answers, and would wait for
+	// one that never comes. A recorder in a test has no deadlines, which may be.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 	w.WriteHeader(p.Status)
 	// A client that is gone cannot be told.
 	_ = json.NewEncoder(w).Encode(&told)

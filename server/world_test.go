@@ -328,3 +328,5 @@ func problemOf(t *testing.T, a answer) server.Problem {
 }
 
 var errBroken = errors.New("broken " + canary)
+
+func logger(b *buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
