@@ -74,6 +74,7 @@ func laws() []law {
 		{"keysets_are_kept", keysetKept},
 		{"agents_lose_their_variables", agentEnvDropped},
 		{"calls_are_sealed_again", callsResealed},
+		{"keys_are_bounded_and_looked_for", keysBounded},
 		{"organisations_are_apart", isolation},
 		{"keys_may_be_anything", anyKeys},
 		{"a_closed_store_says_so", closed},
@@ -89,6 +90,7 @@ func Run(t *testing.T, open func(t *testing.T) *store.Store) {
 	t.Run("events_are_a_log", func(t *testing.T) {
 		eventtest.TestLog(t, func(t *testing.T) event.Log { return Log{open(t)} })
 	})
+	t.Run("keys_are_a_backend", func(t *testing.T) { keysBackend(t, open) })
 }
 
 // at is when things happen in the law.
