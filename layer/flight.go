@@ -56,6 +56,9 @@ var errNobody = errors.New("nobody waits for the build")
 // first. Every layer that is returned must be closed.
 func (s *Store) Layer(ctx context.Context, want Want, build Build) (*Layer, error) {
 	digest := want.Digest()
+	if len(want.Lock) > maxLock {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the list of packages has %d bytes, %d is the most", len(want.Lock), maxLock)}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

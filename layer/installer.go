@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
@@ -117,6 +118,9 @@ const maxResult = 64 << 20
 // Resolve finds the exact packages that a set needs, of one kind ("pip" or "npm"),
 // as a lock with hashes.
 func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.Set, progress func(string)) ([]byte, error) {
+	if err := in.fits(ctx, kind, set); err != nil {
+		return nil, err
+	}
 	st, done, err := in.step(kind, progress)
 	if err != nil {
 		return nil, err
@@ -129,6 +133,24 @@ func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.S
 		return st.pipResolve(ctx, set)
 	}
 	return st.npmResolve(ctx, set)
+}
+
+// fits refuses a set that needs another Python than there is.
+func (in *Installer) fits(ctx context.Context, kind string, set requirement.Set) error {
+	if kind != "pip" || len(set.Python) == 0 {
+		return nil
+	}
+	runtime, err := in.Runtime(ctx, kind)
+	if err != nil {
+		return err
+	}
+	have := PythonVersion(runtime)
+	for _, s := range set.Python {
+		if !requirement.Fits([]requirement.Spec{s}, have) {
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s asks for Python %s%s, and here it is %.20s", s.From, s.Op, s.Version, have)}
+		}
+	}
+	return nil
 }
 
 // Install returns the [Build] that installs a lock.
@@ -197,8 +219,13 @@ type step struct {
 
 // step checks the configuration and makes a place to work.
 func (in *Installer) step(kind string, progress func(string)) (*step, func(), error) {
-	if progress == nil {
-		progress = func(string) {}
+	var mu sync.Mutex // both outputs of a command come at once
+	tell := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if progress != nil {
+			progress(line)
+		}
 	}
 	have := in.Python != ""
 	if kind == "npm" {
@@ -222,7 +249,7 @@ func (in *Installer) step(kind string, progress func(string)) (*step, func(), er
 			return nil, nil, explain("make a directory", err)
 		}
 	}
-	return &step{in: in, kind: kind, progress: progress, scratch: dir}, done, nil
+	return &step{in: in, kind: kind, progress: tell, scratch: dir}, done, nil
 }
 
 // inside returns where a path below scratch is in the sandbox.

@@ -165,6 +165,13 @@ func TestInstaller_offline_from_wheels(t *testing.T) {
 	if err := s.Verify(t.Context(), l.Info.Digest); err != nil {
 		t.Error(err)
 	}
+	newer, _, err := requirement.ReadScript("the script", "# /// script\n# requires-python = \">=4\"\n# ///\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Resolve(t.Context(), "pip", newer, nil); !strings.HasPrefix(haft.MessageOf(err), "the script asks for Python >=4, and here it is 3.") {
+		t.Errorf("a Python that is not there: %v", err)
+	}
 	again, err := in.Resolve(t.Context(), "pip", needs(t, []string{"haftuser>=1"}, nil), nil)
 	if err != nil || !bytes.Equal(again, lock) {
 		t.Errorf("resolved again: %s, %v", again, err)
@@ -287,6 +294,10 @@ func TestInstaller_keeps_credentials_from_build_code(t *testing.T) {
 	}
 	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil), nil); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("got %v", err)
+	}
+	in.Index = layer.Index{URL: "https://ann:hunter2@example.com/simple"}
+	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil), nil); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("credentials in the URL: %v", err)
 	}
 }
 

@@ -130,6 +130,11 @@ func (w *sealer) visit(name string, d fs.DirEntry, err error) error {
 	case mode.IsDir():
 		e.Dir = true
 		w.dirs = append(w.dirs, name)
+		if mode.Perm()&0o500 != 0o500 { // or it could not be looked into
+			if err := w.root.Chmod(name, 0o755); err != nil {
+				return err
+			}
+		}
 	case mode.IsRegular():
 		e.Size, e.Exec = info.Size(), mode&0o111 != 0
 		if e.Sum, err = w.file(name, info); err != nil {

@@ -78,10 +78,12 @@ func (t *talk) flush() {
 func (t *talk) tail() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.end) > maxTail {
-		return string(t.end[len(t.end)-maxTail:])
+	if len(t.end) <= maxTail {
+		return string(t.end)
 	}
-	return string(t.end)
+	// From the first whole line on: half a secret would not be recognised.
+	_, rest, _ := bytes.Cut(t.end[len(t.end)-maxTail:], []byte("\n"))
+	return string(rest)
 }
 
 var (
