@@ -97,7 +97,7 @@ func TestLaw_catches_a_liar(t *testing.T) {
 		loopback_of_the_host_is_not_reached address_of_the_host_is_not_reached
 		abstract_sockets_of_the_host_are_not_reached sockets_of_the_host_are_not_reached_by_path
 		interfaces_of_the_host_are_not_seen
-		outlet_is_the_only_address outlets_are_not_shared
+		outlet_is_the_only_address
 		abstract_sockets_of_a_neighbour_are_not_reached ports_of_a_neighbour_are_not_reached
 		processes_of_a_neighbour_are_not_seen doings_of_a_neighbour_are_not_watched locks_of_a_neighbour_are_not_felt`)
 	if os.Geteuid() == 0 { // the permissions of devices refuse an ordinary user anyway
