@@ -72,6 +72,7 @@ is checked, confined, limited and fast.`,
 	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
 	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
 	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std), secretCommand(std))
+	root.AddCommand(keyCommand(std))
 	return root
 }
 

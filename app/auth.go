@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"haft"
+	"haft/auth"
+)
+
+// The files of API keys in the data directory.
+const (
+	pepperFile = "auth.key"  // the pepper: what is in the store is useless without it
+	adminFile  = "admin.key" // the text of the first administrator's key
+)
+
+// firstOrg is the organisation of the first administrator if nothing else is said.
+const firstOrg = "local"
+
+// AuthConfig says who is believed. The zero value is for a service that keeps
+// nothing.
+type AuthConfig struct {
+	// Config adjusts the authenticator. Its Keyring is made here.
+	auth.Config
+	// Data is that of the service.
+	Data string
+	// Org is the organisation of the first administrator; "" means "local".
+	Org string
+}
+
+// Keyring returns the API keys of the store. Data is the data directory of the
+// service, which has the pepper; it is made if there are no keys yet. If there are
+// some it has to be there: with another no key would be good, and nobody would
+// know why.
+func (s *Service) Keyring(ctx context.Context, data string) (*auth.Keyring, error) {
+	pepper, err := s.pepper(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := auth.NewKeyring(s.Store, pepper, s.App.cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the data directory: %w", pepperFile, err)
+	}
+	return ring, nil
+}
+
+// pepper returns the pepper of the API keys.
+func (s *Service) pepper(ctx context.Context, data string) ([]byte, error) {
+	switch {
+	case data == "" && s.Store.Shared():
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "API keys in a database need a data directory, for " + pepperFile}
+	case data == "":
+		return newDigestKey() // nothing outlives the process
+	}
+	some, err := s.Store.HasKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(data, pepperFile)
+	if _, err := os.Lstat(path); !some && errors.Is(err, fs.ErrNotExist) {
+		key, err := newDigestKey()
+		if err != nil {
+			return nil, err
+		}
+		if err := createFile(path, key); err != nil && !errors.Is(err, fs.ErrExist) { // another process was first
+			return nil, fmt.Errorf("make the pepper of API keys: %w", err)
+		}
+	}
+	return keyFile(path, func() ([]byte, error) {
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "there are API keys, and " + pepperFile + " in the data directory is missing; put it back, or copy it from where the keys were made; with a new one (32 random bytes, mode 0600) every key has to be rotated; nothing was changed"}
+	})
+}
+
+// OpenAuth returns who knows the callers of the service, and their API keys. If
+// there are no keys, it makes that of an administrator and writes its text to
+// admin.key in the data directory, which nobody else can read. Where nothing is
+// kept there is no such file: use [auth.Keyring.NewAdminKey].
+func (s *Service) OpenAuth(ctx context.Context, cfg AuthConfig) (*auth.Authenticator, *auth.Keyring, error) {
+	ring, err := s.Keyring(ctx, cfg.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Org == "" {
+		cfg.Org = firstOrg
+	}
+	if cfg.Data != "" {
+		if err := s.firstKey(ctx, ring, cfg.Org, filepath.Join(cfg.Data, adminFile)); err != nil {
+			return nil, nil, err
+		}
+	}
+	cfg.Keyring = ring
+	a, err := auth.New(cfg.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, ring, nil
+}
+
+// firstKey makes the first key, if there is none, and puts its text at path.
+func (s *Service) firstKey(ctx context.Context, ring *auth.Keyring, org, path string) error {
+	some, err := s.Store.HasKeys(ctx)
+	if err != nil || some {
+		return err
+	}
+	by := haft.Principal{Org: org, User: "haft", Roles: []string{haft.RoleAdmin}}
+	err = s.Manage(ctx, by, "key.create", func(ctx context.Context) (any, error) {
+		key, token, err := ring.NewAdminKey(ctx, org)
+		if err != nil {
+			return nil, err
+		}
+		if err := createFile(path, []byte(token.Reveal()+"\n")); err != nil {
+			// A key that nobody has is only in the way of the next try.
+			return nil, errors.Join(err, s.Store.RemoveKey(context.WithoutCancel(ctx), org, key.ID))
+		}
+		return key, nil
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return s.knownKey(ctx, path)
+	}
+	if err != nil {
+		return fmt.Errorf("make the first key: %w", err)
+	}
+	s.App.cfg.Logger.Info("made the key of the first administrator", "file", adminFile, "org", org)
+	return nil
+}
+
+// knownKey reports why the key at path is not the first: one that another process
+// made at the same time is. A key is never overwritten, since it may be the only
+// one of another database.
+func (s *Service) knownKey(ctx context.Context, path string) error {
+	text, err := keyFile(path, func() ([]byte, error) { return nil, fs.ErrNotExist })
+	if err != nil {
+		return fmt.Errorf("read the first key: %w", err)
+	}
+	if id, ok := auth.ParseKey(strings.TrimSpace(string(text))); ok {
+		switch _, err := s.Store.Key(ctx, id); {
+		case err == nil:
+			return nil
+		case haft.CodeOf(err) != haft.CodeNotFound:
+			return err
+		}
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: adminFile + " in the data directory is not of this store, which has no keys: move it away, or make a key with: haft key create --role admin"}
+}
+
+// createFile writes a file that nobody else can read, whole or not at all. It
+// fails with [fs.ErrExist] if there is one.
+func createFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	if err = syncDir(filepath.Dir(path)); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
