@@ -191,6 +191,9 @@ func (in *Installer) Runtime(ctx context.Context, kind string) (string, error) {
 	if text == "" || len(text) > 300 || strings.ContainsAny(text, "\n\r") {
 		return "", fmt.Errorf("the interpreter for %s does not say what it is", kind)
 	}
+	if kind == "npm" && in.Scripts {
+		text += " scripts" // they leave other files behind than the lock says
+	}
 	return text, nil
 }
 

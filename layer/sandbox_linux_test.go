@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +27,15 @@ import (
 // confined returns an installer whose commands run in a sandbox, and what runs them.
 func confined(t *testing.T, s *layer.Store, wheels string) (*layer.Installer, layer.Run) {
 	t.Helper()
+	exe := python(t)
+	rt, run := confine(t, haft.KindPython, exe)
+	return &layer.Installer{Run: run, Scratch: s.Scratch, Inside: "/build", Python: rt.Argv[0],
+		Index: layer.Index{Wheels: []string{wheels}, Offline: true}}, run
+}
+
+// confine returns an interpreter and what runs commands in a sandbox that has it.
+func confine(t *testing.T, kind haft.Kind, exe string) (*script.Runtime, layer.Run) {
+	t.Helper()
 	p, err := local.Open(t.Context(), local.Config{Dir: t.TempDir()})
 	if err != nil {
 		sandboxtest.Require(t, "sandbox", err.Error())
@@ -34,22 +44,51 @@ func confined(t *testing.T, s *layer.Store, wheels string) (*layer.Installer, la
 	if iso, err := p.Isolation(t.Context()); err != nil || !iso.Has(haft.ControlMountNS) {
 		sandboxtest.Require(t, "sandbox", "there are no mount namespaces")
 	}
-	exe := python(t)
 	ask, err := process.Open(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := script.NewFinder(ask, script.FinderConfig{}).Find(t.Context(), haft.KindPython, exe)
+	rt, err := script.NewFinder(ask, script.FinderConfig{}).Find(t.Context(), kind, exe)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := func(ctx context.Context, c layer.Command) (sandbox.Exit, error) {
 		spec := c.Spec()
 		spec.Mounts = append(slices.Clone(rt.Mounts), spec.Mounts...)
+		if c.Network {
+			spec.Network = sandbox.NetworkFull // the outlet is the app's; here it is about the rest
+		}
 		return p.Run(ctx, spec)
 	}
-	return &layer.Installer{Run: run, Scratch: s.Scratch, Inside: "/build", Python: rt.Argv[0],
-		Index: layer.Index{Wheels: []string{wheels}, Offline: true}}, run
+	return rt, run
+}
+
+func TestSandbox_npm(t *testing.T) {
+	npm, err := exec.LookPath("npm")
+	if err == nil {
+		npm, err = filepath.EvalSymlinks(npm)
+	}
+	node, err2 := exec.LookPath("node")
+	if errors.Join(err, err2) != nil || !strings.HasSuffix(npm, ".js") {
+		sandboxtest.Require(t, "node", "there is no npm")
+	}
+	srv := registry(t, map[string]map[string]map[string]any{"haft-tiny": {"1.0.0": {"bin": "index.js"}}})
+	s := open(t, tempDir(t), layer.Config{})
+	rt, run := confine(t, haft.KindJavaScript, node)
+	in := &layer.Installer{Run: func(ctx context.Context, c layer.Command) (sandbox.Exit, error) {
+		lib := filepath.Dir(filepath.Dir(npm))
+		c.Mounts = append(slices.Clone(c.Mounts), sandbox.Mount{Host: lib, Inside: lib})
+		return run(ctx, c)
+	}, Scratch: s.Scratch, Inside: "/build", NPM: []string{rt.Argv[0], npm}, Node: rt.Argv[0], Index: layer.Index{Registry: srv.URL}}
+	l, _ := install(t, s, in, "npm", needs(t, nil, []string{"haft-tiny"}))
+	var out, errs bytes.Buffer
+	exit, err := run(t.Context(), layer.Command{
+		Argv:   []string{rt.Argv[0], "--input-type=module", "-e", "import v from 'haft-tiny'; console.log(v)"},
+		Mounts: []sandbox.Mount{{Host: filepath.Join(l.Dir, "node_modules"), Inside: layer.NodeDir}}, Limits: haft.DefaultLimits(), Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || exit.Code != 0 || out.String() != "1.0.0\n" {
+		t.Errorf("exit %+v, %v: %s%s", exit, err, &out, &errs)
+	}
 }
 
 func TestSandbox_install_and_import(t *testing.T) {
