@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -88,6 +89,13 @@ func (p *passage) record(c egress.Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.contacts = append(p.contacts, contact)
+}
+
+// Refused implements [engine.Passage].
+func (p *passage) Refused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.contacts, func(c engine.Contact) bool { return c.Refused != "" })
 }
 
 // Close implements [engine.Passage].

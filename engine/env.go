@@ -79,7 +79,9 @@ func (e *Engine) equip(ctx context.Context, f *flight) error {
 		if f.lease.blind = err != nil; err != nil {
 			return fmt.Errorf("read the stored environment: %w", err)
 		}
-		f.lease.stored = stored
+		if f.lease.stored = stored; len(stored.Org)+len(stored.Agent) == 0 {
+			f.lease.stored = nil // most calls have none, and need not pay for it
+		}
 	}
 	return e.dress(f)
 }

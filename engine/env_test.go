@@ -186,6 +186,23 @@ func TestEngine_agents_keep_their_variables_in_the_vault(t *testing.T) {
 	}
 }
 
+// A stored value that a call brings in another way is not kept either.
+func TestEngine_keeps_no_stored_value_of_a_call(t *testing.T) {
+	vault := &memory{values: map[string]map[string]string{"acme/": {"KEY": "Zx8Qv1"}}}
+	w := setup(t, allowAll, engine.Config{Vault: vault})
+	w.tool("acme", "show", nil)
+	res := w.do(haft.Call{Tool: "show", Principal: admin("acme"), Args: json.RawMessage(`{"path":"/Zx8Qv1"}`), Env: map[string]string{"OTHER": "Zx8Qv1", "PLAIN": "word"}})
+	rec := w.record("acme", res.Call)
+	raw, err := json.Marshal(rec)
+	if check(t, err); strings.Contains(string(raw), "Zx8Qv1") || rec.Call.Env["PLAIN"] != "word" {
+		t.Errorf("the record is %s", raw)
+	}
+	events, err := json.Marshal(w.events("acme", res.Call))
+	if check(t, err); strings.Contains(string(events), "Zx8Qv1") {
+		t.Errorf("the events are %s", events)
+	}
+}
+
 // A vault that cannot be read fails the call before it runs, and its arguments are
 // not kept: nobody can tell what in them is a secret.
 func TestEngine_runs_nothing_without_its_vault(t *testing.T) {

@@ -92,6 +92,9 @@ func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, req ex
 			f.res = res
 		}
 		wait, again := settings.Retry.Wait(try, rand.Float64())
+		if f.passage != nil && f.passage.Refused() {
+			again = false // a host that is refused is refused again
+		}
 		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
 			return err
 		}

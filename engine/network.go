@@ -28,6 +28,8 @@ type Passage interface {
 	Serve(ctx context.Context, conn net.Conn)
 	// CA returns certificates that the call's programs have to trust; nil if none.
 	CA() []byte
+	// Refused reports whether a connection was refused.
+	Refused() bool
 	// Close ends the passage and tells what went through it.
 	Close() []Contact
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"haft"
@@ -42,7 +43,7 @@ func (e *Engine) redactor(l *lease, agent, call map[string]string) *secret.Redac
 			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
 		}
 	}
-	switch stored := l != nil && l.stored != nil && len(l.stored.Org)+len(l.stored.Agent) > 0; {
+	switch stored := l != nil && l.stored != nil; {
 	case len(values) == 0 && stored:
 		return l.stored.cover(e.cfg.Personal)
 	case len(values) == 0:
@@ -101,12 +102,31 @@ func (e *Engine) keep(f *flight) {
 		args, _ = f.redactor.JSON(args)
 	}
 	f.rec.Call.Args = args
+	f.rec.Call.Env = f.cleaned(f.rec.Call.Env)
 	_, less := e.kept(haft.Call{Env: f.call.Env})
 	f.rec.Redacted = less || string(args) != string(before)
 	f.rec.ArgsDigest = e.digest("args", before)
 	if f.tool != nil {
 		f.rec.Call.Tool, f.rec.ToolID, f.rec.Digest = f.tool.Tool.Name, f.tool.Tool.ID, f.tool.Tool.Version.Digest
 	}
+}
+
+// cleaned returns env without stored values, which may come by another name. The
+// map itself is others' too.
+func (f *flight) cleaned(env map[string]string) map[string]string {
+	var out map[string]string
+	for name, text := range env {
+		if f.lease.blind || f.redactor.Text(text) != text {
+			if out == nil {
+				out = maps.Clone(env)
+			}
+			out[name] = notKept
+		}
+	}
+	if out == nil {
+		return env
+	}
+	return out
 }
 
 // digest identifies a value without showing it.

@@ -193,7 +193,7 @@ func (r codeRunner) request(req executor.Request, in codeIn) (executor.Request, 
 	}
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
-		Env: req.Env, Files: files, Limits: req.Limits, Network: req.Network, Need: req.Need,
+		Env: req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA, Need: req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
 	args := map[string]any{"code": in.Code}
