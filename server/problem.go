@@ -202,7 +202,7 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 		}
 		return false
 	}
-	m := haft.Misfit{Message: "does not fit"}
+	m := haft.Misfit{Message: noFit}
 	if begins(safe) && !begins(unsafe) {
 		m.Message = d.Message
 	}
@@ -216,8 +216,11 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 		}
 		m.Message = where + " parameter " + rest + ": " + m.Message
 	}
-	return m, true
+	return m, m.Message != noFit || m.Pointer != ""
 }
+
+// noFit is all that can be told of a place without repeating what is there.
+const noFit = "does not fit"
 
 // plain reports whether a name is one of ours and not text that was sent.
 func plain(name string) bool {

@@ -1,0 +1,203 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/server"
+)
+
+func TestTools_conditions(t *testing.T) {
+	w := setup(t, nil)
+	made := w.must(201, admin, "POST", "/v1/tools", draft("f", ""))
+	tag := made.header.Get("ETag")
+	var tool server.Added
+	made.into(t, &tool)
+	if !tool.IsNew || tag == "" || made.header.Get("Location") != "/v1/tools/"+string(tool.ID) {
+		t.Errorf("made %s %v", made.body, made.header)
+	}
+	digest := `"` + tool.Version.Digest + `"`
+	second := strings.Replace(draft("f", ""), "A tool.", "Another.", 1)
+
+	if a := w.must(304, user, "GET", "/v1/tools/f", "", "If-None-Match", `"x", W/`+tag); len(a.body) > 0 || a.header.Get("ETag") != tag {
+		t.Errorf("not modified: %q %v", a.body, a.header)
+	}
+	w.must(200, user, "GET", "/v1/tools/f", "", "If-None-Match", `"x"`)
+	w.must(412, admin, "POST", "/v1/tools", second, "If-None-Match", "*")
+	w.must(412, admin, "POST", "/v1/tools", second, "If-Match", `"sha256:0000"`)
+	w.must(200, admin, "POST", "/v1/tools", draft("f", ""), "If-Match", tag) // nothing new
+	w.must(201, admin, "POST", "/v1/tools", second, "If-Match", tag)
+	w.must(412, admin, "PATCH", "/v1/tools/f", `{"version":1}`, "If-Match", tag)
+	w.must(412, admin, "PATCH", "/v1/tools/f", `{"version":1}`, "If-Match", digest)
+	now := w.must(200, user, "GET", "/v1/tools/f", "")
+
+	// What is not part of the version changes the tag too, and not the digest.
+	changed := w.must(200, admin, "PATCH", "/v1/tools/f", `{"tags":["a"]}`, "If-Match", now.header.Get("ETag"))
+	if changed.header.Get("ETag") == now.header.Get("ETag") {
+		t.Error("another tag list, the same ETag")
+	}
+	w.must(412, admin, "DELETE", "/v1/tools/f", "", "If-Match", now.header.Get("ETag"))
+
+	var back haft.Tool
+	w.must(200, admin, "PATCH", "/v1/tools/f", `{"version":1}`).into(t, &back)
+	if back.Version.Number != 1 || back.Version.Digest != tool.Version.Digest {
+		t.Errorf("rolled back to %d", back.Version.Number)
+	}
+	w.must(204, admin, "DELETE", "/v1/tools/f", "", "If-Match", digest)
+	w.must(404, admin, "DELETE", "/v1/tools/f", "")
+}
+
+func TestTools_in_the_form_of_a_vendor(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("a", "")
+	w.tool("b", "")
+	w.must(200, admin, "PATCH", "/v1/tools/b", `{"disabled":true}`)
+	var got []any
+	w.must(200, user, "GET", "/v1/tools?format=anthropic&strict=true&disabled=true", "").into(t, &got)
+	if len(got) != 3 || got[0] != "anthropic" || got[1] != true || got[2] != 1.0 {
+		t.Errorf("got %v", got)
+	}
+	w.must(422, user, "GET", "/v1/tools?format=llama", "")
+	var echoed struct {
+		Org, Agent string
+		Body       json.RawMessage
+	}
+	w.must(200, user, "POST", "/v1/tool_calls?format=openai", `{"choices": [1]}`).into(t, &echoed)
+	if echoed.Org != "acme" || string(echoed.Body) != `{"choices":[1]}` {
+		t.Errorf("got %+v", echoed)
+	}
+	w.must(403, user, "POST", "/v1/tool_calls?agent=smith", `{}`)
+}
+
+func TestAgents_change_in_parts_and_never_show_values(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("f", "")
+	w.tool("g", "")
+	never := func(a answer) answer {
+		if strings.Contains(string(a.body), canary) {
+			t.Errorf("a value is shown: %s", a.body)
+		}
+		return a
+	}
+	never(w.must(201, admin, "POST", "/v1/agents", `{"name":"smith","tools":["f"],"env":{"A":"`+canary+`","B":"b"}}`))
+	w.must(409, admin, "POST", "/v1/agents", `{"name":"smith"}`)
+	var a haft.Agent
+	never(w.must(200, admin, "PATCH", "/v1/agents/smith", `{"env":{"B":null,"C":"c"},"disabled":true}`)).into(t, &a)
+	if _, b := a.Env["B"]; b || len(a.Env) != 2 || !a.Disabled || len(a.Tools) != 1 {
+		t.Errorf("got %+v", a)
+	}
+	w.must(200, admin, "PATCH", "/v1/agents/smith", `{"disabled":false}`)
+	w.must(200, admin, "PUT", "/v1/agents/smith/tools/g", "")
+	never(w.must(200, admin, "PUT", "/v1/agents/smith/tools/g", "")).into(t, &a) // twice is once
+	if len(a.Tools) != 2 {
+		t.Errorf("tools: %v", a.Tools)
+	}
+	w.must(404, admin, "PUT", "/v1/agents/smith/tools/none", "")
+	w.must(200, admin, "DELETE", "/v1/agents/smith/tools/f", "")
+	w.must(404, admin, "DELETE", "/v1/agents/smith/tools/f", "")
+	never(w.must(200, user, "GET", "/v1/agents", ""))
+	var put haft.Agent
+	never(w.must(200, admin, "PUT", "/v1/agents/"+string(a.ID), `{"tools":["f"]}`)).into(t, &put)
+	if put.ID != a.ID || put.Name != "smith" || len(put.Env) != 0 {
+		t.Errorf("got %+v", put)
+	}
+	w.must(201, admin, "PUT", "/v1/agents/jones", `{}`)
+}
+
+func TestPolicies_of_the_server_are_for_its_operator(t *testing.T) {
+	w := setup(t, nil)
+	text := rules + "# mine\n"
+	w.must(403, admin, "PUT", "/v1/policies/server", text)
+	w.must(403, admin, "GET", "/v1/policies/server", "")
+	w.must(204, operator, "PUT", "/v1/policies/server", text, "Content-Type", "application/yaml")
+	if a := w.must(200, operator, "GET", "/v1/policies/server", ""); string(a.body) != text || a.header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("got %q as %s", a.body, a.header.Get("Content-Type"))
+	}
+	w.must(422, operator, "PUT", "/v1/policies/server", "version: [")
+	w.must(422, operator, "GET", "/v1/policies/others", "")
+}
+
+func TestStop_and_resume(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("f", "")
+	w.must(403, admin, "POST", "/v1/stop", "")
+	w.must(204, operator, "POST", "/v1/stop", `{"reason":"fire"}`)
+	if a := w.ask(user, "POST", "/v1/calls", `{"tool":"f"}`); a.status == http.StatusOK && strings.Contains(string(a.body), `"success"`) {
+		t.Errorf("a call runs: %s", a.body)
+	}
+	w.must(204, operator, "POST", "/v1/resume", "")
+	w.call(user, `{"tool":"f"}`)
+}
+
+func TestBodies_that_cannot_be_read(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("f", "")
+	for _, c := range []struct {
+		name, body, kind string
+		want             int
+	}{
+		{"none", "", "", 400},
+		{"not JSON", canary, "application/json", 400},
+		{"half", `{"tool":"` + canary, "application/json", 400},
+		{"more than one", `{"tool":"f"}{"tool":"` + canary + `"}`, "application/json", 400},
+		{"another type", `<tool>` + canary + `</tool>`, "application/xml", 415},
+		{"a list", `["` + canary + `"]`, "application/json", 422},
+		{"a number", `{"tool":12345678901}`, "application/json", 422},
+		{"a time that is none", `{"tool":"f","deadline":"` + canary + `"}`, "application/json", 422},
+		{"what curl says", `{"tool":"f"}`, "application/x-www-form-urlencoded", 200},
+		{"a limit that is none", `{"tool":"f","limits":{"wall_ms":"` + canary + `"}}`, "application/json", 422},
+		{"a limit that is too large", `{"tool":"f","limits":{"wall_ms":1e300}}`, "application/json", 422},
+		{"an environment that is none", `{"tool":"f","env":{"A":["` + canary + `"]}}`, "application/json", 422},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := w.ask(user, "POST", "/v1/calls", c.body, "Content-Type", c.kind)
+			if a.status != c.want {
+				t.Fatalf("status %d, want %d: %s", a.status, c.want, a.body)
+			}
+			if c.want > 299 {
+				problemOf(t, a)
+			}
+		})
+	}
+	p := problemOf(t, w.must(422, user, "POST", "/v1/calls/batch", `{"calls":[{"tool":"f"},{"tool":"f","env":{"A":`+`1}}]}`))
+	if len(p.Misfits) != 1 || p.Misfits[0].Pointer != "/calls/1/env/A" {
+		t.Errorf("misfits: %+v", p.Misfits)
+	}
+}
+
+func FuzzBodies(f *testing.F) {
+	for _, r := range routes() {
+		method, path, _ := strings.Cut(r.op, " ")
+		if r.body != "" {
+			f.Add(method, path, []byte(r.body))
+		}
+		if r.bad != "" {
+			f.Add(method, path, []byte(r.bad))
+		}
+	}
+	f.Add("POST", "/v1/calls", []byte(`{"tool":"f","args":`+strings.Repeat("[", 5000)+`}`))
+	var w *world
+	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
+		if w == nil || w.t != t {
+			w = setup(t, nil)
+		}
+		switch method {
+		case "POST", "PUT", "PATCH":
+		default:
+			t.Skip()
+		}
+		if !strings.HasPrefix(path, "/v1/") || strings.ContainsAny(path, " \r\n\x00%?#") || strings.ContainsFunc(path, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+			t.Skip()
+		}
+		a := w.ask(admin, method, path, string(body))
+		if a.status >= 500 {
+			t.Errorf("%s %s %q: %d %s", method, path, body, a.status, a.body)
+		}
+		if a.status >= 400 {
+			problemOf(t, a)
+		}
+	})
+}
