@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,113 +135,145 @@ func twenty() (org, hook, agent, call, all map[string]string) {
 	return scopes[0], scopes[1], scopes[2], scopes[3], all
 }
 
-// A run that used 20 secrets of all scopes leaves none of them anywhere, in any
-// encoding.
-func TestService_leaves_no_secret_behind(t *testing.T) {
-	open(t, app.Config{})
+// A run is a service that was used with 20 secrets, and what came out of it.
+type leakyRun struct {
+	*app.Service
+	t       *testing.T
+	dir     string
+	logs    *buffer
+	asked   atomic.Int64 // the webhook
+	who     haft.Principal
+	all     map[string]string
+	call    haft.Call
+	outputs map[string]any
+}
+
+// startLeaky opens the service and stores the secrets, five in each scope.
+func startLeaky(t *testing.T) *leakyRun {
+	t.Helper()
 	org, hook, agent, call, all := twenty()
+	r := &leakyRun{t: t, dir: t.TempDir(), logs: &buffer{}, who: root(), all: all, outputs: map[string]any{}}
 	signing := secret.New("signing-key-of-the-webhook")
 	all["BEARER"], all["SIGNING"] = "bearer-key-of-the-webhook", signing.Reveal()
-	asked := 0
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body bytes.Buffer
-		_, err := body.ReadFrom(r.Body)
-		if verr := webhook.Verify(signing, r.Header, body.Bytes(), time.Now(), time.Minute); err != nil || verr != nil {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if verr := webhook.Verify(signing, q.Header, body, time.Now(), time.Minute); err != nil || verr != nil {
 			http.Error(w, "who are you", http.StatusForbidden)
 			return
 		}
-		asked++
+		r.asked.Add(1)
 		_ = json.NewEncoder(w).Encode(hook)
 	}))
-	defer service.Close()
-	dir, logs := t.TempDir(), &buffer{}
-	t.Setenv("HAFT_MASTER_KEY", "")
-	cfg := app.ServiceConfig{
-		Data:        dir,
-		Credentials: app.CredentialsConfig{URL: service.URL + "/webhook/sandbox-credentials", Key: secret.New(all["BEARER"]), Signing: signing, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-	}
-	cfg.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s, err := app.OpenService(t.Context(), cfg)
+	t.Cleanup(service.Close)
+	cfg := app.ServiceConfig{Data: r.dir, Credentials: app.CredentialsConfig{
+		URL: service.URL + "/webhook/sandbox-credentials", Key: secret.New(all["BEARER"]), Signing: signing, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	}}
+	cfg.Logger = slog.New(slog.NewJSONHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	r.Service, err = app.OpenService(t.Context(), cfg)
 	must(t, err)
-	defer s.Close()
-	ctx := t.Context()
-	put(t, s, leaky, haft.Settings{Secrets: []string{"SECRET_00", "SECRET_05", "SECRET_10", "SECRET_15"}})
+	t.Cleanup(func() { must(t, r.Close()) })
+	put(t, r.Service, leaky, haft.Settings{Secrets: []string{"SECRET_00", "SECRET_05", "SECRET_10", "SECRET_15"}})
 	for name, value := range org {
-		must(t, s.PutSecret(ctx, root(), "", name, secret.New(value)))
+		must(t, r.PutSecret(t.Context(), root(), "", name, secret.New(value)))
 	}
-	helper, err := s.PutAgent(ctx, root(), haft.Agent{Name: "helper", Tools: []string{"leak"}, Env: agent})
+	helper, err := r.PutAgent(t.Context(), root(), haft.Agent{Name: "helper", Tools: []string{"leak"}, Env: agent})
 	must(t, err)
-	as := root()
-	as.Agent = string(helper.ID)
-	var names []string
-	for i := range 20 {
-		names = append(names, fmt.Sprintf("SECRET_%02d", i))
-	}
-	c := func(how string) haft.Call {
-		args, err := json.Marshal(map[string]any{"names": names, "how": how, "note": "in the arguments: " + org["SECRET_01"] + " " + agent["SECRET_11"] + " " + call["SECRET_16"]})
-		must(t, err)
-		return haft.Call{Tool: "leak", Args: args, Principal: as, Env: call}
-	}
-	outputs := map[string]any{"agent": helper}
-	returned, err := s.Call(ctx, c("return"))
-	must(t, err)
+	r.who.Agent, r.outputs["agent"] = string(helper.ID), helper
+	r.call = haft.Call{Tool: "leak", Principal: r.who, Env: call}
+	return r
+}
+
+// leak calls the tool, and gives it some of the values as arguments too.
+func (r *leakyRun) leak(how string) haft.Call {
+	c := r.call
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(r.all)), func(n string) bool { return !strings.HasPrefix(n, "SECRET_") })
+	args, err := json.Marshal(map[string]any{"names": names, "how": how, "note": "in the arguments: " + r.all["SECRET_01"] + " " + r.all["SECRET_11"] + " " + r.all["SECRET_16"]})
+	must(r.t, err)
+	c.Args = args
+	return c
+}
+
+// returns has the tool return, and checks that it really saw all.
+func (r *leakyRun) returns() {
+	r.t.Helper()
+	res, err := r.Call(r.t.Context(), r.leak("return"))
+	must(r.t, err)
 	var value struct{ Length int }
 	length := 0
-	for _, n := range names {
-		length += len([]rune(all[n]))
+	for name, text := range r.all {
+		if strings.HasPrefix(name, "SECRET_") {
+			length += len([]rune(text))
+		}
 	}
-	if err := json.Unmarshal(returned.Value, &value); err != nil || value.Length != length {
-		t.Errorf("the tool saw %d characters of secrets, want %d: %v, %.300s, %+v", value.Length, length, err, returned.Value, returned.Error)
+	if err := json.Unmarshal(res.Value, &value); err != nil || value.Length != length {
+		r.t.Errorf("the tool saw %d characters of secrets, want %d: %v, %.300s, %+v", value.Length, length, err, res.Value, res.Error)
 	}
-	if len(returned.Artifacts) != 1 || returned.Stdout == "" || returned.Stderr == "" || asked != 1 {
-		t.Errorf("the tool left %d artifacts, %d bytes on stdout and %d on stderr; the webhook was asked %d times", len(returned.Artifacts), len(returned.Stdout), len(returned.Stderr), asked)
+	if len(res.Artifacts) != 1 || res.Stdout == "" || res.Stderr == "" || r.asked.Load() != 1 {
+		r.t.Errorf("the tool left %d artifacts, %d bytes on stdout and %d on stderr; the webhook was asked %d times", len(res.Artifacts), len(res.Stdout), len(res.Stderr), r.asked.Load())
 	}
-	for _, a := range returned.Artifacts {
-		search(t, "an artifact", a.Data, all)
+	for _, a := range res.Artifacts {
+		search(r.t, "an artifact", a.Data, r.all)
 	}
-	raised, err := s.Call(ctx, c("raise"))
+	r.outputs["returned"] = res
+}
+
+// searchAll searches everything that came out, and the files.
+func (r *leakyRun) searchAll() {
+	t, ctx := r.t, r.t.Context()
+	t.Helper()
+	events, err := r.Store.EventsAfter(ctx, event.Filter{}, 0, 1000)
 	must(t, err)
-	if raised.Error == nil || raised.Error.Kind != haft.FailException {
-		t.Errorf("the tool that raises: %+v", raised)
-	}
-	rec, err := s.Submit(ctx, c("return"))
-	must(t, err)
-	queued, err := s.Wait(ctx, as, rec.Call.ID)
-	must(t, err)
-	missing := c("return")
-	missing.Tool = "nothing"
-	_, refused := s.Call(ctx, missing)
-	must(t, s.Stop(ctx, root(), "for a moment", false))
-	stopped, err := s.Call(ctx, c("return"))
-	must(t, err)
-	outputs["returned"], outputs["raised"], outputs["queued"], outputs["stopped"], outputs["refused"] = returned, raised, queued, stopped, fmt.Sprint(refused)
-	outputs["queued record"] = rec
-	events, err := s.Store.EventsAfter(ctx, event.Filter{}, 0, 1000)
-	must(t, err)
-	entries, err := s.Store.AuditEntries(ctx, "local", 0, 1000)
+	entries, err := r.Store.AuditEntries(ctx, "local", 0, 1000)
 	must(t, err)
 	if len(events) < 10 || len(entries) < 10 {
 		t.Errorf("there are %d events and %d entries of the audit", len(events), len(entries))
 	}
-	outputs["events"], outputs["audit"] = events, entries
-	for r, err := range s.Records(ctx, root(), haft.CallFilter{Org: "local"}) {
+	r.outputs["events"], r.outputs["audit"] = events, entries
+	for rec, err := range r.Records(ctx, root(), haft.CallFilter{Org: "local"}) {
 		must(t, err)
-		outputs[string(r.Call.ID)] = r
+		r.outputs[string(rec.Call.ID)] = rec
 	}
-	for what, v := range outputs {
+	for what, v := range r.outputs {
 		raw, err := json.Marshal(v)
 		must(t, err)
-		search(t, what, raw, all)
-		search(t, what+", printed", fmt.Appendf(nil, "%+v", v), all)
+		search(t, what, raw, r.all)
+		search(t, what+", printed", fmt.Appendf(nil, "%+v", v), r.all)
 	}
-	if searchFiles(t, dir, all) < 3 { // with the write-ahead log
+	if searchFiles(t, r.dir, r.all) < 3 { // with the write-ahead log
 		t.Error("there are no files")
 	}
-	must(t, s.Close())
-	searchFiles(t, dir, all)
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	search(t, "the log", logs.b.Bytes(), all)
+	must(t, r.Close())
+	searchFiles(t, r.dir, r.all)
+	r.logs.mu.Lock()
+	defer r.logs.mu.Unlock()
+	search(t, "the log", r.logs.b.Bytes(), r.all)
+}
+
+// A run that used 20 secrets of all scopes leaves none of them anywhere, in any
+// encoding.
+func TestService_leaves_no_secret_behind(t *testing.T) {
+	open(t, app.Config{})
+	r, ctx := startLeaky(t), t.Context()
+	r.returns()
+	raised, err := r.Call(ctx, r.leak("raise"))
+	if must(t, err); raised.Error == nil || raised.Error.Kind != haft.FailException {
+		t.Errorf("the tool that raises: %+v", raised)
+	}
+	rec, err := r.Submit(ctx, r.leak("return"))
+	must(t, err)
+	queued, err := r.Wait(ctx, r.who, rec.Call.ID)
+	must(t, err)
+	missing := r.leak("return")
+	missing.Tool = "nothing"
+	_, refused := r.Call(ctx, missing)
+	must(t, r.Stop(ctx, root(), "for a moment", false))
+	stopped, err := r.Call(ctx, r.leak("return"))
+	must(t, err)
+	for what, v := range map[string]any{"raised": raised, "queued": queued, "record": rec, "stopped": stopped, "refused": fmt.Sprint(refused)} {
+		r.outputs[what] = v
+	}
+	r.searchAll()
 }
 
 // put registers a tool, and agrees to it.
