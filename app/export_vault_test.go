@@ -31,3 +31,6 @@ func OwnMaster(path string, kept bool) ([]byte, error) {
 
 // ParseMaster reads a master key.
 func ParseMaster(text []byte) ([]byte, error) { return parseMaster(text) }
+
+// FromEnv completes c from the environment.
+func (c CredentialsConfig) FromEnv() (CredentialsConfig, error) { return c.fromEnv() }
