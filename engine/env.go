@@ -101,8 +101,12 @@ func (e *Engine) dress(f *flight) error {
 			}
 		}
 	}
-	f.redactor = e.redactor(&f.lease, own, f.call.Env)
 	l := &f.lease
+	if f.redactor = e.redactor(l, own, f.call.Env); len(f.redactor.Skipped()) > 0 && l.size(own, f.call.Env) > secret.MaxValues {
+		// Those that are merely too short stand in every other word.
+		f.lease.blind = true
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}
+	}
 	if l.stored == nil && len(l.fetched) == 0 && len(own) == 0 {
 		f.env = f.call.Env
 		return nil
@@ -119,6 +123,26 @@ func (e *Engine) dress(f *flight) error {
 	maps.Copy(env, f.call.Env)
 	f.env = env
 	return nil
+}
+
+// size counts the bytes of all that was leased, and of more.
+func (l *lease) size(more ...map[string]string) int {
+	n := 0
+	lists := [][]secret.Named{l.fetched}
+	if l.stored != nil {
+		lists = append(lists, l.stored.Org, l.stored.Agent)
+	}
+	for _, list := range lists {
+		for _, v := range list {
+			n += len(v.Value.Reveal())
+		}
+	}
+	for _, env := range more {
+		for _, text := range env {
+			n += len(text)
+		}
+	}
+	return n
 }
 
 // reveal writes values to an environment.

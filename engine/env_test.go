@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -200,6 +201,28 @@ func TestEngine_keeps_no_stored_value_of_a_call(t *testing.T) {
 	events, err := json.Marshal(w.events("acme", res.Call))
 	if check(t, err); strings.Contains(string(events), "Zx8Qv1") {
 		t.Errorf("the events are %s", events)
+	}
+}
+
+// More than can be kept out of what a tool prints is not given to it. What is too
+// short to be a secret is.
+func TestEngine_gives_no_more_than_it_can_hide(t *testing.T) {
+	for name, tt := range map[string]struct {
+		count, length int
+		runs          bool
+	}{"short ones": {20, 2, true}, "many": {100, 1000, true}, "too many": {60, 90 << 10, false}} {
+		t.Run(name, func(t *testing.T) {
+			stored := map[string]string{}
+			for i := range tt.count {
+				stored[fmt.Sprint("V", i)] = strings.Repeat(fmt.Sprint(i%10), tt.length)
+			}
+			w := setup(t, allowAll, engine.Config{Vault: &memory{values: map[string]map[string]string{"acme/": stored}}})
+			w.tool("acme", "show", nil)
+			res := w.do(haft.Call{Tool: "show", Principal: admin("acme")})
+			if (w.script.count() == 1) != tt.runs || !tt.runs && res.Status != haft.StatusValidation {
+				t.Errorf("the call ended with %s, %+v", res.Status, res.Error)
+			}
+		})
 	}
 }
 
