@@ -1,0 +1,291 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/auth"
+	"haft/engine"
+	"haft/modelapi"
+	"haft/schema"
+	"haft/server"
+	"haft/telemetry"
+)
+
+// ServerConfig says what to put together for a system that others reach over
+// HTTP. The zero value keeps everything in memory.
+type ServerConfig struct {
+	ServiceConfig
+	// Operators is the organisation whose administrators run the whole server, and
+	// which the first key is of; "" means "local".
+	Operators string
+	// Auth says whose tokens are believed besides keys.
+	Auth auth.Config
+	// HTTP has the names, bounds and other doors of the server.
+	HTTP server.Config
+	// ActFor are roles that may call on behalf of every agent of their
+	// organisation; administrators may.
+	ActFor []string
+}
+
+// A Server is a system that others reach over HTTP. Close it.
+type Server struct {
+	*Service
+	HTTP    *server.Server
+	Keyring *auth.Keyring
+	// First is the first key, if it was made just now; it is in FirstFile too.
+	First     auth.Token
+	FirstFile string
+	FirstMade bool
+
+	telemetry *telemetry.Telemetry
+}
+
+// firstKey is the file with the first key.
+const firstKey = "admin.key"
+
+// OpenServer puts a system together that others reach over HTTP. It does not
+// listen yet.
+func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
+	s := &Server{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	s.telemetry, err = telemetry.Open(ctx, telemetry.Config{
+		Traces: os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "",
+		Stats: func() engine.Stats {
+			if s.Service == nil {
+				return engine.Stats{}
+			}
+			return s.Stats()
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open telemetry: %w", err)
+	}
+	if cfg.Engine.Observer == nil {
+		cfg.Engine.Observer = s.telemetry
+	}
+	cfg.Operators = cmp.Or(cfg.Operators, "local")
+	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
+		return nil, err
+	}
+	if err := s.openKeys(ctx, cfg); err != nil {
+		return nil, err
+	}
+	cfg.Auth.Keyring = s.Keyring
+	known, err := auth.New(cfg.Auth)
+	if err != nil {
+		return nil, err
+	}
+	s.HTTP, err = server.New(s.Engine, doorkeeper{known, cfg}, s.offers(cfg))
+	return s, err
+}
+
+// Close ends everything. The HTTP server is to be shut down before.
+func (s *Server) Close() error {
+	var errs []error
+	if s.Service != nil {
+		errs = append(errs, s.Service.Close())
+	}
+	if s.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:forbidigo // what is left is sent after the end of everything else
+		defer cancel()
+		errs = append(errs, s.telemetry.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// openKeys opens the API keys, and makes the first one where there is none.
+func (s *Server) openKeys(ctx context.Context, cfg ServerConfig) (err error) {
+	pepper, err := newDigestKey()
+	if err == nil && cfg.Data != "" {
+		pepper, err = keyFile(filepath.Join(cfg.Data, "pepper.key"), newDigestKey)
+	}
+	if err != nil {
+		return err
+	}
+	if s.Keyring, err = auth.NewKeyring(s.Store, pepper, cfg.Logger); err != nil {
+		return err
+	}
+	list, err := s.Store.Keys(ctx, cfg.Operators, "", 1)
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	if _, s.First, err = s.Keyring.NewAdminKey(ctx, cfg.Operators); err != nil {
+		return fmt.Errorf("make the first key: %w", err)
+	}
+	s.FirstMade = true
+	if cfg.Data == "" {
+		return nil
+	}
+	s.FirstFile = filepath.Join(cfg.Data, firstKey)
+	if err := os.Remove(s.FirstFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace the first key of another store: %w", err)
+	}
+	_, err = newKeyFile(s.FirstFile, func() ([]byte, error) { return []byte(s.First.Reveal() + "\n"), nil })
+	return err
+}
+
+// offers completes what the HTTP server offers.
+func (s *Server) offers(cfg ServerConfig) server.Config {
+	c := cfg.HTTP
+	if c.Logger == nil {
+		c.Logger = cfg.Logger
+	}
+	c.Wait, c.Policies, c.Audit = s.Wait, s.Engine, s.exportAudit
+	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
+	c.Render, c.ToolCalls = renderTools, s.toolCalls
+	c.Metrics = s.telemetry.Handler()
+	if c.Ready == nil {
+		c.Ready = s.canary
+	}
+	return c
+}
+
+// A doorkeeper knows who stands at the door.
+type doorkeeper struct {
+	auth *auth.Authenticator
+	cfg  ServerConfig
+}
+
+// Authenticate implements [server.Authenticator].
+func (d doorkeeper) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
+	id, err := d.auth.Admit(r, source)
+	if err != nil {
+		return server.Identity{}, err
+	}
+	p := id.Principal
+	has := func(role string) bool { return slices.Contains(p.Roles, role) }
+	admin := p.Agent == "" && has(haft.RoleAdmin)
+	known := server.Identity{
+		Principal: p, Expires: id.Expires, Operator: admin && p.Org == d.cfg.Operators,
+		May: func(a server.Action) error { return id.May(auth.Action(a)) },
+	}
+	if admin || p.Agent == "" && slices.ContainsFunc(d.cfg.ActFor, has) {
+		known.ActAs = func(string) error { return nil }
+	}
+	return known, nil
+}
+
+// renderTools writes tools as a vendor's requests take them.
+func renderTools(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
+	form, err := schema.ParseForm(format)
+	if err != nil {
+		return nil, err
+	}
+	list, err := modelapi.Tools(form, tools, strict)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(list)
+}
+
+// toolCalls runs what a model asks for and writes what it is told.
+func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawMessage, error) {
+	asked, err := modelapi.Parse(req.Body, schema.Form(req.Format))
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*haft.Result, len(asked.Calls))
+	var calls []haft.Call
+	var places []int
+	for i, c := range asked.Calls {
+		if results[i] = c.Refused(); results[i] == nil {
+			calls = append(calls, haft.Call{Tool: c.Name, Args: c.Args, Principal: req.Principal, Turn: req.Turn, Trace: req.Trace})
+			places = append(places, i)
+		}
+	}
+	done, err := s.Batch(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, res := range done {
+		results[places[i]] = res
+	}
+	return modelapi.Render(asked, results)
+}
+
+// auditPage is how many entries are read at once.
+const auditPage = 1000
+
+// exportAudit writes the audit of p's organisation.
+func (s *Server) exportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
+	if p.Agent != "" || !slices.Contains(p.Roles, haft.RoleAdmin) {
+		return &haft.Error{Code: haft.CodeDenied, Message: "the audit is for administrators"}
+	}
+	x := audit.Extract{From: audit.Head{Org: p.Org}, Keys: s.Keys, Signer: s.Signer, Time: time.Now()}
+	for after := int64(0); ; {
+		page, err := s.Store.Checkpoints(ctx, p.Org, after, auditPage)
+		if err != nil {
+			return err
+		}
+		x.Checkpoints = append(x.Checkpoints, page...)
+		if len(page) < auditPage {
+			break
+		}
+		after = page[len(page)-1].Seq
+	}
+	_, err := audit.Export(w, s.auditEntries(ctx, p.Org), x)
+	return err
+}
+
+// auditEntries yields the audit of an organisation.
+func (s *Server) auditEntries(ctx context.Context, org string) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		for after := int64(0); ; {
+			page, err := s.Store.AuditEntries(ctx, org, after, auditPage)
+			if err != nil {
+				yield(audit.Entry{}, err)
+				return
+			}
+			for _, e := range page {
+				if after = e.Seq; !yield(e, nil) {
+					return
+				}
+			}
+			if len(page) < auditPage {
+				return
+			}
+		}
+	}
+}
+
+// canaryOrg is the organisation of the calls that show whether calls work. It has
+// no keys, so that nobody else is of it.
+const canaryOrg = "haft-canary"
+
+// canary makes a real call, through policy, sandbox and audit. One that policy
+// refuses shows that calls are answered.
+func (s *Server) canary(ctx context.Context) error {
+	res, err := s.Engine.Call(ctx, haft.Call{
+		Tool: "run_code", Args: json.RawMessage(`{"language":"python","code":"print(1)"}`),
+		Principal: haft.Principal{Org: canaryOrg, User: "canary", Roles: []string{haft.RoleAdmin}},
+	})
+	if err != nil {
+		return err
+	}
+	if reason, stopped := s.Stopped(); stopped {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: reason}
+	}
+	if res.Status != haft.StatusSuccess && res.Status != haft.StatusDenied && res.Status != haft.StatusPending && res.Status != haft.StatusRate {
+		return fmt.Errorf("the canary call is %s: %+v", res.Status, res.Error)
+	}
+	return nil
+}

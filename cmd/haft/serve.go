@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"haft/app"
+)
+
+// serving has the flags of serve.
+type serving struct {
+	persona
+	addr             string
+	hosts, origins   []string
+	proxies          []string
+	tlsCert, tlsKey  string
+	drain            time.Duration
+	logFormat, level string
+}
+
+// serveCommand answers requests over HTTP.
+func serveCommand(std streams) *cobra.Command {
+	s := &serving{}
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Answer requests over HTTP until it is told to stop",
+		Long: `serve answers requests over HTTP: on a loopback address and with embedded storage
+if nothing else is said. The first time it makes a key for an administrator and
+writes it to admin.key in the data directory.`,
+		Example: `  haft serve
+  haft serve --addr 0.0.0.0:7717 --host haft.example.com --tls-cert cert.pem --tls-key key.pem`,
+		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.NoArgs(c, list)) },
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context(), std) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.addr, "addr", "127.0.0.1:7717", "the `ADDRESS` to listen on; port 0 takes a free one")
+	f.StringVar(&s.data, "data", "", "the `DIR` of the embedded store and of keys ($HAFT_DATA)")
+	f.StringVar(&s.database, "database", "", "the `URL` of a Postgres")
+	f.StringVar(&s.org, "org", "local", "the organisation whose administrators run the server")
+	f.StringArrayVar(&s.hosts, "host", nil, "a `NAME` by which the server is reached, instead of the loopback names; may be given again")
+	f.StringArrayVar(&s.origins, "origin", nil, "the `ORIGIN` of another page that may send requests; may be given again")
+	f.StringArrayVar(&s.proxies, "proxy", nil, "a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "the `FILE` of the certificate")
+	f.StringVar(&s.tlsKey, "tls-key", "", "the `FILE` of its key")
+	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
+	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
+	f.StringVar(&s.logFormat, "log", "text", "how to write the log to stderr: text, json or none")
+	f.StringVar(&s.level, "log-level", "info", "what to log: debug, info, warn or error")
+	return cmd
+}
+
+// logger makes what writes the log.
+func (s *serving) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.level)); err != nil {
+		return nil, usage(errors.New("--log-level is debug, info, warn or error"))
+	}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
+	case "none":
+		return slog.New(slog.DiscardHandler), nil
+	}
+	return nil, usage(errors.New("--log is text, json or none"))
+}
+
+// config reads the flags.
+func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
+	var cfg app.ServerConfig
+	var err error
+	if cfg.Logger, err = s.logger(w); err != nil {
+		return cfg, err
+	}
+	if cfg.Data, err = s.dir(); err != nil {
+		return cfg, err
+	}
+	cfg.Database, cfg.Wait, cfg.Operators = s.database, s.lockWait, s.org
+	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
+	for _, p := range s.proxies {
+		prefix, err := netip.ParsePrefix(p)
+		if err != nil {
+			return cfg, usage(errors.New("--proxy is a range of addresses, such as 10.0.0.0/8"))
+		}
+		cfg.HTTP.Proxies = append(cfg.HTTP.Proxies, prefix)
+	}
+	if (s.tlsCert == "") != (s.tlsKey == "") {
+		return cfg, usage(errors.New("--tls-cert and --tls-key go together"))
+	}
+	if s.tlsCert != "" {
+		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+		if err != nil {
+			return cfg, usage(fmt.Errorf("read the certificate: %w", err))
+		}
+		cfg.HTTP.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	}
+	return cfg, nil
+}
+
+// run serves until ctx ends, and then lets what is being answered end.
+func (s *serving) run(ctx context.Context, std streams) error {
+	cfg, err := s.config(std.err)
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", s.addr) // first: a port that is taken changes nothing
+	if err != nil {
+		return usage(fmt.Errorf("listen: %w", err))
+	}
+	sys, err := app.OpenServer(ctx, cfg)
+	if err != nil {
+		return errors.Join(advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"), ln.Close())
+	}
+	served := make(chan error, 1)
+	go func() { served <- sys.HTTP.Serve(ln) }()
+	s.greet(ctx, std, sys, ln.Addr())
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		cfg.Logger.Info("stopping", "drain", s.drain)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+		defer cancel()
+		sys.HTTP.Leave()
+		err = errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end), <-served)
+	}
+	return errors.Join(err, sys.Close())
+}
+
+// greet says where the server is, how to get in and what it can promise.
+func (s *serving) greet(ctx context.Context, std streams, sys *app.Server, at net.Addr) {
+	scheme := "http"
+	if s.tlsCert != "" {
+		scheme = "https"
+	}
+	fmt.Fprintf(std.out, "listening on %s://%s\n", scheme, at)
+	switch {
+	case sys.FirstMade && isTerminal(std.out):
+		fmt.Fprintf(std.out, "first key: %s (shown once; also in %s)\n", sys.First.Reveal(), sys.FirstFile)
+	case sys.FirstMade:
+		// Output that is not looked at is kept somewhere.
+		fmt.Fprintf(std.out, "first key: in %s\n", sys.FirstFile)
+	}
+	provider, name := sys.App.Provider()
+	if iso, err := provider.Isolation(ctx); err == nil {
+		fmt.Fprintf(std.out, "sandbox %s: isolation %s\n", name, iso.Level)
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tlsCert == "" {
+		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "others can reach this address and there is no TLS: keys can be read on the way")
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && len(s.hosts) == 0 {
+		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "without --host only requests to loopback names are answered")
+	}
+}
