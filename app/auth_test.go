@@ -1,0 +1,258 @@
+package app_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"haft"
+	"haft/app"
+	"haft/auth"
+	"haft/store/storetest"
+)
+
+// serve opens a service without a sandbox: who may call is known without one.
+func serve(t *testing.T, cfg app.ServiceConfig) *app.Service {
+	t.Helper()
+	cfg.Sandbox = "process"
+	s, err := app.OpenService(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// admit says who has the key in a file.
+func admit(t *testing.T, a *auth.Authenticator, file string) (auth.Identity, error) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: strings.TrimSpace(string(text))})
+}
+
+// keyIDs lists the keys of an organisation.
+func keyIDs(t *testing.T, s *app.Service, org string) []string {
+	t.Helper()
+	list, err := s.Store.Keys(t.Context(), org, "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{}
+	for _, k := range list {
+		ids = append(ids, k.ID)
+	}
+	return ids
+}
+
+func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
+	dir := t.TempDir()
+	admin := filepath.Join(dir, "admin.key")
+	for range 2 {
+		s := serve(t, app.ServiceConfig{Data: dir})
+		a, ring, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir, Org: "acme"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := admit(t, a, admin)
+		if err != nil || id.Principal.Org != "acme" || id.May(auth.KeysWrite) != nil {
+			t.Errorf("the first key is that of %+v, %v", id, err)
+		}
+		if _, _, err := ring.Issue(t.Context(), id, auth.Key{User: "ann"}); err != nil {
+			t.Errorf("the keyring is not that of the authenticator: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"admin.key", "auth.key"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	s := serve(t, app.ServiceConfig{Data: dir})
+	if n := len(keyIDs(t, s, "acme")); n != 3 {
+		t.Errorf("there are %d keys, want the first and two that it made", n)
+	}
+	// It is in the audit, and the secret is not.
+	list, err := s.Store.AuditEntries(t.Context(), "acme", 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := ""
+	for _, e := range list {
+		entries += fmt.Sprintln(e.Kind, string(e.Body))
+	}
+	if strings.Count(entries, "key.create") != 1 || strings.Contains(entries, "haft_") {
+		t.Errorf("the audit has\n%s", entries)
+	}
+	// A key that was removed is not made again while there are others, and its
+	// file is not touched.
+	id, _ := auth.ParseKey(strings.TrimSpace(string(read(t, admin))))
+	if err := s.Store.RemoveKey(t.Context(), "acme", id); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admit(t, a, admin); haft.CodeOf(err) != haft.CodeUnauthenticated {
+		t.Errorf("the removed key: %v", err)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A key in a file may be the only one of another store.
+func TestOpenAuth_overwrites_no_key(t *testing.T) {
+	ring, err := auth.NewKeyring(&auth.Memory{}, make([]byte, 32), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := ring.NewAdminKey(t.Context(), "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"a key of another store": token.Reveal() + "\n",
+		"something else":         "mine\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			admin := filepath.Join(dir, "admin.key")
+			if err := os.WriteFile(admin, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := serve(t, app.ServiceConfig{Data: dir})
+			_, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+			if haft.CodeOf(err) != haft.CodeConflict || strings.Contains(err.Error(), dir) {
+				t.Errorf("OpenAuth: %v", err)
+			}
+			if got := string(read(t, admin)); got != text {
+				t.Errorf("the file was changed to %q", got)
+			}
+			if ids := keyIDs(t, s, "local"); len(ids) > 0 {
+				t.Errorf("keys that nobody has were left: %v", ids)
+			}
+			if err := os.Remove(admin); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+				t.Errorf("after it was moved away: %v", err)
+			}
+		})
+	}
+}
+
+func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
+	dir := t.TempDir()
+	pepper := filepath.Join(dir, "auth.key")
+	s := serve(t, app.ServiceConfig{Data: dir})
+	a, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admit(t, a, filepath.Join(dir, "admin.key")); err != nil {
+		t.Fatal(err)
+	}
+	kept := read(t, pepper)
+	refused := func(what string, want haft.Code) {
+		t.Helper()
+		if _, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); haft.CodeOf(err) != want {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+	if err := os.Remove(pepper); err != nil {
+		t.Fatal(err)
+	}
+	refused("a lost pepper", haft.CodeUnavailable)
+	if _, err := os.Lstat(pepper); err == nil {
+		t.Error("another one was made")
+	}
+	if err := os.WriteFile(pepper, kept[:31], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("half of it", haft.CodeInvalid)
+	if err := os.WriteFile(pepper, make([]byte, 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, _, err = s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admit(t, a, filepath.Join(dir, "admin.key")); haft.CodeOf(err) != haft.CodeUnauthenticated {
+		t.Errorf("a key under another pepper: %v", err)
+	}
+	if err := os.Chmod(pepper, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	refused("one that others can read", haft.CodeInvalid)
+}
+
+func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
+	s := serve(t, app.ServiceConfig{})
+	a, ring, err := s.OpenAuth(t.Context(), app.AuthConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := keyIDs(t, s, "local"); len(ids) > 0 {
+		t.Errorf("keys that nobody has were made: %v", ids)
+	}
+	_, token, err := ring.NewAdminKey(t.Context(), "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: token.Reveal()}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Processes that share a directory and a database agree on the pepper and on the
+// first key, whoever is first.
+func TestOpenAuth_of_many_processes(t *testing.T) {
+	url, dir := storetest.Postgres(t), t.TempDir()
+	var all sync.WaitGroup
+	found := make([]*auth.Authenticator, 4)
+	services := make([]*app.Service, len(found))
+	for i := range found {
+		services[i] = serve(t, app.ServiceConfig{Data: dir, Database: url})
+	}
+	for i := range found {
+		all.Go(func() {
+			var err error
+			if found[i], _, err = services[i].OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+				t.Errorf("OpenAuth: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	for _, a := range found {
+		if a == nil {
+			continue
+		}
+		if _, err := admit(t, a, filepath.Join(dir, "admin.key")); err != nil {
+			t.Errorf("the first key: %v", err)
+		}
+	}
+	if ids := keyIDs(t, services[0], "local"); len(ids) != 1 {
+		t.Errorf("the first keys are %v, want one", ids)
+	}
+	if _, err := services[0].Keyring(t.Context(), ""); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a database without a directory: %v", err)
+	}
+}
