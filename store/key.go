@@ -32,8 +32,6 @@ type keyProof struct {
 	Signing []byte `json:"signing,omitempty"`
 }
 
-func (p keyProof) IsZero() bool { return len(p.Hash) == 0 && len(p.Signing) == 0 }
-
 // keyColumns are read in this order by scanKey.
 const keyColumns = "SELECT id, org, used, rev, doc FROM api_keys "
 
