@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -9,60 +8,63 @@ import (
 	"haft"
 )
 
-// The closed sets of the vocabulary, as the document shows them and as requests are
-// held against them. The root knows nothing of documents, so that each set has a
-// type here that stands for it.
-type (
-	kindSchema     string
-	statusSchema   string
-	codeSchema     string
-	ruleSchema     string
-	onErrorSchema  string
-	severitySchema string
-	levelSchema    string
-	outputSchema   string
-	strategySchema string
-)
+// A closed set of the vocabulary, as the document shows it and as requests are held
+// against it. The root knows nothing of documents, so that this stands for its
+// types.
+type closed[T ~string] string
 
-func (kindSchema) Schema(huma.Registry) *huma.Schema     { return enum(append(haft.Kinds(), "")) } // "" is of a tool that has no version yet
-func (statusSchema) Schema(huma.Registry) *huma.Schema   { return enum(haft.Statuses()) }
-func (codeSchema) Schema(huma.Registry) *huma.Schema     { return enum(haft.Codes()) }
-func (ruleSchema) Schema(huma.Registry) *huma.Schema     { return enum(haft.RuleTypes()) }
-func (severitySchema) Schema(huma.Registry) *huma.Schema { return enum(haft.Severities()) }
-func (levelSchema) Schema(huma.Registry) *huma.Schema    { return enum(append(haft.Levels(), "")) } // "" is of what never ran
-func (outputSchema) Schema(huma.Registry) *huma.Schema   { return enum(haft.OutputTypes()) }
-func (onErrorSchema) Schema(huma.Registry) *huma.Schema {
-	return enum([]haft.OnError{haft.OnErrorStop, haft.OnErrorContinue, haft.OnErrorSkip})
-}
-func (strategySchema) Schema(huma.Registry) *huma.Schema {
-	return enum([]haft.Strategy{haft.Constant, haft.Exponential, haft.Jitter})
+// Schema implements huma.SchemaProvider.
+func (closed[T]) Schema(huma.Registry) *huma.Schema {
+	var zero T
+	switch any(zero).(type) {
+	case haft.Kind:
+		return enum(append(haft.Kinds(), "")) // "" is of a tool that has no version yet
+	case haft.Level:
+		return enum(append(haft.Levels(), "")) // "" is of what never ran
+	case haft.Status:
+		return enum(haft.Statuses())
+	case haft.Code:
+		return enum(haft.Codes())
+	case haft.RuleType:
+		return enum(haft.RuleTypes())
+	case haft.Severity:
+		return enum(haft.Severities())
+	case haft.OutputType:
+		return enum(haft.OutputTypes())
+	case haft.OnError:
+		return enum([]haft.OnError{haft.OnErrorStop, haft.OnErrorContinue, haft.OnErrorSkip})
+	case haft.Strategy:
+		return enum([]haft.Strategy{haft.Constant, haft.Exponential, haft.Jitter})
+	}
+	return &huma.Schema{Type: huma.TypeString}
 }
 
 // enum describes one of several texts.
 func enum[T ~string](all []T) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeString}
 	for _, one := range all {
-		s.Enum = append(s.Enum, fmt.Sprint(one))
+		s.Enum = append(s.Enum, string(one))
 	}
 	return s
+}
+
+// stand lets a closed set stand for its type.
+func stand[T ~string](r huma.Registry) {
+	r.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[closed[T]]())
 }
 
 // registry makes what describes types.
 func registry() huma.Registry {
 	r := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
-	for from, to := range map[reflect.Type]reflect.Type{
-		reflect.TypeFor[haft.Millis]():     reflect.TypeFor[float64](),
-		reflect.TypeFor[haft.Kind]():       reflect.TypeFor[kindSchema](),
-		reflect.TypeFor[haft.Status]():     reflect.TypeFor[statusSchema](),
-		reflect.TypeFor[haft.Code]():       reflect.TypeFor[codeSchema](),
-		reflect.TypeFor[haft.RuleType]():   reflect.TypeFor[ruleSchema](),
-		reflect.TypeFor[haft.OnError]():    reflect.TypeFor[onErrorSchema](),
-		reflect.TypeFor[haft.Severity]():   reflect.TypeFor[severitySchema](),
-		reflect.TypeFor[haft.Level]():      reflect.TypeFor[levelSchema](),
-		reflect.TypeFor[haft.OutputType](): reflect.TypeFor[outputSchema](),
-		reflect.TypeFor[haft.Strategy]():   reflect.TypeFor[strategySchema](),
-	} {
-		r.RegisterTypeAlias(from, to)
-	}
+	r.RegisterTypeAlias(reflect.TypeFor[haft.Millis](), reflect.TypeFor[float64]())
+	stand[haft.Kind](r)
+	stand[haft.Level](r)
+	stand[haft.Status](r)
+	stand[haft.Code](r)
+	stand[haft.RuleType](r)
+	stand[haft.Severity](r)
+	stand[haft.OutputType](r)
+	stand[haft.OnError](r)
+	stand[haft.Strategy](r)
 	return r
 }

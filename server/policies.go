@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
 )
 
 // yaml is the media type of policies (RFC 9512).
@@ -51,6 +53,9 @@ func (s *Server) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*
 	text, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
 	if err != nil {
 		return nil, err
+	}
+	if len(text) == 0 {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "no policy was written for it yet"}
 	}
 	return &policyText{yaml, text}, nil
 }

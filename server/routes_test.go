@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"haft"
-	"haft/server"
 )
 
 // A route is one operation of the document, and what each kind of caller gets.
@@ -192,11 +191,5 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 		if a.Detail != b.Detail || a.Code != b.Code {
 			t.Errorf("%s tells what exists: %q and %q", r.op, a.Detail, b.Detail)
 		}
-	}
-}
-
-func TestActions_are_those_of_routes(t *testing.T) {
-	if len(server.Actions()) != 13 {
-		t.Errorf("there are %d actions", len(server.Actions()))
 	}
 }

@@ -47,7 +47,7 @@ const canary = "hunter2canary"
 
 // A world is a server over a real engine, whose tools are a function of the test.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	engine *engine.Engine
 	store  *store.Store
 	server *server.Server
@@ -155,7 +155,7 @@ const (
 )
 
 // setup makes a world. Change may adjust the server.
-func setup(t *testing.T, change func(*server.Config)) *world {
+func setup(t testing.TB, change func(*server.Config)) *world {
 	t.Helper()
 	w := &world{t: t, run: echo, log: &buffer{}}
 	var err error
@@ -225,7 +225,7 @@ func (w *world) audit(ctx context.Context, p haft.Principal, out io.Writer) erro
 	return err
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
@@ -240,7 +240,7 @@ type answer struct {
 }
 
 // into reads the body of an answer.
-func (a answer) into(t *testing.T, v any) {
+func (a answer) into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, v); err != nil {
 		t.Fatalf("the answer %s is not what was expected: %v", a.body, err)
