@@ -77,47 +77,57 @@ func (s *Service) pepper(ctx context.Context, data string) ([]byte, error) {
 	})
 }
 
-// OpenAuth returns who knows the callers of the service, and their API keys. If
-// there are no keys, it makes that of an administrator and writes its text to
-// admin.key in the data directory, which nobody else can read. Where nothing is
-// kept there is no such file: use [auth.Keyring.NewAdminKey].
-func (s *Service) OpenAuth(ctx context.Context, cfg AuthConfig) (*auth.Authenticator, *auth.Keyring, error) {
+// An Auth knows the callers of a service.
+type Auth struct {
+	*auth.Authenticator
+	Keyring *auth.Keyring
+	// First is the key of the first administrator if it was made just now, and
+	// FirstFile the file that has it too, where anything is kept.
+	First     auth.Token
+	FirstFile string
+}
+
+// OpenAuth returns who knows the callers of the service. If there are no API keys,
+// it makes that of an administrator and writes its text to admin.key in the data
+// directory, which nobody else can read.
+func (s *Service) OpenAuth(ctx context.Context, cfg AuthConfig) (*Auth, error) {
 	ring, err := s.Keyring(ctx, cfg.Data)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	cfg.Config.Keyring = ring
+	a := &Auth{Keyring: ring}
+	if a.Authenticator, err = auth.New(cfg.Config); err != nil {
+		return nil, err
+	}
+	some, err := s.Store.HasKeys(ctx)
+	if err == nil && !some {
+		err = s.firstKey(ctx, a, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// firstKey makes the first key.
+func (s *Service) firstKey(ctx context.Context, a *Auth, cfg AuthConfig) error {
 	if cfg.Org == "" {
 		cfg.Org = firstOrg
 	}
-	if cfg.Data != "" {
-		if err := s.firstKey(ctx, ring, cfg.Org, filepath.Join(cfg.Data, adminFile)); err != nil {
-			return nil, nil, err
-		}
-	}
-	cfg.Keyring = ring
-	a, err := auth.New(cfg.Config)
-	if err != nil {
-		return nil, nil, err
-	}
-	return a, ring, nil
-}
-
-// firstKey makes the first key, if there is none, and puts its text at path.
-func (s *Service) firstKey(ctx context.Context, ring *auth.Keyring, org, path string) error {
-	some, err := s.Store.HasKeys(ctx)
-	if err != nil || some {
-		return err
-	}
-	by := haft.Principal{Org: org, User: "haft", Roles: []string{haft.RoleAdmin}}
-	err = s.Manage(ctx, by, "key.create", func(ctx context.Context) (any, error) {
-		key, token, err := ring.NewAdminKey(ctx, org)
-		if err != nil {
-			return nil, err
+	path := filepath.Join(cfg.Data, adminFile)
+	by := haft.Principal{Org: cfg.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
+	var token auth.Token
+	err := s.Manage(ctx, by, "key.create", func(ctx context.Context) (_ any, err error) {
+		var key auth.Key
+		if key, token, err = a.Keyring.NewAdminKey(ctx, cfg.Org); err != nil || cfg.Data == "" {
+			return key, err
 		}
 		if err := createFile(path, []byte(token.Reveal()+"\n")); err != nil {
 			// A key that nobody has is only in the way of the next try.
-			return nil, errors.Join(err, s.Store.RemoveKey(context.WithoutCancel(ctx), org, key.ID))
+			return nil, errors.Join(err, s.Store.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
 		}
+		a.FirstFile = path
 		return key, nil
 	})
 	if errors.Is(err, fs.ErrExist) {
@@ -126,7 +136,7 @@ func (s *Service) firstKey(ctx context.Context, ring *auth.Keyring, org, path st
 	if err != nil {
 		return fmt.Errorf("make the first key: %w", err)
 	}
-	s.App.cfg.Logger.Info("made the key of the first administrator", "file", adminFile, "org", org)
+	a.First = token
 	return nil
 }
 

@@ -31,7 +31,7 @@ func serve(t *testing.T, cfg app.ServiceConfig) *app.Service {
 }
 
 // admit says who has the key in a file.
-func admit(t *testing.T, a *auth.Authenticator, file string) (auth.Identity, error) {
+func admit(t *testing.T, a *app.Auth, file string) (auth.Identity, error) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -57,17 +57,20 @@ func keyIDs(t *testing.T, s *app.Service, org string) []string {
 func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 	dir := t.TempDir()
 	admin := filepath.Join(dir, "admin.key")
-	for range 2 {
+	for i := range 2 {
 		s := serve(t, app.ServiceConfig{Data: dir})
-		a, ring, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir, Org: "acme"})
+		a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir, Org: "acme"})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if made := a.First.Reveal(); (made != "") != (i == 0) || made != "" && (made+"\n" != string(read(t, admin)) || a.FirstFile != admin) {
+			t.Errorf("start %d says that it made %d characters in %q", i, len(made), a.FirstFile)
 		}
 		id, err := admit(t, a, admin)
 		if err != nil || id.Principal.Org != "acme" || id.May(auth.KeysWrite) != nil {
 			t.Errorf("the first key is that of %+v, %v", id, err)
 		}
-		if _, _, err := ring.Issue(t.Context(), id, auth.Key{User: "ann"}); err != nil {
+		if _, _, err := a.Keyring.Issue(t.Context(), id, auth.Key{User: "ann"}); err != nil {
 			t.Errorf("the keyring is not that of the authenticator: %v", err)
 		}
 		if err := s.Close(); err != nil {
@@ -101,7 +104,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 	if err := s.Store.RemoveKey(t.Context(), "acme", id); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,7 @@ func TestOpenAuth_overwrites_no_key(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := serve(t, app.ServiceConfig{Data: dir})
-			_, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+			_, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
 			if haft.CodeOf(err) != haft.CodeConflict || strings.Contains(err.Error(), dir) {
 				t.Errorf("OpenAuth: %v", err)
 			}
@@ -153,7 +156,7 @@ func TestOpenAuth_overwrites_no_key(t *testing.T) {
 			if err := os.Remove(admin); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+			if _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
 				t.Errorf("after it was moved away: %v", err)
 			}
 		})
@@ -164,7 +167,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 	dir := t.TempDir()
 	pepper := filepath.Join(dir, "auth.key")
 	s := serve(t, app.ServiceConfig{Data: dir})
-	a, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +177,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 	kept := read(t, pepper)
 	refused := func(what string, want haft.Code) {
 		t.Helper()
-		if _, _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); haft.CodeOf(err) != want {
+		if _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); haft.CodeOf(err) != want {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
@@ -192,7 +195,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 	if err := os.WriteFile(pepper, make([]byte, 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a, _, err = s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+	if a, err = s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admit(t, a, filepath.Join(dir, "admin.key")); haft.CodeOf(err) != haft.CodeUnauthenticated {
@@ -206,19 +209,15 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 
 func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
 	s := serve(t, app.ServiceConfig{})
-	a, ring, err := s.OpenAuth(t.Context(), app.AuthConfig{})
+	a, err := s.OpenAuth(t.Context(), app.AuthConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids := keyIDs(t, s, "local"); len(ids) > 0 {
-		t.Errorf("keys that nobody has were made: %v", ids)
+	if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: a.First.Reveal()}); err != nil || a.FirstFile != "" {
+		t.Errorf("the first key: %v, in %q", err, a.FirstFile)
 	}
-	_, token, err := ring.NewAdminKey(t.Context(), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: token.Reveal()}); err != nil {
-		t.Error(err)
+	if _, err := os.Lstat("admin.key"); err == nil {
+		t.Error("it was written to the working directory")
 	}
 }
 
@@ -227,7 +226,7 @@ func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
 func TestOpenAuth_of_many_processes(t *testing.T) {
 	url, dir := storetest.Postgres(t), t.TempDir()
 	var all sync.WaitGroup
-	found := make([]*auth.Authenticator, 4)
+	found := make([]*app.Auth, 4)
 	services := make([]*app.Service, len(found))
 	for i := range found {
 		services[i] = serve(t, app.ServiceConfig{Data: dir, Database: url})
@@ -235,7 +234,7 @@ func TestOpenAuth_of_many_processes(t *testing.T) {
 	for i := range found {
 		all.Go(func() {
 			var err error
-			if found[i], _, err = services[i].OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+			if found[i], err = services[i].OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
 				t.Errorf("OpenAuth: %v", err)
 			}
 		})
