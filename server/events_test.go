@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,11 +175,13 @@ func TestEvents_resume_without_loss_or_repetition(t *testing.T) {
 		w.tool("f", "")
 		const calls = 30
 		ctx := within(t)
-		go func() {
+		var caller sync.WaitGroup
+		defer caller.Wait()
+		caller.Go(func() {
 			for range calls {
 				w.ask(user, "POST", "/v1/calls", `{"tool":"f"}`)
 			}
-		}()
+		})
 		// Every connection is cut after three events.
 		ended, last, seqs := 0, int64(0), map[haft.CallID]int64{}
 		for ended < calls {

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -92,12 +94,12 @@ func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*expla
 	if err != nil {
 		return nil, err
 	}
-	// Reading policies is for managers, so that asking what if tells nothing new.
-	if in.Body.User != "" {
-		p.User = in.Body.User
-	}
-	if in.Body.Roles != nil {
-		p.Roles = in.Body.Roles
+	if in.Body.User != "" || in.Body.Roles != nil {
+		// What if somebody else called: that shows what others may do.
+		if who.Principal.Agent != "" || !slices.Contains(who.Principal.Roles, haft.RoleAdmin) {
+			return nil, &haft.Error{Code: haft.CodeDenied, Message: "only an administrator asks what holds for others"}
+		}
+		p.User, p.Roles = cmp.Or(in.Body.User, p.User), in.Body.Roles
 	}
 	decision, err := s.cfg.Explain(ctx, in.Body.call(p, ""))
 	if err != nil {

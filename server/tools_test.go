@@ -124,6 +124,24 @@ func TestPolicies_of_the_server_are_for_its_operator(t *testing.T) {
 	w.must(422, operator, "GET", "/v1/policies/others", "")
 }
 
+func TestExplain_for_others_is_for_administrators(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("f", "")
+	effect := func(who, body string) string {
+		var d struct{ Effect string }
+		w.must(200, who, "POST", "/v1/policies/explain", body).into(t, &d)
+		return d.Effect
+	}
+	if got := effect(user, `{"tool":"f"}`); got != "allow" {
+		t.Errorf("for oneself: %q", got)
+	}
+	if got := effect(admin, `{"tool":"f","user":"eve","roles":["guest"]}`); got != "deny" {
+		t.Errorf("for a guest: %q", got)
+	}
+	w.must(403, user, "POST", "/v1/policies/explain", `{"tool":"f","roles":["admin"]}`)
+	w.must(403, user, "POST", "/v1/policies/explain", `{"tool":"f","user":"root"}`)
+}
+
 func TestStop_and_resume(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
