@@ -156,6 +156,14 @@ func (c *checker) settings(s haft.Settings) {
 			c.fail(pointer, "is not the name of a role")
 		}
 	}
+	if len(s.Secrets) > MaxRoles {
+		c.fail(at+"/secrets", "names %d variables, %d is the most", len(s.Secrets), MaxRoles)
+	}
+	for i, name := range s.Secrets[:min(len(s.Secrets), MaxRoles)] {
+		if !variable.MatchString(name) {
+			c.fail(fmt.Sprintf("%s/secrets/%d", at, i), "is not the name of a variable")
+		}
+	}
 	if err := s.Retry.Check(); err != nil {
 		c.fail(at+"/retry", "%s", haft.MessageOf(err))
 	}
@@ -258,6 +266,9 @@ func (c *checker) text(at, s string, most int) {
 		c.fail(at, "is %d bytes long, %d is the most", len(s), most)
 	}
 }
+
+// variable is what a variable of an environment can be called.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // isHost reports whether h names hosts that a tool may reach: NAME, *.NAME or an
 // address, with or without a port.
