@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -45,18 +43,12 @@ type ServerConfig struct {
 // A Server is a system that others reach over HTTP. Close it.
 type Server struct {
 	*Service
-	HTTP    *server.Server
-	Keyring *auth.Keyring
-	// First is the first key, if it was made just now; it is in FirstFile too.
-	First     auth.Token
-	FirstFile string
-	FirstMade bool
+	HTTP *server.Server
+	// Auth knows the callers, and has the first key if it was made just now.
+	Auth *Auth
 
 	telemetry *telemetry.Telemetry
 }
-
-// firstKey is the file with the first key.
-const firstKey = "admin.key"
 
 // OpenServer puts a system together that others reach over HTTP. It does not
 // listen yet.
@@ -82,19 +74,14 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if cfg.Engine.Observer == nil {
 		cfg.Engine.Observer = s.telemetry
 	}
-	cfg.Operators = cmp.Or(cfg.Operators, "local")
+	cfg.Operators = cmp.Or(cfg.Operators, firstOrg)
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
 	}
-	if err := s.openKeys(ctx, cfg); err != nil {
+	if s.Auth, err = s.OpenAuth(ctx, AuthConfig{Config: cfg.Auth, Data: cfg.Data, Org: cfg.Operators}); err != nil {
 		return nil, err
 	}
-	cfg.Auth.Keyring = s.Keyring
-	known, err := auth.New(cfg.Auth)
-	if err != nil {
-		return nil, err
-	}
-	s.HTTP, err = server.New(s.Engine, doorkeeper{known, cfg}, s.offers(cfg))
+	s.HTTP, err = server.New(s.Engine, doorkeeper{s.Auth.Authenticator, cfg}, s.offers(cfg))
 	return s, err
 }
 
@@ -112,37 +99,6 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// openKeys opens the API keys, and makes the first one where there is none.
-func (s *Server) openKeys(ctx context.Context, cfg ServerConfig) (err error) {
-	pepper, err := newDigestKey()
-	if err == nil && cfg.Data != "" {
-		pepper, err = keyFile(filepath.Join(cfg.Data, "pepper.key"), newDigestKey)
-	}
-	if err != nil {
-		return err
-	}
-	if s.Keyring, err = auth.NewKeyring(s.Store, pepper, cfg.Logger); err != nil {
-		return err
-	}
-	list, err := s.Store.Keys(ctx, cfg.Operators, "", 1)
-	if err != nil || len(list) > 0 {
-		return err
-	}
-	if _, s.First, err = s.Keyring.NewAdminKey(ctx, cfg.Operators); err != nil {
-		return fmt.Errorf("make the first key: %w", err)
-	}
-	s.FirstMade = true
-	if cfg.Data == "" {
-		return nil
-	}
-	s.FirstFile = filepath.Join(cfg.Data, firstKey)
-	if err := os.Remove(s.FirstFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("replace the first key of another store: %w", err)
-	}
-	_, err = newKeyFile(s.FirstFile, func() ([]byte, error) { return []byte(s.First.Reveal() + "\n"), nil })
-	return err
-}
-
 // offers completes what the HTTP server offers.
 func (s *Server) offers(cfg ServerConfig) server.Config {
 	c := cfg.HTTP
@@ -154,7 +110,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Ready == nil {
-		c.Ready = s.canary
+		c.Ready = s.Healthy
 	}
 	return c
 }
@@ -265,27 +221,4 @@ func (s *Server) auditEntries(ctx context.Context, org string) iter.Seq2[audit.E
 			}
 		}
 	}
-}
-
-// canaryOrg is the organisation of the calls that show whether calls work. It has
-// no keys, so that nobody else is of it.
-const canaryOrg = "haft-canary"
-
-// canary makes a real call, through policy, sandbox and audit. One that policy
-// refuses shows that calls are answered.
-func (s *Server) canary(ctx context.Context) error {
-	res, err := s.Engine.Call(ctx, haft.Call{
-		Tool: "run_code", Args: json.RawMessage(`{"language":"python","code":"print(1)"}`),
-		Principal: haft.Principal{Org: canaryOrg, User: "canary", Roles: []string{haft.RoleAdmin}},
-	})
-	if err != nil {
-		return err
-	}
-	if reason, stopped := s.Stopped(); stopped {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: reason}
-	}
-	if res.Status != haft.StatusSuccess && res.Status != haft.StatusDenied && res.Status != haft.StatusPending && res.Status != haft.StatusRate {
-		return fmt.Errorf("the canary call is %s: %+v", res.Status, res.Error)
-	}
-	return nil
 }

@@ -144,11 +144,11 @@ func (s *serving) greet(ctx context.Context, std streams, sys *app.Server, at ne
 	}
 	fmt.Fprintf(std.out, "listening on %s://%s\n", scheme, at)
 	switch {
-	case sys.FirstMade && isTerminal(std.out):
-		fmt.Fprintf(std.out, "first key: %s (shown once; also in %s)\n", sys.First.Reveal(), sys.FirstFile)
-	case sys.FirstMade:
+	case sys.Auth.FirstFile != "" && isTerminal(std.out):
+		fmt.Fprintf(std.out, "first key: %s (shown once; also in %s)\n", sys.Auth.First.Reveal(), sys.Auth.FirstFile)
+	case sys.Auth.FirstFile != "":
 		// Output that is not looked at is kept somewhere.
-		fmt.Fprintf(std.out, "first key: in %s\n", sys.FirstFile)
+		fmt.Fprintf(std.out, "first key: in %s\n", sys.Auth.FirstFile)
 	}
 	provider, name := sys.App.Provider()
 	if iso, err := provider.Isolation(ctx); err == nil {
