@@ -172,8 +172,12 @@ func (a *api) problems(description string) *huma.Response {
 // fault makes a problem of an error, and logs it if it is ours.
 func (s *Server) fault(ctx context.Context, err error) *Problem {
 	p := problemOf(err)
-	if p.Status >= 500 && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil: // nobody waits for the answer
+	case p.Code == haft.CodeInternal:
 		s.cfg.Logger.Error("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
+	case p.Code == haft.CodeUnavailable:
+		s.cfg.Logger.Warn("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
 	}
 	return p
 }

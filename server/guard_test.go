@@ -399,3 +399,33 @@ func TestMounts_stand_behind_the_guard(t *testing.T) {
 	w.must(200, nobody, "GET", "/other/x", "")
 	w.must(421, nobody, "GET", "/other/x", "", "Host", "attacker.example")
 }
+
+func TestServe_a_connection_that_was_idle_is_as_good_as_new(t *testing.T) {
+	w := setup(t, func(c *server.Config) { c.WriteTimeout = 30 * time.Millisecond })
+	w.tool("f", "")
+	conn, err := net.Dial("tcp", w.http.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	body := `{"tool":"f"}`
+	for i := range 2 {
+		fmt.Fprintf(conn, "POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", user, len(body))
+		for _, want := range []int{100, 200} {
+			res, err := http.ReadResponse(in, nil)
+			if err != nil || res.StatusCode != want {
+				t.Fatalf("request %d: %v, %v, want %d", i, res, err, want)
+			}
+			if want == 100 {
+				io.WriteString(conn, body)
+				continue
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+		}
+		<-time.After(60 * time.Millisecond) // longer than an answer may take
+	}
+}

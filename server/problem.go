@@ -185,8 +185,8 @@ var safe = []string{
 	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean", "unknown query parameter",
 }
 
-// unsafe are those of them that hold an error of a parser, which quotes.
-var unsafe = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986", "expected string to be RFC 4122", "expected string to be regex"}
+// quoting are those of them that hold an error of a parser, which quotes.
+var quoting = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986", "expected string to be RFC 4122", "expected string to be regex"}
 
 // misfit makes one of what the library found. It drops the value, and the message
 // if it may hold one.
@@ -203,7 +203,7 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 		return false
 	}
 	m := haft.Misfit{Message: noFit}
-	if begins(safe) && !begins(unsafe) {
+	if begins(safe) && !begins(quoting) {
 		m.Message = d.Message
 	}
 	where, rest, _ := strings.Cut(d.Location, ".")
