@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"net/netip"
 	"time"
 
 	"haft"
 	"haft/egress"
+	"haft/engine"
 	"haft/executor"
 	"haft/executor/script"
 	"haft/sandbox"
@@ -62,7 +62,7 @@ func (a *App) request(kind haft.Kind, r Run) executor.Request {
 }
 
 // NewCallID makes an id that nobody can guess.
-func NewCallID() haft.CallID { return haft.CallID("c_" + rand.Text()) }
+func NewCallID() haft.CallID { return engine.NewCallID() }
 
 // Call takes one call of t through its stages. A tool that fails has a Result
 // that says so; an error means that there is no result.

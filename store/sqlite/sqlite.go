@@ -155,11 +155,11 @@ func writing(durable bool) []string {
 	if !durable {
 		sync = "synchronous(OFF)"
 	}
-	return append(always(), "journal_mode(WAL)", sync, "wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)")
+	return append(always(), "journal_mode(WAL)", sync, "wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-4096)")
 }
 
 // reading are the settings of connections that read.
-func reading() []string { return append(always(), "cache_size(-16384)", "query_only(1)") }
+func reading() []string { return append(always(), "cache_size(-4096)", "query_only(1)") }
 
 // always are the settings of all connections.
 func always() []string {
