@@ -43,7 +43,9 @@ test: setup-test ## set up and run every test
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	$(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v '/sandbox/local$$')
+	$(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
+	@echo "the command's scripts start hundreds of processes, each of which the race detector would start slowly: without it"
+	$(GO) test -timeout 30m ./cmd/haft
 	$(GO) test $(RACE) -timeout 30m -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
 	$(GO) test -timeout 30m ./sandbox/local
