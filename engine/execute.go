@@ -41,6 +41,9 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	if err := e.begin(ctx, f); err != nil {
 		return err
 	}
+	if r := f.tool.Tool.Version.Requirements; len(r.Pip)+len(r.NPM) > 0 {
+		f.notices = append(f.notices, "requirements: this build does not install them; only what the interpreter has is there")
+	}
 	out := e.stream(f, &req)
 	defer func() {
 		if told := out.close(); told != nil {
