@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/netip"
 	"os"
@@ -178,47 +177,16 @@ func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawM
 	return modelapi.Render(asked, results)
 }
 
-// auditPage is how many entries are read at once.
-const auditPage = 1000
-
 // exportAudit writes the audit of p's organisation.
 func (s *Server) exportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
 	if p.Agent != "" || !slices.Contains(p.Roles, haft.RoleAdmin) {
 		return &haft.Error{Code: haft.CodeDenied, Message: "the audit is for administrators"}
 	}
 	x := audit.Extract{From: audit.Head{Org: p.Org}, Keys: s.Keys, Signer: s.Signer, Time: time.Now()}
-	for after := int64(0); ; {
-		page, err := s.Store.Checkpoints(ctx, p.Org, after, auditPage)
-		if err != nil {
-			return err
-		}
-		x.Checkpoints = append(x.Checkpoints, page...)
-		if len(page) < auditPage {
-			break
-		}
-		after = page[len(page)-1].Seq
+	var err error
+	if x.Checkpoints, err = s.Store.AllCheckpoints(ctx, p.Org); err != nil {
+		return err
 	}
-	_, err := audit.Export(w, s.auditEntries(ctx, p.Org), x)
+	_, err = audit.Export(w, s.Store.Trail(ctx, p.Org), x)
 	return err
-}
-
-// auditEntries yields the audit of an organisation.
-func (s *Server) auditEntries(ctx context.Context, org string) iter.Seq2[audit.Entry, error] {
-	return func(yield func(audit.Entry, error) bool) {
-		for after := int64(0); ; {
-			page, err := s.Store.AuditEntries(ctx, org, after, auditPage)
-			if err != nil {
-				yield(audit.Entry{}, err)
-				return
-			}
-			for _, e := range page {
-				if after = e.Seq; !yield(e, nil) {
-					return
-				}
-			}
-			if len(page) < auditPage {
-				return
-			}
-		}
-	}
 }

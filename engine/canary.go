@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"haft"
-	"haft/policy"
 )
 
 // canaryOrg is on whose behalf the engine calls itself. Nobody else can be it.
@@ -24,6 +23,3 @@ func (e *Engine) Canary(ctx context.Context, tool string, args json.RawMessage) 
 	}
 	return e.fly(ctx, f)
 }
-
-// compileCanary compiles the rules of the canary.
-func compileCanary() (*policy.Policy, error) { return policy.Compile([]byte(canaryRules)) }

@@ -34,8 +34,23 @@ func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, erro
 	if ok && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
 		return k.policy, nil
 	}
+	both, err := e.compose(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	e.rules.mu.Lock()
+	defer e.rules.mu.Unlock()
+	if e.rules.all == nil || len(e.rules.all) > 10_000 {
+		e.rules.all = make(map[string]compiledPolicy)
+	}
+	e.rules.all[org] = compiledPolicy{both, time.Now()}
+	return both, nil
+}
+
+// compose puts the policies of server and organisation together.
+func (e *Engine) compose(ctx context.Context, org string) (*policy.Policy, error) {
 	if org == canaryOrg {
-		return compileCanary()
+		return policy.Compile([]byte(canaryRules))
 	}
 	server, err := e.readPolicy(ctx, "", e.cfg.Policy)
 	if err != nil {
@@ -45,14 +60,7 @@ func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, erro
 	if err != nil {
 		return nil, err
 	}
-	both := policy.Compose(server, own)
-	e.rules.mu.Lock()
-	defer e.rules.mu.Unlock()
-	if e.rules.all == nil || len(e.rules.all) > 10_000 {
-		e.rules.all = make(map[string]compiledPolicy)
-	}
-	e.rules.all[org] = compiledPolicy{both, time.Now()}
-	return both, nil
+	return policy.Compose(server, own), nil
 }
 
 // readPolicy reads and compiles one, or returns what to take where there is none.

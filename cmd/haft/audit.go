@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,52 +28,12 @@ func auditCommand(std streams) *cobra.Command {
 	return cmd
 }
 
-// auditPage is how many entries are read at once.
-const auditPage = 1000
-
 // auditOnly refuses those who may not read the log of their organisation.
 func auditOnly(s *session) error {
 	if s.p.Agent == "" && known(s.p.Roles, haft.RoleAdmin) {
 		return nil
 	}
 	return advise(&haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}, "work as one with --role admin")
-}
-
-// entries yields the log of an organisation.
-func entries(ctx context.Context, s *session, org string) iter.Seq2[audit.Entry, error] {
-	return func(yield func(audit.Entry, error) bool) {
-		for after := int64(0); ; {
-			page, err := s.Store.AuditEntries(ctx, org, after, auditPage)
-			if err != nil {
-				yield(audit.Entry{}, err)
-				return
-			}
-			for _, e := range page {
-				if after = e.Seq; !yield(e, nil) {
-					return
-				}
-			}
-			if len(page) < auditPage {
-				return
-			}
-		}
-	}
-}
-
-// checkpoints returns those of an organisation.
-func checkpoints(ctx context.Context, s *session, org string) ([]audit.Checkpoint, error) {
-	var all []audit.Checkpoint
-	for after := int64(0); ; {
-		page, err := s.Store.Checkpoints(ctx, org, after, auditPage)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < auditPage {
-			return all, nil
-		}
-		after = page[len(page)-1].Seq
-	}
 }
 
 // auditVerify verifies the log in the store.
@@ -84,11 +43,11 @@ func auditVerify(p *persona, std streams) *cobra.Command {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
-			points, err := checkpoints(ctx, s, s.p.Org)
+			points, err := s.Store.AllCheckpoints(ctx, s.p.Org)
 			if err != nil {
 				return err
 			}
-			rep, err := audit.Verify(entries(ctx, s, s.p.Org), points, s.Keys, audit.Head{Org: s.p.Org})
+			rep, err := audit.Verify(s.Store.Trail(ctx, s.p.Org), points, s.Keys, audit.Head{Org: s.p.Org})
 			if err != nil {
 				return err
 			}
@@ -163,11 +122,7 @@ func auditExport(p *persona, std streams) *cobra.Command {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
-			signer, err := p.signer()
-			if err != nil {
-				return err
-			}
-			points, err := checkpoints(ctx, s, s.p.Org)
+			points, err := s.Store.AllCheckpoints(ctx, s.p.Org)
 			if err != nil {
 				return err
 			}
@@ -181,8 +136,8 @@ func auditExport(p *persona, std streams) *cobra.Command {
 				w = f
 			}
 			b := bufio.NewWriter(w)
-			rep, err := audit.Export(b, entries(ctx, s, s.p.Org), audit.Extract{
-				From: audit.Head{Org: s.p.Org}, Checkpoints: points, Keys: s.Keys, Signer: signer, Time: time.Now(),
+			rep, err := audit.Export(b, s.Store.Trail(ctx, s.p.Org), audit.Extract{
+				From: audit.Head{Org: s.p.Org}, Checkpoints: points, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
 			})
 			if err = errors.Join(err, b.Flush()); err != nil {
 				return fmt.Errorf("export the audit log: %w", err)
