@@ -145,7 +145,7 @@ func TestBody_that_is_not_what_was_signed_changes_nothing(t *testing.T) {
 func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
-	s, err := server.New(w.engine, people{}, server.Config{MaxHeader: 4096, ReadTimeout: 300 * time.Millisecond, Connections: 2})
+	s, err := server.New(w.engine, people{}, server.Config{MaxHeader: 4096, ReadTimeout: 2 * time.Second, Connections: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func TestMounts_stand_behind_the_guard(t *testing.T) {
 }
 
 func TestServe_a_connection_that_was_idle_is_as_good_as_new(t *testing.T) {
-	w := setup(t, func(c *server.Config) { c.WriteTimeout = 30 * time.Millisecond })
+	w := setup(t, func(c *server.Config) { c.WriteTimeout = time.Second })
 	w.tool("f", "")
 	conn, err := net.Dial("tcp", w.http.Listener.Addr().String())
 	if err != nil {
@@ -426,6 +426,6 @@ func TestServe_a_connection_that_was_idle_is_as_good_as_new(t *testing.T) {
 			}
 			res.Body.Close()
 		}
-		<-time.After(60 * time.Millisecond) // longer than an answer may take
+		<-time.After(1500 * time.Millisecond) // longer than an answer may take
 	}
 }

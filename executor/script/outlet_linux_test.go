@@ -206,7 +206,7 @@ func TestOutlet_is_the_only_way(t *testing.T) {
 			port := w.http[strings.LastIndexByte(w.http, ':')+1:]
 			req := w.request(executor.Request{Kind: tt.kind, Source: tt.source, Args: json.RawMessage(`{"port":` + port + `}`), Pass: []executor.Argument{{Name: "port"}}})
 			res := execute(t, x, req)
-			if res.Status != haft.StatusError || res.Timeline.Execute.D() > 2*time.Second {
+			if res.Status != haft.StatusError || res.Timeline.Execute.D() > 15*time.Second {
 				t.Errorf("%s %s after %v: %+v", res.Status, res.Value, res.Timeline.Execute.D(), res.Error)
 			}
 			if log := w.records(); len(log) != 0 {

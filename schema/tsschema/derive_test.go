@@ -72,7 +72,7 @@ func TestDerive_nesting(t *testing.T) {
 			if e := first(t, err); e.Line != 1 || e.Column < 2 {
 				t.Errorf("error = %v, want its place in line 1", e)
 			}
-			if d := time.Since(start); d > time.Second {
+			if d := time.Since(start); d > 20*time.Second {
 				t.Errorf("it took %v", d)
 			}
 		})
