@@ -10,7 +10,6 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/executor/builtin"
 	"haft/sandbox/cell"
 )
 
@@ -39,10 +38,7 @@ func (b *bench) openService(ctx context.Context) (_ *service, err error) {
 	}()
 	s.Service, err = app.OpenService(ctx, app.ServiceConfig{
 		Config: app.Config{Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(b.cfg.Python)}, Data: dir,
-		Builtins: func(set *builtin.Set) error {
-			return builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."},
-				func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil })
-		},
+		Builtins: addNoop,
 	})
 	if err != nil {
 		return nil, err
