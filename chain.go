@@ -23,6 +23,9 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Input can be referred to by every step.
 	Input json.RawMessage `json:"input,omitempty"`
+	// Background acknowledges the plan and does not wait for it: it runs whether
+	// or not the one who asked stays, and [Planner.Chain] says where it stands.
+	Background bool `json:"background,omitempty"`
 }
 
 // OnError says what follows when a step has failed.

@@ -27,7 +27,13 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 	if err := e.saveChain(ctx, c); err != nil {
 		return nil, err
 	}
-	return e.advance(ctx, p.Org, c.ID)
+	if !plan.Background {
+		return e.advance(ctx, p.Org, c.ID)
+	}
+	if !e.spawn(func(ctx context.Context) { e.goOn(ctx, p, c.ID) }) {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the server is stopping; it goes on with the chain when it is back"}
+	}
+	return c, nil
 }
 
 // Chain implements [haft.Planner].

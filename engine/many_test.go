@@ -102,3 +102,29 @@ func TestRun_chain(t *testing.T) {
 		t.Errorf("somebody else's chain: %v", err)
 	}
 }
+
+func TestRun_in_the_background_outlives_the_one_who_asked(t *testing.T) {
+	w := setup(t, askFirst, engine.Config{})
+	w.tool("o", "add", nil)
+	release := make(chan struct{})
+	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
+		<-release
+		return ok(r, `1`), nil
+	})
+	ann := user("o", "ann")
+	ctx, leave := context.WithCancel(t.Context())
+	c, err := w.Run(ctx, ann, haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "add", Args: json.RawMessage(`{"x":1}`)}}})
+	leave()
+	close(release)
+	if err != nil || c.Status != haft.StatusRunning {
+		t.Fatalf("Run: %+v, %v", c, err)
+	}
+	for !c.Status.Final() {
+		if c, err = w.Chain(t.Context(), ann, c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Status != haft.StatusSuccess || string(c.Steps[0].Result.Value) != "1" {
+		t.Errorf("the chain is %s: %+v", c.Status, c.Error)
+	}
+}
