@@ -276,7 +276,7 @@ func TestResolve_survives_hostile_modules(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			began := time.Now()
 			got, err := a.ResolveWithin(t.Context(), 3*time.Second, 256<<20, "hostile_"+h.name, "T")
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > 90*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			if h.want == "" {

@@ -52,7 +52,7 @@ func FuzzReview(f *testing.F) {
 		kind := languages[int(which)%len(languages)]
 		start := time.Now()
 		rep, err := r.Review(t.Context(), kind, source)
-		if took := time.Since(start); took > 30*time.Second {
+		if took := time.Since(start); took > 90*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		if err != nil {
@@ -147,7 +147,7 @@ func TestReview_hostile(t *testing.T) {
 					t.Errorf("Review(%.20q...) = %v", source, err)
 				}
 				check(t, rep, source)
-				if took := time.Since(start); took > 50*time.Second {
+				if took := time.Since(start); took > 90*time.Second {
 					t.Errorf("Review(%.20q...) took %v", source, took)
 				}
 			}

@@ -83,7 +83,7 @@ func TestExecute_time_runs_out(t *testing.T) {
 	if res.Status != haft.StatusTimeout || res.Error.Kind != haft.FailTimeout || res.Stdout != "x\n" {
 		t.Errorf("got %s %+v %q", res.Status, res.Error, res.Stdout)
 	}
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > 90*time.Second {
 		t.Errorf("it took %v", d)
 	}
 }

@@ -68,7 +68,7 @@ ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)`), want: sandbox.Exit{Cause: sandbox.
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("run %q = %+v, want %+v\n%.2000s", tt.script, got, tt.want, out)
 			}
-			if took := time.Since(began); took > 15*time.Second {
+			if took := time.Since(began); took > 90*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})

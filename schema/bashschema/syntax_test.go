@@ -23,7 +23,7 @@ func TestDerive_hostile_script(t *testing.T) {
 			if err != nil && (!errors.As(err, &e) || e.Line < 1 || e.Column < 1 || len(err.Error()) > 500) {
 				t.Errorf("error = %.600v, want a *schema.SourceError with its place", err)
 			}
-			if d := time.Since(start); d > 10*time.Second {
+			if d := time.Since(start); d > 90*time.Second {
 				t.Errorf("it took %v", d)
 			}
 		})
