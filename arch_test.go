@@ -60,6 +60,7 @@ var rooms = map[string][]string{
 	"layer":               {"requirement", "sandbox"},
 	"modelapi":            {"schema"},
 	"server":              {},
+	"client":              {"auth"},
 	"registry":            {"schema", "value", "store"},
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
 	"haft/auth"
 	"haft/engine"
 	"haft/modelapi"
@@ -104,7 +102,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	if c.Logger == nil {
 		c.Logger = cfg.Logger
 	}
-	c.Wait, c.Policies, c.Audit = s.Wait, s.Engine, s.exportAudit
+	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
@@ -175,18 +173,4 @@ func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawM
 		results[places[i]] = res
 	}
 	return modelapi.Render(asked, results)
-}
-
-// exportAudit writes the audit of p's organisation.
-func (s *Server) exportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
-	if p.Agent != "" || !slices.Contains(p.Roles, haft.RoleAdmin) {
-		return &haft.Error{Code: haft.CodeDenied, Message: "the audit is for administrators"}
-	}
-	x := audit.Extract{From: audit.Head{Org: p.Org}, Keys: s.Keys, Signer: s.Signer, Time: time.Now()}
-	var err error
-	if x.Checkpoints, err = s.Store.AllCheckpoints(ctx, p.Org); err != nil {
-		return err
-	}
-	_, err = audit.Export(w, s.Store.Trail(ctx, p.Org), x)
-	return err
 }

@@ -128,3 +128,27 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, after int64) iter.
 func (e *Engine) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
 	return e.hub.Watch(ctx, f, after)
 }
+
+// Cursor returns that of the last event of all: a watch after it gets what happens
+// from now on.
+func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Cursor(ctx) }
+
+// EventsOf returns up to limit events of a call that p may see, after the one with
+// that cursor.
+func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error) {
+	r, err := e.seen(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return e.store.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+}
+
+// WatchCall yields the events of a call that p may see, after the one with that
+// cursor, as [Engine.Watch] does.
+func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
+	r, err := e.seen(ctx, p, id)
+	if err != nil {
+		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
+	}
+	return e.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after)
+}

@@ -3,6 +3,7 @@ package event
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -100,6 +101,23 @@ func New(cfg Config) *Hub {
 		seqs: make(map[haft.CallID]int64),
 		orgs: make(map[string]map[*watcher]struct{}),
 	}
+}
+
+// Cursor returns that of the last event of all calls: a watch after it gets what
+// happens from now on.
+func (h *Hub) Cursor(ctx context.Context) (int64, error) {
+	h.mu.Lock()
+	at := h.cursor
+	h.mu.Unlock()
+	if at != 0 {
+		return at, nil
+	}
+	if _, _, err := h.join(ctx, nil); err != nil { // learn where the log stands
+		return 0, fmt.Errorf("read where the log of events stands: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cursor, nil
 }
 
 // Stats returns the counts of the hub.

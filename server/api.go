@@ -34,6 +34,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.agents()
 	a.policies()
 	a.operate()
+	a.self()
 	a.events()
 	s.plainRoutes(mux)
 	return a.finish()
@@ -203,6 +204,12 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	if err := s.read(w, r); err != nil {
 		refuse(err)
 		return
+	}
+	if agent := r.Header.Get(agentHeader); agent != "" {
+		if who, err = s.become(r.Context(), who, agent); err != nil {
+			refuse(err)
+			return
+		}
 	}
 	// What curl says of every body that it was not told about. There are no cookies,
 	// so that a form on a page of somebody else brings no credential along.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,6 +232,7 @@ type listCalls struct {
 	Status []string    `query:"status" maxItems:"20" enum:"success,error,timeout,limit,validation_error,permission_denied,rate_limited,queued,running,pending_approval,denied_by_approver,cancelled,unknown" doc:"Any of these, with commas between."`
 	Since  time.Time   `query:"since"`
 	Until  time.Time   `query:"until"`
+	Before haft.CallID `query:"before" maxLength:"200" doc:"The id of a call: only those that were made before it are listed. The cursor of a page does the same."`
 }
 
 func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
@@ -240,7 +242,7 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 	}
 	f := haft.CallFilter{
 		User: in.User, Agent: in.Agent, Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Since: in.Since, Until: in.Until,
-		Before: haft.CallID(before), Limit: in.Limit + 1,
+		Before: cmp.Or(haft.CallID(before), in.Before), Limit: in.Limit + 1,
 	}
 	for _, status := range in.Status {
 		f.Status = append(f.Status, haft.Status(status))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -24,6 +25,7 @@ func (a *api) events() {
 			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
 			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events are no longer kept."},
 		a.s.watch)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events", action: EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
 	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
 	get := a.OpenAPI().Paths["/v1/events"].Get
 	get.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: event}}
@@ -83,6 +85,18 @@ func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.Stre
 			in.Agent = string(a.ID)
 		}
 	}
+	if after < 0 && s.cfg.Events != nil {
+		// From this moment on nothing is missed, also by a reader that is cut before
+		// the first event.
+		if after, err = s.cfg.Events.Cursor(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if in.Call != "" && s.cfg.Events != nil {
+		if _, err := s.service.Record(ctx, who.Principal, in.Call); err != nil {
+			return nil, err
+		}
+	}
 	return &huma.StreamResponse{Body: func(h huma.Context) {
 		r, w := humago.Unwrap(h)
 		ctx, done, err := s.stream(r, who)
@@ -97,6 +111,47 @@ func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.Stre
 		}
 		s.sse(ctx, w, r, who, in, after)
 	}}, nil
+}
+
+type callEvents struct {
+	CallRef
+	Paging
+}
+
+func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (*listed[haft.Event], error) {
+	if s.cfg.Events == nil {
+		return nil, absent("events of one call")
+	}
+	at, err := in.at("events")
+	if err != nil {
+		return nil, err
+	}
+	after := int64(0)
+	if at != "" {
+		if after, err = strconv.ParseInt(at, 10, 64); err != nil {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+		}
+	}
+	list, err := s.cfg.Events.EventsOf(ctx, who.Principal, in.ID, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return collect(func(yield func(haft.Event, error) bool) {
+		for _, e := range list {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}, in.Paging, "events", nil, func(e haft.Event) string { return strconv.FormatInt(e.Cursor, 10) })
+}
+
+// told yields the events that may be among those that were asked for. Those of one
+// call need not be looked for among all.
+func (s *Server) told(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
+	if in.Call != "" && s.cfg.Events != nil {
+		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
+	}
+	return s.service.Watch(ctx, who.Principal, after)
 }
 
 // A sink takes a stream of events.
@@ -125,7 +180,7 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(steps)
-		for e, err := range s.service.Watch(ctx, who.Principal, after) {
+		for e, err := range s.told(ctx, who, in, after) {
 			select {
 			case steps <- step{e, err}:
 			case <-ctx.Done():
@@ -242,21 +297,21 @@ func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if _, err := w.Write([]byte("retry: 1000\n\n")); err != nil {
 		return
 	}
-	if err := out.Flush(); err != nil {
+	if err := out.Beat(after); err != nil { // where to come back to if this is cut before the first event
 		return
 	}
 	err := s.follow(ctx, who, in, after, out)
 	if r.Context().Err() != nil {
 		return // the reader has left
 	}
-	s.told(r, err)
+	s.noted(r, err)
 	if _, err := w.Write(append(append([]byte("event: error\ndata: "), bye(err)...), "\n\n"...)); err == nil {
 		_ = out.Flush() // a reader that is gone cannot be told
 	}
 }
 
-// told logs why a stream ends, if that is a fault of ours.
-func (s *Server) told(r *http.Request, err error) {
+// noted logs why a stream ends, if that is a fault of ours.
+func (s *Server) noted(r *http.Request, err error) {
 	if code := haft.CodeOf(err); code == haft.CodeInternal {
 		s.cfg.Logger.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -37,9 +38,11 @@ type Config struct {
 	Render func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error)
 	// ToolCalls runs what a model returned, and returns what to append.
 	ToolCalls func(ctx context.Context, req ToolCalls) (json.RawMessage, error)
-	// Audit writes the audit of p's organisation as JSON lines. It reports before
-	// it writes anything why p may not have it.
-	Audit func(ctx context.Context, p haft.Principal, w io.Writer) error
+	// Audit is that of organisations. Nil means that there is none here.
+	Audit Audit
+	// Events knows what happened. Nil means that only [haft.Watcher] does: then
+	// those of one call are looked for among all.
+	Events Events
 	// Ready makes a real call and reports why that does not work.
 	Ready func(ctx context.Context) error
 	// Metrics serves measures: to who asks from this machine without a proxy, and
@@ -82,6 +85,29 @@ type Config struct {
 type Policies interface {
 	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
 	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+}
+
+// An Audit is what was written of what was done. It reports why p may not have it.
+type Audit interface {
+	// ExportAudit writes the audit of p's organisation as JSON lines. It reports
+	// before it writes anything why p may not have it.
+	ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error
+	// AuditEntries returns the last entries, oldest first: a list for JSON.
+	AuditEntries(ctx context.Context, p haft.Principal, last int) (any, error)
+	// AuditKeys returns the public keys that prove an export, as PEM.
+	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
+}
+
+// Events are what happened, and what happens to one call. What p may not see is
+// not there.
+type Events interface {
+	// Cursor returns that of the last event of all.
+	Cursor(ctx context.Context) (int64, error)
+	// EventsOf returns up to limit events of a call after the one with that cursor.
+	EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error)
+	// WatchCall yields the events of a call after the one with that cursor until
+	// ctx ends, as [haft.Watcher] does.
+	WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error]
 }
 
 // ToolCalls is what a model returned, and on whose behalf to run it.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"reflect"
@@ -120,6 +121,7 @@ type listTools struct {
 	Tag      string    `query:"tag" maxLength:"200"`
 	Kind     haft.Kind `query:"kind" enum:"builtin,python,typescript,javascript,bash,mcp"`
 	Search   string    `query:"search" maxLength:"400" doc:"Words of name, description, tags and category; the best come first, on one page."`
+	After    string    `query:"after" maxLength:"200" doc:"A name: only tools behind it are listed. The cursor of a page does the same."`
 	Disabled bool      `query:"disabled" doc:"List disabled tools too."`
 	Agent    string    `query:"agent" maxLength:"200" doc:"List the tools of that agent."`
 	Format   string    `query:"format" enum:"openai,openai-responses,anthropic,gemini,mcp" doc:"Write them in the form of a model vendor."`
@@ -143,7 +145,8 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if err != nil {
 		return nil, err
 	}
-	if in.Search != "" && after != "" {
+	after = cmp.Or(after, in.After)
+	if in.Search != "" && in.Cursor != "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
 	}
 	// A form of a vendor goes to a model, which cannot call what is disabled.

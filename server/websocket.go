@@ -88,7 +88,7 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if gone.Err() != nil {
 		return // the reader has left
 	}
-	s.told(r, err)
+	s.noted(r, err)
 	out.limit = min(out.limit, 5*time.Second)
 	if err := out.send(bye(err)); err != nil {
 		return // it does not read: that is why

@@ -177,7 +177,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	}
 	t.Cleanup(func() { check(t, w.engine.Close()) })
 	cfg := server.Config{
-		Wait: w.engine.Wait, Policies: w.engine, Audit: w.audit,
+		Wait: w.engine.Wait, Policies: w.engine, Audit: w, Events: w.engine,
 		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.engine.Explain(ctx, c) },
 		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
 			return json.Marshal([]any{format, strict, len(tools)})
@@ -205,10 +205,31 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	return w
 }
 
-// audit exports the audit as app does.
-func (w *world) audit(ctx context.Context, p haft.Principal, out io.Writer) error {
+// AuditEntries implements server.Audit.
+func (w *world) AuditEntries(ctx context.Context, p haft.Principal, last int) (any, error) {
+	if err := auditor(p); err != nil {
+		return nil, err
+	}
+	return w.store.AuditEntries(ctx, p.Org, 0, last)
+}
+
+// AuditKeys implements server.Audit.
+func (w *world) AuditKeys(_ context.Context, p haft.Principal) ([]byte, error) {
+	return []byte("PEM\n"), auditor(p)
+}
+
+// auditor reports why somebody may not see the audit.
+func auditor(p haft.Principal) error {
 	if p.Roles[0] != haft.RoleAdmin {
 		return &haft.Error{Code: haft.CodeDenied, Message: "the audit is for administrators"}
+	}
+	return nil
+}
+
+// ExportAudit implements server.Audit as app does.
+func (w *world) ExportAudit(ctx context.Context, p haft.Principal, out io.Writer) error {
+	if err := auditor(p); err != nil {
+		return err
 	}
 	_, err := audit.Export(out, func(yield func(audit.Entry, error) bool) {
 		list, err := w.store.AuditEntries(ctx, p.Org, 0, 1000)

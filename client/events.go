@@ -1,0 +1,219 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"time"
+
+	"haft"
+)
+
+// The bounds of a stream.
+const (
+	maxLine = 16 << 20 // of one event: its data may be 1 MiB, and JSON escapes it
+	// silence is after which time a stream without a sign of life is cut. The
+	// server sends one every 15 seconds.
+	silence = time.Minute
+)
+
+// errEnough ends a stream whose range loop was left.
+var errEnough = errors.New("enough")
+
+// Watch implements [haft.Watcher]. When the connection is cut it comes back and goes
+// on after the last event.
+func (c *Client) Watch(ctx context.Context, p haft.Principal, after int64) iter.Seq2[haft.Event, error] {
+	return c.watch(ctx, query{path: "/v1/events", as: p, values: url.Values{}}, after, false)
+}
+
+// WatchCall yields the events of one call after the one with that cursor, 0
+// meaning from the first on, until it has ended.
+func (c *Client) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
+	if _, err := part("call", string(id)); err != nil {
+		return failed[haft.Event](err)
+	}
+	return c.watch(ctx, query{path: "/v1/events", as: p, values: url.Values{"call": {string(id)}}}, after, true)
+}
+
+// EventsOf lists the events of one call that have happened.
+func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {
+	at, err := part("call", string(id))
+	if err != nil {
+		return failed[haft.Event](err)
+	}
+	return list[haft.Event](ctx, c, query{path: "/v1/calls" + at + "/events", as: p}, 0)
+}
+
+// watch follows a stream over all cuts. Once ends it with the end of a call.
+func (c *Client) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
+	return func(yield func(haft.Event, error) bool) {
+		at := after
+		backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries, Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
+		failures, since := 0, time.Now()
+		for {
+			heard, err := c.stream(ctx, q, &at, func(e haft.Event) error {
+				if !yield(e, nil) || once && e.Type == haft.EventCompleted {
+					return errEnough
+				}
+				return nil
+			})
+			if errors.Is(err, errEnough) || ctx.Err() != nil {
+				return
+			}
+			if heard {
+				failures, since = 0, time.Now()
+			}
+			failures++
+			// What is not there now may be again: a restart, a reader that was too slow.
+			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > c.cfg.Patience {
+				yield(haft.Event{}, err)
+				return
+			}
+			wait, _ := backoff.Wait(min(failures, haft.MaxTries-1), 0)
+			if pause(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) != nil {
+				return
+			}
+		}
+	}
+}
+
+// lively is how long a connection lives that was no failure, though nothing
+// happened meanwhile.
+const lively = 20 * time.Second
+
+// stream follows one connection and moves at on. It reports whether that was worth
+// while, and why it ended: never with nil.
+func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (heard bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	values := url.Values{}
+	for name, v := range q.values {
+		values[name] = v
+	}
+	values.Set("after", strconv.FormatInt(*at, 10))
+	q.values = values
+	res, err := c.send(ctx, q)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	began := time.Now()
+	defer func() { heard = heard || time.Since(began) > lively }()
+	quiet := &haft.Error{Code: haft.CodeUnavailable, Message: "the server has not said anything for a while"}
+	alarm := time.AfterFunc(silence, func() { cancel(quiet) })
+	defer alarm.Stop()
+	in := &reader{in: bufio.NewReaderSize(res.Body, 64<<10)}
+	for {
+		m, err := in.next()
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return heard, cause
+			}
+			return heard, &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events was cut", Err: err}
+		}
+		alarm.Reset(silence)
+		heard = heard || len(m.data) > 0 && m.kind != "error"
+		if err := m.deliver(at, take); err != nil {
+			return heard, err
+		}
+	}
+}
+
+// A message is one event of a stream of server-sent events.
+type message struct {
+	id, kind string
+	data     []byte
+}
+
+// deliver hands on what a message says, and moves at on.
+func (m message) deliver(at *int64, take func(haft.Event) error) error {
+	switch {
+	case m.kind == "error":
+		var bye struct {
+			Code    haft.Code `json:"code"`
+			Message string    `json:"message"`
+		}
+		if err := json.Unmarshal(m.data, &bye); err != nil {
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events ended", Err: err}
+		}
+		return &haft.Error{Code: bye.Code, Message: bye.Message[:min(len(bye.Message), maxDetail)]}
+	case len(m.data) > 0:
+		var e haft.Event
+		if err := json.Unmarshal(m.data, &e); err != nil {
+			return &haft.Error{Code: haft.CodeInternal, Message: "an event of the stream cannot be read", Err: err}
+		}
+		if e.Cursor <= *at && *at > 0 {
+			return nil // we have it
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+		*at = e.Cursor
+	default:
+		if n, err := strconv.ParseInt(m.id, 10, 64); err == nil && n > *at {
+			*at = n // how far the server has looked
+		}
+	}
+	return nil
+}
+
+// A reader reads server-sent events.
+type reader struct{ in *bufio.Reader }
+
+// next returns the next message. One without data has at most an id.
+func (r *reader) next() (message, error) {
+	var m message
+	size := 0
+	for {
+		line, err := r.line(maxLine - size)
+		if err != nil {
+			return message{}, err
+		}
+		size += len(line)
+		if len(line) == 0 {
+			return m, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "id":
+			m.id = string(value)
+		case "event":
+			m.kind = string(value)
+		case "data":
+			if m.data != nil {
+				m.data = append(m.data, '\n')
+			}
+			m.data = append(m.data, value...)
+		}
+	}
+}
+
+// line reads one line without its end.
+func (r *reader) line(most int) ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := r.in.ReadSlice('\n')
+		if len(line)+len(piece) > most {
+			return nil, fmt.Errorf("an event has more than %d bytes", maxLine)
+		}
+		line = append(line, piece...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF // a stream is not whole without its farewell
+		case err != nil:
+			return nil, err
+		}
+		return bytes.TrimRight(line, "\r\n"), nil
+	}
+}

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"haft"
+)
+
+// CancelAll implements [haft.Operator].
+func (c *Client) CancelAll(ctx context.Context, p haft.Principal, of haft.Principal) (int, error) {
+	if of.Org != "" {
+		self, err := c.Self(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if of.Org != self.Principal.Org {
+			return 0, &haft.Error{Code: haft.CodeDenied, Message: "the key of this client is of another organisation"}
+		}
+	}
+	var out struct {
+		Cancelled int `json:"cancelled"`
+	}
+	err := c.read(ctx, query{method: http.MethodPost, path: "/v1/calls/cancel", as: p, body: struct {
+		User  string `json:"user,omitempty"`
+		Agent string `json:"agent,omitempty"`
+		All   bool   `json:"all,omitempty"`
+	}{of.User, of.Agent, of.User == "" && of.Agent == ""}}, &out)
+	return out.Cancelled, err
+}
+
+// Stop implements [haft.Operator].
+func (c *Client) Stop(ctx context.Context, p haft.Principal, reason string, kill bool) error {
+	return c.read(ctx, query{method: http.MethodPost, path: "/v1/stop", as: p, again: true, body: struct {
+		Reason string `json:"reason,omitempty"`
+		Kill   bool   `json:"kill,omitempty"`
+	}{reason, kill}}, nil)
+}
+
+// Resume implements [haft.Operator].
+func (c *Client) Resume(ctx context.Context, p haft.Principal) error {
+	return c.read(ctx, query{method: http.MethodPost, path: "/v1/resume", as: p, again: true}, nil)
+}
+
+// policyPath is where a policy is: that of the organisation or of the server.
+func policyPath(server bool) string {
+	if server {
+		return "/v1/policies/server"
+	}
+	return "/v1/policies/organisation"
+}
+
+// Policy returns the document of the organisation or of the server, or
+// [haft.CodeNotFound] if none was written.
+func (c *Client) Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error) {
+	var text []byte
+	err := c.read(ctx, query{path: policyPath(server), as: p}, &text)
+	return text, err
+}
+
+// PutPolicy replaces the document of the organisation or of the server. One that
+// is wrong changes nothing.
+func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error {
+	return c.read(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, raw: append([]byte{}, text...), kind: "application/yaml", again: true}, nil)
+}
+
+// ExportAudit writes the audit of the organisation as JSON lines. It is whole if
+// there is no error.
+func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
+	q := query{path: "/v1/audit", as: p}
+	res, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(w, res.Body); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("export the audit: %w", context.Cause(ctx))
+		}
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the export is not whole", Err: err}
+	}
+	return nil
+}
+
+// AuditKeys returns the public keys with which exports are verified, as PEM.
+func (c *Client) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error) {
+	var text []byte
+	err := c.read(ctx, query{path: "/v1/audit/keys", as: p}, &text)
+	return text, err
+}
+
+// AuditEntries returns the last entries of the audit, oldest first: JSON as the
+// server writes it.
+func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, last int) (json.RawMessage, error) {
+	var out struct {
+		Data json.RawMessage `json:"data"`
+	}
+	err := c.read(ctx, query{path: "/v1/audit/entries", as: p, values: url.Values{"limit": {strconv.Itoa(last)}}}, &out)
+	return out.Data, err
+}

@@ -1,0 +1,264 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/auth"
+)
+
+// A query is one request to the server.
+type query struct {
+	method string // empty means GET
+	path   string // with its parts escaped
+	values url.Values
+	as     haft.Principal
+	body   any    // to be sent as JSON
+	raw    []byte // or as it is
+	kind   string // media type of raw
+	header http.Header
+	again  bool // does no harm twice, besides GET
+}
+
+// repeatable reports whether a request may be sent twice.
+func (q query) repeatable() bool {
+	return q.again || q.method == "" || q.method == http.MethodGet
+}
+
+// read sends a request and reads the answer into out, which may be nil.
+func (c *Client) read(ctx context.Context, q query, out any) error {
+	res, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer+1))
+	switch {
+	case err != nil:
+		return c.cut(ctx, q, err)
+	case int64(len(raw)) > c.cfg.MaxAnswer:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the answer of the server has more than %d bytes", c.cfg.MaxAnswer)}
+	case out == nil:
+		return nil
+	}
+	if to, ok := out.(*[]byte); ok {
+		*to = raw
+		return nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the answer is not one of a Haft server of this version", Err: err}
+	}
+	return nil
+}
+
+// send sends a request, again where that is allowed and may help, and returns an
+// answer that is not a refusal. The caller closes its body.
+func (c *Client) send(ctx context.Context, q query) (*http.Response, error) {
+	agent, err := c.as(ctx, q.as)
+	if err != nil {
+		return nil, err
+	}
+	body := q.raw
+	if q.body != nil {
+		if body, err = json.Marshal(q.body); err != nil {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "what is to be sent is not JSON", Err: err}
+		}
+		q.kind = "application/json"
+	}
+	for try := 1; ; try++ {
+		res, err := c.once(ctx, q, agent, body)
+		if err == nil {
+			return res, nil
+		}
+		wait, more := c.cfg.Retry.Wait(try, rand.Float64())
+		if !more || !q.repeatable() || haft.CodeOf(err) != haft.CodeUnavailable || ctx.Err() != nil {
+			return nil, err
+		}
+		if e, ok := errors.AsType[*haft.Error](err); ok && e.RetryAfter > 0 {
+			if wait = e.RetryAfter.D(); wait > c.cfg.Retry.Max.D() {
+				return nil, err // longer than we are to wait
+			}
+		}
+		if pause(ctx, wait) != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits, and reports if ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// once sends a request one time.
+func (c *Client) once(ctx context.Context, q query, agent string, body []byte) (*http.Response, error) {
+	u := *c.base
+	u.RawQuery = q.values.Encode()
+	// The path is escaped already, in parts.
+	target, err := url.ParseRequestURI(c.base.EscapedPath() + q.path)
+	if err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this cannot be part of an address", Err: err}
+	}
+	u.Path, u.RawPath = target.Path, target.RawPath
+	method := q.method
+	if method == "" {
+		method = http.MethodGet
+	}
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
+	if err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this request cannot be sent", Err: err}
+	}
+	for name, values := range q.header {
+		req.Header[name] = values
+	}
+	req.Header.Set("User-Agent", c.cfg.Name)
+	if q.kind != "" {
+		req.Header.Set("Content-Type", q.kind)
+	}
+	if agent != "" {
+		req.Header.Set("Haft-Agent", agent)
+	}
+	switch key := c.key(); {
+	case c.cfg.Sign:
+		if err := auth.Sign(req, key); err != nil {
+			return nil, err
+		}
+	case key != "":
+		req.Header.Set("Authorization", auth.SchemeBearer+" "+key)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.cut(ctx, q, err)
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	return nil, c.refused(ctx, q, res)
+}
+
+// cut says that there is no answer.
+func (c *Client) cut(ctx context.Context, q query, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("ask the server: %w", context.Cause(ctx))
+	}
+	// What went wrong is for the person who runs the client: it names addresses.
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the server cannot be reached", Err: err}
+	}
+	if q.repeatable() {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the server did not answer", Err: err}
+	}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "the connection to the server ended before the answer, and whether it was done is not known",
+		Err: errors.Join(ErrMaybeDone, err)}
+}
+
+// The bounds on what is believed of a refusal.
+const (
+	maxProblem = 1 << 20
+	maxDetail  = 4 << 10
+	maxMisfits = 100
+)
+
+// A problem is what the server says is wrong.
+type problem struct {
+	Code       haft.Code     `json:"code"`
+	Detail     string        `json:"detail"`
+	Misfits    []haft.Misfit `json:"misfits"`
+	RetryAfter haft.Millis   `json:"retry_after_ms"`
+}
+
+// refused makes an error of an answer that is a refusal.
+func (c *Client) refused(ctx context.Context, q query, res *http.Response) error {
+	var p problem
+	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if err == nil && kind == "application/problem+json" {
+		raw, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+		if err != nil {
+			return c.cut(ctx, q, err)
+		}
+		if json.Unmarshal(raw, &p) != nil {
+			p = problem{}
+		}
+	}
+	known := false
+	for _, code := range haft.Codes() {
+		known = known || p.Code == code
+	}
+	if !known {
+		p = problem{Code: codeOf(res.StatusCode), Detail: foreign(res.StatusCode)}
+	}
+	e := &haft.Error{Code: p.Code, Message: p.Detail[:min(len(p.Detail), maxDetail)], Misfits: p.Misfits[:min(len(p.Misfits), maxMisfits)], RetryAfter: p.RetryAfter}
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 1e6 && e.RetryAfter == 0 {
+		e.RetryAfter = haft.Millis(time.Duration(seconds) * time.Second)
+	}
+	if id := res.Header.Get("X-Request-Id"); id != "" && e.Code == haft.CodeInternal {
+		e.Err = fmt.Errorf("the server's log has it as request %q", id[:min(len(id), 64)])
+	}
+	return e
+}
+
+// codeOf is the code of a status that no Haft server explains: a proxy's.
+func codeOf(status int) haft.Code {
+	switch status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
+		return haft.CodeUnauthenticated
+	case http.StatusForbidden:
+		return haft.CodeDenied
+	case http.StatusNotFound:
+		return haft.CodeNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return haft.CodeConflict
+	case http.StatusTooManyRequests:
+		return haft.CodeRateLimited
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusRequestTimeout:
+		return haft.CodeUnavailable
+	case http.StatusInternalServerError:
+		return haft.CodeInternal
+	}
+	if status >= 400 && status < 500 {
+		return haft.CodeInvalid
+	}
+	return haft.CodeUnavailable
+}
+
+// foreign says what such a status means.
+func foreign(status int) string {
+	if status >= 300 && status < 400 {
+		return "the server sends elsewhere, which is not followed: give its last address"
+	}
+	return fmt.Sprintf("the answer is %d and not one of a Haft server: look whether the address is right", status)
+}
+
+// part is one part of a path. A text that would make another path of it names
+// nothing that there is.
+func part(kind, text string) (string, error) {
+	if text == "" || text == "." || text == ".." || strings.ContainsRune(text, 0) {
+		return "", &haft.Error{Code: haft.CodeNotFound, Message: "there is no such " + kind}
+	}
+	return "/" + url.PathEscape(text), nil
+}

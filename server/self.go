@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"haft"
+)
+
+// agentHeader names the agent that a request is on behalf of. It does for every
+// request what agent does in some bodies, and needs the same leave.
+const agentHeader = "Haft-Agent"
+
+// maxAgent bounds the name of one.
+const maxAgent = 200
+
+// become returns the identity of somebody who acts as an agent: it may do nothing
+// that the agent may not.
+func (s *Server) become(ctx context.Context, who Identity, agent string) (Identity, error) {
+	if len(agent) > maxAgent {
+		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the header " + agentHeader + " is too long"}
+	}
+	p, err := s.as(ctx, who, agent)
+	if err != nil {
+		return who, err
+	}
+	if p.Agent != who.Principal.Agent {
+		who.Operator, who.ActAs = false, nil
+	}
+	who.Principal = p
+	return who, nil
+}
+
+// Self is who the server takes somebody for.
+type Self struct {
+	Principal haft.Principal `json:"principal"`
+	Operator  bool           `json:"operator,omitempty" doc:"The principal runs the whole server."`
+	Actions   []Action       `json:"actions" nullable:"false" doc:"What the credential is for. What the principal may do with it is decided by the rules."`
+	Expires   time.Time      `json:"expires_at,omitzero" doc:"When the credential expires; never if it is left out."`
+	Version   string         `json:"version" doc:"That of the server."`
+}
+
+type oneSelf struct{ Body Self }
+
+// self is about who asks.
+func (a *api) self() {
+	register(a, operation{method: http.MethodGet, path: "/v1/whoami", id: "whoami", action: anyAction, tag: "identity", summary: "Say who the credential is, and what it is for",
+		about: "Every request takes the header `Haft-Agent`: the agent on whose behalf it is, if the credential may act as it."}, a.s.whoami)
+}
+
+func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {
+	self := Self{Principal: who.Principal, Operator: who.Operator, Actions: []Action{}, Expires: who.Expires, Version: s.cfg.Version}
+	for _, a := range Actions() {
+		if who.may(a) == nil {
+			self.Actions = append(self.Actions, a)
+		}
+	}
+	return &oneSelf{self}, nil
+}
