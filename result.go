@@ -42,15 +42,17 @@ type Result struct {
 	Digest string `json:"digest,omitempty"`
 	Status Status `json:"status"`
 	// Value is what the tool gave back. It is always valid JSON, null included.
-	Value     json.RawMessage `json:"value"`
-	Error     *Failure        `json:"error,omitempty"`
-	Stdout    string          `json:"stdout"`
-	Stderr    string          `json:"stderr"`
-	Artifacts []Artifact      `json:"artifacts,omitempty"`
-	Usage     Usage           `json:"usage"`
-	Sandbox   Sandbox         `json:"sandbox"`
-	Timeline  Timeline        `json:"timeline"`
-	Truncated Truncated       `json:"truncated,omitzero"`
+	Value  json.RawMessage `json:"value"`
+	Error  *Failure        `json:"error,omitempty"`
+	Stdout string          `json:"stdout"`
+	Stderr string          `json:"stderr"`
+	// Content is what the tool gave to be shown, part by part, if it made parts.
+	Content   []Content  `json:"content,omitempty"`
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+	Usage     Usage      `json:"usage"`
+	Sandbox   Sandbox    `json:"sandbox"`
+	Timeline  Timeline   `json:"timeline"`
+	Truncated Truncated  `json:"truncated,omitzero"`
 	// Tries counts the runs; 0 means that none was begun.
 	Tries int `json:"tries,omitempty"`
 	// Cached says that the value is that of an earlier call.
@@ -145,6 +147,38 @@ type Artifact struct {
 	Size        int64  `json:"size"`
 	// Data is the content; JSON carries it as base64.
 	Data []byte `json:"data,omitempty"`
+}
+
+// ContentType says what a [Content] is. The types are those of MCP.
+type ContentType string
+
+// The types of content.
+const (
+	ContentText     ContentType = "text"          // Text
+	ContentImage    ContentType = "image"         // what Artifact names
+	ContentAudio    ContentType = "audio"         // what Artifact names
+	ContentResource ContentType = "resource"      // Text, or what Artifact names, which URI stands for
+	ContentLink     ContentType = "resource_link" // what URI points to
+)
+
+// Content is one part of what a tool gave to be shown. Its bytes are those of an
+// artifact: they are bounded, kept and redacted there.
+type Content struct {
+	Type ContentType `json:"type"`
+	Text string      `json:"text,omitempty"`
+	// Artifact is the name of the one that has the data.
+	Artifact string `json:"artifact,omitempty"`
+	// URI, Name, Title, Description and Size are of a resource.
+	URI         string `json:"uri,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Size        int64  `json:"size,omitempty"`
+	// MIME is the media type; of what is in an artifact, that has it.
+	MIME string `json:"mime_type,omitempty"`
+	// Audience are the roles that the part is for, user or assistant; none means
+	// both.
+	Audience []string `json:"audience,omitempty"`
 }
 
 // Timeline answers "why was it slow?": how long each part of a call took.

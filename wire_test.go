@@ -67,6 +67,10 @@ func TestWire(t *testing.T) {
 				Type: "ValueError", Traceback: "line 2, in add", Misfits: []haft.Misfit{{Pointer: "/a", Message: "must be an integer"}},
 			},
 			Stdout: "out", Stderr: "err",
+			Content: []haft.Content{{
+				Type: haft.ContentResource, Text: "t", Artifact: "a.txt", URI: "file:///a", Name: "a", Title: "A", Description: "d", Size: 2,
+				MIME: "text/plain", Audience: []string{"user"},
+			}},
 			Artifacts: []haft.Artifact{{Name: "a.txt", ContentType: "text/plain", Size: 2, Data: []byte("hi")}},
 			Usage: haft.Usage{
 				Wall: haft.Millis(1500 * time.Microsecond), CPU: haft.Millis(time.Millisecond), MaxRSS: 1 << 20,

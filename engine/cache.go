@@ -46,7 +46,7 @@ func (e *Engine) cached(ctx context.Context, f *flight) (bool, error) {
 // cache keeps the value of a pure tool. It is redacted first, since it is kept.
 func (e *Engine) cache(ctx context.Context, f *flight) {
 	settings := f.tool.Tool.Version.Settings
-	if !settings.Cacheable || f.res.Status != haft.StatusSuccess || len(f.res.Artifacts) > 0 {
+	if !settings.Cacheable || f.res.Status != haft.StatusSuccess || len(f.res.Artifacts)+len(f.res.Content) > 0 {
 		return
 	}
 	res := *f.res

@@ -31,11 +31,26 @@ func (e *Engine) check(ctx context.Context, f *flight) error {
 	case out.Masked:
 		res.Value = out.Value
 	}
-	for name, text := range map[string]*string{"stdout": &res.Stdout, "stderr": &res.Stderr} {
+	f.boundContent()
+	texts := []struct {
+		name string
+		text *string
+	}{{"stdout", &res.Stdout}, {"stderr", &res.Stderr}}
+	for i := range res.Content {
+		c := &res.Content[i]
+		for _, text := range []*string{&c.Text, &c.URI, &c.Name, &c.Title, &c.Description} {
+			texts = append(texts, struct {
+				name string
+				text *string
+			}{"content", text})
+		}
+	}
+	for _, t := range texts {
+		text := t.text
 		if *text == "" {
 			continue
 		}
-		out := f.rules.FilterText(req, policy.Output, name, *text)
+		out := f.rules.FilterText(req, policy.Output, t.name, *text)
 		f.note(out)
 		if out.Refused {
 			f.withhold(haft.MessageOf(out.Err()))
@@ -51,6 +66,31 @@ func (e *Engine) check(ctx context.Context, f *flight) error {
 // withhold takes back everything that the tool gave: a filter refuses it.
 func (f *flight) withhold(message string) {
 	res := f.res
-	res.Status, res.Value, res.Stdout, res.Stderr, res.Artifacts = haft.StatusError, json.RawMessage("null"), "", "", nil
+	res.Status, res.Value, res.Stdout, res.Stderr, res.Content, res.Artifacts = haft.StatusError, json.RawMessage("null"), "", "", nil, nil
 	res.Error = &haft.Failure{Kind: haft.FailFiltered, Message: message, Retry: haft.RetryNever}
+}
+
+// maxParts bounds how many parts of content are kept.
+const maxParts = 256
+
+// boundContent cuts the texts of the content as the value is cut, together.
+func (f *flight) boundContent() {
+	res := f.res
+	if n := len(res.Content) - maxParts; n > 0 {
+		res.Content = res.Content[:maxParts]
+		f.notices = append(f.notices, "content: some parts were left out: there were too many")
+	}
+	left := f.tool.Tool.Version.Settings.Output.MaxChars
+	if left <= 0 {
+		left = haft.DefaultMaxChars
+	}
+	for i := range res.Content {
+		text := []rune(res.Content[i].Text)
+		if over := len(text) - left; over > 0 {
+			res.Content[i].Text = string(text[:left])
+			res.Truncated.Value += int64(over)
+			text = text[:left]
+		}
+		left -= len(text)
+	}
 }

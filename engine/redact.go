@@ -161,6 +161,11 @@ func (f *flight) redactResult(res *haft.Result) {
 			m.Message, m.Pointer = r.Text(m.Message), r.Text(m.Pointer)
 		}
 	}
+	for i := range res.Content {
+		c := &res.Content[i]
+		c.Text, c.Artifact, c.URI, c.Name = r.Text(c.Text), r.Text(c.Artifact), r.Text(c.URI), r.Text(c.Name)
+		c.Title, c.Description = r.Text(c.Title), r.Text(c.Description)
+	}
 	for i := range res.Artifacts {
 		a := &res.Artifacts[i]
 		a.Name, a.Data = r.Text(a.Name), []byte(r.Text(string(a.Data)))

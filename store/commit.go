@@ -237,7 +237,7 @@ func encodeRecord(r *haft.Record) (string, error) {
 		return doc, err
 	}
 	result.Truncated.Value += int64(utf8.RuneCount(result.Value))
-	result.Value = json.RawMessage("null")
+	result.Value, result.Content = json.RawMessage("null"), nil
 	doc, err = encode(small)
 	return doc, bounded(err, doc)
 }
