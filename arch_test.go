@@ -269,3 +269,28 @@ func TestArchitecture_sizes(t *testing.T) {
 		}
 	}
 }
+
+// TestArchitecture_nothing_is_compiled_before_main: what a package does before
+// main, every start of the command pays for.
+func TestArchitecture_nothing_is_compiled_before_main(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			ast.Inspect(g, func(n ast.Node) bool {
+				if _, later := n.(*ast.FuncLit); later {
+					return false
+				}
+				if sel, ok := n.(*ast.SelectorExpr); ok && strings.HasPrefix(sel.Sel.Name, "MustCompile") {
+					t.Errorf("%s compiles before main: use sync.OnceValue", s.fset.Position(sel.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 const MaxToolName = 64
 
 // toolName is what all vendors accept as a function name.
-var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`) })
 
 // ToolID identifies a tool for as long as it exists, whatever its name is.
 type ToolID string
@@ -222,7 +223,7 @@ func CheckToolName(name string) error {
 		return &Error{Code: CodeInvalid, Message: "a tool needs a name"}
 	case len(name) > MaxToolName:
 		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the tool name is %d characters long, %d is the most", len(name), MaxToolName)}
-	case !toolName.MatchString(name):
+	case !toolName().MatchString(name):
 		return &Error{Code: CodeInvalid, Message: "a tool name starts with a letter or _ and holds only letters, digits, _ and -"}
 	}
 	return nil

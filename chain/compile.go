@@ -77,7 +77,7 @@ func Compile(plan haft.Plan) (*Program, error) {
 
 // called names a step in a message, if its id can be shown.
 func called(id string) string {
-	if !stepID.MatchString(id) {
+	if !stepID().MatchString(id) {
 		return ""
 	}
 	return " (" + id + ")"
@@ -86,7 +86,7 @@ func called(id string) string {
 // add checks one step by itself.
 func (p *Program) add(s haft.Step) error {
 	switch _, twice := p.index[s.ID]; {
-	case !stepID.MatchString(s.ID):
+	case !stepID().MatchString(s.ID):
 		return wrong("an id is a letter, then letters, digits and _, and has at most 64 of them")
 	case s.ID == "input":
 		return wrong("input cannot be the id of a step")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -14,7 +15,7 @@ const (
 )
 
 // stepID is what a step may be called: what CEL can name too.
-var stepID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
+var stepID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`) })
 
 // reference is what stands for a value of a step or of the input.
 type reference struct {
@@ -35,7 +36,7 @@ func parseReference(text string) (reference, error) {
 	head, pointer, deep := strings.Cut(text, "/")
 	if head != "input" {
 		var ok bool
-		if r.step, r.part, ok = strings.Cut(head, "."); !ok || !stepID.MatchString(r.step) {
+		if r.step, r.part, ok = strings.Cut(head, "."); !ok || !stepID().MatchString(r.step) {
 			return r, wrong("the reference %q begins neither with input nor with the id of a step and what is taken of it, such as id.value", short(text))
 		}
 		switch r.part {

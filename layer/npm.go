@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"haft"
 	"haft/requirement"
@@ -78,8 +79,12 @@ func (st *step) npmResolve(ctx context.Context, set requirement.Set) ([]byte, er
 }
 
 var (
-	npmPlace     = regexp.MustCompile(`^(?:node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)(?:/node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)*$`)
-	npmIntegrity = regexp.MustCompile(`^sha(?:256|384|512)-[A-Za-z0-9+/=]+(?: sha[0-9]+-[A-Za-z0-9+/=]+)*$`)
+	npmPlace = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)(?:/node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)*$`)
+	})
+	npmIntegrity = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^sha(?:256|384|512)-[A-Za-z0-9+/=]+(?: sha[0-9]+-[A-Za-z0-9+/=]+)*$`)
+	})
 )
 
 // maxNPMPackages bounds a lock.
@@ -121,13 +126,13 @@ func npmLock(text []byte) (lock []byte, dependencies map[string]string, err erro
 			continue
 		}
 		switch {
-		case len(place) > 1000 || !npmPlace.MatchString(place) || strings.Contains(place, "/../") || strings.HasSuffix(place, "/.."):
+		case len(place) > 1000 || !npmPlace().MatchString(place) || strings.Contains(place, "/../") || strings.HasSuffix(place, "/.."):
 			return nil, nil, bad("a package is not in node_modules")
 		case p.Link:
 			return nil, nil, bad("%s is a link and no package", place)
 		case p.Resolved != "" && !strings.HasPrefix(p.Resolved, "https://") && !strings.HasPrefix(p.Resolved, "http://"):
 			return nil, nil, bad("%s does not come from the registry", place)
-		case !p.InBundle && !npmIntegrity.MatchString(p.Integrity):
+		case !p.InBundle && !npmIntegrity().MatchString(p.Integrity):
 			return nil, nil, bad("%s has no hash", place)
 		}
 	}

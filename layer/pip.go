@@ -49,7 +49,7 @@ func (st *step) pip(args ...string) []string {
 // checkIndex refuses what cannot be handed to an installer safely.
 func (st *step) checkIndex() error {
 	ix := st.in.Index
-	known := len(ix.Env) > 0 || credentials.MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
+	known := len(ix.Env) > 0 || credentials().MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
 	if known && (st.kind == "pip" && st.in.Source || st.kind == "npm" && st.in.Scripts) {
 		return &haft.Error{Code: haft.CodeDenied, Message: "" +
 			"packages that run code when they are installed could read the credentials of the index: give the credentials to the proxy, or install built packages only"}

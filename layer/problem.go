@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"haft"
 	"haft/requirement"
@@ -70,36 +71,38 @@ type sign struct {
 
 // signs are in the order in which they are looked for: what explains another comes
 // before it. A package is "not found" too when the index cannot be reached.
-var signs = []sign{
-	{ProblemDisk, regexp.MustCompile(`(?i)no space left on device|\bENOSPC\b|disk quota exceeded|not enough free disk`)},
-	{ProblemTool, regexp.MustCompile(`No module named pip\b|no such option: --(?:report|dry-run)|unexpected argument '--|Unknown (?:cli )?command`)},
-	{ProblemHash, regexp.MustCompile(`THESE PACKAGES DO NOT MATCH THE HASHES[\s\S]{0,400}?\n\s+([A-Za-z0-9][^\s]*) from `)},
-	{ProblemHash, regexp.MustCompile("Hash mismatch for `([^`\\s]+)`")},
-	{ProblemHash, regexp.MustCompile(`\bEINTEGRITY\b(?:[\s\S]{0,200}?(?:for|from) ([^\s:]+@[^\s:]+))?`)},
-	{ProblemHash, regexp.MustCompile(`(?i)do(?:es)? not match the hash|hash(?:es)? (?:mismatch|are required)`)},
-	{ProblemTrust, regexp.MustCompile(`CERTIFICATE_VERIFY_FAILED|invalid peer certificate|SELF_SIGNED_CERT|UNABLE_TO_(?:GET|VERIFY)|self[- ]signed certificate`)},
-	{ProblemAccess, regexp.MustCompile(`\b(?:401|407) (?:Client )?(?:Error|Unauthorized|Proxy)|\bE40[13]\b|status (?:code )?\(?40[13]\b|40[13] (?:Client Error|Forbidden)|Tunnel connection failed: 40[37]|unsuccessful tunnel`)},
-	{ProblemNetwork, regexp.MustCompile(`(?i)\b(?:ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT)\b` +
-		`|connection refused|name resolution|name or service not known|network is unreachable|max retries exceeded|connection broken by|read timed out|connect timeout` +
-		`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|proxyerror|cannot connect to proxy|failed to connect`)},
-	{ProblemBuild, regexp.MustCompile("(?:Failed building wheel for|Could not build wheels for|Failed to build(?: installable wheels for some pyproject\\.toml based projects \\()?) ?`?([A-Za-z0-9][A-Za-z0-9._=-]*)")},
-	{ProblemBuild, regexp.MustCompile(`metadata-generation-failed|subprocess-exited-with-error|gyp ERR!|npm (?:ERR!|error) command failed`)},
-	{ProblemConflict, regexp.MustCompile(`The conflict is caused by:\s*\n\s+(?:The user requested )?([^\n]{1,200}?)\s*\n\s+(?:The user requested )?([^\n]{1,200})`)},
-	{ProblemConflict, regexp.MustCompile(`Cannot install ([^\n]{1,200}?) and ([^\n]{1,200}?) because these package versions have conflicting`)},
-	{ProblemConflict, regexp.MustCompile(`\bERESOLVE\b[\s\S]{0,600}?Found: ([^\s]+)[\s\S]{0,900}?(peer [^\n]{1,150})`)},
-	{ProblemConflict, regexp.MustCompile(`\b(?:ResolutionImpossible|ERESOLVE)\b`)},
-	{ProblemNotFound, regexp.MustCompile(`Because ([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)`)},
-	{ProblemNotFound, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from versions: none\)`)},
-	{ProblemNotFound, regexp.MustCompile(`\bE404\b[\s\S]{0,600}?404\s+'([^'\s]+)' is not in`)},
-	{ProblemNotFound, regexp.MustCompile(`\bE404\b`)},
-	{ProblemVersion, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from`)},
-	{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\s]+?)\.?\s`)},
-	{ProblemVersion, regexp.MustCompile(`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
-	{ProblemVersion, regexp.MustCompile(`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
-	{ProblemConflict, regexp.MustCompile("[Bb]ecause ([^\\n]{1,150}? depends on [^\\n]{1,100}?) and ([^\\n]{1,150}?),? we can conclude")},
-	{ProblemConflict, regexp.MustCompile(`No solution found when resolving`)},
-	{ProblemNotFound, regexp.MustCompile(`No matching distribution found for ([^\s]+)`)},
-}
+var signs = sync.OnceValue(func() []sign {
+	return []sign{
+		{ProblemDisk, regexp.MustCompile(`(?i)no space left on device|\bENOSPC\b|disk quota exceeded|not enough free disk`)},
+		{ProblemTool, regexp.MustCompile(`No module named pip\b|no such option: --(?:report|dry-run)|unexpected argument '--|Unknown (?:cli )?command`)},
+		{ProblemHash, regexp.MustCompile(`THESE PACKAGES DO NOT MATCH THE HASHES[\s\S]{0,400}?\n\s+([A-Za-z0-9][^\s]*) from `)},
+		{ProblemHash, regexp.MustCompile("Hash mismatch for `([^`\\s]+)`")},
+		{ProblemHash, regexp.MustCompile(`\bEINTEGRITY\b(?:[\s\S]{0,200}?(?:for|from) ([^\s:]+@[^\s:]+))?`)},
+		{ProblemHash, regexp.MustCompile(`(?i)do(?:es)? not match the hash|hash(?:es)? (?:mismatch|are required)`)},
+		{ProblemTrust, regexp.MustCompile(`CERTIFICATE_VERIFY_FAILED|invalid peer certificate|SELF_SIGNED_CERT|UNABLE_TO_(?:GET|VERIFY)|self[- ]signed certificate`)},
+		{ProblemAccess, regexp.MustCompile(`\b(?:401|407) (?:Client )?(?:Error|Unauthorized|Proxy)|\bE40[13]\b|status (?:code )?\(?40[13]\b|40[13] (?:Client Error|Forbidden)|Tunnel connection failed: 40[37]|unsuccessful tunnel`)},
+		{ProblemNetwork, regexp.MustCompile(`(?i)\b(?:ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT)\b` +
+			`|connection refused|name resolution|name or service not known|network is unreachable|max retries exceeded|connection broken by|read timed out|connect timeout` +
+			`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|proxyerror|cannot connect to proxy|failed to connect`)},
+		{ProblemBuild, regexp.MustCompile("(?:Failed building wheel for|Could not build wheels for|Failed to build(?: installable wheels for some pyproject\\.toml based projects \\()?) ?`?([A-Za-z0-9][A-Za-z0-9._=-]*)")},
+		{ProblemBuild, regexp.MustCompile(`metadata-generation-failed|subprocess-exited-with-error|gyp ERR!|npm (?:ERR!|error) command failed`)},
+		{ProblemConflict, regexp.MustCompile(`The conflict is caused by:\s*\n\s+(?:The user requested )?([^\n]{1,200}?)\s*\n\s+(?:The user requested )?([^\n]{1,200})`)},
+		{ProblemConflict, regexp.MustCompile(`Cannot install ([^\n]{1,200}?) and ([^\n]{1,200}?) because these package versions have conflicting`)},
+		{ProblemConflict, regexp.MustCompile(`\bERESOLVE\b[\s\S]{0,600}?Found: ([^\s]+)[\s\S]{0,900}?(peer [^\n]{1,150})`)},
+		{ProblemConflict, regexp.MustCompile(`\b(?:ResolutionImpossible|ERESOLVE)\b`)},
+		{ProblemNotFound, regexp.MustCompile(`Because ([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)`)},
+		{ProblemNotFound, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from versions: none\)`)},
+		{ProblemNotFound, regexp.MustCompile(`\bE404\b[\s\S]{0,600}?404\s+'([^'\s]+)' is not in`)},
+		{ProblemNotFound, regexp.MustCompile(`\bE404\b`)},
+		{ProblemVersion, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from`)},
+		{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\s]+?)\.?\s`)},
+		{ProblemVersion, regexp.MustCompile(`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
+		{ProblemVersion, regexp.MustCompile(`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
+		{ProblemConflict, regexp.MustCompile("[Bb]ecause ([^\\n]{1,150}? depends on [^\\n]{1,100}?) and ([^\\n]{1,150}?),? we can conclude")},
+		{ProblemConflict, regexp.MustCompile(`No solution found when resolving`)},
+		{ProblemNotFound, regexp.MustCompile(`No matching distribution found for ([^\s]+)`)},
+	}
+})
 
 // advice says what to do about each kind. The blank is for the requirement.
 var advice = map[ProblemKind]struct {
@@ -139,7 +142,7 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 		if build != "" {
 			p.Words = build
 		}
-		if all := pipAt.FindAllStringSubmatch(text, -1); p.Requirement == "" && len(all) > 0 {
+		if all := pipAt().FindAllStringSubmatch(text, -1); p.Requirement == "" && len(all) > 0 {
 			m := all[len(all)-1]
 			p.Requirement = m[1] + m[2]
 		}
@@ -159,9 +162,13 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 }
 
 var (
-	pipClock = regexp.MustCompile(`(?m)^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:,]+ `)
-	pipBuild = regexp.MustCompile(`(?s)^(.*?)(?:ERROR: \[present-rich\]|error: subprocess-exited-with-error)`)
-	pipAt    = regexp.MustCompile(`(?m)^\s*(?:Collecting ([A-Za-z0-9][^\s(]*)|Processing \S*/([A-Za-z0-9][A-Za-z0-9_.]*?)-[0-9])`)
+	pipClock = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:,]+ `) })
+	pipBuild = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?s)^(.*?)(?:ERROR: \[present-rich\]|error: subprocess-exited-with-error)`)
+	})
+	pipAt = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^\s*(?:Collecting ([A-Za-z0-9][^\s(]*)|Processing \S*/([A-Za-z0-9][A-Za-z0-9_.]*?)-[0-9])`)
+	})
 )
 
 // unsaid returns what pip keeps to its log: that the index answered with an error,
@@ -171,14 +178,14 @@ func (st *step) unsaid() (fetches, build string) {
 	if err != nil {
 		return "", ""
 	}
-	log := pipClock.ReplaceAllString(st.clean(string(text)), "")
+	log := pipClock().ReplaceAllString(st.clean(string(text)), "")
 	var b strings.Builder
 	for line := range strings.Lines(log) {
 		if _, why, ok := strings.Cut(line, "Could not fetch URL "); ok && b.Len() < maxTail {
 			b.WriteString(cut(why, maxLine) + "\n")
 		}
 	}
-	if m := pipBuild.FindStringSubmatch(log); m != nil {
+	if m := pipBuild().FindStringSubmatch(log); m != nil {
 		build = lastWords(m[1][strings.LastIndex(m[1], "Running command ")+1:])
 	}
 	return b.String(), build
@@ -186,7 +193,7 @@ func (st *step) unsaid() (fetches, build string) {
 
 // diagnose finds the problem in the words of an installer.
 func diagnose(text string) *Problem {
-	for _, s := range signs {
+	for _, s := range signs() {
 		m := s.form.FindStringSubmatch(text)
 		if m == nil {
 			continue
@@ -223,11 +230,11 @@ func (st *step) only() string {
 	return ""
 }
 
-var leadingName = regexp.MustCompile(`^@?[A-Za-z0-9][A-Za-z0-9._/-]*`)
+var leadingName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^@?[A-Za-z0-9][A-Za-z0-9._/-]*`) })
 
 // asker says who asked for a requirement that an installer names.
 func (st *step) asker(text string) string {
-	name := requirement.NormalName(leadingName.FindString(text))
+	name := requirement.NormalName(leadingName().FindString(text))
 	for _, p := range st.set.Pip {
 		if p.Name == name && len(p.Specs) > 0 && p.Specs[0].From != "" {
 			return " (asked for by " + p.Specs[0].From + ")"

@@ -87,14 +87,16 @@ func (t *talk) tail() string {
 }
 
 var (
-	escapes     = regexp.MustCompile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|.)")
-	credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@`)
+	escapes = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|.)")
+	})
+	credentials = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@`) })
 )
 
 // clean takes out of an installer's words what a terminal would obey, what nobody may
 // see, and where on the host it ran.
 func (st *step) clean(text string) string {
-	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "\ufffd"), "")
+	text = escapes().ReplaceAllString(strings.ToValidUTF8(text, "\ufffd"), "")
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
@@ -107,7 +109,7 @@ func (st *step) clean(text string) string {
 	if st.in.Redact != nil {
 		text = st.in.Redact(text)
 	}
-	text = credentials.ReplaceAllString(text, "${1}[secret]@")
+	text = credentials().ReplaceAllString(text, "${1}[secret]@")
 	for _, dir := range []string{st.files, st.scratch} {
 		if dir != "" {
 			text = strings.ReplaceAll(text, dir, "…")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 
 	"haft"
@@ -44,16 +45,21 @@ type Skipped struct {
 
 // names are what the vendors accept as the name of a function. One other makes
 // them refuse the whole request.
-var names = map[schema.Form]struct {
+var names = sync.OnceValue(func() map[schema.Form]nameRule {
+	return map[schema.Form]nameRule{
+		schema.FormOpenAI:          {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormOpenAIResponses: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormAnthropic:       {regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`), "Anthropic accepts 1 to 128 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormGemini:          {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`), "Gemini accepts a letter or _ and up to 127 more of A-Z a-z 0-9 _ . : - as a name"},
+		schema.FormMCP:             {regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`), "MCP accepts 1 to 128 of A-Z a-z 0-9 _ . / - as a name"},
+		schema.FormJSON:            {regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`), "a tool needs a name without control characters"},
+	}
+})
+
+// A nameRule is one of names.
+type nameRule struct {
 	ok   *regexp.Regexp
 	rule string
-}{
-	schema.FormOpenAI:          {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
-	schema.FormOpenAIResponses: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
-	schema.FormAnthropic:       {regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`), "Anthropic accepts 1 to 128 of A-Z a-z 0-9 _ - as a name"},
-	schema.FormGemini:          {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`), "Gemini accepts a letter or _ and up to 127 more of A-Z a-z 0-9 _ . : - as a name"},
-	schema.FormMCP:             {regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`), "MCP accepts 1 to 128 of A-Z a-z 0-9 _ . / - as a name"},
-	schema.FormJSON:            {regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`), "a tool needs a name without control characters"},
 }
 
 // openAITools is how many functions Chat Completions take. The reference said so
@@ -64,7 +70,7 @@ const openAITools = 128
 // that are disabled or have no version are left out without a word; those that the
 // vendor would refuse are listed as skipped. strict is as in [schema.Render].
 func Tools(form schema.Form, tools []haft.Tool, strict bool) (*List, error) {
-	rule, ok := names[form]
+	rule, ok := names()[form]
 	if !ok {
 		_, err := schema.ParseForm(string(form))
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cel.dev/cel-go/cel"
@@ -50,7 +51,7 @@ func (l *layer) ref(id string) string {
 
 // ruleID is what a rule or filter may be called. Names of rules that roles and
 // lists stand for do not fit, so none can be confused with them.
-var ruleID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+var ruleID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) })
 
 // compiler makes a layer of a document.
 type compiler struct {
@@ -220,7 +221,7 @@ func (c *compiler) id(n ast.Node) string {
 	id := c.text(n, "id", maxText)
 	switch {
 	case c.err != nil:
-	case !ruleID.MatchString(id):
+	case !ruleID().MatchString(id):
 		c.fail(n, "an id has small letters, digits, - and _ only, at most 64 of them")
 	case c.ids[id]:
 		c.fail(n, "the id %q is there twice", id)

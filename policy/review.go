@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -171,7 +172,7 @@ func (r *review) judge(t haft.Tool, f haft.Finding) (ReviewAction, string) {
 
 // reviewRuleName is what a rule of a review is called, with * for any text. Which
 // ones there are is the reviewers' business.
-var reviewRuleName = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_-]{0,63}$`)
+var reviewRuleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_-]{0,63}$`) })
 
 // review reads the section.
 func (c *compiler) review(n ast.Node) {
@@ -191,7 +192,7 @@ func (c *compiler) reviewRule(n ast.Node) reviewRule {
 	var r reviewRule
 	c.object(n, "a rule of review", map[string]field{
 		"rule": func(n ast.Node) {
-			if r.rule = c.text(n, "rule", maxText); c.err == nil && !reviewRuleName.MatchString(r.rule) {
+			if r.rule = c.text(n, "rule", maxText); c.err == nil && !reviewRuleName().MatchString(r.rule) {
 				c.fail(n, "a rule is a name such as python-eval, with * for any text")
 			}
 		},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -45,13 +46,17 @@ func sourceKinds() []haft.Kind {
 }
 
 var (
-	sandboxName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-	hostLabel   = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	sandboxName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`) })
+	hostLabel   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`) })
 	// A package of an index with versions and a marker. No option, no address and
 	// no path: what is installed comes from where the operator says.
-	pipPackage = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._ -]+\])?` +
-		`( *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+( *, *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+)*)?( *; *[A-Za-z0-9_.<>=!'"() -]+)?$`)
-	npmPackage = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9.^~<>=|*+ -]+)?$`)
+	pipPackage = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._ -]+\])?` +
+			`( *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+( *, *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+)*)?( *; *[A-Za-z0-9_.<>=!'"() -]+)?$`)
+	})
+	npmPackage = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9.^~<>=|*+ -]+)?$`)
+	})
 )
 
 // checker collects what is wrong with a draft, all of it.
@@ -137,7 +142,7 @@ func (c *checker) settings(s haft.Settings) {
 			c.fail(fmt.Sprintf("%s/network/%d", at, i), "a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
 		}
 	}
-	if s.Sandbox != "" && !sandboxName.MatchString(s.Sandbox) {
+	if s.Sandbox != "" && !sandboxName().MatchString(s.Sandbox) {
 		c.fail(at+"/sandbox", "is not the name of a sandbox")
 	}
 	if s.MinIsolation != "" && !slices.Contains(haft.Levels(), s.MinIsolation) {
@@ -160,7 +165,7 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/secrets", "names %d variables, %d is the most", len(s.Secrets), MaxRoles)
 	}
 	for i, name := range s.Secrets[:min(len(s.Secrets), MaxRoles)] {
-		if !variable.MatchString(name) {
+		if !variable().MatchString(name) {
 			c.fail(fmt.Sprintf("%s/secrets/%d", at, i), "is not the name of a variable")
 		}
 	}
@@ -215,8 +220,8 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 		form     *regexp.Regexp
 		kinds    []haft.Kind
 	}{
-		{"/requirements/pip", "a package is NAME, with versions such as >=1.2,<2 if need be", n.Pip, pipPackage, []haft.Kind{haft.KindPython}},
-		{"/requirements/npm", "a package is NAME or @SCOPE/NAME, with @VERSION if need be", n.NPM, npmPackage, []haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
+		{"/requirements/pip", "a package is NAME, with versions such as >=1.2,<2 if need be", n.Pip, pipPackage(), []haft.Kind{haft.KindPython}},
+		{"/requirements/npm", "a package is NAME or @SCOPE/NAME, with @VERSION if need be", n.NPM, npmPackage(), []haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
 	} {
 		switch {
 		case len(e.names) > MaxPackages:
@@ -268,7 +273,7 @@ func (c *checker) text(at, s string, most int) {
 }
 
 // variable is what a variable of an environment can be called.
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 
 // isHost reports whether h names hosts that a tool may reach: NAME, *.NAME or an
 // address, with or without a port.
@@ -306,5 +311,5 @@ func isHost(h string) bool {
 	if last == "" || strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") {
 		return false
 	}
-	return !slices.ContainsFunc(labels, func(l string) bool { return !hostLabel.MatchString(l) })
+	return !slices.ContainsFunc(labels, func(l string) bool { return !hostLabel().MatchString(l) })
 }

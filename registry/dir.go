@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"haft"
 	"haft/schema"
@@ -230,9 +231,11 @@ func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, er
 var (
 	// shellName is how a shell script says what it is called, in the comment at its
 	// head.
-	shellName = regexp.MustCompile(`^#[ \t]*tool:`)
+	shellName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^#[ \t]*tool:`) })
 	// defaultExport is one that has no name.
-	defaultExport = regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+	defaultExport = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+	})
 )
 
 // nameless reports whether a source does not say what the tool is called. Being
@@ -240,10 +243,10 @@ var (
 func nameless(kind haft.Kind, source string) bool {
 	switch kind {
 	case haft.KindTypeScript, haft.KindJavaScript:
-		return defaultExport.MatchString(source)
+		return defaultExport().MatchString(source)
 	case haft.KindBash:
 		for line := range strings.Lines(source) {
-			if !strings.HasPrefix(line, "#") || shellName.MatchString(line) {
+			if !strings.HasPrefix(line, "#") || shellName().MatchString(line) {
 				return !strings.HasPrefix(line, "#")
 			}
 		}

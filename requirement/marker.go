@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // markerNames are the variables of PEP 508, and those that PEP 345 called them.
@@ -19,8 +20,8 @@ var markerNames = map[string]string{
 var (
 	// A value of a marker has no space: pip takes what follows one in a
 	// requirements file for options, quoted or not.
-	markerValue = regexp.MustCompile(`^[A-Za-z0-9._+!*-]*$`)
-	markerWord  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*`)
+	markerValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._+!*-]*$`) })
+	markerWord  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*`) })
 	markerOps   = []string{"===", "~=", "==", "!=", "<=", ">=", "<", ">"}
 )
 
@@ -50,7 +51,7 @@ func parseMarker(text string) (string, error) {
 
 // word takes w off the front, if it stands there as a word.
 func (m *markerReader) word(w string) bool {
-	if markerWord.FindString(m.rest) != w {
+	if markerWord().FindString(m.rest) != w {
 		return false
 	}
 	m.rest = strings.TrimSpace(m.rest[len(w):])
@@ -137,13 +138,13 @@ func (m *markerReader) operand() (out string, variable bool, err error) {
 		if !ok {
 			return "", false, refuse("a quote of the marker is not closed")
 		}
-		if !markerValue.MatchString(text) {
+		if !markerValue().MatchString(text) {
 			return "", false, refuse("a text of the marker holds more than letters, digits and . _ + ! * -")
 		}
 		m.rest = strings.TrimSpace(rest)
 		return `"` + text + `"`, false, nil
 	}
-	word := markerWord.FindString(m.rest)
+	word := markerWord().FindString(m.rest)
 	name, known := markerNames[word]
 	if !known {
 		return "", false, refuse("after ; there must be a marker, such as python_version < \"3.12\"; one of its words is none that markers know")

@@ -3,6 +3,7 @@ package requirement
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Missing is a module that could not be imported, and what would provide it.
@@ -24,11 +25,19 @@ type Missing struct {
 const maxMessage = 64 << 10
 
 var (
-	noModule = regexp.MustCompile(`(?:ModuleNotFoundError|ImportError)\(?["']?:? ?["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
+	noModule = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:ModuleNotFoundError|ImportError)\(?["']?:? ?["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
+	})
 	// pandas and others say so themselves.
-	noOptional = regexp.MustCompile(`ImportError: Missing optional dependency ["']([A-Za-z0-9_.-]+)["']`)
-	bareModule = regexp.MustCompile(`^["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
-	noRequire  = regexp.MustCompile(`Cannot find (?:module|package) ["']([^"'\s]{1,300})["']`)
+	noOptional = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`ImportError: Missing optional dependency ["']([A-Za-z0-9_.-]+)["']`)
+	})
+	bareModule = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
+	})
+	noRequire = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`Cannot find (?:module|package) ["']([^"'\s]{1,300})["']`)
+	})
 )
 
 // MissingModule finds the import that failed in the text of an exception: what a
@@ -39,16 +48,16 @@ func MissingModule(text string) (Missing, bool) {
 	if len(text) > maxMessage {
 		text = text[len(text)-maxMessage:]
 	}
-	if name := last(noModule, text); name != "" {
+	if name := last(noModule(), text); name != "" {
 		return missingPython(name)
 	}
-	if m := bareModule.FindStringSubmatch(text); m != nil {
+	if m := bareModule().FindStringSubmatch(text); m != nil {
 		return missingPython(m[1])
 	}
-	if name := last(noOptional, text); name != "" {
+	if name := last(noOptional(), text); name != "" {
 		return missingPython(name)
 	}
-	if name := last(noRequire, text); name != "" {
+	if name := last(noRequire(), text); name != "" {
 		return missingNode(name)
 	}
 	return Missing{}, false

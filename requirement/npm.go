@@ -5,16 +5,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"haft"
 )
 
 var (
 	// Names are lower case since npm 2; the few older ones are not to be had here.
-	npmName = regexp.MustCompile(`^(?:@[a-z0-9_-][a-z0-9._-]*/)?[a-z0-9_-][a-z0-9._-]*$`)
-	npmTag  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	npmName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:@[a-z0-9_-][a-z0-9._-]*/)?[a-z0-9_-][a-z0-9._-]*$`)
+	})
+	npmTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]*$`) })
 	// These are versions, and no tags.
-	npmNotTag = regexp.MustCompile(`^(?:x|v[0-9].*)$`)
+	npmNotTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:x|v[0-9].*)$`) })
 )
 
 // The bounds of npm: its registry takes names of up to 214 characters, and a
@@ -63,12 +66,12 @@ func parseNPM(name, rng string) (NPM, error) {
 		return NPM{}, refuse("paths are not accepted: name a package")
 	case strings.Contains(name, "/") && !strings.HasPrefix(name, "@"):
 		return NPM{}, refuse("paths and repositories are not accepted: name a package")
-	case len(name) > maxNPMName || !npmName.MatchString(name) || slices.Contains(notPackages, name) || strings.Contains(name, ".."):
+	case len(name) > maxNPMName || !npmName().MatchString(name) || slices.Contains(notPackages, name) || strings.Contains(name, ".."):
 		return NPM{}, refuse("the name is not one that npm gives to a package (lower-case letters, digits and - . _, with a scope or without)")
 	}
 	n := NPM{Name: name}
 	rng = strings.TrimSpace(rng)
-	if len(rng) <= maxTag && npmTag.MatchString(rng) && !npmNotTag.MatchString(rng) {
+	if len(rng) <= maxTag && npmTag().MatchString(rng) && !npmNotTag().MatchString(rng) {
 		n.Range = rng
 		return n.measured()
 	}

@@ -4,14 +4,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 var (
-	pipName  = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`)
-	pipRuns  = regexp.MustCompile(`[-_.]+`)
-	pipHash  = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$`)
-	pipExtra = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
-	urlForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+	pipName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`) })
+	pipRuns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
+	pipHash = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$`)
+	})
+	pipExtra = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`) })
+	urlForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`) })
 )
 
 // maxName is longer than any name on an index.
@@ -31,7 +34,7 @@ func ParsePip(text string) (Pip, error) {
 	if err := pipNoise(text); err != nil {
 		return Pip{}, err
 	}
-	name := pipName.FindString(text)
+	name := pipName().FindString(text)
 	if name == "" {
 		return Pip{}, refuse("a package name begins with a letter or a digit")
 	}
@@ -82,7 +85,7 @@ func pipNoise(text string) error {
 		return refuse("it is empty")
 	case strings.HasPrefix(text, "-"):
 		return refuse("it begins with a dash: options are not accepted")
-	case urlForm.MatchString(text) || strings.Contains(text, "://"):
+	case urlForm().MatchString(text) || strings.Contains(text, "://"):
 		return refuse("URLs are not accepted: name a package")
 	case strings.HasPrefix(text, ".") || strings.HasPrefix(text, "~") || strings.ContainsAny(head, `/\`) && !strings.Contains(head, "@"):
 		return refuse("paths are not accepted: name a package")
@@ -107,7 +110,7 @@ func pipExtras(text string) (extras []string, rest string, err error) {
 	}
 	for e := range strings.SplitSeq(inner, ",") {
 		e = strings.TrimSpace(e)
-		if !pipExtra.MatchString(e) {
+		if !pipExtra().MatchString(e) {
 			return nil, "", refuse("what stands in [ ] is not a list of names")
 		}
 		extras = append(extras, NormalName(e))
@@ -118,7 +121,7 @@ func pipExtras(text string) (extras []string, rest string, err error) {
 
 // NormalName returns the name of a Python package as PEP 503 compares it.
 func NormalName(name string) string {
-	return pipRuns.ReplaceAllString(strings.ToLower(name), "-")
+	return pipRuns().ReplaceAllString(strings.ToLower(name), "-")
 }
 
 // String writes p as PEP 508 has it, without its hashes.

@@ -188,7 +188,7 @@ func cutHashes(line string) (body string, hashes []string, err error) {
 		switch {
 		case !ok:
 			return "", nil, refuse("%s", option(words[k]))
-		case !pipHash.MatchString(strings.ToLower(value)):
+		case !pipHash().MatchString(strings.ToLower(value)):
 			return "", nil, refuse("a hash must be sha256:, sha384: or sha512: with its hexadecimal digits")
 		case len(hashes) == maxHashes:
 			return "", nil, refuse("there are more than %d hashes", maxHashes)

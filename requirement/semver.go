@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // maxSemver is the largest number that npm reads, 2^53-1, less one: bounds are the
@@ -98,9 +99,11 @@ func (s span) and(t span) (span, bool) {
 }
 
 var (
-	semverWord = regexp.MustCompile(`^(>=|<=|~>|[\^~><=])? *[v=]*([0-9]+|[xX*])(?:\.([0-9]+|[xX*])(?:\.([0-9]+|[xX*])` +
-		`(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)?)?(?: +|$)`)
-	semverHyphen = regexp.MustCompile(`^(\S+) +- +(\S+)$`)
+	semverWord = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(>=|<=|~>|[\^~><=])? *[v=]*([0-9]+|[xX*])(?:\.([0-9]+|[xX*])(?:\.([0-9]+|[xX*])` +
+			`(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)?)?(?: +|$)`)
+	})
+	semverHyphen = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\S+) +- +(\S+)$`) })
 )
 
 // parseRange reads a range as node-semver does. Alternatives that no version fits
@@ -128,7 +131,7 @@ func parseRange(text string) ([]span, error) {
 
 // parseSpan reads comparators that spaces join, or a range with a hyphen.
 func parseSpan(text string) (s span, possible bool, err error) {
-	if m := semverHyphen.FindStringSubmatch(text); m != nil {
+	if m := semverHyphen().FindStringSubmatch(text); m != nil {
 		lo, okLo := parsePartial(m[1])
 		hi, okHi := parsePartial(m[2])
 		if !okLo || !okHi || lo.op != "" || hi.op != "" {
@@ -140,7 +143,7 @@ func parseSpan(text string) (s span, possible bool, err error) {
 	}
 	s, possible = span{text: "*"}, true
 	for text != "" {
-		word := semverWord.FindString(text)
+		word := semverWord().FindString(text)
 		p, ok := parsePartial(word)
 		if !ok {
 			return span{}, false, refuse("the version is not a semver range, such as ^1.2.0 or >=1.2 <3")
@@ -162,7 +165,7 @@ type partial struct {
 
 // parsePartial reads one comparator.
 func parsePartial(text string) (partial, bool) {
-	m := semverWord.FindStringSubmatch(text)
+	m := semverWord().FindStringSubmatch(text)
 	if m == nil || len(m[0]) != len(text) {
 		return partial{}, false
 	}

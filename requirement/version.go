@@ -7,19 +7,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // maxDigits bounds the numbers of versions, so that they fit 64 bits.
 const maxDigits = 18
 
 // versionForm is that of PEP 440, appendix B, in lower case.
-var versionForm = regexp.MustCompile(`^v?(?:([0-9]+)!)?([0-9]+(?:\.[0-9]+)*)` +
-	`(?:[-_.]?(alpha|beta|preview|pre|a|b|c|rc)[-_.]?([0-9]*))?` +
-	`(?:-([0-9]+)|[-_.]?(post|rev|r)[-_.]?([0-9]*))?` +
-	`(?:[-_.]?(dev)[-_.]?([0-9]*))?` +
-	`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
+var versionForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v?(?:([0-9]+)!)?([0-9]+(?:\.[0-9]+)*)` +
+		`(?:[-_.]?(alpha|beta|preview|pre|a|b|c|rc)[-_.]?([0-9]*))?` +
+		`(?:-([0-9]+)|[-_.]?(post|rev|r)[-_.]?([0-9]*))?` +
+		`(?:[-_.]?(dev)[-_.]?([0-9]*))?` +
+		`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
+})
 
-var longNumber = regexp.MustCompile(fmt.Sprintf(`[0-9]{%d,}`, maxDigits+1))
+var longNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(fmt.Sprintf(`[0-9]{%d,}`, maxDigits+1)) })
 
 // version is one of PEP 440. A part that is absent is -1.
 type version struct {
@@ -33,10 +36,10 @@ type version struct {
 
 // parseVersion reads a version without a wildcard.
 func parseVersion(text string) (version, bool) {
-	if longNumber.MatchString(text) {
+	if longNumber().MatchString(text) {
 		return version{}, false
 	}
-	m := versionForm.FindStringSubmatch(strings.ToLower(text))
+	m := versionForm().FindStringSubmatch(strings.ToLower(text))
 	if m == nil {
 		return version{}, false
 	}

@@ -5,6 +5,7 @@ import (
 	"net/mail"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -19,7 +20,7 @@ var formats = []*jsonschema.Format{
 	{Name: "time", Validate: onText(isTime)},
 	{Name: "duration", Validate: onText(isDuration)},
 	{Name: "email", Validate: onText(isEmail)},
-	{Name: "uuid", Validate: onText(uuid.MatchString)},
+	{Name: "uuid", Validate: onText(isUUID)},
 }
 
 // errFormat is never shown: messages are ours.
@@ -37,15 +38,22 @@ func onText(ok func(string) bool) func(any) error {
 
 // isDuration accepts ISO 8601 durations of at least one part.
 func isDuration(s string) bool {
-	return duration.MatchString(s) && !strings.HasSuffix(s, "P") && !strings.HasSuffix(s, "T")
+	return duration().MatchString(s) && !strings.HasSuffix(s, "P") && !strings.HasSuffix(s, "T")
 }
 
 // duration is ISO 8601, but for the need of at least one part.
-var duration = regexp.MustCompile(`^[+-]?P(\d+(\.\d+)?Y)?(\d+(\.\d+)?M)?(\d+(\.\d+)?W)?(\d+(\.\d+)?D)?(T(\d+(\.\d+)?H)?(\d+(\.\d+)?M)?(\d+(\.\d+)?S)?)?$`)
+var duration = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[+-]?P(\d+(\.\d+)?Y)?(\d+(\.\d+)?M)?(\d+(\.\d+)?W)?(\d+(\.\d+)?D)?(T(\d+(\.\d+)?H)?(\d+(\.\d+)?M)?(\d+(\.\d+)?S)?)?$`)
+})
 
 // uuid is a UUID in the four ways of writing one: with hyphens, without, in braces
 // and as a URN.
-var uuid = regexp.MustCompile(`(?i)^((urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$`)
+var uuid = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^((urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$`)
+})
+
+// isUUID accepts all four.
+func isUUID(s string) bool { return uuid().MatchString(s) }
 
 // isDateTime accepts RFC 3339 with the seconds or the offset left out, and a space
 // for the T.
@@ -60,10 +68,12 @@ func isDateTime(s string) bool {
 }
 
 // isTime accepts the time of RFC 3339 with the seconds or the offset left out.
-func isTime(s string) bool { return clock.MatchString(s) }
+func isTime(s string) bool { return clock().MatchString(s) }
 
 // clock is a time of day. A leap second is a moment too.
-var clock = regexp.MustCompile(`^([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)?$`)
+var clock = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)?$`)
+})
 
 // isEmail accepts one address and nothing around it, also beyond ASCII.
 func isEmail(s string) bool {

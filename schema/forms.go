@@ -140,7 +140,7 @@ func anthropicTool(sig *Signature, parameters *Object, strict bool) (*Object, er
 	}
 	if properties := healed.Object("properties"); properties != nil {
 		for _, name := range properties.Keys() {
-			if !propertyName.MatchString(name) {
+			if !propertyName().MatchString(name) {
 				// One such name makes Anthropic refuse all tools of a request.
 				return nil, badSchema("root.properties."+name, "Anthropic accepts 1 to 64 of a-z A-Z 0-9 _ . - as the name of a property")
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"haft"
 )
@@ -25,7 +26,7 @@ const maxReasons = 100
 
 // propertyName is what Anthropic accepts as the name of a property. It refuses the
 // whole request otherwise ("Property keys should match pattern").
-var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+var propertyName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`) })
 
 // notStrict are keywords that OpenAI's strict mode refuses, wherever they stand.
 // Keywords that [Strict] can leave out without a loss are not among them.
@@ -234,7 +235,7 @@ func (c *checkup) object(path string, o *Object) {
 		for _, name := range properties.Keys() {
 			c.properties++
 			c.text += len([]rune(name))
-			if !propertyName.MatchString(name) {
+			if !propertyName().MatchString(name) {
 				c.nonStrict(path+".properties", fmt.Sprintf("property name '%s' is not accepted by every vendor (Anthropic wants 1 to 64 of a-z A-Z 0-9 _ . -)", short(name)))
 			}
 		}

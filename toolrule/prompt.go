@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"haft"
 )
@@ -53,13 +54,15 @@ func ordered(rules []haft.ToolRule) []haft.ToolRule {
 }
 
 // hole is a place in a prompt that is filled.
-var hole = regexp.MustCompile(`\{\{ *(tool_name|children *\| *join\(', '\)|max_count_limit) *\}\}`)
+var hole = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\{\{ *(tool_name|children *\| *join\(', '\)|max_count_limit) *\}\}`)
+})
 
 // render says one rule in words.
 func render(r haft.ToolRule) string {
 	children := strings.Join(r.Children, ", ")
 	if r.Prompt != "" {
-		return hole.ReplaceAllStringFunc(r.Prompt, func(h string) string {
+		return hole().ReplaceAllStringFunc(r.Prompt, func(h string) string {
 			switch {
 			case strings.Contains(h, "tool_name"):
 				return r.Tool

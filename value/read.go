@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"haft"
@@ -123,11 +124,13 @@ func findJSON(text []byte) (any, error) {
 
 // fence is a Markdown fence that begins and ends on lines of its own, with the
 // word behind its beginning.
-var fence = regexp.MustCompile("(?ms)^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*\r?$")
+var fence = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?ms)^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*\r?$")
+})
 
 // fenced reads the only fence, or the only one marked json.
 func fenced(text []byte) (v any, found bool, err error) {
-	all := fence.FindAllSubmatch(text, 100)
+	all := fence().FindAllSubmatch(text, 100)
 	if len(all) > 1 {
 		var marked [][][]byte
 		for _, m := range all {
@@ -190,13 +193,15 @@ func containers(text []byte) ([]place, error) {
 // meantAsJSON reports whether text, which begins with a bracket and is not JSON,
 // was meant as JSON: then a value within it is not what the tool wanted to say.
 // "[INFO]", "[2026-01-31]" and "{name}" are not.
-func meantAsJSON(text []byte) bool { return begun.Match(text[:min(len(text), 200)]) }
+func meantAsJSON(text []byte) bool { return begun().Match(text[:min(len(text), 200)]) }
 
 // begun is how objects and arrays begin, but words in brackets do not.
-var begun = regexp.MustCompile(`^(?:\{\s*"|\[\s*["\[{]|\[\s*(?:-?[0-9][-+.eE0-9]*|true|false|null)\s*,)`)
+var begun = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:\{\s*"|\[\s*["\[{]|\[\s*(?:-?[0-9][-+.eE0-9]*|true|false|null)\s*,)`)
+})
 
 // mark is what stands before the items of a list.
-var mark = regexp.MustCompile(`^(?:[-*•]|\d{1,9}[.)])[ \t]+`)
+var mark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[-*•]|\d{1,9}[.)])[ \t]+`) })
 
 // readList reads a list.
 func readList(text string) ([]any, error) {
@@ -226,12 +231,12 @@ func readList(text string) ([]any, error) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
 			items = append(items, line)
-			marked = marked && mark.MatchString(line)
+			marked = marked && mark().MatchString(line)
 		}
 	}
 	if marked {
 		for i, item := range items {
-			items[i] = mark.ReplaceAllString(item.(string), "")
+			items[i] = mark().ReplaceAllString(item.(string), "")
 		}
 	}
 	return items, nil

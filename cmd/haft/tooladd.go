@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -275,9 +276,11 @@ func readTool(ref string) (haft.Draft, error) {
 
 var (
 	// shellName is how a script says what it is called.
-	shellName = regexp.MustCompile(`(?m)^#[ \t]*tool:`)
+	shellName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^#[ \t]*tool:`) })
 	// defaultExport is one that has no name.
-	defaultExport = regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+	defaultExport = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+	})
 )
 
 // nameless reports whether a source does not say what its tool is called, so that
@@ -285,9 +288,9 @@ var (
 func nameless(kind haft.Kind, source string) bool {
 	switch kind {
 	case haft.KindBash:
-		return !shellName.MatchString(source)
+		return !shellName().MatchString(source)
 	case haft.KindTypeScript, haft.KindJavaScript:
-		return defaultExport.MatchString(source)
+		return defaultExport().MatchString(source)
 	}
 	return false
 }

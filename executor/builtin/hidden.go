@@ -3,6 +3,7 @@ package builtin
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,23 +18,29 @@ import (
 // text in the colour of its background is not recognised.
 
 // unseen are declarations that hide an element with its text.
-var unseen = regexp.MustCompile(`(?i)(?:^|;)\s*(?:` +
-	`display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden|` +
-	`opacity\s*:\s*(?:0?\.0+|0+(?:\.0+)?)%?\s*(?:!|;|$)|` +
-	`font-size\s*:\s*(?:0+(?:\.0+)?(?:px|pt|em|rem|%)?|[01](?:\.\d+)?(?:px|pt)|0?\.0\d*(?:em|rem))\s*(?:!|;|$)|` +
-	`color\s*:\s*transparent|text-indent\s*:\s*-\d{3,}|` +
-	`(?:left|right|top|bottom)\s*:\s*-\d{4,}|` +
-	`clip\s*:\s*rect\(\s*0|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*\))`)
+var unseen = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(?:^|;)\s*(?:` +
+		`display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden|` +
+		`opacity\s*:\s*(?:0?\.0+|0+(?:\.0+)?)%?\s*(?:!|;|$)|` +
+		`font-size\s*:\s*(?:0+(?:\.0+)?(?:px|pt|em|rem|%)?|[01](?:\.\d+)?(?:px|pt)|0?\.0\d*(?:em|rem))\s*(?:!|;|$)|` +
+		`color\s*:\s*transparent|text-indent\s*:\s*-\d{3,}|` +
+		`(?:left|right|top|bottom)\s*:\s*-\d{4,}|` +
+		`clip\s*:\s*rect\(\s*0|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*\))`)
+})
 
 // A box of no size hides its text only if that is cut off.
 var (
-	noSize = regexp.MustCompile(`(?i)(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px|pt|em|rem|%)?\s*(?:!|;|$)`)
-	cutOff = regexp.MustCompile(`(?i)(?:^|;)\s*overflow(?:-[xy])?\s*:\s*(?:hidden|clip)`)
+	noSize = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px|pt|em|rem|%)?\s*(?:!|;|$)`)
+	})
+	cutOff = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|;)\s*overflow(?:-[xy])?\s*:\s*(?:hidden|clip)`)
+	})
 )
 
 // hides reports whether declarations hide an element.
 func hides(style string) bool {
-	return unseen.MatchString(style) || noSize.MatchString(style) && cutOff.MatchString(style)
+	return unseen().MatchString(style) || noSize().MatchString(style) && cutOff().MatchString(style)
 }
 
 // Bounds on the style sheets of a page that are looked at.
@@ -47,7 +54,7 @@ const (
 type rules map[string]bool
 
 // selector is one that we follow.
-var selector = regexp.MustCompile(`^[a-zA-Z0-9]*[.#][\w-]+$`)
+var selector = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9]*[.#][\w-]+$`) })
 
 // hiddenRules reads the style elements of a page.
 func hiddenRules(doc *html.Node) rules {
@@ -88,7 +95,7 @@ func (r rules) sheet(css string) {
 			continue
 		}
 		for s := range strings.SplitSeq(head, ",") {
-			if s = strings.TrimSpace(s); selector.MatchString(s) {
+			if s = strings.TrimSpace(s); selector().MatchString(s) {
 				r[s] = true
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
@@ -157,7 +158,9 @@ func venvOf(file string) string {
 }
 
 // seesSystem is the line of pyvenv.cfg that lets the packages of the system in.
-var seesSystem = regexp.MustCompile(`(?mi)^\s*include-system-site-packages\s*=\s*true\s*$`)
+var seesSystem = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?mi)^\s*include-system-site-packages\s*=\s*true\s*$`)
+})
 
 // venvSeesSystem reports whether a virtual environment adds to the packages of
 // its base rather than replacing them.
@@ -168,7 +171,7 @@ func venvSeesSystem(venv string) bool {
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
-	return err == nil && seesSystem.Match(b)
+	return err == nil && seesSystem().Match(b)
 }
 
 // existing returns the directories and files of list that are there.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"haft"
 )
@@ -95,14 +96,14 @@ func deeds() []deed {
 }
 
 // callName finds the calls in a deed.
-var callName = regexp.MustCompile(`call\('(\w+)'`)
+var callName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`call\('(\w+)'`) })
 
 // callCases are one case per system call that this machine's kernel numbers.
 func callCases() []Case {
 	table := callNumbers()
 	var cases []Case
 	for _, d := range deeds() {
-		unknown := slices.ContainsFunc(callName.FindAllStringSubmatch(d.source, -1), func(m []string) bool {
+		unknown := slices.ContainsFunc(callName().FindAllStringSubmatch(d.source, -1), func(m []string) bool {
 			_, has := table[m[1]]
 			return !has
 		})

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"haft/schema"
@@ -42,10 +43,10 @@ type Result struct {
 func Variable(parameter string) string { return "ARG_" + strings.ToUpper(parameter) }
 
 // paramName is what can be part of the name of a variable.
-var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var paramName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`) })
 
 // toolName is what every vendor of models accepts.
-var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`) })
 
 // Derive reads the header of a script, and looks for syntax errors in the rest.
 //
@@ -168,7 +169,7 @@ func (h *header) read() *Result {
 	switch {
 	case h.name == "":
 		h.fail(at, 1, "", "the tool has no name: write # tool: name at the head of the script")
-	case !toolName.MatchString(h.name):
+	case !toolName().MatchString(h.name):
 		h.fail(at, 1, "", "the name of the tool must be of letters, digits, _ and -, at most 64")
 	}
 	r.Name = h.name

@@ -72,7 +72,7 @@ func (h *header) checkName(l line, name string) bool {
 	variable := Variable(name)
 	other, taken := h.seen[variable]
 	switch {
-	case !paramName.MatchString(name):
+	case !paramName().MatchString(name):
 		h.fail(l, l.column, short(name), "the name must be of letters, digits and _, at most 64")
 	case slices.Contains(injected, name):
 		h.fail(l, l.column, name, "Haft fills this in: read HAFT_AGENT_ID instead")

@@ -3,6 +3,7 @@ package tsschema
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -148,7 +149,7 @@ func (l *lexer) next() kind {
 	case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 		return l.number()
 	case c == '/' && l.regexpAllowed():
-		if closingTag.MatchString(rest) && strings.HasSuffix(l.src[:l.pos], "<") {
+		if closingTag().MatchString(rest) && strings.HasSuffix(l.src[:l.pos], "<") {
 			l.fail(l.pos-1, noJSX)
 		}
 		return l.regexp()
@@ -174,7 +175,7 @@ func (l *lexer) next() kind {
 const noJSX = "JSX is not supported: a tool returns data, not elements"
 
 // closingTag is what follows the "<" of </name>.
-var closingTag = regexp.MustCompile(`^/[A-Za-z_$][\w$.:-]*\s*>|^/>`)
+var closingTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z_$][\w$.:-]*\s*>|^/>`) })
 
 // isTemplate reports whether token i opens a substitution.
 func (l *lexer) isTemplate(i int) bool {
