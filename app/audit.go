@@ -19,23 +19,29 @@ func (s *Service) auditFor(p haft.Principal) error {
 	return &haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}
 }
 
-// ExportAudit writes the audit of p's organisation as JSON lines, for those who
-// administer it.
+// ExportAudit is WriteAudit for the HTTP server.
 func (s *Service) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
+	_, err := s.WriteAudit(ctx, p, w)
+	return err
+}
+
+// WriteAudit writes the audit of p's organisation as JSON lines, for those who
+// administer it, and returns what was found in it.
+func (s *Service) WriteAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error) {
 	if err := s.auditFor(p); err != nil {
-		return err
+		return audit.Report{}, err
 	}
 	points, err := s.Store.AllCheckpoints(ctx, p.Org)
 	if err != nil {
-		return err
+		return audit.Report{}, err
 	}
-	_, err = audit.Export(w, s.Store.Trail(ctx, p.Org), audit.Extract{
+	rep, err := audit.Export(w, s.Store.Trail(ctx, p.Org), audit.Extract{
 		From: audit.Head{Org: p.Org}, Checkpoints: points, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
 	})
 	if err != nil {
-		return fmt.Errorf("export the audit log: %w", err)
+		return rep, fmt.Errorf("export the audit log: %w", err)
 	}
-	return nil
+	return rep, nil
 }
 
 // VerifyAudit says whether the audit of p's organisation is what was written.

@@ -94,7 +94,7 @@ func approve(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return noRequest(err)
 			}
-			s.owe(s.p.Org, a.Call)
+			s.Owe(s.p.Org, a.Call)
 			if noWait {
 				return printApproval(s, a)
 			}

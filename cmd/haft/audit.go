@@ -43,11 +43,7 @@ func auditVerify(p *persona, std streams) *cobra.Command {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
-			points, err := s.Store.AllCheckpoints(ctx, s.p.Org)
-			if err != nil {
-				return err
-			}
-			rep, err := audit.Verify(s.Store.Trail(ctx, s.p.Org), points, s.Keys, audit.Head{Org: s.p.Org})
+			rep, err := s.VerifyAudit(ctx, s.p)
 			if err != nil {
 				return err
 			}
@@ -122,10 +118,6 @@ func auditExport(p *persona, std streams) *cobra.Command {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
-			points, err := s.Store.AllCheckpoints(ctx, s.p.Org)
-			if err != nil {
-				return err
-			}
 			var w io.Writer = std.out
 			if out != "" {
 				f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -136,11 +128,9 @@ func auditExport(p *persona, std streams) *cobra.Command {
 				w = f
 			}
 			b := bufio.NewWriter(w)
-			rep, err := audit.Export(b, s.Store.Trail(ctx, s.p.Org), audit.Extract{
-				From: audit.Head{Org: s.p.Org}, Checkpoints: points, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
-			})
+			rep, err := s.ExportAudit(ctx, s.p, b)
 			if err = errors.Join(err, b.Flush()); err != nil {
-				return fmt.Errorf("export the audit log: %w", err)
+				return err
 			}
 			words := std
 			words.out = std.err
@@ -156,8 +146,8 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify-file FILE", Short: "Say whether an export is what was written; exit code 1 if it is not",
 		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
-		RunE: func(_ *cobra.Command, args []string) error {
-			keys, err := p.keys(keyFile)
+		RunE: func(c *cobra.Command, args []string) error {
+			keys, err := p.keys(c.Context(), std, keyFile)
 			if err != nil {
 				return err
 			}
@@ -181,8 +171,21 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 	return cmd
 }
 
-// keys returns the public keys to trust.
-func (p *persona) keys(name string) (audit.Keys, error) {
+// keys returns the public keys to trust: those of a file, of the server, or of the
+// data directory.
+func (p *persona) keys(ctx context.Context, std streams, name string) (audit.Keys, error) {
+	if name == "" && p.remote() {
+		var keys audit.Keys
+		err := p.do(ctx, std, func(ctx context.Context, s *session) error {
+			text, err := s.AuditKeys(ctx, s.p)
+			if err != nil {
+				return err
+			}
+			keys, err = audit.ParseKeys(text)
+			return err
+		})
+		return keys, err
+	}
 	if name != "" {
 		text, err := readBounded(name, 1<<20)
 		if err != nil {
@@ -205,8 +208,8 @@ func auditKey(p *persona, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "key", Short: "Print the public key with which exports are verified",
 		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
-		RunE: func(*cobra.Command, []string) error {
-			keys, err := p.keys("")
+		RunE: func(c *cobra.Command, _ []string) error {
+			keys, err := p.keys(c.Context(), std, "")
 			if err != nil {
 				return err
 			}
@@ -234,11 +237,7 @@ func auditShow(p *persona, std streams) *cobra.Command {
 			if limit < 1 || limit > 10_000 {
 				return usage(errors.New("--limit is between 1 and 10000"))
 			}
-			head, err := s.Store.AuditHead(ctx, s.p.Org)
-			if err != nil {
-				return err
-			}
-			list, err := s.Store.AuditEntries(ctx, s.p.Org, max(0, head.Seq-int64(limit)), limit)
+			list, err := s.LastAudit(ctx, s.p, limit)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,6 @@ import (
 
 	"haft"
 	"haft/engine"
-	"haft/event"
 	"haft/policy"
 	"haft/schema"
 )
@@ -68,7 +67,7 @@ run; a call that waits for a person is 4.`,
 		return nil
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {
-		f.json = p.json
+		f.json, p.asIf = p.json, f.dry
 		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
 			switch {
 			case f.batch != "":
@@ -144,9 +143,7 @@ func callOne(ctx context.Context, s *session, name string, f callFlags) error {
 	case f.async || f.wait > 0:
 		return submit(ctx, s, c, f.wait)
 	}
-	printed := s.follow(ctx, c)
-	res, err := s.Call(ctx, c)
-	shown := printed(err == nil)
+	res, shown, err := s.run(ctx, c)
 	if err != nil {
 		return noTool(err)
 	}
@@ -177,46 +174,13 @@ func (s *session) result(res *haft.Result, shown bool) error {
 	return err
 }
 
-// lastEvent is how long to wait for the last event of a call whose result is
-// there: it is written before the result is given, and only has to be read.
-const lastEvent = 2 * time.Second
-
-// follow shows what the tool of a call prints while it runs, if a person looks.
-// The function that it returns ends that, after the last event of the call if
-// there is one to come, and says whether all was shown.
-func (s *session) follow(ctx context.Context, c haft.Call) func(ended bool) bool {
+// run makes a call, and shows what its tool prints while it runs if a person looks.
+func (s *session) run(ctx context.Context, c haft.Call) (res *haft.Result, shown bool, err error) {
 	if s.as.json || !isTerminal(s.std.err) || c.IdempotencyKey != "" { // with a key it may be another call's result
-		return func(bool) bool { return false }
+		res, err = s.Call(ctx, c)
+		return res, false, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan bool, 1)
-	go func() {
-		shown := false
-		defer func() { done <- shown }()
-		// Nothing can be missed: the id is new, so all its events are to come.
-		for e, err := range s.WatchFor(ctx, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
-			if err != nil {
-				return
-			}
-			printOutput(s.std, e)
-			if e.Type == haft.EventCompleted || e.Type == haft.EventApproval {
-				shown = true
-				return
-			}
-		}
-	}()
-	return func(ended bool) bool {
-		defer cancel()
-		if ended {
-			select {
-			case shown := <-done:
-				return shown
-			case <-time.After(lastEvent):
-			}
-		}
-		cancel()
-		return <-done
-	}
+	return s.Stream(ctx, c, func(e haft.Event) { printOutput(s.std, e) })
 }
 
 // outputData is what an event says about output.
@@ -239,7 +203,7 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 	if err != nil {
 		return noTool(err)
 	}
-	s.owe(rec.Call.Principal.Org, rec.Call.ID)
+	s.Owe(rec.Call.Principal.Org, rec.Call.ID)
 	if wait > 0 && !rec.Status.Final() {
 		res, err := s.waited(ctx, rec.Call.ID, "", wait)
 		switch {

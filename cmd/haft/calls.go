@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/event"
 )
 
 // callsCommand looks back at calls, and ends them.
@@ -246,25 +245,15 @@ func callsEvents(p *persona, std streams) *cobra.Command {
 				return usage(errors.New("--follow goes on, and --json prints one document: leave one out"))
 			}
 			id := haft.CallID(args[0])
-			r, err := s.Record(ctx, s.p, id)
-			if err != nil {
-				return noCall(err)
-			}
-			f := event.Filter{Org: r.Call.Principal.Org, Call: id}
 			if follow {
-				return followEvents(ctx, s, f)
+				return followEvents(ctx, s, id)
 			}
 			events := []haft.Event{}
-			for after := int64(0); ; {
-				page, err := s.Store.EventsAfter(ctx, f, after, 500)
+			for e, err := range s.EventsOf(ctx, s.p, id) {
 				if err != nil {
-					return err
+					return noCall(err)
 				}
-				if len(page) == 0 {
-					break
-				}
-				events = append(events, page...)
-				after = page[len(page)-1].Cursor
+				events = append(events, e)
 			}
 			if s.as.json {
 				return printJSON(s.std.out, events)
@@ -281,11 +270,11 @@ func callsEvents(p *persona, std streams) *cobra.Command {
 }
 
 // followEvents prints events as they come.
-func followEvents(ctx context.Context, s *session, f event.Filter) error {
+func followEvents(ctx context.Context, s *session, id haft.CallID) error {
 	w := s.std.out
-	for e, err := range s.WatchFor(ctx, f, 0) {
+	for e, err := range s.WatchCall(ctx, s.p, id) {
 		if err != nil {
-			return err
+			return noCall(err)
 		}
 		fmt.Fprintf(w, "%d  %s  %s  %s\n", e.Seq, e.Time.Local().Format("15:04:05.000"), paint(w, cyan, string(e.Type)), oneLine(string(e.Data), 2*widest))
 		if e.Type == haft.EventCompleted {

@@ -31,40 +31,20 @@ func noKey(err error) error {
 	return advise(err, "see which there are with: haft key list; an id has 12 characters and is not the secret")
 }
 
-// ring returns the keys of the system, and who works with them.
-func ring(ctx context.Context, s *session) (*auth.Keyring, auth.Identity, error) {
-	dir, err := s.as.dir()
-	if err != nil {
-		return nil, auth.Identity{}, err
-	}
-	r, err := s.Keyring(ctx, dir)
-	return r, auth.Trusted(s.p), err
-}
-
-// manageKeys has do run with the keys of the system, and what it did written to
-// the audit.
-func manageKeys(ctx context.Context, s *session, kind string, do func(context.Context, *auth.Keyring, auth.Identity) (auth.Key, error)) error {
-	r, by, err := ring(ctx, s)
-	if err != nil {
-		return err
-	}
-	return noKey(s.Manage(ctx, s.p, kind, func(ctx context.Context) (any, error) { return do(ctx, r, by) }))
-}
-
 // hand prints the secret of a key, alone on standard output so that it can be put
 // in a file, and what there is to say of the key beside it.
-func hand(s *session, k auth.Key, token auth.Token) error {
+func hand(s *session, k auth.Key, text string) error {
 	var err error
 	if s.as.json {
 		err = printJSON(s.std.out, struct {
 			auth.Key
 			Secret string `json:"secret"`
-		}{k, token.Reveal()})
+		}{k, text})
 	} else {
 		printFacts(s.std.err, fact{"key", cell{k.ID, bold}}, fact{"name", k.Name}, fact{"for", keyFor(k)}, fact{"roles", strings.Join(k.Roles, ", ")},
 			fact{"scope", scopeText(k)}, fact{"expires", expiry(k, time.Now())}, fact{"old secret until", until(k.Overlap)})
 		fmt.Fprintln(s.std.err, "the secret is shown this once:")
-		_, err = fmt.Fprintln(s.std.out, token.Reveal())
+		_, err = fmt.Fprintln(s.std.out, text)
 	}
 	if err != nil {
 		return advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err), "make another secret with: haft key rotate "+k.ID)
@@ -116,8 +96,6 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 	var expires time.Duration
 	var cmd *cobra.Command
 	cmd = p.command(std, "create", "Make a key; its secret is printed once", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		var made auth.Key
-		var token auth.Token
 		if k.Agent != "" {
 			if _, err := s.Agent(ctx, s.p, k.Agent); err != nil {
 				return noAgent(err)
@@ -126,14 +104,11 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 		if cmd.Flags().Changed("expires") {
 			k.Expires = time.Now().Add(expires)
 		}
-		err := manageKeys(ctx, s, "key.create", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
-			made, token, err = r.Issue(ctx, by, k)
-			return made, err
-		})
+		made, text, err := s.IssueKey(ctx, s.p, k)
 		if err != nil {
-			return err
+			return noKey(err)
 		}
-		return hand(s, made, token)
+		return hand(s, made, text)
 	})
 	f := cmd.Flags()
 	f.StringVar(&k.Name, "name", "", "what the key is for")
@@ -149,12 +124,8 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 // keyList lists keys.
 func keyList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List keys, without their secrets", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		r, by, err := ring(ctx, s)
-		if err != nil {
-			return err
-		}
 		keys := []auth.Key{}
-		for k, err := range r.Keys(ctx, by, "") {
+		for k, err := range s.Keys(ctx, s.p) {
 			if err != nil {
 				return err
 			}
@@ -190,16 +161,11 @@ func keyState(k auth.Key, now time.Time) cell {
 func keyRotate(p *persona, std streams) *cobra.Command {
 	var overlap time.Duration
 	cmd := p.command(std, "rotate ID", "Give a key a new secret, which is printed once", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		var k auth.Key
-		var token auth.Token
-		err := manageKeys(ctx, s, "key.rotate", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
-			k, token, err = r.Rotate(ctx, by, args[0], overlap)
-			return k, err
-		})
+		k, text, err := s.RotateKey(ctx, s.p, args[0], haft.Millis(overlap))
 		if err != nil {
-			return err
+			return noKey(err)
 		}
-		return hand(s, k, token)
+		return hand(s, k, text)
 	})
 	cmd.Flags().DurationVar(&overlap, "overlap", 0, "for how long the old secret is good too, such as 24h; it ends at once if not given")
 	return cmd
@@ -208,14 +174,9 @@ func keyRotate(p *persona, std streams) *cobra.Command {
 // keyDisable disables a key.
 func keyDisable(p *persona, std streams) *cobra.Command {
 	return p.command(std, "disable ID", "Refuse a key from now on, and keep it", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		yes := true
-		var k auth.Key
-		err := manageKeys(ctx, s, "key.disable", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
-			k, err = r.Set(ctx, by, args[0], auth.KeyState{Disabled: &yes})
-			return k, err
-		})
+		k, err := s.DisableKey(ctx, s.p, args[0])
 		if err != nil {
-			return err
+			return noKey(err)
 		}
 		return tell(s, k, "key "+k.ID+" is disabled")
 	})
@@ -224,16 +185,9 @@ func keyDisable(p *persona, std streams) *cobra.Command {
 // keyRemove removes a key.
 func keyRemove(p *persona, std streams) *cobra.Command {
 	return p.command(std, "rm ID", "Remove a key; it is refused from now on", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		var k auth.Key
-		err := manageKeys(ctx, s, "key.remove", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
-			if k, err = r.Key(ctx, by, args[0]); err != nil {
-				return k, err
-			}
-			return k, r.Remove(ctx, by, args[0])
-		})
-		if err != nil {
-			return err
+		if err := s.RemoveKey(ctx, s.p, args[0]); err != nil {
+			return noKey(err)
 		}
-		return tell(s, map[string]string{"removed": k.ID}, "key "+k.ID+" is removed")
+		return tell(s, map[string]string{"removed": args[0]}, "key "+args[0]+" is removed")
 	})
 }

@@ -18,11 +18,16 @@ import (
 // A persona is who works where: the flags that every command on kept state has.
 // The environment does the same, so that a script can speak for several people.
 type persona struct {
-	data, database, server string
-	org, user, agent       string
-	roles                  []string
-	lockWait               time.Duration
-	json                   bool
+	data, database   string
+	server, keyFile  string
+	org, user, agent string
+	roles            []string
+	lockWait         time.Duration
+	json             bool
+	// asIf says that the command is about somebody and not done as them.
+	asIf bool
+	// given reports whether a flag is on the command line.
+	given func(flag string) bool
 }
 
 // usual is how long a command waits for another one that has the directory.
@@ -34,13 +39,15 @@ func attach(cmd *cobra.Command) *persona {
 	f := cmd.PersistentFlags()
 	f.StringVar(&p.data, "data", "", "the `DIR` of the embedded store and of keys ($HAFT_DATA)")
 	f.StringVar(&p.database, "database", os.Getenv("HAFT_DATABASE"), "the `URL` of a Postgres ($HAFT_DATABASE)")
-	f.StringVar(&p.server, "server", "", "the `URL` of a server")
+	f.StringVar(&p.server, "server", os.Getenv("HAFT_SERVER"), "the `URL` of a server to work on ($HAFT_SERVER); who asks is then said by the key")
+	f.StringVar(&p.keyFile, "key-file", os.Getenv("HAFT_KEY_FILE"), "the `FILE` with the key for the server ($HAFT_KEY_FILE, or the key itself in $HAFT_KEY)")
 	f.StringVar(&p.org, "org", or(os.Getenv("HAFT_ORG"), "local"), "the organisation ($HAFT_ORG)")
 	f.StringVar(&p.user, "user", os.Getenv("HAFT_USER"), "on whose behalf; the user of the system if empty ($HAFT_USER)")
 	f.StringArrayVar(&p.roles, "role", nil, "a role, instead of admin and approver; may be given again ($HAFT_ROLES)")
 	f.StringVar(&p.agent, "agent", os.Getenv("HAFT_AGENT"), "the agent that acts, by name or id ($HAFT_AGENT)")
 	f.DurationVar(&p.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory ($HAFT_LOCK_WAIT)")
 	f.BoolVar(&p.json, "json", false, "print one JSON document")
+	p.given = func(name string) bool { return f.Changed(name) }
 	return p
 }
 
@@ -95,28 +102,16 @@ func (p *persona) dir() (string, error) {
 
 // A session is an open system and who works with it. End it.
 type session struct {
-	*app.Service
+	system
 	p   haft.Principal
 	std streams
 	as  *persona
-	// owed are calls that were acknowledged and run in this process, since there
-	// is no server.
-	owed []owed
 }
-
-// owed is a call that has to end before the command may.
-type owed struct {
-	org string
-	id  haft.CallID
-}
-
-// owe notes that a call has to end before the command may.
-func (s *session) owe(org string, id haft.CallID) { s.owed = append(s.owed, owed{org, id}) }
 
 // open opens the system that the flags name.
 func (p *persona) open(ctx context.Context, std streams) (*session, error) {
-	if p.server != "" {
-		return nil, usage(errors.New("this build has no client for a server yet: leave --server out and work on the directory with --data, or on its database with --database"))
+	if p.remote() {
+		return p.dial(ctx, std)
 	}
 	dir, err := p.dir()
 	if err != nil {
@@ -132,48 +127,7 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	return &session{Service: svc, p: p.principal(), std: std, as: p}, nil
-}
-
-// settle waits until a call has ended or waits for a person, and until its chain
-// has gone on as far as it goes.
-func (s *session) settle(ctx context.Context, o owed) {
-	for {
-		r, err := s.Store.Record(ctx, o.org, o.id)
-		if err != nil {
-			return // the next command goes on with it
-		}
-		asks := false
-		if r.Status == haft.StatusPending {
-			a, err := s.Store.ApprovalOf(ctx, o.org, o.id)
-			asks = err == nil && a.State == haft.ApprovalPending
-		}
-		done := r.Status.Final() || asks
-		if done && r.Call.Chain != "" {
-			c, err := s.Store.Chain(ctx, o.org, r.Call.Chain)
-			done = err != nil || c.Status.Final() || c.Status == haft.StatusPending && c.Updated.After(r.Ended)
-		}
-		if done {
-			return
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// end lets calls on their way finish, and closes the system.
-func (s *session) end(ctx context.Context) error {
-	for _, o := range s.owed {
-		s.settle(ctx, o)
-	}
-	drained := s.Drain(ctx)
-	if ctx.Err() != nil {
-		drained = nil // the user does not want to wait
-	}
-	return errors.Join(drained, s.Close())
+	return &session{system: &embedded{Service: svc, dir: dir}, p: p.principal(), std: std, as: p}, nil
 }
 
 // do opens the system, has work done and closes it again.
@@ -183,7 +137,7 @@ func (p *persona) do(ctx context.Context, std streams, work func(context.Context
 		return err
 	}
 	err = work(ctx, s)
-	if closed := s.end(ctx); closed != nil {
+	if closed := s.End(ctx); closed != nil {
 		closed = fmt.Errorf("close the system: %w", closed)
 		if err == nil {
 			return closed

@@ -138,6 +138,7 @@ func policyExplain(p *persona, std streams) *cobra.Command {
 			}
 			return err
 		})
+	cmd.PreRun = func(*cobra.Command, []string) { p.asIf = true }
 	cmd.Long = strings.TrimSpace(`
 Say what the rules of server and organisation decide about a call, and name every rule
 with the reason why it matched or not. On whose behalf is said by --user, --role, --agent

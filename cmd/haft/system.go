@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"haft"
+	"haft/app"
+	"haft/audit"
+	"haft/auth"
+	"haft/engine"
+	"haft/policy"
+	"haft/secret"
+)
+
+// A system is what commands work on: one that is put together in this process
+// (embedded), or a server (remote). A command cannot tell which it is.
+type system interface {
+	haft.Service
+	follower
+	ruler
+	confidant
+	issuer
+	witness
+}
+
+// A follower follows calls.
+type follower interface {
+	// Stream makes a call and shows its events as they come. It says whether all
+	// of them were shown.
+	Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (res *haft.Result, shown bool, err error)
+	// Wait returns the result of a call when it has ended or waits for a person.
+	Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
+	// EventsOf lists what has happened to a call, and WatchCall goes on with it.
+	EventsOf(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error]
+	WatchCall(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error]
+	// Owe says that a call was acknowledged that the command does not wait for.
+	Owe(org string, id haft.CallID)
+	// End lets go of the system, after the calls that end with it.
+	End(ctx context.Context) error
+}
+
+// A ruler knows the rules.
+type ruler interface {
+	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
+	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
+	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+}
+
+// A confidant keeps secrets.
+type confidant interface {
+	PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error
+	Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error)
+	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
+	RotateSecrets(ctx context.Context, p haft.Principal, cfg app.RotateConfig) (app.Rotation, error)
+}
+
+// An issuer keeps API keys.
+type issuer interface {
+	IssueKey(ctx context.Context, p haft.Principal, k auth.Key) (auth.Key, string, error)
+	Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key, error]
+	RotateKey(ctx context.Context, p haft.Principal, id string, overlap haft.Millis) (auth.Key, string, error)
+	DisableKey(ctx context.Context, p haft.Principal, id string) (auth.Key, error)
+	RemoveKey(ctx context.Context, p haft.Principal, id string) error
+}
+
+// A witness has the audit log.
+type witness interface {
+	ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error)
+	VerifyAudit(ctx context.Context, p haft.Principal) (audit.Report, error)
+	LastAudit(ctx context.Context, p haft.Principal, last int) ([]audit.Entry, error)
+	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
+}
