@@ -11,6 +11,11 @@ import (
 // MaxToolName is the longest tool name that every model vendor accepts.
 const MaxToolName = 64
 
+// RandomID is how many random characters of base32 the ids of tools and agents end
+// with: 120 bits, which nobody guesses and which fit into the 122 of a UUID, for
+// those who know them by one.
+const RandomID = 24
+
 // toolName is what all vendors accept as a function name.
 var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`) })
 

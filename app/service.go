@@ -177,6 +177,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		more(set),
 		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
+		s.addSourceTool(set),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
 	}
@@ -195,7 +196,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if ec.Heavy == nil {
 		// Code that a built-in tool runs for a model needs a processor like a tool.
 		ec.Heavy = func(t haft.Tool) bool {
-			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP || t.ID == "builtin:run_code"
+			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
+				t.ID == "builtin:run_code" || t.ID == "builtin:"+SourceTool
 		}
 	}
 	text := cfg.Policy

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"iter"
 	"slices"
 	"time"
@@ -204,7 +205,7 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 			}
 		}
 	case haft.CodeOf(err) == haft.CodeNotFound:
-		a.ID, a.Created = haft.AgentID(newID("ag_")), now
+		a.ID, a.Created = haft.AgentID("ag_"+rand.Text()[:haft.RandomID]), now
 	default:
 		return nil, err
 	}

@@ -25,25 +25,8 @@ import (
 // person and is not the current one; its Review says so. Category and tags that
 // the draft leaves out stay as they are.
 func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
-	if d.Kind == "" {
-		d.Kind = haft.KindPython
-	}
-	if err := checkDraft(d, r.cfg.Network); err != nil {
-		return nil, err
-	}
-	if d.Name != "" {
-		if err := r.free(d.Name); err != nil {
-			return nil, err
-		}
-	}
-	c := &change{draft: d, by: p}
-	if err := r.review(ctx, c); err != nil {
-		return nil, err
-	}
-	if err := r.describe(ctx, c); err != nil {
+	c, err := r.draft(ctx, p, d)
+	if err != nil {
 		return nil, err
 	}
 	return r.keep(ctx, c)

@@ -10,7 +10,7 @@ import (
 
 // newID makes the id of a tool. It holds a character that no name has, so that
 // nothing can be called like another tool's id.
-func newID() haft.ToolID { return haft.ToolID("tool." + rand.Text()) }
+func newID() haft.ToolID { return haft.ToolID("tool." + rand.Text()[:haft.RandomID]) }
 
 // own returns the tool of that name or id that p's organisation may change.
 func (r *Registry) own(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error) {

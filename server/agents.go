@@ -59,8 +59,8 @@ type addAgent struct {
 }
 
 func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*oneAgent, error) {
-	s.agents.Lock()
-	defer s.agents.Unlock()
+	s.cfg.Agents.Lock()
+	defer s.cfg.Agents.Unlock()
 	switch _, err := s.service.Agent(ctx, who.Principal, in.Body.Name); {
 	case err == nil:
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name"}
@@ -98,8 +98,8 @@ type putAgent struct {
 }
 
 func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*oneAgent, error) {
-	s.agents.Lock()
-	defer s.agents.Unlock()
+	s.cfg.Agents.Lock()
+	defer s.cfg.Agents.Unlock()
 	name, status := in.Agent, http.StatusCreated
 	switch a, err := s.service.Agent(ctx, who.Principal, in.Agent); {
 	case err == nil:
@@ -151,8 +151,8 @@ func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*one
 // lost in between, as long as it came through this server. The values of its
 // environment are not among what is read; the service keeps them.
 func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, change func(*haft.Agent) error) (*oneAgent, error) {
-	s.agents.Lock()
-	defer s.agents.Unlock()
+	s.cfg.Agents.Lock()
+	defer s.cfg.Agents.Unlock()
 	a, err := s.service.Agent(ctx, who.Principal, ref)
 	if err != nil {
 		return nil, err
@@ -164,8 +164,8 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, chan
 }
 
 func (s *Server) removeAgent(ctx context.Context, who Identity, in *AgentRef) (*struct{}, error) {
-	s.agents.Lock()
-	defer s.agents.Unlock()
+	s.cfg.Agents.Lock()
+	defer s.cfg.Agents.Unlock()
 	return nil, s.service.RemoveAgent(ctx, who.Principal, in.Agent)
 }
 

@@ -197,7 +197,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		rec.who = who.Principal
 	}
 	action, _ := ctx.Operation().Metadata[actionKey].(Action)
-	if err := who.may(action); err != nil {
+	if err := who.Permit(action); err != nil {
 		refuse(err)
 		return
 	}

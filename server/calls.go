@@ -114,32 +114,9 @@ func (a *api) calls() {
 	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: "tool-calls", action: CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
 }
 
-// as returns on whose behalf somebody acts who names an agent. An agent is named
-// by its id from here on, so that filters find what it did.
+// as returns on whose behalf somebody acts who names an agent.
 func (s *Server) as(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
-	p := who.Principal
-	if agent == "" || agent == p.Agent {
-		return p, nil
-	}
-	denied := &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that agent"}
-	if p.Agent == "" && who.ActAs == nil {
-		return p, denied
-	}
-	a, err := s.service.Agent(ctx, p, agent)
-	if err != nil {
-		return p, err
-	}
-	switch {
-	case string(a.ID) == p.Agent || a.Name == p.Agent:
-		return p, nil
-	case p.Agent != "":
-		return p, denied
-	}
-	if err := who.ActAs(string(a.ID)); err != nil {
-		return p, err
-	}
-	p.Agent = string(a.ID)
-	return p, nil
+	return who.As(ctx, s.service, agent)
 }
 
 // call makes a call of a body.

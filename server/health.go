@@ -21,6 +21,9 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 	for pattern, h := range s.cfg.Mounts {
 		mux.Handle(pattern, h)
 	}
+	for pattern, d := range s.cfg.Doors {
+		mux.Handle(pattern, s.enter(d))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")
 		if allow := s.methods(mux, r); len(allow) > 0 {

@@ -69,8 +69,8 @@ type Identity struct {
 	Operator bool
 }
 
-// may reports why the identity is not for an action.
-func (id Identity) may(a Action) error {
+// Permit reports why the identity is not for an action.
+func (id Identity) Permit(a Action) error {
 	if err := id.Principal.Check(); err != nil {
 		return err
 	}

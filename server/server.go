@@ -51,6 +51,12 @@ type Config struct {
 	// Mounts are other doors, by pattern of [http.ServeMux]. They stand behind the
 	// same guard and know themselves who sends.
 	Mounts map[string]http.Handler
+	// Doors are other ways to the service, by pattern of [http.ServeMux]. They are
+	// told who sends.
+	Doors map[string]Door
+	// Agents is held while an agent is read, changed and written. Doors that do so
+	// share it. Nil means one of its own.
+	Agents sync.Locker
 
 	// Hosts are the names by which the server is reached, without ports; nil means
 	// the loopback names and addresses only.
@@ -133,7 +139,6 @@ type Server struct {
 	http    *http.Server
 	openapi []byte
 	ready   readiness
-	agents  sync.Mutex // held while an agent is read, changed and written
 
 	leaving  atomic.Bool
 	streams  sync.WaitGroup // which Shutdown of net/http does not know of
@@ -192,6 +197,9 @@ func (c Config) filled() Config {
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = 15 * time.Second
+	}
+	if c.Agents == nil {
+		c.Agents = new(sync.Mutex)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

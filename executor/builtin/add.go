@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -161,7 +162,9 @@ func parametersOf[In any](d Def) (*schema.Object, haft.SchemaHealth, error) {
 
 // schemaOf is the schema of T.
 func schemaOf[T any]() (*schema.Object, error) {
-	s, err := jsonschema.For[T](nil)
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[json.RawMessage](): {}, // any JSON, and not the list of bytes that it is in Go
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("make a schema: %w", err)
 	}

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"haft"
+	"haft/executor"
+	"haft/executor/builtin"
+)
+
+// SourceTool is the name of the tool that runs source which nobody keeps. A policy
+// allows and limits it like another; what runs is in its arguments, so that an
+// approval shows it and the audit has its digest.
+const SourceTool = "run_from_source"
+
+// sourceIn are its arguments. The environment is that of the call, so that no
+// secret stands among arguments.
+type sourceIn struct {
+	Source     string                     `json:"source_code" jsonschema:"the source with the function that is the tool"`
+	Kind       haft.Kind                  `json:"source_type,omitempty" jsonschema:"the language of the source; python if left out"`
+	Function   string                     `json:"name,omitempty" jsonschema:"which function of the source to call, where it has several"`
+	Args       map[string]json.RawMessage `json:"args,omitempty" jsonschema:"the arguments of the function, by name"`
+	Parameters map[string]json.RawMessage `json:"parameters,omitempty" jsonschema:"the JSON Schema of the arguments, if it is not to be read from the source"`
+	Pip        []string                   `json:"pip_requirements,omitempty" jsonschema:"packages of Python that the source needs, such as numpy==2.3.1"`
+	NPM        []string                   `json:"npm_requirements,omitempty" jsonschema:"packages of npm that the source needs, such as zod@4.1.5"`
+}
+
+// draft is the tool that the source would be.
+func (in sourceIn) draft() (haft.Draft, error) {
+	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function, Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
+	if in.Parameters == nil {
+		return d, nil
+	}
+	var err error
+	if d.Parameters, err = json.Marshal(in.Parameters); err != nil {
+		return d, fmt.Errorf("encode the schema: %w", err)
+	}
+	return d, nil
+}
+
+// addSourceTool adds the tool that runs source which is not kept: it is reviewed
+// and confined like a tool that is.
+func (s *Service) addSourceTool(set *builtin.Set) error {
+	no := false
+	return builtin.AddRaw[sourceIn, any](set, builtin.Def{
+		Name: SourceTool, Version: "1", Category: "code", Tags: []string{"code"},
+		Description: "Runs the function of a source in a sandbox and returns its value, without keeping the source as a tool: to try it out before it becomes one. " +
+			"The source is reviewed as that of a tool is. There is no network.",
+		Enums:       map[string][]string{"source_type": {"python", "typescript", "javascript", "bash"}},
+		Annotations: haft.Annotations{Title: "Run source", ReadOnly: &no},
+	}, s.runSource)
+}
+
+// runSource is the tool.
+func (s *Service) runSource(ctx context.Context, req executor.Request, in sourceIn) (*haft.Result, error) {
+	if s.Registry == nil {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the tools are not there yet"}
+	}
+	draft, err := in.draft()
+	if err != nil {
+		return nil, err
+	}
+	tool, err := s.Registry.Prepare(ctx, req.Principal, draft)
+	if err != nil {
+		return unready(err)
+	}
+	raw := []byte("{}")
+	if in.Args != nil {
+		if raw, err = json.Marshal(in.Args); err != nil {
+			return nil, fmt.Errorf("encode the arguments: %w", err)
+		}
+	}
+	args, failure := tool.Fit(raw)
+	if failure != nil {
+		return &haft.Result{Status: haft.StatusValidation, Error: failure}, nil
+	}
+	v := tool.Tool.Version
+	inner := req
+	inner.Kind, inner.Source, inner.Function, inner.Pass, inner.Args = v.Kind, v.Source, v.Function, v.Pass, args
+	inner.Tool, inner.Digest, inner.Output = tool.Tool.Name, v.Digest, v.Settings.Output.Type
+	inner.Inject = make(map[string]json.RawMessage, len(v.Injected))
+	for _, name := range v.Injected {
+		inner.Inject[name] = json.RawMessage("null") // there is no agent that has it
+	}
+	res, err := s.App.executor.Execute(ctx, inner)
+	if err != nil {
+		return unready(err)
+	}
+	tool.Check(ctx, res)
+	return res, nil
+}
+
+// unready makes a result of an error that the source or a rule is to blame for.
+func unready(err error) (*haft.Result, error) {
+	e, ok := errors.AsType[*haft.Error](err)
+	if !ok {
+		return nil, err
+	}
+	switch e.Code {
+	case haft.CodeInvalid, haft.CodeConflict:
+		return &haft.Result{Status: haft.StatusError, Error: &haft.Failure{
+			Kind: haft.FailSource, Message: e.Message, Retry: haft.RetryChanged, Misfits: e.Misfits}}, nil
+	case haft.CodeDenied:
+		return &haft.Result{Status: haft.StatusDenied, Error: &haft.Failure{
+			Kind: haft.FailDenied, Message: e.Message, Retry: haft.RetryNever}}, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,45 @@
+package registry
+
+import (
+	"context"
+
+	"haft"
+)
+
+// Prepare makes of a draft what [Registry.Put] would keep, ready to be called, and
+// keeps nothing. The source is reviewed as if it were kept; what a person would
+// have to look at first is [haft.CodeDenied], since nobody is asked.
+func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) (*Compiled, error) {
+	c, err := r.draft(ctx, p, d)
+	if err != nil {
+		return nil, err
+	}
+	if c.waits {
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "a person has to look at the source first: register it as a tool. It says " + tellAll(c.findings)}
+	}
+	return Compile(c.tool)
+}
+
+// draft checks a draft, has its source reviewed and fills in what it leaves out.
+func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*change, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if d.Kind == "" {
+		d.Kind = haft.KindPython
+	}
+	if err := checkDraft(d, r.cfg.Network); err != nil {
+		return nil, err
+	}
+	if d.Name != "" {
+		if err := r.free(d.Name); err != nil {
+			return nil, err
+		}
+	}
+	c := &change{draft: d, by: p}
+	if err := r.review(ctx, c); err != nil {
+		return nil, err
+	}
+	return c, r.describe(ctx, c)
+}

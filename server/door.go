@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"haft"
+)
+
+// A Door is another way to the same service, such as the API of a system that
+// people come from. What it answers is its own business; who may enter is not: the
+// server has found out who sends, and has read the body, before it is asked.
+type Door interface {
+	// Enter answers r. Its body is whole, bounded and, if it was signed, what was
+	// signed. Enter asks [Identity.Permit] before it does anything.
+	Enter(w http.ResponseWriter, r *http.Request, who Identity)
+}
+
+// enter stands before a door.
+func (s *Server) enter(d Door) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(err error) { s.fault(r.Context(), err).write(w, requestID(r.Context())) }
+		who, err := s.auth.Authenticate(r, s.source(r))
+		if err == nil {
+			err = who.Principal.Check()
+		}
+		if err != nil {
+			refuse(err)
+			return
+		}
+		if rec, ok := w.(*writer); ok {
+			rec.who = who.Principal
+		}
+		if err := s.read(w, r); err != nil {
+			refuse(err)
+			return
+		}
+		d.Enter(w, r, who)
+	})
+}
+
+// As returns on whose behalf somebody acts who names an agent. An agent is named
+// by its id from here on, so that filters find what it did.
+func (id Identity) As(ctx context.Context, agents haft.Agents, agent string) (haft.Principal, error) {
+	p := id.Principal
+	if agent == "" || agent == p.Agent {
+		return p, nil
+	}
+	denied := &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that agent"}
+	if p.Agent == "" && id.ActAs == nil {
+		return p, denied
+	}
+	a, err := agents.Agent(ctx, p, agent)
+	if err != nil {
+		return p, err
+	}
+	switch {
+	case string(a.ID) == p.Agent || a.Name == p.Agent:
+		return p, nil
+	case p.Agent != "":
+		return p, denied
+	}
+	if err := id.ActAs(string(a.ID)); err != nil {
+		return p, err
+	}
+	p.Agent = string(a.ID)
+	return p, nil
+}
