@@ -52,7 +52,7 @@ func (a *api) self() {
 func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {
 	self := Self{Principal: who.Principal, Operator: who.Operator, Actions: []Action{}, Expires: who.Expires, Version: s.cfg.Version}
 	for _, a := range Actions() {
-		if who.may(a) == nil {
+		if who.Permit(a) == nil {
 			self.Actions = append(self.Actions, a)
 		}
 	}
