@@ -58,6 +58,7 @@ var rooms = map[string][]string{
 	"store/storetest":     {"store", "event", "audit", "event/eventtest", "auth", "auth/authtest"},
 	"requirement":         {},
 	"layer":               {"requirement", "sandbox"},
+	"supply":              {"egress", "executor", "executor/script", "layer", "requirement", "sandbox"},
 	"modelapi":            {"schema"},
 	"server":              {},
 	"client":              {"auth"},

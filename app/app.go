@@ -16,6 +16,7 @@ import (
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
+	"haft/supply"
 )
 
 // Config says what to put together. The zero value is useful.
@@ -32,6 +33,9 @@ type Config struct {
 	Local local.Config
 	// Cells adjusts the pool of prepared sandboxes.
 	Cells cell.Config
+	// Packages says where packages come from and are kept; an empty Dir means one
+	// in the user's cache.
+	Packages supply.Config
 	// Keep keeps sandboxes ready between calls. It is for whatever lives longer
 	// than one call.
 	Keep bool
@@ -41,6 +45,9 @@ type Config struct {
 
 // An App is one system. Close it.
 type App struct {
+	// Supply has the packages that tools need.
+	Supply *supply.Supply
+
 	cfg      Config
 	name     string
 	provider sandbox.Provider
@@ -70,6 +77,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
 	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir(), Reader: pyschema.Script()})
+	a.openSupply()
 	a.openExecutor(ctx)
 	return a, nil
 }

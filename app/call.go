@@ -21,9 +21,11 @@ type Run struct {
 	// Org is on whose behalf; "" means "local".
 	Org string
 	// Args is what a model or a person wrote.
-	Args    []byte
-	Env     map[string]string
-	Files   []sandbox.File
+	Args  []byte
+	Env   map[string]string
+	Files []sandbox.File
+	// Layers are the packages that it sees.
+	Layers  []executor.Layer
 	Limits  haft.Limits
 	Network sandbox.Network
 	// Hosts are the only ones that it may reach, as [egress.ParseRule] reads them;
@@ -58,7 +60,7 @@ func (a *App) request(kind haft.Kind, r Run) executor.Request {
 	if len(r.Hosts) > 0 {
 		r.Network = sandbox.NetworkOutlet
 	}
-	return executor.Request{Org: r.Org, Kind: kind, Env: r.Env, Files: r.Files, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
+	return executor.Request{Org: r.Org, Kind: kind, Env: r.Env, Files: r.Files, Layers: r.Layers, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
 }
 
 // NewCallID makes an id that nobody can guess.

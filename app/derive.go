@@ -24,6 +24,9 @@ type Source struct {
 	Kind     haft.Kind
 	Text     []byte
 	Function string // "" lets the rules of the language choose
+	// Layers are packages whose types can be looked up, besides those of the
+	// interpreter. They are asked for when the first is needed; nil means none.
+	Layers func(ctx context.Context) ([]executor.Layer, error)
 }
 
 // A Derived is what a source says about its tool, and how to call it.
@@ -46,7 +49,7 @@ func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Der
 	}
 	switch src.Kind {
 	case haft.KindPython:
-		d := pyschema.Deriver{Read: a.readPython, Resolve: a.newLookups().resolve}
+		d := pyschema.Deriver{Read: a.readPython, Resolve: a.newLookups(src.Layers).resolve}
 		sig, err := d.Derive(ctx, src.Text, opts)
 		if err != nil {
 			return nil, err

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/executor/script"
 	"haft/sandbox"
 	"haft/schema"
@@ -35,6 +37,7 @@ type lookups struct {
 	left   int
 	spent  time.Duration
 	known  map[[2]string]looked
+	layers func(ctx context.Context) ([]executor.Layer, error)
 }
 
 // looked is what a lookup found out, also that there is nothing.
@@ -43,8 +46,11 @@ type looked struct {
 	fault error
 }
 
-func (a *App) newLookups() *lookups {
-	return &lookups{app: a, limits: lookupLimits(), left: maxLookups, known: map[[2]string]looked{}}
+func (a *App) newLookups(layers func(context.Context) ([]executor.Layer, error)) *lookups {
+	if layers == nil {
+		layers = func(context.Context) ([]executor.Layer, error) { return nil, nil }
+	}
+	return &lookups{app: a, limits: lookupLimits(), left: maxLookups, known: map[[2]string]looked{}, layers: layers}
 }
 
 // resolve is a [pyschema.Resolver]. A type that is asked for again is not looked
@@ -63,9 +69,18 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 	if err != nil {
 		return nil, err
 	}
+	layers, err := l.layers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths, mounts := rt.Paths, rt.Mounts
+	for i, p := range layers {
+		paths = slices.Insert(slices.Clone(paths), i, p.Inside)
+		mounts = append(slices.Clone(mounts), sandbox.Mount{Host: p.Dir, Inside: p.Inside})
+	}
 	began := time.Now()
-	run := func(ctx context.Context, question []byte) ([]byte, error) { return l.run(ctx, rt, question) }
-	found, err := pyschema.Introspect(ctx, run, module, name, rt.Paths)
+	run := func(ctx context.Context, question []byte) ([]byte, error) { return l.run(ctx, rt, mounts, question) }
+	found, err := pyschema.Introspect(ctx, run, module, name, paths)
 	l.spent += time.Since(began)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("look up an imported type: %w", context.Cause(ctx))
@@ -76,11 +91,11 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 
 // run imports a module in a fresh sandbox without network. It is a
 // [pyschema.Introspector].
-func (l *lookups) run(ctx context.Context, rt *script.Runtime, question []byte) ([]byte, error) {
+func (l *lookups) run(ctx context.Context, rt *script.Runtime, mounts []sandbox.Mount, question []byte) ([]byte, error) {
 	var out bytes.Buffer
 	exit, err := l.app.provider.Run(ctx, sandbox.Spec{
 		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", pyschema.IntrospectScript()),
-		Mounts: rt.Mounts, Network: sandbox.NetworkNone, Limits: l.limits, Need: l.app.cfg.Need,
+		Mounts: mounts, Network: sandbox.NetworkNone, Limits: l.limits, Need: l.app.cfg.Need,
 		// As for tools: a package that writes to its home must not fail here.
 		Env:   []string{"PATH=" + script.DefaultPath, "HOME=/work", "TMPDIR=/tmp", "LANG=C.UTF-8"},
 		Stdin: bytes.NewReader(question), Stdout: &out,

@@ -53,6 +53,9 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	if err != nil || port == 0 {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the port is not a number from 1 to 65535", Err: err}
 	}
+	if g.cfg.Via != nil {
+		return g.dialVia(ctx, host, address)
+	}
 	addrs, err := g.resolve(ctx, network, host, uint16(port))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,10 @@ type Config struct {
 	// near: "db.internal", or "*.svc" for all below. Their addresses are checked
 	// all the same. localhost needs no entry if its addresses are in Allow.
 	Names []string
+	// Via is the proxy, by its http or https URL, that all connections are made
+	// through; nil means that they are made here. Then addresses are the proxy's
+	// to check: it is for programs whose rules name every host.
+	Via *url.URL
 	// Resolver looks up names; nil means the system's DNS servers.
 	Resolver Resolver
 	// ResolveTimeout bounds a lookup; 0 means 5 seconds.

@@ -56,6 +56,8 @@ type Request struct {
 	Env map[string]string
 	// Files are put into the tool's directory.
 	Files []sandbox.File
+	// Layers are the installed packages that the tool sees.
+	Layers []Layer
 	// Limits that are zero get their defaults.
 	Limits  haft.Limits
 	Network sandbox.Network
@@ -75,6 +77,23 @@ type Request struct {
 	Stdout, Stderr func([]byte)
 	// Progress gets what a tool says about how far it is; nil means nobody does.
 	Progress func(json.RawMessage)
+}
+
+// A Layer is a directory of installed packages. It is read-only, and shared by all
+// tools that need the same.
+type Layer struct {
+	// Digest names the content.
+	Digest string
+	// Dir is the host's path, Inside the sandbox's: of a directory that Python
+	// modules are imported from, or of a node_modules.
+	Dir, Inside string
+	// Imports are Python modules of the layer that the tool is going to import. A
+	// sandbox that is kept ready may have them imported already.
+	Imports []string
+	// Hold keeps the layer as it is until release is called. It reports false if
+	// the layer may be gone. Whoever makes the request holds it until Execute has
+	// returned; Hold is for what is kept ready longer. Nil means that it stays.
+	Hold func() (release func(), ok bool)
 }
 
 // An Argument is one thing that a function is given.

@@ -23,7 +23,13 @@ type Layer struct {
 
 	once  sync.Once
 	close func()
+	again func() (*Layer, bool)
 }
+
+// Hold returns another handle of the layer, which is closed by itself: for what
+// goes on using it after l. It reports false if nobody has the layer any more, and
+// it may be gone.
+func (l *Layer) Hold() (*Layer, bool) { return l.again() }
 
 // Close gives the layer back. It may be called more than once.
 func (l *Layer) Close() error {
@@ -164,6 +170,14 @@ func (s *Store) layer(digest string, h *hold) *Layer {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.release(digest, h)
+	}, again: func() (*Layer, bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if h.refs <= 0 {
+			return nil, false
+		}
+		h.refs++
+		return s.layer(digest, h), true
 	}}
 }
 

@@ -64,6 +64,8 @@ type Installer struct {
 	// Python is the interpreter, by its path in the sandbox. UV is the program of
 	// that name, if it is to be used in place of pip.
 	Python, UV string
+	// Pip is how pip is started; none means the module of Python.
+	Pip []string
 	// NPM is how npm is started: node and npm-cli.js, or a program. Node is the
 	// interpreter, for probing.
 	NPM  []string

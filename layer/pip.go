@@ -37,7 +37,11 @@ func (st *step) pipEnv() []string {
 
 // pip returns the command line of pip install.
 func (st *step) pip(args ...string) []string {
-	argv := []string{st.in.Python, "-I", "-m", "pip", "install"}
+	argv := append([]string{}, st.in.Pip...)
+	if len(argv) == 0 {
+		argv = []string{st.in.Python, "-I", "-m", "pip"}
+	}
+	argv = append(argv, "install")
 	if st.in.Source {
 		argv = append(argv, "--prefer-binary")
 	} else {

@@ -15,8 +15,10 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/executor"
 	"haft/sandbox"
 	"haft/schema"
+	"haft/supply"
 )
 
 // runFlags are the flags of haft run.
@@ -33,6 +35,8 @@ type runFlags struct {
 	need    string
 	python  string
 	output  string
+	needs   []string
+	upgrade bool
 	loose   bool
 	json    bool
 }
@@ -47,7 +51,8 @@ func runCommand(std streams) *cobra.Command {
 stderr; with --json the whole result goes to stdout as one object.`,
 		Example: `  haft run weather.py --arg city=Oslo --arg days=2
   haft run weather.py:forecast --args '{"city": "Oslo"}' --json
-  haft run report.ts --args @args.json --timeout 10s --memory 256MiB`,
+  haft run report.ts --args @args.json --timeout 10s --memory 256MiB
+  haft run chart.py --requirements requirements.txt --arg days=7`,
 		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
 		RunE: func(c *cobra.Command, args []string) error { return runTool(c.Context(), std, args[0], f) },
 	}
@@ -55,7 +60,9 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
 	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or else text")
 	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
-	fl.StringArrayVar(&f.files, "file", nil, "a `FILE` to put into the tool's directory")
+	fl.StringArrayVar(&f.files, "file", nil, "a `FILE` or directory to put into the tool's directory; may be given again")
+	fl.StringArrayVar(&f.needs, "requirements", nil, "install what a `FILE` names: requirements.txt, pyproject.toml or package.json; may be given again")
+	fl.BoolVar(&f.upgrade, "upgrade", false, "find the newest packages that fit the requirements, instead of those of the last time")
 	fl.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
 	fl.Var(&f.memory, "memory", "how much memory it may use, such as 512MiB")
 	fl.StringVar(&f.network, "network", "none", "none, full for the host's network, or the `HOSTS` that it may reach, such as api.example.com,*.example.org:8443")
@@ -82,14 +89,27 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	if f.need != "" && !haft.Level(f.need).AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
+	needs, err := neededBy(src, f.needs)
+	if err != nil {
+		return err
+	}
 	a, err := app.Open(ctx, app.Config{
 		Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)},
-		Interpreters: map[haft.Kind]string{haft.KindPython: f.python},
+		Interpreters: map[haft.Kind]string{haft.KindPython: f.python}, Packages: supply.FromEnv(os.Getenv),
 	})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	said := newProgress(std.err)
+	layers, release, err := a.Provide(ctx, needs, src.Text, f.upgrade, said.line)
+	said.clear()
+	if err != nil {
+		return err
+	}
+	defer release()
+	r.Layers = layers
+	src.Layers = func(context.Context) ([]executor.Layer, error) { return layers, nil }
 	a.Expect(ctx, src.Kind, r)
 	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: haft.OutputType(f.output)})
 	if _, ok := errors.AsType[*schema.SourceError](err); ok {

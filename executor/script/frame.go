@@ -125,6 +125,7 @@ const (
 	typeResult = "result"
 	typeError  = "error"
 	typeRead   = "read"
+	typeImport = "import"
 )
 
 // readReply reads one frame and decodes it.
@@ -173,6 +174,22 @@ func boot(conn io.Reader) error { return expect(conn, typeHello) }
 // warm has the harness make a call for nothing.
 func warm(conn io.ReadWriter) error {
 	if err := writeFrame(conn, []byte(`{"type":"warm"}`)); err != nil {
+		return err
+	}
+	return expect(conn, typeReady)
+}
+
+// load has the harness import modules. What cannot be imported is left out.
+func load(conn io.ReadWriter, path, modules []string) error {
+	frame, err := json.Marshal(struct {
+		Type    string   `json:"type"`
+		Path    []string `json:"path"`
+		Modules []string `json:"modules"`
+	}{typeImport, path, modules})
+	if err != nil {
+		return fmt.Errorf("encode the imports: %w", err)
+	}
+	if err := writeFrame(conn, frame); err != nil {
 		return err
 	}
 	return expect(conn, typeReady)

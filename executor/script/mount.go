@@ -26,8 +26,22 @@ var trust = []string{
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
 }
 
-// mounts are those of the runtime, and what the network of the call needs.
+// mounts are those of the runtime, what the network of the call needs, and the
+// layers.
 func (r *run) mounts() []sandbox.Mount {
+	list := r.hostMounts()
+	if len(r.req.Layers) == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for _, l := range r.req.Layers {
+		list = append(list, sandbox.Mount{Host: l.Dir, Inside: l.Inside})
+	}
+	return list
+}
+
+// hostMounts are those of the runtime, and what the network of the call needs.
+func (r *run) hostMounts() []sandbox.Mount {
 	switch r.req.Network {
 	case sandbox.NetworkFull:
 		return mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(r.rt.Mounts)...))

@@ -59,6 +59,7 @@ type Executor struct {
 	forks    *templates
 	js       *transformer
 	expected expectations
+	spoilt   spoilt
 	told     atomic.Pointer[cell.StartError] // the last that was logged
 }
 
@@ -172,6 +173,9 @@ func check(req executor.Request) error {
 	if err := checkCA(req); err != nil {
 		return err
 	}
+	if err := checkLayers(req.Layers); err != nil {
+		return err
+	}
 	return checkEnv(req.Env)
 }
 
@@ -243,7 +247,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	m := &call{
 		Type: typeCall, Source: strings.TrimPrefix(req.Source, "\ufeff"), Function: req.Function, Args: req.Args,
 		Pass: req.Pass, Inject: req.Inject, Env: outletEnv(req),
-		Path: r.rt.Paths, Limit: r.limits.Result, Reuse: r.reuse(),
+		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(),
 	}
 	if len(m.Args) == 0 {
 		m.Args = json.RawMessage("{}")
@@ -302,6 +306,10 @@ func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
 	if c == nil {
 		c, err = r.x.pool.Take(ctx, plan)
 	}
+	if err != nil && ctx.Err() == nil && r.x.spoilt.has(plan.Key) {
+		// It was the imports that did not work. The tool has them to itself.
+		c, err = r.x.pool.Take(ctx, r.plan())
+	}
 	res.Timeline.Setup = haft.Millis(time.Since(asked))
 	switch {
 	case r.x.cfg.Cold:
@@ -325,7 +333,7 @@ func (r *run) plan() cell.Plan {
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	plan := cell.Plan{
-		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
+		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: policy(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
 		Boot: func(conn *os.File) error { return boot(conn) },
@@ -334,11 +342,12 @@ func (r *run) plan() cell.Plan {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
 	}
 	if !r.x.cfg.Cold {
-		plan.Warm = func(conn *os.File) error { return warm(conn) }
-		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy); run != nil {
+		plan.Warm = r.warmer(&plan.Key)
+		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.layersDigest(), r.req.Layers); run != nil {
 			plan.Run = run
 		}
 	}
+	plan.Run = holding(r.req.Layers, plan.Run)
 	return plan
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/sandbox"
 )
 
@@ -32,11 +33,12 @@ type templates struct {
 
 // A template is one prepared interpreter. Its mu is held while it is made.
 type template struct {
-	mu    sync.Mutex
-	t     sandbox.Template
-	made  time.Time
-	forks int
-	idle  *time.Timer
+	mu      sync.Mutex
+	t       sandbox.Template
+	made    time.Time
+	forks   int
+	idle    *time.Timer
+	release func() // of the layers that it sees
 }
 
 // newTemplates returns templates of provider, if it is a Forker.
@@ -46,15 +48,17 @@ func newTemplates(ctx context.Context, provider sandbox.Provider) *templates {
 }
 
 // runner returns a function that runs cells as forks of a template, or nil where
-// that cannot be done. Policy is the digest of what spec confines a run by.
-func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string) func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
+// that cannot be done. Policy is the digest of what spec confines a run by, and of
+// the layers that it sees. Nothing of a layer runs in the template itself, which
+// is less confined than its forks.
+func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string, layers []executor.Layer) runFunc {
 	if ts.forker == nil || rt.Kind != haft.KindPython {
 		return nil
 	}
 	key := rt.Digest + policy
 	spec.Argv = rt.Argv
 	return func(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
-		t, err := ts.get(ctx, key, spec)
+		t, err := ts.get(ctx, key, spec, layers)
 		if err != nil {
 			return sandbox.Exit{}, err
 		}
@@ -63,7 +67,7 @@ func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string) func(
 }
 
 // get returns the template of key, made if need be.
-func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec) (sandbox.Template, error) {
+func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec, layers []executor.Layer) (sandbox.Template, error) {
 	ts.mu.Lock()
 	if ts.closed {
 		ts.mu.Unlock()
@@ -79,17 +83,25 @@ func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec) (sa
 	defer e.mu.Unlock()
 	if e.t != nil && (e.forks >= maxForks || time.Since(e.made) > maxAge) {
 		// Who got it a moment ago may not have forked yet.
-		old := e.t
-		time.AfterFunc(time.Second, func() { _ = old.Close() })
+		old, release := e.t, e.release
+		time.AfterFunc(time.Second, func() {
+			_ = old.Close()
+			release()
+		})
 		e.idle.Stop()
 		e.t = nil
 	}
 	if e.t == nil {
-		t, err := ts.forker.Template(context.WithoutCancel(ctx), spec, pythonHarness()+"\npreload()\n")
+		release, err := hold(layers)
 		if err != nil {
 			return nil, err
 		}
-		e.t, e.made, e.forks = t, time.Now(), 0
+		t, err := ts.forker.Template(context.WithoutCancel(ctx), spec, pythonHarness()+"\npreload()\n")
+		if err != nil {
+			release()
+			return nil, err
+		}
+		e.t, e.made, e.forks, e.release = t, time.Now(), 0, release
 		e.idle = time.AfterFunc(unused, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -109,6 +121,7 @@ func (e *template) end() {
 	e.idle.Stop()
 	// Cells made from it go on, and nothing can be done about a failed close.
 	_ = e.t.Close()
+	e.release()
 	e.t = nil
 }
 

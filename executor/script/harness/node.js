@@ -347,7 +347,7 @@
       }
       lines.push(
         line.replace(/([^\s()]+):(\d+):(\d+)(?=\)?$)/, (all, file, l, c) => {
-          if (!map || (path.basename(file) !== frame.file && !file.startsWith("data:text/javascript"))) return all;
+          if (!map || (![frame.file, frame.file + ".mjs"].includes(path.basename(file)) && !file.startsWith("data:text/javascript"))) return all;
           const at = map.findEntry(l - 1, c - 1);
           if (at.originalLine === undefined) return frame.file + ":" + l + ":" + c;
           return frame.file + ":" + (at.originalLine + 1) + ":" + (at.originalColumn + 1);
@@ -423,12 +423,24 @@
       return invoke(frame, done, t0);
     }
     // Only a real module may await outside of a function.
-    const ready = import("data:text/javascript;base64," + base64(BufferOf(frame.source, "utf8"), "base64"));
+    const from = place(frame);
+    const ready = import(from.url);
     const begin = (exports) => {
+      from.done();
       loaded = { source: frame.source, exports };
       invoke(frame, done, t0);
     };
     then(then(ready, begin), undefined, (e) => raised(e, frame));
+  }
+
+  // place is where a module is imported from. Only one in a file finds packages.
+  function place(frame) {
+    if (!frame.path || frame.path.length === 0) {
+      return { url: "data:text/javascript;base64," + base64(BufferOf(frame.source, "utf8"), "base64"), done() {} };
+    }
+    const file = path.join(process.cwd(), frame.file + ".mjs");
+    fs.writeFileSync(file, frame.source);
+    return { url: require("node:url").pathToFileURL(file).href, done: () => fs.rmSync(file, { force: true }) };
   }
 
   function invoke(frame, done, t0) {

@@ -395,6 +395,39 @@ def _warm(clock):
     del _file_of_tool[:]
 
 
+_IMPORT_SECONDS = 10
+
+
+def _import(call):
+    """Imports modules for the call that is to come. What fails is left to it."""
+    for p in call["path"]:
+        if p not in sys.path:
+            sys.path.append(p)
+    import signal
+
+    def late(*_):
+        raise TimeoutError
+
+    # A module that waits for something is given up. One that does so in C is
+    # ended by the host.
+    was = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, _IMPORT_SECONDS)
+    try:
+        for name in call["modules"]:
+            try:
+                __import__(name)
+            except TimeoutError:
+                break
+            except BaseException:
+                pass
+    except TimeoutError:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, was)
+    _flush()
+
+
 _reader = None
 _MAX_READ = 4 << 20
 
@@ -461,6 +494,10 @@ def main(channel):
             leave(0)
         if call["type"] == "read":
             send(_read(call))
+            continue
+        if call["type"] == "import":
+            _import(call)
+            send(b'{"type":"ready"}')
             continue
         if call["type"] == "warm":
             _warm(clock)

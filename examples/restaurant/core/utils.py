@@ -1,0 +1,5 @@
+"""Words and numbers."""
+
+
+def format_currency(value: float) -> str:
+    return f"${value:.2f}"

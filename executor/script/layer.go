@@ -1,0 +1,189 @@
+package script
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/executor"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// Bounds on the layers of a request.
+const (
+	maxLayers  = 8
+	maxImports = 32
+	maxSpoilt  = 1024
+)
+
+// runFunc is [sandbox.Provider.Run].
+type runFunc = func(context.Context, sandbox.Spec) (sandbox.Exit, error)
+
+// checkLayers reports what is wrong with layers. They come from whoever puts the
+// system together, so that it is our fault.
+func checkLayers(layers []executor.Layer) error {
+	if len(layers) > maxLayers {
+		return fmt.Errorf("a call has %d layers, %d is the most", len(layers), maxLayers)
+	}
+	for _, l := range layers {
+		if l.Digest == "" || !filepath.IsAbs(l.Dir) || !path.IsAbs(l.Inside) {
+			return fmt.Errorf("the layer %.16q has no digest or no directory", l.Digest)
+		}
+	}
+	return nil
+}
+
+// hold holds all layers.
+func hold(layers []executor.Layer) (release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, r := range held {
+			r()
+		}
+	}
+	for _, l := range layers {
+		if l.Hold == nil {
+			continue
+		}
+		r, ok := l.Hold()
+		if !ok {
+			release()
+			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "installed packages were removed while a sandbox was made for them: try again"}
+		}
+		held = append(held, r)
+	}
+	return release, nil
+}
+
+// holding returns run such that the layers stay while anything of it runs.
+func holding(layers []executor.Layer, run runFunc) runFunc {
+	if len(layers) == 0 {
+		return run
+	}
+	return func(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+		release, err := hold(layers)
+		if err != nil {
+			if spec.Channel != nil {
+				_ = spec.Channel.Close() // as the provider does
+			}
+			return sandbox.Exit{}, err
+		}
+		defer release()
+		return run(ctx, spec)
+	}
+}
+
+// paths are the directories that the tool's packages are in.
+func (r *run) paths() []string {
+	if len(r.req.Layers) == 0 {
+		return r.rt.Paths
+	}
+	var list []string
+	for _, l := range r.req.Layers {
+		list = append(list, l.Inside)
+	}
+	return append(list, r.rt.Paths...)
+}
+
+// layersDigest names the layers and the imports that cells have done, or is "".
+func (r *run) layersDigest() string {
+	if len(r.req.Layers) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, l := range r.req.Layers {
+		fmt.Fprintf(h, "%q %q\n", l.Digest, l.Inside)
+	}
+	fmt.Fprintf(h, "%q\n", r.imports())
+	return "+" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// imports are what cells of this call import before they are parked: nothing if
+// that did not work once.
+func (r *run) imports() []string {
+	if r.rt.Kind != haft.KindPython || r.x.cfg.Cold {
+		return nil
+	}
+	var list []string
+	for _, l := range r.req.Layers {
+		list = append(list, l.Imports...)
+	}
+	list = list[:min(len(list), maxImports)]
+	if len(list) == 0 || r.x.spoilt.imports(r.importsKey(list)) {
+		return nil
+	}
+	return list
+}
+
+// importsKey names imports in layers.
+func (r *run) importsKey(list []string) string {
+	var b strings.Builder
+	for _, l := range r.req.Layers {
+		b.WriteString(l.Digest + " ")
+	}
+	return r.rt.Digest + b.String() + strings.Join(list, ",")
+}
+
+// warmer returns what makes a cell of this call ready. Importing runs code of the
+// packages, in the sandbox of the cell. If it takes too long or ends the process,
+// the cells that follow do without.
+func (r *run) warmer(key *cell.Key) func(*os.File) error {
+	list := r.imports()
+	if len(list) == 0 {
+		return func(conn *os.File) error { return warm(conn) }
+	}
+	x, paths, name := r.x, r.paths(), r.importsKey(list)
+	return func(conn *os.File) error {
+		if err := warm(conn); err != nil {
+			return err
+		}
+		if err := load(conn, paths, list); err != nil {
+			x.spoilt.add(name, *key)
+			return fmt.Errorf("import %d modules before the call: %w", len(list), err)
+		}
+		return nil
+	}
+}
+
+// spoilt remembers imports that sandboxes do not survive.
+type spoilt struct {
+	mu    sync.Mutex
+	names map[string]bool
+	keys  []cell.Key
+}
+
+// add notes that imports, in cells of key, do not work.
+func (s *spoilt) add(name string, key cell.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil || len(s.names) >= maxSpoilt {
+		s.names, s.keys = map[string]bool{}, nil // they are tried again
+	}
+	s.names[name] = true
+	if !slices.Contains(s.keys, key) {
+		s.keys = append(s.keys, key)
+	}
+}
+
+// imports reports whether imports do not work.
+func (s *spoilt) imports(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[name]
+}
+
+// has reports whether cells of key do not work for their imports.
+func (s *spoilt) has(key cell.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.keys, key)
+}
