@@ -40,6 +40,7 @@ var rooms = map[string][]string{
 	"sandbox/cell":        {"sandbox"},
 	"executor":            {"sandbox"},
 	"executor/script":     {"executor", "sandbox", "sandbox/cell", "schema/tsschema", "value", "executor/script/..."},
+	"executor/upstream":   {"executor", "sandbox", "secret"},
 	"executor/builtin":    {"executor", "sandbox", "schema", "secret", "egress"},
 	"secret":              {},
 	"secret/keeper":       {"secret"},
@@ -97,6 +98,7 @@ var only = []struct {
 	{"mvdan.cc/sh", "readers of shell", []string{"schema/bashschema", "review"}},
 	{"github.com/evanw/esbuild", "one reader of TypeScript", []string{"schema/tsschema", "executor/script"}},
 	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
+	{"github.com/modelcontextprotocol/go-sdk", "the protocol is spoken at two ends and nowhere between", []string{"executor/upstream", "server/mcpserver"}},
 	{"unsafe", "only system calls need it", []string{"sandbox/local"}},
 }
 

@@ -137,6 +137,8 @@ const (
 	FailBroken     FailureKind = "circuit_open"      // it failed too often of late
 	FailRule       FailureKind = "tool_rule"         // the agent's tool rules forbid it now
 	FailFiltered   FailureKind = "filtered"          // a filter refuses what is in it
+	FailNetwork    FailureKind = "network"           // the server of the tool cannot be reached
+	FailLogin      FailureKind = "login_needed"      // a person has to let Haft act for him first
 	FailInternal   FailureKind = "internal"          // a fault of ours
 )
 

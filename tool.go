@@ -65,8 +65,13 @@ type Version struct {
 	Description string `json:"description"`
 	// Source is the code, empty for built-in and MCP tools.
 	Source string `json:"source_code,omitempty"`
-	// Function is the function of Source that is the tool.
+	// Function is the function of Source that is the tool, or what an MCP server
+	// calls it.
 	Function string `json:"function,omitempty"`
+	// Server and Origin are the name and the [MCPServer.Origin] of the server whose
+	// tool it is.
+	Server string `json:"server,omitempty"`
+	Origin string `json:"origin,omitempty"`
 	// Pass is what a function that takes its arguments by position is given, in
 	// order; empty means one object of all.
 	Pass []Argument `json:"pass,omitempty"`

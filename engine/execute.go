@@ -115,7 +115,14 @@ func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, req ex
 
 // neverRan reports whether nothing of the tool's code can have run.
 func neverRan(res *haft.Result) bool {
-	return res != nil && res.Error != nil && (res.Error.Kind == haft.FailRuntime || res.Error.Kind == haft.FailIsolation)
+	if res == nil || res.Error == nil {
+		return false
+	}
+	switch res.Error.Kind {
+	case haft.FailRuntime, haft.FailIsolation, haft.FailNetwork, haft.FailLogin:
+		return true
+	}
+	return false
 }
 
 // retryable reports whether the same call may succeed later.
@@ -165,7 +172,7 @@ func (e *Engine) prepare(f *flight) executor.Request {
 	}
 	return executor.Request{
 		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
-		Source: v.Source, Function: v.Function, Args: f.args, Pass: v.Pass, Inject: f.inject(),
+		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: f.args, Pass: v.Pass, Inject: f.inject(),
 		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type,
 	}
 }

@@ -44,7 +44,10 @@ type Request struct {
 	Principal haft.Principal
 	Kind      haft.Kind
 	// Source and Function are the code and the function in it that is the tool.
+	// Of the tool of an MCP server Function is its name there.
 	Source, Function string
+	// Server and Origin are those of [haft.Version].
+	Server, Origin string
 	// Args is an object that fits the tool's schema; empty means {}.
 	Args json.RawMessage
 	// Pass is what a function that takes arguments by position is given, in

@@ -28,13 +28,13 @@ func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
 	switch kind {
 	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled, haft.FailRule, haft.FailNotFound:
 		return Low, false, true // another try with other arguments may do
-	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal:
+	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal, haft.FailNetwork:
 		return Medium, true, true
 	case haft.FailException, haft.FailExit, haft.FailRecursion, haft.FailCPU:
 		return Medium, false, true
 	case haft.FailMemory, haft.FailPIDs, haft.FailOpenFiles, haft.FailFileSize, haft.FailDisk, haft.FailInodes:
 		return High, false, true // it will need as much again
-	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown, haft.FailStopped, haft.FailFiltered:
+	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown, haft.FailStopped, haft.FailFiltered, haft.FailLogin:
 		return High, false, true
 	case haft.FailBlocked:
 		return Critical, false, true // a forbidden system call is an attempt to get out

@@ -27,6 +27,8 @@ type digested struct {
 	Requirements haft.Requirements `json:"requirements,omitzero"`
 	Settings     haft.Settings     `json:"settings,omitzero"`
 	Annotations  haft.Annotations  `json:"annotations,omitzero"`
+	Server       string            `json:"server,omitempty"`
+	Origin       string            `json:"origin,omitempty"`
 }
 
 // Digest names a version by its content, as "sha256:" and hex digits: its kind,
@@ -38,7 +40,7 @@ func Digest(v haft.Version) string {
 	text, err := json.Marshal(digested{
 		Kind: v.Kind, Description: v.Description, Source: v.Source, Function: v.Function, Pass: v.Pass,
 		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements,
-		Settings: v.Settings, Annotations: v.Annotations,
+		Settings: v.Settings, Annotations: v.Annotations, Server: v.Server, Origin: v.Origin,
 	})
 	if err != nil {
 		return ""

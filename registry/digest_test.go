@@ -39,6 +39,8 @@ func TestDigest_covers(t *testing.T) {
 		"Description":  {true, func(v *haft.Version) { v.Description += " " }},
 		"Source":       {true, func(v *haft.Version) { v.Source += "\n" }},
 		"Function":     {true, func(v *haft.Version) { v.Function = "sub" }},
+		"Server":       {true, func(v *haft.Version) { v.Server = "files" }},
+		"Origin":       {true, func(v *haft.Version) { v.Origin = "00" }},
 		"Pass":         {true, func(v *haft.Version) { v.Pass[0].Whole = true }},
 		"Injected":     {true, func(v *haft.Version) { v.Injected = nil }},
 		"Parameters":   {true, func(v *haft.Version) { v.Parameters = json.RawMessage(`{"type":"object","required":[]}`) }},

@@ -96,6 +96,16 @@ type Spec struct {
 	Ended func(Exit)
 }
 
+// Lasting returns limits for a command that has no end of its own, such as a
+// server on its standard streams: neither the clock nor processor time nor the
+// amount of its output ends it. Whoever reads that output bounds it by how fast
+// he reads: a writer that blocks makes the command block.
+func Lasting(l haft.Limits) haft.Limits {
+	const century, exbibyte = haft.Millis(100 * 365 * 24 * time.Hour), 1 << 58
+	l.Wall, l.CPU, l.Stdout, l.Stderr = century, century, exbibyte, exbibyte
+	return l
+}
+
 // A Forker is a Provider that can make sandboxes from a prepared process, which
 // is much quicker than starting one. It is found by type assertion.
 type Forker interface {

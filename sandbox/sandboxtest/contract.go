@@ -37,6 +37,7 @@ func contractCases() []Case {
 		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false, false},
 		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide, false, false},
 		{"output_comes_as_it_is_written", "Output is there while the program still runs.", streamed, false, false},
+		{"a_server_lasts", "With lasting limits a program answers on its standard streams, more than the usual limits of output, until the context ends.", lasting, false, false},
 		{"channel_is_closed_in_any_case", "Run closes the channel after a run, and after a refusal too.", channelClosed, false, false},
 		{"full_network_is_the_hosts", "A run that is given the full network reaches a service of the host.", fullNetwork, false, true},
 		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.", badWriter, false, false},

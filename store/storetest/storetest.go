@@ -65,6 +65,7 @@ func laws() []law {
 		{"events_are_pruned", eventsPruned},
 		{"events_rise", eventsRise},
 		{"agents_are_kept", agents},
+		{"mcp_servers_are_kept", mcpServers},
 		{"cache_expires", cacheExpires},
 		{"policies_and_settings_are_kept", settings},
 		{"secrets_are_kept", secretsKept},
