@@ -72,6 +72,8 @@ type Request struct {
 	// system's, because the outlet opens their TLS. It goes with Outlet only.
 	CA   []byte
 	Need sandbox.Need
+	// Returns is the schema of the value, where it is known.
+	Returns json.RawMessage
 	// Output is how the text of a tool that only prints is to be read.
 	Output haft.OutputType
 

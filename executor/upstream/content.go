@@ -1,0 +1,178 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"path"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"haft"
+)
+
+// A part is content that is more than text, as a value shows it: what is binary is
+// an artifact, which it names.
+type part struct {
+	Type        string `json:"type"`
+	Text        string `json:"text,omitempty"`
+	MIME        string `json:"mimeType,omitempty"`
+	URI         string `json:"uri,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Size        *int64 `json:"size,omitempty"`
+	Artifact    string `json:"artifact,omitempty"`
+}
+
+// contents takes the content of a result apart.
+type contents struct {
+	parts     []part
+	artifacts []haft.Artifact
+	limits    haft.Limits
+	bytes     int64
+	left      int64 // artifacts that were left out
+}
+
+// take adds one piece of content.
+func (c *contents) take(content mcp.Content) {
+	switch v := content.(type) {
+	case *mcp.TextContent:
+		c.parts = append(c.parts, part{Type: "text", Text: v.Text})
+	case *mcp.ImageContent:
+		c.keep(part{Type: "image", MIME: v.MIMEType}, "image", v.Data)
+	case *mcp.AudioContent:
+		c.keep(part{Type: "audio", MIME: v.MIMEType}, "audio", v.Data)
+	case *mcp.ResourceLink:
+		c.parts = append(c.parts, part{Type: "resource_link", MIME: v.MIMEType, URI: v.URI, Name: v.Name, Title: v.Title, Description: v.Description, Size: v.Size})
+	case *mcp.EmbeddedResource:
+		if v.Resource == nil {
+			return
+		}
+		p := part{Type: "resource", MIME: v.Resource.MIMEType, URI: v.Resource.URI, Text: v.Resource.Text}
+		if len(v.Resource.Blob) == 0 {
+			c.parts = append(c.parts, p)
+			return
+		}
+		name := path.Base(v.Resource.URI)
+		if name == "." || name == "/" || len(name) > 100 {
+			name = "resource"
+		}
+		c.keep(p, name, v.Resource.Blob)
+	default:
+		c.parts = append(c.parts, part{Type: "unknown"})
+	}
+}
+
+// keep makes an artifact of data, within the limits.
+func (c *contents) keep(p part, name string, data []byte) {
+	if len(c.artifacts) >= c.limits.Artifacts || c.bytes+int64(len(data)) > c.limits.ArtBytes {
+		c.left++
+		c.parts = append(c.parts, p)
+		return
+	}
+	if path.Ext(name) == "" {
+		name += extension(p.MIME)
+	}
+	name = fmt.Sprintf("%d-%s", len(c.artifacts)+1, name)
+	p.Artifact = name
+	c.bytes += int64(len(data))
+	c.artifacts = append(c.artifacts, haft.Artifact{Name: name, ContentType: p.MIME, Size: int64(len(data)), Data: data})
+	c.parts = append(c.parts, p)
+}
+
+// extension returns that of a media type, or "".
+func extension(typ string) string {
+	kind, _, err := mime.ParseMediaType(typ)
+	if err != nil {
+		return ""
+	}
+	_, sub, _ := strings.Cut(kind, "/")
+	switch sub {
+	case "png", "gif", "webp", "wav", "ogg", "pdf", "json", "csv", "html":
+		return "." + sub
+	case "jpeg":
+		return ".jpg"
+	case "mpeg":
+		return ".mp3"
+	case "svg+xml":
+		return ".svg"
+	case "plain":
+		return ".txt"
+	}
+	return ""
+}
+
+// text returns all text, a line break between the pieces.
+func (c *contents) text() string {
+	var texts []string
+	for _, p := range c.parts {
+		if p.Type == "text" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// onlyText reports whether there is nothing but text.
+func (c *contents) onlyText() bool {
+	for _, p := range c.parts {
+		if p.Type != "text" {
+			return false
+		}
+	}
+	return true
+}
+
+// value is what the tool gave: its structured content, else its text, else the
+// list of what there is. What stands beside structured content and says something
+// else is returned as text.
+func (c *contents) value(structured any, want json.RawMessage) (value json.RawMessage, beside string, err error) {
+	if structured != nil {
+		raw, err := json.Marshal(structured)
+		if err != nil {
+			return nil, "", fmt.Errorf("encode structured content: %w", err)
+		}
+		if text := c.text(); !sameJSON(raw, text) {
+			beside = text
+		}
+		return raw, beside, nil
+	}
+	if c.onlyText() {
+		text := c.text()
+		if len(want) > 0 && json.Valid([]byte(text)) {
+			return json.RawMessage(text), "", nil // it promised a structure, and wrote it
+		}
+		raw, err := encode(text)
+		return raw, "", err
+	}
+	raw, err := encode(c.parts)
+	return raw, "", err
+}
+
+// encode writes JSON as it is kept: without escapes for HTML.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode content: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// sameJSON reports whether text is the JSON of raw, or nothing.
+func sameJSON(raw []byte, text string) bool {
+	if strings.TrimSpace(text) == "" {
+		return true
+	}
+	var a, b any
+	if json.Unmarshal([]byte(text), &a) != nil || json.Unmarshal(raw, &b) != nil {
+		return false
+	}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

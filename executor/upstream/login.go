@@ -1,0 +1,302 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+
+	"haft"
+)
+
+// A login is one that waits for a person.
+//
+//	caller            Pool                   authorisation server        person
+//	  │ Login ─────────►│ discover, register ─────►│                        │
+//	  │◄────────── link │                          │                        │
+//	  │ ─────────────── link ──────────────────────────────────────────────►│
+//	  │                 │                          │◄─────────────── agrees │
+//	  │◄───────── redirect: code, state, iss ──────│                        │
+//	  │ Finish ────────►│ exchange, with verifier ►│                        │
+//	  │                 │ keep, encrypted          │                        │
+type login struct {
+	account *account
+	who     haft.Principal
+	state   string
+	link    chan string                    // has the link once it is known
+	answer  chan *auth.AuthorizationResult // has what came back
+	refused chan error
+	done    chan struct{} // closed at the end
+	err     error
+}
+
+// loginEnd is how long the end of a login may take once the person has answered.
+const loginEnd = time.Minute
+
+// Login begins a login of who at a server and returns the link that a person has
+// to open, or "" if the server wants none. Redirect is where the authorisation
+// server sends the person afterwards: an address of whoever calls Login, who then
+// calls Finish with what came along. It is either on this machine or https.
+func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string, vars map[string]string) (string, error) {
+	if p.cfg.Vault == nil || p.cfg.Client == nil {
+		return "", &haft.Error{Code: haft.CodeUnavailable, Message: "logins are not kept here"}
+	}
+	if err := checkRedirect(redirect); err != nil {
+		return "", err
+	}
+	w, err := p.want(ctx, who, ref, vars)
+	if err != nil {
+		return "", err
+	}
+	if w.server.Transport == haft.MCPStdio {
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "the server is a command: it has no login, but may have variables"}
+	}
+	a := p.account(w)
+	asked := a.challenge()
+	if asked == nil {
+		s, err := p.acquire(ctx, w)
+		if err == nil {
+			s.slot.give(true)
+		} else if !NeedsLogin(err) {
+			return "", Coded(err)
+		}
+		if asked = a.challenge(); asked == nil {
+			return "", nil
+		}
+	}
+	l := &login{account: a, who: who, link: make(chan string, 1), answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
+	if !p.spawn(func() { p.login(l, asked, redirect) }) {
+		return "", errClosed
+	}
+	select {
+	case link := <-l.link:
+		return link, nil
+	case <-l.done:
+		if l.err == nil {
+			return "", nil
+		}
+		return "", loginFailed(l.err)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// challenge returns what the server said when it wanted a login.
+func (a *account) challenge() *challenge {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
+// loginFailed says why there is no login.
+func loginFailed(err error) error {
+	if _, ok := errors.AsType[*haft.Error](err); ok {
+		return err
+	}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "the login at the MCP server failed: its authorisation server cannot be used", Err: err}
+}
+
+// checkRedirect accepts addresses to which a code may be sent.
+func checkRedirect(redirect string) error {
+	u, err := url.Parse(redirect)
+	switch {
+	case err != nil || u.Host == "" || u.Fragment != "" || u.User != nil:
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http" && (u.Hostname() == "localhost" || u.Hostname() == "127.0.0.1" || u.Hostname() == "::1"):
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the redirect is not an address of this machine or with https"}
+}
+
+// login runs a login to its end.
+func (p *Pool) login(l *login, asked *challenge, redirect string) {
+	defer close(l.done)
+	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.LoginFor)
+	defer cancel()
+	defer p.forget(l)
+	handler, err := p.handler(l, redirect)
+	if err != nil {
+		l.err = err
+		return
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, asked.url, nil)
+	if err != nil {
+		l.err = fmt.Errorf("read the address of the server: %w", err)
+		return
+	}
+	resp := &http.Response{StatusCode: asked.status, Header: http.Header{"Www-Authenticate": asked.header}, Body: http.NoBody, Request: req}
+	if l.err = handler.Authorize(ctx, req, resp); l.err == nil {
+		l.account.mu.Lock()
+		l.account.asked = nil
+		l.account.mu.Unlock()
+	}
+}
+
+// handler knows the flow. What differs from one server to the next is discovered.
+func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandler, error) {
+	a := l.account
+	a.mu.Lock()
+	settings, had := a.server.OAuth, a.grant
+	a.mu.Unlock()
+	if settings == nil {
+		settings = &haft.MCPOAuth{}
+	}
+	cfg := &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: redirect, Client: a.client, RequestRefreshToken: true,
+		AuthorizationCodeFetcher: l.fetch,
+		ScopeFilter: func(discovered []string) []string {
+			scopes := slices.Clone(discovered)
+			if len(settings.Scopes) > 0 {
+				scopes = slices.Clone(settings.Scopes)
+				for _, s := range discovered { // of a step-up
+					if a.stepUp() && !slices.Contains(scopes, s) {
+						scopes = append(scopes, s)
+					}
+				}
+			}
+			if had != nil && a.stepUp() {
+				for _, s := range had.Scopes {
+					if !slices.Contains(scopes, s) {
+						scopes = append(scopes, s)
+					}
+				}
+			}
+			return scopes
+		},
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+			ClientName: "Haft", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+		}},
+		NewTokenSource: l.granted,
+	}
+	if p.cfg.ClientMetadata != "" {
+		cfg.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: p.cfg.ClientMetadata}
+	}
+	if settings.ClientID != "" {
+		cfg.PreregisteredClient = &oauthex.ClientCredentials{ClientID: settings.ClientID}
+		if settings.ClientSecret != "" {
+			cfg.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: settings.ClientSecret}
+		}
+	}
+	return auth.NewAuthorizationCodeHandler(cfg)
+}
+
+// stepUp reports whether the server wants more than it was granted.
+func (a *account) stepUp() bool {
+	c := a.challenge()
+	return c != nil && c.status == http.StatusForbidden
+}
+
+// fetch hands the link out and waits for what a person answers.
+func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+	u, err := url.Parse(args.URL)
+	if err != nil || u.Query().Get("state") == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server names no address that a person could open"}
+	}
+	p := l.account.pool
+	p.mu.Lock()
+	l.state = u.Query().Get("state")
+	p.logins[l.state] = l
+	p.mu.Unlock()
+	l.account.mu.Lock()
+	l.account.pendingResource = u.Query().Get("resource")
+	l.account.mu.Unlock()
+	l.link <- args.URL
+	select {
+	case r := <-l.answer:
+		return r, nil
+	case err := <-l.refused:
+		return nil, err
+	case <-ctx.Done():
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "nobody answered the login in time"}
+	}
+}
+
+// forget removes a login, whose state is good for nothing any more.
+func (p *Pool) forget(l *login) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.state != "" {
+		delete(p.logins, l.state)
+	}
+}
+
+// granted keeps what was granted.
+func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
+	a := l.account
+	a.mu.Lock()
+	resource := a.pendingResource
+	a.mu.Unlock()
+	g := &grant{
+		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
+		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: resource, Scopes: cfg.Scopes,
+	}
+	if scope, ok := t.Extra("scope").(string); ok && scope != "" {
+		g.Scopes = strings.Fields(scope)
+	}
+	if err := a.keep(ctx, g); err != nil {
+		return nil, err
+	}
+	return oauth2.StaticTokenSource(t), nil
+}
+
+// An Answer is what the redirect of a login came with.
+type Answer struct {
+	State  string `json:"state"`
+	Code   string `json:"code,omitempty"`
+	Issuer string `json:"iss,omitempty"`
+	// Error is what the authorisation server says if the person did not agree.
+	Error string `json:"error,omitempty"`
+}
+
+// Finish ends the login that an answer is for. It must be who began it: whoever
+// else has the state could have a stranger log in for him. Each state is good for
+// one answer.
+func (p *Pool) Finish(ctx context.Context, who haft.Principal, a Answer) error {
+	p.mu.Lock()
+	l := p.logins[a.State]
+	if l == nil || a.State == "" {
+		p.mu.Unlock()
+		return &haft.Error{Code: haft.CodeNotFound, Message: "no login waits for this answer: it was answered already, or took too long"}
+	}
+	if l.who.Org != who.Org || l.who.User != who.User || l.who.Agent != who.Agent {
+		p.mu.Unlock()
+		return &haft.Error{Code: haft.CodeDenied, Message: "the login is somebody else's"}
+	}
+	delete(p.logins, a.State)
+	p.mu.Unlock()
+	if a.Error != "" || a.Code == "" {
+		l.refused <- &haft.Error{Code: haft.CodeDenied, Message: "the login was not agreed to"}
+	} else {
+		l.answer <- &auth.AuthorizationResult{Code: a.Code, State: a.State, Iss: a.Issuer}
+	}
+	t := time.NewTimer(loginEnd)
+	defer t.Stop()
+	select {
+	case <-l.done:
+		if l.err == nil {
+			return nil
+		}
+		return loginFailed(l.err)
+	case <-t.C:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server does not answer"}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Logout forgets what somebody granted.
+func (p *Pool) Logout(ctx context.Context, who haft.Principal, server haft.MCPServer) error {
+	if p.cfg.Vault == nil {
+		return nil
+	}
+	return p.account(wanted{server: server, who: who}).keep(ctx, nil)
+}
