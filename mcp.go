@@ -1,10 +1,12 @@
 package haft
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -152,6 +154,46 @@ type MCPChange struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// Warnings are for the one who looks.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// An MCPAnswer is what the redirect of a login came with.
+type MCPAnswer struct {
+	State  string `json:"state"`
+	Code   string `json:"code,omitempty"`
+	Issuer string `json:"iss,omitempty"`
+	// Error is what the authorisation server says if the person did not agree.
+	Error string `json:"error,omitempty"`
+}
+
+// MCPServers are kept, listed and logged in at. Doors that offer them find out by
+// type assertion whether a [Service] does.
+type MCPServers interface {
+	MCPLogin
+	// MCPServer returns the server of that name or id, or [CodeNotFound]. Values
+	// of headers and variables are not shown.
+	MCPServer(ctx context.Context, p Principal, ref string) (*MCPServer, error)
+	// MCPServerList lists the servers of p's organisation, ordered by name.
+	MCPServerList(ctx context.Context, p Principal) iter.Seq2[MCPServer, error]
+	// PutMCPServer adds a server, or replaces the one of that name, and lists its
+	// tools, which are accepted as they are. A value that is empty keeps the one
+	// that is there. A server that cannot be listed is kept all the same, and its
+	// State says why.
+	PutMCPServer(ctx context.Context, p Principal, s MCPServer) (*MCPChange, error)
+	// RefreshMCPServer lists the tools of a server again. What is new or changed
+	// waits for review, unless accept.
+	RefreshMCPServer(ctx context.Context, p Principal, ref string, accept bool) (*MCPChange, error)
+	// RemoveMCPServer removes a server with its tools and credentials.
+	RemoveMCPServer(ctx context.Context, p Principal, ref string) error
+}
+
+// MCPLogin lets a person agree that Haft acts for him at a server.
+type MCPLogin interface {
+	// LoginMCPServer returns the link that the person has to open, or "" if the
+	// server wants no login. The authorisation server then leads him to redirect,
+	// an address of the caller's on this machine or with https.
+	LoginMCPServer(ctx context.Context, p Principal, ref, redirect string) (string, error)
+	// FinishMCPLogin ends the login, by whoever began it, with what came along.
+	FinishMCPLogin(ctx context.Context, p Principal, a MCPAnswer) error
 }
 
 // CheckServerName reports why name cannot be the name of an MCP server.

@@ -87,6 +87,8 @@ type Config struct {
 	// Gate makes the ways out of sandboxes. Nil means that there are none, and
 	// tools that want a network are refused.
 	Gate Gate
+	// Upstream reaches MCP servers. Nil means that there are none.
+	Upstream Upstream
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Logger hears what an operator could act on. Nil discards.
@@ -150,6 +152,7 @@ type Engine struct {
 	turns   *locks // by turn of an agent
 	chains  *locks // by chain
 	rules   policies
+	relists relists
 
 	stopped atomic.Pointer[stopNote] // nil while calls are taken
 

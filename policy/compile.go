@@ -39,6 +39,7 @@ type layer struct {
 	filters    []filter
 	severities []severity
 	review     *review // nil if the document does not say
+	mcp        []mcpRule
 }
 
 // ref names a rule in decisions.
@@ -130,6 +131,7 @@ func (c *compiler) root(n ast.Node) {
 		"filters":  func(n ast.Node) { c.list(n, "filters", c.filter) },
 		"severity": func(n ast.Node) { c.list(n, "severity", c.severity) },
 		"review":   c.review,
+		"mcp":      func(n ast.Node) { c.list(n, "mcp", c.mcp) },
 	})
 	if !versioned {
 		c.fail(n, "a policy begins with version: 1")

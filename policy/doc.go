@@ -47,6 +47,8 @@
 //	  rules:
 //	    - {rule: python-pickle, action: ask}  # warn, ask, refuse or ignore
 //	    - {rule: "js-*", action: ignore, tools: ["tag:trusted"]}
+//	mcp:                          # of the server's document: MCP servers that are commands
+//	  - {orgs: [local], commands: [npx, uvx], mounts: [/srv/shared]}
 //
 // # What is promised
 //

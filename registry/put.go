@@ -57,6 +57,22 @@ func (r *Registry) free(name string) error {
 	return nil
 }
 
+// notServers refuses names that would be those of an MCP server's tools.
+func (r *Registry) notServers(ctx context.Context, org, name string) error {
+	server := haft.ServerOf(name)
+	if server == "" {
+		return nil
+	}
+	switch _, err := r.store.MCPServer(ctx, org, server); haft.CodeOf(err) {
+	case haft.CodeNotFound:
+		return nil
+	case "":
+		return &haft.Error{Code: haft.CodeConflict, Message: "the name is among those of the tools of MCP server " + server + ": choose another"}
+	default:
+		return fmt.Errorf("look for a server of that name: %w", err)
+	}
+}
+
 // describe fills in what the draft leaves to the source, and makes the version.
 func (r *Registry) describe(ctx context.Context, c *change) error {
 	d := c.draft
@@ -76,6 +92,9 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 		return err
 	}
 	if err := r.free(name); err != nil {
+		return err
+	}
+	if err := r.notServers(ctx, c.by.Org, name); err != nil {
 		return err
 	}
 	if d.Settings.Fallback == name {

@@ -248,19 +248,10 @@ func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token
 	return oauth2.StaticTokenSource(t), nil
 }
 
-// An Answer is what the redirect of a login came with.
-type Answer struct {
-	State  string `json:"state"`
-	Code   string `json:"code,omitempty"`
-	Issuer string `json:"iss,omitempty"`
-	// Error is what the authorisation server says if the person did not agree.
-	Error string `json:"error,omitempty"`
-}
-
 // Finish ends the login that an answer is for. It must be who began it: whoever
 // else has the state could have a stranger log in for him. Each state is good for
 // one answer.
-func (p *Pool) Finish(ctx context.Context, who haft.Principal, a Answer) error {
+func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer) error {
 	p.mu.Lock()
 	l := p.logins[a.State]
 	if l == nil || a.State == "" {

@@ -16,11 +16,11 @@ import (
 
 // The bounds on what a command says and does not read.
 const (
-	maxUnread        = 4 << 20  // of what it is sent
-	maxAhead         = 1 << 20  // of what it sends, before it has to wait
-	stderrPerSecond  = 1 << 20  // bytes
-	noticesPerSecond = 1000     // notifications
-	floodSeconds     = 10       // of too many of them, in a row
+	maxUnread        = 4 << 20 // of what it is sent
+	maxAhead         = 1 << 20 // of what it sends, before it has to wait
+	stderrPerSecond  = 1 << 20 // bytes
+	noticesPerSecond = 1000    // notifications
+	floodSeconds     = 10      // of too many of them, in a row
 	stopTime         = 5 * time.Second
 )
 

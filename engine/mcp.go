@@ -1,0 +1,406 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/secret"
+)
+
+// An Upstream reaches MCP servers, and keeps the secrets of them.
+type Upstream interface {
+	// Keep stores what is secret of s and returns s without it. An empty value
+	// keeps the one that is there.
+	Keep(ctx context.Context, s haft.MCPServer) (haft.MCPServer, error)
+	// List connects and lists the tools, with vars for what the credentials of the
+	// server leave open.
+	List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars map[string]string) (*haft.MCPListing, error)
+	// Drop ends the sessions with a server, and with forget also removes what is
+	// stored of it and of logins at it.
+	Drop(ctx context.Context, s haft.MCPServer, forget bool) error
+	// Login and Finish are those of [haft.MCPLogin].
+	Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars map[string]string) (string, error)
+	Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error
+}
+
+var _ haft.MCPServers = (*Engine)(nil)
+
+// The bounds on a server.
+const (
+	maxServers  = 500 // of an organisation
+	maxCommand  = 256
+	maxMounts   = 32
+	maxNetworks = 64
+	// relistAfter is how soon a server that says that its tools have changed is
+	// believed again.
+	relistAfter = 10 * time.Second
+)
+
+// relists remembers when servers were last listed because they asked for it.
+type relists struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// upstream returns what reaches servers.
+func (e *Engine) upstream() (Upstream, error) {
+	if e.cfg.Upstream == nil {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "MCP servers are not reached from here"}
+	}
+	return e.cfg.Upstream, nil
+}
+
+// MCPServer implements [haft.MCPServers].
+func (e *Engine) MCPServer(ctx context.Context, p haft.Principal, ref string) (*haft.MCPServer, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return e.store.MCPServer(ctx, p.Org, ref)
+}
+
+// MCPServerList implements [haft.MCPServers].
+func (e *Engine) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[haft.MCPServer, error] {
+	return func(yield func(haft.MCPServer, error) bool) {
+		if err := p.Check(); err != nil {
+			yield(haft.MCPServer{}, err)
+			return
+		}
+		for after := ""; ; {
+			list, err := e.store.MCPServers(ctx, p.Org, after, page)
+			if err != nil {
+				yield(haft.MCPServer{}, err)
+				return
+			}
+			for _, s := range list {
+				if after = s.Name; !yield(s, nil) {
+					return
+				}
+			}
+			if len(list) < page {
+				return
+			}
+		}
+	}
+}
+
+// PutMCPServer implements [haft.MCPServers].
+func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPServer) (*haft.MCPChange, error) {
+	if err := e.manager(p); err != nil {
+		return nil, err
+	}
+	up, err := e.upstream()
+	if err != nil {
+		return nil, err
+	}
+	s.Org, s.State = p.Org, haft.MCPState{}
+	if err := e.checkServer(ctx, &s); err != nil {
+		return nil, err
+	}
+	switch old, err := e.store.MCPServer(ctx, p.Org, s.Name); {
+	case err == nil:
+		s.ID, s.Created = old.ID, old.Created
+	case haft.CodeOf(err) != haft.CodeNotFound:
+		return nil, err
+	default:
+		if list, err := e.store.MCPServers(ctx, p.Org, "", maxServers); err != nil {
+			return nil, err
+		} else if len(list) >= maxServers {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an organisation has at most %d servers", maxServers)}
+		}
+		s.ID, s.Created = newID("mcp_"), time.Now()
+	}
+	if s, err = up.Keep(ctx, s); err != nil {
+		return nil, err
+	}
+	kept, err := e.store.PutMCPServer(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := up.Drop(ctx, *kept, false); err != nil {
+		return nil, err
+	}
+	if err := e.log(ctx, p, "mcp_server.put", map[string]any{"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept), "origin": kept.Origin(), "network": kept.Network, "mounts": kept.Mounts}); err != nil {
+		return nil, err
+	}
+	if kept.Disabled {
+		return &haft.MCPChange{Server: *kept}, nil
+	}
+	return e.relist(ctx, p, *kept, true)
+}
+
+// program names what a command runs.
+func program(s haft.MCPServer) string {
+	if len(s.Command) == 0 {
+		return ""
+	}
+	return s.Command[0]
+}
+
+// RefreshMCPServer implements [haft.MCPServers].
+func (e *Engine) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string, accept bool) (*haft.MCPChange, error) {
+	if err := e.manager(p); err != nil {
+		return nil, err
+	}
+	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	if err != nil {
+		return nil, err
+	}
+	if s.Disabled {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the server is disabled"}
+	}
+	return e.relist(ctx, p, *s, accept)
+}
+
+// relist lists the tools of a server, and keeps what came of it.
+func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer, accept bool) (*haft.MCPChange, error) {
+	up, err := e.upstream()
+	if err != nil {
+		return nil, err
+	}
+	vars, err := e.serverVars(ctx, p.Org)
+	if err != nil {
+		return nil, err
+	}
+	change := &haft.MCPChange{Server: s}
+	listing, err := up.List(ctx, p, s, vars)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		e.cfg.Logger.Warn("the tools of an MCP server cannot be listed", "org", s.Org, "server", s.Name, "error", err)
+		change.Server.State.Error = haft.MessageOf(err)
+		change.Server.State.Login = e.needsLogin(err)
+		change.Warnings = append(change.Warnings, "the tools cannot be listed: "+haft.MessageOf(err))
+	default:
+		if change, err = e.registry.Sync(ctx, p, s, *listing, accept); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := e.store.SetMCPServer(ctx, s.Org, s.ID, func(m *haft.MCPServer) error {
+		m.State = change.Server.State
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	change.Server = *kept
+	return change, e.log(ctx, p, "mcp_server.listed", map[string]any{
+		"server": s.Name, "id": s.ID, "listing": kept.State.Listing, "accepted": accept, "added": change.Added, "changed": change.Changed,
+		"removed": change.Removed, "waiting": change.Waiting, "invalid": len(kept.State.Invalid), "failed": kept.State.Error != "",
+	})
+}
+
+// needsLogin reports whether listing failed for want of a login.
+func (e *Engine) needsLogin(err error) bool {
+	f, ok := e.cfg.Upstream.(interface{ NeedsLogin(error) bool })
+	return ok && f.NeedsLogin(err)
+}
+
+// serverVars are the variables of an organisation, for credentials of servers that
+// are asked for nobody in particular.
+func (e *Engine) serverVars(ctx context.Context, org string) (map[string]string, error) {
+	vars := map[string]string{}
+	if e.cfg.Vault == nil {
+		return vars, nil
+	}
+	stored, err := e.cfg.Vault.Stored(ctx, org, "")
+	if err != nil {
+		return nil, fmt.Errorf("read the stored environment: %w", err)
+	}
+	reveal(vars, stored.Org)
+	return vars, nil
+}
+
+// MCPChanged is told that a server lists other tools than it is known by. They are
+// listed in the background; what is new waits for a person.
+func (e *Engine) MCPChanged(org, id string) {
+	e.relists.mu.Lock()
+	defer e.relists.mu.Unlock()
+	now := time.Now()
+	if now.Sub(e.relists.last[id]) < relistAfter {
+		return
+	}
+	if e.relists.last == nil || len(e.relists.last) > 10_000 {
+		e.relists.last = map[string]time.Time{}
+	}
+	e.relists.last[id] = now
+	e.spawn(func(ctx context.Context) {
+		s, err := e.store.MCPServer(ctx, org, id)
+		if err == nil && !s.Disabled {
+			_, err = e.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Logger.Warn("the changed tools of an MCP server cannot be listed", "org", org, "server", id, "error", err)
+		}
+	})
+}
+
+// RemoveMCPServer implements [haft.MCPServers].
+func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref string) error {
+	if err := e.manager(p); err != nil {
+		return err
+	}
+	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	if err != nil {
+		return err
+	}
+	removed, err := e.registry.Unsync(ctx, p, *s)
+	if err != nil {
+		return err
+	}
+	if up, err := e.upstream(); err == nil {
+		if err := up.Drop(ctx, *s, true); err != nil {
+			return err
+		}
+	}
+	if err := e.store.RemoveMCPServer(ctx, p.Org, s.ID); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "mcp_server.remove", map[string]any{"server": s.Name, "id": s.ID, "tools": removed})
+}
+
+// LoginMCPServer implements [haft.MCPLogin].
+func (e *Engine) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redirect string) (string, error) {
+	if err := p.Check(); err != nil {
+		return "", err
+	}
+	if p.Agent != "" {
+		return "", &haft.Error{Code: haft.CodeDenied, Message: "an agent cannot agree for a person"}
+	}
+	up, err := e.upstream()
+	if err != nil {
+		return "", err
+	}
+	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	if err != nil {
+		return "", err
+	}
+	vars, err := e.serverVars(ctx, p.Org)
+	if err != nil {
+		return "", err
+	}
+	link, err := up.Login(ctx, p, *s, redirect, vars)
+	if err != nil {
+		return "", err
+	}
+	return link, e.log(ctx, p, "mcp_server.login", map[string]any{"server": s.Name, "id": s.ID, "wanted": link != ""})
+}
+
+// FinishMCPLogin implements [haft.MCPLogin].
+func (e *Engine) FinishMCPLogin(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	up, err := e.upstream()
+	if err != nil {
+		return err
+	}
+	err = up.Finish(ctx, p, a)
+	if logged := e.log(ctx, p, "mcp_server.login_ended", map[string]any{"agreed": err == nil}); err == nil {
+		err = logged
+	}
+	return err
+}
+
+// checkServer reports what is wrong with a server, and completes it.
+func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
+	bad := func(format string, args ...any) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	if err := haft.CheckServerName(s.Name); err != nil {
+		return err
+	}
+	if s.Transport == "" {
+		if s.Transport = haft.MCPHTTP; len(s.Command) > 0 {
+			s.Transport = haft.MCPStdio
+		}
+	}
+	if !slices.Contains(haft.MCPTransports(), s.Transport) {
+		return bad("the transport is stdio, http or sse")
+	}
+	if s.Connect < 0 || s.List < 0 || s.Connect.D() > 10*time.Minute || s.List.D() > 10*time.Minute {
+		return bad("the time to connect and to list is at most 10 minutes")
+	}
+	if s.Limits != s.Limits.Within(e.cfg.Ceilings) {
+		return bad("a limit of the server is more than the most there is")
+	}
+	if s.Transport == haft.MCPStdio {
+		return e.checkCommand(ctx, s)
+	}
+	if len(s.Command)+len(s.Mounts)+len(s.Network)+len(s.Env) > 0 {
+		return bad("a server with an address has no command, mounts, network or environment")
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || len(s.URL) > 2048 {
+		return bad("the address of a server is https://… or http://…, without a user or fragment")
+	}
+	return nil
+}
+
+// checkCommand checks a server that is a command, and whether policy lets the
+// organisation have it.
+func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
+	bad := func(format string, args ...any) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(s.Command) == 0 || s.Command[0] == "":
+		return bad("a server on its standard streams needs a command")
+	case s.URL != "" || len(s.Headers) > 0 || s.OAuth != nil:
+		return bad("a server that is a command has no address, headers or login")
+	case len(s.Command) > maxCommand || len(s.Mounts) > maxMounts || len(s.Network) > maxNetworks || len(s.Env) > maxEnv:
+		return bad("the server has too many arguments, mounts, hosts or variables")
+	}
+	for _, a := range s.Command {
+		if len(a) > 32<<10 || strings.ContainsRune(a, 0) {
+			return bad("an argument of the command is too long or holds NUL")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if err := secret.CheckEnvName(name); err != nil {
+			return err
+		}
+	}
+	rules, err := e.policyOf(ctx, s.Org)
+	if err != nil {
+		return err
+	}
+	if err := rules.MayRun(s.Org, s.Command[0]); err != nil {
+		return err
+	}
+	for i := range s.Mounts {
+		m := &s.Mounts[i]
+		if m.Inside == "" {
+			m.Inside = m.Dir
+		}
+		for _, dir := range []string{m.Dir, m.Inside} {
+			if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > 1024 {
+				return bad("a mount is between clean absolute paths below the root")
+			}
+		}
+		if err := rules.MayMount(s.Org, m.Dir); err != nil {
+			return err
+		}
+	}
+	for _, entry := range s.Network {
+		if entry == networkFull {
+			continue
+		}
+		if e.cfg.Gate == nil {
+			return bad("a network of named hosts cannot be given here")
+		}
+		if _, err := e.cfg.Gate.Host(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"path"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"haft"
+)
+
+// An mcpRule is one entry of the section mcp: which organisations may have MCP
+// servers that are commands of this machine, and which directories those may see.
+type mcpRule struct {
+	orgs     names
+	commands []string
+	mounts   []string
+}
+
+// mcp reads one entry of the section.
+func (c *compiler) mcp(n ast.Node) {
+	var r mcpRule
+	c.object(n, "an entry of mcp", map[string]field{
+		"orgs":     func(n ast.Node) { r.orgs = c.texts(n, "orgs") },
+		"commands": func(n ast.Node) { r.commands = c.texts(n, "commands") },
+		"mounts":   func(n ast.Node) { r.mounts = c.texts(n, "mounts") },
+	})
+	if len(r.orgs) == 0 {
+		c.fail(n, "an entry of mcp says for which orgs it is")
+	}
+	for _, m := range r.mounts {
+		if m != "*" && (!path.IsAbs(m) || path.Clean(m) != m) {
+			c.fail(n, "a mount is a clean absolute path, or * for all")
+		}
+	}
+	c.layer.mcp = append(c.layer.mcp, r)
+}
+
+// mcpRules are those for an organisation. What an organisation writes itself gives
+// it nothing: the machine is not its own.
+func (p *Policy) mcpRules(org string) []mcpRule {
+	var list []mcpRule
+	if p == nil {
+		return nil
+	}
+	for _, l := range p.layers {
+		if l.forced {
+			continue
+		}
+		for _, r := range l.mcp {
+			if r.orgs.match(org) {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// MayRun reports why an organisation may not have an MCP server that is this
+// command, by the name or path of its program.
+func (p *Policy) MayRun(org, program string) error {
+	for _, r := range p.mcpRules(org) {
+		for _, pattern := range r.commands {
+			if glob(pattern, program) {
+				return nil
+			}
+		}
+	}
+	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation run MCP servers with that command: see mcp in the policy"}
+}
+
+// MayMount reports why the command of an MCP server of an organisation may not see
+// a directory of the host.
+func (p *Policy) MayMount(org, dir string) error {
+	for _, r := range p.mcpRules(org) {
+		for _, m := range r.mounts {
+			if m == "*" || m == dir || m == "/" || strings.HasPrefix(dir, m+"/") {
+				return nil
+			}
+		}
+	}
+	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation mount that directory: see mcp in the policy"}
+}
