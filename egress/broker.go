@@ -16,6 +16,7 @@ import (
 // Bounds of what is brokered.
 const (
 	minSecret = 6       // bytes: a shorter value cannot be told from other text
+	minStand  = 16      // bytes of a placeholder
 	maxSecret = 8 << 10 // bytes
 	maxBound  = 200     // secrets of one sandbox
 )
@@ -35,7 +36,7 @@ type Place struct {
 type Secret struct {
 	// Name is what people call it. It stands in records.
 	Name string
-	// Placeholder is what the program has instead, see [NewPlaceholder].
+	// Placeholder is what the program has instead, which cannot be guessed.
 	Placeholder string
 	// Value returns the real one. It is asked for each request, so that it may
 	// change, and has to be quick: who fetches it keeps it.
@@ -101,7 +102,7 @@ func (s Secret) check() error {
 	switch {
 	case s.Name == "" || s.Value == nil:
 		return fmt.Errorf("it needs a name and a value")
-	case len(s.Placeholder) < minRandom || len(s.Placeholder) > maxSecret || strings.ContainsAny(s.Placeholder, "\x00"):
+	case len(s.Placeholder) < minStand || len(s.Placeholder) > maxSecret || strings.ContainsAny(s.Placeholder, "\x00"):
 		return fmt.Errorf("its placeholder is too short or too long")
 	case set != 1:
 		return fmt.Errorf("its place is a header, a query parameter or basic authentication, one of them")

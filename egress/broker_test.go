@@ -22,6 +22,7 @@ import (
 
 	"haft"
 	"haft/egress"
+	"haft/secret"
 )
 
 const real = "sk-live/Real+Value=1234567890"
@@ -34,7 +35,7 @@ func bind(t testing.TB, place egress.Place, hosts ...string) egress.Secret {
 		t.Fatal(err)
 	}
 	return egress.Secret{
-		Name: "api-key", Placeholder: egress.NewPlaceholder(real), Hosts: rules, Place: place,
+		Name: "api-key", Placeholder: secret.Placeholder(real), Hosts: rules, Place: place,
 		Value: func(context.Context) (string, error) { return real, nil },
 	}
 }

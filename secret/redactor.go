@@ -23,6 +23,8 @@ const (
 type Named struct {
 	Name  string
 	Value Value
+	// Bound says where the value may go; nil means wherever who has it likes.
+	Bound *Binding
 }
 
 // Config says what a Redactor removes.

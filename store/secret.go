@@ -24,6 +24,8 @@ type Secret struct {
 	Plain bool
 	// Key names the key of Data.
 	Key uint32
+	// Bound says where the value may go, for those who read it.
+	Bound string
 	// Print tells values apart without showing them.
 	Print            string
 	Created, Updated time.Time
@@ -35,13 +37,13 @@ type Secret struct {
 func (s Secret) String() string { return fmt.Sprintf("secret %q of %s %q", s.Name, s.Kind, s.Scope) }
 
 // secretColumns are read in this order by scanSecret.
-const secretColumns = "SELECT org, kind, scope, name, data, plain, key, print, created, updated, rev FROM secrets "
+const secretColumns = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM secrets "
 
 func scanSecret(r scanner) (Secret, error) {
 	var s Secret
 	var data string
 	var plain, key, created, updated int64
-	if err := r.Scan(&s.Org, &s.Kind, &s.Scope, &s.Name, &data, &plain, &key, &s.Print, &created, &updated, &s.Rev); err != nil {
+	if err := r.Scan(&s.Org, &s.Kind, &s.Scope, &s.Name, &data, &plain, &key, &s.Bound, &s.Print, &created, &updated, &s.Rev); err != nil {
 		return s, err
 	}
 	var err error
@@ -107,13 +109,16 @@ func (s *Store) PutSecret(ctx context.Context, v Secret) error {
 		return invalid("what the secret belongs to is not plain text")
 	}
 	data := base64.StdEncoding.EncodeToString(v.Data)
+	if len(v.Bound) > MaxText || !plain(v.Bound) {
+		return invalid("where the secret may go is not plain text")
+	}
 	if len(data) > MaxText {
 		return invalid("the secret has %d bytes, %d is the most", len(data), MaxText)
 	}
-	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created), micros(v.Updated)}
-	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
+	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created), micros(v.Updated), v.Bound}
+	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
 	if v.Rev != 0 {
-		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $11"
+		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, bound = $11, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $12"
 		args = append(args, v.Rev)
 	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {

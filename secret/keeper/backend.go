@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/secret"
 )
 
 // Kind names a level of the environment of calls, low to high.
@@ -37,10 +38,14 @@ func (s Scope) check() error {
 }
 
 // bound returns the associated data of a secret: each part after its length, so
-// that no two places have the same.
-func (s Scope) bound(name string) []byte {
-	out := []byte("haft/secret/1")
-	for _, part := range []string{s.Org, string(s.Kind), s.ID, name} {
+// that no two places have the same. Where the value may go is part of it: who can
+// write the backend cannot have it sent elsewhere.
+func (s Scope) bound(name, binding string) []byte {
+	out, parts := []byte("haft/secret/1"), []string{s.Org, string(s.Kind), s.ID, name}
+	if binding != "" {
+		out, parts = []byte("haft/secret/2"), append(parts, binding)
+	}
+	for _, part := range parts {
 		out = binary.AppendUvarint(out, uint64(len(part)))
 		out = append(out, part...)
 	}
@@ -57,12 +62,24 @@ type Row struct {
 	Plain bool
 	// Key is the data key of Data.
 	Key uint32
+	// Bound is where the value may go, as [secret.Binding] writes it; "" means that
+	// it is not bound. Data cannot be read with another.
+	Bound string
 	// Fingerprint tells values apart without showing them.
 	Fingerprint string
 	Created     time.Time
 	Updated     time.Time
 	// Rev counts the writes of this row, from 1 on.
 	Rev int64
+}
+
+// binding reads where the value may go.
+func (r Row) binding() (*secret.Binding, error) {
+	b, err := secret.DecodeBinding(r.Bound)
+	if err != nil {
+		return nil, damaged(fmt.Errorf("read the binding of the secret %s: %w", r.Name, err))
+	}
+	return b, nil
 }
 
 // Format writes where the secret belongs, whatever the verb: Data may be plain.

@@ -16,6 +16,8 @@ const (
 	// MaxValue is the length of the longest value in bytes. The kernel takes no
 	// longer variable than 128 KiB, name and all.
 	MaxValue = 96 << 10
+	// MaxBinding is the length of the longest binding, as it is kept.
+	MaxBinding = 16 << 10
 	// MaxPerScope bounds the secrets of one scope.
 	MaxPerScope = 1000
 
@@ -123,8 +125,16 @@ func (k *Keeper) fresh(ctx context.Context) (*keys, error) {
 	return got, nil
 }
 
-// Put stores a value, in the place of the one that is there.
+// Put stores a value, in the place of the one that is there, and bound as that
+// was.
 func (k *Keeper) Put(ctx context.Context, scope Scope, name string, v secret.Value) error {
+	return k.PutBound(ctx, scope, name, v, nil)
+}
+
+// PutBound stores a value and where it may go. A nil binding is that of the value
+// that is there, and one without hosts is none. There is no way to bind a value
+// elsewhere without giving it: that would be a way to read it.
+func (k *Keeper) PutBound(ctx context.Context, scope Scope, name string, v secret.Value, b *secret.Binding) error {
 	if err := check(scope, name); err != nil {
 		return err
 	}
@@ -134,8 +144,20 @@ func (k *Keeper) Put(ctx context.Context, scope Scope, name string, v secret.Val
 	case n > MaxValue:
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the secret %s has %d bytes; %d are the most", name, n, MaxValue)}
 	}
+	bound, err := b.Encode()
+	if err != nil {
+		return fmt.Errorf("write the binding of the secret %s: %w", name, err)
+	}
+	if len(bound) > MaxBinding {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the binding of the secret %s has %d bytes; %d are the most", name, len(bound), MaxBinding)}
+	}
+	rebind := func(r *Row) {
+		if b != nil {
+			r.Bound = bound
+		}
+	}
 	for range tries {
-		err := k.put(ctx, scope, name, v)
+		err := k.put(ctx, scope, name, v, rebind)
 		if haft.CodeOf(err) != haft.CodeConflict {
 			return err
 		}
@@ -152,7 +174,7 @@ func check(scope Scope, name string) error {
 }
 
 // put stores a value once.
-func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Value) error {
+func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Value, rebind func(*Row)) error {
 	row, err := k.back.Secret(ctx, scope, name)
 	switch haft.CodeOf(err) {
 	case "":
@@ -169,6 +191,7 @@ func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Val
 		return fmt.Errorf("read the secret %s: %w", name, err)
 	}
 	row.Updated = k.now()
+	rebind(&row)
 	keys, err := k.fresh(ctx) // not a key that another process has retired
 	if err != nil {
 		return err
@@ -178,7 +201,7 @@ func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Val
 
 // write encrypts v into row and keeps it.
 func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value) error {
-	data, err := keys.ciphers[keys.primary].Encrypt([]byte(v.Reveal()), row.Scope.bound(row.Name))
+	data, err := keys.ciphers[keys.primary].Encrypt([]byte(v.Reveal()), row.Scope.bound(row.Name, row.Bound))
 	if err != nil {
 		return fmt.Errorf("encrypt the secret %s: %w", row.Name, err)
 	}
@@ -206,7 +229,7 @@ func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 			return secret.Value{}, damaged(fmt.Errorf("the secret %s is under the unknown key %d", row.Name, row.Key))
 		}
 	}
-	text, err := cipher.Decrypt(row.Data, row.Scope.bound(row.Name))
+	text, err := cipher.Decrypt(row.Data, row.Scope.bound(row.Name, row.Bound))
 	if err != nil {
 		return secret.Value{}, damaged(fmt.Errorf("decrypt the secret %s: %w", row.Name, err))
 	}
@@ -235,6 +258,8 @@ type Info struct {
 	// Fingerprint is the same for the same value within an organisation, and
 	// says nothing about it.
 	Fingerprint string
+	// Bound is where the value may go; nil means wherever a tool likes.
+	Bound *secret.Binding
 	// Sealed is false for one that is yet stored without encryption.
 	Sealed           bool
 	Created, Updated time.Time
@@ -251,7 +276,11 @@ func (k *Keeper) List(ctx context.Context, scope Scope) ([]Info, error) {
 	}
 	infos := make([]Info, len(rows))
 	for i, r := range rows {
-		infos[i] = Info{r.Scope, r.Name, r.Fingerprint, !r.Plain, r.Created, r.Updated}
+		b, err := r.binding()
+		if err != nil {
+			return nil, err
+		}
+		infos[i] = Info{r.Scope, r.Name, r.Fingerprint, b, !r.Plain, r.Created, r.Updated}
 	}
 	return infos, nil
 }

@@ -50,7 +50,11 @@ func (k *Keeper) Lease(ctx context.Context, layers ...Layer) (*Lease, error) {
 				if err != nil {
 					return nil, err
 				}
-				given = append(given, secret.Named{Name: r.Name, Value: v})
+				b, err := r.binding()
+				if err != nil {
+					return nil, err
+				}
+				given = append(given, secret.Named{Name: r.Name, Value: v, Bound: b})
 			}
 		}
 		for _, n := range given {

@@ -39,7 +39,7 @@ func secretNames(list []store.Secret) string {
 func secretsKept(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	want := sealedSecret("acme", "agent", "a1", "KEY", "\x00\xff cipher")
-	want.Plain = true
+	want.Plain, want.Bound = true, `{"hosts":["api.example"],"header":"Ä"}`
 	putSecrets(t, s, want)
 	got, err := s.Secret(ctx, "acme", "agent", "a1", "KEY")
 	if err != nil {
@@ -50,7 +50,7 @@ func secretsKept(t testing.TB, s *store.Store) {
 	}
 	want.Rev = 1
 	same(t, "a secret", got, want)
-	got.Data, got.Plain, got.Updated = []byte("other"), false, at.Add(time.Hour)
+	got.Data, got.Plain, got.Bound, got.Updated = []byte("other"), false, "", at.Add(time.Hour)
 	putSecrets(t, s, got)
 	again, err := s.Secret(ctx, "acme", "agent", "a1", "KEY")
 	got.Rev = 2
@@ -70,6 +70,7 @@ func secretsKept(t testing.TB, s *store.Store) {
 	for what, bad := range map[string]store.Secret{
 		"without an organisation": sealedSecret("", "org", "", "KEY", "x"),
 		"with a strange scope":    sealedSecret("acme", "agent", "a\x00", "KEY", "x"),
+		"bound to NUL":            {Org: "acme", Kind: "org", Name: "KEY", Bound: "\x00"},
 		"that is huge":            sealedSecret("acme", "org", "", "KEY", string(make([]byte, store.MaxText))),
 	} {
 		refused(t, "a secret "+what, s.PutSecret(ctx, bad), haft.CodeInvalid)

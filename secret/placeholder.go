@@ -1,4 +1,4 @@
-package egress
+package secret
 
 import (
 	"crypto/rand"
@@ -10,21 +10,21 @@ import (
 // cannot be guessed: 16 digits are 53 bits, letters more.
 const minRandom = 16
 
-// prefixes are the beginnings of keys that programs look at. They are public.
-var prefixes = []string{
+// keyPrefixes are the beginnings of keys that programs look at. They are public.
+var keyPrefixes = []string{
 	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-or-v1-", "sk-", "sk_live_", "sk_test_", "pk_live_", "pk_test_", "rk_live_", "rk_test_", "whsec_",
 	"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "hf_", "npm_", "pypi-",
 	"AKIA", "ASIA", "AIza", "ya29.", "SG.", "key-", "dop_v1_", "shpat_", "lin_api_", "secret_", "ntn_", "pat-", "gsk_", "xai-", "r8_", "tvly-",
 }
 
-// NewPlaceholder returns a text of the same shape as like that cannot be guessed
-// and tells nothing about it: the same length, the same known prefix, letters for
+// Placeholder returns a text of the same shape as like that cannot be guessed
+// and tells nothing more about it: the same length, the same known prefix, letters for
 // letters (hexadecimal ones if all are), digits for digits, everything else as it
 // is. What has too few letters and digits to hide behind becomes letters, and
 // longer.
-func NewPlaceholder(like string) string {
+func Placeholder(like string) string {
 	keep := 0
-	for _, p := range prefixes {
+	for _, p := range keyPrefixes {
 		if strings.HasPrefix(like, p) {
 			keep = len(p)
 			break
@@ -67,7 +67,7 @@ func NewPlaceholder(like string) string {
 		b.WriteByte(pick(lower))
 	}
 	if b.String() == like {
-		return NewPlaceholder(like)
+		return Placeholder(like)
 	}
 	return b.String()
 }
