@@ -17,6 +17,7 @@ import (
 const (
 	minSecret = 6       // bytes: a shorter value cannot be told from other text
 	minStand  = 16      // bytes of a placeholder
+	maxPrefix = 256     // bytes
 	maxSecret = 8 << 10 // bytes
 	maxBound  = 200     // secrets of one sandbox
 )
@@ -26,6 +27,9 @@ type Place struct {
 	// Header is the name of a header. The placeholder may be part of its value,
 	// as in "Bearer PLACEHOLDER".
 	Header string
+	// Prefix goes with Header: where the placeholder is part of the header's value,
+	// the whole of it becomes the prefix and the secret.
+	Prefix string
 	// Query is the name of a parameter of the URL. The placeholder is its value.
 	Query string
 	// Basic is "user" or "password" of HTTP basic authentication.
@@ -104,10 +108,12 @@ func (s Secret) check() error {
 		return fmt.Errorf("it needs a name and a value")
 	case len(s.Placeholder) < minStand || len(s.Placeholder) > maxSecret || strings.ContainsAny(s.Placeholder, "\x00"):
 		return fmt.Errorf("its placeholder is too short or too long")
-	case set != 1:
+	case set != 1 || s.Place.Prefix != "" && s.Place.Header == "":
 		return fmt.Errorf("its place is a header, a query parameter or basic authentication, one of them")
 	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hops, header) || header == "Host" || header == "Content-Length"):
 		return fmt.Errorf("its header cannot carry a secret")
+	case len(s.Place.Prefix) > maxPrefix || strings.ContainsFunc(s.Place.Prefix, func(r rune) bool { return r < ' ' || r > '~' }):
+		return fmt.Errorf("its prefix is too long or cannot stand in a header")
 	case s.Place.Basic != "" && s.Place.Basic != "user" && s.Place.Basic != "password":
 		return fmt.Errorf(`basic authentication has a "user" and a "password"`)
 	case len(s.Hosts) == 0:
@@ -117,6 +123,19 @@ func (s Secret) check() error {
 		if r.any || r.scheme == TCP {
 			return fmt.Errorf("it is bound to hosts by name, for http or https")
 		}
+	}
+	return nil
+}
+
+// Check reports, as an error with [haft.CodeInvalid], why s cannot be brokered.
+// The error does not hold its text. A value that is not empty has to fit, too.
+func (s Secret) Check(value string) error {
+	err := s.check()
+	if err == nil && value != "" && !s.fits(value) {
+		err = fmt.Errorf("its value has less than %d or more than %d bytes, or cannot stand %s", minSecret, maxSecret, s.Place)
+	}
+	if err != nil {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the secret cannot be bound so: " + err.Error(), Err: err}
 	}
 	return nil
 }

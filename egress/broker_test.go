@@ -93,6 +93,9 @@ func TestBroker_puts_a_secret_in_its_place(t *testing.T) {
 		{"header", egress.Place{Header: "authorization"}, nil,
 			func(ph string) []string { return []string{"Authorization", "Bearer " + ph} },
 			func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+real }},
+		{"header with a prefix", egress.Place{Header: "Authorization", Prefix: "Bearer "}, nil,
+			func(ph string) []string { return []string{"Authorization", "Bearer " + ph} },
+			func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+real }},
 		{"query", egress.Place{Query: "key"}, func(ph string) string {
 			return "?a=1&key=" + strings.ReplaceAll(strings.ReplaceAll(ph, "+", "%2B"), "=", "%3D") + "&b=%20"
 		}, nil,
@@ -435,5 +438,18 @@ func TestBroker_hands_answers_to_the_redactor(t *testing.T) {
 	w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_"}, nil)
 	if status, body, _ := do(t, w.client(nil), "GET", "http://api.example:"+w.http+"/x", ""); status != 200 || !strings.HasPrefix(body, "[gone] api.example") {
 		t.Errorf("%d %q", status, body)
+	}
+}
+
+func TestBroker_writes_the_whole_header_where_there_is_a_prefix(t *testing.T) {
+	w, s, c := openBroker(t, egress.Place{Header: "Authorization", Prefix: "Bearer "}, "api.example:*", nil)
+	for _, sent := range []string{s.Placeholder, "token " + s.Placeholder, "x" + s.Placeholder + s.Placeholder + ", y"} {
+		before := len(w.served())
+		if status, body, _ := do(t, c, "GET", "https://api.example:"+w.https+"/", "", "Authorization", sent); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		if got := w.served()[before].Header["Authorization"]; len(got) != 1 || got[0] != "Bearer "+real {
+			t.Errorf("of %q the server got %q", sent, got)
+		}
 	}
 }

@@ -26,8 +26,8 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 		if err != nil {
 			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is not to be had", s.Name), Err: err}
 		}
-		if err := s.fits(value); err != nil {
-			return nil, err
+		if !s.fits(value) {
+			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
 		}
 		b.learn(s, value, s.put(out, value))
 		put = append(put, s.Name)
@@ -48,9 +48,9 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 	return put, nil
 }
 
-// fits refuses values that would change the request around them, or that could
-// not be told from other text.
-func (s Secret) fits(value string) error {
+// fits reports whether a value neither changes the request around it nor could be
+// taken for other text.
+func (s Secret) fits(value string) bool {
 	bad := len(value) < minSecret || len(value) > maxSecret
 	if s.Place.Query == "" {
 		bad = bad || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -58,10 +58,7 @@ func (s Secret) fits(value string) error {
 	if s.Place.Basic == "user" {
 		bad = bad || strings.Contains(value, ":")
 	}
-	if bad {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
-	}
-	return nil
+	return !bad
 }
 
 // present reports whether the placeholder stands at its place.
@@ -109,7 +106,12 @@ func (s Secret) put(r *http.Request, value string) []swap {
 	case p.Header != "":
 		values := r.Header.Values(p.Header)
 		for i, v := range values {
-			values[i] = strings.ReplaceAll(v, s.Placeholder, value)
+			switch has := strings.Contains(v, s.Placeholder); {
+			case has && p.Prefix != "":
+				values[i] = p.Prefix + value
+			case has:
+				values[i] = strings.ReplaceAll(v, s.Placeholder, value)
+			}
 		}
 	case p.Query != "":
 		fields := strings.Split(r.URL.RawQuery, "&")

@@ -378,6 +378,45 @@ func (rs Rules) reaching(host string, port uint16) Rules {
 	return some
 }
 
+// Meet reports whether there is a host and a port that both lists name.
+func (rs Rules) Meet(others Rules) bool {
+	return slices.ContainsFunc(rs, func(r Rule) bool { return slices.ContainsFunc(others, r.meets) })
+}
+
+// meets reports whether there is a host and a port that both rules name.
+func (r Rule) meets(o Rule) bool {
+	if !slices.ContainsFunc(r.spans(), func(a [2]uint16) bool {
+		return slices.ContainsFunc(o.spans(), func(b [2]uint16) bool { return a[0] <= b[1] && b[0] <= a[1] })
+	}) {
+		return false
+	}
+	in := func(r, o Rule) bool { // whether the one host of o is among those of r
+		return !o.below && o.host != "" && Rule{host: r.host, below: r.below, prefix: r.prefix, any: r.any, from: 1, to: 65535}.reaches(o.host, 1)
+	}
+	switch {
+	case r.any || o.any:
+		return true
+	case r.prefix.IsValid() && o.prefix.IsValid():
+		return r.prefix.Overlaps(o.prefix)
+	case r.below && o.below:
+		return r.host == o.host || strings.HasSuffix(r.host, "."+o.host) || strings.HasSuffix(o.host, "."+r.host)
+	}
+	return in(r, o) || in(o, r)
+}
+
+// spans returns the ports of r.
+func (r Rule) spans() [][2]uint16 {
+	switch {
+	case r.to != 0:
+		return [][2]uint16{{r.from, r.to}}
+	case r.scheme == HTTP:
+		return [][2]uint16{{80, 80}}
+	case r.scheme == HTTPS:
+		return [][2]uint16{{443, 443}}
+	}
+	return [][2]uint16{{80, 80}, {443, 443}}
+}
+
 // suggest returns the narrowest plain rule that would allow d.
 func suggest(d Dest) string {
 	host := d.Host

@@ -269,3 +269,32 @@ func FuzzParseRule(f *testing.F) {
 		}
 	})
 }
+
+func TestRules_Meet(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"api.example.com", "api.example.com", true},
+		{"api.example.com", "GET https://api.example.com/v1/*", true},
+		{"http://api.example.com", "https://api.example.com", false},
+		{"api.example.com", "*.example.com", true},
+		{"example.com", "*.example.com", false},
+		{"*.example.com", "*.b.example.com", true},
+		{"*.xexample.com", "*.example.com", false},
+		{"api.example.com:8443", "api.example.com", false},
+		{"api.example.com:8000-8443", "api.example.com:8443-9000", true},
+		{"192.0.2.0/24:443", "192.0.2.7:443", true},
+		{"192.0.2.0/24:443", "192.0.2.0/25:1-1000", true},
+		{"192.0.2.0/24:443", "api.example.com", false},
+	} {
+		a, errA := egress.ParseRules([]string{tt.a})
+		b, errB := egress.ParseRules([]string{tt.b})
+		if errA != nil || errB != nil {
+			t.Fatal(errA, errB)
+		}
+		if a.Meet(b) != tt.want || b.Meet(a) != tt.want || !a.Meet(egress.Rules{egress.Full()}) || (egress.Rules{}).Meet(a) {
+			t.Errorf("%s and %s meet: %v, want %v", tt.a, tt.b, a.Meet(b), tt.want)
+		}
+	}
+}
