@@ -45,6 +45,7 @@ var rooms = map[string][]string{
 	"secret":              {},
 	"secret/keeper":       {"secret"},
 	"webhook":             {"secret"},
+	"oauth":               {"secret"},
 	"auth":                {},
 	"auth/authtest":       {"auth"},
 	"egress":              {},

@@ -101,13 +101,14 @@ func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.R
 		return a.executor.Execute(ctx, req)
 	}
 	g := &gate{guard: egress.New(egress.Config{Allow: r.Ranges}), logger: a.cfg.Logger}
-	out, err := g.Open(haft.Call{ID: req.Call}, r.Hosts)
+	out, err := g.Open(ctx, engine.Way{Call: haft.Call{ID: req.Call}, Hosts: r.Hosts})
 	if err != nil {
 		return nil, err
 	}
-	req.Outlet, req.CA = out.Serve, out.CA()
+	req.Outlet, req.CA = out.Passage.Serve, out.CA
 	res, err := a.executor.Execute(ctx, req)
-	for _, c := range out.Close() {
+	contacts, _ := out.Passage.Close()
+	for _, c := range contacts {
 		if err == nil && c.Refused != "" && len(res.Notices) < maxNotices {
 			res.Notices = append(res.Notices, "network: "+c.Refused)
 		}

@@ -41,6 +41,9 @@ type ServiceConfig struct {
 	// Allow are ranges of addresses that fetching tools may reach though they
 	// are not public.
 	Allow []netip.Prefix
+	// Egress says how what is outside is reached: which local names may be looked
+	// up, by whom, and which authorities are trusted. Its Allow is added to Allow.
+	Egress egress.Config
 	// MasterKey encrypts the keys of secrets: 32 random bytes, or those in base64.
 	// Nil means that of MasterKeyFile, else of the environment
 	// (HAFT_MASTER_KEY_FILE, HAFT_MASTER_KEY, or what HAFT_MASTER_KEY_COMMAND
@@ -89,6 +92,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	cfg.Keep = true
+	if cfg.Egress, err = cfg.outside(); err != nil {
+		return nil, err
+	}
 	if s.App, err = Open(ctx, cfg.Config); err != nil {
 		return nil, err
 	}
@@ -167,7 +173,7 @@ func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) 
 // builtins are the tools of this binary.
 func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	set := builtin.New()
-	guard := egress.New(egress.Config{Allow: cfg.Allow})
+	guard := egress.New(cfg.Egress)
 	set.Logger = cfg.Logger
 	more := func(*builtin.Set) error { return nil }
 	if cfg.Builtins != nil {
@@ -191,7 +197,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		ec.Logger = cfg.Logger
 	}
 	if ec.Gate == nil {
-		ec.Gate = &gate{guard: egress.New(egress.Config{Allow: cfg.Allow}), logger: s.App.cfg.Logger}
+		ec.Gate = &gate{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
 	}
 	if ec.Heavy == nil {
 		// Code that a built-in tool runs for a model needs a processor like a tool.

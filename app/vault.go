@@ -25,14 +25,14 @@ type backend struct{ store *store.Store }
 func row(s store.Secret) keeper.Row {
 	return keeper.Row{
 		Scope: keeper.Scope{Org: s.Org, Kind: keeper.Kind(s.Kind), ID: s.Scope}, Name: s.Name,
-		Data: s.Data, Plain: s.Plain, Key: s.Key, Fingerprint: s.Print, Created: s.Created, Updated: s.Updated, Rev: s.Rev,
+		Data: s.Data, Plain: s.Plain, Key: s.Key, Bound: s.Bound, Fingerprint: s.Print, Created: s.Created, Updated: s.Updated, Rev: s.Rev,
 	}
 }
 
 func kept(r keeper.Row) store.Secret {
 	return store.Secret{
 		Org: r.Scope.Org, Kind: string(r.Scope.Kind), Scope: r.Scope.ID, Name: r.Name,
-		Data: r.Data, Plain: r.Plain, Key: r.Key, Print: r.Fingerprint, Created: r.Created, Updated: r.Updated, Rev: r.Rev,
+		Data: r.Data, Plain: r.Plain, Key: r.Key, Bound: r.Bound, Print: r.Fingerprint, Created: r.Created, Updated: r.Updated, Rev: r.Rev,
 	}
 }
 
@@ -143,6 +143,9 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 	}
 	if ec.Sealer == nil {
 		ec.Sealer = s.vault
+	}
+	if g, ok := ec.Gate.(*gate); ok {
+		g.tokens = newTokens(g.guard, s.vault, s.App.cfg.Logger)
 	}
 	fetch, end, err := openCredentials(cfg.Credentials)
 	if err != nil || fetch == nil {
@@ -279,6 +282,17 @@ func (v *vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 		}
 		values.Agent = l.Values()
 	}
+	for _, v := range slices.Concat(values.Org, values.Agent) {
+		if v.Bound == nil || v.Bound.OAuth == nil {
+			continue
+		}
+		client, refresh := v.Bound.OAuth.Parts(v.Value)
+		for _, part := range []secret.Value{client, refresh} {
+			if !part.IsZero() && !part.Equal(v.Value) {
+				values.Hidden = append(values.Hidden, secret.Named{Name: v.Name, Value: part})
+			}
+		}
+	}
 	return values, nil
 }
 
@@ -293,7 +307,11 @@ func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 		}
 		for _, r := range list {
 			after = r.Name
-			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Created: r.Created, Updated: r.Updated})
+			bound, err := secret.DecodeBinding(r.Bound)
+			if err != nil {
+				return nil, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
+			}
+			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Bound: bound, Created: r.Created, Updated: r.Updated})
 		}
 		if len(list) < store.MaxPage {
 			return infos, nil
@@ -302,13 +320,26 @@ func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 }
 
 // Put implements [engine.Vault].
-func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value) error {
+func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value, b *secret.Binding) error {
 	k, err := v.open(ctx)
 	if err != nil {
 		return err
 	}
+	s, to := scope(org, agent), b
+	if b == nil {
+		have, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, name)
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return err
+		}
+		if to, err = secret.DecodeBinding(have.Bound); err != nil {
+			return fmt.Errorf("read the binding of the secret %s: %w", name, err)
+		}
+	}
+	if err := checkBinding(name, value, to); err != nil {
+		return err
+	}
 	defer v.changed(org) // also if it failed: that may be after it was written
-	return k.Put(ctx, scope(org, agent), name, value)
+	return k.PutBound(ctx, s, name, value, b)
 }
 
 // Remove implements [engine.Vault]. It needs no key.
@@ -414,7 +445,7 @@ func (v *vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 		if slices.ContainsFunc(have, func(i engine.SecretInfo) bool { return i.Name == name }) || a.Env[name] == "" {
 			continue
 		}
-		switch err := v.Put(ctx, a.Org, a.ID, name, secret.New(a.Env[name])); haft.CodeOf(err) {
+		switch err := v.Put(ctx, a.Org, a.ID, name, secret.New(a.Env[name]), nil); haft.CodeOf(err) {
 		case "":
 		case haft.CodeInvalid:
 			v.logger.Warn("a variable of an agent cannot be encrypted and stays as it is: remove it", "org", a.Org, "agent", a.Name, "variable", name, "error", err)

@@ -107,11 +107,11 @@ func TestVault_serves_the_next_call(t *testing.T) {
 			if got := values(t, b, "acme", "ag_1"); got != "|" {
 				t.Errorf("before anything is stored: %q", got)
 			}
-			must(t, a.Put(ctx, "acme", "", "KEY", secret.New("one")))
-			must(t, a.Put(ctx, "acme", "ag_1", "KEY", secret.New("two")))
+			must(t, a.Put(ctx, "acme", "", "KEY", secret.New("one"), nil))
+			must(t, a.Put(ctx, "acme", "ag_1", "KEY", secret.New("two"), nil))
 			running, err := b.Stored(ctx, "acme", "ag_1")
 			must(t, err)
-			must(t, b.Put(ctx, "acme", "", "KEY", secret.New("three")))
+			must(t, b.Put(ctx, "acme", "", "KEY", secret.New("three"), nil))
 			for what, got := range map[string][2]string{
 				"a running call":            {shownValues(running), "KEY=one | KEY=two"},
 				"the next one":              {values(t, a, "acme", "ag_1"), "KEY=three | KEY=two"},
@@ -137,7 +137,7 @@ func TestVault_serves_the_next_call(t *testing.T) {
 			if err := a.Remove(ctx, "acme", "", "KEY"); haft.CodeOf(err) != haft.CodeNotFound {
 				t.Errorf("a second removal: %v", err)
 			}
-			if err := a.Put(ctx, "acme", "", "LD_PRELOAD", secret.New("x.so")); haft.CodeOf(err) != haft.CodeInvalid {
+			if err := a.Put(ctx, "acme", "", "LD_PRELOAD", secret.New("x.so"), nil); haft.CodeOf(err) != haft.CodeInvalid {
 				t.Errorf("a reserved name: %v", err)
 			}
 		})
@@ -283,7 +283,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 			s := openStore(t, dir)
 			v := openVault(t, s, cfg)
 			for i := range 3 {
-				must(t, v.Put(t.Context(), "acme", "", fmt.Sprintf("S%d", i), secret.New(fmt.Sprintf("value-%d", i))))
+				must(t, v.Put(t.Context(), "acme", "", fmt.Sprintf("S%d", i), secret.New(fmt.Sprintf("value-%d", i)), nil))
 			}
 			box, err := v.Seal([]byte("waiting"), []byte("c_1"))
 			must(t, err)
@@ -345,7 +345,7 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	v := openVault(t, s, app.ServiceConfig{Data: dir})
-	must(t, v.Put(t.Context(), "acme", "", "KEY", secret.New("value")))
+	must(t, v.Put(t.Context(), "acme", "", "KEY", secret.New("value"), nil))
 	path := filepath.Join(dir, "master.key")
 	key, err := os.ReadFile(path)
 	must(t, err)
@@ -451,7 +451,7 @@ func TestVault_hammered(t *testing.T) {
 	s := openStore(t, "")
 	v := openVault(t, s, app.ServiceConfig{})
 	ctx := t.Context()
-	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("value-0")))
+	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("value-0"), nil))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -462,7 +462,7 @@ func TestVault_hammered(t *testing.T) {
 					return
 				}
 				if i%10 == 0 {
-					if err := v.Put(ctx, "acme", "", "KEY", secret.New(fmt.Sprint("value-", i))); err != nil && haft.CodeOf(err) != haft.CodeConflict {
+					if err := v.Put(ctx, "acme", "", "KEY", secret.New(fmt.Sprint("value-", i)), nil); err != nil && haft.CodeOf(err) != haft.CodeConflict {
 						t.Error(err)
 					}
 				}
@@ -477,7 +477,7 @@ func TestVault_hammered(t *testing.T) {
 		}
 	})
 	all.Wait()
-	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("last")))
+	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("last"), nil))
 	if diff := cmp.Diff("KEY=last |", values(t, v, "acme", "")); diff != "" {
 		t.Error(diff)
 	}

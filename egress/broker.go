@@ -19,8 +19,10 @@ const (
 	minStand  = 16      // bytes of a placeholder
 	maxPrefix = 256     // bytes
 	maxSecret = 8 << 10 // bytes
-	maxBound  = 200     // secrets of one sandbox
 )
+
+// MaxBound is how many secrets one broker takes.
+const MaxBound = 200
 
 // A Place is where in a request a secret belongs. Exactly one field is set.
 type Place struct {
@@ -74,8 +76,8 @@ type Broker struct {
 
 // NewBroker checks the secrets and makes a certificate authority for the sandbox.
 func NewBroker(cfg BrokerConfig) (*Broker, error) {
-	if len(cfg.Secrets) > maxBound {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("more than %d bound secrets", maxBound)}
+	if len(cfg.Secrets) > MaxBound {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("more than %d bound secrets", MaxBound)}
 	}
 	for i, s := range cfg.Secrets {
 		if err := s.check(); err != nil {

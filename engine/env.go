@@ -20,8 +20,9 @@ type Vault interface {
 	Stored(ctx context.Context, org string, agent haft.AgentID) (*Stored, error)
 	// List says what is stored in one scope, by name.
 	List(ctx context.Context, org string, agent haft.AgentID) ([]SecretInfo, error)
-	// Put stores a value in the place of the one that is there.
-	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value) error
+	// Put stores a value in the place of the one that is there, and where it may
+	// go: nil means where that may, and no hosts means everywhere.
+	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value, b *secret.Binding) error
 	// Remove removes a value, or returns [haft.CodeNotFound].
 	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
 }
@@ -35,15 +36,19 @@ type Credentials interface {
 type SecretInfo struct {
 	Name string `json:"name"`
 	// Fingerprint is the same for the same value, and says nothing about it.
-	Fingerprint string    `json:"fingerprint"`
-	Created     time.Time `json:"created_at"`
-	Updated     time.Time `json:"updated_at"`
+	Fingerprint string `json:"fingerprint"`
+	// Bound is where it goes and nowhere else; nil means that tools have it.
+	Bound   *secret.Binding `json:"bound,omitempty"`
+	Created time.Time       `json:"created_at"`
+	Updated time.Time       `json:"updated_at"`
 }
 
 // Stored is what is stored for calls, low to high. It never changes, so that many
 // calls can share it and what is made of it.
 type Stored struct {
 	Org, Agent []secret.Named
+	// Hidden are parts of them that must not be seen either, and no variables.
+	Hidden []secret.Named
 
 	once     sync.Once
 	redactor *secret.Redactor
@@ -53,7 +58,7 @@ type Stored struct {
 // than a short call.
 func (s *Stored) cover(personal bool) *secret.Redactor {
 	s.once.Do(func() {
-		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent), Formats: true, Personal: personal})
+		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent, s.Hidden), Formats: true, Personal: personal})
 	})
 	return s.redactor
 }
@@ -62,7 +67,8 @@ func (s *Stored) cover(personal bool) *secret.Redactor {
 // meanwhile.
 type lease struct {
 	stored  *Stored
-	fetched []secret.Named // of the webhook
+	hooked  []secret.Named // of the webhook
+	fetched []secret.Named // of the webhook, and tokens
 	// blind says that stored values could not be read, so that nobody can tell
 	// whether the arguments hold one.
 	blind bool
@@ -107,21 +113,20 @@ func (e *Engine) dress(f *flight) error {
 		f.lease.blind = true
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}
 	}
-	if l.stored == nil && len(l.fetched) == 0 && len(own) == 0 {
+	if l.stored == nil && len(l.hooked) == 0 && len(own) == 0 {
 		f.env = f.call.Env
 		return nil
 	}
-	env := make(map[string]string, len(own)+len(f.call.Env)+len(l.fetched)+8)
+	f.env, f.bound = make(map[string]string, len(own)+len(f.call.Env)+len(l.hooked)+8), nil
 	if l.stored != nil {
-		reveal(env, l.stored.Org)
+		f.wear(l.stored.Org, true, "")
 	}
-	reveal(env, l.fetched)
-	maps.Copy(env, own)
-	if l.stored != nil {
-		reveal(env, l.stored.Agent)
+	f.wear(l.hooked, false, "")
+	f.wearText(own)
+	if l.stored != nil && f.agent != nil {
+		f.wear(l.stored.Agent, true, f.agent.ID)
 	}
-	maps.Copy(env, f.call.Env)
-	f.env = env
+	f.wearText(f.call.Env)
 	return nil
 }
 
@@ -130,7 +135,7 @@ func (l *lease) size(more ...map[string]string) int {
 	n := 0
 	lists := [][]secret.Named{l.fetched}
 	if l.stored != nil {
-		lists = append(lists, l.stored.Org, l.stored.Agent)
+		lists = append(lists, l.stored.Org, l.stored.Agent, l.stored.Hidden)
 	}
 	for _, list := range lists {
 		for _, v := range list {
@@ -165,7 +170,7 @@ func (e *Engine) fetch(ctx context.Context, f *flight) error {
 		values, err := e.cfg.Credentials.Fetch(ctx, who, f.tool.Tool, f.call.ID)
 		switch {
 		case err == nil:
-			f.lease.fetched = values
+			f.lease.hooked, f.lease.fetched = values, values
 			if err := e.dress(f); err != nil {
 				return err
 			}
@@ -239,17 +244,7 @@ func (e *Engine) scope(ctx context.Context, p haft.Principal, ref string) (haft.
 // of one agent. The next call sees it; those that run do not. It cannot be read
 // back.
 func (e *Engine) PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error {
-	id, err := e.scope(ctx, p, agent)
-	if err != nil {
-		return err
-	}
-	if err := secret.CheckEnvName(name); err != nil {
-		return err
-	}
-	if err := e.cfg.Vault.Put(ctx, p.Org, id, name, v); err != nil {
-		return err
-	}
-	return e.log(ctx, p, "secret.put", map[string]any{"name": name, "agent": id})
+	return e.BindSecret(ctx, p, agent, name, v, nil)
 }
 
 // Secrets says which variables are stored for the organisation, or for one agent.
@@ -304,7 +299,7 @@ func (e *Engine) storeEnv(ctx context.Context, a *haft.Agent) error {
 			}
 			return &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
 		}
-		if err := e.cfg.Vault.Put(ctx, a.Org, a.ID, name, secret.New(value)); err != nil {
+		if err := e.cfg.Vault.Put(ctx, a.Org, a.ID, name, secret.New(value), nil); err != nil {
 			return err
 		}
 	}

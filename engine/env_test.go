@@ -55,7 +55,7 @@ func (m *memory) List(_ context.Context, org string, agent haft.AgentID) ([]engi
 	return list, m.fail
 }
 
-func (m *memory) Put(_ context.Context, org string, agent haft.AgentID, name string, v secret.Value) error {
+func (m *memory) Put(_ context.Context, org string, agent haft.AgentID, name string, v secret.Value, _ *secret.Binding) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	scope := org + "/" + string(agent)

@@ -34,10 +34,10 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	if err := e.breaker.admit(f); err != nil {
 		return err
 	}
-	if err := e.reach(f, &req); err != nil {
+	if err := e.reach(ctx, f, &req); err != nil {
 		return err
 	}
-	defer f.unreach()
+	defer e.unreach(f)
 	if err := e.begin(ctx, f); err != nil {
 		return err
 	}
@@ -186,10 +186,13 @@ func (e *Engine) runLimits(f *flight) haft.Limits {
 }
 
 // environment is what the tool sees: that of the agent, that of the call, and
-// last who it runs for, which nobody else can say.
+// last who it runs for, which nobody else can say. What is bound is not in it.
 func (f *flight) environment() map[string]string {
 	env := make(map[string]string, len(f.env)+4)
 	maps.Copy(env, f.env)
+	for name := range f.bound {
+		delete(env, name)
+	}
 	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = f.call.Principal.Org, string(f.tool.Tool.ID), string(f.call.ID)
 	if f.agent != nil {
 		env["HAFT_AGENT_ID"] = string(f.agent.ID)

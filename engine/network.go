@@ -9,6 +9,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/sandbox"
+	"haft/secret"
 )
 
 // networkFull is how a tool asks for every public host. Policy must name it.
@@ -16,22 +17,45 @@ const networkFull = "full"
 
 // A Gate makes the ways out of sandboxes.
 type Gate interface {
-	// Open makes the way out of one call, to hosts as the tool names them.
-	Open(c haft.Call, hosts []string) (Passage, error)
+	// Open makes the way out of one call.
+	Open(ctx context.Context, w Way) (*Exit, error)
 	// Host returns which hosts an entry of a tool's network is about, for policy.
 	Host(entry string) (string, error)
+}
+
+// A Way is where one call wants to go.
+type Way struct {
+	Call haft.Call
+	// Hosts are what it may reach, as the tool names them.
+	Hosts []string
+	// Bound are secrets that are put in on the way, the most wanted first.
+	Bound []Bound
+}
+
+// An Exit is a way out that was made.
+type Exit struct {
+	Passage Passage
+	// CA has certificates that the call's programs have to trust; nil if none.
+	CA []byte
+	// Stand is what programs are given instead of bound secrets, by name.
+	Stand map[string]string
+	// Leased are tokens that bound secrets were exchanged for, and Failed says why
+	// that could not be done.
+	Leased []secret.Named
+	Failed map[string]error
+	// Unreached are bound secrets whose hosts are not among those of the way.
+	Unreached []string
 }
 
 // A Passage is the way out of one call, and of no other.
 type Passage interface {
 	// Serve serves one connection of the sandbox, and returns when it is over.
 	Serve(ctx context.Context, conn net.Conn)
-	// CA returns certificates that the call's programs have to trust; nil if none.
-	CA() []byte
 	// Refused reports whether a connection was refused.
 	Refused() bool
-	// Close ends the passage and tells what went through it.
-	Close() []Contact
+	// Close ends the passage and tells what went through it, and which tokens were
+	// fetched for it.
+	Close() ([]Contact, []secret.Named)
 }
 
 // A Contact is one connection that a call made, or was refused.
@@ -54,9 +78,13 @@ const maxContacts = 100
 // reach opens the way out that the tool names. Hosts that a rule forbids are not
 // reached, and a way that cannot be given refuses the call: nothing is weakened
 // in silence.
-func (e *Engine) reach(f *flight, req *executor.Request) error {
+func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
 	want := f.tool.Tool.Version.Settings.Network
 	if len(want) == 0 {
+		f.stand(req, nil)
+		for _, name := range f.tool.Tool.Version.Settings.Secrets {
+			f.unreached(name)
+		}
 		return nil
 	}
 	no := func(kind haft.FailureKind, message string) error {
@@ -82,23 +110,38 @@ func (e *Engine) reach(f *flight, req *executor.Request) error {
 	if _, refused := f.decision.Reach(hosts); len(refused) > 0 {
 		return no(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
 	}
-	passage, err := e.cfg.Gate.Open(f.named(), want)
+	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: want, Bound: f.bounds()})
 	if err != nil {
 		return no(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
-	f.passage = passage
-	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, passage.Serve, passage.CA()
+	f.passage = exit.Passage
+	if ctx.Err() != nil {
+		e.unreach(f)
+		return context.Cause(ctx)
+	}
+	if err := f.unhad(exit.Failed); err != nil {
+		e.unreach(f)
+		return err
+	}
+	for _, name := range exit.Unreached {
+		f.unreached(name)
+	}
+	e.leased(f, exit.Leased)
+	f.stand(req, exit.Stand)
+	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
 	return nil
 }
 
 // unreach closes the way out and keeps what went through it, for the audit, and
 // what was refused, for the model.
-func (f *flight) unreach() {
+func (e *Engine) unreach(f *flight) {
 	if f.passage == nil {
 		return
 	}
-	f.contacts = f.passage.Close()
+	var leased []secret.Named
+	f.contacts, leased = f.passage.Close()
 	f.passage = nil
+	e.leased(f, leased)
 	var told []string
 	for _, c := range f.contacts {
 		if c.Refused != "" && !slices.Contains(told, c.Refused) && len(told) < 10 {

@@ -65,9 +65,10 @@ type flight struct {
 	decided  json.RawMessage // the arguments that decision is for
 	args     json.RawMessage // as they will run
 	env      map[string]string
-	lease    lease          // what env and redactor are made of
-	approval *haft.Approval // that lets it run, or that it waits for
-	taken    []limit.State  // to be kept with the record
+	bound    map[string]Bound // those of env that its program must not have
+	lease    lease            // what env and redactor are made of
+	approval *haft.Approval   // that lets it run, or that it waits for
+	taken    []limit.State    // to be kept with the record
 	grant    *limit.Grant
 	unlock   func()  // of the agent's turn
 	begun    bool    // the record says that it runs

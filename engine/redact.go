@@ -49,7 +49,7 @@ func (e *Engine) redactor(l *lease, agent, call map[string]string) *secret.Redac
 	case len(values) == 0:
 		return e.plain
 	case stored:
-		values = slices.Concat(values, l.stored.Org, l.stored.Agent)
+		values = slices.Concat(values, l.stored.Org, l.stored.Agent, l.stored.Hidden)
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: e.cfg.Personal})
 }

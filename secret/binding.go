@@ -48,6 +48,38 @@ type OAuth struct {
 	Post bool `json:"post,omitempty"`
 }
 
+// Parts returns the secret of the client and the refresh token that are in a value
+// which is exchanged. That is one of the two alone, or for a refresh token of a
+// client that has a secret a JSON object with refresh_token and client_secret.
+func (o *OAuth) Parts(v Value) (client, refresh Value) {
+	if o.Grant == GrantClient {
+		return v, Value{}
+	}
+	var both struct {
+		Refresh string `json:"refresh_token"`
+		Client  string `json:"client_secret"`
+	}
+	if text := v.Reveal(); strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &both) == nil && both.Refresh != "" {
+		return New(both.Client), New(both.Refresh)
+	}
+	return Value{}, v
+}
+
+// Join is the inverse of Parts.
+func (o *OAuth) Join(client, refresh Value) (Value, error) {
+	switch {
+	case o.Grant == GrantClient:
+		return client, nil
+	case client.IsZero():
+		return refresh, nil
+	}
+	raw, err := json.Marshal(map[string]string{"refresh_token": refresh.Reveal(), "client_secret": client.Reveal()})
+	if err != nil {
+		return Value{}, errNotText // the cause may quote it
+	}
+	return New(string(raw)), nil
+}
+
 // Encode returns the one spelling of b, "" if it binds nothing.
 func (b *Binding) Encode() (string, error) {
 	if b == nil || len(b.Hosts) == 0 {

@@ -23,6 +23,8 @@ import (
 func secretCommand(std streams) *cobra.Command {
 	cmd := group(std, "secret", "Keep secrets: variables that tools are given and nobody sees", `  haft secret set API_KEY < key.txt               for every call of the organisation
   haft secret set API_KEY --agent helper          for the calls of one agent
+  haft secret set API_KEY --host api.example.com --header Authorization --prefix 'Bearer ' < key.txt
+                                                  for requests to that host: tools never have it
   haft secret list
   haft secret rotate                              encrypt everything with a new key`)
 	p := attach(cmd)
@@ -51,6 +53,7 @@ func noSecret(err error) error {
 // secretSet stores a secret.
 func secretSet(p *persona, std streams) *cobra.Command {
 	var value, file string
+	var bind bindFlags
 	var cmd *cobra.Command
 	cmd = p.command(std, "set NAME", "Store a secret, from standard input or a file; it cannot be read back", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
@@ -58,8 +61,12 @@ func secretSet(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			to, text, err := bind.binding(text)
+			if err != nil {
+				return err
+			}
 			agent, words := target(cmd, s)
-			if err := s.PutSecret(ctx, s.p, agent, args[0], text); err != nil {
+			if err := s.BindSecret(ctx, s.p, agent, args[0], text, to); err != nil {
 				return noSecret(err)
 			}
 			if len(text.Reveal()) < secret.MinValue {
@@ -68,6 +75,7 @@ func secretSet(p *persona, std streams) *cobra.Command {
 			return tell(s, map[string]string{"set": args[0], "agent": agent}, args[0]+" is set for "+words+"; the next call sees it")
 		})
 	cmd.Flags().StringVar(&value, "value", "", "the value; others on this machine can see it while the command runs")
+	bind.add(cmd)
 	cmd.Flags().StringVar(&file, "value-file", "", "the `FILE` with the value")
 	return cmd
 }
@@ -119,9 +127,9 @@ func secretList(p *persona, std streams) *cobra.Command {
 			return printJSON(s.std.out, append([]engine.SecretInfo{}, list...))
 		}
 		now := time.Now()
-		tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED")
+		tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED", "GOES TO")
 		for _, i := range list {
-			tab.row(cell{i.Name, bold}, i.Fingerprint, ago(i.Updated, now))
+			tab.row(cell{i.Name, bold}, i.Fingerprint, ago(i.Updated, now), i.Bound.String())
 		}
 		tab.print("there are no secrets of " + words + "; store one with: haft secret set NAME")
 		return nil

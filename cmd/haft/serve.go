@@ -21,7 +21,7 @@ type serving struct {
 	persona
 	addr             string
 	hosts, origins   []string
-	proxies          []string
+	proxies, ranges  []string
 	tlsCert, tlsKey  string
 	drain            time.Duration
 	logFormat, level string
@@ -48,6 +48,7 @@ writes it to admin.key in the data directory.`,
 	f.StringArrayVar(&s.hosts, "host", nil, "a `NAME` by which the server is reached, instead of the loopback names; may be given again")
 	f.StringArrayVar(&s.origins, "origin", nil, "the `ORIGIN` of another page that may send requests; may be given again")
 	f.StringArrayVar(&s.proxies, "proxy", nil, "a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again")
+	f.StringArrayVar(&s.ranges, "allow-range", nil, "a `RANGE` of addresses that are not public and that tools may reach all the same ($HAFT_ALLOW_RANGES); may be given again")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "the `FILE` of the certificate")
 	f.StringVar(&s.tlsKey, "tls-key", "", "the `FILE` of its key")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
@@ -86,6 +87,9 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	}
 	cfg.Database, cfg.Wait, cfg.Operators = s.database, s.lockWait, s.org
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
+	if cfg.Allow, err = prefixes(s.ranges); err != nil {
+		return cfg, err
+	}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if err != nil {

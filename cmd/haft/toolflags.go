@@ -18,6 +18,7 @@ import (
 type draftFlags struct {
 	name, description, category string
 	tags, network, roles        []string
+	secrets                     []string
 	validators, requirements    []string
 	timeout, cacheFor           time.Duration
 	memory                      size
@@ -41,6 +42,7 @@ func (d *draftFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&d.timeout, "timeout", 0, "how long one run may take (30s)")
 	f.Var(&d.memory, "memory", "how much memory it may use")
 	f.StringSliceVar(&d.network, "network", nil, "a `HOST` that it may reach; may be given again")
+	f.StringArrayVar(&d.secrets, "secret", nil, "the `NAME` of a variable that it cannot do without; may be given again")
 	f.StringArrayVar(&d.roles, "for-role", nil, "a role of which callers must have one; may be given again")
 	f.BoolVar(&d.approval, "requires-approval", false, "a person has to agree to every call")
 	f.BoolVar(&d.parallel, "parallel", false, "calls of one batch may run beside each other")
@@ -69,7 +71,7 @@ func (d *draftFlags) apply(cmd *cobra.Command, to *haft.Draft) error {
 		"name": func() { to.Name = d.name }, "description": func() { to.Description = d.description },
 		"category": func() { to.Category = d.category }, "tag": func() { to.Tags = d.tags }, "new": func() { to.New = d.fresh },
 		"timeout": func() { s.Limits.Wall = haft.Millis(d.timeout) }, "memory": func() { s.Limits.Memory = int64(d.memory) },
-		"network": func() { s.Network = d.network }, "for-role": func() { s.Roles = d.roles },
+		"network": func() { s.Network = d.network }, "for-role": func() { s.Roles = d.roles }, "secret": func() { s.Secrets = d.secrets },
 		"requires-approval": func() { s.RequiresApproval = d.approval }, "parallel": func() { s.Parallel = d.parallel },
 		"idempotent": func() { s.Idempotent = d.idempotent }, "cacheable": func() { s.Cacheable = d.cacheable },
 		"cache-for": func() { s.CacheFor = haft.Millis(d.cacheFor) }, "retry": func() { s.Retry.Tries = d.retry },
@@ -145,6 +147,7 @@ func settingsText(s haft.Settings) string {
 	add(s.Limits.Wall > 0, "timeout %s", s.Limits.Wall)
 	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
 	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
+	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
 	add(len(s.Roles) > 0, "for roles %s", strings.Join(s.Roles, " "))
 	add(s.Parallel, "parallel")
 	add(s.Idempotent, "idempotent")
