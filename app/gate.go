@@ -173,7 +173,7 @@ func (p *passage) record(c egress.Connection) {
 	}
 	contact := engine.Contact{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down, Took: haft.Millis(c.Duration)}
 	if c.Refusal != nil {
-		contact.Refused = c.Refusal.Error()
+		contact.Refused = c.Refusal.Message()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
