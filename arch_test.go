@@ -63,7 +63,7 @@ var rooms = map[string][]string{
 	"supply":              {"egress", "executor", "executor/script", "layer", "requirement", "sandbox"},
 	"modelapi":            {"schema"},
 	"server":              {},
-	"client":              {"auth"},
+	"client":              {"auth", "secret"},
 	"registry":            {"schema", "value", "store"},
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},

@@ -9,15 +9,18 @@ import (
 
 	"haft"
 	"haft/auth"
+	"haft/secret"
 )
 
 // A Secret is what there is to say of a stored variable. Nobody gets its value.
 type Secret struct {
 	Name string `json:"name"`
 	// Fingerprint is the same for the same value, and says nothing about it.
-	Fingerprint string    `json:"fingerprint"`
-	Created     time.Time `json:"created_at"`
-	Updated     time.Time `json:"updated_at"`
+	Fingerprint string `json:"fingerprint"`
+	// Bound is where it goes and nowhere else; nil means that tools have it.
+	Bound   *secret.Binding `json:"bound,omitempty"`
+	Created time.Time       `json:"created_at"`
+	Updated time.Time       `json:"updated_at"`
 }
 
 // secretAt is where a secret is: of the organisation, or of an agent.
@@ -35,13 +38,20 @@ func ofAgent(agent string) url.Values {
 // PutSecret stores a variable for all calls of the organisation, or for those of
 // one agent. It cannot be read back.
 func (c *Client) PutSecret(ctx context.Context, p haft.Principal, agent, name, value string) error {
+	return c.BindSecret(ctx, p, agent, name, value, nil)
+}
+
+// BindSecret stores a variable, and where it may go: nil means where the one that
+// is there may, and no hosts means everywhere.
+func (c *Client) BindSecret(ctx context.Context, p haft.Principal, agent, name, value string, b *secret.Binding) error {
 	at, of, err := secretAt(agent, name)
 	if err != nil {
 		return err
 	}
 	return c.read(ctx, query{method: http.MethodPut, path: at, values: of, as: p, again: true, body: struct {
-		Value string `json:"value"`
-	}{value}}, nil)
+		Value string          `json:"value"`
+		Bound *secret.Binding `json:"bound,omitempty"`
+	}{value, b}}, nil)
 }
 
 // Secrets says which variables are stored for the organisation, or for one agent.

@@ -248,9 +248,9 @@ func (r *remote) LastAudit(ctx context.Context, p haft.Principal, last int) (lis
 	return list, understood(json.Unmarshal(raw, &list))
 }
 
-// PutSecret implements confidant.
-func (r *remote) PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error {
-	return r.Client.PutSecret(ctx, p, agent, name, v.Reveal())
+// BindSecret implements confidant.
+func (r *remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error {
+	return r.Client.BindSecret(ctx, p, agent, name, v.Reveal(), b)
 }
 
 // Secrets implements confidant.

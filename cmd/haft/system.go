@@ -50,7 +50,7 @@ type ruler interface {
 
 // A confidant keeps secrets.
 type confidant interface {
-	PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error
+	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
 	Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error)
 	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
 	RotateSecrets(ctx context.Context, p haft.Principal, cfg app.RotateConfig) (app.Rotation, error)
