@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"modelapi":            {"schema"},
 	"server":              {},
 	"client":              {"auth", "secret"},
+	"server/letta":        {"server"},
 	"registry":            {"schema", "value", "store"},
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},

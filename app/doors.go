@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"haft"
@@ -18,6 +19,7 @@ import (
 	"haft/modelapi"
 	"haft/schema"
 	"haft/server"
+	"haft/server/letta"
 	"haft/telemetry"
 )
 
@@ -106,10 +108,36 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
+	if c.Agents == nil {
+		c.Agents = new(sync.Mutex)
+	}
+	c.Doors = maps.Clone(c.Doors)
+	if c.Doors == nil {
+		c.Doors = map[string]server.Door{}
+	}
+	c.Doors[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
+		Derive: s.App.signature, SourceTool: SourceTool, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
+	})
 	if c.Ready == nil {
 		c.Ready = s.Healthy
 	}
 	return c
+}
+
+// signature reads what a source says of its tool, documented or not.
+func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*letta.Signature, error) {
+	d, err := a.Derive(ctx, Source{Kind: kind, Text: []byte(source)}, schema.Options{DescriptionsOptional: true})
+	if err != nil {
+		if e, ok := errors.AsType[*schema.SourceError](err); ok {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: e.Error(), Err: err}
+		}
+		return nil, err
+	}
+	text, err := schema.Encode(d.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("write the schema of the arguments: %w", err)
+	}
+	return &letta.Signature{Name: d.Name, Description: d.Description, Parameters: text}, nil
 }
 
 // A doorkeeper knows who stands at the door.

@@ -1,0 +1,368 @@
+package letta
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// A wireAgent is an agent as Letta's clients know it. Of what Letta keeps of one,
+// the half that is about tools is here; the rest has the values of an agent that has
+// no model and no memory.
+type wireAgent struct {
+	ID          string         `json:"id"`
+	Name        string         `json:"name"`
+	AgentType   string         `json:"agent_type"`
+	System      string         `json:"system"`
+	Description *string        `json:"description"`
+	Tools       []wireTool     `json:"tools"`
+	Rules       []any          `json:"tool_rules"`
+	Secrets     []wireVariable `json:"secrets"`
+	Env         []wireVariable `json:"tool_exec_environment_variables"`
+	Tags        []string       `json:"tags"`
+	Blocks      []any          `json:"blocks"`
+	Memory      map[string]any `json:"memory"`
+	Sources     []any          `json:"sources"`
+	Identities  []any          `json:"identities"`
+	IdentityIDs []any          `json:"identity_ids"`
+	MessageIDs  []any          `json:"message_ids"`
+	LLM         map[string]any `json:"llm_config"`
+	Embedding   map[string]any `json:"embedding_config"`
+	Metadata    map[string]any `json:"metadata"`
+	Created     time.Time      `json:"created_at"`
+	Updated     time.Time      `json:"updated_at"`
+	Autoclear   bool           `json:"message_buffer_autoclear"`
+}
+
+// A wireVariable is a variable of an agent. Its value is never shown again.
+type wireVariable struct {
+	ID    string `json:"id"`
+	Agent string `json:"agent_id"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// showAgentState writes an agent. Known has the tools that were looked up already.
+func (d *Door) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent, known map[string]*wireTool) (*wireAgent, error) {
+	id := agentID(a.ID)
+	w := &wireAgent{
+		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{}, Secrets: []wireVariable{},
+		Tags: []string{}, Blocks: []any{}, Memory: map[string]any{"blocks": []any{}, "prompt_template": ""}, Sources: []any{},
+		Identities: []any{}, IdentityIDs: []any{}, MessageIDs: []any{},
+		LLM:       map[string]any{"model": "none", "model_endpoint_type": "openai", "context_window": 0},
+		Embedding: map[string]any{"embedding_model": "none", "embedding_endpoint_type": "openai", "embedding_dim": 0},
+		Metadata:  map[string]any{"haft": map[string]any{"id": a.ID, "disabled": a.Disabled}},
+		Created:   a.Created.UTC(), Updated: a.Updated.UTC(),
+	}
+	for _, name := range a.Tools {
+		t, err := d.known(ctx, p, name, known)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil {
+			continue // it was removed
+		}
+		w.Tools = append(w.Tools, *t)
+		if t.RequiresApproval && !slices.ContainsFunc(a.Rules, func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name }) {
+			// Letta writes the demand of a tool down as a rule of the agent.
+			a.Rules = append(slices.Clone(a.Rules), haft.ToolRule{Type: haft.RuleApproval, Tool: name})
+		}
+	}
+	for _, r := range a.Rules {
+		w.Rules = append(w.Rules, r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		w.Secrets = append(w.Secrets, wireVariable{ID: digestID(secretWord, string(a.ID), name), Agent: id, Key: name})
+	}
+	w.Env = w.Secrets
+	return w, nil
+}
+
+// known returns the tool of that name, or nil if it is gone.
+func (d *Door) known(ctx context.Context, p haft.Principal, name string, known map[string]*wireTool) (*wireTool, error) {
+	if t, ok := known[name]; ok {
+		return t, nil
+	}
+	t, err := d.service.Tool(ctx, p, name)
+	if gone(err) {
+		known[name] = nil
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := d.show(ctx, p, *t)
+	known[name] = &w
+	return &w, nil
+}
+
+// findAgent returns the agent that Letta's id names.
+func (d *Door) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
+	ours, isMade, err := readID(agentWord, agentPrefix, id)
+	if err != nil {
+		return nil, unfit("%s", haft.MessageOf(err))
+	}
+	if !isMade {
+		a, err := d.service.Agent(ctx, p, ours)
+		if err == nil && string(a.ID) == ours { // and not one that is called so
+			return a, nil
+		}
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no agent with that id"}
+}
+
+// pathAgent is the agent that the path names.
+func (d *Door) pathAgent(ctx context.Context, q *request) (*haft.Agent, error) {
+	return d.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
+}
+
+// agentBody is what somebody says of an agent.
+type agentBody struct {
+	Name      *string            `json:"name"`
+	ToolIDs   *[]string          `json:"tool_ids"`
+	Tools     []string           `json:"tools"`
+	Rules     *[]json.RawMessage `json:"tool_rules"`
+	Secrets   map[string]*string `json:"secrets"`
+	Env       map[string]*string `json:"tool_exec_environment_variables"`
+	BaseTools *bool              `json:"include_base_tools"`
+}
+
+// notOurs are the fields of an agent that are about its model and its memory. They
+// are taken and not kept: nobody talks to the agent here.
+func notOurs() []string {
+	return []string{
+		"agent_type", "base_template_id", "block_ids", "compaction_settings", "context_window_limit", "description", "embedding",
+		"embedding_chunk_size", "embedding_config", "enable_reasoner", "enable_sleeptime", "folder_ids", "from_template", "hidden",
+		"identity_ids", "include_base_tool_rules", "include_default_source", "include_multi_agent_tools", "initial_message_sequence",
+		"last_run_completion", "last_run_duration_ms", "last_stop_reason", "llm_config", "max_files_open", "max_reasoning_tokens",
+		"max_tokens", "memory_blocks", "memory_variables", "message_buffer_autoclear", "message_ids", "metadata", "model",
+		"model_settings", "parallel_tool_calls", "per_file_view_window_char_limit", "project", "project_id", "reasoning",
+		"response_format", "source_ids", "system", "tags", "template", "template_id", "timezone",
+	}
+}
+
+// rulesOf reads tool rules. What a client says besides is dropped.
+func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
+	rules := make([]haft.ToolRule, 0, len(list))
+	for _, raw := range list {
+		var r haft.ToolRule
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return nil, unfit("body tool_rules: a rule does not fit")
+		}
+		r.Prompt = "" // a text for a model, which is not here
+		if !slices.Contains(haft.RuleTypes(), r.Type) {
+			return nil, unfit("body tool_rules: there is no such type of rule")
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// apply changes an agent by what a body says.
+func (d *Door) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+	if b.ToolIDs != nil {
+		a.Tools = nil
+		for _, id := range *b.ToolIDs {
+			t, err := d.find(ctx, q.who.Principal, id)
+			if err != nil {
+				return err
+			}
+			a.Tools = append(a.Tools, t.Name)
+		}
+	}
+	a.Tools = append(a.Tools, b.Tools...)
+	if b.BaseTools != nil && *b.BaseTools {
+		for t, err := range d.service.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+			if err != nil {
+				return err
+			}
+			a.Tools = append(a.Tools, t.Name)
+		}
+	}
+	slices.Sort(a.Tools)
+	a.Tools = slices.Compact(a.Tools)
+	if b.Rules != nil {
+		rules, err := rulesOf(*b.Rules)
+		if err != nil {
+			return err
+		}
+		a.Rules = rules
+	}
+	for _, set := range []map[string]*string{b.Env, b.Secrets} {
+		if set == nil {
+			continue
+		}
+		a.Env = map[string]string{} // it replaces what is there; an empty value keeps one
+		for k, v := range set {
+			if v != nil {
+				a.Env[k] = *v
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Door) createAgent(ctx context.Context, q *request) (any, error) {
+	var b agentBody
+	if err := q.read(&b, notOurs()...); err != nil {
+		return nil, err
+	}
+	a := haft.Agent{Name: "agent_" + strings.ToLower(rand.Text()[:8])}
+	if b.Name != nil && *b.Name != "" {
+		a.Name = ourName(*b.Name)
+	}
+	if err := d.apply(ctx, q, &a, b); err != nil {
+		return nil, err
+	}
+	d.cfg.Agents.Lock()
+	defer d.cfg.Agents.Unlock()
+	if err := d.freeName(ctx, q, a.Name); err != nil {
+		return nil, err
+	}
+	return d.keep(ctx, q, a)
+}
+
+// freeName refuses a name that an agent has: to put it would replace that one.
+func (d *Door) freeName(ctx context.Context, q *request, name string) error {
+	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
+	case err == nil:
+		return &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name, and names are unique here"}
+	case !gone(err):
+		return err
+	}
+	return nil
+}
+
+// keep writes an agent. Precondition: Agents is held.
+func (d *Door) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
+	kept, err := d.service.PutAgent(ctx, q.who.Principal, a)
+	if err != nil {
+		return nil, err
+	}
+	return d.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
+}
+
+func (d *Door) showAgent(ctx context.Context, q *request) (any, error) {
+	a, err := d.pathAgent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return d.showAgentState(ctx, q.who.Principal, *a, map[string]*wireTool{})
+}
+
+func (d *Door) updateAgent(ctx context.Context, q *request) (any, error) {
+	var b agentBody
+	if err := q.read(&b, notOurs()...); err != nil {
+		return nil, err
+	}
+	return d.change(ctx, q, func(a *haft.Agent) error {
+		if b.Name != nil && ourName(*b.Name) != a.Name {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "an agent keeps its name here: create one of the other name"}
+		}
+		return d.apply(ctx, q, a, b)
+	})
+}
+
+func (d *Door) deleteAgent(ctx context.Context, q *request) (any, error) {
+	a, err := d.pathAgent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	d.cfg.Agents.Lock()
+	defer d.cfg.Agents.Unlock()
+	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID))
+}
+
+// change reads, changes and writes the agent of the path. Tools that were removed
+// since they were attached go, with the rules about them: the service would refuse
+// an agent that has them.
+func (d *Door) change(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
+	d.cfg.Agents.Lock()
+	defer d.cfg.Agents.Unlock()
+	a, err := d.pathAgent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var lost []string
+	for _, name := range a.Tools {
+		if _, err := d.service.Tool(ctx, q.who.Principal, name); gone(err) {
+			lost = append(lost, name)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range lost {
+		drop(a, name)
+	}
+	if err := how(a); err != nil {
+		return nil, err
+	}
+	return d.keep(ctx, q, *a)
+}
+
+// agentPlaces returns the agents that a query wants, and where they stand.
+func (d *Door) agentPlaces(ctx context.Context, q *request) (map[string]haft.Agent, []place, error) {
+	query := q.URL.Query()
+	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
+	agents, all := map[string]haft.Agent{}, []place{}
+	for a, err := range d.service.AgentList(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if named != "" && a.Name != ourName(named) || !strings.Contains(strings.ToLower(a.Name), part) || len(query["tags"]) > 0 {
+			continue // no agent has tags here
+		}
+		agents[string(a.ID)] = a
+		all = append(all, place{a.Created, string(a.ID)})
+	}
+	return agents, all, nil
+}
+
+func (d *Door) listAgents(ctx context.Context, q *request) (any, error) {
+	pg, err := paging(q.URL.Query(), 50)
+	if err != nil {
+		return nil, err
+	}
+	if oldest, err := truth(q.URL.Query(), "ascending"); err != nil {
+		return nil, err
+	} else if oldest {
+		pg.oldest = true
+	}
+	agents, all, err := d.agentPlaces(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	part, err := pg.cut(all, func(id string) (place, error) {
+		a, err := d.findAgent(ctx, q.who.Principal, id)
+		if err != nil {
+			return place{}, err
+		}
+		return place{a.Created, string(a.ID)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, known := []*wireAgent{}, map[string]*wireTool{}
+	for _, at := range part {
+		w, err := d.showAgentState(ctx, q.who.Principal, agents[at.id], known)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+func (d *Door) countAgents(ctx context.Context, q *request) (any, error) {
+	_, all, err := d.agentPlaces(ctx, q)
+	return len(all), err
+}

@@ -1,0 +1,146 @@
+package letta
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// agentTools lists the tools of an agent, which has them in the order of their
+// names.
+func (d *Door) agentTools(ctx context.Context, q *request) (any, error) {
+	pg, err := paging(q.URL.Query(), 10)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.pathAgent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var all []place
+	for _, name := range a.Tools {
+		t, err := d.service.Tool(ctx, q.who.Principal, name)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, place{t.Created, string(t.ID)})
+	}
+	return d.pageOf(ctx, q.who.Principal, pg, all)
+}
+
+// changed is the answer to a change of an agent's tools: clients before 1.0 expect
+// the agent, and those since then nothing.
+func changed(q *request, a *wireAgent) any {
+	if v := q.Header.Get("X-Stainless-Package-Version"); v != "" && !strings.HasPrefix(v, "0.") {
+		return nil
+	}
+	return a
+}
+
+func (d *Door) attachTool(ctx context.Context, q *request) (any, error) {
+	t, err := d.pathTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+		if !slices.Contains(a.Tools, t.Name) {
+			a.Tools = append(a.Tools, t.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return changed(q, a), nil
+}
+
+// detachTool takes a tool from an agent. One that it does not have is no error, as
+// in Letta.
+func (d *Door) detachTool(ctx context.Context, q *request) (any, error) {
+	t, err := d.pathTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+		drop(a, t.Name)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return changed(q, a), nil
+}
+
+// drop takes a tool from an agent, and from its rules what was about it. A rule
+// that would allow more without it goes as a whole only if nothing is left of it.
+func drop(a *haft.Agent, name string) {
+	is := func(s string) bool { return s == name }
+	a.Tools = slices.DeleteFunc(a.Tools, is)
+	a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool { return r.Tool == name })
+	for i := range a.Rules {
+		r := &a.Rules[i]
+		r.Children = slices.DeleteFunc(slices.Clone(r.Children), is)
+		r.ChildArgs = slices.DeleteFunc(slices.Clone(r.ChildArgs), func(c haft.ChildArgs) bool { return c.Name == name })
+		r.Outputs = maps.Clone(r.Outputs)
+		maps.DeleteFunc(r.Outputs, func(_, tool string) bool { return tool == name })
+		if r.Default == name {
+			r.Default = ""
+		}
+	}
+	a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool {
+		switch r.Type {
+		case haft.RuleChildren, haft.RuleParent:
+			return len(r.Children) == 0
+		case haft.RuleConditional:
+			return len(r.Outputs) == 0
+		}
+		return false
+	})
+}
+
+// toolApproval says whether a person has to agree to what the agent does with one
+// of its tools.
+func (d *Door) toolApproval(ctx context.Context, q *request) (any, error) {
+	var b struct {
+		Requires *bool `json:"requires_approval"`
+	}
+	if err := q.lenient(&b); err != nil {
+		return nil, err
+	}
+	if b.Requires == nil {
+		if q.URL.Query().Get("requires_approval") == "" {
+			return nil, unfit("body requires_approval: it is missing")
+		}
+		yes, err := truth(q.URL.Query(), "requires_approval")
+		if err != nil {
+			return nil, err
+		}
+		b.Requires = &yes
+	}
+	name := q.PathValue("name")
+	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+		if !slices.Contains(a.Tools, name) {
+			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}
+		}
+		a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name })
+		if *b.Requires {
+			a.Rules = append(a.Rules, haft.ToolRule{Type: haft.RuleApproval, Tool: name})
+			return nil
+		}
+		t, err := d.service.Tool(ctx, q.who.Principal, name)
+		if err == nil && t.Version.Settings.RequiresApproval {
+			err = &haft.Error{Code: haft.CodeDenied, Message: "the tool itself demands that a person agrees, whoever calls it: change default_requires_approval of the tool"}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return changed(q, a), nil
+}

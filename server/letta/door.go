@@ -1,0 +1,273 @@
+package letta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/server"
+)
+
+// Prefix is where the door stands.
+const Prefix = "/letta"
+
+// Config says what a door offers besides its service. What it was not given it
+// answers with 501.
+type Config struct {
+	// Derive reads what a source says of its tool, without running or keeping it.
+	Derive func(ctx context.Context, kind haft.Kind, source string) (*Signature, error)
+	// SourceTool is the name of the tool that runs source which is not kept; empty
+	// means that there is none.
+	SourceTool string
+	// Variables are those of the organisation.
+	Variables Variables
+	// Agents is held while an agent is read, changed and written. Nil means one of
+	// its own.
+	Agents sync.Locker
+	// Version is that of the program.
+	Version string
+	// Logger hears of our faults. Nil discards.
+	Logger *slog.Logger
+}
+
+// A Signature is what a source says of its tool.
+type Signature struct {
+	Name, Description string
+	// Parameters is the JSON Schema of the arguments.
+	Parameters json.RawMessage
+}
+
+// A Door implements [server.Door]. It is safe for concurrent use.
+type Door struct {
+	service haft.Service
+	cfg     Config
+	mux     *http.ServeMux
+}
+
+var _ server.Door = (*Door)(nil)
+
+// New makes a door to a service.
+func New(service haft.Service, cfg Config) *Door {
+	if cfg.Agents == nil {
+		cfg.Agents = new(sync.Mutex)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Door{service: service, cfg: cfg, mux: http.NewServeMux()}
+	for pattern, r := range d.routes() {
+		method, path, _ := strings.Cut(pattern, " ")
+		d.mux.HandleFunc(method+" "+Prefix+"/v1"+path, d.serve(r))
+	}
+	return d
+}
+
+// A route is one thing that can be asked for: the action that the credential must
+// be for, and what answers.
+type route struct {
+	action server.Action
+	answer func(ctx context.Context, q *request) (any, error)
+}
+
+// routes are all of them. Addresses are served with and without a slash at their
+// end: Letta's have one where they name a collection, and not all clients send it.
+func (d *Door) routes() map[string]route {
+	all := map[string]route{
+		"GET /health": {server.ToolsRead, d.health},
+
+		"GET /tools":                  {server.ToolsRead, d.listTools},
+		"POST /tools":                 {server.ToolsWrite, d.createTool},
+		"PUT /tools":                  {server.ToolsWrite, d.createTool},
+		"GET /tools/count":            {server.ToolsRead, d.countTools},
+		"GET /tools/{tool}":           {server.ToolsRead, d.showTool},
+		"PATCH /tools/{tool}":         {server.ToolsWrite, d.updateTool},
+		"DELETE /tools/{tool}":        {server.ToolsWrite, d.deleteTool},
+		"POST /tools/add-base-tools":  {server.ToolsRead, d.baseTools},
+		"POST /tools/search":          {server.ToolsRead, d.searchTools},
+		"POST /tools/run":             {server.CallsWrite, d.runSource},
+		"POST /tools/generate-schema": {server.ToolsRead, d.generateSchema},
+		"POST /tools/generate-tool":   {server.ToolsRead, d.generateTool},
+
+		"GET /agents":                                 {server.AgentsRead, d.listAgents},
+		"POST /agents":                                {server.AgentsWrite, d.createAgent},
+		"GET /agents/count":                           {server.AgentsRead, d.countAgents},
+		"GET /agents/{agent}":                         {server.AgentsRead, d.showAgent},
+		"PATCH /agents/{agent}":                       {server.AgentsWrite, d.updateAgent},
+		"DELETE /agents/{agent}":                      {server.AgentsWrite, d.deleteAgent},
+		"GET /agents/{agent}/tools":                   {server.AgentsRead, d.agentTools},
+		"PATCH /agents/{agent}/tools/attach/{tool}":   {server.AgentsWrite, d.attachTool},
+		"PATCH /agents/{agent}/tools/detach/{tool}":   {server.AgentsWrite, d.detachTool},
+		"PATCH /agents/{agent}/tools/approval/{name}": {server.AgentsWrite, d.toolApproval},
+		"POST /agents/{agent}/tools/{name}/run":       {server.CallsWrite, d.runTool},
+	}
+	return all
+}
+
+// A request is one that somebody known has sent.
+type request struct {
+	*http.Request
+	who  server.Identity
+	body []byte
+}
+
+// Enter implements [server.Door].
+func (d *Door) Enter(w http.ResponseWriter, r *http.Request, who server.Identity) {
+	inner := trimmed(r)
+	if _, pattern := d.mux.Handler(inner); pattern == "" {
+		d.fail(w, r, d.absent(inner))
+		return
+	}
+	inner = inner.WithContext(context.WithValue(r.Context(), whoKey{}, who))
+	d.mux.ServeHTTP(w, inner)
+	r.Pattern = inner.Pattern // for the log
+}
+
+// whoKey is the key under which Enter leaves who sends for serve, which hands it on
+// as a value. Nobody else looks.
+type whoKey struct{}
+
+// trimmed returns r without the slash at the end of its address.
+func trimmed(r *http.Request) *http.Request {
+	if !strings.HasSuffix(r.URL.Path, "/") {
+		return r
+	}
+	copied, address := *r, *r.URL
+	address.Path, address.RawPath = strings.TrimRight(address.Path, "/"), strings.TrimRight(address.RawPath, "/")
+	copied.URL = &address
+	return &copied
+}
+
+// An httpError is an answer with a status of its own.
+type httpError struct {
+	status int
+	detail string
+}
+
+// Error implements error.
+func (e *httpError) Error() string { return e.detail }
+
+// absent says that there is nothing at the address of r, or not for its method.
+func (d *Door) absent(r *http.Request) error {
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
+		if _, pattern := d.mux.Handler(probe); pattern != "" {
+			return &httpError{http.StatusMethodNotAllowed, "Method Not Allowed"}
+		}
+	}
+	return &httpError{http.StatusNotFound, "Not Found: this is the part of Letta's API that is about tools, see docs/letta.md"}
+}
+
+// serve makes a handler of a route.
+func (d *Door) serve(t route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, _ := r.Context().Value(whoKey{}).(server.Identity)
+		if err := who.Permit(t.action); err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		q := &request{Request: r, who: who}
+		var err error
+		if q.body, err = readBody(r); err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		answer, err := t.answer(r.Context(), q)
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		if _, none := answer.(nothing); none {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		write(w, http.StatusOK, answer)
+	}
+}
+
+// nothing is an answer without a body, 204.
+type nothing struct{}
+
+// write sends JSON.
+func write(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // a client that is gone cannot be told
+}
+
+// A fault is what is sent in the place of an answer. Letta's clients show detail;
+// the rest is for those who know us.
+type fault struct {
+	Detail     string        `json:"detail"`
+	Code       haft.Code     `json:"code,omitempty"`
+	Misfits    []haft.Misfit `json:"misfits,omitempty"`
+	RetryAfter haft.Millis   `json:"retry_after_ms,omitempty"`
+}
+
+// statusOf maps codes to statuses. Letta answers what is wrong with a tool with 400
+// and what is wrong with a request with 422; the door's own errors choose.
+func statusOf(code haft.Code) int {
+	switch code {
+	case haft.CodeInvalid:
+		return http.StatusBadRequest
+	case haft.CodeUnauthenticated:
+		return http.StatusUnauthorized
+	case haft.CodeDenied:
+		return http.StatusForbidden
+	case haft.CodeNotFound:
+		return http.StatusNotFound
+	case haft.CodeConflict:
+		return http.StatusConflict
+	case haft.CodeRateLimited:
+		return http.StatusTooManyRequests
+	case haft.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case haft.CodeInternal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusInternalServerError
+}
+
+// fail answers with an error. Only what is too early is worth sending again: its
+// clients would otherwise repeat every conflict and every fault of ours, with runs
+// that may have happened among them.
+func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
+	h := w.Header()
+	h.Set("X-Should-Retry", "false")
+	if e, ok := errors.AsType[*httpError](err); ok {
+		write(w, e.status, fault{Detail: e.detail})
+		return
+	}
+	f := fault{Detail: haft.MessageOf(err), Code: haft.CodeOf(err)}
+	if e, ok := errors.AsType[*haft.Error](err); ok {
+		f.Misfits, f.RetryAfter = e.Misfits, e.RetryAfter
+	}
+	switch f.Code {
+	case haft.CodeInternal:
+		if r.Context().Err() == nil {
+			d.cfg.Logger.Error("a request to the Letta door failed", "route", r.Pattern, "err", err)
+		}
+	case haft.CodeRateLimited:
+		h.Set("X-Should-Retry", "true")
+		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(f.RetryAfter.D().Seconds())))))
+	}
+	write(w, statusOf(f.Code), f)
+}
+
+// missing is the answer where the server was not given what is asked for.
+func missing(what string) error {
+	return &httpError{http.StatusNotImplemented, "this server has no " + what}
+}
+
+// health says that the server is there.
+func (d *Door) health(context.Context, *request) (any, error) {
+	return map[string]string{"status": "ok", "version": d.cfg.Version}, nil
+}

@@ -1,0 +1,321 @@
+package letta
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// maxFailure is how long the text of a failure may be, as in Letta.
+const maxFailure = 1000
+
+// An execution is what became of a tool of an agent.
+type execution struct {
+	Status      string          `json:"status"` // success or error
+	Return      json.RawMessage `json:"func_return"`
+	AgentState  any             `json:"agent_state"`
+	Stdout      []string        `json:"stdout"`
+	Stderr      []string        `json:"stderr"`
+	Fingerprint *string         `json:"sandbox_config_fingerprint"`
+}
+
+// A returned is what became of a source.
+type returned struct {
+	ID      string `json:"id"`
+	Date    string `json:"date"`
+	Name    string `json:"name"`
+	Type    string `json:"message_type"`
+	OTID    any    `json:"otid"`
+	Sender  any    `json:"sender_id"`
+	Step    any    `json:"step_id"`
+	IsError any    `json:"is_err"`
+	oneReturn
+	Returns []oneReturn `json:"tool_returns"`
+}
+
+// A oneReturn is the part of it that may be there several times.
+type oneReturn struct {
+	Kind   string   `json:"type,omitempty"`
+	Return string   `json:"tool_return"`
+	Status string   `json:"status"`
+	Call   string   `json:"tool_call_id"`
+	Stdout []string `json:"stdout"`
+	Stderr []string `json:"stderr"`
+}
+
+// ended sorts results: those that are answered like the end of a tool, whatever it
+// was, and those of calls that a rule or the operator refused, which are errors.
+func ended(res *haft.Result) error {
+	if res.Error == nil {
+		return nil
+	}
+	switch res.Error.Kind {
+	case haft.FailDenied, haft.FailIsolation, haft.FailRejected:
+		return &haft.Error{Code: haft.CodeDenied, Message: res.Error.Message}
+	case haft.FailRate:
+		return &haft.Error{Code: haft.CodeRateLimited, Message: res.Error.Message, RetryAfter: res.Error.RetryAfter}
+	case haft.FailStopped:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: res.Error.Message}
+	}
+	return nil
+}
+
+// failed is the text of a result without a value, in Letta's words, and "" for a
+// success.
+func failed(function string, res *haft.Result) string {
+	text := ""
+	switch {
+	case res.Status == haft.StatusPending:
+		return fmt.Sprintf("Error executing function %s: PendingApproval: a person has to agree first; the call is %s and the request %s", function, res.Call, res.Approval)
+	case res.Error == nil:
+		return ""
+	case res.Error.Kind == haft.FailRule:
+		text = "[ToolConstraintError] " + res.Error.Message
+	case res.Error.Type != "":
+		text = fmt.Sprintf("Error executing function %s: %s: %s", function, res.Error.Type, res.Error.Message)
+	default:
+		text = fmt.Sprintf("Error executing function %s: %s: %s", function, res.Error.Kind, res.Error.Message)
+	}
+	return clip(text)
+}
+
+// clip cuts a text to what a failure may have, between characters.
+func clip(s string) string {
+	if len(s) <= maxFailure {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFailure], "")
+}
+
+// lines is output as Letta has it: a list with all of it, or none.
+func lines(parts ...string) []string {
+	list := []string{}
+	for _, p := range parts {
+		if p != "" {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// problems is what a result says on stderr: what the tool printed, and why it
+// failed.
+func problems(res *haft.Result, why string) []string {
+	if res.Error == nil || res.Error.Traceback == "" {
+		return lines(res.Stderr, why)
+	}
+	return lines(res.Stderr, res.Error.Traceback)
+}
+
+// runTool runs a tool on behalf of an agent that has it.
+func (d *Door) runTool(ctx context.Context, q *request) (any, error) {
+	var b struct {
+		Args json.RawMessage `json:"args"`
+	}
+	if len(q.body) > 0 {
+		if err := q.read(&b); err != nil {
+			return nil, err
+		}
+	}
+	agent, err := d.pathAgent(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	p, err := q.who.As(ctx, d.service, string(agent.ID))
+	if err != nil {
+		return nil, err
+	}
+	name := q.PathValue("name")
+	c := haft.Call{Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get("X-Haft-Turn")}
+	if c.Turn == "" && len(agent.Rules) > 0 {
+		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise
+	}
+	res, err := d.service.Call(ctx, c)
+	if gone(err) {
+		return nil, &httpError{http.StatusNotFound, "the tool was not found or is not attached to the agent"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := ended(res); err != nil {
+		return nil, err
+	}
+	return executed(name, res), nil
+}
+
+// executed writes a result as that of a tool of an agent.
+func executed(name string, res *haft.Result) execution {
+	why := failed(name, res)
+	out := execution{Status: "success", Return: res.Value, Stdout: lines(res.Stdout), Stderr: problems(res, why)}
+	if why != "" {
+		out.Status, out.Return = "error", nil
+		if out.Stderr[len(out.Stderr)-1] != why {
+			out.Stderr = append(out.Stderr, why)
+		}
+	}
+	if out.Return == nil {
+		out.Return = json.RawMessage("null")
+	}
+	return out
+}
+
+// sourceRun is what somebody wants to try.
+type sourceRun struct {
+	Source     string             `json:"source_code"`
+	Args       json.RawMessage    `json:"args"`
+	Env        map[string]*string `json:"env_vars"`
+	Name       *string            `json:"name"`
+	SourceType *string            `json:"source_type"`
+	ArgsSchema json.RawMessage    `json:"args_json_schema"`
+	Schema     json.RawMessage    `json:"json_schema"`
+	Pip        []wirePackage      `json:"pip_requirements"`
+	NPM        []wirePackage      `json:"npm_requirements"`
+}
+
+// call makes the call of the tool that runs source. The environment is no argument:
+// it may hold secrets.
+func (b sourceRun) call(tool string) (haft.Call, error) {
+	c := haft.Call{Tool: tool}
+	args := map[string]any{"source_code": b.Source}
+	switch {
+	case strings.TrimSpace(b.Source) == "":
+		return c, unfit("body source_code: it is missing")
+	case !given(b.Args):
+		return c, unfit("body args: it is missing")
+	}
+	args["args"] = b.Args
+	if b.SourceType != nil {
+		kind, err := kindOf(*b.SourceType)
+		if err != nil {
+			return c, err
+		}
+		args["source_type"] = kind
+	}
+	s, err := schemaOf(b.Schema)
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case s != nil:
+		args["parameters"] = s.Parameters
+	case given(b.ArgsSchema):
+		args["parameters"] = b.ArgsSchema
+	}
+	if b.Name != nil && *b.Name != "" {
+		args["name"] = *b.Name
+	} else if s != nil && s.Name != "" {
+		args["name"] = s.Name
+	}
+	if len(b.Pip) > 0 {
+		args["pip_requirements"] = names(b.Pip, "==")
+	}
+	if len(b.NPM) > 0 {
+		args["npm_requirements"] = names(b.NPM, "@")
+	}
+	for k, v := range b.Env {
+		if v == nil {
+			continue
+		}
+		if c.Env == nil {
+			c.Env = map[string]string{}
+		}
+		c.Env[k] = *v
+	}
+	c.Args, err = json.Marshal(args)
+	return c, err
+}
+
+// runSource runs the function of a source that is not kept.
+func (d *Door) runSource(ctx context.Context, q *request) (any, error) {
+	if d.cfg.SourceTool == "" {
+		return nil, missing("tool that runs source which is not kept")
+	}
+	var b sourceRun
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	c, err := b.call(d.cfg.SourceTool)
+	if err != nil {
+		return nil, err
+	}
+	c.Principal = q.who.Principal
+	res, err := d.service.Call(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ended(res); err != nil {
+		return nil, err
+	}
+	name := d.functionOf(ctx, b, res)
+	why := failed(name, res)
+	one := oneReturn{Return: why, Status: "error", Call: "null", Stdout: lines(res.Stdout), Stderr: problems(res, why)}
+	if why == "" {
+		one.Return, one.Status = pythonText(res.Value), "success"
+	}
+	part := one
+	part.Kind = "tool"
+	return returned{
+		ID: "null", Date: time.Now().UTC().Format(time.RFC3339), Name: name, Type: "tool_return_message",
+		oneReturn: one, Returns: []oneReturn{part},
+	}, nil
+}
+
+// functionOf is what the function of a source is called, for the words of a failure.
+func (d *Door) functionOf(ctx context.Context, b sourceRun, res *haft.Result) string {
+	if b.Name != nil && haft.CheckToolName(*b.Name) == nil {
+		return *b.Name
+	}
+	if res.Status != haft.StatusSuccess && d.cfg.Derive != nil {
+		kind := haft.KindPython
+		if b.SourceType != nil {
+			kind = haft.Kind(*b.SourceType)
+		}
+		if sig, err := d.cfg.Derive(ctx, kind, b.Source); err == nil && sig.Name != "" {
+			return sig.Name
+		}
+	}
+	return d.cfg.SourceTool
+}
+
+// generateSchema reads the schema of a source.
+func (d *Door) generateSchema(ctx context.Context, q *request) (any, error) {
+	if d.cfg.Derive == nil {
+		return nil, missing("reader of sources")
+	}
+	var b struct {
+		Code       string  `json:"code"`
+		SourceType *string `json:"source_type"`
+	}
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(b.Code) == "" {
+		return nil, unfit("body code: it is missing")
+	}
+	kind := haft.KindPython
+	if b.SourceType != nil {
+		var err error
+		if kind, err = kindOf(*b.SourceType); err != nil {
+			return nil, err
+		}
+	}
+	sig, err := d.cfg.Derive(ctx, kind, b.Code)
+	if err != nil {
+		if haft.CodeOf(err) == haft.CodeInvalid {
+			err = &haft.Error{Code: haft.CodeInvalid, Message: "Schema generation failed: " + haft.MessageOf(err), Err: err}
+		}
+		return nil, err
+	}
+	return wireSchema{Name: sig.Name, Description: sig.Description, Parameters: sig.Parameters}, nil
+}
+
+// generateTool would have a model write a tool. There is none here.
+func (d *Door) generateTool(context.Context, *request) (any, error) {
+	return nil, missing("model that writes tools")
+}

@@ -1,0 +1,208 @@
+package letta
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"haft"
+)
+
+// A wireTool is a tool as Letta's clients know it.
+type wireTool struct {
+	ID               string          `json:"id"`
+	Type             string          `json:"tool_type"`
+	Description      string          `json:"description"`
+	SourceType       string          `json:"source_type"`
+	Name             string          `json:"name"`
+	Tags             []string        `json:"tags"`
+	Source           *string         `json:"source_code"`
+	Schema           *wireSchema     `json:"json_schema"`
+	ArgsSchema       json.RawMessage `json:"args_json_schema"`
+	ReturnLimit      int             `json:"return_char_limit"`
+	Pip              []wirePackage   `json:"pip_requirements"`
+	NPM              []wirePackage   `json:"npm_requirements"`
+	RequiresApproval bool            `json:"default_requires_approval"`
+	Parallel         bool            `json:"enable_parallel_execution"`
+	CreatedBy        *string         `json:"created_by_id"`
+	UpdatedBy        *string         `json:"last_updated_by_id"`
+	Metadata         map[string]any  `json:"metadata_"`
+	Project          *string         `json:"project_id"`
+}
+
+// A wireSchema is a tool as a model sees it.
+type wireSchema struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// A wirePackage is one that a tool needs.
+type wirePackage struct {
+	Name    string  `json:"name"`
+	Version *string `json:"version"`
+}
+
+// The types of tools that there are here, of those that Letta has.
+const (
+	typeCustom  = "custom"
+	typeBuiltin = "letta_builtin"
+	typeMCP     = "external_mcp"
+)
+
+// toolTypes are all that Letta has.
+func toolTypes() []string {
+	return []string{
+		typeCustom, "letta_core", "letta_memory_core", "letta_multi_agent_core", "letta_sleeptime_core",
+		"letta_voice_sleeptime_core", typeBuiltin, "letta_files_core", "external_langchain", "external_composio", typeMCP,
+	}
+}
+
+// typeOf is Letta's word for a kind.
+func typeOf(k haft.Kind) string {
+	switch k {
+	case haft.KindBuiltin:
+		return typeBuiltin
+	case haft.KindMCP:
+		return typeMCP
+	}
+	return typeCustom
+}
+
+// show writes a tool. One that waits for its first review has no version yet; what
+// waits is shown.
+func (d *Door) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
+	state := ""
+	if t.Version.Number == 0 {
+		for v, err := range d.service.Versions(ctx, p, string(t.ID)) {
+			if err == nil {
+				t.Version, state = v, string(v.Review.State)
+			}
+			break
+		}
+	}
+	v := t.Version
+	w := wireTool{
+		ID: toolID(t.ID), Type: typeOf(v.Kind), Description: v.Description, SourceType: "json", Name: t.Name, Tags: []string{},
+		ReturnLimit: haft.DefaultMaxChars, Pip: packages(v.Requirements.Pip, "=="), NPM: packages(v.Requirements.NPM, "@"),
+		RequiresApproval: v.Settings.RequiresApproval, Parallel: v.Settings.Parallel,
+	}
+	w.Tags = append(w.Tags, t.Tags...)
+	if v.Source != "" {
+		w.Source, w.SourceType = &v.Source, string(v.Kind)
+	}
+	if v.Kind == haft.KindBuiltin {
+		w.SourceType = "python" // Letta's own are
+	}
+	if len(v.Parameters) > 0 {
+		w.Schema = &wireSchema{Name: t.Name, Description: v.Description, Parameters: v.Parameters}
+	}
+	if n := v.Settings.Output.MaxChars; n > 0 {
+		w.ReturnLimit = n
+	}
+	if v.Author != "" && t.Org != "" {
+		by := digestID(userWord, t.Org, v.Author)
+		w.CreatedBy, w.UpdatedBy = &by, &by
+	}
+	w.Metadata = stamps(t, state)
+	return w
+}
+
+// stamps are what the door says of a tool besides Letta's own words.
+func stamps(t haft.Tool, state string) map[string]any {
+	own := map[string]any{"id": t.ID, "version": t.Version.Number, "digest": t.Version.Digest}
+	if state == "" {
+		state = string(t.Version.Review.State)
+	}
+	if state != "" {
+		own["review"] = state
+	}
+	_, hash, _ := strings.Cut(t.Version.Digest, ":")
+	return map[string]any{"tool_hash": hash[:min(12, len(hash))], "haft": own}
+}
+
+// packages splits what packages are called from which version of them it is.
+func packages(list []string, separator string) []wirePackage {
+	var all []wirePackage
+	for _, p := range list {
+		one := wirePackage{Name: p}
+		// A scope of npm begins with @.
+		if i := strings.Index(p[min(1, len(p)):], separator); i >= 0 {
+			version := strings.TrimSpace(p[1+i+len(separator):])
+			one.Name, one.Version = strings.TrimSpace(p[:1+i]), &version
+		} else if i := strings.IndexAny(p, "<>=!~;[ "); i > 0 && separator == "==" {
+			version := strings.TrimSpace(p[i:])
+			one.Name, one.Version = p[:i], &version
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// names puts together what packages splits.
+func names(list []wirePackage, separator string) []string {
+	all := make([]string, 0, len(list))
+	for _, p := range list {
+		switch {
+		case p.Version == nil || *p.Version == "":
+			all = append(all, p.Name)
+		case separator == "==" && strings.ContainsAny((*p.Version)[:1], "<>=!~;["):
+			all = append(all, p.Name+*p.Version)
+		default:
+			all = append(all, p.Name+separator+*p.Version)
+		}
+	}
+	return all
+}
+
+// find returns the tool that a path or a list names by Letta's id.
+func (d *Door) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
+	ours, isMade, err := readID(toolWord, toolPrefix, id)
+	if err != nil {
+		return nil, unfit("%s", haft.MessageOf(err))
+	}
+	if !isMade {
+		t, err := d.service.Tool(ctx, p, ours)
+		if gone(err) {
+			return nil, noTool()
+		}
+		return t, err
+	}
+	// Those that nobody registered: there are not many.
+	for _, kind := range []haft.Kind{haft.KindBuiltin, haft.KindMCP} {
+		for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: kind, Disabled: true}) {
+			if err != nil {
+				return nil, err
+			}
+			if toolID(t.ID) == id {
+				return &t, nil
+			}
+		}
+	}
+	return nil, noTool()
+}
+
+func noTool() error {
+	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no tool with that id"}
+}
+
+// pathTool is the tool that the path names.
+func (d *Door) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
+	return d.find(ctx, q.who.Principal, q.PathValue("tool"))
+}
+
+func (d *Door) showTool(ctx context.Context, q *request) (any, error) {
+	t, err := d.pathTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(ctx, q.who.Principal, *t), nil
+}
+
+func (d *Door) deleteTool(ctx context.Context, q *request) (any, error) {
+	t, err := d.pathTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return nil, d.service.RemoveTool(ctx, q.who.Principal, string(t.ID))
+}

@@ -1,0 +1,196 @@
+package letta
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// A filter says which tools are wanted.
+type filter struct {
+	names, ids     []string
+	search         string
+	types, exclude []string
+	only, without  bool // those that come with the server
+}
+
+// filterOf reads one from a query.
+func filterOf(query url.Values) (filter, error) {
+	f := filter{
+		ids: many(query, "tool_ids"), search: strings.ToLower(query.Get("search")),
+		types: many(query, "tool_types"), exclude: many(query, "exclude_tool_types"),
+	}
+	f.names = append(query["names"], query["name"]...)
+	var err error
+	if f.only, err = truth(query, "return_only_letta_tools"); err != nil {
+		return f, err
+	}
+	if f.without, err = truth(query, "exclude_letta_tools"); err != nil {
+		return f, err
+	}
+	return f, checkTypes(slices.Concat(f.types, f.exclude))
+}
+
+// checkTypes refuses types that Letta does not have.
+func checkTypes(list []string) error {
+	for _, t := range list {
+		if !slices.Contains(toolTypes(), t) {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "Invalid tool_type. Must be one of: " + strings.Join(toolTypes(), ", ")}
+		}
+	}
+	return nil
+}
+
+// fits reports whether a tool is wanted.
+func (f filter) fits(t haft.Tool) bool {
+	typ := typeOf(t.Version.Kind)
+	of := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+	switch {
+	case !of(f.names, t.Name), !of(f.types, typ), !of(f.ids, toolID(t.ID)):
+		return false
+	case slices.Contains(f.exclude, typ), f.only && typ != typeBuiltin, f.without && typ == typeBuiltin:
+		return false
+	}
+	return strings.Contains(strings.ToLower(t.Name), f.search)
+}
+
+// places returns where the tools stand that are wanted.
+func (d *Door) places(ctx context.Context, p haft.Principal, f filter) ([]place, error) {
+	var all []place
+	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{}) {
+		if err != nil {
+			return nil, err
+		}
+		if f.fits(t) {
+			all = append(all, place{t.Created, string(t.ID)})
+		}
+	}
+	return all, nil
+}
+
+func (d *Door) listTools(ctx context.Context, q *request) (any, error) {
+	query, p := q.URL.Query(), q.who.Principal
+	pg, err := paging(query, 50)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filterOf(query)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.places(ctx, p, f)
+	if err != nil {
+		return nil, err
+	}
+	return d.pageOf(ctx, p, pg, all)
+}
+
+// pageOf shows the tools of a page.
+func (d *Door) pageOf(ctx context.Context, p haft.Principal, pg page, all []place) ([]wireTool, error) {
+	part, err := pg.cut(all, func(id string) (place, error) {
+		t, err := d.find(ctx, p, id)
+		if err != nil {
+			return place{}, err
+		}
+		return place{t.Created, string(t.ID)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	tools := make([]wireTool, 0, len(part))
+	for _, at := range part {
+		t, err := d.service.Tool(ctx, p, at.id)
+		if gone(err) {
+			continue // since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, d.show(ctx, p, *t))
+	}
+	return tools, nil
+}
+
+func (d *Door) countTools(ctx context.Context, q *request) (any, error) {
+	f, err := filterOf(q.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.places(ctx, q.who.Principal, f)
+	return len(all), err
+}
+
+// baseTools lists the tools that come with the server: they are there for everybody
+// and need not be added.
+func (d *Door) baseTools(ctx context.Context, q *request) (any, error) {
+	tools := []wireTool{}
+	for t, err := range d.service.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, d.show(ctx, q.who.Principal, t))
+	}
+	return tools, nil
+}
+
+// searching is what somebody looks for.
+type searching struct {
+	Query *string  `json:"query"`
+	Mode  *string  `json:"search_mode"`
+	Types []string `json:"tool_types"`
+	Tags  []string `json:"tags"`
+	Limit *int     `json:"limit"`
+}
+
+// found is one answer to it.
+type found struct {
+	Tool   wireTool `json:"tool"`
+	Text   *string  `json:"embedded_text"`
+	Words  *int     `json:"fts_rank"`
+	Vector *int     `json:"vector_rank"`
+	Score  float64  `json:"combined_score"`
+}
+
+// searchTools finds tools by their words, whatever mode is asked for: nothing is
+// embedded here.
+func (d *Door) searchTools(ctx context.Context, q *request) (any, error) {
+	var b searching
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	if b.Mode != nil && !slices.Contains([]string{"vector", "fts", "hybrid"}, *b.Mode) {
+		return nil, unfit("body search_mode: expected vector, fts or hybrid")
+	}
+	limit := 50
+	if b.Limit != nil {
+		if limit = *b.Limit; limit < 1 || limit > 100 {
+			return nil, unfit("body limit: expected a number from 1 to 100")
+		}
+	}
+	if err := checkTypes(b.Types); err != nil {
+		return nil, err
+	}
+	f := haft.ToolFilter{}
+	if b.Query != nil {
+		f.Search, f.Limit = *b.Query, maxPage
+	}
+	all := []found{}
+	for t, err := range d.service.Tools(ctx, q.who.Principal, f) {
+		if err != nil {
+			return nil, err
+		}
+		if !(filter{types: b.Types}).fits(t) || len(b.Tags) > 0 && !slices.ContainsFunc(b.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) }) {
+			continue
+		}
+		rank := len(all) + 1
+		// As Letta scores one list of ranks: reciprocal rank fusion.
+		all = append(all, found{Tool: d.show(ctx, q.who.Principal, t), Words: &rank, Score: 1 / float64(60+rank)})
+		if len(all) == limit {
+			break
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,307 @@
+package letta
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// maxReturn is the largest return_char_limit.
+const maxReturn = 1_000_000
+
+// toolCreate is what somebody gives to become a tool.
+type toolCreate struct {
+	Source           string          `json:"source_code"`
+	SourceType       *string         `json:"source_type"`
+	Description      *string         `json:"description"`
+	Tags             []string        `json:"tags"`
+	Schema           json.RawMessage `json:"json_schema"`
+	ArgsSchema       json.RawMessage `json:"args_json_schema"`
+	ReturnLimit      *int            `json:"return_char_limit"`
+	Pip              *[]wirePackage  `json:"pip_requirements"`
+	NPM              *[]wirePackage  `json:"npm_requirements"`
+	RequiresApproval *bool           `json:"default_requires_approval"`
+	Parallel         *bool           `json:"enable_parallel_execution"`
+}
+
+// toolUpdate is what somebody wants to change. Nil leaves it.
+type toolUpdate struct {
+	toolCreate
+	Source   *string         `json:"source_code"`
+	Name     *string         `json:"name"`
+	Tags     *[]string       `json:"tags"`
+	Metadata json.RawMessage `json:"metadata_"`
+}
+
+// given reports whether JSON says anything.
+func given(raw json.RawMessage) bool {
+	t := bytes.TrimSpace(raw)
+	return len(t) > 0 && !bytes.Equal(t, []byte("null"))
+}
+
+// kindOf reads a source type.
+func kindOf(s string) (haft.Kind, error) {
+	switch k := haft.Kind(s); k {
+	case haft.KindPython, haft.KindTypeScript, haft.KindJavaScript, haft.KindBash:
+		return k, nil
+	}
+	return "", &haft.Error{Code: haft.CodeInvalid, Message: "Unknown tool source type: it is python or typescript, and here also javascript or bash"}
+}
+
+// schemaOf reads a json_schema.
+func schemaOf(raw json.RawMessage) (*wireSchema, error) {
+	if !given(raw) {
+		return nil, nil
+	}
+	var s wireSchema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, unfit("body json_schema: expected an object with name, description and parameters")
+	}
+	if !given(s.Parameters) {
+		s.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return &s, nil
+}
+
+// fill puts what a create and an update share into a draft.
+func (b toolCreate) fill(d *haft.Draft) error {
+	if b.SourceType != nil {
+		kind, err := kindOf(*b.SourceType)
+		if err != nil {
+			return err
+		}
+		d.Kind = kind
+	}
+	s, err := schemaOf(b.Schema)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		d.Parameters, d.ArgsSchema = s.Parameters, nil
+		if s.Description != "" {
+			d.Description = s.Description
+		}
+	} else if given(b.ArgsSchema) {
+		d.Parameters, d.ArgsSchema = nil, b.ArgsSchema
+	}
+	if b.Description != nil && *b.Description != "" {
+		d.Description = *b.Description
+	}
+	if b.ReturnLimit != nil {
+		if *b.ReturnLimit < 1 || *b.ReturnLimit > maxReturn {
+			return unfit("body return_char_limit: expected a number from 1 to %d", maxReturn)
+		}
+		d.Settings.Output.MaxChars = *b.ReturnLimit
+	}
+	if b.Pip != nil {
+		d.Needs.Pip = names(*b.Pip, "==")
+	}
+	if b.NPM != nil {
+		d.Needs.NPM = names(*b.NPM, "@")
+	}
+	if b.RequiresApproval != nil {
+		d.Settings.RequiresApproval = *b.RequiresApproval
+	}
+	if b.Parallel != nil {
+		d.Settings.Parallel = *b.Parallel
+	}
+	return nil
+}
+
+// defines reports whether a source may define a function, by the text that Letta
+// looks for too. What the source really says is found out later.
+func defines(kind haft.Kind, source, name string) bool {
+	if kind == haft.KindPython {
+		return strings.Contains(source, "def "+name)
+	}
+	return kind == haft.KindBash || strings.Contains(source, name)
+}
+
+// mismatch is the error for a schema and a source that name different tools.
+func mismatch() error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the tool's name does not match the name in the JSON schema or in the source code"}
+}
+
+// createTool adds a tool, or a version to the one of that name: Letta does so for
+// POST and for PUT.
+func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
+	var b toolCreate
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(b.Source) == "" {
+		return nil, unfit("body source_code: it is missing")
+	}
+	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source}
+	if b.SourceType != nil {
+		kind, err := kindOf(*b.SourceType)
+		if err != nil {
+			return nil, err
+		}
+		draft.Kind = kind
+	}
+	s, err := schemaOf(b.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil && s.Name != "" {
+		if !defines(draft.Kind, b.Source, s.Name) {
+			return nil, mismatch()
+		}
+		draft.Name, draft.Function = s.Name, s.Name
+	}
+	if err := d.inherit(ctx, q, &draft); err != nil {
+		return nil, err
+	}
+	if err := b.fill(&draft); err != nil {
+		return nil, err
+	}
+	if len(b.Tags) > 0 {
+		draft.Tags = b.Tags // none keeps those that are there, as in Letta
+	}
+	change, err := d.service.PutTool(ctx, q.who.Principal, draft)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(ctx, q.who.Principal, change.Tool), nil
+}
+
+// inherit takes over what this API cannot say, such as the hosts that a tool may
+// reach, from the tool that gets a version.
+func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft) error {
+	name := draft.Name
+	if name == "" && d.cfg.Derive != nil {
+		sig, err := d.cfg.Derive(ctx, draft.Kind, draft.Source)
+		if err != nil {
+			return nil //nolint:nilerr // the registry says better what is wrong
+		}
+		name = sig.Name
+	}
+	if haft.CheckToolName(name) != nil {
+		return nil
+	}
+	t, err := d.service.Tool(ctx, q.who.Principal, name)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	draft.Settings, draft.Annotations = t.Version.Settings, t.Version.Annotations
+	// What it can say and does not has its default again.
+	draft.Settings.Output.MaxChars, draft.Settings.RequiresApproval, draft.Settings.Parallel = 0, false, false
+	return nil
+}
+
+// updateTool changes a tool. Unlike Letta it reads the schema again from a source
+// that has changed, unless one is given.
+func (d *Door) updateTool(ctx context.Context, q *request) (any, error) {
+	var b toolUpdate
+	if err := q.lenient(&b); err != nil {
+		return nil, err
+	}
+	t, err := d.pathTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the tool is not one that was registered with its source, and cannot be changed"}
+	}
+	if err := d.checkMetadata(b.Metadata, *t); err != nil {
+		return nil, err
+	}
+	draft, err := d.redraft(ctx, q, *t, b)
+	if err != nil {
+		return nil, err
+	}
+	change, err := d.service.PutTool(ctx, q.who.Principal, *draft)
+	if err != nil {
+		return nil, err
+	}
+	if b.Tags != nil && !slices.Equal(change.Tool.Tags, *b.Tags) {
+		if _, err := d.service.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags}); err != nil {
+			return nil, err
+		}
+		change.Tool.Tags = *b.Tags
+	}
+	return d.show(ctx, q.who.Principal, change.Tool), nil
+}
+
+// redraft makes a draft of a tool and what is to change.
+func (d *Door) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
+	v := t.Version
+	if v.Number == 0 { // it waits for its first review
+		for newest, err := range d.service.Versions(ctx, q.who.Principal, string(t.ID)) {
+			if err != nil {
+				return nil, err
+			}
+			v = newest
+			break
+		}
+	}
+	if given(b.Schema) && given(b.ArgsSchema) {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "Cannot provide both json_schema and args_json_schema in update"}
+	}
+	s, err := schemaOf(b.Schema)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []*string{b.Name, schemaName(s)} {
+		if name != nil && *name != "" && *name != t.Name {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a tool keeps its name here, which its versions, calls and policies know it by: create one of the other name"}
+		}
+	}
+	draft := &haft.Draft{
+		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
+		Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations, Parameters: v.Parameters, Returns: v.Returns,
+		If: t.Version.Digest,
+	}
+	if b.Source != nil && *b.Source != v.Source {
+		if !defines(draft.Kind, *b.Source, v.Function) {
+			return nil, mismatch()
+		}
+		// The source says what is not given.
+		draft.Source, draft.Description, draft.Parameters, draft.Returns = *b.Source, "", nil, nil
+	}
+	return draft, b.fill(draft)
+}
+
+// schemaName is the name that a schema has.
+func schemaName(s *wireSchema) *string {
+	if s == nil {
+		return nil
+	}
+	return &s.Name
+}
+
+// checkMetadata refuses metadata that would be lost. What the door said itself may
+// be sent back.
+func (d *Door) checkMetadata(raw json.RawMessage, t haft.Tool) error {
+	if !given(raw) {
+		return nil
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return unfit("body metadata_: expected an object")
+	}
+	shown, err := json.Marshal(stamps(t, ""))
+	if err != nil {
+		return fmt.Errorf("encode metadata: %w", err)
+	}
+	var own map[string]any
+	if err := json.Unmarshal(shown, &own); err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	for k, v := range m {
+		if !reflect.DeepEqual(own[k], v) {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "metadata_ is not kept here: use tags"}
+		}
+	}
+	return nil
+}
