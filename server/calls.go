@@ -218,7 +218,7 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 		return nil, err
 	}
 	f := haft.CallFilter{
-		User: in.User, Agent: in.Agent, Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Since: in.Since, Until: in.Until,
+		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Since: in.Since, Until: in.Until,
 		Before: cmp.Or(haft.CallID(before), in.Before), Limit: in.Limit + 1,
 	}
 	for _, status := range in.Status {
@@ -226,6 +226,18 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 	}
 	return collect(s.service.Records(ctx, who.Principal, f), in.Paging, "calls", nil,
 		func(r haft.Record) string { return string(r.Call.ID) })
+}
+
+// agentID returns the id of an agent that is named, for filters: calls and events
+// have ids. An agent that is gone is still to be found by its own.
+func (s *Server) agentID(ctx context.Context, who Identity, ref string) string {
+	if ref == "" || ref == who.Principal.Agent {
+		return ref
+	}
+	if a, err := s.service.Agent(ctx, who.Principal, ref); err == nil {
+		return string(a.ID)
+	}
+	return ref
 }
 
 // CallRef names a call in a path.

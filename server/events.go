@@ -79,12 +79,7 @@ func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.Stre
 	if err != nil {
 		return nil, err
 	}
-	if in.Agent != "" && in.Agent != who.Principal.Agent {
-		// Events have ids. An agent that is gone is still to be found by its own.
-		if a, err := s.service.Agent(ctx, who.Principal, in.Agent); err == nil {
-			in.Agent = string(a.ID)
-		}
-	}
+	in.Agent = s.agentID(ctx, who, in.Agent)
 	if after < 0 && s.cfg.Events != nil {
 		// From this moment on nothing is missed, also by a reader that is cut before
 		// the first event.

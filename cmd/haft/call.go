@@ -258,7 +258,7 @@ func explain(ctx context.Context, s *session, c haft.Call) error {
 	if err != nil {
 		return noTool(err)
 	}
-	if t, err := s.Tool(ctx, s.p, c.Tool); err == nil && len(t.Version.Settings.Roles) > 0 && d.Effect != policy.Deny &&
+	if t, err := s.Tool(ctx, s.own, c.Tool); err == nil && len(t.Version.Settings.Roles) > 0 && d.Effect != policy.Deny &&
 		!slices.ContainsFunc(c.Principal.Roles, func(r string) bool { return slices.Contains(t.Version.Settings.Roles, r) }) {
 		d.Effect, d.Reason, d.Rule = policy.Deny, "the tool is for callers with one of the roles "+strings.Join(t.Version.Settings.Roles, ", "), "haft/roles"
 	}

@@ -97,9 +97,11 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = p.command(std, "create", "Make a key; its secret is printed once", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
 		if k.Agent != "" {
-			if _, err := s.Agent(ctx, s.p, k.Agent); err != nil {
+			a, err := s.Agent(ctx, s.p, k.Agent)
+			if err != nil {
 				return noAgent(err)
 			}
+			k.Agent = string(a.ID) // the key is not for another agent that gets the name later
 		}
 		if cmd.Flags().Changed("expires") {
 			k.Expires = time.Now().Add(expires)

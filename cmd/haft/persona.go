@@ -103,7 +103,9 @@ func (p *persona) dir() (string, error) {
 // A session is an open system and who works with it. End it.
 type session struct {
 	system
-	p   haft.Principal
+	p haft.Principal
+	// own is who really works: another than p if the command is about somebody.
+	own haft.Principal
 	std streams
 	as  *persona
 }
@@ -127,7 +129,8 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	return &session{system: &embedded{Service: svc, dir: dir}, p: p.principal(), std: std, as: p}, nil
+	who := p.principal()
+	return &session{system: &embedded{Service: svc, dir: dir}, p: who, own: who, std: std, as: p}, nil
 }
 
 // do opens the system, has work done and closes it again.

@@ -61,7 +61,7 @@ func (p *persona) dial(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &session{system: &remote{c}, p: who, std: std, as: p}, nil
+	return &session{system: &remote{c}, p: who, own: self.Principal, std: std, as: p}, nil
 }
 
 // key reads the key for the server. It never stands on the command line, which
@@ -89,6 +89,9 @@ func (p *persona) key(std streams) (string, error) {
 // is only asked about may be anybody.
 func (p *persona) whom(own haft.Principal) (haft.Principal, error) {
 	who, said := own, p.principal()
+	if err := said.Check(); err != nil {
+		return who, err
+	}
 	if p.agent != "" {
 		who.Agent = p.agent
 	}

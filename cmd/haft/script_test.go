@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -25,6 +26,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"haft": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			if err := impersonate(ctx, os.Args[1:]); err != nil {
+				fmt.Fprintln(os.Stderr, "impersonate:", err)
+				os.Exit(99)
+			}
 			code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 			stop()
 			os.Exit(code)
@@ -71,7 +76,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		}
 		return nil
 	}
-	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab, "eventually": eventually}
 	p.Condition = func(name string) (bool, error) {
 		if name == "root" {
 			return os.Getuid() == 0, nil
@@ -98,6 +103,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if want := args[0]; strconv.Itoa(code) != want {
 		ts.Fatalf("the exit code is %d, want %s", code, want)
+	}
+}
+
+// eventually runs a command until its output matches: what a server does in the
+// background has then been done. eventually PATTERN PROGRAM ARGS…
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually PATTERN PROGRAM ARGS…")
+	}
+	pattern := regexp.MustCompile("(?m)" + args[0])
+	for end := time.Now().Add(time.Minute); ; {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("the output never matches %s: %v", args[0], err)
+		}
+		<-time.After(50 * time.Millisecond)
 	}
 }
 

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"haft"
+	"haft/app"
+	"haft/auth"
+)
+
+// alone are the scripts that cannot run on a server, and why.
+var alone = map[string]string{
+	"crash":           "it kills the process that runs the call, which is then the server of the test",
+	"doctor":          "it is about this machine",
+	"languages":       "it is about files and not about kept tools",
+	"run":             "it is about files and not about kept tools",
+	"run_attacker":    "it is about files and not about kept tools",
+	"run_failures":    "it is about files and not about kept tools",
+	"schema":          "it is about files and not about kept tools",
+	"schema_check":    "it is about files and not about kept tools",
+	"schema_errors":   "it is about files and not about kept tools",
+	"schema_imported": "it is about files and not about kept tools",
+	"key":             "TODO", "secret_set": "TODO",
+	"serve":         "it starts servers of its own",
+	"secret_keys":   "master keys are replaced where the data is",
+	"store_trouble": "it spoils the files of the store",
+	"store_two":     "it is about two processes on one directory",
+}
+
+// TestScript_server runs the scripts on a server too, one for each script: the
+// same commands, output and exit codes, with HAFT_SERVER set. Who a script says
+// that it is gets a key for that.
+func TestScript_server(t *testing.T) {
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testscript.Params{}
+	for _, file := range all {
+		if alone[strings.TrimSuffix(filepath.Base(file), ".txtar")] == "" {
+			p.Files = append(p.Files, file)
+		}
+	}
+	testscript.Run(t, params(t, p, func(e *testscript.Env) {
+		at, stop, err := startServer(t.Context(), filepath.Join(e.WorkDir, "data"))
+		if err != nil {
+			t.Errorf("start a server: %v", err)
+			return
+		}
+		e.Defer(stop)
+		e.Setenv("HAFT_TEST_SERVER", at)
+	}))
+}
+
+// startServer starts a server as haft serve does, but for a door that hands out
+// keys.
+func startServer(ctx context.Context, data string) (at string, stop func(), err error) {
+	door := &keyDoor{}
+	cfg := app.ServerConfig{}
+	cfg.Data = data
+	cfg.HTTP.Version = version
+	cfg.HTTP.Mounts = map[string]http.Handler{"GET /test/key": door}
+	sys, err := app.OpenServer(ctx, cfg)
+	if err != nil {
+		return "", nil, err
+	}
+	door.sys = sys
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, errors.Join(err, sys.Close())
+	}
+	served := make(chan error, 1)
+	go func() { served <- sys.HTTP.Serve(ln) }()
+	return "http://" + ln.Addr().String(), func() {
+		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end), <-served, sys.Close()); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the server of a script:", err)
+		}
+	}, nil
+}
+
+// A keyDoor hands out a key for whoever one says to be. It is what makes a persona
+// of flags and environment one that a server knows.
+type keyDoor struct{ sys *app.Server }
+
+// ServeHTTP implements http.Handler.
+func (d *keyDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var p haft.Principal
+	if err := json.Unmarshal([]byte(r.FormValue("for")), &p); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	by := haft.Principal{Org: p.Org, User: "test", Roles: []string{haft.RoleAdmin}}
+	if a, err := d.sys.Agent(r.Context(), by, p.Agent); err == nil {
+		p.Agent = string(a.ID)
+	}
+	_, token, err := d.sys.Auth.Keyring.Issue(r.Context(), auth.Trusted(by), auth.Key{Name: "of the script", User: p.User, Agent: p.Agent, Roles: p.Roles})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprint(w, token.Reveal())
+}
+
+// impersonate sets HAFT_SERVER and HAFT_KEY for the persona of a command line, if
+// the script runs on a server.
+func impersonate(ctx context.Context, args []string) error {
+	at := os.Getenv("HAFT_TEST_SERVER")
+	if at == "" || len(args) == 0 {
+		return nil
+	}
+	p := haft.Principal{
+		Org: cmp.Or(flagOf(args, "org"), os.Getenv("HAFT_ORG"), "local"), User: cmp.Or(flagOf(args, "user"), os.Getenv("HAFT_USER")),
+		Agent: cmp.Or(flagOf(args, "agent"), os.Getenv("HAFT_AGENT")), Roles: flagsOf(args, "role"),
+	}
+	line := strings.Join(args, " ")
+	switch {
+	case strings.HasPrefix(line, "key create"):
+		p.Roles = nil // they are of the key
+	case strings.HasPrefix(line, "policy explain"), slices.Contains(args, "--dry-run"):
+		// An administrator asks what holds for others.
+		p.User, p.Agent, p.Roles = os.Getenv("HAFT_USER"), "", []string{haft.RoleAdmin, haft.RoleApprover}
+	}
+	if p.User == "" {
+		p.User = (&persona{}).principal().User
+	}
+	if p.Org == "" || slices.Contains(args, "--org=") {
+		p.Org = "local" // there is no key of nobody
+	}
+	if args[0] == "secret" {
+		p.Agent = "" // it is whose secret it is
+	}
+	if len(p.Roles) == 0 {
+		p.Roles = strings.FieldsFunc(os.Getenv("HAFT_ROLES"), func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	if len(p.Roles) == 0 {
+		p.Roles = []string{haft.RoleAdmin, haft.RoleApprover}
+	}
+	who, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/test/key?for="+url.QueryEscape(string(who)), nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return fmt.Errorf("no key for %s: %s %w", who, text, err)
+	}
+	return errors.Join(os.Setenv("HAFT_SERVER", at), os.Setenv("HAFT_KEY", string(text)))
+}
+
+// flagsOf returns the values of a flag on a command line.
+func flagsOf(args []string, name string) (values []string) {
+	for i, a := range args {
+		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
+			values = append(values, v)
+		}
+		if a == "--"+name && i+1 < len(args) {
+			values = append(values, args[i+1])
+		}
+	}
+	return values
+}
+
+// flagOf returns the last value of a flag on a command line.
+func flagOf(args []string, name string) string {
+	values := flagsOf(args, name)
+	if len(values) == 0 {
+		return ""
+	}
+	return slices.Clone(values)[len(values)-1]
+}
