@@ -52,6 +52,8 @@ type ServiceConfig struct {
 	MasterKeyFile string
 	// Credentials says where credentials of calls are fetched.
 	Credentials CredentialsConfig
+	// Upstream says how MCP servers are reached.
+	Upstream UpstreamConfig
 	// SelfReview lets those who register a version with findings accept it.
 	SelfReview bool
 	// Builtins adds tools of the program that embeds this one.
@@ -114,12 +116,12 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
-	script := s.App.executor
+	script, pool := s.App.executor, s.openUpstream(ctx, cfg, &ec)
 	s.Engine, err = engine.Open(ctx, engine.Parts{
 		Store: s.Store, Registry: s.Registry,
 		Executors: map[haft.Kind]executor.Executor{
 			haft.KindBuiltin: tools, haft.KindPython: script, haft.KindTypeScript: script,
-			haft.KindJavaScript: script, haft.KindBash: script,
+			haft.KindJavaScript: script, haft.KindBash: script, haft.KindMCP: pool,
 		},
 	}, ec)
 	if err != nil {

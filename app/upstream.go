@@ -1,0 +1,326 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/egress"
+	"haft/engine"
+	"haft/executor/upstream"
+	"haft/secret"
+	"haft/secret/keeper"
+	"haft/store"
+)
+
+// UpstreamConfig adjusts how MCP servers are reached. The zero value is useful.
+type UpstreamConfig struct {
+	// Allow are ranges of addresses, and Names local names, that servers may have
+	// though they are not public.
+	Allow []netip.Prefix
+	Names []string
+	// Pool has bounds and times; what it stands on is filled in.
+	Pool upstream.Config
+}
+
+// The scopes of what is stored of MCP servers.
+const (
+	kindServer keeper.Kind = "mcp"      // headers, variables, the client's secret
+	kindGrant  keeper.Kind = "mcp-user" // what one person granted
+)
+
+// freshFor is how long a server is believed to be as it was read.
+const freshFor = time.Second
+
+// upstreams reaches MCP servers. It is what the pool knows of the store and the
+// vault, and what the engine knows of the pool.
+type upstreams struct {
+	service *Service
+	gate    engine.Gate
+	pool    *upstream.Pool
+
+	mu    sync.Mutex
+	known map[[2]string]knownServer // by organisation and name or id
+}
+
+// knownServer is one that was read a moment ago.
+type knownServer struct {
+	server haft.MCPServer
+	until  time.Time
+}
+
+var _ engine.Upstream = (*upstreams)(nil)
+var _ upstream.Directory = (*upstreams)(nil)
+var _ upstream.Vault = (*upstreams)(nil)
+
+// openUpstream makes what reaches MCP servers. It reaches none yet.
+func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engine.Config) *upstream.Pool {
+	u := &upstreams{service: s, gate: ec.Gate, known: map[[2]string]knownServer{}}
+	guard := egress.New(egress.Config{
+		Allow: append(append([]netip.Prefix(nil), cfg.Allow...), cfg.Upstream.Allow...), Names: cfg.Upstream.Names,
+		// Streams last; the pool bounds each message and each wait.
+		Timeout: 24 * time.Hour, MaxBytes: 1 << 40,
+	})
+	pc := cfg.Upstream.Pool
+	pc.Directory, pc.Vault, pc.Place, pc.Client = u, u, u.place, guard.Client()
+	pc.Changed = func(org, server string) {
+		if e := s.Engine; e != nil {
+			e.MCPChanged(org, server)
+		}
+	}
+	if pc.Logger == nil {
+		pc.Logger = cfg.Logger
+	}
+	u.pool = upstream.New(ctx, pc)
+	s.closers = append(s.closers, func() error { u.pool.Close(); guard.CloseIdle(); return nil })
+	if ec.Upstream == nil {
+		ec.Upstream = u
+	}
+	return u.pool
+}
+
+// serverSecrets are what is secret of a server.
+type serverSecrets struct {
+	Headers map[string]string `json:"headers,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Client  string            `json:"client_secret,omitempty"`
+}
+
+// hiddenValue stands for a value that is stored and not shown.
+const hiddenValue = "[not kept]"
+
+// secretName is under which name a scope has its one value.
+const secretName = "VALUE"
+
+// value reads what is stored in a scope, or [haft.CodeNotFound].
+func (v *vault) value(ctx context.Context, s keeper.Scope) ([]byte, error) {
+	if _, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, secretName); err != nil {
+		return nil, err // without asking for the master key
+	}
+	k, err := v.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.Lease(ctx, keeper.Stored(s))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range l.Values() {
+		if n.Name == secretName {
+			return []byte(n.Value.Reveal()), nil
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such secret"}
+}
+
+// putValue stores the one value of a scope; nil removes it.
+func (v *vault) putValue(ctx context.Context, s keeper.Scope, value []byte) error {
+	if value == nil {
+		err := v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, secretName)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			return nil
+		}
+		return err
+	}
+	k, err := v.open(ctx)
+	if err != nil {
+		return err
+	}
+	return k.Put(ctx, s, secretName, secret.New(string(value)))
+}
+
+// stored reads the credentials of a server.
+func (u *upstreams) stored(ctx context.Context, org, id string) (serverSecrets, error) {
+	var c serverSecrets
+	raw, err := u.service.vault.value(ctx, keeper.Scope{Org: org, Kind: kindServer, ID: id})
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read the credentials of a server: %w", err)
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, fmt.Errorf("read the credentials of a server: %w", err)
+	}
+	return c, nil
+}
+
+// Server implements [upstream.Directory].
+func (u *upstreams) Server(ctx context.Context, org, ref string) (haft.MCPServer, error) {
+	at := [2]string{org, ref}
+	u.mu.Lock()
+	k, ok := u.known[at]
+	u.mu.Unlock()
+	if ok && time.Now().Before(k.until) {
+		return k.server, nil
+	}
+	got, err := u.service.Store.MCPServer(ctx, org, ref)
+	if err != nil {
+		return haft.MCPServer{}, err
+	}
+	s := *got
+	c, err := u.stored(ctx, org, s.ID)
+	if err != nil {
+		return haft.MCPServer{}, err
+	}
+	s.Headers, s.Env = filled(s.Headers, c.Headers), filled(s.Env, c.Env)
+	if s.OAuth != nil {
+		o := *s.OAuth
+		o.ClientSecret = c.Client
+		s.OAuth = &o
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.known) > 10_000 {
+		clear(u.known)
+	}
+	u.known[at] = knownServer{s, time.Now().Add(freshFor)}
+	return s, nil
+}
+
+// filled returns shown values with the stored ones in their place.
+func filled(shown, stored map[string]string) map[string]string {
+	out := make(map[string]string, len(shown))
+	for name, text := range shown {
+		if text == hiddenValue {
+			text = stored[name]
+		}
+		out[name] = text
+	}
+	return out
+}
+
+// Keep implements [engine.Upstream].
+func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer) (haft.MCPServer, error) {
+	if err := upstream.CheckHeaders(s.Headers); err != nil {
+		return s, err
+	}
+	old, err := u.stored(ctx, s.Org, s.ID)
+	if err != nil {
+		return s, err
+	}
+	var c serverSecrets
+	if s.Headers, c.Headers, err = hidden("the header", s.Headers, old.Headers); err != nil {
+		return s, err
+	}
+	if s.Env, c.Env, err = hidden("the variable", s.Env, old.Env); err != nil {
+		return s, err
+	}
+	if s.OAuth != nil {
+		o := *s.OAuth
+		switch o.ClientSecret {
+		case "":
+		case hiddenValue:
+			c.Client = old.Client
+		default:
+			c.Client, o.ClientSecret = o.ClientSecret, hiddenValue
+		}
+		s.OAuth = &o
+	}
+	var raw []byte
+	if len(c.Headers)+len(c.Env)+len(c.Client) > 0 {
+		if raw, err = json.Marshal(c); err != nil {
+			return s, fmt.Errorf("write the credentials of a server: %w", err)
+		}
+	}
+	return s, u.service.vault.putValue(ctx, keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}, raw)
+}
+
+// hidden parts values into what may be shown, which are those that only name
+// variables, and what is stored.
+func hidden(what string, values, old map[string]string) (shown, stored map[string]string, err error) {
+	shown, stored = maps.Clone(values), map[string]string{}
+	for name, text := range values {
+		if text == "" || text == hiddenValue {
+			was, ok := old[name]
+			if !ok {
+				return nil, nil, &haft.Error{Code: haft.CodeInvalid, Message: what + " " + name + " has no value"}
+			}
+			text = was
+		}
+		if bare := strings.TrimPrefix(strings.TrimPrefix(text, "Bearer "), "Basic "); upstream.Templated(bare) {
+			shown[name] = text
+			continue
+		}
+		shown[name], stored[name] = hiddenValue, text
+	}
+	return shown, stored, nil
+}
+
+// List implements [engine.Upstream].
+func (u *upstreams) List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars map[string]string) (*haft.MCPListing, error) {
+	u.forget(s)
+	return u.pool.List(ctx, p, s.ID, vars)
+}
+
+// NeedsLogin reports whether an error of List says so.
+func (u *upstreams) NeedsLogin(err error) bool { return upstream.NeedsLogin(err) }
+
+// forget has a server read again.
+func (u *upstreams) forget(s haft.MCPServer) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.known, [2]string{s.Org, s.ID})
+	delete(u.known, [2]string{s.Org, s.Name})
+}
+
+// Drop implements [engine.Upstream].
+func (u *upstreams) Drop(ctx context.Context, s haft.MCPServer, forget bool) error {
+	u.forget(s)
+	u.pool.Drop(s.Org, s.ID)
+	if !forget {
+		return nil
+	}
+	if err := u.service.vault.putValue(ctx, keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}, nil); err != nil {
+		return err
+	}
+	for after := (store.Secret{Org: s.Org, Kind: string(kindGrant), Scope: s.ID + "/"}); ; {
+		list, err := u.service.Store.AllSecrets(ctx, after, 0)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			if row.Org != s.Org || row.Kind != string(kindGrant) || !strings.HasPrefix(row.Scope, s.ID+"/") {
+				return nil
+			}
+			if err := u.service.Store.RemoveSecret(ctx, row.Org, row.Kind, row.Scope, row.Name); err != nil {
+				return err
+			}
+			after = row
+		}
+		if len(list) == 0 {
+			return nil
+		}
+	}
+}
+
+// Login implements [engine.Upstream].
+func (u *upstreams) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars map[string]string) (string, error) {
+	return u.pool.Login(ctx, p, s.ID, redirect, vars)
+}
+
+// Finish implements [engine.Upstream].
+func (u *upstreams) Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
+	return u.pool.Finish(ctx, p, a)
+}
+
+// grantScope is where the login of somebody is stored.
+func grantScope(org, server, user string) keeper.Scope {
+	return keeper.Scope{Org: org, Kind: kindGrant, ID: server + "/" + user}
+}
+
+// Grant implements [upstream.Vault].
+func (u *upstreams) Grant(ctx context.Context, org, server, user string) ([]byte, error) {
+	return u.service.vault.value(ctx, grantScope(org, server, user))
+}
+
+// PutGrant implements [upstream.Vault].
+func (u *upstreams) PutGrant(ctx context.Context, org, server, user string, grant []byte) error {
+	return u.service.vault.putValue(ctx, grantScope(org, server, user), grant)
+}
