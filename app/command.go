@@ -16,6 +16,7 @@ import (
 	"haft"
 	"haft/executor/script"
 	"haft/executor/upstream"
+	"haft/requirement"
 	"haft/sandbox"
 )
 
@@ -368,6 +369,18 @@ func (a *App) uvx(ctx context.Context, s haft.MCPServer, args []string) (*resolv
 }
 
 // installed has packages installed, and returns where they are.
-func (a *App) installed(context.Context, haft.Requirements) ([]sandbox.Mount, func(), error) {
-	return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "packages are not installed by this build: give a command that is here"}
+func (a *App) installed(ctx context.Context, needs haft.Requirements) ([]sandbox.Mount, func(), error) {
+	set, err := requirement.Parse("the server", needs.Pip, needs.NPM)
+	if err != nil {
+		return nil, nil, err
+	}
+	layers, release, err := a.Provide(ctx, set, nil, false, func(string) {})
+	if err != nil {
+		return nil, nil, err
+	}
+	var mounts []sandbox.Mount
+	for _, l := range layers {
+		mounts = append(mounts, sandbox.Mount{Host: l.Dir, Inside: l.Inside})
+	}
+	return mounts, release, nil
 }

@@ -32,6 +32,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.chains()
 	a.approvals()
 	a.agents()
+	a.mcpServers()
 	a.policies()
 	a.operate()
 	a.self()

@@ -27,6 +27,8 @@ func (closed[T]) Schema(huma.Registry) *huma.Schema {
 		return enum(haft.Codes())
 	case haft.RuleType:
 		return enum(haft.RuleTypes())
+	case haft.MCPTransport:
+		return enum(append(haft.MCPTransports(), "")) // "" is for the server to guess
 	case haft.Severity:
 		return enum(haft.Severities())
 	case haft.OutputType:
@@ -63,6 +65,7 @@ func registry() huma.Registry {
 	stand[haft.Code](r)
 	stand[haft.RuleType](r)
 	stand[haft.Severity](r)
+	stand[haft.MCPTransport](r)
 	stand[haft.OutputType](r)
 	stand[haft.OnError](r)
 	stand[haft.Strategy](r)

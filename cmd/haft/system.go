@@ -17,12 +17,18 @@ import (
 // A system is what commands work on: one that is put together in this process
 // (embedded), or a server (remote). A command cannot tell which it is.
 type system interface {
-	haft.Service
+	service
 	follower
 	ruler
 	confidant
 	issuer
 	witness
+}
+
+// A service is everything that a door can do.
+type service interface {
+	haft.Service
+	haft.MCPServers
 }
 
 // A follower follows calls.

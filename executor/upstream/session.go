@@ -57,10 +57,10 @@ func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
 	if d := w.server.Connect.D(); d > 0 {
 		limit = d
 	}
+	s := &session{pool: p, slot: slot, server: w.server, hide: hide(w), ending: make(chan struct{}), calls: map[string]*running{}}
+	transport, err := s.transport(p.ctx, w) // which may install packages first, with bounds of its own
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
-	s := &session{pool: p, slot: slot, server: w.server, hide: hide(w), ending: make(chan struct{}), calls: map[string]*running{}}
-	transport, err := s.transport(ctx, w)
 	if err == nil {
 		s.client, err = mcp.NewClient(&mcp.Implementation{Name: "haft", Version: p.cfg.Version}, s.options()).Connect(ctx, transport, nil)
 	}
