@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/engine"
 	"haft/executor/script"
 	"haft/executor/upstream"
 	"haft/requirement"
@@ -48,13 +49,13 @@ func (u *upstreams) place(ctx context.Context, s haft.MCPServer, env map[string]
 	p.Spec.Limits, p.Spec.Need = limits.Or(haft.DefaultLimits()), a.cfg.Need
 	var ca []byte
 	if len(s.Network) > 0 {
-		way, err := u.gate.Open(haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, s.Network)
+		way, err := u.gate.Open(ctx, engine.Way{Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network})
 		if err != nil {
 			return nil, err
 		}
-		ends = append(ends, func() { way.Close() })
-		p.Spec.Network, p.Spec.Outlet = sandbox.NetworkOutlet, way.Serve
-		ca = way.CA()
+		ends = append(ends, func() { way.Passage.Close() })
+		p.Spec.Network, p.Spec.Outlet = sandbox.NetworkOutlet, way.Passage.Serve
+		ca = way.CA
 	}
 	c, err := a.resolve(ctx, s)
 	if err != nil {

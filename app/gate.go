@@ -135,6 +135,10 @@ func (g *gate) Host(entry string) (string, error) {
 	return rule.Host(), nil
 }
 
+// maxPassageContacts is how many connections a passage remembers: that of a server
+// lasts.
+const maxPassageContacts = 10_000
+
 // passage is the proxy of one call.
 type passage struct {
 	proxy  *egress.Proxy
@@ -177,7 +181,9 @@ func (p *passage) record(c egress.Connection) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.contacts = append(p.contacts, contact)
+	if len(p.contacts) < maxPassageContacts {
+		p.contacts = append(p.contacts, contact)
+	}
 }
 
 // Refused implements [engine.Passage].
