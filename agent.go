@@ -24,7 +24,13 @@ type Agent struct {
 	Disabled bool      `json:"disabled,omitempty"`
 	Created  time.Time `json:"created_at"`
 	Updated  time.Time `json:"updated_at"`
+	// If is the revision that the one to be replaced must have, or [IfNone]. It is
+	// for writing, and never kept.
+	If string `json:"if_revision,omitempty"`
 }
+
+// Revision changes with every write.
+func (a Agent) Revision() string { return revision(a.Updated) }
 
 // RuleType names what a [ToolRule] demands.
 type RuleType string

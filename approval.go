@@ -20,6 +20,11 @@ const (
 	ApprovalUsed     ApprovalState = "used"
 )
 
+// ApprovalStates lists every state.
+func ApprovalStates() []ApprovalState {
+	return []ApprovalState{ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalExpired, ApprovalUsed}
+}
+
 // An Approval is a person's answer to one call: to this version of the tool with
 // these arguments, once.
 type Approval struct {

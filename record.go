@@ -40,12 +40,15 @@ type CallFilter struct {
 	Tool   string   `json:"tool,omitempty"`
 	Turn   string   `json:"turn,omitempty"`
 	Parent CallID   `json:"parent,omitempty"`
+	Chain  ChainID  `json:"chain,omitempty"`
 	Status []Status `json:"status,omitempty"`
 	// Since and Until bound the time of creation.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Before is the id of a call: only those listed after it, which are older,
-	// are given.
+	// Oldest lists the oldest first.
+	Oldest bool `json:"oldest,omitempty"`
+	// Before is the id of a call: only those listed after it are given, which are
+	// older unless the oldest come first.
 	Before CallID `json:"before,omitempty"`
 	// Limit is the most to give; 0 means 50.
 	Limit int `json:"limit,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 )
 
 // A Service is everything that a door can do. The engine implements it, and so
@@ -103,7 +104,8 @@ type Draft struct {
 	Returns    json.RawMessage `json:"returns,omitempty"`
 	// New refuses to add a version to a tool that exists.
 	New bool `json:"new,omitempty"`
-	// If is the digest that the current version must have; empty means any.
+	// If is the digest that the current version must have, or the revision of the
+	// tool; empty means any.
 	If string `json:"if_digest,omitempty"`
 }
 
@@ -131,6 +133,8 @@ type ToolState struct {
 	Version *int `json:"version,omitempty"`
 	// Review accepts or refuses the version that waits for it.
 	Review *Answer `json:"review,omitempty"`
+	// If is the [Tool.Revision] that the tool must have; empty means any.
+	If string `json:"if_revision,omitempty"`
 }
 
 // A ToolFilter says which tools to list. Empty fields match all.
@@ -140,12 +144,59 @@ type ToolFilter struct {
 	Kind     Kind   `json:"kind,omitempty"`
 	// Search finds tools by words of their name, description, tags and category.
 	Search string `json:"search,omitempty"`
-	// After is a name: only tools behind it are listed.
-	After string `json:"after,omitempty"`
+	// After is a name: only tools behind it are listed. If they are sorted by
+	// time, AfterTime is that of the tool.
+	After     string    `json:"after,omitempty"`
+	AfterTime time.Time `json:"after_time,omitzero"`
 	// Limit is the most to give; 0 means 100 of a search and else all.
 	Limit int `json:"limit,omitempty"`
-	// Disabled lists those too.
-	Disabled bool `json:"disabled,omitempty"`
+	// Disabled lists those too, and Enabled, if it is set, only those that are or
+	// only those that are not.
+	Disabled bool  `json:"disabled,omitempty"`
+	Enabled  *bool `json:"enabled,omitempty"`
+	// Recent lists those first that were changed last, instead of by name.
+	Recent bool `json:"recent,omitempty"`
+}
+
+// An AgentFilter says which agents to list. Empty fields match all.
+type AgentFilter struct {
+	// Tool is the name of a tool that they have.
+	Tool string `json:"tool,omitempty"`
+	// Enabled, if it is set, lists only those that are, or only those that are not.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Prefix is how their names begin.
+	Prefix string `json:"prefix,omitempty"`
+	// After is a name: only agents behind it are listed.
+	After string `json:"after,omitempty"`
+	// Limit is the most to give; 0 means all.
+	Limit int `json:"limit,omitempty"`
+}
+
+// An ApprovalFilter says which requests to list. Empty fields match all.
+type ApprovalFilter struct {
+	// State is [ApprovalPending] if it is empty; Any lists those of all states.
+	State ApprovalState `json:"state,omitempty"`
+	Any   bool          `json:"any,omitempty"`
+	Tool  string        `json:"tool,omitempty"`
+	// User and Agent are who asks.
+	User  string `json:"user,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	// After and AfterID are creation and id of a request: only those behind it are
+	// listed.
+	After   time.Time  `json:"after,omitzero"`
+	AfterID ApprovalID `json:"after_id,omitempty"`
+	// Limit is the most to give; 0 means all.
+	Limit int `json:"limit,omitempty"`
+}
+
+// An EventFilter says which events to watch. Empty fields match all.
+type EventFilter struct {
+	Call CallID `json:"call_id,omitempty"`
+	User string `json:"user,omitempty"`
+	// Agent is an id.
+	Agent string      `json:"agent,omitempty"`
+	Tool  string      `json:"tool,omitempty"`
+	Types []EventType `json:"types,omitempty"`
 }
 
 // Agents are kept.
@@ -153,8 +204,9 @@ type Agents interface {
 	// Agent returns the agent of that name or id, or [CodeNotFound].
 	Agent(ctx context.Context, p Principal, ref string) (*Agent, error)
 	// AgentList lists the agents of p's organisation, ordered by name.
-	AgentList(ctx context.Context, p Principal) iter.Seq2[Agent, error]
-	// PutAgent adds an agent, or replaces the one of that name.
+	AgentList(ctx context.Context, p Principal, f AgentFilter) iter.Seq2[Agent, error]
+	// PutAgent adds an agent, or replaces the one of that name if it is what a.If
+	// says, and else returns [CodeConflict].
 	PutAgent(ctx context.Context, p Principal, a Agent) (*Agent, error)
 	// RemoveAgent removes one, or returns [CodeNotFound].
 	RemoveAgent(ctx context.Context, p Principal, ref string) error
@@ -162,8 +214,11 @@ type Agents interface {
 
 // An Approver answers the requests that wait for a person.
 type Approver interface {
-	// Approvals lists the requests that wait for p.
-	Approvals(ctx context.Context, p Principal) iter.Seq2[Approval, error]
+	// Approval returns a request that p may see, or [CodeNotFound].
+	Approval(ctx context.Context, p Principal, id ApprovalID) (*Approval, error)
+	// Approvals lists the requests that p may see, oldest first; if f does not say
+	// otherwise, those that wait.
+	Approvals(ctx context.Context, p Principal, f ApprovalFilter) iter.Seq2[Approval, error]
 	// Decide answers one, or returns [CodeConflict] if it is answered already.
 	// The call goes on in the background; its record says what became of it.
 	Decide(ctx context.Context, p Principal, id ApprovalID, a Answer) (*Approval, error)
@@ -171,10 +226,54 @@ type Approver interface {
 
 // A Watcher tells what happens.
 type Watcher interface {
-	// Watch yields the events that p may see, from the one after that
-	// [Event.Cursor] on, until ctx ends. 0 means all that are still kept, and
+	// Watch yields the events that p may see and that fit f, from the one after
+	// that [Event.Cursor] on, until ctx ends. 0 means all that are still kept, and
 	// less than 0 only those to come.
-	Watch(ctx context.Context, p Principal, after int64) iter.Seq2[Event, error]
+	Watch(ctx context.Context, p Principal, f EventFilter, after int64) iter.Seq2[Event, error]
+}
+
+// Sandboxes keeps how the calls of an organisation run where tools do not say.
+type Sandboxes interface {
+	// SandboxConfig returns the configuration of that type or id, or
+	// [CodeNotFound].
+	SandboxConfig(ctx context.Context, p Principal, ref string) (*SandboxConfig, error)
+	// SandboxConfigs lists the configurations of p's organisation, ordered by type.
+	SandboxConfigs(ctx context.Context, p Principal) iter.Seq2[SandboxConfig, error]
+	// PutSandboxConfig adds a configuration, or replaces the one of that type if it
+	// is what c.If says, and else returns [CodeConflict].
+	PutSandboxConfig(ctx context.Context, p Principal, c SandboxConfig) (*SandboxConfig, error)
+	// RemoveSandboxConfig removes one, or returns [CodeNotFound].
+	RemoveSandboxConfig(ctx context.Context, p Principal, ref string) error
+}
+
+// A Meter knows what was used.
+type Meter interface {
+	// Usage sums up what the calls of p's organisation used, ordered by period.
+	Usage(ctx context.Context, p Principal, q UsageQuery) ([]UsageSum, error)
+}
+
+// Webhooks has events sent to where an organisation wants them.
+type Webhooks interface {
+	// Webhook returns one, or [CodeNotFound].
+	Webhook(ctx context.Context, p Principal, id WebhookID) (*Webhook, error)
+	// WebhookList lists those of p's organisation, ordered by id.
+	WebhookList(ctx context.Context, p Principal) iter.Seq2[Webhook, error]
+	// PutWebhook adds a webhook, whose id is empty, and returns the secret by which
+	// its receiver knows us, which nobody can get again; or it replaces the one of
+	// that id if it is what w.If says, and else returns [CodeConflict].
+	PutWebhook(ctx context.Context, p Principal, w Webhook) (kept *Webhook, secret string, err error)
+	// RemoveWebhook removes one with its dead letters, or returns [CodeNotFound].
+	RemoveWebhook(ctx context.Context, p Principal, id WebhookID) error
+	Postman
+}
+
+// A Postman keeps what could not be delivered.
+type Postman interface {
+	// DeadLetters lists what a webhook could not be sent, oldest first.
+	DeadLetters(ctx context.Context, p Principal, id WebhookID) iter.Seq2[DeadLetter, error]
+	// Redeliver tries to send dead letters again, now: one, or with an empty id all
+	// until one fails. It returns how many were received and are not dead any more.
+	Redeliver(ctx context.Context, p Principal, id WebhookID, letter string) (int, error)
 }
 
 // An Operator keeps the whole in order.

@@ -55,6 +55,10 @@ type Tool struct {
 	Version  Version   `json:"version"`
 }
 
+// Revision changes with every write: it is the digest of the version and when the
+// rest was last changed.
+func (t Tool) Revision() string { return t.Version.Digest + "." + revision(t.Updated) }
+
 // A Version is one immutable state of a tool. Calls and approvals name the
 // version they are for by its Digest.
 type Version struct {

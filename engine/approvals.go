@@ -17,25 +17,47 @@ const page = 100
 // maxReason bounds what a person says to a request.
 const maxReason = 2000
 
+// Approval implements [haft.Approver].
+func (e *Engine) Approval(ctx context.Context, p haft.Principal, id haft.ApprovalID) (*haft.Approval, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	a, err := e.store.Approval(ctx, p.Org, id)
+	if err != nil {
+		return nil, err
+	}
+	if !e.maySee(p, a.Requester) && !e.answerable(ctx, p, *a) {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such approval"}
+	}
+	return a, nil
+}
+
 // Approvals implements [haft.Approver]: the requests of the organisation, which
 // its approvers and managers see and those whom a rule names, and everybody their
 // own.
-func (e *Engine) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft.Approval, error] {
+func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval, error] {
 	return func(yield func(haft.Approval, error) bool) {
 		if err := p.Check(); err != nil {
 			yield(haft.Approval{}, err)
 			return
 		}
-		var after haft.ApprovalID
-		for {
-			list, err := e.store.PendingApprovals(ctx, p.Org, after, page)
+		if f.State == "" && !f.Any {
+			f.State = haft.ApprovalPending
+		}
+		most := f.Limit
+		f.Limit = page
+		for n := 0; ; {
+			list, err := e.store.Approvals(ctx, p.Org, f)
 			if err != nil {
 				yield(haft.Approval{}, err)
 				return
 			}
 			for _, a := range list {
-				after = a.ID
-				if (e.maySee(p, a.Requester) || e.answerable(ctx, p, a)) && !yield(a, nil) {
+				f.After, f.AfterID = a.Created, a.ID
+				if !e.maySee(p, a.Requester) && !e.answerable(ctx, p, a) {
+					continue
+				}
+				if n++; !yield(a, nil) || n == most {
 					return
 				}
 			}

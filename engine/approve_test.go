@@ -22,7 +22,7 @@ func (w *world) pending(p haft.Principal, tool, args string) (*haft.Result, haft
 	w.t.Helper()
 	res := w.call(p, tool, args)
 	want(w.t, res, haft.StatusPending)
-	for a, err := range w.Approvals(w.t.Context(), approver(p.Org)) {
+	for a, err := range w.Approvals(w.t.Context(), approver(p.Org), haft.ApprovalFilter{}) {
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -154,6 +154,8 @@ type Engine struct {
 	rules   policies
 	relists relists
 
+	sandboxes configs
+
 	stopped atomic.Pointer[stopNote] // nil while calls are taken
 
 	mu      sync.Mutex

@@ -169,7 +169,7 @@ func TestEngine_agents_keep_their_variables_in_the_vault(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for listed, err := range w.AgentList(ctx, admin) {
+	for listed, err := range w.AgentList(ctx, admin, haft.AgentFilter{}) {
 		if check(t, err); len(listed.Env) != 2 {
 			t.Errorf("listed: %v", listed.Env)
 		}

@@ -178,11 +178,12 @@ func (e *Engine) prepare(f *flight) executor.Request {
 }
 
 // runLimits are the bounds of the run: those of the tool, lowered by the call, or
-// those of the call where the tool does not say.
+// those of the call where the tool does not say, or those of the organisation
+// where neither does.
 func (e *Engine) runLimits(f *flight) haft.Limits {
 	tool := f.tool.Tool.Version.Settings.Limits
 	asked := f.call.Limits.Or(tool)
-	return asked.Within(tool.Or(e.cfg.Ceilings)).Or(e.cfg.Defaults).Within(e.cfg.Ceilings)
+	return asked.Within(tool.Or(e.cfg.Ceilings)).Or(f.config.Limits).Or(e.cfg.Defaults).Within(e.cfg.Ceilings)
 }
 
 // environment is what the tool sees: that of the agent, that of the call, and

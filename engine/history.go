@@ -112,15 +112,31 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 }
 
 // Watch implements [haft.Watcher].
-func (e *Engine) Watch(ctx context.Context, p haft.Principal, after int64) iter.Seq2[haft.Event, error] {
-	if err := p.Check(); err != nil {
+func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event, error] {
+	nothing := func(err error) iter.Seq2[haft.Event, error] {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
-	f := event.For(p)
-	if e.maySee(p, haft.Principal{Org: p.Org}) {
-		f.User = "" // of everybody in the organisation
+	if err := p.Check(); err != nil {
+		return nothing(err)
 	}
-	return e.WatchFor(ctx, f, after)
+	may := event.For(p)
+	if e.maySee(p, haft.Principal{Org: p.Org}) {
+		may.User = "" // of everybody in the organisation
+	}
+	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types}
+	if may.User != "" {
+		if want.User != "" && want.User != may.User {
+			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers"})
+		}
+		want.User = may.User
+	}
+	if may.Agent != "" {
+		if want.Agent != "" && want.Agent != may.Agent {
+			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "an agent watches its own events"})
+		}
+		want.Agent = may.Agent
+	}
+	return e.WatchFor(ctx, want, after)
 }
 
 // WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls

@@ -100,7 +100,7 @@ func watchOwn(t *testing.T, w *world, p haft.Principal, calls int, ready chan<- 
 	seqs := map[haft.CallID]int64{}
 	ended := 0
 	close(ready)
-	for e, err := range w.Watch(ctx, p, 0) {
+	for e, err := range w.Watch(ctx, p, haft.EventFilter{}, 0) {
 		if err != nil {
 			t.Errorf("%s: watch: %v", p.User, err)
 			return

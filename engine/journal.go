@@ -78,6 +78,7 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 		batch.Approvals = append(batch.Approvals, part.Approvals...)
 		batch.Limits = append(batch.Limits, part.Limits...)
 		batch.Chains = append(batch.Chains, part.Chains...)
+		batch.Again = batch.Again || part.Again
 	}
 	j.known = false
 	j.mu.Unlock()

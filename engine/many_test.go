@@ -75,7 +75,7 @@ func TestRun_chain(t *testing.T) {
 	if c.Status != haft.StatusPending {
 		t.Fatalf("the chain is %s: %+v", c.Status, c)
 	}
-	for a, err := range w.Approvals(t.Context(), approver("o")) {
+	for a, err := range w.Approvals(t.Context(), approver("o"), haft.ApprovalFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

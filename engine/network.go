@@ -75,11 +75,14 @@ type Contact struct {
 // maxContacts is how many connections of a call the audit keeps.
 const maxContacts = 100
 
-// reach opens the way out that the tool names. Hosts that a rule forbids are not
+// reach opens the way out that the tool names, or its organisation if it names none. Hosts that a rule forbids are not
 // reached, and a way that cannot be given refuses the call: nothing is weakened
 // in silence.
 func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
 	want := f.tool.Tool.Version.Settings.Network
+	if k := f.tool.Tool.Version.Kind; len(want) == 0 && k != haft.KindBuiltin && k != haft.KindMCP {
+		want = f.config.Network
+	}
 	if len(want) == 0 {
 		f.stand(req, nil)
 		for _, name := range f.tool.Tool.Version.Settings.Secrets {

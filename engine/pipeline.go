@@ -60,6 +60,7 @@ type flight struct {
 	// What the stages find out.
 	agent    *haft.Agent
 	tool     *registry.Compiled
+	config   haft.SandboxConfig // of the organisation, for the sandbox that it runs in
 	rules    *policy.Policy
 	decision policy.Decision
 	decided  json.RawMessage // the arguments that decision is for

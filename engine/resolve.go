@@ -27,7 +27,7 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
 	}
 	f.tool = tool
-	return nil
+	return e.house(ctx, f)
 }
 
 // caller finds the agent on whose behalf the call is made, unless calls are

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"haft"
@@ -137,27 +138,29 @@ func (e *Engine) Agent(ctx context.Context, p haft.Principal, ref string) (*haft
 }
 
 // AgentList implements [haft.Agents].
-func (e *Engine) AgentList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Agent, error] {
+func (e *Engine) AgentList(ctx context.Context, p haft.Principal, f haft.AgentFilter) iter.Seq2[haft.Agent, error] {
 	return func(yield func(haft.Agent, error) bool) {
 		if err := p.Check(); err != nil {
 			yield(haft.Agent{}, err)
 			return
 		}
-		after := ""
-		for {
+		after := f.After
+		for n := 0; ; {
 			list, err := e.store.Agents(ctx, p.Org, after, page)
 			if err != nil {
 				yield(haft.Agent{}, err)
 				return
 			}
 			for _, a := range list {
-				after = a.Name
+				if after = a.Name; !listed(a, f) {
+					continue
+				}
 				s, err := e.shown(ctx, a)
 				if err != nil {
 					yield(haft.Agent{}, err)
 					return
 				}
-				if !yield(*s, nil) {
+				if n++; !yield(*s, nil) || n == f.Limit {
 					return
 				}
 			}
@@ -168,8 +171,15 @@ func (e *Engine) AgentList(ctx context.Context, p haft.Principal) iter.Seq2[haft
 	}
 }
 
+// listed reports whether an agent fits a filter, wherever it stands.
+func listed(a haft.Agent, f haft.AgentFilter) bool {
+	return strings.HasPrefix(a.Name, f.Prefix) && (f.Tool == "" || slices.Contains(a.Tools, f.Tool)) &&
+		(f.Enabled == nil || *f.Enabled == !a.Disabled)
+}
+
 // PutAgent implements [haft.Agents]. A value of the environment that is empty
-// keeps the one that is there.
+// keeps the one that is there. The condition is looked at first, and again when
+// the agent is written, so that its variables are not touched for nothing.
 func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (*haft.Agent, error) {
 	if err := e.manager(p); err != nil {
 		return nil, err
@@ -198,6 +208,9 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	a.Updated = now
 	switch old, err := e.store.Agent(ctx, p.Org, a.Name); {
 	case err == nil:
+		if a.If != "" && a.If != old.Revision() {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the agent is not what you say it is; look again first"}
+		}
 		a.ID, a.Created = old.ID, old.Created
 		for k, v := range a.Env {
 			if was, ok := old.Env[k]; ok && (v == "" || v == notKept) {
@@ -205,6 +218,9 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 			}
 		}
 	case haft.CodeOf(err) == haft.CodeNotFound:
+		if a.If != "" && a.If != haft.IfNone {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is no such agent any more"}
+		}
 		a.ID, a.Created = haft.AgentID("ag_"+rand.Text()[:haft.RandomID]), now
 	default:
 		return nil, err

@@ -204,7 +204,7 @@ func (w *world) events(org string, id haft.CallID) []haft.Event {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
 	var all []haft.Event
-	for e, err := range w.Watch(ctx, admin(org), 0) {
+	for e, err := range w.Watch(ctx, admin(org), haft.EventFilter{}, 0) {
 		if err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
 				w.t.Fatalf("call %s does not end: %v", id, all)

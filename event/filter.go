@@ -1,6 +1,10 @@
 package event
 
-import "haft"
+import (
+	"slices"
+
+	"haft"
+)
 
 // A Filter says which events a watcher wants. Empty fields match all, but for
 // Org, which a watch must have.
@@ -10,6 +14,7 @@ type Filter struct {
 	Agent string
 	Call  haft.CallID
 	Tool  string
+	Types []haft.EventType
 }
 
 // For returns the filter for what concerns p: its organisation, and its user and
@@ -25,7 +30,8 @@ func (f Filter) Fits(e haft.Event) bool {
 		(f.User == "" || f.User == e.Principal.User) &&
 		(f.Agent == "" || f.Agent == e.Principal.Agent) &&
 		(f.Call == "" || f.Call == e.Call) &&
-		(f.Tool == "" || f.Tool == e.Tool)
+		(f.Tool == "" || f.Tool == e.Tool) &&
+		(len(f.Types) == 0 || slices.Contains(f.Types, e.Type))
 }
 
 // check reports why nobody may watch with f.

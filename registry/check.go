@@ -127,21 +127,7 @@ func checkDraft(d haft.Draft, network func(entry string) error) error {
 func (c *checker) settings(s haft.Settings) {
 	const at = "/settings"
 	c.limits(at+"/limits", s.Limits)
-	if len(s.Network) > MaxHosts {
-		c.fail(at+"/network", "names %d hosts, %d is the most", len(s.Network), MaxHosts)
-	}
-	for i, h := range s.Network[:min(len(s.Network), MaxHosts)] {
-		if h == "full" {
-			continue // every public host, which policy has to allow by name
-		}
-		if c.network != nil {
-			if err := c.network(h); err != nil {
-				c.fail(fmt.Sprintf("%s/network/%d", at, i), "%s", haft.MessageOf(err))
-			}
-		} else if !isHost(h) {
-			c.fail(fmt.Sprintf("%s/network/%d", at, i), "a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
-		}
-	}
+	c.hosts(at+"/network", s.Network)
 	if s.Sandbox != "" && !sandboxName().MatchString(s.Sandbox) {
 		c.fail(at+"/sandbox", "is not the name of a sandbox")
 	}
@@ -183,6 +169,25 @@ func (c *checker) settings(s haft.Settings) {
 	}
 	c.text(at+"/fallback", s.Fallback, 128)
 	c.output(at+"/output", s.Output)
+}
+
+// hosts checks what a tool may reach.
+func (c *checker) hosts(at string, hosts []string) {
+	if len(hosts) > MaxHosts {
+		c.fail(at, "names %d hosts, %d is the most", len(hosts), MaxHosts)
+	}
+	for i, h := range hosts[:min(len(hosts), MaxHosts)] {
+		if h == "full" {
+			continue // every public host, which policy has to allow by name
+		}
+		if c.network != nil {
+			if err := c.network(h); err != nil {
+				c.fail(fmt.Sprintf("%s/%d", at, i), "%s", haft.MessageOf(err))
+			}
+		} else if !isHost(h) {
+			c.fail(fmt.Sprintf("%s/%d", at, i), "a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
+		}
+	}
 }
 
 // output checks what a tool is expected to give back.

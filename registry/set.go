@@ -59,7 +59,7 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 			return nil, err
 		}
 	}
-	set, err := r.store.SetTool(ctx, p.Org, t.ID, func(t *haft.Tool) error {
+	set, err := r.store.SetTool(ctx, p.Org, t.ID, s.If, func(t *haft.Tool) error {
 		if s.Disabled != nil {
 			t.Disabled = *s.Disabled
 		}
@@ -99,7 +99,7 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	if s.Review.Approve {
 		review.State = haft.ReviewPassed
 	}
-	set, err := r.store.SetReview(ctx, p.Org, t.ID, v.Number, review, s.Review.Approve && v.Number > t.Version.Number)
+	set, err := r.store.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review, s.Review.Approve && v.Number > t.Version.Number)
 	if err != nil {
 		return nil, fmt.Errorf("answer the review: %w", err)
 	}

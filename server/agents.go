@@ -47,8 +47,7 @@ func (s *Server) listAgents(ctx context.Context, who Identity, in *Paging) (*lis
 	if err != nil {
 		return nil, err
 	}
-	return collect(s.service.AgentList(ctx, who.Principal), *in, "agents",
-		func(a haft.Agent) bool { return a.Name <= after }, func(a haft.Agent) string { return a.Name })
+	return collect(s.service.AgentList(ctx, who.Principal, haft.AgentFilter{After: after, Limit: in.Limit + 1}), *in, "agents", nil, func(a haft.Agent) string { return a.Name })
 }
 
 type addAgent struct {

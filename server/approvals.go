@@ -24,7 +24,7 @@ func (s *Server) listApprovals(ctx context.Context, who Identity, in *Paging) (*
 	}
 	// The one that the page before ended with may be answered by now, so that it is
 	// not looked for but passed.
-	return collect(s.service.Approvals(ctx, who.Principal), *in, "approvals",
+	return collect(s.service.Approvals(ctx, who.Principal, haft.ApprovalFilter{}), *in, "approvals",
 		func(a haft.Approval) bool { return asked(a) <= after }, asked)
 }
 

@@ -140,13 +140,17 @@ func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (
 	}, in.Paging, "events", nil, func(e haft.Event) string { return strconv.FormatInt(e.Cursor, 10) })
 }
 
-// told yields the events that may be among those that were asked for. Those of one
-// call need not be looked for among all.
+// told yields the events that were asked for, or those of one call, which need not
+// be looked for among all.
 func (s *Server) told(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
 	if in.Call != "" && s.cfg.Events != nil {
 		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
 	}
-	return s.service.Watch(ctx, who.Principal, after)
+	f := haft.EventFilter{Call: in.Call, User: in.User, Agent: in.Agent, Tool: in.Tool}
+	for _, t := range in.Type {
+		f.Types = append(f.Types, haft.EventType(t))
+	}
+	return s.service.Watch(ctx, who.Principal, f, after)
 }
 
 // A sink takes a stream of events.

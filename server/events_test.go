@@ -356,7 +356,7 @@ type flood struct {
 	stopped chan struct{}
 }
 
-func (f flood) Watch(ctx context.Context, p haft.Principal, _ int64) iter.Seq2[haft.Event, error] {
+func (f flood) Watch(ctx context.Context, p haft.Principal, _ haft.EventFilter, _ int64) iter.Seq2[haft.Event, error] {
 	return func(yield func(haft.Event, error) bool) {
 		defer close(f.stopped)
 		for i := int64(1); ctx.Err() == nil; i++ {

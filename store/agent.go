@@ -8,8 +8,9 @@ import (
 	"haft"
 )
 
-// PutAgent adds an agent, or replaces the one of that name in its organisation.
-// That one keeps its id and the time of its creation. It returns what is kept.
+// PutAgent adds an agent, or replaces the one of that name in its organisation if
+// that is what If says, and else returns [haft.CodeConflict]. That one keeps its id
+// and the time of its creation. It returns what is kept.
 func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
 	if a.Org == "" {
 		return nil, invalid("an agent belongs to an organisation")
@@ -23,29 +24,23 @@ func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error)
 	if err := need("the id of the agent", string(a.ID)); err != nil {
 		return nil, err
 	}
-	if a.Updated.IsZero() {
-		a.Updated = time.Now().UTC().Truncate(time.Microsecond)
-	}
-	if a.Created.IsZero() {
-		a.Created = a.Updated
-	}
+	condition, at := a.If, a.Updated
+	a.If = ""
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org), a.Name)
+		old, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org), a.Name)
 		if err != nil {
 			return err
 		}
-		var old haft.Agent
-		if err := each(rows, func(r scanner) error {
-			var doc string
-			if err := r.Scan(&doc); err != nil {
-				return err
-			}
-			return decode(doc, &old)
-		}); err != nil {
+		kept, before := "", time.Time{}
+		if old != nil {
+			kept, before = old.Revision(), old.Updated
+			a.ID, a.Created = old.ID, old.Created
+		}
+		if err := holds(condition, kept); err != nil {
 			return err
 		}
-		if old.ID != "" {
-			a.ID, a.Created = old.ID, old.Created
+		if a.Updated = stamp(at, before); a.Created.IsZero() {
+			a.Created = a.Updated
 		}
 		doc, err := encode(a)
 		if err != nil {

@@ -160,7 +160,7 @@ func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
 				args[i] = column(org)
 			}
 			args = pad(args)
-			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+t.s.in(len(args), 1)+" ORDER BY org"+t.s.dialect.ForUpdate, args...)
+			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+in(len(args), 1)+" ORDER BY org"+t.s.dialect.ForUpdate, args...)
 			if err != nil {
 				return err
 			}

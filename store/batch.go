@@ -25,6 +25,9 @@ type Batch struct {
 	// Chains are added, or replace those with the same id. One that is final
 	// never becomes open again.
 	Chains []haft.Chain
+	// Again says that some of it may be kept already: somebody tries again who
+	// does not know what became of the first try.
+	Again bool
 }
 
 // A LimitState is what is left of a rate or a quota.
@@ -39,7 +42,8 @@ type LimitState struct {
 type PutOptions struct {
 	// New refuses to add a version to a tool that exists.
 	New bool
-	// IfDigest is the digest that the current version must have; empty means any.
+	// IfDigest is the digest that the current version must have, or the revision
+	// that the tool must have; empty means any.
 	IfDigest string
 	// Activate makes the version the one that calls run. Else it waits.
 	Activate bool

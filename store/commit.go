@@ -17,7 +17,7 @@ import (
 // the indexes over it are not touched when a call ends.
 var (
 	insertCalls = &insert{
-		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, created, status, final, owner, doc, sealed)", 13,
+		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)", 14,
 		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
 		WHERE calls.org = excluded.org AND (calls.final = 0 OR excluded.final = 1)`,
@@ -69,6 +69,9 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 		return fmt.Errorf("keep a batch: %w", err)
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		if err := t.addUsage(ctx, b); err != nil { // while it is known what ended before
+			return err
+		}
 		if err := t.addCalls(ctx, b.Records, e.calls); err != nil {
 			return err
 		}
@@ -109,7 +112,7 @@ func (t *tx) addCalls(ctx context.Context, records []haft.Record, rows []any) er
 			args[i] = column(string(r.Call.ID))
 		}
 		args = pad(args)
-		found, err := t.query(ctx, "SELECT id FROM calls WHERE final = 1 AND id IN "+t.s.in(len(args), 1), args...)
+		found, err := t.query(ctx, "SELECT id FROM calls WHERE final = 1 AND id IN "+in(len(args), 1), args...)
 		if err != nil {
 			return err
 		}
@@ -207,7 +210,7 @@ func callRows(records []haft.Record) ([]any, error) {
 			sealed = string(r.Sealed)
 		}
 		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.User), column(c.Principal.Agent),
-			column(c.Tool), column(c.Turn), column(string(c.Parent)), micros(r.Created), string(r.Status), number(r.Status.Final()),
+			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created), string(r.Status), number(r.Status.Final()),
 			column(r.Owner), doc, sealed)
 	}
 	return rows, nil

@@ -114,7 +114,7 @@ func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (cursor int
 			err := r.Scan(&id, &seq)
 			seqs[ids[id]] = seq
 			return err
-		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+s.in(len(args), 1)+" GROUP BY call", args...)
+		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+in(len(args), 1)+" GROUP BY call", args...)
 	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("find the last events of calls: %w", err)
@@ -161,6 +161,15 @@ func eventQuery(f event.Filter, after int64, limit int) (string, []any) {
 			args = append(args, column(c.value))
 			text += fmt.Sprintf(" AND %s = $%d", c.name, len(args))
 		}
+	}
+	if len(f.Types) > 0 {
+		types := make([]any, len(f.Types))
+		for i, t := range f.Types {
+			types[i] = string(t)
+		}
+		types = pad(types)
+		text += " AND type IN " + in(len(types), len(args)+1)
+		args = append(args, types...)
 	}
 	args = append(args, limit)
 	return text + fmt.Sprintf(" ORDER BY cursor LIMIT $%d", len(args)), args

@@ -93,7 +93,7 @@ func (t *tx) add(ctx context.Context, in *insert, args []any) (int64, error) {
 
 // in returns a list of n placeholders, the first of which is number from. What
 // goes there is padded, so that there are few texts.
-func (s *Store) in(n, from int) string {
+func in(n, from int) string {
 	var b strings.Builder
 	b.WriteByte('(')
 	for i := range n {

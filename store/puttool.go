@@ -59,7 +59,7 @@ func allowed(old *row, opts PutOptions) error {
 		return conflict("there is a tool of that name already")
 	case opts.IfDigest != "" && old == nil:
 		return conflict("there is no tool of that name yet")
-	case opts.IfDigest != "" && old.Version.Digest != opts.IfDigest:
+	case opts.IfDigest != "" && old.Version.Digest != opts.IfDigest && old.Revision() != opts.IfDigest:
 		return conflict("the tool was changed by somebody else; look again first")
 	}
 	return nil
@@ -140,10 +140,11 @@ func stamp(at, before time.Time) time.Time {
 // SetTool lets change edit a tool with its current version, and keeps category,
 // tags, whether it is disabled, the number of the current version and, if change
 // touched it, the review of the version with that number. It returns what is kept,
-// or [haft.CodeNotFound].
+// or [haft.CodeNotFound], or [haft.CodeConflict] if the revision of the tool is not
+// the one of the condition.
 //
 // change must not use the store, and may be called more than once.
-func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, change func(*haft.Tool) error) (*haft.Tool, error) {
+func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string, change func(*haft.Tool) error) (*haft.Tool, error) {
 	var kept haft.Tool
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
@@ -152,6 +153,9 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, change 
 		}
 		if old == nil {
 			return notFound("tool")
+		}
+		if err := holds(condition, old.Revision()); err != nil {
+			return err
 		}
 		next := *old
 		if err := change(&next.Tool); err != nil {
@@ -170,8 +174,9 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, change 
 }
 
 // SetReview keeps what was said to a version, and makes it current if activate is
-// true. It returns the tool with its current version.
-func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, number int, r haft.Review, activate bool) (*haft.Tool, error) {
+// true, on the same condition as [Store.SetTool]. It returns the tool with its
+// current version.
+func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review, activate bool) (*haft.Tool, error) {
 	var kept haft.Tool
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
@@ -180,6 +185,9 @@ func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, numbe
 		}
 		if old == nil {
 			return notFound("tool")
+		}
+		if err := holds(condition, old.Revision()); err != nil {
+			return err
 		}
 		if err := t.setReview(ctx, id, number, r); err != nil {
 			return err

@@ -109,6 +109,9 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 	}
 	if len(statuses) > 1 {
 		slices.SortStableFunc(list, func(a, b haft.Record) int {
+			if f.Oldest {
+				a, b = b, a
+			}
 			return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)), cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
 		})
 	}
@@ -120,10 +123,14 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 // partial index has all the rows.
 func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, []any) {
 	var b strings.Builder
+	order, side := " DESC", "<"
+	if f.Oldest {
+		order, side = "", ">"
+	}
 	args := []any{column(f.Org)}
 	b.WriteString("SELECT doc, status, owner, NULL FROM calls WHERE org = $1")
 	for _, c := range []struct{ name, value string }{
-		{"parent", string(f.Parent)}, {"turn", f.Turn}, {"usr", f.User}, {"agent", f.Agent}, {"tool", f.Tool}, {"status", string(status)},
+		{"chain", string(f.Chain)}, {"parent", string(f.Parent)}, {"turn", f.Turn}, {"usr", f.User}, {"agent", f.Agent}, {"tool", f.Tool}, {"status", string(status)},
 	} {
 		if c.value == "" {
 			continue
@@ -144,10 +151,10 @@ func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, [
 	}
 	if f.Before != "" {
 		args = append(args, before, column(string(f.Before)))
-		fmt.Fprintf(&b, " AND (created, id) < ($%d, $%d)", len(args)-1, len(args))
+		fmt.Fprintf(&b, " AND (created, id) %s ($%d, $%d)", side, len(args)-1, len(args))
 	}
 	args = append(args, f.Limit)
-	fmt.Fprintf(&b, " ORDER BY created DESC, id DESC LIMIT $%d", len(args))
+	fmt.Fprintf(&b, " ORDER BY created%[1]s, id%[1]s LIMIT $%[2]d", order, len(args))
 	return b.String(), args
 }
 
@@ -225,7 +232,7 @@ func (s *Store) Adopt(ctx context.Context, from, to string, ids []haft.CallID) (
 				args[i] = column(string(id))
 			}
 			args = pad(args)
-			m, err := t.exec(ctx, "UPDATE calls SET owner = $1 WHERE owner = $2 AND final = 0 AND id IN "+t.s.in(len(args), 3), append([]any{to, from}, args...)...)
+			m, err := t.exec(ctx, "UPDATE calls SET owner = $1 WHERE owner = $2 AND final = 0 AND id IN "+in(len(args), 3), append([]any{to, from}, args...)...)
 			n += m
 			return err
 		})

@@ -178,7 +178,7 @@ func (s *Store) load(ctx context.Context, org string, part []candidate) ([]haft.
 		args = append(args, c.id)
 	}
 	ids := pad(args[1:])
-	tools, err := s.tools(ctx, org, loadQuery+s.in(len(ids), 2), append(args[:1:1], ids...)...)
+	tools, err := s.tools(ctx, org, loadQuery+in(len(ids), 2), append(args[:1:1], ids...)...)
 	slices.SortFunc(tools, func(a, b haft.Tool) int {
 		return cmp.Compare(rank[column(string(a.ID))], rank[column(string(b.ID))])
 	})
@@ -282,7 +282,7 @@ func (s *Store) complete(ctx context.Context, found *poll, query []string) error
 		asked[i] = word
 	}
 	ids, asked = pad(ids), pad(asked)
-	text := completeQuery + s.in(len(ids), 1) + " AND word IN " + s.in(len(asked), len(ids)+1)
+	text := completeQuery + in(len(ids), 1) + " AND word IN " + in(len(asked), len(ids)+1)
 	return s.rows(ctx, func(r scanner) error {
 		var id, word string
 		var weight int64

@@ -301,7 +301,7 @@ func (s *Store) SealedCalls(ctx context.Context, after haft.CallID, limit int) (
 		err := r.Scan(&id, &sealed)
 		list = append(list, SealedCall{haft.CallID(id), json.RawMessage(sealed)})
 		return err
-	}, "SELECT id, sealed FROM calls WHERE sealed IS NOT NULL AND id > $1 AND status IN "+s.in(len(args)-2, 3)+" ORDER BY id LIMIT $2", args...)
+	}, "SELECT id, sealed FROM calls WHERE sealed IS NOT NULL AND id > $1 AND status IN "+in(len(args)-2, 3)+" ORDER BY id LIMIT $2", args...)
 	if err != nil {
 		return nil, fmt.Errorf("list what is kept of open calls: %w", err)
 	}

@@ -29,7 +29,7 @@ func (s *Store) Limits(ctx context.Context, keys []string) ([]LimitState, error)
 			l.Key, l.At = byColumn[l.Key], fromMicros(at)
 			list = append(list, l)
 			return err
-		}, "SELECT name, tokens, used, at FROM limits WHERE name IN "+s.in(len(args), 1), args...)
+		}, "SELECT name, tokens, used, at FROM limits WHERE name IN "+in(len(args), 1), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)

@@ -90,7 +90,7 @@ func agentCreate(p *persona, std streams) *cobra.Command {
 func agentList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List agents", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
 		agents := []haft.Agent{}
-		for a, err := range s.AgentList(ctx, s.p) {
+		for a, err := range s.AgentList(ctx, s.p, haft.AgentFilter{}) {
 			if err != nil {
 				return err
 			}

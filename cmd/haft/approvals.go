@@ -27,7 +27,7 @@ func approvalsCommand(std streams) *cobra.Command {
 // listApprovals prints the requests that wait.
 func listApprovals(ctx context.Context, s *session) error {
 	requests := []haft.Approval{}
-	for a, err := range s.Approvals(ctx, s.p) {
+	for a, err := range s.Approvals(ctx, s.p, haft.ApprovalFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func requestOf(ctx context.Context, s *session, id string) (haft.ApprovalID, err
 	if !strings.HasPrefix(id, "c_") {
 		return haft.ApprovalID(id), nil
 	}
-	for a, err := range s.Approvals(ctx, s.p) {
+	for a, err := range s.Approvals(ctx, s.p, haft.ApprovalFilter{}) {
 		if err != nil {
 			return "", err
 		}

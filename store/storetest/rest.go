@@ -319,24 +319,31 @@ func approvalPending(t testing.TB, s *store.Store) {
 	}
 	commit(t, s, b)
 	var got []string
-	for after := haft.ApprovalID(""); ; {
-		list, err := s.PendingApprovals(ctx, "acme", after, 5)
+	for f := (haft.ApprovalFilter{State: haft.ApprovalPending, Limit: 5}); ; {
+		list, err := s.Approvals(ctx, "acme", f)
 		if err != nil {
-			t.Fatalf("PendingApprovals: %v", err)
+			t.Fatalf("Approvals: %v", err)
 		}
 		for _, a := range list {
-			got, after = append(got, string(a.ID)), a.ID
+			got, f.After, f.AfterID = append(got, string(a.ID)), a.Created, a.ID
 		}
 		if len(list) < 5 {
 			break
 		}
 	}
 	if len(got) != 18 || !slices.IsSorted(got) || slices.Contains(got, "a00003") || slices.Contains(got, "a00004") {
-		t.Errorf("PendingApprovals = %v", got)
+		t.Errorf("Approvals = %v", got)
 	}
-	for _, id := range []haft.ApprovalID{"nobody's", "a00004"} {
-		_, err := s.PendingApprovals(ctx, "acme", id, 5)
-		refused(t, "PendingApprovals after "+string(id), err, haft.CodeNotFound)
+	for _, tt := range []struct {
+		f    haft.ApprovalFilter
+		want int
+	}{
+		{haft.ApprovalFilter{State: haft.ApprovalDenied}, 1}, {haft.ApprovalFilter{}, 19}, {haft.ApprovalFilter{User: "ann", Agent: "x"}, 19},
+		{haft.ApprovalFilter{User: "bob"}, 0}, {haft.ApprovalFilter{Tool: "none"}, 0}, {haft.ApprovalFilter{Limit: 3}, 3},
+	} {
+		if list, err := s.Approvals(ctx, "acme", tt.f); err != nil || len(list) != tt.want {
+			t.Errorf("Approvals(%+v) = %d of them, %v; want %d", tt.f, len(list), err, tt.want)
+		}
 	}
 	list, err := s.ExpiredApprovals(ctx, at.Add(5*time.Minute), 10)
 	if err != nil || len(list) != 4 || list[3].ID != "a00004" {
@@ -493,7 +500,7 @@ func isolation(t testing.TB, s *store.Store) {
 		}
 		tools, err1 := s.Tools(ctx, org, haft.ToolFilter{})
 		found, err2 := s.SearchTools(ctx, org, "add", 0)
-		pending, err3 := s.PendingApprovals(ctx, org, "", 0)
+		pending, err3 := s.Approvals(ctx, org, haft.ApprovalFilter{})
 		chain, err4 := s.AuditEntries(ctx, org, 0, 0)
 		turn, err5 := s.Turn(ctx, org, "x", "")
 		n := len(tools) + len(found) + len(pending) + len(chain) + len(turn)

@@ -117,7 +117,7 @@ func toolReview(t testing.TB, s *store.Store) {
 		t.Errorf("the same once more = %+v, %v, %v", again, unchanged, err)
 	}
 	said := haft.Review{State: haft.ReviewPassed, By: "bob", At: at}
-	if got, err := s.SetReview(ctx, "acme", kept.ID, 1, said, true); err != nil || got.Version.Number != 1 || !cmp.Equal(got.Version.Review, said) {
+	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 1, said, true); err != nil || got.Version.Number != 1 || !cmp.Equal(got.Version.Review, said) {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
 	current(1)
@@ -127,7 +127,7 @@ func toolReview(t testing.TB, s *store.Store) {
 		t.Errorf("PutTool of one that waits = %+v, %v", got, err)
 	}
 	current(1)
-	if got, err := s.SetReview(ctx, "acme", kept.ID, 2, haft.Review{State: haft.ReviewRefused}, false); err != nil || got.Version.Number != 1 {
+	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 2, haft.Review{State: haft.ReviewRefused}, false); err != nil || got.Version.Number != 1 {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
 	if v, err := s.Version(ctx, "acme", kept.ID, 2); err != nil || v.Review.State != haft.ReviewRefused {
@@ -136,9 +136,9 @@ func toolReview(t testing.TB, s *store.Store) {
 	if got, _, unchanged, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || unchanged || got.Version.Number != 3 {
 		t.Errorf("what was refused and comes again = %+v, %v, %v", got, unchanged, err)
 	}
-	_, err = s.SetReview(ctx, "acme", kept.ID, 9, said, true)
+	_, err = s.SetReview(ctx, "acme", kept.ID, "", 9, said, true)
 	refused(t, "SetReview of no version", err, haft.CodeNotFound)
-	_, err = s.SetReview(ctx, "other", kept.ID, 2, said, true)
+	_, err = s.SetReview(ctx, "other", kept.ID, "", 2, said, true)
 	refused(t, "SetReview by a stranger", err, haft.CodeNotFound)
 	current(1)
 }
@@ -147,7 +147,7 @@ func toolSet(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	kept := put(t, s, tool("acme", "add", "d1", "adds"), tool("acme", "add", "d2", "sums"))
 	before := kept.Updated
-	got, err := s.SetTool(ctx, "acme", kept.ID, func(t *haft.Tool) error {
+	got, err := s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
 		t.Disabled, t.Category, t.Tags, t.Version.Number = true, "new", []string{"z"}, 1
 		t.Name, t.Org, t.ID, t.Version.Source = "other", "other", "other", "changed"
 		return nil
@@ -168,23 +168,23 @@ func toolSet(t testing.TB, s *store.Store) {
 			t.Errorf("SearchTools(%q) = %q, %v, want %q", text, names(found), err, want)
 		}
 	}
-	_, err = s.SetTool(ctx, "acme", kept.ID, func(t *haft.Tool) error { t.Version.Number = 9; return nil })
+	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Number = 9; return nil })
 	refused(t, "SetTool to no version", err, haft.CodeNotFound)
-	_, err = s.SetTool(ctx, "other", kept.ID, func(*haft.Tool) error { t.Error("a stranger sees the tool"); return nil })
+	_, err = s.SetTool(ctx, "other", kept.ID, "", func(*haft.Tool) error { t.Error("a stranger sees the tool"); return nil })
 	refused(t, "SetTool by a stranger", err, haft.CodeNotFound)
-	_, err = s.SetTool(ctx, "acme", kept.ID, func(t *haft.Tool) error {
+	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
 		t.Category = "lost"
 		return &haft.Error{Code: haft.CodeDenied, Message: "no"}
 	})
 	refused(t, "SetTool that is refused", err, haft.CodeDenied)
-	got, err = s.SetTool(ctx, "acme", kept.ID, func(t *haft.Tool) error { t.Version.Review.State = haft.ReviewPassed; return nil })
+	got, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Review.State = haft.ReviewPassed; return nil })
 	if err != nil || got.Category != "new" || got.Version.Review.State != haft.ReviewPassed {
 		t.Errorf("SetTool of a review = %+v, %v", got, err)
 	}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if _, err := s.SetTool(ctx, "acme", kept.ID, func(t *haft.Tool) error { t.Tags = append(t.Tags, count("t", i)); return nil }); err != nil {
+			if _, err := s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Tags = append(t.Tags, count("t", i)); return nil }); err != nil {
 				t.Errorf("SetTool: %v", err)
 			}
 		})
@@ -275,7 +275,7 @@ func toolPages(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetTool(t.Context(), "acme", off.ID, func(t *haft.Tool) error { t.Disabled = true; return nil }); err != nil {
+	if _, err := s.SetTool(t.Context(), "acme", off.ID, "", func(t *haft.Tool) error { t.Disabled = true; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

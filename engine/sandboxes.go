@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+var (
+	_ haft.Sandboxes = (*Engine)(nil)
+	_ haft.Meter     = (*Engine)(nil)
+)
+
+// configs are the sandbox configurations of organisations, read once and kept.
+type configs struct {
+	mu  sync.Mutex
+	all map[string]readConfigs
+	// writes counts what was changed here, so that what was read before a change is
+	// not kept after it.
+	writes int
+}
+
+// readConfigs are those of one organisation, and when they were read.
+type readConfigs struct {
+	byType map[haft.SandboxType]*haft.SandboxConfig
+	at     time.Time
+}
+
+// maxConfigs is of how many organisations the configurations are kept.
+const maxConfigs = 10_000
+
+// SandboxFor returns what holds for calls of an organisation that run in a sandbox
+// of a type; the zero value if nobody said. An empty type is that of calls that
+// name none.
+func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
+	e.sandboxes.mu.Lock()
+	k, ok := e.sandboxes.all[org]
+	writes := e.sandboxes.writes
+	e.sandboxes.mu.Unlock()
+	if !ok || e.store.Shared() && time.Since(k.at) >= policyFresh {
+		list, err := e.store.SandboxConfigs(ctx, org)
+		if err != nil {
+			return haft.SandboxConfig{}, err
+		}
+		k = readConfigs{make(map[haft.SandboxType]*haft.SandboxConfig, len(list)), time.Now()}
+		for i := range list {
+			k.byType[list[i].Type] = &list[i]
+		}
+		e.sandboxes.mu.Lock()
+		if e.sandboxes.all == nil || len(e.sandboxes.all) > maxConfigs {
+			e.sandboxes.all = make(map[string]readConfigs)
+		}
+		if writes == e.sandboxes.writes {
+			e.sandboxes.all[org] = k
+		}
+		e.sandboxes.mu.Unlock()
+	}
+	if c := k.byType[cmp.Or(typ, haft.SandboxLocal)]; c != nil {
+		return *c, nil
+	}
+	return haft.SandboxConfig{}, nil
+}
+
+// house finds what the organisation says of the sandbox that the call runs in.
+func (e *Engine) house(ctx context.Context, f *flight) (err error) {
+	typ := haft.SandboxType(cmp.Or(f.call.Sandbox, f.tool.Tool.Version.Settings.Sandbox))
+	f.config, err = e.SandboxFor(ctx, f.call.Principal.Org, typ)
+	return err
+}
+
+// SandboxConfig implements [haft.Sandboxes].
+func (e *Engine) SandboxConfig(ctx context.Context, p haft.Principal, ref string) (*haft.SandboxConfig, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return e.store.SandboxConfig(ctx, p.Org, ref)
+}
+
+// SandboxConfigs implements [haft.Sandboxes].
+func (e *Engine) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2[haft.SandboxConfig, error] {
+	return func(yield func(haft.SandboxConfig, error) bool) {
+		if err := p.Check(); err != nil {
+			yield(haft.SandboxConfig{}, err)
+			return
+		}
+		list, err := e.store.SandboxConfigs(ctx, p.Org)
+		if err != nil {
+			yield(haft.SandboxConfig{}, err)
+			return
+		}
+		for _, c := range list {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+// PutSandboxConfig implements [haft.Sandboxes].
+func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal, c haft.SandboxConfig) (kept *haft.SandboxConfig, err error) {
+	c.ID, c.Org, c.Created, c.Updated = "", p.Org, time.Time{}, time.Time{}
+	err = e.Manage(ctx, p, "sandbox.put", func(ctx context.Context) (any, error) {
+		if err := e.registry.CheckSandbox(c); err != nil {
+			return nil, err
+		}
+		if kept, err = e.store.PutSandboxConfig(ctx, c); err != nil {
+			return nil, err
+		}
+		e.forgetSandboxes(p.Org)
+		return kept, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return kept, nil
+}
+
+// RemoveSandboxConfig implements [haft.Sandboxes].
+func (e *Engine) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref string) error {
+	return e.Manage(ctx, p, "sandbox.remove", func(ctx context.Context) (any, error) {
+		c, err := e.store.SandboxConfig(ctx, p.Org, ref)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.store.RemoveSandboxConfig(ctx, p.Org, c.ID); err != nil {
+			return nil, err
+		}
+		e.forgetSandboxes(p.Org)
+		return map[string]any{"id": c.ID, "type": c.Type}, nil
+	})
+}
+
+// forgetSandboxes has the configurations of an organisation read again.
+func (e *Engine) forgetSandboxes(org string) {
+	e.sandboxes.mu.Lock()
+	delete(e.sandboxes.all, org)
+	e.sandboxes.writes++
+	e.sandboxes.mu.Unlock()
+}
+
+// Usage implements [haft.Meter]. Who sees only their own calls sees only what they
+// used.
+func (e *Engine) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery) ([]haft.UsageSum, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if !e.maySee(p, haft.Principal{Org: p.Org}) {
+		q.User, q.Agent = p.User, p.Agent
+	}
+	return e.store.Usage(ctx, p.Org, q)
+}

@@ -1,0 +1,68 @@
+package haft
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// SandboxType names a kind of sandbox.
+type SandboxType string
+
+// The types of sandboxes.
+const (
+	SandboxLocal   SandboxType = "local"   // namespaces of this machine
+	SandboxGVisor  SandboxType = "gvisor"  // a kernel of its own
+	SandboxE2B     SandboxType = "e2b"     // a rented machine
+	SandboxModal   SandboxType = "modal"   // a rented machine
+	SandboxProcess SandboxType = "process" // no isolation
+)
+
+// SandboxTypes lists every type.
+func SandboxTypes() []SandboxType {
+	return []SandboxType{SandboxLocal, SandboxGVisor, SandboxE2B, SandboxModal, SandboxProcess}
+}
+
+// Check reports that t is none of the types.
+func (t SandboxType) Check() error {
+	if slices.Contains(SandboxTypes(), t) {
+		return nil
+	}
+	return &Error{Code: CodeInvalid, Message: "the type of a sandbox is local, gvisor, e2b, modal or process",
+		Misfits: []Misfit{{Pointer: "/type", Message: "is none of the types"}}}
+}
+
+// SandboxConfigID identifies a sandbox configuration for as long as it exists.
+type SandboxConfigID string
+
+// A SandboxConfig says how an organisation's calls run in sandboxes of one type,
+// where neither the tool nor the call does. The variables of the organisation
+// belong to it too; they are kept apart, as secrets.
+type SandboxConfig struct {
+	ID  SandboxConfigID `json:"id"`
+	Org string          `json:"org"`
+	// Type is unique in an organisation.
+	Type        SandboxType `json:"type"`
+	Description string      `json:"description,omitempty"`
+	// Limits are those of tools that name none.
+	Limits Limits `json:"limits,omitzero"`
+	// Network names the hosts that tools may reach which name none themselves.
+	Network []string `json:"network,omitempty"`
+	// Needs are packages that every tool has besides its own.
+	Needs   Requirements `json:"requirements,omitzero"`
+	Created time.Time    `json:"created_at"`
+	Updated time.Time    `json:"updated_at"`
+	// If is the revision that the one to be replaced must have, or [IfNone]. It is
+	// for writing, and never kept.
+	If string `json:"if_revision,omitempty"`
+}
+
+// Revision changes with every write.
+func (c SandboxConfig) Revision() string { return revision(c.Updated) }
+
+// IfNone is the condition that there is nothing to be replaced.
+const IfNone = "none"
+
+// revision makes a text of when something was changed. Stores see to it that no
+// two changes have the same time.
+func revision(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 36) }

@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"haft"
+	"haft/store"
+)
+
+func sandboxConfigs(t testing.TB, s *store.Store) {
+	ctx := t.Context()
+	want := haft.SandboxConfig{
+		Org: "acme", Type: haft.SandboxGVisor, Description: "ours", Limits: haft.Limits{Memory: 1 << 20}, Network: []string{"a.test"},
+		Needs: haft.Requirements{Pip: []string{"numpy==2.1"}}, Created: at, Updated: at, If: haft.IfNone,
+	}
+	kept, err := s.PutSandboxConfig(ctx, want)
+	if err != nil || kept.ID == "" || kept.If != "" {
+		t.Fatalf("PutSandboxConfig = %+v, %v", kept, err)
+	}
+	want.ID, want.If = kept.ID, ""
+	for _, ref := range []string{"gvisor", string(kept.ID)} {
+		if got, err := s.SandboxConfig(ctx, "acme", ref); err != nil || !cmp.Equal(*got, want) {
+			t.Errorf("SandboxConfig(%q): %v\n%s", ref, err, cmp.Diff(want, got))
+		}
+		_, err := s.SandboxConfig(ctx, "other", ref)
+		refused(t, "SandboxConfig of a stranger", err, haft.CodeNotFound)
+	}
+	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, If: haft.IfNone})
+	refused(t, "PutSandboxConfig over another", err, haft.CodeConflict)
+	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal, If: "1"})
+	refused(t, "PutSandboxConfig over none", err, haft.CodeConflict)
+	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: "moon"})
+	refused(t, "PutSandboxConfig of no type", err, haft.CodeInvalid)
+	again, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, Updated: at, If: kept.Revision()})
+	if err != nil || again.ID != kept.ID || !again.Created.Equal(at) || again.Revision() == kept.Revision() {
+		t.Errorf("PutSandboxConfig again = %+v, %v", again, err)
+	}
+	if _, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B}); err != nil {
+		t.Error(err)
+	}
+	list, err := s.SandboxConfigs(ctx, "acme")
+	if err != nil || len(list) != 2 || list[0].Type != haft.SandboxE2B {
+		t.Errorf("SandboxConfigs = %+v, %v", list, err)
+	}
+	if list, err := s.SandboxConfigs(ctx, "other"); err != nil || len(list) != 0 {
+		t.Errorf("SandboxConfigs of a stranger = %+v, %v", list, err)
+	}
+	refused(t, "RemoveSandboxConfig of a stranger", s.RemoveSandboxConfig(ctx, "other", kept.ID), haft.CodeNotFound)
+	if err := s.RemoveSandboxConfig(ctx, "acme", kept.ID); err != nil {
+		t.Error(err)
+	}
+	refused(t, "RemoveSandboxConfig again", s.RemoveSandboxConfig(ctx, "acme", kept.ID), haft.CodeNotFound)
+}
+
+// conditions: of many who write over the same revision one does.
+func conditions(t testing.TB, s *store.Store) {
+	ctx := t.Context()
+	agent, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", If: haft.IfNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(i int) error{
+		"agent": func(i int) error {
+			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)}, If: agent.Revision()})
+			return err
+		},
+		"configuration": func(int) error {
+			_, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal, If: config.Revision()})
+			return err
+		},
+		"tool": func(i int) error {
+			_, err := s.SetTool(ctx, "acme", tool.ID, tool.Revision(), func(t *haft.Tool) error { t.Tags = []string{count("t", i)}; return nil })
+			return err
+		},
+		"new agent": func(int) error {
+			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "fresh", If: haft.IfNone})
+			return err
+		},
+	} {
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() { errs[i] = write(i) })
+		}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else if haft.CodeOf(err) != haft.CodeConflict {
+				t.Errorf("%s: %v, want a conflict", name, err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%s: %d of %d wrote over the same revision, want 1", name, won, len(errs))
+		}
+	}
+	_, err = s.SetReview(ctx, "acme", tool.ID, tool.Revision(), 1, haft.Review{State: haft.ReviewPassed}, false)
+	refused(t, "SetReview on an old revision", err, haft.CodeConflict)
+	_, _, _, err = s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:2"}}, store.PutOptions{IfDigest: tool.Revision()})
+	refused(t, "PutTool on an old revision", err, haft.CodeConflict)
+}
+
+func usage(t testing.TB, s *store.Store) {
+	ctx := t.Context()
+	var b store.Batch
+	for i := range 100 {
+		r := record("acme", count("c", i), haft.StatusSuccess)
+		r.ToolID, r.Ended = "tool_1", at.Add(time.Duration(i%2)*24*time.Hour)
+		r.Result = &haft.Result{Tool: "add", Value: json.RawMessage(`"12"`), Usage: haft.Usage{Wall: haft.Millis(time.Second), CPU: haft.Millis(time.Millisecond), Stdout: 3, Stderr: 3}, Cached: i%4 == 0}
+		if i%10 == 0 {
+			r.Status = haft.StatusTimeout
+		}
+		if i == 99 {
+			r.ToolID, r.Call.Tool, r.Result.Tool = "", "made up", "made up"
+		}
+		b.Records = append(b.Records, r)
+	}
+	b.Records = append(b.Records, record("acme", "open", haft.StatusRunning), record("other", "x", haft.StatusSuccess))
+	commit(t, s, b)
+	b.Again = true
+	commit(t, s, b) // somebody who does not know that it is kept
+	ask := func(q haft.UsageQuery) []haft.UsageSum {
+		q.From, q.Until = at.Add(-time.Hour), at.Add(48*time.Hour)
+		list, err := s.Usage(ctx, "acme", q)
+		if err != nil {
+			t.Fatalf("Usage(%+v): %v", q, err)
+		}
+		return list
+	}
+	all := haft.UsageSum{Calls: 100, ByStatus: map[haft.Status]int64{haft.StatusSuccess: 90, haft.StatusTimeout: 10}, Cached: 25,
+		Wall: haft.Millis(100 * time.Second), CPU: haft.Millis(100 * time.Millisecond), Output: 1000}
+	if got := ask(haft.UsageQuery{}); !cmp.Equal(got, []haft.UsageSum{all}) {
+		t.Errorf("Usage: %s", cmp.Diff([]haft.UsageSum{all}, got))
+	}
+	day := at.Truncate(24 * time.Hour)
+	var days []time.Time
+	for _, sum := range ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByDay, haft.ByUser, haft.ByAgent}}) {
+		if days = append(days, sum.Start); sum.Calls != 50 || sum.User != "ann" || sum.Agent != "x" || sum.Tool != "" {
+			t.Errorf("Usage by day: %+v", sum)
+		}
+	}
+	if want := []time.Time{day, day.Add(24 * time.Hour)}; !slices.EqualFunc(days, want, time.Time.Equal) {
+		t.Errorf("Usage by day: %v, want %v", days, want)
+	}
+	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByTool}}); len(got) != 2 || got[0].Tool != "add" || got[0].Calls != 99 || got[1].Tool != "" {
+		t.Errorf("Usage by tool: %+v", got)
+	}
+	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByMonth}, Tool: "add"}); len(got) != 1 || got[0].Start.Day() != 1 || got[0].Calls != 99 {
+		t.Errorf("Usage of a month: %+v", got)
+	}
+	if got := ask(haft.UsageQuery{User: "nobody"}); len(got) != 0 {
+		t.Errorf("Usage of nobody: %+v", got)
+	}
+	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByHour}, Limit: 1}); len(got) != 1 {
+		t.Errorf("Usage with a limit: %+v", got)
+	}
+}

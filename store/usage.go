@@ -1,0 +1,256 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+)
+
+// What was used is counted when calls end, in the same transaction, by the hour.
+// To sum it up out of the calls would mean to read all of them: a month of an
+// organisation may have millions, and has a few thousand of these rows.
+var insertUsage = &insert{
+	"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)", 11,
+	` ON CONFLICT (org, hour, tool, usr, agent, status) DO UPDATE SET calls = usage_hours.calls + excluded.calls, cached = usage_hours.cached + excluded.cached,
+	wall = usage_hours.wall + excluded.wall, cpu = usage_hours.cpu + excluded.cpu, output = usage_hours.output + excluded.output`,
+}
+
+// hourMicros is an hour as times are kept.
+const hourMicros = int64(time.Hour / time.Microsecond)
+
+// A usageKey is what usage is counted by.
+type usageKey struct {
+	org                      string
+	hour                     int64
+	tool, user, agent, state string
+}
+
+// A usageCount is what is counted.
+type usageCount struct{ calls, cached, wall, cpu, output int64 }
+
+// usageRows counts the calls that end with records. Those that never had a tool
+// are counted under none, so that nobody fills the table with names.
+func usageRows(records []haft.Record, skip map[haft.CallID]bool) []any {
+	var sums map[usageKey]usageCount
+	for i := range records {
+		r := &records[i]
+		if !r.Status.Final() || skip[r.Call.ID] {
+			continue
+		}
+		p := &r.Call.Principal
+		at := micros(cmp.Or(r.Ended, r.Created))
+		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.User), agent: column(p.Agent), state: string(r.Status)}
+		if r.ToolID != "" {
+			k.tool = column(toolOf(r))
+		}
+		if sums == nil {
+			sums = make(map[usageKey]usageCount, 4)
+		}
+		n := sums[k]
+		n.calls++
+		if res := r.Result; res != nil {
+			n.wall += time.Duration(res.Usage.Wall).Microseconds()
+			n.cpu += time.Duration(res.Usage.CPU).Microseconds()
+			n.output += res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
+			n.cached += number(res.Cached)
+		}
+		sums[k] = n
+	}
+	if len(sums) == 0 {
+		return nil
+	}
+	keys := make([]usageKey, 0, len(sums))
+	for k := range sums {
+		keys = append(keys, k)
+	}
+	// In one order, so that processes cannot wait for each other in a circle.
+	slices.SortFunc(keys, func(a, b usageKey) int {
+		return cmp.Or(cmp.Compare(a.org, b.org), cmp.Compare(a.hour, b.hour), cmp.Compare(a.tool, b.tool),
+			cmp.Compare(a.user, b.user), cmp.Compare(a.agent, b.agent), cmp.Compare(a.state, b.state))
+	})
+	rows := make([]any, 0, len(keys)*insertUsage.cols)
+	for _, k := range keys {
+		n := sums[k]
+		rows = append(rows, k.org, k.hour, k.tool, k.user, k.agent, k.state, n.calls, n.cached, n.wall, n.cpu, n.output)
+	}
+	return rows
+}
+
+// toolOf is the name of the tool that ran, which a call may name by its id.
+func toolOf(r *haft.Record) string {
+	if r.Result != nil && r.Result.Tool != "" {
+		return r.Result.Tool
+	}
+	return r.Call.Tool
+}
+
+// addUsage counts what ended, each call once. A call can only come twice if others
+// write too, or if somebody tries again who does not know what became of the
+// first try.
+func (t *tx) addUsage(ctx context.Context, b Batch) error {
+	var skip map[haft.CallID]bool
+	if t.s.dialect.Shared || b.Again {
+		var err error
+		if skip, err = t.ended(ctx, b.Records); err != nil {
+			return err
+		}
+	}
+	_, err := t.add(ctx, insertUsage, usageRows(distinctRecords(b.Records), skip))
+	return err
+}
+
+// distinctRecords leaves out all but the last record of each call.
+func distinctRecords(records []haft.Record) []haft.Record {
+	if len(records) < 2 {
+		return records
+	}
+	refs := distinct(records, func(r *haft.Record) string { return string(r.Call.ID) })
+	if len(refs) == len(records) {
+		return records
+	}
+	list := make([]haft.Record, len(refs))
+	for i, r := range refs {
+		list[i] = *r
+	}
+	return list
+}
+
+// ended returns which of the calls that are to end have ended already.
+func (t *tx) ended(ctx context.Context, records []haft.Record) (map[haft.CallID]bool, error) {
+	ids := map[string]haft.CallID{}
+	var asked []string
+	for i := range records {
+		if r := &records[i]; r.Status.Final() {
+			asked = append(asked, column(string(r.Call.ID)))
+			ids[column(string(r.Call.ID))] = r.Call.ID
+		}
+	}
+	done := map[haft.CallID]bool{}
+	err := chunks(asked, func(part []string) error {
+		args := make([]any, len(part))
+		for i, id := range part {
+			args[i] = id
+		}
+		args = pad(args)
+		rows, err := t.query(ctx, "SELECT id FROM calls WHERE final = 1 AND id IN "+in(len(args), 1), args...)
+		if err != nil {
+			return err
+		}
+		return each(rows, func(r scanner) error {
+			var id string
+			err := r.Scan(&id)
+			done[ids[id]] = true
+			return err
+		})
+	})
+	return done, err
+}
+
+// maxUsage is how many sums are given at most.
+const maxUsage = 10_000
+
+// Usage sums up what calls of an organisation used.
+func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft.UsageSum, error) {
+	now := time.Now()
+	if q.Until.IsZero() {
+		q.Until = now.Add(time.Hour)
+	}
+	if q.From.IsZero() {
+		q.From = q.Until.Add(-30 * 24 * time.Hour)
+	}
+	if q.Limit <= 0 {
+		q.Limit = MaxPage
+	}
+	sums := map[sumKey]*haft.UsageSum{}
+	text, args := usageQuery(column(org), q)
+	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
+	err := s.rows(ctx, func(r scanner) error {
+		var k sumKey
+		var hour, calls, cached, wall, cpu, output int64
+		var status haft.Status
+		if err := r.Scan(&hour, &k.tool, &k.user, &k.agent, &status, &calls, &cached, &wall, &cpu, &output); err != nil {
+			return err
+		}
+		if hour != 0 {
+			k.start = period(fromMicros(hour), by(haft.ByDay), by(haft.ByMonth))
+		}
+		sum := sums[k]
+		if sum == nil {
+			if len(sums) >= maxUsage {
+				return invalid("that are more than %d sums; ask for less, or for a shorter time", maxUsage)
+			}
+			sum = &haft.UsageSum{Start: k.start, Tool: k.tool, User: k.user, Agent: k.agent, ByStatus: map[haft.Status]int64{}}
+			sums[k] = sum
+		}
+		sum.Calls += calls
+		sum.ByStatus[status] += calls
+		sum.Cached += cached
+		sum.Wall += haft.Millis(time.Duration(wall) * time.Microsecond)
+		sum.CPU += haft.Millis(time.Duration(cpu) * time.Microsecond)
+		sum.Output += output
+		return nil
+	}, text, args...)
+	if err != nil {
+		return nil, fmt.Errorf("sum up usage: %w", err)
+	}
+	list := make([]haft.UsageSum, 0, len(sums))
+	for _, sum := range sums {
+		list = append(list, *sum)
+	}
+	slices.SortFunc(list, func(a, b haft.UsageSum) int {
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Tool, b.Tool), cmp.Compare(a.User, b.User), cmp.Compare(a.Agent, b.Agent))
+	})
+	return list[:min(len(list), q.Limit)], nil
+}
+
+// A sumKey is what sums are told apart by.
+type sumKey struct {
+	start             time.Time
+	tool, user, agent string
+}
+
+// period is when the hour, day or month begins that an hour is in.
+func period(hour time.Time, day, month bool) time.Time {
+	y, m, d := hour.Date()
+	switch {
+	case month:
+		return time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	case day:
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	}
+	return hour
+}
+
+// usageQuery sums up by what is asked for. Days and months are made of hours
+// later: how long a month is no database has to know.
+func usageQuery(org string, q haft.UsageQuery) (string, []any) {
+	args := []any{org, micros(q.From) - micros(q.From)%hourMicros, micros(q.Until)}
+	where := "org = $1 AND hour >= $2 AND hour < $3"
+	var groups []string
+	part := func(name, value string, by bool) string {
+		if value != "" {
+			args = append(args, column(value))
+			where += fmt.Sprintf(" AND %s = $%d", name, len(args))
+		}
+		if !by {
+			return "''"
+		}
+		groups = append(groups, name)
+		return name
+	}
+	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
+	hour := "0"
+	if by(haft.ByHour) || by(haft.ByDay) || by(haft.ByMonth) {
+		hour = "hour"
+		groups = append(groups, hour)
+	}
+	picked := []string{hour, part("tool", q.Tool, by(haft.ByTool)), part("usr", q.User, by(haft.ByUser)), part("agent", q.Agent, by(haft.ByAgent))}
+	groups = append(groups, "status")
+	return "SELECT " + strings.Join(picked, ", ") + ", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours WHERE " + where +
+		" GROUP BY " + strings.Join(groups, ", "), args
+}

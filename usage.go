@@ -1,0 +1,55 @@
+package haft
+
+import "time"
+
+// UsageBy is what usage is told apart by.
+type UsageBy string
+
+// What usage is told apart by.
+const (
+	ByTool  UsageBy = "tool"
+	ByUser  UsageBy = "user"
+	ByAgent UsageBy = "agent"
+	ByHour  UsageBy = "hour"  // of UTC, like the others
+	ByDay   UsageBy = "day"   // from midnight on
+	ByMonth UsageBy = "month" // from its first day on
+)
+
+// UsageBys lists all of it.
+func UsageBys() []UsageBy { return []UsageBy{ByTool, ByUser, ByAgent, ByHour, ByDay, ByMonth} }
+
+// A UsageQuery asks what was used. Empty fields match all.
+type UsageQuery struct {
+	// From and Until bound when calls ended, to the hour: that of From counts, and
+	// that of Until does not unless it lies within it. Zero means the last 30 days.
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	Tool  string    `json:"tool,omitempty"`
+	User  string    `json:"user,omitempty"`
+	Agent string    `json:"agent,omitempty"`
+	// By tells usage apart; nothing means one sum. At most one of hour, day and
+	// month counts.
+	By []UsageBy `json:"by,omitempty"`
+	// Limit is the most to give, those with the most calls of each period first; 0
+	// means 1,000.
+	Limit int `json:"limit,omitempty"`
+}
+
+// A UsageSum is what calls used that have ended. The fields that nobody asked to
+// tell apart are empty.
+type UsageSum struct {
+	// Start is when the hour, day or month begins.
+	Start time.Time `json:"start,omitzero"`
+	Tool  string    `json:"tool,omitempty"`
+	User  string    `json:"user,omitempty"`
+	Agent string    `json:"agent,omitempty"`
+	// Calls is how many there were, and ByStatus how many of each status.
+	Calls    int64            `json:"calls"`
+	ByStatus map[Status]int64 `json:"by_status"`
+	// Cached is how many of them were answered without a run.
+	Cached int64  `json:"cached"`
+	Wall   Millis `json:"wall_ms"`
+	CPU    Millis `json:"cpu_ms"`
+	// Output is what was printed and given back, in bytes.
+	Output int64 `json:"output_bytes"`
+}
