@@ -158,6 +158,14 @@ type ToolFilter struct {
 	Recent bool `json:"recent,omitempty"`
 }
 
+// Shows reports whether tools are listed that are disabled, or that are not.
+func (f ToolFilter) Shows(disabled bool) bool {
+	if f.Enabled != nil {
+		return *f.Enabled == !disabled
+	}
+	return f.Disabled || !disabled
+}
+
 // An AgentFilter says which agents to list. Empty fields match all.
 type AgentFilter struct {
 	// Tool is the name of a tool that they have.
@@ -197,6 +205,9 @@ type EventFilter struct {
 	Agent string      `json:"agent,omitempty"`
 	Tool  string      `json:"tool,omitempty"`
 	Types []EventType `json:"types,omitempty"`
+	// Marks also yields events without a type, now and then: their Cursor says how
+	// far was looked, also where nothing fitted.
+	Marks bool `json:"-"`
 }
 
 // Agents are kept.

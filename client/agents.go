@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"net/url"
+	"strconv"
+	"time"
 
 	"haft"
 )
@@ -29,8 +32,20 @@ func (c *Client) agent(ctx context.Context, q query, ref string) (*haft.Agent, e
 }
 
 // AgentList implements [haft.Agents].
-func (c *Client) AgentList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Agent, error] {
-	return list[haft.Agent](ctx, c, query{path: "/v1/agents", as: p}, 0)
+func (c *Client) AgentList(ctx context.Context, p haft.Principal, f haft.AgentFilter) iter.Seq2[haft.Agent, error] {
+	v := url.Values{}
+	set(v, "tool", f.Tool)
+	set(v, "prefix", f.Prefix)
+	set(v, "after", f.After)
+	setBool(v, "enabled", f.Enabled)
+	return list[haft.Agent](ctx, c, query{path: "/v1/agents", values: v, as: p}, f.Limit)
+}
+
+// setBool sets a parameter that may be left open.
+func setBool(v url.Values, name string, b *bool) {
+	if b != nil {
+		v.Set(name, strconv.FormatBool(*b))
+	}
 }
 
 // PutAgent implements [haft.Agents].
@@ -43,7 +58,8 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 		Env      map[string]string `json:"env,omitempty"`
 		Rules    []haft.ToolRule   `json:"tool_rules,omitempty"`
 		Disabled bool              `json:"disabled,omitempty"`
-	}{a.Tools, a.Env, a.Rules, a.Disabled}}, a.Name)
+		If       string            `json:"if_revision,omitempty"`
+	}{a.Tools, a.Env, a.Rules, a.Disabled, a.If}}, a.Name)
 }
 
 // RemoveAgent implements [haft.Agents].
@@ -55,9 +71,34 @@ func (c *Client) RemoveAgent(ctx context.Context, p haft.Principal, ref string) 
 	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/agents" + at, as: p}, nil)
 }
 
+// Approval implements [haft.Approver].
+func (c *Client) Approval(ctx context.Context, p haft.Principal, id haft.ApprovalID) (*haft.Approval, error) {
+	at, err := part("request", string(id))
+	if err != nil {
+		return nil, err
+	}
+	out := &haft.Approval{}
+	if err := c.read(ctx, query{path: "/v1/approvals" + at, as: p}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // Approvals implements [haft.Approver].
-func (c *Client) Approvals(ctx context.Context, p haft.Principal) iter.Seq2[haft.Approval, error] {
-	return list[haft.Approval](ctx, c, query{path: "/v1/approvals", as: p}, 0)
+func (c *Client) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval, error] {
+	v := url.Values{}
+	set(v, "state", string(f.State))
+	set(v, "tool", f.Tool)
+	set(v, "user", f.User)
+	set(v, "agent", f.Agent)
+	if f.State == "" && f.Any {
+		v.Set("state", "any")
+	}
+	if !f.After.IsZero() {
+		v.Set("after", f.After.Format(time.RFC3339Nano))
+		v.Set("after_id", string(f.AfterID))
+	}
+	return list[haft.Approval](ctx, c, query{path: "/v1/approvals", values: v, as: p}, f.Limit)
 }
 
 // Decide implements [haft.Approver].

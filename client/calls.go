@@ -214,6 +214,10 @@ func (c *Client) Records(ctx context.Context, p haft.Principal, f haft.CallFilte
 	set(v, "tool", f.Tool)
 	set(v, "turn", f.Turn)
 	set(v, "parent", string(f.Parent))
+	set(v, "chain", string(f.Chain))
+	if f.Oldest {
+		v.Set("sort", "created")
+	}
 	set(v, "before", string(f.Before))
 	setTime(v, "since", f.Since)
 	setTime(v, "until", f.Until)

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"haft"
@@ -30,8 +31,18 @@ var errEnough = errors.New("enough")
 
 // Watch implements [haft.Watcher]. When the connection is cut it comes back and goes
 // on after the last event.
-func (c *Client) Watch(ctx context.Context, p haft.Principal, after int64) iter.Seq2[haft.Event, error] {
-	return c.watch(ctx, query{path: "/v1/events", as: p, values: url.Values{}}, after, false)
+func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event, error] {
+	v := url.Values{}
+	set(v, "call", string(f.Call))
+	set(v, "user", f.User)
+	set(v, "agent", f.Agent)
+	set(v, "tool", f.Tool)
+	types := make([]string, len(f.Types))
+	for i, t := range f.Types {
+		types[i] = string(t)
+	}
+	set(v, "type", strings.Join(types, ","))
+	return c.watch(ctx, query{path: "/v1/events", as: p, values: v}, after, false)
 }
 
 // WatchCall yields the events of one call after the one with that cursor, 0

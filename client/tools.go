@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 
 	"haft"
 )
@@ -41,6 +42,13 @@ func (c *Client) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter)
 	set(v, "after", f.After)
 	if f.Disabled {
 		v.Set("disabled", "true")
+	}
+	setBool(v, "enabled", f.Enabled)
+	if f.Recent {
+		v.Set("sort", "-updated")
+	}
+	if !f.AfterTime.IsZero() {
+		v.Set("after_time", f.AfterTime.Format(time.RFC3339Nano))
 	}
 	limit := f.Limit
 	if f.Search != "" && limit <= 0 {

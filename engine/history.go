@@ -123,7 +123,7 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 	if e.maySee(p, haft.Principal{Org: p.Org}) {
 		may.User = "" // of everybody in the organisation
 	}
-	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types}
+	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types, Marks: f.Marks}
 	if may.User != "" {
 		if want.User != "" && want.User != may.User {
 			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers"})

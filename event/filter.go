@@ -15,6 +15,9 @@ type Filter struct {
 	Call  haft.CallID
 	Tool  string
 	Types []haft.EventType
+	// Marks also yields events without a type, now and then: their Cursor says how
+	// far was looked, also where nothing fitted.
+	Marks bool
 }
 
 // For returns the filter for what concerns p: its organisation, and its user and

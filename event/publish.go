@@ -219,6 +219,7 @@ func (h *Hub) deliver(events []haft.Event) (dropped []*watcher) {
 				h.removeLocked(w)
 				dropped = append(dropped, w)
 			}
+			w.seen.Store(e.Cursor)
 		}
 		h.cursor = e.Cursor
 	}

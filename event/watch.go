@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"haft"
 )
@@ -17,6 +19,8 @@ const page = 256
 type watcher struct {
 	filter Filter
 	wake   chan struct{} // holds one token if there is something to see
+	// seen is the Cursor up to which all that fits is in the queue.
+	seen atomic.Int64
 
 	mu    sync.Mutex
 	queue []haft.Event
@@ -113,6 +117,9 @@ func (h *Hub) watch(ctx context.Context, f Filter, after int64, yield func(haft.
 			return ended(ctx, err)
 		}
 	}
+	if f.Marks && !yield(haft.Event{Cursor: after}, nil) {
+		return nil
+	}
 	return ended(ctx, follow(ctx, w, yield))
 }
 
@@ -193,22 +200,41 @@ func (h *Hub) replay(ctx context.Context, f Filter, after, from int64, yield fun
 	return after, nil
 }
 
+// markEvery is how often a watcher that wants to know is told how far was looked.
+const markEvery = 2 * time.Second
+
 // follow yields what is queued until the watch ends.
 func follow(ctx context.Context, w *watcher, yield func(haft.Event, error) bool) error {
+	var tick <-chan time.Time
+	if w.filter.Marks {
+		t := time.NewTicker(markEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	last, marked := int64(0), false
 	for {
+		seen := w.seen.Load() // before the queue, which then has all up to there
 		events, err := w.take()
 		for _, e := range events {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if !yield(e, nil) {
+			if last = e.Cursor; !yield(e, nil) {
 				return errEnough
 			}
 		}
 		if err != nil {
 			return err
 		}
+		if marked && seen > last {
+			if last = seen; !yield(haft.Event{Cursor: seen}, nil) {
+				return errEnough
+			}
+		}
+		marked = false
 		select {
+		case <-tick:
+			marked = true
 		case <-w.wake:
 		case <-ctx.Done():
 			return nil

@@ -70,17 +70,18 @@ func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilte
 	}
 }
 
-// list merges the tools of the store with the built-in ones.
+// list merges the tools of the store with the built-in ones, by name or time.
 func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		var ours []haft.Tool
 		for _, n := range r.names {
-			if t := r.builtin[n].Tool; n > f.After && matches(t, f) {
+			// Nobody ever changed a built-in tool: by time they come last.
+			if t := r.builtin[n].Tool; (n > f.After || f.Recent && !f.AfterTime.IsZero()) && matches(t, f) {
 				ours = append(ours, t)
 			}
 		}
 		page := f
-		for {
+		for !f.Recent || f.After == "" || !f.AfterTime.IsZero() {
 			page.Limit = toolPage
 			if f.Limit > 0 {
 				// One more for each that a built-in tool hides.
@@ -92,13 +93,13 @@ func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter
 				return
 			}
 			for _, t := range tools {
-				for len(ours) > 0 && ours[0].Name < t.Name {
+				for !f.Recent && len(ours) > 0 && ours[0].Name < t.Name {
 					if !yield(ours[0], nil) {
 						return
 					}
 					ours = ours[1:]
 				}
-				if page.After = t.Name; r.builtin[t.Name] == nil && !yield(t, nil) {
+				if page.After, page.AfterTime = t.Name, t.Updated; r.builtin[t.Name] == nil && !yield(t, nil) {
 					return
 				}
 			}
@@ -153,7 +154,7 @@ func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) it
 // its words and its place.
 func matches(t haft.Tool, f haft.ToolFilter) bool {
 	return (f.Category == "" || t.Category == f.Category) && (f.Kind == "" || t.Version.Kind == f.Kind) &&
-		(f.Tag == "" || slices.Contains(t.Tags, f.Tag)) && (f.Disabled || !t.Disabled)
+		(f.Tag == "" || slices.Contains(t.Tags, f.Tag)) && f.Shows(t.Disabled)
 }
 
 // contains reports whether every word of search begins a word of text.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -42,12 +43,21 @@ func (a *api) agents() {
 	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
 }
 
-func (s *Server) listAgents(ctx context.Context, who Identity, in *Paging) (*listed[haft.Agent], error) {
+type listAgents struct {
+	Paging
+	Tool    string `query:"tool" maxLength:"200" doc:"The name of a tool that they have."`
+	Enabled string `query:"enabled" enum:"true,false" doc:"List only those that are enabled, or only those that are not."`
+	Prefix  string `query:"prefix" maxLength:"64" doc:"How their names begin."`
+	After   string `query:"after" maxLength:"64" doc:"A name: only agents behind it are listed. The cursor of a page does the same."`
+}
+
+func (s *Server) listAgents(ctx context.Context, who Identity, in *listAgents) (*listed[haft.Agent], error) {
 	after, err := in.at("agents")
 	if err != nil {
 		return nil, err
 	}
-	return collect(s.service.AgentList(ctx, who.Principal, haft.AgentFilter{After: after, Limit: in.Limit + 1}), *in, "agents", nil, func(a haft.Agent) string { return a.Name })
+	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, After: cmp.Or(after, in.After), Limit: in.Limit + 1}
+	return collect(s.service.AgentList(ctx, who.Principal, f), in.Paging, "agents", nil, func(a haft.Agent) string { return a.Name })
 }
 
 type addAgent struct {

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"haft"
 )
@@ -12,25 +14,49 @@ import (
 // approvals are the operations on requests that wait for a person.
 func (a *api) approvals() {
 	const tag = "approvals"
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals", action: ApprovalsRead, tag: tag, summary: "List the requests that wait for a person"}, a.s.listApprovals)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals", action: ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing else is said, those that wait"}, a.s.listApprovals)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval", action: ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
 	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve", action: ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown or others", errors: []int{http.StatusConflict}}, a.s.approve)
 	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny", action: ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
 }
 
-func (s *Server) listApprovals(ctx context.Context, who Identity, in *Paging) (*listed[haft.Approval], error) {
-	after, err := in.at("approvals")
+type listApprovals struct {
+	Paging
+	State   string          `query:"state" enum:"pending,approved,denied,expired,used,any" default:"pending"`
+	Tool    string          `query:"tool" maxLength:"200" doc:"The name of a tool."`
+	User    string          `query:"user" maxLength:"200" doc:"Who asks."`
+	Agent   string          `query:"agent" maxLength:"200" doc:"The id of the agent that asks."`
+	After   time.Time       `query:"after" doc:"When a request was made: only those behind it are listed. The cursor of a page does the same."`
+	AfterID haft.ApprovalID `query:"after_id" maxLength:"200" doc:"With after: the id of that request."`
+}
+
+func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprovals) (*listed[haft.Approval], error) {
+	at, err := in.at("approvals")
 	if err != nil {
 		return nil, err
 	}
 	// The one that the page before ended with may be answered by now, so that it is
 	// not looked for but passed.
-	return collect(s.service.Approvals(ctx, who.Principal, haft.ApprovalFilter{}), *in, "approvals",
-		func(a haft.Approval) bool { return asked(a) <= after }, asked)
+	id, after, err := splitTime(at, in.After)
+	if err != nil {
+		return nil, err
+	}
+	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User, Agent: in.Agent,
+		After: after, AfterID: cmp.Or(haft.ApprovalID(id), in.AfterID), Limit: in.Limit + 1}
+	if in.State == "any" {
+		f.State, f.Any = "", true
+	}
+	return collect(s.service.Approvals(ctx, who.Principal, f), in.Paging, "approvals", nil, func(a haft.Approval) string {
+		return strconv.FormatInt(a.Created.UnixMicro(), 10) + "." + string(a.ID)
+	})
 }
 
-// asked is a text by which requests are ordered as they are listed: oldest first.
-func asked(a haft.Approval) string {
-	return fmt.Sprintf("%020d.%s", a.Created.UnixMicro(), a.ID)
+func (s *Server) showApproval(ctx context.Context, who Identity, in *ApprovalRef) (*oneApproval, error) {
+	a, err := s.service.Approval(ctx, who.Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &oneApproval{*a}, nil
 }
 
 // ApprovalRef names a request for approval in a path.

@@ -201,15 +201,17 @@ func answer(res *haft.Result) *answered {
 
 type listCalls struct {
 	Paging
-	User   string      `query:"user" maxLength:"200"`
-	Agent  string      `query:"agent" maxLength:"200"`
-	Tool   string      `query:"tool" maxLength:"200"`
-	Turn   string      `query:"turn" maxLength:"200"`
-	Parent haft.CallID `query:"parent" maxLength:"200"`
-	Status []string    `query:"status" maxItems:"20" enum:"success,error,timeout,limit,validation_error,permission_denied,rate_limited,queued,running,pending_approval,denied_by_approver,cancelled,unknown" doc:"Any of these, with commas between."`
-	Since  time.Time   `query:"since"`
-	Until  time.Time   `query:"until"`
-	Before haft.CallID `query:"before" maxLength:"200" doc:"The id of a call: only those that were made before it are listed. The cursor of a page does the same."`
+	User   string       `query:"user" maxLength:"200"`
+	Agent  string       `query:"agent" maxLength:"200"`
+	Tool   string       `query:"tool" maxLength:"200"`
+	Turn   string       `query:"turn" maxLength:"200"`
+	Parent haft.CallID  `query:"parent" maxLength:"200"`
+	Status []string     `query:"status" maxItems:"20" enum:"success,error,timeout,limit,validation_error,permission_denied,rate_limited,queued,running,pending_approval,denied_by_approver,cancelled,unknown" doc:"Any of these, with commas between."`
+	Chain  haft.ChainID `query:"chain" maxLength:"200" doc:"The chain of which they are steps."`
+	Sort   string       `query:"sort" enum:"-created,created" default:"-created" doc:"Newest or oldest first."`
+	Since  time.Time    `query:"since"`
+	Until  time.Time    `query:"until"`
+	Before haft.CallID  `query:"before" maxLength:"200" doc:"The id of a call: only those that were made before it are listed. The cursor of a page does the same."`
 }
 
 func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
@@ -218,7 +220,7 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 		return nil, err
 	}
 	f := haft.CallFilter{
-		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Since: in.Since, Until: in.Until,
+		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Chain: in.Chain, Oldest: in.Sort == "created", Since: in.Since, Until: in.Until,
 		Before: cmp.Or(haft.CallID(before), in.Before), Limit: in.Limit + 1,
 	}
 	for _, status := range in.Status {

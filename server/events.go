@@ -146,7 +146,7 @@ func (s *Server) told(ctx context.Context, who Identity, in *watch, after int64)
 	if in.Call != "" && s.cfg.Events != nil {
 		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
 	}
-	f := haft.EventFilter{Call: in.Call, User: in.User, Agent: in.Agent, Tool: in.Tool}
+	f := haft.EventFilter{Call: in.Call, User: in.User, Agent: in.Agent, Tool: in.Tool, Marks: true}
 	for _, t := range in.Type {
 		f.Types = append(f.Types, haft.EventType(t))
 	}
@@ -202,7 +202,7 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 				return next.err
 			}
 			seen = next.event.Cursor
-			if in.fits(next.event) {
+			if next.event.Type != "" && in.fits(next.event) {
 				if err := out.Event(next.event); err != nil {
 					return err
 				}

@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"iter"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -84,4 +86,27 @@ func (p *Paging) next(cursor string) string {
 	query := p.address.Query()
 	query.Set("cursor", cursor)
 	return "<" + (&url.URL{Path: p.address.Path, RawQuery: query.Encode()}).String() + `>; rel="next"`
+}
+
+// flag is a parameter that may be left open.
+func flag(text string) *bool {
+	if text == "" {
+		return nil
+	}
+	yes := text == "true"
+	return &yes
+}
+
+// splitTime reads a place in a list that is sorted by time: microseconds, a dot and
+// what comes behind. An empty one leaves the time as it is.
+func splitTime(at string, or time.Time) (rest string, _ time.Time, _ error) {
+	if at == "" {
+		return "", or, nil
+	}
+	digits, rest, ok := strings.Cut(at, ".")
+	us, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !ok {
+		return "", or, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+	}
+	return rest, time.UnixMicro(us).UTC(), nil
 }

@@ -45,6 +45,7 @@ func routes() []route {
 		{op: "POST /v1/chains", body: `{"steps":[{"id":"a","tool":"f"}]}`, who: user, ok: 200, bad: `{"steps":[{"id":"a"}]}`},
 		{op: "GET /v1/chains/{id}", path: "/v1/chains/$CHAIN", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "GET /v1/approvals", who: boss, ok: 200},
+		{op: "GET /v1/approvals/{id}", path: "/v1/approvals/$APPROVAL", who: boss, ok: 200, foreign: 404, low: 404},
 		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss, ok: 200, foreign: 404, low: 403, bad: `{"args":{}}`},
 		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200, foreign: 404, low: 403, bad: `{"reason":1}`},
 		{op: "GET /v1/agents", who: user, ok: 200},

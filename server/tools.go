@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -67,9 +68,7 @@ func (a *api) toolForms() *huma.Schema {
 
 // etag is that of a tool: the digest of its version, and when the rest of it was
 // last changed.
-func etag(t haft.Tool) string {
-	return `"` + t.Version.Digest + "." + strconv.FormatInt(t.Updated.UnixMicro(), 36) + `"`
-}
+func etag(t haft.Tool) string { return `"` + t.Revision() + `"` }
 
 // matches reports whether a condition names a tool: by its ETag, or by the digest
 // of its version alone, or by * for any.
@@ -122,7 +121,10 @@ type listTools struct {
 	Kind     haft.Kind `query:"kind" enum:"builtin,python,typescript,javascript,bash,mcp"`
 	Search   string    `query:"search" maxLength:"400" doc:"Words of name, description, tags and category; the best come first, on one page."`
 	After    string    `query:"after" maxLength:"200" doc:"A name: only tools behind it are listed. The cursor of a page does the same."`
+	Time     time.Time `query:"after_time" doc:"With after and sort=-updated: when that tool was changed."`
 	Disabled bool      `query:"disabled" doc:"List disabled tools too."`
+	Enabled  string    `query:"enabled" enum:"true,false" doc:"List only those that are enabled, or only those that are not."`
+	Sort     string    `query:"sort" enum:"name,-updated" default:"name" doc:"By name, or those first that were changed last."`
 	Agent    string    `query:"agent" maxLength:"200" doc:"List the tools of that agent."`
 	Format   string    `query:"format" enum:"openai,openai-responses,anthropic,gemini,mcp" doc:"Write them in the form of a model vendor."`
 	Strict   bool      `query:"strict" doc:"With format: in strict mode, where the vendor has one."`
@@ -145,19 +147,27 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if err != nil {
 		return nil, err
 	}
+	key := func(t haft.Tool) string { return t.Name }
+	if in.Sort == "-updated" {
+		key = func(t haft.Tool) string { return strconv.FormatInt(t.Updated.UnixMicro(), 10) + "." + t.Name }
+		if after, in.Time, err = splitTime(after, in.Time); err != nil {
+			return nil, err
+		}
+	}
 	after = cmp.Or(after, in.After)
 	if in.Search != "" && in.Cursor != "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
 	}
 	// A form of a vendor goes to a model, which cannot call what is disabled.
-	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after, Limit: in.Limit + 1, Disabled: in.Disabled && in.Format == ""}
+	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after, Limit: in.Limit + 1,
+		Disabled: in.Disabled && in.Format == "", Enabled: flag(in.Enabled), Recent: in.Sort == "-updated", AfterTime: in.Time}
 	if p.Agent != "" {
 		f.Limit = 0 // the filter comes before the agent's tools are picked
 	}
 	if in.Search != "" {
 		f.Limit = in.Limit
 	}
-	page, err := collect(s.service.Tools(ctx, p, f), in.Paging, "tools", nil, func(t haft.Tool) string { return t.Name })
+	page, err := collect(s.service.Tools(ctx, p, f), in.Paging, "tools", nil, key)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func (s *Store) searchFiltered(ctx context.Context, org string, f haft.ToolFilte
 
 // fits reports whether a tool is among those that f lists, but for the search.
 func fits(f haft.ToolFilter, t *haft.Tool) bool {
-	return (f.Disabled || !t.Disabled) && (f.Category == "" || t.Category == f.Category) &&
+	return f.Shows(t.Disabled) && (f.Category == "" || t.Category == f.Category) &&
 		(f.Kind == "" || t.Version.Kind == f.Kind) && (f.Tag == "" || slices.Contains(t.Tags, f.Tag)) && t.Name > f.After
 }
 

@@ -122,7 +122,8 @@ func (s *Store) ToolStamp(ctx context.Context, org, ref string) (id haft.ToolID,
 	return id, number, updated, nil
 }
 
-// Tools lists the tools of an organisation by name, at most [MaxPage] of them.
+// Tools lists the tools of an organisation by name, or those first that were
+// changed last, at most [MaxPage] of them.
 // With a text to search for it lists what [Store.SearchTools] finds and fits f.
 func (s *Store) Tools(ctx context.Context, org string, f haft.ToolFilter) ([]haft.Tool, error) {
 	if f.Search != "" {
@@ -153,7 +154,18 @@ func toolQuery(org string, f haft.ToolFilter) (string, []any) {
 	args := []any{column(org), column(f.After)}
 	text := toolFrom + "t.org = $1 AND t.name > $2"
 	order := "t.name"
-	if f.Tag != "" {
+	switch {
+	case f.Recent:
+		text, order = toolFrom+"t.org = $1", "t.updated DESC, t.name DESC"
+		if args = args[:1]; f.After != "" {
+			args = append(args, micros(f.AfterTime), column(f.After))
+			text += " AND (t.updated, t.name) < ($2, $3)"
+		}
+		if f.Tag != "" {
+			args = append(args, column(f.Tag))
+			text += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM tool_tags g WHERE g.tool = t.id AND g.tag = $%d)", len(args))
+		}
+	case f.Tag != "":
 		args = append(args, column(f.Tag))
 		text = "SELECT " + toolColumns + ` FROM tool_tags g JOIN tools t ON t.id = g.tool LEFT JOIN versions v ON v.tool = t.id AND v.number = t.number
 			WHERE g.org = $1 AND g.name > $2 AND g.tag = $3`
@@ -167,7 +179,11 @@ func toolQuery(org string, f haft.ToolFilter) (string, []any) {
 		args = append(args, column(string(f.Kind)))
 		text += fmt.Sprintf(" AND t.kind = $%d", len(args))
 	}
-	if !f.Disabled {
+	switch {
+	case f.Enabled != nil:
+		args = append(args, number(!*f.Enabled))
+		text += fmt.Sprintf(" AND t.disabled = $%d", len(args))
+	case !f.Disabled:
 		text += " AND t.disabled = 0"
 	}
 	args = append(args, page(f.Limit))
