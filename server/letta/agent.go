@@ -314,7 +314,7 @@ func (d *Door) agentPlaces(ctx context.Context, q *request) (map[string]haft.Age
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
 	agents, all := map[string]haft.Agent{}, []place{}
-	for a, err := range d.service.AgentList(ctx, q.who.Principal) {
+	for a, err := range d.service.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
 			return nil, nil, err
 		}
