@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"strconv"
@@ -69,6 +70,16 @@ func New(service haft.Service, cfg Config) *Door {
 	return d
 }
 
+// Actions that only some doors have.
+const (
+	serversRead    server.Action = "servers:read"
+	serversWrite   server.Action = "servers:write"
+	sandboxesRead  server.Action = "sandboxes:read"
+	sandboxesWrite server.Action = "sandboxes:write"
+	secretsRead    server.Action = "secrets:read"
+	secretsWrite   server.Action = "secrets:write"
+)
+
 // A route is one thing that can be asked for: the action that the credential must
 // be for, and what answers.
 type route struct {
@@ -107,7 +118,35 @@ func (d *Door) routes() map[string]route {
 		"PATCH /agents/{agent}/tools/approval/{name}": {server.AgentsWrite, d.toolApproval},
 		"POST /agents/{agent}/tools/{name}/run":       {server.CallsWrite, d.runTool},
 	}
+	maps.Copy(all, d.serverRoutes())
 	return all
+}
+
+// serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.
+func (d *Door) serverRoutes() map[string]route {
+	return map[string]route{
+		"GET /mcp-servers":                            {serversRead, d.listServers},
+		"POST /mcp-servers":                           {serversWrite, d.createServer},
+		"GET /mcp-servers/{server}":                   {serversRead, d.showServer},
+		"PATCH /mcp-servers/{server}":                 {serversWrite, d.updateServer},
+		"DELETE /mcp-servers/{server}":                {serversWrite, d.deleteServer},
+		"PATCH /mcp-servers/{server}/refresh":         {serversWrite, d.refreshServer},
+		"GET /mcp-servers/{server}/tools":             {serversRead, d.serverTools},
+		"GET /mcp-servers/{server}/tools/{tool}":      {serversRead, d.showServerTool},
+		"POST /mcp-servers/{server}/tools/{tool}/run": {server.CallsWrite, d.runServerTool},
+
+		"GET /tools/mcp/servers":                             {serversRead, d.oldServers},
+		"PUT /tools/mcp/servers":                             {serversWrite, d.oldPutServer},
+		"PATCH /tools/mcp/servers/{old}":                     {serversWrite, d.oldUpdateServer},
+		"DELETE /tools/mcp/servers/{old}":                    {serversWrite, d.oldDeleteServer},
+		"GET /tools/mcp/servers/{old}/tools":                 {serversRead, d.oldServerTools},
+		"POST /tools/mcp/servers/{old}/{name}":               {serversRead, d.showServerTool},
+		"POST /tools/mcp/servers/{old}/resync":               {serversWrite, d.refreshServer},
+		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {server.CallsWrite, d.oldExecute},
+		"POST /tools/mcp/servers/test":                       {serversWrite, d.noLogin},
+		"POST /tools/mcp/servers/connect":                    {serversWrite, d.noLogin},
+		"GET /tools/mcp/oauth/callback":                      {serversWrite, d.noLogin},
+	}
 }
 
 // A request is one that somebody known has sent.

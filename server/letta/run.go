@@ -213,10 +213,14 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 		args["name"] = s.Name
 	}
 	if len(b.Pip) > 0 {
-		args["pip_requirements"] = names(b.Pip, "==")
+		if args["pip_requirements"], err = names(b.Pip, "=="); err != nil {
+			return c, err
+		}
 	}
 	if len(b.NPM) > 0 {
-		args["npm_requirements"] = names(b.NPM, "@")
+		if args["npm_requirements"], err = names(b.NPM, "@"); err != nil {
+			return c, err
+		}
 	}
 	for k, v := range b.Env {
 		if v == nil {

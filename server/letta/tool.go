@@ -139,20 +139,26 @@ func packages(list []string, separator string) []wirePackage {
 	return all
 }
 
-// names puts together what packages splits.
-func names(list []wirePackage, separator string) []string {
+// names puts together what packages splits. A version is one, or a range, and
+// nothing else that an installer would understand.
+func names(list []wirePackage, separator string) ([]string, error) {
 	all := make([]string, 0, len(list))
 	for _, p := range list {
+		if p.Version != nil && strings.ContainsFunc(*p.Version, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".*+!_-<>=~^|, ", r)
+		}) {
+			return nil, unfit("body requirements: a version is one, or a range of them")
+		}
 		switch {
 		case p.Version == nil || *p.Version == "":
 			all = append(all, p.Name)
-		case separator == "==" && strings.ContainsAny((*p.Version)[:1], "<>=!~;["):
+		case separator == "==" && strings.ContainsAny((*p.Version)[:1], "<>=!~"):
 			all = append(all, p.Name+*p.Version)
 		default:
 			all = append(all, p.Name+separator+*p.Version)
 		}
 	}
-	return all
+	return all, nil
 }
 
 // find returns the tool that a path or a list names by Letta's id.

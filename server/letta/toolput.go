@@ -100,10 +100,14 @@ func (b toolCreate) fill(d *haft.Draft) error {
 		d.Settings.Output.MaxChars = *b.ReturnLimit
 	}
 	if b.Pip != nil {
-		d.Needs.Pip = names(*b.Pip, "==")
+		if d.Needs.Pip, err = names(*b.Pip, "=="); err != nil {
+			return err
+		}
 	}
 	if b.NPM != nil {
-		d.Needs.NPM = names(*b.NPM, "@")
+		if d.Needs.NPM, err = names(*b.NPM, "@"); err != nil {
+			return err
+		}
 	}
 	if b.RequiresApproval != nil {
 		d.Settings.RequiresApproval = *b.RequiresApproval

@@ -1,0 +1,537 @@
+package letta
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// A wireServer is an MCP server as clients from 1.0 on know it. Credentials are not
+// shown again: of headers and variables there are the names.
+type wireServer struct {
+	ID       string            `json:"id,omitempty"`
+	Name     string            `json:"server_name"`
+	Type     string            `json:"mcp_server_type,omitempty"`
+	OldType  string            `json:"type,omitempty"` // what clients before 1.0 call it
+	Command  *string           `json:"command,omitempty"`
+	Args     []string          `json:"args,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	URL      *string           `json:"server_url,omitempty"`
+	Header   *string           `json:"auth_header,omitempty"`
+	Token    *string           `json:"auth_token,omitempty"`
+	Headers  map[string]string `json:"custom_headers,omitempty"`
+	Metadata map[string]any    `json:"metadata_,omitempty"`
+}
+
+// Letta's words for transports.
+const (
+	transportStdio = "stdio"
+	transportSSE   = "sse"
+	transportHTTP  = "streamable_http"
+)
+
+// servers returns what keeps MCP servers.
+func (d *Door) servers() (haft.MCPServers, error) {
+	if s, ok := d.service.(haft.MCPServers); ok {
+		return s, nil
+	}
+	return nil, missing("MCP servers")
+}
+
+// serverName makes a name that a server can have here of one that it may have in
+// Letta: tools are called server__tool, so that two _ and those at the ends go.
+func serverName(s string) string {
+	parts := strings.FieldsFunc(letters(s), func(r rune) bool { return r == '_' })
+	return strings.Join(parts, "_")
+}
+
+// server makes a server of what a client says. Old are the values that it has.
+func (w wireServer) server() (haft.MCPServer, error) {
+	s := haft.MCPServer{Name: serverName(w.Name)}
+	typ := w.Type
+	if typ == "" {
+		typ = w.OldType
+	}
+	if typ == "" {
+		typ = transportHTTP
+		if w.Command != nil {
+			typ = transportStdio
+		}
+	}
+	switch typ {
+	case transportStdio:
+		if w.Command == nil || *w.Command == "" {
+			return s, unfit("body config.command: it is missing")
+		}
+		s.Transport, s.Command, s.Env = haft.MCPStdio, append([]string{*w.Command}, w.Args...), w.Env
+		return s, nil
+	case transportSSE:
+		s.Transport = haft.MCPSSE
+	case transportHTTP:
+		s.Transport = haft.MCPHTTP
+	default:
+		return s, unfit("body config.mcp_server_type: expected stdio, sse or streamable_http")
+	}
+	if w.URL == nil || *w.URL == "" {
+		return s, unfit("body config.server_url: it is missing")
+	}
+	s.URL, s.Headers = *w.URL, w.Headers
+	if len(w.Headers) == 0 && w.Token != nil && *w.Token != "" { // other headers win, as in Letta
+		name := "Authorization"
+		if w.Header != nil && *w.Header != "" {
+			name = *w.Header
+		}
+		value := *w.Token
+		if strings.EqualFold(name, "Authorization") && !strings.HasPrefix(value, "Bearer ") {
+			value = "Bearer " + value
+		}
+		s.Headers = map[string]string{name: value}
+	}
+	return s, nil
+}
+
+// showServer writes a server. Old clients want no id.
+func showServer(s haft.MCPServer, old bool) wireServer {
+	w := wireServer{Name: s.Name}
+	typ := transportHTTP
+	switch s.Transport {
+	case haft.MCPStdio:
+		typ = transportStdio
+		if len(s.Command) > 0 {
+			w.Command, w.Args = &s.Command[0], s.Command[1:]
+		}
+		w.Env = blank(s.Env)
+	case haft.MCPSSE:
+		typ = transportSSE
+	}
+	if s.Transport != haft.MCPStdio {
+		w.URL = &s.URL
+		if w.Headers = blank(s.Headers); len(s.Headers) == 1 && s.Headers["Authorization"] != "" {
+			name := "Authorization"
+			w.Header, w.Headers = &name, nil
+		}
+	}
+	if old {
+		w.OldType = typ
+		return w
+	}
+	w.ID, w.Type = serverID(s), typ
+	state := map[string]any{"id": s.ID, "tools": s.State.Tools}
+	if s.State.Error != "" {
+		state["error"] = s.State.Error
+	}
+	if s.State.Login {
+		state["login_needed"] = true
+	}
+	if len(s.State.Invalid) > 0 {
+		state["invalid"] = s.State.Invalid
+	}
+	w.Metadata = map[string]any{"haft": state}
+	return w
+}
+
+// blank returns the names of values that are not shown.
+func blank(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	names := make(map[string]string, len(m))
+	for k := range m {
+		names[k] = ""
+	}
+	return names
+}
+
+// serverID is Letta's id of a server.
+func serverID(s haft.MCPServer) string { return digestID(serverWord, s.Org, s.ID) }
+
+// pathServer is the server that the path names, by id or, for old clients, by name.
+func (d *Door) pathServer(ctx context.Context, q *request) (haft.MCPServers, *haft.MCPServer, error) {
+	all, err := d.servers()
+	if err != nil {
+		return nil, nil, err
+	}
+	if name := q.PathValue("old"); name != "" {
+		s, err := all.MCPServer(ctx, q.who.Principal, serverName(name))
+		return all, s, err
+	}
+	id := q.PathValue("server")
+	if _, _, err := readID(serverWord, "", id); err != nil {
+		return nil, nil, unfit("%s", haft.MessageOf(err))
+	}
+	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if serverID(s) == id {
+			return all, &s, nil
+		}
+	}
+	return nil, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no MCP server with that id"}
+}
+
+// serverBody is what clients from 1.0 on say of a server.
+type serverBody struct {
+	Name   *string         `json:"server_name"`
+	Config json.RawMessage `json:"config"`
+}
+
+// config reads it.
+func (b serverBody) config() (wireServer, error) {
+	var w wireServer
+	if !given(b.Config) {
+		return w, unfit("body config: it is missing")
+	}
+	if err := json.Unmarshal(b.Config, &w); err != nil {
+		return w, unfit("body config: it does not fit")
+	}
+	w.Name = ""
+	if b.Name != nil {
+		w.Name = *b.Name
+	}
+	return w, nil
+}
+
+func (d *Door) createServer(ctx context.Context, q *request) (any, error) {
+	var b serverBody
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	w, err := b.config()
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.putServer(ctx, q, w, true)
+	if err != nil {
+		return nil, err
+	}
+	return showServer(*s, false), nil
+}
+
+// putServer adds a server; with fresh there must be none of that name.
+func (d *Door) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
+	all, err := d.servers()
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.server()
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		switch _, err := all.MCPServer(ctx, q.who.Principal, s.Name); {
+		case err == nil:
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is an MCP server of that name"}
+		case !gone(err):
+			return nil, err
+		}
+	}
+	change, err := all.PutMCPServer(ctx, q.who.Principal, s)
+	if err != nil {
+		return nil, err
+	}
+	return &change.Server, nil
+}
+
+func (d *Door) listServers(ctx context.Context, q *request) (any, error) {
+	all, err := d.servers()
+	if err != nil {
+		return nil, err
+	}
+	list := []wireServer{}
+	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, showServer(s, false))
+	}
+	return list, nil
+}
+
+func (d *Door) showServer(ctx context.Context, q *request) (any, error) {
+	_, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return showServer(*s, false), nil
+}
+
+// updateServer changes a server. What a client leaves out stays.
+func (d *Door) updateServer(ctx context.Context, q *request) (any, error) {
+	var b serverBody
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	w, err := b.config()
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.mergeServer(ctx, q, w)
+	if err != nil {
+		return nil, err
+	}
+	return showServer(*s, false), nil
+}
+
+// mergeServer puts what a client says of the server of the path over what there is.
+func (d *Door) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.MCPServer, error) {
+	all, old, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if w.Name != "" && serverName(w.Name) != old.Name {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an MCP server keeps its name here, which its tools are called by: create one of the other name"}
+	}
+	next := *old
+	if old.Transport == haft.MCPStdio {
+		if w.Command != nil {
+			next.Command = append([]string{*w.Command}, next.Command[min(1, len(next.Command)):]...)
+		}
+		if w.Args != nil {
+			next.Command = append(next.Command[:min(1, len(next.Command))], w.Args...)
+		}
+		if w.Env != nil {
+			next.Env = w.Env
+		}
+	} else {
+		if w.URL == nil {
+			w.URL = &old.URL
+		}
+		w.Type, w.OldType = transportHTTP, ""
+		told, err := w.server()
+		if err != nil {
+			return nil, err
+		}
+		next.URL = told.URL
+		if told.Headers != nil {
+			next.Headers = told.Headers
+		}
+	}
+	change, err := all.PutMCPServer(ctx, q.who.Principal, next)
+	if err != nil {
+		return nil, err
+	}
+	return &change.Server, nil
+}
+
+func (d *Door) deleteServer(ctx context.Context, q *request) (any, error) {
+	all, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return nothing{}, all.RemoveMCPServer(ctx, q.who.Principal, s.ID)
+}
+
+// refreshServer lists the tools of a server again. What is new or says something
+// else than before waits for a person: a server may have been looked at because of
+// what it said then.
+func (d *Door) refreshServer(ctx context.Context, q *request) (any, error) {
+	all, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	change, err := all.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
+	if err != nil {
+		return nil, err
+	}
+	list := func(names []string) []string { return append([]string{}, names...) }
+	return map[string]any{
+		"deleted": list(change.Removed), "updated": list(change.Changed), "added": list(change.Added),
+		"haft": map[string]any{"waiting": list(change.Waiting)},
+	}, nil
+}
+
+// toolsOf lists the tools of a server.
+func (d *Door) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]haft.Tool, error) {
+	var list []haft.Tool
+	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindMCP}) {
+		if err != nil {
+			return nil, err
+		}
+		if t.Version.Server == s.Name {
+			list = append(list, t)
+		}
+	}
+	return list, nil
+}
+
+func (d *Door) serverTools(ctx context.Context, q *request) (any, error) {
+	_, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.toolsOf(ctx, q.who.Principal, *s)
+	if err != nil {
+		return nil, err
+	}
+	tools := []wireTool{}
+	for _, t := range list {
+		tools = append(tools, d.show(ctx, q.who.Principal, t))
+	}
+	return tools, nil
+}
+
+// serverTool is the tool of a server that the path names.
+func (d *Door) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
+	_, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var t *haft.Tool
+	if q.PathValue("old") != "" {
+		t, err = d.service.Tool(ctx, q.who.Principal, haft.MCPToolName(s.Name, q.PathValue("name")))
+	} else {
+		t, err = d.pathTool(ctx, q)
+	}
+	if err == nil && t.Version.Server != s.Name {
+		return nil, noTool()
+	}
+	return t, err
+}
+
+func (d *Door) showServerTool(ctx context.Context, q *request) (any, error) {
+	t, err := d.serverTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(ctx, q.who.Principal, *t), nil
+}
+
+// runServerTool calls a tool of a server.
+func (d *Door) runServerTool(ctx context.Context, q *request) (any, error) {
+	res, t, err := d.callServerTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return executed(t.Name, res), nil
+}
+
+// callServerTool makes the call.
+func (d *Door) callServerTool(ctx context.Context, q *request) (*haft.Result, *haft.Tool, error) {
+	var b struct {
+		Args json.RawMessage `json:"args"`
+	}
+	if len(q.body) > 0 {
+		if err := q.read(&b); err != nil {
+			return nil, nil, err
+		}
+	}
+	t, err := d.serverTool(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := d.service.Call(ctx, haft.Call{Tool: string(t.ID), Args: b.Args, Principal: q.who.Principal})
+	if err != nil {
+		return nil, nil, err
+	}
+	return res, t, ended(res)
+}
+
+// noLogin is the answer where Letta streams how a login goes on.
+func (d *Door) noLogin(context.Context, *request) (any, error) {
+	return nil, &httpError{http.StatusNotImplemented, "logins at MCP servers are made with Haft's own API, not with this one"}
+}
+
+// oldServers lists the servers by name, as clients before 1.0 want it.
+func (d *Door) oldServers(ctx context.Context, q *request) (any, error) {
+	all, err := d.servers()
+	if err != nil {
+		return nil, err
+	}
+	list := map[string]wireServer{}
+	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, err
+		}
+		list[s.Name] = showServer(s, true)
+	}
+	return list, nil
+}
+
+// oldPutServer adds a server and lists all.
+func (d *Door) oldPutServer(ctx context.Context, q *request) (any, error) {
+	var w wireServer
+	if err := q.lenient(&w); err != nil {
+		return nil, err
+	}
+	if _, err := d.putServer(ctx, q, w, false); err != nil {
+		return nil, err
+	}
+	return d.oldList(ctx, q)
+}
+
+// oldList lists the servers as clients before 1.0 get them after a change.
+func (d *Door) oldList(ctx context.Context, q *request) (any, error) {
+	all, err := d.oldServers(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	byName := all.(map[string]wireServer)
+	list := []wireServer{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		list = append(list, byName[name])
+	}
+	return list, nil
+}
+
+func (d *Door) oldUpdateServer(ctx context.Context, q *request) (any, error) {
+	var w wireServer
+	if err := q.lenient(&w); err != nil {
+		return nil, err
+	}
+	w.Name = ""
+	s, err := d.mergeServer(ctx, q, w)
+	if err != nil {
+		return nil, err
+	}
+	return showServer(*s, true), nil
+}
+
+func (d *Door) oldDeleteServer(ctx context.Context, q *request) (any, error) {
+	if _, err := d.deleteServer(ctx, q); err != nil {
+		return nil, err
+	}
+	return d.oldList(ctx, q)
+}
+
+// oldServerTools lists the tools of a server as the server lists them.
+func (d *Door) oldServerTools(ctx context.Context, q *request) (any, error) {
+	_, s, err := d.pathServer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.toolsOf(ctx, q.who.Principal, *s)
+	if err != nil {
+		return nil, err
+	}
+	tools := []map[string]any{}
+	for _, t := range list {
+		reasons := []string{}
+		for _, r := range t.Version.Health.Reasons {
+			reasons = append(reasons, r.String())
+		}
+		tools = append(tools, map[string]any{
+			"name": t.Version.Function, "description": t.Version.Description, "inputSchema": t.Version.Parameters,
+			"health": map[string]any{"status": t.Version.Health.Status, "reasons": reasons},
+		})
+	}
+	return tools, nil
+}
+
+// oldExecute calls a tool of a server by the server's name for it.
+func (d *Door) oldExecute(ctx context.Context, q *request) (any, error) {
+	res, t, err := d.callServerTool(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	x := executed(t.Name, res)
+	if x.Status != "success" {
+		return map[string]any{"result": failed(t.Name, res), "success": false}, nil
+	}
+	return map[string]any{"result": x.Return, "success": true}, nil
+}
