@@ -19,6 +19,7 @@ import (
 	"haft/engine"
 	"haft/modelapi"
 	"haft/schema"
+	"haft/secret"
 	"haft/server"
 	"haft/server/letta"
 	"haft/telemetry"
@@ -117,7 +118,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		c.Doors = map[string]server.Door{}
 	}
 	c.Doors[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
-		Derive: s.App.signature, SourceTool: SourceTool, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
+		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.Engine}, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {
 		c.Ready = s.Healthy
@@ -139,6 +140,32 @@ func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*le
 		return nil, fmt.Errorf("write the schema of the arguments: %w", err)
 	}
 	return &letta.Signature{Name: d.Name, Description: d.Description, Parameters: text}, nil
+}
+
+// variables are the secrets of an organisation, as the Letta door knows them.
+type variables struct{ engine *engine.Engine }
+
+// Variables implements [letta.Variables].
+func (v variables) Variables(ctx context.Context, p haft.Principal) ([]letta.Variable, error) {
+	list, err := v.engine.Secrets(ctx, p, "")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]letta.Variable, 0, len(list))
+	for _, i := range list {
+		all = append(all, letta.Variable{Name: i.Name, Created: i.Created, Updated: i.Updated})
+	}
+	return all, nil
+}
+
+// PutVariable implements [letta.Variables].
+func (v variables) PutVariable(ctx context.Context, p haft.Principal, name, value string) error {
+	return v.engine.PutSecret(ctx, p, "", name, secret.New(value))
+}
+
+// RemoveVariable implements [letta.Variables].
+func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name string) error {
+	return v.engine.RemoveSecret(ctx, p, "", name)
 }
 
 // A doorkeeper knows who stands at the door.
