@@ -33,8 +33,8 @@ func (t *tokens) token(ctx context.Context, org string, b engine.Bound) (secret.
 	client, refresh := b.To.OAuth.Parts(b.Value)
 	ask := oauth.Ask{OAuth: *b.To.OAuth, Client: client, Refresh: refresh}
 	if b.Stored {
-		ask.Rotated = func(ctx context.Context, next secret.Value) {
-			if err := t.rotated(ctx, org, b, client, next); err != nil {
+		ask.Rotated = func(ctx context.Context, prev, next secret.Value) {
+			if err := t.rotated(ctx, org, b, prev, next); err != nil {
 				// It works on from memory until this process ends.
 				t.logger.Error("a new refresh token cannot be stored: store it again by hand if it does not work after a restart", "org", org, "secret", b.Name, "error", err)
 			}
@@ -45,7 +45,7 @@ func (t *tokens) token(ctx context.Context, org string, b engine.Bound) (secret.
 
 // rotated stores a refresh token in the place of the one that it was given for, if
 // that is still there.
-func (t *tokens) rotated(ctx context.Context, org string, b engine.Bound, client, next secret.Value) error {
+func (t *tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, next secret.Value) error {
 	if t.vault == nil {
 		return nil
 	}
@@ -58,7 +58,8 @@ func (t *tokens) rotated(ctx context.Context, org string, b engine.Bound, client
 		list = stored.Agent
 	}
 	for _, v := range list {
-		if v.Name != b.Name || !v.Value.Equal(b.Value) {
+		client, refresh := b.To.OAuth.Parts(v.Value)
+		if v.Name != b.Name || !refresh.Equal(prev) {
 			continue
 		}
 		value, err := b.To.OAuth.Join(client, next)

@@ -41,9 +41,10 @@ type Ask struct {
 	// Refresh is the refresh token, where the grant has one.
 	Refresh secret.Value
 	// Rotated is told of the refresh token that a server gives in the place of
-	// Refresh, before the exchange is over. nil means that nobody keeps it: it is
-	// used from memory. It is not part of what identifies an Ask.
-	Rotated func(ctx context.Context, next secret.Value)
+	// another, Refresh or what came for it, before the exchange is over. nil means
+	// that nobody keeps it: it is used from memory. It is not part of what
+	// identifies an Ask.
+	Rotated func(ctx context.Context, prev, next secret.Value)
 }
 
 // A Client exchanges credentials. It is safe for concurrent use.
@@ -153,7 +154,7 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 	}
 	e.token, e.err, e.until = got.access, nil, c.cfg.Now().Add(got.life)
 	if !got.refresh.IsZero() && !got.refresh.Equal(own.Refresh) {
-		c.rotate(ctx, e, a, got)
+		c.rotate(ctx, e, own, got)
 	}
 	return e.token, nil
 }
@@ -172,7 +173,7 @@ func (c *Client) rotate(ctx context.Context, e *entry, a Ask, got answer) {
 	default: // somebody exchanges it already
 	}
 	if a.Rotated != nil {
-		a.Rotated(ctx, got.refresh)
+		a.Rotated(ctx, a.Refresh, got.refresh)
 	}
 }
 

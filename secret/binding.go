@@ -117,10 +117,11 @@ func (b *Binding) String() string {
 	case b.Basic != "":
 		place = "basic " + b.Basic
 	}
+	hosts := strings.Join(b.Hosts, ", ")
 	if b.OAuth != nil {
-		place += ", as a token for it"
+		hosts = "(tokens) " + hosts
 	}
-	return strings.Join(b.Hosts, ", ") + " in " + place
+	return hosts + " in " + place
 }
 
 // Clone returns a copy that shares nothing.

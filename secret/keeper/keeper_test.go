@@ -353,13 +353,18 @@ func TestKeeper_notices_moved_and_changed_rows(t *testing.T) {
 		"cut":                  func(r *keeper.Row) { r.Data = r.Data[:3] },
 		"empty":                func(r *keeper.Row) { r.Data = nil },
 		"another key":          func(r *keeper.Row) { r.Key++ },
+		"bound elsewhere":      func(r *keeper.Row) { r.Bound = `{"hosts":["evil.example"],"header":"X"}` },
+		"not bound any more":   func(r *keeper.Row) { r.Bound = "" },
+		"bound by who knows":   func(r *keeper.Row) { r.Bound = "{" },
 		"said to be plain":     func(r *keeper.Row) { r.Plain = true },
 	}
 	for name, change := range others {
 		t.Run(name, func(t *testing.T) {
 			back := newMemory()
 			k := open(t, back, master(t, 1))
-			put(t, k, agent, "A", "value")
+			if err := k.PutBound(t.Context(), agent, "A", secret.New("value"), &secret.Binding{Hosts: []string{"api.example"}, Header: "X"}); err != nil {
+				t.Fatal(err)
+			}
 			row := back.rows[at(agent, "A")]
 			row.Data = bytes.Clone(row.Data)
 			change(&row)
@@ -407,3 +412,41 @@ func TestKeeper_many_at_once(t *testing.T) {
 }
 
 var errCrash = errors.New("the machine is off")
+
+func TestKeeper_bindings(t *testing.T) {
+	k := open(t, newMemory(), master(t, 1))
+	to := &secret.Binding{Hosts: []string{"api.example"}, Header: "Authorization", Prefix: "Bearer ", OAuth: &secret.OAuth{TokenURL: "https://login.example/", Grant: secret.GrantClient, ClientID: "me"}}
+	bound := func() *secret.Binding {
+		t.Helper()
+		l, err := k.Lease(t.Context(), keeper.Stored(org))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := k.List(t.Context(), org)
+		if err != nil || len(list) != 1 || list[0].Bound.String() != l.Values()[0].Bound.String() {
+			t.Fatalf("List = %+v, %v", list, err)
+		}
+		return l.Values()[0].Bound
+	}
+	for _, step := range []struct {
+		what     string
+		to, want *secret.Binding
+	}{{"bind", to, to}, {"replace", nil, to}, {"unbind", &secret.Binding{}, nil}, {"replace what is not bound", nil, nil}} {
+		if err := k.PutBound(t.Context(), org, "A", secret.New("value "+step.what), step.to); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Rewrap(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, bound()); diff != "" {
+			t.Errorf("%s: %s", step.what, diff)
+		}
+	}
+	long := &secret.Binding{Hosts: []string{strings.Repeat("a", keeper.MaxBinding)}}
+	if err := k.PutBound(t.Context(), org, "A", secret.New("value"), long); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a long binding: %v", err)
+	}
+}
