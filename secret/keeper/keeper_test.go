@@ -441,7 +441,7 @@ func TestKeeper_bindings(t *testing.T) {
 		if _, err := k.Rewrap(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(step.want, bound()); diff != "" {
+		if diff := gocmp.Diff(step.want, bound()); diff != "" {
 			t.Errorf("%s: %s", step.what, diff)
 		}
 	}
