@@ -251,3 +251,15 @@ func tail(text string, n int) string {
 	}
 	return fmt.Sprintf("[cut: %d characters left out] …%s", skip, text[i:])
 }
+
+// Tell returns what a model is told about a call where there is room for a text and
+// nothing else, and whether the call has ended without a value. Files are not told.
+func Tell(r *haft.Result) (text string, failed bool) {
+	if r != nil && len(r.Artifacts) > 0 {
+		bare := *r
+		bare.Artifacts = nil
+		r = &bare
+	}
+	a := newAnswer(r, &budget{none: true})
+	return a.all(), a.failed
+}

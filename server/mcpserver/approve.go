@@ -1,0 +1,162 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"encoding/json"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"haft"
+)
+
+// question is the name of what a client is asked.
+const question = "approval"
+
+// maxShown bounds the arguments that a person is shown.
+const maxShown = 4000
+
+// newest is the first version of the protocol in which clients are asked by an
+// answer and not by a request.
+const newest = "2026-07-28"
+
+// ask asks the person at the client to agree to a call that waits, if there is one
+// whom policy lets answer and the client can ask. Else it says how to go on.
+func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool, res *haft.Result) (*mcp.CallToolResult, error) {
+	form, ok := v.question(ctx, r, res)
+	if !ok {
+		return v.resultOf(t, res), nil
+	}
+	if r.ProtocolVersion() >= newest {
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: form}, RequestState: v.state(res)}, nil
+	}
+	answer, err := r.Session.Elicit(ctx, form)
+	if err != nil {
+		// The client says that it can ask, and does not: the call goes on waiting.
+		v.s.cfg.Logger.Debug("a client could not be asked", "call", res.Call, "err", err)
+		return v.resultOf(t, res), nil
+	}
+	return v.decide(ctx, t, res, answer)
+}
+
+// question is what the person is asked, if there is anybody to be asked.
+func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.Result) (*mcp.ElicitParams, bool) {
+	caps := r.ClientCapabilities()
+	if v.s.cfg.Wait == nil || v.who.Person.Org == "" || v.who.Person.Org != v.who.Principal.Org || v.who.Person.Agent != "" ||
+		caps == nil || caps.Elicitation == nil || caps.Elicitation.Form == nil && caps.Elicitation.URL != nil {
+		return nil, false
+	}
+	for a, err := range v.s.service.Approvals(ctx, v.who.Person) {
+		if err != nil {
+			return nil, false
+		}
+		if a.ID != res.Approval {
+			continue
+		}
+		return &mcp.ElicitParams{
+			Message: "May the tool " + a.Tool + " be called with these arguments?\n" + shownArgs(a.Args),
+			RequestedSchema: json.RawMessage(`{"type":"object","properties":{` +
+				`"approve":{"type":"boolean","title":"Agree","description":"Agree to exactly this call","default":false},` +
+				`"reason":{"type":"string","title":"Reason","description":"Why, for the record","maxLength":500}},"required":["approve"]}`),
+		}, true
+	}
+	return nil, false
+}
+
+// shownArgs are the arguments as a person reads them.
+func shownArgs(args json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, args, "", "  ") != nil {
+		return "(they cannot be shown)"
+	}
+	text := b.String()
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with haft approvals"
+	}
+	return text
+}
+
+// decide passes the answer of the person on, and waits for what becomes of the call.
+// Who may answer is decided by policy, also now.
+func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result, given *mcp.ElicitResult) (*mcp.CallToolResult, error) {
+	if given.Action != "accept" && given.Action != "decline" {
+		return v.resultOf(t, res), nil // put off: somebody else may answer
+	}
+	answer := haft.Answer{}
+	if given.Action == "accept" {
+		answer.Approve, _ = given.Content["approve"].(bool)
+	}
+	answer.Reason, _ = given.Content["reason"].(string)
+	answer.Reason = strings.ToValidUTF8(answer.Reason[:min(len(answer.Reason), 500)], "")
+	if _, err := v.s.service.Decide(ctx, v.who.Person, res.Approval, answer); err != nil {
+		if code := haft.CodeOf(err); code == haft.CodeDenied || code == haft.CodeInvalid {
+			return v.resultOf(t, res), nil // not for this person to say: it goes on waiting
+		} else if code != haft.CodeConflict {
+			return nil, told(err)
+		}
+		// Somebody else was first; what they said counts.
+	}
+	done, err := v.s.cfg.Wait(ctx, v.who.Principal, res.Call)
+	if ctx.Err() != nil {
+		if err := v.s.service.Cancel(context.WithoutCancel(ctx), v.who.Principal, res.Call); err != nil {
+			v.s.cfg.Logger.Debug("a call could not be cancelled", "call", res.Call, "err", err)
+		}
+	}
+	if err != nil {
+		return nil, told(err)
+	}
+	return v.resultOf(t, done), nil
+}
+
+// A state is what a client brings back with the answer.
+type state struct {
+	Call     haft.CallID     `json:"c"`
+	Approval haft.ApprovalID `json:"a"`
+}
+
+// state vouches that the call is one of this caller's that waits.
+func (v *view) state(res *haft.Result) string {
+	raw, err := json.Marshal(state{res.Call, res.Approval})
+	if err != nil { // of our own types: cannot be
+		return ""
+	}
+	return string(raw) + "." + v.mac("state", string(raw))
+}
+
+// resume goes on with a call about which the client asked its person.
+func (v *view) resume(ctx context.Context, r *mcp.CallToolRequest, name string) (*mcp.CallToolResult, error) {
+	invalid := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is not one of this caller's"}
+	text := r.Params.RequestState
+	i := strings.LastIndexByte(text, '.')
+	if i < 0 || !hmac.Equal([]byte(text[i+1:]), []byte(v.mac("state", text[:i]))) {
+		return nil, invalid
+	}
+	var st state
+	if err := json.Unmarshal([]byte(text[:i]), &st); err != nil {
+		return nil, invalid
+	}
+	rec, err := v.s.service.Record(ctx, v.who.Principal, st.Call)
+	if err != nil {
+		return nil, told(err)
+	}
+	if name != callName && rec.Call.Tool != name {
+		return nil, invalid
+	}
+	t, err := v.s.service.Tool(ctx, v.who.Principal, rec.Call.Tool)
+	if err != nil {
+		return nil, told(err)
+	}
+	waiting := &haft.Result{Call: st.Call, Tool: rec.Call.Tool, Status: haft.StatusPending, Approval: st.Approval, Value: json.RawMessage("null")}
+	given, ok := r.Params.InputResponses[question].(*mcp.ElicitResult)
+	if !ok || given == nil {
+		form, ok := v.question(ctx, r, waiting)
+		if !ok {
+			return v.resultOf(*t, waiting), nil
+		}
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: form}, RequestState: text}, nil
+	}
+	return v.decide(ctx, *t, waiting, given)
+}

@@ -1,0 +1,249 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"haft"
+)
+
+// callTool sends tools/call to the one tool that the SDK knows, with the name of the
+// tool that is meant. What is none of the service's is left to the program's own.
+func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	name := r.Params.Name
+	if name == dispatch {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such tool"}
+	}
+	has, err := v.has(ctx, name)
+	if err != nil {
+		return nil, told(err)
+	}
+	if !has {
+		return next(ctx, method, r)
+	}
+	params := *r.Params
+	params.Name = dispatch
+	return next(context.WithValue(ctx, named{}, name), method, &mcp.CallToolRequest{Session: r.Session, Params: &params, Extra: r.Extra})
+}
+
+// has reports whether the caller has a tool of that name.
+func (v *view) has(ctx context.Context, name string) (bool, error) {
+	if name == findName || name == callName {
+		return v.lazy(ctx)
+	}
+	if haft.CheckToolName(name) != nil {
+		return false, nil // also ids: clients know names
+	}
+	t, err := v.s.service.Tool(ctx, v.who.Principal, name)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return false, nil
+	}
+	return err == nil && v.who.tagged(*t), err
+}
+
+// run runs a tool of the service. It is the handler of the one tool that the SDK
+// knows.
+func (v *view) run(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	name, _ := ctx.Value(named{}).(string)
+	if r.Params.RequestState != "" {
+		return v.resume(ctx, r, name)
+	}
+	args := r.Params.Arguments
+	switch name {
+	case findName:
+		return v.find(ctx, args)
+	case callName:
+		var in struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		}
+		if err := json.Unmarshal(args, &in); err != nil || in.Name == "" {
+			return failed("validation_error: name is the name of a tool, and arguments an object"), nil
+		}
+		has, err := v.has(ctx, in.Name)
+		if err != nil {
+			return nil, told(err)
+		}
+		if !has || in.Name == findName || in.Name == callName {
+			return failed("not_found: there is no such tool; find_tools finds those that there are"), nil
+		}
+		name, args = in.Name, in.Arguments
+	}
+	return v.call(ctx, r, haft.Call{Tool: name, Args: args, Principal: v.who.Principal, Trace: trace(r.Params.Meta)})
+}
+
+// trace is the trace that the client's spans are in.
+func trace(meta mcp.Meta) string {
+	parent, _ := meta["traceparent"].(string)
+	if len(parent) > 200 {
+		return ""
+	}
+	return parent
+}
+
+// call makes a call and says what became of it.
+func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*mcp.CallToolResult, error) {
+	tool, err := v.s.service.Tool(ctx, c.Principal, c.Tool)
+	if err != nil {
+		return nil, told(err)
+	}
+	hush := v.follow(ctx, r, &c)
+	res, err := v.s.service.Call(ctx, c)
+	hush()
+	if err != nil && ctx.Err() != nil && c.ID != "" {
+		// A service far away may not have heard that the request is over.
+		if err := v.s.service.Cancel(context.WithoutCancel(ctx), c.Principal, c.ID); err != nil {
+			v.s.cfg.Logger.Debug("a call could not be cancelled", "call", c.ID, "err", err)
+		}
+	}
+	if err != nil {
+		return nil, told(err)
+	}
+	if res.Status == haft.StatusPending {
+		return v.ask(ctx, r, *tool, res)
+	}
+	return v.resultOf(*tool, res), nil
+}
+
+// follow tells the client how far the call is and what it prints, if it wants to
+// hear of it, until the function that it returns is called.
+func (v *view) follow(ctx context.Context, r *mcp.CallToolRequest, c *haft.Call) func() {
+	token, loud := r.Params.GetProgressToken(), v.listens(r)
+	if v.s.cfg.Follow == nil || token == nil && !loud {
+		return func() {}
+	}
+	c.ID = v.s.cfg.NewCall()
+	watching, cancel := context.WithCancel(ctx)
+	events := v.s.cfg.Follow(watching, *c)
+	var teller sync.WaitGroup
+	teller.Go(func() {
+		t := herald{session: r.Session, token: token, last: -1}
+		for e, err := range events {
+			if err != nil || e.Call == c.ID && (t.tell(ctx, e) != nil || e.Type == haft.EventCompleted) {
+				return // nobody hears more; the call goes on
+			}
+		}
+	})
+	return func() {
+		// The last event of a call is told before its result is known, so that what
+		// is left is on its way already.
+		cancel()
+		teller.Wait()
+	}
+}
+
+// A herald tells one client of one call.
+type herald struct {
+	session *mcp.ServerSession
+	token   any
+	last    float64 // progress that was told; it has to rise
+}
+
+// tell tells one event.
+func (t *herald) tell(ctx context.Context, e haft.Event) error {
+	switch e.Type {
+	case haft.EventProgress:
+		if t.token == nil {
+			return nil
+		}
+		p := progressOf(e.Data, t.last)
+		if p.Progress <= t.last {
+			return nil
+		}
+		t.last, p.ProgressToken = p.Progress, t.token
+		return t.session.NotifyProgress(ctx, p)
+	case haft.EventOutput:
+		var out struct{ Stream, Text string }
+		if json.Unmarshal(e.Data, &out) != nil || out.Text == "" {
+			return nil
+		}
+		//nolint:staticcheck // deprecated for the newer wire, where clients ask for it request by request
+		return t.session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Logger: e.Tool + "." + out.Stream, Data: strings.TrimSuffix(out.Text, "\n")})
+	}
+	return nil
+}
+
+// maxSaid bounds the message beside a progress.
+const maxSaid = 2000
+
+// progressOf reads what a tool says about how far it is: a number, an object with
+// progress, total and message, or anything, which is then the message.
+func progressOf(data json.RawMessage, last float64) *mcp.ProgressNotificationParams {
+	p := &mcp.ProgressNotificationParams{}
+	var o struct {
+		Progress *float64 `json:"progress"`
+		Total    float64  `json:"total"`
+		Message  string   `json:"message"`
+	}
+	var text string
+	switch {
+	case json.Unmarshal(data, &p.Progress) == nil:
+	case json.Unmarshal(data, &text) == nil:
+		p.Progress, p.Message = last+1, text
+	case json.Unmarshal(data, &o) == nil && o.Progress != nil:
+		p.Progress, p.Total, p.Message = *o.Progress, o.Total, o.Message
+	default:
+		p.Progress, p.Message = last+1, string(data)
+		if o.Message != "" {
+			p.Message = o.Message
+		}
+	}
+	if len(p.Message) > maxSaid {
+		p.Message = strings.ToValidUTF8(p.Message[:maxSaid], "")
+	}
+	return p
+}
+
+// codes are those of JSON-RPC for ours, beside those of the standard.
+const (
+	codeDenied      = -32003
+	codeRateLimited = -32004
+	codeUnavailable = -32005
+	codeNobody      = -32001
+)
+
+// rpcCode is the code of JSON-RPC for one of ours.
+func rpcCode(c haft.Code) int64 {
+	switch c {
+	case haft.CodeInvalid, haft.CodeNotFound, haft.CodeConflict:
+		return jsonrpc.CodeInvalidParams
+	case haft.CodeUnauthenticated:
+		return codeNobody
+	case haft.CodeDenied:
+		return codeDenied
+	case haft.CodeRateLimited:
+		return codeRateLimited
+	case haft.CodeUnavailable:
+		return codeUnavailable
+	}
+	return jsonrpc.CodeInternalError
+}
+
+// told is an error as clients are told of it: the words that are for them.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return err
+	}
+	code := haft.CodeOf(err)
+	out := &jsonrpc.Error{Code: rpcCode(code), Message: haft.MessageOf(err)}
+	if errors.Is(err, context.Canceled) {
+		out.Message = "the request was cancelled"
+	}
+	data := map[string]any{"code": code}
+	if e, ok := errors.AsType[*haft.Error](err); ok && e.RetryAfter > 0 {
+		data["retry_after_ms"] = e.RetryAfter
+	}
+	if raw, err := json.Marshal(data); err == nil {
+		out.Data = raw
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+// Package mcpserver is the MCP door: it makes the tools of a [haft.Service] tools of
+// a Model Context Protocol server, over stdio and over streamable HTTP.
+//
+//	client ─► transport ─► view ─► Service
+//	          both wires    what this caller sees: its tools, its artifacts
+//
+// A [Server] has a view for each [Caller]: an MCP server of the official SDK whose
+// tools are looked up when they are asked for. Sessions, notifications, artifacts
+// and cursors belong to a view, so that tenants cannot meet.
+//
+// # What is promised
+//
+//   - A caller comes from whoever connected it, see [Caller], and never from a
+//     message.
+//   - A tool that fails is a result with isError; what is wrong with the message is
+//     an error of JSON-RPC. Both have the words of [haft.Error], and repeat nothing.
+//   - A request that is cancelled cancels its call.
+//   - A call that waits for a person asks the person at the client, if the client can
+//     ask and policy lets that person answer. Else the result says how to go on.
+//   - The id of a session is worth nothing to another caller: it says for whom it was
+//     made, and others are told that there is no such session.
+//   - Messages, sessions, lists and what is shown of results are bounded.
+//
+// Both generations of the protocol are spoken: sessions (up to 2025-11-25) and the
+// stateless one (2026-07-28). On HTTP the headers of a request tell them apart.
+//
+// [Server.Handler] does not look at Host and Origin. It stands behind the guard of
+// package server, which does (DNS rebinding).
+package mcpserver

@@ -1,0 +1,238 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"haft"
+)
+
+// The headers that tell the two wires apart.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "MCP-Protocol-Version"
+)
+
+// older are the versions of the protocol that have sessions.
+func older() []string { return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} }
+
+// Bounds on a message.
+const (
+	maxNesting = 200
+	maxBatch   = 32
+)
+
+// viewKey is the key of the view in the context of a request, for the SDK, which
+// asks for a server by request.
+type viewKey struct{}
+
+// transport makes the SDK's side of one of the two wires.
+func (s *Server) transport(stateless bool) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		v, _ := r.Context().Value(viewKey{}).(*view)
+		if v == nil {
+			return nil
+		}
+		return v.mcp
+	}, &mcp.StreamableHTTPOptions{
+		Stateless: stateless, SessionTimeout: s.cfg.Idle, MaxRequestBodyBytes: s.cfg.MaxMessage,
+		PropagateRequestCancellation: true,
+		// The guard before us knows by which names we are reached.
+		DisableLocalhostProtection: true,
+	})
+}
+
+// Handler returns the door for HTTP. Who says who sends a request, and why not if it
+// is nobody. The error is an [*haft.Error].
+func (s *Server) Handler(who func(*http.Request) (Caller, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, err := who(r)
+		if err != nil {
+			s.refuse(w, err)
+			return
+		}
+		v, leave, err := s.enter(caller)
+		if err != nil {
+			s.refuse(w, err)
+			return
+		}
+		defer leave()
+		body, err := s.read(w, r)
+		if err != nil {
+			s.refuse(w, err)
+			return
+		}
+		if err := check(body); err != nil {
+			s.refuse(w, err)
+			return
+		}
+		ctx, cancel := s.lifetime(r, caller, body)
+		defer cancel()
+		r = r.WithContext(context.WithValue(ctx, viewKey{}, v))
+		s.serve(w, r, v)
+	})
+}
+
+// serve hands a request to the wire that it is of.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, v *view) {
+	id, version := r.Header.Get(sessionHeader), r.Header.Get(versionHeader)
+	switch {
+	case id != "" && !v.owns(id):
+		// Also for a session of somebody else: it is not there, for this caller.
+		http.Error(w, "session not found", http.StatusNotFound)
+	case id == "" && version != "" && !slices.Contains(older(), version):
+		s.stateless.ServeHTTP(w, r)
+	case id == "" && r.Method == http.MethodPost:
+		done, err := s.admit(v)
+		if err != nil {
+			s.refuse(w, err)
+			return
+		}
+		defer done()
+		s.stateful.ServeHTTP(w, r)
+	default:
+		s.stateful.ServeHTTP(w, r)
+	}
+}
+
+// lifetime is how long a request may last. Streams without an end of their own end
+// with the credential and when the server is leaving.
+func (s *Server) lifetime(r *http.Request, who Caller, body []byte) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	if r.Method != http.MethodGet && !bytes.Contains(body, []byte(`"subscriptions/listen"`)) {
+		return ctx, cancel
+	}
+	unhook := context.AfterFunc(s.leaving, cancel)
+	var timer *time.Timer
+	if !who.Expires.IsZero() {
+		timer = time.AfterFunc(time.Until(who.Expires), cancel)
+	}
+	return ctx, func() {
+		unhook()
+		if timer != nil {
+			timer.Stop()
+		}
+		cancel()
+	}
+}
+
+// read reads the message of r, whole, in a bounded time, and puts it back.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	ctl := http.NewResponseController(w)
+	// A recorder in a test has no deadlines, which may be.
+	_ = ctl.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxMessage))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, &tooLarge{}
+		}
+		if _, ok := errors.AsType[*haft.Error](err); ok {
+			return nil, err // it is not what was signed
+		}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the message cannot be read to its end", Err: err}
+	}
+	_ = ctl.SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return body, nil
+}
+
+// tooLarge is the error of a message that is.
+type tooLarge struct{}
+
+// Error implements error.
+func (*tooLarge) Error() string { return "the message is too large" }
+
+// check bounds how deep a message nests and how many there are in one.
+func check(body []byte) error {
+	depth, quoted, first := 0, false, 0
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return &haft.Error{Code: haft.CodeInvalid, Message: "the message nests more than " + strconv.Itoa(maxNesting) + " deep"}
+			}
+			if depth == 2 && c == '{' && body[skip(body)] == '[' {
+				first++
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	if first > maxBatch {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "there are more than " + strconv.Itoa(maxBatch) + " messages in one"}
+	}
+	return nil
+}
+
+// skip returns where the text of body begins.
+func skip(body []byte) int {
+	for i, c := range body {
+		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return i
+		}
+	}
+	return 0
+}
+
+// refuse answers a request that reaches no session, with an error of JSON-RPC.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	out := told(err)
+	if _, ok := errors.AsType[*tooLarge](err); ok {
+		status, out = http.StatusRequestEntityTooLarge, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the message is larger than " + strconv.FormatInt(s.cfg.MaxMessage, 10) + " bytes"}
+	} else {
+		switch haft.CodeOf(err) {
+		case haft.CodeInvalid, haft.CodeConflict:
+			status = http.StatusBadRequest
+		case haft.CodeNotFound:
+			status = http.StatusNotFound
+		case haft.CodeUnauthenticated:
+			status = http.StatusUnauthorized
+			s.challenge(w, "")
+		case haft.CodeDenied:
+			status = http.StatusForbidden
+			s.challenge(w, `, error="insufficient_scope"`)
+		case haft.CodeRateLimited:
+			status = http.StatusTooManyRequests
+			w.Header().Set("Retry-After", "1")
+		case haft.CodeUnavailable:
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "1")
+		default:
+			s.cfg.Logger.Error("a request of MCP failed", "err", err)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// A client that is gone cannot be told.
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": nil, "error": out})
+}
+
+// challenge says which credentials are taken, and where to get one (RFC 6750,
+// RFC 9728).
+func (s *Server) challenge(w http.ResponseWriter, more string) {
+	text := `Bearer realm="haft"` + more
+	if s.cfg.Metadata != "" {
+		text += `, resource_metadata="` + s.cfg.Metadata + `"`
+	}
+	w.Header().Add("WWW-Authenticate", text)
+}
