@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -22,6 +23,7 @@ import (
 	"haft/secret"
 	"haft/server"
 	"haft/server/letta"
+	"haft/server/mcpserver"
 	"haft/telemetry"
 )
 
@@ -39,16 +41,21 @@ type ServerConfig struct {
 	// ActFor are roles that may call on behalf of every agent of their
 	// organisation; administrators may.
 	ActFor []string
+	// MCP adjusts the door at /mcp.
+	MCP mcpserver.Config
 }
 
 // A Server is a system that others reach over HTTP. Close it.
 type Server struct {
 	*Service
 	HTTP *server.Server
+	// MCP is the door at /mcp.
+	MCP *mcpserver.Server
 	// Auth knows the callers, and has the first key if it was made just now.
 	Auth *Auth
 
 	telemetry *telemetry.Telemetry
+	changed   atomic.Pointer[mcpserver.Server] // who is told of changes
 }
 
 // OpenServer puts a system together that others reach over HTTP. It does not
@@ -75,11 +82,15 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if cfg.Engine.Observer == nil {
 		cfg.Engine.Observer = s.telemetry
 	}
+	cfg.Engine.Changed = s.tellChanged(cfg.Engine.Changed)
 	cfg.Operators = cmp.Or(cfg.Operators, firstOrg)
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
 	}
 	if s.Auth, err = s.OpenAuth(ctx, AuthConfig{Config: cfg.Auth, Data: cfg.Data, Org: cfg.Operators}); err != nil {
+		return nil, err
+	}
+	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
 	s.HTTP, err = server.New(s.Engine, doorkeeper{s.Auth.Authenticator, cfg}, s.offers(cfg))
@@ -89,6 +100,9 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 // Close ends everything. The HTTP server is to be shut down before.
 func (s *Server) Close() error {
 	var errs []error
+	if s.MCP != nil {
+		errs = append(errs, s.MCP.Close())
+	}
 	if s.Service != nil {
 		errs = append(errs, s.Service.Close())
 	}

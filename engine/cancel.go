@@ -224,5 +224,9 @@ func (e *Engine) log(ctx context.Context, p haft.Principal, kind string, body an
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
 	entry := audit.Entry{Org: p.Org, Time: time.Now(), Kind: kind, Actor: p, Body: raw}
-	return e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
+	err = e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
+	if e.cfg.Changed != nil {
+		e.cfg.Changed(p.Org) // whatever it was: others look themselves
+	}
+	return err
 }

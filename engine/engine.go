@@ -89,6 +89,9 @@ type Config struct {
 	Gate Gate
 	// Upstream reaches MCP servers. Nil means that there are none.
 	Upstream Upstream
+	// Changed is told that tools, agents or rules of an organisation have changed; ""
+	// means of all. It does not block. Nil means that nobody wants to know.
+	Changed func(org string)
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Logger hears what an operator could act on. Nil discards.

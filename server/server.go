@@ -57,6 +57,9 @@ type Config struct {
 	// Agents is held while an agent is read, changed and written. Doors that do so
 	// share it. Nil means one of its own.
 	Agents sync.Locker
+	// Leaving is called when the server begins to shut down: streams of other doors
+	// end then. Nil means that there are none.
+	Leaving func()
 
 	// Hosts are the names by which the server is reached, without ports; nil means
 	// the loopback names and addresses only.
@@ -238,6 +241,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.streamMu.Lock()
 	s.endAll(errLeaving)
 	s.streamMu.Unlock()
+	if s.cfg.Leaving != nil {
+		s.cfg.Leaving()
+	}
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("wait for requests to end: %w", err), s.http.Close())

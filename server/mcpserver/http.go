@@ -54,26 +54,26 @@ func (s *Server) transport(stateless bool) http.Handler {
 
 // Handler returns the door for HTTP. Who says who sends a request, and why not if it
 // is nobody. The error is an [*haft.Error].
-func (s *Server) Handler(who func(*http.Request) (Caller, error)) http.Handler {
+func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := who(r)
+		caller, err := who(w, r)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		v, leave, err := s.enter(caller)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		defer leave()
 		body, err := s.read(w, r)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		if err := check(body); err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		ctx, cancel := s.lifetime(r, caller, body)
@@ -95,7 +95,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, v *view) {
 	case id == "" && r.Method == http.MethodPost:
 		done, err := s.admit(v)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		defer done()
@@ -194,7 +194,7 @@ func skip(body []byte) int {
 }
 
 // refuse answers a request that reaches no session, with an error of JSON-RPC.
-func (s *Server) refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	out := told(err)
 	if _, ok := errors.AsType[*tooLarge](err); ok {
@@ -207,10 +207,10 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 			status = http.StatusNotFound
 		case haft.CodeUnauthenticated:
 			status = http.StatusUnauthorized
-			s.challenge(w, "")
+			s.challenge(w, r, "")
 		case haft.CodeDenied:
 			status = http.StatusForbidden
-			s.challenge(w, `, error="insufficient_scope"`)
+			s.challenge(w, r, `, error="insufficient_scope"`)
 		case haft.CodeRateLimited:
 			status = http.StatusTooManyRequests
 			w.Header().Set("Retry-After", "1")
@@ -229,10 +229,10 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 
 // challenge says which credentials are taken, and where to get one (RFC 6750,
 // RFC 9728).
-func (s *Server) challenge(w http.ResponseWriter, more string) {
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, more string) {
 	text := `Bearer realm="haft"` + more
-	if s.cfg.Metadata != "" {
-		text += `, resource_metadata="` + s.cfg.Metadata + `"`
+	if s.cfg.Metadata != nil {
+		text += `, resource_metadata="` + s.cfg.Metadata(r) + `"`
 	}
 	w.Header().Add("WWW-Authenticate", text)
 }

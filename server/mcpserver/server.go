@@ -49,9 +49,9 @@ type Config struct {
 	// ReadTimeout bounds how long a message may take to arrive over HTTP; 0 means 15
 	// seconds.
 	ReadTimeout time.Duration
-	// Metadata is the address of the OAuth metadata of the resource, which clients
-	// without a credential are told. Empty means that there is none.
-	Metadata string
+	// Metadata returns the address of the OAuth metadata of the resource, which
+	// clients without a credential are told. Nil means that there is none.
+	Metadata func(r *http.Request) string
 	// Options and Extend adjust the MCP server of each view before it is used, for
 	// programs that have prompts, resources or tools of their own beside those of
 	// the service.

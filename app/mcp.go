@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"maps"
+	"net/http"
+
+	"haft"
+	"haft/auth"
+	"haft/engine"
+	"haft/event"
+	"haft/server"
+	"haft/server/mcpserver"
+)
+
+// MCPConfig completes the configuration of an MCP door to the service.
+func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
+	cfg.Wait, cfg.NewCall, cfg.Follow = s.Wait, engine.NewCallID, s.followCall
+	if cfg.Logger == nil {
+		cfg.Logger = s.App.cfg.Logger
+	}
+	return cfg
+}
+
+// followCall yields the events of a call that is about to be made.
+func (s *Service) followCall(ctx context.Context, c haft.Call) iter.Seq2[haft.Event, error] {
+	now, err := s.Engine.Cursor(ctx)
+	if err != nil {
+		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
+	}
+	return s.WatchFor(ctx, event.Filter{Org: c.Principal.Org, Call: c.ID}, now)
+}
+
+// The addresses of the MCP door.
+const (
+	mcpPath  = "/mcp"
+	metaPath = "/.well-known/oauth-protected-resource"
+)
+
+// openMCP makes the MCP door and adds it to the doors of the server.
+func (s *Server) openMCP(cfg *ServerConfig) (err error) {
+	c := s.MCPConfig(cfg.MCP)
+	if c.Version == "" {
+		c.Version = cfg.HTTP.Version
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = cfg.HTTP.MaxBody
+	}
+	mounts := maps.Clone(cfg.HTTP.Mounts)
+	if mounts == nil {
+		mounts = map[string]http.Handler{}
+	}
+	if len(cfg.Auth.Issuers) > 0 {
+		c.Metadata = func(r *http.Request) string { return base(r) + metaPath + mcpPath }
+		h := metadata(cfg.Auth.Issuers)
+		mounts["GET "+metaPath], mounts["GET "+metaPath+mcpPath] = h, h
+	}
+	if s.MCP, err = mcpserver.New(s.Engine, c); err != nil {
+		return err
+	}
+	s.changed.Store(s.MCP)
+	mounts[mcpPath] = s.MCP.Handler(s.mcpCaller)
+	cfg.HTTP.Mounts = mounts
+	leaving := cfg.HTTP.Leaving
+	cfg.HTTP.Leaving = func() {
+		s.MCP.Leave()
+		if leaving != nil {
+			leaving()
+		}
+	}
+	return nil
+}
+
+// tellChanged has the MCP door told of changes, besides whom the configuration names.
+func (s *Server) tellChanged(others func(string)) func(string) {
+	return func(org string) {
+		if door := s.changed.Load(); door != nil {
+			door.Changed(org)
+		}
+		if others != nil {
+			others(org)
+		}
+	}
+}
+
+// Bounds on what a request asks of the MCP door.
+const (
+	maxMCPTags = 16
+	maxMCPTag  = 200
+)
+
+// mcpCaller knows who speaks MCP over HTTP. The address may name an agent that the
+// credential may act as, and tags of which a tool must have one:
+// /mcp?agent=support&tag=read.
+func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
+	q := r.URL.Query()
+	tags := q["tag"]
+	if len(tags) > maxMCPTags {
+		return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address names too many tags"}
+	}
+	for _, t := range tags {
+		if t == "" || len(t) > maxMCPTag {
+			return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid, Message: "a tag in the address is empty or too long"}
+		}
+	}
+	holder, actor, err := s.HTTP.Identify(w, r, q.Get("agent"))
+	if err != nil {
+		return mcpserver.Caller{}, err
+	}
+	if err := actor.Allow(server.ToolsRead, server.CallsWrite); err != nil {
+		return mcpserver.Caller{}, err
+	}
+	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Allow(server.CallsRead) == nil}
+	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Allow(server.ApprovalsRead, server.ApprovalsWrite) == nil {
+		who.Person = p
+	}
+	return who, nil
+}
+
+// base is the address by which r reached us, whose host the guard knows.
+func base(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// metadata says which issuers' tokens the MCP door takes (RFC 9728).
+func metadata(issuers []auth.Issuer) http.Handler {
+	servers := make([]string, len(issuers))
+	for i, is := range issuers {
+		servers[i] = is.URL
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		// A client that is gone cannot be told.
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"resource": base(r) + mcpPath, "authorization_servers": servers,
+			"bearer_methods_supported": []string{"header"}, "resource_name": "Haft",
+		})
+	})
+}
