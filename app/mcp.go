@@ -1,36 +1,24 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
-	"iter"
+	"errors"
 	"maps"
 	"net/http"
 
 	"haft"
 	"haft/auth"
-	"haft/engine"
-	"haft/event"
 	"haft/server"
 	"haft/server/mcpserver"
 )
 
 // MCPConfig completes the configuration of an MCP door to the service.
 func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
-	cfg.Wait, cfg.NewCall, cfg.Follow = s.Wait, engine.NewCallID, s.followCall
+	cfg.Wait, cfg.Stream = s.Wait, s.Stream
 	if cfg.Logger == nil {
 		cfg.Logger = s.App.cfg.Logger
 	}
 	return cfg
-}
-
-// followCall yields the events of a call that is about to be made.
-func (s *Service) followCall(ctx context.Context, c haft.Call) iter.Seq2[haft.Event, error] {
-	now, err := s.Engine.Cursor(ctx)
-	if err != nil {
-		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
-	}
-	return s.WatchFor(ctx, event.Filter{Org: c.Principal.Org, Call: c.ID}, now)
 }
 
 // The addresses of the MCP door.
@@ -109,11 +97,11 @@ func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Ca
 	if err != nil {
 		return mcpserver.Caller{}, err
 	}
-	if err := actor.Allow(server.ToolsRead, server.CallsWrite); err != nil {
+	if err := errors.Join(actor.Permit(server.ToolsRead), actor.Permit(server.CallsWrite)); err != nil {
 		return mcpserver.Caller{}, err
 	}
-	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Allow(server.CallsRead) == nil}
-	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Allow(server.ApprovalsRead, server.ApprovalsWrite) == nil {
+	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Permit(server.CallsRead) == nil}
+	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(server.ApprovalsRead) == nil && holder.Permit(server.ApprovalsWrite) == nil {
 		who.Person = p
 	}
 	return who, nil

@@ -27,13 +27,3 @@ func (s *Server) Identify(w http.ResponseWriter, r *http.Request, agent string) 
 	}
 	return credential, actor, nil
 }
-
-// Allow reports why the credential of an identity is not for all of these.
-func (id Identity) Allow(actions ...Action) error {
-	for _, a := range actions {
-		if err := id.may(a); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -11,7 +11,6 @@ import (
 	"haft/app"
 	"haft/audit"
 	"haft/auth"
-	"haft/event"
 )
 
 // embedded is a system in this process. What it acknowledged it has to end.
@@ -72,42 +71,6 @@ func (e *embedded) End(ctx context.Context) error {
 		drained = nil // the user does not want to wait
 	}
 	return errors.Join(drained, e.Close())
-}
-
-// lastEvent is how long to wait for the last event of a call whose result is
-// there: it is written before the result is given, and only has to be read.
-const lastEvent = 2 * time.Second
-
-// Stream implements follower.
-func (e *embedded) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan bool, 1)
-	go func() {
-		shown := false
-		defer func() { done <- shown }()
-		// Nothing can be missed: the id is new, so all its events are to come.
-		for ev, err := range e.WatchFor(watching, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
-			if err != nil {
-				return
-			}
-			show(ev)
-			if ends(ev) {
-				shown = true
-				return
-			}
-		}
-	}()
-	res, err := e.Call(ctx, c)
-	if err == nil {
-		select {
-		case shown := <-done:
-			return res, shown, nil
-		case <-time.After(lastEvent):
-		}
-	}
-	cancel()
-	return res, <-done, err
 }
 
 // ends reports whether nothing is printed after an event before a person agrees.

@@ -70,7 +70,7 @@ is checked, confined, limited and fast.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
-	root.AddCommand(serveCommand(std))
+	root.AddCommand(serveCommand(std), mcpCommand(std))
 	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
 	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std), secretCommand(std))
 	root.AddCommand(keyCommand(std), mcpServerCommand(std))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,7 +43,7 @@ func (v *view) has(ctx context.Context, name string) (bool, error) {
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return false, nil
 	}
-	return err == nil && v.who.tagged(*t), err
+	return err == nil && v.who.Has(*t), err
 }
 
 // run runs a tool of the service. It is the handler of the one tool that the SDK
@@ -93,15 +92,7 @@ func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*
 	if err != nil {
 		return nil, told(err)
 	}
-	hush := v.follow(ctx, r, &c)
-	res, err := v.s.service.Call(ctx, c)
-	hush()
-	if err != nil && ctx.Err() != nil && c.ID != "" {
-		// A service far away may not have heard that the request is over.
-		if err := v.s.service.Cancel(context.WithoutCancel(ctx), c.Principal, c.ID); err != nil {
-			v.s.cfg.Logger.Debug("a call could not be cancelled", "call", c.ID, "err", err)
-		}
-	}
+	res, err := v.make(ctx, r, c)
 	if err != nil {
 		return nil, told(err)
 	}
@@ -111,31 +102,20 @@ func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*
 	return v.resultOf(*tool, res), nil
 }
 
-// follow tells the client how far the call is and what it prints, if it wants to
-// hear of it, until the function that it returns is called.
-func (v *view) follow(ctx context.Context, r *mcp.CallToolRequest, c *haft.Call) func() {
+// make makes a call, and tells the client how far it is and what it prints if it
+// wants to hear of it.
+func (v *view) make(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*haft.Result, error) {
 	token, loud := r.Params.GetProgressToken(), v.listens(r)
-	if v.s.cfg.Follow == nil || token == nil && !loud {
-		return func() {}
+	if v.s.cfg.Stream == nil || token == nil && !loud {
+		return v.s.service.Call(ctx, c)
 	}
-	c.ID = v.s.cfg.NewCall()
-	watching, cancel := context.WithCancel(ctx)
-	events := v.s.cfg.Follow(watching, *c)
-	var teller sync.WaitGroup
-	teller.Go(func() {
-		t := herald{session: r.Session, token: token, last: -1}
-		for e, err := range events {
-			if err != nil || e.Call == c.ID && (t.tell(ctx, e) != nil || e.Type == haft.EventCompleted) {
-				return // nobody hears more; the call goes on
-			}
+	h := herald{session: r.Session, token: token, last: -1}
+	res, _, err := v.s.cfg.Stream(ctx, c, func(e haft.Event) {
+		if h.err == nil {
+			h.err = h.tell(ctx, e) // nobody hears more; the call goes on
 		}
 	})
-	return func() {
-		// The last event of a call is told before its result is known, so that what
-		// is left is on its way already.
-		cancel()
-		teller.Wait()
-	}
+	return res, err
 }
 
 // A herald tells one client of one call.
@@ -143,6 +123,7 @@ type herald struct {
 	session *mcp.ServerSession
 	token   any
 	last    float64 // progress that was told; it has to rise
+	err     error   // why the client hears no more
 }
 
 // tell tells one event.

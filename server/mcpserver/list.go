@@ -33,7 +33,7 @@ func (v *view) tools(ctx context.Context, after string) iter.Seq2[haft.Tool, err
 func (v *view) usable(all iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		for t, err := range all {
-			if err == nil && (!v.who.tagged(t) || !isObject(t.Version.Parameters)) {
+			if err == nil && (!v.who.Has(t) || !isObject(t.Version.Parameters)) {
 				continue
 			}
 			if !yield(t, err) || err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -25,12 +24,10 @@ type Config struct {
 	// Wait waits for the end of a call that went on in the background. Nil means
 	// that nobody can, and that clients are not asked to agree to calls.
 	Wait func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
-	// NewCall makes the id of a call; nil makes one up.
-	NewCall func() haft.CallID
-	// Follow yields the events of a call that is about to be made, until ctx ends.
-	// What it needs to know of now it finds out before it returns. Nil means that
-	// there is neither progress nor output to be told.
-	Follow func(ctx context.Context, c haft.Call) iter.Seq2[haft.Event, error]
+	// Stream makes a call and shows its events, one after the other. It says whether
+	// all of them were shown. Nil means that there is neither progress nor output to
+	// be told.
+	Stream func(ctx context.Context, c haft.Call, show func(haft.Event)) (res *haft.Result, all bool, err error)
 	// Lazy is from how many tools on a list has only find_tools and call_tool; 0
 	// means 100, 1 always and less than 0 never.
 	Lazy int
@@ -125,9 +122,6 @@ func (c Config) filled() Config {
 	c.Sessions, c.PerCaller = cmp.Or(max(c.Sessions, 0), 4096), cmp.Or(max(c.PerCaller, 0), 64)
 	c.Poll, c.Idle = cmp.Or(max(c.Poll, 0), 30*time.Second), cmp.Or(max(c.Idle, 0), time.Hour)
 	c.MaxMessage, c.ReadTimeout = cmp.Or(max(c.MaxMessage, 0), 8<<20), cmp.Or(max(c.ReadTimeout, 0), 15*time.Second)
-	if c.NewCall == nil {
-		c.NewCall = func() haft.CallID { return haft.CallID("c_" + rand.Text()) }
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -290,7 +284,7 @@ func (s *Server) admit(v *view) (func(), error) {
 	}, nil
 }
 
-// tagged reports whether a tool is one of the caller's.
-func (c Caller) tagged(t haft.Tool) bool {
+// Has reports whether a tool is one of the caller's.
+func (c Caller) Has(t haft.Tool) bool {
 	return len(c.Tags) == 0 || slices.ContainsFunc(c.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })
 }

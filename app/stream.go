@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"haft"
+	"haft/engine"
+	"haft/event"
+)
+
+// lastEvent is how long to wait for the last event of a call whose result is
+// there: it is written before the result is given, and only has to be read.
+const lastEvent = 2 * time.Second
+
+// Stream makes a call and shows its events as they come, one after the other. It says
+// whether all of them were shown.
+func (s *Service) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
+	if c.ID == "" {
+		c.ID = engine.NewCallID()
+	}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan bool, 1)
+	go func() {
+		shown := false
+		defer func() { done <- shown }()
+		// Nothing can be missed: the id is new, so all its events are to come.
+		for ev, err := range s.WatchFor(watching, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
+			if err != nil {
+				return
+			}
+			show(ev)
+			if ev.Type == haft.EventCompleted || ev.Type == haft.EventApproval {
+				shown = true
+				return
+			}
+		}
+	}()
+	res, err := s.Call(ctx, c)
+	if err == nil {
+		select {
+		case shown := <-done:
+			return res, shown, nil
+		case <-time.After(lastEvent):
+		}
+	}
+	cancel()
+	return res, <-done, err
+}
