@@ -95,7 +95,6 @@ var only = []struct {
 	{"go.opentelemetry.io", "spans are made from what the engine tells", []string{"telemetry"}},
 	{"github.com/danielgtaylor/huma", "one door that writes its own document", []string{"server"}},
 	{"github.com/coder/websocket", "sockets are the door's", []string{"server"}},
-	{"github.com/modelcontextprotocol/go-sdk", "MCP is spoken at both ends and nowhere between", []string{"server/mcpserver", "executor/upstream"}},
 	{"github.com/BurntSushi/toml", "one reader of pyproject.toml", []string{"requirement"}},
 	{"github.com/prometheus", "counts are made from what the engine tells", []string{"telemetry"}},
 	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},
