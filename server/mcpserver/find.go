@@ -147,10 +147,10 @@ func Groups(tools func(yield func(haft.Tool, error) bool)) ([]Group, error) {
 	return all[:min(len(all), maxGroups)], nil
 }
 
-// serverOf is the server that a tool is of: that of an MCP server stands before two
-// underscores in its name.
+// serverOf is the server that a tool is of: that of an MCP server stands before
+// [haft.MCPSeparator] in its name.
 func serverOf(t haft.Tool) string {
-	if server, _, ok := strings.Cut(t.Name, "__"); ok && t.Version.Kind == haft.KindMCP {
+	if server, _, ok := strings.Cut(t.Name, haft.MCPSeparator); ok && t.Version.Kind == haft.KindMCP {
 		return server
 	}
 	return "haft"
