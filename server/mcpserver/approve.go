@@ -49,7 +49,7 @@ func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.R
 		caps == nil || caps.Elicitation == nil || caps.Elicitation.Form == nil && caps.Elicitation.URL != nil {
 		return nil, false
 	}
-	for a, err := range v.s.service.Approvals(ctx, v.who.Person) {
+	for a, err := range v.s.service.Approvals(ctx, v.who.Person, haft.ApprovalFilter{}) {
 		if err != nil {
 			return nil, false
 		}
