@@ -74,8 +74,8 @@ func (c *call) run(ctx context.Context) (*haft.Result, error) {
 	params.SetProgressToken(token)
 	res, err := s.client.CallTool(ctx, params)
 	done()
-	var wire *jsonrpc.Error
-	s.slot.give(err == nil || errors.As(err, &wire))
+	wire := wireError(err)
+	s.slot.give(err == nil || wire != nil)
 	switch {
 	case err == nil:
 		return c.result(res), nil
@@ -84,10 +84,22 @@ func (c *call) run(ctx context.Context) (*haft.Result, error) {
 		// not even answer a ping, will not have listened.
 		c.pool.spawn(func() { s.health(c.pool.ctx) })
 		return c.stopped(ctx), nil
-	case errors.As(err, &wire):
+	case wire != nil:
 		return c.refused(wire), nil
 	}
 	return c.broken(err)
+}
+
+// rejected is the code under which the SDK tells of its own transports.
+const rejected = -32005
+
+// wireError returns what the server itself said, if it did.
+func wireError(err error) *jsonrpc.Error {
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || wire.Code == rejected {
+		return nil
+	}
+	return wire
 }
 
 // maxLogs is how much of a server's words a result keeps.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"haft"
 )
 
@@ -59,6 +61,37 @@ func (h *headers) RoundTrip(req *http.Request) (*http.Response, error) {
 		pace: &pace{most: linesPerSecond, done: h.closing},
 	}
 	return resp, nil
+}
+
+// lasting is a transport whose stream does not end with the context in which it
+// was connected, as that of the SDK for SSE does.
+type lasting struct{ mcp.Transport }
+
+// Connect implements [mcp.Transport].
+func (l *lasting) Connect(ctx context.Context) (mcp.Connection, error) {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	conn, err := l.Transport.Connect(life)
+	if !stop() || err != nil {
+		cancel()
+		if err == nil {
+			err = errors.Join(context.Cause(ctx), conn.Close())
+		}
+		return nil, err
+	}
+	return &ending{conn, cancel}, nil
+}
+
+// ending is a connection with whose end its stream ends.
+type ending struct {
+	mcp.Connection
+	cancel context.CancelFunc
+}
+
+// Close implements [mcp.Connection].
+func (e *ending) Close() error {
+	defer e.cancel()
+	return e.Connection.Close()
 }
 
 // A body is bounded: as a whole, or by the event if it is a stream of them.

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
@@ -121,7 +120,7 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 	}
 	client.Transport = &headers{next: next, origin: u.Scheme + "://" + u.Host, values: w.headers, max: p.cfg.MaxMessage, closing: s.ending}
 	if w.server.Transport == haft.MCPSSE {
-		return &mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client}, nil
+		return &lasting{&mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client, MaxEventSize: p.cfg.MaxMessage}}, nil
 	}
 	return &mcp.StreamableClientTransport{Endpoint: w.server.URL, HTTPClient: &client}, nil
 }
@@ -210,7 +209,7 @@ func (s *session) health(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	err := s.client.Ping(ctx, nil)
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire != nil {
+	if wireError(err) != nil {
 		return // it does not know what a ping is, but it answers
 	}
 	if err == nil || s.pool.ctx.Err() != nil {
@@ -302,7 +301,7 @@ func (s *session) begin(c *running) (token string, done func()) {
 
 // explain sorts an error of connecting or listing by whose fault it is.
 func (s *session) explain(ctx context.Context, err error) error {
-	var wire *jsonrpc.Error
+	wire := wireError(err)
 	var dns *net.DNSError
 	var op *net.OpError
 	f := &Failed{Fault: FaultNetwork, Message: "the server cannot be reached", Err: err}
@@ -320,7 +319,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 		}
 	case ctx.Err() != nil && s.pool.ctx.Err() == nil:
 		f.Message = "the server does not answer in time"
-	case errors.As(err, &wire):
+	case wire != nil:
 		f.Fault, f.Message = FaultProtocol, fmt.Sprintf("the server refuses: %s (%d)", cut(s.hide.Text(wire.Message), 500), wire.Code)
 	case errors.As(err, &dns):
 		f.Message = "the host of the server is not found"
