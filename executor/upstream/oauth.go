@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
@@ -244,6 +245,15 @@ type bearer struct {
 	next    http.RoundTripper
 	account *account
 	origin  string
+	// refused says that a login was wanted: the SDK then tries other ways, and
+	// tells of the last.
+	refused atomic.Bool
+}
+
+// need notes and returns that a login is wanted.
+func (b *bearer) need() error {
+	b.refused.Store(true)
+	return &needLogin{b.account.name()}
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -274,14 +284,14 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxToken)) // so that the connection can be used again
 		_ = resp.Body.Close()
 		if token == "" || try > 0 || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
-			return nil, &needLogin{b.account.name()}
+			return nil, b.need()
 		}
 		// It may have ended before its time.
 		if token, err = b.account.token(req.Context(), token); err != nil {
 			return nil, err
 		}
 		if token == "" {
-			return nil, &needLogin{b.account.name()}
+			return nil, b.need()
 		}
 	}
 }

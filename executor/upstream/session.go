@@ -33,6 +33,7 @@ type session struct {
 	server haft.MCPServer
 	client *mcp.ClientSession
 	cmd    *command // nil if it has an address
+	bearer *bearer  // nil if nobody can log in
 	hide   *secret.Redactor
 	ending chan struct{}
 	once   sync.Once
@@ -116,7 +117,8 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 		next = http.DefaultTransport
 	}
 	if p.cfg.Vault != nil && w.headers["Authorization"] == "" {
-		next = &bearer{next: next, account: p.account(w), origin: u.Scheme + "://" + u.Host}
+		s.bearer = &bearer{next: next, account: p.account(w), origin: u.Scheme + "://" + u.Host}
+		next = s.bearer
 	}
 	client.Transport = &headers{next: next, origin: u.Scheme + "://" + u.Host, values: w.headers, max: p.cfg.MaxMessage, closing: s.ending}
 	if w.server.Transport == haft.MCPSSE {
@@ -310,6 +312,9 @@ func (s *session) explain(ctx context.Context, err error) error {
 	}
 	if n, ok := errors.AsType[*needLogin](err); ok {
 		return n
+	}
+	if s.bearer != nil && s.bearer.refused.Swap(false) {
+		return &needLogin{s.server.Name}
 	}
 	switch {
 	case s.cmd != nil && s.cmdEnded(err) != "":
