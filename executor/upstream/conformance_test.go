@@ -85,12 +85,9 @@ func conform(scenario, address string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var given struct {
-		ClientID     string `json:"client_id"`
-		ClientSecret string `json:"client_secret"`
-		ToolCalls    []struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"toolCalls"`
+		ClientID     string     `json:"client_id"`
+		ClientSecret string     `json:"client_secret"`
+		ToolCalls    []toolCall `json:"toolCalls"`
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) // most scenarios give nothing
 	d := &tested{server: haft.MCPServer{ID: "mcp_suite", Org: "acme", Name: "suite", Transport: haft.MCPHTTP, URL: address}, grants: map[string][]byte{}}
@@ -115,6 +112,21 @@ func conform(scenario, address string) int {
 		}
 		return err
 	}
+	if err := play(ctx, scenario, pool, call, given.ToolCalls); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// toolCall is a call that the suite wants made.
+type toolCall struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// play does what a scenario wants.
+func play(ctx context.Context, scenario string, pool *upstream.Pool, call func(tool, args string) error, calls []toolCall) error {
 	var err error
 	switch {
 	case strings.HasPrefix(scenario, "auth/"):
@@ -130,7 +142,7 @@ func conform(scenario, address string) int {
 			_ = call(tool, "{}") // some are to be refused here
 		}
 	case scenario == "http-custom-headers":
-		for _, c := range given.ToolCalls {
+		for _, c := range calls {
 			_ = call(c.Name, string(c.Arguments)) // what counts is how it is sent
 		}
 	case scenario == "http-standard-headers":
@@ -157,11 +169,7 @@ func conform(scenario, address string) int {
 			err = nil // a schema that cannot be used is another matter
 		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return err
 }
 
 // agree calls, logs in if that is wanted, and calls again: a few times, for a
