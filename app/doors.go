@@ -124,6 +124,10 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
+	if c.Refused == nil {
+		book := &porter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators, logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
+		c.Refused = book.Refused
+	}
 	if c.Agents == nil {
 		c.Agents = new(sync.Mutex)
 	}

@@ -75,30 +75,14 @@ func network(addr netip.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
-// check refuses a source that failed too often.
-func (f *failures) check(addr netip.Addr) error {
-	addr = network(addr)
-	now := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e, ok := f.sources[addr]
-	if !ok {
-		return nil
-	}
-	s := e.Value.(*source)
-	// Every failure moves free on by every; most of them are most times every.
-	wait := s.free.Sub(now) - time.Duration(f.most-1)*f.every
-	if wait <= 0 {
-		return nil
-	}
-	return &haft.Error{
-		Code: haft.CodeRateLimited, Message: "too many credentials from this address were not valid",
-		RetryAfter: haft.Millis(min(wait, time.Duration(f.most)*f.every)),
-	}
-}
-
-// failed counts a failure.
-func (f *failures) failed(addr netip.Addr) {
+// failed counts a failure, and returns what its sender is told: the error, or that
+// there were too many.
+//
+// Who has a good credential is never told so, however many bad ones come from the
+// same address: that may be one of many behind a proxy, and secrets cannot be
+// guessed. What is bounded is how much those who fail are told, and what is written
+// of it.
+func (f *failures) failed(addr netip.Addr, err error) error {
 	addr = network(addr)
 	now := time.Now()
 	f.mu.Lock()
@@ -117,10 +101,13 @@ func (f *failures) failed(addr netip.Addr) {
 	if s.free.Before(now) {
 		s.free = now
 	}
-	// Many that were let in together do not add up to an endless wait.
-	if full := now.Add(time.Duration(f.most) * f.every); s.free.Add(f.every).Before(full) {
-		s.free = s.free.Add(f.every)
-	} else {
-		s.free = full
+	// Every failure moves free on by every; most of them are most times every.
+	if wait := s.free.Sub(now) - time.Duration(f.most-1)*f.every; wait > 0 {
+		return &haft.Error{
+			Code: haft.CodeRateLimited, Message: "too many credentials from this address were not valid",
+			RetryAfter: haft.Millis(min(wait, time.Duration(f.most)*f.every)), Err: err,
+		}
 	}
+	s.free = s.free.Add(f.every)
+	return err
 }

@@ -101,16 +101,13 @@ func New(cfg Config) (*Authenticator, error) {
 //
 // Of a signed request the body is still to be checked, see [Identity.Signed].
 func (a *Authenticator) Authenticate(ctx context.Context, c Credential) (Identity, error) {
-	if err := a.failures.check(c.Source); err != nil {
-		return Identity{}, err
-	}
 	id, err := a.identify(ctx, c)
 	if err == nil {
 		err = id.Principal.Check()
 	}
 	if err != nil {
 		if haft.CodeOf(err) == haft.CodeUnauthenticated {
-			a.failures.failed(c.Source)
+			err = a.failures.failed(c.Source, err)
 		}
 		return Identity{}, err
 	}
@@ -179,8 +176,7 @@ func (a *Authenticator) Admit(r *http.Request, source netip.Addr) (Identity, err
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		if id.Digest != emptyDigest {
-			a.failures.failed(source)
-			return Identity{}, refuse(ReasonBody, id.Key)
+			return Identity{}, a.failures.failed(source, refuse(ReasonBody, id.Key))
 		}
 		return id, nil
 	}

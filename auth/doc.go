@@ -76,8 +76,8 @@
 //     [ReasonOf] is for the operator. Unknown, wrong, expired and disabled keys
 //     take the same steps: one look at the backend, the same hashes, the same
 //     compares.
-//   - Who fails too often from one address is told to come back later, before
-//     anything is looked at.
+//   - Who fails too often from one address is told to come back later. Who has a
+//     good credential is not, whoever else fails there.
 //   - What a key may do is what its roles give and its scope leaves. Nobody makes
 //     a key that may do more than they may ([Identity.MayIssue]).
 //   - All that is kept of callers has a bound.

@@ -63,3 +63,12 @@ func ReasonOf(err error) Reason {
 	}
 	return ""
 }
+
+// KeyOf returns the id of the key that was refused, if it is known which. The id is
+// public, and there need not be such a key.
+func KeyOf(err error) string {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.key
+	}
+	return ""
+}

@@ -113,7 +113,12 @@ func pause(ctx context.Context, d time.Duration) error {
 // once sends a request one time.
 func (c *Client) once(ctx context.Context, q query, agent string, body []byte) (*http.Response, error) {
 	u := *c.base
-	u.RawQuery = q.values.Encode()
+	values := url.Values{}
+	for name, v := range q.values {
+		values[name] = v
+	}
+	set(values, "as", agent)
+	u.RawQuery = values.Encode()
 	// The path is escaped already, in parts.
 	target, err := url.ParseRequestURI(c.base.EscapedPath() + q.path)
 	if err != nil {
@@ -138,9 +143,6 @@ func (c *Client) once(ctx context.Context, q query, agent string, body []byte) (
 	req.Header.Set("User-Agent", c.cfg.Name)
 	if q.kind != "" {
 		req.Header.Set("Content-Type", q.kind)
-	}
-	if agent != "" {
-		req.Header.Set("Haft-Agent", agent)
 	}
 	switch key := c.key(); {
 	case c.cfg.Sign:

@@ -184,33 +184,50 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 	return p
 }
 
+// known finds out who sent r and whether the credential is for an action, and then
+// reads the body. Who is turned away is told to the operator.
+func (s *Server) known(w http.ResponseWriter, r *http.Request, action Action) (Identity, error) {
+	who, err := s.auth.Authenticate(r, s.source(r))
+	if err != nil {
+		s.refused(r, WhyCredential, haft.Principal{}, err)
+		return Identity{}, err
+	}
+	if rec, ok := w.(*writer); ok {
+		rec.who = who.Principal
+	}
+	if err := who.Permit(action); err != nil {
+		s.refused(r, WhyScope, who.Principal, err)
+		return Identity{}, err
+	}
+	if err := s.read(w, r); err != nil {
+		why := WhyBody
+		if haft.CodeOf(err) == haft.CodeUnauthenticated {
+			why = WhyCredential // it is not what was signed
+		}
+		s.refused(r, why, who.Principal, err)
+		return Identity{}, err
+	}
+	return who, nil
+}
+
 // admit lets those through who are known and whose credential is for this, and
 // reads their body.
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	refuse := func(err error) { s.fault(r.Context(), err).write(w, requestID(r.Context())) }
-	who, err := s.auth.Authenticate(r, s.source(r))
+	action, _ := ctx.Operation().Metadata[actionKey].(Action)
+	who, err := s.known(w, r, action)
 	if err != nil {
 		refuse(err)
 		return
 	}
-	if rec, ok := w.(*writer); ok {
-		rec.who = who.Principal
-	}
-	action, _ := ctx.Operation().Metadata[actionKey].(Action)
-	if err := who.Permit(action); err != nil {
-		refuse(err)
-		return
-	}
-	if err := s.read(w, r); err != nil {
-		refuse(err)
-		return
-	}
-	if agent := r.Header.Get(agentHeader); agent != "" {
+	agent := takeAgent(r)
+	if agent != "" {
 		if who, err = s.become(r.Context(), who, agent); err != nil {
 			refuse(err)
 			return
 		}
+		ctx = huma.WithValue(ctx, agentKey{}, agent)
 	}
 	// What curl says of every body that it was not told about. There are no cookies,
 	// so that a form on a page of somebody else brings no credential along.
@@ -226,6 +243,16 @@ func (a *api) finish() ([]byte, error) {
 	schemas := doc.Components.Schemas.Map()
 	// The library describes its own errors, which nobody is sent.
 	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool { return name == "ErrorModel" || name == "ErrorDetail" })
+	doc.Components.Parameters = map[string]*huma.Param{agentParam: {Name: agentParam, In: "query",
+		Description: "The agent on whose behalf the request is, by name or id. The credential must be for it.",
+		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: new(maxAgent)}}}
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op != nil {
+				op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + agentParam})
+			}
+		}
+	}
 	raw, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write the document of the API: %w", err)

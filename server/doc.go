@@ -13,8 +13,7 @@
 //
 //   - A principal comes from the authenticator and from nowhere else. No body, path
 //     or header names an organisation, a user, a role or the id of a new call. A
-//     body, or the header Haft-Agent, may name an agent only if the credential may
-//     act as it.
+//     body, or as in a query, may name an agent only if the credential may act as it.
 //   - Nothing of a body is read before its sender is known, and never more than
 //     [Config.MaxBody].
 //   - Errors are RFC 9457 problem details with our codes ([Problem]). They say where

@@ -19,20 +19,9 @@ type Door interface {
 // enter stands before a door.
 func (s *Server) enter(d Door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse := func(err error) { s.fault(r.Context(), err).write(w, requestID(r.Context())) }
-		who, err := s.auth.Authenticate(r, s.source(r))
-		if err == nil {
-			err = who.Principal.Check()
-		}
+		who, err := s.known(w, r, anyAction)
 		if err != nil {
-			refuse(err)
-			return
-		}
-		if rec, ok := w.(*writer); ok {
-			rec.who = who.Principal
-		}
-		if err := s.read(w, r); err != nil {
-			refuse(err)
+			s.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
 		}
 		d.Enter(w, r, who)

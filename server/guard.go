@@ -87,11 +87,20 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
+// What those are told who did not mean us.
+var (
+	errHost   = problem(http.StatusMisdirectedRequest, "this server does not go by that name; the operator can allow it")
+	errOrigin = problem(http.StatusForbidden, "requests of pages of another origin are not taken")
+)
+
 // guard stands before everything: it names requests, logs them, survives their
 // panics and refuses those that were not meant for us.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+			s.conns.whole(conn)
+		}
 		id := "r_" + rand.Text() // never one of the client's: it goes into logs
 		r = r.WithContext(context.WithValue(r.Context(), idKey{}, id))
 		w := &writer{ResponseWriter: out, limit: s.cfg.WriteTimeout}
@@ -119,9 +128,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}()
 		switch {
 		case !s.hosts.known(r.Host):
-			problem(http.StatusMisdirectedRequest, "this server does not go by that name; the operator can allow it").write(w, id)
+			s.refused(r, WhyHost, haft.Principal{}, errHost)
+			errHost.write(w, id)
 		case !s.hosts.allowed(r):
-			problem(http.StatusForbidden, "requests of pages of another origin are not taken").write(w, id)
+			s.refused(r, WhyOrigin, haft.Principal{}, errOrigin)
+			errOrigin.write(w, id)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -32,6 +32,11 @@ type Paging struct {
 // next page.
 func (p *Paging) Resolve(ctx huma.Context) []error {
 	p.address = ctx.URL()
+	if agent, ok := ctx.Context().Value(agentKey{}).(string); ok {
+		query := p.address.Query()
+		query.Set(agentParam, agent)
+		p.address.RawQuery = query.Encode()
+	}
 	return nil
 }
 

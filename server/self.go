@@ -3,23 +3,42 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"haft"
 )
 
-// agentHeader names the agent that a request is on behalf of. It does for every
-// request what agent does in some bodies, and needs the same leave.
-const agentHeader = "Haft-Agent"
+// agentParam is the part of a query that names the agent on whose behalf a request
+// is. It does for every request what agent does in some bodies, and needs the same
+// leave. It is no header because those are not part of what is signed: who cuts one
+// out on the way would make more of a request.
+const agentParam = "as"
 
 // maxAgent bounds the name of one.
 const maxAgent = 200
+
+// agentKey is where that agent is in the context of a request, for the address of
+// the next page.
+type agentKey struct{}
+
+// takeAgent takes the agent out of the query of r, which operations do not know.
+func takeAgent(r *http.Request) string {
+	if !strings.Contains(r.URL.RawQuery, agentParam+"=") {
+		return ""
+	}
+	query := r.URL.Query()
+	agent := strings.Join(query[agentParam], ",") // no agent has a name for two
+	query.Del(agentParam)
+	r.URL.RawQuery = query.Encode()
+	return agent
+}
 
 // become returns the identity of somebody who acts as an agent: it may do nothing
 // that the agent may not.
 func (s *Server) become(ctx context.Context, who Identity, agent string) (Identity, error) {
 	if len(agent) > maxAgent {
-		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the header " + agentHeader + " is too long"}
+		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the agent is too long"}
 	}
 	p, err := s.as(ctx, who, agent)
 	if err != nil {
@@ -46,7 +65,7 @@ type oneSelf struct{ Body Self }
 // self is about who asks.
 func (a *api) self() {
 	register(a, operation{method: http.MethodGet, path: "/v1/whoami", id: "whoami", action: anyAction, tag: "identity", summary: "Say who the credential is, and what it is for",
-		about: "Every request takes the header `Haft-Agent`: the agent on whose behalf it is, if the credential may act as it."}, a.s.whoami)
+		about: "With `as`, which every request takes, it is the agent of that name, if the credential may act as it."}, a.s.whoami)
 }
 
 func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {

@@ -48,6 +48,9 @@ type Config struct {
 	// Metrics serves measures: to who asks from this machine without a proxy, and
 	// to operators.
 	Metrics http.Handler
+	// Refused hears of every request that is turned away before anything is done for
+	// it. It must be quick, and is called from many goroutines. Nil means nobody.
+	Refused func(ctx context.Context, r Refusal)
 	// Mounts are other doors, by pattern of [http.ServeMux]. They stand behind the
 	// same guard and know themselves who sends.
 	Mounts map[string]http.Handler
@@ -141,6 +144,7 @@ type Server struct {
 	handler http.Handler
 	http    *http.Server
 	openapi []byte
+	conns   conns
 	ready   readiness
 
 	leaving  atomic.Bool
@@ -175,6 +179,7 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		ReadHeaderTimeout: cfg.ReadTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
+	s.watchConns()
 	return s, nil
 }
 

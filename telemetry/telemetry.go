@@ -51,6 +51,7 @@ type Telemetry struct {
 	seconds  *prometheus.HistogramVec
 	stages   *prometheus.HistogramVec
 	cpu, rss *prometheus.CounterVec
+	turned   *prometheus.CounterVec
 }
 
 var _ engine.Observer = (*Telemetry)(nil)
@@ -92,7 +93,8 @@ func (t *Telemetry) register(cfg Config) {
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 10, 60}}, []string{"stage"})
 	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total", Help: "Processor time of tools, by organisation and tool."}, []string{"org", "tool"})
 	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total", Help: "Sum of the peak memory of runs, by organisation and tool."}, []string{"org", "tool"})
-	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss,
+	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total", Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."}, []string{"why", "reason"})
+	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.turned,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Stats != nil {
 		t.registerStats(cfg.Stats)
@@ -114,6 +116,9 @@ func (t *Telemetry) registerStats(stats func() engine.Stats) {
 	counter("haft_events_refused_total", "Events that could not be kept.", func(s engine.Stats) float64 { return float64(s.Events.Refused) })
 	counter("haft_watchers_dropped_total", "Watchers that were too slow.", func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
 }
+
+// Refused counts a request that was turned away. Both are of closed sets.
+func (t *Telemetry) Refused(why, reason string) { t.turned.WithLabelValues(why, reason).Inc() }
 
 // Handler serves the measures to Prometheus.
 func (t *Telemetry) Handler() http.Handler {
