@@ -1,0 +1,110 @@
+package mcpserver_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/app"
+	"haft/executor/builtin"
+	"haft/sandbox/sandboxtest"
+	"haft/server"
+	"haft/server/mcpserver"
+)
+
+// operator is who owns the worlds of these tests.
+var operator = haft.Principal{Org: "local", User: "ann", Roles: []string{haft.RoleAdmin, haft.RoleApprover}}
+
+// openService opens a service that keeps everything in memory.
+func openService(t *testing.T, cfg app.ServiceConfig) *app.Service {
+	t.Helper()
+	s, err := app.OpenService(t.Context(), cfg)
+	if err != nil {
+		sandboxtest.Require(t, "sandbox", err.Error())
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the service: %v", err)
+		}
+	})
+	return s
+}
+
+// openDoor makes an MCP door to a service.
+func openDoor(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Server {
+	t.Helper()
+	door, err := mcpserver.New(s.Engine, s.MCPConfig(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := door.Close(); err != nil {
+			t.Errorf("close the door: %v", err)
+		}
+	})
+	return door
+}
+
+// everybody lets everybody in as one principal.
+type everybody struct{ haft.Principal }
+
+func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, error) {
+	return server.Identity{Principal: e.Principal, May: func(server.Action) error { return nil }}, nil
+}
+
+// serveDoor puts a door behind the guard of the HTTP server, as it is used, and
+// returns its address.
+func serveDoor(t *testing.T, s *app.Service, door *mcpserver.Server, who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
+	t.Helper()
+	web, err := server.New(s.Engine, everybody{operator}, server.Config{
+		Mounts: map[string]http.Handler{"/mcp": door.Handler(who)}, Leaving: door.Leave,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		for _, err := range []error{web.Shutdown(ctx), <-served} {
+			if err != nil {
+				t.Errorf("shut the server down: %v", err)
+			}
+		}
+	})
+	return "http://" + ln.Addr().String() + "/mcp"
+}
+
+// fixed is a caller who is always the same.
+func fixed(who mcpserver.Caller) func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error) {
+	return func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error) { return who, nil }
+}
+
+// installed finds a file of what scripts/setup installs, or skips loudly.
+func installed(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", ".haft", name))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		sandboxtest.Require(t, "mcp", "there is no .haft/"+name+": run scripts/setup test")
+	}
+	return path
+}
+
+// adding is a configuration with tools.
+func adding(add func(*builtin.Set) error) app.ServiceConfig {
+	return app.ServiceConfig{Builtins: add}
+}
