@@ -66,7 +66,7 @@ var rooms = map[string][]string{
 	"client":              {"auth", "secret"},
 	"server/letta":        {"server"},
 	"server/mcpserver":    {"modelapi"},
-	"registry":            {"schema", "value", "store"},
+	"registry":            {"requirement", "schema", "value", "store"},
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},
 	"app":                 {"..."},

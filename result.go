@@ -189,7 +189,8 @@ type Timeline struct {
 	Validate  Millis `json:"validate_ms,omitempty"`
 	Policy    Millis `json:"policy_ms,omitempty"`
 	Approval  Millis `json:"approval_ms,omitempty"`
-	Cell      string `json:"cell,omitempty"` // hit, miss or cold
+	Packages  Millis `json:"packages_ms,omitempty"` // waiting for their installation
+	Cell      string `json:"cell,omitempty"`        // hit, miss or cold
 	Setup     Millis `json:"setup_ms,omitempty"`
 	Execute   Millis `json:"execute_ms,omitempty"`
 	Serialise Millis `json:"serialise_ms,omitempty"`

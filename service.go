@@ -102,6 +102,9 @@ type Draft struct {
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	ArgsSchema json.RawMessage `json:"args_json_schema,omitempty"`
 	Returns    json.RawMessage `json:"returns,omitempty"`
+	// Relock finds the newest packages that fit the requirements. Otherwise those
+	// stay that the organisation has for the same requirements already.
+	Relock bool `json:"relock,omitempty"`
 	// New refuses to add a version to a tool that exists.
 	New bool `json:"new,omitempty"`
 	// If is the digest that the current version must have, or the revision of the

@@ -64,7 +64,8 @@ func (t Tool) Revision() string { return t.Version.Digest + "." + revision(t.Upd
 type Version struct {
 	Number int  `json:"number"`
 	Kind   Kind `json:"kind"`
-	// Digest is over source, function, schemas, requirements and settings.
+	// Digest is over source, function, schemas, requirements, their lock and
+	// settings.
 	Digest      string `json:"digest"`
 	Description string `json:"description"`
 	// Source is the code, empty for built-in and MCP tools.
@@ -87,7 +88,9 @@ type Version struct {
 	Returns      json.RawMessage `json:"returns,omitempty"`
 	Health       SchemaHealth    `json:"schema_health"`
 	Requirements Requirements    `json:"requirements,omitzero"`
-	Settings     Settings        `json:"settings,omitzero"`
+	// Lock names the exact packages that the requirements became.
+	Lock     Lock     `json:"lock,omitzero"`
+	Settings Settings `json:"settings,omitzero"`
 	// Annotations are what the tool's author claims of it.
 	Annotations Annotations `json:"annotations,omitzero"`
 	// Review is what was found in the source, and what people say to it. It is
@@ -121,6 +124,16 @@ type Annotations struct {
 type Requirements struct {
 	Pip []string `json:"pip,omitempty"`
 	NPM []string `json:"npm,omitempty"`
+}
+
+// A Lock names the exact packages that a version runs with, by the digests of their
+// lists. The lists themselves, with hashes, are kept beside the tool.
+type Lock struct {
+	// Set is the digest of what was asked for, by the tool and by the sandbox
+	// configuration of its organisation.
+	Set string `json:"set,omitempty"`
+	Pip string `json:"pip,omitempty"`
+	NPM string `json:"npm,omitempty"`
 }
 
 // Settings say how a version is to be run. The zero value is the safe default of

@@ -82,6 +82,15 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	return a, nil
 }
 
+// CacheDir is where things are kept that can be made again: answers of interpreters,
+// and the packages of haft run.
+func CacheDir() (string, error) {
+	if dir := cacheDir(); dir != "" {
+		return dir, nil
+	}
+	return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no directory for caches"}
+}
+
 // cacheDir is where answers of interpreters are kept, or "" where there is no
 // such place: asking one takes longer than running a short tool.
 func cacheDir() string {

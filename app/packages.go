@@ -46,3 +46,36 @@ func (a *App) Provide(ctx context.Context, set requirement.Set, source []byte, r
 	}
 	return a.Supply.Open(ctx, locks, string(source), progress)
 }
+
+// Build has the packages of a tool's current version installed, so that its first
+// call need not wait.
+func (s *Service) Build(ctx context.Context, p haft.Principal, ref string) (haft.Version, error) {
+	t, err := s.Tool(ctx, p, ref)
+	if err != nil {
+		return haft.Version{}, err
+	}
+	_, release, err := s.locker.Open(ctx, p.Org, t.Version, nil)
+	if err != nil {
+		return t.Version, err
+	}
+	release()
+	return t.Version, nil
+}
+
+// Locked returns the lists of packages that a tool's current version runs with, by
+// who installs them.
+func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map[string]string, error) {
+	t, err := s.Tool(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := s.locker.locks(ctx, p.Org, t.Version, nil)
+	if err != nil {
+		return nil, err
+	}
+	lists := map[string]string{}
+	for _, l := range locks {
+		lists[l.Kind] = string(l.Text)
+	}
+	return lists, nil
+}

@@ -58,6 +58,9 @@ type ServiceConfig struct {
 	SelfReview bool
 	// Builtins adds tools of the program that embeds this one.
 	Builtins func(*builtin.Set) error
+	// Progress is told, in lines, what the installation of packages does, and ""
+	// when it is over: for the person at the terminal. Nil means that there is none.
+	Progress func(line string)
 	// Engine adjusts the pipeline.
 	Engine engine.Config
 }
@@ -79,6 +82,7 @@ type Service struct {
 	Signer *audit.Signer
 
 	vault   *vault
+	locker  *locker
 	closers []func() error
 }
 
@@ -97,16 +101,20 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if cfg.Egress, err = cfg.outside(); err != nil {
 		return nil, err
 	}
+	if cfg.Data != "" && cfg.Packages.Dir == "" {
+		cfg.Packages.Dir = filepath.Join(cfg.Data, "layers")
+	}
 	if s.App, err = Open(ctx, cfg.Config); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
+	s.locker = &locker{store: s.Store, supply: s.App.Supply, person: cfg.Progress}
 	tools, err := s.builtins(cfg)
 	if err != nil {
 		return nil, err
 	}
 	s.Registry = registry.New(s.Store, registry.Config{
-		Derive: s.App.deriveFor, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
+		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(), Network: CheckNetwork,
 	})
 	ec, err := s.engineConfig(cfg)
@@ -200,6 +208,9 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	}
 	if ec.Gate == nil {
 		ec.Gate = &gate{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
+	}
+	if ec.Packages == nil {
+		ec.Packages = s.locker
 	}
 	if ec.Heavy == nil {
 		// Code that a built-in tool runs for a model needs a processor like a tool.

@@ -92,6 +92,8 @@ type Config struct {
 	// Changed is told that tools, agents or rules of an organisation have changed; ""
 	// means of all. It does not block. Nil means that nobody wants to know.
 	Changed func(org string)
+	// Packages installs what tools need. Nil installs nothing, and a result says so.
+	Packages Packages
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Logger hears what an operator could act on. Nil discards.

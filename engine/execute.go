@@ -31,6 +31,11 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	if hit, err := e.cached(ctx, f); err != nil || hit {
 		return err
 	}
+	release, err := e.supply(ctx, f, &req)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if err := e.breaker.admit(f); err != nil {
 		return err
 	}
@@ -40,9 +45,6 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	defer e.unreach(f)
 	if err := e.begin(ctx, f); err != nil {
 		return err
-	}
-	if r := f.tool.Tool.Version.Requirements; len(r.Pip)+len(r.NPM) > 0 {
-		f.notices = append(f.notices, "requirements: this build does not install them; only what the interpreter has is there")
 	}
 	out := e.stream(f, &req)
 	defer func() {

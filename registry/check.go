@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"haft"
+	"haft/requirement"
 	"haft/schema"
 	"haft/value"
 )
@@ -48,15 +49,6 @@ func sourceKinds() []haft.Kind {
 var (
 	sandboxName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`) })
 	hostLabel   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`) })
-	// A package of an index with versions and a marker. No option, no address and
-	// no path: what is installed comes from where the operator says.
-	pipPackage = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._ -]+\])?` +
-			`( *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+( *, *(===|[<>=!~]=|[<>]) *[A-Za-z0-9.*+!_-]+)*)?( *; *[A-Za-z0-9_.<>=!'"() -]+)?$`)
-	})
-	npmPackage = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9.^~<>=|*+ -]+)?$`)
-	})
 )
 
 // checker collects what is wrong with a draft, all of it.
@@ -220,13 +212,13 @@ func (c *checker) limits(at string, l haft.Limits) {
 // packages checks that requirements name packages and nothing else.
 func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 	for _, e := range []struct {
-		at, what string
-		names    []string
-		form     *regexp.Regexp
-		kinds    []haft.Kind
+		at    string
+		names []string
+		read  func(string) error
+		kinds []haft.Kind
 	}{
-		{"/requirements/pip", "a package is NAME, with versions such as >=1.2,<2 if need be", n.Pip, pipPackage(), []haft.Kind{haft.KindPython}},
-		{"/requirements/npm", "a package is NAME or @SCOPE/NAME, with @VERSION if need be", n.NPM, npmPackage(), []haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
+		{"/requirements/pip", n.Pip, func(s string) error { _, err := requirement.ParsePip(s); return err }, []haft.Kind{haft.KindPython}},
+		{"/requirements/npm", n.NPM, func(s string) error { _, err := requirement.ParseNPM(s); return err }, []haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
 	} {
 		switch {
 		case len(e.names) > MaxPackages:
@@ -236,8 +228,8 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 			c.fail(e.at, "tools of this kind cannot have such packages")
 		}
 		for i, p := range e.names {
-			if len(p) > maxPackage || !e.form.MatchString(p) {
-				c.fail(fmt.Sprintf("%s/%d", e.at, i), "%s", e.what)
+			if err := e.read(p); err != nil {
+				c.fail(fmt.Sprintf("%s/%d", e.at, i), "%s", haft.MessageOf(err))
 			}
 		}
 	}

@@ -25,6 +25,7 @@ type digested struct {
 	Parameters   json.RawMessage   `json:"parameters,omitempty"`
 	Returns      json.RawMessage   `json:"returns,omitempty"`
 	Requirements haft.Requirements `json:"requirements,omitzero"`
+	Lock         haft.Lock         `json:"lock,omitzero"`
 	Settings     haft.Settings     `json:"settings,omitzero"`
 	Annotations  haft.Annotations  `json:"annotations,omitzero"`
 	Server       string            `json:"server,omitempty"`
@@ -33,13 +34,13 @@ type digested struct {
 
 // Digest names a version by its content, as "sha256:" and hex digits: its kind,
 // description, source, function and how that is given its arguments, schemas,
-// requirements, settings and annotations. Schemas are compared as compact JSON,
+// requirements and their lock, settings and annotations. Schemas are compared as compact JSON,
 // with their keys in order, since models read them from top to bottom. It is ""
 // for a version that is no JSON, which no store has.
 func Digest(v haft.Version) string {
 	text, err := json.Marshal(digested{
 		Kind: v.Kind, Description: v.Description, Source: v.Source, Function: v.Function, Pass: v.Pass,
-		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements,
+		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements, Lock: v.Lock,
 		Settings: v.Settings, Annotations: v.Annotations, Server: v.Server, Origin: v.Origin,
 	})
 	if err != nil {

@@ -47,6 +47,7 @@ func TestDigest_covers(t *testing.T) {
 		"Returns":      {true, func(v *haft.Version) { v.Returns = nil }},
 		"Health":       {false, func(v *haft.Version) { v.Health.Status = haft.HealthNonStrict }},
 		"Requirements": {true, func(v *haft.Version) { v.Requirements.NPM = []string{"zod"} }},
+		"Lock":         {true, func(v *haft.Version) { v.Lock.Pip = "sha256:b" }},
 		"Settings":     {true, func(v *haft.Version) { v.Settings.Limits.Memory = 1 << 20 }},
 		"Annotations":  {true, func(v *haft.Version) { v.Annotations.ReadOnly = &no }},
 		"Review":       {false, func(v *haft.Version) { v.Review = haft.Review{} }},

@@ -41,5 +41,8 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if err := r.review(ctx, c); err != nil {
 		return nil, err
 	}
+	if err := r.lock(ctx, c); err != nil {
+		return nil, err
+	}
 	return c, r.describe(ctx, c)
 }

@@ -32,11 +32,22 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 	return r.keep(ctx, c)
 }
 
+// lock finds the exact packages that the draft needs.
+func (r *Registry) lock(ctx context.Context, c *change) error {
+	if r.cfg.Lock == nil {
+		return nil
+	}
+	var err error
+	c.draft.Needs, c.lock, err = r.cfg.Lock(ctx, c.by.Org, c.draft)
+	return err
+}
+
 // change is a draft on its way into the store.
 type change struct {
 	draft    haft.Draft
 	by       haft.Principal
 	tool     haft.Tool
+	lock     haft.Lock
 	findings []haft.Finding
 	waits    bool // for a person
 	warnings []string
@@ -134,7 +145,7 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	d := c.draft
 	v := haft.Version{
 		Kind: d.Kind, Description: sig.Description, Source: d.Source, Function: derived.Function, Pass: derived.Pass,
-		Injected: derived.Injected, Requirements: d.Needs, Settings: d.Settings, Annotations: d.Annotations,
+		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings, Annotations: d.Annotations,
 		Health: schema.Health(sig.Parameters), Review: haft.Review{Findings: c.findings}, Author: person(c.by), Created: now(),
 	}
 	if v.Health.Status == haft.HealthInvalid {
@@ -195,7 +206,7 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 		}
 		return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 	}
-	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given}
+	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given, Org: c.by.Org, Lock: c.lock}
 	derived, err := r.cfg.Derive(ctx, src)
 	if missing := sourceFaults(err); len(missing) > 0 && !given {
 		// What is missing may only be documentation. Then it is a tool, but not one

@@ -21,6 +21,9 @@ type Source struct {
 	Function string // "" lets the rules of the language choose
 	// Undocumented accepts functions and parameters without documentation.
 	Undocumented bool
+	// Org and Lock say which packages the source will run with.
+	Org  string
+	Lock haft.Lock
 }
 
 // A Derived is what a source says about its tool, and how to call it.
@@ -64,6 +67,9 @@ type Config struct {
 	SelfReview bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
+	// Lock finds the exact packages that a draft needs: what it names, and what its
+	// source does. It returns all that is named, and the lock. Nil locks nothing.
+	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
 	// Network reports why an entry of a tool's network cannot be read; nil takes
 	// names and addresses with a port.
 	Network func(entry string) error

@@ -73,7 +73,7 @@ is checked, confined, limited and fast.`,
 	root.AddCommand(serveCommand(std), mcpCommand(std))
 	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
 	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std), secretCommand(std))
-	root.AddCommand(keyCommand(std), mcpServerCommand(std))
+	root.AddCommand(keyCommand(std), mcpServerCommand(std), envCommand(std))
 	return root
 }
 

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -59,6 +63,45 @@ func readNeeds(name string) (requirement.Set, error) {
 	return requirement.ReadRequirements(origin, string(text))
 }
 
+// dirNeeds reads what the files of a directory name for all tools in it.
+func dirNeeds(dir string) (haft.Requirements, error) {
+	var sets []requirement.Set
+	for _, name := range []string{"requirements.txt", "pyproject.toml", "package.json"} {
+		name = filepath.Join(dir, name)
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		s, err := readNeeds(name)
+		if err != nil {
+			return haft.Requirements{}, err
+		}
+		sets = append(sets, s)
+	}
+	return together(sets)
+}
+
+// together makes one list of sets.
+func together(sets []requirement.Set) (haft.Requirements, error) {
+	var n haft.Requirements
+	set, err := requirement.Merge(sets...)
+	if err != nil {
+		return n, err
+	}
+	n.Pip, n.NPM = set.Strings()
+	return n, nil
+}
+
+// addNeeds gives a draft the packages that its directory names, as far as they are
+// of its language.
+func addNeeds(d *haft.Draft, more haft.Requirements) {
+	switch d.Kind {
+	case haft.KindPython:
+		d.Needs.Pip = append(slices.Clone(d.Needs.Pip), more.Pip...)
+	case haft.KindTypeScript, haft.KindJavaScript:
+		d.Needs.NPM = append(slices.Clone(d.Needs.NPM), more.NPM...)
+	}
+}
+
 // progress shows a person what an installer does: one line that changes. Where
 // nobody looks it is silent.
 type progress struct {
@@ -75,9 +118,13 @@ func newProgress(w io.Writer) *progress { return &progress{w: w, on: isTerminal(
 // maxProgress is how much of a line is shown.
 const maxProgress = 70
 
-// line shows a line in the place of the one before.
+// line shows a line in the place of the one before; "" takes it away.
 func (p *progress) line(text string) {
 	if !p.on {
+		return
+	}
+	if text == "" {
+		p.clear()
 		return
 	}
 	p.mu.Lock()

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/supply"
 )
 
 // A persona is who works where: the flags that every command on kept state has.
@@ -125,7 +126,10 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 			return nil, usage(fmt.Errorf("make the directory for keys: %w", err))
 		}
 	}
-	svc, err := app.OpenService(ctx, app.ServiceConfig{Data: dir, Database: p.database, Wait: p.lockWait})
+	svc, err := app.OpenService(ctx, app.ServiceConfig{
+		Config: app.Config{Packages: supply.FromEnv(os.Getenv)},
+		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(std.err).line,
+	})
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}

@@ -9,11 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"haft/app"
+	"haft/supply"
 )
 
 // serving has the flags of serve.
@@ -23,6 +26,9 @@ type serving struct {
 	hosts, origins   []string
 	proxies, ranges  []string
 	tlsCert, tlsKey  string
+	pipIndex, npmReg string
+	wheels           []string
+	offline, source  bool
 	drain            time.Duration
 	logFormat, level string
 }
@@ -51,6 +57,11 @@ writes it to admin.key in the data directory.`,
 	f.StringArrayVar(&s.ranges, "allow-range", nil, "a `RANGE` of addresses that are not public and that tools may reach all the same ($HAFT_ALLOW_RANGES); may be given again")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "the `FILE` of the certificate")
 	f.StringVar(&s.tlsKey, "tls-key", "", "the `FILE` of its key")
+	f.StringVar(&s.pipIndex, "pip-index", "", "the `URL` of the Python package index ($HAFT_PIP_INDEX_URL, which hides credentials better)")
+	f.StringVar(&s.npmReg, "npm-registry", "", "the `URL` of the npm registry ($HAFT_NPM_REGISTRY)")
+	f.StringArrayVar(&s.wheels, "wheels", nil, "a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)")
+	f.BoolVar(&s.offline, "offline", false, "ask no package index ($HAFT_OFFLINE)")
+	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
 	f.StringVar(&s.logFormat, "log", "text", "how to write the log to stderr: text, json or none")
@@ -86,6 +97,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		return cfg, err
 	}
 	cfg.Database, cfg.Wait, cfg.Operators = s.database, s.lockWait, s.org
+	cfg.Packages = s.packages()
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
 	if cfg.Allow, err = prefixes(s.ranges); err != nil {
 		return cfg, err
@@ -108,6 +120,25 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		cfg.HTTP.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
 	return cfg, nil
+}
+
+// packages says where packages come from.
+func (s *serving) packages() supply.Config {
+	c := supply.FromEnv(os.Getenv)
+	c.Verify, c.Source = true, s.source
+	c.Index.Offline = c.Index.Offline || s.offline
+	if s.pipIndex != "" {
+		c.Index.URL = s.pipIndex
+	}
+	if s.npmReg != "" {
+		c.Index.Registry = s.npmReg
+	}
+	for _, w := range s.wheels {
+		if abs, err := filepath.Abs(w); err == nil {
+			c.Index.Wheels = append(c.Index.Wheels, abs)
+		}
+	}
+	return c
 }
 
 // run serves until ctx ends, and then lets what is being answered end.

@@ -25,7 +25,7 @@ func toolCommand(std streams) *cobra.Command {
 		toolAdd(p, std), toolList(p, std), toolSearch(p, std), toolShow(p, std), toolVersions(p, std), toolRollback(p, std),
 		toolSwitch(p, std, "enable", "Let a tool be called again", false),
 		toolSwitch(p, std, "disable", "Refuse calls of a tool, and keep its history", true),
-		toolReview(p, std), toolExport(p, std), toolRemove(p, std), makeCall(p, std),
+		toolReview(p, std), toolLock(p, std), toolExport(p, std), toolRemove(p, std), makeCall(p, std),
 	)
 	return cmd
 }

@@ -122,9 +122,15 @@ func (a *adder) all(ctx context.Context, names []string) error {
 	return a.conclude(many)
 }
 
-// found registers what was found in a directory.
+// found registers what was found in a directory, with the packages that its files
+// name.
 func (a *adder) found(ctx context.Context, dir string, found []registry.Found) {
+	more, err := dirNeeds(dir)
 	for _, f := range found {
+		if f.Err == nil {
+			f.Err = err
+		}
+		addNeeds(&f.Draft, more)
 		a.one(ctx, filepath.Join(dir, filepath.FromSlash(f.Path)), f.Draft, f.Err)
 	}
 }
@@ -138,12 +144,27 @@ func (a *adder) one(ctx context.Context, file string, draft haft.Draft, err erro
 	if r.err == nil {
 		r.Change, r.err = a.s.PutTool(ctx, a.s.p, draft)
 	}
+	if r.err == nil {
+		a.build(ctx, r.Change)
+	}
 	if r.err != nil {
 		r.Error = asFailed(r.err)
 	}
 	a.done = append(a.done, r)
 	if !a.s.as.json {
 		a.tell(r)
+	}
+}
+
+// build has the packages of a tool installed now, so that its first call need not
+// wait. With a server that is the server's.
+func (a *adder) build(ctx context.Context, c *haft.Change) {
+	local, ok := a.s.system.(*embedded)
+	if !ok || c.Waiting > 0 || c.Tool.Version.Lock == (haft.Lock{}) {
+		return
+	}
+	if _, err := local.Build(ctx, a.s.p, string(c.Tool.ID)); err != nil {
+		c.Warnings = append(c.Warnings, "its packages are not installed, which its first call tries again: "+haft.MessageOf(err))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
+	"haft/requirement"
 )
 
 // draftFlags are what the command line says about a tool that its file does not.
@@ -20,6 +21,7 @@ type draftFlags struct {
 	tags, network, roles        []string
 	secrets                     []string
 	validators, requirements    []string
+	needFiles                   []string
 	timeout, cacheFor           time.Duration
 	memory                      size
 	retry, concurrency          int
@@ -59,6 +61,7 @@ func (d *draftFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&d.validators, "validator", nil, "an `EXPR` over value that must be true; may be given again")
 	f.IntVar(&d.maxChars, "max-chars", 0, "cut values that are longer")
 	f.StringArrayVar(&d.requirements, "requirement", nil, "a package it needs, such as requests==2.32.3; may be given again")
+	f.StringArrayVar(&d.needFiles, "requirements", nil, "a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
 	f.BoolVar(&d.fresh, "new", false, "refuse to add a version to a tool that exists")
 }
 
@@ -93,6 +96,21 @@ func (d *draftFlags) apply(cmd *cobra.Command, to *haft.Draft) error {
 	}
 	if given("requirement") {
 		to.Needs = needs(to.Kind, d.requirements)
+	}
+	if given("requirements") {
+		var sets []requirement.Set
+		for _, name := range d.needFiles {
+			s, err := readNeeds(name)
+			if err != nil {
+				return err
+			}
+			sets = append(sets, s)
+		}
+		more, err := together(sets)
+		if err != nil {
+			return err
+		}
+		addNeeds(to, more)
 	}
 	return nil
 }

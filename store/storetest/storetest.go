@@ -71,6 +71,7 @@ func laws() []law {
 		{"usage_is_counted_once", usage},
 		{"cache_expires", cacheExpires},
 		{"policies_and_settings_are_kept", settings},
+		{"locks_of_packages_are_kept", packageLocks},
 		{"secrets_are_kept", secretsKept},
 		{"secrets_are_written_on_condition", secretsConditional},
 		{"secrets_are_listed", secretsListed},

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"haft"
+	"haft/executor"
+)
+
+// Packages gives calls the packages of their tool's version.
+type Packages interface {
+	// Open returns the packages that a version of an organisation's tool runs with,
+	// installed if need be, and what gives them back after the run. Progress is told
+	// what goes on while the call has to wait for it, in lines, by one goroutine at
+	// a time. It is called for every version, also for one that needs none.
+	Open(ctx context.Context, org string, v haft.Version, progress func(line string)) (layers []executor.Layer, release func(), err error)
+}
+
+// progressEvery is how often those who watch are told how far an installation is.
+const progressEvery = 200 * time.Millisecond
+
+// supply gives a request the packages of its tool. That they cannot be had is a
+// result: nothing of the tool has run.
+func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (release func(), err error) {
+	v := f.tool.Tool.Version
+	if e.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
+		if len(v.Requirements.Pip)+len(v.Requirements.NPM) > 0 {
+			f.notices = append(f.notices, "requirements: packages are not installed here; only what the interpreter has is there")
+		}
+		return func() {}, nil
+	}
+	began := time.Now()
+	var told time.Time
+	progress := func(line string) {
+		if told.IsZero() {
+			f.grant.Settle() // it waits for others, and needs no processor
+		}
+		if time.Since(told) < progressEvery || ctx.Err() != nil {
+			return
+		}
+		told = time.Now()
+		data := map[string]any{"phase": "packages", "message": line}
+		if err := e.tell(ctx, f, haft.EventProgress, data, nil); err != nil {
+			e.cfg.Logger.Warn("progress of a call could not be told", "call", f.call.ID, "err", err)
+		}
+	}
+	layers, release, err := e.cfg.Packages.Open(ctx, f.call.Principal.Org, v, progress)
+	f.timeline.Packages = haft.Millis(time.Since(began))
+	if ctx.Err() != nil && err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		e.cfg.Logger.Warn("the packages of a tool could not be had", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
+		retry := haft.RetryNever
+		if haft.CodeOf(err) == haft.CodeUnavailable {
+			retry = haft.RetrySame
+		}
+		r := refuse(haft.StatusError, haft.FailRuntime, retry, "the packages that the tool needs cannot be had: "+haft.MessageOf(err))
+		r.cause = err
+		return nil, r
+	}
+	req.Layers = layers
+	return release, nil
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxLockBody is how large the text of a lock may be.
+const MaxLockBody = 16 << 20
+
+// PackageLock returns a text about locked packages that an organisation keeps, or
+// [haft.CodeNotFound].
+func (s *Store) PackageLock(ctx context.Context, org, id string) (string, error) {
+	var body string
+	found := false
+	err := s.rows(ctx, func(r scanner) error {
+		found = true
+		return r.Scan(&body)
+	}, "SELECT body FROM locks WHERE org = $1 AND id = $2", column(org), column(id))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read a lock of packages: %w", err)
+	case !found:
+		return "", notFound("lock of packages")
+	}
+	return body, nil
+}
+
+// PutPackageLock keeps a text about locked packages. If there is one of that id it
+// stays, unless replace is true. It returns what is kept, so that of several who
+// found something all go on with the same.
+func (s *Store) PutPackageLock(ctx context.Context, org, id, body string, replace bool, now time.Time) (string, error) {
+	switch {
+	case org == "":
+		return "", invalid("a lock of packages belongs to an organisation")
+	case len(body) > MaxLockBody:
+		return "", invalid("the lock of packages has %d bytes, %d is the most", len(body), MaxLockBody)
+	case !utf8.ValidString(body):
+		return "", invalid("the lock of packages is not UTF-8")
+	}
+	if err := need("the id of the lock", id); err != nil {
+		return "", err
+	}
+	text := "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO NOTHING"
+	if replace {
+		text = "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO UPDATE SET body = excluded.body, created = excluded.created"
+	}
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, text, column(org), column(id), micros(now), body)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("keep a lock of packages: %w", err)
+	}
+	return s.PackageLock(ctx, org, id)
+}
