@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"haft"
 	"haft/executor/script"
@@ -27,6 +28,9 @@ type Config struct {
 	// Interpreters names interpreters by kind: a name or an absolute path. What
 	// is not named is looked for on $PATH and in the usual places.
 	Interpreters map[haft.Kind]string
+	// Soon is the kind of a tool that is about to be called: its interpreter is
+	// looked for while the rest is put together.
+	Soon haft.Kind
 	// Need refuses every run with less isolation than this.
 	Need sandbox.Need
 	// Local adjusts the sandbox of this machine.
@@ -67,9 +71,6 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if err := a.openSandbox(ctx); err != nil {
-		return nil, err
-	}
 	// Interpreters are programs of the host that the operator trusts: asking them
 	// who they are needs no sandbox, and could not be done in one.
 	ask, err := process.Open(process.Config{})
@@ -78,6 +79,15 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir(), Reader: pyschema.Script()})
 	a.openSupply()
+	var finding sync.WaitGroup
+	if cfg.Soon != "" {
+		finding.Go(func() { _, _ = a.Runtime(ctx, cfg.Soon) }) // whoever asks again is told
+	}
+	err = a.openSandbox(ctx)
+	finding.Wait()
+	if err != nil {
+		return nil, err
+	}
 	a.openExecutor(ctx)
 	return a, nil
 }

@@ -94,7 +94,7 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 		return err
 	}
 	a, err := app.Open(ctx, app.Config{
-		Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)},
+		Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)}, Soon: src.Kind,
 		Interpreters: map[haft.Kind]string{haft.KindPython: f.python}, Packages: supply.FromEnv(os.Getenv),
 	})
 	if err != nil {

@@ -110,7 +110,11 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	}
 	closeFiles(theirs)
 	theirs = nil
-	if err := control.Send(g.config(boot)); err != nil {
+	config, err := g.config(boot)
+	if err != nil {
+		return fmt.Errorf("boot template: %w", err)
+	}
+	if err := control.Send(config); err != nil {
 		return fmt.Errorf("boot template: %w", err)
 	}
 	var m templateMessage
@@ -145,8 +149,9 @@ func (g *generation) request() (request, []int, func(), error) {
 	pl.Setsid()
 	pl.Rlimit("core", unix.RLIMIT_CORE, 0, 0)
 	pl.NoNewPrivs()
-	if p.isolation.Has(haft.ControlSeccomp) {
-		pl.Seccomp(p.templateFilter)
+	if err := p.sieve(&pl, filterKey{template: true}); err != nil {
+		closeFDs()
+		return request{}, nil, nil, err
 	}
 	return request{
 		Plan: pl, Argv: append(slices.Clone(r.spec.Argv), "-c", forkSource), Env: r.spec.Env, Files: 4, Stay: true,
@@ -169,7 +174,7 @@ type templateMessage struct {
 }
 
 // config compiles what every fork does.
-func (g *generation) config(boot string) templateConfig {
+func (g *generation) config(boot string) (templateConfig, error) {
 	p, spec := g.p, *g.host.spec
 	spec.Limits.Memory -= idsPerTemplate * kernelPerFork
 	pl := plan.Plan{}
@@ -184,7 +189,9 @@ func (g *generation) config(boot string) templateConfig {
 	private(&pl, spec.Limits, "/", p.hasProc)
 	listen(&pl, &spec)
 	pl.Own()
-	p.confine(&pl, &spec, 0)
+	if err := p.confine(&pl, &spec, 0); err != nil {
+		return templateConfig{}, err
+	}
 	c := templateConfig{
 		Boot: boot, Steps: pl.Steps,
 		Numbers: map[string]uintptr{
@@ -201,7 +208,7 @@ func (g *generation) config(boot string) templateConfig {
 	if p.isolation.Has(haft.ControlTimeNS) {
 		c.Time = unix.CLONE_NEWTIME
 	}
-	return c
+	return c, nil
 }
 
 // quote adds to err what the template said, for the operator.

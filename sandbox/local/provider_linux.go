@@ -35,13 +35,10 @@ type Provider struct {
 	namespaces bool
 	isolation  haft.Isolation
 	lastCap    int
-	filters    map[filterKey][]byte
-	// outletFilter is that of runs with an outlet, compiled by the first of them.
-	outletFilter func() ([]byte, error)
-	// templateFilter is the filter of the process that sandboxes are forked from.
-	templateFilter []byte
-	spawner        *spawner
-	runs           atomic.Uint64
+	// filters are compiled by the first run that needs them.
+	filters map[filterKey]func() ([]byte, error)
+	spawner *spawner
+	runs    atomic.Uint64
 
 	ids    ids
 	spares spares
@@ -58,19 +55,28 @@ type Provider struct {
 // What this machine can do is found out by the first sandbox, or when it is asked
 // for.
 func Open(_ context.Context, config Config) (*Provider, error) {
-	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[filterKey][]byte{}}
+	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[filterKey]func() ([]byte, error){}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	if err := p.compile(); err != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
+	// The image is megabytes to be copied, which the rest need not wait for.
+	var program *os.File
+	var imageErr error
+	var copying sync.WaitGroup
+	copying.Go(func() { program, imageErr = image() })
+	err := p.compile()
+	if err == nil {
+		err = p.settle()
 	}
-	if err := p.settle(); err != nil {
+	copying.Wait()
+	if err != nil {
+		if program != nil {
+			_ = program.Close() // only read
+		}
 		return nil, err
 	}
-	program, err := image()
-	if err != nil {
-		p.log.Warn("Haft is its own init, which starts more slowly", "err", err)
+	if imageErr != nil {
+		p.log.Warn("Haft is its own init, which starts more slowly", "err", imageErr)
 	}
 	p.spawner = startSpawner(program)
 	p.assume()
@@ -78,23 +84,34 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	return p, nil
 }
 
-// compile compiles the filters that most runs need, once for all.
-func (p *Provider) compile() (err error) {
-	for _, c := range []filterKey{{}, {internet: true}, {reduced: true}, {reduced: true, internet: true}} {
-		p.filters[c], err = filter.Compile(filter.Config{Internet: c.internet, Reduced: c.reduced, Also: p.config.Syscalls})
-		if err != nil {
-			return err
+// compile prepares the filters, and compiles the one that most runs need: a list of
+// system calls that is wrong is found here.
+func (p *Provider) compile() error {
+	for k, c := range map[filterKey]filter.Config{
+		{}: {}, {internet: true}: {Internet: true}, {outlet: true}: {Outlet: true}, {template: true}: {Template: true},
+		{reduced: true}: {Reduced: true}, {reduced: true, internet: true}: {Reduced: true, Internet: true},
+	} {
+		if !k.template {
+			c.Also = p.config.Syscalls
 		}
+		p.filters[k] = sync.OnceValues(func() ([]byte, error) {
+			f, err := filter.Compile(c)
+			if err != nil {
+				return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
+			}
+			return f, nil
+		})
 	}
-	p.outletFilter = sync.OnceValues(func() ([]byte, error) {
-		return filter.Compile(filter.Config{Outlet: true, Also: p.config.Syscalls})
-	})
-	p.templateFilter, err = filter.Compile(filter.Config{Template: true})
+	_, err := p.filters[filterKey{}]()
 	return err
 }
 
-// A filterKey says which filter a run needs.
-type filterKey struct{ internet, reduced bool }
+// A filterKey says which filter a process needs.
+type filterKey struct {
+	internet, reduced bool
+	outlet            bool // its only way out is an outlet
+	template          bool // sandboxes are forked from it
+}
 
 // Close ends what still runs and gives everything back.
 func (p *Provider) Close() error {

@@ -78,8 +78,9 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		closeFDs()
 		return request{}, nil, nil, err
 	}
-	if p.isolation.Has(haft.ControlSeccomp) {
-		pl.Seccomp(p.filters[filterKey{internet: r.spec.Network == sandbox.NetworkFull, reduced: true}])
+	if err := p.sieve(&pl, filterKey{internet: r.spec.Network == sandbox.NetworkFull, reduced: true}); err != nil {
+		closeFDs()
+		return request{}, nil, nil, err
 	}
 	w := p.watch(r.spec.Limits)
 	if w != nil {

@@ -62,11 +62,6 @@ func (p *Provider) check(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	if spec.Network == sandbox.NetworkOutlet {
-		if _, err := p.outletFilter(); err != nil {
-			return fmt.Errorf("compile the filter of an outlet: %w", err)
-		}
-	}
 	total := int64(0)
 	for _, f := range spec.Files {
 		total += int64(len(f.Data))
@@ -272,7 +267,10 @@ func (r *run) request() (request, []int, func(), error) {
 	}
 	// The command is exec'ed, and so may be looked at by its like; the init not.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
-	r.p.confine(&pl, r.spec, initThreads)
+	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
+		closeFDs()
+		return request{}, nil, nil, err
+	}
 	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.watch(r.spec.Limits)}
 	if r.spec.Channel != nil {
 		req.Files++
@@ -313,7 +311,7 @@ func (r *run) descriptors(pl *plan.Plan, trees []tree) (opened []int, closeFDs f
 }
 
 // confine plans the last steps, after which the thread has no more privilege.
-func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) {
+func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error {
 	if p.isolation.Has(haft.ControlCgroupNS) {
 		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
 	}
@@ -331,18 +329,20 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) {
 	if p.isolation.Has(haft.ControlLandlock) {
 		p.wall.wall(pl, spec.Network, writable)
 	}
-	if p.isolation.Has(haft.ControlSeccomp) {
-		pl.Seccomp(p.filterOf(spec.Network))
-	}
+	return p.sieve(pl, filterKey{internet: spec.Network == sandbox.NetworkFull, outlet: spec.Network == sandbox.NetworkOutlet})
 }
 
-// filterOf returns the filter of a run with namespaces.
-func (p *Provider) filterOf(network sandbox.Network) []byte {
-	if network == sandbox.NetworkOutlet {
-		f, _ := p.outletFilter() // check has seen that it can be had
-		return f
+// sieve plans the filter of system calls, where there is one.
+func (p *Provider) sieve(pl *plan.Plan, k filterKey) error {
+	if !p.isolation.Has(haft.ControlSeccomp) {
+		return nil
 	}
-	return p.filters[filterKey{internet: network == sandbox.NetworkFull}]
+	f, err := p.filters[k]()
+	if err != nil {
+		return err
+	}
+	pl.Seccomp(f)
+	return nil
 }
 
 // clock plans a time namespace for what the thread starts, with clocks that say
