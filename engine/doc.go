@@ -25,10 +25,13 @@
 //	caller           engine              journal            store
 //	  │── Call ───────►│ stages…           │                  │
 //	  │                │── executing ─────►│── record, audit, │
-//	  │                │                   │   event, limits ►│ one transaction
+//	  │                │ (a cell compiles) │   event, limits ►│ one transaction
 //	  │                │ runs the tool     │                  │
 //	  │                │── completed ─────►│── the same ─────►│ one transaction
 //	  │◄── Result ─────│                   │                  │
+//
+// While the first is written, a sandbox for the call is made ready and reads its
+// source ([executor.Preparer]). Nothing of the tool runs until it is on the disk.
 //
 // Calls that come at the same time share transactions: the hub of package event
 // collects what comes while one is being written.

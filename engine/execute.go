@@ -43,6 +43,10 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 		return err
 	}
 	defer e.unreach(f)
+	first := e.ahead(ctx, f, x, req)
+	if first != nil {
+		defer first.Drop()
+	}
 	if err := e.begin(ctx, f); err != nil {
 		return err
 	}
@@ -59,7 +63,23 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 		settle.Stop()
 		f.grant.Leave() // writing down what became of it needs no turn
 	}()
-	return e.run(ctx, f, x, req)
+	return e.run(ctx, f, x, first, req)
+}
+
+// ahead has the executor make ready for the first run, while it is still being
+// written down that there will be one. It returns nil if the executor cannot.
+func (e *Engine) ahead(ctx context.Context, f *flight, x executor.Executor, req executor.Request) executor.Prepared {
+	p, ok := x.(executor.Preparer)
+	if !ok {
+		return nil
+	}
+	req.Limits.Wall = e.wall(f, req.Limits.Wall, 1)
+	return p.Prepare(ctx, req)
+}
+
+// wall is how long a try may take.
+func (e *Engine) wall(f *flight, first haft.Millis, try int) haft.Millis {
+	return min(f.tool.Tool.Version.Settings.Retry.Wall(first, try), e.cfg.Ceilings.Wall)
 }
 
 // begin writes down that the call runs from now on. If that fails it does not.
@@ -80,14 +100,19 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	return nil
 }
 
-// run runs the tool as often as its settings allow.
-func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, req executor.Request) error {
+// run runs the tool as often as its settings allow, the first time in what was made
+// ready.
+func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, first executor.Prepared, req executor.Request) error {
 	settings := f.tool.Tool.Version.Settings
 	wall := req.Limits.Wall
 	for try := 1; ; try++ {
 		f.rec.Tries = try
-		req.Limits.Wall = min(settings.Retry.Wall(wall, try), e.cfg.Ceilings.Wall)
-		res, err := x.Execute(ctx, req)
+		req.Limits.Wall = e.wall(f, wall, try)
+		execute := x.Execute
+		if try == 1 && first != nil {
+			execute = first.Execute
+		}
+		res, err := execute(ctx, req)
 		if err != nil && errors.Is(err, executor.ErrMaybeRan) {
 			e.cfg.Logger.Warn("nobody knows whether a call ran", "call", f.call.ID, "error", err)
 			res, err = f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil

@@ -13,13 +13,18 @@
 //	  │ ◄──────────────── {"type":"ready"}┤
 //	  │ {"type":"read","data":…} ────────►│ may come first: a child of the harness
 //	  │ ◄──────── {"type":"read","value":…}┤ parses the source, and runs nothing of it
-//	  │ {"type":"call","source":…} ──────►│ loads, converts, runs, encodes
+//	  │ {"type":"source","source":…} ────►│ compiles, and runs nothing of it
+//	  │ {"type":"call","args":…} ────────►│ loads, converts, runs, encodes
 //	  │ ◄─{"type":"result","value":…} ────┤ or {"type":"error","kind":…}
 //	  │ ◄───────────────────── end of file┤ the harness shuts its side down
 //	  │ kills whatever still runs         ╵
 //
 // A message is framed by its length: four bytes, big-endian, then that many bytes
 // of JSON. Each is bounded, the answer by Limits.Result.
+//
+// Source and call come together, or the source ahead, while the host still writes
+// down that there will be a call (see [Executor.Prepare]). Node.js is told both in
+// one message.
 //
 // # What the channel promises
 //

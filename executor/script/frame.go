@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"haft/executor"
 )
@@ -23,11 +24,15 @@ const frameSlack = 64 << 10
 // errFrame is wrapped by every way in which a frame can be wrong.
 var errFrame = errors.New("not a frame")
 
+// frame appends payload as a frame to b.
+func frame(b, payload []byte) []byte {
+	b = slices.Grow(b, headSize+len(payload))
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(payload))), payload...)
+}
+
 // writeFrame sends payload in one write.
 func writeFrame(w io.Writer, payload []byte) error {
-	b := make([]byte, headSize, headSize+len(payload))
-	binary.BigEndian.PutUint32(b, uint32(len(payload)))
-	if _, err := w.Write(append(b, payload...)); err != nil {
+	if _, err := w.Write(frame(nil, payload)); err != nil {
 		return fmt.Errorf("write frame: %w", err)
 	}
 	return nil
@@ -68,11 +73,19 @@ func readN(r io.Reader, n int64) ([]byte, error) {
 	return b, nil
 }
 
+// sourceFrame is the frame that comes before the call, in Python: what it holds is
+// compiled, and not run.
+type sourceFrame struct {
+	Type   string `json:"type"`
+	File   string `json:"file"`
+	Source string `json:"source"`
+}
+
 // call is the frame that asks for the one call.
 type call struct {
 	Type     string                     `json:"type"`
 	File     string                     `json:"file"`
-	Source   string                     `json:"source"`
+	Source   string                     `json:"source,omitempty"` // unless it was told before
 	Function string                     `json:"function"`
 	Args     json.RawMessage            `json:"args"`
 	Pass     []executor.Argument        `json:"pass,omitempty"`
@@ -121,6 +134,7 @@ const (
 	typeHello  = "hello"
 	typeWarm   = "warm"
 	typeReady  = "ready"
+	typeSource = "source"
 	typeCall   = "call"
 	typeResult = "result"
 	typeError  = "error"

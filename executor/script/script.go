@@ -101,11 +101,16 @@ func (x *Executor) Limits(req haft.Limits) haft.Limits {
 
 // Execute implements [executor.Executor].
 func (x *Executor) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
+	return x.execute(ctx, req, nil)
+}
+
+// execute runs req, in what was made ready for it if a is not nil.
+func (x *Executor) execute(ctx context.Context, req executor.Request, a *ahead) (*haft.Result, error) {
 	began := time.Now()
 	if err := check(req); err != nil {
 		return nil, err
 	}
-	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
+	r := &run{x: x, req: req, limits: x.Limits(req.Limits), ahead: a}
 	res := &haft.Result{Call: req.Call, Tool: req.Tool, Digest: req.Digest, Value: json.RawMessage("null")}
 	res.Sandbox.Provider = x.name
 	r.stdout = output{limit: r.limits.Stdout, tell: req.Stdout}
@@ -185,6 +190,7 @@ type run struct {
 	req            executor.Request
 	limits         haft.Limits
 	rt             *Runtime
+	ahead          *ahead // nil if nothing was made ready
 	stdout, stderr output
 	serialise      time.Duration
 }
@@ -220,12 +226,22 @@ func (r *run) do(ctx context.Context, res *haft.Result) error {
 	if err != nil {
 		return fmt.Errorf("encode the call: %w", err)
 	}
-	if len(payload) > maxCall {
-		return invalid("source, arguments and files are %d bytes large together, %d is the most", len(payload), maxCall)
+	var head []byte
+	if r.req.Kind == haft.KindPython {
+		if head, err = r.head(); err != nil {
+			return err
+		}
 	}
-	c, err := r.take(ctx, res)
+	if n := len(head) + len(payload); n > maxCall {
+		return invalid("source, arguments and files are %d bytes large together, %d is the most", n, maxCall)
+	}
+	c, told, err := r.take(ctx, res, head)
 	if err != nil {
 		return r.notStarted(ctx, res, err)
+	}
+	payload = frame(nil, payload)
+	if head != nil && !told {
+		payload = append(frame(nil, head), payload...)
 	}
 	r.talk(ctx, res, c, payload, msg.Reuse)
 	return nil
@@ -245,7 +261,7 @@ func notUTF8(s string) (line int, bad bool) {
 func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
-		Type: typeCall, Source: strings.TrimPrefix(req.Source, "\ufeff"), Function: req.Function, Args: req.Args,
+		Type: typeCall, Function: req.Function, Args: req.Args,
 		Pass: req.Pass, Inject: req.Inject, Env: outletEnv(req),
 		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(),
 	}
@@ -263,6 +279,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	case haft.KindPython:
 		m.File = fileName(req.Tool, ".py")
 	default:
+		m.Source = trimBOM(req.Source)
 		m.File = fileName(req.Tool, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
 		if failure := r.x.js.into(m, req.Kind); failure != nil {
 			return nil, failure
@@ -270,6 +287,9 @@ func (r *run) message() (*call, *haft.Failure) {
 	}
 	return m, nil
 }
+
+// trimBOM returns a source without the mark that some editors put before it.
+func trimBOM(source string) string { return strings.TrimPrefix(source, "\ufeff") }
 
 // fileName is what tracebacks call the source.
 func fileName(tool, ext string) string {
@@ -298,11 +318,17 @@ func (r *run) reuse() bool {
 	return false
 }
 
-// take gets a cell for the call.
-func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
+// take gets a cell for the call. It reports whether the cell was told head.
+func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.Cell, told bool, err error) {
 	asked := time.Now()
 	plan := r.plan()
-	c, err := r.x.met(ctx, plan.Key), error(nil)
+	if r.ahead != nil {
+		c = r.ahead.take(ctx, plan.Key, head)
+		told = c != nil && r.ahead.sent
+	}
+	if c == nil {
+		c = r.x.met(ctx, plan.Key)
+	}
 	if c == nil {
 		c, err = r.x.pool.Take(ctx, plan)
 	}
@@ -319,7 +345,7 @@ func (r *run) take(ctx context.Context, res *haft.Result) (*cell.Cell, error) {
 	default:
 		res.Timeline.Cell = "miss"
 	}
-	return c, err
+	return c, told, err
 }
 
 // plan says how the cells of this call are made.
@@ -375,7 +401,7 @@ func policy(spec sandbox.Spec) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// talk sends the call, waits for the answer and the end, and fills in res.
+// talk sends the frames of the call, waits for the answer and the end, and fills in res.
 func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload []byte, reuse bool) {
 	if reuse {
 		timed, cancel := context.WithTimeoutCause(ctx, r.limits.Wall.D(), errWall)
@@ -425,9 +451,9 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	r.conclude(ctx, res, m, err, exit, runErr)
 }
 
-// exchange sends the call and reads the answer.
-func (r *run) exchange(conn *os.File, payload []byte, reuse bool) (*reply, error) {
-	if err := writeFrame(conn, payload); err != nil {
+// exchange sends frames and reads the answer.
+func (r *run) exchange(conn *os.File, frames []byte, reuse bool) (*reply, error) {
+	if _, err := conn.Write(frames); err != nil {
 		// The harness is gone, or the tool of an earlier frame; either way there
 		// may be an answer to read.
 		if m, readErr := answer(conn, r.limits.Result+frameSlack, reuse); readErr == nil {

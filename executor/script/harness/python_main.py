@@ -114,7 +114,7 @@ def _load(call):
     name = call["file"]
     source = call["source"]
     try:
-        code = compile(source, name, "exec", dont_inherit=True)
+        code = call.get("code") or compile(source, name, "exec", dont_inherit=True)
     except SyntaxError as e:
         raise _Source("%s: %s" % (type(e).__name__, e.msg), e.lineno or 0, e.offset or 0) from None
     except (ValueError, OverflowError, RecursionError, MemoryError) as e:
@@ -130,6 +130,35 @@ def _load(call):
     _file_of_tool[:] = [name, source]
     exec(code, module.__dict__)
     return module
+
+
+class _Deaf:
+    """A stream that only knows whether something was written to it."""
+
+    heard = False
+
+    def write(self, text):
+        self.heard = True
+
+    def flush(self):
+        pass
+
+
+def _ahead(call, state):
+    """Compiles a source while the host is still busy with the call. Errors and
+    warnings of the compiler are left to the call, which compiles again."""
+    if state.get("source") == call["source"]:
+        return
+    deaf, stderr = _Deaf(), sys.stderr
+    sys.stderr = deaf
+    try:
+        code = compile(call["source"], call["file"], "exec", dont_inherit=True)
+        if not deaf.heard:
+            call["code"] = code
+    except BaseException:
+        pass
+    finally:
+        sys.stderr = stderr
 
 
 _file_of_tool = []
@@ -482,7 +511,7 @@ def main(channel):
         sys.modules["random"].seed()
     sys.modules["__main__"] = type(sys)("__main__")
     send(b'{"type":"hello"}')
-    state = {}
+    state, ahead = {}, {}
     while True:
         text = receive()
         try:
@@ -492,6 +521,10 @@ def main(channel):
             send(b'{"type":"error","kind":"validation","message":"an argument cannot be read by this interpreter"}')
             finish()
             leave(0)
+        if call["type"] == "source":
+            ahead = call
+            _ahead(call, state)
+            continue
         if call["type"] == "read":
             send(_read(call))
             continue
@@ -503,6 +536,7 @@ def main(channel):
             _warm(clock)
             send(b'{"type":"ready"}')
             continue
+        call["source"], call["code"] = ahead["source"], ahead.get("code")
         try:
             send(_run(call, state, clock))
         except OSError:
