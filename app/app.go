@@ -58,6 +58,7 @@ type App struct {
 	finder   *script.Finder
 	executor *script.Executor
 	closers  []func() error
+	ahead    sync.WaitGroup // what is done before it is asked for
 }
 
 // Open puts a system together.
@@ -152,6 +153,7 @@ func (a *App) Close() error {
 		errs = append(errs, a.closers[i]())
 	}
 	a.closers = nil
+	a.ahead.Wait()
 	return errors.Join(errs...)
 }
 

@@ -50,6 +50,9 @@ func (a *App) openExecutor(ctx context.Context) {
 // follow, while its source is still being read.
 func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
 	a.executor.Expect(ctx, a.request(kind, r))
+	// The first schema takes the compiler a few milliseconds more than the next,
+	// and there is nothing to do until the source is read.
+	a.ahead.Go(func() { _, _ = schema.Compile(true) })
 }
 
 // request is what confines a call.
