@@ -24,7 +24,7 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 }
 
 func TestCommands_are_documented(t *testing.T) {
-	walk(newRoot(streams{}), func(c *cobra.Command) {
+	walk(newRoot(streams{}, ""), func(c *cobra.Command) {
 		if c.Short == "" {
 			t.Errorf("%q does not say what it does", c.CommandPath())
 		}
@@ -144,5 +144,13 @@ func TestPersona_roles_are_replaced_not_added(t *testing.T) {
 	p.roles = []string{"one"}
 	if got := p.principal().Roles; !cmp.Equal(got, []string{"one"}) {
 		t.Errorf("with --role the roles are %v", got)
+	}
+}
+
+func TestCommands_are_found_by_their_names(t *testing.T) {
+	for name, c := range commands() {
+		if got := c(streams{}).Name(); got != name {
+			t.Errorf("the command %s is listed as %s", got, name)
+		}
 	}
 }

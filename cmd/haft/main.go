@@ -45,7 +45,11 @@ type streams struct {
 
 // run runs one command line and returns its exit code.
 func run(ctx context.Context, args []string, std streams) int {
-	root := newRoot(std)
+	var first string
+	if len(args) > 0 {
+		first = args[0]
+	}
+	root := newRoot(std, first)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
@@ -54,8 +58,19 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitCode(err)
 }
 
-// newRoot makes the command tree.
-func newRoot(std streams) *cobra.Command {
+// commands are what haft can do.
+func commands() map[string]func(streams) *cobra.Command {
+	return map[string]func(streams) *cobra.Command{
+		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand, "serve": serveCommand,
+		"tool": toolCommand, "call": callCommand, "calls": callsCommand, "approvals": approvalsCommand,
+		"policy": policyCommand, "audit": auditCommand, "agent": agentCommand, "secret": secretCommand,
+		"key": keyCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand, "env": envCommand,
+	}
+}
+
+// newRoot makes the command tree, or only the branch that the first word of the
+// command line names: all their flags take a millisecond.
+func newRoot(std streams, first string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "haft",
 		Short: "Run the tools that AI agents call: checked, confined, limited, recorded and fast",
@@ -78,11 +93,14 @@ is checked, confined, limited and fast.`,
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(schemaCommand(std), runCommand(std), doctorCommand(std), benchCommand(std))
-	root.AddCommand(serveCommand(std), mcpCommand(std))
-	root.AddCommand(toolCommand(std), callCommand(std), callsCommand(std), approvalsCommand(std))
-	root.AddCommand(policyCommand(std), auditCommand(std), agentCommand(std), secretCommand(std))
-	root.AddCommand(keyCommand(std), mcpServerCommand(std), envCommand(std))
+	all := commands()
+	if one := all[first]; one != nil {
+		root.AddCommand(one(std))
+		return root
+	}
+	for _, c := range all {
+		root.AddCommand(c(std)) // shown in alphabetical order
+	}
 	return root
 }
 

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,7 @@ func image() (*os.File, error) {
 	}
 	w := os.NewFile(uintptr(fd), "haft-init")
 	defer w.Close() // sealed; a program that is open for writing cannot be run (ETXTBSY)
+	populate(program)
 	if _, err := w.Write(program); err != nil {
 		return nil, fmt.Errorf("write the init's image: %w", err)
 	}
@@ -45,4 +47,14 @@ func image() (*os.File, error) {
 		return nil, fmt.Errorf("move the init's image: %w", err)
 	}
 	return os.NewFile(uintptr(high), "haft-init"), nil
+}
+
+// populate has the kernel map b, which is a part of this program's file, in one go:
+// copying it would else take a fault for every sixteen pages. It is only faster.
+func populate(b []byte) {
+	page := uintptr(os.Getpagesize())
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page)
+	if skip < len(b) {
+		_ = unix.Madvise(b[skip:], unix.MADV_POPULATE_READ) // Linux 5.14
+	}
 }
