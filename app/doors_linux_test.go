@@ -22,7 +22,13 @@ import (
 // startServer opens a server on a free port and returns it and its address.
 func startServer(t *testing.T, dir string) (*app.Server, string, func()) {
 	t.Helper()
-	s, err := app.OpenServer(t.Context(), app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir}})
+	return startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir}})
+}
+
+// startServerWith is startServer with more to say.
+func startServerWith(t *testing.T, cfg app.ServerConfig) (*app.Server, string, func()) {
+	t.Helper()
+	s, err := app.OpenServer(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

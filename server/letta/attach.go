@@ -109,9 +109,14 @@ func drop(a *haft.Agent, name string) {
 func (d *Door) toolApproval(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Requires *bool `json:"requires_approval"`
+		// Sent is how the client for JavaScript sends it, up to 1.12.1 at least.
+		Sent *bool `json:"body_requires_approval"`
 	}
 	if err := q.lenient(&b); err != nil {
 		return nil, err
+	}
+	if b.Requires == nil {
+		b.Requires = b.Sent
 	}
 	if b.Requires == nil {
 		if q.URL.Query().Get("requires_approval") == "" {
