@@ -118,8 +118,27 @@ func (d *Door) routes() map[string]route {
 		"PATCH /agents/{agent}/tools/approval/{name}": {server.AgentsWrite, d.toolApproval},
 		"POST /agents/{agent}/tools/{name}/run":       {server.CallsWrite, d.runTool},
 	}
+	maps.Copy(all, d.sandboxRoutes())
 	maps.Copy(all, d.serverRoutes())
 	return all
+}
+
+// sandboxRoutes are those of sandbox configurations and their variables.
+func (d *Door) sandboxRoutes() map[string]route {
+	return map[string]route{
+		"GET /sandbox-config":                                    {sandboxesRead, d.listConfigs},
+		"POST /sandbox-config":                                   {sandboxesWrite, d.createConfig},
+		"POST /sandbox-config/local":                             {sandboxesWrite, d.localConfig},
+		"POST /sandbox-config/local/default":                     {sandboxesWrite, d.defaultLocal},
+		"POST /sandbox-config/e2b/default":                       {sandboxesWrite, d.defaultE2B},
+		"POST /sandbox-config/local/recreate-venv":               {sandboxesWrite, d.defaultLocal}, // packages are never changed, only added to
+		"PATCH /sandbox-config/{config}":                         {sandboxesWrite, d.updateConfig},
+		"DELETE /sandbox-config/{config}":                        {sandboxesWrite, d.deleteConfig},
+		"GET /sandbox-config/{config}/environment-variable":      {secretsRead, d.listVariables},
+		"POST /sandbox-config/{config}/environment-variable":     {secretsWrite, d.createVariable},
+		"PATCH /sandbox-config/environment-variable/{variable}":  {secretsWrite, d.updateVariable},
+		"DELETE /sandbox-config/environment-variable/{variable}": {secretsWrite, d.deleteVariable},
+	}
 }
 
 // serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.

@@ -2,22 +2,290 @@ package letta
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"haft"
 )
 
-// A Variable is one that is stored for all calls of an organisation. Its value is
-// not among what can be known of it.
-type Variable struct {
-	Name             string
-	Created, Updated time.Time
+// A wireConfig is a sandbox configuration as Letta knows it.
+type wireConfig struct {
+	ID      string         `json:"id"`
+	Type    string         `json:"type"`
+	Org     string         `json:"organization_id"`
+	Config  map[string]any `json:"config"`
+	Created time.Time      `json:"created_at"`
+	Updated time.Time      `json:"updated_at"`
 }
 
-// Variables keeps those of organisations.
-type Variables interface {
-	Variables(ctx context.Context, p haft.Principal) ([]Variable, error)
-	// PutVariable stores a value in the place of the one that is there.
-	PutVariable(ctx context.Context, p haft.Principal, name, value string) error
-	RemoveVariable(ctx context.Context, p haft.Principal, name string) error
+// A wireSandbox is what one says. Which fields there are depends on the type.
+type wireSandbox struct {
+	Dir      *string         `json:"sandbox_dir"`
+	Venv     *bool           `json:"use_venv"`
+	VenvName *string         `json:"venv_name"`
+	Timeout  *int            `json:"timeout"`
+	Template *string         `json:"template"`
+	Language *string         `json:"language"`
+	Pip      json.RawMessage `json:"pip_requirements"`
+	NPM      json.RawMessage `json:"npm_requirements"`
+}
+
+// sandboxType reads a type that both know.
+func sandboxType(s string) (haft.SandboxType, error) {
+	switch t := haft.SandboxType(s); t {
+	case haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal:
+		return t, nil
+	}
+	return "", unfit("the type of a sandbox is local, e2b or modal")
+}
+
+// typ is what a configuration is for, by the fields that only one type has.
+func (w wireSandbox) typ() haft.SandboxType {
+	switch {
+	case w.Dir != nil || w.Venv != nil || w.VenvName != nil:
+		return haft.SandboxLocal
+	case given(w.NPM) || w.Language != nil:
+		return haft.SandboxModal
+	case w.Template != nil || w.Timeout != nil:
+		return haft.SandboxE2B
+	}
+	return haft.SandboxLocal
+}
+
+// typed reports whether it says what it is for.
+func (w wireSandbox) typed() bool {
+	return w.Dir != nil || w.Venv != nil || w.VenvName != nil || given(w.NPM) || w.Language != nil || w.Template != nil
+}
+
+// apply puts it over a configuration.
+func (w wireSandbox) apply(c *haft.SandboxConfig) error {
+	switch {
+	case w.Dir != nil && *w.Dir != "":
+		return &haft.Error{Code: haft.CodeInvalid, Message: "sandbox_dir: tools see no directory of the host here; give them what they import as packages"}
+	case w.Template != nil && *w.Template != "":
+		return &haft.Error{Code: haft.CodeInvalid, Message: "template: the machines that are rented are chosen by the operator"}
+	}
+	if w.Timeout != nil {
+		if *w.Timeout < 1 || *w.Timeout > 24*3600 {
+			return unfit("body config.timeout: expected a number of seconds")
+		}
+		c.Limits.Wall = haft.Millis(time.Duration(*w.Timeout) * time.Second)
+	}
+	for _, part := range []struct {
+		raw       json.RawMessage
+		separator string
+		to        *[]string
+	}{{w.Pip, "==", &c.Needs.Pip}, {w.NPM, "@", &c.Needs.NPM}} {
+		if !given(part.raw) {
+			continue
+		}
+		list, err := needs(part.raw, part.separator)
+		if err != nil {
+			return err
+		}
+		*part.to = list
+	}
+	return nil
+}
+
+// needs reads packages, which are objects for the local sandbox and texts for the
+// others.
+func needs(raw json.RawMessage, separator string) ([]string, error) {
+	var texts []string
+	if json.Unmarshal(raw, &texts) == nil {
+		return texts, nil
+	}
+	var list []wirePackage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, unfit("body config: packages are names, or objects with a name and a version")
+	}
+	return names(list, separator)
+}
+
+// showConfig writes a configuration.
+func showConfig(c haft.SandboxConfig) wireConfig {
+	config := map[string]any{}
+	switch c.Type {
+	case haft.SandboxE2B, haft.SandboxModal:
+		timeout := 300
+		if c.Limits.Wall > 0 {
+			timeout = int(c.Limits.Wall.D().Seconds())
+		}
+		config["timeout"], config["pip_requirements"] = timeout, append([]string{}, c.Needs.Pip...)
+		if c.Type == haft.SandboxE2B {
+			config["template"] = nil
+		} else {
+			config["npm_requirements"], config["language"] = append([]string{}, c.Needs.NPM...), "python"
+		}
+	default:
+		config["sandbox_dir"], config["use_venv"], config["venv_name"] = nil, true, "venv"
+		config["pip_requirements"] = append([]wirePackage{}, packages(c.Needs.Pip, "==")...)
+	}
+	return wireConfig{
+		ID: configID(c), Type: string(c.Type), Org: digestID(orgWord, c.Org), Config: config, Created: c.Created.UTC(), Updated: c.Updated.UTC(),
+	}
+}
+
+// configID is Letta's id of a configuration.
+func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org, string(c.ID)) }
+
+// sandboxes returns what keeps configurations.
+func (d *Door) sandboxes() (haft.Sandboxes, error) {
+	if s, ok := d.service.(haft.Sandboxes); ok {
+		return s, nil
+	}
+	return nil, missing("sandbox configurations")
+}
+
+// pathConfig is the configuration that the path names.
+func (d *Door) pathConfig(ctx context.Context, q *request) (haft.Sandboxes, *haft.SandboxConfig, error) {
+	all, err := d.sandboxes()
+	if err != nil {
+		return nil, nil, err
+	}
+	id := q.PathValue("config")
+	if _, _, err := readID(sandboxWord, "", id); err != nil {
+		return nil, nil, unfit("%s", haft.MessageOf(err))
+	}
+	for c, err := range all.SandboxConfigs(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if configID(c) == id {
+			return all, &c, nil
+		}
+	}
+	return nil, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no sandbox configuration with that id"}
+}
+
+// configBody is what somebody gives.
+type configBody struct {
+	Config *wireSandbox `json:"config"`
+}
+
+// createConfig adds a configuration, or changes the one of its type: there is one
+// for each.
+func (d *Door) createConfig(ctx context.Context, q *request) (any, error) {
+	var b configBody
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	if b.Config == nil {
+		return nil, unfit("body config: it is missing")
+	}
+	return d.putConfig(ctx, q, b.Config.typ(), b.Config)
+}
+
+// localConfig is createConfig with the configuration itself as the body.
+func (d *Door) localConfig(ctx context.Context, q *request) (any, error) {
+	var b wireSandbox
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	return d.putConfig(ctx, q, haft.SandboxLocal, &b)
+}
+
+// defaultLocal and defaultE2B return the configuration of a type, which there is
+// from then on.
+func (d *Door) defaultLocal(ctx context.Context, q *request) (any, error) {
+	return d.putConfig(ctx, q, haft.SandboxLocal, nil)
+}
+
+func (d *Door) defaultE2B(ctx context.Context, q *request) (any, error) {
+	return d.putConfig(ctx, q, haft.SandboxE2B, nil)
+}
+
+// putConfig changes the configuration of a type, or makes one. Nil changes nothing
+// of one that there is.
+func (d *Door) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
+	all, err := d.sandboxes()
+	if err != nil {
+		return nil, err
+	}
+	next := haft.SandboxConfig{Type: typ, If: haft.IfNone}
+	switch old, err := all.SandboxConfig(ctx, q.who.Principal, string(typ)); {
+	case err == nil && w == nil:
+		return showConfig(*old), nil
+	case err == nil:
+		next = *old
+		next.If = old.Revision()
+	case !gone(err):
+		return nil, err
+	}
+	if w != nil {
+		if err := w.apply(&next); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := all.PutSandboxConfig(ctx, q.who.Principal, next)
+	if err != nil {
+		return nil, err
+	}
+	return showConfig(*kept), nil
+}
+
+func (d *Door) updateConfig(ctx context.Context, q *request) (any, error) {
+	var b configBody
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	_, c, err := d.pathConfig(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if b.Config == nil {
+		return showConfig(*c), nil
+	}
+	if b.Config.typed() && b.Config.typ() != c.Type {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "Mismatched type for sandbox config update"}
+	}
+	return d.putConfig(ctx, q, c.Type, b.Config)
+}
+
+func (d *Door) deleteConfig(ctx context.Context, q *request) (any, error) {
+	all, c, err := d.pathConfig(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return nothing{}, all.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID))
+}
+
+func (d *Door) listConfigs(ctx context.Context, q *request) (any, error) {
+	all, err := d.sandboxes()
+	if err != nil {
+		return nil, err
+	}
+	query := q.URL.Query()
+	pg, err := paging(query, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	want := query.Get("sandbox_type")
+	if want != "" {
+		if _, err := sandboxType(want); err != nil {
+			return nil, err
+		}
+	}
+	places, byID := []place{}, map[string]haft.SandboxConfig{}
+	for c, err := range all.SandboxConfigs(ctx, q.who.Principal) {
+		if err != nil {
+			return nil, err
+		}
+		if _, err := sandboxType(string(c.Type)); err != nil || want != "" && want != string(c.Type) {
+			continue // Letta knows no others
+		}
+		places, byID[configID(c)] = append(places, place{c.Created, configID(c)}), c
+	}
+	part, err := pg.cut(places, func(id string) (place, error) {
+		c, ok := byID[id]
+		if !ok {
+			return place{}, &haft.Error{Code: haft.CodeNotFound, Message: "there is no sandbox configuration with that id"}
+		}
+		return place{c.Created, id}, nil
+	})
+	list := []wireConfig{}
+	for _, at := range part {
+		list = append(list, showConfig(byID[at.id]))
+	}
+	return list, err
 }
