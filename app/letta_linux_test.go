@@ -22,9 +22,9 @@ approval: {roles: [approver]}
 mcp: [{orgs: ["*"], commands: [python3]}]
 `
 
-// clients returns where a part of the test environment is that has Letta's own
+// lettaClients returns where a part of the test environment is that has Letta's own
 // clients. Without it the test is skipped, or fails if HAFT_REQUIRE names letta.
-func clients(t *testing.T, part string) string {
+func lettaClients(t *testing.T, part string) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".haft", part))
 	if err == nil {
@@ -59,14 +59,14 @@ func TestLetta_clients(t *testing.T) {
 	for _, tt := range []struct{ name, program, script, path string }{
 		{"node_1.x", "node", "new.mjs", ""},
 		{"node_0.x", "node", "old.mjs", ""},
-		{"python_1.x", filepath.Join(clients(t, "lettapy"), "bin", "python"), "new.py", ""},
-		{"python_0.x", filepath.Join(clients(t, "lettapy"), "bin", "python"), "old.py", clients(t, "lettaold")},
+		{"python_1.x", filepath.Join(lettaClients(t, "lettapy"), "bin", "python"), "new.py", ""},
+		{"python_0.x", filepath.Join(lettaClients(t, "lettapy"), "bin", "python"), "old.py", lettaClients(t, "lettaold")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
 			defer cancel()
 			cmd := exec.CommandContext(ctx, tt.program, filepath.Join(scripts, tt.script))
-			cmd.Env = append(os.Environ(), "BASE="+url+"/letta", "KEY="+strings.TrimSpace(string(key)), "CLIENTS="+clients(t, "lettajs"),
+			cmd.Env = append(os.Environ(), "BASE="+url+"/letta", "KEY="+strings.TrimSpace(string(key)), "CLIENTS="+lettaClients(t, "lettajs"),
 				"MCP="+filepath.Join(scripts, "server.py"), "PYTHONPATH="+tt.path, "LETTA_LOG=")
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
 				t.Errorf("%s: %v\n%s", tt.script, err, out)
