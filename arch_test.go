@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"modelapi":            {"schema"},
 	"server":              {},
 	"client":              {"auth", "secret"},
+	"servicetest":         {"executor", "sandbox"},
 	"server/letta":        {"server"},
 	"server/mcpserver":    {"modelapi"},
 	"registry":            {"requirement", "schema", "value", "store"},

@@ -1,0 +1,203 @@
+package client_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"haft"
+	"haft/client"
+	"haft/engine"
+	"haft/executor"
+	"haft/policy"
+	"haft/registry"
+	"haft/server"
+	"haft/servicetest"
+	"haft/store/sqlite"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// newEngine makes an engine that nothing is in.
+func newEngine(t *testing.T) *engine.Engine {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, store.Close()) })
+	reg := registry.New(store, registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil }})
+	pol, err := policy.Compile([]byte(servicetest.Policy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Open(t.Context(), engine.Parts{Store: store, Registry: reg,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: servicetest.Executor{}}}, engine.Config{Policy: pol})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, e.Close()) })
+	return e
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// people knows who a token of the tests is: ORG/USER/ROLE.
+type people struct{}
+
+// Authenticate implements server.Authenticator.
+func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, error) {
+	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), "/")
+	if len(parts) != 3 {
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
+	}
+	admin := parts[2] == haft.RoleAdmin
+	id := server.Identity{Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}}, Operator: admin && parts[0] == "acme"}
+	id.May = func(server.Action) error { return nil }
+	if admin {
+		id.ActAs = func(string) error { return nil }
+	}
+	return id, nil
+}
+
+// newServer makes a server over an engine, and a client for each who asks.
+func newServer(t *testing.T, e *engine.Engine) (*httptest.Server, servicetest.System) {
+	t.Helper()
+	s, err := server.New(e, people{}, server.Config{Wait: e.Wait, Policies: e, Events: e,
+		Explain: func(ctx context.Context, c haft.Call) (any, error) { return e.Explain(ctx, c) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		check(t, s.Shutdown(ctx))
+		web.Close()
+	})
+	return web, func(t *testing.T, who haft.Principal) haft.Service {
+		return dial(t, client.Config{URL: web.URL, Key: who.Org + "/" + who.User + "/" + who.Roles[0]})
+	}
+}
+
+// dial makes a client.
+func dial(t *testing.T, cfg client.Config) *client.Client {
+	t.Helper()
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, c.Close()) })
+	return c
+}
+
+// The engine and the client of its server keep the same law.
+func TestLaw_engine(t *testing.T) {
+	servicetest.Run(t, func(t *testing.T) servicetest.System {
+		e := newEngine(t)
+		return func(*testing.T, haft.Principal) haft.Service { return e }
+	})
+}
+
+func TestLaw_client(t *testing.T) {
+	servicetest.Run(t, func(t *testing.T) servicetest.System {
+		_, system := newServer(t, newEngine(t))
+		return system
+	})
+}
+
+// Who asks is said by the key: a principal that is somebody else is refused before
+// anything is sent for it.
+func TestClient_is_whom_the_key_says(t *testing.T) {
+	_, system := newServer(t, newEngine(t))
+	c := system(t, servicetest.Ann)
+	for name, p := range map[string]haft.Principal{
+		"another organisation": servicetest.Stranger,
+		"another user":         servicetest.Bob,
+		"more roles":           {Org: "acme", User: "ann", Roles: []string{"user", haft.RoleAdmin}},
+		"fewer roles":          {Org: "acme", User: "ann", Roles: []string{}},
+		"a narrower scope":     {Org: "acme", User: "ann", Scope: []string{"tool:x"}},
+		"an agent":             {Org: "acme", User: "ann", Agent: "smith"},
+	} {
+		if _, err := c.Tool(t.Context(), p, "f"); haft.CodeOf(err) != haft.CodeDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, p := range map[string]haft.Principal{"the same": servicetest.Ann, "nobody in particular": {}, "only the organisation": {Org: "acme"}} {
+		if _, err := c.Tool(t.Context(), p, "f"); haft.CodeOf(err) != haft.CodeNotFound {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := system(t, haft.Principal{Org: "x", User: "y", Roles: []string{"a/b"}}).Tool(t.Context(), haft.Principal{}, "f")
+	if haft.CodeOf(err) != haft.CodeUnauthenticated {
+		t.Errorf("a bad key: %v", err)
+	}
+}
+
+// A stream that is cut at every turn loses nothing and repeats nothing.
+func TestWatch_survives_cuts(t *testing.T) {
+	e := newEngine(t)
+	web, system := newServer(t, e)
+	cut := &cutter{to: strings.TrimPrefix(web.URL, "http://")}
+	c := dial(t, client.Config{URL: cut.start(t), Key: "acme/root/admin"})
+	admin := system(t, servicetest.Admin)
+	if _, err := admin.PutTool(t.Context(), servicetest.Admin, haft.Draft{Name: "echo", Kind: haft.KindPython, Function: "echo", Source: "def echo(): pass",
+		Description: "A tool.", Parameters: []byte(`{"type":"object"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 30
+	made := make(chan error, 1)
+	go func() {
+		for range calls {
+			if _, err := admin.Call(t.Context(), haft.Call{Tool: "echo"}); err != nil {
+				made <- err
+				return
+			}
+			cut.all()
+		}
+		made <- nil
+	}()
+	seqs, done, last := map[haft.CallID]int64{}, 0, int64(0)
+	for ev, err := range c.Watch(t.Context(), haft.Principal{}, haft.EventFilter{}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == "" {
+			continue
+		}
+		if ev.Cursor <= last {
+			t.Fatalf("event %d after %d", ev.Cursor, last)
+		}
+		last = ev.Cursor
+		if seqs[ev.Call]++; ev.Seq != seqs[ev.Call] {
+			t.Fatalf("event %d of %s has the number %d", seqs[ev.Call], ev.Call, ev.Seq)
+		}
+		if ev.Type == haft.EventCompleted {
+			if done++; done == calls {
+				break
+			}
+		}
+	}
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if cut.cuts.Load() == 0 {
+		t.Error("nothing was cut")
+	}
+}
+
+var _ io.Closer = (*client.Client)(nil)
