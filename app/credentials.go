@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"haft"
@@ -53,16 +52,11 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 			*to = -1 // 0 is what was asked for, and not the default
 		}
 	}
-	for part := range strings.SplitSeq(os.Getenv("HAFT_CREDENTIALS_ALLOW"), ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		p, err := netip.ParsePrefix(part)
-		if err != nil {
-			return c, &haft.Error{Code: haft.CodeInvalid, Message: "HAFT_CREDENTIALS_ALLOW is not a list of ranges such as 10.0.0.0/8", Err: err}
-		}
-		c.Allow = append(c.Allow, p)
+	allow, err := parsePrefixes("HAFT_CREDENTIALS_ALLOW")
+	if err != nil {
+		return c, err
 	}
+	c.Allow = append(c.Allow, allow...)
 	c.Insecure = c.Insecure || os.Getenv("HAFT_CREDENTIALS_INSECURE") == "1"
 	return c, nil
 }

@@ -50,6 +50,8 @@ type ServiceConfig struct {
 	// prints), else master.key in Data, which is made when it is needed first.
 	MasterKey     []byte
 	MasterKeyFile string
+	// Search says whom the tool web_search asks.
+	Search SearchConfig
 	// Credentials says where credentials of calls are fetched.
 	Credentials CredentialsConfig
 	// Upstream says how MCP servers are reached.
@@ -196,6 +198,13 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		s.addSourceTool(set),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
+	}
+	end, err := addSearch(set, cfg.Search, cfg.Egress)
+	if err != nil {
+		return nil, fmt.Errorf("add the web search: %w", err)
+	}
+	if end != nil {
+		s.closers = append(s.closers, end)
 	}
 	return set, nil
 }

@@ -38,6 +38,7 @@ var alone = map[string]string{
 	"schema_imported": "it is about files and not about kept tools",
 	"key":             "TODO", "secret_set": "TODO",
 	"serve":         "it starts servers of its own",
+	"secret_bind":   "it changes the database behind a server's back",
 	"secret_keys":   "master keys are replaced where the data is",
 	"store_trouble": "it spoils the files of the store",
 	"store_two":     "it is about two processes on one directory",
