@@ -39,7 +39,7 @@ var rooms = map[string][]string{
 	"sandbox/sandboxtest": {"sandbox"},
 	"sandbox/cell":        {"sandbox"},
 	"executor":            {"sandbox"},
-	"executor/script":     {"executor", "sandbox", "sandbox/cell", "schema/tsschema", "value", "executor/script/..."},
+	"executor/script":     {"executor", "sandbox", "sandbox/cell", "secret", "schema/tsschema", "value", "executor/script/..."},
 	"executor/upstream":   {"executor", "sandbox", "secret"},
 	"executor/builtin":    {"executor", "sandbox", "schema", "secret", "egress"},
 	"secret":              {},

@@ -31,7 +31,7 @@
 //	    concurrency: {max: 4}
 //	    quota: {calls: 10000, period: day}
 //	    min_isolation: namespaces
-//	    network: ["*.example.com"]
+//	    network: ["*.example.com"]  # ports 80 and 443; others by :8443, all by :*
 //	    redact: [password, /headers/authorization]
 //	filters:
 //	  - id: cloud-keys

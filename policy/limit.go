@@ -193,9 +193,9 @@ func (c *compiler) network(n ast.Node) *network {
 	r := &network{hosts: []string{}}
 	c.list(n, "network", func(v ast.Node) {
 		host := strings.ToLower(c.text(v, "a host", 260))
-		name := strings.TrimPrefix(host, "*.")
+		name := strings.TrimSuffix(strings.TrimPrefix(host, "*."), ":*")
 		if c.err == nil && (strings.ContainsAny(name, "*/@ ") && host != "*" || name == "") {
-			c.fail(v, "a host is a name or an address, with :PORT if need be, *.NAME for what is below a name, or *")
+			c.fail(v, "a host is a name or an address, with :PORT, :FROM-TO or :* if it is not about 80 and 443, *.NAME for what is below a name, or *")
 		}
 		r.hosts = append(r.hosts, host)
 	})
@@ -215,20 +215,47 @@ func (d Decision) Reach(want []string) (allowed, refused []string) {
 	return allowed, refused
 }
 
-// covers reports whether everything that host names is among n's hosts.
+// covers reports whether everything that host names is among n's hosts. A host
+// without a port means the same here as in the network of a tool: ports 80 and 443.
 func (n Network) covers(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	bare := host
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[:i], ":") {
-		bare = host[:i]
-	}
+	want, ports := hostPorts(host)
 	return slices.ContainsFunc(n.Hosts, func(h string) bool {
-		if h == "*" || h == host || h == bare {
+		if h == "*" {
 			return true
 		}
-		below, ok := strings.CutPrefix(h, "*")
-		return ok && (under(host, below) || under(bare, below))
+		name, spans := hostPorts(h)
+		below, wide := strings.CutPrefix(name, "*")
+		if name != want && !(wide && want != "*" && under(want, below)) {
+			return false
+		}
+		return !slices.ContainsFunc(ports, func(p [2]uint64) bool {
+			return !slices.ContainsFunc(spans, func(s [2]uint64) bool { return s[0] <= p[0] && p[1] <= s[1] })
+		})
 	})
+}
+
+// hostPorts parts HOST, HOST:PORT, HOST:FROM-TO or HOST:* into the host and its
+// spans of ports. What cannot be read is covered by nothing but all hosts.
+func hostPorts(text string) (host string, spans [][2]uint64) {
+	host = strings.ToLower(text)
+	i := strings.LastIndexByte(host, ':')
+	if i < 0 || i < strings.LastIndexByte(host, ']') {
+		return strings.TrimSuffix(host, "."), [][2]uint64{{80, 80}, {443, 443}}
+	}
+	from, to, ranged := strings.Cut(host[i+1:], "-")
+	host = strings.TrimSuffix(host[:i], ".")
+	if from == "*" && !ranged {
+		return host, [][2]uint64{{1, 65535}}
+	}
+	if !ranged {
+		to = from
+	}
+	a, errA := strconv.ParseUint(from, 10, 16)
+	b, errB := strconv.ParseUint(to, 10, 16)
+	if errA != nil || errB != nil {
+		return "", [][2]uint64{{0, 1 << 20}}
+	}
+	return host, [][2]uint64{{a, b}}
 }
 
 // under reports whether host ends with below and has something before it.

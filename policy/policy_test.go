@@ -75,17 +75,17 @@ func TestDecision_Reach(t *testing.T) {
 	p := must(t, `version: 1
 rules:
   - {id: all, effect: allow}
-  - {id: few, effect: limit, network: ["*.example.com", "api.test:443", "ok.test", "10.0.0.1", "*.p.test:8443"]}
+  - {id: few, effect: limit, network: ["*.example.com", "api.test:443", "ok.test", "10.0.0.1", "*.p.test:8443", "many.test:*"]}
   - {id: fewer, effect: limit, users: [ann], network: ["a.example.com"]}
   - {id: none, effect: limit, users: [bob], network: []}
   - {id: any, effect: limit, network: ["*"]}
 `)
 	want := []string{
 		"a.example.com", "A.Example.COM.", "x.y.example.com:443", "*.example.com", "example.com", "evilexample.com", "a.example.com.evil.test",
-		"api.test:443", "api.test", "api.test:80", "ok.test:1", "10.0.0.1", "10.0.0.10", "*", "x.p.test:8443", "x.p.test:80",
+		"api.test:443", "api.test", "api.test:80", "ok.test:1", "ok.test:443", "ok.test:80-443", "many.test", "many.test:9", "many.test:1-99", "10.0.0.1", "10.0.0.10", "*", "x.p.test:8443", "x.p.test:80",
 	}
 	for user, allowed := range map[string]string{
-		"":    "a.example.com A.Example.COM. x.y.example.com:443 *.example.com api.test:443 ok.test:1 10.0.0.1 x.p.test:8443",
+		"":    "a.example.com A.Example.COM. x.y.example.com:443 *.example.com api.test:443 ok.test:443 many.test many.test:9 many.test:1-99 10.0.0.1 x.p.test:8443",
 		"ann": "a.example.com A.Example.COM.",
 		"bob": "",
 	} {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"haft/executor"
@@ -49,18 +48,13 @@ func proxyEnv() []string {
 // httpx, requests, curl, git, pip, and Node.js, which adds them to its own.
 var caNames = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
 
-// outletEnv is the environment of a request. With an outlet, variables that would
-// lead away from it lead nowhere, and are left out; so are those for certificates
-// if the request brings its own.
+// outletEnv is the environment of a request, which cannot lead away from an outlet:
+// the variables that would are reserved.
 func outletEnv(req executor.Request) map[string]string {
 	if req.Network != sandbox.NetworkOutlet {
 		return req.Env
 	}
 	env := maps.Clone(req.Env)
-	maps.DeleteFunc(env, func(k, _ string) bool {
-		k = strings.ToLower(k)
-		return k == "no_proxy" || slices.Contains(proxyNames, k)
-	})
 	if env == nil {
 		env = map[string]string{}
 	}

@@ -373,7 +373,7 @@ func reverse(s string) string {
 func TestOutlet_environment(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	x := setupLocal(t, haft.KindBash, script.Config{})
-	req := w.request(executor.Request{Kind: haft.KindBash, Source: "env", Env: map[string]string{"HTTPS_PROXY": "http://elsewhere", "no_proxy": "*", "CURL_CA_BUNDLE": "/nowhere", "MINE": "kept"}})
+	req := w.request(executor.Request{Kind: haft.KindBash, Source: "env", Env: map[string]string{"MINE": "kept"}})
 	out := execute(t, x, req).Stdout
 	for _, want := range []string{
 		"http_proxy=http://127.0.0.1:7718", "HTTPS_PROXY=http://127.0.0.1:7718", "ALL_PROXY=http://127.0.0.1:7718", "NO_PROXY=", "no_proxy=",
@@ -385,8 +385,14 @@ func TestOutlet_environment(t *testing.T) {
 		}
 	}
 	req.Network, req.Outlet, req.CA = sandbox.NetworkNone, nil, nil
-	if out := execute(t, x, req).Stdout; strings.Contains(out, "7718") || strings.Contains(out, "ca.pem") || !strings.Contains(out, "HTTPS_PROXY=http://elsewhere") {
+	if out := execute(t, x, req).Stdout; strings.Contains(out, "7718") || strings.Contains(out, "ca.pem") {
 		t.Errorf("without an outlet:\n%s", out)
+	}
+	for _, name := range []string{"HTTPS_PROXY", "no_proxy", "CURL_CA_BUNDLE"} {
+		req.Env = map[string]string{name: "elsewhere"}
+		if _, err := x.Execute(t.Context(), req); haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("%s is not refused: %v", name, err)
+		}
 	}
 }
 
