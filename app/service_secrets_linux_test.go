@@ -461,3 +461,46 @@ def poll(rounds: int) -> list[int]:
 		t.Errorf("the next call saw %s, want [7]; the running one %s, want [5]", next.Value, running.Value)
 	}
 }
+
+// The plan of a chain is kept sealed while the chain waits, and without secrets when
+// it has ended.
+func TestService_seals_plans(t *testing.T) {
+	open(t, app.Config{})
+	dir := t.TempDir()
+	s := openService(t, dir)
+	put(t, s, "def check(password: str, note: str) -> bool:\n    \"\"\"Check.\n\n    Args:\n        password: what to check\n        note: more\n    \"\"\"\n    return password == 'hunter2-in-' + 'the-plan' and note == 'stored-value-' + 'of-4711'\n", haft.Settings{RequiresApproval: true})
+	must(t, s.PutSecret(t.Context(), root(), "", "STORED", secret.New("stored-value-of-4711")))
+	all := map[string]string{"the argument": "hunter2-in-the-plan", "the stored value": "stored-value-of-4711"}
+	c, err := s.Run(t.Context(), root(), haft.Plan{Input: json.RawMessage(`{"password":"hunter2-in-the-plan"}`),
+		Steps: []haft.Step{{ID: "a", Tool: "check", Args: json.RawMessage(`{"password":{"$from":"input/password"},"note":"stored-value-of-4711"}`)}}})
+	must(t, err)
+	if c.Status != haft.StatusPending {
+		t.Fatalf("the chain does not wait: %+v", c)
+	}
+	searchFiles(t, dir, all)
+	must(t, s.Close())
+	s = openService(t, dir)
+	rotated, err := s.RotateSecrets(t.Context(), root(), app.RotateConfig{})
+	if must(t, err); rotated.Keys != 0 || rotated.Next == "" {
+		t.Errorf("a rotation beside an open chain: %+v", rotated)
+	}
+	person := haft.Principal{Org: "local", User: "second", Roles: []string{haft.RoleAdmin, haft.RoleApprover}}
+	_, err = s.Decide(t.Context(), person, c.Steps[0].Result.Approval, haft.Answer{Approve: true})
+	must(t, err)
+	_, err = s.Wait(t.Context(), root(), c.Steps[0].Call)
+	must(t, err)
+	for range 200 {
+		c, err = s.Chain(t.Context(), root(), c.ID)
+		if must(t, err); c.Status.Final() {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if c.Status != haft.StatusSuccess || string(c.Steps[0].Result.Value) != "true" {
+		t.Errorf("after a restart: %+v", c)
+	}
+	raw, err := json.Marshal(c)
+	must(t, err)
+	search(t, "the chain", raw, all)
+	searchFiles(t, dir, all)
+}

@@ -41,20 +41,25 @@ func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	c, err := e.store.Chain(ctx, p.Org, id)
+	c, err := e.openChain(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}
 	if !e.maySee(p, c.Principal) {
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such chain"}
 	}
-	return c, nil
+	shown, err := e.shownChain(ctx, *c)
+	return &shown, err
 }
 
 // saveChain writes down where a chain stands.
 func (e *Engine) saveChain(ctx context.Context, c *haft.Chain) error {
 	c.Updated = time.Now()
-	return e.store.Commit(ctx, store.Batch{Chains: []haft.Chain{*c}})
+	row, err := e.keptChain(ctx, *c)
+	if err != nil {
+		return err
+	}
+	return e.store.Commit(ctx, store.Batch{Chains: []haft.Chain{row}})
 }
 
 // goOn takes a chain further in the background.
@@ -73,7 +78,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		return nil, err
 	}
 	defer unlock()
-	c, err := e.store.Chain(ctx, org, id)
+	c, err := e.openChain(ctx, org, id)
 	if err != nil {
 		return nil, err
 	}
