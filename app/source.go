@@ -9,7 +9,6 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/builtin"
-	"haft/requirement"
 )
 
 // SourceTool is the name of the tool that runs source which nobody keeps. A policy
@@ -86,7 +85,7 @@ func (s *Service) runSource(ctx context.Context, req executor.Request, in source
 	for _, name := range v.Injected {
 		inner.Inject[name] = json.RawMessage("null") // there is no agent that has it
 	}
-	layers, release, err := s.App.provide(ctx, draft)
+	layers, release, err := s.locker.Open(ctx, req.Org, v, func(string) {})
 	if err != nil {
 		return unready(err)
 	}
@@ -98,15 +97,6 @@ func (s *Service) runSource(ctx context.Context, req executor.Request, in source
 	}
 	tool.Check(ctx, res)
 	return res, nil
-}
-
-// provide has the packages of a draft installed.
-func (a *App) provide(ctx context.Context, d haft.Draft) ([]executor.Layer, func(), error) {
-	set, err := requirement.Parse("the request", d.Needs.Pip, d.Needs.NPM)
-	if err != nil {
-		return nil, nil, err
-	}
-	return a.Provide(ctx, set, []byte(d.Source), false, func(string) {})
 }
 
 // unready makes a result of an error that the source or a rule is to blame for.

@@ -11,15 +11,22 @@ import (
 // people come from. What it answers is its own business; who may enter is not: the
 // server has found out who sends, and has read the body, before it is asked.
 type Door interface {
+	// Action is what the credential of r has to be for; "" means nothing in
+	// particular, where r asks for what is not there.
+	Action(r *http.Request) Action
 	// Enter answers r. Its body is whole, bounded and, if it was signed, what was
-	// signed. Enter asks [Identity.Permit] before it does anything.
+	// signed.
 	Enter(w http.ResponseWriter, r *http.Request, who Identity)
 }
 
 // enter stands before a door.
 func (s *Server) enter(d Door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := s.known(w, r, anyAction)
+		action := d.Action(r)
+		if action == "" {
+			action = anyAction
+		}
+		who, err := s.known(w, r, action)
 		if err != nil {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
