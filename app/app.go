@@ -79,7 +79,6 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
 	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir(), Reader: pyschema.Script()})
-	a.openSupply()
 	var finding sync.WaitGroup
 	if cfg.Soon != "" {
 		finding.Go(func() { _, _ = a.Runtime(ctx, cfg.Soon) }) // whoever asks again is told
@@ -89,6 +88,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.openSupply() // which installs in the sandbox
 	a.openExecutor(ctx)
 	return a, nil
 }
