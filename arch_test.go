@@ -127,7 +127,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "node_modules" || d.Name() == "third_party" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".") {
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "node_modules" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {

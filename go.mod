@@ -2,8 +2,6 @@ module haft
 
 go 1.26.0
 
-replace github.com/santhosh-tekuri/jsonschema/v6 => ./third_party/jsonschema
-
 require (
 	cel.dev/cel-go v0.33.1
 	codeberg.org/readeck/go-readability/v2 v2.1.2
