@@ -145,7 +145,42 @@ func TestDoor_credentials_that_are_not_good(t *testing.T) {
 		t.Errorf("an expired key: %d", status)
 	}
 
-	// Signed requests: once, as they were signed, and not in another order of parts.
+	h.signedRequests()
+
+	// Many failures from one address: told to come back, and nobody else suffers.
+	limited := 0
+	for range 60 {
+		if _, status := h.send("haft_"+strings.Repeat("a", 60), false, "GET", "/v1/tools", ""); status == 429 {
+			limited++
+		}
+	}
+	if limited == 0 {
+		t.Error("failures are not bounded")
+	}
+	if _, status := h.send(h.admin, false, "GET", "/v1/tools", ""); status != 200 {
+		t.Errorf("a good key beside bad ones: %d", status)
+	}
+	for _, label := range []string{`reason="expired",why="credential"`, `reason="a nonce that was used before",why="credential"`, `reason="wrong secret or signature",why="credential"`, `reason="",why="scope"`} {
+		if !h.counted(label) {
+			t.Errorf("not counted: %s", label)
+		}
+	}
+	log := h.audited("local")
+	for _, want := range []string{`"reason":"expired"`, `"reason":"a nonce that was used before"`, `"why":"scope"`, `"source":"127.0.0.1"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the audit does not have %s:\n%s", want, log)
+		}
+	}
+	if n := strings.Count(log, "not a credential"); n > 1 {
+		t.Errorf("the audit grows by every bad request: %d entries", n)
+	}
+}
+
+// signedRequests are good once, as they were signed, and not in another order of
+// parts.
+func (h *house) signedRequests() {
+	t := h.t
+	t.Helper()
 	r, status := h.send(h.admin, true, "GET", "/v1/tools?limit=1", "")
 	if status != 200 {
 		t.Fatalf("a signed request: %d", status)
@@ -183,34 +218,6 @@ func TestDoor_credentials_that_are_not_good(t *testing.T) {
 		if status := h.do(r); status != 401 {
 			t.Errorf("%s: %d", name, status)
 		}
-	}
-
-	// Many failures from one address: told to come back, and nobody else suffers.
-	limited := 0
-	for range 60 {
-		if _, status := h.send("haft_"+strings.Repeat("a", 60), false, "GET", "/v1/tools", ""); status == 429 {
-			limited++
-		}
-	}
-	if limited == 0 {
-		t.Error("failures are not bounded")
-	}
-	if _, status := h.send(h.admin, false, "GET", "/v1/tools", ""); status != 200 {
-		t.Errorf("a good key beside bad ones: %d", status)
-	}
-	for _, label := range []string{`reason="expired",why="credential"`, `reason="a nonce that was used before",why="credential"`, `reason="wrong secret or signature",why="credential"`, `reason="",why="scope"`} {
-		if !h.counted(label) {
-			t.Errorf("not counted: %s", label)
-		}
-	}
-	log := h.audited("local")
-	for _, want := range []string{`"reason":"expired"`, `"reason":"a nonce that was used before"`, `"why":"scope"`, `"source":"127.0.0.1"`} {
-		if !strings.Contains(log, want) {
-			t.Errorf("the audit does not have %s:\n%s", want, log)
-		}
-	}
-	if n := strings.Count(log, "not a credential"); n > 1 {
-		t.Errorf("the audit grows by every bad request: %d entries", n)
 	}
 }
 
