@@ -58,6 +58,7 @@ type App struct {
 	finder   *script.Finder
 	executor *script.Executor
 	closers  []func() error
+	expects  bool           // see Expect
 	ahead    sync.WaitGroup // what is done before it is asked for
 }
 

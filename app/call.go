@@ -49,10 +49,7 @@ func (a *App) openExecutor(ctx context.Context) {
 // Expect begins to start a sandbox for a call of a tool of that kind, which is to
 // follow, while its source is still being read.
 func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
-	// The first schema takes the compiler a few milliseconds more than the next,
-	// and there is nothing to do until the source is read. What is begun last is
-	// run first, and the sandbox takes longer.
-	a.ahead.Go(func() { _, _ = schema.Compile(true) })
+	a.expects = true
 	a.executor.Expect(ctx, a.request(kind, r))
 }
 

@@ -64,10 +64,7 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	var imageErr error
 	var copying sync.WaitGroup
 	copying.Go(func() { program, imageErr = image() })
-	err := p.compile()
-	if err == nil {
-		err = p.settle()
-	}
+	err := p.settle()
 	copying.Wait()
 	if err != nil {
 		if program != nil {
@@ -81,6 +78,9 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	p.spawner = startSpawner(program)
 	p.assume()
 	p.spares.refill(p)
+	if err := p.compile(); err != nil { // while the spare starts
+		return nil, errors.Join(err, p.Close())
+	}
 	return p, nil
 }
 
