@@ -71,7 +71,7 @@ var rooms = map[string][]string{
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},
 	"app":                 {"..."},
-	"bench":               {"app", "executor/builtin", "sandbox/cell", "schema"},
+	"bench":               {"app", "supply", "executor/builtin", "sandbox/cell", "schema"},
 	"cmd/haft":            {"..."},
 }
 

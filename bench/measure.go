@@ -14,6 +14,7 @@ import (
 	"haft/app"
 	"haft/sandbox/cell"
 	"haft/schema"
+	"haft/supply"
 )
 
 // Config says what to measure. The zero value is the whole table.
@@ -28,6 +29,11 @@ type Config struct {
 	Slice time.Duration
 	// Sleepers is how many calls sleep at once; 0 means 1000, -1 none.
 	Sleepers int
+	// Server is the command of an MCP server with a tool echo, for the row on
+	// those; nil leaves it out.
+	Server []string
+	// Packages says where packages come from.
+	Packages supply.Config
 	// Progress hears what is measured next.
 	Progress func(string)
 }
@@ -89,7 +95,7 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.add, err = b.tool(ctx, "add"); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.throughput, b.pipeline, b.http, b.cellMemory, b.asleep} {
+	for _, step := range []func(context.Context) error{b.latency, b.throughput, b.pipeline, b.http, b.upstream, b.cellMemory, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

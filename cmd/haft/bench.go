@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft/bench"
+	"haft/supply"
 )
 
 // benchCommand measures ours beside others.
@@ -32,7 +33,8 @@ func benchCommand(std streams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			cfg.Self = self
+			cfg.Self, cfg.Packages = self, supply.FromEnv(os.Getenv)
+			cfg.Server = []string{"npx", "-y", "@modelcontextprotocol/server-everything@2026.8.31"}
 			cfg.Progress = func(what string) { fmt.Fprintln(std.err, paint(std.err, dim, "measuring: "+what)) }
 			rep, err := bench.Measure(c.Context(), cfg)
 			if err != nil {
