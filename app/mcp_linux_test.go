@@ -144,6 +144,9 @@ func TestMCP_real_servers(t *testing.T) {
 			t.Fatalf("git %s: %v\n%s", args[0], err, out)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(repo, "b.txt"), []byte("two\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	everybody(t, repo)
 	files := nodeServer(t, "filesystem", "/data")
 	files.Mounts = append(files.Mounts, haft.MCPMount{Dir: shared(t, map[string]string{"a.txt": "hello\n", "b.txt": "more\n"}), Inside: "/data", Writable: true})
@@ -151,7 +154,12 @@ func TestMCP_real_servers(t *testing.T) {
 	memory.Env = map[string]string{"MEMORY_FILE_PATH": "/work/memory.jsonl"}
 	git := pythonServer(t, "mcp_server_git")
 	git.Mounts = append(git.Mounts, haft.MCPMount{Dir: repo, Inside: "/repo", Writable: true})
+	// The repository belongs to somebody else than who it is in the sandbox, and
+	// variables that configure git are reserved.
+	git.Command[2] = "import os; os.environ.update(GIT_CONFIG_COUNT='3', GIT_CONFIG_KEY_0='safe.directory', GIT_CONFIG_VALUE_0='*', GIT_CONFIG_KEY_1='user.name', GIT_CONFIG_VALUE_1='t', " +
+		"GIT_CONFIG_KEY_2='user.email', GIT_CONFIG_VALUE_2='t@example.com'); " + git.Command[2]
 	fetch := pythonServer(t, "mcp_server_fetch")
+	fetch.Command = append(fetch.Command, "--allow-private-ips")
 	fetch.Network = []string{"127.0.0.1:" + port}
 	s, _ := mcpService(t)
 	for _, server := range []struct {
@@ -166,7 +174,7 @@ func TestMCP_real_servers(t *testing.T) {
 			`get_current_time {"timezone":"Europe/Oslo"}`, `convert_time {"source_timezone":"UTC","time":"12:00","target_timezone":"Asia/Tokyo"}`,
 		}},
 		{"git", git, gitCalls},
-		{"fetch", fetch, []string{`fetch {"url":"http://127.0.0.1:` + port + `/page"}`}},
+		{"fetch", fetch, []string{`fetch {"url":"http://127.0.0.1:` + port + `/page","raw":true}`}},
 	} {
 		t.Run(server.name, func(t *testing.T) {
 			change := addServer(t, s, server.name, server.m)
@@ -175,7 +183,7 @@ func TestMCP_real_servers(t *testing.T) {
 				tool, args, _ := strings.Cut(c, " ")
 				name := haft.MCPToolName(server.name, tool)
 				res := use(t, s, name, args)
-				if res.Status != haft.StatusSuccess {
+				if res.Status != haft.StatusSuccess && (res.Error == nil || !strings.Contains(res.Error.Message, "requires task augmentation")) {
 					t.Errorf("%s: %s %+v\n%s", name, res.Status, res.Error, res.Stderr)
 				}
 				if res.Sandbox.Isolation.Level == haft.LevelNone || res.Sandbox.Provider != "local" {
@@ -197,7 +205,7 @@ var (
 		`get-resource-reference {"resourceType":"Text","resourceId":1}`, `get-structured-content {"location":"New York"}`, `get-sum {"a":1,"b":2}`,
 		`get-tiny-image {}`, `gzip-file-as-resource {"name":"a.gz","data":"data:text/plain;base64,SGVsbG8=","outputType":"resource"}`,
 		`toggle-simulated-logging {}`, `toggle-subscriber-updates {}`, `trigger-long-running-operation {"duration":0.2,"steps":2}`,
-		`simulate-research-query {"topic":"hafts"}`,
+		`simulate-research-query {"topic":"hafts"}`, // which answers that it is for tasks only
 	}
 	filesCalls = []string{
 		`list_allowed_directories {}`, `read_file {"path":"/data/a.txt"}`, `read_text_file {"path":"/data/a.txt"}`, `read_media_file {"path":"/data/a.txt"}`,
@@ -214,7 +222,7 @@ var (
 	}
 	gitCalls = []string{
 		`git_status {"repo_path":"/repo"}`, `git_log {"repo_path":"/repo"}`, `git_show {"repo_path":"/repo","revision":"HEAD"}`, `git_branch {"repo_path":"/repo","branch_type":"local"}`,
-		`git_diff {"repo_path":"/repo","target":"HEAD"}`, `git_diff_unstaged {"repo_path":"/repo"}`, `git_add {"repo_path":"/repo","files":["a.txt"]}`,
+		`git_diff {"repo_path":"/repo","target":"HEAD"}`, `git_diff_unstaged {"repo_path":"/repo"}`, `git_add {"repo_path":"/repo","files":["b.txt"]}`,
 		`git_diff_staged {"repo_path":"/repo"}`, `git_create_branch {"repo_path":"/repo","branch_name":"side"}`, `git_checkout {"repo_path":"/repo","branch_name":"side"}`,
 		`git_commit {"repo_path":"/repo","message":"second"}`, `git_reset {"repo_path":"/repo"}`,
 	}
