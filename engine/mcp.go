@@ -181,6 +181,8 @@ func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
 		change.Server.State.Login = e.needsLogin(err)
 		change.Warnings = append(change.Warnings, "the tools cannot be listed: "+haft.MessageOf(err))
 	default:
+		// What a manager added is accepted as it is when it is first seen.
+		accept = accept || s.State.Listed.IsZero()
 		if change, err = e.registry.Sync(ctx, p, s, *listing, accept); err != nil {
 			return nil, err
 		}

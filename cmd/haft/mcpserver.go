@@ -147,7 +147,7 @@ func tellServer(s *session, c *haft.MCPChange) error {
 	say("removed", c.Removed)
 	if len(c.Waiting) > 0 {
 		say("waiting for review", c.Waiting)
-		fmt.Fprintln(s.std.err, "  look at one with: haft tool show NAME, and accept it with: haft tool approve NAME")
+		fmt.Fprintln(s.std.err, "  look at one with: haft tool show NAME, and accept it with: haft tool review NAME --accept")
 	}
 	tellInvalid(s, c.Server)
 	for _, w := range c.Warnings {
