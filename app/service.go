@@ -194,6 +194,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	if err := errors.Join(
 		more(set),
 		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
+		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.addSourceTool(set),
 	); err != nil {
@@ -225,7 +226,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		// Code that a built-in tool runs for a model needs a processor like a tool.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
-				t.ID == "builtin:run_code" || t.ID == "builtin:"+SourceTool
+				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:"+SourceTool
 		}
 	}
 	text := cfg.Policy

@@ -78,11 +78,12 @@ func (e *Engine) followRules(ctx context.Context, f *flight) error {
 		if f.call.Turn == "" {
 			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made")
 		}
-		unlock, err := e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+f.call.Turn)
-		if err != nil {
-			return err
+		var err error
+		if !f.parent.turning() { // else the call that made this one has it, and waits
+			if f.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+f.call.Turn); err != nil {
+				return err
+			}
 		}
-		f.unlock = unlock
 		if history, err = e.past(ctx, f); err != nil {
 			return err
 		}

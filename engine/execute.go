@@ -197,11 +197,15 @@ func (e *Engine) prepare(f *flight) executor.Request {
 			level = l
 		}
 	}
-	return executor.Request{
+	req := executor.Request{
 		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
 		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: f.args, Pass: v.Pass, Inject: f.inject(),
 		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type, Returns: v.Returns,
 	}
+	if v.Kind == haft.KindBuiltin {
+		req.Others = others{e, f}
+	}
+	return req
 }
 
 // runLimits are the bounds of the run: those of the tool, lowered by the call, or

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,6 +74,11 @@ func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
 	}
 	if n := t.Version.Settings.Concurrency; n > 0 {
 		a.Slots = append(a.Slots, limit.Slot{Key: key("tool-slots", p.Org, string(t.ID)), Max: n})
+	}
+	a.Slots = slices.DeleteFunc(a.Slots, func(s limit.Slot) bool { return f.parent.holding(s.Key) })
+	f.keys = nil
+	for _, s := range a.Slots {
+		f.keys = append(f.keys, s.Key)
 	}
 	return a
 }

@@ -51,8 +51,10 @@ var errSettled = errors.New("the result is there")
 type flight struct {
 	call     haft.Call // as it came, with its id
 	rec      haft.Record
-	depth    int  // of fallbacks
-	async    bool // nobody waits: it was submitted, or goes on after an approval
+	depth    int      // of fallbacks, and of calls that calls make
+	parent   *flight  // that made it and waits for it
+	keys     []string // of slots that it holds
+	async    bool     // nobody waits: it was submitted, or goes on after an approval
 	began    time.Time
 	trace    Span
 	redactor *secret.Redactor

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net"
 
 	"haft"
@@ -80,6 +81,10 @@ type Request struct {
 	// Stdout and Stderr get output as it comes, within the limits and cut at any
 	// byte; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
+	// Others are the tools that a call may call in turn. Nil means none. Only
+	// built-in tools are given them, and hand them on where that is what they are
+	// for.
+	Others Others
 	// Progress gets what a tool says about how far it is; nil means nobody does.
 	Progress func(json.RawMessage)
 }
@@ -99,6 +104,16 @@ type Layer struct {
 	// the layer may be gone. Whoever makes the request holds it until Execute has
 	// returned; Hold is for what is kept ready longer. Nil means that it stays.
 	Hold func() (release func(), ok bool)
+}
+
+// Others are the tools that whoever makes a call may call, from inside of that call.
+type Others interface {
+	// Tools lists them, ordered by name.
+	Tools(ctx context.Context) iter.Seq2[haft.Tool, error]
+	// Call makes a call of its own, a child of the one that is running: with policy,
+	// limits, approval and audit, on behalf of the same principal. It is as
+	// [haft.Caller]. When ctx ends it is cancelled.
+	Call(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error)
 }
 
 // An Argument is one thing that a function is given.

@@ -118,11 +118,13 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 type codeRunner struct {
 	run executor.Executor
 	cfg CodeConfig
+	// tools gives the code other tools.
+	tools bool
 }
 
 // tool is run_code.
 func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (*haft.Result, error) {
-	inner, err := r.request(req, in)
+	inner, err := r.request(ctx, req, in)
 	if f, ok := errors.AsType[*failure](err); ok && f.Kind == haft.FailSource {
 		return value(&haft.Result{}, codeOut{Status: haft.StatusError, Error: &codeError{Kind: f.Kind, Message: f.Message}})
 	}
@@ -186,7 +188,7 @@ func ofCode(ctx context.Context, kind haft.FailureKind) bool {
 }
 
 // request is the run of the code.
-func (r codeRunner) request(req executor.Request, in codeIn) (executor.Request, error) {
+func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn) (executor.Request, error) {
 	files, err := filesOf(in)
 	if err != nil {
 		return req, err
@@ -197,6 +199,14 @@ func (r codeRunner) request(req executor.Request, in codeIn) (executor.Request, 
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
 	args := map[string]any{"code": in.Code}
+	if r.tools {
+		if out.Others = req.Others; out.Others == nil {
+			return req, &haft.Error{Code: haft.CodeInvalid, Message: "no other tools can be called here"}
+		}
+		if args["tools"], err = belt(ctx, req.Others); err != nil {
+			return req, err
+		}
+	}
 	if in.Stdin != "" {
 		args["stdin"] = in.Stdin
 	}

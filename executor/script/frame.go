@@ -98,6 +98,7 @@ type call struct {
 	ESM      bool                       `json:"esm,omitempty"`     // the source is a module
 	Limit    int64                      `json:"limit"`             // of the encoded value
 	Reuse    bool                       `json:"reuse,omitempty"`
+	Invoke   bool                       `json:"invoke,omitempty"` // it may call other tools
 }
 
 // file is one that is handed in with the call.
@@ -127,6 +128,10 @@ type reply struct {
 	Pointer   string `json:"pointer"`
 	Line      int    `json:"line"`
 	Column    int    `json:"column"`
+
+	// Tool and Args are a call that the tool makes.
+	Tool string          `json:"tool"`
+	Args json.RawMessage `json:"args"`
 }
 
 // The types of frames.
@@ -139,6 +144,8 @@ const (
 	typeResult = "result"
 	typeError  = "error"
 	typeRead   = "read"
+	typeInvoke = "invoke"
+	typeReturn = "return"
 	typeImport = "import"
 )
 
@@ -160,6 +167,10 @@ func decodeReply(b []byte) (*reply, error) {
 	}
 	switch m.Type {
 	case typeHello, typeReady, typeError, typeRead:
+	case typeInvoke:
+		if m.Tool == "" || len(m.Args) == 0 || m.Args[0] != '{' {
+			return nil, fmt.Errorf("%w: a call without a tool or an object of arguments", errFrame)
+		}
 	case typeResult:
 		if m.Value == nil {
 			return nil, fmt.Errorf("%w: a result without a value", errFrame)
@@ -216,6 +227,11 @@ func answer(r io.Reader, limit int64, reuse bool) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	return last(r, m, reuse)
+}
+
+// last sees to it that a frame is the answer, and that nothing follows.
+func last(r io.Reader, m *reply, reuse bool) (*reply, error) {
 	if m.Type != typeResult && m.Type != typeError {
 		return nil, fmt.Errorf("%w: %s is no answer", errFrame, m.Type)
 	}

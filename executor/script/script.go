@@ -263,7 +263,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	m := &call{
 		Type: typeCall, Function: req.Function, Args: req.Args,
 		Pass: req.Pass, Inject: req.Inject, Env: outletEnv(req),
-		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(),
+		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(), Invoke: req.Others != nil,
 	}
 	if len(m.Args) == 0 {
 		m.Args = json.RawMessage("{}")
@@ -424,7 +424,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		case <-done:
 		}
 	}()
-	m, err := r.exchange(c.Conn, payload, reuse)
+	m, err := r.exchange(ctx, c, payload, reuse)
 	res.Timeline.Execute = haft.Millis(time.Since(began))
 	if err == nil && len(m.Times) == 3 {
 		r.serialise = time.Duration(m.Times[2] * float64(time.Millisecond))
@@ -449,17 +449,4 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	<-c.Ended()
 	exit, runErr := c.Exit()
 	r.conclude(ctx, res, m, err, exit, runErr)
-}
-
-// exchange sends frames and reads the answer.
-func (r *run) exchange(conn *os.File, frames []byte, reuse bool) (*reply, error) {
-	if _, err := conn.Write(frames); err != nil {
-		// The harness is gone, or the tool of an earlier frame; either way there
-		// may be an answer to read.
-		if m, readErr := answer(conn, r.limits.Result+frameSlack, reuse); readErr == nil {
-			return m, nil
-		}
-		return nil, io.EOF
-	}
-	return answer(conn, r.limits.Result+frameSlack, reuse)
 }

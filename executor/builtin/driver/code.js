@@ -20,9 +20,10 @@ const MAX_TRACEBACK = 8 << 10;
 // Errors behind which stands a limit, which the host can name.
 const LIMITS = ["ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "EAGAIN", "ENOMEM"];
 
-exports.run = function run({ code, typescript, map, stdin }) {
+exports.run = function run({ code, typescript, map, stdin, tools }) {
   const state = { name: typescript ? "code.ts" : "code.js", file: "", unread: null, map: map ? new modules.SourceMap(map) : null };
   if (typeof stdin === "string") feed(stdin);
+  if (tools) equip(tools, module.invoke);
   if (typescript === "strip") {
     if (typeof modules.stripTypeScriptTypes !== "function") return { error: { kind: "runtime", message: "this Node.js is too old to run TypeScript" } };
     try {
@@ -143,4 +144,32 @@ function text(s, limit) {
   s = String(s);
   if (s.length > limit) s = s.slice(0, limit / 4) + "\n  ...\n" + s.slice(-limit * 0.75);
   return s.toWellFormed ? s.toWellFormed() : s.replace(/[\uD800-\uDFFF]/g, "\uFFFD");
+}
+
+// ToolError says why a tool that was called gave no value. retry says whether the same
+// call may succeed later: never, same (unchanged) or changed.
+class ToolError extends Error {
+  constructor(tool, error) {
+    super(`${tool}: ${error.kind}: ${error.message}`);
+    Object.assign(this, { name: "ToolError", tool, kind: error.kind, retry: error.retry, status: error.status, callId: error.call_id });
+  }
+}
+
+// equip makes functions of tools, which take an object of arguments and give a
+// promise: by their names, where those are free, and in tools.
+function equip(list, invoke) {
+  const tools = Object.create(null);
+  for (const { name } of list) {
+    tools[name] = async function (args = {}) {
+      if (typeof args !== "object" || args === null || Array.isArray(args)) throw new TypeError(`${name} takes one object of arguments`);
+      const answer = invoke(JSON.stringify({ type: "invoke", tool: name, args }));
+      if (answer.error) throw new ToolError(name, answer.error);
+      return answer.value;
+    };
+    if (/^[A-Za-z_$][\w$]*$/.test(name) && !(name in globalThis)) {
+      Object.defineProperty(globalThis, name, { value: tools[name], writable: true, configurable: true });
+    }
+  }
+  Object.defineProperty(globalThis, "tools", { value: tools, writable: true, configurable: true });
+  Object.defineProperty(globalThis, "ToolError", { value: ToolError, writable: true, configurable: true });
 }

@@ -20,7 +20,7 @@ MAX_TRACEBACK = 8 << 10
 LIMITS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.EAGAIN, errno.ENOMEM)
 
 
-def run(code, stdin=None):
+def run(code, stdin=None, tools=None):
     if stdin is not None:
         feed(stdin)
     try:
@@ -32,6 +32,8 @@ def run(code, stdin=None):
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     main = sys.modules["__main__"] = type(sys)("__main__")
     main.__dict__.update(__file__=NAME, __builtins__=builtins)
+    if tools is not None:
+        equip(main.__dict__, tools)
     try:
         value = evaluate(parts, main.__dict__)
     except SystemExit as e:
@@ -148,3 +150,68 @@ def traceback(e):
         return text("".join(traceback.format_exception(type(e), e, e.__traceback__)), MAX_TRACEBACK)
     except BaseException:
         return ""
+
+
+class ToolError(Exception):
+    """A tool that was called gave no value. kind says why, and retry whether the same
+    call may succeed later: never, same (unchanged) or changed."""
+
+    def __init__(self, tool, error):
+        Exception.__init__(self, error.get("message", ""))
+        self.tool = tool
+        self.kind, self.retry = error.get("kind", "internal"), error.get("retry", "")
+        self.status, self.call_id = error.get("status", ""), error.get("call_id", "")
+
+    def __str__(self):
+        return "%s: %s: %s" % (self.tool, self.kind, self.args[0])
+
+
+class Tools:
+    """The tools that can be called: tools.name(argument=value) or tools["name"](…)."""
+
+    def __init__(self, functions):
+        self.__dict__.update(functions)
+
+    def __getitem__(self, name):
+        return self.__dict__[name]
+
+    def __iter__(self):
+        return iter(self.__dict__)
+
+    def __len__(self):
+        return len(self.__dict__)
+
+
+def equip(names, tools):
+    """Makes functions of tools: by their names, where those are free, and in tools."""
+    import json
+    import keyword
+    invoke = globals()["__haft_invoke__"]
+
+    def call(tool, args):
+        answer = json.loads(invoke(json.dumps({"type": "invoke", "tool": tool, "args": args}, allow_nan=False).encode("utf-8")))
+        if "error" in answer:
+            raise ToolError(tool, answer["error"])
+        return answer["value"]
+
+    def function(tool):
+        name, parameters = tool["name"], tool["parameters"]
+
+        def f(*args, **kwargs):
+            if len(args) > len(parameters):
+                raise TypeError("%s takes %d arguments, %d were given" % (name, len(parameters), len(args)))
+            for key, value in zip(parameters, args):
+                if key in kwargs:
+                    raise TypeError("%s was given %s twice" % (name, key))
+                kwargs[key] = value
+            return call(name, kwargs)
+
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = tool["description"]
+        return f
+
+    functions = {t["name"]: function(t) for t in tools}
+    names["tools"], names["ToolError"] = Tools(functions), ToolError
+    for name, f in functions.items():
+        if name.isidentifier() and not keyword.iskeyword(name) and name not in names and not hasattr(builtins, name):
+            names[name] = f

@@ -377,6 +377,13 @@
     const m = new Module(file, null);
     m.filename = file;
     m.paths = (frame.path || []).concat(Module._nodeModulePaths(process.cwd()));
+    if (frame.invoke) {
+      // Asks for a call of another tool, and waits for its end.
+      m.invoke = (text) => {
+        send(text);
+        return receive();
+      };
+    }
     m._compile(frame.source, file);
     return m.exports;
   }

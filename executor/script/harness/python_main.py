@@ -128,6 +128,8 @@ def _load(call):
     if "linecache" in sys.modules:
         _cache_lines(name, source)
     _file_of_tool[:] = [name, source]
+    if call.get("invoke"):
+        module.__dict__["__haft_invoke__"] = _invoker(*_ask)
     exec(code, module.__dict__)
     return module
 
@@ -162,6 +164,20 @@ def _ahead(call, state):
 
 
 _file_of_tool = []
+_ask = []
+
+
+def _invoker(send, receive):
+    """A function that sends a frame which asks for a call, and waits for its end."""
+    import _thread
+    lock = _thread.allocate_lock()
+
+    def invoke(payload):
+        with lock:  # threads take turns
+            send(payload)
+            return receive()
+
+    return invoke
 
 
 def _cache_lines(name, source):
@@ -505,6 +521,7 @@ def main(channel):
         if s is not None:
             s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     _streams[:] = [sys.stdout, sys.stderr]
+    _ask[:] = [send, receive]
     # Without site there is no exit, which scripts use.
     _b.exit = _b.quit = sys.exit
     if "random" in sys.modules:
