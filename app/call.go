@@ -11,6 +11,7 @@ import (
 	"haft/engine"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/requirement"
 	"haft/sandbox"
 	"haft/schema"
 	"haft/secret"
@@ -89,6 +90,11 @@ func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	res, err := a.execute(ctx, req, r)
 	if err != nil {
 		return nil, err
+	}
+	if f := res.Error; f != nil && f.Kind == haft.FailException {
+		if m, ok := requirement.MissingModule(f.Type + ": " + f.Message); ok {
+			f.Message += "; " + m.Advice()
+		}
 	}
 	res.Timeline.Validate = haft.Millis(validated)
 	t.compiled.Check(ctx, res)

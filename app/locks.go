@@ -30,8 +30,9 @@ import (
 type locker struct {
 	store  *store.Store
 	supply *supply.Supply
-	// shared returns what the sandbox configuration of an organisation asks for.
-	shared func(ctx context.Context, org string, kind haft.Kind) (haft.Requirements, error)
+	// shared returns what the sandbox configuration of an organisation asks for; nil
+	// means nothing.
+	shared func(ctx context.Context, org string) (haft.Requirements, error)
 	// person, if not nil, is told what goes on, and "" when it is over.
 	person func(line string)
 
@@ -45,7 +46,7 @@ var _ engine.Packages = (*locker)(nil)
 const maxKnown = 512
 
 // needed returns all that a tool and its organisation ask for.
-func (l *locker) needed(ctx context.Context, org string, kind haft.Kind, needs haft.Requirements, source string) (all, own requirement.Set, err error) {
+func needed(kind haft.Kind, needs, more haft.Requirements, source string) (all, own requirement.Set, err error) {
 	if own, err = requirement.Parse("the tool", needs.Pip, needs.NPM); err != nil {
 		return all, own, err
 	}
@@ -57,13 +58,6 @@ func (l *locker) needed(ctx context.Context, org string, kind haft.Kind, needs h
 		if own, err = requirement.Merge(own, script); err != nil {
 			return all, own, err
 		}
-	}
-	if l.shared == nil {
-		return own, own, nil
-	}
-	more, err := l.shared(ctx, org, kind)
-	if err != nil {
-		return all, own, err
 	}
 	extra, err := requirement.Parse("the sandbox configuration of the organisation", more.Pip, more.NPM)
 	if err != nil {
@@ -88,7 +82,14 @@ func (l *locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requi
 	if !scripted(d.Kind) {
 		return d.Needs, haft.Lock{}, nil
 	}
-	all, own, err := l.needed(ctx, org, d.Kind, d.Needs, d.Source)
+	var more haft.Requirements
+	if l.shared != nil {
+		var err error
+		if more, err = l.shared(ctx, org); err != nil {
+			return d.Needs, haft.Lock{}, err
+		}
+	}
+	all, own, err := needed(d.Kind, d.Needs, more, d.Source)
 	if err != nil {
 		return d.Needs, haft.Lock{}, err
 	}
@@ -187,14 +188,14 @@ func (l *locker) texts(ctx context.Context, org string, lock haft.Lock) ([]suppl
 }
 
 // Open implements [engine.Packages].
-func (l *locker) Open(ctx context.Context, org string, v haft.Version, progress func(string)) ([]executor.Layer, func(), error) {
+func (l *locker) Open(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) ([]executor.Layer, func(), error) {
 	none := func() {}
 	if !scripted(v.Kind) {
 		return nil, none, nil
 	}
 	progress, done := l.told(progress)
 	defer done()
-	locks, err := l.locks(ctx, org, v, progress)
+	locks, err := l.locks(ctx, org, v, more, progress)
 	if err != nil || len(locks) == 0 {
 		return nil, none, err
 	}
@@ -205,14 +206,7 @@ func (l *locker) Open(ctx context.Context, org string, v haft.Version, progress 
 }
 
 // locks returns the locks that a version runs with now.
-func (l *locker) locks(ctx context.Context, org string, v haft.Version, progress func(string)) ([]supply.Lock, error) {
-	var more haft.Requirements
-	if l.shared != nil {
-		var err error
-		if more, err = l.shared(ctx, org, v.Kind); err != nil {
-			return nil, err
-		}
-	}
+func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) ([]supply.Lock, error) {
 	plain := len(more.Pip)+len(more.NPM) == 0
 	if plain && v.Lock == (haft.Lock{}) && len(v.Requirements.Pip)+len(v.Requirements.NPM) == 0 {
 		return nil, nil
@@ -224,7 +218,7 @@ func (l *locker) locks(ctx context.Context, org string, v haft.Version, progress
 	if ok {
 		return locks, nil
 	}
-	lock, err := l.lockOf(ctx, org, v, plain, progress)
+	lock, err := l.lockOf(ctx, org, v, more, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -242,11 +236,11 @@ func (l *locker) locks(ctx context.Context, org string, v haft.Version, progress
 
 // lockOf returns the lock of a version: its own, or one for all that it and the
 // organisation ask for.
-func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, plain bool, progress func(string)) (haft.Lock, error) {
-	if plain && v.Lock != (haft.Lock{}) {
+func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) (haft.Lock, error) {
+	if len(more.Pip)+len(more.NPM) == 0 && v.Lock != (haft.Lock{}) {
 		return v.Lock, nil
 	}
-	all, _, err := l.needed(ctx, org, v.Kind, v.Requirements, v.Source)
+	all, _, err := needed(v.Kind, v.Requirements, more, v.Source)
 	switch {
 	case err != nil || all.Empty():
 		return haft.Lock{}, err

@@ -54,7 +54,11 @@ func (s *Service) Build(ctx context.Context, p haft.Principal, ref string) (haft
 	if err != nil {
 		return haft.Version{}, err
 	}
-	_, release, err := s.locker.Open(ctx, p.Org, t.Version, nil)
+	more, err := s.shared(ctx, p.Org)
+	if err != nil {
+		return t.Version, err
+	}
+	_, release, err := s.locker.Open(ctx, p.Org, t.Version, more, nil)
 	if err != nil {
 		return t.Version, err
 	}
@@ -69,7 +73,11 @@ func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map
 	if err != nil {
 		return nil, err
 	}
-	locks, err := s.locker.locks(ctx, p.Org, t.Version, nil)
+	more, err := s.shared(ctx, p.Org)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := s.locker.locks(ctx, p.Org, t.Version, more, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,4 +86,10 @@ func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map
 		lists[l.Kind] = string(l.Text)
 	}
 	return lists, nil
+}
+
+// shared returns what the sandbox configuration of an organisation asks for.
+func (s *Service) shared(ctx context.Context, org string) (haft.Requirements, error) {
+	c, err := s.SandboxFor(ctx, org, haft.SandboxType(s.App.name))
+	return c.Needs, err
 }

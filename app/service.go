@@ -110,7 +110,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
-	s.locker = &locker{store: s.Store, supply: s.App.Supply, person: cfg.Progress}
+	s.locker = &locker{store: s.Store, supply: s.App.Supply, person: cfg.Progress, shared: s.shared}
 	tools, err := s.builtins(cfg)
 	if err != nil {
 		return nil, err

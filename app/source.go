@@ -85,7 +85,11 @@ func (s *Service) runSource(ctx context.Context, req executor.Request, in source
 	for _, name := range v.Injected {
 		inner.Inject[name] = json.RawMessage("null") // there is no agent that has it
 	}
-	layers, release, err := s.locker.Open(ctx, req.Org, v, func(string) {})
+	more, err := s.shared(ctx, req.Org)
+	if err != nil {
+		return nil, err
+	}
+	layers, release, err := s.locker.Open(ctx, req.Org, v, more, nil)
 	if err != nil {
 		return unready(err)
 	}

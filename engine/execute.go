@@ -63,7 +63,10 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 		settle.Stop()
 		f.grant.Leave() // writing down what became of it needs no turn
 	}()
-	return e.run(ctx, f, x, first, req)
+	if err := e.run(ctx, f, x, first, req); err != nil {
+		return err
+	}
+	return e.amend(ctx, f, x, req)
 }
 
 // ahead has the executor make ready for the first run, while it is still being

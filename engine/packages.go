@@ -13,8 +13,9 @@ type Packages interface {
 	// Open returns the packages that a version of an organisation's tool runs with,
 	// installed if need be, and what gives them back after the run. Progress is told
 	// what goes on while the call has to wait for it, in lines, by one goroutine at
-	// a time. It is called for every version, also for one that needs none.
-	Open(ctx context.Context, org string, v haft.Version, progress func(line string)) (layers []executor.Layer, release func(), err error)
+	// a time. More is what the sandbox configuration of the organisation asks for.
+	// Open is called for every version, also for one that needs none.
+	Open(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(line string)) (layers []executor.Layer, release func(), err error)
 }
 
 // progressEvery is how often those who watch are told how far an installation is.
@@ -45,7 +46,7 @@ func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (
 			e.cfg.Logger.Warn("progress of a call could not be told", "call", f.call.ID, "err", err)
 		}
 	}
-	layers, release, err := e.cfg.Packages.Open(ctx, f.call.Principal.Org, v, progress)
+	layers, release, err := e.cfg.Packages.Open(ctx, f.call.Principal.Org, v, f.config.Needs, progress)
 	f.timeline.Packages = haft.Millis(time.Since(began))
 	if ctx.Err() != nil && err != nil {
 		return nil, context.Cause(ctx)

@@ -83,7 +83,7 @@ var signs = sync.OnceValue(func() []sign {
 		{ProblemAccess, regexp.MustCompile(`\b(?:401|407) (?:Client )?(?:Error|Unauthorized|Proxy)|\bE40[13]\b|status (?:code )?\(?40[13]\b|40[13] (?:Client Error|Forbidden)|Tunnel connection failed: 40[37]|unsuccessful tunnel`)},
 		{ProblemNetwork, regexp.MustCompile(`(?i)\b(?:ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT)\b` +
 			`|connection refused|name resolution|name or service not known|network is unreachable|max retries exceeded|connection broken by|read timed out|connect timeout` +
-			`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|proxyerror|cannot connect to proxy|failed to connect`)},
+			`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|Tunnel connection failed: 50[234]|50[234] (?:Server Error|Bad Gateway|Service Unavailable|Gateway Time)|\bE50[234]\b|proxyerror|cannot connect to proxy|failed to connect`)},
 		{ProblemBuild, regexp.MustCompile("(?:Failed building wheel for|Could not build wheels for|Failed to build(?: installable wheels for some pyproject\\.toml based projects \\()?) ?`?([A-Za-z0-9][A-Za-z0-9._=-]*)")},
 		{ProblemBuild, regexp.MustCompile(`metadata-generation-failed|subprocess-exited-with-error|gyp ERR!|npm (?:ERR!|error) command failed`)},
 		{ProblemConflict, regexp.MustCompile(`The conflict is caused by:\s*\n\s+(?:The user requested )?([^\n]{1,200}?)\s*\n\s+(?:The user requested )?([^\n]{1,200})`)},

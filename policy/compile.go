@@ -31,9 +31,10 @@ type Policy struct {
 
 // layer is one document.
 type layer struct {
-	label      string // server, org, or empty if there is but one
-	org        string // whose document this is; empty means anybody's
-	forced     bool   // limits always count per organisation
+	missing    MissingAction // "" where the document does not say
+	label      string        // server, org, or empty if there is but one
+	org        string        // whose document this is; empty means anybody's
+	forced     bool          // limits always count per organisation
 	rules      []rule
 	approval   *Ask // nil if the document does not say
 	filters    []filter
@@ -131,6 +132,7 @@ func (c *compiler) root(n ast.Node) {
 		"filters":  func(n ast.Node) { c.list(n, "filters", c.filter) },
 		"severity": func(n ast.Node) { c.list(n, "severity", c.severity) },
 		"review":   c.review,
+		"packages": c.packages,
 		"mcp":      func(n ast.Node) { c.list(n, "mcp", c.mcp) },
 	})
 	if !versioned {

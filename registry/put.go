@@ -32,6 +32,15 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 	return r.keep(ctx, c)
 }
 
+// DraftOf is the draft that makes the current version of a tool again.
+func DraftOf(t haft.Tool) haft.Draft {
+	v := t.Version
+	return haft.Draft{
+		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description, Annotations: v.Annotations,
+		Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
+	}
+}
+
 // lock finds the exact packages that the draft needs.
 func (r *Registry) lock(ctx context.Context, c *change) error {
 	if r.cfg.Lock == nil {

@@ -116,3 +116,11 @@ func missingNode(module string) (Missing, bool) {
 	}
 	return Missing{Kind: "npm", Module: name, Requirement: n.Name, Known: nodePackages[name]}, true
 }
+
+// Advice says what to do about it, to an author or a model.
+func (m Missing) Advice() string {
+	if m.Known {
+		return "add the requirement " + m.Requirement + " to the tool"
+	}
+	return "if the package that has it is called " + m.Requirement + ", add that as a requirement of the tool"
+}

@@ -377,3 +377,6 @@ func identifier(text string) bool {
 
 // String names a lock for people.
 func (l Lock) String() string { return fmt.Sprintf("%s lock of %d bytes", l.Kind, len(l.Text)) }
+
+// Dir is where the layers are.
+func (s *Supply) Dir() string { return s.cfg.Dir }

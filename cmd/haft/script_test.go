@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"haft"
 	"haft/sandbox/local"
+	"haft/sandbox/sandboxtest"
 	"haft/store/storetest"
 )
 
@@ -53,6 +55,44 @@ func TestScript_postgres(t *testing.T) {
 	testscript.Run(t, params(t, p, func(e *testscript.Env) {
 		e.Setenv("HAFT_DATABASE", storetest.Postgres(t))
 	}))
+}
+
+// TestScript_index runs the scripts that install packages from the indexes which
+// this machine is configured for. They share what was installed.
+func TestScript_index(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: nothing is fetched from an index")
+	}
+	cache := t.TempDir()
+	cmd := exec.Command(os.Args[0], "env", "build", "--requirement", "six")
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+	haft, err := haftCommand(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path, cmd.Args[0] = haft, haft
+	if out, err := cmd.CombinedOutput(); err != nil {
+		sandboxtest.Require(t, "index", "packages cannot be installed here: "+string(out))
+	}
+	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/index"}, func(e *testscript.Env) {
+		e.Setenv("XDG_CACHE_HOME", cache)
+		for _, kv := range os.Environ() {
+			name, v, _ := strings.Cut(kv, "=")
+			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") || strings.HasPrefix(name, "HAFT_NPM") || strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" {
+				e.Setenv(name, v)
+			}
+		}
+	}))
+}
+
+// haftCommand makes a name under which this test program is the command haft.
+func haftCommand(t *testing.T) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(t.TempDir(), "haft")
+	return name, os.Symlink(self, name)
 }
 
 // params completes what scripts are run with.

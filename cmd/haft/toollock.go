@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft"
+	"haft/registry"
 )
 
 // toolLock shows the exact packages of a tool, or finds newer ones.
@@ -58,7 +58,7 @@ func upgradeTool(ctx context.Context, s *session, ref string) error {
 	if err != nil {
 		return noTool(err)
 	}
-	d := draftOf(*t)
+	d := registry.DraftOf(*t)
 	d.Relock, d.If = true, t.Version.Digest
 	change, err := s.PutTool(ctx, s.p, d)
 	if err != nil {
@@ -70,13 +70,4 @@ func upgradeTool(ctx context.Context, s *session, ref string) error {
 	(&adder{s: s}).build(ctx, change)
 	(&adder{s: s}).tell(added{Change: change})
 	return nil
-}
-
-// draftOf is the draft that makes the current version of t again.
-func draftOf(t haft.Tool) haft.Draft {
-	v := t.Version
-	return haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description, Annotations: v.Annotations,
-		Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
-	}
 }
