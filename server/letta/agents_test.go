@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"haft"
@@ -104,6 +105,28 @@ func TestAgents_have_tools(t *testing.T) {
 	must[any](w, 200, "DELETE", "/agents/"+a.ID, "")
 	if r := w.ask(admin, "GET", "/agents/"+a.ID, ""); r.status != 404 {
 		t.Errorf("gone: %+v", r)
+	}
+}
+
+// Nobody's attach gets lost because another came at the same time.
+func TestAgents_attach_at_once(t *testing.T) {
+	w := setup(t)
+	a := w.hire("busy")
+	var ids []string
+	for i := range 16 {
+		ids = append(ids, w.add(fmt.Sprintf("tool%d", i)).ID)
+	}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			if r := w.ask(admin, "PATCH", "/agents/"+a.ID+"/tools/attach/"+id, ""); r.status != 200 {
+				t.Errorf("attach: %+v", r)
+			}
+		})
+	}
+	all.Wait()
+	if got := must[agent](w, 200, "GET", "/agents/"+a.ID, ""); len(got.Tools) != len(ids) {
+		t.Errorf("%d tools, want %d", len(got.Tools), len(ids))
 	}
 }
 

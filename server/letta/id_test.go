@@ -3,6 +3,7 @@ package letta_test
 import (
 	"crypto/rand"
 	"regexp"
+	"strings"
 	"testing"
 
 	"haft"
@@ -67,6 +68,7 @@ func TestPythonText(t *testing.T) {
 		`{"a":[1,false,null],"b":{"c":"d"}}`:                                   "{'a': [1, False, None], 'b': {'c': 'd'}}",
 		`["it's","\"","'\"","\\","\n\t\r","é","\u0001","\u00a0","\u200b","😀"]`: `["it's", '"', '\'"', '\\', '\n\t\r', 'é', '\x01', '\xa0', '\u200b', '😀']`,
 		`[1,`: "[1,", ``: "",
+		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
 	} {
 		if got := letta.PythonText(in); got != want {
 			t.Errorf("PythonText(%s) = %s, want %s", in, got, want)

@@ -3,6 +3,7 @@ package letta
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -22,14 +23,20 @@ func pythonText(raw json.RawMessage) string {
 		return s
 	}
 	var b strings.Builder
-	if err := writePython(&b, d, t); err != nil {
+	if err := writePython(&b, d, t, maxDepth); err != nil {
 		return string(raw)
 	}
 	return b.String()
 }
 
+// maxDepth bounds how deep a value is written: one that nobody reads stays JSON.
+const maxDepth = 1000
+
+// errDeep says that a value is deeper.
+var errDeep = errors.New("the value is too deep")
+
 // writePython writes the value that begins with t.
-func writePython(b *strings.Builder, d *json.Decoder, t json.Token) error {
+func writePython(b *strings.Builder, d *json.Decoder, t json.Token, depth int) error {
 	switch v := t.(type) {
 	case nil:
 		b.WriteString("None")
@@ -44,13 +51,16 @@ func writePython(b *strings.Builder, d *json.Decoder, t json.Token) error {
 	case string:
 		writeRepr(b, v)
 	case json.Delim:
-		return writeContainer(b, d, v)
+		return writeContainer(b, d, v, depth-1)
 	}
 	return nil
 }
 
 // writeContainer writes a list or a dict, whose beginning was read.
-func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim) error {
+func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim, depth int) error {
+	if depth < 0 {
+		return errDeep
+	}
 	b.WriteString(open.String())
 	for n := 0; d.More(); n++ {
 		if n > 0 {
@@ -67,7 +77,7 @@ func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim) error 
 			if err != nil {
 				return err
 			}
-			if err := writePython(b, d, t); err != nil {
+			if err := writePython(b, d, t, depth); err != nil {
 				return err
 			}
 		}
