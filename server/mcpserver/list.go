@@ -144,6 +144,13 @@ func (v *view) listTools(ctx context.Context, r *mcp.ListToolsRequest, next mcp.
 			break
 		}
 		shown := toolOf(t)
+		if t.Name == codeMode {
+			more, err := v.stubs(ctx)
+			if err != nil {
+				return nil, told(err)
+			}
+			shown.Description += more
+		}
 		res.Tools = append(res.Tools, shown)
 		size += sizeOf(shown)
 		n, last = n+1, t.Name
