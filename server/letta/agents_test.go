@@ -157,6 +157,22 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 	if got := must[ran](w, 200, "POST", path, `{"args":{"a":5}}`); got.Status != "success" || string(got.Return) != `{"a":5}` || got.Stdout == nil || got.Stderr == nil {
 		t.Errorf("success: %+v", got)
 	}
+	// One key, one run, however often a client sends it.
+	runs := 0
+	w.mu.Lock()
+	w.run = func(req executor.Request) *haft.Result {
+		runs++
+		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
+	}
+	w.mu.Unlock()
+	for range 3 {
+		if r := w.ask(admin, "POST", path, `{"args":{"a":6}}`, "Idempotency-Key", "k1"); r.status != 200 {
+			t.Errorf("with a key: %+v", r)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d runs with one key", runs)
+	}
 	results := map[string]struct {
 		res    haft.Result
 		status int

@@ -318,6 +318,8 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() == nil {
 			d.cfg.Logger.Error("a request to the Letta door failed", "route", r.Pattern, "err", err)
 		}
+	case haft.CodeUnavailable:
+		d.cfg.Logger.Warn("a request to the Letta door failed", "route", r.Pattern, "err", err)
 	case haft.CodeRateLimited:
 		h.Set("X-Should-Retry", "true")
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(f.RetryAfter.D().Seconds())))))

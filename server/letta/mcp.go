@@ -50,7 +50,7 @@ func serverName(s string) string {
 	return strings.Join(parts, "_")
 }
 
-// server makes a server of what a client says. Old are the values that it has.
+// server makes a server of what a client says.
 func (w wireServer) server() (haft.MCPServer, error) {
 	s := haft.MCPServer{Name: serverName(w.Name)}
 	typ := w.Type
@@ -111,7 +111,8 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 	}
 	if s.Transport != haft.MCPStdio {
 		w.URL = &s.URL
-		if w.Headers = blank(s.Headers); len(s.Headers) == 1 && s.Headers["Authorization"] != "" {
+		w.Headers = blank(s.Headers)
+		if _, ok := s.Headers["Authorization"]; ok && len(s.Headers) == 1 {
 			name := "Authorization"
 			w.Header, w.Headers = &name, nil
 		}
@@ -425,7 +426,9 @@ func (d *Door) callServerTool(ctx context.Context, q *request) (*haft.Result, *h
 	if err != nil {
 		return nil, nil, err
 	}
-	res, err := d.service.Call(ctx, haft.Call{Tool: string(t.ID), Args: b.Args, Principal: q.who.Principal})
+	res, err := d.service.Call(ctx, haft.Call{
+		Tool: string(t.ID), Args: b.Args, Principal: q.who.Principal, IdempotencyKey: q.Header.Get("Idempotency-Key"),
+	})
 	if err != nil {
 		return nil, nil, err
 	}

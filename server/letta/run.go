@@ -132,7 +132,9 @@ func (d *Door) runTool(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	name := q.PathValue("name")
-	c := haft.Call{Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get("X-Haft-Turn")}
+	c := haft.Call{
+		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get("X-Haft-Turn"), IdempotencyKey: q.Header.Get("Idempotency-Key"),
+	}
 	if c.Turn == "" && len(agent.Rules) > 0 {
 		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise
 	}
@@ -248,7 +250,7 @@ func (d *Door) runSource(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Principal = q.who.Principal
+	c.Principal, c.IdempotencyKey = q.who.Principal, q.Header.Get("Idempotency-Key")
 	res, err := d.service.Call(ctx, c)
 	if err != nil {
 		return nil, err

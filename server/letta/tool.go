@@ -174,15 +174,13 @@ func (d *Door) find(ctx context.Context, p haft.Principal, id string) (*haft.Too
 		}
 		return t, err
 	}
-	// Those that nobody registered: there are not many.
-	for _, kind := range []haft.Kind{haft.KindBuiltin, haft.KindMCP} {
-		for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: kind, Disabled: true}) {
-			if err != nil {
-				return nil, err
-			}
-			if toolID(t.ID) == id {
-				return &t, nil
-			}
+	// Only built-in tools have ids of another form, and there are few of them.
+	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+		if err != nil {
+			return nil, err
+		}
+		if toolID(t.ID) == id {
+			return &t, nil
 		}
 	}
 	return nil, noTool()

@@ -87,6 +87,12 @@ func (b toolCreate) fill(d *haft.Draft) error {
 		if s.Description != "" {
 			d.Description = s.Description
 		}
+		if d.Name == "" && s.Name != "" {
+			if !defines(d.Kind, d.Source, s.Name) {
+				return mismatch()
+			}
+			d.Name, d.Function = s.Name, s.Name
+		}
 	} else if given(b.ArgsSchema) {
 		d.Parameters, d.ArgsSchema = nil, b.ArgsSchema
 	}
@@ -143,27 +149,10 @@ func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
 		return nil, unfit("body source_code: it is missing")
 	}
 	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source}
-	if b.SourceType != nil {
-		kind, err := kindOf(*b.SourceType)
-		if err != nil {
-			return nil, err
-		}
-		draft.Kind = kind
-	}
-	s, err := schemaOf(b.Schema)
-	if err != nil {
+	if err := b.fill(&draft); err != nil {
 		return nil, err
-	}
-	if s != nil && s.Name != "" {
-		if !defines(draft.Kind, b.Source, s.Name) {
-			return nil, mismatch()
-		}
-		draft.Name, draft.Function = s.Name, s.Name
 	}
 	if err := d.inherit(ctx, q, &draft); err != nil {
-		return nil, err
-	}
-	if err := b.fill(&draft); err != nil {
 		return nil, err
 	}
 	if len(b.Tags) > 0 {
@@ -197,9 +186,10 @@ func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft) error
 	if err != nil {
 		return err
 	}
+	said := draft.Settings
 	draft.Settings, draft.Annotations = t.Version.Settings, t.Version.Annotations
 	// What it can say and does not has its default again.
-	draft.Settings.Output.MaxChars, draft.Settings.RequiresApproval, draft.Settings.Parallel = 0, false, false
+	draft.Settings.Output.MaxChars, draft.Settings.RequiresApproval, draft.Settings.Parallel = said.Output.MaxChars, said.RequiresApproval, said.Parallel
 	return nil
 }
 

@@ -85,6 +85,16 @@ assert.deepEqual((await client.mcpServers.refresh(mcp.id)).added, []);
 await client.mcpServers.delete(mcp.id);
 await assert.rejects(client.mcpServers.retrieve(mcp.id), NotFoundError);
 
+// one at an address, with a token that is not shown again
+const config = { mcp_server_type: "streamable_http", server_url: process.env.REMOTE, auth_token: "token-of-the-remote" };
+const remote = await client.mcpServers.create({ server_name: "js remote", config });
+assert.deepEqual([remote.server_name, remote.server_url, remote.auth_header], ["js_remote", process.env.REMOTE, "Authorization"]);
+assert.ok(!JSON.stringify(await client.mcpServers.list()).includes("token-of-the-remote"), "a token is shown");
+await client.mcpServers.update(remote.id, { config: { mcp_server_type: "streamable_http", server_url: process.env.REMOTE } });
+const [ping] = await client.mcpServers.tools.list(remote.id);
+assert.equal((await client.mcpServers.tools.run(ping.id, { mcp_server_id: remote.id })).func_return, "pong");
+await client.mcpServers.delete(remote.id);
+
 await client.agents.delete(agent.id);
 await client.tools.delete(made.id);
 await assert.rejects(client.tools.retrieve(made.id), NotFoundError);
