@@ -95,7 +95,7 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.add, err = b.tool(ctx, "add"); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.throughput, b.pipeline, b.http, b.upstream, b.cellMemory, b.asleep} {
+	for _, step := range []func(context.Context) error{b.latency, b.throughput, b.pipeline, b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
