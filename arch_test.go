@@ -72,7 +72,7 @@ var rooms = map[string][]string{
 	"engine":              {"audit", "chain", "event", "executor", "limit", "policy", "registry", "requirement", "sandbox", "schema", "secret", "store", "toolrule", "value"},
 	"telemetry":           {"engine"},
 	"app":                 {"..."},
-	"bench":               {"app", "supply", "executor/builtin", "sandbox/cell", "schema", "secret"},
+	"bench":               {"app", "supply", "executor", "requirement", "executor/builtin", "sandbox/cell", "schema", "secret"},
 	"cmd/haft":            {"..."},
 }
 

@@ -32,6 +32,8 @@ type Config struct {
 	// Server is the command of an MCP server with a tool echo, for the row on
 	// those; nil leaves it out.
 	Server []string
+	// Numpy adds the row on a tool with numpy, which is installed for it.
+	Numpy bool
 	// Packages says where packages come from.
 	Packages supply.Config
 	// Progress hears what is measured next.
@@ -81,7 +83,7 @@ type bench struct {
 func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
 	b := &bench{cfg: cfg, report: &Report{Machine: machine()}}
-	a, err := app.Open(ctx, app.Config{Keep: true, Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(cfg.Python)})
+	a, err := app.Open(ctx, app.Config{Keep: true, Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(cfg.Python), Packages: cfg.Packages})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.add, err = b.tool(ctx, "add"); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.throughput, b.pipeline, b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
+	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

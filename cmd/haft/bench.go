@@ -33,7 +33,7 @@ func benchCommand(std streams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			cfg.Self, cfg.Packages = self, supply.FromEnv(os.Getenv)
+			cfg.Self, cfg.Packages, cfg.Numpy = self, supply.FromEnv(os.Getenv), true
 			cfg.Server = []string{"npx", "-y", "@modelcontextprotocol/server-everything@2026.8.31"}
 			cfg.Progress = func(what string) { fmt.Fprintln(std.err, paint(std.err, dim, "measuring: "+what)) }
 			rep, err := bench.Measure(c.Context(), cfg)
