@@ -126,7 +126,11 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
-	script, pool := s.App.executor, s.openUpstream(ctx, cfg, &ec)
+	pool, err := s.openUpstream(ctx, cfg, &ec)
+	if err != nil {
+		return nil, err
+	}
+	script := s.App.executor
 	s.Engine, err = engine.Open(ctx, engine.Parts{
 		Store: s.Store, Registry: s.Registry,
 		Executors: map[haft.Kind]executor.Executor{

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ import (
 // UpstreamConfig adjusts how MCP servers are reached. The zero value is useful.
 type UpstreamConfig struct {
 	// Allow are ranges of addresses, and Names local names, that servers may have
-	// though they are not public.
+	// though they are not public. HAFT_MCP_ALLOW and HAFT_MCP_NAMES add to them.
 	Allow []netip.Prefix
 	Names []string
 	// Pool has bounds and times; what it stands on is filled in.
@@ -59,8 +61,21 @@ var _ engine.Upstream = (*upstreams)(nil)
 var _ upstream.Directory = (*upstreams)(nil)
 var _ upstream.Vault = (*upstreams)(nil)
 
+// fromEnv adds what the environment allows.
+func (c UpstreamConfig) fromEnv() (UpstreamConfig, error) {
+	names := strings.FieldsFunc(os.Getenv("HAFT_MCP_NAMES"), func(r rune) bool { return r == ',' || r == ' ' })
+	c.Names = slices.Concat(c.Names, names)
+	allow, err := parsePrefixes("HAFT_MCP_ALLOW")
+	c.Allow = slices.Concat(c.Allow, allow)
+	return c, err
+}
+
 // openUpstream makes what reaches MCP servers. It reaches none yet.
-func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engine.Config) *upstream.Pool {
+func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engine.Config) (*upstream.Pool, error) {
+	var err error
+	if cfg.Upstream, err = cfg.Upstream.fromEnv(); err != nil {
+		return nil, err
+	}
 	u := &upstreams{service: s, gate: ec.Gate, known: map[[2]string]knownServer{}}
 	guard := egress.New(egress.Config{
 		Allow: append(append([]netip.Prefix(nil), cfg.Allow...), cfg.Upstream.Allow...), Names: cfg.Upstream.Names,
@@ -82,7 +97,7 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 	if ec.Upstream == nil {
 		ec.Upstream = u
 	}
-	return u.pool
+	return u.pool, nil
 }
 
 // serverSecrets are what is secret of a server.

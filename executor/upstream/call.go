@@ -110,7 +110,7 @@ func (c *call) log(b []byte) {
 	if c.out >= c.limits.Stderr {
 		return
 	}
-	b = b[:min(int64(len(b)), c.limits.Stderr-c.out)]
+	b = []byte(c.session.covered(string(b[:min(int64(len(b)), c.limits.Stderr-c.out)])))
 	c.out += int64(len(b))
 	if room := maxLogs - len(c.logs); room > 0 {
 		c.logs = append(c.logs, b[:min(len(b), room)]...)
@@ -220,6 +220,7 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 	for _, content := range r.Content {
 		parts.take(content)
 	}
+	parts.cover(c.session.covered)
 	res := c.blank(haft.StatusSuccess)
 	res.Artifacts, res.Truncated.Artifacts = parts.artifacts, parts.left
 	res.Stderr = strings.ToValidUTF8(string(c.logs), "\uFFFD")
@@ -230,6 +231,9 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 		return c.failed(haft.StatusError, haft.FailProtocol, haft.RetryNever, "the MCP server gave content that cannot be read")
 	case int64(len(value)) > c.limits.Result:
 		return c.failed(haft.StatusLimit, haft.FailResult, haft.RetryChanged, fmt.Sprintf("the MCP server gave more than %d bytes", c.limits.Result))
+	}
+	if value = json.RawMessage(c.session.covered(string(value))); !json.Valid(value) {
+		return c.failed(haft.StatusError, haft.FailFiltered, haft.RetryNever, "the MCP server gave its own credentials away")
 	}
 	res.Stdout = cut(beside, int(min(c.limits.Stdout, 1<<20)))
 	if r.IsError {

@@ -105,6 +105,23 @@ func extension(typ string) string {
 	return ""
 }
 
+// cover removes what is secret from all texts and artifacts.
+func (c *contents) cover(clean func(string) string) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		for _, text := range []*string{&p.Text, &p.URI, &p.Name, &p.Title, &p.Description} {
+			if *text != "" {
+				*text = clean(*text)
+			}
+		}
+	}
+	for i := range c.artifacts {
+		a := &c.artifacts[i]
+		a.Data = []byte(clean(string(a.Data)))
+		a.Size = int64(len(a.Data))
+	}
+}
+
 // text returns all text, a line break between the pieces.
 func (c *contents) text() string {
 	var texts []string

@@ -2,7 +2,10 @@ package upstream_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -33,7 +36,11 @@ func remote() *mcp.Server {
 	give("beside", &mcp.CallToolResult{StructuredContent: map[string]any{"n": 1}, Content: []mcp.Content{&mcp.TextContent{Text: "one, that is"}}})
 	s.AddTool(&mcp.Tool{Name: "header", InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		h := r.Extra.Header
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: h.Get("X-Tenant") + "|" + h.Get("Authorization")}}}, nil
+		sum := sha256.Sum256([]byte(h.Get("X-Tenant") + "|" + h.Get("Authorization")))
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
+	})
+	s.AddTool(&mcp.Tool{Name: "leak", InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(r.Extra.Header)}}}, nil
 	})
 	return s
 }
@@ -56,11 +63,11 @@ func TestPool_over_HTTP(t *testing.T) {
 			w := newWorld(t, upstream.Config{})
 			w.add("far", "", func(s *haft.MCPServer) {
 				s.Transport, s.URL, s.Command = transport, url, nil
-				s.Headers = map[string]string{"X-Tenant": "acme", "Authorization": "Bearer {{ TOKEN }}"}
+				s.Headers = map[string]string{"X-Tenant": "acme-tenant-key", "Authorization": "Bearer {{ TOKEN }}"}
 			})
 			call := func(tool string) *haft.Result {
 				req := request("far", tool, "{}")
-				req.Env = map[string]string{"TOKEN": "tok"}
+				req.Env = map[string]string{"TOKEN": "token-of-the-call"}
 				res := w.call(req)
 				if res.Status != haft.StatusSuccess {
 					t.Fatalf("%s: %+v", tool, res.Error)
@@ -71,8 +78,12 @@ func TestPool_over_HTTP(t *testing.T) {
 				t.Errorf("texts are %q", got)
 			}
 			if transport == haft.MCPHTTP {
-				if got := text(t, call("header")); got != "acme|Bearer tok" {
-					t.Errorf("the headers are %q", got)
+				sum := sha256.Sum256([]byte("acme-tenant-key|Bearer token-of-the-call"))
+				if got := text(t, call("header")); got != hex.EncodeToString(sum[:]) {
+					t.Error("the server did not get its headers")
+				}
+				if got := text(t, call("leak")); strings.Contains(got, "acme-tenant-key") || strings.Contains(got, "token-of-the-call") {
+					t.Errorf("the server gives its credentials away: %q", got)
 				}
 			}
 			res := call("mixed")

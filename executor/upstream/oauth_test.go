@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -132,7 +133,8 @@ func (a *authority) guarded(t *testing.T) string {
 	t.Helper()
 	s := remote()
 	s.AddTool(&mcp.Tool{Name: "whoami", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: r.Extra.Header.Get("Authorization")}}}, nil
+		sum := sha256.Sum256([]byte(r.Extra.Header.Get("Authorization")))
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
 	})
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
 	var srv *httptest.Server
@@ -216,8 +218,10 @@ func TestPool_login(t *testing.T) {
 		t.Errorf("Finish with an answer that was used = %v", err)
 	}
 	first := text(t, w.call(whoami))
-	if !strings.HasPrefix(first, "Bearer ") {
-		t.Fatalf("the server sees %q", first)
+	for token := range a.access {
+		if got := text(t, w.call(request("far", "leak", "{}"))); strings.Contains(got, token) {
+			t.Errorf("the server gives the token away: %q", got)
+		}
 	}
 	// It is ann's, and nobody else's.
 	bobs := whoami

@@ -153,8 +153,8 @@ func (w wanted) key(user string) key {
 // acquire returns a session for w, which the caller gives back.
 func (p *Pool) acquire(ctx context.Context, w wanted) (*session, error) {
 	user := ""
-	if w.server.Transport != haft.MCPStdio && p.cfg.Vault != nil {
-		user = w.who.User
+	if w.server.Transport != haft.MCPStdio && p.cfg.Vault != nil && !authorized(w.headers) {
+		user = w.who.User // who may be logged in
 	}
 	for {
 		s, err := p.slot(w.key(user))

@@ -183,7 +183,8 @@ func TestPool_hostile_servers_are_alone_with_it(t *testing.T) {
 			s.Env = map[string]string{"KEY": "SECRETKEY123456"}
 		})
 	}
-	for i := range 3 {
+	const good = 15 // with ten tools each
+	for i := range good {
 		w.add(fmt.Sprintf("good%d", i), "honest", nil)
 	}
 	var all sync.WaitGroup
@@ -210,9 +211,9 @@ func TestPool_hostile_servers_are_alone_with_it(t *testing.T) {
 			}
 		})
 	}
-	for i := range 3 {
+	for i := range good {
 		all.Go(func() {
-			for range 30 {
+			for range 20 {
 				if got := text(t, w.call(request(fmt.Sprintf("good%d", i), "echo", `{"x":"on"}`))); got != "echo on" {
 					t.Errorf("an honest server said %q", got)
 				}

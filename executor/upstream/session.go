@@ -32,9 +32,10 @@ type session struct {
 	slot   *slot
 	server haft.MCPServer
 	client *mcp.ClientSession
-	cmd    *command // nil if it has an address
-	bearer *bearer  // nil if nobody can log in
-	hide   *secret.Redactor
+	cmd    *command         // nil if it has an address
+	bearer *bearer          // nil if nobody can log in
+	hide   *secret.Redactor // of words about the server
+	cover  *secret.Redactor // of what it gives
 	ending chan struct{}
 	once   sync.Once
 
@@ -57,7 +58,10 @@ func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
 	if d := w.server.Connect.D(); d > 0 {
 		limit = d
 	}
-	s := &session{pool: p, slot: slot, server: w.server, hide: hide(w), ending: make(chan struct{}), calls: map[string]*running{}}
+	s := &session{
+		pool: p, slot: slot, server: w.server, hide: hide(w, func(string) bool { return true }), cover: hide(w, secret.NewNames(nil).Sensitive),
+		ending: make(chan struct{}), calls: map[string]*running{},
+	}
 	transport, err := s.transport(p.ctx, w) // which may install packages first, with bounds of its own
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
@@ -74,18 +78,58 @@ func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
 	return s, nil
 }
 
-// hide removes the server's credentials from words about it.
-func hide(w wanted) *secret.Redactor {
+// hide removes the server's credentials: all headers, and those variables whose
+// names are of them.
+func hide(w wanted, secretive func(name string) bool) *secret.Redactor {
 	var values []secret.Named
-	for _, m := range []map[string]string{w.headers, w.env} {
-		for name, text := range m {
-			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
-			if _, token, ok := strings.Cut(text, " "); ok { // Bearer …
-				values = append(values, secret.Named{Name: name, Value: secret.New(token)})
-			}
+	add := func(name, text string) {
+		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
+		if _, token, ok := strings.Cut(text, " "); ok { // Bearer …
+			values = append(values, secret.Named{Name: name, Value: secret.New(token)})
+		}
+	}
+	for name, text := range w.headers {
+		add(name, text)
+	}
+	for name, text := range w.env {
+		if secretive(name) {
+			add(name, text)
 		}
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true})
+}
+
+// authorized reports whether headers say who asks.
+func authorized(headers map[string]string) bool {
+	for name := range headers {
+		if strings.EqualFold(name, "Authorization") {
+			return true
+		}
+	}
+	return false
+}
+
+// covered returns a text without what is secret of the session.
+func (s *session) covered(text string) string {
+	text = s.cover.Text(text)
+	if t := s.token(); t != "" {
+		text = strings.ReplaceAll(text, t, "[redacted]")
+	}
+	return text
+}
+
+// token is the one that requests are sent with, or "".
+func (s *session) token() string {
+	if s.bearer == nil {
+		return ""
+	}
+	a := s.bearer.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.grant == nil {
+		return ""
+	}
+	return a.grant.Access
 }
 
 // transport is how the server is reached. A command is started.
@@ -116,7 +160,7 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	if p.cfg.Vault != nil && w.headers["Authorization"] == "" {
+	if p.cfg.Vault != nil && !authorized(w.headers) {
 		s.bearer = &bearer{next: next, account: p.account(w), origin: u.Scheme + "://" + u.Host}
 		next = s.bearer
 	}
