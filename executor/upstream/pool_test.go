@@ -223,7 +223,7 @@ func TestPool_hostile_servers_are_alone_with_it(t *testing.T) {
 	all.Wait()
 	want := map[string][]haft.FailureKind{
 		"huge-list": {""}, "circle": {""}, "huge-tool": {""}, "stderr-flood": {""},
-		"huge-message": {haft.FailProtocol, haft.FailUnknown, haft.FailNetwork}, "no-answer": {haft.FailNetwork},
+		"huge-message": {haft.FailProtocol, haft.FailUnknown, haft.FailNetwork, haft.FailTimeout}, "no-answer": {haft.FailNetwork},
 		"no-call-answer": {haft.FailTimeout}, "wrong-ids": {haft.FailTimeout}, "invalid-json": {haft.FailUnknown, haft.FailTimeout},
 		"notification-flood": {"", haft.FailUnknown, haft.FailTimeout}, "die-mid-call": {haft.FailUnknown}, "exit": {haft.FailRuntime},
 	}

@@ -46,10 +46,30 @@ type session struct {
 	listed error
 }
 
-// running is a call on its way.
+// running is a call on its way. Its functions are called one at a time, and not
+// after its end.
 type running struct {
 	progress func(json.RawMessage)
 	log      func([]byte)
+
+	mu   sync.Mutex
+	over bool
+}
+
+// tell has one of the functions called, unless the call is over.
+func (r *running) tell(what func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		what()
+	}
+}
+
+// end waits for what is being told, and lets nothing more be.
+func (r *running) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 // connect opens a session.
@@ -289,7 +309,7 @@ func (s *session) progress(_ context.Context, r *mcp.ProgressNotificationClientR
 		data["message"] = cut(s.hide.Text(r.Params.Message), 4<<10)
 	}
 	if raw, err := json.Marshal(data); err == nil {
-		c.progress(raw)
+		c.tell(func() { c.progress(raw) })
 	}
 }
 
@@ -322,13 +342,13 @@ func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) { //no
 	if plain := ""; json.Unmarshal(raw, &plain) == nil {
 		text = plain
 	}
-	c.log([]byte(fmt.Sprintf("[%s] %s\n", cut(string(r.Params.Level), 20), cut(text, 16<<10))))
+	c.tell(func() { c.log([]byte(fmt.Sprintf("[%s] %s\n", cut(string(r.Params.Level), 20), cut(text, 16<<10)))) })
 }
 
 // said passes on what a command prints on stderr.
 func (s *session) said(b []byte) {
 	if c := s.only(); c != nil && c.log != nil {
-		c.log(b)
+		c.tell(func() { c.log(b) })
 	}
 }
 
@@ -340,8 +360,9 @@ func (s *session) begin(c *running) (token string, done func()) {
 	s.calls[token] = c
 	return token, func() {
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		delete(s.calls, token)
+		s.mu.Unlock()
+		c.end()
 	}
 }
 
