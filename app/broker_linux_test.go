@@ -260,6 +260,14 @@ func TestService_brokers_nothing_out_of_place(t *testing.T) {
 			search(t, "the request "+tt.path+" "+tt.how, fmt.Appendf(nil, "%v %v", r.URL, r.Header), map[string]string{"API_KEY": brokered})
 		}
 	}
+	// The placeholder of another call is text like any other.
+	at := "https://api.example:" + m.https + "/v1/a"
+	old, status, _, _ := m.sent(root(), at, "API_KEY", "header X-Key", nil)
+	before := len(m.requests())
+	_, again, _, _ := m.sent(root(), at, "GIVEN", "header X-Key", map[string]string{"GIVEN": old})
+	if got := m.requests()[before].Header.Get("X-Key"); status != "200" || again != "200" || got != old {
+		t.Errorf("the placeholder of another call: %s %s, the server got %q", status, again, got)
+	}
 	// Over http it is not for, though the tool may go there.
 	if _, status, _, _ := m.sent(root(), "http://api.example:"+m.http+"/v1/a", "API_KEY", "header X-Key", nil); status != "403" {
 		t.Errorf("over http: %s", status)

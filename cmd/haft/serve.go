@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,6 +147,10 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	cfg, err := s.config(std.err)
 	if err != nil {
 		return err
+	}
+	// A core file would hold every secret that is held ready, and the keys.
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
+		return fmt.Errorf("forbid core files: %w", err)
 	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.addr) // first: a port that is taken changes nothing
