@@ -20,6 +20,11 @@ const (
 	EventDecided   EventType = "approval_decided"
 )
 
+// EventTypes lists every type.
+func EventTypes() []EventType {
+	return []EventType{EventQueued, EventExecuting, EventRetry, EventProgress, EventOutput, EventCompleted, EventApproval, EventDecided}
+}
+
 // An Event is one thing that happened to a call. Events of one call are ordered
 // by Seq, which starts at 1 and has no gaps.
 type Event struct {

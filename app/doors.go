@@ -83,6 +83,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 		cfg.Engine.Observer = s.telemetry
 	}
 	cfg.Engine.Changed = s.tellChanged(cfg.Engine.Changed)
+	cfg.Deliver = true
 	cfg.Operators = cmp.Or(cfg.Operators, firstOrg)
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
@@ -122,6 +123,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
+	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, doorKeys{s}, s.Engine, s.Notifier
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
@@ -203,7 +205,7 @@ func (d doorkeeper) Authenticate(r *http.Request, source netip.Addr) (server.Ide
 	admin := p.Agent == "" && has(haft.RoleAdmin)
 	known := server.Identity{
 		Principal: p, Expires: id.Expires, Operator: admin && p.Org == d.cfg.Operators,
-		May: func(a server.Action) error { return id.May(auth.Action(a)) },
+		May: func(a server.Action) error { return id.May(auth.Action(a)) }, Credential: id,
 	}
 	if admin || p.Agent == "" && slices.ContainsFunc(d.cfg.ActFor, has) {
 		known.ActAs = func(string) error { return nil }

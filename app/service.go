@@ -17,6 +17,7 @@ import (
 	"haft/engine"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/notify"
 	"haft/policy"
 	"haft/registry"
 	"haft/store"
@@ -63,6 +64,10 @@ type ServiceConfig struct {
 	// Progress is told, in lines, what the installation of packages does, and ""
 	// when it is over: for the person at the terminal. Nil means that there is none.
 	Progress func(line string)
+	// Notify adjusts how events are sent to webhooks. Deliver sends them: else
+	// webhooks are only kept, until a server does.
+	Notify  notify.Config
+	Deliver bool
 	// Engine adjusts the pipeline.
 	Engine engine.Config
 }
@@ -76,6 +81,7 @@ var defaultPolicy []byte
 // A Service is an engine with all that it stands on. Close it.
 type Service struct {
 	*engine.Engine
+	*notify.Notifier
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
@@ -142,6 +148,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, fmt.Errorf("open the engine: %w", err)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
+	if err := s.openNotifier(ctx, cfg); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"haft"
 	"haft/secret"
@@ -33,15 +32,7 @@ type Credentials interface {
 }
 
 // SecretInfo is what may be known of a stored value.
-type SecretInfo struct {
-	Name string `json:"name"`
-	// Fingerprint is the same for the same value, and says nothing about it.
-	Fingerprint string `json:"fingerprint"`
-	// Bound is where it goes and nowhere else; nil means that tools have it.
-	Bound   *secret.Binding `json:"bound,omitempty"`
-	Created time.Time       `json:"created_at"`
-	Updated time.Time       `json:"updated_at"`
-}
+type SecretInfo = secret.Info
 
 // Stored is what is stored for calls, low to high. It never changes, so that many
 // calls can share it and what is made of it.
@@ -267,6 +258,9 @@ func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name
 	}
 	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
 }
+
+// MayManage reports why p may not change tools, agents and the like.
+func (e *Engine) MayManage(p haft.Principal) error { return e.manager(p) }
 
 // Manage has do run for a manager, and writes to the audit that it was done, with
 // what it returns.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Binding says where a secret goes and nowhere else: to some hosts, at one place
@@ -26,6 +27,17 @@ type Binding struct {
 	// OAuth exchanges the secret for tokens, and those go to the hosts; nil means
 	// that the secret itself does.
 	OAuth *OAuth `json:"oauth,omitempty"`
+}
+
+// Info is what may be known of a stored value.
+type Info struct {
+	Name string `json:"name"`
+	// Fingerprint is the same for the same value, and says nothing about it.
+	Fingerprint string `json:"fingerprint"`
+	// Bound is where it goes and nowhere else; nil means that tools have it.
+	Bound   *Binding  `json:"bound,omitempty"`
+	Created time.Time `json:"created_at"`
+	Updated time.Time `json:"updated_at"`
 }
 
 // The grants of [OAuth].

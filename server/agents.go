@@ -16,6 +16,7 @@ type AgentBody struct {
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 	Disabled bool              `json:"disabled,omitempty"`
+	If       string            `json:"if_revision,omitempty" maxLength:"100" doc:"The revision that the agent must have, which is its ETag without quotes; If-Match does the same."`
 }
 
 // AgentRef names an agent in a path.
@@ -25,6 +26,7 @@ type AgentRef struct {
 
 type oneAgent struct {
 	Status   int
+	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
 	Body     haft.Agent
 }
@@ -32,12 +34,12 @@ type oneAgent struct {
 // agents are the operations on agents.
 func (a *api) agents() {
 	const tag = "agents"
-	conflict := []int{http.StatusConflict}
+	conflict, condition := []int{http.StatusConflict}, []int{http.StatusConflict, http.StatusPreconditionFailed}
 	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: AgentsRead, tag: tag, summary: "List agents by name"}, a.s.listAgents)
 	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: AgentsWrite, tag: tag, summary: "Add an agent", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
 	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: conflict}, a.s.putAgent)
-	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: AgentsWrite, tag: tag, summary: "Change some of an agent", errors: conflict}, a.s.setAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: condition}, a.s.putAgent)
+	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
 	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: AgentsWrite, tag: tag, summary: "Remove an agent", errors: conflict}, a.s.removeAgent)
 	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
 	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
@@ -76,12 +78,13 @@ func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*one
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	}
+	in.Body.If = haft.IfNone
 	return s.keepAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
 }
 
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
-	return haft.Agent{Name: name, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled}
+	return haft.Agent{Name: name, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 
 // keepAgent writes an agent.
@@ -90,7 +93,7 @@ func (s *Server) keepAgent(ctx context.Context, who Identity, status int, a haft
 	if err != nil {
 		return nil, err
 	}
-	return &oneAgent{Status: status, Location: "/v1/agents/" + string(kept.ID), Body: *kept}, nil
+	return &oneAgent{Status: status, ETag: quote(kept.Revision()), Location: "/v1/agents/" + string(kept.ID), Body: *kept}, nil
 }
 
 func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*oneAgent, error) {
@@ -98,29 +101,39 @@ func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*on
 	if err != nil {
 		return nil, err
 	}
-	return &oneAgent{Status: http.StatusOK, Body: *a}, nil
+	return &oneAgent{Status: http.StatusOK, ETag: quote(a.Revision()), Body: *a}, nil
 }
 
 type putAgent struct {
 	AgentRef
+	Condition
 	Body AgentBody
 }
 
 func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*oneAgent, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	name, status := in.Agent, http.StatusCreated
+	name, status, revision := in.Agent, http.StatusCreated, ""
 	switch a, err := s.service.Agent(ctx, who.Principal, in.Agent); {
 	case err == nil:
-		name, status = a.Name, http.StatusOK
+		name, status, revision = a.Name, http.StatusOK, a.Revision()
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	}
-	return s.keepAgent(ctx, who, status, in.Body.agent(name))
+	condition, err := in.revision(revision)
+	if err != nil {
+		return nil, err
+	}
+	if condition != "" {
+		in.Body.If = condition
+	}
+	out, err := s.keepAgent(ctx, who, status, in.Body.agent(name))
+	return out, in.failed(err)
 }
 
 type setAgent struct {
 	AgentRef
+	Condition
 	Body struct {
 		Tools *[]string `json:"tools,omitempty" maxItems:"1000"`
 		// Env is merged into what is there.
@@ -131,7 +144,7 @@ type setAgent struct {
 }
 
 func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*oneAgent, error) {
-	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+	return s.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
 		b := in.Body
 		if b.Tools != nil {
 			a.Tools = *b.Tools
@@ -156,20 +169,32 @@ func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*one
 	})
 }
 
+// changeTries is how often an agent is changed that others change too, elsewhere.
+const changeTries = 5
+
 // changeAgent reads, changes and writes an agent, and nobody else's change gets
-// lost in between, as long as it came through this server. The values of its
-// environment are not among what is read; the service keeps them.
-func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, change func(*haft.Agent) error) (*oneAgent, error) {
+// lost in between: it is written only over what was read. The values of its
+// environment are not among that; the service keeps them.
+func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Condition, change func(*haft.Agent) error) (*oneAgent, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	a, err := s.service.Agent(ctx, who.Principal, ref)
-	if err != nil {
-		return nil, err
+	for try := 1; ; try++ {
+		a, err := s.service.Agent(ctx, who.Principal, ref)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.revision(a.Revision()); err != nil {
+			return nil, err
+		}
+		if err := change(a); err != nil {
+			return nil, err
+		}
+		a.If = a.Revision()
+		out, err := s.keepAgent(ctx, who, http.StatusOK, *a)
+		if haft.CodeOf(err) != haft.CodeConflict || c != (Condition{}) || try == changeTries {
+			return out, c.failed(err)
+		}
 	}
-	if err := change(a); err != nil {
-		return nil, err
-	}
-	return s.keepAgent(ctx, who, http.StatusOK, *a)
 }
 
 func (s *Server) removeAgent(ctx context.Context, who Identity, in *AgentRef) (*struct{}, error) {
@@ -188,7 +213,7 @@ func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*
 	if err != nil {
 		return nil, err
 	}
-	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+	return s.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, t.Name) {
 			a.Tools = append(a.Tools, t.Name)
 		}
@@ -201,7 +226,7 @@ func (s *Server) detachTool(ctx context.Context, who Identity, in *agentTool) (*
 	if t, err := s.service.Tool(ctx, who.Principal, in.Ref); err == nil {
 		name = t.Name // else it may be gone, and the agent still has it
 	}
-	return s.changeAgent(ctx, who, in.Agent, func(a *haft.Agent) error {
+	return s.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
 		n := len(a.Tools)
 		if a.Tools = slices.DeleteFunc(a.Tools, func(t string) bool { return t == name }); len(a.Tools) == n {
 			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}

@@ -29,6 +29,12 @@ func (closed[T]) Schema(huma.Registry) *huma.Schema {
 		return enum(haft.RuleTypes())
 	case haft.MCPTransport:
 		return enum(append(haft.MCPTransports(), "")) // "" is for the server to guess
+	case haft.SandboxType:
+		return enum(haft.SandboxTypes())
+	case haft.ApprovalState:
+		return enum(haft.ApprovalStates())
+	case haft.EventType:
+		return enum(haft.EventTypes())
 	case haft.Severity:
 		return enum(haft.Severities())
 	case haft.OutputType:
@@ -64,6 +70,9 @@ func registry() huma.Registry {
 	stand[haft.Status](r)
 	stand[haft.Code](r)
 	stand[haft.RuleType](r)
+	stand[haft.SandboxType](r)
+	stand[haft.ApprovalState](r)
+	stand[haft.EventType](r)
 	stand[haft.Severity](r)
 	stand[haft.MCPTransport](r)
 	stand[haft.OutputType](r)

@@ -26,6 +26,15 @@ const (
 	PoliciesRead   Action = "policies:read"
 	PoliciesWrite  Action = "policies:write"
 	AuditRead      Action = "audit:read"
+	SandboxesRead  Action = "sandboxes:read"
+	SandboxesWrite Action = "sandboxes:write"
+	SecretsRead    Action = "secrets:read"
+	SecretsWrite   Action = "secrets:write"
+	KeysRead       Action = "keys:read"
+	KeysWrite      Action = "keys:write"
+	WebhooksRead   Action = "webhooks:read"
+	WebhooksWrite  Action = "webhooks:write"
+	UsageRead      Action = "usage:read"
 	Operate        Action = "operate"
 )
 
@@ -37,7 +46,8 @@ const anyAction Action = "any"
 func Actions() []Action {
 	return []Action{
 		ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite,
-		EventsRead, PoliciesRead, PoliciesWrite, AuditRead, Operate,
+		EventsRead, PoliciesRead, PoliciesWrite, AuditRead, SandboxesRead, SandboxesWrite, SecretsRead, SecretsWrite,
+		KeysRead, KeysWrite, WebhooksRead, WebhooksWrite, UsageRead, Operate,
 	}
 }
 
@@ -67,6 +77,9 @@ type Identity struct {
 	// Operator says that the principal runs the whole server and not only an
 	// organisation on it: only operators stop everything and change its policy.
 	Operator bool
+	// Credential is what the authenticator knows besides. [Config.Keys] gets it
+	// back: a key is never more than the credential that it is made with.
+	Credential any
 }
 
 // Permit reports why the identity is not for an action.

@@ -115,3 +115,14 @@ func splitTime(at string, or time.Time) (rest string, _ time.Time, _ error) {
 	}
 	return rest, time.UnixMicro(us).UTC(), nil
 }
+
+// each yields the things of a list.
+func each[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, item := range list {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}

@@ -45,7 +45,7 @@ func (s *Server) become(ctx context.Context, who Identity, agent string) (Identi
 		return who, err
 	}
 	if p.Agent != who.Principal.Agent {
-		who.Operator, who.ActAs = false, nil
+		who.Operator, who.ActAs, who.Credential = false, nil, nil
 	}
 	who.Principal = p
 	return who, nil

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"haft"
+	"haft/auth"
+	"haft/secret"
 )
 
 // Config says what a server offers besides its service, and its bounds. The zero
@@ -43,6 +45,14 @@ type Config struct {
 	// Events knows what happened. Nil means that only [haft.Watcher] does: then
 	// those of one call are looked for among all.
 	Events Events
+	// Sandboxes keeps sandbox configurations, Secrets stored variables, Keys API
+	// keys, Webhooks where events are sent; Meter knows what was used. Nil means
+	// that there are none here.
+	Sandboxes haft.Sandboxes
+	Secrets   Secrets
+	Keys      Keys
+	Webhooks  haft.Webhooks
+	Meter     haft.Meter
 	// Ready makes a real call and reports why that does not work.
 	Ready func(ctx context.Context) error
 	// Metrics serves measures: to who asks from this machine without a proxy, and
@@ -97,6 +107,27 @@ type Config struct {
 type Policies interface {
 	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
 	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+}
+
+// Secrets keeps variables of organisations and of agents. Nobody reads a value.
+type Secrets interface {
+	Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error)
+	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
+	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
+}
+
+// Keys keeps API keys. Whoever changes one is given as the authenticator knew
+// them: see [Identity.Credential].
+type Keys interface {
+	Key(ctx context.Context, by Identity, id string) (auth.Key, error)
+	// Keys lists those whose ids come after the given one, ordered by id.
+	Keys(ctx context.Context, by Identity, after string) iter.Seq2[auth.Key, error]
+	// IssueKey and RotateKey also return the text of the key, which nobody can get
+	// again.
+	IssueKey(ctx context.Context, by Identity, k auth.Key) (auth.Key, string, error)
+	RotateKey(ctx context.Context, by Identity, id string, overlap time.Duration) (auth.Key, string, error)
+	SetKey(ctx context.Context, by Identity, id string, s auth.KeyState) (auth.Key, error)
+	RemoveKey(ctx context.Context, by Identity, id string) error
 }
 
 // An Audit is what was written of what was done. It reports why p may not have it.

@@ -30,8 +30,8 @@ type ToolRef struct {
 }
 
 type putTool struct {
-	IfMatch     string `header:"If-Match" doc:"The ETag or digest that the current version must have."`
-	IfNoneMatch string `header:"If-None-Match" doc:"With *, a tool of that name must not exist."`
+	IfMatch     string `header:"If-Match" maxLength:"1000" doc:"The ETag of the tool, or the digest that its current version must have."`
+	IfNoneMatch string `header:"If-None-Match" maxLength:"1000" doc:"With *, a tool of that name must not exist."`
 	Body        haft.Draft
 }
 
@@ -82,20 +82,17 @@ func matches(condition string, t haft.Tool) bool {
 	return false
 }
 
-// errPrecondition is what a condition that does not hold is answered with.
-var errPrecondition = problem(http.StatusPreconditionFailed, "it is not what If-Match says any more; look again first")
-
 func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*addedTool, error) {
 	d := in.Body
 	if in.IfNoneMatch == "*" {
 		d.New = true
 	}
 	if in.IfMatch != "" && in.IfMatch != "*" {
-		digest, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(in.IfMatch, "W/"), `"`), ".")
-		if d.If != "" && d.If != digest {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "If-Match and if_digest differ"}
+		only := tags(in.IfMatch)
+		if len(only) != 1 || d.If != "" && d.If != only[0] {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "If-Match has one ETag, and if_digest is the same if it is there"}
 		}
-		d.If = digest
+		d.If = only[0]
 	}
 	c, err := s.service.PutTool(ctx, who.Principal, d)
 	if err != nil {
@@ -207,29 +204,34 @@ type setTool struct {
 }
 
 func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTool, error) {
-	if err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
+	revision, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch)
+	if err != nil {
 		return nil, err
+	}
+	if revision != "" {
+		in.Body.If = revision
 	}
 	t, err := s.service.SetTool(ctx, who.Principal, in.Ref, in.Body)
 	if err != nil {
-		return nil, err
+		return nil, Condition{IfMatch: in.IfMatch}.failed(err)
 	}
 	return &oneTool{Status: http.StatusOK, ETag: etag(*t), Body: *t}, nil
 }
 
-// stillMatches reports why a condition on a tool does not hold.
-func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition string) error {
+// stillMatches returns the revision of a tool for which a condition holds, so that
+// it can be looked at again when the tool is written.
+func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition string) (string, error) {
 	if condition == "" {
-		return nil
+		return "", nil
 	}
 	t, err := s.service.Tool(ctx, who.Principal, ref)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !matches(condition, *t) {
-		return errPrecondition
+		return "", errPrecondition
 	}
-	return nil
+	return t.Revision(), nil
 }
 
 type removeTool struct {
@@ -238,7 +240,7 @@ type removeTool struct {
 }
 
 func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
-	if err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
+	if _, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
 		return nil, err
 	}
 	return nil, s.service.RemoveTool(ctx, who.Principal, in.Ref)

@@ -20,10 +20,13 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/auth"
 	"haft/engine"
 	"haft/executor"
+	"haft/notify"
 	"haft/policy"
 	"haft/registry"
+	"haft/secret"
 	"haft/server"
 	"haft/store"
 	"haft/store/sqlite"
@@ -54,8 +57,9 @@ type world struct {
 	http   *httptest.Server
 	log    *buffer
 
-	mu  sync.Mutex
-	run func(ctx context.Context, req executor.Request) (*haft.Result, error)
+	mu   sync.Mutex
+	run  func(ctx context.Context, req executor.Request) (*haft.Result, error)
+	last map[string]haft.Limits // by tool
 }
 
 // buffer is a log that can be read while it is written.
@@ -80,8 +84,19 @@ func (b *buffer) String() string {
 func (w *world) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
 	w.mu.Lock()
 	run := w.run
+	if w.last == nil {
+		w.last = map[string]haft.Limits{}
+	}
+	w.last[req.Tool] = req.Limits
 	w.mu.Unlock()
 	return run(ctx, req)
+}
+
+// limits returns what a tool was last run with.
+func (w *world) limits(tool string) haft.Limits {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last[tool]
 }
 
 // set changes what tools do.
@@ -171,12 +186,24 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: w.store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}, engine.Config{Policy: pol})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}, engine.Config{Policy: pol, Vault: &vault{values: map[string]secret.Value{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, w.engine.Close()) })
+	hooks, err := notify.Open(t.Context(), w.store, notify.Config{
+		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, MayManage: w.engine.MayManage, Cursor: w.engine.Cursor,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, hooks.Close()) })
+	ring, err := auth.NewKeyring(&auth.Memory{}, bytes.Repeat([]byte("p"), 32), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := server.Config{
+		Sandboxes: w.engine, Meter: w.engine, Secrets: w.engine, Webhooks: hooks, Keys: keyring{ring},
 		Wait: w.engine.Wait, Policies: w.engine, Audit: w, Events: w.engine,
 		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.engine.Explain(ctx, c) },
 		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {

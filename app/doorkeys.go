@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"haft"
+	"haft/auth"
+	"haft/server"
+)
+
+// doorKeys lets callers of the HTTP server keep API keys. Everything that they
+// change is in the audit.
+type doorKeys struct {
+	*Server
+}
+
+var _ server.Keys = doorKeys{}
+
+// known returns the credential of a caller. One that acts as somebody else keeps
+// no keys.
+func known(by server.Identity) (auth.Identity, error) {
+	id, ok := by.Credential.(auth.Identity)
+	if !ok {
+		return auth.Identity{}, &haft.Error{Code: haft.CodeDenied, Message: "this credential is not for keeping keys"}
+	}
+	return id, nil
+}
+
+// Key implements [server.Keys].
+func (d doorKeys) Key(ctx context.Context, by server.Identity, id string) (auth.Key, error) {
+	who, err := known(by)
+	if err != nil {
+		return auth.Key{}, err
+	}
+	return d.Auth.Keyring.Key(ctx, who, id)
+}
+
+// Keys implements [server.Keys].
+func (d doorKeys) Keys(ctx context.Context, by server.Identity, after string) iter.Seq2[auth.Key, error] {
+	who, err := known(by)
+	if err != nil {
+		return func(yield func(auth.Key, error) bool) { yield(auth.Key{}, err) }
+	}
+	return d.Auth.Keyring.Keys(ctx, who, after)
+}
+
+// IssueKey implements [server.Keys].
+func (d doorKeys) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (made auth.Key, text string, err error) {
+	err = d.manage(ctx, by, "key.create", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
+		var token auth.Token
+		made, token, err = d.Auth.Keyring.Issue(ctx, who, k)
+		text = token.Reveal()
+		return made, err
+	})
+	return made, text, err
+}
+
+// RotateKey implements [server.Keys].
+func (d doorKeys) RotateKey(ctx context.Context, by server.Identity, id string, overlap time.Duration) (made auth.Key, text string, err error) {
+	err = d.manage(ctx, by, "key.rotate", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
+		var token auth.Token
+		made, token, err = d.Auth.Keyring.Rotate(ctx, who, id, overlap)
+		text = token.Reveal()
+		return made, err
+	})
+	return made, text, err
+}
+
+// SetKey implements [server.Keys].
+func (d doorKeys) SetKey(ctx context.Context, by server.Identity, id string, s auth.KeyState) (made auth.Key, err error) {
+	err = d.manage(ctx, by, "key.set", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
+		made, err = d.Auth.Keyring.Set(ctx, who, id, s)
+		return made, err
+	})
+	return made, err
+}
+
+// RemoveKey implements [server.Keys].
+func (d doorKeys) RemoveKey(ctx context.Context, by server.Identity, id string) error {
+	return d.manage(ctx, by, "key.remove", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
+		k, err := d.Auth.Keyring.Key(ctx, who, id)
+		if err != nil {
+			return k, err
+		}
+		return k, d.Auth.Keyring.Remove(ctx, who, id)
+	})
+}
+
+// manage has do run for a manager, and what it did written to the audit.
+func (d doorKeys) manage(ctx context.Context, by server.Identity, kind string, do func(context.Context, auth.Identity) (auth.Key, error)) error {
+	who, err := known(by)
+	if err != nil {
+		return err
+	}
+	return d.Manage(ctx, by.Principal, kind, func(ctx context.Context) (any, error) { return do(ctx, who) })
+}

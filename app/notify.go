@@ -1,0 +1,32 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft/egress"
+	"haft/notify"
+)
+
+// openNotifier opens what sends events to webhooks, through a guard of its own: one
+// that follows no redirect and reads no long answer.
+func (s *Service) openNotifier(ctx context.Context, cfg ServiceConfig) (err error) {
+	nc := cfg.Notify
+	if nc.Client == nil {
+		guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Timeout: 15 * time.Second, MaxBytes: 1 << 20})
+		nc.Client = guard.Client()
+		s.closers = append(s.closers, func() error { guard.CloseIdle(); return nil })
+	}
+	if nc.Logger == nil {
+		nc.Logger = s.App.cfg.Logger
+	}
+	nc.Manage, nc.MayManage, nc.Cursor, nc.Watch = s.Manage, s.MayManage, s.Engine.Cursor, s.WatchFor
+	nc.Seal, nc.Open = s.vault.Seal, s.vault.Open
+	nc.Idle = !cfg.Deliver
+	if s.Notifier, err = notify.Open(ctx, s.Store, nc); err != nil {
+		return fmt.Errorf("open webhooks: %w", err)
+	}
+	s.closers = append(s.closers, s.Notifier.Close)
+	return nil
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// A Condition is what must be there for something to be written (RFC 9110, 13.1).
+// It is looked at in the same transaction as the write.
+type Condition struct {
+	IfMatch     string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
+	IfNoneMatch string `header:"If-None-Match" maxLength:"1000" doc:"With *, it must not exist."`
+}
+
+// errPrecondition is what a condition that does not hold is answered with.
+var errPrecondition = problem(http.StatusPreconditionFailed, "it is not what If-Match or If-None-Match says; look again first")
+
+// quote makes an ETag of a revision.
+func quote(revision string) string { return `"` + revision + `"` }
+
+// tags reads a list of ETags. A weak one (W/) is as good: ours are all strong.
+func tags(list string) []string {
+	var all []string
+	for one := range strings.SplitSeq(list, ",") {
+		all = append(all, strings.Trim(strings.TrimPrefix(strings.TrimSpace(one), "W/"), `"`))
+	}
+	return all
+}
+
+// revision returns what is demanded of what is written over: a revision,
+// [haft.IfNone], or "" if nothing is. Current is the revision that is there now, and
+// "" if nothing is: a condition that fails already is not tried.
+func (c Condition) revision(current string) (string, error) {
+	if c.IfNoneMatch != "" {
+		if c.IfNoneMatch != "*" || c.IfMatch != "" {
+			return "", &haft.Error{Code: haft.CodeInvalid, Message: "for a write If-None-Match is *, without If-Match"}
+		}
+		if current != "" {
+			return "", errPrecondition
+		}
+		return haft.IfNone, nil
+	}
+	switch {
+	case c.IfMatch == "":
+		return "", nil
+	case current != "" && (strings.TrimSpace(c.IfMatch) == "*" || slices.Contains(tags(c.IfMatch), current)):
+		return current, nil
+	}
+	return "", errPrecondition
+}
+
+// failed makes of a conflict what it means where there was a condition.
+func (c Condition) failed(err error) error {
+	if c != (Condition{}) && haft.CodeOf(err) == haft.CodeConflict {
+		return errPrecondition
+	}
+	return err
+}

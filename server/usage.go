@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"haft"
+)
+
+// usage is what was used.
+func (a *api) usage() {
+	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: UsageRead, tag: "usage", summary: "Sum up what calls used, by tool, user, agent and period",
+		about: "Calls are counted when they end, by the hour (UTC).", errors: []int{http.StatusNotFound}}, a.s.usage)
+}
+
+type usageQuery struct {
+	From  time.Time `query:"from" doc:"From the hour of this time on; 30 days ago if it is left out."`
+	Until time.Time `query:"until" doc:"Up to this time; now if it is left out."`
+	Tool  string    `query:"tool" maxLength:"200"`
+	User  string    `query:"user" maxLength:"200"`
+	Agent string    `query:"agent" maxLength:"200" doc:"The id or name of an agent."`
+	By    []string  `query:"by" maxItems:"6" enum:"tool,user,agent,hour,day,month" doc:"What to tell apart, with commas between."`
+	Limit int       `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"How many sums to give at most; of each period those with the most calls come first."`
+}
+
+type usageSums struct {
+	Body struct {
+		Data []haft.UsageSum `json:"data" nullable:"false"`
+	}
+}
+
+func (s *Server) usage(ctx context.Context, who Identity, in *usageQuery) (*usageSums, error) {
+	if s.cfg.Meter == nil {
+		return nil, absent("usage")
+	}
+	q := haft.UsageQuery{From: in.From, Until: in.Until, Tool: in.Tool, User: in.User, Agent: s.agentID(ctx, who, in.Agent), Limit: in.Limit}
+	for _, by := range in.By {
+		q.By = append(q.By, haft.UsageBy(by))
+	}
+	sums, err := s.cfg.Meter.Usage(ctx, who.Principal, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &usageSums{}
+	out.Body.Data = append([]haft.UsageSum{}, sums...)
+	return out, nil
+}

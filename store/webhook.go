@@ -1,0 +1,291 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"haft"
+)
+
+// The bounds of webhooks.
+const (
+	MaxWebhooks    = 100  // of an organisation
+	MaxDeadLetters = 1000 // of a webhook; the oldest go first
+)
+
+// A webhookState is what becomes of a webhook without anybody's doing. It is kept
+// apart from what people say of it, so that neither is in the way of the other.
+type webhookState struct {
+	Reason       string    `json:"reason,omitempty"`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	Failure      string    `json:"failure,omitempty"`
+	Delivered    time.Time `json:"delivered,omitzero"`
+}
+
+// A Subscription is a webhook with its secret, as it was given to the store.
+type Subscription struct {
+	haft.Webhook
+	Secret string
+}
+
+const webhookColumns = "SELECT id, org, disabled, position, doc, state, secret FROM webhooks "
+
+func scanWebhook(r scanner) (Subscription, error) {
+	var s Subscription
+	var id, org, doc, state string
+	var disabled, position int64
+	if err := r.Scan(&id, &org, &disabled, &position, &doc, &state, &s.Secret); err != nil {
+		return s, err
+	}
+	var now webhookState
+	if err := decode(doc, &s.Webhook); err != nil {
+		return s, err
+	}
+	if err := decode(state, &now); err != nil {
+		return s, err
+	}
+	s.Disabled, s.Position = disabled != 0, position
+	s.Reason, s.FailingSince, s.Failure, s.Delivered = now.Reason, now.FailingSince, now.Failure, now.Delivered
+	return s, nil
+}
+
+func (s *Store) webhooks(ctx context.Context, text string, args ...any) ([]Subscription, error) {
+	var list []Subscription
+	err := s.rows(ctx, func(r scanner) error {
+		w, err := scanWebhook(r)
+		list = append(list, w)
+		return err
+	}, webhookColumns+text, args...)
+	return list, err
+}
+
+// AddWebhook keeps a new webhook with its secret. Its Position is where it begins.
+func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (*haft.Webhook, error) {
+	if w.Org == "" {
+		return nil, invalid("a webhook belongs to an organisation")
+	}
+	if err := need("the id of the webhook", string(w.ID)); err != nil {
+		return nil, err
+	}
+	w.Updated = stamp(w.Updated, time.Time{})
+	w.Created, w.If = w.Updated, ""
+	doc, err := webhookDoc(w)
+	if err != nil {
+		return nil, err
+	}
+	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		rows, err := t.query(ctx, "SELECT COUNT(*) FROM webhooks WHERE org = $1", column(w.Org))
+		if err != nil {
+			return err
+		}
+		have := 0
+		if err := each(rows, func(r scanner) error { return r.Scan(&have) }); err != nil {
+			return err
+		}
+		if have >= MaxWebhooks {
+			return conflict(fmt.Sprintf("an organisation has at most %d webhooks", MaxWebhooks))
+		}
+		n, err := t.exec(ctx, "INSERT INTO webhooks (id, org, disabled, position, owner, lease, doc, state, secret) VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT (id) DO NOTHING",
+			string(w.ID), column(w.Org), number(w.Disabled), w.Position, doc, secret)
+		if err == nil && n == 0 {
+			return conflict("another webhook has that id")
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keep the webhook: %w", err)
+	}
+	return &w, nil
+}
+
+// webhookDoc is what people say of a webhook.
+func webhookDoc(w haft.Webhook) (string, error) {
+	w.Position, w.Reason, w.FailingSince, w.Failure, w.Delivered, w.Disabled = 0, "", time.Time{}, "", time.Time{}, false
+	doc, err := encode(w)
+	if err == nil && len(doc) > MaxText {
+		return "", invalid("the webhook has %d bytes, %d is the most", len(doc), MaxText)
+	}
+	return doc, err
+}
+
+// SetWebhook replaces what people say of a webhook, if it is what If says. Enabling
+// one forgets how it failed; its place stays.
+func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, error) {
+	var kept haft.Webhook
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(w.Org), column(string(w.ID)))
+		if err != nil {
+			return err
+		}
+		var old *Subscription
+		if err := each(rows, func(r scanner) error {
+			found, err := scanWebhook(r)
+			old = &found
+			return err
+		}); err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound("webhook")
+		}
+		if err := holds(w.If, old.Revision()); err != nil {
+			return err
+		}
+		kept = w
+		kept.If, kept.Created, kept.Updated, kept.Position = "", old.Created, stamp(w.Updated, old.Updated), old.Position
+		kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered = old.Reason, old.FailingSince, old.Failure, old.Delivered
+		if old.Disabled && !w.Disabled {
+			kept.Reason, kept.FailingSince, kept.Failure = "", time.Time{}, ""
+		}
+		doc, err := webhookDoc(kept)
+		if err != nil {
+			return err
+		}
+		state, err := encode(webhookState{kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered})
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, "UPDATE webhooks SET disabled = $1, doc = $2, state = $3 WHERE id = $4", number(kept.Disabled), doc, state, string(kept.ID))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change the webhook: %w", err)
+	}
+	return &kept, nil
+}
+
+// Webhook returns one with its secret, or [haft.CodeNotFound].
+func (s *Store) Webhook(ctx context.Context, org string, id haft.WebhookID) (*Subscription, error) {
+	list, err := s.webhooks(ctx, "WHERE org = $1 AND id = $2", column(org), column(string(id)))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find the webhook: %w", err)
+	case len(list) == 0:
+		return nil, notFound("webhook")
+	}
+	return &list[0], nil
+}
+
+// Webhooks lists those of an organisation by id. There are at most [MaxWebhooks].
+func (s *Store) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error) {
+	list, err := s.webhooks(ctx, "WHERE org = $1 ORDER BY id LIMIT $2", column(org), MaxPage)
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	hooks := make([]haft.Webhook, len(list))
+	for i, w := range list {
+		hooks[i] = w.Webhook
+	}
+	return hooks, nil
+}
+
+// ActiveWebhooks lists those of all organisations that are enabled, by id, after
+// that id.
+func (s *Store) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
+	list, err := s.webhooks(ctx, "WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list active webhooks: %w", err)
+	}
+	return list, nil
+}
+
+// RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound].
+func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "DELETE FROM webhooks WHERE org = $1 AND id = $2", column(org), column(string(id)))
+		if err == nil && n == 0 {
+			return notFound("webhook")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1", column(string(id)))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove the webhook: %w", err)
+	}
+	return nil
+}
+
+// LeaseWebhook makes owner the one who delivers for a webhook until a time, if
+// nobody else is, and reports whether it is.
+func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, now, until time.Time) (bool, error) {
+	mine := false
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "UPDATE webhooks SET owner = $1, lease = $2 WHERE id = $3 AND disabled = 0 AND (owner = $1 OR lease < $4)",
+			column(owner), micros(until), column(string(id)), micros(now))
+		mine = n == 1
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("lease a webhook: %w", err)
+	}
+	return mine, nil
+}
+
+// MoveWebhook keeps how far a webhook is and how its deliveries go, with what could
+// not be delivered, if owner is still the one who delivers; else it returns
+// [haft.CodeConflict]. It never moves it back.
+func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, dead []haft.DeadLetter) error {
+	state, err := encode(webhookState{w.Reason, w.FailingSince, w.Failure, w.Delivered})
+	if err != nil {
+		return err
+	}
+	id := column(string(w.ID))
+	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "UPDATE webhooks SET position = $1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 ELSE disabled END WHERE id = $4 AND owner = $5 AND position <= $1",
+			w.Position, state, number(w.Disabled), id, column(owner))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return conflict("somebody else delivers for the webhook")
+		}
+		for _, l := range dead {
+			doc, err := encode(l)
+			if err = bounded(err, doc); err != nil {
+				return err
+			}
+			if _, err := t.exec(ctx, "INSERT INTO dead_letters (hook, id, doc) VALUES ($1, $2, $3) ON CONFLICT (hook, id) DO UPDATE SET doc = excluded.doc", id, column(l.ID), doc); err != nil {
+				return err
+			}
+		}
+		if len(dead) == 0 {
+			return nil
+		}
+		_, err = t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id < (SELECT MIN(id) FROM (SELECT id FROM dead_letters WHERE hook = $1 ORDER BY id DESC LIMIT $2) AS newest)", id, MaxDeadLetters)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep how a webhook goes: %w", err)
+	}
+	return nil
+}
+
+// DeadLetters lists what a webhook could not be sent, oldest first, after that id.
+func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after string, limit int) ([]haft.DeadLetter, error) {
+	list, err := docs[haft.DeadLetter](ctx, s, "SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY id LIMIT $3", column(string(hook)), column(after), page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	return list, nil
+}
+
+// DeadLetter returns one, or [haft.CodeNotFound].
+func (s *Store) DeadLetter(ctx context.Context, hook haft.WebhookID, id string) (*haft.DeadLetter, error) {
+	return one[haft.DeadLetter](ctx, s, "dead letter", "SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2", column(string(hook)), column(id))
+}
+
+// RemoveDeadLetter forgets one. One that is not there is no error.
+func (s *Store) RemoveDeadLetter(ctx context.Context, hook haft.WebhookID, id string) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id = $2", column(string(hook)), column(id))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget a dead letter: %w", err)
+	}
+	return nil
+}
