@@ -295,7 +295,7 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the name is the id of another tool: choose another"}
 	case c.draft.New:
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is a tool of that name already"}
-	case c.draft.If != "" && c.draft.If != t.Version.Digest:
+	case c.draft.If != "" && c.draft.If != t.Version.Digest && c.draft.If != t.Revision():
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the current version of the tool is not the expected one: look again"}
 	case t.Version.Number == 0:
 		newest, err := r.store.Versions(ctx, c.by.Org, t.ID, 0, 1)
