@@ -58,8 +58,6 @@ type App struct {
 	finder   *script.Finder
 	executor *script.Executor
 	closers  []func() error
-	expects  bool           // see Expect
-	ahead    sync.WaitGroup // what is done before it is asked for
 }
 
 // Open puts a system together.
@@ -154,7 +152,6 @@ func (a *App) Close() error {
 		errs = append(errs, a.closers[i]())
 	}
 	a.closers = nil
-	a.ahead.Wait()
 	return errors.Join(errs...)
 }
 

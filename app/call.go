@@ -50,7 +50,6 @@ func (a *App) openExecutor(ctx context.Context) {
 // Expect begins to start a sandbox for a call of a tool of that kind, which is to
 // follow, while its source is still being read.
 func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
-	a.expects = true
 	a.executor.Expect(ctx, a.request(kind, r))
 }
 

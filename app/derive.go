@@ -88,11 +88,6 @@ func readerLimits() haft.Limits {
 // readPython parses source with CPython's own parser, in the sandbox of the call
 // that is to follow, or else in one of its own. It is a [pyschema.Reader].
 func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
-	if a.expects {
-		// The first schema takes the compiler a few milliseconds more than the
-		// next. They are to be had while the interpreter starts.
-		a.ahead.Go(func() { _, _ = schema.Compile(true) })
-	}
 	switch out, err := a.executor.Read(ctx, source); {
 	case err == nil:
 		return out, nil

@@ -26,6 +26,7 @@ func benchCommand(std streams) *cobra.Command {
 		Short: "Measure ours beside bare python3, bubblewrap and runsc, in one run",
 		Args:  func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
 		RunE: func(c *cobra.Command, _ []string) error {
+			defer long()() // as the server
 			if quick {
 				cfg.Rounds, cfg.Slice, cfg.Sleepers = 40, time.Second, 100
 			}

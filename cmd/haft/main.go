@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,19 +22,12 @@ var version = "dev"
 func main() {
 	local.Init() // does not return in a process that is a sandbox's init
 
-	ballast := make([]byte, ballastSize)
+	short()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
-	runtime.KeepAlive(ballast)
 	os.Exit(code)
 }
-
-// ballastSize is memory that is never touched, and so never there. The runtime
-// collects garbage when the heap has doubled: with the few megabytes that live in
-// it, that is while a short command still starts, and dozens of times a second in
-// a server. With this in the heap it waits for as much again.
-const ballastSize = 32 << 20
 
 // streams are where a command reads and writes.
 type streams struct {

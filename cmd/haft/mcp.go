@@ -34,6 +34,7 @@ find_tools and call_tool. What is wrong is said on stderr.`,
 	f.IntVar(&lazy, "lazy", 0, "from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)")
 	f.BoolVar(&tokens, "tokens", false, "print what listing the tools takes of a model's context, server by server, and end")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
+		defer long()()
 		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
 			if tokens {
 				return s.tokens(ctx, tags)

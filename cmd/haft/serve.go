@@ -45,7 +45,10 @@ writes it to admin.key in the data directory.`,
 		Example: `  haft serve
   haft serve --addr 0.0.0.0:7717 --host haft.example.com --tls-cert cert.pem --tls-key key.pem`,
 		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.NoArgs(c, list)) },
-		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context(), std) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			defer long()()
+			return s.run(c.Context(), std)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.addr, "addr", "127.0.0.1:7717", "the `ADDRESS` to listen on; port 0 takes a free one")

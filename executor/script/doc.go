@@ -11,8 +11,8 @@
 //	  │ ◄──────────────── {"type":"hello"}┤
 //	  │ {"type":"warm"} ─────────────────►│ only for a cell that is to be parked
 //	  │ ◄──────────────── {"type":"ready"}┤
-//	  │ {"type":"read","data":…} ────────►│ may come first: a child of the harness
-//	  │ ◄──────── {"type":"read","value":…}┤ parses the source, and runs nothing of it
+//	  │ {"type":"read","data":…} ────────►│ may come first: the source is parsed,
+//	  │ ◄──────── {"type":"read","value":…}┤ and nothing of it is run
 //	  │ {"type":"source","source":…} ────►│ compiles, and runs nothing of it
 //	  │ {"type":"call","args":…} ────────►│ loads, converts, runs, encodes
 //	  │ ◄─{"type":"result","value":…} ────┤ or {"type":"error","kind":…}

@@ -106,9 +106,10 @@ var ErrReaderDied = errors.New("the reader died")
 const readTime = 15 * time.Second
 
 // Read has the interpreter that was expected run the reader of the Finder on a
-// source, in a process apart and within the sandbox of the call that is to come:
-// one start of an interpreter serves both. It returns what the reader answered,
-// ErrReaderDied, or ErrNotExpected if the caller has to find another way.
+// source, within the sandbox of the call that is to come: one start of an
+// interpreter serves both. It returns what the reader answered, ErrReaderDied, or
+// ErrNotExpected if the caller has to find another way, such as when the
+// interpreter itself died of it.
 func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
 	x.expected.mu.Lock()
 	defer x.expected.mu.Unlock()

@@ -477,22 +477,40 @@ _reader = None
 _MAX_READ = 4 << 20
 
 
+# Sources up to this many bytes are described without a process of their own.
+_SHORT_READ = 32 << 10
+
+
 def _read(call):
-    """Has a child describe a source: it may be written to kill a parser."""
+    """Describes a source. One that is written to kill a parser kills this process,
+    which runs nothing yet: the host notices, and has it read elsewhere. A long one,
+    which can also take long, is left to a child."""
     import binascii
+    if _reader is None:
+        return b'{"type":"read","kind":"unable","value":null}'
+    source = binascii.a2b_base64(call["data"])
     try:
-        if _reader is None:
-            raise OSError
-        r, w = os.pipe()
-        pid = os.fork()
+        text = _described(source) if len(source) <= _SHORT_READ else _described_apart(source)
     except OSError:
         return b'{"type":"read","kind":"unable","value":null}'
+    return b'{"type":"read","value":' + text + b"}"
+
+
+def _described(source, apart=False):
+    names = {"__name__": "haft_reader", "__builtins__": _b}
+    exec(_reader, names)
+    if apart:
+        names["confine"]()
+    return names["answer"](source).encode("utf-8")
+
+
+def _described_apart(source):
+    """What a child says, or null if it dies of it."""
+    r, w = os.pipe()
+    pid = os.fork()
     if pid == 0:
         try:
-            names = {"__name__": "haft_reader", "__builtins__": _b}
-            exec(_reader, names)
-            names["confine"]()
-            data = memoryview(names["answer"](binascii.a2b_base64(call["data"])).encode("utf-8"))
+            data = memoryview(_described(source, True))
             while data:
                 data = data[os.write(w, data):]
             os._exit(0)
@@ -507,8 +525,8 @@ def _read(call):
         parts.append(part)
     os.close(r)
     if os.waitpid(pid, 0)[1] != 0:
-        return b'{"type":"read","value":null}'
-    return b'{"type":"read","value":' + b"".join(parts) + b"}"
+        return b"null"
+    return b"".join(parts)
 
 
 def main(channel):
