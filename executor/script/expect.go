@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,8 +147,8 @@ func readAside(ctx context.Context, conn *os.File, source []byte) (*reply, error
 	defer stop()
 	frame, err := json.Marshal(struct {
 		Type string `json:"type"`
-		Data []byte `json:"data"`
-	}{typeRead, source})
+		Data string `json:"data"`
+	}{typeRead, hex.EncodeToString(source)})
 	if err != nil {
 		return nil, fmt.Errorf("read a source: %w", err)
 	}

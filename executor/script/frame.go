@@ -193,8 +193,15 @@ func expect(r io.Reader, typ string) error {
 	return nil
 }
 
-// boot waits until the harness is up.
-func boot(conn io.Reader) error { return expect(conn, typeHello) }
+// boot waits until the harness is up, which is sent first if it is not empty.
+func boot(conn io.ReadWriter, code []byte) error {
+	if len(code) > 0 {
+		if _, err := conn.Write(code); err != nil {
+			return fmt.Errorf("send the harness: %w", err)
+		}
+	}
+	return expect(conn, typeHello)
+}
 
 // warm has the harness make a call for nothing.
 func warm(conn io.ReadWriter) error {

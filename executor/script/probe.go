@@ -83,7 +83,7 @@ type pythonFacts struct {
 	Path           []string `json:"path"`
 	Libraries      []string `json:"libraries"`
 	Site           []string `json:"site"`
-	Harness        string   `json:"harness"`
+	Harness        []byte   `json:"harness"`
 }
 
 // probePython finds out about the interpreter behind file, which may be a link,
@@ -103,13 +103,13 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	if len(facts.Version) != 3 || !filepath.IsAbs(facts.Executable) || !filepath.IsAbs(facts.Prefix) || facts.Harness == "" {
+	if len(facts.Version) != 3 || !filepath.IsAbs(facts.Executable) || !filepath.IsAbs(facts.Prefix) || len(facts.Harness) == 0 {
 		return nil, &flaw{"does not work", errors.New("its answer is not complete")}
 	}
 	rt := &Runtime{
 		Kind: haft.KindPython, Version: fmt.Sprintf("%d.%d.%d", facts.Version[0], facts.Version[1], facts.Version[2]),
 		Argv:    append([]string{facts.Executable}, pythonFlags...),
-		harness: facts.Harness + `exec("m(3)",{"m":main})`,
+		harness: pythonStart(len(facts.Harness)), code: facts.Harness,
 	}
 	rt.Paths = existing(facts.Site)
 	extra := []string{}
@@ -129,6 +129,19 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 	rt.Mounts = mountsFor(facts.Executable, facts.Prefix, slices.Concat(extra, facts.Libraries))
 	rt.hidden = hiddenDirs(slices.Concat(facts.Stdlib, rt.Paths, []string{facts.Prefix}))
 	return rt, nil
+}
+
+// pythonStart is the program that receives the compiled harness, of n bytes, over the
+// channel, and runs it. It is too long for an argument (MAX_ARG_STRLEN), and to
+// unpack it from one would take longer than to load it.
+func pythonStart(n int) string {
+	return fmt.Sprintf(`import marshal,posix
+b=b""
+while len(b)<%[1]d:
+ d=posix.read(3,%[1]d-len(b))
+ d or posix._exit(1)
+ b+=d
+c=marshal.loads(b);exec(c[0]);_reader=c[1];exec("m(3)",{"m":main})`, n)
 }
 
 // askPython puts the question to one file. With who it is only the first part.

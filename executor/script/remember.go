@@ -38,6 +38,7 @@ type memory struct {
 	Paths   []string        `json:"paths"`
 	Digest  string          `json:"digest"`
 	Harness string          `json:"harness"`
+	Code    []byte          `json:"code,omitempty"`
 	Hidden  []string        `json:"hidden"`
 }
 
@@ -95,7 +96,7 @@ func (f *Finder) recall(lang language, candidates []string) *Runtime {
 	}
 	return &Runtime{
 		Kind: m.Kind, Version: m.Version, Argv: m.Argv, Mounts: m.Mounts, Paths: m.Paths, Digest: m.Digest,
-		harness: m.Harness, hidden: m.Hidden, stamp: stamp(m.Argv[0]),
+		harness: m.Harness, code: m.Code, hidden: m.Hidden, stamp: stamp(m.Argv[0]),
 	}
 }
 
@@ -108,7 +109,7 @@ func (f *Finder) remember(lang language, candidates []string, rt *Runtime) {
 	b, err := json.Marshal(memory{
 		Stamps: append(f.stampsOf(candidates), rt.stamp), Asked: time.Now(),
 		Kind: rt.Kind, Version: rt.Version, Argv: rt.Argv, Mounts: rt.Mounts, Paths: rt.Paths, Digest: rt.Digest,
-		Harness: rt.harness, Hidden: rt.hidden,
+		Harness: rt.harness, Code: rt.code, Hidden: rt.hidden,
 	})
 	if err != nil {
 		return

@@ -34,6 +34,7 @@ type Runtime struct {
 	Digest string
 
 	harness string   // what follows Argv to start the harness
+	code    []byte   // what that reads from the channel first
 	hidden  []string // directories of the host that no text shows
 	stamp   string   // of the executable, to see that it was replaced
 }
@@ -238,7 +239,7 @@ func (f *Finder) tryOne(ctx context.Context, lang language, file string) (*Runti
 		return nil, &flaw{"is too old", fmt.Errorf("version %s", rt.Version)}
 	}
 	rt.stamp = stamp(rt.Argv[0])
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{rt.stamp, rt.Version, rt.harness}, append(rt.Argv, rt.Paths...)...), "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{rt.stamp, rt.Version, rt.harness, string(rt.code)}, append(rt.Argv, rt.Paths...)...), "\x00")))
 	rt.Digest = hex.EncodeToString(sum[:16])
 	return rt, nil
 }

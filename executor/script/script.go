@@ -362,7 +362,7 @@ func (r *run) plan() cell.Plan {
 		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: policy(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
-		Boot: func(conn *os.File) error { return boot(conn) },
+		Boot: func(conn *os.File) error { return boot(conn, r.rt.code) },
 	}
 	if r.reuse() {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
@@ -371,6 +371,7 @@ func (r *run) plan() cell.Plan {
 		plan.Warm = r.warmer(&plan.Key)
 		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.layersDigest(), r.req.Layers); run != nil {
 			plan.Run = run
+			plan.Boot = func(conn *os.File) error { return boot(conn, nil) } // the template has it
 		}
 	}
 	plan.Run = holding(r.req.Layers, plan.Run)

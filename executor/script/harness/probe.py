@@ -36,16 +36,7 @@ def answer():
     harness, _, reader = sys.stdin.buffer.read().decode("utf-8").partition("\0")
     code = compile(harness, "<haft>", "exec", dont_inherit=True, optimize=2)
     aside = compile(reader, "<haft>", "exec", dont_inherit=True, optimize=2)
-    text = "import marshal,binascii;exec(marshal.loads(binascii.a2b_base64(%r)));" % base64.b64encode(marshal.dumps(code))
-    try:
-        # Both are too long for one argument, and the kernel takes no longer one
-        # (MAX_ARG_STRLEN). Without the module the reader stays out.
-        import zlib
-        packed = base64.b64encode(zlib.compress(marshal.dumps((code, aside)), 9))
-        text = "import marshal,binascii,zlib;c=marshal.loads(zlib.decompress(binascii.a2b_base64(%r)));exec(c[0]);_reader=c[1];" % packed
-    except ImportError:
-        pass
-    out["harness"] = text
+    out["harness"] = base64.b64encode(marshal.dumps((code, aside))).decode("ascii")
     return json.dumps(out)
 
 

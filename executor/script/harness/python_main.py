@@ -485,10 +485,9 @@ def _read(call):
     """Describes a source. One that is written to kill a parser kills this process,
     which runs nothing yet: the host notices, and has it read elsewhere. A long one,
     which can also take long, is left to a child."""
-    import binascii
     if _reader is None:
         return b'{"type":"read","kind":"unable","value":null}'
-    source = binascii.a2b_base64(call["data"])
+    source = bytes.fromhex(call["data"])
     try:
         text = _described(source) if len(source) <= _SHORT_READ else _described_apart(source)
     except OSError:
