@@ -117,6 +117,16 @@ func (d *Door) findAgent(ctx context.Context, p haft.Principal, id string) (*haf
 			return nil, err
 		}
 	}
+	if isMade { // it was made before ids were made to fit
+		for a, err := range d.service.AgentList(ctx, p, haft.AgentFilter{}) {
+			if err != nil {
+				return nil, err
+			}
+			if agentID(a.ID) == id {
+				return &a, nil
+			}
+		}
+	}
 	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no agent with that id"}
 }
 

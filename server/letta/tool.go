@@ -174,8 +174,9 @@ func (d *Door) find(ctx context.Context, p haft.Principal, id string) (*haft.Too
 		}
 		return t, err
 	}
-	// Only built-in tools have ids of another form, and there are few of them.
-	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+	// Built-in tools have ids of another form, and so have those that were
+	// registered before ids were made to fit.
+	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
 		if err != nil {
 			return nil, err
 		}
