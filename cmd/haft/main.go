@@ -56,7 +56,7 @@ func commands() map[string]func(streams) *cobra.Command {
 		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand, "serve": serveCommand,
 		"tool": toolCommand, "call": callCommand, "calls": callsCommand, "approvals": approvalsCommand,
 		"policy": policyCommand, "audit": auditCommand, "agent": agentCommand, "secret": secretCommand,
-		"key": keyCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand, "env": envCommand,
+		"key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand, "env": envCommand,
 	}
 }
 

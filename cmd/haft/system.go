@@ -22,6 +22,7 @@ type system interface {
 	ruler
 	confidant
 	issuer
+	haft.Webhooks
 	witness
 }
 
