@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
@@ -166,7 +167,7 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 		if s.cmd, err = start(ctx, place); err != nil {
 			return nil, err
 		}
-		return s.cmd.transport(p.cfg.MaxMessage), nil
+		return s.cmd.transport(p.cfg.MaxMessage, s.hear), nil
 	}
 	if p.cfg.Client == nil {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "MCP servers with an address are not reached from here"}
@@ -286,12 +287,34 @@ func (s *session) health(ctx context.Context) {
 	s.close()
 }
 
+// hear takes the notifications that are about calls.
+func (s *session) hear(r *jsonrpc.Request) bool {
+	switch r.Method {
+	case "notifications/progress":
+		var p mcp.ProgressNotificationParams
+		if json.Unmarshal(r.Params, &p) == nil {
+			s.progressed(&p)
+		}
+		return true
+	case "notifications/message":
+		var p mcp.LoggingMessageParams //nolint:staticcheck // see options
+		if json.Unmarshal(r.Params, &p) == nil {
+			s.loggedThat(&p)
+		}
+		return true
+	}
+	return false
+}
+
 // progress passes on how far a call is.
 func (s *session) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-	if r.Params == nil {
-		return
+	if r.Params != nil {
+		s.progressed(r.Params)
 	}
-	token, ok := r.Params.ProgressToken.(string)
+}
+
+func (s *session) progressed(p *mcp.ProgressNotificationParams) {
+	token, ok := p.ProgressToken.(string)
 	if !ok {
 		return
 	}
@@ -301,12 +324,12 @@ func (s *session) progress(_ context.Context, r *mcp.ProgressNotificationClientR
 	if c == nil || c.progress == nil {
 		return
 	}
-	data := map[string]any{"progress": r.Params.Progress}
-	if r.Params.Total != 0 {
-		data["total"] = r.Params.Total
+	data := map[string]any{"progress": p.Progress}
+	if p.Total != 0 {
+		data["total"] = p.Total
 	}
-	if r.Params.Message != "" {
-		data["message"] = cut(s.hide.Text(r.Params.Message), 4<<10)
+	if p.Message != "" {
+		data["message"] = cut(s.hide.Text(p.Message), 4<<10)
 	}
 	if raw, err := json.Marshal(data); err == nil {
 		c.tell(func() { c.progress(raw) })
@@ -330,11 +353,17 @@ func (s *session) only() *running {
 
 // logged passes on what a server logs.
 func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) { //nolint:staticcheck // see options
+	if r.Params != nil {
+		s.loggedThat(r.Params)
+	}
+}
+
+func (s *session) loggedThat(p *mcp.LoggingMessageParams) { //nolint:staticcheck // see options
 	c := s.only()
-	if c == nil || c.log == nil || r.Params == nil {
+	if c == nil || c.log == nil {
 		return
 	}
-	raw, err := encode(r.Params.Data)
+	raw, err := encode(p.Data)
 	if err != nil {
 		return
 	}
@@ -342,7 +371,7 @@ func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) { //no
 	if plain := ""; json.Unmarshal(raw, &plain) == nil {
 		text = plain
 	}
-	c.tell(func() { c.log([]byte(fmt.Sprintf("[%s] %s\n", cut(string(r.Params.Level), 20), cut(text, 16<<10)))) })
+	c.tell(func() { c.log([]byte(fmt.Sprintf("[%s] %s\n", cut(string(p.Level), 20), cut(text, 16<<10)))) })
 }
 
 // said passes on what a command prints on stderr.

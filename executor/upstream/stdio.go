@@ -108,15 +108,18 @@ func (c *command) ended() string {
 	return "its command ended"
 }
 
-// transport is the command as the SDK sees it.
-func (c *command) transport(maxMessage int) mcp.Transport {
-	return &stdioTransport{c: c, io: &mcp.IOTransport{Reader: c.out, Writer: c.in, MaxLineLength: maxMessage}}
+// transport is the command as the SDK sees it. Hear is shown notifications first,
+// in the order in which they come, and takes those for which it returns true: the
+// SDK would handle them beside the answer that follows.
+func (c *command) transport(maxMessage int, hear func(*jsonrpc.Request) bool) mcp.Transport {
+	return &stdioTransport{c: c, hear: hear, io: &mcp.IOTransport{Reader: c.out, Writer: c.in, MaxLineLength: maxMessage}}
 }
 
 // A stdioTransport watches over what comes.
 type stdioTransport struct {
-	c  *command
-	io *mcp.IOTransport
+	c    *command
+	io   *mcp.IOTransport
+	hear func(*jsonrpc.Request) bool
 }
 
 // Connect implements [mcp.Transport].
@@ -125,7 +128,7 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watched{Connection: conn, pace: &pace{most: noticesPerSecond, done: t.c.closing}}, nil
+	return &watched{Connection: conn, hear: t.hear, pace: &pace{most: noticesPerSecond, done: t.c.closing}}, nil
 }
 
 // watched is a connection of which notifications come at a bounded pace: the SDK
@@ -133,18 +136,25 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 type watched struct {
 	mcp.Connection
 	pace *pace
+	hear func(*jsonrpc.Request) bool
 }
 
 // Read implements [mcp.Connection].
 func (w *watched) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := w.Connection.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if r, ok := msg.(*jsonrpc.Request); ok && !r.IsCall() {
+	for {
+		msg, err := w.Connection.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, ok := msg.(*jsonrpc.Request)
+		if !ok || r.IsCall() {
+			return msg, nil
+		}
 		if w.pace.take(1) > floodSeconds {
 			return nil, errFlood
 		}
+		if !w.hear(r) {
+			return msg, nil
+		}
 	}
-	return msg, nil
 }
