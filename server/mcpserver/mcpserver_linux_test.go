@@ -33,6 +33,12 @@ type guest struct {
 // visit connects a client over HTTP. With an answer, it can be asked.
 func visit(t *testing.T, url, key string, answer *mcp.ElicitResult) *guest {
 	t.Helper()
+	return visitAs(t, "", url, key, answer)
+}
+
+// visitAs is visit with a version of the protocol; "" means the newest.
+func visitAs(t *testing.T, version, url, key string, answer *mcp.ElicitResult) *guest {
+	t.Helper()
 	g := &guest{changed: make(chan struct{}, 16), progress: make(chan float64, 16), logged: make(chan string, 16), answer: answer}
 	opts := &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { g.changed <- struct{}{} },
@@ -50,7 +56,7 @@ func visit(t *testing.T, url, key string, answer *mcp.ElicitResult) *guest {
 		}
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "guest", Version: "1"}, opts)
-	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed{key, http.DefaultTransport}}}, nil)
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed{key, http.DefaultTransport}}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -109,11 +115,11 @@ func build(t *testing.T, cfg mcpserver.Config) *house {
 				close(h.freed)
 				return nil, ctx.Err()
 			}),
-			builtin.Add(s, builtin.Def{Name: "wipe", Description: "Asks first.", Settings: haft.Settings{RequiresApproval: true}}, func(context.Context, builtin.Call, none) (string, error) {
+			builtin.Add(s, builtin.Def{Name: "wipe", Description: "Asks first."}, func(context.Context, builtin.Call, none) (string, error) {
 				return "wiped", nil
 			}))
 	})
-	sc.Policy = []byte("version: 1\nrules:\n  - {id: all, effect: allow, tools: ['*']}\n  - {id: ask, effect: ask, tools: ['tool:wipe'], approval: {self: true}}\n")
+	sc.Policy = []byte("version: 1\nrules:\n  - {id: all, effect: allow, tools: ['tool:*']}\n  - {id: ask, effect: ask, tools: ['tool:wipe'], approval: {self: true}}\n")
 	h.Service = openService(t, sc)
 	h.door = openDoor(t, h.Service, cfg)
 	h.url = serveDoor(t, h.Service, h.door, byKey)
@@ -205,9 +211,9 @@ func TestServer_tells_of_changes_to_those_concerned(t *testing.T) {
 
 func TestServer_progress_output_and_cancelling(t *testing.T) {
 	h := build(t, mcpserver.Config{})
-	g := visit(t, h.url, "ann", nil)
+	g := visitAs(t, "2025-11-25", h.url, "ann", nil)
 	if err := g.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
-		t.Skipf("the client speaks the newer wire: %v", err)
+		t.Fatal(err)
 	}
 	p := &mcp.CallToolParams{Name: "test_tool_with_progress"}
 	p.SetProgressToken("token")
@@ -245,17 +251,19 @@ func TestServer_asks_the_person_at_the_client(t *testing.T) {
 		"who puts it off":     {&mcp.ElicitResult{Action: "cancel"}, "pending_approval", true},
 		"who cannot be asked": {nil, "pending_approval", true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := build(t, mcpserver.Config{})
-			g := visit(t, h.url, "ann", c.answer)
-			res, err := g.CallTool(t.Context(), &mcp.CallToolParams{Name: "wipe"})
-			if err != nil || res.IsError != c.failed || !strings.Contains(said(res), c.want) {
-				t.Errorf("wipe = %s, %v, want %s", said(res), err, c.want)
-			}
-			if c.answer != nil && len(g.asked) != 1 {
-				t.Errorf("the person was asked %d times", len(g.asked))
-			}
-		})
+		for _, version := range []string{"2025-11-25", "2026-07-28"} {
+			t.Run(name+"/"+version, func(t *testing.T) {
+				h := build(t, mcpserver.Config{})
+				g := visitAs(t, version, h.url, "ann", c.answer)
+				res, err := g.CallTool(t.Context(), &mcp.CallToolParams{Name: "wipe"})
+				if err != nil || res.IsError != c.failed || !strings.Contains(said(res), c.want) {
+					t.Errorf("wipe = %s, %v, want %s", said(res), err, c.want)
+				}
+				if c.answer != nil && len(g.asked) != 1 {
+					t.Errorf("the person was asked %d times", len(g.asked))
+				}
+			})
+		}
 	}
 }
 
