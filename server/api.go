@@ -121,7 +121,7 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 	if op.body != nil {
 		o.Responses["200"] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Schema: op.body}}}
 	}
-	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}
+	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 	if strings.Contains(op.path, "{") {
 		usual = append(usual, http.StatusNotFound)
 	}

@@ -88,6 +88,14 @@ func routes() []route {
 		{op: "POST /v1/webhooks/{id}/redeliver", path: "/v1/webhooks/$HOOK/redeliver", who: admin, ok: 200, foreign: 404, low: 403, bad: `{"letter":1}`},
 		{op: "DELETE /v1/webhooks/{id}", path: "/v1/webhooks/$HOOK", who: admin, ok: 204, foreign: 404, low: 403},
 		{op: "GET /v1/usage", path: "/v1/usage?by=tool,day", who: admin, ok: 200},
+		// No MCP server is reached from this world.
+		{op: "GET /v1/mcp_servers", who: user, ok: 200},
+		{op: "GET /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", who: admin, ok: 404, foreign: 404, low: 404},
+		{op: "PUT /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", body: `{"url":"https://example.com/mcp"}`, who: admin, ok: 503, foreign: 503, low: 403, bad: `{"command":"` + canary + `"}`},
+		{op: "POST /v1/mcp_servers/{server}/refresh", path: "/v1/mcp_servers/none/refresh", body: `{}`, who: admin, ok: 404, foreign: 404, low: 403},
+		{op: "POST /v1/mcp_servers/{server}/login", path: "/v1/mcp_servers/none/login", body: `{"redirect_uri":"http://127.0.0.1/"}`, who: admin, ok: 503, foreign: 503, low: 503},
+		{op: "POST /v1/mcp_servers/{server}/login/finish", path: "/v1/mcp_servers/none/login/finish", body: `{"code":"x","state":"y"}`, who: admin, ok: 503, foreign: 503, low: 503},
+		{op: "DELETE /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", who: admin, ok: 404, foreign: 404, low: 403},
 		{op: "POST /v1/calls/cancel", body: `{}`, who: user, ok: 200, bad: `{"org":"acme"}`},
 		{op: "GET /v1/events", path: "/v1/events?after=0", who: "acme/brief/user", ok: 200, foreign: -1, low: -1},
 	}
