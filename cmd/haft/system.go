@@ -22,7 +22,6 @@ type system interface {
 	ruler
 	confidant
 	issuer
-	haft.Webhooks
 	witness
 }
 
@@ -30,6 +29,7 @@ type system interface {
 type service interface {
 	haft.Service
 	haft.MCPServers
+	haft.Webhooks
 }
 
 // A follower follows calls.
