@@ -69,6 +69,7 @@ func laws() []law {
 		{"sandbox_configurations_are_kept", sandboxConfigs},
 		{"conditions_have_one_winner", conditions},
 		{"usage_is_counted_once", usage},
+		{"webhooks_move_on", webhooks},
 		{"cache_expires", cacheExpires},
 		{"policies_and_settings_are_kept", settings},
 		{"locks_of_packages_are_kept", packageLocks},
