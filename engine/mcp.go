@@ -51,6 +51,22 @@ type relists struct {
 	last map[string]time.Time
 }
 
+// note has a server left alone for a while, and reports whether it was not already;
+// if it was, that lasts no longer for it unless always.
+func (r *relists) note(id string, always bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if !always && now.Sub(r.last[id]) < relistAfter {
+		return false
+	}
+	if r.last == nil || len(r.last) > 10_000 {
+		r.last = map[string]time.Time{}
+	}
+	r.last[id] = now
+	return true
+}
+
 // upstream returns what reaches servers.
 func (e *Engine) upstream() (Upstream, error) {
 	if e.cfg.Upstream == nil {
@@ -170,6 +186,9 @@ func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	if err != nil {
 		return nil, err
 	}
+	// Connecting finds out that the tools are others, too: what is to be told is
+	// told by this.
+	e.relists.note(s.ID, true)
 	change := &haft.MCPChange{Server: s}
 	listing, err := up.List(ctx, p, s, vars)
 	switch {
@@ -225,16 +244,9 @@ func (e *Engine) serverVars(ctx context.Context, org string) (map[string]string,
 // MCPChanged is told that a server lists other tools than it is known by. They are
 // listed in the background; what is new waits for a person.
 func (e *Engine) MCPChanged(org, id string) {
-	e.relists.mu.Lock()
-	defer e.relists.mu.Unlock()
-	now := time.Now()
-	if now.Sub(e.relists.last[id]) < relistAfter {
+	if !e.relists.note(id, false) {
 		return
 	}
-	if e.relists.last == nil || len(e.relists.last) > 10_000 {
-		e.relists.last = map[string]time.Time{}
-	}
-	e.relists.last[id] = now
 	e.spawn(func(ctx context.Context) {
 		s, err := e.store.MCPServer(ctx, org, id)
 		if err == nil && !s.Disabled {
