@@ -167,16 +167,25 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	s.greet(ctx, std, sys, ln.Addr())
+	s.manager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
 	select {
 	case err = <-served:
 	case <-ctx.Done():
 		cfg.Logger.Info("stopping", "drain", s.drain)
+		s.manager(context.WithoutCancel(ctx), cfg.Logger, "STOPPING=1\nSTATUS=waiting for calls to end")
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 		defer cancel()
 		sys.HTTP.Leave()
 		err = errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end), <-served)
 	}
 	return errors.Join(err, sys.Close())
+}
+
+// manager tells the service manager. One that cannot be told is no reason to stop.
+func (s *serving) manager(ctx context.Context, log *slog.Logger, state string) {
+	if err := notify(ctx, state); err != nil {
+		log.Warn("the service manager was not told", "err", err)
+	}
 }
 
 // greet says where the server is, how to get in and what it can promise.
