@@ -28,6 +28,7 @@ import (
 var alone = map[string]string{
 	"crash":           "it kills the process that runs the call, which is then the server of the test",
 	"doctor":          "it is about this machine",
+	"key":             "it begins without any key, which no server does, and moves files of the data directory",
 	"languages":       "it is about files and not about kept tools",
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
@@ -36,12 +37,11 @@ var alone = map[string]string{
 	"schema_check":    "it is about files and not about kept tools",
 	"schema_errors":   "it is about files and not about kept tools",
 	"schema_imported": "it is about files and not about kept tools",
-	"key":             "TODO", "secret_set": "TODO",
-	"serve":         "it starts servers of its own",
-	"secret_bind":   "it changes the database behind a server's back",
-	"secret_keys":   "master keys are replaced where the data is",
-	"store_trouble": "it spoils the files of the store",
-	"store_two":     "it is about two processes on one directory",
+	"serve":           "it starts servers of its own",
+	"secret_bind":     "it changes the database behind a server's back",
+	"secret_keys":     "master keys are replaced where the data is",
+	"store_trouble":   "it spoils the files of the store",
+	"store_two":       "it is about two processes on one directory",
 }
 
 // TestScript_server runs the scripts on a server too, one for each script: the
