@@ -211,7 +211,9 @@ func TestClient_errors_say_what_and_not_which(t *testing.T) {
 		{"not for bearers", echo(200, `{"access_token":"abcdefgh","token_type":"DPoP"}`), "bearers"},
 		{"strange time", echo(200, `{"access_token":"abcdefgh","expires_in":{}}`), "how long"},
 		{"huge", echo(200, `{"access_token":"`+strings.Repeat("a", 2<<20)+`"}`), "more than"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, "status 307"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, "status 307"},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, "cannot be reached"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
