@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +197,37 @@ func TestBroker_refuses_a_placeholder_that_strayed(t *testing.T) {
 	}
 	if status, body, _ := do(t, c, "GET", api+"/v1/x", "", "X-Key", ph); status != 200 {
 		t.Errorf("in its place: %d %q", status, body)
+	}
+}
+
+// A placeholder that is wrapped so that nobody can recognise it is not replaced
+// either: what arrives is what was sent.
+func TestBroker_replaces_nothing_that_is_wrapped(t *testing.T) {
+	var mu sync.Mutex
+	var arrived []string
+	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		arrived = append(arrived, fmt.Sprint(string(body), r.URL, r.Header, err))
+	}))
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := io.WriteString(z, s.Placeholder); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{base64.StdEncoding.EncodeToString([]byte("x" + s.Placeholder)), hex.EncodeToString([]byte(s.Placeholder)), zipped.String()} {
+		do(t, c, "POST", "http://api.example:"+w.http+"/", body)
+		do(t, c, "POST", "http://other.example:"+w.http+"/", body)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, text := range arrived {
+		for _, form := range []string{real, base64.StdEncoding.EncodeToString([]byte("x" + real)), hex.EncodeToString([]byte(real))} {
+			if strings.Contains(text, form) {
+				t.Errorf("a server got the value: %q", text)
+			}
+		}
 	}
 }
 
