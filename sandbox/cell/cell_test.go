@@ -118,9 +118,15 @@ func TestPool_keys_never_share(t *testing.T) {
 		f := &fake{}
 		take(t, p, f.plan("a")).Release(false)
 		time.Sleep(time.Second)
-		if c := take(t, p, f.plan("b")); c.Hit {
-			t.Error("b got a parked cell, and only a had any")
-		} else {
+		for name, key := range map[string]cell.Key{
+			"tenant": {Tenant: "b"}, "environment": {Tenant: "a", Environment: "e"}, "policy": {Tenant: "a", Policy: "p"}, "tool": {Tenant: "a", Tool: "t"},
+		} {
+			plan := f.plan("b")
+			plan.Key = key
+			c := take(t, p, plan)
+			if c.Hit {
+				t.Errorf("another %s got a parked cell of a", name)
+			}
 			c.Release(false)
 		}
 	})
