@@ -78,6 +78,13 @@ func TestDecode_bounds(t *testing.T) {
 	if _, err := schema.Decode(big); err == nil {
 		t.Errorf("%d bytes: no error", len(big))
 	}
+	var wide strings.Builder
+	for i := range 1_000_000 {
+		fmt.Fprintf(&wide, `,"k%d":1`, i)
+	}
+	if _, err := schema.Decode([]byte("{" + wide.String()[1:] + "}")); err == nil {
+		t.Error("a million keys: no error")
+	}
 	if _, err := schema.Decode(big[2:]); err == nil {
 		t.Error("a string without a beginning: no error")
 	}
