@@ -170,6 +170,11 @@ func TestIdempotency(t *testing.T) {
 	if res := w.do(stranger); res.Call == ids[0] {
 		t.Error("somebody else's key gave the same call")
 	}
+	w.tool("p", "work", nil)
+	stranger.Principal = user("p", "ann")
+	if res := w.do(stranger); res.Call == ids[0] || n.Load() != 3 {
+		t.Errorf("the key of another organisation gave the same call, and there were %d runs", n.Load())
+	}
 }
 
 func TestIdempotency_key_of_a_refused_call_is_free_again(t *testing.T) {
@@ -191,6 +196,10 @@ func TestCache(t *testing.T) {
 	}
 	if w.call(p, "pure", `{"x":2}`).Cached {
 		t.Error("other arguments came from the cache")
+	}
+	w.tool("p", "pure", func(d *haft.Draft) { d.Settings.Cacheable = true })
+	if w.call(user("p", "ann"), "pure", `{"x":1}`).Cached {
+		t.Error("what is another organisation's came from the cache")
 	}
 	if w.do(haft.Call{Tool: "pure", Args: json.RawMessage(`{"x":1}`), Principal: p, Env: map[string]string{"REGION": "eu-north"}}).Cached {
 		t.Error("another environment came from the cache")
