@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -121,10 +120,8 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 	if op.body != nil {
 		o.Responses["200"] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Schema: op.body}}}
 	}
-	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
-	if strings.Contains(op.path, "{") {
-		usual = append(usual, http.StatusNotFound)
-	}
+	// Every operation can be on behalf of an agent that is not there.
+	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 	if op.method != http.MethodGet && op.method != http.MethodDelete {
 		usual = append(usual, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}

@@ -26,7 +26,7 @@ func (a *api) policies() {
 	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing"}, a.s.putPolicy)
 	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
 	item := a.OpenAPI().Paths["/v1/policies/{of}"]
-	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeString}}}
+	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
 	item.Get.Responses["200"].Content = text
 	item.Put.RequestBody.Content = text
 }
