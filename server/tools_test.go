@@ -213,7 +213,9 @@ func FuzzBodies(f *testing.F) {
 		r.Header.Set("Content-Type", "application/json")
 		out := httptest.NewRecorder()
 		door.ServeHTTP(out, r)
-		if out.Code >= 500 {
+		// No MCP server can be reached in this world, which it says.
+		unreached := out.Code == http.StatusServiceUnavailable && strings.HasPrefix(u.Path, "/v1/mcp_servers/")
+		if out.Code >= 500 && !unreached {
 			t.Errorf("%s %s %q: %d %s", method, path, body, out.Code, out.Body)
 		}
 		if out.Code >= 400 {
