@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +187,28 @@ func TestApproval_by_the_tool_itself(t *testing.T) {
 }
 
 // WEAKNESS: an approval of one call is used for a second.
+// Several who agree at the same moment let it run once.
+func TestApproval_of_many_at_once(t *testing.T) {
+	w := setup(t, askFirst, engine.Config{})
+	w.tool("o", "delete", nil)
+	ann := user("o", "ann")
+	res, a := w.pending(ann, "delete", `{"path":"/tmp/x"}`)
+	var all sync.WaitGroup
+	var agreed atomic.Int64
+	for range 20 {
+		all.Go(func() {
+			if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); err == nil {
+				agreed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	want(t, w.end(ann, res.Call), haft.StatusSuccess)
+	if agreed.Load() != 1 || w.script.count() != 1 {
+		t.Errorf("%d agreed, and it ran %d times", agreed.Load(), w.script.count())
+	}
+}
+
 func TestApproval_cannot_be_replayed(t *testing.T) {
 	w := setup(t, askFirst, engine.Config{})
 	w.tool("o", "delete", nil)
