@@ -43,7 +43,7 @@ attempt('kallsyms', addresses)`),
     with open(p, 'rb') as f: data = f.read(256)
     if not data.strip(b'\0'): raise OSError(errno.ENOENT, '')
     return data[:30]
-for p in ('/proc/loadavg', '/proc/stat', '/proc/interrupts', '/proc/softirqs', '/proc/schedstat', '/proc/vmstat', '/proc/zoneinfo', '/proc/buddyinfo', '/proc/pressure/cpu'):
+for p in ('/proc/loadavg', '/proc/stat', '/proc/interrupts', '/proc/softirqs', '/proc/schedstat', '/proc/vmstat', '/proc/zoneinfo', '/proc/buddyinfo', '/proc/pressure/cpu', '/proc/meminfo', '/proc/uptime'):
     attempt(p, lambda: same(p))`),
 		Check: refused(append([]string{"EOPNOTSUPP", "ENOTSUP"}, deniedFile...), "/proc/loadavg", "/proc/stat"),
 	}, {
