@@ -14,6 +14,8 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=
 # sandboxes leave to their init, which is the test program itself. Without it the tests run without it, and say so.
 RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && echo -race)
 FUZZTIME ?= 60s
+# The tests of package app that run other people's programs.
+REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
 
 .PHONY: help
 help: ## show this list
@@ -43,8 +45,10 @@ test: setup-test ## set up and run every test
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	$(GO) test $(RACE) -timeout 30m $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
-	@echo "the command's scripts start hundreds of processes, each of which the race detector would start slowly: without it"
+	$(GO) test $(RACE) -timeout 30m -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
+	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
+	@echo "detector would start slowly: without it"
+	$(GO) test -timeout 30m -run '$(REAL)' ./app
 	$(GO) test -timeout 30m ./cmd/haft
 	$(GO) test $(RACE) -timeout 30m -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
