@@ -249,6 +249,10 @@ func (s *Supply) runtime(ctx context.Context, in *layer.Installer, kind, digest 
 // uvNeeds is what is fetched where uv is asked for and is not there.
 const uvNeeds = "uv>=0.5"
 
+// uvInside is where a sandbox has it. The layer's own path may be one that a sandbox
+// keeps for itself, such as below /tmp.
+const uvInside = "/opt/haft/uv"
+
 // fetchUV installs uv into a layer, by pip, and has in use it.
 func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime string, mounts []sandbox.Mount, progress func(string)) error {
 	set, err := requirement.Parse("the installer", []string{uvNeeds}, nil)
@@ -278,7 +282,9 @@ func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime strin
 	if _, err := os.Stat(file); err != nil {
 		return fmt.Errorf("look for uv in its layer: %w", err)
 	}
-	in.UV = file
-	in.Run = s.runner("pip", in.Inside != "", append(slices.Clone(mounts), sandbox.Mount{Host: file, Inside: file}))
+	if in.UV = file; in.Inside != "" {
+		in.UV = uvInside
+	}
+	in.Run = s.runner("pip", in.Inside != "", append(slices.Clone(mounts), sandbox.Mount{Host: file, Inside: in.UV}))
 	return nil
 }

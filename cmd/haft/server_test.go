@@ -30,6 +30,7 @@ var alone = map[string]string{
 	"doctor":          "it is about this machine",
 	"key":             "it begins without any key, which no server does, and moves files of the data directory",
 	"languages":       "it is about files and not about kept tools",
+	"requirements":    "environments are on the machine that runs the tools",
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
 	"run_failures":    "it is about files and not about kept tools",
