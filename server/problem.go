@@ -55,9 +55,9 @@ func (p *Problem) GetHeaders() http.Header {
 	return h
 }
 
-// statusOf maps codes to statuses. What cannot even be read is 400 and not 422,
+// StatusOf maps codes to statuses. What cannot even be read is 400 and not 422,
 // though its code is the same.
-func statusOf(code haft.Code) int {
+func StatusOf(code haft.Code) int {
 	switch code {
 	case haft.CodeInvalid:
 		return http.StatusUnprocessableEntity
@@ -82,7 +82,7 @@ func statusOf(code haft.Code) int {
 // codeOf is the code of a status that the library or this package chose.
 func codeOf(status int) haft.Code {
 	for _, c := range haft.Codes() {
-		if statusOf(c) == status {
+		if StatusOf(c) == status {
 			return c
 		}
 	}
@@ -115,7 +115,7 @@ func problemOf(err error) *Problem {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return problem(http.StatusServiceUnavailable, "the request ended before there was an answer")
 	}
-	p := problem(statusOf(haft.CodeOf(err)), haft.MessageOf(err))
+	p := problem(StatusOf(haft.CodeOf(err)), haft.MessageOf(err))
 	if e, ok := errors.AsType[*haft.Error](err); ok {
 		p.Misfits, p.RetryAfter = e.Misfits[:min(len(e.Misfits), maxMisfits)], e.RetryAfter
 	}

@@ -278,25 +278,10 @@ type fault struct {
 // statusOf maps codes to statuses. Letta answers what is wrong with a tool with 400
 // and what is wrong with a request with 422; the door's own errors choose.
 func statusOf(code haft.Code) int {
-	switch code {
-	case haft.CodeInvalid:
+	if code == haft.CodeInvalid {
 		return http.StatusBadRequest
-	case haft.CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case haft.CodeDenied:
-		return http.StatusForbidden
-	case haft.CodeNotFound:
-		return http.StatusNotFound
-	case haft.CodeConflict:
-		return http.StatusConflict
-	case haft.CodeRateLimited:
-		return http.StatusTooManyRequests
-	case haft.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case haft.CodeInternal:
-		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
+	return server.StatusOf(code)
 }
 
 // fail answers with an error. Only what is too early is worth sending again: its
