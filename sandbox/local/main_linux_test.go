@@ -146,8 +146,8 @@ func sh(t testing.TB, p sandbox.Provider, script string, change ...func(*sandbox
 	return exit, out.String()
 }
 
-// TestModes runs the tests of this package again: as an ordinary user, and in the
-// reduced mode as both.
+// TestModes runs the tests of this package again: as an ordinary user, in the
+// reduced mode as both, and where every mount is shared, as systemd makes them.
 func TestModes(t *testing.T) {
 	if os.Getenv(modeVar) != "" {
 		t.Skip("it is one of the modes already")
@@ -175,13 +175,18 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"user", "reduced-root", "reduced-user"} {
+	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts"} {
 		t.Run(mode, func(t *testing.T) {
-			args := []string{"-test.run", "^TestRun|^TestTemplate|^TestProvider"}
+			args := []string{binary, "-test.run", "^TestRun|^TestTemplate|^TestProvider"}
+			if mode == "shared-mounts" {
+				// Private first, or what is mounted would go on to the machine.
+				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --make-rshared / && exec "$0" "$@"`},
+					binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")
+			}
 			if testing.Verbose() {
 				args = append(args, "-test.v")
 			}
-			cmd := exec.CommandContext(t.Context(), binary, args...)
+			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 			cmd.Env = []string{modeVar + "=" + mode, "PATH=/usr/bin:/bin", "TMPDIR=/tmp"}
 			cmd.Dir = dir
 			if strings.HasSuffix(mode, "user") {

@@ -498,13 +498,15 @@ func (r *run) tearDown() error {
 	return errors.Join(errs...)
 }
 
-// detach clones a part of the host's mounts, with its attributes.
+// detach clones a part of the host's mounts, with its attributes. A clone of a
+// shared mount, as all are under systemd, is the peer of what it was cloned from:
+// what a sandbox mounts on it would appear on the host. So it leaves the group.
 func detach(t tree) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, t.host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return -1, fmt.Errorf("open_tree: %w", err)
 	}
-	attr := &unix.MountAttr{Attr_set: t.attr}
+	attr := &unix.MountAttr{Attr_set: t.attr, Propagation: unix.MS_PRIVATE}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
 		return -1, errors.Join(fmt.Errorf("mount_setattr: %w", err), unix.Close(fd))
 	}
