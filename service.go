@@ -68,8 +68,9 @@ type Toolbox interface {
 	PutTool(ctx context.Context, p Principal, d Draft) (*Change, error)
 	// SetTool changes what is not part of a version.
 	SetTool(ctx context.Context, p Principal, ref string, s ToolState) (*Tool, error)
-	// RemoveTool removes a tool with its versions, or returns [CodeNotFound].
-	RemoveTool(ctx context.Context, p Principal, ref string) error
+	// RemoveTool removes a tool with its versions, or returns [CodeNotFound], or
+	// [CodeConflict] if the tool is not of that revision; empty means any.
+	RemoveTool(ctx context.Context, p Principal, ref, revision string) error
 }
 
 // A Shelf is looked at.
@@ -222,8 +223,9 @@ type Agents interface {
 	// PutAgent adds an agent, or replaces the one of that name if it is what a.If
 	// says, and else returns [CodeConflict].
 	PutAgent(ctx context.Context, p Principal, a Agent) (*Agent, error)
-	// RemoveAgent removes one, or returns [CodeNotFound].
-	RemoveAgent(ctx context.Context, p Principal, ref string) error
+	// RemoveAgent removes one, or returns [CodeNotFound], or [CodeConflict] if it is
+	// not of that revision; empty means any.
+	RemoveAgent(ctx context.Context, p Principal, ref, revision string) error
 }
 
 // An Approver answers the requests that wait for a person.

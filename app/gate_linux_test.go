@@ -75,7 +75,7 @@ func TestService_network_of_named_hosts(t *testing.T) {
 	if connections != 2 {
 		t.Errorf("the audit has %d connections, want 2", connections)
 	}
-	if err := s.PutPolicy(ctx, root(), false, []byte("version: 1\nrules:\n  - {id: none, effect: limit, network: []}\n")); err != nil {
+	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: none, effect: limit, network: []}\n")}); err != nil {
 		t.Fatal(err)
 	}
 	if res := call(allowed.URL); res.Status != haft.StatusDenied {

@@ -63,12 +63,12 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 }
 
 // RemoveAgent implements [haft.Agents].
-func (c *Client) RemoveAgent(ctx context.Context, p haft.Principal, ref string) error {
+func (c *Client) RemoveAgent(ctx context.Context, p haft.Principal, ref, revision string) error {
 	at, err := part("agent", ref)
 	if err != nil {
 		return err
 	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/agents" + at, as: p}, nil)
+	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/agents" + at, as: p, header: match(revision)}, nil)
 }
 
 // Approval implements [haft.Approver].

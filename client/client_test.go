@@ -161,7 +161,7 @@ func TestRequests_are_repeated_only_where_that_does_no_harm(t *testing.T) {
 			_, err := c.PutTool(ctx, haft.Principal{}, haft.Draft{})
 			return err
 		}, 1},
-		{"remove", func(ctx context.Context, c *client.Client) error { return c.RemoveTool(ctx, haft.Principal{}, "f") }, 1},
+		{"remove", func(ctx context.Context, c *client.Client) error { return c.RemoveTool(ctx, haft.Principal{}, "f", "") }, 1},
 		{"decide", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Decide(ctx, haft.Principal{}, "a_1", haft.Answer{})
 			return err

@@ -41,7 +41,7 @@ func (c *Client) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[ha
 	return list[haft.Webhook](ctx, c, query{path: "/v1/webhooks", as: p}, 0)
 }
 
-// PutWebhook implements [haft.Webhooks]. The condition of w is not sent.
+// PutWebhook implements [haft.Webhooks].
 func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (*haft.Webhook, string, error) {
 	q := query{method: http.MethodPost, path: "/v1/webhooks", as: p, body: struct {
 		URL         string           `json:"url"`
@@ -57,7 +57,7 @@ func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhoo
 		if err != nil {
 			return nil, "", err
 		}
-		q.method, q.path = http.MethodPut, "/v1/webhooks"+at
+		q.method, q.path, q.header = http.MethodPut, "/v1/webhooks"+at, match(w.If)
 	}
 	out, err := fetched[struct {
 		haft.Webhook
@@ -118,25 +118,17 @@ func (c *Client) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2
 	return list[haft.SandboxConfig](ctx, c, query{path: "/v1/sandbox_configs", as: p}, 0)
 }
 
-// PutSandboxConfig implements [haft.Sandboxes]. Of conditions only [haft.IfNone] is
-// sent.
+// PutSandboxConfig implements [haft.Sandboxes].
 func (c *Client) PutSandboxConfig(ctx context.Context, p haft.Principal, s haft.SandboxConfig) (*haft.SandboxConfig, error) {
 	if err := s.Type.Check(); err != nil {
 		return nil, err
 	}
-	body := struct {
-		Type        haft.SandboxType  `json:"type,omitempty"`
+	return fetched[haft.SandboxConfig](ctx, c, query{method: http.MethodPut, path: "/v1/sandbox_configs/" + string(s.Type), as: p, header: match(s.If), body: struct {
 		Description string            `json:"description,omitempty"`
 		Limits      haft.Limits       `json:"limits,omitzero"`
 		Network     []string          `json:"network,omitempty"`
 		Needs       haft.Requirements `json:"requirements,omitzero"`
-	}{"", s.Description, s.Limits, s.Network, s.Needs}
-	q := query{method: http.MethodPut, path: "/v1/sandbox_configs/" + string(s.Type), as: p}
-	if s.If == haft.IfNone {
-		q.method, q.path, body.Type = http.MethodPost, "/v1/sandbox_configs", s.Type
-	}
-	q.body = body
-	return fetched[haft.SandboxConfig](ctx, c, q)
+	}{s.Description, s.Limits, s.Network, s.Needs}})
 }
 
 // RemoveSandboxConfig implements [haft.Sandboxes].

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
 
 	"haft"
 )
@@ -57,16 +59,40 @@ func policyPath(server bool) string {
 
 // Policy returns the document of the organisation or of the server, or
 // [haft.CodeNotFound] if none was written.
-func (c *Client) Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error) {
-	var text []byte
-	err := c.read(ctx, query{path: policyPath(server), as: p}, &text)
-	return text, err
+func (c *Client) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
+	return c.policy(ctx, query{path: policyPath(server), as: p})
 }
 
-// PutPolicy replaces the document of the organisation or of the server. One that
-// is wrong changes nothing.
-func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error {
-	return c.read(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, raw: append([]byte{}, text...), kind: "application/yaml", again: true}, nil)
+// PutPolicy replaces the document of the organisation or of the server, if that is
+// what next.If says, and else returns [haft.CodeConflict]. One that is wrong changes
+// nothing.
+func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
+	kept, err := c.policy(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, header: match(next.If),
+		raw: append([]byte{}, next.Text...), kind: "application/yaml", again: next.If == ""})
+	if err != nil {
+		return nil, err
+	}
+	kept.Text = next.Text
+	return kept, nil
+}
+
+// policy sends a request whose answer is a policy, or says when one was written.
+func (c *Client) policy(ctx context.Context, q query) (*haft.PolicyText, error) {
+	res, err := c.send(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer))
+	if err != nil {
+		return nil, c.cut(ctx, q, err)
+	}
+	p := haft.PolicyText{Text: text}
+	// Its ETag is the time of its writing: see [haft.PolicyText.Revision].
+	if at, err := strconv.ParseInt(strings.Trim(res.Header.Get("ETag"), `"`), 36, 64); err == nil {
+		p.Updated = time.UnixMicro(at).UTC()
+	}
+	return &p, nil
 }
 
 // ExportAudit writes the audit of the organisation as JSON lines. It is whole if

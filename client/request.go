@@ -33,6 +33,18 @@ type query struct {
 	again  bool // does no harm twice, besides GET
 }
 
+// match are the headers of a write on condition: "" means none. No revision has a
+// character that ends a tag, and one that does is of nothing that there is.
+func match(revision string) http.Header {
+	switch revision {
+	case "":
+		return nil
+	case haft.IfNone:
+		return http.Header{"If-None-Match": {"*"}}
+	}
+	return http.Header{"If-Match": {strconv.QuoteToASCII(revision)}}
+}
+
 // repeatable reports whether a request may be sent twice.
 func (q query) repeatable() bool {
 	return q.again || q.method == "" || q.method == http.MethodGet

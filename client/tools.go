@@ -88,10 +88,10 @@ func (c *Client) SetTool(ctx context.Context, p haft.Principal, ref string, s ha
 }
 
 // RemoveTool implements [haft.Toolbox].
-func (c *Client) RemoveTool(ctx context.Context, p haft.Principal, ref string) error {
+func (c *Client) RemoveTool(ctx context.Context, p haft.Principal, ref, revision string) error {
 	at, err := part("tool", ref)
 	if err != nil {
 		return err
 	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/tools" + at, as: p}, nil)
+	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/tools" + at, as: p, header: match(revision)}, nil)
 }

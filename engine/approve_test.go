@@ -113,7 +113,8 @@ func TestApproval_is_authorized_again(t *testing.T) {
 	w := setup(t, askFirst, engine.Config{})
 	w.tool("o", "delete", nil)
 	_, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
-	check(t, w.PutPolicy(t.Context(), admin("o"), false, []byte("version: 1\nrules:\n  - {id: never, effect: deny, tools: [\"tool:delete\"]}\n")))
+	_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: never, effect: deny, tools: [\"tool:delete\"]}\n")})
+	check(t, err)
 	if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Decide against the rules of now: %v", err)
 	}

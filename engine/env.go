@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/secret"
+	"haft/store"
 )
 
 // A Vault keeps the variables of organisations and of agents: what is put into it
@@ -24,6 +25,10 @@ type Vault interface {
 	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value, b *secret.Binding) error
 	// Remove removes a value, or returns [haft.CodeNotFound].
 	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
+	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
+	// that is there. What has to be written for that is given to write, which writes
+	// the agent with it, or neither. It may be called more than once.
+	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error
 }
 
 // Credentials fetches variables for a call from elsewhere.
@@ -275,49 +280,42 @@ func (e *Engine) Manage(ctx context.Context, p haft.Principal, kind string, do f
 	return e.log(ctx, p, kind, body)
 }
 
-// storeEnv moves the variables of an agent that is about to be written into the
-// vault, so that none of them is in its row. An empty value keeps what is there.
-func (e *Engine) storeEnv(ctx context.Context, a *haft.Agent) error {
+// putAgent writes an agent and its variables at once. They are in the vault, and
+// none of them is in its row. An empty value keeps what is there.
+func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
 	if e.cfg.Vault == nil {
-		return nil
+		put, err := e.store.PutAgent(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if put.ID != a.ID {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "somebody else made this agent at the same time; try again"}
+		}
+		return e.shown(ctx, *put)
 	}
 	have, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	env := make(map[string]secret.Value, len(a.Env))
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		value := a.Env[name]
-		if value == "" || value == notKept {
-			if slices.ContainsFunc(have, func(i SecretInfo) bool { return i.Name == name }) {
-				continue
-			}
-			return &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
+		if value == notKept {
+			value = ""
 		}
-		if err := e.cfg.Vault.Put(ctx, a.Org, a.ID, name, secret.New(value), nil); err != nil {
-			return err
+		if value == "" && !slices.ContainsFunc(have, func(i SecretInfo) bool { return i.Name == name }) {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
 		}
-	}
-	return nil
-}
-
-// putAgent writes an agent: first its variables, so that none is lost, then its
-// row, then what it does not have any more goes.
-func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
-	if err := e.storeEnv(ctx, &a); err != nil {
-		return nil, err
+		env[name] = secret.New(value)
 	}
 	row := a
-	if e.cfg.Vault != nil {
-		row.Env = nil
-	}
-	put, err := e.store.PutAgent(ctx, row)
-	if err == nil && put.ID != a.ID {
-		err = &haft.Error{Code: haft.CodeConflict, Message: "somebody else made this agent at the same time; try again"}
-	}
+	row.Env = nil
+	var put *haft.Agent
+	err = e.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.AgentEnv) (err error) {
+		put, err = e.store.PutAgentEnv(ctx, row, s)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	if err := e.pruneEnv(ctx, a.Org, a.ID, a.Env); err != nil {
 		return nil, err
 	}
 	return e.shown(ctx, *put)

@@ -17,6 +17,7 @@ import (
 	"haft/engine"
 	"haft/executor"
 	"haft/secret"
+	"haft/store"
 )
 
 // memory is a vault that forgets.
@@ -70,6 +71,22 @@ func (m *memory) Remove(_ context.Context, org string, agent haft.AgentID, name 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values[org+"/"+string(agent)], name)
+	return m.fail
+}
+
+func (m *memory) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error {
+	if err := write(store.AgentEnv{Kind: "agent"}); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := map[string]string{}
+	for name, v := range env {
+		if next[name] = v.Reveal(); v.IsZero() {
+			next[name] = m.values[org+"/"+string(agent)][name]
+		}
+	}
+	m.values[org+"/"+string(agent)] = next
 	return m.fail
 }
 
@@ -181,7 +198,7 @@ func TestEngine_agents_keep_their_variables_in_the_vault(t *testing.T) {
 	if _, err := w.Secrets(ctx, admin, "nobody"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("the secrets of nobody: %v", err)
 	}
-	check(t, w.RemoveAgent(ctx, admin, "helper"))
+	check(t, w.RemoveAgent(ctx, admin, "helper", ""))
 	if len(vault.values[scope]) > 0 {
 		t.Errorf("after its removal there are %v", vault.values[scope])
 	}

@@ -65,22 +65,23 @@ func (e *Engine) compose(ctx context.Context, org string) (*policy.Policy, error
 
 // readPolicy reads and compiles one, or returns what to take where there is none.
 func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
-	text, _, err := e.store.Policy(ctx, org)
-	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(text) == 0 {
+	kept, err := e.store.Policy(ctx, org)
+	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
 		return or, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy.Compile(text)
+	p, err := policy.Compile(kept.Text)
 	if err != nil { // it was compiled before it was kept
 		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
 	}
 	return p, nil
 }
 
-// Policy returns the document of p's organisation, or of the server.
-func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error) {
+// Policy returns the document of p's organisation, or of the server. Its text is
+// nil if there is none.
+func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
 	if err := e.manager(p); err != nil {
 		return nil, err
 	}
@@ -88,31 +89,37 @@ func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) ([]b
 	if server {
 		org = ""
 	}
-	text, _, err := e.store.Policy(ctx, org)
-	return text, err
+	kept, err := e.store.Policy(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	return &kept, nil
 }
 
-// PutPolicy replaces the document of p's organisation, or of the server. It is
-// compiled first: what is wrong changes nothing.
-func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error {
+// PutPolicy replaces the document of p's organisation, or of the server, if that is
+// what next.If says, and else returns [haft.CodeConflict]. It is compiled first: what
+// is wrong changes nothing.
+func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
 	if err := e.manager(p); err != nil {
-		return err
+		return nil, err
 	}
-	compiled, err := policy.Compile(text)
+	compiled, err := policy.Compile(next.Text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	org := p.Org
 	if server {
 		org = ""
 	}
-	if err := e.store.PutPolicy(ctx, org, text, p.User, time.Now()); err != nil {
-		return err
+	next.Updated = time.Now()
+	kept, err := e.store.PutPolicy(ctx, org, next, p.User)
+	if err != nil {
+		return nil, err
 	}
 	e.rules.mu.Lock()
 	e.rules.all = nil
 	e.rules.mu.Unlock()
-	return e.log(ctx, p, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
+	return kept, e.log(ctx, p, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
 }
 
 // Explain says what policy would decide about a call, and why.

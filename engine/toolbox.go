@@ -42,7 +42,7 @@ func (e *Engine) SetTool(ctx context.Context, p haft.Principal, ref string, s ha
 }
 
 // RemoveTool implements [haft.Toolbox].
-func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref string) error {
+func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref, revision string) error {
 	if err := e.manager(p); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref string) e
 	if err != nil {
 		return err
 	}
-	if err := e.registry.Remove(ctx, p, string(t.ID)); err != nil {
+	if err := e.registry.Remove(ctx, p, string(t.ID), revision); err != nil {
 		return err
 	}
 	return e.log(ctx, p, "tool.remove", map[string]any{"tool": t.Name, "id": t.ID, "digest": t.Version.Digest})
@@ -178,8 +178,8 @@ func listed(a haft.Agent, f haft.AgentFilter) bool {
 }
 
 // PutAgent implements [haft.Agents]. A value of the environment that is empty
-// keeps the one that is there. The condition is looked at first, and again when
-// the agent is written, so that its variables are not touched for nothing.
+// keeps the one that is there. The condition is looked at first, and again in the
+// transaction that writes the agent and its variables.
 func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (*haft.Agent, error) {
 	if err := e.manager(p); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 }
 
 // RemoveAgent implements [haft.Agents].
-func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref string) error {
+func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref, revision string) error {
 	if err := e.manager(p); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref string) 
 	if err != nil {
 		return err
 	}
-	if err := e.store.RemoveAgent(ctx, p.Org, string(a.ID)); err != nil {
+	if err := e.store.RemoveAgent(ctx, p.Org, string(a.ID), revision); err != nil {
 		return err
 	}
 	if err := e.pruneEnv(ctx, p.Org, a.ID, nil); err != nil {

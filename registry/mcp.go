@@ -247,7 +247,7 @@ func (y *syncing) prune(ctx context.Context, keep func(name string) bool) error 
 			} else if last.Kind != haft.KindMCP {
 				continue
 			}
-			if err := y.r.store.RemoveTool(ctx, y.p.Org, t.ID); err != nil {
+			if err := y.r.store.RemoveTool(ctx, y.p.Org, t.ID, ""); err != nil {
 				return fmt.Errorf("remove a tool: %w", err)
 			}
 			y.r.cache.forget(y.p.Org, t.ID, t.Name)

@@ -70,7 +70,7 @@ func TestResolve(t *testing.T) {
 			is("denied: the tool is disabled", "acme", "f", "")
 			set(t, r, ann, "f", haft.ToolState{Disabled: new(false)})
 			is("def f(): # 3.", "acme", "f", "")
-			if err := r.Remove(t.Context(), ann, "f"); err != nil {
+			if err := r.Remove(t.Context(), ann, "f", ""); err != nil {
 				t.Fatal(err)
 			}
 			if got := resolve(t, r, "acme", "f", one.Version.Digest); !strings.HasPrefix(got, "not_found: ") {

@@ -129,8 +129,9 @@ func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haf
 	return nil, &haft.Error{Code: haft.CodeConflict, Message: "no version of the tool waits for review"}
 }
 
-// Remove removes a tool with its versions.
-func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref string) error {
+// Remove removes a tool with its versions, if it is of that revision; empty means
+// any.
+func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref, revision string) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()
 	t, err := r.own(ctx, p, ref)
@@ -138,7 +139,7 @@ func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref string) err
 		return err
 	}
 	defer r.cache.forget(p.Org, t.ID, t.Name)
-	if err := r.store.RemoveTool(ctx, p.Org, t.ID); err != nil {
+	if err := r.store.RemoveTool(ctx, p.Org, t.ID, revision); err != nil {
 		return fmt.Errorf("remove the tool: %w", err)
 	}
 	return nil

@@ -164,13 +164,13 @@ func TestSet(t *testing.T) {
 			t.Errorf("%s: Set = %v, want %s", name, err, tt.code)
 		}
 	}
-	if err := r.Remove(t.Context(), ann, "run_code"); haft.CodeOf(err) != haft.CodeDenied {
+	if err := r.Remove(t.Context(), ann, "run_code", ""); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Remove of a built-in tool = %v", err)
 	}
-	if err := r.Remove(t.Context(), haft.Principal{Org: "other"}, "f"); haft.CodeOf(err) != haft.CodeNotFound {
+	if err := r.Remove(t.Context(), haft.Principal{Org: "other"}, "f", ""); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("Remove from another organisation = %v", err)
 	}
-	if err := r.Remove(t.Context(), haft.Principal{}, "f"); haft.CodeOf(err) != haft.CodeUnauthenticated {
+	if err := r.Remove(t.Context(), haft.Principal{}, "f", ""); haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("Remove by nobody = %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (a *api) agents() {
 	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
 	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: condition}, a.s.putAgent)
 	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: AgentsWrite, tag: tag, summary: "Remove an agent", errors: conflict}, a.s.removeAgent)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
 	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
 	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
 }
@@ -197,10 +197,25 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Co
 	}
 }
 
-func (s *Server) removeAgent(ctx context.Context, who Identity, in *AgentRef) (*struct{}, error) {
+type removeAgent struct {
+	AgentRef
+	IfMatch string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
+}
+
+func (s *Server) removeAgent(ctx context.Context, who Identity, in *removeAgent) (*struct{}, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	return nil, s.service.RemoveAgent(ctx, who.Principal, in.Agent)
+	c, revision := Condition{IfMatch: in.IfMatch}, ""
+	if in.IfMatch != "" {
+		a, err := s.service.Agent(ctx, who.Principal, in.Agent)
+		if err != nil {
+			return nil, err
+		}
+		if revision, err = c.revision(a.Revision()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, c.failed(s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision))
 }
 
 type agentTool struct {

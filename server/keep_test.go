@@ -3,7 +3,9 @@ package server_test
 import (
 	"context"
 	"iter"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"haft/engine"
 	"haft/secret"
 	"haft/server"
+	"haft/store"
 )
 
 // vault keeps variables in memory.
@@ -41,6 +44,28 @@ func (v *vault) Put(_ context.Context, org string, agent haft.AgentID, name stri
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.values[org+"/"+string(agent)+"/"+name] = value
+	return nil
+}
+
+func (v *vault) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error {
+	if err := write(store.AgentEnv{Kind: "agent"}); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	prefix := org + "/" + string(agent) + "/"
+	for at := range v.values {
+		if name, ok := strings.CutPrefix(at, prefix); ok {
+			if _, ok := env[name]; !ok {
+				delete(v.values, at)
+			}
+		}
+	}
+	for name, value := range env {
+		if !value.IsZero() {
+			v.values[prefix+name] = value
+		}
+	}
 	return nil
 }
 
@@ -98,19 +123,26 @@ func TestConditions(t *testing.T) {
 		"/v1/agents/smith":                         {"PUT", `{}`},
 		"/v1/sandbox_configs/local":                {"PUT", `{"description":"d"}`},
 		"/v1/webhooks/" + string(hooks.Data[0].ID): {"PUT", `{"url":"https://example.com/2"}`},
+		"/v1/policies/organisation":                {"PUT", "version: 1\n"},
 	} {
+		ok := http.StatusOK
+		if path == "/v1/policies/organisation" {
+			ok = http.StatusNoContent
+			w.must(412, admin, "PUT", path, write[1], "If-Match", `"x"`)
+			w.must(ok, admin, "PUT", path, write[1], "If-None-Match", "*")
+		}
 		tag := w.must(200, admin, "GET", path, "").header.Get("ETag")
 		if tag == "" {
 			t.Errorf("%s has no ETag", path)
 		}
 		a := w.ask(admin, write[0], path, write[1], "If-Match", `"other", `+tag)
-		if a.status != http.StatusOK || a.header.Get("ETag") == tag {
+		if a.status != ok || a.header.Get("ETag") == tag || a.header.Get("ETag") == "" {
 			t.Errorf("%s over what is there: %d %s", path, a.status, a.body)
 		}
 		if a := w.ask(admin, write[0], path, write[1], "If-Match", tag); a.status != http.StatusPreconditionFailed || problemOf(t, a).Code != haft.CodeConflict {
 			t.Errorf("%s over what is not there any more: %d %s", path, a.status, a.body)
 		}
-		if a := w.ask(admin, write[0], path, write[1], "If-Match", "*"); a.status != http.StatusOK {
+		if a := w.ask(admin, write[0], path, write[1], "If-Match", "*"); a.status != ok {
 			t.Errorf("%s over anything: %d %s", path, a.status, a.body)
 		}
 		if write[0] == "PUT" {
@@ -124,6 +156,41 @@ func TestConditions(t *testing.T) {
 	}
 	if a := w.ask(admin, "PUT", "/v1/sandbox_configs/gvisor", `{}`, "If-None-Match", "*"); a.status != http.StatusCreated {
 		t.Errorf("a new configuration: %d %s", a.status, a.body)
+	}
+}
+
+// A removal on condition removes what the condition is about, or nothing.
+func TestConditions_of_removals(t *testing.T) {
+	w := setup(t, nil)
+	w.tool("f", "")
+	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`)
+	for path, change := range map[string][2]string{
+		"/v1/tools/f":      {"PATCH", `{"category":"c"}`},
+		"/v1/agents/smith": {"PATCH", `{"disabled":true}`},
+	} {
+		tag := w.must(200, admin, "GET", path, "").header.Get("ETag")
+		now := w.must(200, admin, change[0], path, change[1]).header.Get("ETag")
+		for _, old := range []string{tag, `"x"`, `""`} {
+			w.must(412, admin, "DELETE", path, "", "If-Match", old)
+		}
+		w.must(204, admin, "DELETE", path, "", "If-Match", `"x", `+now)
+		w.must(404, admin, "DELETE", path, "", "If-Match", now)
+	}
+}
+
+// A write of an agent whose condition does not hold changes none of its variables.
+func TestConditions_cover_the_variables_of_agents(t *testing.T) {
+	w := setup(t, nil)
+	first := w.must(201, admin, "POST", "/v1/agents", `{"name":"smith","env":{"A":"one"}}`).header.Get("ETag")
+	w.must(200, admin, "PATCH", "/v1/agents/smith", `{"env":{"B":"two"}}`, "If-Match", first)
+	for _, method := range []string{"PUT", "PATCH"} {
+		w.must(412, admin, method, "/v1/agents/smith", `{"env":{"C":"three"}}`, "If-Match", first)
+	}
+	w.must(409, admin, "PUT", "/v1/agents/smith", `{"env":{"C":"three"},"if_revision":"`+strings.Trim(first, `"`)+`"}`)
+	var a haft.Agent
+	w.must(200, admin, "GET", "/v1/agents/smith", "").into(t, &a)
+	if names := slices.Sorted(maps.Keys(a.Env)); !slices.Equal(names, []string{"A", "B"}) {
+		t.Errorf("the agent has %v", names)
 	}
 }
 

@@ -23,7 +23,7 @@ type PolicyRef struct {
 func (a *api) policies() {
 	const tag = "policies"
 	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy", action: PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
-	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing"}, a.s.putPolicy)
+	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
 	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
 	item := a.OpenAPI().Paths["/v1/policies/{of}"]
 	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
@@ -33,6 +33,7 @@ func (a *api) policies() {
 
 type policyText struct {
 	Type string `header:"Content-Type"`
+	ETag string `header:"ETag"`
 	Body []byte
 }
 
@@ -52,28 +53,46 @@ func (s *Server) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
+	kept, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) == 0 {
+	if len(kept.Text) == 0 {
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "no policy was written for it yet"}
 	}
-	return &policyText{yaml, text}, nil
+	return &policyText{yaml, quote(kept.Revision()), kept.Text}, nil
 }
 
 type putPolicy struct {
 	PolicyRef
+	Condition
 	RawBody []byte `contentType:"application/yaml"`
 }
 
-func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*struct{}, error) {
+type keptPolicy struct {
+	ETag string `header:"ETag"`
+}
+
+func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*keptPolicy, error) {
 	server, err := s.policyOf(who, in.PolicyRef)
 	if err != nil {
 		return nil, err
 	}
-	// The library takes its buffer back.
-	return nil, s.cfg.Policies.PutPolicy(ctx, who.Principal, server, append([]byte(nil), in.RawBody...))
+	next := haft.PolicyText{Text: append([]byte(nil), in.RawBody...)} // the library takes its buffer back
+	if in.Condition != (Condition{}) {
+		now, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
+		if err != nil {
+			return nil, err
+		}
+		if next.If, err = in.revision(now.Revision()); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := s.cfg.Policies.PutPolicy(ctx, who.Principal, server, next)
+	if err != nil {
+		return nil, in.failed(err)
+	}
+	return &keptPolicy{quote(kept.Revision())}, nil
 }
 
 type explain struct {

@@ -105,8 +105,11 @@ type Config struct {
 // Policies keeps documents that say who may do what, of p's organisation or of the
 // whole server.
 type Policies interface {
-	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
-	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+	// Policy returns one, whose text is nil if none was written.
+	Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error)
+	// PutPolicy replaces one if it is what next.If says, and else returns
+	// [haft.CodeConflict].
+	PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error)
 }
 
 // Secrets keeps variables of organisations and of agents. Nobody reads a value.

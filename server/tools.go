@@ -240,10 +240,11 @@ type removeTool struct {
 }
 
 func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
-	if _, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch); err != nil {
+	revision, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch)
+	if err != nil {
 		return nil, err
 	}
-	return nil, s.service.RemoveTool(ctx, who.Principal, in.Ref)
+	return nil, Condition{IfMatch: in.IfMatch}.failed(s.service.RemoveTool(ctx, who.Principal, in.Ref, revision))
 }
 
 type listVersions struct {

@@ -94,8 +94,15 @@ func (w *world) agents() {
 	if got := names(all(w, "its tools", s.Tools(ctx, who, haft.ToolFilter{}))); !slices.Equal(got, []string{"echo"}) {
 		w.Errorf("its tools: %v", got)
 	}
-	w.must("remove", s.RemoveAgent(ctx, Admin, "smith"))
-	w.code("remove again", s.RemoveAgent(ctx, Admin, "smith"), haft.CodeNotFound)
+	_, err = s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", If: haft.IfNone})
+	w.code("put where one is", err, haft.CodeConflict)
+	next, err := s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", Disabled: true, If: made.Revision()})
+	w.must("put over the one that is there", err)
+	_, err = s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", If: made.Revision()})
+	w.code("put over the one that was there", err, haft.CodeConflict)
+	w.code("remove the one that was there", s.RemoveAgent(ctx, Admin, "smith", made.Revision()), haft.CodeConflict)
+	w.must("remove", s.RemoveAgent(ctx, Admin, "smith", next.Revision()))
+	w.code("remove again", s.RemoveAgent(ctx, Admin, "smith", ""), haft.CodeNotFound)
 }
 
 func (w *world) events() {
@@ -174,7 +181,7 @@ func (w *world) tenants() {
 			_, err := evil.SetTool(ctx, Stranger, "echo", haft.ToolState{Disabled: &off})
 			return err
 		},
-		"remove":    func() error { return evil.RemoveTool(ctx, Stranger, "echo") },
+		"remove":    func() error { return evil.RemoveTool(ctx, Stranger, "echo", "") },
 		"call":      func() error { _, err := evil.Call(ctx, haft.Call{Tool: "echo", Principal: Stranger}); return err },
 		"the call":  func() error { _, err := evil.Record(ctx, Stranger, done.Call); return err },
 		"replay":    func() error { _, err := evil.Replay(ctx, Stranger, done.Call); return err },

@@ -69,7 +69,10 @@ func (w *world) tools() {
 	if got := names(all(w, "list", s.Tools(ctx, Admin, haft.ToolFilter{Disabled: true, Tag: "b", Category: "letters", Kind: haft.KindPython}))); !slices.Equal(got, []string{"echo"}) {
 		w.Errorf("all that fit: %v", got)
 	}
-	w.must("remove", s.RemoveTool(ctx, Admin, "echo"))
+	_, err = s.SetTool(ctx, Admin, "echo", haft.ToolState{Disabled: &off, If: "other"})
+	w.code("set another revision", err, haft.CodeConflict)
+	w.code("remove another revision", s.RemoveTool(ctx, Admin, "echo", "other"), haft.CodeConflict)
+	w.must("remove", s.RemoveTool(ctx, Admin, "echo", back.Revision()))
 	_, err = s.Tool(ctx, Admin, "echo")
 	w.code("after it was removed", err, haft.CodeNotFound)
 	for _, who := range []haft.Principal{Ann, Approver} {
@@ -94,7 +97,7 @@ func (w *world) noTools() {
 		w.code(fmt.Sprintf("the versions of %q", ref), first(s.Versions(ctx, Admin, ref)), haft.CodeNotFound)
 		_, err = s.SetTool(ctx, Admin, ref, haft.ToolState{})
 		w.code(fmt.Sprintf("set %q", ref), err, haft.CodeNotFound)
-		w.code(fmt.Sprintf("remove %q", ref), s.RemoveTool(ctx, Admin, ref), haft.CodeNotFound)
+		w.code(fmt.Sprintf("remove %q", ref), s.RemoveTool(ctx, Admin, ref, ""), haft.CodeNotFound)
 		_, err = s.Agent(ctx, Admin, ref)
 		w.code(fmt.Sprintf("the agent %q", ref), err, haft.CodeNotFound)
 		_, err = s.Record(ctx, Admin, haft.CallID(ref))

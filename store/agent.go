@@ -12,6 +12,39 @@ import (
 // that is what If says, and else returns [haft.CodeConflict]. That one keeps its id
 // and the time of its creation. It returns what is kept.
 func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	return s.putAgent(ctx, a, nil)
+}
+
+// An AgentEnv is what becomes of the secrets of an agent when it is written.
+type AgentEnv struct {
+	// Kind is that of the scopes of agents.
+	Kind string
+	// Put are written, each over its revision, and those named in Keep stay. All
+	// others go.
+	Put  []Secret
+	Keep []string
+}
+
+// PutAgentEnv is [Store.PutAgent] with the secrets of the agent, in one transaction:
+// both are written or neither. An agent of that name with another id is a
+// [haft.CodeConflict] too.
+func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env AgentEnv) (*haft.Agent, error) {
+	if a.ID == "" || env.Kind == "" {
+		return nil, invalid("an agent that has secrets has an id, and their scope a kind")
+	}
+	for _, v := range env.Put {
+		if v.Org != a.Org || v.Kind != env.Kind || v.Scope != string(a.ID) {
+			return nil, invalid("the secret is not one of the agent")
+		}
+		if err := v.check(); err != nil {
+			return nil, err
+		}
+	}
+	return s.putAgent(ctx, a, &env)
+}
+
+// putAgent writes an agent, and what becomes of its secrets.
+func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *AgentEnv) (*haft.Agent, error) {
 	if a.Org == "" {
 		return nil, invalid("an agent belongs to an organisation")
 	}
@@ -34,9 +67,15 @@ func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error)
 		kept, before := "", time.Time{}
 		if old != nil {
 			kept, before = old.Revision(), old.Updated
+			if env != nil && a.ID != old.ID {
+				return conflict("somebody else made this agent at the same time; try again")
+			}
 			a.ID, a.Created = old.ID, old.Created
 		}
 		if err := holds(condition, kept); err != nil {
+			return err
+		}
+		if err := t.putEnv(ctx, a, env); err != nil {
 			return err
 		}
 		if a.Updated = stamp(at, before); a.Created.IsZero() {
@@ -60,6 +99,49 @@ func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error)
 		return nil, fmt.Errorf("keep the agent: %w", err)
 	}
 	return &a, nil
+}
+
+// putEnv writes the secrets of an agent, and removes those that it has no more.
+func (t *tx) putEnv(ctx context.Context, a haft.Agent, env *AgentEnv) error {
+	if env == nil {
+		return nil
+	}
+	stay := make(map[string]bool, len(env.Put)+len(env.Keep))
+	for _, name := range env.Keep {
+		stay[name] = true
+	}
+	for _, v := range env.Put {
+		stay[v.Name] = true
+		if err := t.putSecret(ctx, v); err != nil {
+			return err
+		}
+	}
+	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(a.Org), column(env.Kind), column(string(a.ID)))
+	if err != nil {
+		return err
+	}
+	var gone []string
+	if err := each(rows, func(r scanner) error {
+		var name string
+		if err := r.Scan(&name); err != nil {
+			return err
+		}
+		if !stay[name] {
+			gone = append(gone, name)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(a.Org), column(env.Kind), column(string(a.ID)), name); err != nil {
+			return err
+		}
+	}
+	if len(env.Put)+len(gone) == 0 {
+		return nil
+	}
+	return markSecrets(ctx, t, a.Org)
 }
 
 // Agent returns the agent of that id or name, or [haft.CodeNotFound].
@@ -86,13 +168,24 @@ func (s *Store) Agents(ctx context.Context, org, after string, limit int) ([]haf
 }
 
 // RemoveAgent removes the agent of that id or name, or returns
-// [haft.CodeNotFound].
-func (s *Store) RemoveAgent(ctx context.Context, org, ref string) error {
+// [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
+// condition.
+func (s *Store) RemoveAgent(ctx context.Context, org, ref, condition string) error {
 	a, err := s.Agent(ctx, org, ref)
 	if err != nil {
 		return err
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		now, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND id = $2", column(org), string(a.ID))
+		if err != nil {
+			return err
+		}
+		if now == nil {
+			return notFound("agent")
+		}
+		if err := holds(condition, now.Revision()); err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, "DELETE FROM agents WHERE org = $1 AND id = $2", column(org), string(a.ID))
 		if err == nil && n == 0 {
 			return notFound("agent")

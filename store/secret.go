@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -100,33 +101,11 @@ func (s *Store) secrets(ctx context.Context, text string, args ...any) ([]Secret
 // PutSecret writes a secret, whose Rev is the one that is kept, or 0 for one that
 // is new. If that is not so, it is a [haft.CodeConflict] and nothing is changed.
 func (s *Store) PutSecret(ctx context.Context, v Secret) error {
-	for what, text := range map[string]string{"the organisation of the secret": v.Org, "the kind of the secret": v.Kind, "the name of the secret": v.Name} {
-		if err := need(what, text); err != nil {
-			return err
-		}
-	}
-	if !plain(v.Scope) || len(v.Print) > maxColumn || !plain(v.Print) {
-		return invalid("what the secret belongs to is not plain text")
-	}
-	data := base64.StdEncoding.EncodeToString(v.Data)
-	if len(v.Bound) > MaxText || !plain(v.Bound) {
-		return invalid("where the secret may go is not plain text")
-	}
-	if len(data) > MaxText {
-		return invalid("the secret has %d bytes, %d is the most", len(data), MaxText)
-	}
-	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created), micros(v.Updated), v.Bound}
-	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
-	if v.Rev != 0 {
-		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, bound = $11, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $12"
-		args = append(args, v.Rev)
+	if err := v.check(); err != nil {
+		return err
 	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, text, args...)
-		if err == nil && n == 0 {
-			return conflict("the secret was changed meanwhile")
-		}
-		if err != nil {
+		if err := t.putSecret(ctx, v); err != nil {
 			return err
 		}
 		return markSecrets(ctx, t, v.Org)
@@ -135,6 +114,45 @@ func (s *Store) PutSecret(ctx context.Context, v Secret) error {
 		return fmt.Errorf("keep the secret: %w", err)
 	}
 	return nil
+}
+
+// check reports why a secret cannot be kept.
+func (v Secret) check() error {
+	for what, text := range map[string]string{"the organisation of the secret": v.Org, "the kind of the secret": v.Kind, "the name of the secret": v.Name} {
+		if err := need(what, text); err != nil {
+			return err
+		}
+	}
+	if !plain(v.Scope) || len(v.Print) > maxColumn || !plain(v.Print) {
+		return invalid("what the secret belongs to is not plain text")
+	}
+	if len(v.Bound) > MaxText || !plain(v.Bound) {
+		return invalid("where the secret may go is not plain text")
+	}
+	if n := base64.StdEncoding.EncodedLen(len(v.Data)); n > MaxText {
+		return invalid("the secret has %d bytes, %d is the most", n, MaxText)
+	}
+	return nil
+}
+
+// ErrSecretChanged is wrapped by the conflict of a write over a secret that is not
+// the one that was read any more: reading again may help.
+var ErrSecretChanged = errors.New("the secret has another revision")
+
+// putSecret writes one secret.
+func (t *tx) putSecret(ctx context.Context, v Secret) error {
+	data := base64.StdEncoding.EncodeToString(v.Data)
+	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created), micros(v.Updated), v.Bound}
+	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
+	if v.Rev != 0 {
+		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, bound = $11, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $12"
+		args = append(args, v.Rev)
+	}
+	n, err := t.exec(ctx, text, args...)
+	if err == nil && n == 0 {
+		return &haft.Error{Code: haft.CodeConflict, Message: "the secret was changed meanwhile", Err: ErrSecretChanged}
+	}
+	return err
 }
 
 // markSecrets notes that secrets of an organisation changed.

@@ -101,42 +101,6 @@ func (s *Store) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error)
 	return list, nil
 }
 
-// Policy returns the policy of an organisation and when it was put; "" is the
-// server's. The text is nil if there is none.
-func (s *Store) Policy(ctx context.Context, org string) (text []byte, updated time.Time, err error) {
-	err = s.rows(ctx, func(r scanner) error {
-		var body string
-		var at int64
-		err := r.Scan(&body, &at)
-		text, updated = []byte(body), fromMicros(at)
-		return err
-	}, "SELECT body, updated FROM policies WHERE org = $1", column(org))
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read a policy: %w", err)
-	}
-	return text, updated, nil
-}
-
-// PutPolicy replaces the policy of an organisation. Nil removes it.
-func (s *Store) PutPolicy(ctx context.Context, org string, text []byte, author string, now time.Time) error {
-	if err := document("the policy", string(text)); err != nil {
-		return err
-	}
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		if text == nil {
-			_, err := t.exec(ctx, "DELETE FROM policies WHERE org = $1", column(org))
-			return err
-		}
-		_, err := t.exec(ctx, "INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO UPDATE SET body = excluded.body, author = excluded.author, updated = excluded.updated",
-			column(org), string(text), column(author), micros(now))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("keep a policy: %w", err)
-	}
-	return nil
-}
-
 // document reports that text which must stay as it is cannot be kept.
 func document(what, text string) error {
 	switch {

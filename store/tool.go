@@ -190,9 +190,20 @@ func toolQuery(org string, f haft.ToolFilter) (string, []any) {
 	return text + fmt.Sprintf(" ORDER BY %s LIMIT $%d", order, len(args)), args
 }
 
-// RemoveTool removes a tool with its versions, or returns [haft.CodeNotFound].
-func (s *Store) RemoveTool(ctx context.Context, org string, id haft.ToolID) error {
+// RemoveTool removes a tool with its versions, or returns [haft.CodeNotFound], or
+// [haft.CodeConflict] if its revision is not the one of the condition.
+func (s *Store) RemoveTool(ctx context.Context, org string, id haft.ToolID, condition string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound("tool")
+		}
+		if err := holds(condition, old.Revision()); err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, "DELETE FROM tools WHERE id = $1 AND org = $2", column(string(id)), column(org))
 		if err != nil {
 			return err

@@ -125,7 +125,7 @@ func agentShow(p *persona, std streams) *cobra.Command {
 func agentRemove(p *persona, std streams) *cobra.Command {
 	return p.command(std, "rm NAME", "Remove an agent; its calls and audit stay", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
-			if err := s.RemoveAgent(ctx, s.p, args[0]); err != nil {
+			if err := s.RemoveAgent(ctx, s.p, args[0], ""); err != nil {
 				return noAgent(err)
 			}
 			return tell(s, map[string]string{"removed": args[0]}, "removed "+args[0])

@@ -34,13 +34,14 @@ func serverFlag(cmd *cobra.Command, to *bool) *cobra.Command {
 func policyShow(p *persona, std streams) *cobra.Command {
 	var server bool
 	return serverFlag(p.command(std, "show", "Print the document", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		text, err := s.Policy(ctx, s.p, server)
+		kept, err := s.Policy(ctx, s.p, server)
 		if haft.CodeOf(err) == haft.CodeNotFound {
-			text, err = nil, nil
+			kept, err = &haft.PolicyText{}, nil
 		}
 		if err != nil {
 			return err
 		}
+		text := kept.Text
 		if s.as.json {
 			return printJSON(s.std.out, map[string]any{"server": server, "set": len(text) > 0, "text": string(text)})
 		}
@@ -89,7 +90,7 @@ func policySet(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.PutPolicy(ctx, s.p, server, text); err != nil {
+			if _, err := s.PutPolicy(ctx, s.p, server, haft.PolicyText{Text: text}); err != nil {
 				return badPolicy(args[0], err)
 			}
 			whose := "of the organisation " + s.p.Org

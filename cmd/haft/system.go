@@ -51,8 +51,8 @@ type follower interface {
 // A ruler knows the rules.
 type ruler interface {
 	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
-	Policy(ctx context.Context, p haft.Principal, server bool) ([]byte, error)
-	PutPolicy(ctx context.Context, p haft.Principal, server bool, text []byte) error
+	Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error)
+	PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error)
 }
 
 // A confidant keeps secrets.

@@ -399,7 +399,7 @@ func toolRemove(p *persona, std streams) *cobra.Command {
 	return p.command(std, "rm NAME…", "Remove tools with their versions; calls and audit stay", cobra.MinimumNArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			for _, name := range args {
-				if err := s.RemoveTool(ctx, s.p, name); err != nil {
+				if err := s.RemoveTool(ctx, s.p, name, ""); err != nil {
 					return noTool(err)
 				}
 				if !s.as.json {

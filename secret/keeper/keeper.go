@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,11 +140,8 @@ func (k *Keeper) PutBound(ctx context.Context, scope Scope, name string, v secre
 	if err := check(scope, name); err != nil {
 		return err
 	}
-	switch n := len(v.Reveal()); {
-	case n == 0:
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the secret " + name + " has no value"}
-	case n > MaxValue:
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the secret %s has %d bytes; %d are the most", name, n, MaxValue)}
+	if err := checkValue(name, v); err != nil {
+		return err
 	}
 	bound, err := b.Encode()
 	if err != nil {
@@ -163,6 +162,17 @@ func (k *Keeper) PutBound(ctx context.Context, scope Scope, name string, v secre
 		}
 	}
 	return lostRace()
+}
+
+// checkValue reports why a value cannot be stored.
+func checkValue(name string, v secret.Value) error {
+	switch n := len(v.Reveal()); {
+	case n == 0:
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the secret " + name + " has no value"}
+	case n > MaxValue:
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the secret %s has %d bytes; %d are the most", name, n, MaxValue)}
+	}
+	return nil
 }
 
 // check reports what is wrong with the place of a secret.
@@ -199,14 +209,55 @@ func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Val
 	return k.write(ctx, keys, row, v)
 }
 
-// write encrypts v into row and keeps it.
-func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value) error {
-	data, err := keys.ciphers[keys.primary].Encrypt([]byte(v.Reveal()), row.Scope.bound(row.Name, row.Bound))
+// Prepare encrypts values into rows, and keeps nothing: whoever does keeps each over
+// the revision that it has. Rows are those of a scope that are there; for a name
+// that none of them has there is a new one.
+func (k *Keeper) Prepare(ctx context.Context, scope Scope, rows []Row, values map[string]secret.Value) ([]Row, error) {
+	keys, err := k.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have := make(map[string]Row, len(rows))
+	for _, r := range rows {
+		have[r.Name] = r
+	}
+	var ready []Row
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := check(scope, name); err != nil {
+			return nil, err
+		}
+		if err := checkValue(name, values[name]); err != nil {
+			return nil, err
+		}
+		row, ok := have[name]
+		if !ok {
+			row = Row{Scope: scope, Name: name, Created: k.now()}
+		}
+		row.Updated = k.now()
+		if err := keys.seal(&row, values[name]); err != nil {
+			return nil, err
+		}
+		ready = append(ready, row)
+	}
+	return ready, nil
+}
+
+// seal encrypts v into row.
+func (k *keys) seal(row *Row, v secret.Value) error {
+	data, err := k.ciphers[k.primary].Encrypt([]byte(v.Reveal()), row.Scope.bound(row.Name, row.Bound))
 	if err != nil {
 		return fmt.Errorf("encrypt the secret %s: %w", row.Name, err)
 	}
-	row.Data, row.Plain, row.Key = data, false, keys.primary
-	row.Fingerprint = keys.fingerprint(row.Scope.Org, v)
+	row.Data, row.Plain, row.Key = data, false, k.primary
+	row.Fingerprint = k.fingerprint(row.Scope.Org, v)
+	return nil
+}
+
+// write encrypts v into row and keeps it.
+func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value) error {
+	if err := keys.seal(&row, v); err != nil {
+		return err
+	}
 	if err := k.back.PutSecret(ctx, row); err != nil {
 		return fmt.Errorf("keep the secret %s: %w", row.Name, err)
 	}

@@ -289,7 +289,7 @@ func (d *Door) deleteAgent(ctx context.Context, q *request) (any, error) {
 	}
 	d.cfg.Agents.Lock()
 	defer d.cfg.Agents.Unlock()
-	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID))
+	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
 }
 
 // change reads, changes and writes the agent of the path. Tools that were removed

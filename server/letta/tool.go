@@ -209,5 +209,5 @@ func (d *Door) deleteTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, d.service.RemoveTool(ctx, q.who.Principal, string(t.ID))
+	return nil, d.service.RemoveTool(ctx, q.who.Principal, string(t.ID), "")
 }

@@ -389,11 +389,11 @@ func agents(t testing.TB, s *store.Store) {
 	}
 	_, err = s.Agent(ctx, "other", string(kept.ID))
 	refused(t, "Agent of another", err, haft.CodeNotFound)
-	refused(t, "RemoveAgent of another", s.RemoveAgent(ctx, "other", "helper"), haft.CodeNotFound)
-	if err := s.RemoveAgent(ctx, "acme", "helper"); err != nil {
+	refused(t, "RemoveAgent of another", s.RemoveAgent(ctx, "other", "helper", ""), haft.CodeNotFound)
+	if err := s.RemoveAgent(ctx, "acme", "helper", ""); err != nil {
 		t.Errorf("RemoveAgent: %v", err)
 	}
-	refused(t, "RemoveAgent again", s.RemoveAgent(ctx, "acme", "helper"), haft.CodeNotFound)
+	refused(t, "RemoveAgent again", s.RemoveAgent(ctx, "acme", "helper", ""), haft.CodeNotFound)
 	for _, a := range []haft.Agent{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)}, {Org: "acme", Name: "x", Env: map[string]string{"A": strings.Repeat("x", store.MaxText)}}} {
 		_, err := s.PutAgent(ctx, a)
 		refused(t, "PutAgent", err, haft.CodeInvalid)
@@ -441,20 +441,25 @@ func cacheExpires(t testing.TB, s *store.Store) {
 func settings(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	for _, org := range []string{"", "acme", "other"} {
-		if text, _, err := s.Policy(ctx, org); err != nil || text != nil {
-			t.Errorf("Policy(%q) = %q, %v", org, text, err)
+		if p, err := s.Policy(ctx, org); err != nil || p.Text != nil || p.Revision() != "" {
+			t.Errorf("Policy(%q) = %+v, %v", org, p, err)
 		}
-		if err := s.PutPolicy(ctx, org, []byte("rules of "+org+": é"), "ann", at); err != nil {
-			t.Fatalf("PutPolicy: %v", err)
+		if p, err := s.PutPolicy(ctx, org, haft.PolicyText{Text: []byte("rules of " + org + ": é"), Updated: at}, "ann"); err != nil || p.Revision() == "" {
+			t.Fatalf("PutPolicy = %+v, %v", p, err)
 		}
 	}
-	if err := errors.Join(s.PutPolicy(ctx, "acme", []byte("new"), "bob", at.Add(time.Hour)), s.PutPolicy(ctx, "other", nil, "bob", at)); err != nil {
+	// At the same moment as the one before, and yet another revision.
+	again, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("new"), Updated: at}, "bob")
+	if err != nil || !again.Updated.After(at) {
+		t.Fatalf("PutPolicy = %+v, %v", again, err)
+	}
+	if _, err := s.PutPolicy(ctx, "other", haft.PolicyText{}, "bob"); err != nil {
 		t.Fatalf("PutPolicy: %v", err)
 	}
 	for org, want := range map[string]string{"": "rules of : é", "acme": "new", "other": ""} {
-		text, updated, err := s.Policy(ctx, org)
-		if err != nil || string(text) != want || want == "new" && !updated.Equal(at.Add(time.Hour)) {
-			t.Errorf("Policy(%q) = %q, %v, %v", org, text, updated, err)
+		p, err := s.Policy(ctx, org)
+		if err != nil || string(p.Text) != want || want == "new" && p.Revision() != again.Revision() {
+			t.Errorf("Policy(%q) = %+v, %v", org, p, err)
 		}
 	}
 	for i, key := range odd {
@@ -472,7 +477,8 @@ func settings(t testing.TB, s *store.Store) {
 	}
 	for _, value := range []string{"a\x00", "\xff", strings.Repeat("x", store.MaxText+1)} {
 		refused(t, "PutSetting", s.PutSetting(ctx, "k", value), haft.CodeInvalid)
-		refused(t, "PutPolicy", s.PutPolicy(ctx, "acme", []byte(value), "ann", at), haft.CodeInvalid)
+		_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(value)}, "ann")
+		refused(t, "PutPolicy", err, haft.CodeInvalid)
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -58,6 +59,74 @@ func sandboxConfigs(t testing.TB, s *store.Store) {
 	refused(t, "RemoveSandboxConfig again", s.RemoveSandboxConfig(ctx, "acme", kept.ID), haft.CodeNotFound)
 }
 
+// gone makes a conflict of what is not there any more: somebody else won.
+func gone(err error) error {
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return &haft.Error{Code: haft.CodeConflict, Message: "it is gone", Err: err}
+	}
+	return err
+}
+
+// agentEnv: an agent and its secrets are written at once, or neither is.
+func agentEnv(t testing.TB, s *store.Store) {
+	ctx := t.Context()
+	value := func(name, data string, rev int64) store.Secret {
+		return store.Secret{Org: "acme", Kind: "agent", Scope: "ag_1", Name: name, Data: []byte(data), Created: at, Updated: at, Rev: rev}
+	}
+	put := func(a haft.Agent, env store.AgentEnv) error {
+		a.ID, a.Org, a.Name, env.Kind = "ag_1", "acme", "helper", "agent"
+		_, err := s.PutAgentEnv(ctx, a, env)
+		return err
+	}
+	expect := func(what string, tools int, want map[string]string) {
+		t.Helper()
+		a, err := s.Agent(ctx, "acme", "helper")
+		if err != nil || len(a.Tools) != tools {
+			t.Errorf("%s: the agent is %+v, %v", what, a, err)
+		}
+		list, err := s.Secrets(ctx, "acme", "agent", "ag_1", "", 0)
+		got := map[string]string{}
+		for _, v := range list {
+			got[v.Name] = string(v.Data)
+		}
+		if err != nil || !cmp.Equal(got, want) {
+			t.Errorf("%s: the secrets are %v, %v, want %v", what, got, err, want)
+		}
+	}
+	neighbour := value("A", "theirs", 0)
+	neighbour.Scope = "ag_2"
+	if err := errors.Join(s.PutSecret(ctx, neighbour), put(haft.Agent{If: haft.IfNone}, store.AgentEnv{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
+		t.Fatal(err)
+	}
+	expect("put", 0, map[string]string{"A": "a1", "B": "b1"})
+	mark, err := s.SecretMark(ctx, "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"}, store.AgentEnv{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
+	err = put(haft.Agent{Tools: []string{"x"}}, store.AgentEnv{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
+	if refused(t, "an old revision of a secret", err, haft.CodeConflict); !errors.Is(err, store.ErrSecretChanged) {
+		t.Errorf("%v does not say that a secret changed", err)
+	}
+	refused(t, "a secret of somebody else", put(haft.Agent{}, store.AgentEnv{Put: []store.Secret{neighbour}}), haft.CodeInvalid)
+	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.AgentEnv{Kind: "agent"})
+	refused(t, "another id", err, haft.CodeConflict)
+	expect("after conflicts", 0, map[string]string{"A": "a1", "B": "b1"})
+	if now, err := s.SecretMark(ctx, "acme"); err != nil || now != mark {
+		t.Errorf("the mark went from %d to %d for nothing, %v", mark, now, err)
+	}
+	if err := put(haft.Agent{Tools: []string{"x"}}, store.AgentEnv{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
+		t.Fatal(err)
+	}
+	expect("replaced", 1, map[string]string{"A": "a2"})
+	if now, err := s.SecretMark(ctx, "acme"); err != nil || now == mark {
+		t.Errorf("the mark is still %d, %v", now, err)
+	}
+	if v, err := s.Secret(ctx, "acme", "agent", "ag_2", "A"); err != nil || string(v.Data) != "theirs" {
+		t.Errorf("the secret of a neighbour is %q, %v", v.Data, err)
+	}
+}
+
 // conditions: of many who write over the same revision one does.
 func conditions(t testing.TB, s *store.Store) {
 	ctx := t.Context()
@@ -73,6 +142,20 @@ func conditions(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "doomed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("old")}, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "RemoveTool of another revision", s.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveAgent of another revision", s.RemoveAgent(ctx, "acme", "doomed", "other"), haft.CodeConflict)
 	for name, write := range map[string]func(i int) error{
 		"agent": func(i int) error {
 			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)}, If: agent.Revision()})
@@ -90,6 +173,16 @@ func conditions(t testing.TB, s *store.Store) {
 			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "fresh", If: haft.IfNone})
 			return err
 		},
+		"policy": func(i int) error {
+			_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(count("p", i)), If: policy.Revision()}, "ann")
+			return err
+		},
+		"new policy": func(i int) error {
+			_, err := s.PutPolicy(ctx, "", haft.PolicyText{Text: []byte(count("p", i)), If: haft.IfNone}, "ann")
+			return err
+		},
+		"tool to remove":  func(int) error { return gone(s.RemoveTool(ctx, "acme", doomed.ID, doomed.Revision())) },
+		"agent to remove": func(int) error { return gone(s.RemoveAgent(ctx, "acme", "doomed", lost.Revision())) },
 	} {
 		var wg sync.WaitGroup
 		errs := make([]error, 8)

@@ -68,6 +68,7 @@ func laws() []law {
 		{"mcp_servers_are_kept", mcpServers},
 		{"sandbox_configurations_are_kept", sandboxConfigs},
 		{"conditions_have_one_winner", conditions},
+		{"agents_are_written_with_their_secrets", agentEnv},
 		{"usage_is_counted_once", usage},
 		{"webhooks_move_on", webhooks},
 		{"cache_expires", cacheExpires},

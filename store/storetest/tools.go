@@ -70,10 +70,10 @@ func toolVersions(t testing.TB, s *store.Store) {
 	refused(t, "Version 4", err, haft.CodeNotFound)
 	_, err = s.VersionByDigest(ctx, "acme", kept.ID, "d3")
 	refused(t, "Version d3", err, haft.CodeNotFound)
-	if err := s.RemoveTool(ctx, "acme", kept.ID); err != nil {
+	if err := s.RemoveTool(ctx, "acme", kept.ID, ""); err != nil {
 		t.Errorf("RemoveTool: %v", err)
 	}
-	refused(t, "RemoveTool again", s.RemoveTool(ctx, "acme", kept.ID), haft.CodeNotFound)
+	refused(t, "RemoveTool again", s.RemoveTool(ctx, "acme", kept.ID, ""), haft.CodeNotFound)
 	_, err = s.Version(ctx, "acme", kept.ID, 1)
 	refused(t, "Version of a tool that was removed", err, haft.CodeNotFound)
 	if found, err := s.SearchTools(ctx, "acme", "add", 0); err != nil || len(found) != 0 {
@@ -323,7 +323,7 @@ func toolIsolation(t testing.TB, s *store.Store) {
 	if list, err := s.Versions(ctx, "acme", theirs.ID, 0, 0); err != nil || len(list) != 0 {
 		t.Errorf("Versions = %v, %v", list, err)
 	}
-	refused(t, "RemoveTool", s.RemoveTool(ctx, "acme", theirs.ID), haft.CodeNotFound)
+	refused(t, "RemoveTool", s.RemoveTool(ctx, "acme", theirs.ID, ""), haft.CodeNotFound)
 	if found, err := s.SearchTools(ctx, "acme", "theirs", 0); err != nil || len(found) != 0 {
 		t.Errorf("SearchTools = %v, %v", names(found), err)
 	}

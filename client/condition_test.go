@@ -1,0 +1,50 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"haft"
+	"haft/client"
+)
+
+// What is demanded of what is written over is sent as HTTP has it.
+func TestConditions_are_sent(t *testing.T) {
+	var got http.Header
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		w.Header().Set("ETag", `"b"`)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(web.Close)
+	c := dial(t, client.Config{URL: web.URL})
+	var none haft.Principal
+	for name, write := range map[string]func(ctx context.Context, condition string) error{
+		"webhook": func(ctx context.Context, condition string) error {
+			_, _, err := c.PutWebhook(ctx, none, haft.Webhook{ID: "w", If: condition})
+			return err
+		},
+		"sandbox configuration": func(ctx context.Context, condition string) error {
+			_, err := c.PutSandboxConfig(ctx, none, haft.SandboxConfig{Type: haft.SandboxLocal, If: condition})
+			return err
+		},
+		"policy": func(ctx context.Context, condition string) error {
+			p, err := c.PutPolicy(ctx, none, false, haft.PolicyText{Text: []byte("version: 1"), If: condition})
+			if err == nil && p.Revision() != "b" {
+				t.Errorf("the policy is of revision %q", p.Revision())
+			}
+			return err
+		},
+		"tool to remove":  func(ctx context.Context, condition string) error { return c.RemoveTool(ctx, none, "f", condition) },
+		"agent to remove": func(ctx context.Context, condition string) error { return c.RemoveAgent(ctx, none, "f", condition) },
+	} {
+		for condition, want := range map[string][2]string{"": {}, "a1": {`"a1"`, ""}, haft.IfNone: {"", "*"}} {
+			check(t, write(t.Context(), condition))
+			if is := [2]string{got.Get("If-Match"), got.Get("If-None-Match")}; is != want {
+				t.Errorf("%s on the condition %q: sent %q, want %q", name, condition, is, want)
+			}
+		}
+	}
+}
