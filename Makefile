@@ -15,7 +15,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=
 RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && echo -race)
 FUZZTIME ?= 60s
 # The tests of package app that run other people's programs.
-REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
+REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
 
 .PHONY: help
 help: ## show this list

@@ -1,0 +1,177 @@
+import { randomUUID } from "node:crypto";
+
+import { CallError, UnavailableError } from "./errors.js";
+import { type WatchOptions, follow } from "./events.js";
+import { type ListOptions, list } from "./page.js";
+import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
+import { type RequestOptions, type Transport, part } from "./transport.js";
+
+/**
+ * How a call is to be made. An `idempotency_key` that is left out is made up, so that a call
+ * whose answer was lost can be asked for again and is run once.
+ */
+export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "args" | "wait" | "deadline"> {
+  /** When it must have ended. */
+  deadline?: Date | string;
+  /** A W3C trace context that the call continues. */
+  traceparent?: string;
+}
+
+export interface CallFilter extends ListOptions {
+  user?: string;
+  agent?: string;
+  tool?: string;
+  turn?: string;
+  parent?: string;
+  chain?: string;
+  status?: readonly Status[];
+  /** Newest first unless this is `created`. */
+  sort?: "-created" | "created";
+  since?: Date;
+  until?: Date;
+}
+
+/** A piece of what a tool printed. */
+export interface Output {
+  stream: "stdout" | "stderr";
+  text: string;
+}
+
+/** How long one request waits for the end of a call, in seconds: less than what proxies cut connections after. */
+const oneWait = 50;
+
+/** Makes calls, and looks back at them. */
+export class Calls {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Calls a tool and waits for the result, also if that is a failure: `status` says so. When
+   * the signal is aborted, or the time is over, the server cancels the call. For calls of more
+   * than five minutes, after which fetch gives up: `start` and `wait`.
+   */
+  async run<V = unknown>(tool: string, args: object = {}, options: CallOptions = {}): Promise<Result<V>> {
+    const { timeoutMs = 300_000, ...rest } = options;
+    return this.#make<V>(tool, args, { timeoutMs, ...rest }, true);
+  }
+
+  /** Calls a tool and returns its value. Anything but success is a CallError. */
+  async value<V = unknown>(tool: string, args: object = {}, options: CallOptions = {}): Promise<V> {
+    return valueOf(await this.run<V>(tool, args, options));
+  }
+
+  /** Has a tool called and returns at once: it runs whether or not anybody waits. */
+  async start(tool: string, args: object = {}, options: CallOptions = {}): Promise<Called> {
+    return this.#make(tool, args, options, false);
+  }
+
+  /** Waits until a call has ended or waits for a person, and returns its result. */
+  async wait<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
+    const over = options.timeoutMs ? Date.now() + options.timeoutMs : Infinity;
+    for (;;) {
+      const left = Math.max(over - Date.now(), 0);
+      const wait = Math.min(oneWait, left / 1000);
+      const record = await this.#record(id, { signal: options.signal, timeoutMs: wait * 1000 + 30_000 }, wait);
+      const done = record.status !== "queued" && record.status !== "running";
+      if (!done && left > 0) continue;
+      if (!done) throw new UnavailableError("unavailable", `call ${id} has not ended in time, and goes on`);
+      if (record.result !== undefined) return record.result as Result<V>;
+      throw new UnavailableError("unavailable", "the server has no result of the call any more");
+    }
+  }
+
+  /** Shows what is kept of a call. */
+  async show(id: string, options: RequestOptions = {}): Promise<CallRecord> {
+    return this.#record(id, options, undefined);
+  }
+
+  /** Lists calls, newest first. */
+  list(filter: CallFilter = {}): AsyncGenerator<CallRecord, void, undefined> {
+    const { limit: _, pageSize: __, signal: ___, timeoutMs: ____, ...query } = filter;
+    return list(this.#transport, { path: "/v1/calls", query }, filter);
+  }
+
+  /** Cancels a call. One that has ended stays as it is. */
+  async cancel(id: string, options: RequestOptions = {}): Promise<void> {
+    await this.#transport.read({ ...options, method: "POST", path: `/v1/calls${part("call", id)}/cancel`, again: true });
+  }
+
+  /** Cancels all calls of a user or an agent, or one's own, and says how many. */
+  async cancelAll(of: CancelAllBody = {}, options: RequestOptions = {}): Promise<number> {
+    const done = await this.#transport.read<CancelledBody>({ ...options, method: "POST", path: "/v1/calls/cancel", body: of, again: true });
+    return done.cancelled;
+  }
+
+  /** Makes several calls, beside each other where their tools allow it. Results are in the order of the calls. */
+  async batch(calls: readonly BatchCall[], options: RequestOptions = {}): Promise<Result[]> {
+    if (calls.length === 0) return [];
+    const body = { calls: calls.map((call) => ({ idempotency_key: randomUUID(), ...call })) };
+    const { timeoutMs = 300_000, signal } = options;
+    const done = await this.#transport.read<BatchedBody>({ signal, timeoutMs, method: "POST", path: "/v1/calls/batch", body, again: true });
+    if (done.results?.length !== calls.length) throw new UnavailableError("unavailable", "the server gave another number of results than there were calls");
+    return done.results;
+  }
+
+  /** Calls the same version with the same arguments again, as a new call. */
+  async replay<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
+    const { timeoutMs = 300_000, signal } = options;
+    return this.#transport.read({ signal, timeoutMs, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
+  }
+
+  /** Yields the events of a call, from the first on or after the one with that cursor, until it has ended. */
+  async *events(id: string, options: WatchOptions = {}): AsyncGenerator<CallEvent, void, undefined> {
+    part("call", id);
+    const query = { path: "/v1/events", query: { call: id } };
+    for await (const event of follow(this.#transport, query, { after: 0, ...options })) {
+      yield event;
+      if (event.type === "tool_completed") return;
+    }
+  }
+
+  /** Yields what the tool of a call prints, until it has ended. */
+  async *output(id: string, options: WatchOptions = {}): AsyncGenerator<Output, void, undefined> {
+    for await (const event of this.events(id, options)) {
+      if (event.type === "tool_output") yield event.data as Output;
+    }
+  }
+
+  async #make<V>(tool: string, args: object, options: CallOptions, wait: boolean): Promise<Called<V>> {
+    const { signal, timeoutMs, traceparent, ...rest } = options;
+    const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
+    const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
+    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true });
+  }
+
+  async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {
+    return this.#transport.read({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } });
+  }
+}
+
+/** Runs plans: calls that refer to the results of earlier ones. */
+export class Chains {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Runs a plan to its end, or until it waits for a person; with `background` it returns at once. */
+  async run(plan: RunPlanBody, options: RequestOptions = {}): Promise<Chain> {
+    const { timeoutMs = 300_000, signal } = options;
+    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/chains", body: plan });
+  }
+
+  /** Shows where a chain stands. */
+  async show(id: string, options: RequestOptions = {}): Promise<Chain> {
+    return this.#transport.read({ ...options, path: `/v1/chains${part("chain", id)}` });
+  }
+}
+
+/** Returns the value of a result. Anything but success is a CallError. */
+export function valueOf<V>(result: Result<V>): V {
+  if (result.status !== "success") throw new CallError(result);
+  return result.value;
+}

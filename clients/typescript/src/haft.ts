@@ -1,0 +1,196 @@
+import { readFileSync } from "node:fs";
+
+import { Calls, Chains } from "./calls.js";
+import { InvalidError } from "./errors.js";
+import { Events } from "./events.js";
+import { Agents, Approvals, Keys, Secrets, Webhooks } from "./resources.js";
+import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
+import { canSign } from "./sign.js";
+import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
+import { Tools } from "./tools.js";
+import { type Answer, type Query, type RequestOptions, Transport, loopback } from "./transport.js";
+
+/** Where a server is and who asks. What is left out is read from the environment. */
+export interface HaftOptions {
+  /** The address of the server, such as https://haft.example.com; else $HAFT_SERVER. */
+  server?: string | URL;
+  /** An API key, or a token that the server believes; else $HAFT_KEY, or what is in the file $HAFT_KEY_FILE. */
+  key?: string;
+  /** The file that the key is in. */
+  keyFile?: string | URL;
+  /** The agent on whose behalf requests are, by name or id. The key must be for it. */
+  as?: string;
+  /** Signs requests with the API key instead of sending it. That is also done where others could read the key on its way. */
+  sign?: boolean;
+  /** How long to wait for one answer, in milliseconds; a minute if it is left out, and 0 means for ever. */
+  timeoutMs?: number;
+  /** How often a request is tried that does no harm twice; three times if it is left out. */
+  tries?: number;
+  /** The longest wait between two tries, in milliseconds; three seconds if it is left out. */
+  maxWaitMs?: number;
+  /** How many bytes an answer may have; 64 MiB if it is left out. */
+  maxAnswer?: number;
+  /** The name of the program, for the log of the server. */
+  name?: string;
+  /** What sends requests, if not the fetch of Node.js. */
+  fetch?: typeof fetch;
+}
+
+export interface ToolCallsOptions extends RequestOptions {
+  /** The form of the answer, where it does not show it itself. */
+  format?: "openai" | "openai-responses" | "anthropic" | "gemini";
+  /** The agent that calls, by name or id. */
+  agent?: string;
+  /** Groups the calls of one loop of an agent, which its tool rules look at. */
+  turn?: string;
+}
+
+export interface UsageQuery extends RequestOptions {
+  /** From the hour of this time on; 30 days ago if it is left out. */
+  from?: Date;
+  until?: Date;
+  tool?: string;
+  user?: string;
+  agent?: string;
+  /** What to tell apart. */
+  by?: readonly ("tool" | "user" | "agent" | "hour" | "day" | "month")[];
+  limit?: number;
+}
+
+/**
+ * A client of a Haft server. Making one sends nothing.
+ *
+ * What goes over the wire is spelled as the API spells it (`call_id`), and what is the
+ * client's own as TypeScript does (`timeoutMs`).
+ */
+export class Haft {
+  readonly tools: Tools;
+  readonly calls: Calls;
+  readonly chains: Chains;
+  readonly events: Events;
+  readonly approvals: Approvals;
+  readonly agents: Agents;
+  readonly secrets: Secrets;
+  readonly keys: Keys;
+  readonly webhooks: Webhooks;
+  // Private to the language: no printer and no serialiser finds the key.
+  readonly #options: HaftOptions;
+  readonly #transport: Transport;
+
+  constructor(options: HaftOptions = {}) {
+    this.#options = complete(options);
+    const transport = open(this.#options);
+    this.#transport = transport;
+    this.tools = new Tools(transport);
+    this.calls = new Calls(transport);
+    this.chains = new Chains(transport);
+    this.events = new Events(transport);
+    this.approvals = new Approvals(transport);
+    this.agents = new Agents(transport);
+    this.secrets = new Secrets(transport);
+    this.keys = new Keys(transport);
+    this.webhooks = new Webhooks(transport);
+  }
+
+  /** Returns a client with the same key, on behalf of an agent that the key is for. */
+  as(agent: string): Haft {
+    return new Haft({ ...this.#options, as: agent });
+  }
+
+  /**
+   * Makes a tool of a function and the file that exports it: import.meta.url of that file, or
+   * `new URL("./tools.ts", import.meta.url)`. Nothing is read or sent until it is registered or
+   * called.
+   */
+  tool<A extends unknown[], R>(at: string | URL, fn: (...args: A) => R, settings: ToolSettings = {}): RemoteTool<(...args: A) => R> {
+    return toolOf(this.tools, this.calls, at, fn, settings);
+  }
+
+  /** Makes tools of all functions that a module exports, by their names. */
+  toolsFrom<M extends object>(at: string | URL, module: M, settings: Omit<ToolSettings, "name" | "function" | "description"> = {}): ToolsOf<M> {
+    return toolsOf(this.tools, this.calls, at, module, settings);
+  }
+
+  /**
+   * Runs the tool calls of what a model returned, unchanged, and returns the messages to
+   * append, in the form of the same vendor: a list for OpenAI, one message for Anthropic and
+   * Gemini.
+   */
+  async toolCalls<T = unknown>(answer: unknown, options: ToolCallsOptions = {}): Promise<T> {
+    const { format, agent, turn, timeoutMs = 300_000, signal } = options;
+    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
+  }
+
+  /** Sums up what calls used. */
+  async usage(query: UsageQuery = {}): Promise<UsageSum[]> {
+    const { signal, timeoutMs, ...rest } = query;
+    return (await this.#transport.read<UsageSumsBody>({ signal, timeoutMs, path: "/v1/usage", query: rest })).data;
+  }
+
+  /** Says whom the server takes the client for. */
+  async whoami(options: RequestOptions = {}): Promise<Self> {
+    return this.#transport.read({ ...options, path: "/v1/whoami" });
+  }
+
+  /**
+   * Sends any request of the API, for what has no method here, and returns status, headers
+   * and body.
+   */
+  async request<T = unknown>(query: Query): Promise<Answer<T>> {
+    return this.#transport.answer(query);
+  }
+}
+
+/** Adds what the environment says. */
+function complete(options: HaftOptions): HaftOptions {
+  const { keyFile: _, ...rest } = options;
+  return { ...rest, server: options.server ?? process.env["HAFT_SERVER"] ?? "", key: keyOf(options) };
+}
+
+/** Makes the transport of a client. */
+function open(options: HaftOptions): Transport {
+  const base = address(String(options.server));
+  const key = options.key === "" ? undefined : options.key;
+  // Whoever is on the way can read what is sent in the clear.
+  const sign = options.sign === true || (key !== undefined && base.protocol === "http:" && !loopback(base));
+  if (sign && (key === undefined || !canSign(key))) {
+    throw new InvalidError("invalid", "only an API key can sign requests; anything else goes over https");
+  }
+  return new Transport({
+    base,
+    as: options.as,
+    key,
+    sign,
+    timeoutMs: options.timeoutMs ?? 60_000,
+    tries: Math.min(Math.max(options.tries ?? 3, 1), 10),
+    maxWaitMs: options.maxWaitMs ?? 3000,
+    maxAnswer: options.maxAnswer ?? 64 << 20,
+    name: options.name ?? "haft-client-typescript",
+    fetch: options.fetch ?? fetch,
+  });
+}
+
+/** Reads the address of a server. A fault is told without it: it may hold a password. */
+function address(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
+    throw new InvalidError("invalid", text === "" ? "say where the server is: in server, or in $HAFT_SERVER" : "the address of a server is such as https://haft.example.com, without a user, a query or a fragment");
+  }
+  return url;
+}
+
+/** Finds the key. What is given wins over the environment. */
+function keyOf(options: HaftOptions): string {
+  const text = (options.key ?? fileText(options.keyFile) ?? (process.env["HAFT_KEY"] || fileText(process.env["HAFT_KEY_FILE"] || undefined)) ?? "").trim();
+  if (!/^[\x21-\x7e]*$/.test(text)) throw new InvalidError("invalid", "the key has characters that no key has");
+  return text;
+}
+
+function fileText(file: string | URL | undefined): string | undefined {
+  if (file === undefined) return undefined;
+  try {
+    return readFileSync(file, "utf8");
+  } catch (cause) {
+    throw new InvalidError("invalid", "the file with the key cannot be read", { cause });
+  }
+}

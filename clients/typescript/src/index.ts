@@ -1,0 +1,32 @@
+/**
+ * Client of a Haft server: registers TypeScript functions as tools, and runs them in its
+ * sandboxes.
+ *
+ * @packageDocumentation
+ */
+
+export { type CallFilter, type CallOptions, type Calls, type Chains, type Output, valueOf } from "./calls.js";
+export {
+  CallError,
+  ConflictError,
+  DeniedError,
+  type ErrorDetails,
+  HaftError,
+  InternalError,
+  InvalidError,
+  NotFoundError,
+  RateLimitedError,
+  SourceError,
+  TimeoutError,
+  UnauthenticatedError,
+  UnavailableError,
+} from "./errors.js";
+export type { EventFilter, Events, WatchOptions } from "./events.js";
+export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
+export type { ListOptions } from "./page.js";
+export type { AgentFilter, Agents, ApprovalFilter, Approvals, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
+export type * from "./schemas.js";
+export type { Json, RemoteTool, ToolSettings, ToolsOf } from "./tool.js";
+export type { Format, Schemas, SchemasOptions, ToolFilter, Tools } from "./tools.js";
+export type { Answer, Parameter, Query, RequestOptions } from "./transport.js";
+export { type VerifyOptions, type WebhookHeaders, type WebhookMessage, verifyWebhook } from "./webhook.js";

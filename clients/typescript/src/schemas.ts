@@ -1,0 +1,1016 @@
+// Written by scripts/schemas.mjs from the OpenAPI document of the server. Do not edit.
+
+export type ApprovalState =
+  | "pending"
+  | "approved"
+  | "denied"
+  | "expired"
+  | "used";
+
+export type Code =
+  | "invalid"
+  | "unauthenticated"
+  | "denied"
+  | "not_found"
+  | "conflict"
+  | "rate_limited"
+  | "unavailable"
+  | "internal";
+
+export type EventType =
+  | "tool_queued"
+  | "tool_executing"
+  | "tool_retry"
+  | "tool_progress"
+  | "tool_output"
+  | "tool_completed"
+  | "approval_requested"
+  | "approval_decided";
+
+export type Kind =
+  | "builtin"
+  | "python"
+  | "typescript"
+  | "javascript"
+  | "bash"
+  | "mcp";
+
+export type Level =
+  | "none"
+  | "reduced"
+  | "namespaces"
+  | "kernel"
+  | "machine";
+
+export type RuleType =
+  | "run_first"
+  | "constrain_child_tools"
+  | "parent_last_tool"
+  | "conditional"
+  | "exit_loop"
+  | "continue_loop"
+  | "required_before_exit"
+  | "max_count_per_step"
+  | "requires_approval";
+
+export type SandboxType =
+  | "local"
+  | "gvisor"
+  | "e2b"
+  | "modal"
+  | "process";
+
+export type Severity =
+  | "low"
+  | "medium"
+  | "high"
+  | "critical";
+
+export type Status =
+  | "success"
+  | "error"
+  | "timeout"
+  | "limit"
+  | "validation_error"
+  | "permission_denied"
+  | "rate_limited"
+  | "queued"
+  | "running"
+  | "pending_approval"
+  | "denied_by_approver"
+  | "cancelled"
+  | "unknown";
+
+export interface AddAgentBody {
+  disabled?: boolean;
+  /** Added to the environment of its calls. Values are never shown again; an empty one keeps what is there. */
+  env?: { [name: string]: string };
+  /** The revision that the agent must have, which is its ETag without quotes; If-Match does the same. */
+  if_revision?: string;
+  name: string;
+  tool_rules?: ToolRule[] | null;
+  /** The names of the tools it may call. */
+  tools?: string[] | null;
+}
+
+export interface AddSandboxBody {
+  description?: string;
+  /** Those of tools that name none. */
+  limits?: Limits;
+  /** The hosts that tools may reach which name none themselves. */
+  network?: string[] | null;
+  /** Packages that every tool has besides its own. */
+  requirements?: Requirements;
+  type: SandboxType;
+}
+
+export interface Added {
+  category?: string;
+  /** There was no such tool before. */
+  created?: boolean;
+  created_at: string;
+  disabled?: boolean;
+  id: string;
+  name: string;
+  org: string;
+  /** How the schema differs from that of the version before. */
+  schema_changes?: string[] | null;
+  tags?: string[] | null;
+  /** The draft is the version that is current. */
+  unchanged?: boolean;
+  updated_at: string;
+  version: Version;
+  /** The number of the version that waits for review. */
+  waiting?: number;
+  warnings?: string[] | null;
+}
+
+export interface Agent {
+  created_at: string;
+  disabled?: boolean;
+  env?: { [name: string]: string };
+  id: string;
+  if_revision?: string;
+  name: string;
+  org: string;
+  tool_rules?: ToolRule[] | null;
+  tools?: string[] | null;
+  updated_at: string;
+}
+
+export interface AgentBody {
+  disabled?: boolean;
+  /** Added to the environment of its calls. Values are never shown again; an empty one keeps what is there. */
+  env?: { [name: string]: string };
+  /** The revision that the agent must have, which is its ETag without quotes; If-Match does the same. */
+  if_revision?: string;
+  tool_rules?: ToolRule[] | null;
+  /** The names of the tools it may call. */
+  tools?: string[] | null;
+}
+
+export interface Annotations {
+  destructiveHint?: boolean;
+  idempotentHint?: boolean;
+  openWorldHint?: boolean;
+  readOnlyHint?: boolean;
+  title?: string;
+}
+
+export interface Answer {
+  approve: boolean;
+  args?: unknown;
+  reason?: string;
+}
+
+export interface Approval {
+  approver?: Principal;
+  args?: unknown;
+  binds: string;
+  call_id: string;
+  created_at: string;
+  decided_at?: string;
+  edited?: boolean;
+  expires_at: string;
+  id: string;
+  reason?: string;
+  requester: Principal;
+  rule?: string;
+  state: ApprovalState;
+  tool: string;
+}
+
+export interface ApproveBody {
+  /** Arguments that replace those that were asked for. */
+  args?: unknown;
+  reason?: string;
+}
+
+export interface Argument {
+  name: string;
+  whole?: boolean;
+}
+
+export interface Artifact {
+  content_type: string;
+  data?: string;
+  name: string;
+  size: number;
+}
+
+export interface Backoff {
+  initial_ms?: number;
+  max_ms?: number;
+  strategy?: "constant" | "exponential" | "exponential_jitter";
+  stretch?: number;
+  tries?: number;
+}
+
+export interface BatchBody {
+  calls: BatchCall[];
+}
+
+export interface BatchCall {
+  /** The agent that calls, by name or id. The credential must be for it. */
+  agent?: string;
+  /** The arguments: an object, or the text of one as models write it. */
+  args?: unknown;
+  deadline?: string;
+  /** The version to run; the current one if it is left out. */
+  digest?: string;
+  /** Added to the environment of the run. */
+  env?: { [name: string]: string };
+  /** A second call with the same key and arguments gets the result of the first. */
+  idempotency_key?: string;
+  limits?: Limits;
+  sandbox?: string;
+  /** The name or id of the tool. */
+  tool: string;
+  /** Groups the calls of one loop of an agent, which its tool rules look at. */
+  turn?: string;
+}
+
+export interface BatchedBody {
+  results: Result[];
+}
+
+export interface Binding {
+  basic?: string;
+  header?: string;
+  hosts: string[] | null;
+  oauth?: OAuth;
+  prefix?: string;
+  query?: string;
+}
+
+export interface CallEvent {
+  call_id: string;
+  cursor: number;
+  data?: unknown;
+  principal: Principal;
+  seq: number;
+  time: string;
+  tool: string;
+  type: EventType;
+}
+
+export interface CallOfRecord {
+  args?: unknown;
+  chain?: string;
+  deadline?: string;
+  digest?: string;
+  env?: { [name: string]: string };
+  id?: string;
+  idempotency_key?: string;
+  limits?: Limits;
+  parent?: string;
+  principal: Principal;
+  sandbox?: string;
+  tool: string;
+  trace?: string;
+  turn?: string;
+}
+
+export interface CallRecord {
+  args_digest?: string;
+  call: CallOfRecord;
+  created_at: string;
+  digest?: string;
+  ended_at?: string;
+  owner?: string;
+  redacted?: boolean;
+  result?: Result;
+  result_digest?: string;
+  started_at?: string;
+  status: Status;
+  tool_id?: string;
+  tries?: number;
+}
+
+export interface Called<V = unknown> {
+  approval_id?: string;
+  artifacts?: Artifact[] | null;
+  cached?: boolean;
+  call_id: string;
+  content?: Content[] | null;
+  digest?: string;
+  error?: Failure;
+  /** The same as call_id. */
+  id: string;
+  notices?: string[] | null;
+  sandbox: SandboxUsed;
+  status: Status;
+  stderr: string;
+  stdout: string;
+  timeline: Timeline;
+  tool: string;
+  tries?: number;
+  truncated?: Truncated;
+  usage: Usage;
+  value: V;
+}
+
+export interface CancelAllBody {
+  agent?: string;
+  /** All calls of the organisation, which is for managers. */
+  all?: boolean;
+  /** Whose calls; one's own if neither is given. */
+  user?: string;
+}
+
+export interface CancelledBody {
+  cancelled: number;
+}
+
+export interface Chain {
+  created_at: string;
+  error?: Failure;
+  id: string;
+  plan: Plan;
+  principal: Principal;
+  status: Status;
+  steps: StepResult[] | null;
+  turn?: string;
+  updated_at: string;
+}
+
+export interface ChildArgs {
+  args?: { [name: string]: unknown };
+  name: string;
+}
+
+export interface Content {
+  artifact?: string;
+  audience?: string[] | null;
+  description?: string;
+  mime_type?: string;
+  name?: string;
+  size?: number;
+  text?: string;
+  title?: string;
+  type: string;
+  uri?: string;
+}
+
+export interface DeadLetter {
+  died_at: string;
+  event: CallEvent;
+  failure: string;
+  id: string;
+  tries: number;
+  webhook_id: string;
+}
+
+export interface DenyBody {
+  reason?: string;
+}
+
+export interface Draft {
+  annotations?: Annotations;
+  args_json_schema?: unknown;
+  category?: string;
+  description?: string;
+  function?: string;
+  if_digest?: string;
+  name?: string;
+  new?: boolean;
+  parameters?: unknown;
+  relock?: boolean;
+  requirements?: Requirements;
+  returns?: unknown;
+  settings?: Settings;
+  source_code: string;
+  source_type?: Kind;
+  tags?: string[] | null;
+}
+
+export interface ExplainBody {
+  /** The agent that calls, by name or id. The credential must be for it. */
+  agent?: string;
+  /** The arguments: an object, or the text of one as models write it. */
+  args?: unknown;
+  deadline?: string;
+  /** The version to run; the current one if it is left out. */
+  digest?: string;
+  /** Added to the environment of the run. */
+  env?: { [name: string]: string };
+  /** A second call with the same key and arguments gets the result of the first. */
+  idempotency_key?: string;
+  limits?: Limits;
+  /** As if with these roles. */
+  roles?: string[] | null;
+  sandbox?: string;
+  /** The name or id of the tool. */
+  tool: string;
+  /** Groups the calls of one loop of an agent, which its tool rules look at. */
+  turn?: string;
+  /** As if that user called, which is for managers. */
+  user?: string;
+}
+
+export interface Failure {
+  kind: string;
+  message: string;
+  misfits?: Misfit[] | null;
+  retry: string;
+  retry_after_ms?: number;
+  severity?: Severity;
+  traceback?: string;
+  type?: string;
+}
+
+export interface Finding {
+  line?: number;
+  message: string;
+  rule: string;
+  scanner: string;
+  severity: Severity;
+}
+
+export interface Gap {
+  control: string;
+  reason: string;
+}
+
+export interface HealthReason {
+  message: string;
+  path: string;
+}
+
+export interface Isolation {
+  controls: string[] | null;
+  level: Level;
+  missing?: Gap[] | null;
+}
+
+export interface IssuedKey {
+  agent?: string;
+  created_at: string;
+  disabled?: boolean;
+  expires_at?: string;
+  id: string;
+  last_used_at?: string;
+  name?: string;
+  org: string;
+  overlap_until?: string;
+  roles?: string[] | null;
+  rotated_at?: string;
+  scope?: string[] | null;
+  /** The text of the key. It is shown this once. */
+  secret: string;
+  signed_only?: boolean;
+  user?: string;
+}
+
+export interface Key {
+  agent?: string;
+  created_at: string;
+  disabled?: boolean;
+  expires_at?: string;
+  id: string;
+  last_used_at?: string;
+  name?: string;
+  org: string;
+  overlap_until?: string;
+  roles?: string[] | null;
+  rotated_at?: string;
+  scope?: string[] | null;
+  signed_only?: boolean;
+  user?: string;
+}
+
+export interface KeyState {
+  disabled?: boolean;
+  expires_at?: string;
+  name?: string;
+}
+
+export interface Limits {
+  artifact_bytes?: number;
+  artifacts?: number;
+  cpu_ms?: number;
+  disk_bytes?: number;
+  file_bytes?: number;
+  inodes?: number;
+  memory_bytes?: number;
+  open_files?: number;
+  processes?: number;
+  result_bytes?: number;
+  stderr_bytes?: number;
+  stdout_bytes?: number;
+  wall_ms?: number;
+}
+
+export interface Lock {
+  npm?: string;
+  pip?: string;
+  set?: string;
+}
+
+export interface LoginMCPServerBody {
+  /** Where the authorisation server sends the person: an address of the caller's, on this machine or with https. */
+  redirect_uri: string;
+}
+
+export interface MCPAnswer {
+  code?: string;
+  error?: string;
+  iss?: string;
+  state: string;
+}
+
+export interface MCPChange {
+  added?: string[] | null;
+  changed?: string[] | null;
+  removed?: string[] | null;
+  server: MCPServer;
+  waiting?: string[] | null;
+  warnings?: string[] | null;
+}
+
+export interface MCPLink {
+  /** To be opened by a person. Empty means that the server wants no login. */
+  link: string;
+}
+
+export interface MCPMount {
+  dir: string;
+  inside?: string;
+  writable?: boolean;
+}
+
+export interface MCPOAuth {
+  client_id?: string;
+  client_secret?: string;
+  scopes?: string[] | null;
+}
+
+export interface MCPProblem {
+  reasons: string[] | null;
+  tool: string;
+}
+
+export interface MCPServer {
+  command?: string[] | null;
+  connect_ms?: number;
+  created_at: string;
+  disabled?: boolean;
+  env?: { [name: string]: string };
+  headers?: { [name: string]: string };
+  id: string;
+  limits?: Limits;
+  list_ms?: number;
+  mounts?: MCPMount[] | null;
+  name: string;
+  network?: string[] | null;
+  oauth?: MCPOAuth;
+  org: string;
+  requirements?: Requirements;
+  state?: MCPState;
+  transport: "stdio" | "http" | "sse";
+  updated_at: string;
+  url?: string;
+}
+
+export interface MCPServerBody {
+  /** Program and arguments of a server that runs in a sandbox here. Policy says who may have which. */
+  command?: string[] | null;
+  connect_ms?: number;
+  disabled?: boolean;
+  /** As headers, for a command. */
+  env?: { [name: string]: string };
+  /** {{ NAME }} stands for a variable of the call. Values are not shown again; an empty one keeps what is there. */
+  headers?: { [name: string]: string };
+  limits?: Limits;
+  list_ms?: number;
+  mounts?: MCPMount[] | null;
+  /** The hosts that a command may reach. */
+  network?: string[] | null;
+  oauth?: MCPOAuth;
+  requirements?: Requirements;
+  /** Empty means stdio for a command, and else http. */
+  transport?: "stdio" | "http" | "sse";
+  url?: string;
+}
+
+export interface MCPState {
+  error?: string;
+  invalid?: MCPProblem[] | null;
+  listed_at?: string;
+  listing?: string;
+  login_needed?: boolean;
+  protocol?: string;
+  title?: string;
+  tools: number;
+}
+
+export interface Misfit {
+  message: string;
+  pointer: string;
+}
+
+export interface NewCall {
+  /** The agent that calls, by name or id. The credential must be for it. */
+  agent?: string;
+  /** The arguments: an object, or the text of one as models write it. */
+  args?: unknown;
+  deadline?: string;
+  /** The version to run; the current one if it is left out. */
+  digest?: string;
+  /** Added to the environment of the run. */
+  env?: { [name: string]: string };
+  /** A second call with the same key and arguments gets the result of the first. */
+  idempotency_key?: string;
+  limits?: Limits;
+  sandbox?: string;
+  /** The name or id of the tool. */
+  tool: string;
+  /** Groups the calls of one loop of an agent, which its tool rules look at. */
+  turn?: string;
+  /** true waits until there is a result, false does not wait, and a number waits so many seconds. */
+  wait?: boolean | number;
+}
+
+export interface NewKey {
+  /** The name or id of the agent that it acts as. */
+  agent?: string;
+  expires_at?: string;
+  /** What it is for. */
+  name?: string;
+  roles?: string[] | null;
+  /** Actions, such as calls:read, and tools, such as tool:NAME, that it is confined to. Left out it is confined to nothing less than its roles allow, and an empty list makes it good for nothing. */
+  scope?: string[] | null;
+  /** It only signs requests, and is never sent. */
+  signed_only?: boolean;
+  /** On whose behalf it acts. */
+  user?: string;
+}
+
+export interface NewWebhook {
+  agents?: string[] | null;
+  created_at: string;
+  delivered_at?: string;
+  description?: string;
+  disabled?: boolean;
+  disabled_reason?: string;
+  failing_since?: string;
+  failure?: string;
+  id: string;
+  if_revision?: string;
+  org: string;
+  position: number;
+  /** By which a receiver knows us: requests are signed with it as Standard Webhooks has it. It is shown this once. */
+  secret: string;
+  tools?: string[] | null;
+  types?: EventType[] | null;
+  updated_at: string;
+  url: string;
+  users?: string[] | null;
+}
+
+export interface OAuth {
+  audience?: string;
+  client_id: string;
+  grant: string;
+  post?: boolean;
+  scope?: string;
+  token_url: string;
+}
+
+export interface OutputSettings {
+  max_chars?: number;
+  type?: "json" | "text" | "number" | "boolean" | "list";
+  validators?: string[] | null;
+}
+
+export interface Plan {
+  background?: boolean;
+  input?: unknown;
+  steps: Step[] | null;
+}
+
+export interface Principal {
+  agent?: string;
+  org: string;
+  roles?: string[] | null;
+  scope?: string[] | null;
+  user?: string;
+}
+
+export interface PutSecretBody {
+  /** Where it may go, and nowhere else. Without it, where the one that is there may; no hosts means that tools have it. */
+  bound?: Binding;
+  /** It is never shown again. */
+  value: string;
+}
+
+export interface Rate {
+  burst?: number;
+  per_second?: number;
+}
+
+export interface RedeliverBody {
+  /** The id of a dead letter; all if it is left out. */
+  letter?: string;
+}
+
+export interface RedeliveredBody {
+  /** How many were received, and are not dead any more. */
+  delivered: number;
+}
+
+export interface RefreshMCPServerBody {
+  /** Accept what is new or changed without review. */
+  accept?: boolean;
+}
+
+export interface Requirements {
+  npm?: string[] | null;
+  pip?: string[] | null;
+}
+
+export interface Result<V = unknown> {
+  approval_id?: string;
+  artifacts?: Artifact[] | null;
+  cached?: boolean;
+  call_id: string;
+  content?: Content[] | null;
+  digest?: string;
+  error?: Failure;
+  notices?: string[] | null;
+  sandbox: SandboxUsed;
+  status: Status;
+  stderr: string;
+  stdout: string;
+  timeline: Timeline;
+  tool: string;
+  tries?: number;
+  truncated?: Truncated;
+  usage: Usage;
+  value: V;
+}
+
+export interface Review {
+  at?: string;
+  by?: string;
+  findings?: Finding[] | null;
+  reason?: string;
+  state?: string;
+}
+
+export interface RotateKeyBody {
+  /** For how long the old text is good too; it ends at once if this is left out. */
+  overlap_ms?: number;
+}
+
+export interface RunPlanBody {
+  /** The agent that calls, by name or id. */
+  agent?: string;
+  background?: boolean;
+  input?: unknown;
+  steps: Step[] | null;
+}
+
+export interface SandboxBody {
+  description?: string;
+  /** Those of tools that name none. */
+  limits?: Limits;
+  /** The hosts that tools may reach which name none themselves. */
+  network?: string[] | null;
+  /** Packages that every tool has besides its own. */
+  requirements?: Requirements;
+}
+
+export interface SandboxConfig {
+  created_at: string;
+  description?: string;
+  id: string;
+  if_revision?: string;
+  limits?: Limits;
+  network?: string[] | null;
+  org: string;
+  requirements?: Requirements;
+  type: SandboxType;
+  updated_at: string;
+}
+
+export interface SandboxUsed {
+  isolation: Isolation;
+  provider: string;
+}
+
+export interface SchemaHealth {
+  reasons?: HealthReason[] | null;
+  status: string;
+}
+
+export interface SecretInfo {
+  bound?: Binding;
+  created_at: string;
+  fingerprint: string;
+  name: string;
+  updated_at: string;
+}
+
+export interface Self {
+  /** What the credential is for. What the principal may do with it is decided by the rules. */
+  actions: string[];
+  /** When the credential expires; never if it is left out. */
+  expires_at?: string;
+  /** The principal runs the whole server. */
+  operator?: boolean;
+  principal: Principal;
+  /** That of the server. */
+  version: string;
+}
+
+export interface SetAgentBody {
+  disabled?: boolean;
+  /** Merged into what is there; null removes a variable. */
+  env?: { [name: string]: string | null };
+  tool_rules?: ToolRule[];
+  tools?: string[];
+}
+
+export interface Settings {
+  cache_ms?: number;
+  cacheable?: boolean;
+  concurrency?: number;
+  fallback?: string;
+  idempotent?: boolean;
+  limits?: Limits;
+  min_isolation?: Level;
+  network?: string[] | null;
+  output?: OutputSettings;
+  parallel?: boolean;
+  rate?: Rate;
+  requires_approval?: boolean;
+  retry?: Backoff;
+  roles?: string[] | null;
+  sandbox?: string;
+  secrets?: string[] | null;
+}
+
+export interface Step {
+  after?: string[] | null;
+  args?: unknown;
+  id: string;
+  if?: string;
+  on_error?: "stop" | "continue" | "skip";
+  tool: string;
+}
+
+export interface StepResult {
+  call_id?: string;
+  id: string;
+  reason?: string;
+  result?: Result;
+  state: string;
+}
+
+export interface StopBody {
+  /** End the calls that run; else they may finish. */
+  kill?: boolean;
+  /** Is told to those whose calls are refused. */
+  reason?: string;
+}
+
+export interface Timeline {
+  approval_ms?: number;
+  cell?: string;
+  execute_ms?: number;
+  packages_ms?: number;
+  policy_ms?: number;
+  queue_ms?: number;
+  serialise_ms?: number;
+  setup_ms?: number;
+  total_ms: number;
+  validate_ms?: number;
+}
+
+export interface Tool {
+  category?: string;
+  created_at: string;
+  disabled?: boolean;
+  id: string;
+  name: string;
+  org: string;
+  tags?: string[] | null;
+  updated_at: string;
+  version: Version;
+}
+
+export interface ToolRule {
+  args?: { [name: string]: unknown };
+  child_arg_nodes?: ChildArgs[] | null;
+  child_output_mapping?: { [name: string]: string };
+  children?: string[] | null;
+  default_child?: string;
+  max_count_limit?: number;
+  prompt_template?: string;
+  require_output_mapping?: boolean;
+  tool_name: string;
+  type: RuleType;
+}
+
+export interface ToolState {
+  category?: string;
+  disabled?: boolean;
+  if_revision?: string;
+  review?: Answer;
+  tags?: string[];
+  version?: number;
+}
+
+export interface Truncated {
+  artifacts?: number;
+  stderr?: number;
+  stdout?: number;
+  value?: number;
+}
+
+export interface Usage {
+  cpu_ms: number;
+  disk_bytes?: number;
+  max_processes?: number;
+  max_rss_bytes: number;
+  stderr_bytes?: number;
+  stdout_bytes?: number;
+  wall_ms: number;
+}
+
+export interface UsageSum {
+  agent?: string;
+  by_status: { [name: string]: number };
+  cached: number;
+  calls: number;
+  cpu_ms: number;
+  output_bytes: number;
+  start?: string;
+  tool?: string;
+  user?: string;
+  wall_ms: number;
+}
+
+export interface UsageSumsBody {
+  data: UsageSum[];
+}
+
+export interface Version {
+  annotations?: Annotations;
+  author?: string;
+  created_at: string;
+  description: string;
+  digest: string;
+  function?: string;
+  injected?: string[] | null;
+  kind: Kind;
+  lock?: Lock;
+  number: number;
+  origin?: string;
+  parameters: unknown;
+  pass?: Argument[] | null;
+  requirements?: Requirements;
+  returns?: unknown;
+  review?: Review;
+  schema_health: SchemaHealth;
+  server?: string;
+  settings?: Settings;
+  source_code?: string;
+}
+
+export interface Webhook {
+  agents?: string[] | null;
+  created_at: string;
+  delivered_at?: string;
+  description?: string;
+  disabled?: boolean;
+  disabled_reason?: string;
+  failing_since?: string;
+  failure?: string;
+  id: string;
+  if_revision?: string;
+  org: string;
+  position: number;
+  tools?: string[] | null;
+  types?: EventType[] | null;
+  updated_at: string;
+  url: string;
+  users?: string[] | null;
+}
+
+export interface WebhookBody {
+  /** Ids of agents; all if it is left out. */
+  agents?: string[] | null;
+  description?: string;
+  /** It keeps its place and is sent nothing. */
+  disabled?: boolean;
+  /** Names of tools; all if it is left out. */
+  tools?: string[] | null;
+  /** Types of events; all if it is left out. */
+  types?: EventType[] | null;
+  /** Where to send events, with https. */
+  url: string;
+  /** Users; all if it is left out. */
+  users?: string[] | null;
+}

@@ -1,0 +1,171 @@
+import { type CallOptions, type Calls, valueOf } from "./calls.js";
+import { ConflictError, InvalidError, SourceError } from "./errors.js";
+import type { Added, Called, Draft, Result, Tool, Version } from "./schemas.js";
+import { mustName, readSource } from "./source.js";
+import type { Tools } from "./tools.js";
+import type { RequestOptions } from "./transport.js";
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- a function of any arguments
+type AnyFunction = (...args: any[]) => unknown;
+
+/** A value as it comes back from a tool: what JSON can say of it. */
+export type Json<T> = T extends string | number | boolean | null
+  ? T
+  : T extends undefined | void
+    ? null
+    : T extends bigint
+      ? number
+      : T extends Date | URL
+        ? string
+        : T extends ReadonlyMap<unknown, infer V>
+          ? { [name: string]: Json<V> }
+          : T extends ReadonlySet<infer V>
+            ? Json<V>[]
+            : T extends AnyFunction | symbol
+              ? never
+              : T extends object
+                ? { [K in keyof T]: Json<T[K]> }
+                : T;
+
+/** What can be said of a tool besides its source. */
+export type ToolSettings = Omit<Draft, "source_code" | "source_type">;
+
+/** The functions of a module, as tools. */
+export type ToolsOf<M> = { readonly [K in keyof M as M[K] extends AnyFunction ? K : never]: M[K] extends AnyFunction ? RemoteTool<M[K]> : never };
+
+/**
+ * A function whose source is registered as a tool. Making one does nothing yet: the source
+ * is read and sent when it is registered, or called for the first time.
+ */
+export class RemoteTool<F extends AnyFunction> {
+  readonly #tools: Tools;
+  readonly #calls: Calls;
+  readonly #at: string | URL;
+  readonly #settings: ToolSettings & { function: string };
+  readonly #options: CallOptions;
+  readonly #state: { added?: Promise<Added> | undefined };
+
+  constructor(
+    tools: Tools,
+    calls: Calls,
+    at: string | URL,
+    settings: ToolSettings & { function: string },
+    options: CallOptions = {},
+    state: { added?: Promise<Added> | undefined } = {},
+  ) {
+    this.#tools = tools;
+    this.#calls = calls;
+    this.#at = at;
+    this.#settings = settings;
+    this.#options = options;
+    this.#state = state;
+  }
+
+  /** The name of the tool, or if it was not given that of the function. */
+  get name(): string {
+    return this.#settings.name ?? this.#settings.function;
+  }
+
+  /**
+   * Reads the source and registers it: as a new tool, as a new version if it has changed, or
+   * as nothing new. What was registered is remembered; this asks again.
+   */
+  async register(options: RequestOptions = {}): Promise<Added> {
+    const added = this.#put(options);
+    this.#state.added = added;
+    try {
+      return await added;
+    } catch (error) {
+      if (this.#state.added === added) this.#state.added = undefined; // the next one tries again
+      throw error;
+    }
+  }
+
+  /**
+   * Runs the function in a sandbox of the server and returns its value. It takes the arguments
+   * that the function takes. Anything but success is a CallError. The first call registers the
+   * source.
+   */
+  async remote(...args: Parameters<F>): Promise<Json<Awaited<ReturnType<F>>>> {
+    const { version, name } = await this.#ready();
+    return valueOf(await this.#calls.run<Json<Awaited<ReturnType<F>>>>(name, named(version, args), this.#options));
+  }
+
+  /** Runs it with arguments by name, and returns the whole result, also of a failure. */
+  async run(args: object = {}, options: CallOptions = {}): Promise<Result<Json<Awaited<ReturnType<F>>>>> {
+    const { name } = await this.#ready();
+    return this.#calls.run(name, args, { ...this.#options, ...options });
+  }
+
+  /** Has it run with arguments by name, and returns at once. */
+  async start(args: object = {}, options: CallOptions = {}): Promise<Called> {
+    const { name } = await this.#ready();
+    return this.#calls.start(name, args, { ...this.#options, ...options });
+  }
+
+  /** Returns the same tool whose calls are made with these options. */
+  with(options: CallOptions): RemoteTool<F> {
+    return new RemoteTool<F>(this.#tools, this.#calls, this.#at, this.#settings, { ...this.#options, ...options }, this.#state);
+  }
+
+  async #put(options: RequestOptions): Promise<Added> {
+    const source = await readSource(this.#at);
+    mustName(source, this.#settings.function);
+    return this.#tools.put({ ...this.#settings, source_code: source.text, source_type: source.kind }, options);
+  }
+
+  /** The tool, registered. Calls that come at once register it once. */
+  async #ready(): Promise<Tool> {
+    const { signal } = this.#options;
+    const added = await (this.#state.added ?? this.register({ signal }));
+    if (added.waiting) {
+      throw new ConflictError("conflict", `version ${added.waiting} of ${added.name} waits for somebody to review it, and what runs until then is another`);
+    }
+    return added;
+  }
+}
+
+/** Makes a tool of a function and the file that it is in. */
+export function toolOf<F extends AnyFunction>(tools: Tools, calls: Calls, at: string | URL, fn: F, settings: ToolSettings): RemoteTool<F> {
+  const name = settings.function ?? fn.name;
+  if (typeof fn !== "function") throw new InvalidError("invalid", "a tool is made of a function");
+  if (name === "" || name === "default") {
+    if (settings.function === undefined) throw new SourceError("the function has no name: give it one, or say in settings.function by which one it is exported");
+  } else if (name.startsWith("bound ") || name.includes(" ")) {
+    throw new SourceError("the function is bound or an accessor: give the function itself, which its file exports");
+  }
+  return new RemoteTool<F>(tools, calls, at, { ...settings, function: name });
+}
+
+/** Makes tools of all functions that a module exports. */
+export function toolsOf<M extends object>(tools: Tools, calls: Calls, at: string | URL, module: M, settings: Omit<ToolSettings, "name" | "function" | "description">): ToolsOf<M> {
+  const all: { [name: string]: RemoteTool<AnyFunction> } = {};
+  for (const [name, value] of Object.entries(module)) {
+    if (typeof value !== "function") continue;
+    // A default export that has a name of its own is known by it.
+    const own = name === "default" && value.name !== "" ? value.name : name;
+    all[name] = new RemoteTool(tools, calls, at, { ...settings, function: own });
+  }
+  if (Object.keys(all).length === 0) throw new SourceError("the module exports no functions");
+  return Object.freeze(all) as ToolsOf<M>;
+}
+
+/** Gives arguments their names, as the version of the tool has them. */
+function named(version: Version, args: readonly unknown[]): object {
+  const pass = version.pass ?? [];
+  if (pass.length === 0) return objectOf(args[0]);
+  const all: { [name: string]: unknown } = {};
+  for (const [at, { name, whole }] of pass.entries()) {
+    if (whole === true) Object.assign(all, objectOf(args[at]));
+    else if (args[at] !== undefined && !(version.injected ?? []).includes(name)) all[name] = args[at];
+  }
+  if (args.length > pass.length) throw new InvalidError("invalid", `the tool takes ${pass.length} arguments`);
+  return all;
+}
+
+/** An argument that holds all others. */
+function objectOf(value: unknown): object {
+  if (value === undefined) return {};
+  if (typeof value === "object" && value !== null) return value;
+  throw new InvalidError("invalid", "the tool takes its arguments in one object");
+}

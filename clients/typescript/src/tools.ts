@@ -1,0 +1,98 @@
+import { type ListOptions, list } from "./page.js";
+import type { Added, Draft, Kind, Tool, ToolState, Version } from "./schemas.js";
+import { type RequestOptions, type Transport, part } from "./transport.js";
+
+export interface ToolFilter extends ListOptions {
+  category?: string;
+  tag?: string;
+  kind?: Kind;
+  /** Words of name, description, tags and category; the best come first, on one page. */
+  search?: string;
+  /** Only those that are enabled, or only those that are not. */
+  enabled?: boolean;
+  /** List disabled tools too. */
+  disabled?: boolean;
+  /** The name or id of an agent whose tools are listed. */
+  agent?: string;
+  sort?: "name" | "-updated";
+}
+
+/** The forms of tools that model vendors take. */
+export type Format = "openai" | "openai-responses" | "anthropic" | "gemini" | "mcp";
+
+export interface SchemasOptions extends Pick<ToolFilter, "category" | "tag" | "kind" | "search" | "agent" | "sort">, RequestOptions {
+  /** In strict mode, where the vendor has one. */
+  strict?: boolean;
+  /** How many to give at most, up to 1000, which is also what it is if left out. */
+  limit?: number;
+}
+
+/** Tools in the form of a vendor. */
+export interface Schemas {
+  /** What goes into `tools` of a request to the vendor. */
+  tools: unknown[];
+  /** Those that the vendor would refuse, and why. */
+  skipped?: unknown[];
+}
+
+/** Knows which tools there are. */
+export class Tools {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Adds a tool, or a version to the tool of that name. What is left out is read from the source. */
+  async put(draft: Draft, options: RequestOptions = {}): Promise<Added> {
+    return this.#transport.read({ ...options, method: "POST", path: "/v1/tools", body: draft });
+  }
+
+  /** Lists tools by name, or with `search` the best first. */
+  list(filter: ToolFilter = {}): AsyncGenerator<Tool, void, undefined> {
+    const { limit: _, pageSize, signal: __, timeoutMs: ___, ...query } = filter;
+    const whole = filter.search === undefined ? {} : { limit: filter.limit ?? 100, pageSize: pageSize ?? 1000 };
+    return list(this.#transport, { path: "/v1/tools", query }, { ...filter, ...whole });
+  }
+
+  /** Shows the tool of that name or id, with its current version. */
+  async show(ref: string, options: RequestOptions = {}): Promise<Tool> {
+    return this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}` });
+  }
+
+  /** Changes what is not part of a version; with `version` calls run that one from now on. */
+  async set(ref: string, state: ToolState, options: RequestOptions = {}): Promise<Tool> {
+    return this.#transport.read({ ...options, method: "PATCH", path: `/v1/tools${part("tool", ref)}`, body: state });
+  }
+
+  /** Lets a tool be called again. */
+  async enable(ref: string, options: RequestOptions = {}): Promise<Tool> {
+    return this.set(ref, { disabled: false }, options);
+  }
+
+  /** Has a tool refuse calls, and keeps it. */
+  async disable(ref: string, options: RequestOptions = {}): Promise<Tool> {
+    return this.set(ref, { disabled: true }, options);
+  }
+
+  /** Removes a tool with its versions. */
+  async remove(ref: string, options: RequestOptions = {}): Promise<void> {
+    await this.#transport.read({ ...options, method: "DELETE", path: `/v1/tools${part("tool", ref)}` });
+  }
+
+  /** Lists the versions of a tool, newest first. */
+  async *versions(ref: string, options: ListOptions = {}): AsyncGenerator<Version, void, undefined> {
+    yield* list<Version>(this.#transport, { path: `/v1/tools${part("tool", ref)}/versions` }, options);
+  }
+
+  /** Shows one version of a tool. */
+  async version(ref: string, number: number, options: RequestOptions = {}): Promise<Version> {
+    return this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}/versions${part("version", String(number))}` });
+  }
+
+  /** Gives enabled tools in the form that goes into a request to a model vendor. */
+  async schemas(format: Format, options: SchemasOptions = {}): Promise<Schemas> {
+    const { signal, timeoutMs, limit = 1000, ...query } = options;
+    return this.#transport.read({ signal, timeoutMs, path: "/v1/tools", query: { ...query, limit, format } });
+  }
+}
