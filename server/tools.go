@@ -3,8 +3,10 @@ package server
 import (
 	"cmp"
 	"context"
+	"iter"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,6 +125,7 @@ type listTools struct {
 	Enabled  string    `query:"enabled" enum:"true,false" doc:"List only those that are enabled, or only those that are not."`
 	Sort     string    `query:"sort" enum:"name,-updated" default:"name" doc:"By name, or those first that were changed last."`
 	Agent    string    `query:"agent" maxLength:"200" doc:"List the tools of that agent."`
+	Name     []string  `query:"name" maxItems:"100" doc:"List only the tools of these names, with commas between."`
 	Format   string    `query:"format" enum:"openai,openai-responses,anthropic,gemini,mcp" doc:"Write them in the form of a model vendor."`
 	Strict   bool      `query:"strict" doc:"With format: in strict mode, where the vendor has one."`
 }
@@ -152,6 +155,9 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 		}
 	}
 	after = cmp.Or(after, in.After)
+	if len(in.Name) > 0 && (in.Search != "" || in.Sort == "-updated") {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "tools that are named are listed by name, and not searched for"}
+	}
 	if in.Search != "" && in.Cursor != "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
 	}
@@ -164,7 +170,11 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if in.Search != "" {
 		f.Limit = in.Limit
 	}
-	page, err := collect(s.service.Tools(ctx, p, f), in.Paging, "tools", nil, key)
+	list := s.service.Tools(ctx, p, f)
+	if len(in.Name) > 0 {
+		list = s.named(ctx, p, in.Name, f)
+	}
+	page, err := collect(list, in.Paging, "tools", nil, key)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +186,33 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 		return nil, err
 	}
 	return &listedTools{page.Link, raw}, nil
+}
+
+// named yields the tools of some names that fit a filter, in the order of the list.
+func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
+	return func(yield func(haft.Tool, error) bool) {
+		names := slices.Compact(slices.Sorted(slices.Values(names)))
+		for _, name := range names {
+			if name <= f.After {
+				continue
+			}
+			t, err := s.service.Tool(ctx, p, name)
+			switch {
+			case haft.CodeOf(err) == haft.CodeNotFound:
+				continue
+			case err != nil:
+				yield(haft.Tool{}, err)
+				return
+			case t.Name != name, // it is an id
+				f.Category != "" && t.Category != f.Category, f.Tag != "" && !slices.Contains(t.Tags, f.Tag),
+				f.Kind != "" && t.Version.Kind != f.Kind, t.Disabled && !f.Disabled && f.Enabled == nil, f.Enabled != nil && *f.Enabled == t.Disabled:
+				continue
+			}
+			if !yield(*t, nil) {
+				return
+			}
+		}
+	}
 }
 
 type showTool struct {

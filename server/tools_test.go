@@ -76,6 +76,43 @@ func TestTools_in_the_form_of_a_vendor(t *testing.T) {
 	w.must(403, user, "POST", "/v1/tool_calls?agent=smith", `{}`)
 }
 
+func TestTools_by_name(t *testing.T) {
+	w := setup(t, nil)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		w.tool(name, "")
+	}
+	w.must(200, admin, "PATCH", "/v1/tools/c", `{"disabled":true}`)
+	for _, tt := range []struct{ name, query, want string }{
+		{"in the order of the list, each once", "name=d,a,a", "a d"},
+		{"what is not there is left out", "name=nothing,b", "b"},
+		{"a disabled one is left out", "name=b,c", "b"},
+		{"unless it is asked for", "name=b,c&disabled=true", "b c"},
+		{"only disabled ones", "name=b,c&enabled=false", "c"},
+		{"of a kind", "name=a&kind=bash", ""},
+		{"with a tag", "name=a&tag=none", ""},
+		{"page by page", "name=a,b,d&limit=2", "a b"},
+		{"behind a name", "name=a,b,d&after=a", "b d"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got struct{ Data []haft.Tool }
+			w.must(200, user, "GET", "/v1/tools?"+tt.query, "").into(t, &got)
+			names := []string{}
+			for _, tool := range got.Data {
+				names = append(names, tool.Name)
+			}
+			if strings.Join(names, " ") != tt.want {
+				t.Errorf("got %v, want %q", names, tt.want)
+			}
+		})
+	}
+	var id struct{ ID string }
+	w.must(200, user, "GET", "/v1/tools/a", "").into(t, &id)
+	if got := w.must(200, user, "GET", "/v1/tools?name="+id.ID, ""); strings.Contains(string(got.body), id.ID) {
+		t.Errorf("an id is taken for a name: %s", got.body)
+	}
+	w.must(422, user, "GET", "/v1/tools?name=a&search=b", "")
+}
+
 func TestAgents_change_in_parts_and_never_show_values(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
