@@ -1,0 +1,78 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// pythonClient is the client for Python with what checks it.
+type pythonClient struct {
+	dir string // of its sources
+	bin string // of the environment
+	env []string
+}
+
+// run runs a program of the environment in the directory of the client.
+func (c pythonClient) run(t *testing.T, program string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, program), args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), c.env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	} else {
+		t.Logf("%s", out)
+	}
+}
+
+// install installs the client from a place, without what it depends on, and returns
+// where it is then.
+func (c pythonClient) install(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	c.run(t, "python", "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", to, from)
+	if _, err := os.Stat(filepath.Join(to, "haft", "py.typed")); err != nil {
+		t.Fatalf("what was installed is not whole: %v", err)
+	}
+	return to
+}
+
+// The client for Python installs from its directory and from the repository, is well
+// typed, and does with a real server what its tests say.
+func TestClients_python(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pythonClient{dir: filepath.Join(root, "clients", "python"), bin: filepath.Join(clientTools(t, "clientspy"), "bin")}
+	c.env = []string{
+		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=", "RUFF_NO_CACHE=true", "MYPY_CACHE_DIR=" + t.TempDir(),
+		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
+		// The repository may belong to somebody else, as in a container.
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	}
+	t.Run("installs_from_the_repository", func(t *testing.T) {
+		if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+			t.Skipf("this is no clone of a repository: %v", err)
+		}
+		c.install(t, "git+file://"+root+"#subdirectory=clients/python")
+	})
+	t.Run("is_checked", func(t *testing.T) {
+		c.run(t, "python", "tools/unasync.py", "--check")
+		c.run(t, "ruff", "check", ".")
+		c.run(t, "ruff", "format", "--check", ".")
+		c.run(t, "mypy")
+	})
+	t.Run("works_with_a_server", func(t *testing.T) {
+		c := c
+		site := c.install(t, c.dir)
+		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site, "HAFT_REPOSITORY="+root)
+		c.run(t, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	})
+}

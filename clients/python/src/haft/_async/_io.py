@@ -1,0 +1,8 @@
+"""What differs between the two ways to wait: this is the one with ``await``."""
+
+from __future__ import annotations
+
+import anyio
+
+Lock = anyio.Lock
+sleep = anyio.sleep

@@ -1,0 +1,174 @@
+"""Sends requests, again where that does no harm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+import httpx
+
+from .. import _json, _request
+from .._errors import HaftError, TimeoutError, UnavailableError
+from .._models import Event
+from .._request import Query, Retry, Target
+from .._sse import Follower, Reader
+from ._io import sleep
+
+T = TypeVar("T")
+
+#: How many things one page has at most.
+_PAGE = 1000
+#: Seconds after which a stream without a sign of life is cut. The server sends one every 15.
+_SILENCE = 60.0
+#: Seconds that a connection lives which was no failure, though nothing happened on it.
+_LIVELY = 20.0
+
+
+class AsyncTransport:
+    """One connection pool to one server."""
+
+    def __init__(
+        self, target: Target, http: httpx.AsyncClient, timeout: float, retry: Retry, max_answer: int, patience: float
+    ) -> None:
+        self.target = target
+        self.timeout = timeout
+        self.retry = retry
+        self.max_answer = max_answer
+        self.patience = patience
+        self._http = http
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def read(self, of: type[T], q: Query) -> T:
+        """Send a request and read the answer."""
+        return _json.decode(of, _json.loads((await self.send(q))[0]))
+
+    async def send(self, q: Query) -> tuple[bytes, httpx.Headers]:
+        """Send a request and return the answer, which is not a refusal."""
+        tried = 0
+        while True:
+            tried += 1
+            sent = False
+            try:
+                response = await self._open(q)
+                sent = True
+                try:
+                    return await self._body(q, response), response.headers
+                finally:
+                    await response.aclose()
+            except (httpx.RequestError, httpx.StreamError) as err:
+                sent = sent or not _request.never_sent(err)
+                failure: HaftError = _request.cut(q, err, sent)
+            except HaftError as err:
+                sent = True
+                failure = err
+            wait = _request.pause(self.retry, tried, q, failure, sent)
+            if wait is None:
+                raise failure
+            await sleep(wait)
+
+    async def _open(self, q: Query) -> httpx.Response:
+        """Send a request once. The caller closes the answer, of which the body is not read yet."""
+        response = await self._http.send(self.target.request(q, self.timeout), stream=True)
+        try:
+            if not response.is_success:
+                raw = b""
+                async for piece in response.aiter_raw():
+                    raw += piece
+                    if len(raw) > _request.MAX_PROBLEM:
+                        break
+                raise _request.refused(response.status_code, response.headers, raw)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise UnavailableError("the answer is compressed, which was not asked for")
+        except BaseException:
+            await response.aclose()
+            raise
+        return response
+
+    async def _body(self, q: Query, response: httpx.Response) -> bytes:
+        """Read a body within bounds of size and time."""
+        until = time.monotonic() + max(self.timeout, q.timeout or 0)
+        raw = bytearray()
+        async for piece in response.aiter_raw():
+            raw += piece
+            if len(raw) > self.max_answer:
+                raise UnavailableError(f"the answer of the server has more than {self.max_answer} bytes")
+            if time.monotonic() > until:
+                raise TimeoutError("the server did not answer in time", maybe_done=not q.repeatable)
+        return bytes(raw)
+
+    async def pages(self, of: type[T], q: Query, limit: int | None) -> AsyncIterator[T]:
+        """Yield what a list has, up to so many; pages are fetched as they are needed."""
+        left = limit
+        cursor = ""
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            page = Query(path=q.path, params={**q.params, "limit": size, "cursor": cursor})
+            answer = _json.loads((await self.send(page))[0])
+            if not isinstance(answer, dict):
+                raise UnavailableError("the answer is not a list of a Haft server")
+            items = _json.decode(list[of], answer.get("data"))  # type: ignore[valid-type]
+            for item in items[:size]:
+                yield item
+            if left is not None:
+                left -= len(items)
+            following = answer.get("next_cursor")
+            if not following or not items:
+                return
+            if following == cursor or not isinstance(following, str):
+                raise UnavailableError("the list of the server does not end")
+            cursor = following
+
+    async def lines(self, q: Query) -> AsyncIterator[bytes]:
+        """Yield an answer of any size piece by piece. It is not asked for again."""
+        try:
+            response = await self._open(q)
+            try:
+                async for piece in response.aiter_raw():
+                    yield piece
+            finally:
+                await response.aclose()
+        except (httpx.RequestError, httpx.StreamError) as err:
+            raise _request.cut(q, err, not _request.never_sent(err)) from err
+
+    async def follow(self, path: str, params: dict[str, Any], after: int | None, once: bool) -> AsyncIterator[Event]:
+        """Yield events. A stream that is cut goes on after the last one."""
+        follower = Follower(after)
+        since, failures = time.monotonic(), 0
+        while True:
+            began, heard = time.monotonic(), False
+            try:
+                q = Query(
+                    path=path,
+                    params={**params, "after": follower.at},
+                    headers={"Accept": "text/event-stream"},
+                    timeout=_SILENCE,
+                )
+                response = await self._open(q)
+                try:
+                    reader = Reader()
+                    async for piece in response.aiter_raw():
+                        for message in reader.feed(piece):
+                            event = follower.take(message)
+                            if event is None:
+                                continue
+                            heard = True
+                            yield event
+                            if once and event.type == "tool_completed":
+                                return
+                finally:
+                    await response.aclose()
+                failure: HaftError = UnavailableError("the stream of events was cut")
+            except (httpx.RequestError, httpx.StreamError) as err:
+                failure = _request.cut(q, err, not _request.never_sent(err))
+            except UnavailableError as err:
+                failure = err
+            if heard or time.monotonic() - began > _LIVELY:
+                since, failures = time.monotonic(), 0
+            failures += 1
+            if time.monotonic() - since > self.patience:
+                raise failure
+            # What is not there now may be again: a restart, or we were too slow.
+            await sleep(_request.backoff(self.retry, failures))

@@ -1,0 +1,56 @@
+"""What calls are asked for with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypedDict
+
+from ._models import Limits
+from ._request import new_key
+
+
+class CallOptions(TypedDict, total=False):
+    """What may be said of a call besides tool and arguments."""
+
+    #: The agent that calls, by name or id. The key must be for it.
+    agent: str | None
+    #: Added to the environment of the run.
+    env: Mapping[str, str] | None
+    #: A second call with the same key and arguments gets the result of the first. Every
+    #: call has one; give your own to make a call once across restarts of your program.
+    idempotency_key: str | None
+    #: Groups the calls of one loop of an agent, which its tool rules look at.
+    turn: str | None
+    #: The version to run; the current one if it is left out.
+    digest: str | None
+    sandbox: str | None
+    limits: Limits | None
+    deadline: datetime | None
+    #: Seconds to wait for the server; those of the client if it is left out.
+    timeout: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCall:
+    """One call of a batch."""
+
+    tool: str
+    args: Any = field(default_factory=dict)
+    agent: str | None = None
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    idempotency_key: str | None = None
+    turn: str | None = None
+    digest: str | None = None
+    sandbox: str | None = None
+    limits: Limits | None = None
+    deadline: datetime | None = None
+
+
+def call_body(tool: str, args: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The body that asks for a call."""
+    body = {"tool": tool, "args": {} if args is None else args}
+    body.update((k, v) for k, v in options.items() if v is not None and k != "timeout")
+    body.setdefault("idempotency_key", new_key())
+    return body

@@ -1,0 +1,219 @@
+# Made by tools/unasync.py of ../_async/_client.py: change that one.
+"""The client."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+import httpx
+
+from .._errors import InvalidError
+from .._json import decode, loads
+from .._models import CallFormat, Self, UsageSum
+from .._request import Query, Retry, Target, given
+from .._tool import LocalTool, Options, ToolOptions
+from ._calls import Calls, Chains
+from ._resources import (
+    Agents,
+    Approvals,
+    Audit,
+    Events,
+    Keys,
+    Secrets,
+    Tools,
+    Webhooks,
+)
+from ._tool import RemoteTool
+from ._transport import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Client:
+    """Asks a Haft server.
+
+    Making one sends nothing. Close it, or use it as a context manager.
+
+    Args:
+        server: The address of the server; ``HAFT_SERVER``, or the server that
+            ``haft serve`` starts on this machine, if it is left out.
+        key: An API key or a token; ``HAFT_KEY``, or what is in the file that
+            ``HAFT_KEY_FILE`` names, if it is left out.
+        agent: The agent on whose behalf everything is asked, by name or id. The key
+            must be for it.
+        sign: Sign requests with the key instead of sending it. That is done anyway
+            where others could read it on its way: over http to another machine.
+        timeout: Seconds to wait for a connection, and for an answer.
+        call_timeout: Seconds to wait for the result of a call.
+        retry: How often and when requests are repeated that do no harm twice.
+        max_answer: The most bytes of an answer that is kept in memory.
+        patience: Seconds that a stream of events tries to come back to a server that
+            is away.
+        tls: Whom to believe, and a certificate if the server wants one.
+        transport: What sends, for tests and for proxies of your own.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        key: str | None = None,
+        *,
+        agent: str | None = None,
+        sign: bool = False,
+        timeout: float = 30.0,
+        call_timeout: float = 600.0,
+        retry: Retry = Retry(),  # noqa: B008, it cannot be changed
+        max_answer: int = 64 << 20,
+        patience: float = 60.0,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if timeout <= 0 or call_timeout <= 0 or max_answer <= 0:
+            raise InvalidError("timeouts and bounds are above 0")
+        target = Target(server, key, agent, sign, os.environ)
+        http = httpx.Client(
+            transport=transport,
+            verify=tls if tls is not None else True,
+            follow_redirects=False,  # the key is for this address only
+            trust_env=not target.local,  # no proxy between us and this machine
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+        self._transport = Transport(target, http, timeout, retry, max_answer, patience)
+        self._call_timeout = call_timeout
+        #: Tools, their versions and their schemas.
+        self.tools = Tools(self._transport)
+        #: Calls of tools.
+        self.calls = Calls(self._transport, call_timeout)
+        #: Calls whose arguments refer to earlier results.
+        self.chains = Chains(self._transport, call_timeout)
+        #: Calls that wait for a person.
+        self.approvals = Approvals(self._transport)
+        #: Agents, and the tools and variables that their calls have.
+        self.agents = Agents(self._transport)
+        #: Stored variables.
+        self.secrets = Secrets(self._transport)
+        #: What happens.
+        self.events = Events(self._transport)
+        #: API keys.
+        self.keys = Keys(self._transport)
+        #: Addresses that events are sent to.
+        self.webhooks = Webhooks(self._transport)
+        #: The record of what was done.
+        self.audit = Audit(self._transport)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        return f"<haft.Client of {self._transport.target.base}>"
+
+    def whoami(self) -> Self:
+        """Whom the server takes this client for."""
+        return self._transport.read(Self, Query(path="/v1/whoami"))
+
+    def tool_calls(
+        self,
+        answer: Any,
+        *,
+        format: CallFormat | None = None,
+        agent: str | None = None,
+        turn: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Run the tool calls in what a model answered, and return the messages to append.
+
+        ``answer`` is what the vendor's API returned, unchanged: JSON, or the object of the
+        vendor's SDK. The messages are in the form of that vendor. What tools fail with is
+        in the messages, as the model should see it.
+        """
+        params = given(format=format, agent=agent, turn=turn)
+        wait = self._call_timeout if timeout is None else timeout
+        raw, _ = self._transport.send(
+            Query(method="POST", path="/v1/tool_calls", params=params, body=answer, timeout=wait)
+        )
+        return loads(raw)
+
+    def usage(
+        self,
+        *,
+        by: Sequence[Literal["tool", "user", "agent", "hour", "day", "month"]] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tool: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[UsageSum]:
+        """What calls used that have ended; of the last 30 days if nothing else is said."""
+        params = given(until=until, tool=tool, user=user, agent=agent, limit=limit)
+        params |= {"from": since, "by": [by] if isinstance(by, str) else [*by]}
+        raw, _ = self._transport.send(Query(path="/v1/usage", params=params))
+        answer = loads(raw)
+        return decode(_Sums, answer.get("data") if isinstance(answer, dict) else 0)
+
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None
+    ) -> Any:
+        """Ask for anything else that ``/openapi.json`` of the server has, as JSON."""
+        if not path.startswith("/") or path.startswith("//"):
+            raise InvalidError("a path begins with one /")
+        raw, _ = self._transport.send(Query(method=method.upper(), path=path, params=params or {}, body=body))
+        return loads(raw) if raw else None
+
+    def register(self, function: Callable[P, R], **options: Unpack[ToolOptions]) -> RemoteTool[P, R]:
+        """Give the server the source of a function, and return the tool that it is there.
+
+        A tool of that name gets a new version, unless the source is the same as before.
+        ``options`` are those of :func:`haft.tool`, for a function without that decorator.
+        """
+        bound = self._bind(function, options)
+        bound.register()
+        return bound
+
+    def _bind(self, function: Callable[P, R], options: Mapping[str, Any]) -> RemoteTool[P, R]:
+        if isinstance(function, RemoteTool) and function.client is self and not options:
+            return function
+        if isinstance(function, LocalTool):
+            if options:
+                raise InvalidError("the decorator of the function says what the tool is like")
+            return RemoteTool(function.function, function.options, self)
+        return RemoteTool(function, Options(**options), self)
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> RemoteTool[P, R]: ...
+
+    @overload
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], RemoteTool[P, R]]: ...
+
+    def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a function a tool of this client's server: :func:`haft.tool`, and where it runs.
+
+        Nothing is sent when the function is defined. It is registered by
+        :meth:`register`, or by the first call that the server is to make.
+        """
+        if function is not None:
+            return self._bind(function, options)
+        return lambda f: self._bind(f, options)
+
+    tool.__haft_decorator__ = True  # type: ignore[attr-defined]
+
+
+_Sums = list[UsageSum]

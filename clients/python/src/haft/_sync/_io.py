@@ -1,0 +1,9 @@
+"""What differs between the two ways to wait: this is the one that blocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+Lock = threading.Lock
+sleep = time.sleep

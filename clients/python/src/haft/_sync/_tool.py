@@ -1,0 +1,74 @@
+# Made by tools/unasync.py of ../_async/_tool.py: change that one.
+"""Functions that run on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from .._errors import NotFoundError, ReviewError
+from .._models import Added, Format, Result
+from .._tool import LocalTool, Options
+from ._io import Lock
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RemoteTool(LocalTool[P, R]):
+    """A function that is a tool of a server. Called as it is, it still runs here."""
+
+    def __init__(self, function: Callable[P, R], options: Options, client: Client) -> None:
+        super().__init__(function, options)
+        #: Whose server it is.
+        self.client = client
+        self._lock = Lock()
+        self._added: Added | None = None
+
+    def register(self, *, again: bool = False) -> Added:
+        """Give the server the source, once, or ``again``."""
+        with self._lock:
+            if self._added is None or again:
+                self._added = self.client.tools.put(self.draft)
+            return self._added
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the tool on the server and return its value, which is JSON.
+
+        Raises:
+            CallError: there is no value; :attr:`~haft.CallError.result` says why.
+        """
+        return (self.call(*args, **kwargs)).unwrap()
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Call the tool on the server and return all that is known of the call."""
+        arguments = self.arguments(*args, **kwargs)
+        return self.client.calls.run(self.name, arguments, digest=self._digest())
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Have the server call the tool and do not wait: ``client.calls.wait(result.call_id)`` does."""
+        arguments = self.arguments(*args, **kwargs)
+        return self.client.calls.start(self.name, arguments, digest=self._digest())
+
+    def _digest(self) -> str:
+        """That of the version which this source is: another program may register another one."""
+        added = self.register()
+        if added.waiting:
+            raise ReviewError(
+                f"version {added.waiting} of {added.name} waits for review: somebody has to accept it first"
+            )
+        return added.version.digest
+
+    def schema(self, format: Format | None = None, *, strict: bool = False) -> Any:
+        """The schema of the arguments, or the tool in the form of a model vendor."""
+        added = self.register()
+        if format is None:
+            return added.version.parameters
+        found = self.client.tools.schemas(format, strict=strict, name=[added.name])
+        if not found.tools:
+            why = "; ".join(r for s in found.skipped for r in s.reasons)
+            raise NotFoundError(f"{added.name} cannot be given to {format}: {why or 'it is disabled'}")
+        return found.tools[0]

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import haft
+
+from . import samples
+from .helpers import Helper
+
+
+def run(source: str, name: str, *args: Any) -> Any:
+    """Run a source as a server would: with nothing else around it."""
+    module = types.ModuleType("tool")
+    sys.modules["tool"] = module  # dataclasses look for their module
+    try:
+        exec(compile(source, "tool.py", "exec"), module.__dict__)
+        return getattr(module, name)(*args)
+    finally:
+        del sys.modules["tool"]
+
+
+def test_is_the_function_without_its_decorator() -> None:
+    assert samples.plain.source == (
+        "from __future__ import annotations\n\n\n"
+        "def plain(a: int) -> int:\n"
+        '    """Add one."""\n'
+        "    # This comment stays.\n"
+        "    return a + 1  # and this one\n"
+    )
+    assert samples.plain(1) == 2
+    assert samples.plain.__name__ == "plain"
+    assert samples.plain.__doc__ == "Add one."
+
+
+def test_has_the_imports_that_it_uses_and_no_others() -> None:
+    source = samples.several_lines.source
+    assert source.startswith("from __future__ import annotations\n\n\nimport json as j\n\n\nasync def several_lines(")
+    assert "@tool" not in source
+    assert "import os.path" in samples.of_a_client.source
+    assert run(samples.of_a_client.source, "of_a_client", "/a/b") == "b"
+
+
+def test_says_how_it_is_to_be_run() -> None:
+    draft = samples.several_lines.draft
+    assert draft.settings == haft.Settings(
+        limits=haft.Limits(wall_ms=2500, memory_bytes=64 << 20),
+        network=["api.example.com"],
+        requires_approval=True,
+    )
+    assert draft.requirements == haft.Requirements(pip=["httpx"])
+    assert draft.tags == ["a", "b"]
+    assert draft.function == "several_lines"
+    assert samples.of_a_client.draft.name == "other_name"
+    assert samples.of_a_client.name == "other_name"
+
+
+def test_knows_its_decorator_by_any_name() -> None:
+    source = samples.renamed_decorator.source
+    assert "@" not in source
+    assert "LIMIT = 3" in source
+    assert run(source, "renamed_decorator", 9) == 3
+
+
+def test_keeps_decorators_below_its_own() -> None:
+    source = samples.decorated.source
+    assert '@decorate("""kept,\n    as it is""")\ndef decorated' in source
+    assert "@haft.tool" not in source
+    assert run(source, "decorated", 2) == ("kept,\n    as it is", 2)
+
+
+def test_leaves_out_decorators_above_its_own() -> None:
+    assert "keep" not in samples.below_another.source
+    assert "@" not in samples.below_another.source
+
+
+def test_takes_along_what_uses_names() -> None:
+    source = samples.with_uses.source
+    assert source.index("class Point") < source.index("def length") < source.index("def with_uses")
+    assert "import math" in source
+    assert "from dataclasses import dataclass" in source
+    assert run(source, "with_uses", 3, 4) == 5
+    assert "measure = length" in samples.with_alias.source
+    assert run(samples.with_alias.source, "with_alias", 0) == 0
+
+
+def test_takes_along_variables_by_their_statement() -> None:
+    source = samples.with_variables.source
+    assert source.index("LIMIT = 3") < source.index("TABLE: dict[str, int] = {\n") < source.index("def with_variables")
+    assert run(source, "with_variables", "three") == 3
+
+
+def test_puts_everything_in_an_order_that_runs() -> None:
+    source = samples.needs_order.source
+    assert source.index("LIMIT = 3") < source.index("class Derived")
+    assert source.index("class Base") < source.index("class Derived")
+    assert run(source, "needs_order", "x") == "x"
+    assert run(samples.circle.source, "circle", 4) == 1
+
+
+def test_may_use_the_function_of_another_tool() -> None:
+    source = samples.calls_a_tool.source
+    assert "@tool" not in source
+    assert run(source, "calls_a_tool", 1) == 2
+
+
+def test_needs_no_more_than_annotations_say() -> None:
+    source = samples.types_only.source
+    assert "from decimal import Decimal" in source
+    assert "from typing import Annotated" in source
+    assert "from typing import Literal" in source
+    assert "handle = " not in source
+    assert "LIMIT = " not in source
+
+
+def test_local_names_are_not_taken_for_those_of_the_module() -> None:
+    assert run(samples.local_names_win.source, "local_names_win", 2) == [0, 1, 0]
+
+
+def test_takes_the_indentation_off_but_not_out_of_strings() -> None:
+    inner, _ = samples.nested(1)
+    assert inner.source.startswith("from __future__ import annotations\n\n\ndef inner(a: int) -> str:\n")
+    assert "    # at the depth of the body\n" in inner.source
+    for a in (0, 7):
+        assert run(inner.source, "inner", a) == inner(a)
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (samples.without_uses, r"uses (Point|length) of .*helpers, which is code of yours: name it in uses="),
+        (samples.uses_own_module, "uses helpers of ., which is code of yours"),
+        (samples.without_variables, r'uses the variable TABLE: name it in uses=\["TABLE"\]'),
+        (samples.assigned_twice, "TWICE is given a value more than once"),
+        (samples.uses_a_client, "uses client, of type Client, which was made when the program ran"),
+        (samples.uses_a_handle, "uses handle, of type object, which was made when the program ran"),
+        (samples.uses_what_is_not_there, "uses nowhere, which its module does not have"),
+        (samples.nested(1)[1], "is a closure over value"),
+    ],
+)
+def test_says_what_cannot_be_had(tool: Any, reason: str) -> None:
+    with pytest.raises(haft.SourceError, match=reason):
+        _ = tool.source
+
+
+def generator(a: int) -> Any:
+    """Count."""
+    yield a
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        (lambda a: a, "lambda"),
+        (Helper.method, "is a method"),
+        (Helper().method, "method"),
+        (staticmethod(samples.plain.function), "method"),
+        (functools.partial(samples.even, 1), "partial"),
+        (print, "written in Python"),
+        (Helper, "written in Python"),
+        (3, "written in Python"),
+        (generator, "generator"),
+    ],
+)
+def test_refuses_at_once_what_can_never_be_a_tool(thing: Any, reason: str) -> None:
+    with pytest.raises(haft.SourceError, match=reason):
+        haft.tool(thing)
+
+
+def test_refuses_what_has_no_file() -> None:
+    module: dict[str, Any] = {}
+    exec('def typed(a: int) -> int:\n    """Type."""\n    return a\n', module)
+    with pytest.raises(haft.SourceError, match="not typed at a prompt"):
+        _ = haft.tool(module["typed"]).source
+
+
+@pytest.mark.parametrize("option", ["tags", "network", "secrets", "requirements", "uses"])
+def test_refuses_one_text_where_a_list_belongs(option: str) -> None:
+    with pytest.raises(TypeError, match=option):
+        haft.tool(**{option: "numpy"})  # type: ignore[call-overload]
+
+
+def test_refuses_options_that_there_are_not() -> None:
+    with pytest.raises(TypeError):
+        haft.tool(timeuot=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("text", "size"), [("64MiB", 64 << 20), ("1 gb", 10**9), ("12", 12), (5, 5)])
+def test_reads_sizes(text: int | str, size: int) -> None:
+    draft = haft.tool(memory=text)(samples.plain.function).draft
+    assert draft.settings == haft.Settings(limits=haft.Limits(memory_bytes=size))
+
+
+def test_arguments_have_the_names_of_the_function() -> None:
+    assert samples.with_uses.arguments(1, y=2) == {"x": 1, "y": 2}
+    with pytest.raises(TypeError, match="unexpected"):
+        samples.with_uses.arguments(z=1)  # type: ignore[call-arg]
+
+
+def test_importing_a_module_with_tools_sends_nothing() -> None:
+    # The client of samples has an address where nobody listens, and sockets are forbidden.
+    code = (
+        "import socket\n"
+        "def no(*a, **k): raise SystemExit('the network was used')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = no\n"
+        "import tests.samples as s\n"
+        "print(s.of_a_client.name)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "other_name\n"
