@@ -392,10 +392,10 @@ class TestAgents:
         assert client.agents.attach(agent.id, "add").tools == ["environment", "add"]
         assert client.agents.detach(name, "add").tools == ["environment"]
         assert name in [a.name for a in client.agents.list(tool="environment")]
-        assert client.calls.value("environment", {"name": "SKY"}, agent=name) == "grey"
+        assert client.calls.value("environment", {"name": "SKY"}, agent=name) == "[redacted:SKY]"
         assert client.agents.set(name, env={"SEA": "green", "SKY": None}).env.keys() == {"SEA"}
         with haft.Client(agent=name) as acting:
-            assert acting.calls.value("environment", {"name": "SEA"}) == "green"
+            assert acting.calls.value("environment", {"name": "SEA"}) == "[redacted:SEA]"
             assert [t.name for t in acting.tools.list()] == ["environment"]
             with pytest.raises(haft.NotFoundError):
                 acting.calls.value("add", {"a": 1})
