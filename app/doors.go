@@ -62,6 +62,7 @@ type Server struct {
 // listen yet.
 func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	s := &Server{}
+	cfg.Busy = true
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

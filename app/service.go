@@ -35,6 +35,8 @@ type ServiceConfig struct {
 	Database string
 	// Wait is how long to wait for another process that has Data.
 	Wait time.Duration
+	// Busy says that many calls will come, see [sqlite.Config].
+	Busy bool
 	// Policy is the server's document, until one is stored; nil means
 	// one by which
 	// administrators may call every tool and nobody else any.
@@ -186,7 +188,7 @@ func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) 
 	if cfg.Database != "" {
 		s.Store, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
 	} else {
-		s.Store, err = sqlite.Open(ctx, sqlite.Config{Dir: cfg.Data, Wait: cfg.Wait})
+		s.Store, err = sqlite.Open(ctx, sqlite.Config{Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy})
 	}
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)

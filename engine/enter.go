@@ -75,11 +75,12 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 	if err := checkCall(c); err != nil {
 		return nil, err
 	}
-	if c.ID == "" {
+	ours := c.ID == ""
+	if ours {
 		c.ID = NewCallID()
 	}
 	now := time.Now()
-	f := &flight{call: c, began: now, done: make(chan struct{})}
+	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{})}
 	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
 	f.rec.Call, f.rec.Redacted = e.kept(c)
 	f.env = c.Env

@@ -93,7 +93,7 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	}
 	f.rec.Status, f.rec.Started = haft.StatusRunning, time.Now()
 	data := map[string]any{"digest": f.rec.Digest, "args": f.rec.Call.Args}
-	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken)}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken), Sure: f.ours}
 	part.Audit = append(part.Audit, e.entry(f, "call.started", e.startedBody(f)))
 	f.taken = nil
 	if err := e.tell(ctx, f, haft.EventExecuting, data, part); err != nil {

@@ -64,7 +64,7 @@ func (j *journal) attach(id haft.CallID, part *store.Batch) {
 
 // Append implements [event.Log].
 func (j *journal) Append(ctx context.Context, events []haft.Event) error {
-	batch := store.Batch{Events: events}
+	batch := store.Batch{Events: events, Sure: true}
 	j.mu.Lock()
 	for _, e := range events {
 		delete(j.fresh, e.Call)
@@ -78,7 +78,7 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 		batch.Approvals = append(batch.Approvals, part.Approvals...)
 		batch.Limits = append(batch.Limits, part.Limits...)
 		batch.Chains = append(batch.Chains, part.Chains...)
-		batch.Again = batch.Again || part.Again
+		batch.Again, batch.Sure = batch.Again || part.Again, batch.Sure && part.Sure
 	}
 	j.known = false
 	j.mu.Unlock()

@@ -46,7 +46,7 @@ func openStore(ctx context.Context, where string) (*store.Store, error) {
 	if strings.HasPrefix(where, "postgres") {
 		return postgres.Open(ctx, where, postgres.Config{})
 	}
-	return sqlite.Open(ctx, sqlite.Config{Dir: where, Wait: 10 * time.Second})
+	return sqlite.Open(ctx, sqlite.Config{Dir: where, Wait: 10 * time.Second, Busy: true})
 }
 
 // marked is an engine whose only tool leaves a mark in a file each time it runs.

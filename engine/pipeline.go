@@ -55,6 +55,7 @@ type flight struct {
 	parent   *flight  // that made it and waits for it
 	keys     []string // of slots that it holds
 	async    bool     // nobody waits: it was submitted, or goes on after an approval
+	ours     bool     // its id was made here, and nothing is kept of it but by this flight
 	began    time.Time
 	trace    Span
 	redactor *secret.Redactor

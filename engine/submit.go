@@ -28,7 +28,7 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 			return e.store.Record(ctx, c.Principal.Org, first)
 		}
 	}
-	f.async = true
+	f.async, f.ours = true, false // once it is queued, others may end it
 	if err := e.look(ctx, f); err != nil {
 		res, err := e.leave(ctx, f, err)
 		f.release()

@@ -94,16 +94,22 @@ func (t *tx) addAudit(ctx context.Context, e *encoded) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]any, 0, len(e.audit)*insertAudit.cols)
-	for i, entry := range e.audit {
-		linked := audit.Link(heads[entry.Org], entry)
-		heads[entry.Org] = linked.Head()
-		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i], linked.Prev, linked.Hash)
-	}
-	if _, err := t.add(ctx, insertAudit, rows); err != nil {
+	if _, err := t.add(ctx, insertAudit, e.link(heads)); err != nil {
 		return err
 	}
 	return t.moveHeads(ctx, heads)
+}
+
+// link links entries to the ends of their chains, moves the ends, and returns the
+// rows.
+func (e *encoded) link(ends map[string]audit.Head) []any {
+	rows := make([]any, 0, len(e.audit)*insertAudit.cols)
+	for i, entry := range e.audit {
+		linked := audit.Link(ends[entry.Org], entry)
+		ends[entry.Org] = linked.Head()
+		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i], linked.Prev, linked.Hash)
+	}
+	return rows
 }
 
 // chainHeads returns where the chains of entries stand. In a shared store they

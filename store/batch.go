@@ -28,6 +28,9 @@ type Batch struct {
 	// Again says that some of it may be kept already: somebody tries again who
 	// does not know what became of the first try.
 	Again bool
+	// Sure says that nothing of it can clash with what is kept: its calls have ids
+	// that were made for them, and nobody but the caller opens or ends them.
+	Sure bool
 }
 
 // A LimitState is what is left of a rate or a quota.

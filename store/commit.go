@@ -68,6 +68,11 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 	if err != nil {
 		return fmt.Errorf("keep a batch: %w", err)
 	}
+	if s.front != nil {
+		if kept, err := s.front.acknowledge(ctx, b, e); err != nil || kept {
+			return err
+		}
+	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
 		if err := t.addUsage(ctx, b); err != nil { // while it is known what ended before
 			return err

@@ -54,11 +54,7 @@ func (t *tx) addEvents(ctx context.Context, events []haft.Event, rows []any) err
 	if err != nil {
 		return err
 	}
-	for i := range events {
-		cursor = max(cursor+1, events[i].Cursor)
-		events[i].Cursor = cursor
-		rows[i*insertEvents.cols] = cursor
-	}
+	cursor = numberEvents(events, rows, cursor)
 	if _, err := t.add(ctx, insertEvents, rows); err != nil {
 		return err
 	}
@@ -68,6 +64,17 @@ func (t *tx) addEvents(ctx context.Context, events []haft.Event, rows []any) err
 	}
 	_, err = t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events'", cursor)
 	return err
+}
+
+// numberEvents gives events the cursors behind the last one, and returns the last
+// of theirs.
+func numberEvents(events []haft.Event, rows []any, cursor int64) int64 {
+	for i := range events {
+		cursor = max(cursor+1, events[i].Cursor)
+		events[i].Cursor = cursor
+		rows[i*insertEvents.cols] = cursor
+	}
+	return cursor
 }
 
 // lastCursor returns the highest cursor. In a shared store it is locked until the

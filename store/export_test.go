@@ -105,3 +105,27 @@ func Column(s string) string { return column(s) }
 
 // MaxColumn is the longest text of a column.
 const MaxColumn = maxColumn
+
+// Recode reads a rowset, and returns it encoded again, and merged with itself.
+func Recode(raw []byte) (again []byte, merged int, err error) {
+	r, err := readRowset(raw)
+	if err != nil {
+		return nil, 0, err
+	}
+	m := merge([]*rowset{r, r})
+	for _, rows := range m.tables() {
+		merged += len(*rows)
+	}
+	again, err = r.appendTo(nil)
+	return again, merged, err
+}
+
+// Rows encodes a batch as it goes into the log.
+func Rows(b Batch) ([]byte, error) {
+	e, err := encodeBatch(b)
+	if err != nil {
+		return nil, err
+	}
+	r := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records, nil)}
+	return r.appendTo(nil)
+}

@@ -40,6 +40,15 @@ type Dialect struct {
 	Error func(error) *haft.Error
 	// Again reports whether the transaction may succeed if it is tried again.
 	Again func(error) bool
+	// Dir is a directory of this process in which a log may stand in front of the
+	// database, see package redo. Empty means that there is none.
+	Dir string
+	// Sync brings to the disk what was committed while the store was relaxed, if
+	// there is a log.
+	Sync func() error
+	// Relaxed and Strict are what a connection is told, outside of a transaction,
+	// so that a commit does not or does wait for the disk.
+	Relaxed, Strict string
 	// Close is called by [Store.Close] last, if it is set.
 	Close func() error
 }
@@ -49,6 +58,9 @@ type Config struct {
 	// Tries is how often a transaction is begun that others are in the way of; 0
 	// means 8.
 	Tries int
+	// Busy says that many calls will come: a log stands in front of the database
+	// from the beginning, and not only after a few commits.
+	Busy bool
 }
 
 // A Store keeps everything in a database. It is safe for concurrent use.
@@ -68,7 +80,8 @@ type Store struct {
 	begin  *sql.Stmt
 	commit *sql.Stmt
 	undo   *sql.Stmt
-	heads  heads // guarded by turn
+	heads  heads // guarded by turn, and if there is a front by its order
+	front  *front
 	// last is the cursor of the last event, if it is known: 0 means that the
 	// database has to be asked.
 	last atomic.Int64
@@ -98,6 +111,12 @@ func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, 
 	}
 	if err := s.own(ctx); err != nil {
 		return nil, fmt.Errorf("prepare the database: %w", s.explain(err))
+	}
+	if d.Dir == "" {
+		return s, nil
+	}
+	if err := s.openFront(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("take up what was acknowledged: %w", s.explain(err)), s.conn.Close())
 	}
 	return s, nil
 }
@@ -129,9 +148,12 @@ func (s *Store) Shared() bool { return s.dialect.Shared }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.ended.Store(true)
+		if s.front != nil {
+			s.closed = s.front.close() // and nobody gets its order any more
+		}
 		if s.turn != nil {
 			<-s.turn // and never give it back
-			s.closed = errors.Join(s.begin.Close(), s.commit.Close(), s.undo.Close())
+			s.closed = errors.Join(s.closed, s.begin.Close(), s.commit.Close(), s.undo.Close())
 			for _, stmt := range s.stmts {
 				s.closed = errors.Join(s.closed, stmt.Close())
 			}
@@ -243,35 +265,85 @@ func (s *Store) write(ctx context.Context, f func(context.Context, *tx) error) e
 	if err := ctx.Err(); err != nil {
 		return s.explain(err)
 	}
-	select {
-	case _, ok := <-s.turn:
-		if !ok {
-			return errClosed()
+	if s.front != nil {
+		// What was acknowledged before comes before.
+		if err := take(ctx, s.front.order); err != nil {
+			return s.explain(err)
 		}
-	case <-ctx.Done():
-		return s.explain(ctx.Err())
+		defer func() { s.front.order <- struct{}{} }()
+	}
+	if err := take(ctx, s.turn); err != nil {
+		return s.explain(err)
 	}
 	defer func() { s.turn <- struct{}{} }()
 	// From here on the end of ctx stops nothing. A statement that cannot be
 	// stopped is also cheaper: the driver needs no goroutine to watch ctx.
-	return s.explain(s.writeOwned(context.WithoutCancel(ctx), f))
+	ctx = context.WithoutCancel(ctx)
+	if s.front != nil {
+		if err := s.front.settleTurn(ctx, true); err != nil {
+			return s.explain(err)
+		}
+	}
+	return s.explain(s.writeOwned(ctx, f))
 }
 
-// writeOwned runs f on the one connection. Precondition: the turn is taken.
+// take takes a token, unless ctx ends or the store is closed.
+func take(ctx context.Context, token <-chan struct{}) error {
+	select {
+	case _, ok := <-token:
+		if !ok {
+			return errClosed()
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writeOwned runs f on the one connection. Precondition: the turn is taken, and the
+// order of the front.
 func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) error) (err error) {
+	done := false
+	defer func() { // also if f panics
+		if !done {
+			s.heads.forget()
+			s.last.Store(0)
+		}
+	}()
+	err = s.transact(ctx, func(ctx context.Context, t *tx) error {
+		if s.front != nil {
+			if err := s.front.disown(ctx, t); err != nil {
+				return err
+			}
+		}
+		return f(ctx, t)
+	})
+	if err != nil {
+		return err
+	}
+	done = true
+	if s.front != nil {
+		s.front.void = false
+	}
+	if s.heads.known {
+		s.last.Store(s.heads.cursor)
+	}
+	return nil
+}
+
+// transact runs f in a transaction of the one connection. Precondition: the turn is
+// taken.
+func (s *Store) transact(ctx context.Context, f func(context.Context, *tx) error) (err error) {
 	if _, err := s.begin.ExecContext(ctx); err != nil {
 		return err
 	}
 	done := false
 	defer func() { // also if f panics
-		if done {
-			return
+		if !done {
+			// SQLite ends the transaction itself after some errors, a full disk among
+			// them: that there is none to undo is then no error.
+			_, _ = s.undo.ExecContext(ctx)
 		}
-		s.heads.forget()
-		s.last.Store(0)
-		// SQLite ends the transaction itself after some errors, a full disk among
-		// them: that there is none to undo is then no error.
-		_, _ = s.undo.ExecContext(ctx)
 	}()
 	if err := f(ctx, &tx{s: s}); err != nil {
 		return err
@@ -280,9 +352,6 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 		return err
 	}
 	done = true
-	if s.heads.known {
-		s.last.Store(s.heads.cursor)
-	}
 	return nil
 }
 
@@ -327,6 +396,11 @@ func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string,
 // query runs a query for reading, prepared if it is one of the first so many. The
 // texts are made of constants, but filters make many of them.
 func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	if s.front != nil {
+		if err := s.front.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
 	stmt, ok := s.readers.Load(text)
 	if !ok {
 		if s.prepared.Load() >= maxStatements {

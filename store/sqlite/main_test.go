@@ -18,6 +18,9 @@ const holdEnv = "HAFT_TEST_HOLD"
 // writeEnv makes that process keep calls until it is killed.
 const writeEnv = "HAFT_TEST_WRITE"
 
+// busyEnv makes it keep them in the log.
+const busyEnv = "HAFT_TEST_BUSY"
+
 // TestMain is also the second process: it opens a store, says so and waits until
 // its input ends or somebody kills it.
 func TestMain(m *testing.M) {
@@ -26,7 +29,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: dir})
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: dir, Busy: os.Getenv(busyEnv) != ""})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
@@ -34,7 +37,9 @@ func TestMain(m *testing.M) {
 	fmt.Fprintln(os.Stdout, "held")
 	if os.Getenv(writeEnv) != "" {
 		for i := 0; ; i++ {
-			if err := s.Commit(context.Background(), calls(i, 1, haft.StatusRunning)); err != nil {
+			b := calls(i, 1, haft.StatusRunning)
+			b.Sure = os.Getenv(busyEnv) != ""
+			if err := s.Commit(context.Background(), b); err != nil {
 				fmt.Fprintln(os.Stdout, err)
 				os.Exit(1)
 			}

@@ -174,11 +174,18 @@ func TestOpen_one_process_at_a_time(t *testing.T) {
 
 // TestStore_killed: what was acknowledged is there, whenever the process is killed.
 func TestStore_killed(t *testing.T) {
+	for name, busy := range map[string]string{"database": "", "log": "1"} {
+		t.Run(name, func(t *testing.T) { killed(t, busy) })
+	}
+}
+
+// killed kills processes that write to the database or to the log, in one directory.
+func killed(t *testing.T, busy string) {
 	dir := t.TempDir()
 	total := int64(0)
 	for round := range 3 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), holdEnv+"="+dir, writeEnv+"=1")
+		cmd.Env = append(os.Environ(), holdEnv+"="+dir, writeEnv+"=1", busyEnv+"="+busy)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

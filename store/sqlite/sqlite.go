@@ -42,6 +42,8 @@ type Config struct {
 	// Wait is how long to wait for another process that uses Dir; 0 means not at
 	// all.
 	Wait time.Duration
+	// Busy says that many calls will come, see [store.Config].
+	Busy bool
 	// Readers is how many queries may read at once; 0 means twice the processors,
 	// and at least 4.
 	Readers int
@@ -101,11 +103,28 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 	keep(read, cfg.Readers)
 	d := Dialect(sync.OnceValue(func() error { return check(ctx, dir) })) // it takes a while
 	d.Close = func() error { return errors.Join(lock.Close(), remove()) }
-	s, err := store.New(ctx, db, read, d, store.Config{})
+	if cfg.Dir != "" {
+		d.Dir, d.Strict, d.Relaxed = dir, "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
+		d.Sync = func() error { return syncFile(filepath.Join(dir, fileName+"-wal")) }
+	}
+	s, err := store.New(ctx, db, read, d, store.Config{Busy: cfg.Busy})
 	if err != nil {
 		return nil, errors.Join(err, read.Close(), db.Close(), lock.Close())
 	}
 	return s, nil
+}
+
+// syncFile brings a file to the disk. One that is not there is in the database
+// already, which SQLite brought to the disk before it removed the file.
+func syncFile(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cause(err)
+	}
+	return cause(errors.Join(f.Sync(), f.Close()))
 }
 
 // keep makes a pool of n connections that stay: a new one would have to prepare

@@ -40,6 +40,7 @@ func laws() []law {
 		{"commit_bounds_what_is_huge", commitHuge},
 		{"commit_after_cancel_leaves_nothing", commitCancelled},
 		{"commit_replaces_limits_and_chains", commitStates},
+		{"commit_of_what_cannot_clash", sure},
 		{"calls_are_filtered", callsFiltered},
 		{"calls_are_paged", callsPaged},
 		{"calls_of_a_turn", callsTurn},

@@ -1,0 +1,418 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/store/redo"
+)
+
+// A front is the log in front of a database that only this process writes to. A
+// batch that nothing can clash with is kept there with one small write and is in
+// the database soon after, together with others; whoever reads, or writes to the
+// database itself, sees to that first. So nobody can tell that there is a front,
+// but by the time that it saves.
+type front struct {
+	s    *Store
+	root *os.Root
+
+	// order holds one token: whoever took it decides what comes next, in the log
+	// or in the database. It comes before the turn of the store.
+	order chan struct{}
+	log   *redo.Log // guarded by order; nil if batches go to the database itself
+	seen  int       // batches that the log could have had, guarded by order
+	void  bool      // the database still names a log that failed, guarded by order
+	buf   []byte    // guarded by order
+
+	mu      sync.Mutex
+	waiting []*rowset // acknowledged, and not in the database yet; oldest first
+	count   atomic.Int64
+
+	applied uint64 // the last one that is in the database, guarded by the turn
+	relaxed bool   // the connection is, guarded by the turn
+
+	wake, hurry chan struct{}
+	stop        context.CancelFunc
+	done        chan struct{}
+}
+
+const (
+	// logName is the file of the log.
+	logName = "redo.log"
+	// settleAfter is how long a batch waits for others to go into the database
+	// with it, and settleAt how many do not wait.
+	settleAfter = 20 * time.Millisecond
+	settleAt    = 256
+	// warmUp is how many batches a process writes before it has a log: a command
+	// that makes one call is better off without.
+	warmUp = 8
+)
+
+// openFront takes up what an earlier process left in its log, and begins.
+func (s *Store) openFront(ctx context.Context) error {
+	root, err := os.OpenRoot(s.dialect.Dir)
+	if err != nil {
+		return fmt.Errorf("open the directory of the log: %w", err)
+	}
+	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := f.recover(ctx); err != nil {
+		return errors.Join(err, root.Close())
+	}
+	f.order <- struct{}{}
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f.stop = stop
+	s.front = f
+	if s.cfg.Busy {
+		f.seen = warmUp
+		f.tend(ctx)
+	}
+	go f.run(own)
+	return nil
+}
+
+// logVersion is that of the payloads in the log.
+func logVersion() uint32 { return uint32(Latest())<<8 | rowsetVersion }
+
+// recover brings into the database what is in the log and not there.
+func (f *front) recover(ctx context.Context) error {
+	epoch, mark, err := f.marks(ctx)
+	if err != nil || epoch == 0 {
+		return err
+	}
+	list, err := redo.Read(f.root, logName, epoch, mark)
+	if errors.Is(err, redo.ErrDamaged) {
+		return &haft.Error{Code: haft.CodeUnavailable, Err: err, Message: "the log " + logName +
+			" in the data directory is damaged, and some calls of its last moments are lost: keep a copy, and remove it to go on without them"}
+	}
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	sets := make([]*rowset, len(list))
+	for i, r := range list {
+		if r.Version != logVersion() {
+			return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
+				"another version of haft stopped without an end, and left %d commits in %s of the data directory: start and stop that version once", len(list), logName)}
+		}
+		if sets[i], err = readRowset(r.Payload); err != nil {
+			return fmt.Errorf("record %d of the log: %w", r.Number, err)
+		}
+		sets[i].number = r.Number
+	}
+	return f.apply(ctx, sets)
+}
+
+// marks reads which log belongs to the database, and how far it has it.
+func (f *front) marks(ctx context.Context) (epoch, mark uint64, err error) {
+	rows, err := (&tx{s: f.s}).query(ctx, "SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch')")
+	if err != nil {
+		return 0, 0, err
+	}
+	err = each(rows, func(r scanner) error {
+		var name string
+		var value int64
+		err := r.Scan(&name, &value)
+		if name == "redo" {
+			mark = uint64(value)
+		} else {
+			epoch = uint64(value)
+		}
+		return err
+	})
+	return epoch, mark, err
+}
+
+// putMark keeps a number under a name.
+const putMark = "INSERT INTO marks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
+// begin opens the log, after a while.
+func (f *front) begin(ctx context.Context) error {
+	var raw [8]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return err
+	}
+	epoch := binary.LittleEndian.Uint64(raw[:])
+	log, err := redo.Open(f.root, logName, logVersion(), epoch)
+	if err != nil {
+		return err
+	}
+	err = f.s.write(ctx, func(ctx context.Context, t *tx) error {
+		if _, err := t.exec(ctx, putMark, "redo_epoch", int64(epoch)); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, putMark, "redo", int64(0))
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	if err := take(ctx, f.order); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	defer func() { f.order <- struct{}{} }()
+	if err := take(ctx, f.s.turn); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	f.log, f.applied = log, 0
+	f.s.turn <- struct{}{}
+	return nil
+}
+
+// acknowledge keeps a batch in the log if it can: if it reports false, nothing of
+// it is kept.
+func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, error) {
+	if !b.Sure || b.Again || len(b.Approvals) > 0 || len(b.Chains) > 0 {
+		return false, nil
+	}
+	if err := take(ctx, f.order); err != nil {
+		return false, f.s.explain(err)
+	}
+	defer func() { f.order <- struct{}{} }()
+	if f.log == nil {
+		if f.seen++; f.seen == warmUp {
+			signal(f.hurry)
+		}
+		return false, nil
+	}
+	h := &f.s.heads
+	if !h.known && len(b.Events) > 0 || slices.ContainsFunc(e.audit, func(a audit.Entry) bool { _, ok := h.chains[a.Org]; return !ok }) {
+		return false, nil // they have to be looked up
+	}
+	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(distinctRecords(b.Records), nil)}
+	ends := make(map[string]audit.Head, 1)
+	for _, a := range e.audit {
+		ends[a.Org] = h.chains[a.Org]
+	}
+	set.audit = e.link(ends)
+	cursor := numberEvents(b.Events, e.events, h.cursor)
+	payload, err := set.appendTo(f.buf[:0])
+	if err != nil {
+		return false, fmt.Errorf("encode a batch for the log: %w", err)
+	}
+	if cap(payload) <= redo.MaxPayload {
+		f.buf = payload
+	}
+	if set.number, err = f.append(context.WithoutCancel(ctx), payload); err != nil {
+		f.renounce()
+		return false, nil // it goes into the database, or else that says why not
+	}
+	for org, end := range ends {
+		h.chains[org] = end
+	}
+	if len(b.Events) > 0 {
+		h.cursor = cursor
+		f.s.last.Store(cursor)
+	}
+	f.mu.Lock()
+	f.waiting = append(f.waiting, set)
+	n := f.count.Add(1)
+	f.mu.Unlock()
+	switch n {
+	case 1:
+		signal(f.wake)
+	case settleAt:
+		signal(f.hurry)
+	}
+	return true, nil
+}
+
+// append adds a record, and makes room for it if there is none.
+func (f *front) append(ctx context.Context, payload []byte) (uint64, error) {
+	n, err := f.log.Append(payload)
+	if errors.Is(err, redo.ErrFull) {
+		if err := take(ctx, f.s.turn); err != nil {
+			return 0, err
+		}
+		err = f.settleTurn(ctx, false)
+		applied := f.applied
+		f.s.turn <- struct{}{}
+		if err == nil {
+			err = f.trim(f.log, applied)
+		}
+		if err == nil {
+			n, err = f.log.Append(payload)
+		}
+	}
+	return n, err
+}
+
+// renounce gives up a log that failed. Its last record may be in it or not: the
+// batch goes into the database, together with the word that the log counts no more.
+func (f *front) renounce() {
+	if f.log.Err() == nil {
+		return // it was only full, or the record too long
+	}
+	_ = f.log.Close() // it has failed already
+	f.log, f.seen, f.void = nil, 0, true
+}
+
+// disown has the database name no log, if the one that it names failed.
+// Precondition: the order is taken, and everything acknowledged is in the database.
+func (f *front) disown(ctx context.Context, t *tx) error {
+	if !f.void {
+		return nil
+	}
+	_, err := t.exec(ctx, putMark, "redo_epoch", int64(0))
+	return err
+}
+
+// trim frees the room of what is in the database.
+func (f *front) trim(log *redo.Log, applied uint64) error {
+	if err := f.s.dialect.Sync(); err != nil {
+		return fmt.Errorf("bring the database to the disk: %w", err)
+	}
+	log.Trim(applied)
+	return nil
+}
+
+// signal wakes whoever waits for c, if nobody has yet.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// settle brings into the database what was acknowledged before.
+func (f *front) settle(ctx context.Context) error {
+	if f.count.Load() == 0 {
+		return nil
+	}
+	if err := take(ctx, f.s.turn); err != nil {
+		return err
+	}
+	defer func() { f.s.turn <- struct{}{} }()
+	return f.settleTurn(context.WithoutCancel(ctx), false)
+}
+
+// settleTurn is settle for who has the turn. Who goes on to write to the database
+// itself wants it strict: its commits wait for the disk then.
+func (f *front) settleTurn(ctx context.Context, strict bool) error {
+	if f.count.Load() > 0 {
+		f.mu.Lock()
+		sets := f.waiting[:len(f.waiting):len(f.waiting)]
+		f.mu.Unlock()
+		if err := f.relax(ctx, true); err != nil {
+			return err
+		}
+		if err := f.apply(ctx, sets); err != nil {
+			return err
+		}
+		f.applied = sets[len(sets)-1].number
+		f.mu.Lock()
+		f.waiting = slices.Delete(f.waiting, 0, len(sets))
+		f.mu.Unlock()
+		f.count.Add(-int64(len(sets)))
+	}
+	if !strict {
+		return nil
+	}
+	return f.relax(ctx, false)
+}
+
+// relax has commits wait for the disk or not.
+func (f *front) relax(ctx context.Context, relaxed bool) error {
+	if f.relaxed == relaxed {
+		return nil
+	}
+	text := f.s.dialect.Strict
+	if relaxed {
+		text = f.s.dialect.Relaxed
+	}
+	if _, err := f.s.conn.ExecContext(ctx, text); err != nil {
+		return err
+	}
+	f.relaxed = relaxed
+	return nil
+}
+
+// apply adds the rows of sets, and that they are there, in one transaction.
+func (f *front) apply(ctx context.Context, sets []*rowset) error {
+	all := merge(sets)
+	inserts := rowsetInserts()
+	return f.s.transact(ctx, func(ctx context.Context, t *tx) error {
+		for i, rows := range all.tables() {
+			if _, err := t.add(ctx, inserts[i], *rows); err != nil {
+				return err
+			}
+		}
+		_, err := t.exec(ctx, putMark, "redo", int64(all.number))
+		return err
+	})
+}
+
+// run brings what is acknowledged into the database, many at a time.
+func (f *front) run(ctx context.Context) {
+	defer close(f.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for {
+		select {
+		case <-f.wake:
+			timer.Reset(settleAfter)
+			select {
+			case <-timer.C:
+			case <-f.hurry:
+			case <-ctx.Done():
+				return
+			}
+		case <-f.hurry:
+		case <-ctx.Done():
+			return
+		}
+		f.tend(ctx)
+	}
+}
+
+// tend does what is due. What fails is tried again by whoever comes next, who is
+// told why.
+func (f *front) tend(ctx context.Context) {
+	if take(ctx, f.order) != nil {
+		return
+	}
+	log, due := f.log, f.log == nil && f.seen >= warmUp
+	f.order <- struct{}{}
+	if due {
+		if f.begin(ctx) != nil {
+			// Without a log everything goes on, only slower.
+			if take(ctx, f.order) == nil {
+				f.seen = 0
+				f.order <- struct{}{}
+			}
+		}
+		return
+	}
+	if f.settle(ctx) != nil || log == nil || !log.Filled() || take(ctx, f.s.turn) != nil {
+		return
+	}
+	applied := f.applied
+	f.s.turn <- struct{}{}
+	_ = f.trim(log, applied) // a log that stays full says so
+}
+
+// close brings everything into the database. It keeps the order.
+func (f *front) close() error {
+	f.stop()
+	<-f.done
+	<-f.order
+	err := take(context.Background(), f.s.turn)
+	if err == nil {
+		err = f.settleTurn(context.Background(), true)
+		f.s.turn <- struct{}{}
+	}
+	if f.log != nil {
+		err = errors.Join(err, f.log.Close())
+	}
+	close(f.order)
+	return errors.Join(err, f.root.Close())
+}
