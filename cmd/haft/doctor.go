@@ -20,7 +20,7 @@ var remedies = map[haft.Control]string{
 	haft.ControlIPCNS:     "comes with user namespaces; the kernel needs CONFIG_IPC_NS",
 	haft.ControlUTSNS:     "comes with user namespaces",
 	haft.ControlCgroupNS:  "needs Linux 4.6 and user namespaces",
-	haft.ControlTimeNS:    "needs Linux 5.6 with CONFIG_TIME_NS",
+	haft.ControlTimeNS:    "needs Linux 6.2 with CONFIG_TIME_NS",
 	haft.ControlRoot:      "comes with mount namespaces",
 	haft.ControlCaps:      "start haft with the capabilities it is to drop, or as an ordinary user",
 	haft.ControlNoNewPriv: "needs Linux 3.5",

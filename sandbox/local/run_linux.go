@@ -350,6 +350,9 @@ func (p *Provider) sieve(pl *plan.Plan, k filterKey) error {
 func (p *Provider) clock(pl *plan.Plan) {
 	if p.isolation.Has(haft.ControlTimeNS) && p.hasProc {
 		pl.Unshare("time", unix.CLONE_NEWTIME)
+		if !p.proven.Load() {
+			pl.Vfork("time")
+		}
 		pl.File("proc/"+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
 	}
 }

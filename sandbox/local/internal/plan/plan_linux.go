@@ -160,6 +160,19 @@ func (p *Plan) Attr(path string, set uint64, recursive bool) {
 		num(atCWD), text(path), num(flags), buf(attr), num(len(attr)))
 }
 
+// Vfork appends a trial of vfork, as starting a program needs it, into the namespace
+// named path. Before Linux 6.2 a process whose children are to live in another time
+// namespace may not share its memory with them, not even until exec: EINVAL. There
+// is nowhere to write the pidfd, so that no child is ever born: EFAULT.
+func (p *Plan) Vfork(path string) {
+	args := make([]byte, 64) // struct clone_args
+	putUint64(args, unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD)
+	putUint64(args[8:], ^uint64(7))
+	putUint64(args[32:], uint64(unix.SIGCHLD))
+	p.add("vfork", path, unix.SYS_CLONE3, buf(args), num(len(args)))
+	p.Steps[len(p.Steps)-1].Allow = int(unix.EFAULT)
+}
+
 // Chdir appends a chdir(2).
 func (p *Plan) Chdir(path string) { p.add("chdir", path, unix.SYS_CHDIR, text(path)) }
 
