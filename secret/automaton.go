@@ -27,6 +27,7 @@ type automaton struct {
 	rowOf []uint32               // node of each row
 	level [denseDepth + 1]uint32 // the first state of each depth of rows
 
+	sieve   *sieve
 	longest int  // pattern
 	shallow bool // a pattern is short enough to end in a row
 }
@@ -83,9 +84,7 @@ func fold(b byte) byte {
 }
 
 // isSpecial reports whether b begins an escape or breaks a line.
-func isSpecial(b byte) bool {
-	return b == '\\' || b == '%' || b == '&' || b == '\n' || b == '\r'
-}
+func isSpecial(b byte) bool { return familyOf[b] != 0 }
 
 // newAutomaton builds the automaton of patterns, of which none may be shorter
 // than denseDepth: what rows fail to has no hits to inherit.
@@ -98,6 +97,7 @@ func newAutomaton(patterns []pattern) *automaton {
 		a.longest = max(a.longest, len(p.text))
 		a.shallow = a.shallow || len(p.text) <= denseDepth
 	}
+	a.sieve = newSieve(patterns)
 	a.classify(patterns)
 	a.insert(patterns, total)
 	a.link()
@@ -370,23 +370,31 @@ func (a *automaton) depthOf(s uint32) int {
 	return d
 }
 
-// run goes on from state s over p[i:] and stops before a special byte, after a
-// byte that ends a pattern, or at the end. It returns the state and where it is.
-func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found bool) {
-	dense, base, special := a.dense, uint32(len(a.dense)), a.special
-	for ; i < len(p); i++ {
+// near returns how many bytes state s remembers, if they are fewer than rows go
+// deep: then nothing is lost if those bytes are looked at again.
+func (a *automaton) near(s uint32) (depth int, ok bool) {
+	if s >= a.level[denseDepth] {
+		return 0, false
+	}
+	d := denseDepth - 1
+	for s < a.level[d] {
+		d--
+	}
+	return d, true
+}
+
+// run goes on from state s over p[i:], which has no special bytes, and stops after
+// a byte that ends a pattern, at the end, or beyond upto where it is near the root.
+// It returns the state and where it is.
+func (a *automaton) run(s uint32, p []byte, i, upto int) (state uint32, at int, found bool) {
+	dense, base, near := a.dense, uint32(len(a.dense)), a.level[denseDepth]
+	for ; i < len(p) && (i <= upto || s >= near); i++ {
 		c := a.class[p[i]]
-		if c >= special {
-			return s, i, false
-		}
 		if s < base {
-			if s = dense[s+uint32(c)]; s < base {
-				continue
-			}
-			if s >= hitBit {
+			if s = dense[s+uint32(c)]; s >= hitBit {
 				return s &^ hitBit, i + 1, true
 			}
-			continue // a node so near to the root, without a hit
+			continue
 		}
 		s = a.next(s, c)
 		if _, ok := a.hitAt(s); ok {

@@ -29,26 +29,18 @@ const (
 	allFamilies = backslashes | percents | entities | breaks
 )
 
+// familyOf is the family of the escapes that a byte begins, if any.
+var familyOf = [256]family{'\\': backslashes, '%': percents, '&': entities, '\n': breaks, '\r': breaks}
+
 // begins reports whether b begins an escape of the family.
-func (f family) begins(b byte) bool {
-	switch b {
-	case '\\':
-		return f&backslashes != 0
-	case '%':
-		return f&percents != 0
-	case '&':
-		return f&entities != 0
-	case '\n', '\r':
-		return f&breaks != 0
-	}
-	return false
-}
+func (f family) begins(b byte) bool { return familyOf[b]&f != 0 }
 
 // decoder undoes one level of escapes. What it gives depends only on the items
 // it was given, not on when.
 type decoder struct {
 	family family
-	wait   [maxEscape]item // the beginning of what may be an escape
+	wait   [maxEscape]byte   // the beginning of what may be an escape
+	places [maxEscape][2]int // where each of its bytes starts and ends
 	n      int
 	breaks int // taken out in a row
 }
@@ -59,7 +51,7 @@ func (d *decoder) push(it item, to []item) []item {
 		d.breaks = 0
 		return append(to, it)
 	}
-	d.wait[d.n] = it
+	d.wait[d.n], d.places[d.n] = it.b, [2]int{it.start, it.end}
 	d.n++
 	return d.drain(false, to)
 }
@@ -67,42 +59,44 @@ func (d *decoder) push(it item, to []item) []item {
 // drain decodes what waits, as far as that can be told.
 func (d *decoder) drain(end bool, to []item) []item {
 	for d.n > 0 {
-		used, out, size := d.decode(end)
+		used, out, size := d.family.decode(d.wait[:d.n], d.breaks, end)
 		if used == 0 {
 			break
 		}
-		first, last := d.wait[0], d.wait[used-1]
+		start, stop := d.places[0][0], d.places[used-1][1]
+		copy(d.places[:], d.places[used:d.n])
 		d.n = copy(d.wait[:], d.wait[used:d.n])
-		if size > 0 {
+		if d.breaks++; size > 0 {
 			d.breaks = 0
 		}
 		for _, b := range out[:size] {
-			to = append(to, item{b, first.start, last.end})
+			to = append(to, item{b, start, stop})
 		}
 	}
 	return to
 }
 
-// decode reads an escape from what waits: how many items it takes, and the bytes
-// it stands for. It takes none if it has to see more.
-func (d *decoder) decode(end bool) (used int, out [4]byte, size int) {
-	literal := [4]byte{d.wait[0].b}
-	if !d.family.begins(literal[0]) {
+// decode reads what p begins with, an escape of the family or a byte as it is: how
+// many bytes that takes, and the bytes it stands for. It takes none if it has to
+// see more, which end says will not come; it has seen enough with maxEscape.
+// breaks are how many line breaks were taken out before.
+func (f family) decode(p []byte, breaks int, end bool) (used int, out [4]byte, size int) {
+	literal := [4]byte{p[0]}
+	if !f.begins(literal[0]) {
 		return 1, literal, 1
 	}
 	switch literal[0] {
 	case '\n', '\r':
-		if d.breaks == maxBreaks {
+		if breaks == maxBreaks {
 			return 1, literal, 1
 		}
-		d.breaks++
 		return 1, out, 0
 	case '\\':
-		used, out, size = d.backslash(end)
+		used, out, size = backslash(p, end)
 	case '%':
-		used, out, size = d.digits(1, 2, 16, end)
+		used, out, size = digits(p, 1, 2, 16, end)
 	case '&':
-		used, out, size = d.entity(end)
+		used, out, size = entity(p, end)
 	}
 	if used < 0 {
 		return 1, literal, 1
@@ -112,11 +106,11 @@ func (d *decoder) decode(end bool) (used int, out [4]byte, size int) {
 
 // The parts of decode return 0 to see more, and less if there is no escape.
 
-func (d *decoder) backslash(end bool) (used int, out [4]byte, size int) {
-	if d.n < 2 {
+func backslash(p []byte, end bool) (used int, out [4]byte, size int) {
+	if len(p) < 2 {
 		return waitOr(end), out, 0
 	}
-	switch lower(d.wait[1].b) { // the text may have been put in upper case
+	switch lower(p[1]) { // the text may have been put in upper case
 	case 'n':
 		out[0] = '\n'
 	case 'r':
@@ -128,13 +122,13 @@ func (d *decoder) backslash(end bool) (used int, out [4]byte, size int) {
 	case 'f':
 		out[0] = '\f'
 	case '"', '\'', '\\', '/', '$', '`', ' ', '&', '%', '=', ':', '@', '#', '!', '.', '-', '+', '*', '?', '(', ')', '[', ']', '{', '}', '<', '>', '|', ';', '^', '~', ',':
-		out[0] = d.wait[1].b
+		out[0] = p[1]
 	case 'x':
-		return d.digits(2, 2, 16, end)
+		return digits(p, 2, 2, 16, end)
 	case 'u':
-		return d.unicode(end)
+		return codePoint(p, end)
 	case '0', '1', '2', '3':
-		return d.digits(1, 3, 8, end)
+		return digits(p, 1, 3, 8, end)
 	default:
 		return -1, out, 0
 	}
@@ -142,8 +136,8 @@ func (d *decoder) backslash(end bool) (used int, out [4]byte, size int) {
 }
 
 // digits reads a byte as count digits from wait[from] on.
-func (d *decoder) digits(from, count, base int, end bool) (used int, out [4]byte, size int) {
-	v, got, ok := d.number(from, count, base)
+func digits(p []byte, from, count, base int, end bool) (used int, out [4]byte, size int) {
+	v, got, ok := numeral(p, from, count, base)
 	if !ok {
 		return -1, out, 0
 	}
@@ -154,9 +148,9 @@ func (d *decoder) digits(from, count, base int, end bool) (used int, out [4]byte
 	return from + count, out, 1
 }
 
-// unicode reads \uXXXX, or two of them that make a pair.
-func (d *decoder) unicode(end bool) (used int, out [4]byte, size int) {
-	v, got, ok := d.number(2, 4, 16)
+// codePoint reads \uXXXX, or two of them that make a pair.
+func codePoint(p []byte, end bool) (used int, out [4]byte, size int) {
+	v, got, ok := numeral(p, 2, 4, 16)
 	if !ok {
 		return -1, out, 0
 	}
@@ -166,13 +160,13 @@ func (d *decoder) unicode(end bool) (used int, out [4]byte, size int) {
 	used = 6
 	r := rune(v)
 	if utf16.IsSurrogate(r) {
-		if d.n < maxEscape && d.prefix(6, `\u`) && !end {
-			if _, _, ok := d.number(8, 4, 16); ok {
+		if len(p) < maxEscape && prefix(p, 6, `\u`) && !end {
+			if _, _, ok := numeral(p, 8, 4, 16); ok {
 				return 0, out, 0
 			}
 		}
-		if d.n == maxEscape && d.prefix(6, `\u`) {
-			if low, _, ok := d.number(8, 4, 16); ok {
+		if len(p) == maxEscape && prefix(p, 6, `\u`) {
+			if low, _, ok := numeral(p, 8, 4, 16); ok {
 				r, used = utf16.DecodeRune(r, rune(low)), maxEscape
 			}
 		}
@@ -185,19 +179,19 @@ func (d *decoder) unicode(end bool) (used int, out [4]byte, size int) {
 
 // prefix reports whether what waits from there on begins with text, as far as it
 // has come.
-func (d *decoder) prefix(from int, text string) bool {
-	for i := 0; i < len(text) && from+i < d.n; i++ {
-		if lower(d.wait[from+i].b) != text[i] {
+func prefix(p []byte, from int, text string) bool {
+	for i := 0; i < len(text) && from+i < len(p); i++ {
+		if lower(p[from+i]) != text[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// number reads up to count digits. It is not ok if there is something else.
-func (d *decoder) number(from, count, base int) (v, got int, ok bool) {
-	for i := from; i < d.n && got < count; i++ {
-		x := digit(d.wait[i].b)
+// numeral reads up to count digits. It is not ok if there is something else.
+func numeral(p []byte, from, count, base int) (v, got int, ok bool) {
+	for i := from; i < len(p) && got < count; i++ {
+		x := digit(p[i])
 		if x >= base {
 			return 0, got, false
 		}
@@ -242,19 +236,19 @@ var named = []struct{ name, text string }{
 }
 
 // entity reads &name; or &#number;
-func (d *decoder) entity(end bool) (used int, out [4]byte, size int) {
-	if d.n < 2 {
+func entity(p []byte, end bool) (used int, out [4]byte, size int) {
+	if len(p) < 2 {
 		return waitOr(end), out, 0
 	}
-	if d.wait[1].b == '#' {
-		return d.numeric(end)
+	if p[1] == '#' {
+		return numeric(p, end)
 	}
 	partial := false
 	for _, e := range named {
-		if !d.prefix(1, e.name) {
+		if !prefix(p, 1, e.name) {
 			continue
 		}
-		if d.n > len(e.name) {
+		if len(p) > len(e.name) {
 			return 1 + len(e.name), out, copy(out[:], e.text)
 		}
 		partial = true
@@ -266,14 +260,14 @@ func (d *decoder) entity(end bool) (used int, out [4]byte, size int) {
 }
 
 // numeric reads &#65; or &#x41;
-func (d *decoder) numeric(end bool) (used int, out [4]byte, size int) {
+func numeric(p []byte, end bool) (used int, out [4]byte, size int) {
 	from, base := 2, 10
-	if d.n > 2 && d.wait[2].b|0x20 == 'x' {
+	if len(p) > 2 && p[2]|0x20 == 'x' {
 		from, base = 3, 16
 	}
 	v := 0
-	for i := from; i < d.n; i++ {
-		b := d.wait[i].b
+	for i := from; i < len(p); i++ {
+		b := p[i]
 		if b == ';' && i > from && v <= utf8.MaxRune {
 			return i + 1, out, utf8.EncodeRune(out[:], rune(v))
 		}

@@ -26,6 +26,7 @@ type scanner struct {
 	active []attempt
 	people people
 	spans  []span
+	undone [Levels][farthest]byte // what glance looks at
 }
 
 // viewOf says of what a view is one, and which escapes are undone in it. Parents
@@ -100,21 +101,46 @@ func (s *scanner) feed(buf []byte, base, from int) {
 	if s.personal {
 		s.people.feed(s, buf, base, from)
 	}
+	var next specials
 	for i := from; i < len(buf); {
-		if s.apart > 0 || len(s.active) > 0 {
-			s.step(buf, base, i)
-			i++
-			continue
+		if s.apart == 0 && len(s.active) == 0 {
+			special := next.next(buf, i)
+			if i = s.skim(buf, base, i, special); i < special || i == len(buf) {
+				continue
+			}
+			if d, near := s.auto.near(s.state); near {
+				if at := s.glance(buf, i, d, &next); at > i {
+					s.state, s.pos, i = 0, base+at, at
+					continue
+				}
+			}
 		}
-		state, at, found := s.auto.run(s.state, buf, i)
+		s.step(buf, base, i)
+		i++
+	}
+}
+
+// skim goes on from buf[i] to special, up to where there are no special bytes, or
+// less far if a format begins. It returns how far.
+func (s *scanner) skim(buf []byte, base, i, special int) int {
+	for i < special && len(s.active) == 0 {
+		upto := i
+		if d, near := s.auto.near(s.state); near {
+			// What the state remembers are the bytes from i-d on, in which nothing has
+			// begun that the sieve does not see too.
+			at := s.auto.sieve.skip(buf[:special], i-d)
+			if at > i {
+				s.state, i = 0, at
+			}
+			upto = at + block
+		}
+		state, at, found := s.auto.run(s.state, buf[:special], i, upto)
 		s.state, s.pos, i = state, base+at, at
 		if found {
 			s.found(buf, base, at)
-		} else if i < len(buf) {
-			s.step(buf, base, i)
-			i++
 		}
 	}
+	return i
 }
 
 // step takes the one byte buf[i].
@@ -244,7 +270,7 @@ func (s *scanner) safe() int {
 			continue
 		}
 		if v.dec.n > 0 {
-			at = min(at, v.dec.wait[0].start)
+			at = min(at, v.dec.places[0][0])
 		}
 		if d := s.auto.depthOf(v.state); d > 0 {
 			at = min(at, v.start(d))

@@ -1,0 +1,152 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// sieve tells of most places in a text, at the cost of a glance, that no pattern
+// begins there, so that the automaton needs to look only at the others.
+//
+// It looks at blocks of four places. A pattern of at least longPattern bytes that
+// begins in a block has the four bytes after its third place among the first
+// seven of its own, so one look serves the four places. Shorter ones are known by
+// their first three bytes, with one look for each place. What is looked up are
+// bits of tables that are small enough to stay in the nearest caches, under
+// numbers made of the bytes: two texts may share one, and then the automaton is
+// asked in vain. It has no other effect.
+type sieve struct {
+	long, short           []uint64
+	longShift, shortShift uint8
+}
+
+// The measures of a sieve.
+const (
+	block       = 4         // places that are looked at together
+	longPattern = block + 3 // bytes that a block and the place after it reach over
+	blockBytes  = 8         // that are read to look at one
+)
+
+// anyCase makes upper case of ASCII lower case, in each byte, and shares out other
+// bytes evenly enough.
+const anyCase = 0x20202020
+
+// newSieve returns the sieve of folded patterns.
+func newSieve(patterns []pattern) *sieve {
+	long, short := 0, 0
+	for _, p := range patterns {
+		if len(p.text) >= longPattern {
+			long++
+		} else {
+			short++
+		}
+	}
+	s := &sieve{}
+	s.long, s.longShift = newBits(long * block * 16)
+	if short > 0 {
+		s.short, s.shortShift = newBits(short * 32)
+	}
+	for _, p := range patterns {
+		if len(p.text) < longPattern {
+			variants(p.text[:3], 0, 0, func(x uint32) { mark(s.short, x|anyCase>>8, s.shortShift) })
+			continue
+		}
+		for at := range block {
+			variants(p.text[at:at+4], 0, 0, func(x uint32) { mark(s.long, x|anyCase, s.longShift) })
+		}
+	}
+	return s
+}
+
+// newBits returns a table of at least n bits and by how much to shift a product
+// for a number of one.
+func newBits(n int) ([]uint64, uint8) {
+	size := min(max(bits.Len(uint(n)), 10), 20)
+	return make([]uint64, 1<<(size-6)), uint8(32 - size)
+}
+
+// variants gives to each the bytes of text, first byte lowest, as they may be
+// written where they are not told apart. See fold.
+func variants(text []byte, x uint32, at int, each func(uint32)) {
+	if at == len(text) {
+		each(x)
+		return
+	}
+	b := text[at]
+	variants(text, x|uint32(b)<<(8*at), at+1, each)
+	switch b {
+	case ' ':
+		variants(text, x|uint32('+')<<(8*at), at+1, each)
+		variants(text, x|uint32('-')<<(8*at), at+1, each)
+	case '/':
+		variants(text, x|uint32('_')<<(8*at), at+1, each)
+	}
+}
+
+// spread makes numbers that differ in any bits differ in the upper ones.
+const spread = 0x9e3779b1
+
+// mark sets the bit of x.
+func mark(table []uint64, x uint32, shift uint8) {
+	h := (x * spread) >> (shift & 31)
+	table[h>>6] |= 1 << (h & 63)
+}
+
+// skip returns the first block from at on, in steps of whole blocks, in which a
+// pattern may begin; or the first that p is too short to look at.
+func (s *sieve) skip(p []byte, at int) int {
+	if s.short == nil {
+		return s.skipLong(p, at)
+	}
+	long, short, longShift, shortShift := s.long, s.short, s.longShift&31, s.shortShift&31
+	for ; at+blockBytes <= len(p); at += block {
+		w := binary.LittleEndian.Uint64(p[at:])
+		h := ((uint32(w>>24) | anyCase) * spread) >> longShift
+		if long[h>>6]>>(h&63)&1 != 0 {
+			return at
+		}
+		w |= anyCase | anyCase<<32
+		a := (uint32(w) & 0xffffff * spread) >> shortShift
+		b := (uint32(w>>8) & 0xffffff * spread) >> shortShift
+		c := (uint32(w>>16) & 0xffffff * spread) >> shortShift
+		d := (uint32(w>>24) & 0xffffff * spread) >> shortShift
+		if (short[a>>6]>>(a&63)|short[b>>6]>>(b&63)|short[c>>6]>>(c&63)|short[d>>6]>>(d&63))&1 != 0 {
+			return at
+		}
+	}
+	return at
+}
+
+// skipLong is skip where no pattern is short.
+func (s *sieve) skipLong(p []byte, at int) int {
+	long, shift := s.long, s.longShift&31
+	for ; at+blockBytes <= len(p); at += block {
+		h := ((binary.LittleEndian.Uint32(p[at+block-1:]) | anyCase) * spread) >> shift
+		if long[h>>6]>>(h&63)&1 != 0 {
+			return at
+		}
+	}
+	return at
+}
+
+// specials knows where in a text the next byte is that may begin an escape. Each
+// of them is searched for again only when it was passed.
+// The zero value knows nothing.
+type specials [5]int // places, plus one
+
+// next returns the place of the first special byte of p from at on, or its end.
+func (s *specials) next(p []byte, at int) int {
+	first := len(p)
+	for k, b := range [len(s)]byte{'\\', '%', '&', '\n', '\r'} {
+		if s[k] <= at {
+			place := bytes.IndexByte(p[at:], b)
+			if place < 0 {
+				place = len(p)
+			}
+			s[k] = at + place + 1
+		}
+		first = min(first, s[k]-1)
+	}
+	return first
+}
