@@ -2,94 +2,153 @@ package secret
 
 // The measures of a glance.
 const (
-	// farthest is how many bytes it looks at: escapes that stand close together are
-	// looked at together.
-	farthest = 96
-	// apartBy is how far from the last of them the next special byte must be. It
-	// leaves room for an escape, and for what the sieve reads beyond it.
-	apartBy = maxEscape + blockBytes
+	// farthest is how many bytes it looks at.
+	farthest = 256
+	// blinks is for how many bytes there is no glance after one in vain, so that a
+	// text that is made for it costs little more than without any.
+	blinks = 64
 )
 
-// glance tells at a special byte, buf[i], whether it can be passed over: whether
-// neither in the raw text nor in a view a pattern begins before it, or in what it
-// escapes, of which the first bytes are there. d is how many bytes before it the
-// automaton remembers. It returns how far the text can be passed over, as if it
-// began there anew, or i if that cannot be told.
+// cuts are places in a text before which it may be passed over: in the views of
+// it they fall between two escapes. 0 is none.
+type cuts [3]int
+
+// glance tells at a special byte, buf[i], whether it can be passed over, and more
+// than it if others are near: whether neither in the raw text nor in a view a
+// pattern begins before a place beyond it. d is how many bytes before i the
+// automaton remembers. It returns that place, where all is as if the text began
+// anew, or i if there is none.
 //
 // This is what the views do, without the bookkeeping: most escapes are in text
 // that has nothing to do with secrets.
 func (s *scanner) glance(buf []byte, i, d int, next *specials) int {
-	has, last, end := familyOf[buf[i]], i, 0
-	ahead := *next
-	for end == 0 {
+	text := buf[i-d : min(len(buf), i-d+farthest)]
+	has, last, ahead := familyOf[buf[i]], i, *next
+	for {
 		special := ahead.next(buf, last+1)
-		switch {
-		case special-last >= apartBy:
-			end = last + apartBy
-		case special == len(buf):
-			end = special
-		case special+apartBy-i+d > farthest:
-			return i
-		default:
-			has |= familyOf[buf[special]]
-			last = special
+		cut, end := calm(buf, last)
+		if end-(i-d) > len(text) {
+			break
 		}
-	}
-	text := buf[i-d : end]
-	rest, ok := s.glanceViews(raw, 0, text, d, has, end-last-1)
-	if !ok || !s.auto.none(text, len(text)-rest) {
-		return i
-	}
-	*next = ahead
-	return end - rest
-}
-
-// glanceViews looks at the views of parent, level levels from the raw text, whose text is given and has escapes of
-// these families after the first d bytes. It returns how many bytes at the end are
-// the same in all of them, if no pattern begins before these.
-func (s *scanner) glanceViews(parent, level int, text []byte, d int, has family, rest int) (int, bool) {
-	if has == 0 || rest < blockBytes-1 {
-		return rest, has == 0
-	}
-	for _, k := range s.kids[parent+1] {
-		view, of := text, has
-		if f := s.plan.views[k].family; f&has != 0 {
-			out := &s.undone[level]
-			n, same, left := f.undo(out, text, d)
-			if same < blockBytes-1 || !s.auto.none(out[:n], n-same) {
-				return 0, false
+		if end <= special {
+			at := s.look(buf[i-d:end], d, has, cuts{cut - i + d})
+			if at == 0 {
+				break
 			}
-			rest, view, of = min(rest, same), out[:n], left
+			*next = ahead
+			return i - d + at
 		}
-		var ok bool
-		if rest, ok = s.glanceViews(k, level+1, view, d, of, rest); !ok {
-			return 0, false
-		}
+		has |= familyOf[buf[special]]
+		last = special
 	}
-	return rest, true
+	// There are escapes all along, or they reach far.
+	for _, b := range text[d:] {
+		has |= familyOf[b]
+	}
+	n := len(text) - blockBytes
+	at := s.look(text, d, has, cuts{max(n-8*maxEscape, d+1), max(n-4*maxEscape, d+1), max(n-maxEscape, d+1)})
+	return max(i, i-d+at)
 }
 
-// undo writes text to out with one level of escapes undone after the first d
-// bytes. It returns how many bytes that are, how many of them at the end come
-// after all special bytes, and the families of those that out still has. None are
-// if the last escape is cut off.
-func (f family) undo(out *[farthest]byte, text []byte, d int) (n, same int, left family) {
-	n = copy(out[:], text[:d])
-	breaks, last := 0, 0
-	for i := d; i < len(text); {
-		b := text[i]
-		of := familyOf[b]
-		if of&f == 0 {
-			out[n] = b
-			n, i, breaks = n+1, i+1, 0
-			if left |= of; of != 0 {
-				last = n
+// calm returns where to cut after the special byte p[i], if there is no other up to
+// end: so far reach what it may take and what the sieve reads beyond the cut.
+func calm(p []byte, i int) (cut, end int) {
+	switch {
+	case familyOf[p[i]] == breaks:
+		return i + 2, i + 2 + blockBytes
+	case familyOf[p[i]] == percents: // and one byte more, of which it may be the line break before
+		return i + 4, i + 5 + blockBytes
+	case familyOf[p[i]] == entities, i+1 < len(p) && isWord(p[i+1]):
+		return i + 4, i + maxEscape + blockBytes
+	}
+	return i + 2, i + 2 + blockBytes
+}
+
+// look returns the last of the cuts of text before which nothing begins, or 0. It
+// has escapes of some families after the first d bytes, which are as they are in
+// all views.
+func (s *scanner) look(text []byte, d int, has family, at cuts) int {
+	at, good := s.lookAt(raw, 0, text, d, has, at)
+	for k := len(at) - 1; k >= 0 && good; k-- {
+		if at[k] > 0 {
+			if !s.auto.none(text, at[k]) {
+				return 0
+			}
+			return at[k]
+		}
+	}
+	return 0
+}
+
+// lookAt looks at the views of parent, level levels from the raw text, whose text
+// has escapes of some families. It returns the cuts less those that fall within an
+// escape of a view, and whether nothing begins before any of the others.
+func (s *scanner) lookAt(parent, level int, text []byte, d int, has family, at cuts) (cuts, bool) {
+	for _, k := range s.kids[parent+1] {
+		f, good := s.plan.views[k].family, true
+		if f&has == 0 {
+			if at, good = s.lookAt(k, level, text, d, has, at); !good {
+				return at, false
 			}
 			continue
 		}
+		out := &s.undone[level]
+		n, left, from, to := f.undo(out, text, d, at, k == 0)
+		last := 0
+		for c := range to {
+			if to[c]+blockBytes > n {
+				to[c] = 0
+			}
+			last = max(last, to[c])
+		}
+		if last == 0 || !s.auto.none(out[:n], last) {
+			return at, false
+		}
+		if left != 0 {
+			if to, good = s.lookAt(k, level+1, out[:n], d, left, to); !good {
+				return at, false
+			}
+		}
+		for c := range to {
+			if at[c] = from[c]; to[c] == 0 {
+				at[c] = 0
+			}
+		}
+	}
+	return at, true
+}
+
+// undo writes text to out with one level of escapes undone after the first d
+// bytes. It returns how many bytes that are, the families of special bytes among
+// them, and the cuts in text and in out. If loose, cuts within an escape are put
+// after it.
+func (f family) undo(out *[farthest]byte, text []byte, d int, at cuts, loose bool) (n int, left family, from, to cuts) {
+	n = copy(out[:], text[:d])
+	breaks, c := 0, 0
+	for i := d; i < len(text); {
+		start := i // all places up to the next escape are between two
+		if breaks > 0 {
+			start++ // but not where line breaks were taken out
+		}
+		for i < len(text) && familyOf[text[i]]&f == 0 {
+			left |= familyOf[text[i]]
+			out[n] = text[i]
+			i, n, breaks = i+1, n+1, 0
+		}
+		for ; c < len(at) && i >= max(at[c], start); c++ {
+			if loose && at[c] > 0 {
+				at[c] = max(at[c], start)
+			}
+			if at[c] >= start {
+				to[c] = n - (i - at[c])
+			}
+		}
+		if i == len(text) {
+			break
+		}
 		used, bytes, size := f.decode(text[i:min(i+maxEscape, len(text))], breaks, false)
 		if used == 0 {
-			return n, 0, left
+			break
 		}
 		if breaks++; size > 0 {
 			breaks = 0
@@ -99,18 +158,33 @@ func (f family) undo(out *[farthest]byte, text []byte, d int) (n, same int, left
 			n++
 			left |= familyOf[c]
 		}
-		i, last = i+used, n
+		i += used
 	}
-	return n, n - last, left
+	return n, left, at, to
 }
 
-// none reports whether no pattern begins in text[:upto]. More than what one look
-// of the sieve needs must follow.
+// none reports whether no pattern begins in text[:upto]. As many bytes as the
+// sieve reads must follow.
 func (a *automaton) none(text []byte, upto int) bool {
-	at := a.sieve.skip(text[:upto+blockBytes-1], 0)
-	if at >= upto {
-		return true
+	state, i := uint32(0), 0
+	for {
+		d, near := a.near(state)
+		if !near {
+			return false // at the end
+		}
+		at := a.sieve.skip(text[:upto+blockBytes-1], i-d)
+		if at >= upto {
+			return true
+		}
+		if at > i {
+			state, i = 0, at
+		}
+		var found bool
+		if state, i, found = a.run(state, text, i, at+block); found {
+			return false
+		}
+		if i == len(text) {
+			return i-a.depthOf(state) >= upto
+		}
 	}
-	state, at, found := a.run(0, text, at, upto+1)
-	return !found && at-a.depthOf(state) >= upto
 }

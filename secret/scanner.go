@@ -26,6 +26,7 @@ type scanner struct {
 	active []attempt
 	people people
 	spans  []span
+	blind  int                    // raw offset up to which there is no glance
 	undone [Levels][farthest]byte // what glance looks at
 }
 
@@ -108,11 +109,12 @@ func (s *scanner) feed(buf []byte, base, from int) {
 			if i = s.skim(buf, base, i, special); i < special || i == len(buf) {
 				continue
 			}
-			if d, near := s.auto.near(s.state); near {
+			if d, near := s.auto.near(s.state); near && s.pos >= s.blind {
 				if at := s.glance(buf, i, d, &next); at > i {
 					s.state, s.pos, i = 0, base+at, at
 					continue
 				}
+				s.blind = s.pos + blinks
 			}
 		}
 		s.step(buf, base, i)

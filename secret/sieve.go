@@ -17,8 +17,9 @@ import (
 // numbers made of the bytes: two texts may share one, and then the automaton is
 // asked in vain. It has no other effect.
 type sieve struct {
-	long, short           []uint64
-	longShift, shortShift uint8
+	long  []uint64
+	shift uint8           // of the number of a bit of long
+	short *[1 << 14]uint8 // nil if no pattern is short
 }
 
 // The measures of a sieve.
@@ -43,28 +44,31 @@ func newSieve(patterns []pattern) *sieve {
 		}
 	}
 	s := &sieve{}
-	s.long, s.longShift = newBits(long * block * 16)
+	size := min(max(bits.Len(uint(long*block*16)), 10), 20)
+	s.long, s.shift = make([]uint64, 1<<(size-6)), uint8(32-size)
 	if short > 0 {
-		s.short, s.shortShift = newBits(short * 32)
+		s.short = new([1 << 14]uint8)
 	}
 	for _, p := range patterns {
 		if len(p.text) < longPattern {
-			variants(p.text[:3], 0, 0, func(x uint32) { mark(s.short, x|anyCase>>8, s.shortShift) })
+			variants(p.text[:3], 0, 0, s.markShort)
 			continue
 		}
 		for at := range block {
-			variants(p.text[at:at+4], 0, 0, func(x uint32) { mark(s.long, x|anyCase, s.longShift) })
+			variants(p.text[at:at+4], 0, 0, s.markLong)
 		}
 	}
 	return s
 }
 
-// newBits returns a table of at least n bits and by how much to shift a product
-// for a number of one.
-func newBits(n int) ([]uint64, uint8) {
-	size := min(max(bits.Len(uint(n)), 10), 20)
-	return make([]uint64, 1<<(size-6)), uint8(32 - size)
+// markLong and markShort note bytes.
+
+func (s *sieve) markLong(x uint32) {
+	h := ((x | anyCase) * spread) >> (s.shift & 31)
+	s.long[h>>6] |= 1 << (h & 63)
 }
+
+func (s *sieve) markShort(x uint32) { s.short[((x<<8|anyCase&^0xff)*spread)>>shortShift] = 1 }
 
 // variants gives to each the bytes of text, first byte lowest, as they may be
 // written where they are not told apart. See fold.
@@ -85,33 +89,26 @@ func variants(text []byte, x uint32, at int, each func(uint32)) {
 }
 
 // spread makes numbers that differ in any bits differ in the upper ones.
-const spread = 0x9e3779b1
-
-// mark sets the bit of x.
-func mark(table []uint64, x uint32, shift uint8) {
-	h := (x * spread) >> (shift & 31)
-	table[h>>6] |= 1 << (h & 63)
-}
+const (
+	spread     = 0x9e3779b1
+	shortShift = 32 - 14
+)
 
 // skip returns the first block from at on, in steps of whole blocks, in which a
 // pattern may begin; or the first that p is too short to look at.
 func (s *sieve) skip(p []byte, at int) int {
-	if s.short == nil {
+	long, short, shift := s.long, s.short, s.shift&31
+	if short == nil {
 		return s.skipLong(p, at)
 	}
-	long, short, longShift, shortShift := s.long, s.short, s.longShift&31, s.shortShift&31
 	for ; at+blockBytes <= len(p); at += block {
-		w := binary.LittleEndian.Uint64(p[at:])
-		h := ((uint32(w>>24) | anyCase) * spread) >> longShift
-		if long[h>>6]>>(h&63)&1 != 0 {
-			return at
-		}
-		w |= anyCase | anyCase<<32
-		a := (uint32(w) & 0xffffff * spread) >> shortShift
-		b := (uint32(w>>8) & 0xffffff * spread) >> shortShift
-		c := (uint32(w>>16) & 0xffffff * spread) >> shortShift
-		d := (uint32(w>>24) & 0xffffff * spread) >> shortShift
-		if (short[a>>6]>>(a&63)|short[b>>6]>>(b&63)|short[c>>6]>>(c&63)|short[d>>6]>>(d&63))&1 != 0 {
+		w := binary.LittleEndian.Uint64(p[at:]) | anyCase | anyCase<<32
+		h := (uint32(w>>24) * spread) >> shift
+		a := (uint32(w<<8) &^ 0xff * spread) >> shortShift
+		b := (uint32(w) &^ 0xff * spread) >> shortShift
+		c := (uint32(w>>8) &^ 0xff * spread) >> shortShift
+		d := (uint32(w>>16) &^ 0xff * spread) >> shortShift
+		if long[h>>6]>>(h&63)&1 != 0 || short[a]|short[b]|short[c]|short[d] != 0 {
 			return at
 		}
 	}
@@ -120,7 +117,7 @@ func (s *sieve) skip(p []byte, at int) int {
 
 // skipLong is skip where no pattern is short.
 func (s *sieve) skipLong(p []byte, at int) int {
-	long, shift := s.long, s.longShift&31
+	long, shift := s.long, s.shift&31
 	for ; at+blockBytes <= len(p); at += block {
 		h := ((binary.LittleEndian.Uint32(p[at+block-1:]) | anyCase) * spread) >> shift
 		if long[h>>6]>>(h&63)&1 != 0 {

@@ -1,0 +1,41 @@
+package secret_test
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+
+	"haft/secret"
+)
+
+// worst are texts that are made to take long: of what is nearly a value, or made of
+// escapes.
+func worst(named []secret.Named) map[string][]byte {
+	rng := rand.New(rand.NewPCG(3, 3))
+	const size = 1 << 20
+	build := func(each func(value string) string) []byte {
+		var b strings.Builder
+		for b.Len() < size {
+			b.WriteString(each(named[rng.IntN(len(named))].Value.Reveal()))
+		}
+		return []byte(b.String())
+	}
+	less := func(v string) string { return v[:len(v)-1] + "~" }
+	return map[string][]byte{
+		"all but the last byte":           build(less),
+		"any beginning":                   build(func(v string) string { return v[:1+rng.IntN(len(v)-1)] }),
+		"the first eight bytes":           build(func(v string) string { return v[:8] }),
+		"base64 of all but the last byte": build(func(v string) string { return base64.StdEncoding.EncodeToString([]byte(less(v))) }),
+		"hex of all but the last byte":    build(func(v string) string { return hex.EncodeToString([]byte(less(v))) }),
+		"broken lines of it":              build(func(v string) string { return lines(less(v), 7, "\n") }),
+		"escaped bytes":                   build(func(v string) string { return everyByte(less(v), "%%%02x") }),
+		"escaped text":                    build(func(v string) string { return url.QueryEscape(`{"name": "some text", "more": ["of", "it"]}`) }),
+		"escaped characters":              build(func(v string) string { return everyRune("Grüße aus Köln", `\u%04x`) }),
+		"json in json in json":            build(func(v string) string { return inJSON(inJSON(`{"name": "some text", "more": ["of", "it"]}`)) }),
+		"line breaks":                     build(func(string) string { return "\r\n" }),
+		"backslashes":                     build(func(string) string { return `\` }),
+		"values":                          build(func(v string) string { return v + " " }),
+	}
+}
