@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -106,4 +107,59 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 	}
 	runIn(t, client, []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_FILE=", "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_OPENAPI=" + document},
 		"node", append([]string{"--test"}, tests...)...)
+}
+
+// The README is true: it installs as it says, from the directory and as a package, and
+// its programs compile and do what they say.
+func TestClients_typescript_as_its_README_says(t *testing.T) {
+	open(t, app.Config{})
+	client := typescriptClient(t)
+	dir := t.TempDir()
+	_, url, stop := startServer(t, dir)
+	defer stop()
+	readme, err := os.ReadFile(filepath.Join(client, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)\n```ts\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("the README has %d programs", len(blocks))
+	}
+	env := []string{"HAFT_SERVER=" + url, "HAFT_KEY=", "HAFT_KEY_FILE=" + filepath.Join(dir, "admin.key"), "npm_config_cache=" + t.TempDir()}
+	install := func(from string, files map[string]string) string {
+		work := t.TempDir()
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runIn(t, work, env, "npm", "install", "--offline", "--no-audit", "--no-fund", from)
+		return work
+	}
+	const manifest = `{"private": true, "type": "module"}`
+	linked := install(client, map[string]string{
+		"package.json": manifest, "tools.ts": blocks[0][1], "agent.ts": blocks[1][1],
+		"rest.ts": "declare const request: { headers: Headers; body: string };\n" + blocks[2][1],
+	})
+	modules := filepath.Join(client, "node_modules")
+	runIn(t, linked, nil, "node", filepath.Join(modules, "typescript", "bin", "tsc"), "--module", "nodenext", "--target", "es2022", "--sourceMap", "--strict",
+		"--types", "node", "--typeRoots", filepath.Join(modules, "@types"), "tools.ts", "agent.ts", "rest.ts")
+	files := map[string]string{"package.json": manifest}
+	for _, name := range []string{"tools.ts", "tools.js", "tools.js.map", "agent.js"} {
+		text, err := os.ReadFile(filepath.Join(linked, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	file := strings.Fields(runIn(t, client, env, "npm", "pack", "--offline", "--silent"))
+	packed := install(filepath.Join(client, file[len(file)-1]), files)
+	if _, err := os.Stat(filepath.Join(packed, "node_modules", "@haft", "client", "dist", "index.d.ts")); err != nil {
+		t.Errorf("the package has no types: %v", err)
+	}
+	for _, work := range []string{linked, packed} {
+		if out := runIn(t, work, env, "node", "agent.js"); out != "3\n3\n" {
+			t.Errorf("agent.js printed %q", out)
+		}
+	}
 }

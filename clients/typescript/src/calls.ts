@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 
-import { CallError, UnavailableError } from "./errors.js";
+import { CallError, TimeoutError, UnavailableError } from "./errors.js";
 import { type WatchOptions, follow } from "./events.js";
 import { type ListOptions, list } from "./page.js";
 import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
-import { type RequestOptions, type Transport, part } from "./transport.js";
+import { type RequestOptions, type Transport, part, pause } from "./transport.js";
 
 /**
  * How a call is to be made. An `idempotency_key` that is left out is made up, so that a call
@@ -37,6 +37,14 @@ export interface Output {
   text: string;
 }
 
+export interface WaitOptions extends RequestOptions {
+  /** Wait also for a person who has to agree. */
+  approval?: boolean;
+}
+
+/** How often to look, in milliseconds, where the server does not wait. */
+const lookMs = 1000;
+
 /** How long one request waits for the end of a call, in seconds: less than what proxies cut connections after. */
 const oneWait = 50;
 
@@ -54,8 +62,7 @@ export class Calls {
    * than five minutes, after which fetch gives up: `start` and `wait`.
    */
   async run<V = unknown>(tool: string, args: object = {}, options: CallOptions = {}): Promise<Result<V>> {
-    const { timeoutMs = 300_000, ...rest } = options;
-    return this.#make<V>(tool, args, { timeoutMs, ...rest }, true);
+    return this.#make<V>(tool, args, options, true);
   }
 
   /** Calls a tool and returns its value. Anything but success is a CallError. */
@@ -68,18 +75,22 @@ export class Calls {
     return this.#make(tool, args, options, false);
   }
 
-  /** Waits until a call has ended or waits for a person, and returns its result. */
-  async wait<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
-    const over = options.timeoutMs ? Date.now() + options.timeoutMs : Infinity;
+  /**
+   * Waits until a call has ended or waits for a person, and returns its result. With
+   * `approval` it waits for the person too.
+   */
+  async wait<V = unknown>(id: string, options: WaitOptions = {}): Promise<Result<V>> {
+    const over = until(options);
     for (;;) {
-      const left = Math.max(over - Date.now(), 0);
-      const wait = Math.min(oneWait, left / 1000);
+      const wait = Math.min(oneWait, over() / 1000);
       const record = await this.#record(id, { signal: options.signal, timeoutMs: wait * 1000 + 30_000 }, wait);
-      const done = record.status !== "queued" && record.status !== "running";
-      if (!done && left > 0) continue;
-      if (!done) throw new UnavailableError("unavailable", `call ${id} has not ended in time, and goes on`);
-      if (record.result !== undefined) return record.result as Result<V>;
-      throw new UnavailableError("unavailable", "the server has no result of the call any more");
+      if (ended(record.status, options)) {
+        if (record.result !== undefined) return record.result as Result<V>;
+        throw new UnavailableError("unavailable", "the server has no result of the call any more");
+      }
+      if (over() <= 0) throw new TimeoutError("unavailable", "the call goes on: wait again, or cancel it");
+      // The server waits for tools and not for people.
+      if (record.status === "pending_approval") await pause(Math.min(lookMs, over()), options.signal);
     }
   }
 
@@ -109,16 +120,14 @@ export class Calls {
   async batch(calls: readonly BatchCall[], options: RequestOptions = {}): Promise<Result[]> {
     if (calls.length === 0) return [];
     const body = { calls: calls.map((call) => ({ idempotency_key: randomUUID(), ...call })) };
-    const { timeoutMs = 300_000, signal } = options;
-    const done = await this.#transport.read<BatchedBody>({ signal, timeoutMs, method: "POST", path: "/v1/calls/batch", body, again: true });
+    const done = await this.#transport.read<BatchedBody>({ ...options, slow: true, method: "POST", path: "/v1/calls/batch", body, again: true });
     if (done.results?.length !== calls.length) throw new UnavailableError("unavailable", "the server gave another number of results than there were calls");
     return done.results;
   }
 
   /** Calls the same version with the same arguments again, as a new call. */
   async replay<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
-    const { timeoutMs = 300_000, signal } = options;
-    return this.#transport.read({ signal, timeoutMs, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
+    return this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
   }
 
   /** Yields the events of a call, from the first on or after the one with that cursor, until it has ended. */
@@ -142,12 +151,23 @@ export class Calls {
     const { signal, timeoutMs, traceparent, ...rest } = options;
     const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
-    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true });
+    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait });
   }
 
   async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {
     return this.#transport.read({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } });
   }
+}
+
+/** Returns how many milliseconds are left. */
+function until({ timeoutMs }: WaitOptions): () => number {
+  const end = timeoutMs ? Date.now() + timeoutMs : Infinity;
+  return () => Math.max(end - Date.now(), 0);
+}
+
+/** Reports whether there is nothing more to wait for. */
+function ended(status: Status, { approval }: WaitOptions): boolean {
+  return status !== "queued" && status !== "running" && (status !== "pending_approval" || approval !== true);
 }
 
 /** Runs plans: calls that refer to the results of earlier ones. */
@@ -160,13 +180,23 @@ export class Chains {
 
   /** Runs a plan to its end, or until it waits for a person; with `background` it returns at once. */
   async run(plan: RunPlanBody, options: RequestOptions = {}): Promise<Chain> {
-    const { timeoutMs = 300_000, signal } = options;
-    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/chains", body: plan });
+    return this.#transport.read({ ...options, slow: true, method: "POST", path: "/v1/chains", body: plan });
   }
 
   /** Shows where a chain stands. */
   async show(id: string, options: RequestOptions = {}): Promise<Chain> {
     return this.#transport.read({ ...options, path: `/v1/chains${part("chain", id)}` });
+  }
+
+  /** Waits until a chain has ended or waits for a person; with `approval`, also for the person. */
+  async wait(id: string, options: WaitOptions = {}): Promise<Chain> {
+    const over = until(options);
+    for (let wait = 50; ; wait = Math.min(wait * 2, lookMs)) {
+      const chain = await this.show(id, { signal: options.signal });
+      if (ended(chain.status, options)) return chain;
+      if (over() <= 0) throw new TimeoutError("unavailable", "the chain goes on: wait again");
+      await pause(Math.min(wait, over()), options.signal);
+    }
   }
 }
 

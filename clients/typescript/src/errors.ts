@@ -63,7 +63,7 @@ export class NotFoundError extends HaftError {
 
 /** It clashes with what is there: look again first. */
 export class ConflictError extends HaftError {
-  override readonly name = "ConflictError";
+  override readonly name: string = "ConflictError";
 }
 
 /** Too many requests: come back after `retryAfterMs`. */
@@ -79,6 +79,20 @@ export class UnavailableError extends HaftError {
 /** There was no answer in time. */
 export class TimeoutError extends UnavailableError {
   override readonly name = "TimeoutError";
+}
+
+/** The source waits until a person has looked at it, and does not run before. */
+export class ReviewError extends ConflictError {
+  override readonly name = "ReviewError";
+}
+
+/** What was sent to a webhook is not from the server that has the secret, or is too old. */
+export class SignatureError extends HaftError {
+  override readonly name = "SignatureError";
+
+  constructor(message: string, cause?: unknown) {
+    super("unauthenticated", message, { cause });
+  }
 }
 
 /** A fault of the server. */
@@ -104,8 +118,9 @@ export class CallError extends HaftError {
   readonly result: Result;
 
   constructor(result: Result) {
-    const why = result.error === undefined ? "" : `: ${result.error.message}`;
-    super("failed", `call ${result.call_id} of ${result.tool} ended with ${result.status}${why}`, {
+    const asks = result.status === "pending_approval" ? `a person has to agree (approval ${result.approval_id ?? ""})` : undefined;
+    const why = result.error?.message ?? asks;
+    super("failed", `call ${result.call_id} of ${result.tool} ended with ${result.status}${why === undefined ? "" : `: ${why}`}`, {
       misfits: result.error?.misfits ?? undefined,
       retryAfterMs: result.error?.retry_after_ms,
       maybeDone: result.status === "unknown",

@@ -1,8 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
-
 import { HaftError, UnavailableError, errorOf, isCode } from "./errors.js";
 import type { CallEvent, EventType } from "./schemas.js";
-import type { Query, Transport } from "./transport.js";
+import { type Query, type Transport, pause } from "./transport.js";
 
 /** The bounds of a stream. */
 const maxEvent = 16 << 20; // characters: its data may be 1 MiB, and JSON escapes it
@@ -74,9 +72,7 @@ export async function* follow(transport: Transport, query: Query, options: Watch
     const away = failure instanceof HaftError && failure.code === "unavailable";
     if (!away || Date.now() - since >= patience) throw failure;
     const wait = Math.min(100 * 2 ** Math.min(failures, 6), 5000);
-    await sleep(wait / 2 + (Math.random() * wait) / 2, undefined, { signal: options.signal }).catch(() => {
-      throw options.signal?.reason;
-    });
+    await pause(wait / 2 + (Math.random() * wait) / 2, options.signal);
   }
 }
 
@@ -94,7 +90,7 @@ async function* connection(
   const quiet = new UnavailableError("unavailable", "the server has not said anything for a while");
   const alarm = setTimeout(() => control.abort(quiet), silenceMs);
   try {
-    const body = await transport.stream({ ...query, query: { ...query.query, after: place.at }, signal: control.signal });
+    const body = await transport.stream({ ...query, query: { ...query.query, after: place.at }, signal: control.signal }, "text/event-stream");
     for await (const message of messages(body, () => alarm.refresh())) {
       if (message.event === "error") throw farewell(message.data);
       if (message.data !== "") {

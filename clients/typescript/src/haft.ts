@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { Calls, Chains } from "./calls.js";
 import { InvalidError } from "./errors.js";
 import { Events } from "./events.js";
-import { Agents, Approvals, Keys, Secrets, Webhooks } from "./resources.js";
+import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
 import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
 import { canSign } from "./sign.js";
 import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
@@ -12,28 +12,30 @@ import { type Answer, type Query, type RequestOptions, Transport, loopback } fro
 
 /** Where a server is and who asks. What is left out is read from the environment. */
 export interface HaftOptions {
-  /** The address of the server, such as https://haft.example.com; else $HAFT_SERVER. */
-  server?: string | URL;
+  /** The address of the server, such as https://haft.example.com; else $HAFT_SERVER, or where `haft serve` is on this machine. */
+  server?: string | URL | undefined;
   /** An API key, or a token that the server believes; else $HAFT_KEY, or what is in the file $HAFT_KEY_FILE. */
-  key?: string;
+  key?: string | undefined;
   /** The file that the key is in. */
-  keyFile?: string | URL;
+  keyFile?: string | URL | undefined;
   /** The agent on whose behalf requests are, by name or id. The key must be for it. */
-  as?: string;
+  agent?: string | undefined;
   /** Signs requests with the API key instead of sending it. That is also done where others could read the key on its way. */
-  sign?: boolean;
+  sign?: boolean | undefined;
   /** How long to wait for one answer, in milliseconds; a minute if it is left out, and 0 means for ever. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
+  /** How long to wait for the result of a call; five minutes if it is left out, after which the fetch of Node.js gives up. */
+  callTimeoutMs?: number | undefined;
   /** How often a request is tried that does no harm twice; three times if it is left out. */
-  tries?: number;
+  tries?: number | undefined;
   /** The longest wait between two tries, in milliseconds; three seconds if it is left out. */
-  maxWaitMs?: number;
+  maxWaitMs?: number | undefined;
   /** How many bytes an answer may have; 64 MiB if it is left out. */
-  maxAnswer?: number;
+  maxAnswer?: number | undefined;
   /** The name of the program, for the log of the server. */
-  name?: string;
+  name?: string | undefined;
   /** What sends requests, if not the fetch of Node.js. */
-  fetch?: typeof fetch;
+  fetch?: typeof fetch | undefined;
 }
 
 export interface ToolCallsOptions extends RequestOptions {
@@ -73,6 +75,7 @@ export class Haft {
   readonly secrets: Secrets;
   readonly keys: Keys;
   readonly webhooks: Webhooks;
+  readonly audit: Audit;
   // Private to the language: no printer and no serialiser finds the key.
   readonly #options: HaftOptions;
   readonly #transport: Transport;
@@ -90,11 +93,12 @@ export class Haft {
     this.secrets = new Secrets(transport);
     this.keys = new Keys(transport);
     this.webhooks = new Webhooks(transport);
+    this.audit = new Audit(transport);
   }
 
   /** Returns a client with the same key, on behalf of an agent that the key is for. */
   as(agent: string): Haft {
-    return new Haft({ ...this.#options, as: agent });
+    return new Haft({ ...this.#options, agent });
   }
 
   /**
@@ -117,8 +121,8 @@ export class Haft {
    * Gemini.
    */
   async toolCalls<T = unknown>(answer: unknown, options: ToolCallsOptions = {}): Promise<T> {
-    const { format, agent, turn, timeoutMs = 300_000, signal } = options;
-    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
+    const { format, agent, turn, ...rest } = options;
+    return this.#transport.read({ ...rest, slow: true, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
   }
 
   /** Sums up what calls used. */
@@ -136,15 +140,19 @@ export class Haft {
    * Sends any request of the API, for what has no method here, and returns status, headers
    * and body.
    */
-  async request<T = unknown>(query: Query): Promise<Answer<T>> {
-    return this.#transport.answer(query);
+  async request<T = unknown>(method: NonNullable<Query["method"]>, path: string, options: Omit<Query, "method" | "path"> = {}): Promise<Answer<T>> {
+    if (!/^\/(?!\/)/.test(path) || /[?#]/.test(path)) throw new InvalidError("invalid", "a path begins with one /, and what is asked goes into query");
+    return this.#transport.answer({ ...options, method, path });
   }
 }
+
+/** Where `haft serve` listens if it is not told otherwise. */
+const local = "http://127.0.0.1:7717";
 
 /** Adds what the environment says. */
 function complete(options: HaftOptions): HaftOptions {
   const { keyFile: _, ...rest } = options;
-  return { ...rest, server: options.server ?? process.env["HAFT_SERVER"] ?? "", key: keyOf(options) };
+  return { ...rest, server: options.server ?? (process.env["HAFT_SERVER"] || local), key: keyOf(options) };
 }
 
 /** Makes the transport of a client. */
@@ -158,10 +166,11 @@ function open(options: HaftOptions): Transport {
   }
   return new Transport({
     base,
-    as: options.as,
+    agent: options.agent,
     key,
     sign,
     timeoutMs: options.timeoutMs ?? 60_000,
+    callTimeoutMs: options.callTimeoutMs ?? 300_000,
     tries: Math.min(Math.max(options.tries ?? 3, 1), 10),
     maxWaitMs: options.maxWaitMs ?? 3000,
     maxAnswer: options.maxAnswer ?? 64 << 20,
@@ -174,7 +183,7 @@ function open(options: HaftOptions): Transport {
 function address(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
-    throw new InvalidError("invalid", text === "" ? "say where the server is: in server, or in $HAFT_SERVER" : "the address of a server is such as https://haft.example.com, without a user, a query or a fragment");
+    throw new InvalidError("invalid", "the address of a server is such as https://haft.example.com, without a user, a query or a fragment");
   }
   return url;
 }

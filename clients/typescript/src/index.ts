@@ -5,7 +5,7 @@
  * @packageDocumentation
  */
 
-export { type CallFilter, type CallOptions, type Calls, type Chains, type Output, valueOf } from "./calls.js";
+export { type CallFilter, type CallOptions, type Calls, type Chains, type Output, type WaitOptions, valueOf } from "./calls.js";
 export {
   CallError,
   ConflictError,
@@ -16,6 +16,8 @@ export {
   InvalidError,
   NotFoundError,
   RateLimitedError,
+  ReviewError,
+  SignatureError,
   SourceError,
   TimeoutError,
   UnauthenticatedError,
@@ -24,7 +26,7 @@ export {
 export type { EventFilter, Events, WatchOptions } from "./events.js";
 export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
 export type { ListOptions } from "./page.js";
-export type { AgentFilter, Agents, ApprovalFilter, Approvals, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
+export type { AgentFilter, Agents, ApprovalFilter, Approvals, Audit, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
 export type * from "./schemas.js";
 export type { Json, RemoteTool, ToolSettings, ToolsOf } from "./tool.js";
 export type { Format, Schemas, SchemasOptions, ToolFilter, Tools } from "./tools.js";

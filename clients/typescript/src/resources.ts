@@ -240,3 +240,37 @@ export class Webhooks {
     return done.delivered;
   }
 }
+
+/** The record of what was done, each entry linked to the one before. */
+export class Audit {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Yields the whole record as the server writes it, in pieces: lines of JSON, for `haft audit verify`. */
+  async *export(options: { signal?: AbortSignal } = {}): AsyncGenerator<Uint8Array, void, undefined> {
+    options.signal?.throwIfAborted();
+    const control = new AbortController();
+    const leave = (): void => control.abort(options.signal?.reason);
+    options.signal?.addEventListener("abort", leave, { once: true });
+    try {
+      yield* await this.#transport.stream({ path: "/v1/audit", signal: control.signal }, "application/jsonl");
+    } finally {
+      options.signal?.removeEventListener("abort", leave);
+      control.abort();
+    }
+  }
+
+  /** Gives the newest entries. */
+  async entries(options: RequestOptions & { limit?: number } = {}): Promise<{ [name: string]: unknown }[]> {
+    const { limit, ...rest } = options;
+    return (await this.#transport.read<{ data: { [name: string]: unknown }[] }>({ ...rest, path: "/v1/audit/entries", query: { limit } })).data;
+  }
+
+  /** Gives the public keys that entries are signed with, as PEM. */
+  async keys(options: RequestOptions = {}): Promise<string> {
+    return this.#transport.read({ ...options, path: "/v1/audit/keys" });
+  }
+}

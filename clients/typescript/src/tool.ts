@@ -1,5 +1,5 @@
 import { type CallOptions, type Calls, valueOf } from "./calls.js";
-import { ConflictError, InvalidError, SourceError } from "./errors.js";
+import { InvalidError, ReviewError, SourceError } from "./errors.js";
 import type { Added, Called, Draft, Result, Tool, Version } from "./schemas.js";
 import { mustName, readSource } from "./source.js";
 import type { Tools } from "./tools.js";
@@ -68,10 +68,12 @@ export class RemoteTool<F extends AnyFunction> {
 
   /**
    * Reads the source and registers it: as a new tool, as a new version if it has changed, or
-   * as nothing new. What was registered is remembered; this asks again.
+   * as nothing new. It does so once, or `again`.
    */
-  async register(options: RequestOptions = {}): Promise<Added> {
-    const added = this.#put(options);
+  async register(options: RequestOptions & { again?: boolean } = {}): Promise<Added> {
+    const { again, ...rest } = options;
+    if (this.#state.added !== undefined && again !== true) return this.#state.added;
+    const added = this.#put(rest);
     this.#state.added = added;
     try {
       return await added;
@@ -84,23 +86,22 @@ export class RemoteTool<F extends AnyFunction> {
   /**
    * Runs the function in a sandbox of the server and returns its value. It takes the arguments
    * that the function takes. Anything but success is a CallError. The first call registers the
-   * source.
+   * source, and that version is what runs.
    */
   async remote(...args: Parameters<F>): Promise<Json<Awaited<ReturnType<F>>>> {
-    const { version, name } = await this.#ready();
-    return valueOf(await this.#calls.run<Json<Awaited<ReturnType<F>>>>(name, named(version, args), this.#options));
+    return valueOf(await this.call(...args));
   }
 
-  /** Runs it with arguments by name, and returns the whole result, also of a failure. */
-  async run(args: object = {}, options: CallOptions = {}): Promise<Result<Json<Awaited<ReturnType<F>>>>> {
-    const { name } = await this.#ready();
-    return this.#calls.run(name, args, { ...this.#options, ...options });
+  /** Runs it and returns all that is known of the call, also of one that failed. */
+  async call(...args: Parameters<F>): Promise<Result<Json<Awaited<ReturnType<F>>>>> {
+    const { name, version } = await this.#ready();
+    return this.#calls.run(name, named(version, args), { digest: version.digest, ...this.#options });
   }
 
-  /** Has it run with arguments by name, and returns at once. */
-  async start(args: object = {}, options: CallOptions = {}): Promise<Called> {
-    const { name } = await this.#ready();
-    return this.#calls.start(name, args, { ...this.#options, ...options });
+  /** Has it run and does not wait: `haft.calls.wait(call_id)` does. */
+  async start(...args: Parameters<F>): Promise<Called> {
+    const { name, version } = await this.#ready();
+    return this.#calls.start(name, named(version, args), { digest: version.digest, ...this.#options });
   }
 
   /** Returns the same tool whose calls are made with these options. */
@@ -117,9 +118,9 @@ export class RemoteTool<F extends AnyFunction> {
   /** The tool, registered. Calls that come at once register it once. */
   async #ready(): Promise<Tool> {
     const { signal } = this.#options;
-    const added = await (this.#state.added ?? this.register({ signal }));
+    const added = await this.register({ signal });
     if (added.waiting) {
-      throw new ConflictError("conflict", `version ${added.waiting} of ${added.name} waits for somebody to review it, and what runs until then is another`);
+      throw new ReviewError("conflict", `version ${added.waiting} of ${added.name} waits for review: somebody has to accept it first`);
     }
     return added;
   }

@@ -23,8 +23,6 @@ export type Format = "openai" | "openai-responses" | "anthropic" | "gemini" | "m
 export interface SchemasOptions extends Pick<ToolFilter, "category" | "tag" | "kind" | "search" | "agent" | "sort">, RequestOptions {
   /** In strict mode, where the vendor has one. */
   strict?: boolean;
-  /** How many to give at most, up to 1000, which is also what it is if left out. */
-  limit?: number;
 }
 
 /** Tools in the form of a vendor. */
@@ -32,7 +30,7 @@ export interface Schemas {
   /** What goes into `tools` of a request to the vendor. */
   tools: unknown[];
   /** Those that the vendor would refuse, and why. */
-  skipped?: unknown[];
+  skipped: { name: string; reasons: string[] }[];
 }
 
 /** Knows which tools there are. */
@@ -75,6 +73,12 @@ export class Tools {
     return this.set(ref, { disabled: true }, options);
   }
 
+  /** Accepts or refuses the version that waits for review. */
+  async review(ref: string, answer: { accept: boolean; reason?: string }, options: RequestOptions = {}): Promise<Tool> {
+    const { accept: approve, ...rest } = answer;
+    return this.set(ref, { review: { approve, ...rest } }, options);
+  }
+
   /** Removes a tool with its versions. */
   async remove(ref: string, options: RequestOptions = {}): Promise<void> {
     await this.#transport.read({ ...options, method: "DELETE", path: `/v1/tools${part("tool", ref)}` });
@@ -90,9 +94,23 @@ export class Tools {
     return this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}/versions${part("version", String(number))}` });
   }
 
-  /** Gives enabled tools in the form that goes into a request to a model vendor. */
+  /** Gives all enabled tools, or those that fit, in the form that goes into a request to a model vendor. */
   async schemas(format: Format, options: SchemasOptions = {}): Promise<Schemas> {
-    const { signal, timeoutMs, limit = 1000, ...query } = options;
-    return this.#transport.read({ signal, timeoutMs, path: "/v1/tools", query: { ...query, limit, format } });
+    const { signal, timeoutMs, ...query } = options;
+    const all: Schemas = { tools: [], skipped: [] };
+    for (let cursor: string | undefined; ; ) {
+      const { body, headers } = await this.#transport.answer<Partial<Schemas> | undefined>({ signal, timeoutMs, path: "/v1/tools", query: { ...query, limit: 1000, format, cursor } });
+      all.tools = merged(all.tools, body?.tools ?? []);
+      all.skipped.push(...(body?.skipped ?? []));
+      cursor = /[?&]cursor=([\w-]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1];
+      if (cursor === undefined) return all;
+    }
   }
+}
+
+/** Puts pages together. Gemini has all functions in one tool. */
+function merged(tools: unknown[], more: unknown[]): unknown[] {
+  const [a, b] = [tools[0], more[0]] as { functionDeclarations?: unknown[] }[];
+  if (!a?.functionDeclarations || !b?.functionDeclarations) return [...tools, ...more];
+  return [{ ...a, functionDeclarations: [...a.functionDeclarations, ...b.functionDeclarations] }];
 }

@@ -28,6 +28,8 @@ export interface Query extends RequestOptions {
   headers?: { readonly [name: string]: string } | undefined;
   /** It does no harm twice, and so may be sent again. Requests that only look never do. */
   again?: boolean;
+  /** The answer takes as long as a tool does. */
+  slow?: boolean;
 }
 
 /** The value of a query parameter; undefined leaves it out. */
@@ -44,10 +46,11 @@ export interface Answer<T> {
 export interface TransportConfig {
   base: URL;
   /** The agent on whose behalf requests are. */
-  as: string | undefined;
+  agent: string | undefined;
   key: string | undefined;
   sign: boolean;
   timeoutMs: number;
+  callTimeoutMs: number;
   tries: number;
   maxWaitMs: number;
   maxAnswer: number;
@@ -89,14 +92,14 @@ export class Transport {
    * Sends a request whose answer is a stream. The timeout is for its beginning. The caller
    * aborts the signal to end it.
    */
-  async stream(query: Query & { signal: AbortSignal }): Promise<ReadableStream<Uint8Array>> {
+  async stream(query: Query & { signal: AbortSignal }, type: string): Promise<ReadableStream<Uint8Array>> {
     return this.#repeat(query, async () => {
       const open = await this.#once(query);
       open.stop();
       const { body, headers } = open.response;
-      if (body === null || mediaType(headers) !== "text/event-stream") {
+      if (body === null || mediaType(headers) !== type) {
         await body?.cancel();
-        throw foreign("the answer is not a stream of events");
+        throw foreign(`the answer is not ${type}`);
       }
       return body as ReadableStream<Uint8Array>;
     });
@@ -111,9 +114,7 @@ export class Transport {
         const more = repeatable(query) && tried < this.#config.tries && passing(error) && !query.signal?.aborted;
         const wait = more ? this.#wait(tried, error) : undefined;
         if (wait === undefined) throw error;
-        await sleep(wait, undefined, { signal: query.signal }).catch(() => {
-          throw query.signal?.reason;
-        });
+        await pause(wait, query.signal);
       }
     }
   }
@@ -141,7 +142,7 @@ export class Transport {
       headers.set("Authorization", this.#config.sign ? sign(key, { method, target: url.pathname + url.search, body }) : `Bearer ${key}`);
     }
     query.signal?.throwIfAborted();
-    const deadline = new Deadline(query.timeoutMs ?? this.#config.timeoutMs, query.signal);
+    const deadline = new Deadline(query.timeoutMs ?? (query.slow === true ? this.#config.callTimeoutMs : this.#config.timeoutMs), query.signal);
     const { fetch } = this.#config;
     try {
       const response = await fetch(url, {
@@ -256,6 +257,15 @@ class Deadline {
   }
 }
 
+/** Waits, and throws the reason of a signal that is aborted before. */
+export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal });
+  } catch {
+    throw signal?.reason;
+  }
+}
+
 /** Makes a part of a path. A text that would make another path of it names nothing that there is. */
 export function part(kind: string, text: string): string {
   if (text === "" || text === "." || text === ".." || text.includes("\0")) {
@@ -270,10 +280,10 @@ function repeatable(query: Query): boolean {
 }
 
 /** Makes the address of a request. */
-function address({ base, as }: TransportConfig, query: Query): URL {
+function address({ base, agent }: TransportConfig, query: Query): URL {
   const url = new URL(base);
   url.pathname = url.pathname.replace(/\/+$/, "") + query.path;
-  const parameters: { readonly [name: string]: Parameter } = { as, ...query.query };
+  const parameters: { readonly [name: string]: Parameter } = { as: agent, ...query.query };
   for (const [name, value] of Object.entries(parameters)) {
     if (value === undefined) continue;
     if (value instanceof Date) url.searchParams.set(name, value.toISOString());

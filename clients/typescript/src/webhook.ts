@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 
-import { InvalidError } from "./errors.js";
+import { InvalidError, SignatureError } from "./errors.js";
 import type { CallEvent, EventType } from "./schemas.js";
 
 /** What a webhook is sent. */
@@ -23,15 +23,15 @@ export type WebhookHeaders = Headers | { readonly [name: string]: string | reado
 /**
  * Verifies what was sent to a webhook and returns it. `body` is as it came: a body that was
  * parsed and written again is another. Several secrets may be given while one replaces
- * another. What does not come from Haft, or not now, is an InvalidError.
+ * another. What does not come from Haft, or not now, is a SignatureError.
  */
 export function verifyWebhook(secret: string | readonly string[], headers: WebhookHeaders, body: string | Uint8Array, options: VerifyOptions = {}): WebhookMessage {
   const id = header(headers, "webhook-id");
   const at = header(headers, "webhook-timestamp");
   const signatures = header(headers, "webhook-signature");
-  if (!/^\d{1,11}$/.test(at)) throw new InvalidError("invalid", "the message has no timestamp");
+  if (!/^\d{1,11}$/.test(at)) throw new SignatureError("the message has no timestamp");
   const age = (options.now ?? new Date()).getTime() - Number(at) * 1000;
-  if (Math.abs(age) > (options.toleranceMs ?? 300_000)) throw new InvalidError("invalid", "the message is too old, or a clock is wrong");
+  if (Math.abs(age) > (options.toleranceMs ?? 300_000)) throw new SignatureError("the message is too old, or a clock is wrong");
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   const expected = [secret].flat().map((one) => {
     const key = Buffer.from(one.replace(/^whsec_/, ""), "base64");
@@ -45,11 +45,11 @@ export function verifyWebhook(secret: string | readonly string[], headers: Webho
       good = (given.length === sum.length && timingSafeEqual(given, sum)) || good;
     }
   }
-  if (!good) throw new InvalidError("invalid", "the signature of the message is not good");
+  if (!good) throw new SignatureError("the signature of the message is not good");
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as WebhookMessage;
   } catch (cause) {
-    throw new InvalidError("invalid", "the message is not JSON", { cause });
+    throw new SignatureError("the message is not JSON", cause);
   }
 }
 
