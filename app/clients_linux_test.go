@@ -34,7 +34,7 @@ func clientTools(t *testing.T, part string) string {
 
 // clientServer starts a server for the tests of a client, and returns the variables
 // that say where it is and who asks: HAFT_KEY is an administrator's, and
-// HAFT_KEY_OTHER that of an administrator of somebody else.
+// HAFT_OTHER_KEY that of an administrator of somebody else.
 func clientServer(t *testing.T) []string {
 	t.Helper()
 	open(t, app.Config{})
@@ -53,5 +53,5 @@ func clientServer(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_OTHER=" + other.Reveal(), "HAFT_KEY_FILE="}
+	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_KEY_FILE="}
 }

@@ -72,7 +72,7 @@ func TestClients_python(t *testing.T) {
 	t.Run("works_with_a_server", func(t *testing.T) {
 		c := c
 		site := c.install(t, c.dir)
-		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site, "HAFT_REPOSITORY="+root)
+		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site, "HAFT_OPENAPI="+filepath.Join(root, "server", "testdata", "openapi.json"))
 		c.run(t, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 	})
 }

@@ -35,9 +35,9 @@ def approver(client: haft.Client) -> Iterator[haft.Client]:
 @pytest.fixture(scope="session")
 def stranger(server: str) -> Iterator[haft.Client]:
     """An administrator of another organisation."""
-    key = os.environ.get("HAFT_KEY_OTHER")
+    key = os.environ.get("HAFT_OTHER_KEY")
     if not key:
-        pytest.skip("HAFT_KEY_OTHER has no key of another organisation")
+        pytest.skip("HAFT_OTHER_KEY has no key of another organisation")
     with haft.Client(key=key) as c:
         yield c
 

@@ -112,7 +112,7 @@ class TestTools:
         assert again.version.source_code == add.source
         assert tool(1) == 3
         assert tool.remote(40) == 42
-        result = tool.call(1, b=1)
+        result = tool.run(1, b=1)
         assert (result.value, result.stdout, result.ok, result.final) == (2, "adding\n", True, True)
         assert result.sandbox.provider
         assert result.digest == again.version.digest
@@ -216,7 +216,7 @@ class TestTools:
 class TestCalls:
     def test_that_fail_are_results_or_errors_as_one_likes(self, client: haft.Client) -> None:
         tool = client.register(fail)
-        result = tool.call("no luck")
+        result = tool.run("no luck")
         assert (result.status, result.ok) == ("error", False)
         assert result.error is not None
         assert result.error.type == "RuntimeError"
@@ -310,7 +310,7 @@ class TestCalls:
         assert client.chains.wait(background.id, timeout=60).status == "success"
 
     def test_are_replayed(self, client: haft.Client) -> None:
-        first = client.register(add).call(3)
+        first = client.register(add).run(3)
         second = client.calls.replay(first.call_id)
         assert second.value == 5
         assert second.call_id != first.call_id
@@ -351,7 +351,7 @@ class TestApprovals:
     def test_are_given_by_somebody_else(self, client: haft.Client, approver: haft.Client, fresh: Fresh) -> None:
         tool = client.register(wipe)
         path = fresh("/tmp/x")
-        result = tool.call(path)
+        result = tool.run(path)
         assert result.status == "pending_approval"
         assert result.approval_id
         with pytest.raises(haft.CallError, match="pending_approval"):
@@ -364,7 +364,7 @@ class TestApprovals:
         assert client.calls.wait(result.call_id, approval=True).value == "wiped " + path
 
     def test_are_waited_for(self, client: haft.Client, approver: haft.Client, fresh: Fresh) -> None:
-        result = client.register(wipe).call(fresh("/tmp/y"))
+        result = client.register(wipe).run(fresh("/tmp/y"))
         assert result.approval_id
         later = threading.Timer(0.1, approver.approvals.approve, [result.approval_id], {"args": {"path": "/tmp/z"}})
         later.start()
@@ -372,7 +372,7 @@ class TestApprovals:
         later.join()
 
     def test_are_denied(self, client: haft.Client, approver: haft.Client, fresh: Fresh) -> None:
-        result = client.register(wipe).call(fresh("/tmp/n"))
+        result = client.register(wipe).run(fresh("/tmp/n"))
         assert result.approval_id
         approver.approvals.deny(result.approval_id, reason="not today")
         assert client.calls.wait(result.call_id).status == "denied_by_approver"
@@ -396,9 +396,11 @@ class TestAgents:
         assert client.agents.set(name, env={"SEA": "green", "SKY": None}).env.keys() == {"SEA"}
         with haft.Client(agent=name) as acting:
             assert acting.calls.value("environment", {"name": "SEA"}) == "[redacted:SEA]"
-            assert [t.name for t in acting.tools.list()] == ["environment"]
-            with pytest.raises(haft.NotFoundError):
-                acting.calls.value("add", {"a": 1})
+        acting = client.as_agent(name)
+        assert [t.name for t in acting.tools.list()] == ["environment"]
+        with pytest.raises(haft.NotFoundError):
+            acting.calls.value("add", {"a": 1})
+        assert client.register(environment).with_options(agent=name).remote("SEA") == "[redacted:SEA]"
         rule = haft.ToolRule(type="max_count_per_step", tool_name="environment", max_count_limit=1)
         put = client.agents.put(name, tools=["environment"], tool_rules=[rule])
         assert put.tool_rules == [rule]
@@ -433,9 +435,9 @@ class TestSecrets:
 class TestEvents:
     def test_are_watched_from_a_cursor_on(self, client: haft.Client) -> None:
         tool = client.register(add)
-        first = tool.call(1)
+        first = tool.run(1)
         cursor = list(client.calls.events(first.call_id))[-1].cursor
-        second = tool.call(2)
+        second = tool.run(2)
         stream = client.events.watch(after=cursor, tool="add", types=["tool_completed"])
         event = next(e for e in stream if e.call_id == second.call_id)
         assert event.type == "tool_completed"
@@ -473,12 +475,12 @@ class TestOthers:
         client.webhooks.remove(hook.id)
 
     def test_usage(self, client: haft.Client) -> None:
-        client.register(add).call(1)
+        client.register(add).run(1)
         sums = {s.tool: s for s in client.usage(by=["tool", "day"], tool="add")}
         assert sums["add"].calls >= 1
 
     def test_audit(self, client: haft.Client) -> None:
-        client.register(add).call(1)
+        client.register(add).run(1)
         assert client.audit.entries(limit=2)[-1]["hash"]
         assert "BEGIN PUBLIC KEY" in client.audit.keys()
         export = b"".join(client.audit.export())

@@ -26,7 +26,7 @@ RULES = [
     (r"\bhttpx\.AsyncBaseTransport\b", "httpx.BaseTransport"),
     (r"\bAsync(Iterator|Client|Transport|[A-Z]\w+)\b", r"\1"),
     (r"__a(enter|exit|iter|next)__", r"__\1__"),
-    (r"\ba(close|iter_raw)\b", r"\1"),
+    (r"\ba(close|iter_bytes)\b", r"\1"),
 ]
 
 

@@ -50,6 +50,23 @@ def decode(of: type[T], data: Any) -> T:
     return typing.cast(T, value)
 
 
+def member(of: type[T], raw: bytes, name: str) -> T:
+    """Read one member of an object that a server sent."""
+    answer = loads(raw)
+    if not isinstance(answer, dict) or name not in answer:
+        raise UnavailableError(f"the answer is not one of a Haft server of this version: it has no {name}")
+    return decode(of, answer[name])
+
+
+def page(of: type[T], raw: bytes) -> tuple[list[T], str]:
+    """Read a part of a list, and the cursor of the next."""
+    answer = loads(raw)
+    if not isinstance(answer, dict) or "data" not in answer:
+        raise UnavailableError("the answer is not a list of a Haft server of this version")
+    items: list[T] = decode(list[of], answer["data"])  # type: ignore[valid-type]
+    return items, decode(str, answer.get("next_cursor") or "")
+
+
 def wire_name(name: str) -> str:
     """The name of a field in JSON: what Python reserves has an underscore behind it."""
     return name.rstrip("_")

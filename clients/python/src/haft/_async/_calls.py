@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import TimeoutError, UnavailableError
 from .._inputs import CallOptions, NewCall, call_body
-from .._json import decode, loads
+from .._json import decode, member
 from .._models import Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
 from .._request import Query, given, new_key, part
 from ._io import sleep
@@ -122,8 +122,7 @@ class AsyncCalls:
         """Cancel all calls of a user or an agent, or one's own, and say how many those were."""
         body = given(user=user, agent=agent, all=all or None)
         raw, _ = await self._transport.send(Query(method="POST", path="/v1/calls/cancel", body=body, again=True))
-        answer = loads(raw)
-        return decode(int, answer.get("cancelled") if isinstance(answer, dict) else None)
+        return member(int, raw, "cancelled")
 
     async def batch(self, calls: Sequence[NewCall], *, timeout: float | None = None) -> Sequence[Result]:
         """Make several calls, beside each other where their tools allow it. Results are in their order."""
@@ -132,8 +131,7 @@ class AsyncCalls:
         made = [c if c.idempotency_key else replace(c, idempotency_key=new_key()) for c in calls]
         wait = self._timeout if timeout is None else timeout
         q = Query(method="POST", path="/v1/calls/batch", body={"calls": made}, again=True, timeout=wait)
-        answer = loads((await self._transport.send(q))[0])
-        results = decode(_Results, answer.get("results") if isinstance(answer, dict) else None)
+        results = member(_Results, (await self._transport.send(q))[0], "results")
         if len(results) != len(made):
             raise UnavailableError("the server gave another number of results than there were calls")
         return results

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import decode, loads
+from .._json import loads, member
 from .._models import CallFormat, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
@@ -86,14 +86,18 @@ class AsyncClient:
             trust_env=not target.local,  # no proxy between us and this machine
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
-        self._transport = AsyncTransport(target, http, timeout, retry, max_answer, patience)
         self._call_timeout = call_timeout
+        self._attach(AsyncTransport(target, http, timeout, retry, max_answer, patience))
+
+    def _attach(self, transport: AsyncTransport) -> None:
+        """Have everything use a transport."""
+        self._transport = transport
         #: Tools, their versions and their schemas.
         self.tools = AsyncTools(self._transport)
         #: Calls of tools.
-        self.calls = AsyncCalls(self._transport, call_timeout)
+        self.calls = AsyncCalls(self._transport, self._call_timeout)
         #: Calls whose arguments refer to earlier results.
-        self.chains = AsyncChains(self._transport, call_timeout)
+        self.chains = AsyncChains(self._transport, self._call_timeout)
         #: Calls that wait for a person.
         self.approvals = AsyncApprovals(self._transport)
         #: Agents, and the tools and variables that their calls have.
@@ -118,11 +122,18 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Let go of all connections, also of those of :meth:`as_agent`."""
         await self._transport.aclose()
 
     def __repr__(self) -> str:
         return f"<haft.AsyncClient of {self._transport.target.base}>"
+
+    def as_agent(self, agent: str) -> AsyncClient:
+        """A client with the same key and the same connections, on behalf of an agent that the key is for."""
+        other = object.__new__(AsyncClient)
+        other._call_timeout = self._call_timeout
+        other._attach(self._transport.as_agent(agent))
+        return other
 
     async def whoami(self) -> Self:
         """Whom the server takes this client for."""
@@ -165,8 +176,7 @@ class AsyncClient:
         params = given(until=until, tool=tool, user=user, agent=agent, limit=limit)
         params |= {"from": since, "by": [by] if isinstance(by, str) else [*by]}
         raw, _ = await self._transport.send(Query(path="/v1/usage", params=params))
-        answer = loads(raw)
-        return decode(_Sums, answer.get("data") if isinstance(answer, dict) else 0)
+        return member(_Sums, raw, "data")
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from .._errors import UnavailableError
-from .._json import decode, loads
+from .._json import decode, loads, member
 from .._models import (
     Added,
     Agent,
@@ -58,16 +58,18 @@ class AsyncTools(_Resource):
         tag: str | None = None,
         kind: Kind | None = None,
         enabled: bool | None = None,
+        disabled: bool = False,
         search: str | None = None,
         agent: str | None = None,
         recent_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[Tool]:
-        """Tools by name, also disabled ones unless ``enabled`` says otherwise; a search has the best first."""
+        """Tools by name; a search has the best first.
+
+        With ``disabled``, those too that are disabled; with ``enabled=False``, only those.
+        """
         params = given(category=category, tag=tag, kind=kind, enabled=enabled, search=search, agent=agent)
-        params |= {"name": _names(name), "sort": "-updated" if recent_first else None}
-        if enabled is None:
-            params["disabled"] = True
+        params |= {"name": _names(name), "disabled": disabled or None, "sort": "-updated" if recent_first else None}
         return self._transport.pages(Tool, Query(path="/v1/tools", params=params), limit)
 
     async def show(self, ref: str) -> Tool:
@@ -432,8 +434,7 @@ class AsyncWebhooks(_Resource):
     async def redeliver(self, webhook_id: str, *, letter: str | None = None) -> int:
         """Send dead letters again, and say how many were received."""
         q = Query(method="POST", path=_webhook(webhook_id) + "/redeliver", body=given(letter=letter), timeout=120.0)
-        answer = loads((await self._transport.send(q))[0])
-        return decode(int, answer.get("delivered") if isinstance(answer, dict) else None)
+        return member(int, (await self._transport.send(q))[0], "delivered")
 
 
 def _webhook(webhook_id: str) -> str:
@@ -468,8 +469,7 @@ class AsyncAudit(_Resource):
     async def entries(self, *, limit: int | None = None) -> Sequence[dict[str, Any]]:
         """The last entries, oldest first."""
         raw, _ = await self._transport.send(Query(path="/v1/audit/entries", params=given(limit=limit)))
-        answer = loads(raw)
-        return decode(_Entries, answer.get("data") if isinstance(answer, dict) else 0)
+        return member(_Entries, raw, "data")
 
     async def keys(self) -> str:
         """The public keys with which exports are verified, as PEM."""

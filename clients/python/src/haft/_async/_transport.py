@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
@@ -38,6 +39,12 @@ class AsyncTransport:
         self.patience = patience
         self._http = http
 
+    def as_agent(self, agent: str) -> AsyncTransport:
+        """The same on behalf of an agent."""
+        target = copy.copy(self.target)
+        target.agent = agent
+        return AsyncTransport(target, self._http, self.timeout, self.retry, self.max_answer, self.patience)
+
     async def aclose(self) -> None:
         await self._http.aclose()
 
@@ -62,6 +69,8 @@ class AsyncTransport:
                 sent = sent or not _request.never_sent(err)
                 failure: HaftError = _request.cut(q, err, sent)
             except HaftError as err:
+                if err.status is None:
+                    raise  # an answer that is none, or too much of one, will be again
                 sent = True
                 failure = err
             wait = _request.pause(self.retry, tried, q, failure, sent)
@@ -73,25 +82,32 @@ class AsyncTransport:
         """Send a request once. The caller closes the answer, of which the body is not read yet."""
         response = await self._http.send(self.target.request(q, self.timeout), stream=True)
         try:
+            plain = response.headers.get("content-encoding", "identity") == "identity"
             if not response.is_success:
-                raw = b""
-                async for piece in response.aiter_raw():
-                    raw += piece
-                    if len(raw) > _request.MAX_PROBLEM:
-                        break
+                raw = await self._problem(response) if plain else b""
                 raise _request.refused(response.status_code, response.headers, raw)
-            if response.headers.get("content-encoding", "identity") != "identity":
+            if not plain:
                 raise UnavailableError("the answer is compressed, which was not asked for")
         except BaseException:
             await response.aclose()
             raise
         return response
 
+    async def _problem(self, response: httpx.Response) -> bytes:
+        """Read why something was refused, within bounds."""
+        until = time.monotonic() + self.timeout
+        raw = bytearray()
+        async for piece in response.aiter_bytes():
+            raw += piece
+            if len(raw) > _request.MAX_PROBLEM or time.monotonic() > until:
+                break
+        return bytes(raw)
+
     async def _body(self, q: Query, response: httpx.Response) -> bytes:
         """Read a body within bounds of size and time."""
         until = time.monotonic() + max(self.timeout, q.timeout or 0)
         raw = bytearray()
-        async for piece in response.aiter_raw():
+        async for piece in response.aiter_bytes():
             raw += piece
             if len(raw) > self.max_answer:
                 raise UnavailableError(f"the answer of the server has more than {self.max_answer} bytes")
@@ -106,18 +122,15 @@ class AsyncTransport:
         while left is None or left > 0:
             size = _PAGE if left is None else min(left, _PAGE)
             page = Query(path=q.path, params={**q.params, "limit": size, "cursor": cursor})
-            answer = _json.loads((await self.send(page))[0])
-            if not isinstance(answer, dict):
-                raise UnavailableError("the answer is not a list of a Haft server")
-            items = _json.decode(list[of], answer.get("data"))  # type: ignore[valid-type]
+            raw, _ = await self.send(page)
+            items, following = _json.page(of, raw)
             for item in items[:size]:
                 yield item
             if left is not None:
                 left -= len(items)
-            following = answer.get("next_cursor")
             if not following or not items:
                 return
-            if following == cursor or not isinstance(following, str):
+            if following == cursor:
                 raise UnavailableError("the list of the server does not end")
             cursor = following
 
@@ -126,7 +139,7 @@ class AsyncTransport:
         try:
             response = await self._open(q)
             try:
-                async for piece in response.aiter_raw():
+                async for piece in response.aiter_bytes():
                     yield piece
             finally:
                 await response.aclose()
@@ -149,7 +162,7 @@ class AsyncTransport:
                 response = await self._open(q)
                 try:
                     reader = Reader()
-                    async for piece in response.aiter_raw():
+                    async for piece in response.aiter_bytes():
                         for message in reader.feed(piece):
                             event = follower.take(message)
                             if event is None:

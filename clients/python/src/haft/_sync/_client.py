@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import decode, loads
+from .._json import loads, member
 from .._models import CallFormat, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
@@ -87,14 +87,18 @@ class Client:
             trust_env=not target.local,  # no proxy between us and this machine
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
-        self._transport = Transport(target, http, timeout, retry, max_answer, patience)
         self._call_timeout = call_timeout
+        self._attach(Transport(target, http, timeout, retry, max_answer, patience))
+
+    def _attach(self, transport: Transport) -> None:
+        """Have everything use a transport."""
+        self._transport = transport
         #: Tools, their versions and their schemas.
         self.tools = Tools(self._transport)
         #: Calls of tools.
-        self.calls = Calls(self._transport, call_timeout)
+        self.calls = Calls(self._transport, self._call_timeout)
         #: Calls whose arguments refer to earlier results.
-        self.chains = Chains(self._transport, call_timeout)
+        self.chains = Chains(self._transport, self._call_timeout)
         #: Calls that wait for a person.
         self.approvals = Approvals(self._transport)
         #: Agents, and the tools and variables that their calls have.
@@ -119,11 +123,18 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Let go of all connections, also of those of :meth:`as_agent`."""
         self._transport.close()
 
     def __repr__(self) -> str:
         return f"<haft.Client of {self._transport.target.base}>"
+
+    def as_agent(self, agent: str) -> Client:
+        """A client with the same key and the same connections, on behalf of an agent that the key is for."""
+        other = object.__new__(Client)
+        other._call_timeout = self._call_timeout
+        other._attach(self._transport.as_agent(agent))
+        return other
 
     def whoami(self) -> Self:
         """Whom the server takes this client for."""
@@ -166,8 +177,7 @@ class Client:
         params = given(until=until, tool=tool, user=user, agent=agent, limit=limit)
         params |= {"from": since, "by": [by] if isinstance(by, str) else [*by]}
         raw, _ = self._transport.send(Query(path="/v1/usage", params=params))
-        answer = loads(raw)
-        return decode(_Sums, answer.get("data") if isinstance(answer, dict) else 0)
+        return member(_Sums, raw, "data")
 
     def request(
         self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None

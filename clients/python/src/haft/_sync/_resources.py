@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from .._errors import UnavailableError
-from .._json import decode, loads
+from .._json import decode, loads, member
 from .._models import (
     Added,
     Agent,
@@ -59,16 +59,18 @@ class Tools(_Resource):
         tag: str | None = None,
         kind: Kind | None = None,
         enabled: bool | None = None,
+        disabled: bool = False,
         search: str | None = None,
         agent: str | None = None,
         recent_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[Tool]:
-        """Tools by name, also disabled ones unless ``enabled`` says otherwise; a search has the best first."""
+        """Tools by name; a search has the best first.
+
+        With ``disabled``, those too that are disabled; with ``enabled=False``, only those.
+        """
         params = given(category=category, tag=tag, kind=kind, enabled=enabled, search=search, agent=agent)
-        params |= {"name": _names(name), "sort": "-updated" if recent_first else None}
-        if enabled is None:
-            params["disabled"] = True
+        params |= {"name": _names(name), "disabled": disabled or None, "sort": "-updated" if recent_first else None}
         return self._transport.pages(Tool, Query(path="/v1/tools", params=params), limit)
 
     def show(self, ref: str) -> Tool:
@@ -433,8 +435,7 @@ class Webhooks(_Resource):
     def redeliver(self, webhook_id: str, *, letter: str | None = None) -> int:
         """Send dead letters again, and say how many were received."""
         q = Query(method="POST", path=_webhook(webhook_id) + "/redeliver", body=given(letter=letter), timeout=120.0)
-        answer = loads((self._transport.send(q))[0])
-        return decode(int, answer.get("delivered") if isinstance(answer, dict) else None)
+        return member(int, (self._transport.send(q))[0], "delivered")
 
 
 def _webhook(webhook_id: str) -> str:
@@ -469,8 +470,7 @@ class Audit(_Resource):
     def entries(self, *, limit: int | None = None) -> Sequence[dict[str, Any]]:
         """The last entries, oldest first."""
         raw, _ = self._transport.send(Query(path="/v1/audit/entries", params=given(limit=limit)))
-        answer = loads(raw)
-        return decode(_Entries, answer.get("data") if isinstance(answer, dict) else 0)
+        return member(_Entries, raw, "data")
 
     def keys(self) -> str:
         """The public keys with which exports are verified, as PEM."""

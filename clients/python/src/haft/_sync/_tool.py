@@ -7,15 +7,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._errors import NotFoundError, ReviewError
+from .._inputs import CallOptions
 from .._models import Added, Format, Result
 from .._tool import LocalTool, Options
 from ._io import Lock
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Registration:
+    """What became of a source. Calls that come at once register it once."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.added: Added | None = None
 
 
 class RemoteTool(LocalTool[P, R]):
@@ -25,15 +36,24 @@ class RemoteTool(LocalTool[P, R]):
         super().__init__(function, options)
         #: Whose server it is.
         self.client = client
-        self._lock = Lock()
-        self._added: Added | None = None
+        self._registration = _Registration()
+        self._call_options: CallOptions = {}
+
+    def with_options(self, **options: Unpack[CallOptions]) -> RemoteTool[P, R]:
+        """The same tool, whose calls are made with these options."""
+        other = RemoteTool(self.function, self.options, self.client)
+        other._draft = self._draft
+        other._registration = self._registration
+        other._call_options = {**self._call_options, **options}
+        return other
 
     def register(self, *, again: bool = False) -> Added:
         """Give the server the source, once, or ``again``."""
-        with self._lock:
-            if self._added is None or again:
-                self._added = self.client.tools.put(self.draft)
-            return self._added
+        state = self._registration
+        with state.lock:
+            if state.added is None or again:
+                state.added = self.client.tools.put(self.draft)
+            return state.added
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the tool on the server and return its value, which is JSON.
@@ -41,26 +61,26 @@ class RemoteTool(LocalTool[P, R]):
         Raises:
             CallError: there is no value; :attr:`~haft.CallError.result` says why.
         """
-        return (self.call(*args, **kwargs)).unwrap()
+        return (self.run(*args, **kwargs)).unwrap()
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Call the tool on the server and return all that is known of the call."""
         arguments = self.arguments(*args, **kwargs)
-        return self.client.calls.run(self.name, arguments, digest=self._digest())
+        return self.client.calls.run(self.name, arguments, **self._pinned())
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Have the server call the tool and do not wait: ``client.calls.wait(result.call_id)`` does."""
         arguments = self.arguments(*args, **kwargs)
-        return self.client.calls.start(self.name, arguments, digest=self._digest())
+        return self.client.calls.start(self.name, arguments, **self._pinned())
 
-    def _digest(self) -> str:
-        """That of the version which this source is: another program may register another one."""
+    def _pinned(self) -> CallOptions:
+        """The options of a call of the version that this source is: another program may register another one."""
         added = self.register()
         if added.waiting:
             raise ReviewError(
                 f"version {added.waiting} of {added.name} waits for review: somebody has to accept it first"
             )
-        return added.version.digest
+        return {"digest": added.version.digest, **self._call_options}
 
     def schema(self, format: Format | None = None, *, strict: bool = False) -> Any:
         """The schema of the arguments, or the tool in the form of a model vendor."""
