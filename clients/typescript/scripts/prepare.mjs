@@ -3,7 +3,7 @@
 // as the lock says. Installing a packed package runs nothing.
 
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, readdirSync, rmSync, statSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -33,10 +33,6 @@ function install() {
   const npm = process.env.npm_execpath?.endsWith("npm-cli.js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
   run(npm[0], [...npm.slice(1), "ci", "--ignore-scripts", "--include=dev", "--prefer-offline", "--no-audit", "--no-fund"], env);
 }
-
-// A package is not given away without its licence, of which the repository has one copy.
-const licence = join(here, "..", "..", "LICENSE");
-if (existsSync(licence)) copyFileSync(licence, join(here, "LICENSE"));
 
 if (!fresh()) {
   if (!existsSync(compiler)) install();

@@ -101,8 +101,7 @@ export class Calls {
 
   /** Lists calls, newest first. */
   list(filter: CallFilter = {}): AsyncGenerator<CallRecord, void, undefined> {
-    const { limit: _, pageSize: __, signal: ___, timeoutMs: ____, ...query } = filter;
-    return list(this.#transport, { path: "/v1/calls", query }, filter);
+    return list(this.#transport, "/v1/calls", filter);
   }
 
   /** Cancels a call. One that has ended stays as it is. */

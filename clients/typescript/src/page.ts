@@ -1,4 +1,4 @@
-import type { Query, RequestOptions, Transport } from "./transport.js";
+import type { RequestOptions, Transport } from "./transport.js";
 import { UnavailableError } from "./errors.js";
 
 /** How many things one page has at most. */
@@ -17,16 +17,16 @@ interface Page<T> {
   next_cursor?: string;
 }
 
-/** Yields what the server lists. Pages are fetched as they are needed. */
-export async function* list<T>(transport: Transport, query: Query, options: ListOptions): AsyncGenerator<T, void, undefined> {
-  let left = options.limit ?? Infinity;
+/** Yields what the server lists at a path. Pages are fetched as they are needed. */
+export async function* list<T>(transport: Transport, path: string, filter: ListOptions): AsyncGenerator<T, void, undefined> {
+  const { limit, pageSize, signal, timeoutMs, ...query } = filter;
+  let left = limit ?? Infinity;
   let cursor: string | undefined;
   while (left > 0) {
-    const limit = Math.min(left, options.pageSize ?? 100, most);
-    const { signal, timeoutMs } = options;
-    const page = await transport.read<Page<T> | undefined>({ ...query, signal, timeoutMs, query: { ...query.query, limit, cursor } });
+    const size = Math.min(left, pageSize ?? 100, most);
+    const page = await transport.read<Page<T> | undefined>({ path, signal, timeoutMs, query: { ...query, limit: size, cursor } });
     if (!Array.isArray(page?.data)) throw new UnavailableError("unavailable", "the answer is not a list of a Haft server of this version");
-    for (const item of page.data.slice(0, limit)) yield item;
+    for (const item of page.data.slice(0, size)) yield item;
     left -= page.data.length;
     cursor = page.next_cursor;
     if (cursor === undefined || cursor === "" || page.data.length === 0) return;

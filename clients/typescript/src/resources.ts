@@ -41,8 +41,7 @@ export class Approvals {
 
   /** Lists requests, oldest first. */
   list(filter: ApprovalFilter = {}): AsyncGenerator<Approval, void, undefined> {
-    const { state, tool, user, agent } = filter;
-    return list(this.#transport, { path: "/v1/approvals", query: { state, tool, user, agent } }, filter);
+    return list(this.#transport, "/v1/approvals", filter);
   }
 
   /** Shows a request. */
@@ -79,8 +78,7 @@ export class Agents {
 
   /** Lists agents by name. */
   list(filter: AgentFilter = {}): AsyncGenerator<Agent, void, undefined> {
-    const { tool, enabled, prefix } = filter;
-    return list(this.#transport, { path: "/v1/agents", query: { tool, enabled, prefix } }, filter);
+    return list(this.#transport, "/v1/agents", filter);
   }
 
   /** Shows the agent of that name or id. Values of its environment are never shown. */
@@ -140,7 +138,7 @@ export class Secrets {
 
   /** Lists names. */
   list(options: SecretOptions & ListOptions = {}): AsyncGenerator<SecretInfo, void, undefined> {
-    return list(this.#transport, { path: "/v1/secrets", query: { agent: options.agent } }, options);
+    return list(this.#transport, "/v1/secrets", options);
   }
 
   /** Stores a variable. With `bound` it goes to those hosts and nowhere else. */
@@ -167,7 +165,7 @@ export class Keys {
 
   /** Lists keys. Nothing that is listed can be used as one. */
   list(options: ListOptions = {}): AsyncGenerator<Key, void, undefined> {
-    return list(this.#transport, { path: "/v1/keys" }, options);
+    return list(this.#transport, "/v1/keys", options);
   }
 
   /** Shows a key. */
@@ -206,7 +204,7 @@ export class Webhooks {
 
   /** Lists webhooks. */
   list(options: ListOptions = {}): AsyncGenerator<Webhook, void, undefined> {
-    return list(this.#transport, { path: "/v1/webhooks" }, options);
+    return list(this.#transport, "/v1/webhooks", options);
   }
 
   /** Shows a webhook. */
@@ -231,7 +229,7 @@ export class Webhooks {
 
   /** Lists what could not be delivered. */
   async *deadLetters(id: string, options: ListOptions = {}): AsyncGenerator<DeadLetter, void, undefined> {
-    yield* list<DeadLetter>(this.#transport, { path: `/v1/webhooks${part("webhook", id)}/dead_letters` }, options);
+    yield* list<DeadLetter>(this.#transport, `/v1/webhooks${part("webhook", id)}/dead_letters`, options);
   }
 
   /** Sends one dead letter again, or all, and says how many were received. */

@@ -104,7 +104,7 @@ function read(raw: string, file: string): { sources: string[]; sourceRoot: strin
 }
 
 /** An import of a value, which has to be there when the tool runs. Types are gone by then. */
-const imports = /^[ \t]*(?:import|export)\b(?!\s+type\b)(?:[^;'"`()=]*\bfrom)?\s*(["'])([^"'\n]+)\1/gm;
+const imports = /^[ \t]*(?:import|export)\b(?!\s+type\b)(?:[^;'"`()=]{0,4000}\bfrom)?\s*(["'])([^"'\n]+)\1/gm;
 
 /** Refuses what cannot run elsewhere: only this one file is sent. */
 function checked(source: Source): Source {

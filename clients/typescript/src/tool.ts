@@ -1,11 +1,11 @@
 import { type CallOptions, type Calls, valueOf } from "./calls.js";
-import { InvalidError, ReviewError, SourceError } from "./errors.js";
+import { InvalidError, NotFoundError, ReviewError, SourceError } from "./errors.js";
 import type { Added, Called, Draft, Result, Tool, Version } from "./schemas.js";
 import { mustName, readSource } from "./source.js";
-import type { Tools } from "./tools.js";
+import type { Format, Tools } from "./tools.js";
 import type { RequestOptions } from "./transport.js";
 
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- a function of any arguments
+/** A function of any arguments. */
 type AnyFunction = (...args: any[]) => unknown;
 
 /** A value as it comes back from a tool: what JSON can say of it. */
@@ -104,6 +104,16 @@ export class RemoteTool<F extends AnyFunction> {
     return this.#calls.start(name, named(version, args), { digest: version.digest, ...this.#options });
   }
 
+  /** Gives the schema of the arguments, or with a format the tool as it goes into a request to that model vendor. */
+  async schema(format?: Format, options: RequestOptions & { strict?: boolean } = {}): Promise<unknown> {
+    const { name, version } = await this.register();
+    if (format === undefined) return version.parameters;
+    const { tools, skipped } = await this.#tools.schemas(format, { name: [name], ...options });
+    if (tools.length > 0) return tools[0];
+    const why = skipped.flatMap((one) => one.reasons).join("; ");
+    throw new NotFoundError("not_found", `${name} cannot be given to ${format}: ${why === "" ? "it is disabled" : why}`);
+  }
+
   /** Returns the same tool whose calls are made with these options. */
   with(options: CallOptions): RemoteTool<F> {
     return new RemoteTool<F>(this.#tools, this.#calls, this.#at, this.#settings, { ...this.#options, ...options }, this.#state);
@@ -142,7 +152,7 @@ export function toolOf<F extends AnyFunction>(tools: Tools, calls: Calls, at: st
 export function toolsOf<M extends object>(tools: Tools, calls: Calls, at: string | URL, module: M, settings: Omit<ToolSettings, "name" | "function" | "description">): ToolsOf<M> {
   const all: { [name: string]: RemoteTool<AnyFunction> } = {};
   for (const [name, value] of Object.entries(module)) {
-    if (typeof value !== "function") continue;
+    if (typeof value !== "function" || /^class\b/.test(Function.prototype.toString.call(value))) continue;
     // A default export that has a name of its own is known by it.
     const own = name === "default" && value.name !== "" ? value.name : name;
     all[name] = new RemoteTool(tools, calls, at, { ...settings, function: own });

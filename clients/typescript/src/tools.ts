@@ -3,6 +3,8 @@ import type { Added, Draft, Kind, Tool, ToolState, Version } from "./schemas.js"
 import { type RequestOptions, type Transport, part } from "./transport.js";
 
 export interface ToolFilter extends ListOptions {
+  /** Only the tools of these names. */
+  name?: readonly string[];
   category?: string;
   tag?: string;
   kind?: Kind;
@@ -20,7 +22,7 @@ export interface ToolFilter extends ListOptions {
 /** The forms of tools that model vendors take. */
 export type Format = "openai" | "openai-responses" | "anthropic" | "gemini" | "mcp";
 
-export interface SchemasOptions extends Pick<ToolFilter, "category" | "tag" | "kind" | "search" | "agent" | "sort">, RequestOptions {
+export interface SchemasOptions extends Pick<ToolFilter, "name" | "category" | "tag" | "kind" | "search" | "agent" | "sort">, RequestOptions {
   /** In strict mode, where the vendor has one. */
   strict?: boolean;
 }
@@ -48,9 +50,9 @@ export class Tools {
 
   /** Lists tools by name, or with `search` the best first. */
   list(filter: ToolFilter = {}): AsyncGenerator<Tool, void, undefined> {
-    const { limit: _, pageSize, signal: __, timeoutMs: ___, ...query } = filter;
-    const whole = filter.search === undefined ? {} : { limit: filter.limit ?? 100, pageSize: pageSize ?? 1000 };
-    return list(this.#transport, { path: "/v1/tools", query }, { ...filter, ...whole });
+    // A search has one page.
+    const whole = filter.search === undefined ? {} : { limit: Math.min(filter.limit ?? 100, 1000), pageSize: 1000 };
+    return list(this.#transport, "/v1/tools", { ...filter, ...whole });
   }
 
   /** Shows the tool of that name or id, with its current version. */
@@ -86,7 +88,7 @@ export class Tools {
 
   /** Lists the versions of a tool, newest first. */
   async *versions(ref: string, options: ListOptions = {}): AsyncGenerator<Version, void, undefined> {
-    yield* list<Version>(this.#transport, { path: `/v1/tools${part("tool", ref)}/versions` }, options);
+    yield* list<Version>(this.#transport, `/v1/tools${part("tool", ref)}/versions`, options);
   }
 
   /** Shows one version of a tool. */

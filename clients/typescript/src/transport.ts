@@ -23,7 +23,7 @@ export interface Query extends RequestOptions {
   /** Begins with /, its parts escaped. */
   path: string;
   query?: { readonly [name: string]: Parameter } | undefined;
-  /** Is sent as JSON. */
+  /** Is sent as JSON; bytes are sent as they are, with the Content-Type of headers. */
   body?: unknown;
   headers?: { readonly [name: string]: string } | undefined;
   /** It does no harm twice, and so may be sent again. Requests that only look never do. */
@@ -132,11 +132,11 @@ export class Transport {
   async #once(query: Query): Promise<Opened> {
     const url = address(this.#config, query);
     const method = query.method ?? "GET";
-    const body = query.body === undefined ? undefined : new TextEncoder().encode(json(query.body));
+    const body = query.body === undefined || query.body instanceof Uint8Array ? query.body : new TextEncoder().encode(json(query.body));
     const headers = new Headers(query.headers);
     headers.set("Accept", "application/json, application/problem+json, text/event-stream;q=0.9, */*;q=0.1");
     headers.set("User-Agent", this.#config.name);
-    if (body !== undefined) headers.set("Content-Type", "application/json");
+    if (body !== undefined && body !== query.body) headers.set("Content-Type", "application/json");
     const { key } = this.#config;
     if (key !== undefined) {
       headers.set("Authorization", this.#config.sign ? sign(key, { method, target: url.pathname + url.search, body }) : `Bearer ${key}`);

@@ -52,6 +52,9 @@ test("tools", async (t) => {
     assert.deepEqual((openai.tools as { function: { name: string } }[]).map((tool) => tool.function.name), [name]);
     const anthropic = await haft.tools.schemas("anthropic", { tag: name });
     assert.equal((anthropic.tools as { name: string }[])[0]?.name, name);
+    assert.deepEqual((await all(haft.tools.list({ name: ["add", name] }))).map((tool) => tool.name).sort(), ["add", name].sort());
+    assert.equal(((await tools.add.schema("openai", { strict: true })) as { function: { name: string } }).function.name, "add");
+    assert.deepEqual(Object.keys(((await tools.add.schema()) as { properties: object }).properties), ["a", "b"]);
     const gemini = await haft.tools.schemas("gemini");
     assert.ok((gemini.tools[0] as { functionDeclarations: unknown[] }).functionDeclarations.length > 5);
     assert.ok(Array.isArray(gemini.skipped));
@@ -275,6 +278,11 @@ test("usage, audit and the rest", async () => {
   const shown = await haft.request("GET", "/v1/tools/add");
   assert.match(shown.headers.get("ETag") ?? "", /^"/);
   await assert.rejects(haft.request("PATCH", "/v1/tools/add", { body: { tags: ["x"] }, headers: { "If-Match": '"other"' } }), ConflictError);
+  const yaml = { "Content-Type": "application/yaml" };
+  const policy = 'version: 1\nroles: {admin: ["tool:*"]}\napproval: {roles: [approver]}\n';
+  await haft.request("PUT", "/v1/policies/organisation", { body: Buffer.from(policy), headers: yaml });
+  assert.equal((await haft.request("GET", "/v1/policies/organisation")).body, policy);
+  await assert.rejects(haft.request("PUT", "/v1/policies/organisation", { body: Buffer.from("version: 7"), headers: yaml }), InvalidError);
   for (const path of ["v1/tools", "//example.com/v1/tools", "/v1/tools?x=1"]) await assert.rejects(haft.request("GET", path), InvalidError);
 });
 
