@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"time"
 
@@ -19,10 +21,24 @@ func (s *Service) auditFor(p haft.Principal) error {
 	return &haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}
 }
 
-// ExportAudit is WriteAudit for the HTTP server.
-func (s *Service) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
-	_, err := s.WriteAudit(ctx, p, w)
-	return err
+// ExportAudit is WriteAudit for the HTTP server. With a filter it writes only what
+// fits it, one entry on each line: that is no chain, and proves nothing.
+func (s *Service) ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error {
+	if !f.Narrow() {
+		_, err := s.WriteAudit(ctx, p, w)
+		return err
+	}
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	for e, err := range s.FindAudit(ctx, p, f) {
+		if err == nil {
+			err = out.Encode(e)
+		}
+		if err != nil {
+			return fmt.Errorf("export a part of the audit log: %w", err)
+		}
+	}
+	return nil
 }
 
 // WriteAudit writes the audit of p's organisation as JSON lines, for those who
@@ -56,25 +72,41 @@ func (s *Service) VerifyAudit(ctx context.Context, p haft.Principal) (audit.Repo
 	return audit.Verify(s.Store.Trail(ctx, p.Org), points, s.Keys, audit.Head{Org: p.Org})
 }
 
-// LastAudit returns the last entries of the audit of p's organisation, oldest first.
-func (s *Service) LastAudit(ctx context.Context, p haft.Principal, last int) ([]audit.Entry, error) {
-	if err := s.auditFor(p); err != nil {
-		return nil, err
+// FindAudit yields the entries of the audit of p's organisation that fit f.
+func (s *Service) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		var after haft.AuditPlace
+		for n := 0; ; {
+			list, next, err := s.auditPage(ctx, p, f, after)
+			if err != nil {
+				yield(audit.Entry{}, err)
+				return
+			}
+			for _, e := range list {
+				if n++; !yield(e, nil) || n == f.Limit {
+					return
+				}
+			}
+			if next == nil {
+				return
+			}
+			after = *next
+		}
 	}
-	head, err := s.Store.AuditHead(ctx, p.Org)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.Store.AuditEntries(ctx, p.Org, max(0, head.Seq-int64(last)), last)
-	if err != nil {
-		return nil, err
-	}
-	return append([]audit.Entry{}, list...), nil
 }
 
-// AuditEntries is LastAudit for the HTTP server.
-func (s *Service) AuditEntries(ctx context.Context, p haft.Principal, last int) (any, error) {
-	return s.LastAudit(ctx, p, last)
+// auditPage returns a page of entries that fit f, and where to go on.
+func (s *Service) auditPage(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
+	if err := s.auditFor(p); err != nil {
+		return nil, nil, err
+	}
+	list, next, err := s.Store.FindAudit(ctx, p.Org, f, after)
+	return append([]audit.Entry{}, list...), next, err
+}
+
+// AuditEntries returns a page of entries for the HTTP server.
+func (s *Service) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (any, *haft.AuditPlace, error) {
+	return s.auditPage(ctx, p, f, after)
 }
 
 // AuditKeys returns the public keys that prove the audit, as PEM.

@@ -109,15 +109,12 @@ func (h *house) counted(label string) bool {
 
 // audited returns the reasons in the audit of an organisation.
 func (h *house) audited(org string) string {
-	list, err := h.sys.LastAudit(h.t.Context(), haft.Principal{Org: org, Roles: []string{haft.RoleAdmin}}, 1000)
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	var all []string
-	for _, e := range list {
-		if e.Kind == "request.refused" {
-			all = append(all, string(e.Body))
+	for e, err := range h.sys.FindAudit(h.t.Context(), haft.Principal{Org: org, Roles: []string{haft.RoleAdmin}}, haft.AuditFilter{Kind: "request.refused"}) {
+		if err != nil {
+			h.t.Fatal(err)
 		}
+		all = append(all, string(e.Body))
 	}
 	return strings.Join(all, "\n")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -95,10 +96,29 @@ func (c *Client) policy(ctx context.Context, q query) (*haft.PolicyText, error) 
 	return &p, nil
 }
 
-// ExportAudit writes the audit of the organisation as JSON lines. It is whole if
-// there is no error.
-func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error {
-	q := query{path: "/v1/audit", as: p}
+// auditValues are the parameters of a filter.
+func auditValues(f haft.AuditFilter) url.Values {
+	v := url.Values{}
+	set(v, "kind", f.Kind)
+	set(v, "user", f.User)
+	set(v, "agent", f.Agent)
+	set(v, "tool", f.Tool)
+	set(v, "call", string(f.Call))
+	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !t.IsZero() {
+			v.Set(name, t.Format(time.RFC3339Nano))
+		}
+	}
+	if f.Oldest {
+		v.Set("sort", "time")
+	}
+	return v
+}
+
+// ExportAudit writes the audit of the organisation, or what of it fits a filter, as
+// JSON lines. It is whole if there is no error.
+func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error {
+	q := query{path: "/v1/audit", as: p, values: auditValues(f)}
 	res, err := c.send(ctx, q)
 	if err != nil {
 		return err
@@ -120,12 +140,31 @@ func (c *Client) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error
 	return text, err
 }
 
-// AuditEntries returns the last entries of the audit, oldest first: JSON as the
-// server writes it.
-func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, last int) (json.RawMessage, error) {
-	var out struct {
-		Data json.RawMessage `json:"data"`
+// AuditEntries yields the entries of the audit that fit f, each JSON as the server
+// writes it.
+func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		v := auditValues(f)
+		for left := f.Limit; ; {
+			v.Set("limit", strconv.Itoa(most))
+			if f.Limit > 0 {
+				v.Set("limit", strconv.Itoa(min(left, most)))
+			}
+			var got page[json.RawMessage]
+			if err := c.read(ctx, query{path: "/v1/audit/entries", as: p, values: v}, &got); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range got.Data {
+				if left--; !yield(e, nil) || left == 0 {
+					return
+				}
+			}
+			// A page may be empty and not be the last; one that leads nowhere is.
+			if got.Next == "" || got.Next == v.Get("cursor") {
+				return
+			}
+			v.Set("cursor", got.Next)
+		}
 	}
-	err := c.read(ctx, query{path: "/v1/audit/entries", as: p, values: url.Values{"limit": {strconv.Itoa(last)}}}, &out)
-	return out.Data, err
 }

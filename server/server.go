@@ -135,11 +135,13 @@ type Keys interface {
 
 // An Audit is what was written of what was done. It reports why p may not have it.
 type Audit interface {
-	// ExportAudit writes the audit of p's organisation as JSON lines. It reports
-	// before it writes anything why p may not have it.
-	ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) error
-	// AuditEntries returns the last entries, oldest first: a list for JSON.
-	AuditEntries(ctx context.Context, p haft.Principal, last int) (any, error)
+	// ExportAudit writes the audit of p's organisation, or what of it fits a filter,
+	// as JSON lines. It reports before it writes anything why p may not have it.
+	ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error
+	// AuditEntries returns a page of entries that fit f, behind a place: a list for
+	// JSON. Next is where to go on, and nil if that was the last page; one that has
+	// few entries, or none, need not be.
+	AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (list any, next *haft.AuditPlace, err error)
 	// AuditKeys returns the public keys that prove an export, as PEM.
 	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
 }

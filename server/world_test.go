@@ -233,11 +233,11 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 }
 
 // AuditEntries implements server.Audit.
-func (w *world) AuditEntries(ctx context.Context, p haft.Principal, last int) (any, error) {
+func (w *world) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (any, *haft.AuditPlace, error) {
 	if err := auditor(p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return w.store.AuditEntries(ctx, p.Org, 0, last)
+	return w.store.FindAudit(ctx, p.Org, f, after)
 }
 
 // AuditKeys implements server.Audit.
@@ -254,7 +254,7 @@ func auditor(p haft.Principal) error {
 }
 
 // ExportAudit implements server.Audit as app does.
-func (w *world) ExportAudit(ctx context.Context, p haft.Principal, out io.Writer) error {
+func (w *world) ExportAudit(ctx context.Context, p haft.Principal, _ haft.AuditFilter, out io.Writer) error {
 	if err := auditor(p); err != nil {
 		return err
 	}

@@ -232,23 +232,9 @@ func sortedKeys(m map[string]audit.Head) []string {
 func (s *Store) AuditEntries(ctx context.Context, org string, after int64, limit int) ([]audit.Entry, error) {
 	var list []audit.Entry
 	err := s.rows(ctx, func(r scanner) error {
-		e := audit.Entry{Org: org}
-		var at int64
-		var doc, body string
-		if err := r.Scan(&e.Seq, &at, &doc, &body, &e.Prev, &e.Hash); err != nil {
-			return err
-		}
-		var d auditDoc
-		if err := decode(doc, &d); err != nil {
-			return err
-		}
-		e.Kind, e.Actor, e.Call, e.Tool, e.Digest = d.Kind, d.Actor, d.Call, d.Tool, d.Digest
-		e.Time = fromMicros(at)
-		if body != "" {
-			e.Body = json.RawMessage(body)
-		}
+		e, err := scanAudit(r, org)
 		list = append(list, e)
-		return nil
+		return err
 	}, "SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3", column(org), after, page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list the audit trail: %w", err)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"haft"
 	"haft/event"
@@ -59,6 +60,20 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 	add("calls by status", text, args)
 	text, args = openQuery(haft.StatusRunning, "p", 10)
 	add("open calls", text, args)
+	place := haft.AuditPlace{Time: time.Unix(1, 0), Seq: 7}
+	for name, f := range map[string]haft.AuditFilter{"audit": {}, "audit from the start": {Oldest: true}} {
+		text, args := numberQuery("acme", f, place)
+		add(name, text, args)
+	}
+	for name, f := range map[string]haft.AuditFilter{
+		"audit of a kind": {Kind: "k"}, "audit of a kind since": {Kind: "k", Since: place.Time, Until: place.Time, Oldest: true},
+		"audit since": {Since: place.Time}, "audit of a kind and a user": {Kind: "k", User: "u"},
+	} {
+		text, args := facetQuery("acme", f, place, facetsOf(f), nil)
+		add(name, text, args)
+	}
+	text, args = facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{}, []facet{{facetKind, "k"}, {facetUser, "u"}}, &place)
+	add("audit up to a place", text, args)
 	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"}, "events of call": {Org: "acme", Call: "c"}} {
 		text, args := eventQuery(f, 1, 10)
 		add(name, text, args)

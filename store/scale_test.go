@@ -62,7 +62,7 @@ func past(from, n int) store.Batch {
 			Status: haft.Statuses()[i%7], Created: at.Add(time.Duration(i) * time.Millisecond), Owner: "p",
 		})
 		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventCompleted, Time: at, Call: id, Tool: "t", Principal: p})
-		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: "call.ended", Actor: p, Call: id, Time: at})
+		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: "call.ended", Actor: p, Call: id, Time: at.Add(time.Duration(i) * time.Millisecond)})
 	}
 	return b
 }
@@ -97,6 +97,9 @@ func TestPlans(t *testing.T) {
 			switch {
 			case strings.HasPrefix(line, "SEARCH") && strings.Contains(line, "USING"):
 				searches++
+				if strings.HasPrefix(p.Name, "audit of") && strings.Contains(line, " f ") && !strings.Contains(line, "(at,seq)") {
+					t.Errorf("%s does not begin where the page before ended: %s", p.Name, line)
+				}
 				if strings.HasSuffix(line, "(org=?)") && !inOrder[p.Name] {
 					t.Errorf("%s reads all that an organisation has: %s", p.Name, line)
 				}
@@ -135,6 +138,10 @@ func BenchmarkRead(b *testing.B) {
 				{"SearchTools", func() error { _, err := s.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
 				{"Record", func() error { _, err := s.Record(b.Context(), "acme", "c00000050"); return err }},
 				{"Records", func() error { _, err := s.Records(b.Context(), haft.CallFilter{Org: "acme"}); return err }},
+				{"FindAudit", func() error {
+					_, _, err := s.FindAudit(b.Context(), "acme", haft.AuditFilter{User: "u3", Agent: "a3", Since: at.Add(50 * time.Millisecond), Limit: 50}, haft.AuditPlace{})
+					return err
+				}},
 			} {
 				b.Run(q.name, func(b *testing.B) {
 					b.ReportAllocs()

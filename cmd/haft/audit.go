@@ -3,13 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 // auditCommand proves what was done.
 func auditCommand(std streams) *cobra.Command {
 	cmd := group(std, "audit", "Prove what was done: verify, export and show the audit log", `  haft audit verify
+  haft audit show --kind call.refused --since 3d
   haft audit export -o audit.jsonl
   haft audit key > audit.pem
   haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store`)
@@ -113,21 +115,35 @@ func (p *persona) signer() (*audit.Signer, error) {
 // auditExport writes the log to a file.
 func auditExport(p *persona, std streams) *cobra.Command {
 	var out string
+	var which auditFlags
 	cmd := p.command(std, "export", "Write the audit log with its signatures, for haft audit verify-file", cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) (err error) {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
+			f, err := which.filter(ctx, s)
+			if err != nil {
+				return err
+			}
+			f.Oldest = true
 			var w io.Writer = std.out
 			if out != "" {
-				f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+				file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 				if err != nil {
 					return usage(fmt.Errorf("write the export: %w", err))
 				}
-				defer func() { err = errors.Join(err, f.Close()) }()
-				w = f
+				defer func() { err = errors.Join(err, file.Close()) }()
+				w = file
 			}
 			b := bufio.NewWriter(w)
+			if f.Narrow() {
+				n, err := writeEntries(b, s.FindAudit(ctx, s.p, f))
+				if err = errors.Join(err, b.Flush()); err != nil {
+					return err
+				}
+				fmt.Fprintf(std.err, "%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
+				return nil
+			}
 			rep, err := s.ExportAudit(ctx, s.p, b)
 			if err = errors.Join(err, b.Flush()); err != nil {
 				return err
@@ -137,7 +153,24 @@ func auditExport(p *persona, std streams) *cobra.Command {
 			return printAudit(words, false, rep)
 		})
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FILE` to write; standard output if it is not given")
+	which.add(cmd)
 	return cmd
+}
+
+// writeEntries writes entries as JSON lines, and counts them.
+func writeEntries(w io.Writer, list iter.Seq2[audit.Entry, error]) (n int, err error) {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	for e, err := range list {
+		if err == nil {
+			err = out.Encode(e)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // auditVerifyFile verifies an export, without a store.
@@ -224,34 +257,4 @@ func auditKey(p *persona, std streams) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// auditShow lists the last entries.
-func auditShow(p *persona, std streams) *cobra.Command {
-	var limit int
-	cmd := p.command(std, "show", "List the last entries of the audit log", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			if err := auditOnly(s); err != nil {
-				return err
-			}
-			if limit < 1 || limit > 10_000 {
-				return usage(errors.New("--limit is between 1 and 10000"))
-			}
-			list, err := s.LastAudit(ctx, s.p, limit)
-			if err != nil {
-				return err
-			}
-			if s.as.json {
-				return printJSON(s.std.out, append([]audit.Entry{}, list...))
-			}
-			now := time.Now()
-			tab := newTable(s.std.out, "SEQ", "WHEN", "KIND", "WHO", "TOOL", "CALL", "BODY")
-			for _, e := range list {
-				tab.row(e.Seq, ago(e.Time, now), cell{e.Kind, cyan}, who(e.Actor), e.Tool, e.Call, string(e.Body))
-			}
-			tab.print("nothing was done yet")
-			return nil
-		})
-	cmd.Flags().IntVar(&limit, "limit", 20, "the most to list")
-	return cmd
 }

@@ -218,7 +218,7 @@ func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer)
 		_, _ = io.Copy(io.Discard, in) // who writes must not wait for a reader that has left
 		read <- outcome{rep, err}
 	}()
-	err = r.Client.ExportAudit(ctx, p, io.MultiWriter(w, out))
+	err = r.Client.ExportAudit(ctx, p, haft.AuditFilter{}, io.MultiWriter(w, out))
 	// A pipe that is closed by who writes never fails.
 	_ = out.CloseWithError(err)
 	got := <-read
@@ -242,13 +242,19 @@ func (r *remote) auditKeys(ctx context.Context, p haft.Principal) (audit.Keys, e
 	return audit.ParseKeys(text)
 }
 
-// LastAudit implements witness.
-func (r *remote) LastAudit(ctx context.Context, p haft.Principal, last int) (list []audit.Entry, err error) {
-	raw, err := r.AuditEntries(ctx, p, last)
-	if err != nil {
-		return nil, err
+// FindAudit implements witness.
+func (r *remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		for raw, err := range r.AuditEntries(ctx, p, f) {
+			var e audit.Entry
+			if err == nil {
+				err = understood(json.Unmarshal(raw, &e))
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
 	}
-	return list, understood(json.Unmarshal(raw, &list))
 }
 
 // BindSecret implements confidant.

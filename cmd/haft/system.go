@@ -76,6 +76,6 @@ type issuer interface {
 type witness interface {
 	ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error)
 	VerifyAudit(ctx context.Context, p haft.Principal) (audit.Report, error)
-	LastAudit(ctx context.Context, p haft.Principal, last int) ([]audit.Entry, error)
+	FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error]
 	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
 }

@@ -63,6 +63,8 @@ func laws() []law {
 		{"audit_verifies", auditVerifies},
 		{"audit_chains_are_apart", auditApart},
 		{"audit_checkpoints_are_kept", auditCheckpoints},
+		{"audit_entries_are_found", auditFound},
+		{"audit_entries_are_found_later", auditFoundLater},
 		{"events_are_pruned", eventsPruned},
 		{"events_rise", eventsRise},
 		{"agents_are_kept", agents},

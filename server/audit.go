@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// audit are the operations on what was written of what was done.
+func (a *api) audit() {
+	const tag = "operation"
+	register(a, operation{method: http.MethodGet, path: "/v1/audit", id: "export-audit", action: AuditRead, tag: tag, summary: "Export the audit of the organisation as JSON lines", about: "`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, and nothing to prove it by.", errors: []int{http.StatusNotFound}}, a.s.exportAudit)
+	register(a, operation{method: http.MethodGet, path: "/v1/audit/entries", id: "list-audit", action: AuditRead, tag: tag, summary: "List entries of the audit, newest first", about: "Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or none, and a next_cursor: then there is more to look at.", errors: []int{http.StatusNotFound}}, a.s.auditEntries)
+	register(a, operation{method: http.MethodGet, path: "/v1/audit/keys", id: "audit-keys", action: AuditRead, tag: tag, summary: "Show the public keys that prove an export of the audit", errors: []int{http.StatusNotFound}}, a.s.auditKeys)
+	a.OpenAPI().Paths["/v1/audit/keys"].Get.Responses["200"].Content = map[string]*huma.MediaType{pemFile: {Schema: &huma.Schema{Type: huma.TypeString}}}
+	a.OpenAPI().Paths["/v1/audit"].Get.Responses["200"].Content = map[string]*huma.MediaType{jsonLines: {Schema: &huma.Schema{Type: huma.TypeString}}}
+}
+
+// The media types of what is not JSON.
+const (
+	jsonLines = "application/jsonl"
+	pemFile   = "application/pem-certificate-chain" // RFC 8555; there is none for keys alone
+)
+
+// AuditQuery says which entries of the audit are meant.
+type AuditQuery struct {
+	Kind  string      `query:"kind" maxLength:"100" doc:"What happened, such as call.refused."`
+	User  string      `query:"user" maxLength:"200" doc:"Who did it."`
+	Agent string      `query:"agent" maxLength:"200" doc:"The name or id of the agent that did it."`
+	Tool  string      `query:"tool" maxLength:"200"`
+	Call  haft.CallID `query:"call" maxLength:"200"`
+	Since time.Time   `query:"since" doc:"Not before that time."`
+	Until time.Time   `query:"until" doc:"Before that time."`
+	Sort  string      `query:"sort" enum:"-time,time" default:"-time" doc:"Newest or oldest first."`
+}
+
+// auditFilter makes a filter of a query.
+func (s *Server) auditFilter(ctx context.Context, who Identity, q AuditQuery) haft.AuditFilter {
+	return haft.AuditFilter{Kind: q.Kind, User: q.User, Agent: s.agentID(ctx, who, q.Agent), Tool: q.Tool, Call: q.Call,
+		Since: q.Since, Until: q.Until, Oldest: q.Sort == "time"}
+}
+
+type auditEntries struct {
+	Paging
+	AuditQuery
+}
+
+type entries struct {
+	Link string `header:"Link"`
+	Body struct {
+		Data any    `json:"data"`
+		Next string `json:"next_cursor,omitempty" doc:"Goes into cursor of the next request. Without it this is the last page."`
+	}
+}
+
+func (s *Server) auditEntries(ctx context.Context, who Identity, in *auditEntries) (*entries, error) {
+	if s.cfg.Audit == nil {
+		return nil, absent("audit")
+	}
+	at, err := in.at("audit")
+	if err != nil {
+		return nil, err
+	}
+	rest, when, err := splitTime(at, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	after := haft.AuditPlace{Time: when}
+	if at != "" {
+		if after.Seq, err = strconv.ParseInt(rest, 10, 64); err != nil {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+		}
+	}
+	f := s.auditFilter(ctx, who, in.AuditQuery)
+	f.Limit = in.Limit
+	list, next, err := s.cfg.Audit.AuditEntries(ctx, who.Principal, f, after)
+	if err != nil {
+		return nil, err
+	}
+	out := &entries{}
+	out.Body.Data = list
+	if next != nil {
+		out.Body.Next = cursor("audit", fmt.Sprintf("%d.%d", next.Time.UnixMicro(), next.Seq))
+		out.Link = in.next(out.Body.Next)
+	}
+	return out, nil
+}
+
+type pemText struct {
+	Type string `header:"Content-Type"`
+	Body []byte
+}
+
+func (s *Server) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pemText, error) {
+	if s.cfg.Audit == nil {
+		return nil, absent("audit")
+	}
+	text, err := s.cfg.Audit.AuditKeys(ctx, who.Principal)
+	if err != nil {
+		return nil, err
+	}
+	return &pemText{pemFile, text}, nil
+}
+
+func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) (*huma.StreamResponse, error) {
+	if s.cfg.Audit == nil {
+		return nil, absent("audit")
+	}
+	f := s.auditFilter(ctx, who, *in)
+	return &huma.StreamResponse{Body: func(h huma.Context) {
+		out := &lazy{h: h}
+		err := s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out)
+		switch {
+		case err == nil:
+			out.begin()
+		case !out.begun:
+			s.refuse(h, err)
+		default:
+			s.fault(ctx, err)
+			panic(http.ErrAbortHandler) // half an export must not look like a whole one
+		}
+	}}, nil
+}
+
+// A lazy writer sends headers with the first bytes, so that an error before them
+// can still be told.
+type lazy struct {
+	h     huma.Context
+	begun bool
+}
+
+func (l *lazy) begin() {
+	if !l.begun {
+		l.begun = true
+		l.h.SetHeader("Content-Type", jsonLines)
+		l.h.SetStatus(http.StatusOK)
+	}
+}
+
+// Write implements [io.Writer].
+func (l *lazy) Write(b []byte) (int, error) {
+	l.begin()
+	return l.h.BodyWriter().Write(b)
+}
+
+var _ io.Writer = (*lazy)(nil)
