@@ -370,6 +370,12 @@ func (a *automaton) depthOf(s uint32) int {
 	return d
 }
 
+// idle reports whether b is a line break that begins no pattern: between two
+// patterns it means nothing, whether it is taken out or not.
+func (a *automaton) idle(b byte) bool {
+	return familyOf[b] == breaks && a.dense[a.class[b]] == 0
+}
+
 // near returns how many bytes state s remembers, if they are fewer than rows go
 // deep: then nothing is lost if those bytes are looked at again.
 func (a *automaton) near(s uint32) (depth int, ok bool) {

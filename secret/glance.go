@@ -114,6 +114,9 @@ func (s *scanner) lookAt(parent, level int, text []byte, d int, has family, at c
 				at[c] = 0
 			}
 		}
+		if parent == raw && left == 0 && has&(has-1) == 0 {
+			break // there are no other texts: all escapes are of one family and undone
+		}
 	}
 	return at, true
 }

@@ -109,6 +109,11 @@ func (s *scanner) feed(buf []byte, base, from int) {
 			if i = s.skim(buf, base, i, special); i < special || i == len(buf) {
 				continue
 			}
+			if s.state == 0 && s.auto.idle(buf[i]) {
+				i++
+				s.pos = base + i
+				continue
+			}
 			if d, near := s.auto.near(s.state); near && s.pos >= s.blind {
 				if at := s.glance(buf, i, d, &next); at > i {
 					s.state, s.pos, i = 0, base+at, at

@@ -128,22 +128,38 @@ func (s *sieve) skipLong(p []byte, at int) int {
 }
 
 // specials knows where in a text the next byte is that may begin an escape. Each
-// of them is searched for again only when it was passed.
-// The zero value knows nothing.
+// of them is searched for again only when it was passed. The zero value knows
+// nothing.
 type specials [5]int // places, plus one
 
-// next returns the place of the first special byte of p from at on, or its end.
+// next returns the place of the first special byte of p from at on that may begin
+// an escape in some view, or the end of p.
 func (s *specials) next(p []byte, at int) int {
-	first := len(p)
-	for k, b := range [len(s)]byte{'\\', '%', '&', '\n', '\r'} {
-		if s[k] <= at {
-			place := bytes.IndexByte(p[at:], b)
-			if place < 0 {
-				place = len(p)
+	for {
+		first := len(p)
+		for k, b := range [len(s)]byte{'\\', '%', '&', '\n', '\r'} {
+			if s[k] <= at {
+				place := bytes.IndexByte(p[at:], b)
+				if place < 0 {
+					place = len(p)
+				}
+				s[k] = at + place + 1
 			}
-			s[k] = at + place + 1
+			first = min(first, s[k]-1)
 		}
-		first = min(first, s[k]-1)
+		if first == len(p) || !plain(p[first:]) {
+			return first
+		}
+		at = first + 1
 	}
-	return first
+}
+
+// plain reports whether the special byte at the beginning of p is none, as the next
+// byte shows: it would have to be special itself to be another one in a view.
+func plain(p []byte) bool {
+	if len(p) < 2 || familyOf[p[0]] == breaks || isSpecial(p[1]) {
+		return false
+	}
+	used, _, _ := allFamilies.decode(p[:2], 0, false)
+	return used == 1
 }
