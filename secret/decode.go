@@ -110,30 +110,30 @@ func backslash(p []byte, end bool) (used int, out [4]byte, size int) {
 	if len(p) < 2 {
 		return waitOr(end), out, 0
 	}
-	switch lower(p[1]) { // the text may have been put in upper case
-	case 'n':
-		out[0] = '\n'
-	case 'r':
-		out[0] = '\r'
-	case 't':
-		out[0] = '\t'
-	case 'b':
-		out[0] = '\b'
-	case 'f':
-		out[0] = '\f'
-	case '"', '\'', '\\', '/', '$', '`', ' ', '&', '%', '=', ':', '@', '#', '!', '.', '-', '+', '*', '?', '(', ')', '[', ']', '{', '}', '<', '>', '|', ';', '^', '~', ',':
-		out[0] = p[1]
+	switch lower(p[1]) {
 	case 'x':
 		return digits(p, 2, 2, 16, end)
 	case 'u':
 		return codePoint(p, end)
 	case '0', '1', '2', '3':
 		return digits(p, 1, 3, 8, end)
-	default:
+	}
+	if out[0] = escapedBy[p[1]]; out[0] == 0 {
 		return -1, out, 0
 	}
 	return 2, out, 1
 }
+
+// escapedBy is what a byte after a backslash stands for; 0 is for the others.
+var escapedBy = func() (t [256]byte) {
+	for _, b := range []byte("\"'\\/$` &%=:@#!.-+*?()[]{}<>|;^~,") {
+		t[b] = b
+	}
+	for i, b := range []byte("nrtbf") {
+		t[b], t[b-'a'+'A'] = "\n\r\t\b\f"[i], "\n\r\t\b\f"[i] // the text may have been put in upper case
+	}
+	return t
+}()
 
 // digits reads a byte as count digits from wait[from] on.
 func digits(p []byte, from, count, base int, end bool) (used int, out [4]byte, size int) {

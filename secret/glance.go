@@ -24,7 +24,7 @@ type cuts [3]int
 func (s *scanner) glance(buf []byte, i, d int, next *specials) int {
 	text := buf[i-d : min(len(buf), i-d+farthest)]
 	has, last, ahead := familyOf[buf[i]], i, *next
-	for {
+	for range 4 { // if there are more of them together, there are many
 		special := ahead.next(buf, last+1)
 		cut, end := calm(buf, last)
 		if end-(i-d) > len(text) {
@@ -149,6 +149,12 @@ func (f family) undo(out *[farthest]byte, text []byte, d int, at cuts, loose boo
 		if i == len(text) {
 			break
 		}
+		if b := text[i]; b == '\\' && i+1 < len(text) && escapedBy[text[i+1]] != 0 {
+			out[n] = escapedBy[text[i+1]] // what follows only serves those that are seldom
+			left |= familyOf[out[n]]
+			n, i, breaks = n+1, i+2, 0
+			continue
+		}
 		used, bytes, size := f.decode(text[i:min(i+maxEscape, len(text))], breaks, false)
 		if used == 0 {
 			break
@@ -190,4 +196,62 @@ func (a *automaton) none(text []byte, upto int) bool {
 			return i-a.depthOf(state) >= upto
 		}
 	}
+}
+
+// quiet returns a raw offset, at most where the scanner is, from which on all views
+// can be made anew, with all that the automaton remembers of any of them: it is
+// between two escapes in each. There is none while one waits for more.
+func (s *scanner) quiet() (from int, ok bool) {
+	from = s.pos - s.auto.depthOf(s.state)
+	for k := range s.views {
+		if v := &s.views[k]; v.apart {
+			if v.dec.n > 0 {
+				return 0, false
+			}
+			if d := s.auto.depthOf(v.state); d > 0 {
+				from = min(from, v.start(d))
+			}
+		}
+	}
+	for moved := true; moved; {
+		moved = false
+		for k := range s.views {
+			if v := &s.views[k]; v.apart {
+				at := s.pos
+				for n := 1; at > from; n++ {
+					if n > len(v.starts) {
+						return 0, false
+					}
+					at = v.starts[len(v.starts)-n]
+				}
+				moved = moved || at < from
+				from = at
+			}
+		}
+	}
+	for k := range s.views {
+		if v := &s.views[k]; !v.apart && v.since > from {
+			return 0, false // it may have been within an escape
+		}
+	}
+	return from, true
+}
+
+// calmDown joins all views again if nothing begins in them before a place beyond
+// buf[i]. It returns that place, or i if there is none.
+func (s *scanner) calmDown(buf []byte, base, i int) int {
+	from, ok := s.quiet()
+	if !ok || from < base || s.pos-from > farthest/4 {
+		return i
+	}
+	at := s.glance(buf, from-base, 0, &specials{})
+	if at <= i {
+		s.blind = s.pos + blinks
+		return i
+	}
+	for k := range s.views {
+		s.views[k].apart, s.views[k].since = false, base+at
+	}
+	s.apart, s.state, s.pos = 0, 0, base+at
+	return at
 }

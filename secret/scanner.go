@@ -70,6 +70,7 @@ func kidsOf(views []viewOf) [][]int {
 type view struct {
 	trail
 	apart bool
+	since int  // raw offset where it joined its parent, if it is not apart
 	lent  bool // another trail goes on from this one's starts
 	dec   decoder
 	state uint32
@@ -120,6 +121,11 @@ func (s *scanner) feed(buf []byte, base, from int) {
 					continue
 				}
 				s.blind = s.pos + blinks
+			}
+		} else if isSpecial(buf[i]) && len(s.active) == 0 && s.pos >= s.blind {
+			if at := s.calmDown(buf, base, i); at > i {
+				i = at
+				continue
 			}
 		}
 		s.step(buf, base, i)
@@ -185,7 +191,7 @@ func (s *scanner) pass(parent int, from *view, it item, before, after uint32) {
 		v.out = v.dec.push(it, v.out[:0])
 		s.advance(k)
 		if v.state == after && v.dec.n == 0 {
-			v.apart = false
+			v.apart, v.since = false, it.end
 			s.apart--
 		}
 	}
