@@ -99,6 +99,7 @@ type call struct {
 	Limit    int64                      `json:"limit"`             // of the encoded value
 	Reuse    bool                       `json:"reuse,omitempty"`
 	Invoke   bool                       `json:"invoke,omitempty"` // it may call other tools
+	Wait     bool                       `json:"wait,omitempty"`   // until another frame comes
 }
 
 // file is one that is handed in with the call.

@@ -1,9 +1,12 @@
 package script
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +23,19 @@ type ahead struct {
 	done chan struct{}
 
 	// Set before done is closed.
-	cell *cell.Cell // nil if there is none
-	key  cell.Key
-	sent bool // it has text
-	text string
+	cell  *cell.Cell // nil if there is none
+	key   cell.Key
+	sent  bool // it has text
+	text  string
+	armed bool // it has the whole of req, and waits for a word
+	req   executor.Request
+	rt    *Runtime
+	limit haft.Limits
 }
+
+// maxArmed bounds what a harness is told ahead: more than that might wait for it to
+// read.
+const maxArmed = 64 << 10
 
 var (
 	_ executor.Preparer = (*Executor)(nil)
@@ -33,7 +44,7 @@ var (
 
 // Prepare implements [executor.Preparer]: it takes a cell, which is woken by the
 // source of the tool and compiles it. The harness runs nothing of it before it is
-// told the arguments.
+// told to.
 func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.Prepared {
 	a := &ahead{x: x, done: make(chan struct{})}
 	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
@@ -56,22 +67,68 @@ func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.P
 		if a.cell = c; req.Kind != haft.KindPython {
 			return
 		}
-		head, err := r.head()
-		if err == nil {
-			err = c.Conn.SetWriteDeadline(time.Now().Add(readTime))
-		}
-		if err == nil {
-			err = writeFrame(c.Conn, head)
-		}
-		if err == nil {
-			err = c.Conn.SetWriteDeadline(time.Time{})
-		}
-		if a.text, a.sent = string(head), err == nil; err != nil {
+		if err := a.tell(r, c); err != nil {
 			a.cell = nil // what it has of the source nobody knows
 			c.Release(false)
 		}
 	})
 	return a
+}
+
+// tell tells a cell the source, and the call if it is a plain one: then one word is
+// left to be said.
+func (a *ahead) tell(r *run, c *cell.Cell) error {
+	head, err := r.head()
+	if err != nil {
+		return err
+	}
+	frames := frame(nil, head)
+	if _, bad := notUTF8(r.req.Source); !bad && len(r.req.Files) == 0 && len(r.req.CA) == 0 {
+		if m, failure := r.message(); failure == nil {
+			m.Wait = true
+			call, err := json.Marshal(m)
+			if err != nil {
+				return fmt.Errorf("encode the call: %w", err)
+			}
+			if a.armed = len(frames)+len(call) <= maxArmed; a.armed {
+				frames = frame(frames, call)
+				a.req, a.rt, a.limit = r.req, r.rt, r.limits
+			}
+		}
+	}
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
+		return err
+	}
+	if _, err := c.Conn.Write(frames); err != nil {
+		return err
+	}
+	a.text, a.sent = string(head), true
+	return c.Conn.SetWriteDeadline(time.Time{})
+}
+
+// goFrame is the word that an armed harness waits for.
+func goFrame() []byte { return frame(nil, []byte(`{"type":"go"}`)) }
+
+// aim returns the cell that has the whole of the request, or nil.
+func (a *ahead) aim(ctx context.Context, r *run) *cell.Cell {
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return nil
+	}
+	if a.cell == nil || !a.armed || a.limit != r.limits || !sameCall(&a.req, &r.req) || a.used.Swap(true) {
+		return nil
+	}
+	r.rt = a.rt
+	return a.cell
+}
+
+// sameCall reports whether two requests are told in the same words.
+func sameCall(a, b *executor.Request) bool {
+	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source && a.Function == b.Function &&
+		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) && maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) && maps.Equal(a.Env, b.Env) &&
+		len(b.Files) == 0 && len(b.CA) == 0 && a.Network == b.Network && a.Need.Level == b.Need.Level && slices.Equal(a.Need.Controls, b.Need.Controls) &&
+		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers, func(x, y executor.Layer) bool { return x.Digest == y.Digest })
 }
 
 // Execute implements [executor.Prepared].
@@ -92,14 +149,14 @@ func (a *ahead) Drop() {
 }
 
 // take returns the cell if it is there for key, or nil. One that knows another
-// source than head is not taken.
+// source than head is not taken, nor one that waits for another call.
 func (a *ahead) take(ctx context.Context, key cell.Key, head []byte) *cell.Cell {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 		return nil
 	}
-	if a.cell == nil || a.key != key || a.sent && a.text != string(head) || a.used.Swap(true) {
+	if a.cell == nil || a.armed || a.key != key || a.sent && a.text != string(head) || a.used.Swap(true) {
 		return nil
 	}
 	return a.cell

@@ -72,6 +72,38 @@ func TestExecutor_Prepare_runs_nothing(t *testing.T) {
 	}
 }
 
+// TestExecutor_Prepare_a_whole_call: what was told ahead is what runs, and nothing
+// of it is left in a call that turns out to be another.
+func TestExecutor_Prepare_a_whole_call(t *testing.T) {
+	x := setup(t, haft.KindPython, script.Config{})
+	req := executor.Request{Org: "acme", Tool: "tool", Kind: haft.KindPython, Function: "f",
+		Source: "import os\ndef f(n: int): return [n, os.environ.get('A'), os.environ.get('B')]",
+		Args:   json.RawMessage(`{"n": 1}`), Env: map[string]string{"A": "a"}}
+	for _, tt := range []struct {
+		name, value string
+		change      func(*executor.Request)
+	}{
+		{"as it was", `[1,"a",null]`, nil},
+		{"other arguments", `[2,"a",null]`, func(r *executor.Request) { r.Args = json.RawMessage(`{"n": 2}`) }},
+		{"another environment", `[1,null,"b"]`, func(r *executor.Request) { r.Env = map[string]string{"B": "b"} }},
+		{"another organisation", `[1,"a",null]`, func(r *executor.Request) { r.Org = "other" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req := req
+			p := x.Prepare(t.Context(), req)
+			defer p.Drop()
+			script.Await(p)
+			if tt.change != nil {
+				tt.change(&req)
+			}
+			res, err := p.Execute(t.Context(), req)
+			if err != nil || string(res.Value) != tt.value {
+				t.Errorf("%+v, %v, want %s", res, err, tt.value)
+			}
+		})
+	}
+}
+
 // TestExecutor_Prepare_in_vain: what is not executed leaves nothing, whatever it is
 // that was made ready.
 func TestExecutor_Prepare_in_vain(t *testing.T) {

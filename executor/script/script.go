@@ -197,6 +197,14 @@ type run struct {
 
 // do runs the call and fills in res. An error means that there is no result.
 func (r *run) do(ctx context.Context, res *haft.Result) error {
+	if r.ahead != nil {
+		asked := time.Now()
+		if c := r.ahead.aim(ctx, r); c != nil {
+			r.took(res, asked, c)
+			r.talk(ctx, res, c, goFrame(), false)
+			return nil
+		}
+	}
 	if line, ok := notUTF8(r.req.Source); ok {
 		fail(res, haft.FailSource, fmt.Sprintf("line %d of the source is not UTF-8", line), haft.RetryNever)
 		return nil
@@ -336,6 +344,12 @@ func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.
 		// It was the imports that did not work. The tool has them to itself.
 		c, err = r.x.pool.Take(ctx, r.plan())
 	}
+	r.took(res, asked, c)
+	return c, told, err
+}
+
+// took notes how long it took to get a cell, and which.
+func (r *run) took(res *haft.Result, asked time.Time, c *cell.Cell) {
 	res.Timeline.Setup = haft.Millis(time.Since(asked))
 	switch {
 	case r.x.cfg.Cold:
@@ -345,7 +359,6 @@ func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.
 	default:
 		res.Timeline.Cell = "miss"
 	}
-	return c, told, err
 }
 
 // plan says how the cells of this call are made.

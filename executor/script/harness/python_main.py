@@ -221,12 +221,22 @@ def _prepare(call):
         sys.path.insert(0, cwd)
 
 
+def _ready(call):
+    """Makes the world of a call that is yet to be made. What fails is left to it."""
+    try:
+        _prepare(call)
+        call["ready"] = True
+    except BaseException:
+        pass
+
+
 def _run(call, state, clock):
     """Runs one call and returns the payload that answers it."""
     t0 = clock()
     try:
         module = state.get("module")
-        _prepare(call)
+        if not call.get("ready"):
+            _prepare(call)
         if module is None or state.get("source") != call["source"]:
             module = _load(call)
             state["module"], state["source"] = module, call["source"]
@@ -571,6 +581,9 @@ def main(channel):
             send(b'{"type":"ready"}')
             continue
         call["source"], call["code"] = ahead["source"], ahead.get("code")
+        if call.get("wait"):
+            _ready(call)
+            receive()
         try:
             send(_run(call, state, clock))
         except OSError:
