@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"haft/auth"
@@ -67,8 +70,78 @@ func (s *Store) keys(ctx context.Context, text string, args ...any) ([]auth.Key,
 	return list, nil
 }
 
+// A keyCache remembers keys of a store that nobody else writes to: every request
+// needs one. Whoever changes keys has it forget them all.
+type keyCache struct {
+	mu    sync.Mutex
+	known map[string]auth.Key
+	gen   int
+}
+
+// maxKeys bounds the keys that are remembered.
+const maxKeys = 10_000
+
+// find returns a key that is known, and the state of the cache.
+func (c *keyCache) find(id string) (k auth.Key, gen int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok = c.known[id]
+	return k, c.gen, ok
+}
+
+// keep remembers a key, unless one was changed since gen.
+func (c *keyCache) keep(k auth.Key, gen int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gen != gen {
+		return
+	}
+	if c.known == nil || len(c.known) >= maxKeys {
+		c.known = make(map[string]auth.Key)
+	}
+	c.known[k.ID] = k
+}
+
+// forget forgets all keys.
+func (c *keyCache) forget() {
+	c.mu.Lock()
+	c.known, c.gen = nil, c.gen+1
+	c.mu.Unlock()
+}
+
+// clone returns a key that shares nothing with k.
+func clone(k auth.Key) auth.Key {
+	k.Roles, k.Scope = slices.Clone(k.Roles), slices.Clone(k.Scope)
+	for _, p := range []*auth.Proof{&k.Secret, &k.Previous} {
+		p.Hash, p.Signing = bytes.Clone(p.Hash), bytes.Clone(p.Signing)
+	}
+	return k
+}
+
+// writeKeys is write for what changes keys.
+func (s *Store) writeKeys(ctx context.Context, f func(context.Context, *tx) error) error {
+	defer s.keyed.forget()
+	return s.write(ctx, f)
+}
+
 // Key implements [auth.Keys].
 func (s *Store) Key(ctx context.Context, id string) (auth.Key, error) {
+	if s.dialect.Shared {
+		return s.readKey(ctx, id)
+	}
+	k, gen, ok := s.keyed.find(id)
+	if !ok {
+		var err error
+		if k, err = s.readKey(ctx, id); err != nil {
+			return auth.Key{}, err
+		}
+		s.keyed.keep(k, gen)
+	}
+	return clone(k), nil
+}
+
+// readKey finds a key in the database.
+func (s *Store) readKey(ctx context.Context, id string) (auth.Key, error) {
 	list, err := s.keys(ctx, keyColumns+"WHERE id = $1", column(id))
 	if err != nil {
 		return auth.Key{}, fmt.Errorf("find the key: %w", err)
@@ -126,7 +199,7 @@ func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
 		text = "UPDATE api_keys SET doc = $3, rev = rev + 1 WHERE id = $1 AND org = $2 AND rev = $4"
 		last = k.Rev
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+	err = s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
 		n, err := t.exec(ctx, text, k.ID, k.Org, doc, last)
 		if err == nil && n == 0 {
 			return conflict("the key was changed meanwhile")
@@ -141,7 +214,7 @@ func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
 
 // TouchKey implements [auth.Keys].
 func (s *Store) TouchKey(ctx context.Context, id string, at time.Time) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	err := s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, "UPDATE api_keys SET used = $1 WHERE id = $2 AND used < $1", micros(at), column(id))
 		return err
 	})
@@ -153,7 +226,7 @@ func (s *Store) TouchKey(ctx context.Context, id string, at time.Time) error {
 
 // RemoveKey implements [auth.Keys].
 func (s *Store) RemoveKey(ctx context.Context, org, id string) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	err := s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
 		n, err := t.exec(ctx, "DELETE FROM api_keys WHERE org = $1 AND id = $2", column(org), column(id))
 		if err == nil && n == 0 {
 			return notFound("key")

@@ -82,11 +82,12 @@ type Store struct {
 	undo   *sql.Stmt
 	heads  heads // guarded by turn, and if there is a front by its order
 	front  *front
+	keyed  keyCache
 	// last is the cursor of the last event, if it is known: 0 means that the
 	// database has to be asked.
 	last atomic.Int64
 
-	readers  sync.Map // query text to *sql.Stmt, of read
+	readers  sync.Map // query text to reader
 	prepared atomic.Int64
 	texts    sync.Map // insert and power to text
 	closing  sync.Once
@@ -396,21 +397,19 @@ func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string,
 // query runs a query for reading, prepared if it is one of the first so many. The
 // texts are made of constants, but filters make many of them.
 func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
-	if s.front != nil {
-		if err := s.front.settle(ctx); err != nil {
-			return nil, err
-		}
-	}
-	stmt, ok := s.readers.Load(text)
+	known, ok := s.readers.Load(text)
 	if !ok {
 		if s.prepared.Load() >= maxStatements {
+			if err := s.front.settle(ctx); err != nil {
+				return nil, err
+			}
 			return s.read.QueryContext(ctx, text, args...)
 		}
 		made, err := s.read.PrepareContext(ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		if stmt, ok = s.readers.LoadOrStore(text, made); ok {
+		if known, ok = s.readers.LoadOrStore(text, reader{made, logged(text)}); ok {
 			if err := made.Close(); err != nil { // somebody was faster
 				return nil, err
 			}
@@ -418,7 +417,19 @@ func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, 
 			s.prepared.Add(1)
 		}
 	}
-	return stmt.(*sql.Stmt).QueryContext(ctx, args...)
+	r := known.(reader)
+	if r.logged {
+		if err := s.front.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.stmt.QueryContext(ctx, args...)
+}
+
+// A reader is a query that is prepared.
+type reader struct {
+	stmt   *sql.Stmt
+	logged bool // it reads what may still be in the log only
 }
 
 // A scanner is a row that can be read.
