@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,9 @@ func Open(name string) *Tree {
 // openV1 makes our directory for one controller of version 1.
 func (t *Tree) openV1(controller string, at mountPoint, own, name string) {
 	if at.path == "" {
-		t.missing[controller] = "no cgroup hierarchy has this controller"
+		if t.missing[controller] == "" {
+			t.missing[controller] = "no cgroup hierarchy has this controller"
+		}
 		return
 	}
 	dir := filepath.Join(at.path, at.inside(own), name)
@@ -81,17 +84,50 @@ func (t *Tree) openV1(controller string, at mountPoint, own, name string) {
 // openV2 makes our directory in the unified hierarchy, in the nearest ancestor
 // of our own cgroup that hands its controllers down. A cgroup that has processes
 // cannot do that (cgroups(7), "no internal processes"), which rules out most
-// cgroups that we might find ourselves in. It reports whether it got any.
+// cgroups that we might find ourselves in; from one that is ours alone we step
+// aside. It reports whether it got any.
 func (t *Tree) openV2(at mountPoint, own, name string) bool {
 	for rel := at.inside(own); ; rel = filepath.Dir(rel) {
-		parent := filepath.Join(at.path, rel)
-		if t.tryV2(parent, name) {
+		if t.tryV2(filepath.Join(at.path, rel), name) {
 			return true
 		}
 		if rel == "/" || rel == "." {
+			break
+		}
+	}
+	dir := filepath.Join(at.path, at.inside(own))
+	return stepAside(dir) && t.tryV2(dir, name)
+}
+
+// aside is the cgroup that we move to from one that is ours alone. A unit's
+// DelegateSubgroup (systemd 254) is the same from the start.
+const aside = "server"
+
+// stepAside moves this process below its own cgroup, so that the cgroup can hand
+// its controllers down. It reports false, and has done nothing, where there is
+// somebody else in it, but for the first process of a container that started us,
+// or where the cgroup was not delegated to us.
+func stepAside(own string) bool {
+	if !slices.Contains(fields(filepath.Join(own, "cgroup.controllers")), "memory") {
+		return false
+	}
+	processes := fields(filepath.Join(own, "cgroup.procs"))
+	for _, pid := range processes {
+		if pid != strconv.Itoa(os.Getpid()) && (pid != "1" || os.Getppid() != 1) {
 			return false
 		}
 	}
+	dir := filepath.Join(own, aside)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return false
+	}
+	for _, pid := range processes {
+		if write(filepath.Join(dir, "cgroup.procs"), pid) != nil {
+			_ = os.Remove(dir) // it stays if one of us is in it
+			return false
+		}
+	}
+	return true
 }
 
 // tryV2 tries to make our directory in parent with the controllers enabled.
