@@ -62,7 +62,7 @@ export class Calls {
    * than five minutes, after which fetch gives up: `start` and `wait`.
    */
   async run<V = unknown>(tool: string, args: object = {}, options: CallOptions = {}): Promise<Result<V>> {
-    return this.#make<V>(tool, args, options, true);
+    return await this.#make<V>(tool, args, options, true);
   }
 
   /** Calls a tool and returns its value. Anything but success is a CallError. */
@@ -72,7 +72,7 @@ export class Calls {
 
   /** Has a tool called and returns at once: it runs whether or not anybody waits. */
   async start(tool: string, args: object = {}, options: CallOptions = {}): Promise<Called> {
-    return this.#make(tool, args, options, false);
+    return await this.#make(tool, args, options, false);
   }
 
   /**
@@ -96,7 +96,7 @@ export class Calls {
 
   /** Shows what is kept of a call. */
   async show(id: string, options: RequestOptions = {}): Promise<CallRecord> {
-    return this.#record(id, options, undefined);
+    return await this.#record(id, options, undefined);
   }
 
   /** Lists calls, newest first. */
@@ -126,7 +126,7 @@ export class Calls {
 
   /** Calls the same version with the same arguments again, as a new call. */
   async replay<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
-    return this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
+    return await this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
   }
 
   /** Yields the events of a call, from the first on or after the one with that cursor, until it has ended. */
@@ -150,11 +150,11 @@ export class Calls {
     const { signal, timeoutMs, traceparent, ...rest } = options;
     const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
-    return this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait });
+    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait });
   }
 
   async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {
-    return this.#transport.read({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } });
+    return await this.#transport.read({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } });
   }
 }
 
@@ -179,12 +179,12 @@ export class Chains {
 
   /** Runs a plan to its end, or until it waits for a person; with `background` it returns at once. */
   async run(plan: RunPlanBody, options: RequestOptions = {}): Promise<Chain> {
-    return this.#transport.read({ ...options, slow: true, method: "POST", path: "/v1/chains", body: plan });
+    return await this.#transport.read({ ...options, slow: true, method: "POST", path: "/v1/chains", body: plan });
   }
 
   /** Shows where a chain stands. */
   async show(id: string, options: RequestOptions = {}): Promise<Chain> {
-    return this.#transport.read({ ...options, path: `/v1/chains${part("chain", id)}` });
+    return await this.#transport.read({ ...options, path: `/v1/chains${part("chain", id)}` });
   }
 
   /** Waits until a chain has ended or waits for a person; with `approval`, also for the person. */

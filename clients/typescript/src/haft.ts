@@ -122,7 +122,7 @@ export class Haft {
    */
   async toolCalls<T = unknown>(answer: unknown, options: ToolCallsOptions = {}): Promise<T> {
     const { format, agent, turn, ...rest } = options;
-    return this.#transport.read({ ...rest, slow: true, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
+    return await this.#transport.read({ ...rest, slow: true, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
   }
 
   /** Sums up what calls used. */
@@ -133,7 +133,7 @@ export class Haft {
 
   /** Says whom the server takes the client for. */
   async whoami(options: RequestOptions = {}): Promise<Self> {
-    return this.#transport.read({ ...options, path: "/v1/whoami" });
+    return await this.#transport.read({ ...options, path: "/v1/whoami" });
   }
 
   /**
@@ -142,7 +142,7 @@ export class Haft {
    */
   async request<T = unknown>(method: NonNullable<Query["method"]>, path: string, options: Omit<Query, "method" | "path"> = {}): Promise<Answer<T>> {
     if (!/^\/(?!\/)/.test(path) || /[?#]/.test(path)) throw new InvalidError("invalid", "a path begins with one /, and what is asked goes into query");
-    return this.#transport.answer({ ...options, method, path });
+    return await this.#transport.answer({ ...options, method, path });
   }
 }
 

@@ -46,17 +46,17 @@ export class Approvals {
 
   /** Shows a request. */
   async show(id: string, options: RequestOptions = {}): Promise<Approval> {
-    return this.#transport.read({ ...options, path: `/v1/approvals${part("approval", id)}` });
+    return await this.#transport.read({ ...options, path: `/v1/approvals${part("approval", id)}` });
   }
 
   /** Agrees to a call, perhaps with other arguments. Never for the one who asked. */
   async approve(id: string, answer: ApproveBody = {}, options: RequestOptions = {}): Promise<Approval> {
-    return this.#transport.read({ ...options, method: "POST", path: `/v1/approvals${part("approval", id)}/approve`, body: answer });
+    return await this.#transport.read({ ...options, method: "POST", path: `/v1/approvals${part("approval", id)}/approve`, body: answer });
   }
 
   /** Refuses a call. */
   async deny(id: string, answer: DenyBody = {}, options: RequestOptions = {}): Promise<Approval> {
-    return this.#transport.read({ ...options, method: "POST", path: `/v1/approvals${part("approval", id)}/deny`, body: answer });
+    return await this.#transport.read({ ...options, method: "POST", path: `/v1/approvals${part("approval", id)}/deny`, body: answer });
   }
 }
 
@@ -83,22 +83,22 @@ export class Agents {
 
   /** Shows the agent of that name or id. Values of its environment are never shown. */
   async show(agent: string, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, path: at(agent) });
+    return await this.#transport.read({ ...options, path: at(agent) });
   }
 
   /** Adds an agent; one of that name must not exist. */
   async add(agent: AddAgentBody, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, method: "POST", path: "/v1/agents", body: agent });
+    return await this.#transport.read({ ...options, method: "POST", path: "/v1/agents", body: agent });
   }
 
   /** Replaces an agent, or adds it under that name. */
   async put(agent: string, body: AgentBody, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, method: "PUT", path: at(agent), body });
+    return await this.#transport.read({ ...options, method: "PUT", path: at(agent), body });
   }
 
   /** Changes some of an agent. `env` is merged into what is there; null removes a variable. */
   async set(agent: string, body: SetAgentBody, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, method: "PATCH", path: at(agent), body });
+    return await this.#transport.read({ ...options, method: "PATCH", path: at(agent), body });
   }
 
   /** Removes an agent. */
@@ -108,12 +108,12 @@ export class Agents {
 
   /** Gives an agent a tool. */
   async attach(agent: string, tool: string, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, method: "PUT", path: `${at(agent)}/tools${part("tool", tool)}`, again: true });
+    return await this.#transport.read({ ...options, method: "PUT", path: `${at(agent)}/tools${part("tool", tool)}`, again: true });
   }
 
   /** Takes a tool from an agent. */
   async detach(agent: string, tool: string, options: RequestOptions = {}): Promise<Agent> {
-    return this.#transport.read({ ...options, method: "DELETE", path: `${at(agent)}/tools${part("tool", tool)}` });
+    return await this.#transport.read({ ...options, method: "DELETE", path: `${at(agent)}/tools${part("tool", tool)}` });
   }
 }
 
@@ -170,22 +170,22 @@ export class Keys {
 
   /** Shows a key. */
   async show(id: string, options: RequestOptions = {}): Promise<Key> {
-    return this.#transport.read({ ...options, path: `/v1/keys${part("key", id)}` });
+    return await this.#transport.read({ ...options, path: `/v1/keys${part("key", id)}` });
   }
 
   /** Issues a key, whose `secret` is shown this once. */
   async issue(key: NewKey, options: RequestOptions = {}): Promise<IssuedKey> {
-    return this.#transport.read({ ...options, method: "POST", path: "/v1/keys", body: key });
+    return await this.#transport.read({ ...options, method: "POST", path: "/v1/keys", body: key });
   }
 
   /** Names, disables or ends a key. */
   async set(id: string, state: KeyState, options: RequestOptions = {}): Promise<Key> {
-    return this.#transport.read({ ...options, method: "PATCH", path: `/v1/keys${part("key", id)}`, body: state });
+    return await this.#transport.read({ ...options, method: "PATCH", path: `/v1/keys${part("key", id)}`, body: state });
   }
 
   /** Replaces the text of a key, which is shown this once. */
   async rotate(id: string, body: RotateKeyBody = {}, options: RequestOptions = {}): Promise<IssuedKey> {
-    return this.#transport.read({ ...options, method: "POST", path: `/v1/keys${part("key", id)}/rotate`, body });
+    return await this.#transport.read({ ...options, method: "POST", path: `/v1/keys${part("key", id)}/rotate`, body });
   }
 
   /** Removes a key. */
@@ -209,17 +209,17 @@ export class Webhooks {
 
   /** Shows a webhook. */
   async show(id: string, options: RequestOptions = {}): Promise<Webhook> {
-    return this.#transport.read({ ...options, path: `/v1/webhooks${part("webhook", id)}` });
+    return await this.#transport.read({ ...options, path: `/v1/webhooks${part("webhook", id)}` });
   }
 
   /** Has events sent to an address. The `secret` that verifyWebhook wants is shown this once. */
   async add(webhook: WebhookBody, options: RequestOptions = {}): Promise<NewWebhook> {
-    return this.#transport.read({ ...options, method: "POST", path: "/v1/webhooks", body: webhook });
+    return await this.#transport.read({ ...options, method: "POST", path: "/v1/webhooks", body: webhook });
   }
 
   /** Replaces what is said of a webhook. */
   async put(id: string, webhook: WebhookBody, options: RequestOptions = {}): Promise<Webhook> {
-    return this.#transport.read({ ...options, method: "PUT", path: `/v1/webhooks${part("webhook", id)}`, body: webhook });
+    return await this.#transport.read({ ...options, method: "PUT", path: `/v1/webhooks${part("webhook", id)}`, body: webhook });
   }
 
   /** Removes a webhook. */
@@ -269,6 +269,6 @@ export class Audit {
 
   /** Gives the public keys that entries are signed with, as PEM. */
   async keys(options: RequestOptions = {}): Promise<string> {
-    return this.#transport.read({ ...options, path: "/v1/audit/keys" });
+    return await this.#transport.read({ ...options, path: "/v1/audit/keys" });
   }
 }

@@ -9,23 +9,27 @@ import type { RequestOptions } from "./transport.js";
 type AnyFunction = (...args: any[]) => unknown;
 
 /** A value as it comes back from a tool: what JSON can say of it. */
-export type Json<T> = T extends string | number | boolean | null
+export type Json<T> = 0 extends 1 & T // it is any
   ? T
-  : T extends undefined | void
-    ? null
-    : T extends bigint
-      ? number
-      : T extends Date | URL
-        ? string
-        : T extends ReadonlyMap<unknown, infer V>
-          ? { [name: string]: Json<V> }
-          : T extends ReadonlySet<infer V>
-            ? Json<V>[]
-            : T extends AnyFunction | symbol
-              ? never
-              : T extends object
-                ? { [K in keyof T]: Json<T[K]> }
-                : T;
+  : T extends string | number | boolean | null
+    ? T
+    : JsonOf<T>;
+
+type JsonOf<T> = T extends undefined | void
+  ? null
+  : T extends bigint
+    ? number
+    : T extends Date | URL
+      ? string
+      : T extends ReadonlyMap<unknown, infer V>
+        ? { [name: string]: Json<V> }
+        : T extends ReadonlySet<infer V>
+          ? Json<V>[]
+          : T extends AnyFunction | symbol
+            ? never
+            : T extends object
+              ? { [K in keyof T]: Json<T[K]> }
+              : T;
 
 /** What can be said of a tool besides its source. */
 export type ToolSettings = Omit<Draft, "source_code" | "source_type">;
@@ -95,13 +99,13 @@ export class RemoteTool<F extends AnyFunction> {
   /** Runs it and returns all that is known of the call, also of one that failed. */
   async call(...args: Parameters<F>): Promise<Result<Json<Awaited<ReturnType<F>>>>> {
     const { name, version } = await this.#ready();
-    return this.#calls.run(name, named(version, args), { digest: version.digest, ...this.#options });
+    return await this.#calls.run(name, named(version, args), { digest: version.digest, ...this.#options });
   }
 
   /** Has it run and does not wait: `haft.calls.wait(call_id)` does. */
   async start(...args: Parameters<F>): Promise<Called> {
     const { name, version } = await this.#ready();
-    return this.#calls.start(name, named(version, args), { digest: version.digest, ...this.#options });
+    return await this.#calls.start(name, named(version, args), { digest: version.digest, ...this.#options });
   }
 
   /** Gives the schema of the arguments, or with a format the tool as it goes into a request to that model vendor. */
@@ -122,7 +126,14 @@ export class RemoteTool<F extends AnyFunction> {
   async #put(options: RequestOptions): Promise<Added> {
     const source = await readSource(this.#at);
     mustName(source, this.#settings.function);
-    return this.#tools.put({ ...this.#settings, source_code: source.text, source_type: source.kind }, options);
+    try {
+      return await this.#tools.put({ ...this.#settings, source_code: source.text, source_type: source.kind }, options);
+    } catch (error) {
+      if (!(error instanceof InvalidError) || source.kind !== "javascript") throw error;
+      const { status, misfits, requestId } = error;
+      const hint = "if it was compiled from TypeScript, compile it with a source map or give the address of the .ts file";
+      throw new InvalidError("invalid", `${error.message}; ${hint}`, { status, misfits, requestId, cause: error });
+    }
   }
 
   /** The tool, registered. Calls that come at once register it once. */

@@ -45,7 +45,7 @@ export class Tools {
 
   /** Adds a tool, or a version to the tool of that name. What is left out is read from the source. */
   async put(draft: Draft, options: RequestOptions = {}): Promise<Added> {
-    return this.#transport.read({ ...options, method: "POST", path: "/v1/tools", body: draft });
+    return await this.#transport.read({ ...options, method: "POST", path: "/v1/tools", body: draft });
   }
 
   /** Lists tools by name, or with `search` the best first. */
@@ -57,28 +57,28 @@ export class Tools {
 
   /** Shows the tool of that name or id, with its current version. */
   async show(ref: string, options: RequestOptions = {}): Promise<Tool> {
-    return this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}` });
+    return await this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}` });
   }
 
   /** Changes what is not part of a version; with `version` calls run that one from now on. */
   async set(ref: string, state: ToolState, options: RequestOptions = {}): Promise<Tool> {
-    return this.#transport.read({ ...options, method: "PATCH", path: `/v1/tools${part("tool", ref)}`, body: state });
+    return await this.#transport.read({ ...options, method: "PATCH", path: `/v1/tools${part("tool", ref)}`, body: state });
   }
 
   /** Lets a tool be called again. */
   async enable(ref: string, options: RequestOptions = {}): Promise<Tool> {
-    return this.set(ref, { disabled: false }, options);
+    return await this.set(ref, { disabled: false }, options);
   }
 
   /** Has a tool refuse calls, and keeps it. */
   async disable(ref: string, options: RequestOptions = {}): Promise<Tool> {
-    return this.set(ref, { disabled: true }, options);
+    return await this.set(ref, { disabled: true }, options);
   }
 
   /** Accepts or refuses the version that waits for review. */
   async review(ref: string, answer: { accept: boolean; reason?: string }, options: RequestOptions = {}): Promise<Tool> {
     const { accept: approve, ...rest } = answer;
-    return this.set(ref, { review: { approve, ...rest } }, options);
+    return await this.set(ref, { review: { approve, ...rest } }, options);
   }
 
   /** Removes a tool with its versions. */
@@ -93,7 +93,7 @@ export class Tools {
 
   /** Shows one version of a tool. */
   async version(ref: string, number: number, options: RequestOptions = {}): Promise<Version> {
-    return this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}/versions${part("version", String(number))}` });
+    return await this.#transport.read({ ...options, path: `/v1/tools${part("tool", ref)}/versions${part("version", String(number))}` });
   }
 
   /** Gives all enabled tools, or those that fit, in the form that goes into a request to a model vendor. */

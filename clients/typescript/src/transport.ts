@@ -8,6 +8,8 @@ import { sign } from "./sign.js";
 const maxProblem = 1 << 20;
 const maxDetail = 4 << 10;
 const maxMisfits = 100;
+/** How many misfits the message of an error tells. */
+const toldMisfits = 3;
 
 /** How long a request may take, and what ends it before. */
 export interface RequestOptions {
@@ -74,7 +76,7 @@ export class Transport {
 
   /** Sends a request and reads the answer with its status and headers. */
   async answer<T>(query: Query): Promise<Answer<T>> {
-    return this.#repeat(query, async () => {
+    return await this.#repeat(query, async () => {
       const open = await this.#once(query);
       try {
         const text = await this.#text(open.response, this.#config.maxAnswer);
@@ -93,7 +95,7 @@ export class Transport {
    * aborts the signal to end it.
    */
   async stream(query: Query & { signal: AbortSignal }, type: string): Promise<ReadableStream<Uint8Array>> {
-    return this.#repeat(query, async () => {
+    return await this.#repeat(query, async () => {
       const open = await this.#once(query);
       open.stop();
       const { body, headers } = open.response;
@@ -153,7 +155,8 @@ export class Transport {
         signal: deadline.signal,
         ...(body === undefined ? {} : { body }),
       });
-      if (!response.ok) throw await this.#refusal(response);
+      // 304 is what a request with If-None-Match asks for.
+      if (!response.ok && response.status !== 304) throw await this.#refusal(response);
       return { response, stop: () => deadline.stop(), close: () => deadline.close(), late: () => deadline.late };
     } catch (error) {
       deadline.close();
@@ -190,9 +193,12 @@ export class Transport {
     const code = problem["code"];
     if (status >= 300 && status < 400) return foreign("the server sends elsewhere, which is not followed: give its last address");
     if (!isCode(code)) return errorOf(codeOf(status), `the answer is ${status} and not one of a Haft server: look whether the address is right`, { status, requestId, retryAfterMs });
-    return errorOf(code, textOf(problem["detail"], maxDetail) ?? textOf(problem["title"], maxDetail) ?? code, {
+    const misfits = misfitsOf(problem["misfits"]);
+    const detail = textOf(problem["detail"], maxDetail) ?? textOf(problem["title"], maxDetail) ?? code;
+    const where = misfits.slice(0, toldMisfits).map(({ pointer, message }) => `${pointer || "(all)"} ${message}`);
+    return errorOf(code, where.length === 0 ? detail : `${detail}: ${where.join("; ")}`, {
       status,
-      misfits: misfitsOf(problem["misfits"]),
+      misfits,
       requestId,
       retryAfterMs,
     });
@@ -360,10 +366,13 @@ function passing(error: unknown): error is HaftError {
   return error.code === "unavailable" || error.code === "rate_limited";
 }
 
+/** Codes of errors before anything is sent: the name, the connection, the certificate. */
+const early = /^(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EPROTO|UND_ERR_CONNECT_TIMEOUT)$|^ERR_(TLS|SSL)_|CERT|^UNABLE_TO_|^HOSTNAME_MISMATCH$/;
+
 /** Reports whether an error says that nothing was sent. */
 function unreached(error: unknown): boolean {
   const cause = error instanceof Error ? (error.cause as { code?: unknown; syscall?: unknown } | undefined) : undefined;
-  return cause?.syscall === "connect" || cause?.code === "ENOTFOUND" || cause?.code === "EAI_AGAIN" || cause?.code === "UND_ERR_CONNECT_TIMEOUT";
+  return cause?.syscall === "connect" || early.test(String(cause?.code));
 }
 
 /** The code of a status that no Haft server explains: a proxy's. */

@@ -41,7 +41,9 @@ test("a function of this program runs in a sandbox of the server", async (t) => 
     same<typeof greeting, { text: string; at: string }>();
     assert.deepEqual(greeting, { text: "hello, Ann", at: "1970-01-01T00:00:00Z" });
     same<Json<Map<string, Date | undefined>>, { [name: string]: string | null }>();
-    assert.equal("answer" in tools, false);
+    same<Json<{ a: any; b: unknown; c?: [bigint, Set<URL>] }>, { a: any; b: unknown; c?: [number, string[]] | null }>();
+    same<Json<void>, null>();
+    assert.equal("answer" in tools || "Shelf" in tools, false);
     // @ts-expect-error -- the types of the function hold
     await assert.rejects(tools.add.remote("two"), (error) => error instanceof CallError && error.result.status === "validation_error" && error.misfits[0]?.pointer === "/a");
     // @ts-expect-error -- so does their number
@@ -88,6 +90,11 @@ test("a function of this program runs in a sandbox of the server", async (t) => 
     const at = files(t, { "js.mjs": "/**\n * Doubles.\n * @param {number} n What.\n * @returns {number}\n */\nexport function double(n) { return 2 * n; }\n" });
     const { double } = (await import(at("js.mjs"))) as { double: (n: number) => number };
     assert.equal(await haft.tool(at("js.mjs"), double).remote(21), 42);
+  });
+
+  await t.test("but not what a compiler left of it", async (t) => {
+    const at = files(t, { "bare.js": "export function add(a, b) { return a + b; }\n" });
+    await assert.rejects(haft.tool(at("bare.js"), module.add).register(), (error) => error instanceof InvalidError && /no type/.test(error.message) && /source map/.test(error.message));
   });
 
   await t.test("and what the server refuses is told", async (t) => {

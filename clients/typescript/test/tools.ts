@@ -61,3 +61,6 @@ export function count(things: Set<string>): number {
 
 /** No function is no tool. */
 export const answer = 42;
+
+/** Nor is a class. */
+export class Shelf {}

@@ -103,7 +103,7 @@ test("refusals become errors of their code", async (t) => {
     await assert.rejects(client.tools.show(code), (error) => {
       assert.ok(error instanceof kind && error instanceof HaftError);
       assert.equal(error.code, code);
-      assert.equal(error.message, "it does not fit");
+      assert.equal(error.message, "it does not fit: /a must be a number; (all) ; (all) ");
       assert.equal(error.requestId, "r_1");
       assert.equal(error.status, 422);
       assert.deepEqual(error.misfits[0], { pointer: "/a", message: "must be a number" });
@@ -151,9 +151,14 @@ test("requests are tried again only where that does no harm", async (t) => {
     await assert.rejects(server.client().tools.show("x"), NotFoundError);
     assert.equal(server.asked.length, 1);
   });
-  await t.test("a server that cannot be reached did nothing", async () => {
+  await t.test("a server that cannot be reached did nothing", async (t) => {
     const client = new Haft({ server: await nobody(), key: "k", tries: 2, maxWaitMs: 1 });
-    await assert.rejects(client.tools.put({ source_code: "x" }), (error) => error instanceof UnavailableError && !error.maybeDone && error.message === "the server cannot be reached");
+    const plain = await fake(t, (_, response) => reply(response, 200, self));
+    const clients = [client, new Haft({ server: (await nobody()).replace("127.0.0.1", "localhost"), key: "k", tries: 1 }), new Haft({ server: plain.url.replace("http:", "https:"), key: "k", tries: 1 })];
+    for (const one of clients) {
+      await assert.rejects(one.tools.put({ source_code: "x" }), (error) => error instanceof UnavailableError && !error.maybeDone && error.message === "the server cannot be reached");
+    }
+    assert.equal(plain.asked.length, 0);
   });
 });
 
@@ -193,6 +198,12 @@ test("redirects are not followed, and the key goes nowhere", async (t) => {
     assert.equal(server.asked.length, 1);
   }
   assert.equal(thief.asked.length, 0);
+});
+
+test("what has not changed is no redirect", async (t) => {
+  const server = await fake(t, (_, response) => response.writeHead(304, { ETag: '"1"' }).end());
+  const answer = await server.client().request("GET", "/v1/tools/add", { headers: { "If-None-Match": '"1"' } });
+  assert.deepEqual([answer.status, answer.body], [304, undefined]);
 });
 
 test("answers that are none", async (t) => {
