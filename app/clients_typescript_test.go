@@ -28,8 +28,13 @@ func typescriptClient(t *testing.T) string {
 	if err == nil {
 		_, err = os.Stat(filepath.Join(compiler, "installed.txt"))
 	}
+	for _, program := range []string{"node", "npm"} {
+		if err == nil {
+			_, err = exec.LookPath(program)
+		}
+	}
 	if err != nil {
-		const missing = "the compiler of the TypeScript client is not in .haft/clientsjs: run scripts/setup test"
+		const missing = "node, npm or the compiler of the TypeScript client, in .haft/clientsjs, is not there: run scripts/setup test"
 		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "clients") {
 			t.Fatalf("HAFT_REQUIRE names clients, but %s (%v)", missing, err)
 		}
@@ -142,7 +147,7 @@ func TestClients_typescript_as_its_README_says(t *testing.T) {
 		"rest.ts": "declare const request: { headers: Headers; body: string };\n" + blocks[2][1],
 	})
 	modules := filepath.Join(client, "node_modules")
-	runIn(t, linked, nil, "node", filepath.Join(modules, "typescript", "bin", "tsc"), "--module", "nodenext", "--target", "es2022", "--sourceMap", "--strict",
+	runIn(t, linked, nil, "node", filepath.Join(modules, "typescript", "bin", "tsc"), "--module", "nodenext", "--target", "es2022", "--lib", "es2023", "--sourceMap", "--strict",
 		"--types", "node", "--typeRoots", filepath.Join(modules, "@types"), "tools.ts", "agent.ts", "rest.ts")
 	files := map[string]string{"package.json": manifest}
 	for _, name := range []string{"tools.ts", "tools.js", "tools.js.map", "agent.js"} {
