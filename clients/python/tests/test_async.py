@@ -28,9 +28,10 @@ async def test_tools_and_calls(aclient: haft.AsyncClient) -> None:
     assert [r async for r in aclient.calls.list(limit=2)]
 
 
-async def test_async_functions_stay_what_they_are(aclient: haft.AsyncClient) -> None:
+async def test_async_functions_stay_what_they_are(aclient: haft.AsyncClient, anyio_backend: str) -> None:
     tool = await aclient.register(patient)
-    assert await tool(0) == "done"
+    if anyio_backend == "asyncio":  # which the function uses
+        assert await tool(0) == "done"
     started = await tool.start(0.1)
     kinds = [e.type async for e in aclient.calls.events(started.call_id)]
     assert kinds[-1] == "tool_completed"

@@ -54,8 +54,8 @@ def final(status: str) -> bool:
 class Misfit:
     """One place where something does not fit, by JSON Pointer (RFC 6901)."""
 
-    message: str
     pointer: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,20 +64,24 @@ class Failure:
 
     kind: str
     message: str
+    #: Whether trying again can help: never, same, or changed.
     retry: str
-    misfits: list[Misfit] = field(default_factory=list)
     retry_after_ms: float | None = None
     severity: str | None = None
-    traceback: str | None = None
+    #: The class of the exception, where there was one.
     type: str | None = None
+    #: The tool's own lines.
+    traceback: str | None = None
+    #: Where arguments or value do not fit.
+    misfits: list[Misfit] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
     """A file that a tool left for its caller."""
 
-    content_type: str
     name: str
+    content_type: str
     size: int
     data: bytes | None = None
 
@@ -87,28 +91,28 @@ class Content:
     """One part of what a tool gave to be shown."""
 
     type: str
-    artifact: str | None = None
-    audience: list[str] = field(default_factory=list)
-    description: str | None = None
-    mime_type: str | None = None
-    name: str | None = None
-    size: int | None = None
     text: str | None = None
-    title: str | None = None
+    artifact: str | None = None
     uri: str | None = None
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    size: int | None = None
+    mime_type: str | None = None
+    audience: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """What one run used."""
 
+    wall_ms: float
     cpu_ms: float
     max_rss_bytes: int
-    wall_ms: float
-    disk_bytes: int | None = None
     max_processes: int | None = None
-    stderr_bytes: int | None = None
+    disk_bytes: int | None = None
     stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +127,8 @@ class Gap:
 class Isolation:
     """How a run was confined."""
 
-    controls: list[str] = field(default_factory=list)
     level: str
+    controls: list[str] = field(default_factory=list)
     missing: list[Gap] = field(default_factory=list)
 
 
@@ -132,34 +136,34 @@ class Isolation:
 class Sandbox:
     """Where a call ran."""
 
-    isolation: Isolation
     provider: str
+    isolation: Isolation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """How long each part of a call took."""
 
-    total_ms: float
-    approval_ms: float | None = None
-    cell: str | None = None
-    execute_ms: float | None = None
-    packages_ms: float | None = None
-    policy_ms: float | None = None
     queue_ms: float | None = None
-    serialise_ms: float | None = None
-    setup_ms: float | None = None
     validate_ms: float | None = None
+    policy_ms: float | None = None
+    approval_ms: float | None = None
+    packages_ms: float | None = None
+    cell: str | None = None
+    setup_ms: float | None = None
+    execute_ms: float | None = None
+    serialise_ms: float | None = None
+    total_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truncated:
     """What was cut: bytes left out, of the value characters, of artifacts files."""
 
-    artifacts: int | None = None
-    stderr: int | None = None
     stdout: int | None = None
+    stderr: int | None = None
     value: int | None = None
+    artifacts: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,23 +171,34 @@ class Result:
     """The one outcome of a call, or where it stands if it has none yet."""
 
     call_id: str
-    sandbox: Sandbox
-    status: Status
-    stderr: str
-    stdout: str
-    timeline: Timeline
     tool: str
-    usage: Usage
-    value: Any
-    approval_id: str | None = None
-    artifacts: list[Artifact] = field(default_factory=list)
-    cached: bool = False
-    content: list[Content] = field(default_factory=list)
+    #: Of the version that ran.
     digest: str | None = None
+    status: Status
+    #: What the tool gave back, as JSON.
+    value: Any
+    #: Why there is no value.
     error: Failure | None = None
-    notices: list[str] = field(default_factory=list)
-    tries: int | None = None
+    stdout: str
+    stderr: str
+    #: What the tool gave to be shown, part by part, if it made parts.
+    content: list[Content] = field(default_factory=list)
+    #: Files that the tool left.
+    artifacts: list[Artifact] = field(default_factory=list)
+    usage: Usage
+    sandbox: Sandbox
+    #: Why it was slow.
+    timeline: Timeline
+    #: What was cut.
     truncated: Truncated | None = None
+    #: How often it was run; 0 means never.
+    tries: int | None = None
+    #: The value is that of an earlier call.
+    cached: bool = False
+    #: What the call waits for.
+    approval_id: str | None = None
+    #: What filters changed or warned about, by place and rule.
+    notices: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -209,69 +224,77 @@ class Principal:
     """On whose behalf something is done."""
 
     org: str
+    user: str | None = None
     agent: str | None = None
     roles: list[str] = field(default_factory=list)
     #: None is not confined; an empty list may do nothing.
     scope: list[str] | None = None
-    user: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Bounds of one run. What is None has its default: nothing runs without bounds."""
 
-    artifact_bytes: int | None = None
-    artifacts: int | None = None
-    cpu_ms: float | None = None
-    disk_bytes: int | None = None
-    file_bytes: int | None = None
-    inodes: int | None = None
-    memory_bytes: int | None = None
-    open_files: int | None = None
-    processes: int | None = None
-    result_bytes: int | None = None
-    stderr_bytes: int | None = None
-    stdout_bytes: int | None = None
+    #: Time on the clock.
     wall_ms: float | None = None
+    #: Time on a processor.
+    cpu_ms: float | None = None
+    #: With temporary files in memory.
+    memory_bytes: int | None = None
+    #: Processes and threads.
+    processes: int | None = None
+    open_files: int | None = None
+    file_bytes: int | None = None
+    disk_bytes: int | None = None
+    inodes: int | None = None
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    #: The encoded value.
+    result_bytes: int | None = None
+    artifacts: int | None = None
+    artifact_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """What was asked for."""
 
-    principal: Principal
-    tool: str
-    args: Any = None
-    chain: str | None = None
-    deadline: datetime | None = None
-    digest: str | None = None
-    env: dict[str, str] = field(default_factory=dict, repr=False)
     id: str | None = None
+    tool: str
+    digest: str | None = None
+    args: Any = None
+    principal: Principal
     idempotency_key: str | None = None
+    deadline: datetime | None = None
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    sandbox: str | None = None
     limits: Limits | None = None
     parent: str | None = None
-    sandbox: str | None = None
-    trace: str | None = None
     turn: str | None = None
+    chain: str | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What is kept of a call."""
 
+    #: Its arguments may be redacted.
     call: Call
-    created_at: datetime
-    status: Status
-    args_digest: str | None = None
-    digest: str | None = None
-    ended_at: datetime | None = None
-    owner: str | None = None
+    #: It cannot be replayed: some arguments were not kept.
     redacted: bool = False
-    result: Result | None = None
-    result_digest: str | None = None
-    started_at: datetime | None = None
     tool_id: str | None = None
+    digest: str | None = None
+    status: Status
     tries: int | None = None
+    args_digest: str | None = None
+    result_digest: str | None = None
+    owner: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    #: There once the call has ended.
+    result: Result | None = None
 
     @property
     def id(self) -> str:
@@ -288,86 +311,100 @@ class Record:
 class Annotations:
     """What the author of a tool claims of it: the hints of MCP. None claims nothing."""
 
+    title: str | None = None
+    readOnlyHint: bool | None = None
     destructiveHint: bool | None = None
     idempotentHint: bool | None = None
     openWorldHint: bool | None = None
-    readOnlyHint: bool | None = None
-    title: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
     """Packages that a tool needs."""
 
-    npm: list[str] = field(default_factory=list)
     pip: list[str] = field(default_factory=list)
+    npm: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
     """The exact packages that a version runs with, by digest."""
 
-    npm: str | None = None
-    pip: str | None = None
     set: str | None = None
+    pip: str | None = None
+    npm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
     """How often and when something is tried again."""
 
+    strategy: str | None = None
+    tries: int | None = None
     initial_ms: float | None = None
     max_ms: float | None = None
-    strategy: str | None = None
     stretch: float | None = None
-    tries: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
     """A bucket of burst tokens that fills with per_second."""
 
-    burst: int | None = None
     per_second: float | None = None
+    burst: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """What a tool is expected to give back."""
 
-    max_chars: int | None = None
     type: str | None = None
     validators: list[str] = field(default_factory=list)
+    max_chars: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a version is to be run. The defaults are the safe choice."""
 
-    cache_ms: float | None = None
-    cacheable: bool = False
-    concurrency: int | None = None
-    fallback: str | None = None
-    idempotent: bool = False
     limits: Limits | None = None
-    min_isolation: Level | None = None
+    #: The hosts that the tool may reach. Empty means none.
     network: list[str] = field(default_factory=list)
-    output: Output | None = None
-    parallel: bool = False
-    rate: Rate | None = None
-    requires_approval: bool = False
-    retry: Backoff | None = None
-    roles: list[str] = field(default_factory=list)
-    sandbox: str | None = None
+    #: The stored variables that the tool cannot do without.
     secrets: list[str] = field(default_factory=list)
+    #: Where it runs; None leaves the choice to the server.
+    sandbox: str | None = None
+    #: Refuse to run it with less.
+    min_isolation: Level | None = None
+    #: Every call waits for a person.
+    requires_approval: bool = False
+    #: Calls of one batch may run beside each other.
+    parallel: bool = False
+    #: A second run does no harm when nobody knows whether the first was.
+    idempotent: bool = False
+    #: Equal arguments give equal values.
+    cacheable: bool = False
+    #: How long values are kept; None means an hour.
+    cache_ms: float | None = None
+    #: Those of which a caller must have one.
+    roles: list[str] = field(default_factory=list)
+    #: How often a run that failed for a passing reason is repeated.
+    retry: Backoff | None = None
+    #: How often one user may call it.
+    rate: Rate | None = None
+    #: How many calls of it may run at once.
+    concurrency: int | None = None
+    #: The tool that is called when this one has failed for good.
+    fallback: str | None = None
+    output: Output | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthReason:
     """One thing that is wrong with a schema, and where."""
 
-    message: str
     path: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,22 +419,22 @@ class SchemaHealth:
 class Finding:
     """Something that was found in a source."""
 
-    message: str
-    rule: str
     scanner: str
+    rule: str
     severity: str
     line: int | None = None
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
     """What was found in a source, and what people say to it."""
 
-    at: datetime | None = None
-    by: str | None = None
-    findings: list[Finding] = field(default_factory=list)
-    reason: str | None = None
     state: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    by: str | None = None
+    reason: str | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,41 +449,41 @@ class Argument:
 class Version:
     """One immutable state of a tool."""
 
-    created_at: datetime
-    description: str
-    digest: str
-    kind: Kind
     number: int
-    parameters: Any
-    schema_health: SchemaHealth
-    annotations: Annotations | None = None
-    author: str | None = None
+    kind: Kind
+    digest: str
+    description: str
+    source_code: str | None = None
     function: str | None = None
-    injected: list[str] = field(default_factory=list)
-    lock: Lock | None = None
+    server: str | None = None
     origin: str | None = None
     pass_: list[Argument] = field(default_factory=list)
-    requirements: Requirements | None = None
+    injected: list[str] = field(default_factory=list)
+    parameters: Any
     returns: Any = None
-    review: Review | None = None
-    server: str | None = None
+    schema_health: SchemaHealth
+    requirements: Requirements | None = None
+    lock: Lock | None = None
     settings: Settings | None = None
-    source_code: str | None = None
+    annotations: Annotations | None = None
+    review: Review | None = None
+    author: str | None = None
+    created_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """A name with a history of versions, of which one is current."""
 
-    created_at: datetime
     id: str
-    name: str
     org: str
+    name: str
+    category: str | None = None
+    tags: list[str] = field(default_factory=list)
+    disabled: bool = False
+    created_at: datetime
     updated_at: datetime
     version: Version
-    category: str | None = None
-    disabled: bool = False
-    tags: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,20 +505,23 @@ class Added(Tool):
 class Approval:
     """A person's answer to one call: this version with these arguments, once."""
 
-    binds: str
+    id: str
     call_id: str
+    tool: str
+    state: ApprovalState
+    #: The digest of the version and the arguments that were shown.
+    binds: str
+    args: Any = None
+    requester: Principal
+    approver: Principal | None = None
+    reason: str | None = None
+    #: What asks for it.
+    rule: str | None = None
+    #: The approver changed the arguments.
+    edited: bool = False
     created_at: datetime
     expires_at: datetime
-    id: str
-    requester: Principal
-    state: ApprovalState
-    tool: str
-    approver: Principal | None = None
-    args: Any = None
     decided_at: datetime | None = None
-    edited: bool = False
-    reason: str | None = None
-    rule: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -496,31 +536,31 @@ class ChildArgs:
 class ToolRule:
     """Constrains the order of an agent's calls within one turn."""
 
-    tool_name: str
     type: str
+    tool_name: str
     args: dict[str, Any] = field(default_factory=dict)
+    children: list[str] = field(default_factory=list)
     child_arg_nodes: list[ChildArgs] = field(default_factory=list)
     child_output_mapping: dict[str, str] = field(default_factory=dict)
-    children: list[str] = field(default_factory=list)
     default_child: str | None = None
+    require_output_mapping: bool = False
     max_count_limit: int | None = None
     prompt_template: str | None = None
-    require_output_mapping: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """A program that calls tools. Of its environment only names are shown."""
 
-    created_at: datetime
     id: str
-    name: str
     org: str
-    updated_at: datetime
-    disabled: bool = False
+    name: str
+    tools: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)
-    tools: list[str] = field(default_factory=list)
+    disabled: bool = False
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -529,9 +569,13 @@ class Step:
 
     id: str
     tool: str
-    after: list[str] = field(default_factory=list)
+    #: {"$from": "step.value/path"} stands for what an earlier step gave.
     args: Any = None
+    #: Steps that must have ended first.
+    after: list[str] = field(default_factory=list)
+    #: An expression in CEL; if it is false the step is skipped.
     if_: str | None = None
+    #: stop, continue or skip.
     on_error: str | None = None
 
 
@@ -540,8 +584,8 @@ class Plan:
     """Calls whose arguments may refer to earlier results."""
 
     steps: list[Step] = field(default_factory=list)
-    background: bool = False
     input: Any = None
+    background: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -551,36 +595,38 @@ class StepResult:
     id: str
     state: str
     call_id: str | None = None
-    reason: str | None = None
     result: Result | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
     """One run of a plan."""
 
-    created_at: datetime
     id: str
-    plan: Plan
     principal: Principal
-    status: Status
-    steps: list[StepResult] = field(default_factory=list)
-    updated_at: datetime
-    error: Failure | None = None
     turn: str | None = None
+    plan: Plan
+    steps: list[StepResult] = field(default_factory=list)
+    status: Status
+    error: Failure | None = None
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """One thing that happened to a call."""
 
-    call_id: str
-    cursor: int
-    principal: Principal
+    #: Counts the events of one call, from 1 and without gaps.
     seq: int
-    time: datetime
-    tool: str
+    #: Orders the events of all calls: what a watch goes on after.
+    cursor: int
     type: EventType
+    time: datetime
+    call_id: str
+    tool: str
+    principal: Principal
     data: Any = None
 
 
@@ -588,12 +634,12 @@ class Event:
 class OAuth:
     """How a secret becomes a token."""
 
-    client_id: str
-    grant: str
     token_url: str
+    grant: str
+    client_id: str
+    scope: str | None = None
     audience: str | None = None
     post: bool = False
-    scope: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -601,43 +647,43 @@ class Binding:
     """The hosts that a secret goes to, and how."""
 
     hosts: list[str] = field(default_factory=list)
-    basic: str | None = None
     header: str | None = None
-    oauth: OAuth | None = None
     prefix: str | None = None
     query: str | None = None
+    basic: str | None = None
+    oauth: OAuth | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
     """What there is to say of a stored variable. Nobody gets its value."""
 
-    created_at: datetime
-    fingerprint: str
     name: str
-    updated_at: datetime
+    fingerprint: str
     bound: Binding | None = None
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
     """An API key, without its text."""
 
-    created_at: datetime
     id: str
     org: str
-    agent: str | None = None
-    disabled: bool = False
-    expires_at: datetime | None = None
-    last_used_at: datetime | None = None
     name: str | None = None
-    overlap_until: datetime | None = None
+    user: str | None = None
+    agent: str | None = None
     roles: list[str] = field(default_factory=list)
-    rotated_at: datetime | None = None
     #: None is not confined; an empty list may do nothing.
     scope: list[str] | None = None
     signed_only: bool = False
-    user: str | None = None
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    disabled: bool = False
+    rotated_at: datetime | None = None
+    overlap_until: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -651,22 +697,22 @@ class IssuedKey(Key):
 class Webhook:
     """An address that events are sent to."""
 
-    created_at: datetime
     id: str
     org: str
-    position: int
-    updated_at: datetime
     url: str
-    agents: list[str] = field(default_factory=list)
-    delivered_at: datetime | None = None
     description: str | None = None
+    types: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
     disabled: bool = False
     disabled_reason: str | None = None
+    position: int
     failing_since: datetime | None = None
     failure: str | None = None
-    tools: list[str] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
+    delivered_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -680,39 +726,39 @@ class NewWebhook(Webhook):
 class DeadLetter:
     """An event that could not be delivered."""
 
-    died_at: datetime
-    event: Event
-    failure: str
     id: str
-    tries: int
     webhook_id: str
+    event: Event
+    tries: int
+    failure: str
+    died_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageSum:
     """What calls used that have ended."""
 
-    by_status: dict[str, int]
-    cached: int
-    calls: int
-    cpu_ms: float
-    output_bytes: int
-    wall_ms: float
-    agent: str | None = None
     start: datetime | None = None
     tool: str | None = None
     user: str | None = None
+    agent: str | None = None
+    calls: int
+    by_status: dict[str, int]
+    cached: int
+    wall_ms: float
+    cpu_ms: float
+    output_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Self:
     """Whom the server takes the client for."""
 
-    actions: list[str] = field(default_factory=list)
     principal: Principal
-    version: str
-    expires_at: datetime | None = None
     operator: bool = False
+    actions: list[str] = field(default_factory=list)
+    expires_at: datetime | None = None
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import ast
 import builtins
 import contextlib
 import functools
-import importlib.metadata
+import importlib.util
 import inspect
 import io
 import symtable
@@ -22,6 +22,7 @@ import tokenize
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from ._errors import SourceError
@@ -302,16 +303,23 @@ def _check_import(where: str, name: str, statement: str, value: Any) -> None:
     words = statement.split()
     module = words[1]
     root = module.split(".")[0]
-    if module.startswith(".") or not (root in sys.stdlib_module_names or root in _installed()):
+    if module.startswith(".") or not (root in sys.stdlib_module_names or _installed(root)):
         able = isinstance(value, (types.FunctionType, type))
-        help_ = f"name it in uses=[{name}]" if able else "write what it needs of it into the function's own module"
-        raise SourceError(f"{where} uses {name} of {module}, which is code of yours: {help_}")
+        help_ = f"name it in uses=[{name}]" if able else "name what it needs of it in uses, and not the module"
+        raise SourceError(
+            f"{where} uses {name} of {module}, which is code of yours: {help_}"
+            " (a package that the server has may be imported within the function)"
+        )
 
 
-@functools.cache
-def _installed() -> frozenset[str]:
-    """The top-level modules of installed distributions, but for those that are being worked on here."""
-    return frozenset(importlib.metadata.packages_distributions())
+def _installed(root: str) -> bool:
+    """Whether a module is of a package that was installed, and not of code that is worked on here."""
+    try:
+        spec = importlib.util.find_spec(root)
+    except (ImportError, ValueError):
+        return False
+    places = [spec.origin or "", *(spec.submodule_search_locations or [])] if spec else []
+    return any({"site-packages", "dist-packages"} & set(Path(p).parts) for p in places)
 
 
 def _missing(where: str, name: str, there: bool, value: Any) -> str:

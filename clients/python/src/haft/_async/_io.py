@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 
 Lock = anyio.Lock
 sleep = anyio.sleep
+closing = contextlib.aclosing

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, TypeVar, cast
 
 import httpx
 
@@ -14,7 +14,7 @@ from .._errors import HaftError, TimeoutError, UnavailableError
 from .._models import Event
 from .._request import Query, Retry, Target
 from .._sse import Follower, Reader
-from ._io import sleep
+from ._io import closing, sleep
 
 T = TypeVar("T")
 
@@ -146,6 +146,20 @@ class AsyncTransport:
         except (httpx.RequestError, httpx.StreamError) as err:
             raise _request.cut(q, err, not _request.never_sent(err)) from err
 
+    async def _events(self, q: Query, follower: Follower) -> AsyncGenerator[Event, None]:
+        """Yield the events of one connection."""
+        response = await self._open(q)
+        try:
+            reader = Reader()
+            async with closing(cast(Any, response.aiter_bytes())) as pieces:
+                async for piece in pieces:
+                    for message in reader.feed(piece):
+                        event = follower.take(message)
+                        if event is not None:
+                            yield event
+        finally:
+            await response.aclose()
+
     async def follow(self, path: str, params: dict[str, Any], after: int | None, once: bool) -> AsyncIterator[Event]:
         """Yield events. A stream that is cut goes on after the last one."""
         follower = Follower(after)
@@ -159,20 +173,12 @@ class AsyncTransport:
                     headers={"Accept": "text/event-stream"},
                     timeout=_SILENCE,
                 )
-                response = await self._open(q)
-                try:
-                    reader = Reader()
-                    async for piece in response.aiter_bytes():
-                        for message in reader.feed(piece):
-                            event = follower.take(message)
-                            if event is None:
-                                continue
-                            heard = True
-                            yield event
-                            if once and event.type == "tool_completed":
-                                return
-                finally:
-                    await response.aclose()
+                async with closing(self._events(q, follower)) as events:
+                    async for event in events:
+                        heard = True
+                        yield event
+                        if once and event.type == "tool_completed":
+                            return
                 failure: HaftError = UnavailableError("the stream of events was cut")
             except (httpx.RequestError, httpx.StreamError) as err:
                 failure = _request.cut(q, err, not _request.never_sent(err))

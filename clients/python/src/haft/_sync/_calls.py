@@ -37,8 +37,8 @@ class Calls:
         """Call a tool and wait for its result, or until it waits for a person.
 
         A tool that fails is no error: look at :attr:`Result.status`, or use
-        :meth:`Result.unwrap` or :meth:`value`. When the client goes away, the server
-        cancels the call; :meth:`start` makes one that goes on.
+        :meth:`Result.unwrap` or :meth:`value`. When the client goes away, or the connection
+        is cut, the server cancels the call; :meth:`start` makes one that goes on.
         """
         return self._make(tool, args, options, wait=True)
 

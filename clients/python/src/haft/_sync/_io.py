@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
 Lock = threading.Lock
 sleep = time.sleep
+closing = contextlib.closing

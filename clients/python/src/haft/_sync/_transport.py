@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterator
+from typing import Any, TypeVar, cast
 
 import httpx
 
@@ -15,7 +15,7 @@ from .._errors import HaftError, TimeoutError, UnavailableError
 from .._models import Event
 from .._request import Query, Retry, Target
 from .._sse import Follower, Reader
-from ._io import sleep
+from ._io import closing, sleep
 
 T = TypeVar("T")
 
@@ -147,6 +147,20 @@ class Transport:
         except (httpx.RequestError, httpx.StreamError) as err:
             raise _request.cut(q, err, not _request.never_sent(err)) from err
 
+    def _events(self, q: Query, follower: Follower) -> Generator[Event, None, None]:
+        """Yield the events of one connection."""
+        response = self._open(q)
+        try:
+            reader = Reader()
+            with closing(cast(Any, response.iter_bytes())) as pieces:
+                for piece in pieces:
+                    for message in reader.feed(piece):
+                        event = follower.take(message)
+                        if event is not None:
+                            yield event
+        finally:
+            response.close()
+
     def follow(self, path: str, params: dict[str, Any], after: int | None, once: bool) -> Iterator[Event]:
         """Yield events. A stream that is cut goes on after the last one."""
         follower = Follower(after)
@@ -160,20 +174,12 @@ class Transport:
                     headers={"Accept": "text/event-stream"},
                     timeout=_SILENCE,
                 )
-                response = self._open(q)
-                try:
-                    reader = Reader()
-                    for piece in response.iter_bytes():
-                        for message in reader.feed(piece):
-                            event = follower.take(message)
-                            if event is None:
-                                continue
-                            heard = True
-                            yield event
-                            if once and event.type == "tool_completed":
-                                return
-                finally:
-                    response.close()
+                with closing(self._events(q, follower)) as events:
+                    for event in events:
+                        heard = True
+                        yield event
+                        if once and event.type == "tool_completed":
+                            return
                 failure: HaftError = UnavailableError("the stream of events was cut")
             except (httpx.RequestError, httpx.StreamError) as err:
                 failure = _request.cut(q, err, not _request.never_sent(err))
