@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"haft/sandbox/sandboxtest"
 )
 
 // pythonClient is the client for Python with what checks it.
@@ -16,15 +18,20 @@ type pythonClient struct {
 	env []string
 }
 
-// run runs a program of the environment in the directory of the client.
+// command is a program of the environment in the directory of the client.
+func (c pythonClient) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, program), args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), c.env...)
+	return cmd
+}
+
+// run runs a program of the environment.
 func (c pythonClient) run(t *testing.T, program string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, program), args...)
-	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), c.env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := c.command(ctx, program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	} else {
 		t.Logf("%s", out)
@@ -61,7 +68,14 @@ func TestClients_python(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 			t.Skipf("this is no clone of a repository: %v", err)
 		}
-		c.install(t, "git+file://"+root+"#subdirectory=clients/python")
+		if out, err := c.command(t.Context(), "python", "-m", "pip", "download", "-q", "--no-deps", "-d", t.TempDir(), "idna==3.20").CombinedOutput(); err != nil {
+			sandboxtest.Require(t, "index", "the index cannot be asked: "+string(out))
+		}
+		fresh := pythonClient{dir: t.TempDir(), bin: filepath.Join(t.TempDir(), "venv", "bin"), env: c.env}
+		c.run(t, "python", "-m", "venv", filepath.Dir(fresh.bin))
+		fresh.run(t, "pip", "install", "-q", "git+file://"+root+"#subdirectory=clients/python")
+		fresh.run(t, "python", "-c", "import haft; print(haft.Client('http://127.0.0.1:1'), haft.__version__)")
+		fresh.run(t, "pip", "check")
 	})
 	t.Run("is_checked", func(t *testing.T) {
 		c.run(t, "python", "tools/unasync.py", "--check")
