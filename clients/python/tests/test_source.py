@@ -202,6 +202,28 @@ def test_arguments_have_the_names_of_the_function() -> None:
         samples.with_uses.arguments(z=1)  # type: ignore[call-arg]
 
 
+def test_says_that_it_is_not_at_a_server_yet() -> None:
+    with pytest.raises(AttributeError, match=r"client.register\(plain\)"):
+        samples.plain.remote(1)  # type: ignore[attr-defined]
+    assert not hasattr(samples.plain, "anything")
+
+
+def test_refuses_what_was_typed_at_a_prompt() -> None:
+    code = """
+import haft
+@haft.tool
+def typed(a: int) -> int:
+    return a
+
+try:
+    typed.source
+except haft.SourceError as err:
+    print(err)
+"""
+    run = subprocess.run([sys.executable], input=code, capture_output=True, text=True, check=True)
+    assert "it has to be in a file, and not typed at a prompt" in run.stdout
+
+
 def test_importing_a_module_with_tools_sends_nothing() -> None:
     # The client of samples has an address where nobody listens, and sockets are forbidden.
     code = (

@@ -532,6 +532,22 @@ class TestStreams:
             assert [e.cursor for e in client.calls.events("c_1")] == [1, 2, 3]
 
 
+def test_errors_survive_pickling() -> None:
+    misfits = [haft.Misfit(pointer="/a", message="m")]
+    err = haft.InvalidError("no", status=422, misfits=misfits, request_id="r", maybe_done=True)
+    copy = pickle.loads(pickle.dumps(err))
+    assert (type(copy), str(copy), copy.misfits, copy.maybe_done) == (haft.InvalidError, str(err), err.misfits, True)
+    with Script({**RESULT, "status": "error"}).client() as client:
+        failed = haft.CallError(client.calls.run("t"))
+    assert pickle.loads(pickle.dumps(failed)).result == failed.result
+
+
+def test_secrets_are_in_no_representation_of_a_request() -> None:
+    from haft._request import Query
+
+    assert "hunter2" not in repr(Query(method="PUT", body={"value": "hunter2"}))
+
+
 def test_every_public_name_is_there() -> None:
     for name in haft.__all__:
         assert hasattr(haft, name)

@@ -79,7 +79,8 @@ class Query:
     method: str = "GET"
     path: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
-    body: Any = None
+    #: What is sent, which may be a secret.
+    body: Any = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     #: It does no harm twice, besides those that only look.
     again: bool = False

@@ -130,6 +130,13 @@ class LocalTool(Generic[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> LocalTool[P, R]:
         return self
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("remote", "run", "start", "schema", "register", "with_options"):
+                raise AttributeError(f"{self.name} is not at a server yet: client.register({self.name}) gives it there")
+            raise AttributeError(f"a tool has no attribute {name}")
+
     @property
     def name(self) -> str:
         """The name of the tool."""

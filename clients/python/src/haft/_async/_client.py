@@ -40,7 +40,8 @@ R = TypeVar("R")
 class AsyncClient:
     """Asks a Haft server.
 
-    Making one sends nothing. Close it, or use it as a context manager.
+    Making one sends nothing. It may be used by many at once. Close it, or use it as a
+    context manager.
 
     Args:
         server: The address of the server; ``HAFT_SERVER``, or the server that
