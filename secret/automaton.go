@@ -24,6 +24,7 @@ type automaton struct {
 	fail  []uint32 // state to go on from where no child fits
 	kids  []kid    // further children, sorted
 	hits  map[uint32]hit
+	opens []int16                // what most hits have of these
 	rowOf []uint32               // node of each row
 	level [denseDepth + 1]uint32 // the first state of each depth of rows
 
@@ -91,12 +92,16 @@ func isSpecial(b byte) bool { return familyOf[b] != 0 }
 func newAutomaton(patterns []pattern) *automaton {
 	slices.SortFunc(patterns, func(p, q pattern) int { return bytes.Compare(p.text, q.text) })
 	a := &automaton{hits: make(map[uint32]hit, len(patterns))}
-	total := 1
+	total, openings := 1, 0
 	for _, p := range patterns {
 		total += len(p.text)
 		a.longest = max(a.longest, len(p.text))
 		a.shallow = a.shallow || len(p.text) <= denseDepth
+		if p.value < 0 {
+			openings++
+		}
 	}
+	a.opens = make([]int16, 0, openings)
 	a.sieve = newSieve(patterns)
 	a.classify(patterns)
 	a.insert(patterns, total)
@@ -181,6 +186,9 @@ func (a *automaton) end(node uint32, p pattern) {
 		a.edge[node] |= edgeHit
 	}
 	switch {
+	case p.value < 0 && h.opens == nil: // out of one piece for all
+		a.opens = append(a.opens, int16(^p.value))
+		h.opens = a.opens[len(a.opens)-1:][:1:1]
 	case p.value < 0:
 		h.opens = append(h.opens, int16(^p.value))
 	case h.value < 0 || p.value < h.value:

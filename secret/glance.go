@@ -4,6 +4,8 @@ package secret
 const (
 	// farthest is how many bytes it looks at.
 	farthest = 256
+	// nearEnd is how far from the end of a text there is nothing to wait for.
+	nearEnd = 64
 	// blinks is for how many bytes there is no glance after one in vain, so that a
 	// text that is made for it costs little more than without any.
 	blinks = 64
@@ -22,6 +24,9 @@ type cuts [3]int
 // This is what the views do, without the bookkeeping: most escapes are in text
 // that has nothing to do with secrets.
 func (s *scanner) glance(buf []byte, i, d int, next *specials) int {
+	if s.whole && len(buf)-i <= nearEnd && s.glanceToEnd(buf[i-d:], d) {
+		return len(buf)
+	}
 	text := buf[i-d : min(len(buf), i-d+farthest)]
 	has, last, ahead := familyOf[buf[i]], i, *next
 	for range 4 { // if there are more of them together, there are many
@@ -48,6 +53,18 @@ func (s *scanner) glance(buf []byte, i, d int, next *specials) int {
 	n := len(text) - blockBytes
 	at := s.look(text, d, has, cuts{max(n-8*maxEscape, d+1), max(n-4*maxEscape, d+1), max(n-maxEscape, d+1)})
 	return max(i, i-d+at)
+}
+
+// glanceToEnd reports whether nothing begins in what is left of a text, which is
+// short. What the bytes beyond its end would say, zeros do: that nothing goes on.
+func (s *scanner) glanceToEnd(rest []byte, d int) bool {
+	var text [nearEnd + denseDepth + 2 + maxEscape + blockBytes]byte
+	n := copy(text[:], rest)
+	var has family
+	for _, b := range rest {
+		has |= familyOf[b]
+	}
+	return s.look(text[:n+2+maxEscape+blockBytes], d, has, cuts{n + 2}) > 0
 }
 
 // calm returns where to cut after the special byte p[i], if there is no other up to

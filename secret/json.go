@@ -3,6 +3,8 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+	"unicode/utf8"
 )
 
 // JSON returns the document raw without what is to be removed, from its strings,
@@ -62,6 +64,8 @@ func (p *plan) across(doc []byte, before []span) (who int, found bool) {
 // in {"password": "hunter2"}. Then all of the token goes.
 func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 	done := 0
+	var short [1 << 10]byte
+	plain := short[:0]
 	for at := 0; at < len(doc); {
 		start, end, kind := token(doc, at)
 		if kind == tokenEnd {
@@ -77,11 +81,11 @@ func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 			continue
 		}
 		if kind == tokenString {
-			var s string
-			if json.Unmarshal(text, &s) != nil {
+			var ok bool
+			if plain, ok = unquoted(plain[:0], text); !ok {
 				continue // not JSON, which is seen at the end
 			}
-			text = []byte(s)
+			text = plain
 		}
 		spans := p.spans(text)
 		switch {
@@ -96,7 +100,39 @@ func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 		out = append(append(out, doc[done:start]...), quoted(string(text))...)
 		done = end
 	}
-	return append(out, doc[done:]...), changed
+	if !changed {
+		return doc, false
+	}
+	return append(out, doc[done:]...), true
+}
+
+// unquoted appends to to what the JSON string text stands for.
+func unquoted(to, text []byte) (out []byte, ok bool) {
+	begin := len(to)
+	for i := 1; i < len(text)-1; i++ {
+		b := text[i]
+		if b != '\\' {
+			to = append(to, b)
+			continue
+		}
+		if i++; text[i] == 'u' || escapedBy[text[i]] == 0 || strings.IndexByte(`"\/bfnrt`, text[i]) < 0 {
+			return unmarshaled(to[:begin], text)
+		}
+		to = append(to, escapedBy[text[i]])
+	}
+	if len(text) < 2 || text[len(text)-1] != '"' || !utf8.Valid(text) || bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return unmarshaled(to[:begin], text)
+	}
+	return to, true
+}
+
+// unmarshaled is unquoted for what is seldom.
+func unmarshaled(to, text []byte) (out []byte, ok bool) {
+	var s string
+	if json.Unmarshal(bytes.Clone(text), &s) != nil { // a clone, so that text need not be kept
+		return to, false
+	}
+	return append(to, s...), true
 }
 
 // isLiteral reports whether a word says that there is nothing to hide.

@@ -68,7 +68,7 @@ func NewRedactor(cfg Config) *Redactor {
 	if len(cfg.Values) == 0 && !cfg.Formats && !cfg.Personal {
 		return r
 	}
-	p := &plan{personal: cfg.Personal}
+	p := &plan{personal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(kinds))}
 	mask := cfg.Mask
 	if mask == "" {
 		mask = "[redacted:{name}]"
@@ -95,7 +95,11 @@ func NewRedactor(cfg Config) *Redactor {
 		p.formats, p.first = formats(), len(p.masks)
 		for i, f := range p.formats {
 			all.add([]byte(f.open), ^int32(i))
-			p.masks = append(p.masks, maskOf(f.name))
+			if i > 0 && f.name == p.formats[i-1].name {
+				p.masks = append(p.masks, p.masks[len(p.masks)-1])
+			} else {
+				p.masks = append(p.masks, maskOf(f.name))
+			}
 		}
 	}
 	if cfg.Personal {
@@ -264,7 +268,7 @@ func (p *plan) hide() {
 
 // shows reports whether text holds a value.
 func (p *plan) shows(text string) bool {
-	s := scanner{plan: p}
+	s := scanner{plan: p, whole: true}
 	s.feed([]byte(text), 0, 0)
 	s.finish([]byte(text), 0)
 	for _, f := range s.spans {
@@ -290,7 +294,8 @@ func (r *Redactor) Text(s string) string {
 	if r == nil || r.plan == nil || s == "" {
 		return s
 	}
-	buf := []byte(s)
+	var short [1 << 10]byte // most texts are, and need no memory
+	buf := append(short[:0], s...)
 	spans := r.plan.spans(buf)
 	if len(spans) == 0 {
 		return s
@@ -301,7 +306,7 @@ func (r *Redactor) Text(s string) string {
 // spans returns what is to be removed from a whole text, in order, each apart
 // from the others.
 func (p *plan) spans(buf []byte) []span {
-	s := scanner{plan: p}
+	s := scanner{plan: p, whole: true}
 	s.feed(buf, 0, 0)
 	s.finish(buf, 0)
 	return joined(s.spans)

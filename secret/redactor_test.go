@@ -97,6 +97,14 @@ func TestRedactor_nil_and_empty_cost_nothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { r.JSON(raw) }); n > 0 {
 		t.Errorf("clean JSON: %v allocations", n)
 	}
+	raw = json.RawMessage(`{"a":"it is \"b\"\n","c":["\\",2,3]}`)
+	if n := testing.AllocsPerRun(100, func() { r.JSON(raw) }); n > 0 {
+		t.Errorf("clean JSON with escapes: %v allocations", n)
+	}
+	text := "one \"two\"\\n\nthree %20 &amp; four\n"
+	if n := testing.AllocsPerRun(100, func() { r.Text(text) }); n > 0 {
+		t.Errorf("clean text: %v allocations", n)
+	}
 }
 
 func TestRedactor_mask(t *testing.T) {

@@ -19,6 +19,7 @@ type span struct {
 // states are equal, which is a few bytes on unless a value has begun.
 type scanner struct {
 	*plan
+	whole  bool // all of the text comes at once
 	state  uint32
 	pos    int    // raw offset of the next byte
 	views  []view // made at the first escape
