@@ -104,7 +104,10 @@ func (e *Engine) dress(f *flight) error {
 		}
 	}
 	l := &f.lease
-	if f.redactor = e.redactor(l, own, f.call.Env); len(f.redactor.Skipped()) > 0 && l.size(own, f.call.Env) > secret.MaxValues {
+	if f.redactor == nil || l.stored != nil || len(l.fetched) > 0 || len(own) > 0 { // else it covers the call already
+		f.redactor = e.redactor(l, own, f.call.Env)
+	}
+	if len(f.redactor.Skipped()) > 0 && l.size(own, f.call.Env) > secret.MaxValues {
 		// Those that are merely too short stand in every other word.
 		f.lease.blind = true
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}

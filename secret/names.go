@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode"
@@ -32,16 +33,21 @@ func NewNames(extra []string) *Names {
 func (n *Names) Sensitive(name string) bool {
 	const longest = 256 // of a name that means anything
 	name = name[:min(len(name), longest)]
-	words := split(name)
+	few, count := splitPlain(name)
+	words := few[:count]
+	if len(words) == 0 {
+		words = split(name)
+	}
 	if len(words) == 0 {
 		return false
 	}
 	if n != nil && len(n.extra) > 0 {
+		var buf [longest]byte
 		// Any run of words may be an extra name: x_billing_pin has billing_pin.
 		for i := range words {
-			joint := ""
+			joint := buf[:0]
 			for _, w := range words[i:] {
-				if joint += w; n.extra[joint] {
+				if joint = append(joint, w...); n.extra[string(joint)] {
 					return true
 				}
 			}
@@ -133,6 +139,23 @@ func about(w string) bool {
 	return false
 }
 
+// splitPlain is split for names of lower case words with one sign between two, as
+// most are. There are none if the name is another.
+func splitPlain(name string) (words [8]string, n int) {
+	start := 0
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && 'a' <= name[i] && name[i] <= 'z' {
+			continue
+		}
+		if i == start || n == len(words) || i < len(name) && name[i] != '_' && name[i] != '-' && name[i] != '.' {
+			return words, 0
+		}
+		words[n] = name[start:i]
+		n, start = n+1, i+1
+	}
+	return words, n
+}
+
 // split returns the words of a name, in lower case: at case changes and at what
 // is no letter or digit. Digits stay with the word before them, and are dropped.
 func split(name string) []string {
@@ -191,9 +214,12 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 			continue
 		}
 		at = colon
-		var name string
-		if err := json.Unmarshal(args[start:end], &name); err != nil || !n.Sensitive(name) {
-			continue // it is valid, so there is no error
+		if name := args[start+1 : end-1]; bytes.IndexByte(name, '\\') < 0 {
+			if !n.Sensitive(string(name)) {
+				continue
+			}
+		} else if text, _ := unquoted(nil, args[start:end]); !n.Sensitive(string(text)) {
+			continue // it is valid, so it can be read
 		}
 		from, to := valueAt(args, colon)
 		at = to

@@ -131,3 +131,24 @@ func TestCheckEnvName(t *testing.T) {
 		}
 	}
 }
+
+func TestNames_clean_arguments_need_no_memory(t *testing.T) {
+	n := secret.NewNames([]string{"billing_pin"})
+	args := json.RawMessage(`{"path":"a.txt","max_tokens":12,"options":{"dry_run":true,"labels":["a","b"]}}`)
+	if got := testing.AllocsPerRun(100, func() { _, _, _ = n.Redact(args) }); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+func TestNames_joined_in_any_way(t *testing.T) {
+	n := secret.NewNames([]string{"billing_pin"})
+	for name, want := range map[string]bool{
+		"api_key": true, "api-key": true, "api.key": true, "api__key": true, "_api_key": true, "api_key_": true, "api key": true,
+		"apiKey": true, "API_KEY": true, "api_key2": true, "x_billing_pin": true, "x_billingPin": true,
+		"a_b_c_d_e_f_g_h_password": true, "": false, "_": false, "path": false, "a_b": false, "token_count": false,
+	} {
+		if got := n.Sensitive(name); got != want {
+			t.Errorf("Sensitive(%q) = %v", name, got)
+		}
+	}
+}
