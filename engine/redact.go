@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"hash"
 	"maps"
 	"slices"
 
@@ -134,14 +135,22 @@ func (e *Engine) digest(what string, raw json.RawMessage) string {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
 	}
+	var text [len("hmac-sha256:") + 2*sha256.Size]byte
 	if len(e.cfg.DigestKey) == 0 {
 		sum := sha256.Sum256(raw)
-		return "sha256:" + hex.EncodeToString(sum[:])
+		return string(hex.AppendEncode(append(text[:0], "sha256:"...), sum[:]))
 	}
-	mac := hmac.New(sha256.New, e.cfg.DigestKey)
+	mac, ok := e.macs.Get().(hash.Hash)
+	if ok {
+		mac.Reset() // which is cheaper than to begin with the key again
+	} else {
+		mac = hmac.New(sha256.New, e.cfg.DigestKey)
+	}
+	defer e.macs.Put(mac)
 	mac.Write([]byte(what + "\x00")) // hash.Hash never fails
 	mac.Write(raw)
-	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+	var sum [sha256.Size]byte
+	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), mac.Sum(sum[:0])))
 }
 
 // binds is the digest that ties an approval to a version and its arguments.
