@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 
 import { CallError, TimeoutError, UnavailableError } from "./errors.js";
-import { type WatchOptions, follow } from "./events.js";
+import { type WatchOptions, watch } from "./events.js";
 import { type ListOptions, list } from "./page.js";
 import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
 import { type RequestOptions, type Transport, part, pause } from "./transport.js";
@@ -133,7 +133,7 @@ export class Calls {
   async *events(id: string, options: WatchOptions = {}): AsyncGenerator<CallEvent, void, undefined> {
     part("call", id);
     const query = { path: "/v1/events", query: { call: id } };
-    for await (const event of follow(this.#transport, query, { after: 0, ...options })) {
+    for await (const event of watch(this.#transport, query, { after: 0, ...options })) {
       yield event;
       if (event.type === "tool_completed") return;
     }

@@ -1,6 +1,6 @@
 import { HaftError, UnavailableError, errorOf, isCode } from "./errors.js";
 import type { CallEvent, EventType } from "./schemas.js";
-import { type Query, type Transport, pause } from "./transport.js";
+import { type Query, type Transport, follow, pause } from "./transport.js";
 
 /** The bounds of a stream. */
 const maxEvent = 16 << 20; // characters: its data may be 1 MiB, and JSON escapes it
@@ -43,12 +43,12 @@ export class Events {
    * events are no longer kept. It ends when its loop is left or its signal aborted.
    */
   watch(filter: EventFilter = {}, options: WatchOptions = {}): AsyncGenerator<CallEvent, void, undefined> {
-    return follow(this.#transport, { path: "/v1/events", query: { ...filter } }, options);
+    return watch(this.#transport, { path: "/v1/events", query: { ...filter } }, options);
   }
 }
 
 /** Follows a stream over all cuts. */
-export async function* follow(transport: Transport, query: Query, options: WatchOptions): AsyncGenerator<CallEvent, void, undefined> {
+export async function* watch(transport: Transport, query: Query, options: WatchOptions): AsyncGenerator<CallEvent, void, undefined> {
   const patience = options.patienceMs ?? 60_000;
   const place = { at: options.after };
   let failures = 0;
@@ -84,15 +84,14 @@ async function* connection(
   signal: AbortSignal | undefined,
 ): AsyncGenerator<CallEvent, void, undefined> {
   const control = new AbortController();
-  const leave = (): void => control.abort(signal?.reason);
   signal?.throwIfAborted();
-  signal?.addEventListener("abort", leave, { once: true });
+  const part = follow(signal, control);
   const quiet = new UnavailableError("unavailable", "the server has not said anything for a while");
   const alarm = setTimeout(() => control.abort(quiet), silenceMs);
   try {
     const body = await transport.stream({ ...query, query: { ...query.query, after: place.at }, signal: control.signal }, "text/event-stream");
     for await (const message of messages(body, () => alarm.refresh())) {
-      if (message.event === "error") throw farewell(message.data);
+      if (message.event === "error") throw farewell(transport.hide(message.data));
       if (message.data !== "") {
         const event = read(message.data);
         if (place.at !== undefined && event.cursor <= place.at && place.at > 0) continue; // we have it
@@ -108,7 +107,7 @@ async function* connection(
     throw error instanceof HaftError ? error : new UnavailableError("unavailable", "the stream of events was cut", { cause: error });
   } finally {
     clearTimeout(alarm);
-    signal?.removeEventListener("abort", leave);
+    part();
     control.abort();
   }
 }

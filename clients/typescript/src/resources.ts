@@ -22,7 +22,7 @@ import type {
   Webhook,
   WebhookBody,
 } from "./schemas.js";
-import { type RequestOptions, type Transport, part } from "./transport.js";
+import { type RequestOptions, type Transport, follow, part } from "./transport.js";
 
 export interface ApprovalFilter extends ListOptions {
   state?: ApprovalState;
@@ -251,12 +251,11 @@ export class Audit {
   async *export(options: { signal?: AbortSignal } = {}): AsyncGenerator<Uint8Array, void, undefined> {
     options.signal?.throwIfAborted();
     const control = new AbortController();
-    const leave = (): void => control.abort(options.signal?.reason);
-    options.signal?.addEventListener("abort", leave, { once: true });
+    const end = follow(options.signal, control);
     try {
       yield* await this.#transport.stream({ path: "/v1/audit", signal: control.signal }, "application/jsonl");
     } finally {
-      options.signal?.removeEventListener("abort", leave);
+      end();
       control.abort();
     }
   }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { HaftError, TimeoutError, UnavailableError, errorOf, isCode } from "./errors.js";
@@ -107,6 +108,11 @@ export class Transport {
     });
   }
 
+  /** Takes the key out of what a server says, which may echo what it was sent. */
+  hide(text: string): string {
+    return this.#config.key === undefined ? text : text.replaceAll(this.#config.key, "[key]");
+  }
+
   /** Sends a request again where that does no harm and may help. */
   async #repeat<T>(query: Query, send: () => Promise<T>): Promise<T> {
     for (let tried = 1; ; tried++) {
@@ -181,11 +187,11 @@ export class Transport {
     const { status, headers } = response;
     let problem: { [name: string]: unknown } = {};
     if (mediaType(headers) === "application/problem+json") {
-      problem = object(await this.#text(response, maxProblem));
+      problem = object(this.hide(await this.#text(response, maxProblem)));
     } else {
       await response.body?.cancel();
     }
-    const requestId = textOf(problem["request_id"], 64) ?? textOf(headers.get("X-Request-Id"), 64);
+    const requestId = textOf(problem["request_id"], 64) ?? textOf(this.hide(headers.get("X-Request-Id") ?? ""), 64);
     const seconds = Number(headers.get("Retry-After"));
     const inHeader = Number.isFinite(seconds) && seconds > 0 && seconds < 1e6 ? seconds * 1000 : undefined;
     const inBody = problem["retry_after_ms"];
@@ -235,14 +241,12 @@ interface Opened {
 class Deadline {
   readonly #control = new AbortController();
   readonly #timer: NodeJS.Timeout | undefined;
-  readonly #caller: AbortSignal | undefined;
-  readonly #leave = (): void => this.#control.abort(this.#caller?.reason);
+  readonly #part: () => void;
   readonly signal = this.#control.signal;
   late = false;
 
   constructor(ms: number, caller: AbortSignal | undefined) {
-    this.#caller = caller;
-    caller?.addEventListener("abort", this.#leave, { once: true });
+    this.#part = follow(caller, this.#control);
     if (ms > 0) {
       this.#timer = setTimeout(() => {
         this.late = true;
@@ -259,8 +263,18 @@ class Deadline {
   /** Lets go of the caller too. */
   close(): void {
     this.stop();
-    this.#caller?.removeEventListener("abort", this.#leave);
+    this.#part();
   }
+}
+
+/** Has a controller abort when a signal does, until what is returned is called. */
+export function follow(signal: AbortSignal | undefined, control: AbortController): () => void {
+  if (signal === undefined) return () => {};
+  const leave = (): void => control.abort(signal.reason);
+  // One signal may end many requests, which is no leak.
+  setMaxListeners(0, signal);
+  signal.addEventListener("abort", leave, { once: true });
+  return () => signal.removeEventListener("abort", leave);
 }
 
 /** Waits, and throws the reason of a signal that is aborted before. */

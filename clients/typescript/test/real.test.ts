@@ -3,7 +3,7 @@ import { before, test } from "node:test";
 
 import { CallError, ConflictError, DeniedError, Haft, InvalidError, NotFoundError, TimeoutError, UnauthenticatedError, type Result } from "../src/index.js";
 import * as module from "./tools.js";
-import { all, otherKey, real, unique } from "./world.js";
+import { all, cutting, otherKey, real, unique } from "./world.js";
 
 const haft = real();
 const tools = haft.toolsFrom(new URL("../../test/tools.ts", import.meta.url), module);
@@ -137,6 +137,22 @@ test("calls", async (t) => {
     const rest = await all(haft.calls.events(started.call_id, { after: events[1]?.cursor }));
     assert.deepEqual(rest.map((one) => one.seq), events.slice(2).map((one) => one.seq));
   });
+});
+
+test("a watch over a connection that is cut again and again loses and repeats nothing", async (t) => {
+  const proxy = await cutting(t, 3000);
+  const turn = unique("turn");
+  const ids: string[] = [];
+  const { cursor } = (await all(haft.calls.events((await haft.calls.run("add", { a: 1 })).call_id))).at(-1) ?? { cursor: 0 };
+  for (let at = 0; at < 6; at++) ids.push((await haft.calls.run("print", { count: 3 }, { turn })).call_id);
+  const seen = new Map<string, number[]>(ids.map((id) => [id, []]));
+  let ended = 0;
+  for await (const event of real({ server: proxy.url }).events.watch({ tool: "print" }, { after: cursor })) {
+    seen.get(event.call_id)?.push(event.seq);
+    if (seen.has(event.call_id) && event.type === "tool_completed" && ++ended === ids.length) break;
+  }
+  for (const id of ids) assert.deepEqual(seen.get(id), (await all(haft.calls.events(id))).map((event) => event.seq), id);
+  assert.ok(proxy.cuts() > 0, "it was cut");
 });
 
 test("chains", async () => {

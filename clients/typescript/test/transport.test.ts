@@ -71,7 +71,11 @@ test("configuration", async (t) => {
 });
 
 test("a key is shown by no printer and no serialiser", async (t) => {
-  const server = await fake(t, (_, response) => reply(response, 401, { code: "unauthenticated", detail: "say who you are" }));
+  // Some servers echo what they were sent.
+  const server = await fake(t, (request, response) => {
+    const echo = request.headers.authorization ?? "";
+    reply(response, 401, { code: "unauthenticated", detail: echo, title: echo, misfits: [{ pointer: echo, message: echo }], request_id: echo }, { "X-Request-Id": echo });
+  });
   const client = server.client().as("planner");
   const error: unknown = await client.whoami().catch((error: unknown) => error);
   for (const one of [client, client.tools, client.calls, error, server.client({ server: await nobody(), tries: 1 })]) {
@@ -81,6 +85,7 @@ test("a key is shown by no printer and no serialiser", async (t) => {
   const away: unknown = await server.client({ server: await nobody(), tries: 1 }).whoami().catch((error: unknown) => error);
   assert.ok(!inspect(away, { depth: 20, showHidden: true }).includes("secret-key"));
   assert.equal(server.asked[0]?.url, "/v1/whoami?as=planner");
+  assert.equal(server.asked[0]?.headers.authorization, "Bearer secret-key");
 });
 
 test("signatures are those of the server", () => {
@@ -268,4 +273,16 @@ test("lists are fetched page by page, as they are needed", async (t) => {
   assert.equal(server.asked.length, 4);
   assert.equal(server.asked[3]?.url, "/v1/tools?tag=a+b&enabled=false&limit=2");
   assert.equal((await all(client.tools.list({ limit: 3, pageSize: 2 }))).length, 3);
+});
+
+test("many requests may share a signal", async (t) => {
+  const warnings: Error[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", warned);
+  t.after(() => process.off("warning", warned));
+  const server = await fake(t, (_, response) => reply(response, 200, self));
+  const { signal } = new AbortController();
+  await Promise.all(Array.from({ length: 50 }, () => server.client().whoami({ signal })));
+  await new Promise(setImmediate);
+  assert.deepEqual(warnings, []);
 });

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect, createServer as listen } from "node:net";
 import type { TestContext } from "node:test";
 
 import { Haft, type HaftOptions } from "../src/index.js";
@@ -57,4 +57,31 @@ export async function fake(t: TestContext, answer: (request: IncomingMessage, re
 export function reply(response: ServerResponse, status: number, body: unknown, headers: { [name: string]: string } = {}): void {
   response.writeHead(status, { "Content-Type": status < 400 ? "application/json" : "application/problem+json", ...headers });
   response.end(JSON.stringify(body));
+}
+
+/** Starts a proxy to the real server that cuts every connection after so many bytes of answer. */
+export async function cutting(t: TestContext, most: number): Promise<{ url: string; cuts: () => number }> {
+  const to = new URL(process.env["HAFT_SERVER"] ?? "");
+  let cuts = 0;
+  const proxy = listen((inside) => {
+    const outside = connect(Number(to.port), to.hostname);
+    const end = (): void => {
+      inside.destroy();
+      outside.destroy();
+    };
+    for (const side of [inside, outside]) side.on("error", end).on("close", end);
+    let given = 0;
+    inside.pipe(outside);
+    outside.on("data", (chunk: Buffer) => {
+      inside.write(chunk.subarray(0, most - given));
+      given += chunk.length;
+      if (given < most) return;
+      cuts++;
+      inside.destroySoon();
+      outside.destroy();
+    });
+  });
+  await new Promise<void>((done) => proxy.listen(0, "127.0.0.1", done));
+  t.after(() => proxy.close());
+  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, cuts: () => cuts };
 }
