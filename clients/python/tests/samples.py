@@ -6,6 +6,8 @@ import functools
 import json as j
 import math
 import os.path
+import xml.dom.minidom
+import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +19,11 @@ from haft import tool as instrument
 from . import helpers
 from .helpers import Point, length
 from .helpers import length as measure
+
+try:
+    import json as parser
+except ImportError:
+    import nothing_of_that_name as parser  # type: ignore[import-not-found,no-redef]
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -165,6 +172,19 @@ def local_names_win(LIMIT: int) -> list[int]:  # noqa: N803
     handle = [client * 1 for client in range(LIMIT)]
     handle.append(0)
     return handle
+
+
+@haft.tool
+def several_imports(text: str) -> str:
+    """Parse."""
+    node = xml.etree.ElementTree.fromstring(text)
+    return node.tag + str(xml.dom.minidom.Node.ELEMENT_NODE) + __name__
+
+
+@haft.tool
+def import_in_a_branch(text: str) -> Any:
+    """Parse."""
+    return parser.loads(text)
 
 
 @dataclass

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +109,45 @@ def test_may_use_the_function_of_another_tool() -> None:
     source = samples.calls_a_tool.source
     assert "@tool" not in source
     assert run(source, "calls_a_tool", 1) == 2
+
+
+def test_has_every_import_that_gives_a_name() -> None:
+    source = samples.several_imports.source
+    assert "import xml.dom.minidom\n" in source
+    assert "import xml.etree.ElementTree\n" in source
+    assert run(source, "several_imports", "<a/>") == "a1tool"
+
+
+def test_has_the_import_that_gave_a_name_of_several_in_branches() -> None:
+    source = samples.import_in_a_branch.source
+    assert "import json as parser\n" in source
+    assert "nothing" not in source
+    assert run(source, "import_in_a_branch", "[1]") == [1]
+
+
+def load(file: Path, text: str) -> Any:
+    """Import a file."""
+    file.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_counts_lines_as_python_does(tmp_path: Path) -> None:
+    text = 'import haft\n\x0c\n@haft.tool(description="\u2028", tags=[\n"\x0b"])\n'
+    text += 'def odd(a: int) -> str:\n    return """\u2028\n  \x85"""\n'
+    module = load(tmp_path / "odd.py", text)
+    assert module.odd.source.startswith("def odd(")
+    assert run(module.odd.source, "odd", 1) == module.odd(1)
+
+
+def test_does_not_guess_what_an_import_of_everything_gives(tmp_path: Path) -> None:
+    text = "import haft\nfrom cmath import *\n@haft.tool\ndef turn(x: float) -> float:\n    return polar(x)[0]\n"
+    with pytest.raises(haft.SourceError, match=r"uses polar, which an import of \* may give"):
+        _ = load(tmp_path / "starred.py", text).turn.source
 
 
 def test_needs_no_more_than_annotations_say() -> None:

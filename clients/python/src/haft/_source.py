@@ -30,6 +30,9 @@ from ._errors import SourceError
 #: What may be named in ``uses``: functions, classes, and names of the module's own variables.
 Use: TypeAlias = "Callable[..., Any] | type[Any] | str"
 
+#: What every module has.
+_EVERYWHERE = {"__name__", "__file__", "__doc__", "__builtins__"}
+
 _Definition: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef"
 
 
@@ -72,7 +75,6 @@ class _Piece:
     #: Names in annotations, which need not be there when the program runs.
     types: set[str]
     module: _Module
-    where: str
     future: bool = False
     aliases: list[str] = field(default_factory=list)
 
@@ -90,26 +92,43 @@ class _Module:
     def of(cls, obj: Any, values: Mapping[str, Any]) -> _Module:
         name = str(values.get("__name__", "?"))
         try:
-            file = inspect.getsourcefile(obj) or ""
             lines, _ = inspect.findsource(obj)
             source = "".join(lines)
-            tree: ast.Module | None = ast.parse(source)
+            return cls(name, values, ast.parse(source), source)
         except (OSError, TypeError, SyntaxError, ValueError):
-            file, source, tree = "", "", None
-        del file
-        return cls(name, values, tree, source)
+            return cls(name, values, None, "")
 
-    def imports(self, name: str) -> str | None:
-        """The import of the module's top level that gives a name."""
-        found = None
+    def imports(self, name: str) -> list[str]:
+        """The imports of the module's top level that give a name."""
+        parts, others, right = [], [], []
         for node in _top_level(self.tree):
             if not isinstance(node, (ast.Import, ast.ImportFrom)):
                 continue
             for alias in node.names:
-                bound = alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
-                if bound == name:
-                    found = _import_text(node, alias)
-        return found
+                if isinstance(node, ast.Import) and not alias.asname and alias.name.split(".")[0] == name:
+                    parts.append(_import_text(node, alias))  # import a.b and import a.c both give a
+                elif (alias.asname or alias.name) == name:
+                    others.append(_import_text(node, alias))
+                    if self._gives(node, alias, self.values.get(name)):
+                        right.append(others[-1])
+        return parts or right[:1] or others[-1:]
+
+    def _gives(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, value: Any) -> bool:
+        """Whether it was this import that gave the value, of several in branches."""
+        if isinstance(node, ast.Import):
+            return value is sys.modules.get(alias.name)
+        if node.level:
+            return False
+        module = sys.modules.get(node.module or "")
+        return value is not None and value is vars(module or object).get(alias.name, self)
+
+    def starred(self, name: str) -> bool:
+        """Whether a name may be of an import that does not name it."""
+        statements = list(_top_level(self.tree))
+        names = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)]
+        if any(n.id == name and isinstance(n.ctx, ast.Store) for n in names):
+            return False
+        return any(isinstance(s, ast.ImportFrom) and any(a.name == "*" for a in s.names) for s in statements)
 
     def assignment(self, name: str) -> ast.stmt | None:
         """The one statement of the top level that gives a variable its value."""
@@ -220,7 +239,7 @@ class _Plan:
         flags = getattr(getattr(obj, "__code__", None), "co_flags", 0)
         module = _Module.of(obj, values)
         future = bool(flags & __future__.annotations.compiler_flag) or _postponed(module.tree)
-        return _Piece(where, text, needs, annotations, module, where, future)
+        return _Piece(where, text, needs, annotations, module, future)
 
     def _variable(self, name: str) -> _Piece:
         module = _Module.of(self._main, self._main.__globals__)
@@ -229,7 +248,7 @@ class _Plan:
         if node is None or text is None:
             raise SourceError(f"{module.name} has no variable {name} that is given its value at the top level")
         needs, annotations = _names(text)
-        return _Piece(name, text, needs - {name}, annotations - {name}, module, name, _postponed(module.tree))
+        return _Piece(name, text, needs - {name}, annotations - {name}, module, _postponed(module.tree))
 
     def _undecorated(self, text: str, node: _Definition, values: Mapping[str, Any]) -> str:
         """Take off the decorator that makes a tool, and what is above it: that is put on the tool."""
@@ -237,7 +256,7 @@ class _Plan:
         for decorator in node.decorator_list:
             if self._ours(_resolve(decorator, values)) or _called_tool(decorator, values):
                 last = decorator.end_lineno or decorator.lineno
-        return "".join(text.splitlines(keepends=True)[last:])
+        return "".join(list(io.StringIO(text))[last:])
 
     def text(self) -> str:
         """Put everything together, in an order in which it can be run."""
@@ -281,17 +300,21 @@ class _Plan:
         if name in self._pieces and (not there or self._same(piece, name)):
             needs.append(name)
             return
-        statement = module.imports(name)
-        if statement is not None:
-            _check_import(piece.where, name, statement, value)
-            if imports.setdefault(name, statement) != statement:
+        statements = module.imports(name)
+        if statements:
+            for statement in statements:
+                _check_import(piece.name, name, statement, value)
+            text = "\n".join(statements)
+            if imports.setdefault(name, text) != text:
                 raise SourceError(f"{name} is imported from two places: give one of them another name")
             return
-        if not there and (hasattr(builtins, name) or name in ("__name__", "__file__", "__doc__")):
+        if name in _EVERYWHERE or (not there and hasattr(builtins, name)):
             return
         if name in piece.types - piece.needs and not there:
             return  # an annotation that nobody resolves here either
-        raise SourceError(_missing(piece.where, name, there, value))
+        if there and module.starred(name) and not isinstance(value, (types.FunctionType, type)):
+            raise SourceError(f"{piece.name} uses {name}, which an import of * may give: import it by its name")
+        raise SourceError(_missing(piece.name, name, there, value))
 
     def _same(self, piece: _Piece, name: str) -> bool:
         """Whether the piece of a name is what the name means there."""
@@ -373,7 +396,7 @@ def _postponed(tree: ast.Module | None) -> bool:
 
 def _dedent(text: str) -> str:
     """Take the indentation off a definition, but not from lines within its strings."""
-    first = text.splitlines()[0] if text else ""
+    first = text.partition("\n")[0]
     indent = first[: len(first) - len(first.lstrip())]
     if not indent:
         return text
@@ -390,10 +413,9 @@ def _dedent(text: str) -> str:
                 inside.update(range(token.start[0] + 1, token.end[0] + 1))
     except (tokenize.TokenError, IndentationError):
         pass  # the parser says it better
-    lines = text.splitlines(keepends=True)
     return "".join(
         line if number in inside else line.removeprefix(indent) if line.startswith(indent) else line.lstrip(" \t")
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(io.StringIO(text), 1)
     )
 
 
