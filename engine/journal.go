@@ -73,6 +73,11 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 			continue
 		}
 		delete(j.parts, e.Call)
+		if len(events) == 1 {
+			batch = *part // nothing to be put together
+			batch.Events = events
+			break
+		}
 		batch.Records = append(batch.Records, part.Records...)
 		batch.Audit = append(batch.Audit, part.Audit...)
 		batch.Approvals = append(batch.Approvals, part.Approvals...)

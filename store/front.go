@@ -218,10 +218,10 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 	f.waiting = append(f.waiting, set)
 	n := f.count.Add(1)
 	f.mu.Unlock()
-	switch n {
-	case 1:
+	if n == 1 {
 		signal(f.wake)
-	case settleAt:
+	}
+	if n == settleAt || f.log.Filled() {
 		signal(f.hurry)
 	}
 	return true, nil
@@ -384,6 +384,9 @@ func (f *front) run(ctx context.Context) {
 			return
 		}
 		f.tend(ctx)
+		if f.count.Load() > 0 { // what came meanwhile woke nobody
+			signal(f.wake)
+		}
 	}
 }
 

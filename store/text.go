@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -85,14 +86,26 @@ func fromMicros(us int64) time.Time {
 // encode returns v as JSON text that every database takes. Raw JSON inside keeps
 // its numbers as they are written.
 func encode(v any) (string, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	b := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if b.Cap() <= maxBuffer {
+			b.Reset()
+			buffers.Put(b)
+		}
+	}()
+	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return "", fmt.Errorf("encode what is to be kept: %w", err)
 	}
 	return utf8Text(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
+
+// buffers are what encode writes to: several times for each call.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxBuffer is the largest buffer that is kept.
+const maxBuffer = 64 << 10
 
 // utf8Text returns b as text. JSON that came from outside may hold bytes that are
 // not UTF-8 and still pass for JSON in Go.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
 )
 
@@ -81,6 +82,27 @@ func FuzzFrame(f *testing.F) {
 		}
 		if m.Type == typeResult && !json.Valid(m.Value) {
 			t.Fatalf("the value %q is not JSON", m.Value)
+		}
+	})
+}
+
+// FuzzPlainResult: what is read without the decoder is what the decoder reads.
+func FuzzPlainResult(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"result","times":[0.1,2,3],"value":42}`, `{"type":"result","times":[],"value":1}`, `{"type":"result","times":[1],"value": 1 }`,
+		`{"type":"result","times":[1],"value":1,"type":"error"}`, `{"type":"result","times":[NaN],"value":1}`, `{"type":"result","times":[1e999],"value":"\u00e9"}`,
+		`{"type":"result","times":[0x1p-2],"value":{"a":[1,"],\"value\":"]}}`, `{"type":"result","times":["],"value":1],"value":2}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, ok := plainResult(b)
+		if !ok {
+			return
+		}
+		var want reply
+		if err := json.Unmarshal(b, &want); err != nil || !reflect.DeepEqual(*m, want) {
+			t.Errorf("%q is %+v, and %+v to the decoder, %v", b, *m, want, err)
 		}
 	})
 }

@@ -116,6 +116,7 @@ func (g *guard) start() {
 	if w := g.r.p.watch(g.r.spec.Limits); w != nil && g.s.watch != nil {
 		g.s.watch(w)
 	}
+	g.r.group.Watch() // while the command runs
 }
 
 // stop ends the command, for the first reason that there is.

@@ -51,6 +51,7 @@ type Log struct {
 
 	mu   sync.Mutex
 	live []extent // what is not trimmed, oldest first
+	used int64    // bytes of live
 	head int64    // where the next record goes
 }
 
@@ -101,7 +102,7 @@ func (l *Log) Append(payload []byte) (uint64, error) {
 	binary.LittleEndian.PutUint32(buf[28:], sum(buf[:end]))
 	l.mu.Lock()
 	l.live = append(l.live, extent{l.number, at, int64(n)})
-	l.head = at + int64(n)
+	l.head, l.used = at+int64(n), l.used+int64(n)
 	l.mu.Unlock()
 	if err := l.f.writeAt(buf[:n], at); err != nil {
 		l.broken = fmt.Errorf("write to the log: %w", err)
@@ -145,6 +146,7 @@ func (l *Log) Trim(number uint64) {
 	defer l.mu.Unlock()
 	n := 0
 	for n < len(l.live) && l.live[n].number <= number {
+		l.used -= l.live[n].n
 		n++
 	}
 	l.live = append(l.live[:0], l.live[n:]...)
@@ -154,11 +156,7 @@ func (l *Log) Trim(number uint64) {
 func (l *Log) Filled() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var used int64
-	for _, e := range l.live {
-		used += e.n
-	}
-	return used > l.size/2
+	return l.used > l.size/2
 }
 
 // Close closes the file. What is in it stays.

@@ -24,6 +24,62 @@ type Limits struct {
 type Group struct {
 	tree *Tree
 	dirs map[string]string
+	open map[string]int // meters that are kept open, see Watch
+}
+
+// maxWatched bounds the groups whose meters are open at once: descriptors are for
+// others, too.
+const maxWatched = 128
+
+// Watch opens the meters, while there is time, so that Read need not. What cannot
+// be opened is read by its name.
+func (g *Group) Watch() {
+	if g.open != nil || g.tree.watched.Add(1) > maxWatched {
+		g.tree.watched.Add(-1)
+		return
+	}
+	g.open = make(map[string]int, 5)
+	for _, m := range []struct{ controller, one, two string }{
+		{CPU, "cpuacct.usage", "cpu.stat"}, {PIDs, "pids.peak", "pids.peak"}, {PIDs, "pids.events", "pids.events"},
+		{Memory, "memory.max_usage_in_bytes", "memory.peak"}, {Memory, "memory.oom_control", "memory.events"},
+	} {
+		file := m.one
+		if g.tree.V2 {
+			file = m.two
+		}
+		if dir := g.dirs[m.controller]; dir != "" {
+			name := filepath.Join(dir, file)
+			if fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+				g.open[name] = fd
+			}
+		}
+	}
+}
+
+// unwatch closes the meters.
+func (g *Group) unwatch() {
+	if g.open == nil {
+		return
+	}
+	for _, fd := range g.open {
+		_ = unix.Close(fd) // only read
+	}
+	g.open = nil
+	g.tree.watched.Add(-1)
+}
+
+// read reads a meter.
+func (g *Group) read(name string) string {
+	fd, ok := g.open[name]
+	if !ok {
+		return read(name)
+	}
+	var b [512]byte
+	n, err := unix.Pread(fd, b[:], 0)
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
 }
 
 // New makes a group and sets its limits.
@@ -109,7 +165,7 @@ func (g *Group) Add(pidfd *os.File) error {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
 	var pid int64
-	if err := raw.Control(func(fd uintptr) { pid = field("/proc/self/fdinfo/"+strconv.Itoa(int(fd)), "Pid:") }); err != nil {
+	if err := raw.Control(func(fd uintptr) { pid = field(read("/proc/self/fdinfo/"+strconv.Itoa(int(fd))), "Pid:") }); err != nil {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
 	if pid <= 0 {
@@ -151,18 +207,18 @@ type Reading struct {
 func (g *Group) Read() Reading {
 	r := Reading{CPU: g.ReadCPU()}
 	if dir := g.dirs[PIDs]; dir != "" {
-		r.PIDs = int(number(filepath.Join(dir, "pids.peak")))
-		r.Refused = field(filepath.Join(dir, "pids.events"), "max")
+		r.PIDs = int(number(g.read(filepath.Join(dir, "pids.peak"))))
+		r.Refused = field(g.read(filepath.Join(dir, "pids.events")), "max")
 	}
 	dir := g.dirs[Memory]
 	switch {
 	case dir == "":
 	case g.tree.V2:
-		r.Memory = number(filepath.Join(dir, "memory.peak"))
-		r.OOM = field(filepath.Join(dir, "memory.events"), "oom_kill")
+		r.Memory = number(g.read(filepath.Join(dir, "memory.peak")))
+		r.OOM = field(g.read(filepath.Join(dir, "memory.events")), "oom_kill")
 	default:
-		r.Memory = number(filepath.Join(dir, "memory.max_usage_in_bytes"))
-		r.OOM = field(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+		r.Memory = number(g.read(filepath.Join(dir, "memory.max_usage_in_bytes")))
+		r.OOM = field(g.read(filepath.Join(dir, "memory.oom_control")), "oom_kill")
 	}
 	return r
 }
@@ -173,22 +229,23 @@ func (g *Group) ReadCPU() time.Duration {
 	case dir == "":
 		return 0
 	case g.tree.V2:
-		return time.Duration(field(filepath.Join(dir, "cpu.stat"), "usage_usec")) * time.Microsecond
+		return time.Duration(field(g.read(filepath.Join(dir, "cpu.stat")), "usage_usec")) * time.Microsecond
 	default:
-		return time.Duration(number(filepath.Join(dir, "cpuacct.usage")))
+		return time.Duration(number(g.read(filepath.Join(dir, "cpuacct.usage"))))
 	}
 }
 
 // Refused reads how often a fork was refused.
 func (g *Group) Refused() int64 {
 	if dir := g.dirs[PIDs]; dir != "" {
-		return field(filepath.Join(dir, "pids.events"), "max")
+		return field(g.read(filepath.Join(dir, "pids.events")), "max")
 	}
 	return 0
 }
 
 // Remove removes the group, killing what is in it.
 func (g *Group) Remove() error {
+	g.unwatch()
 	var errs []error
 	gone := map[string]bool{}
 	for _, dir := range g.dirs {
@@ -261,18 +318,18 @@ func read(name string) string {
 	return string(b[:n])
 }
 
-// number reads a file with one number.
-func number(name string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimSpace(read(name)), 10, 64) // "max" is 0
+// number reads a text that is one number.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64) // "max" is 0
 	return n
 }
 
 // fields reads a file of words.
 func fields(name string) []string { return strings.Fields(read(name)) }
 
-// field reads a number from a file of "key value" lines.
-func field(name, key string) int64 {
-	for line := range strings.Lines(read(name)) {
+// field reads a number from a text of "key value" lines.
+func field(text, key string) int64 {
+	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " "); ok && k == key {
 			n, _ := strconv.ParseInt(v, 10, 64)
 			return n

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,8 @@ type Tree struct {
 	made []string
 	// missing says why a controller is not there.
 	missing map[string]string
+	// watched counts the groups whose meters are open.
+	watched atomic.Int64
 }
 
 // Open makes the directory name for every controller, below the cgroup that this
