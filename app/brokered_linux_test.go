@@ -67,7 +67,7 @@ def hoard(url: str, names: list[str], backwards: list[str]) -> dict[str, object]
 // in its environment, in the files of the store, the log or the audit, in any
 // encoding.
 func TestService_keeps_bound_secrets_out_of_memory(t *testing.T) {
-	m := openMarket(t, nil, app.ServiceConfig{})
+	m := openMarket(t, nil, app.ServiceConfig{Busy: true})
 	org, hook, agent, call, _ := twenty()
 	all, names, forms := map[string]string{}, []string{}, []string{}
 	i := 0

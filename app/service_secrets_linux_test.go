@@ -165,7 +165,7 @@ func startLeaky(t *testing.T) *leakyRun {
 		_ = json.NewEncoder(w).Encode(hook)
 	}))
 	t.Cleanup(service.Close)
-	cfg := app.ServiceConfig{Data: r.dir, Credentials: app.CredentialsConfig{
+	cfg := app.ServiceConfig{Data: r.dir, Busy: true, Credentials: app.CredentialsConfig{
 		URL: service.URL + "/webhook/sandbox-credentials", Key: secret.New(all["BEARER"]), Signing: signing, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
