@@ -14,9 +14,8 @@ import (
 // A state below len(dense) is the offset of a row; above it is a node's number
 // plus len(dense). In rows a state in which a pattern ends carries hitBit.
 type automaton struct {
-	class   [256]uint8 // of each byte, after folding; 0 means in no pattern
-	special uint8      // classes from here on may begin an escape
-	width   int        // of a row: the number of classes
+	class [256]uint8 // of each byte, after folding; 0 means in no pattern
+	width int        // of a row: the number of classes
 
 	dense []uint32 // rows
 	depth []uint32 // of each node
@@ -109,7 +108,7 @@ func newAutomaton(patterns []pattern) *automaton {
 	return a
 }
 
-// classify numbers the bytes that occur: plain ones first, then special ones.
+// classify numbers the bytes that occur.
 func (a *automaton) classify(patterns []pattern) {
 	var used [256]bool
 	for _, p := range patterns {
@@ -118,26 +117,18 @@ func (a *automaton) classify(patterns []pattern) {
 		}
 	}
 	n := uint8(1)
-	for _, special := range []bool{false, true} {
-		if special {
-			a.special = n
-		}
-		for b := range 256 {
-			if used[b] && isSpecial(byte(b)) == special {
-				a.class[b] = n
-				n++
-			}
+	for b := range 256 {
+		if used[b] {
+			a.class[b] = n
+			n++
 		}
 	}
 	for b := range 256 {
 		if f := fold(byte(b)); f != byte(b) {
 			a.class[b] = a.class[f]
 		}
-		if isSpecial(byte(b)) && a.class[b] == 0 {
-			a.class[b] = n // special, and in no pattern
-		}
 	}
-	a.width = int(n) + 1
+	a.width = int(n)
 }
 
 // insert builds the tree. Patterns are sorted, so each shares its beginning with

@@ -10,8 +10,8 @@ import (
 // begins there, so that the automaton needs to look only at the others.
 //
 // It looks at blocks of four places. A pattern of at least longPattern bytes that
-// begins in a block has the four bytes after its third place among the first
-// seven of its own, so one look serves the four places. Shorter ones are known by
+// begins in a block has the four bytes from the block's last place on among its
+// first seven, so one look serves the four places. Shorter ones are known by
 // their first three bytes, with one look for each place. What is looked up are
 // bits of tables that are small enough to stay in the nearest caches, under
 // numbers made of the bytes: two texts may share one, and then the automaton is
@@ -25,12 +25,12 @@ type sieve struct {
 // The measures of a sieve.
 const (
 	block       = 4         // places that are looked at together
-	longPattern = block + 3 // bytes that a block and the place after it reach over
+	longPattern = block + 3 // bytes of which each block finds four
 	blockBytes  = 8         // that are read to look at one
 )
 
-// anyCase makes upper case of ASCII lower case, in each byte, and shares out other
-// bytes evenly enough.
+// anyCase makes lower case of upper in each byte, and leaves other bytes apart well
+// enough.
 const anyCase = 0x20202020
 
 // newSieve returns the sieve of folded patterns.
