@@ -65,6 +65,7 @@ func TestClients_python(t *testing.T) {
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 	}
 	t.Run("installs_from_the_repository", func(t *testing.T) {
+		t.Parallel()
 		if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 			t.Skipf("this is no clone of a repository: %v", err)
 		}
@@ -78,12 +79,14 @@ func TestClients_python(t *testing.T) {
 		fresh.run(t, "pip", "check")
 	})
 	t.Run("is_checked", func(t *testing.T) {
+		t.Parallel()
 		c.run(t, "python", "tools/unasync.py", "--check")
 		c.run(t, "ruff", "check", ".")
 		c.run(t, "ruff", "format", "--check", ".")
 		c.run(t, "mypy")
 	})
 	t.Run("works_with_a_server", func(t *testing.T) {
+		t.Parallel()
 		c := c
 		site := c.install(t, c.dir)
 		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site, "HAFT_OPENAPI="+filepath.Join(root, "server", "testdata", "openapi.json"))

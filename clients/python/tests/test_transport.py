@@ -147,6 +147,18 @@ class TestTheKey:
                     seen += [repr(err), str(err), repr(vars(err)), "".join(traceback.format_exception(err))]
         assert all(KEY not in s for s in seen)
 
+    def test_is_not_repeated_after_a_server(self) -> None:
+        echo = problem(422, "invalid", {"x-request-id": KEY}, detail=f"not {KEY}", request_id=KEY)
+        echo2 = problem(422, "invalid", misfits=[{"pointer": "/" + KEY, "message": KEY}], title=KEY, detail=None)
+        bye = stream(b"event: error\ndata: " + json.dumps({"code": "conflict", "message": KEY}).encode() + b"\n\n")
+        body = json.dumps({"code": "invalid", "detail": KEY}).replace("haft_", "\\u0068aft_")
+        escaped = httpx.Response(422, content=body, headers={"content-type": "application/problem+json"})
+        for response in (echo, echo2, bye, escaped):
+            with Script(response).client() as client, pytest.raises(haft.HaftError) as caught:
+                list(client.events.watch())
+            assert KEY not in repr(vars(caught.value)) + str(caught.value) + repr(caught.value)
+            assert "[secret]" in repr(vars(caught.value))
+
     def test_is_not_pickled(self) -> None:
         with Script(SELF).client() as client, pytest.raises(TypeError):
             pickle.dumps(client._transport.target)

@@ -111,6 +111,11 @@ class Target:
             raise InvalidError("only an API key can sign requests; anything else goes over https")
         self.key = Secret(text)
 
+    def hide(self, text: str) -> str:
+        """Take the key out of what a server says, which may repeat it."""
+        key = self.key.reveal()
+        return text.replace(key, "[secret]") if len(key) >= 8 else text
+
     def request(self, q: Query, timeout: float) -> httpx.Request:
         """Make a request. One that is sent again is made again: signatures are used once."""
         params = flat({**q.params, "as": self.agent})
@@ -259,27 +264,38 @@ def never_sent(err: Exception) -> bool:
 MAX_PROBLEM = _MAX_PROBLEM
 
 
-def refused(status: int, headers: httpx.Headers, raw: bytes) -> HaftError:
+def refused(target: Target, status: int, headers: httpx.Headers, raw: bytes) -> HaftError:
     """Make an error of an answer that is a refusal."""
     problem: dict[str, Any] = {}
     if headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
         try:
-            read = _json.loads(raw)
+            read = _hidden(target, _json.loads(raw))
             problem = read if isinstance(read, dict) else {}
         except UnavailableError:
             pass
     code, detail = problem.get("code"), problem.get("detail")
     if code not in BY_CODE:
         problem, code, detail = {}, _code_of(status), _foreign(status)
-    request_id = problem.get("request_id") or headers.get("x-request-id")
+    request_id = problem.get("request_id") or target.hide(headers.get("x-request-id", ""))
     after = problem.get("retry_after_ms")
     return BY_CODE[str(code)](
         detail[:_MAX_DETAIL] if isinstance(detail, str) else str(problem.get("title") or code)[:_MAX_DETAIL],
         status=status,
         misfits=_misfits(problem.get("misfits")),
         retry_after=after / 1000 if isinstance(after, (int, float)) and after > 0 else _retry_after(headers),
-        request_id=request_id[:64] if isinstance(request_id, str) else None,
+        request_id=request_id[:64] if request_id and isinstance(request_id, str) else None,
     )
+
+
+def _hidden(target: Target, value: Any, depth: int = 4) -> Any:
+    """What a server says, without the key in any text; deeper is nothing that is looked at."""
+    if isinstance(value, str):
+        return target.hide(value)
+    if isinstance(value, list):
+        return [_hidden(target, v, depth - 1) for v in value] if depth else []
+    if isinstance(value, dict):
+        return {k: _hidden(target, v, depth - 1) for k, v in value.items()} if depth else {}
+    return value
 
 
 def _misfits(listed: Any) -> list[Misfit]:

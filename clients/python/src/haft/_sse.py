@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import _json
@@ -69,14 +70,15 @@ class Reader:
 class Follower:
     """Knows how far a stream was read, so that one that is cut goes on there."""
 
-    def __init__(self, after: int | None) -> None:
+    def __init__(self, after: int | None, hide: Callable[[str], str]) -> None:
+        self._hide = hide
         #: The cursor of the last event; None means that only what happens from now on is asked for.
         self.at = after
 
     def take(self, m: Message) -> Event | None:
         """The event of a message that was not seen yet. A farewell is raised."""
         if m.kind == "error":
-            raise _farewell(m.data or b"")
+            raise _farewell(m.data or b"", self._hide)
         if m.data:
             event = _json.decode(Event, _json.loads(m.data))
             if self.at and event.cursor <= self.at:
@@ -88,7 +90,7 @@ class Follower:
         return None
 
 
-def _farewell(data: bytes) -> HaftError:
+def _farewell(data: bytes, hide: Callable[[str], str]) -> HaftError:
     """Why the server ends a stream."""
     try:
         said = _json.loads(data)
@@ -96,4 +98,4 @@ def _farewell(data: bytes) -> HaftError:
     except (UnavailableError, KeyError, TypeError, IndexError):
         return UnavailableError("the stream of events ended")
     of = BY_CODE.get(code, UnavailableError) if isinstance(code, str) else UnavailableError
-    return of(str(message)[:4096])
+    return of(hide(str(message))[:4096])

@@ -86,7 +86,7 @@ class Transport:
             plain = response.headers.get("content-encoding", "identity") == "identity"
             if not response.is_success:
                 raw = self._problem(response) if plain else b""
-                raise _request.refused(response.status_code, response.headers, raw)
+                raise _request.refused(self.target, response.status_code, response.headers, raw)
             if not plain:
                 raise UnavailableError("the answer is compressed, which was not asked for")
         except BaseException:
@@ -163,7 +163,7 @@ class Transport:
 
     def follow(self, path: str, params: dict[str, Any], after: int | None, once: bool) -> Iterator[Event]:
         """Yield events. A stream that is cut goes on after the last one."""
-        follower = Follower(after)
+        follower = Follower(after, self.target.hide)
         since, failures = time.monotonic(), 0
         while True:
             began, heard = time.monotonic(), False
