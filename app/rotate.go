@@ -3,13 +3,16 @@ package app
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	"haft"
+	"haft/notify"
 	"haft/secret/keeper"
+	"haft/store"
 )
 
 // RotateConfig says what to rotate besides the data keys. The zero value is
@@ -27,7 +30,9 @@ type RotateConfig struct {
 type Rotation struct {
 	Values int `json:"values"` // encrypted again
 	Calls  int `json:"calls"`  // that wait, encrypted again
-	Keys   int `json:"keys"`   // data keys that are gone
+	// Webhooks are those whose secrets were encrypted again.
+	Webhooks int `json:"webhooks"`
+	Keys     int `json:"keys"` // data keys that are gone
 	// Master says that the master key was replaced.
 	Master bool `json:"master"`
 	// Next is what is left to do for the operator, or "".
@@ -59,7 +64,7 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	}
 	done.Master = cfg.MasterKeyFile != ""
 	// One that was stopped is gone on with, so that stops do not add up to keys.
-	half, err := k.Unfinished(ctx)
+	half, err := v.unfinished(ctx, k)
 	if err != nil {
 		return done, err
 	}
@@ -73,6 +78,9 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	}
 	if done.Calls, err = v.resealCalls(ctx, k); err != nil {
 		return done, fmt.Errorf("encrypt the calls that wait again: %w", err)
+	}
+	if done.Webhooks, err = notify.Reseal(ctx, v.store, func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
+		return done, err
 	}
 	// The plans of chains are sealed again when those go on, by who has them.
 	open, err := v.store.OpenChains(ctx, 1)
@@ -92,6 +100,49 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 		}
 	}
 	return done, nil
+}
+
+// errStale says that something is not under the newest data key.
+var errStale = errors.New("it is under an old data key")
+
+// unfinished reports whether something is not under the newest data key: a rotation
+// began and was stopped.
+func (v *vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) {
+	if half, err := k.Unfinished(ctx); half || err != nil {
+		return half, err
+	}
+	_, err := v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
+		var box []byte
+		if json.Unmarshal(c.Sealed, &box) == nil && k.Stale(box) {
+			return nil, errStale
+		}
+		return nil, nil // fine, or none of ours
+	})
+	if err == nil {
+		_, err = notify.Reseal(ctx, v.store, func(box, _ []byte) ([]byte, error) {
+			if k.Stale(box) {
+				return nil, errStale
+			}
+			return nil, nil
+		})
+	}
+	if errors.Is(err, errStale) {
+		return true, nil
+	}
+	return false, err
+}
+
+// rebox encrypts a box again that is not under the newest key, and returns nil for one
+// that is.
+func rebox(ctx context.Context, k *keeper.Keeper, box, label []byte) ([]byte, error) {
+	if !k.Stale(box) {
+		return nil, nil
+	}
+	plain, err := k.Unbox(ctx, box, label)
+	if err != nil {
+		return nil, err
+	}
+	return k.Box(plain, label)
 }
 
 // errReplacing refuses to write keys that those with the new master key could not

@@ -176,6 +176,31 @@ func (f *fuse) Err() error {
 	}
 }
 
+// addHooks keeps webhooks as notify does, one of them disabled.
+func addHooks(t *testing.T, s *store.Store, v *app.Vault) {
+	t.Helper()
+	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
+		sealed, err := v.Seal([]byte("whsec_"+string(id)), []byte("webhook:"+string(id)))
+		must(t, err)
+		_, err = s.AddWebhook(t.Context(), haft.Webhook{ID: id, Org: "acme", URL: "https://example.com/", Disabled: id == "wh_2"}, "sealed:"+hex.EncodeToString(sealed))
+		must(t, err)
+	}
+}
+
+// checkHooks reads their secrets.
+func checkHooks(t *testing.T, s *store.Store, v *app.Vault) {
+	t.Helper()
+	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
+		w, err := s.Webhook(t.Context(), "acme", id)
+		must(t, err)
+		sealed, err := hex.DecodeString(strings.TrimPrefix(w.Secret, "sealed:"))
+		must(t, err)
+		if plain, err := v.Open(sealed, []byte("webhook:"+string(id))); err != nil || string(plain) != "whsec_"+string(id) {
+			t.Fatalf("the secret of the webhook %s: %q, %v", id, plain, err)
+		}
+	}
+}
+
 // stops runs work with stops at later and later points until one gets through. It
 // returns how many did not.
 func stops(t *testing.T, work func(ctx context.Context) error) int {
@@ -292,8 +317,10 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 			must(t, s.Commit(t.Context(), store.Batch{Records: []haft.Record{{
 				Call: haft.Call{ID: "c_1", Tool: "x", Principal: haft.Principal{Org: "acme"}}, Status: haft.StatusQueued, Created: time.Now(), Sealed: raw,
 			}}}))
+			addHooks(t, s, v)
 			check := func(v *app.Vault) {
 				t.Helper()
+				checkHooks(t, s, v)
 				if got := values(t, v, "acme", ""); got != "S0=value-0 S1=value-1 S2=value-2 |" {
 					t.Fatalf("stored: %q", got)
 				}

@@ -190,6 +190,32 @@ func (s *Store) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit 
 	return list, nil
 }
 
+// AllWebhooks lists those of all organisations, by id, after that id.
+func (s *Store) AllWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
+	list, err := s.webhooks(ctx, "WHERE id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list all webhooks: %w", err)
+	}
+	return list, nil
+}
+
+// ResealWebhook replaces the secret of a webhook, if it is still w's. It reports
+// whether it was.
+func (s *Store) ResealWebhook(ctx context.Context, w Subscription, next string) (replaced bool, err error) {
+	if err := document("the secret of the webhook", next); err != nil {
+		return false, err
+	}
+	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next, column(string(w.ID)), w.Secret)
+		replaced = n > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("seal a webhook again: %w", err)
+	}
+	return replaced, nil
+}
+
 // RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound].
 func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {

@@ -159,7 +159,7 @@ func secretRotate(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			words := fmt.Sprintf("encrypted again: %d values, %d waiting calls; old data keys dropped: %d", done.Values, done.Calls, done.Keys)
+			words := fmt.Sprintf("encrypted again: %d values, %d waiting calls, %d secrets of webhooks; old data keys dropped: %d", done.Values, done.Calls, done.Webhooks, done.Keys)
 			if done.Master {
 				words += "; the master key is replaced"
 			}

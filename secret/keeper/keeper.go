@@ -264,6 +264,9 @@ func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value)
 	return nil
 }
 
+// errUnknownKey says that what is to be decrypted is under a key that is not there.
+var errUnknownKey = errors.New("unknown key")
+
 // read decrypts a row.
 func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 	if row.Plain {
@@ -277,7 +280,7 @@ func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 			return secret.Value{}, err
 		}
 		if cipher, ok = fresh.ciphers[row.Key]; !ok {
-			return secret.Value{}, damaged(fmt.Errorf("the secret %s is under the unknown key %d", row.Name, row.Key))
+			return secret.Value{}, damaged(fmt.Errorf("the secret %s is under the %w %d", row.Name, errUnknownKey, row.Key))
 		}
 	}
 	text, err := cipher.Decrypt(row.Data, row.Scope.bound(row.Name, row.Bound))

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -47,6 +48,12 @@ func (k *Keeper) Lease(ctx context.Context, layers ...Layer) (*Lease, error) {
 			given = make([]secret.Named, 0, len(rows))
 			for _, r := range rows {
 				v, err := k.read(ctx, r)
+				for try := 0; errors.Is(err, errUnknownKey) && try < tries; try++ {
+					// It was encrypted again after it was listed, and its key is gone.
+					if r, err = k.back.Secret(ctx, r.Scope, r.Name); err == nil {
+						v, err = k.read(ctx, r)
+					}
+				}
 				if err != nil {
 					return nil, err
 				}

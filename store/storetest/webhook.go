@@ -10,6 +10,7 @@ import (
 
 func webhooks(t testing.TB, s *store.Store) {
 	ctx := t.Context()
+	resealed(t, s)
 	w, err := s.AddWebhook(ctx, haft.Webhook{ID: "wh_1", Org: "acme", URL: "https://example.com/", Types: []haft.EventType{haft.EventCompleted}, Position: 5}, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -59,5 +60,37 @@ func webhooks(t testing.TB, s *store.Store) {
 	}
 	if dead, err := s.DeadLetters(ctx, w.ID, "", 0); err != nil || len(dead) != 0 {
 		t.Errorf("DeadLetters of one that is gone = %+v, %v", dead, err)
+	}
+}
+
+// resealed: the secret of a webhook is replaced only if it is still the one that was
+// read, and those that are disabled are listed too.
+func resealed(t testing.TB, s *store.Store) {
+	t.Helper()
+	ctx := t.Context()
+	for i, disabled := range []bool{false, true} {
+		if _, err := s.AddWebhook(ctx, haft.Webhook{ID: haft.WebhookID(count("r", i)), Org: "seals", URL: "https://a.test", Disabled: disabled}, "old"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.AllWebhooks(ctx, "", 0)
+	if err != nil || len(list) != 2 || list[0].Secret != "old" {
+		t.Fatalf("AllWebhooks = %+v, %v", list, err)
+	}
+	for i, want := range []bool{true, false} {
+		if ok, err := s.ResealWebhook(ctx, list[0], count("new", i)); err != nil || ok != want {
+			t.Errorf("ResealWebhook %d = %v, %v", i, ok, err)
+		}
+	}
+	if w, err := s.Webhook(ctx, "seals", list[0].ID); err != nil || w.Secret != count("new", 0) {
+		t.Errorf("the secret is %q, %v", w.Secret, err)
+	}
+	if rest, err := s.AllWebhooks(ctx, list[0].ID, 1); err != nil || len(rest) != 1 || rest[0].ID != list[1].ID {
+		t.Errorf("AllWebhooks after the first = %+v, %v", rest, err)
+	}
+	for _, w := range list {
+		if err := s.RemoveWebhook(ctx, "seals", w.ID); err != nil {
+			t.Error(err)
+		}
 	}
 }
