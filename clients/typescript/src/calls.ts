@@ -45,6 +45,10 @@ export interface WaitOptions extends RequestOptions {
 /** How often to look, in milliseconds, where the server does not wait. */
 const lookMs = 1000;
 
+/** After how many milliseconds the fetch of Node.js gives up, and how many seconds of them a call is waited for that takes longer. */
+const fetchMs = 300_000;
+const longWait = 240;
+
 /** How long one request waits for the end of a call, in seconds: less than what proxies cut connections after. */
 const oneWait = 50;
 
@@ -58,11 +62,21 @@ export class Calls {
 
   /**
    * Calls a tool and waits for the result, also if that is a failure: `status` says so. When
-   * the signal is aborted, or the time is over, the server cancels the call. For calls of more
-   * than five minutes, after which fetch gives up: `start` and `wait`.
+   * the signal is aborted, or the time is over, the call is cancelled.
    */
   async run<V = unknown>(tool: string, args: object = {}, options: CallOptions = {}): Promise<Result<V>> {
-    return await this.#make<V>(tool, args, options, true);
+    const timeoutMs = options.timeoutMs ?? this.#transport.callTimeoutMs;
+    if (timeoutMs > 0 && timeoutMs <= fetchMs) return await this.#make<V>(tool, args, options, true);
+    const over = until({ timeoutMs });
+    const started = await this.#make<V>(tool, args, { ...options, timeoutMs: fetchMs }, longWait);
+    if (ended(started.status, {})) return started;
+    try {
+      return await this.wait<V>(started.call_id, { signal: options.signal, timeoutMs: timeoutMs > 0 ? Math.max(over(), 1) : 0 });
+    } catch (error) {
+      // Nobody waits for it any more. If that cannot be told, the limits of the tool end it.
+      await this.cancel(started.call_id).catch(() => {});
+      throw error;
+    }
   }
 
   /** Calls a tool and returns its value. Anything but success is a CallError. */
@@ -146,11 +160,11 @@ export class Calls {
     }
   }
 
-  async #make<V>(tool: string, args: object, options: CallOptions, wait: boolean): Promise<Called<V>> {
+  async #make<V>(tool: string, args: object, options: CallOptions, wait: boolean | number): Promise<Called<V>> {
     const { signal, timeoutMs, traceparent, ...rest } = options;
     const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
-    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait });
+    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait !== false });
   }
 
   async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {

@@ -24,7 +24,7 @@ export interface HaftOptions {
   sign?: boolean | undefined;
   /** How long to wait for one answer, in milliseconds; a minute if it is left out, and 0 means for ever. */
   timeoutMs?: number | undefined;
-  /** How long to wait for the result of a call; five minutes if it is left out, after which the fetch of Node.js gives up. */
+  /** How long to wait for the result of a call, in milliseconds; five minutes if it is left out, and 0 means for ever. */
   callTimeoutMs?: number | undefined;
   /** How often a request is tried that does no harm twice; three times if it is left out. */
   tries?: number | undefined;

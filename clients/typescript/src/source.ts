@@ -46,8 +46,9 @@ export async function readSource(at: string | URL): Promise<Source> {
 
 /** Checks that a source has a function of that name, as far as can be seen without reading it. */
 export function mustName(source: Source, name: string): void {
-  const escaped = name.replaceAll("$", "\\$");
-  if (name === "default" ? /\bexport\b[^;]*\bdefault\b|\bmodule\s*\.\s*exports\b/.test(source.text) : new RegExp(`(?<![\\w$])${escaped}(?![\\w$])`).test(source.text)) return;
+  const escaped = name.replace(/[^\w]/g, "\\$&");
+  const spoken = name === "default" ? /\bexport\b[^;]*\bdefault\b|\bmodule\s*\.\s*exports\b/ : new RegExp(`(?<![\\w$])${escaped}(?![\\w$])`);
+  if (spoken.test(source.text)) return;
   throw new SourceError(`${source.file} does not speak of ${name}: the function is of another file, or a bundler has renamed it`);
 }
 

@@ -70,6 +70,11 @@ export class Transport {
     this.#config = config;
   }
 
+  /** How long calls may take that do not say, in milliseconds; 0 means for ever. */
+  get callTimeoutMs(): number {
+    return this.#config.callTimeoutMs;
+  }
+
   /** Sends a request and reads the answer, which is JSON or nothing. */
   async read<T>(query: Query): Promise<T> {
     return (await this.answer<T>(query)).body;
@@ -174,7 +179,7 @@ export class Transport {
   #cut(query: Query, error: unknown, late: boolean): unknown {
     if (query.signal?.aborted) return query.signal.reason;
     const maybeDone = !repeatable(query) && !unreached(error);
-    if (late) return new TimeoutError("unavailable", "the server did not answer in time", { cause: error, maybeDone });
+    if (late || slow.test(codeOfCause(error))) return new TimeoutError("unavailable", "the server did not answer in time", { cause: error, maybeDone });
     if (unreached(error)) return new UnavailableError("unavailable", "the server cannot be reached", { cause: error });
     const message = maybeDone
       ? "the connection to the server ended before the answer, and whether it was done is not known"
@@ -383,10 +388,18 @@ function passing(error: unknown): error is HaftError {
 /** Codes of errors before anything is sent: the name, the connection, the certificate. */
 const early = /^(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EPROTO|UND_ERR_CONNECT_TIMEOUT)$|^ERR_(TLS|SSL)_|CERT|^UNABLE_TO_|^HOSTNAME_MISMATCH$/;
 
+/** Codes of errors by which fetch gives up by itself, after five minutes. */
+const slow = /^UND_ERR_(HEADERS|BODY)_TIMEOUT$/;
+
 /** Reports whether an error says that nothing was sent. */
 function unreached(error: unknown): boolean {
+  return early.test(codeOfCause(error));
+}
+
+/** The code of what made fetch fail. */
+function codeOfCause(error: unknown): string {
   const cause = error instanceof Error ? (error.cause as { code?: unknown; syscall?: unknown } | undefined) : undefined;
-  return cause?.syscall === "connect" || early.test(String(cause?.code));
+  return cause?.syscall === "connect" ? "ECONNREFUSED" : String(cause?.code);
 }
 
 /** The code of a status that no Haft server explains: a proxy's. */
