@@ -39,6 +39,7 @@ type front struct {
 	mu      sync.Mutex
 	waiting []*rowset // acknowledged, and not in the database yet; oldest first
 	count   atomic.Int64
+	stuck   atomic.Bool // the database does not take what waits
 
 	applied uint64 // the last one that is in the database, guarded by the turn
 	relaxed bool   // the connection is, guarded by the turn
@@ -179,6 +180,9 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		return false, f.s.explain(err)
 	}
 	defer func() { f.order <- struct{}{} }()
+	if f.stuck.Load() {
+		return false, nil // the database says why, or is well again
+	}
 	if f.log == nil {
 		if f.seen++; f.seen == warmUp {
 			signal(f.hurry)
@@ -314,10 +318,12 @@ func (f *front) settleTurn(ctx context.Context, strict bool) error {
 		f.mu.Lock()
 		sets := f.waiting[:len(f.waiting):len(f.waiting)]
 		f.mu.Unlock()
-		if err := f.relax(ctx, true); err != nil {
-			return err
+		err := f.relax(ctx, true)
+		if err == nil {
+			err = f.apply(ctx, sets)
 		}
-		if err := f.apply(ctx, sets); err != nil {
+		f.stuck.Store(err != nil)
+		if err != nil {
 			return err
 		}
 		f.applied = sets[len(sets)-1].number

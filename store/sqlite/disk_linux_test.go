@@ -69,6 +69,47 @@ func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
 	}
 }
 
+// TestStore_a_full_disk_behind_the_log: what was acknowledged is kept in the log
+// until there is room in the database.
+func TestStore_a_full_disk_behind_the_log(t *testing.T) {
+	dir := mount(t, "size=10m")
+	s := open(t, sqlite.Config{Dir: dir, Busy: true})
+	full, kept := error(nil), 0
+	for i := range 20_000 {
+		b := batch(fmt.Sprint("c", i))
+		b.Sure, b.Records[0].Call.Turn = true, strings.Repeat("x", 2000)
+		if full = s.Commit(t.Context(), b); full != nil {
+			break
+		}
+		kept++
+	}
+	if full == nil {
+		t.Fatal("the disk does not get full")
+	}
+	says(t, full, dir, haft.CodeUnavailable, "disk", "full")
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	after := batch("after")
+	after.Sure = true
+	if err := s.Commit(t.Context(), after); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	for range 2 {
+		head, err := s.AuditHead(t.Context(), "acme")
+		if err != nil || head.Seq != int64(kept)+1 {
+			t.Errorf("the chain ends at %d, %v, want %d", head.Seq, err, kept+1)
+		}
+		if _, err := s.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
+			t.Errorf("the last call that was kept is lost: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, sqlite.Config{Dir: dir})
+	}
+}
+
 func TestOpen_a_read_only_file_system(t *testing.T) {
 	dir := mount(t, "size=8m")
 	keep(t, dir, 1)

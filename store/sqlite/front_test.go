@@ -129,10 +129,8 @@ func TestStore_a_log_is_used_again(t *testing.T) {
 			snapshot(t, dir, lost, "redo.log")
 		}
 	}
-	for name, n := range map[string]int64{dir: 300, lost: 261} {
-		if name == lost {
-			s = open(t, sqlite.Config{Dir: lost})
-		}
+	again := open(t, sqlite.Config{Dir: lost})
+	for s, n := range map[*store.Store]int64{s: 300, again: 261} {
 		if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != n {
 			t.Errorf("the audit ends at %d, %v, want %d", head.Seq, err, n)
 		}
