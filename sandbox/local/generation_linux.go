@@ -138,7 +138,7 @@ func (g *generation) request() (request, []int, func(), error) {
 		return request{}, nil, nil, err
 	}
 	pl.Mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
-	pl.Hostname("haft")
+	p.name(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)

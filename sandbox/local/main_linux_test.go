@@ -147,7 +147,8 @@ func sh(t testing.TB, p sandbox.Provider, script string, change ...func(*sandbox
 }
 
 // TestModes runs the tests of this package again: as an ordinary user, in the
-// reduced mode as both, and where every mount is shared, as systemd makes them.
+// reduced mode as both, where every mount is shared, as systemd makes them, and as
+// the root of a container, who may not mount.
 func TestModes(t *testing.T) {
 	if os.Getenv(modeVar) != "" {
 		t.Skip("it is one of the modes already")
@@ -175,10 +176,13 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts"} {
+	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts", "container-root"} {
 		t.Run(mode, func(t *testing.T) {
 			args := []string{binary, "-test.run", "^TestRun|^TestTemplate|^TestProvider"}
-			if mode == "shared-mounts" {
+			switch mode {
+			case "container-root":
+				args = append([]string{"setpriv", "--bounding-set", "-sys_admin"}, binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")
+			case "shared-mounts":
 				// Private first, or what is mounted would go on to the machine.
 				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --make-rshared / && exec "$0" "$@"`},
 					binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
@@ -17,7 +19,7 @@ import (
 // assume supposes that everything can be had that is not known to be missing. It
 // holds until a sandbox was really set up, or could not be.
 func (p *Provider) assume() {
-	p.privileged = os.Geteuid() == 0
+	p.privileged = os.Geteuid() == 0 && mayAdminister()
 	p.namespaces, p.hasProc, p.overlay = true, true, true
 	p.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
 	p.lose(haft.ControlKernel, "the host's kernel serves the sandbox")
@@ -128,6 +130,9 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 		p.overlay = false
 		p.log.Warn("runs share the inodes of what is mounted read-only: a lock on a file can be felt by another run", "err", reason)
 		return true
+	case e.Step == "sethostname" && p.isolation.Has(haft.ControlUTSNS):
+		// The filter of podman forbids it, and nothing else that a sandbox needs.
+		return p.lose(haft.ControlUTSNS, reason)
 	case e.Step == "unshare" && e.Path == "cgroup":
 		return p.lose(haft.ControlCgroupNS, reason)
 	case e.Step == "mount" && e.Path == "proc" && p.hasProc:
@@ -159,6 +164,17 @@ func (p *Provider) grade() {
 	}
 }
 
+// mayAdminister reports whether this process has CAP_SYS_ADMIN, which the root of a
+// container lacks. Without it namespaces are made the way of an ordinary user.
+func mayAdminister() bool {
+	var sets [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return false
+	}
+	return sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
 // lose removes a control that is not there. It reports true.
 func (p *Provider) lose(c haft.Control, reason string) bool {
 	p.isolation = without(p.isolation, c, reason)
@@ -176,6 +192,9 @@ func (p *Provider) give(c haft.Control, reason string) bool {
 	}
 	if alone := haft.ControlCgroupNS == c || haft.ControlTimeNS == c; slices.Contains(together, c) && !alone {
 		p.namespaces = false
+		// Without namespaces it is another user id that keeps a tool from our files,
+		// for which root needs no more than to be root.
+		p.privileged = os.Geteuid() == 0
 		for _, t := range together {
 			p.lose(t, reason)
 		}

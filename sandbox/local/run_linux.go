@@ -258,7 +258,7 @@ func (r *run) request() (request, []int, func(), error) {
 		return request{}, nil, nil, err
 	}
 	r.p.clock(&pl)
-	pl.Hostname("haft")
+	r.p.name(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	opened, closeFDs, err := r.descriptors(&pl, trees)
@@ -280,8 +280,9 @@ func (r *run) request() (request, []int, func(), error) {
 
 // descriptors opens what the slots of the plan stand for: first the trees, whose
 // slots are there, then the doors of the cgroups, which are added.
-func (r *run) descriptors(pl *plan.Plan, trees []tree) (opened []int, closeFDs func(), err error) {
-	closeFDs = func() { wire.CloseAll(opened) }
+func (r *run) descriptors(pl *plan.Plan, trees []tree) (_ []int, _ func(), err error) {
+	var opened []int
+	closeFDs := func() { wire.CloseAll(opened) }
 	defer func() {
 		if err != nil {
 			closeFDs()
@@ -343,6 +344,13 @@ func (p *Provider) sieve(pl *plan.Plan, k filterKey) error {
 	}
 	pl.Seccomp(f)
 	return nil
+}
+
+// name plans the name of the machine, where it may be set.
+func (p *Provider) name(pl *plan.Plan) {
+	if p.isolation.Has(haft.ControlUTSNS) {
+		pl.Hostname("haft")
+	}
 }
 
 // clock plans a time namespace for what the thread starts, with clocks that say
