@@ -33,7 +33,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	}
 	asked := time.Now()
 	c, err := r.x.pool.Take(ctx, cell.Plan{
-		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: policy(spec)},
+		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: r.x.policies.of(spec)},
 		Run: r.x.provider.Run, Spec: spec,
 	})
 	res.Timeline.Setup, res.Timeline.Cell = haft.Millis(time.Since(asked)), "cold"

@@ -75,35 +75,45 @@ func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.P
 	return a
 }
 
-// tell tells a cell the source, and the call if it is a plain one: then one word is
-// left to be said.
+// tell tells a cell the source, which wakes it, and then the call if it is a plain
+// one: then one word is left to be said.
 func (a *ahead) tell(r *run, c *cell.Cell) error {
 	head, err := r.head()
 	if err != nil {
 		return err
 	}
-	frames := frame(nil, head)
-	if _, bad := notUTF8(r.req.Source); !bad && len(r.req.Files) == 0 && len(r.req.CA) == 0 {
-		if m, failure := r.message(); failure == nil {
-			m.Wait = true
-			call, err := json.Marshal(m)
-			if err != nil {
-				return fmt.Errorf("encode the call: %w", err)
-			}
-			if a.armed = len(frames)+len(call) <= maxArmed; a.armed {
-				frames = frame(frames, call)
-				a.req, a.rt, a.limit = r.req, r.rt, r.limits
-			}
-		}
-	}
 	if err := c.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
 		return err
 	}
-	if _, err := c.Conn.Write(frames); err != nil {
+	if err := writeFrame(c.Conn, head); err != nil {
+		return err
+	}
+	if err := a.arm(r, c, maxArmed-len(head)); err != nil {
 		return err
 	}
 	a.text, a.sent = string(head), true
 	return c.Conn.SetWriteDeadline(time.Time{})
+}
+
+// arm tells a cell the call, if it is a plain one of at most so many bytes.
+func (a *ahead) arm(r *run, c *cell.Cell, most int) error {
+	if _, bad := notUTF8(r.req.Source); bad || len(r.req.Files) > 0 || len(r.req.CA) > 0 {
+		return nil
+	}
+	m, failure := r.message()
+	if failure != nil {
+		return nil // Execute says so
+	}
+	m.Wait = true
+	call, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the call: %w", err)
+	}
+	if len(call) > most {
+		return nil
+	}
+	a.armed, a.req, a.rt, a.limit = true, r.req, r.rt, r.limits
+	return writeFrame(c.Conn, call)
 }
 
 // goFrame is the word that an armed harness waits for.

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,7 @@ type Executor struct {
 	js       *transformer
 	expected expectations
 	spoilt   spoilt
+	policies policies
 	told     atomic.Pointer[cell.StartError] // the last that was logged
 }
 
@@ -372,7 +374,7 @@ func (r *run) plan() cell.Plan {
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	plan := cell.Plan{
-		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: policy(spec)},
+		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: r.x.policies.of(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
 		Boot: func(conn *os.File) error { return boot(conn, r.rt.code) },
@@ -400,6 +402,41 @@ func (r *run) start() []string {
 		return []string{"-e", r.rt.harness + "(" + nodeOutlet + ")"}
 	}
 	return []string{"-e", r.rt.harness + "()"}
+}
+
+// policies remembers digests: one is needed for every call, and there are few.
+type policies struct {
+	mu    sync.Mutex
+	known map[confinement]string
+}
+
+// A confinement is what a digest is of, as far as it can be a key.
+type confinement struct {
+	limits  haft.Limits
+	network sandbox.Network
+	level   haft.Level
+}
+
+// maxPolicies bounds what is remembered.
+const maxPolicies = 1000
+
+// of returns the digest of everything that confines a run.
+func (p *policies) of(spec sandbox.Spec) string {
+	if len(spec.Need.Controls) > 0 {
+		return policy(spec)
+	}
+	key := confinement{spec.Limits, spec.Network, spec.Need.Level}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	digest, ok := p.known[key]
+	if !ok {
+		if p.known == nil || len(p.known) >= maxPolicies {
+			p.known = make(map[confinement]string)
+		}
+		digest = policy(spec)
+		p.known[key] = digest
+	}
+	return digest
 }
 
 // policy is the digest of everything that confines a run.
