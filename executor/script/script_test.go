@@ -225,20 +225,23 @@ func TestExecute_an_interpreter_that_stops_working_is_reported_once(t *testing.T
 		Hints: map[haft.Kind]string{haft.KindPython: good}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	defer x.Close()
+	began := time.Now()
 	for range 10 {
 		res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "def f(): pass"})
 		if res.Error == nil || res.Error.Kind != haft.FailRuntime || strings.Contains(res.Error.Message, "/") {
 			t.Fatalf("got %s %+v, want %s", res.Status, res.Error, haft.FailRuntime)
 		}
 	}
-	if n := strings.Count(log.String(), "interpreter does not start"); n != 1 || !strings.Contains(log.String(), "library is gone") {
+	// On a machine that is slow enough it is tried, and reported, again.
+	again := int(time.Since(began) / time.Second)
+	if n := strings.Count(log.String(), "interpreter does not start"); n < 1 || n > 1+again || !strings.Contains(log.String(), "library is gone") {
 		t.Errorf("%d reports:\n%s", n, log.String())
 	}
 	b, err := os.ReadFile(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(b); n > 3 {
+	if n := len(b); n > 3+2*again {
 		t.Errorf("%d starts of a broken interpreter for ten calls", n)
 	}
 }
