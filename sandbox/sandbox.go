@@ -119,6 +119,9 @@ type Forker interface {
 	// fresh sandbox, after confinement, with the number of the descriptor that
 	// Spec.Channel became.
 	Template(ctx context.Context, spec Spec, boot string) (Template, error)
+	// CanFork reports whether this machine allows it, which is found by trying.
+	// Where it does not, Template refuses, and Run still serves.
+	CanFork(ctx context.Context) bool
 }
 
 // A Template makes sandboxes by forking. It is safe for concurrent use.

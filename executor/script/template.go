@@ -52,7 +52,7 @@ func newTemplates(ctx context.Context, provider sandbox.Provider) *templates {
 // the layers that it sees. Nothing of a layer runs in the template itself, which
 // is less confined than its forks.
 func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string, layers []executor.Layer) runFunc {
-	if ts.forker == nil || rt.Kind != haft.KindPython {
+	if ts.forker == nil || rt.Kind != haft.KindPython || !ts.forker.CanFork(ts.ctx) {
 		return nil
 	}
 	key := rt.Digest + policy

@@ -176,12 +176,15 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts", "container-root"} {
+	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts", "masked-proc", "container-root"} {
 		t.Run(mode, func(t *testing.T) {
 			args := []string{binary, "-test.run", "^TestRun|^TestTemplate|^TestProvider"}
 			switch mode {
 			case "container-root":
 				args = append([]string{"setpriv", "--bounding-set", "-sys_admin"}, binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")
+			case "masked-proc":
+				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --bind /dev/null /proc/version && exec "$0" "$@"`},
+					binary, "-test.run", "^TestTemplate_needs")
 			case "shared-mounts":
 				// Private first, or what is mounted would go on to the machine.
 				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --make-rshared / && exec "$0" "$@"`},

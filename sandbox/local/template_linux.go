@@ -57,11 +57,19 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 	if !p.namespaces {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "templates need namespaces, which this sandbox does not have"}
 	}
+	if !p.hasProc { // where the ids of its forks are written
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "templates need a process file system, which this sandbox does not have"}
+	}
 	g, err := p.startGeneration(ctx, spec, boot)
 	if err != nil {
 		return nil, err
 	}
 	return &Template{p: p, spec: spec, boot: boot, now: g}, nil
+}
+
+// CanFork implements [sandbox.Forker].
+func (p *Provider) CanFork(ctx context.Context) bool {
+	return p.prove(ctx) == nil && p.namespaces && p.hasProc
 }
 
 // Run implements [sandbox.Template]. Of the limits, those of time, memory,

@@ -216,3 +216,18 @@ func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 		}
 	}
 }
+
+// A container masks parts of /proc, and then no sandbox in it may mount its own.
+func TestTemplate_needs_a_process_file_system(t *testing.T) {
+	if os.Getenv(modeVar) != "masked-proc" {
+		t.Skip("TestModes runs it where /proc is masked")
+	}
+	p := open(t, local.Config{})
+	tpl, err := p.Template(t.Context(), python(), "def main(fd): pass")
+	if haft.CodeOf(err) != haft.CodeDenied || p.CanFork(t.Context()) {
+		t.Errorf("Template = %v, %v; want it denied", tpl, err)
+	}
+	if e, out := sh(t, p, "echo one"); e.Code != 0 || out != "one\n" {
+		t.Errorf("without a template: %+v, %q", e, out)
+	}
+}
