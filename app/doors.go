@@ -68,8 +68,10 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	everything := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != ""
 	s.telemetry, err = telemetry.Open(ctx, telemetry.Config{
-		Traces: os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "",
+		Traces:  everything || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "",
+		Metrics: everything || os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") != "",
 		Stats: func() engine.Stats {
 			if s.Service == nil {
 				return engine.Stats{}

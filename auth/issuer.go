@@ -64,6 +64,13 @@ type issuer struct {
 	fetched, tried time.Time
 }
 
+// CheckIssuer reports what is wrong with the settings of an issuer, which it does not
+// ask.
+func CheckIssuer(i Issuer) error {
+	_, err := newIssuer(i, http.DefaultClient)
+	return err
+}
+
 // newIssuer checks the settings of an issuer.
 func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	bad := func(what string) (*issuer, error) { return nil, invalid("an issuer of tokens " + what) }

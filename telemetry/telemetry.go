@@ -10,11 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	promotel "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -28,6 +31,8 @@ type Config struct {
 	// Traces sends spans by OTLP over HTTP, to where the standard variables of
 	// OpenTelemetry say.
 	Traces bool
+	// Metrics sends the measures the same way, besides what [Telemetry.Handler] shows.
+	Metrics bool
 	// Exporter gets the spans instead, if it is not nil.
 	Exporter sdktrace.SpanExporter
 	// Stats is asked when somebody looks at the measures. Nil means nobody is.
@@ -44,6 +49,7 @@ type Telemetry struct {
 	registry *prometheus.Registry
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider // nil if nothing is traced
+	meters   *sdkmetric.MeterProvider // nil if measures are sent nowhere
 	names    *names
 
 	calls    *prometheus.CounterVec
@@ -63,19 +69,30 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 	}
 	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), tracer: noop.NewTracerProvider().Tracer("haft")}
 	t.register(cfg)
-	if !cfg.Traces && cfg.Exporter == nil {
+	if !cfg.Traces && !cfg.Metrics && cfg.Exporter == nil {
 		return t, nil
-	}
-	exporter := cfg.Exporter
-	if exporter == nil {
-		var err error
-		if exporter, err = otlptracehttp.New(ctx); err != nil {
-			return nil, fmt.Errorf("open the exporter of spans: %w", err)
-		}
 	}
 	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "haft")))
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describe this process for spans: %w", err)
+	}
+	if cfg.Metrics {
+		out, err := otlpmetrichttp.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("open the exporter of measures: %w", err)
+		}
+		// They are counted once, for Prometheus, and read from there.
+		from := promotel.NewMetricProducer(promotel.WithGatherer(t.registry))
+		t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(out, sdkmetric.WithProducer(from))), sdkmetric.WithResource(res))
+	}
+	exporter := cfg.Exporter
+	if exporter == nil && cfg.Traces {
+		if exporter, err = otlptracehttp.New(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the exporter of spans: %w", err), t.Close(ctx))
+		}
+	}
+	if exporter == nil {
+		return t, nil
 	}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
 	t.tracer = t.provider.Tracer("haft")
@@ -127,13 +144,18 @@ func (t *Telemetry) Handler() http.Handler {
 
 // Close sends what is left.
 func (t *Telemetry) Close(ctx context.Context) error {
-	if t.provider == nil {
-		return nil
+	var errs []error
+	if t.provider != nil {
+		if err := t.provider.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("send the last spans: %w", err))
+		}
 	}
-	if err := t.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("send the last spans: %w", err)
+	if t.meters != nil {
+		if err := t.meters.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("send the last measures: %w", err))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Begin implements [engine.Observer].

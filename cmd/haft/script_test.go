@@ -111,12 +111,16 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
 		e.Setenv("HAFT_LOCK_WAIT", "60s")
 		e.Setenv("HAFT_USER", "olga")
+		e.Values[peersKey{}] = &peers{}
 		if more != nil {
 			more(e)
 		}
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab, "eventually": eventually}
+	for name, do := range peerCommands {
+		p.Cmds[name] = do
+	}
 	p.Condition = func(name string) (bool, error) {
 		if name == "root" {
 			return os.Getuid() == 0, nil

@@ -32,6 +32,8 @@ type serving struct {
 	offline, source  bool
 	drain            time.Duration
 	logFormat, level string
+	bounds           bounds
+	oidc             oidcFlags
 }
 
 // serveCommand answers requests over HTTP.
@@ -68,6 +70,8 @@ writes it to admin.key in the data directory.`,
 	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
+	s.bounds.add(f)
+	s.oidc.add(f)
 	f.StringVar(&s.logFormat, "log", "text", "how to write the log to stderr: text, json or none")
 	f.StringVar(&s.level, "log-level", "info", "what to log: debug, info, warn or error")
 	return cmd
@@ -103,6 +107,13 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	cfg.Database, cfg.Wait, cfg.Operators = s.database, s.lockWait, s.org
 	cfg.Packages = s.packages()
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
+	if err := s.bounds.set(&cfg.HTTP); err != nil {
+		return cfg, err
+	}
+	if cfg.Auth.Issuers, err = s.oidc.issuers(); err != nil {
+		return cfg, err
+	}
+	cfg.Auth.Client = issuerClient()
 	if cfg.Allow, err = prefixes(s.ranges); err != nil {
 		return cfg, err
 	}
