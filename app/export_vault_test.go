@@ -2,7 +2,12 @@ package app
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 
+	"haft/engine"
+	"haft/oauth"
+	"haft/secret"
 	"haft/secret/keeper"
 	"haft/store"
 )
@@ -34,3 +39,10 @@ func ParseMaster(text []byte) ([]byte, error) { return parseMaster(text) }
 
 // FromEnv completes c from the environment.
 func (c CredentialsConfig) FromEnv() (CredentialsConfig, error) { return c.fromEnv() }
+
+// Exchange returns what exchanges a stored secret for an access token, as the service
+// of one process does.
+func Exchange(v *Vault, client *http.Client) func(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
+	t := &tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: slog.New(slog.DiscardHandler)}
+	return t.token
+}

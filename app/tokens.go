@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
+	"time"
 
 	"haft"
 	"haft/egress"
@@ -40,7 +42,70 @@ func (t *tokens) token(ctx context.Context, org string, b engine.Bound) (secret.
 			}
 		}
 	}
+	if b.Stored && t.vault != nil && t.vault.store.Shared() {
+		ask.Alone = func(ctx context.Context) (secret.Value, func(), error) { return t.alone(ctx, org, b) }
+	}
 	return t.client.Token(ctx, ask)
+}
+
+// How processes that share a store take turns at a refresh token. A lease is longer
+// than an exchange may take.
+const (
+	tokenLease = 30 * time.Second
+	tokenPoll  = 50 * time.Millisecond
+)
+
+// alone waits until no other process exchanges the same refresh token, and returns the
+// one that is stored then. A server that gives another with each exchange takes one
+// that is used twice for stolen, and ends them all.
+func (t *tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
+	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
+	for {
+		now := time.Now()
+		mine, err := t.vault.store.Lease(ctx, name, owner, now, now.Add(tokenLease))
+		if err != nil {
+			return secret.Value{}, nil, err
+		}
+		if mine {
+			break
+		}
+		select {
+		case <-time.After(tokenPoll):
+		case <-ctx.Done():
+			return secret.Value{}, nil, context.Cause(ctx)
+		}
+	}
+	done := func() {
+		if err := t.vault.store.EndLease(context.WithoutCancel(ctx), name, owner); err != nil {
+			t.logger.Warn("a lease of a refresh token cannot be given back, and ends by itself", "org", org, "secret", b.Name, "error", err)
+		}
+	}
+	refresh, _, err := t.stored(ctx, org, b)
+	if err != nil {
+		done()
+		return secret.Value{}, nil, err
+	}
+	return refresh, done, nil
+}
+
+// stored returns the parts of a bound secret as it is stored now; zero ones if it is
+// not any more.
+func (t *tokens) stored(ctx context.Context, org string, b engine.Bound) (refresh, client secret.Value, err error) {
+	stored, err := t.vault.Stored(ctx, org, b.Agent)
+	if err != nil {
+		return secret.Value{}, secret.Value{}, err
+	}
+	list := stored.Org
+	if b.Agent != "" {
+		list = stored.Agent
+	}
+	for _, v := range list {
+		if v.Name == b.Name {
+			client, refresh = b.To.OAuth.Parts(v.Value)
+			return refresh, client, nil
+		}
+	}
+	return secret.Value{}, secret.Value{}, nil
 }
 
 // rotated stores a refresh token in the place of the one that it was given for, if
@@ -49,28 +114,17 @@ func (t *tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, 
 	if t.vault == nil {
 		return nil
 	}
-	stored, err := t.vault.Stored(ctx, org, b.Agent)
+	refresh, client, err := t.stored(ctx, org, b)
+	if err != nil || refresh.IsZero() || !refresh.Equal(prev) {
+		return err // somebody stored another one meanwhile
+	}
+	value, err := b.To.OAuth.Join(client, next)
 	if err != nil {
 		return err
 	}
-	list := stored.Org
-	if b.Agent != "" {
-		list = stored.Agent
+	if err := t.vault.Put(ctx, org, b.Agent, b.Name, value, nil); err != nil {
+		return err
 	}
-	for _, v := range list {
-		client, refresh := b.To.OAuth.Parts(v.Value)
-		if v.Name != b.Name || !refresh.Equal(prev) {
-			continue
-		}
-		value, err := b.To.OAuth.Join(client, next)
-		if err != nil {
-			return err
-		}
-		if err := t.vault.Put(ctx, org, b.Agent, b.Name, value, nil); err != nil {
-			return err
-		}
-		t.logger.Info("a server replaced a refresh token, which is stored", "org", org, "secret", b.Name)
-		return nil
-	}
-	return nil // somebody stored another one meanwhile
+	t.logger.Info("a server replaced a refresh token, which is stored", "org", org, "secret", b.Name)
+	return nil
 }

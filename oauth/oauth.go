@@ -45,6 +45,11 @@ type Ask struct {
 	// that nobody keeps it: it is used from memory. It is not part of what
 	// identifies an Ask.
 	Rotated func(ctx context.Context, prev, next secret.Value)
+	// Alone, where others use the same refresh token, waits until none of them does,
+	// and returns the one that is stored then, which may be another than Refresh.
+	// Done is called when the exchange is over and Rotated was told. It is not part
+	// of what identifies an Ask either.
+	Alone func(ctx context.Context) (stored secret.Value, done func(), err error)
 }
 
 // A Client exchanges credentials. It is safe for concurrent use.
@@ -147,6 +152,16 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 	// Who leaves does not end it: see the package comment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 	defer cancel()
+	if a.Alone != nil && !a.Refresh.IsZero() {
+		stored, done, err := a.Alone(ctx)
+		if err != nil {
+			return secret.Value{}, unavailable("others use the same refresh token", err)
+		}
+		defer done()
+		if !stored.IsZero() && !stored.Equal(a.Refresh) {
+			own.Refresh = stored // somebody else got it in the place of ours
+		}
+	}
 	got, err := c.exchange(ctx, own)
 	if err != nil {
 		e.token, e.err, e.until = secret.Value{}, err, c.cfg.Now().Add(angry)

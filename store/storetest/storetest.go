@@ -72,6 +72,7 @@ func laws() []law {
 		{"sandbox_configurations_are_kept", sandboxConfigs},
 		{"conditions_have_one_winner", conditions},
 		{"agents_are_written_with_their_secrets", agentEnv},
+		{"leases_have_one_owner", leases},
 		{"usage_is_counted_once", usage},
 		{"webhooks_move_on", webhooks},
 		{"cache_expires", cacheExpires},
