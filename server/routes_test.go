@@ -217,6 +217,7 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 		}
 		method, _, _ := strings.Cut(r.op, " ")
 		path := values.Replace(r.path)
+		foreign := path
 		there := w.ask(stranger, method, path, r.body)
 		// The same address with an id that never was.
 		for old, never := range map[string]string{"/f": "/q", "/old": "/qqq", "/smith": "/qqqqq"} {
@@ -235,5 +236,23 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 		if a.Detail != b.Detail || a.Code != b.Code {
 			t.Errorf("%s tells what exists: %q and %q", r.op, a.Detail, b.Detail)
 		}
+		// Nor do they take other steps. What else goes on may ask the store too: one
+		// pair that is alike shows that the requests are.
+		alike := false
+		var one, other int64
+		for try := 0; try < 5 && !alike; try++ {
+			one, other = w.asked(method, foreign, r.body), w.asked(method, path, r.body)
+			alike = one == other
+		}
+		if !alike {
+			t.Errorf("%s asks the store %d times for what is another's, and %d times for what never was", r.op, one, other)
+		}
 	}
+}
+
+// asked returns how often the store is asked for a request of a stranger.
+func (w *world) asked(method, path, body string) int64 {
+	before := w.store.Asked()
+	w.ask(stranger, method, path, body)
+	return w.store.Asked() - before
 }

@@ -89,7 +89,8 @@ type Store struct {
 
 	readers  sync.Map // query text to reader
 	prepared atomic.Int64
-	texts    sync.Map // insert and power to text
+	asked    atomic.Int64 // queries for reading
+	texts    sync.Map     // insert and power to text
 	closing  sync.Once
 	ended    atomic.Bool
 	closed   error
@@ -140,6 +141,10 @@ func (s *Store) own(ctx context.Context) error {
 	s.turn <- struct{}{}
 	return nil
 }
+
+// Asked returns how many queries for reading were made. Whoever must not tell by its
+// time what there is makes as many where there is nothing.
+func (s *Store) Asked() int64 { return s.asked.Load() }
 
 // Shared reports whether other processes may write too.
 func (s *Store) Shared() bool { return s.dialect.Shared }
@@ -397,6 +402,7 @@ func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string,
 // query runs a query for reading, prepared if it is one of the first so many. The
 // texts are made of constants, but filters make many of them.
 func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	s.asked.Add(1)
 	known, ok := s.readers.Load(text)
 	if !ok {
 		if s.prepared.Load() >= maxStatements {
