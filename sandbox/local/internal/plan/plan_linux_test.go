@@ -59,3 +59,17 @@ func TestPlan_Do_wants_its_descriptors(t *testing.T) {
 		t.Errorf("Do = %v", failed)
 	}
 }
+
+// The trial of vfork asks the kernel for a child that cannot be born.
+func TestPlan_Vfork_bears_no_child(t *testing.T) {
+	var p plan.Plan
+	p.Vfork("time")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if _, failed := p.Do(nil); failed != nil {
+		t.Errorf("in the namespace of its parent: %v", failed)
+	}
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("Wait4 = %d, %v; want no child", pid, err)
+	}
+}
