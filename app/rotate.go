@@ -69,6 +69,10 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 		return done, err
 	}
 	if !half {
+		// So that stops before the last step do not add up to keys either.
+		if done.Keys, _, err = v.forget(ctx, k, cfg); err != nil {
+			return done, err
+		}
 		if err := k.Rotate(ctx); err != nil {
 			return done, fmt.Errorf("make a data key: %w", err)
 		}
@@ -82,24 +86,30 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	if done.Webhooks, err = notify.Reseal(ctx, v.store, func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
 		return done, err
 	}
+	gone, kept, err := v.forget(ctx, k, cfg)
+	if done.Keys += gone; kept && done.Next == "" {
+		done.Next = "old data keys are kept for chains that have not ended: rotate again when they have"
+	}
+	return done, err
+}
+
+// forget drops the data keys that nothing uses, and returns how many. It reports
+// whether they are kept for chains. Precondition: nothing is under an old key but
+// chains.
+func (v *vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) (gone int, kept bool, err error) {
 	// The plans of chains are sealed again when those go on, by who has them.
 	open, err := v.store.OpenChains(ctx, 1)
-	if err != nil {
-		return done, err
-	}
-	if len(open) > 0 {
-		if done.Next == "" {
-			done.Next = "old data keys are kept for chains that have not ended: rotate again when they have"
-		}
-		return done, nil
+	if err != nil || len(open) > 0 {
+		return 0, len(open) > 0, err
 	}
 	// Another process may yet have a call under an old key in its hands.
-	if !v.store.Shared() || cfg.Forget {
-		if done.Keys, err = k.Forget(ctx); err != nil {
-			return done, fmt.Errorf("forget old data keys: %w", err)
-		}
+	if v.store.Shared() && !cfg.Forget {
+		return 0, false, nil
 	}
-	return done, nil
+	if gone, err = k.Forget(ctx); err != nil {
+		return gone, false, fmt.Errorf("forget old data keys: %w", err)
+	}
+	return gone, false, nil
 }
 
 // errStale says that something is not under the newest data key.
