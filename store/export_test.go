@@ -144,3 +144,11 @@ func Rows(b Batch) ([]byte, error) {
 	r := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records, nil)}
 	return r.appendTo(nil)
 }
+
+// RowsetColumns are the version of rowsets and the columns that they have.
+func RowsetColumns() (version int, columns []string) {
+	for _, in := range rowsetInserts() {
+		columns = append(columns, in.head)
+	}
+	return rowsetVersion, columns
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -83,29 +84,18 @@ func (s *Store) openFront(ctx context.Context) error {
 	return nil
 }
 
-// logVersion is that of the payloads in the log.
-func logVersion() uint32 { return uint32(Latest())<<8 | rowsetVersion }
-
 // recover brings into the database what is in the log and not there.
 func (f *front) recover(ctx context.Context) error {
-	epoch, mark, err := f.marks(ctx)
-	if err != nil || epoch == 0 {
+	epoch, mark, err := marks(ctx, f.s.conn)
+	if err != nil {
 		return err
 	}
-	list, err := redo.Read(f.root, logName, epoch, mark)
-	if errors.Is(err, redo.ErrDamaged) {
-		return &haft.Error{Code: haft.CodeUnavailable, Err: err, Message: "the log " + logName +
-			" in the data directory is damaged, and some calls of its last moments are lost: keep a copy, and remove it to go on without them"}
-	}
+	list, err := left(f.root, epoch, mark)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	sets := make([]*rowset, len(list))
 	for i, r := range list {
-		if r.Version != logVersion() {
-			return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-				"another version of haft stopped without an end, and left %d commits in %s of the data directory: start and stop that version once", len(list), logName)}
-		}
 		if sets[i], err = readRowset(r.Payload); err != nil {
 			return fmt.Errorf("record %d of the log: %w", r.Number, err)
 		}
@@ -114,9 +104,46 @@ func (f *front) recover(ctx context.Context) error {
 	return f.apply(ctx, sets)
 }
 
+// readable reports that what an earlier process left in its log cannot be read,
+// before anything of the database is changed: the version that can read it must
+// still be able to.
+func (s *Store) readable(ctx context.Context) error {
+	epoch, mark, err := marks(ctx, s.db)
+	if err != nil {
+		return nil //nolint:nilerr // it is new, or damaged, which others say
+	}
+	root, err := os.OpenRoot(s.dialect.Dir)
+	if err != nil {
+		return fmt.Errorf("open the directory of the log: %w", err)
+	}
+	_, err = left(root, epoch, mark)
+	return errors.Join(err, root.Close())
+}
+
+// left reads what is in the log of an epoch behind a mark.
+func left(root *os.Root, epoch, mark uint64) ([]redo.Record, error) {
+	if epoch == 0 {
+		return nil, nil
+	}
+	list, err := redo.Read(root, logName, epoch, mark)
+	if errors.Is(err, redo.ErrDamaged) {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Err: err, Message: "the log " + logName +
+			" in the data directory is damaged, and some calls of its last moments are lost: keep a copy, and remove it to go on without them"}
+	}
+	for _, r := range list {
+		if r.Version != rowsetVersion {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
+				"another version of haft stopped without an end, and left %d commits in %s of the data directory: start and stop that version once", len(list), logName)}
+		}
+	}
+	return list, err
+}
+
 // marks reads which log belongs to the database, and how far it has it.
-func (f *front) marks(ctx context.Context) (epoch, mark uint64, err error) {
-	rows, err := (&tx{s: f.s}).query(ctx, "SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch')")
+func marks(ctx context.Context, db interface {
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+}) (epoch, mark uint64, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch')")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -144,7 +171,7 @@ func (f *front) begin(ctx context.Context) error {
 		return err
 	}
 	epoch := binary.LittleEndian.Uint64(raw[:])
-	log, err := redo.Open(f.root, logName, logVersion(), epoch)
+	log, err := redo.Open(f.root, logName, rowsetVersion, epoch)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,5 +56,21 @@ func TestRowset_comes_back(t *testing.T) {
 		if _, _, err := store.Recode(raw[:n]); err == nil {
 			t.Errorf("the first %d bytes are read as a whole", n)
 		}
+	}
+}
+
+// TestRowset_columns: whoever changes the columns counts the version up, and this
+// with it.
+func TestRowset_columns(t *testing.T) {
+	version, columns := store.RowsetColumns()
+	want := []string{
+		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)",
+		"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)",
+		"INSERT INTO audit (org, seq, at, doc, body, prev, hash)",
+		"INSERT INTO limits (name, tokens, used, at)",
+		"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)",
+	}
+	if version != 1 || !slices.Equal(columns, want) {
+		t.Errorf("version %d has the columns %q, want %q", version, columns, want)
 	}
 }

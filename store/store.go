@@ -105,6 +105,11 @@ func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, 
 		cfg.Tries = 8
 	}
 	s := &Store{db: db, read: read, dialect: d, cfg: cfg}
+	if d.Dir != "" {
+		if err := s.readable(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, fmt.Errorf("bring the database up to date: %w", s.explain(err))
 	}

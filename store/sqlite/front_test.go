@@ -237,4 +237,7 @@ func TestOpen_a_log_of_another_version(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, lost, haft.CodeConflict, "another version", "10 commits")
+	// That version still finds everything.
+	snapshot(t, dir, lost, "redo.log")
+	complete(t, open(t, sqlite.Config{Dir: lost}), 6)
 }
