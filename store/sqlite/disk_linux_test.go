@@ -1,8 +1,10 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,15 +15,43 @@ import (
 	"haft/store/sqlite"
 )
 
+// apart runs the test again, in a process with mounts of its own: others who test at
+// the same time look at those of the machine. It reports false in that process.
+func apart(t *testing.T) bool {
+	t.Helper()
+	const apartEnv = "HAFT_TEST_APART"
+	if os.Getenv(apartEnv) != "" {
+		return false
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), apartEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) {
+		lacking(t, err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return true
+}
+
+// lacking skips, unless that is forbidden.
+func lacking(t *testing.T, err error) {
+	t.Helper()
+	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "mount") {
+		t.Fatalf("mount is required by HAFT_REQUIRE, but: %v", err)
+	}
+	t.Skipf("a file system of its own cannot be mounted (root can): %v", err)
+}
+
 // mount mounts a small file system, which takes root.
 func mount(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "mount") {
-			t.Fatalf("mount is required by HAFT_REQUIRE, but: %v", err)
-		}
-		t.Skipf("a file system of its own cannot be mounted (root can): %v", err)
+		lacking(t, err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -32,6 +62,9 @@ func mount(t *testing.T, options string) string {
 }
 
 func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := mount(t, "size=2m")
 	s := open(t, sqlite.Config{Dir: dir})
 	full, kept := error(nil), 0
@@ -72,6 +105,9 @@ func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
 // TestStore_a_full_disk_behind_the_log: what was acknowledged is kept in the log
 // until there is room in the database.
 func TestStore_a_full_disk_behind_the_log(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := mount(t, "size=10m")
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	full, kept := error(nil), 0
@@ -111,6 +147,9 @@ func TestStore_a_full_disk_behind_the_log(t *testing.T) {
 }
 
 func TestOpen_a_read_only_file_system(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := mount(t, "size=8m")
 	keep(t, dir, 1)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
@@ -120,6 +159,9 @@ func TestOpen_a_read_only_file_system(t *testing.T) {
 }
 
 func TestOpen_a_read_only_database(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := mount(t, "size=8m")
 	keep(t, dir, 1)
 	file := filepath.Join(dir, "haft.db")
