@@ -10,8 +10,8 @@ import (
 
 // The measures of the chart, in pixels.
 const (
-	chartWidth = 860
-	labelWidth = 300
+	chartWidth = 940
+	labelWidth = 370
 	barHeight  = 18
 	rowHeight  = 34
 	topMargin  = 56
