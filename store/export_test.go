@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -151,4 +152,20 @@ func RowsetColumns() (version int, columns []string) {
 		columns = append(columns, in.head)
 	}
 	return rowsetVersion, columns
+}
+
+// FailLog has the log take a batch that the store does not hear of, and fail from
+// then on: as a disk does that writes and then says that it did not.
+func (s *Store) FailLog(b Batch) error {
+	payload, err := Rows(b)
+	if err != nil {
+		return err
+	}
+	<-s.front.order
+	defer func() { s.front.order <- struct{}{} }()
+	if s.front.log == nil {
+		return errors.New("there is no log")
+	}
+	_, err = s.front.log.Append(payload)
+	return errors.Join(err, s.front.log.Close())
 }
