@@ -132,10 +132,20 @@ func TestCheckEnvName(t *testing.T) {
 	}
 }
 
+// leastAllocs is how often f allocates when nothing else does: encoding/json keeps its scanners in a sync.Pool, which
+// the race detector empties at random, so that an average is not the same twice.
+func leastAllocs(f func()) float64 {
+	least := testing.AllocsPerRun(1, f)
+	for range 100 {
+		least = min(least, testing.AllocsPerRun(1, f))
+	}
+	return least
+}
+
 func TestNames_clean_arguments_need_no_memory(t *testing.T) {
 	n := secret.NewNames([]string{"billing_pin"})
 	args := json.RawMessage(`{"path":"a.txt","max_tokens":12,"options":{"dry_run":true,"labels":["a","b"]}}`)
-	if got := testing.AllocsPerRun(100, func() { _, _, _ = n.Redact(args) }); got > 0 {
+	if got := leastAllocs(func() { _, _, _ = n.Redact(args) }); got > 0 {
 		t.Errorf("%v allocations", got)
 	}
 }

@@ -82,7 +82,7 @@ func TestRedactor_nil_and_empty_cost_nothing(t *testing.T) {
 	for _, r := range []*secret.Redactor{nil, secret.NewRedactor(secret.Config{})} {
 		raw := json.RawMessage(`{"a":"b\n"}`)
 		text := strings.Repeat("x", 10)
-		if n := testing.AllocsPerRun(100, func() {
+		if n := leastAllocs(func() {
 			r.Text(text)
 			r.JSON(raw)
 		}); n != 0 {
@@ -94,15 +94,15 @@ func TestRedactor_nil_and_empty_cost_nothing(t *testing.T) {
 	}
 	r := redactorOf("K", "hunter2")
 	raw := json.RawMessage(`{"a":"b","c":[1,2,3]}`)
-	if n := testing.AllocsPerRun(100, func() { r.JSON(raw) }); n > 0 {
+	if n := leastAllocs(func() { r.JSON(raw) }); n > 0 {
 		t.Errorf("clean JSON: %v allocations", n)
 	}
 	raw = json.RawMessage(`{"a":"it is \"b\"\n","c":["\\",2,3]}`)
-	if n := testing.AllocsPerRun(100, func() { r.JSON(raw) }); n > 0 {
+	if n := leastAllocs(func() { r.JSON(raw) }); n > 0 {
 		t.Errorf("clean JSON with escapes: %v allocations", n)
 	}
 	text := "one \"two\"\\n\nthree %20 &amp; four\n"
-	if n := testing.AllocsPerRun(100, func() { r.Text(text) }); n > 0 {
+	if n := leastAllocs(func() { r.Text(text) }); n > 0 {
 		t.Errorf("clean text: %v allocations", n)
 	}
 }
