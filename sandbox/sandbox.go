@@ -87,7 +87,8 @@ type Spec struct {
 	// Limits.Wall stands still.
 	Begin <-chan struct{}
 	// Finish, if not nil, is closed by the caller when it has what it wants. The
-	// run then ends at once with CauseFinished, however busy it is.
+	// run then ends at once with CauseFinished, however busy it is. A command whose
+	// doings nobody can notice may be left alive for some milliseconds after Ended.
 	Finish <-chan struct{}
 	// Ended, if not nil, is called once, as soon as the end of the run is known
 	// and its output, usage and artifacts are collected, but before the sandbox

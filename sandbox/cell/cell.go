@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"haft/sandbox"
 )
@@ -58,6 +59,7 @@ type Cell struct {
 	cancel         context.CancelCauseFunc
 	begin, finish  chan struct{}
 	began, over    sync.Once
+	left           atomic.Int32 // of the caller and the run
 	ended          chan struct{}
 	once           sync.Once // for ended
 
@@ -80,8 +82,8 @@ func (c *Cell) Begin(stdout, stderr io.Writer) {
 func (c *Cell) Serve(outlet func(context.Context, net.Conn)) { c.outlet.to(c.pool.ctx, outlet) }
 
 // Release says that the caller has what it wants. If keep is set and the plan
-// allows reuse, the cell goes back to its shelf; otherwise the run ends now and
-// Conn is closed. Every taken cell must be released.
+// allows reuse, the cell goes back to its shelf; otherwise the run ends now, and
+// Conn is closed when it has. Every taken cell must be released.
 func (c *Cell) Release(keep bool) {
 	if keep && c.plan.Reuse {
 		c.outlet.stop()
@@ -92,13 +94,21 @@ func (c *Cell) Release(keep bool) {
 	c.discard()
 }
 
-// discard ends the run and closes the channel. It can be called twice.
+// discard ends the run. It can be called twice.
 func (c *Cell) discard() {
 	c.over.Do(func() {
 		close(c.finish)
-		// Nothing more is read from it, so a failed close loses nothing.
-		_ = c.Conn.Close()
+		c.leave()
 	})
+}
+
+// leave closes the channel when both the caller and the run are done with it. Not
+// before: a command that sees it closed ends by itself, while processors have better
+// things to do.
+func (c *Cell) leave() {
+	if c.left.Add(1) == 2 {
+		_ = c.Conn.Close() // nothing more is read from it, so a failed close loses nothing
+	}
 }
 
 // Cancel stops the run as if its context had ended.
@@ -163,6 +173,7 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 		c.outlet.stop() // of which nothing is open
 		c.end(exit, err)
 		p.forget(c)
+		c.leave()
 	})
 	return c, nil
 }

@@ -113,6 +113,52 @@ func TestPool_a_cell_is_taken_once_and_replaced(t *testing.T) {
 	})
 }
 
+func TestPool_Try_waits_for_nothing(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		plan := f.plan("a")
+		if c := p.Try(plan); c != nil || f.live.Load() != 0 {
+			t.Fatalf("Try = %v with nothing parked, and %d cells alive", c, f.live.Load())
+		}
+		take(t, p, plan).Release(false)
+		time.Sleep(time.Second)
+		for i := range 2 {
+			c := p.Try(plan)
+			if c == nil || !c.Hit {
+				t.Fatalf("try %d: no parked cell", i)
+			}
+			c.Release(false)
+		}
+		if c := p.Try(plan); c != nil {
+			t.Error("a third cell was there")
+		}
+		time.Sleep(time.Second)
+		if n := p.Parked(plan.Key); n != 2 {
+			t.Errorf("%d cells parked after a second, want 2", n)
+		}
+	})
+}
+
+// TestCell_channel_outlives_whoever_leaves_first: what a run that has ended left in
+// the channel can be read, and the channel is closed when both are done with it.
+func TestCell_channel_outlives_whoever_leaves_first(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		c := take(t, p, f.plan("a"))
+		c.Cancel(errors.New("enough"))
+		<-c.Ended()
+		synctest.Wait()
+		if err := c.Conn.SetDeadline(time.Time{}); err != nil {
+			t.Errorf("the channel was closed before the caller had left: %v", err)
+		}
+		c.Release(false)
+		synctest.Wait()
+		if err := c.Conn.SetDeadline(time.Time{}); err == nil {
+			t.Error("the channel is open after both have left")
+		}
+	})
+}
+
 func TestPool_keys_never_share(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		f := &fake{}

@@ -134,6 +134,20 @@ func (p *Pool) Take(ctx context.Context, plan Plan) (*Cell, error) {
 	return c, err
 }
 
+// Try is Take where that needs no waiting: it returns nil if no cell is parked.
+func (p *Pool) Try(plan Plan) *Cell {
+	p.mu.Lock()
+	s := p.shelves[plan.Key]
+	none := s == nil || len(s.ready) == 0
+	p.mu.Unlock()
+	if none {
+		return nil
+	}
+	// Another may take it meanwhile, and then one is being made.
+	_, c, _ := p.fromShelf(plan)
+	return c
+}
+
 // firstFailure reports whether only one start failed since the last that did not.
 func (p *Pool) firstFailure(s *shelf) bool {
 	p.mu.Lock()

@@ -49,6 +49,7 @@ type Provider struct {
 	proving sync.Mutex
 	// mayNamespace is namespaces, for those who do not hold proving.
 	mayNamespace atomic.Bool
+	lingering    atomic.Int32 // commands that have a moment left, see linger
 }
 
 // Open takes a number for this instance and sweeps up what dead instances left.

@@ -19,9 +19,12 @@ type pump struct {
 	limit int64
 	// flooded is told, once, when far more came than will be kept.
 	flooded func()
-	total   int64 // came
-	kept    int64 // given to w
 	done    chan struct{}
+
+	mu    sync.Mutex // held while something is read and passed on
+	total int64      // came
+	kept  int64      // given to w
+	deaf  bool       // nothing counts any more
 }
 
 // floodFactor and floodLeast say when output is a flood: that many times the
@@ -89,6 +92,8 @@ func (p *pump) run() {
 func (p *pump) read(fd int) (ready, more bool) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	n, err := unix.Read(fd, *b)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
@@ -102,8 +107,11 @@ func (p *pump) read(fd int) (ready, more bool) {
 	return true, true
 }
 
-// take passes b on, or what of it is within the limit.
+// take passes b on, or what of it is within the limit. Preconditions: mu is held.
 func (p *pump) take(b []byte) {
+	if p.deaf {
+		return
+	}
 	flood := max(p.limit*floodFactor, floodLeast)
 	if p.total < flood && p.total+int64(len(b)) >= flood {
 		p.flooded()
@@ -122,6 +130,31 @@ func (p *pump) take(b []byte) {
 	if err != nil {
 		p.limit = 0 // nobody listens; what comes is counted as dropped
 	}
+}
+
+// settle takes what is in the pipe at this moment. What comes later does not count.
+// It is cheaper than drain where there is nothing, as is usual.
+func (p *pump) settle() {
+	if !p.quiet() {
+		p.drain()
+	}
+}
+
+// quiet makes the pump deaf if there is nothing in the pipe, and reports that.
+func (p *pump) quiet() bool {
+	raw, err := p.f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := raw.Control(func(fd uintptr) {
+		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		p.deaf = err == nil && n == 0
+	}); err != nil {
+		return false
+	}
+	return p.deaf
 }
 
 // drain takes what is in the pipe at this moment, and ends.

@@ -87,6 +87,7 @@ type run struct {
 	init   *initProcess
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private *os.File
+	empty   bool    // there is nothing in it to collect
 	inside  message // the last readings of the init
 	pid     int     // of the command, as the init counts
 	dir     string  // of the files, in the reduced mode

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -70,6 +71,8 @@ type guard struct {
 	kill    <-chan time.Time
 	meter   *time.Timer
 	told    bool // Spec.Ended was called
+	// lingered says that it has one of the places for that.
+	lingered bool
 }
 
 // supervise watches over a command that runs, ends it when a limit is hit or the
@@ -92,6 +95,7 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 		case <-g.done:
 			g.stop(sandbox.CauseCancelled, "")
 		case <-g.kill:
+			g.released()
 			s.kill()
 		case <-r.flood:
 			g.stop(sandbox.CauseLimit, haft.FailOutput)
@@ -102,6 +106,7 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 		case m := <-s.messages:
 			g.hear(m)
 		case <-s.gone:
+			g.released()
 			return g.end()
 		}
 	}
@@ -121,17 +126,26 @@ func (g *guard) start() {
 
 // stop ends the command, for the first reason that there is.
 func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
-	if g.a.stop != "" {
+	if !g.because(cause, limit) {
 		return
 	}
-	g.a.stop, g.a.limit = cause, limit
-	g.wall, g.done, g.begin = nil, nil, nil
-	if cause == sandbox.CauseFinished || cause == sandbox.CauseLimit {
+	if cause == sandbox.CauseLimit {
 		g.s.kill()
 		return
 	}
 	g.s.signal(unix.SIGTERM)
 	g.kill = time.After(grace)
+}
+
+// because notes why the command is ended, and reports whether there was no reason
+// before.
+func (g *guard) because(cause sandbox.Cause, limit haft.FailureKind) bool {
+	if g.a.stop != "" {
+		return false
+	}
+	g.a.stop, g.a.limit = cause, limit
+	g.wall, g.done, g.begin = nil, nil, nil
+	return true
 }
 
 // look reads the meters, and says when to read them again.
@@ -143,22 +157,61 @@ func (g *guard) look() {
 	g.meter.Reset(g.r.untilCPU(g.base, g.pace))
 }
 
+// linger is how long a command that can do nothing any more may live after Ended.
+// Dying takes a processor for as long as the caller needs to put the result down,
+// and the kernel likes to put both on the same one. It is for a machine that has
+// little to do: no more commands linger at once than there are processors.
+const linger = 2 * time.Millisecond
+
 // finished ends the command because the caller has what he wants, and tells him
 // without waiting for the end, unless there are files to collect first.
 func (g *guard) finished() {
 	g.finish = nil
-	g.stop(sandbox.CauseFinished, "")
-	if g.a.stop != sandbox.CauseFinished || g.r.spec.Ended == nil {
+	if !g.because(sandbox.CauseFinished, "") {
 		return
 	}
-	if g.r.spec.Collect && (g.r.private == nil || collect.Any(g.r.private, "work/out")) {
+	r := g.r
+	if r.spec.Ended == nil || r.spec.Collect && (r.private == nil || collect.Any(r.private, "work/out")) {
+		g.s.kill()
 		return
 	}
-	g.r.outlet.close()
-	g.r.stdout.drain()
-	g.r.stderr.drain()
-	g.r.spec.Ended(g.r.exit(g.a, g.started, time.Now()))
+	r.outlet.close()
+	r.stdout.settle()
+	r.stderr.settle()
+	r.empty = true
+	e := r.exit(g.a, g.started, time.Now())
+	if g.idle(e) && g.lingers() {
+		g.kill = time.After(linger)
+	} else {
+		g.s.kill()
+	}
+	r.spec.Ended(e)
 	g.told = true
+}
+
+// idle reports whether the command is one thread that never had company, and whose
+// doings nobody can notice: its output is not read any more.
+func (g *guard) idle(e sandbox.Exit) bool {
+	writable := slices.ContainsFunc(g.r.spec.Mounts, func(m sandbox.Mount) bool { return m.Writable })
+	return e.Usage.Processes == 1 && g.r.spec.Network == sandbox.NetworkNone && !writable
+}
+
+// lingers takes one of the places for commands that linger, if there is one.
+func (g *guard) lingers() bool {
+	if n := g.r.p.lingering.Add(1); int(n) > runtime.GOMAXPROCS(0) {
+		g.r.p.lingering.Add(-1)
+		return false
+	}
+	g.lingered = true
+	return true
+}
+
+// released gives the place back.
+func (g *guard) released() {
+	if g.lingered {
+		g.r.p.lingering.Add(-1)
+		g.lingered = false
+	}
 }
 
 // hear takes in what the init says.
@@ -246,7 +299,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 		e.Usage.Disk, a.diskFull, a.inodesFull = d.Bytes, d.BytesFull, d.InodesFull
 	}
 	a.judge(&e)
-	if r.spec.Collect && r.private != nil {
+	if r.spec.Collect && r.private != nil && !r.empty {
 		e.Artifacts, e.ArtifactsCut = collect.Artifacts(r.private, "work/out", r.spec.Limits.Artifacts, r.spec.Limits.ArtBytes)
 	}
 	return e

@@ -25,6 +25,7 @@ func contractCases() []Case {
 	}{
 		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true, false},
 		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true, false},
+		{"finish_keeps_what_was_said_and_no_more", "What was written before Finish arrives; after Ended nothing does, though the program writes on.", finishTalking, true, false},
 		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false, false},
 		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
 		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true, false},
@@ -112,6 +113,35 @@ func finishBusy(ctx context.Context, b *Bench) error {
 		return fmt.Errorf("it took %v to finish", took)
 	}
 	return errors.Join(caused(sandbox.CauseFinished)(o), left(live.token))
+}
+
+// finishTalking has a program write for ever. Between Ended and the end of the run
+// there is a moment in which it may still do so.
+func finishTalking(ctx context.Context, b *Bench) error {
+	finish := make(chan struct{})
+	var live *Live
+	atEnd := -1
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`), func(s *sandbox.Spec) {
+		s.Finish, s.Limits.Stdout = finish, 1<<30
+		counted := s.Ended
+		s.Ended = func(e sandbox.Exit) {
+			atEnd = len(live.stdout.String())
+			counted(e)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	close(finish)
+	o := live.Wait()
+	said := live.stdout.String()
+	if !strings.HasPrefix(said, "said\n") || len(said) != atEnd {
+		return fmt.Errorf("%d bytes arrived, %d of them after Ended", len(said), len(said)-atEnd)
+	}
+	return caused(sandbox.CauseFinished)(o)
 }
 
 func finishUnused(ctx context.Context, b *Bench) error {
