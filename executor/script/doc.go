@@ -23,8 +23,8 @@
 // of JSON. Each is bounded, the answer by Limits.Result.
 //
 // Source and call come together, or the source ahead, while the host still writes
-// down that there will be a call (see [Executor.Prepare]). Node.js is told both in
-// one message.
+// down that there will be a call (see [Executor.Prepare]); a parked cell has been
+// told the likely one. Node.js is told both in one message.
 //
 // # What the channel promises
 //

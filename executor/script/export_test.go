@@ -1,6 +1,22 @@
 package script
 
-import "haft/executor"
+import (
+	"bytes"
+
+	"haft/executor"
+	"haft/sandbox/cell"
+)
 
 // Await returns when everything that Prepare began is there.
 func Await(p executor.Prepared) { <-p.(*ahead).done }
+
+// Remembers reports whether new cells of the organisation are told a source that
+// has text in it.
+func (x *Executor) Remembers(org, text string) bool {
+	found := false
+	x.recent.drop(func(k cell.Key) bool {
+		found = found || k.Tenant == org && bytes.Contains(x.recent.heads[k], []byte(text))
+		return false
+	})
+	return found
+}

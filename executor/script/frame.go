@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"haft/executor"
 )
@@ -36,6 +38,29 @@ func frame(b, payload []byte) []byte {
 func writeFrame(w io.Writer, payload []byte) error {
 	if _, err := w.Write(frame(nil, payload)); err != nil {
 		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
+}
+
+// post sends frames that the socket has room for, without waiting: an error means
+// that a part of them may have been sent.
+func post(conn *os.File, frames []byte) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("write frames: %w", err)
+	}
+	n, failed := 0, error(nil)
+	err = raw.Write(func(fd uintptr) bool {
+		n, failed = syscall.Write(int(fd), frames)
+		return !errors.Is(failed, syscall.EINTR)
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("write frames: %w", err)
+	case failed != nil:
+		return fmt.Errorf("write frames: %w", failed)
+	case n < len(frames):
+		return fmt.Errorf("write frames: %w", io.ErrShortWrite)
 	}
 	return nil
 }

@@ -138,17 +138,19 @@ func (r *run) importsKey(list []string) string {
 // the cells that follow do without.
 func (r *run) warmer(key *cell.Key) func(*os.File) error {
 	list := r.imports()
-	if len(list) == 0 {
-		return func(conn *os.File) error { return warm(conn) }
-	}
-	x, paths, name := r.x, r.paths(), r.importsKey(list)
+	x, paths, name, python := r.x, r.paths(), r.importsKey(list), r.rt.Kind == haft.KindPython
 	return func(conn *os.File) error {
 		if err := warm(conn); err != nil {
 			return err
 		}
-		if err := load(conn, paths, list); err != nil {
-			x.spoilt.add(name, *key)
-			return fmt.Errorf("import %d modules before the call: %w", len(list), err)
+		if len(list) > 0 {
+			if err := load(conn, paths, list); err != nil {
+				x.spoilt.add(name, *key)
+				return fmt.Errorf("import %d modules before the call: %w", len(list), err)
+			}
+		}
+		if head := x.recent.of(*key); python && head != nil {
+			return post(conn, frame(nil, head))
 		}
 		return nil
 	}

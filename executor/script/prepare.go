@@ -25,8 +25,8 @@ type ahead struct {
 	// Set before done is closed.
 	cell  *cell.Cell // nil if there is none
 	key   cell.Key
-	sent  bool // it has text
-	text  string
+	sent  bool // it has head
+	head  []byte
 	armed bool // it has the whole of req, and waits for a word
 	req   executor.Request
 	rt    *Runtime
@@ -52,6 +52,14 @@ func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.P
 		close(a.done) // nothing to be made ready, or nothing to be run
 		return a
 	}
+	if r.rt = x.finder.known(req.Kind, x.cfg.Hints[req.Kind]); r.rt != nil && len(req.Source) <= maxArmed/2 {
+		plan := r.plan()
+		if c := x.pool.Try(plan); c != nil {
+			a.have(r, c, plan.Key)
+			close(a.done)
+			return a
+		}
+	}
 	x.expected.work.Go(func() {
 		defer close(a.done)
 		var err error
@@ -59,61 +67,74 @@ func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.P
 			return
 		}
 		plan := r.plan()
-		a.key = plan.Key
-		c, err := x.pool.Take(ctx, plan)
-		if err != nil {
-			return
-		}
-		if a.cell = c; req.Kind != haft.KindPython {
-			return
-		}
-		if err := a.tell(r, c); err != nil {
-			a.cell = nil // what it has of the source nobody knows
-			c.Release(false)
+		if c, err := x.pool.Take(ctx, plan); err == nil {
+			a.have(r, c, plan.Key)
 		}
 	})
 	return a
 }
 
-// tell tells a cell the source, which wakes it, and then the call if it is a plain
-// one: then one word is left to be said.
+// have takes a cell and, if it is one that can be told, tells it what is known of
+// the call.
+func (a *ahead) have(r *run, c *cell.Cell, key cell.Key) {
+	a.cell, a.key = c, key
+	if r.req.Kind != haft.KindPython {
+		return
+	}
+	if err := a.tell(r, c); err != nil {
+		a.cell, a.armed = nil, false // what it has of the source nobody knows
+		c.Release(false)
+	}
+}
+
+// tell tells a cell the source, which wakes it, and with it the call if that is a
+// plain one: then one word is left to be said.
 func (a *ahead) tell(r *run, c *cell.Cell) error {
 	head, err := r.head()
 	if err != nil {
 		return err
 	}
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
+	a.head, a.sent = head, true
+	if len(head) > maxArmed {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
+			return err
+		}
+		if err := writeFrame(c.Conn, head); err != nil {
+			return err
+		}
+		return c.Conn.SetWriteDeadline(time.Time{})
+	}
+	call, err := a.arm(r, maxArmed-len(head))
+	if err != nil {
 		return err
 	}
-	if err := writeFrame(c.Conn, head); err != nil {
-		return err
+	frames := frame(nil, head)
+	if call != nil {
+		frames = frame(frames, call)
 	}
-	if err := a.arm(r, c, maxArmed-len(head)); err != nil {
-		return err
-	}
-	a.text, a.sent = string(head), true
-	return c.Conn.SetWriteDeadline(time.Time{})
+	return post(c.Conn, frames)
 }
 
-// arm tells a cell the call, if it is a plain one of at most so many bytes.
-func (a *ahead) arm(r *run, c *cell.Cell, most int) error {
+// arm returns the frame that tells a cell the call, if it is a plain one of at most
+// so many bytes, or nil.
+func (a *ahead) arm(r *run, most int) ([]byte, error) {
 	if _, bad := notUTF8(r.req.Source); bad || len(r.req.Files) > 0 || len(r.req.CA) > 0 {
-		return nil
+		return nil, nil
 	}
 	m, failure := r.message()
 	if failure != nil {
-		return nil // Execute says so
+		return nil, nil // Execute says so
 	}
 	m.Wait = true
 	call, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("encode the call: %w", err)
+		return nil, fmt.Errorf("encode the call: %w", err)
 	}
 	if len(call) > most {
-		return nil
+		return nil, nil
 	}
 	a.armed, a.req, a.rt, a.limit = true, r.req, r.rt, r.limits
-	return writeFrame(c.Conn, call)
+	return call, nil
 }
 
 // goFrame is the word that an armed harness waits for.
@@ -129,7 +150,7 @@ func (a *ahead) aim(ctx context.Context, r *run) *cell.Cell {
 	if a.cell == nil || !a.armed || a.limit != r.limits || !sameCall(&a.req, &r.req) || a.used.Swap(true) {
 		return nil
 	}
-	r.rt = a.rt
+	r.rt, r.key, r.told = a.rt, a.key, a.head
 	return a.cell
 }
 
@@ -166,7 +187,7 @@ func (a *ahead) take(ctx context.Context, key cell.Key, head []byte) *cell.Cell 
 	case <-ctx.Done():
 		return nil
 	}
-	if a.cell == nil || a.armed || a.key != key || a.sent && a.text != string(head) || a.used.Swap(true) {
+	if a.cell == nil || a.armed || a.key != key || a.sent && !bytes.Equal(a.head, head) || a.used.Swap(true) {
 		return nil
 	}
 	return a.cell

@@ -123,3 +123,43 @@ func TestExecutor_Prepare_in_vain(t *testing.T) {
 	x.Close() // whatever is under way
 	p.Drop()
 }
+
+// TestExecutor_recent: parked cells know the source of the last call that succeeded,
+// and nothing of it is left in a call of another.
+func TestExecutor_recent(t *testing.T) {
+	x := setup(t, haft.KindPython, script.Config{})
+	// It calls so often that the last one has a cell that was parked after the first.
+	call := func(org, source string) (res *haft.Result) {
+		t.Helper()
+		for range 4 {
+			res = prepared(t, x, source, func(r *executor.Request) { r.Org = org })
+			for deadline := time.Now().Add(20 * time.Second); x.Parked(org) < 2; {
+				if time.Now().After(deadline) {
+					t.Fatal("no cells are parked")
+				}
+				<-time.After(time.Millisecond)
+			}
+		}
+		return res
+	}
+	one, two := "x = 1\ndef f(): return sorted(n for n in globals() if n in 'xy')", "y = 2\ndef f(): return sorted(n for n in globals() if n in 'xy')"
+	for _, source := range []string{one, two, one} {
+		if res := call("acme", source); string(res.Value) != `["`+source[:1]+`"]` || res.Timeline.Cell != "hit" {
+			t.Errorf("%s gave %s in a %s, %+v", source, res.Value, res.Timeline.Cell, res.Error)
+		}
+		if !x.Remembers("acme", source[:5]) {
+			t.Errorf("%s is not remembered", source)
+		}
+	}
+	call("acme", "z = 3\ndef f(): raise ValueError")
+	call("acme", "z = 3\ndef f(: pass")
+	call("acme", "z = 3 #"+strings.Repeat("#", 20<<10)+"\ndef f(): return 1")
+	call("other", "z = 3\ndef f(): return 1")
+	if x.Remembers("acme", "z = 3") || !x.Remembers("acme", "x = 1") || !x.Remembers("other", "z = 3") {
+		t.Error("remembered is another call than the last that succeeded")
+	}
+	x.Drop("acme")
+	if x.Remembers("acme", "x = 1") || !x.Remembers("other", "z = 3") {
+		t.Error("Drop forgets the wrong ones")
+	}
+}

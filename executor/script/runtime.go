@@ -127,6 +127,22 @@ func (f *Finder) Find(ctx context.Context, kind haft.Kind, hint string) (*Runtim
 	return e.rt, e.err
 }
 
+// known returns the interpreter that Find would return at once, or nil.
+func (f *Finder) known(kind haft.Kind, hint string) *Runtime {
+	if kind == haft.KindTypeScript {
+		kind = haft.KindJavaScript
+	}
+	e := f.entry(string(kind) + "\x00" + hint)
+	if !e.mu.TryLock() {
+		return nil // it is being asked
+	}
+	defer e.mu.Unlock()
+	if e.rt == nil || e.rt.stamp != stamp(e.rt.Argv[0]) {
+		return nil
+	}
+	return e.rt
+}
+
 // entry returns what is known under key.
 func (f *Finder) entry(key string) *finding {
 	f.mu.Lock()

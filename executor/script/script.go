@@ -62,6 +62,7 @@ type Executor struct {
 	expected expectations
 	spoilt   spoilt
 	policies policies
+	recent   recent
 	told     atomic.Pointer[cell.StartError] // the last that was logged
 }
 
@@ -93,7 +94,9 @@ func (x *Executor) Close() {
 // Drop ends what is kept ready for the organisation, or for all if it is empty:
 // after a change of its policy.
 func (x *Executor) Drop(org string) {
-	x.pool.Drop(func(k cell.Key) bool { return org == "" || k.Tenant == org })
+	of := func(k cell.Key) bool { return org == "" || k.Tenant == org }
+	x.recent.drop(of)
+	x.pool.Drop(of)
 }
 
 // Limits returns the limits that hold for a request.
@@ -195,6 +198,8 @@ type run struct {
 	ahead          *ahead // nil if nothing was made ready
 	stdout, stderr output
 	serialise      time.Duration
+	key            cell.Key // of the cell
+	told           []byte   // the frame that tells the source, in Python
 }
 
 // do runs the call and fills in res. An error means that there is no result.
@@ -332,6 +337,7 @@ func (r *run) reuse() bool {
 func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.Cell, told bool, err error) {
 	asked := time.Now()
 	plan := r.plan()
+	r.key, r.told = plan.Key, head
 	if r.ahead != nil {
 		c = r.ahead.take(ctx, plan.Key, head)
 		told = c != nil && r.ahead.sent
@@ -500,4 +506,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	<-c.Ended()
 	exit, runErr := c.Exit()
 	r.conclude(ctx, res, m, err, exit, runErr)
+	if err == nil && m.Type == typeResult && r.told != nil {
+		r.x.recent.note(r.key, r.told)
+	}
 }

@@ -402,6 +402,11 @@ def run(n: int, when: typing.Optional[str] = None, tags: list = ()):
     return {"n": n, "when": when, "set": {1, 2}, "half": 0.5, "list": [tags, (True, None)]}
 """
 
+_DUMMY_CALL = (
+    '{"type":"call","file":"warm.py","function":"run","args":{"n":1,"when":"x","tags":["a"]},'
+    '"env":{"HAFT_WARM":"1"},"limit":65536,"wait":true}'
+)
+
 _SAMPLE = """
 import dataclasses, datetime, enum, typing
 class Color(enum.Enum):
@@ -437,9 +442,11 @@ def _warm(clock):
     """One call for nothing: it takes the page faults and lazy imports of the next."""
     if not _sample:
         preload()
-    call = {"type": "call", "file": "warm.py", "source": _DUMMY, "function": "run", "limit": 1 << 16,
-            "args": {"n": 1, "when": "x", "tags": ["a"]}}
+    call = _decode(_DUMMY_CALL)
+    call["source"], call["code"] = _DUMMY, None
+    _ready(call)
     answer = _run(call, {}, clock)
+    os.environ.pop("HAFT_WARM", None)
     if b'"type":"result"' not in answer:
         raise RuntimeError("the warm-up call failed: " + answer.decode("utf-8"))
     thing = _convert({"name": "n", "at": "2026-01-31T10:00:00Z", "color": "red", "tags": ["a"]}, _sample[0], "")
@@ -566,8 +573,10 @@ def main(channel):
             finish()
             leave(0)
         if call["type"] == "source":
-            ahead = call
-            _ahead(call, state)
+            # It may have been told while the cell was parked, as the likely one.
+            if ahead.get("source") != call["source"] or ahead["file"] != call["file"]:
+                ahead = call
+                _ahead(call, state)
             continue
         if call["type"] == "read":
             send(_read(call))
