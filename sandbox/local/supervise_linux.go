@@ -189,9 +189,13 @@ func (g *guard) finished() {
 	g.told = true
 }
 
-// idle reports whether the command is one thread that never had company, and whose
-// doings nobody can notice: its output is not read any more.
+// idle reports whether the command is a fork of one thread that never had company,
+// and whose doings nobody can notice: its output is not read any more. A run that was
+// made from scratch is the only one of its caller, who waits for all of it.
 func (g *guard) idle(e sandbox.Exit) bool {
+	if g.r.init != nil {
+		return false
+	}
 	writable := slices.ContainsFunc(g.r.spec.Mounts, func(m sandbox.Mount) bool { return m.Writable })
 	return e.Usage.Processes == 1 && g.r.spec.Network == sandbox.NetworkNone && !writable
 }
