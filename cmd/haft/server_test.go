@@ -43,6 +43,7 @@ var alone = map[string]string{
 	"serve_live":      "it starts servers of its own",
 	"serve_oidc":      "it starts servers of its own",
 	"serve_otlp":      "it starts servers of its own",
+	"serve_reduced":   "it starts servers of its own",
 	"serve_tls":       "it starts servers of its own",
 	"webhook":         "it starts servers of its own",
 	"secret_bind":     "it changes the database behind a server's back",
