@@ -260,9 +260,10 @@ func boot(conn io.ReadWriter, code []byte) error {
 	return expect(conn, typeHello)
 }
 
-// warm has the harness make a call for nothing.
-func warm(conn io.ReadWriter) error {
-	if err := writeFrame(conn, []byte(`{"type":"warm"}`)); err != nil {
+// warm has the harness make a call for nothing, and not compile it if a source
+// follows that is compiled.
+func warm(conn io.ReadWriter, compiled bool) error {
+	if err := writeFrame(conn, fmt.Appendf(nil, `{"type":"warm","compiled":%t}`, compiled)); err != nil {
 		return err
 	}
 	return expect(conn, typeReady)

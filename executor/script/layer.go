@@ -140,7 +140,11 @@ func (r *run) warmer(key *cell.Key) func(*os.File) error {
 	list := r.imports()
 	x, paths, name, python := r.x, r.paths(), r.importsKey(list), r.rt.Kind == haft.KindPython
 	return func(conn *os.File) error {
-		if err := warm(conn); err != nil {
+		var head []byte
+		if python {
+			head = x.recent.of(*key)
+		}
+		if err := warm(conn, head != nil); err != nil {
 			return err
 		}
 		if len(list) > 0 {
@@ -149,7 +153,7 @@ func (r *run) warmer(key *cell.Key) func(*os.File) error {
 				return fmt.Errorf("import %d modules before the call: %w", len(list), err)
 			}
 		}
-		if head := x.recent.of(*key); python && head != nil {
+		if head != nil {
 			return post(conn, frame(nil, head))
 		}
 		return nil

@@ -438,23 +438,39 @@ def preload():
         gc.freeze()
 
 
-def _warm(clock):
-    """One call for nothing: it takes the page faults and lazy imports of the next."""
+_dummy = []  # the call for nothing, compiled
+
+
+def _warm(clock, compiled=False):
+    """One call for nothing: it takes the page faults and lazy imports of the next. If
+    that is compiled in this process anyway, this one need not be."""
     if not _sample:
         preload()
     call = _decode(_DUMMY_CALL)
-    call["source"], call["code"] = _DUMMY, None
+    call["source"], call["code"] = _DUMMY, _dummy[0] if compiled and _dummy else None
     _ready(call)
     answer = _run(call, {}, clock)
     os.environ.pop("HAFT_WARM", None)
     if b'"type":"result"' not in answer:
         raise RuntimeError("the warm-up call failed: " + answer.decode("utf-8"))
-    thing = _convert({"name": "n", "at": "2026-01-31T10:00:00Z", "color": "red", "tags": ["a"]}, _sample[0], "")
-    _encode(thing, 1 << 16)
-    _failure(ValueError("x"), call)
     sys.modules.pop(_MODULE, None)
     sys.modules["linecache"].cache.pop("warm.py", None)
     del _file_of_tool[:]
+    return call
+
+
+def prime():
+    """Calls for nothing in a template, so that what an interpreter finds out as it
+    goes (specialised code, caches of types and names) is found out once for all
+    cells; what fewer calls need, such as classes and failures, here only."""
+    from time import perf_counter as clock
+    for _ in range(10):
+        call = _warm(clock)
+        thing = _convert({"name": "n", "at": "2026-01-31T10:00:00Z", "color": "red", "tags": ["a"]}, _sample[0], "")
+        _encode(thing, 1 << 16)
+        _failure(ValueError("x"), call)
+    sys.modules["linecache"].cache.pop("warm.py", None)
+    _dummy[:] = [compile(_DUMMY, "warm.py", "exec", dont_inherit=True)]
 
 
 _IMPORT_SECONDS = 10
@@ -586,7 +602,7 @@ def main(channel):
             send(b'{"type":"ready"}')
             continue
         if call["type"] == "warm":
-            _warm(clock)
+            _warm(clock, call.get("compiled"))
             send(b'{"type":"ready"}')
             continue
         call["source"], call["code"] = ahead["source"], ahead.get("code")
