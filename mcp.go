@@ -69,7 +69,13 @@ type MCPServer struct {
 	State    MCPState  `json:"state,omitzero"`
 	Created  time.Time `json:"created_at"`
 	Updated  time.Time `json:"updated_at"`
+	// If is the revision that the one to be replaced must have, or [IfNone]. It is
+	// for writing, and never kept.
+	If string `json:"if_revision,omitempty"`
 }
+
+// Revision changes with every write of somebody, and not when tools are listed.
+func (s MCPServer) Revision() string { return revision(s.Updated) }
 
 // An MCPMount is a directory of the host inside a command's sandbox.
 type MCPMount struct {
@@ -174,16 +180,17 @@ type MCPServers interface {
 	MCPServer(ctx context.Context, p Principal, ref string) (*MCPServer, error)
 	// MCPServerList lists the servers of p's organisation, ordered by name.
 	MCPServerList(ctx context.Context, p Principal) iter.Seq2[MCPServer, error]
-	// PutMCPServer adds a server, or replaces the one of that name, and lists its
-	// tools, which are accepted as they are. A value that is empty keeps the one
-	// that is there. A server that cannot be listed is kept all the same, and its
-	// State says why.
+	// PutMCPServer adds a server, or replaces the one of that name if it is what s.If
+	// says and else returns [CodeConflict], and lists its tools, which are accepted as
+	// they are. A value that is empty keeps the one that is there. A server that
+	// cannot be listed is kept all the same, and its State says why.
 	PutMCPServer(ctx context.Context, p Principal, s MCPServer) (*MCPChange, error)
 	// RefreshMCPServer lists the tools of a server again. What is new or changed
 	// waits for review, unless accept.
 	RefreshMCPServer(ctx context.Context, p Principal, ref string, accept bool) (*MCPChange, error)
-	// RemoveMCPServer removes a server with its tools and credentials.
-	RemoveMCPServer(ctx context.Context, p Principal, ref string) error
+	// RemoveMCPServer removes a server with its tools and credentials, or returns
+	// [CodeNotFound], or [CodeConflict] if it is not of that revision; empty means any.
+	RemoveMCPServer(ctx context.Context, p Principal, ref, revision string) error
 }
 
 // MCPLogin lets a person agree that Haft acts for him at a server.

@@ -258,8 +258,9 @@ type Sandboxes interface {
 	// PutSandboxConfig adds a configuration, or replaces the one of that type if it
 	// is what c.If says, and else returns [CodeConflict].
 	PutSandboxConfig(ctx context.Context, p Principal, c SandboxConfig) (*SandboxConfig, error)
-	// RemoveSandboxConfig removes one, or returns [CodeNotFound].
-	RemoveSandboxConfig(ctx context.Context, p Principal, ref string) error
+	// RemoveSandboxConfig removes one, or returns [CodeNotFound], or [CodeConflict] if
+	// it is not of that revision; empty means any.
+	RemoveSandboxConfig(ctx context.Context, p Principal, ref, revision string) error
 }
 
 // A Meter knows what was used.
@@ -278,8 +279,9 @@ type Webhooks interface {
 	// its receiver knows us, which nobody can get again; or it replaces the one of
 	// that id if it is what w.If says, and else returns [CodeConflict].
 	PutWebhook(ctx context.Context, p Principal, w Webhook) (kept *Webhook, secret string, err error)
-	// RemoveWebhook removes one with its dead letters, or returns [CodeNotFound].
-	RemoveWebhook(ctx context.Context, p Principal, id WebhookID) error
+	// RemoveWebhook removes one with its dead letters, or returns [CodeNotFound], or
+	// [CodeConflict] if it is not of that revision; empty means any.
+	RemoveWebhook(ctx context.Context, p Principal, id WebhookID, revision string) error
 	Postman
 }
 

@@ -364,7 +364,7 @@ func TestMCP_what_a_server_says_anew_waits_for_a_person(t *testing.T) {
 	if _, err := s.Store.SetMCPServer(t.Context(), "local", change.Server.ID, func(m *haft.MCPServer) error { m.Command = moved.Command; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveMCPServer(t.Context(), root(), "srv"); err != nil {
+	if err := s.RemoveMCPServer(t.Context(), root(), "srv", ""); err != nil {
 		t.Fatal(err)
 	}
 	for tool, err := range s.Tools(t.Context(), root(), haft.ToolFilter{Kind: haft.KindMCP}) {

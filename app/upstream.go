@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -212,20 +213,38 @@ func filled(shown, stored map[string]string) map[string]string {
 }
 
 // Keep implements [engine.Upstream].
-func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer) (haft.MCPServer, error) {
+func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer, write func(haft.MCPServer, store.OwnSecrets) error) error {
 	if err := upstream.CheckHeaders(s.Headers); err != nil {
-		return s, err
+		return err
+	}
+	for try := 1; ; try++ {
+		shown, own, err := u.sealed(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := write(shown, own); !errors.Is(err, store.ErrSecretChanged) || try == envTries {
+			return err
+		}
+	}
+}
+
+// sealed parts a server into what is shown of it and what is stored encrypted.
+func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MCPServer, own store.OwnSecrets, err error) {
+	at := keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}
+	have, err := u.service.Store.Secrets(ctx, at.Org, string(at.Kind), at.ID, "", 0)
+	if err != nil {
+		return s, own, err
 	}
 	old, err := u.stored(ctx, s.Org, s.ID)
 	if err != nil {
-		return s, err
+		return s, own, err
 	}
 	var c serverSecrets
 	if s.Headers, c.Headers, err = hidden("the header", s.Headers, old.Headers); err != nil {
-		return s, err
+		return s, own, err
 	}
 	if s.Env, c.Env, err = hidden("the variable", s.Env, old.Env); err != nil {
-		return s, err
+		return s, own, err
 	}
 	if s.OAuth != nil {
 		o := *s.OAuth
@@ -238,14 +257,20 @@ func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer) (haft.MCPServer,
 		}
 		s.OAuth = &o
 	}
-	var raw []byte
+	values := map[string]secret.Value{}
 	if len(c.Headers)+len(c.Env)+len(c.Client) > 0 {
-		if raw, err = json.Marshal(c); err != nil {
-			return s, fmt.Errorf("write the credentials of a server: %w", err)
+		raw, err := json.Marshal(c)
+		if err != nil {
+			return s, own, fmt.Errorf("write the credentials of a server: %w", err)
 		}
+		values[secretName] = secret.New(string(raw))
 	}
-	return s, u.service.vault.putValue(ctx, keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}, raw)
+	own, err = u.service.vault.prepare(ctx, at, have, values)
+	return s, own, err
 }
+
+// Kinds implements [engine.Upstream].
+func (u *upstreams) Kinds() []string { return []string{string(kindServer), string(kindGrant)} }
 
 // hidden parts values into what may be shown, which are those that only name
 // variables, and what is stored.
@@ -286,33 +311,11 @@ func (u *upstreams) forget(s haft.MCPServer) {
 }
 
 // Drop implements [engine.Upstream].
-func (u *upstreams) Drop(ctx context.Context, s haft.MCPServer, forget bool) error {
+func (u *upstreams) Drop(s haft.MCPServer) {
 	u.forget(s)
 	u.pool.Drop(s.Org, s.ID)
-	if !forget {
-		return nil
-	}
-	if err := u.service.vault.putValue(ctx, keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}, nil); err != nil {
-		return err
-	}
-	for after := (store.Secret{Org: s.Org, Kind: string(kindGrant), Scope: s.ID + "/"}); ; {
-		list, err := u.service.Store.AllSecrets(ctx, after, 0)
-		if err != nil {
-			return err
-		}
-		for _, row := range list {
-			if row.Org != s.Org || row.Kind != string(kindGrant) || !strings.HasPrefix(row.Scope, s.ID+"/") {
-				return nil
-			}
-			if err := u.service.Store.RemoveSecret(ctx, row.Org, row.Kind, row.Scope, row.Name); err != nil {
-				return err
-			}
-			after = row
-		}
-		if len(list) == 0 {
-			return nil
-		}
-	}
+	// Its credentials went or changed with it, and not through the vault.
+	u.service.vault.changed(s.Org)
 }
 
 // Login implements [engine.Upstream].

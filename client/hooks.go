@@ -70,12 +70,12 @@ func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhoo
 }
 
 // RemoveWebhook implements [haft.Webhooks].
-func (c *Client) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID) error {
+func (c *Client) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
 	at, err := part("webhook", string(id))
 	if err != nil {
 		return err
 	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/webhooks" + at, as: p}, nil)
+	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/webhooks" + at, as: p, header: match(revision)}, nil)
 }
 
 // DeadLetters implements [haft.Postman].
@@ -132,12 +132,12 @@ func (c *Client) PutSandboxConfig(ctx context.Context, p haft.Principal, s haft.
 }
 
 // RemoveSandboxConfig implements [haft.Sandboxes].
-func (c *Client) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref string) error {
+func (c *Client) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref, revision string) error {
 	at, err := part("sandbox configuration", ref)
 	if err != nil {
 		return err
 	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/sandbox_configs" + at, as: p}, nil)
+	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/sandbox_configs" + at, as: p, header: match(revision)}, nil)
 }
 
 // Usage implements [haft.Meter].

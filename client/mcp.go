@@ -52,7 +52,7 @@ func (c *Client) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 		Disabled     bool              `json:"disabled,omitempty"`
 	}{s.Transport, s.Command, s.URL, s.Headers, s.Env, s.OAuth, s.Network, s.Mounts, s.Requirements, s.Limits, s.Connect, s.List, s.Disabled}
 	out := &haft.MCPChange{}
-	if err := c.mcp(ctx, query{method: http.MethodPut, as: p, body: body}, s.Name, "", out); err != nil {
+	if err := c.mcp(ctx, query{method: http.MethodPut, as: p, body: body, header: match(s.If)}, s.Name, "", out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -71,8 +71,8 @@ func (c *Client) RefreshMCPServer(ctx context.Context, p haft.Principal, ref str
 }
 
 // RemoveMCPServer implements [haft.MCPServers].
-func (c *Client) RemoveMCPServer(ctx context.Context, p haft.Principal, ref string) error {
-	return c.mcp(ctx, query{method: http.MethodDelete, as: p}, ref, "", nil)
+func (c *Client) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, revision string) error {
+	return c.mcp(ctx, query{method: http.MethodDelete, as: p, header: match(revision)}, ref, "", nil)
 }
 
 // LoginMCPServer implements [haft.MCPLogin].

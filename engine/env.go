@@ -28,7 +28,7 @@ type Vault interface {
 	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
 	// that is there. What has to be written for that is given to write, which writes
 	// the agent with it, or neither. It may be called more than once.
-	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error
+	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error
 }
 
 // Credentials fetches variables for a call from elsewhere.
@@ -314,7 +314,7 @@ func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error
 	row := a
 	row.Env = nil
 	var put *haft.Agent
-	err = e.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.AgentEnv) (err error) {
+	err = e.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.OwnSecrets) (err error) {
 		put, err = e.store.PutAgentEnv(ctx, row, s)
 		return err
 	})

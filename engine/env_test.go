@@ -74,8 +74,8 @@ func (m *memory) Remove(_ context.Context, org string, agent haft.AgentID, name 
 	return m.fail
 }
 
-func (m *memory) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error {
-	if err := write(store.AgentEnv{Kind: "agent"}); err != nil {
+func (m *memory) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error {
+	if err := write(store.OwnSecrets{Kind: "agent"}); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -14,19 +14,22 @@ import (
 
 	"haft"
 	"haft/secret"
+	"haft/store"
 )
 
 // An Upstream reaches MCP servers, and keeps the secrets of them.
 type Upstream interface {
-	// Keep stores what is secret of s and returns s without it. An empty value
-	// keeps the one that is there.
-	Keep(ctx context.Context, s haft.MCPServer) (haft.MCPServer, error)
+	// Keep has write keep s, without what is secret of it and with that encrypted, in
+	// one transaction. An empty value keeps the one that is there.
+	Keep(ctx context.Context, s haft.MCPServer, write func(haft.MCPServer, store.OwnSecrets) error) error
+	// Kinds are those of the scopes where secrets and logins of servers are stored: see
+	// [store.ServerParts].
+	Kinds() []string
 	// List connects and lists the tools, with vars for what the credentials of the
 	// server leave open.
 	List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars map[string]string) (*haft.MCPListing, error)
-	// Drop ends the sessions with a server, and with forget also removes what is
-	// stored of it and of logins at it.
-	Drop(ctx context.Context, s haft.MCPServer, forget bool) error
+	// Drop ends the sessions with a server, which was changed or removed.
+	Drop(s haft.MCPServer)
 	// Login and Finish are those of [haft.MCPLogin].
 	Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars map[string]string) (string, error)
 	Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error
@@ -134,16 +137,15 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 		}
 		s.ID, s.Created = newID("mcp_"), time.Now()
 	}
-	if s, err = up.Keep(ctx, s); err != nil {
-		return nil, err
-	}
-	kept, err := e.store.PutMCPServer(ctx, s)
+	var kept *haft.MCPServer
+	err = up.Keep(ctx, s, func(s haft.MCPServer, own store.OwnSecrets) (err error) {
+		kept, err = e.store.PutMCPServer(ctx, s, own)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := up.Drop(ctx, *kept, false); err != nil {
-		return nil, err
-	}
+	up.Drop(*kept)
 	if err := e.log(ctx, p, "mcp_server.put", map[string]any{"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept), "origin": kept.Origin(), "network": kept.Network, "mounts": kept.Mounts}); err != nil {
 		return nil, err
 	}
@@ -259,7 +261,7 @@ func (e *Engine) MCPChanged(org, id string) {
 }
 
 // RemoveMCPServer implements [haft.MCPServers].
-func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref string) error {
+func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, revision string) error {
 	if err := e.manager(p); err != nil {
 		return err
 	}
@@ -267,17 +269,19 @@ func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref stri
 	if err != nil {
 		return err
 	}
-	removed, err := e.registry.Unsync(ctx, p, *s)
+	parts := store.ServerParts{}
+	if e.cfg.Upstream != nil {
+		parts.Kinds = e.cfg.Upstream.Kinds()
+	}
+	removed, err := e.registry.Unsync(ctx, p, *s, func(tools []haft.ToolID) error {
+		parts.Tools = tools
+		return e.store.RemoveMCPServer(ctx, p.Org, s.ID, revision, parts)
+	})
 	if err != nil {
 		return err
 	}
-	if up, err := e.upstream(); err == nil {
-		if err := up.Drop(ctx, *s, true); err != nil {
-			return err
-		}
-	}
-	if err := e.store.RemoveMCPServer(ctx, p.Org, s.ID); err != nil {
-		return err
+	if e.cfg.Upstream != nil {
+		e.cfg.Upstream.Drop(*s)
 	}
 	return e.log(ctx, p, "mcp_server.remove", map[string]any{"server": s.Name, "id": s.ID, "tools": removed})
 }

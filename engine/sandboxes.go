@@ -120,13 +120,13 @@ func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal, c haft.
 }
 
 // RemoveSandboxConfig implements [haft.Sandboxes].
-func (e *Engine) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref string) error {
+func (e *Engine) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref, revision string) error {
 	return e.Manage(ctx, p, "sandbox.remove", func(ctx context.Context) (any, error) {
 		c, err := e.store.SandboxConfig(ctx, p.Org, ref)
 		if err != nil {
 			return nil, err
 		}
-		if err := e.store.RemoveSandboxConfig(ctx, p.Org, c.ID); err != nil {
+		if err := e.store.RemoveSandboxConfig(ctx, p.Org, c.ID, revision); err != nil {
 			return nil, err
 		}
 		e.forgetSandboxes(p.Org)

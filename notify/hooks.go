@@ -184,9 +184,9 @@ func (n *Notifier) add(ctx context.Context, w haft.Webhook) (*haft.Webhook, stri
 }
 
 // RemoveWebhook implements [haft.Webhooks].
-func (n *Notifier) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID) error {
+func (n *Notifier) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
 	err := n.cfg.Manage(ctx, p, "webhook.remove", func(ctx context.Context) (any, error) {
-		return map[string]any{"id": id}, n.store.RemoveWebhook(ctx, p.Org, id)
+		return map[string]any{"id": id}, n.store.RemoveWebhook(ctx, p.Org, id, revision)
 	})
 	n.nudge()
 	return err

@@ -491,7 +491,7 @@ func TestNotifier_refuses(t *testing.T) {
 	if _, err := w.Webhook(t.Context(), stranger, h.ID); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("the webhook of a stranger: %v", err)
 	}
-	if err := w.RemoveWebhook(t.Context(), stranger, h.ID); haft.CodeOf(err) != haft.CodeNotFound {
+	if err := w.RemoveWebhook(t.Context(), stranger, h.ID, ""); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("removed by a stranger: %v", err)
 	}
 	h.If = "1"

@@ -55,13 +55,29 @@ func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	return y.done, nil
 }
 
-// Unsync removes all tools of a server, and returns their names.
-func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]string, error) {
+// Unsync lets remove remove a server together with its tools, of which nothing else
+// is written meanwhile, and returns their names.
+func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer, remove func(tools []haft.ToolID) error) ([]string, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	y := &syncing{r: r, p: p, server: s, done: &haft.MCPChange{}}
-	err := y.prune(ctx, func(string) bool { return false })
-	return y.done.Removed, err
+	y := &syncing{r: r, p: p, server: s}
+	list, err := y.tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []haft.ToolID
+	var names []string
+	for _, t := range list {
+		ids, names = append(ids, t.ID), append(names, t.Name)
+	}
+	err = remove(ids)
+	for _, t := range list { // also if it failed: that may be after it was done
+		r.cache.forget(p.Org, t.ID, t.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return names, nil
 }
 
 // syncing is a list on its way into the store.
@@ -230,31 +246,48 @@ func shown(tree any, hidden bool) (json.RawMessage, bool, error) {
 	return json.RawMessage(escaped(string(text), `\\u{%x}`)), true, nil
 }
 
-// prune removes the tools of the server that keep does not want.
+// prune removes those tools of the server that are not to be kept.
 func (y *syncing) prune(ctx context.Context, keep func(name string) bool) error {
+	list, err := y.tools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if keep(t.Name) {
+			continue
+		}
+		if err := y.r.store.RemoveTool(ctx, y.p.Org, t.ID, ""); err != nil {
+			return fmt.Errorf("remove a tool: %w", err)
+		}
+		y.r.cache.forget(y.p.Org, t.ID, t.Name)
+		y.done.Removed = append(y.done.Removed, t.Name)
+	}
+	return nil
+}
+
+// tools lists the tools of the server.
+func (y *syncing) tools(ctx context.Context) ([]haft.Tool, error) {
+	var all []haft.Tool
 	for after := ""; ; {
 		list, err := y.r.store.Tools(ctx, y.p.Org, haft.ToolFilter{Tag: serverTag(y.server.Name), Disabled: true, After: after, Limit: 100})
 		if err != nil {
-			return fmt.Errorf("list the tools of the server: %w", err)
+			return nil, fmt.Errorf("list the tools of the server: %w", err)
 		}
 		for _, t := range list {
 			after = t.Name
-			if keep(t.Name) || haft.ServerOf(t.Name) != y.server.Name {
+			if haft.ServerOf(t.Name) != y.server.Name {
 				continue
 			}
-			if last, err := y.newest(ctx, &t); err != nil {
-				return err
-			} else if last.Kind != haft.KindMCP {
-				continue
+			last, err := y.newest(ctx, &t)
+			if err != nil {
+				return nil, err
 			}
-			if err := y.r.store.RemoveTool(ctx, y.p.Org, t.ID, ""); err != nil {
-				return fmt.Errorf("remove a tool: %w", err)
+			if last.Kind == haft.KindMCP {
+				all = append(all, t)
 			}
-			y.r.cache.forget(y.p.Org, t.ID, t.Name)
-			y.done.Removed = append(y.done.Removed, t.Name)
 		}
 		if len(list) < 100 {
-			return nil
+			return all, nil
 		}
 	}
 }

@@ -199,23 +199,19 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Co
 
 type removeAgent struct {
 	AgentRef
-	IfMatch string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
+	RemoveIf
 }
 
 func (s *Server) removeAgent(ctx context.Context, who Identity, in *removeAgent) (*struct{}, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	c, revision := Condition{IfMatch: in.IfMatch}, ""
-	if in.IfMatch != "" {
+	return nil, in.remove(func() (string, error) {
 		a, err := s.service.Agent(ctx, who.Principal, in.Agent)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		if revision, err = c.revision(a.Revision()); err != nil {
-			return nil, err
-		}
-	}
-	return nil, c.failed(s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision))
+		return a.Revision(), nil
+	}, func(revision string) error { return s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision) })
 }
 
 type agentTool struct {

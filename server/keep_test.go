@@ -47,8 +47,8 @@ func (v *vault) Put(_ context.Context, org string, agent haft.AgentID, name stri
 	return nil
 }
 
-func (v *vault) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.AgentEnv) error) error {
-	if err := write(store.AgentEnv{Kind: "agent"}); err != nil {
+func (v *vault) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error {
+	if err := write(store.OwnSecrets{Kind: "agent"}); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -164,9 +164,12 @@ func TestConditions_of_removals(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
 	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`)
+	w.must(201, admin, "POST", "/v1/sandbox_configs", `{"type":"local"}`)
 	for path, change := range map[string][2]string{
-		"/v1/tools/f":      {"PATCH", `{"category":"c"}`},
-		"/v1/agents/smith": {"PATCH", `{"disabled":true}`},
+		"/v1/tools/f":               {"PATCH", `{"category":"c"}`},
+		"/v1/agents/smith":          {"PATCH", `{"disabled":true}`},
+		"/v1/sandbox_configs/local": {"PUT", `{"description":"d"}`},
+		w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/"}`).header.Get("Location"): {"PUT", `{"url":"https://example.com/2"}`},
 	} {
 		tag := w.must(200, admin, "GET", path, "").header.Get("ETag")
 		now := w.must(200, admin, change[0], path, change[1]).header.Get("ETag")

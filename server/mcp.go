@@ -30,17 +30,24 @@ type MCPRef struct {
 	Server string `path:"server" maxLength:"200" doc:"The name or id of the server."`
 }
 
-type oneMCPServer struct{ Body haft.MCPServer }
+type oneMCPServer struct {
+	ETag string `header:"ETag"`
+	Body haft.MCPServer
+}
 
-type changedMCPServer struct{ Body haft.MCPChange }
+type changedMCPServer struct {
+	ETag string `header:"ETag"`
+	Body haft.MCPChange
+}
 
 // mcpServers are the operations on upstream MCP servers.
 func (a *api) mcpServers() {
 	const tag, path = "mcp servers", "/v1/mcp_servers/{server}"
+	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
 	register(a, operation{method: http.MethodGet, path: "/v1/mcp_servers", id: "list-mcp-servers", action: ToolsRead, tag: tag, summary: "List MCP servers by name"}, a.s.listMCPServers)
 	register(a, operation{method: http.MethodGet, path: path, id: "show-mcp-server", action: ToolsRead, tag: tag, summary: "Show an MCP server, and why some of its tools cannot be called"}, a.s.showMCPServer)
-	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: ToolsWrite, tag: tag, summary: "Replace an MCP server, or add it under that name, and list its tools"}, a.s.putMCPServer)
-	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: ToolsWrite, tag: tag, summary: "Remove an MCP server with its tools and credentials"}, a.s.removeMCPServer)
+	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: ToolsWrite, tag: tag, summary: "Replace an MCP server, or add it under that name, and list its tools", errors: condition}, a.s.putMCPServer)
+	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: ToolsWrite, tag: tag, summary: "Remove an MCP server with its tools and credentials", errors: condition}, a.s.removeMCPServer)
 	register(a, operation{method: http.MethodPost, path: path + "/refresh", id: "refresh-mcp-server", action: ToolsWrite, tag: tag, summary: "List the tools of an MCP server again; what is new or changed waits for review"}, a.s.refreshMCPServer)
 	register(a, operation{method: http.MethodPost, path: path + "/login", id: "login-mcp-server", action: CallsWrite, tag: tag, summary: "Begin a login: the link that a person has to open"}, a.s.loginMCPServer)
 	register(a, operation{method: http.MethodPost, path: path + "/login/finish", id: "finish-mcp-login", action: CallsWrite, tag: tag, summary: "End a login with what came to the redirect"}, a.s.finishMCPLogin)
@@ -76,11 +83,12 @@ func (s *Server) showMCPServer(ctx context.Context, who Identity, in *MCPRef) (*
 	if err != nil {
 		return nil, err
 	}
-	return &oneMCPServer{*v}, nil
+	return &oneMCPServer{quote(v.Revision()), *v}, nil
 }
 
 type putMCPServer struct {
 	MCPRef
+	Condition
 	Body MCPServerBody
 }
 
@@ -89,26 +97,45 @@ func (s *Server) putMCPServer(ctx context.Context, who Identity, in *putMCPServe
 	if err != nil {
 		return nil, err
 	}
-	b, name := in.Body, in.Server
-	if old, err := m.MCPServer(ctx, who.Principal, in.Server); err == nil {
-		name = old.Name // it may have been named by its id
+	b, name, revision := in.Body, in.Server, ""
+	switch old, err := m.MCPServer(ctx, who.Principal, in.Server); {
+	case err == nil:
+		name, revision = old.Name, old.Revision() // it may have been named by its id
+	case haft.CodeOf(err) != haft.CodeNotFound:
+		return nil, err
+	}
+	condition, err := in.revision(revision)
+	if err != nil {
+		return nil, err
 	}
 	change, err := m.PutMCPServer(ctx, who.Principal, haft.MCPServer{
 		Name: name, Transport: b.Transport, Command: b.Command, URL: b.URL, Headers: b.Headers, Env: b.Env, OAuth: b.OAuth, Network: b.Network,
 		Mounts: b.Mounts, Requirements: b.Requirements, Limits: b.Limits, Connect: b.Connect, List: b.List, Disabled: b.Disabled,
+		If: condition,
 	})
 	if err != nil {
-		return nil, err
+		return nil, in.failed(err)
 	}
-	return &changedMCPServer{*change}, nil
+	return &changedMCPServer{quote(change.Server.Revision()), *change}, nil
 }
 
-func (s *Server) removeMCPServer(ctx context.Context, who Identity, in *MCPRef) (*struct{}, error) {
+type removeMCPServer struct {
+	MCPRef
+	RemoveIf
+}
+
+func (s *Server) removeMCPServer(ctx context.Context, who Identity, in *removeMCPServer) (*struct{}, error) {
 	m, err := s.upstream()
 	if err != nil {
 		return nil, err
 	}
-	return nil, m.RemoveMCPServer(ctx, who.Principal, in.Server)
+	return nil, in.remove(func() (string, error) {
+		v, err := m.MCPServer(ctx, who.Principal, in.Server)
+		if err != nil {
+			return "", err
+		}
+		return v.Revision(), nil
+	}, func(revision string) error { return m.RemoveMCPServer(ctx, who.Principal, in.Server, revision) })
 }
 
 type refreshMCPServer struct {
@@ -127,7 +154,7 @@ func (s *Server) refreshMCPServer(ctx context.Context, who Identity, in *refresh
 	if err != nil {
 		return nil, err
 	}
-	return &changedMCPServer{*change}, nil
+	return &changedMCPServer{quote(change.Server.Revision()), *change}, nil
 }
 
 type loginMCPServer struct {

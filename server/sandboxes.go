@@ -35,7 +35,7 @@ func (a *api) sandboxes() {
 	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
 	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config", action: SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
 	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type", also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
-	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration"}, a.s.removeSandbox)
+	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition}, a.s.removeSandbox)
 }
 
 func (s *Server) listSandboxes(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
@@ -114,9 +114,22 @@ func (s *Server) putSandbox(ctx context.Context, who Identity, in *putSandbox) (
 	return out, in.failed(err)
 }
 
-func (s *Server) removeSandbox(ctx context.Context, who Identity, in *SandboxRef) (*struct{}, error) {
+type removeSandbox struct {
+	SandboxRef
+	RemoveIf
+}
+
+func (s *Server) removeSandbox(ctx context.Context, who Identity, in *removeSandbox) (*struct{}, error) {
 	if s.cfg.Sandboxes == nil {
 		return nil, absent("sandbox configurations")
 	}
-	return nil, s.cfg.Sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref)
+	return nil, in.remove(func() (string, error) {
+		c, err := s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref)
+		if err != nil {
+			return "", err
+		}
+		return c.Revision(), nil
+	}, func(revision string) error {
+		return s.cfg.Sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref, revision)
+	})
 }

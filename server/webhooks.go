@@ -44,11 +44,12 @@ type (
 // webhooks are the operations on webhooks and on what they could not be sent.
 func (a *api) webhooks() {
 	const tag = "webhooks"
+	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
 	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: WebhooksRead, tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
 	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: WebhooksWrite, tag: tag, summary: "Have events sent to an address", about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.", status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
 	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook", action: WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
-	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook", action: WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putWebhook)
-	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook", action: WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters"}, a.s.removeWebhook)
+	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook", action: WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay", errors: condition}, a.s.putWebhook)
+	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook", action: WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition}, a.s.removeWebhook)
 	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters", action: WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"}, a.s.deadLetters)
 	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver", action: WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
 }
@@ -119,11 +120,22 @@ func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (
 	return &oneWebhook{quote(w.Revision()), *w}, nil
 }
 
-func (s *Server) removeWebhook(ctx context.Context, who Identity, in *WebhookRef) (*struct{}, error) {
+type removeWebhook struct {
+	WebhookRef
+	RemoveIf
+}
+
+func (s *Server) removeWebhook(ctx context.Context, who Identity, in *removeWebhook) (*struct{}, error) {
 	if s.cfg.Webhooks == nil {
 		return nil, absent("webhooks")
 	}
-	return nil, s.cfg.Webhooks.RemoveWebhook(ctx, who.Principal, in.ID)
+	return nil, in.remove(func() (string, error) {
+		w, err := s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID)
+		if err != nil {
+			return "", err
+		}
+		return w.Revision(), nil
+	}, func(revision string) error { return s.cfg.Webhooks.RemoveWebhook(ctx, who.Principal, in.ID, revision) })
 }
 
 type deadLetters struct {

@@ -15,9 +15,10 @@ func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error)
 	return s.putAgent(ctx, a, nil)
 }
 
-// An AgentEnv is what becomes of the secrets of an agent when it is written.
-type AgentEnv struct {
-	// Kind is that of the scopes of agents.
+// OwnSecrets is what becomes of the secrets of an agent or of an MCP server when it
+// is written.
+type OwnSecrets struct {
+	// Kind is that of its scope, whose id is its own.
 	Kind string
 	// Put are written, each over its revision, and those named in Keep stay. All
 	// others go.
@@ -28,23 +29,31 @@ type AgentEnv struct {
 // PutAgentEnv is [Store.PutAgent] with the secrets of the agent, in one transaction:
 // both are written or neither. An agent of that name with another id is a
 // [haft.CodeConflict] too.
-func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env AgentEnv) (*haft.Agent, error) {
+func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env OwnSecrets) (*haft.Agent, error) {
 	if a.ID == "" || env.Kind == "" {
 		return nil, invalid("an agent that has secrets has an id, and their scope a kind")
 	}
-	for _, v := range env.Put {
-		if v.Org != a.Org || v.Kind != env.Kind || v.Scope != string(a.ID) {
-			return nil, invalid("the secret is not one of the agent")
-		}
-		if err := v.check(); err != nil {
-			return nil, err
-		}
+	if err := env.check(a.Org, string(a.ID)); err != nil {
+		return nil, err
 	}
 	return s.putAgent(ctx, a, &env)
 }
 
+// check reports why these cannot be the secrets of what has that id.
+func (o OwnSecrets) check(org, id string) error {
+	for _, v := range o.Put {
+		if v.Org != org || v.Kind != o.Kind || v.Scope != id {
+			return invalid("the secret belongs to something else")
+		}
+		if err := v.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // putAgent writes an agent, and what becomes of its secrets.
-func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *AgentEnv) (*haft.Agent, error) {
+func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *OwnSecrets) (*haft.Agent, error) {
 	if a.Org == "" {
 		return nil, invalid("an agent belongs to an organisation")
 	}
@@ -75,7 +84,7 @@ func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *AgentEnv) (*haf
 		if err := holds(condition, kept); err != nil {
 			return err
 		}
-		if err := t.putEnv(ctx, a, env); err != nil {
+		if err := t.putOwn(ctx, a.Org, string(a.ID), env); err != nil {
 			return err
 		}
 		if a.Updated = stamp(at, before); a.Created.IsZero() {
@@ -101,22 +110,23 @@ func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *AgentEnv) (*haf
 	return &a, nil
 }
 
-// putEnv writes the secrets of an agent, and removes those that it has no more.
-func (t *tx) putEnv(ctx context.Context, a haft.Agent, env *AgentEnv) error {
-	if env == nil {
+// putOwn writes the secrets of what has that id, and removes those that it has no
+// more.
+func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error {
+	if own == nil {
 		return nil
 	}
-	stay := make(map[string]bool, len(env.Put)+len(env.Keep))
-	for _, name := range env.Keep {
+	stay := make(map[string]bool, len(own.Put)+len(own.Keep))
+	for _, name := range own.Keep {
 		stay[name] = true
 	}
-	for _, v := range env.Put {
+	for _, v := range own.Put {
 		stay[v.Name] = true
 		if err := t.putSecret(ctx, v); err != nil {
 			return err
 		}
 	}
-	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(a.Org), column(env.Kind), column(string(a.ID)))
+	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(org), column(own.Kind), column(id))
 	if err != nil {
 		return err
 	}
@@ -134,14 +144,14 @@ func (t *tx) putEnv(ctx context.Context, a haft.Agent, env *AgentEnv) error {
 		return err
 	}
 	for _, name := range gone {
-		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(a.Org), column(env.Kind), column(string(a.ID)), name); err != nil {
+		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(org), column(own.Kind), column(id), name); err != nil {
 			return err
 		}
 	}
-	if len(env.Put)+len(gone) == 0 {
+	if len(own.Put)+len(gone) == 0 {
 		return nil
 	}
-	return markSecrets(ctx, t, a.Org)
+	return markSecrets(ctx, t, org)
 }
 
 // Agent returns the agent of that id or name, or [haft.CodeNotFound].

@@ -79,9 +79,20 @@ func (s *Store) SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxC
 }
 
 // RemoveSandboxConfig removes the configuration of that id, or returns
-// [haft.CodeNotFound].
-func (s *Store) RemoveSandboxConfig(ctx context.Context, org string, id haft.SandboxConfigID) error {
+// [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
+// condition.
+func (s *Store) RemoveSandboxConfig(ctx context.Context, org string, id haft.SandboxConfigID, condition string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		now, err := locked[haft.SandboxConfig](ctx, t, "SELECT doc FROM sandbox_configs WHERE org = $1 AND id = $2", column(org), column(string(id)))
+		if err != nil {
+			return err
+		}
+		if now == nil {
+			return notFound("sandbox configuration")
+		}
+		if err := holds(condition, now.Revision()); err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, "DELETE FROM sandbox_configs WHERE org = $1 AND id = $2", column(org), column(string(id)))
 		if err == nil && n == 0 {
 			return notFound("sandbox configuration")

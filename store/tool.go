@@ -204,22 +204,27 @@ func (s *Store) RemoveTool(ctx context.Context, org string, id haft.ToolID, cond
 		if err := holds(condition, old.Revision()); err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "DELETE FROM tools WHERE id = $1 AND org = $2", column(string(id)), column(org))
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return notFound("tool")
-		}
-		for _, table := range []string{"versions", "tool_tags", "tool_words"} {
-			if _, err := t.exec(ctx, "DELETE FROM "+table+" WHERE tool = $1", column(string(id))); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.removeTool(ctx, org, id)
 	})
 	if err != nil {
 		return fmt.Errorf("remove the tool: %w", err)
+	}
+	return nil
+}
+
+// removeTool removes a tool with its versions, or returns [haft.CodeNotFound].
+func (t *tx) removeTool(ctx context.Context, org string, id haft.ToolID) error {
+	n, err := t.exec(ctx, "DELETE FROM tools WHERE id = $1 AND org = $2", column(string(id)), column(org))
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return notFound("tool")
+	}
+	for _, table := range []string{"versions", "tool_tags", "tool_words"} {
+		if _, err := t.exec(ctx, "DELETE FROM "+table+" WHERE tool = $1", column(string(id))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -109,27 +109,34 @@ func webhookDoc(w haft.Webhook) (string, error) {
 	return doc, err
 }
 
+// webhook returns a webhook that nobody else changes before the end, if it is what
+// the condition says.
+func (t *tx) webhook(ctx context.Context, org string, id haft.WebhookID, condition string) (*Subscription, error) {
+	rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(org), column(string(id)))
+	if err != nil {
+		return nil, err
+	}
+	var found *Subscription
+	if err := each(rows, func(r scanner) error {
+		one, err := scanWebhook(r)
+		found = &one
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, notFound("webhook")
+	}
+	return found, holds(condition, found.Revision())
+}
+
 // SetWebhook replaces what people say of a webhook, if it is what If says. Enabling
 // one forgets how it failed; its place stays.
 func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, error) {
 	var kept haft.Webhook
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(w.Org), column(string(w.ID)))
+		old, err := t.webhook(ctx, w.Org, w.ID, w.If)
 		if err != nil {
-			return err
-		}
-		var old *Subscription
-		if err := each(rows, func(r scanner) error {
-			found, err := scanWebhook(r)
-			old = &found
-			return err
-		}); err != nil {
-			return err
-		}
-		if old == nil {
-			return notFound("webhook")
-		}
-		if err := holds(w.If, old.Revision()); err != nil {
 			return err
 		}
 		kept = w
@@ -216,9 +223,13 @@ func (s *Store) ResealWebhook(ctx context.Context, w Subscription, next string) 
 	return replaced, nil
 }
 
-// RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound].
-func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID) error {
+// RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound],
+// or [haft.CodeConflict] if its revision is not the one of the condition.
+func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID, condition string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		if _, err := t.webhook(ctx, org, id, condition); err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, "DELETE FROM webhooks WHERE org = $1 AND id = $2", column(org), column(string(id)))
 		if err == nil && n == 0 {
 			return notFound("webhook")

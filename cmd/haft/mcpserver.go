@@ -253,7 +253,7 @@ func mcpRefresh(p *persona, std streams) *cobra.Command {
 func mcpRemove(p *persona, std streams) *cobra.Command {
 	return p.command(std, "rm NAME", "Remove a server with its tools and credentials", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
-			if err := s.RemoveMCPServer(ctx, s.p, args[0]); err != nil {
+			if err := s.RemoveMCPServer(ctx, s.p, args[0], ""); err != nil {
 				return noServer(err)
 			}
 			return tell(s, map[string]string{"removed": args[0]}, "removed "+args[0])

@@ -121,7 +121,7 @@ func webhookState(w haft.Webhook) cell {
 // webhookRemove removes a webhook.
 func webhookRemove(p *persona, std streams) *cobra.Command {
 	return p.command(std, "rm ID", "Remove a webhook with its dead letters", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		if err := s.RemoveWebhook(ctx, s.p, haft.WebhookID(args[0])); err != nil {
+		if err := s.RemoveWebhook(ctx, s.p, haft.WebhookID(args[0]), ""); err != nil {
 			return noWebhook(err)
 		}
 		return tell(s, map[string]string{"removed": args[0]}, "webhook "+args[0]+" is removed")

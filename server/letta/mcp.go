@@ -229,6 +229,7 @@ func (d *Door) putServer(ctx context.Context, q *request, w wireServer, fresh bo
 		case !gone(err):
 			return nil, err
 		}
+		s.If = haft.IfNone
 	}
 	change, err := all.PutMCPServer(ctx, q.who.Principal, s)
 	if err != nil {
@@ -287,6 +288,7 @@ func (d *Door) mergeServer(ctx context.Context, q *request, w wireServer) (*haft
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an MCP server keeps its name here, which its tools are called by: create one of the other name"}
 	}
 	next := *old
+	next.If = old.Revision() // what the client leaves out is what was read
 	if old.Transport == haft.MCPStdio {
 		if w.Command != nil {
 			next.Command = append([]string{*w.Command}, next.Command[min(1, len(next.Command)):]...)
@@ -323,7 +325,7 @@ func (d *Door) deleteServer(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nothing{}, all.RemoveMCPServer(ctx, q.who.Principal, s.ID)
+	return nothing{}, all.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
 }
 
 // refreshServer lists the tools of a server again. What is new or says something

@@ -127,7 +127,7 @@ func showConfig(c haft.SandboxConfig) wireConfig {
 }
 
 // configID is Letta's id of a configuration.
-func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org, string(c.ID)) }
+func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org, string(c.ID), "") }
 
 // sandboxes returns what keeps configurations.
 func (d *Door) sandboxes() (haft.Sandboxes, error) {
@@ -247,7 +247,7 @@ func (d *Door) deleteConfig(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nothing{}, all.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID))
+	return nothing{}, all.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
 }
 
 func (d *Door) listConfigs(ctx context.Context, q *request) (any, error) {

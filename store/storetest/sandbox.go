@@ -52,11 +52,11 @@ func sandboxConfigs(t testing.TB, s *store.Store) {
 	if list, err := s.SandboxConfigs(ctx, "other"); err != nil || len(list) != 0 {
 		t.Errorf("SandboxConfigs of a stranger = %+v, %v", list, err)
 	}
-	refused(t, "RemoveSandboxConfig of a stranger", s.RemoveSandboxConfig(ctx, "other", kept.ID), haft.CodeNotFound)
-	if err := s.RemoveSandboxConfig(ctx, "acme", kept.ID); err != nil {
+	refused(t, "RemoveSandboxConfig of a stranger", s.RemoveSandboxConfig(ctx, "other", kept.ID, ""), haft.CodeNotFound)
+	if err := s.RemoveSandboxConfig(ctx, "acme", kept.ID, ""); err != nil {
 		t.Error(err)
 	}
-	refused(t, "RemoveSandboxConfig again", s.RemoveSandboxConfig(ctx, "acme", kept.ID), haft.CodeNotFound)
+	refused(t, "RemoveSandboxConfig again", s.RemoveSandboxConfig(ctx, "acme", kept.ID, ""), haft.CodeNotFound)
 }
 
 // gone makes a conflict of what is not there any more: somebody else won.
@@ -73,7 +73,7 @@ func agentEnv(t testing.TB, s *store.Store) {
 	value := func(name, data string, rev int64) store.Secret {
 		return store.Secret{Org: "acme", Kind: "agent", Scope: "ag_1", Name: name, Data: []byte(data), Created: at, Updated: at, Rev: rev}
 	}
-	put := func(a haft.Agent, env store.AgentEnv) error {
+	put := func(a haft.Agent, env store.OwnSecrets) error {
 		a.ID, a.Org, a.Name, env.Kind = "ag_1", "acme", "helper", "agent"
 		_, err := s.PutAgentEnv(ctx, a, env)
 		return err
@@ -95,7 +95,7 @@ func agentEnv(t testing.TB, s *store.Store) {
 	}
 	neighbour := value("A", "theirs", 0)
 	neighbour.Scope = "ag_2"
-	if err := errors.Join(s.PutSecret(ctx, neighbour), put(haft.Agent{If: haft.IfNone}, store.AgentEnv{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
+	if err := errors.Join(s.PutSecret(ctx, neighbour), put(haft.Agent{If: haft.IfNone}, store.OwnSecrets{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
 		t.Fatal(err)
 	}
 	expect("put", 0, map[string]string{"A": "a1", "B": "b1"})
@@ -103,19 +103,19 @@ func agentEnv(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"}, store.AgentEnv{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
-	err = put(haft.Agent{Tools: []string{"x"}}, store.AgentEnv{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
+	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"}, store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
+	err = put(haft.Agent{Tools: []string{"x"}}, store.OwnSecrets{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
 	if refused(t, "an old revision of a secret", err, haft.CodeConflict); !errors.Is(err, store.ErrSecretChanged) {
 		t.Errorf("%v does not say that a secret changed", err)
 	}
-	refused(t, "a secret of somebody else", put(haft.Agent{}, store.AgentEnv{Put: []store.Secret{neighbour}}), haft.CodeInvalid)
-	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.AgentEnv{Kind: "agent"})
+	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []store.Secret{neighbour}}), haft.CodeInvalid)
+	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.OwnSecrets{Kind: "agent"})
 	refused(t, "another id", err, haft.CodeConflict)
 	expect("after conflicts", 0, map[string]string{"A": "a1", "B": "b1"})
 	if now, err := s.SecretMark(ctx, "acme"); err != nil || now != mark {
 		t.Errorf("the mark went from %d to %d for nothing, %v", mark, now, err)
 	}
-	if err := put(haft.Agent{Tools: []string{"x"}}, store.AgentEnv{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
+	if err := put(haft.Agent{Tools: []string{"x"}}, store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect("replaced", 1, map[string]string{"A": "a2"})
@@ -142,20 +142,10 @@ func conditions(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "doomed"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	policy, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("old")}, "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "RemoveTool of another revision", s.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
-	refused(t, "RemoveAgent of another revision", s.RemoveAgent(ctx, "acme", "doomed", "other"), haft.CodeConflict)
 	for name, write := range map[string]func(i int) error{
 		"agent": func(i int) error {
 			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)}, If: agent.Revision()})
@@ -181,31 +171,89 @@ func conditions(t testing.TB, s *store.Store) {
 			_, err := s.PutPolicy(ctx, "", haft.PolicyText{Text: []byte(count("p", i)), If: haft.IfNone}, "ann")
 			return err
 		},
-		"tool to remove":  func(int) error { return gone(s.RemoveTool(ctx, "acme", doomed.ID, doomed.Revision())) },
-		"agent to remove": func(int) error { return gone(s.RemoveAgent(ctx, "acme", "doomed", lost.Revision())) },
 	} {
-		var wg sync.WaitGroup
-		errs := make([]error, 8)
-		for i := range errs {
-			wg.Go(func() { errs[i] = write(i) })
-		}
-		wg.Wait()
-		won := 0
-		for _, err := range errs {
-			if err == nil {
-				won++
-			} else if haft.CodeOf(err) != haft.CodeConflict {
-				t.Errorf("%s: %v, want a conflict", name, err)
-			}
-		}
-		if won != 1 {
-			t.Errorf("%s: %d of %d wrote over the same revision, want 1", name, won, len(errs))
-		}
+		oneWins(t, name, write)
 	}
 	_, err = s.SetReview(ctx, "acme", tool.ID, tool.Revision(), 1, haft.Review{State: haft.ReviewPassed}, false)
 	refused(t, "SetReview on an old revision", err, haft.CodeConflict)
 	_, _, _, err = s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:2"}}, store.PutOptions{IfDigest: tool.Revision()})
 	refused(t, "PutTool on an old revision", err, haft.CodeConflict)
+}
+
+// oneWins: of many who write over the same revision one does.
+func oneWins(t testing.TB, name string, write func(i int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() { errs[i] = write(i) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else if haft.CodeOf(err) != haft.CodeConflict {
+			t.Errorf("%s: %v, want a conflict", name, err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%s: %d of %d wrote over the same revision, want 1", name, won, len(errs))
+	}
+}
+
+// removals: what is removed on condition is of that revision, and by one.
+func removals(t testing.TB, s *store.Store) {
+	ctx := t.Context()
+	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "doomed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook, err := s.AddWebhook(ctx, haft.Webhook{ID: "wh_doomed", Org: "acme", URL: "https://a.test"}, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files"}, store.OwnSecrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "doomed"}, store.OwnSecrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "RemoveWebhook of another revision", s.RemoveWebhook(ctx, "acme", hook.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveSandboxConfig of another revision", s.RemoveSandboxConfig(ctx, "acme", old.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveTool of another revision", s.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveAgent of another revision", s.RemoveAgent(ctx, "acme", "doomed", "other"), haft.CodeConflict)
+	for name, write := range map[string]func(i int) error{
+		"server": func(i int) error {
+			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", URL: count("u", i), If: server.Revision()}, store.OwnSecrets{})
+			return err
+		},
+		"new server": func(int) error {
+			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "fresh", If: haft.IfNone}, store.OwnSecrets{})
+			return err
+		},
+		"server to remove": func(int) error {
+			return gone(s.RemoveMCPServer(ctx, "acme", left.ID, left.Revision(), store.ServerParts{}))
+		},
+		"webhook to remove": func(int) error { return gone(s.RemoveWebhook(ctx, "acme", hook.ID, hook.Revision())) },
+		"configuration to remove": func(int) error {
+			return gone(s.RemoveSandboxConfig(ctx, "acme", old.ID, old.Revision()))
+		},
+		"tool to remove":  func(int) error { return gone(s.RemoveTool(ctx, "acme", doomed.ID, doomed.Revision())) },
+		"agent to remove": func(int) error { return gone(s.RemoveAgent(ctx, "acme", "doomed", lost.Revision())) },
+	} {
+		oneWins(t, name, write)
+	}
 }
 
 func usage(t testing.TB, s *store.Store) {

@@ -55,7 +55,7 @@ func webhooks(t testing.TB, s *store.Store) {
 	if list, err := s.ActiveWebhooks(ctx, "", 0); err != nil || len(list) != 0 {
 		t.Errorf("ActiveWebhooks = %+v, %v", list, err)
 	}
-	if err := s.RemoveWebhook(ctx, "acme", w.ID); err != nil {
+	if err := s.RemoveWebhook(ctx, "acme", w.ID, ""); err != nil {
 		t.Error(err)
 	}
 	if dead, err := s.DeadLetters(ctx, w.ID, "", 0); err != nil || len(dead) != 0 {
@@ -89,7 +89,7 @@ func resealed(t testing.TB, s *store.Store) {
 		t.Errorf("AllWebhooks after the first = %+v, %v", rest, err)
 	}
 	for _, w := range list {
-		if err := s.RemoveWebhook(ctx, "seals", w.ID); err != nil {
+		if err := s.RemoveWebhook(ctx, "seals", w.ID, ""); err != nil {
 			t.Error(err)
 		}
 	}
