@@ -169,3 +169,27 @@ func (s *Store) FailLog(b Batch) error {
 	_, err = s.front.log.Append(payload)
 	return errors.Join(err, s.front.log.Close())
 }
+
+// FailSync has the next attempt to bring the database to the disk fail, and those
+// after it say that all is well: as a kernel does that has dropped the pages.
+func (s *Store) FailSync() {
+	sync, failed := s.dialect.Sync, false
+	s.dialect.Sync = func() error {
+		if !failed {
+			failed = true
+			return errors.New("input/output error")
+		}
+		return sync()
+	}
+}
+
+// FreeLog brings the log into the database, and makes its room free.
+func (s *Store) FreeLog(ctx context.Context) error {
+	if err := s.front.settle(ctx); err != nil {
+		return err
+	}
+	return s.front.trim(s.front.log, s.front.applied)
+}
+
+// Writing reports whether somebody writes to the database.
+func (s *Store) Writing() bool { return len(s.turn) == 0 }

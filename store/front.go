@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"time"
 	"unicode"
 
-	"haft"
 	"haft/audit"
 	"haft/store/redo"
 )
@@ -41,6 +39,7 @@ type front struct {
 	waiting []*rowset // acknowledged, and not in the database yet; oldest first
 	count   atomic.Int64
 	stuck   atomic.Bool // the database does not take what waits
+	unsafe  atomic.Bool // nobody knows what of the database is on the disk
 
 	applied uint64 // the last one that is in the database, guarded by the turn
 	relaxed bool   // the connection is, guarded by the turn
@@ -82,83 +81,6 @@ func (s *Store) openFront(ctx context.Context) error {
 	}
 	go f.run(own)
 	return nil
-}
-
-// recover brings into the database what is in the log and not there.
-func (f *front) recover(ctx context.Context) error {
-	epoch, mark, err := marks(ctx, f.s.conn)
-	if err != nil {
-		return err
-	}
-	list, err := left(f.root, epoch, mark)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	sets := make([]*rowset, len(list))
-	for i, r := range list {
-		if sets[i], err = readRowset(r.Payload); err != nil {
-			return fmt.Errorf("record %d of the log: %w", r.Number, err)
-		}
-		sets[i].number = r.Number
-	}
-	return f.apply(ctx, sets)
-}
-
-// readable reports that what an earlier process left in its log cannot be read,
-// before anything of the database is changed: the version that can read it must
-// still be able to.
-func (s *Store) readable(ctx context.Context) error {
-	epoch, mark, err := marks(ctx, s.db)
-	if err != nil {
-		return nil //nolint:nilerr // it is new, or damaged, which others say
-	}
-	root, err := os.OpenRoot(s.dialect.Dir)
-	if err != nil {
-		return fmt.Errorf("open the directory of the log: %w", err)
-	}
-	_, err = left(root, epoch, mark)
-	return errors.Join(err, root.Close())
-}
-
-// left reads what is in the log of an epoch behind a mark.
-func left(root *os.Root, epoch, mark uint64) ([]redo.Record, error) {
-	if epoch == 0 {
-		return nil, nil
-	}
-	list, err := redo.Read(root, logName, epoch, mark)
-	if errors.Is(err, redo.ErrDamaged) {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Err: err, Message: "the log " + logName +
-			" in the data directory is damaged, and some calls of its last moments are lost: keep a copy, and remove it to go on without them"}
-	}
-	for _, r := range list {
-		if r.Version != rowsetVersion {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-				"another version of haft stopped without an end, and left %d commits in %s of the data directory: start and stop that version once", len(list), logName)}
-		}
-	}
-	return list, err
-}
-
-// marks reads which log belongs to the database, and how far it has it.
-func marks(ctx context.Context, db interface {
-	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
-}) (epoch, mark uint64, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch')")
-	if err != nil {
-		return 0, 0, err
-	}
-	err = each(rows, func(r scanner) error {
-		var name string
-		var value int64
-		err := r.Scan(&name, &value)
-		if name == "redo" {
-			mark = uint64(value)
-		} else {
-			epoch = uint64(value)
-		}
-		return err
-	})
-	return epoch, mark, err
 }
 
 // putMark keeps a number under a name.
@@ -286,6 +208,7 @@ func (f *front) renounce() {
 	}
 	_ = f.log.Close() // it has failed already
 	f.log, f.seen, f.void = nil, 0, true
+	signal(f.hurry) // to disown it, if nobody else does
 }
 
 // disown has the database name no log, if the one that it names failed.
@@ -298,13 +221,35 @@ func (f *front) disown(ctx context.Context, t *tx) error {
 	return err
 }
 
-// trim frees the room of what is in the database.
+// errUnsafe: see trim.
+var errUnsafe = errors.New("the database could not be brought to the disk")
+
+// trim frees the room of what is in the database. It fails for good once the disk
+// did: Linux reports a page that it could not write to one fsync and then takes it for
+// written, so that the next one says that all is well. A log that is full for good is
+// one that everything goes past.
 func (f *front) trim(log *redo.Log, applied uint64) error {
+	if f.unsafe.Load() {
+		return errUnsafe
+	}
 	if err := f.s.dialect.Sync(); err != nil {
-		return fmt.Errorf("bring the database to the disk: %w", err)
+		f.unsafe.Store(true)
+		return fmt.Errorf("%w: %w", errUnsafe, err)
 	}
 	log.Trim(applied)
 	return nil
+}
+
+// erase overwrites what the log still holds of what is in the database.
+// Precondition: the order and the turn are taken, and everything acknowledged is in
+// the database.
+func (f *front) erase() error {
+	if f.log != nil {
+		if err := f.trim(f.log, f.applied); err != nil {
+			return err
+		}
+	}
+	return redo.Erase(f.root, logName)
 }
 
 // signal wakes whoever waits for c, if nobody has yet.
@@ -429,8 +374,11 @@ func (f *front) tend(ctx context.Context) {
 	if take(ctx, f.order) != nil {
 		return
 	}
-	log, due := f.log, f.log == nil && f.seen >= warmUp
+	log, due, void := f.log, f.log == nil && f.seen >= warmUp, f.void
 	f.order <- struct{}{}
+	if void { // whoever writes disowns it
+		_ = f.s.write(ctx, func(context.Context, *tx) error { return nil })
+	}
 	if due {
 		if f.begin(ctx) != nil {
 			// Without a log everything goes on, only slower.
@@ -457,6 +405,9 @@ func (f *front) close() error {
 	err := take(context.Background(), f.s.turn)
 	if err == nil {
 		err = f.settleTurn(context.Background(), true)
+		if err == nil && f.void {
+			err = f.s.transact(context.Background(), f.disown)
+		}
 		f.s.turn <- struct{}{}
 	}
 	if f.log != nil {

@@ -343,34 +343,53 @@ func (s *Store) Reseal(ctx context.Context, c SealedCall, next json.RawMessage) 
 	return replaced, nil
 }
 
-// Scrub removes from the files of the database what was overwritten or removed: a
-// database keeps that for a long time in pages that nobody reads. It takes as long
-// as writing the tables of secrets, agents and calls again. Backups, and the log
-// that a server archives, are beyond its reach.
+// Scrub removes from the files of the database, and from the log in front of it, what
+// was overwritten or removed: a database keeps that for a long time in pages that
+// nobody reads. It takes as long as writing the tables of secrets, agents and calls
+// again. Backups, and the log that a server archives, are beyond its reach.
 func (s *Store) Scrub(ctx context.Context) error {
-	texts := []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"}
+	if err := s.scrub(ctx); err != nil {
+		return fmt.Errorf("scrub the database: %w", s.explain(err))
+	}
+	return nil
+}
+
+func (s *Store) scrub(ctx context.Context) error {
 	if s.dialect.Shared {
-		texts = []string{"VACUUM (FULL) secrets", "VACUUM (FULL) agents", "VACUUM (FULL) calls"}
-		for _, text := range texts {
-			if _, err := s.db.ExecContext(ctx, text); err != nil {
-				return fmt.Errorf("scrub the database: %w", s.explain(err))
+		for _, table := range []string{"secrets", "agents", "calls"} {
+			if _, err := s.db.ExecContext(ctx, "VACUUM (FULL) "+table); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
-	select {
-	case _, ok := <-s.turn:
-		if !ok {
-			return errClosed()
+	if s.front != nil {
+		if err := take(ctx, s.front.order); err != nil {
+			return err
 		}
-	case <-ctx.Done():
-		return s.explain(ctx.Err())
+		defer func() { s.front.order <- struct{}{} }()
+	}
+	if err := take(ctx, s.turn); err != nil {
+		return err
 	}
 	defer func() { s.turn <- struct{}{} }()
-	for _, text := range texts {
-		if _, err := s.conn.ExecContext(ctx, text); err != nil {
-			return fmt.Errorf("scrub the database: %w", s.explain(err))
+	if s.front != nil {
+		if err := s.front.settleTurn(context.WithoutCancel(ctx), true); err != nil {
+			return err
 		}
+	}
+	if _, err := s.conn.ExecContext(ctx, "VACUUM"); err != nil {
+		return err
+	}
+	var busy, frames, moved int64
+	if err := s.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
+		return err
+	}
+	if busy != 0 {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "somebody reads the database, and with it what was to be removed; try again"}
+	}
+	if s.front != nil {
+		return s.front.erase()
 	}
 	return nil
 }

@@ -3,12 +3,54 @@ package redo
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 )
 
+// Erase overwrites the file of a log with zeros, if there is one. It may be open: then
+// everything that it holds is trimmed, and nobody appends meanwhile.
+func Erase(dir *os.Root, name string) error {
+	f, err := dir.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("erase the log: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = zero(f, 0, info.Size())
+	}
+	if err = errors.Join(err, f.Sync()); err != nil {
+		return fmt.Errorf("erase the log: %w", err)
+	}
+	return nil
+}
+
+// zero writes zeros.
+func zero(f *os.File, from, to int64) error {
+	zeros := make([]byte, 1<<20)
+	for from < to {
+		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), to-from)], from)
+		if err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
+}
+
 // fill fills a new file with zeros, so that no write to it has to find room on the
 // disk, or to be written down in the file system: both would take a second write.
+// A log leaves the disk as much as it takes: one that took the last of it for a moment
+// would fail who writes to the database then.
 func fill(dir *os.Root, name string) error {
+	if info, err := dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() < Size {
+		if err := room(dir, 2*Size); err != nil {
+			return err
+		}
+	}
 	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -18,24 +60,20 @@ func fill(dir *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file", name)
+	}
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := f.Chmod(0o600); err != nil {
 			return err
 		}
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file", name)
-	}
-	zeros := make([]byte, 1<<20)
-	for at := info.Size() / block * block; at < Size; {
-		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), Size-at)], at)
-		if err != nil { // a part of a log is of no use, and fills a disk that is full
-			return errors.Join(err, f.Truncate(0))
-		}
-		at += int64(n)
-	}
 	if info.Size() >= Size {
 		return nil
+	}
+	if err := zero(f, info.Size()/block*block, Size); err != nil {
+		// A part of a log is of no use, and fills a disk that is full.
+		return errors.Join(err, f.Truncate(0))
 	}
 	if err := f.Sync(); err != nil {
 		return err

@@ -32,6 +32,23 @@ func openFile(dir *os.Root, name string) (file, error) {
 	return &ring{f: f}, nil
 }
 
+// room reports that a disk has less than n bytes left for us.
+func room(dir *os.Root, n int64) error {
+	d, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var stat syscall.Statfs_t
+	if err := syscall.Fstatfs(int(d.Fd()), &stat); err != nil {
+		return fmt.Errorf("ask how full the disk is: %w", err)
+	}
+	if stat.Blocks > 0 && stat.Bavail < uint64(n/stat.Bsize) { // some that have no end say 0 of 0
+		return fmt.Errorf("less than %d bytes are left: %w", n, syscall.ENOSPC)
+	}
+	return nil
+}
+
 func (r *ring) writeAt(blocks []byte, at int64) error {
 	n, err := r.f.WriteAt(blocks, at)
 	if err == nil && n < len(blocks) {

@@ -108,7 +108,7 @@ func TestStore_a_full_disk_behind_the_log(t *testing.T) {
 	if apart(t) {
 		return
 	}
-	dir := mount(t, "size=10m")
+	dir := mount(t, "size=18m")
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	full, kept := error(nil), 0
 	for i := range 20_000 {
@@ -143,6 +143,32 @@ func TestStore_a_full_disk_behind_the_log(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = open(t, sqlite.Config{Dir: dir})
+	}
+}
+
+// TestStore_a_small_disk: a log does not take what the database needs, not even for a
+// moment.
+func TestStore_a_small_disk(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	for size, want := range map[string]int64{"12m": 0, "24m": 8 << 20} {
+		dir := mount(t, "size="+size)
+		s := open(t, sqlite.Config{Dir: dir, Busy: true})
+		b := batch("c0")
+		b.Sure = true
+		if err := s.Commit(t.Context(), b); err != nil {
+			t.Errorf("%s: %v", size, err)
+		}
+		have := int64(0)
+		if info, err := os.Stat(filepath.Join(dir, "redo.log")); err == nil {
+			have = info.Size()
+		} else if !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if have != want {
+			t.Errorf("on a disk of %s the log has %d bytes, want %d", size, have, want)
+		}
 	}
 }
 
