@@ -113,6 +113,12 @@ func (s *Store) plan(ctx context.Context, text string, args []any) ([]string, er
 	return lines, err
 }
 
+// Analysed reports whether SQLite has counted rows, and plans by them.
+func (s *Store) Analysed(ctx context.Context) (bool, error) {
+	found, err := s.plan(ctx, "SELECT name FROM sqlite_master WHERE name LIKE 'sqlite_stat%'", nil)
+	return len(found) > 0, err
+}
+
 // Words is words, for tests.
 func Words(text string, most int) []string { return words(text, most) }
 
