@@ -118,7 +118,8 @@ type Forker interface {
 	// run's own, and not set here. Boot is source code in
 	// the interpreter's language that defines main(channel): it is called in each
 	// fresh sandbox, after confinement, with the number of the descriptor that
-	// Spec.Channel became.
+	// Spec.Channel became. If it defines prime(), that is called once in the
+	// template, after the first fork.
 	Template(ctx context.Context, spec Spec, boot string) (Template, error)
 	// CanFork reports whether this machine allows it, which is found by trying.
 	// Where it does not, Template refuses, and Run still serves.

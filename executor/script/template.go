@@ -96,7 +96,7 @@ func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec, lay
 		if err != nil {
 			return nil, err
 		}
-		t, err := ts.forker.Template(context.WithoutCancel(ctx), spec, pythonHarness()+"\npreload()\nprime()\n")
+		t, err := ts.forker.Template(context.WithoutCancel(ctx), spec, pythonHarness()+"\npreload()\n")
 		if err != nil {
 			release()
 			return nil, err

@@ -216,6 +216,7 @@ class Template:
     def serve(self):
         """Fork until Haft closes the socket."""
         send(self.sock, {"kind": "ready"})
+        prime = self.names.get("prime")
         while True:
             order, fds = receive(self.sock)
             if order is None:
@@ -223,6 +224,18 @@ class Template:
             cell = self.fork(order, fds)
             if cell is not None:
                 return cell
+            if prime:
+                # The first fork is waited for. Those that follow are not, as a rule.
+                prime = self.primed(prime)
+
+    def primed(self, prime):
+        """Have the program find out what it can for all forks. They do without."""
+        try:
+            prime()
+        except Exception:
+            pass
+        gc.collect()
+        gc.freeze()
 
     def fork(self, order, fds):
         """Make one fork. In the fork, return what it is to do."""
