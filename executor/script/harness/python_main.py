@@ -574,8 +574,6 @@ def main(channel):
     _ask[:] = [send, receive]
     # Without site there is no exit, which scripts use.
     _b.exit = _b.quit = sys.exit
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
     sys.modules["__main__"] = type(sys)("__main__")
     send(b'{"type":"hello"}')
     state, ahead = {}, {}
