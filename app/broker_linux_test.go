@@ -72,7 +72,8 @@ type market struct {
 	seen []*http.Request
 }
 
-// openMarket opens one. handle answers before the echo does, if it wants to.
+// openMarket opens one. handle answers before the echo does, if it wants to, and
+// {https} in the address of a search is the port.
 func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bool, cfg app.ServiceConfig) *market {
 	t.Helper()
 	open(t, app.Config{}) // or skip
@@ -106,6 +107,7 @@ func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bo
 	cfg.Data, cfg.SelfReview = m.dir, true
 	cfg.Logger = slog.New(slog.NewJSONHandler(m.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Egress = egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: directory{}, TLS: &egress.TLS{Roots: roots}}
+	cfg.Search.URL = strings.ReplaceAll(cfg.Search.URL, "{https}", m.https)
 	var err error
 	m.Service, err = app.OpenService(t.Context(), cfg)
 	must(t, err)

@@ -69,9 +69,10 @@ func (f *flight) bounds() []Bound {
 	return append(first, rest...)
 }
 
-// stand gives the program placeholders: those of the way out, and others that mean
-// nothing to anybody for what that does not know.
-func (f *flight) stand(req *executor.Request, given map[string]string) {
+// stand gives the program placeholders: those of the way out, which does not lead to
+// where those elsewhere are for, and others that mean nothing to anybody for what it
+// does not know.
+func (f *flight) stand(req *executor.Request, given map[string]string, elsewhere []string) {
 	for name, b := range f.bound {
 		text, ok := given[name]
 		if !ok {
@@ -82,6 +83,10 @@ func (f *flight) stand(req *executor.Request, given map[string]string) {
 			text = secret.Placeholder(like)
 		}
 		req.Env[name] = text
+		if req.Bound == nil {
+			req.Bound = make(map[string]bool, len(f.bound))
+		}
+		req.Bound[name] = ok && !slices.Contains(elsewhere, name)
 	}
 }
 

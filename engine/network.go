@@ -80,11 +80,14 @@ const maxContacts = 100
 // in silence.
 func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
 	want := f.tool.Tool.Version.Settings.Network
-	if k := f.tool.Tool.Version.Kind; len(want) == 0 && k != haft.KindBuiltin && k != haft.KindMCP {
+	switch k := f.tool.Tool.Version.Kind; {
+	case k == haft.KindBuiltin && len(f.bound) == 0:
+		want = nil // what it reaches without bound secrets, it reaches by itself
+	case len(want) == 0 && k != haft.KindBuiltin && k != haft.KindMCP:
 		want = f.config.Network
 	}
 	if len(want) == 0 {
-		f.stand(req, nil)
+		f.stand(req, nil, nil)
 		for _, name := range f.tool.Tool.Version.Settings.Secrets {
 			f.unreached(name)
 		}
@@ -130,7 +133,7 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 		f.unreached(name)
 	}
 	e.leased(f, exit.Leased)
-	f.stand(req, exit.Stand)
+	f.stand(req, exit.Stand, exit.Unreached)
 	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
 	return nil
 }

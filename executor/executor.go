@@ -58,6 +58,9 @@ type Request struct {
 	Inject map[string]json.RawMessage
 	// Env is added to the environment of the tool.
 	Env map[string]string
+	// Bound names the variables of Env that are placeholders of bound secrets, and says
+	// whether the outlet leads to a host that the value is for, and puts it in.
+	Bound map[string]bool
 	// Files are put into the tool's directory.
 	Files []sandbox.File
 	// Layers are the installed packages that the tool sees.

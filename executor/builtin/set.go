@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"slices"
 
 	"haft"
@@ -49,6 +50,9 @@ type Call struct {
 	Principal haft.Principal
 	// Env is what the caller set. It is not the environment of this process.
 	Env map[string]string
+	// Bound is that of [executor.Request]: only requests of [Call.Outside] are given
+	// the values.
+	Bound map[string]bool
 	// Limits are those that hold, none of them zero.
 	Limits haft.Limits
 	// Progress tells whoever watches how far the tool is, as JSON. It may be
@@ -57,6 +61,10 @@ type Call struct {
 	// Stdout adds to what the tool prints. It may be called at any time, and does
 	// nothing when the call is over.
 	Stdout func(text []byte)
+
+	// outlet and ca are those of [executor.Request].
+	outlet func(context.Context, net.Conn)
+	ca     []byte
 }
 
 // A tool is one entry of a Set.

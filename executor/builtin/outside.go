@@ -1,0 +1,52 @@
+package builtin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// maxAnswerHeader is the longest header of an answer that Outside takes.
+const maxAnswerHeader = 256 << 10
+
+// Outside returns a client whose requests take the call's own way out, as those of a
+// program in a sandbox do: to the hosts of the tool's network only, with the values
+// of bound secrets put in for their placeholders and taken out of the answers, and
+// on record. It is nil if the call has no such way. When it was used, end ends its
+// connections and waits for them.
+func (c Call) Outside(ctx context.Context) (client *http.Client, end func()) {
+	if c.outlet == nil {
+		return nil, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var served sync.WaitGroup
+	// The outlet opens TLS with an authority of the call's own, where a secret belongs
+	// inside; elsewhere the server shows its own certificate.
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	roots.AppendCertsFromPEM(c.ca)
+	transport := &http.Transport{
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "outlet.invalid"}), // which nobody looks up
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			served.Go(func() { c.outlet(ctx, far) })
+			return near, nil
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    30 * time.Second,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		DisableKeepAlives:      true,
+	}
+	return &http.Client{Transport: transport}, func() {
+		cancel()
+		transport.CloseIdleConnections()
+		served.Wait()
+	}
+}
