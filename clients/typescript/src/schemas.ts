@@ -558,6 +558,7 @@ export interface MCPServer {
   env?: { [name: string]: string };
   headers?: { [name: string]: string };
   id: string;
+  if_revision?: string;
   limits?: Limits;
   list_ms?: number;
   mounts?: MCPMount[] | null;
