@@ -24,6 +24,8 @@ const (
 	firstWait = 5 * time.Second  // the same, while there are no keys at all
 	fetchTime = 10 * time.Second
 	maxFetch  = 256 << 10
+
+	maxRedirects = 5
 )
 
 // An Issuer is one whose tokens are believed, and what of their claims.
@@ -106,7 +108,26 @@ func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	}
 	i.Audience, i.Orgs, i.Algorithms = slices.Clone(i.Audience), slices.Clone(i.Orgs), slices.Clone(i.Algorithms)
 	i.Scope, i.Roles = slices.Clone(i.Scope), maps.Clone(i.Roles)
-	return &issuer{Issuer: i, client: client, turn: make(chan struct{}, 1)}, nil
+	own := *client
+	own.CheckRedirect = func(next *http.Request, past []*http.Request) error {
+		if err := onlyHTTPS(next, past); err != nil || client.CheckRedirect == nil {
+			return err
+		}
+		return client.CheckRedirect(next, past)
+	}
+	return &issuer{Issuer: i, client: &own, turn: make(chan struct{}, 1)}, nil
+}
+
+// onlyHTTPS follows a redirect if it stays with https: who sits on the line of one that
+// does not could lead on to keys of their own.
+func onlyHTTPS(next *http.Request, past []*http.Request) error {
+	switch {
+	case next.URL.Scheme != "https":
+		return errors.New("the issuer led away from https")
+	case len(past) > maxRedirects:
+		return errors.New("the issuer led around")
+	}
+	return nil
 }
 
 // secureURL reports whether keys may be fetched from s.
@@ -258,10 +279,7 @@ func (i *issuer) load(ctx context.Context, at string) ([]byte, error) {
 		return nil, fmt.Errorf("ask the issuer: %w", err)
 	}
 	defer res.Body.Close()
-	switch {
-	case res.Request.URL.Scheme != "https":
-		return nil, errors.New("the issuer led away from https")
-	case res.StatusCode != http.StatusOK:
+	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the issuer answered %d", res.StatusCode)
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxFetch+1))

@@ -243,6 +243,8 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 		{"has keys in a file", config, text(object{"issuer": issuerURL, "jwks_uri": "file:///etc/passwd"})},
 		{"has keys nowhere", config, text(object{"issuer": issuerURL})},
 		{"leads away from https", keys, "redirect http://keys.example/plain"},
+		{"leads away from https and back", keys, "redirect http://keys.example/back"},
+		{"leads around in a circle", keys, "redirect " + keys},
 		{"has a huge set of keys", keys, `{"keys":[` + text(edJWK("d1")) + `],"x":"` + strings.Repeat("x", auth.MaxFetch) + `"}`},
 		{"has many keys", keys, text(object{"keys": many})},
 		{"has deep keys", keys, `{"keys":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`},
@@ -264,7 +266,10 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newIDP(edJWK("d1"))
-			p.set("http://keys.example/plain", text(object{"keys": []any{edJWK("d1")}}))
+			for _, at := range []string{"http://keys.example/plain", "https://evil.example/keys"} {
+				p.set(at, text(object{"keys": []any{edJWK("d1")}}))
+			}
+			p.set("http://keys.example/back", "redirect https://evil.example/keys") // says who sits on the line
 			w := setup(t, p.use())
 			good := setup(t, newIDP(edJWK("d1")).use())
 			p.set(tt.at, tt.page)

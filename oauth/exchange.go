@@ -66,6 +66,8 @@ type answer struct {
 
 // exchange asks the server.
 func (c *Client) exchange(ctx context.Context, a Ask) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
 	form := url.Values{"grant_type": {a.Grant}}
 	set := func(name, value string) {
 		if value != "" {

@@ -18,14 +18,16 @@ const (
 	noExpiry = 5 * time.Minute // of tokens that do not say
 	longest  = 24 * time.Hour  // of those that say more
 	early    = 30 * time.Second
-	angry    = 5 * time.Second // how long a refusal is believed
+	angry    = 5 * time.Second  // how long a refusal is believed
+	toKeep   = 10 * time.Second // for Rotated, whatever the exchange took
 )
 
 // Config has the settings of a client.
 type Config struct {
 	// HTTP sends requests; it is required. It decides where they may go.
 	HTTP *http.Client
-	// Timeout bounds one exchange; 0 means 15 seconds.
+	// Timeout bounds one exchange, and how long others are waited for before it; 0
+	// means 15 seconds.
 	Timeout time.Duration
 	// Insecure allows http.
 	Insecure bool
@@ -47,8 +49,9 @@ type Ask struct {
 	Rotated func(ctx context.Context, prev, next secret.Value)
 	// Alone, where others use the same refresh token, waits until none of them does,
 	// and returns the one that is stored then, which may be another than Refresh.
-	// Done is called when the exchange is over and Rotated was told. It is not part
-	// of what identifies an Ask either.
+	// Done is called when the exchange is over and Rotated was told: that is
+	// [Config.Timeout] and 10 seconds later at most. It is not part of what identifies
+	// an Ask either.
 	Alone func(ctx context.Context) (stored secret.Value, done func(), err error)
 }
 
@@ -149,11 +152,8 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 	if !e.refresh.IsZero() {
 		own.Refresh = e.refresh
 	}
-	// Who leaves does not end it: see the package comment.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
-	defer cancel()
 	if a.Alone != nil && !a.Refresh.IsZero() {
-		stored, done, err := a.Alone(ctx)
+		stored, done, err := c.alone(ctx, a)
 		if err != nil {
 			return secret.Value{}, unavailable("others use the same refresh token", err)
 		}
@@ -162,6 +162,9 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 			own.Refresh = stored // somebody else got it in the place of ours
 		}
 	}
+	// Who leaves does not end it: see the package comment. Nor does it have less time
+	// because it had to wait, or what comes for a token that is used up would be lost.
+	ctx = context.WithoutCancel(ctx)
 	got, err := c.exchange(ctx, own)
 	if err != nil {
 		e.token, e.err, e.until = secret.Value{}, err, c.cfg.Now().Add(angry)
@@ -172,6 +175,13 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 		c.rotate(ctx, e, own, got)
 	}
 	return e.token, nil
+}
+
+// alone waits for others who use the same refresh token.
+func (c *Client) alone(ctx context.Context, a Ask) (stored secret.Value, done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return a.Alone(ctx)
 }
 
 // rotate remembers the refresh token that came in the place of another, also under
@@ -188,6 +198,8 @@ func (c *Client) rotate(ctx context.Context, e *entry, a Ask, got answer) {
 	default: // somebody exchanges it already
 	}
 	if a.Rotated != nil {
+		ctx, cancel := context.WithTimeout(ctx, toKeep)
+		defer cancel()
 		a.Rotated(ctx, a.Refresh, got.refresh)
 	}
 }

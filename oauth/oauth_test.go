@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -188,6 +190,50 @@ func TestClient_finishes_what_it_began(t *testing.T) {
 	if got := <-told; got != "refresh-1" {
 		t.Errorf("told of %q", got)
 	}
+}
+
+// A slow is a token endpoint that takes all the time that it has.
+type slow struct{}
+
+func (slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	body := struct {
+		io.Reader
+		io.Closer
+	}{strings.NewReader(`{"access_token":"token-1","refresh_token":"refresh-1"}`), closer(func() error { <-r.Context().Done(); return nil })}
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
+}
+
+type closer func() error
+
+func (f closer) Close() error { return f() }
+
+// However long others had the refresh token, an exchange has its own time; and
+// however long that took, there is time to keep what came.
+func TestClient_has_time_for_what_must_not_be_lost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := oauth.New(oauth.Config{HTTP: &http.Client{Transport: slow{}}})
+		told := ""
+		a := oauth.Ask{
+			OAuth:   secret.OAuth{TokenURL: "https://example.com/token", Grant: secret.GrantRefresh, ClientID: "id"},
+			Refresh: secret.New("refresh-0"),
+			Rotated: func(ctx context.Context, _, next secret.Value) {
+				if err := ctx.Err(); err != nil {
+					t.Errorf("a new refresh token cannot be kept: %v", err)
+				}
+				told = next.Reveal()
+			},
+			Alone: func(ctx context.Context) (secret.Value, func(), error) {
+				<-ctx.Done() // others took all the time there was to wait
+				return secret.New("refresh-0"), func() {}, nil
+			},
+		}
+		if got, err := c.Token(t.Context(), a); err != nil || got.Reveal() != "token-1" || told != "refresh-1" {
+			t.Errorf("Token = %q, %v, and told of %q", got.Reveal(), err, told)
+		}
+	})
 }
 
 func TestClient_errors_say_what_and_not_which(t *testing.T) {
