@@ -16,8 +16,21 @@ import (
 	"haft/store/storetest"
 )
 
+// The tables of all these stores are the same, so they are made once.
 func TestStore_in_a_directory(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) *store.Store { return open(t, sqlite.Config{Dir: t.TempDir(), Busy: true}) })
+	made := t.TempDir()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: made})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Run(t, func(t *testing.T) *store.Store {
+		dir := t.TempDir()
+		snapshot(t, made, dir, "haft.db")
+		return open(t, sqlite.Config{Dir: dir, Busy: true})
+	})
 }
 
 // snapshot copies files of a directory into another.

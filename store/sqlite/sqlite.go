@@ -64,12 +64,46 @@ func Open(ctx context.Context, cfg Config) (*store.Store, error) {
 			return nil, fmt.Errorf("make a directory for the store: %w", cause(err))
 		}
 		dir, remove = made, func() error { return os.RemoveAll(made) }
+		if err := copyEmpty(ctx, dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the store: %w", err), remove())
+		}
 	}
 	s, err := open(ctx, dir, cfg, remove)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store: %w", err), remove())
 	}
 	return s, nil
+}
+
+// empty is the file of a store that keeps nothing yet. It is made once: tests open
+// hundreds of stores that nobody finds again, and most of their time was for making
+// the same tables.
+var empty = sync.OnceValues(func() (file []byte, err error) {
+	dir, err := os.MkdirTemp("", "haft-store-")
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := open(context.Background(), dir, Config{}, func() error { return nil }) // for all who come
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil { // which brings all of it into the one file
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, fileName))
+})
+
+// copyEmpty puts a copy of it into dir. Whoever is not waited for gets none.
+func copyEmpty(ctx context.Context, dir string) error {
+	if ctx.Err() != nil {
+		return nil // opening will say so
+	}
+	file, err := empty()
+	if err != nil {
+		return err
+	}
+	return cause(os.WriteFile(filepath.Join(dir, fileName), file, 0o600))
 }
 
 // open locks dir and opens the database in it.
