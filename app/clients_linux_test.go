@@ -3,7 +3,6 @@ package app_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,26 +10,6 @@ import (
 	"haft/app"
 	"haft/auth"
 )
-
-// clientTools returns where a part of the test environment is that has what the tests
-// of our own clients need. Without it the test is skipped, or fails if HAFT_REQUIRE
-// names clients.
-func clientTools(t *testing.T, part string) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", ".haft", part))
-	if err == nil {
-		_, err = os.Stat(filepath.Join(dir, "installed.txt"))
-	}
-	if err == nil {
-		return dir
-	}
-	missing := "what tests them is not in .haft/" + part + ": run scripts/setup test"
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "clients") {
-		t.Fatalf("HAFT_REQUIRE names clients, but %s (%v)", missing, err)
-	}
-	t.Skipf("SKIPPED for want of clients: %s (%v)", missing, err)
-	return ""
-}
 
 // clientServer starts a server for the tests of a client, and returns the variables
 // that say where it is and who asks: HAFT_KEY is an administrator's, and

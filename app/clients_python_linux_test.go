@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"haft/sandbox/sandboxtest"
+	"haft/skiptest"
 )
 
 // pythonClient is the client for Python with what checks it.
@@ -57,7 +58,7 @@ func TestClients_python(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := pythonClient{dir: filepath.Join(root, "clients", "python"), bin: filepath.Join(clientTools(t, "clientspy"), "bin")}
+	c := pythonClient{dir: filepath.Join(root, "clients", "python"), bin: filepath.Join(skiptest.Part(t, "clients", "clientspy"), "bin")}
 	c.env = []string{
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=", "RUFF_NO_CACHE=true", "MYPY_CACHE_DIR=" + t.TempDir(),
 		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",

@@ -17,6 +17,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/auth"
+	"haft/skiptest"
 )
 
 // typescriptClient copies the TypeScript client, with the compiler that is in the test
@@ -24,25 +25,15 @@ import (
 // fails if HAFT_REQUIRE names clients.
 func typescriptClient(t *testing.T) string {
 	t.Helper()
-	compiler, err := filepath.Abs(filepath.Join("..", ".haft", "clientsjs"))
-	if err == nil {
-		_, err = os.Stat(filepath.Join(compiler, "installed.txt"))
-	}
+	compiler := skiptest.Part(t, "clients", "clientsjs")
 	for _, program := range []string{"node", "npm"} {
-		if err == nil {
-			_, err = exec.LookPath(program)
+		if _, err := exec.LookPath(program); err != nil {
+			skiptest.Lacking(t, "clients", err.Error())
 		}
-	}
-	if err != nil {
-		const missing = "node, npm or the compiler of the TypeScript client, in .haft/clientsjs, is not there: run scripts/setup test"
-		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "clients") {
-			t.Fatalf("HAFT_REQUIRE names clients, but %s (%v)", missing, err)
-		}
-		t.Skipf("SKIPPED for want of clients: %s (%v)", missing, err)
 	}
 	dir := filepath.Join(t.TempDir(), "client")
 	from := os.DirFS(filepath.Join("..", "clients", "typescript"))
-	err = fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -8,34 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"haft/app"
 	"haft/auth"
+	"haft/skiptest"
 )
-
-// schemathesis returns the program of the test environment that sends an API what
-// its document allows and what it does not. Without it the test is skipped, or
-// fails if HAFT_REQUIRE names schemathesis.
-func schemathesis(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", ".haft", "schemathesis"))
-	if err == nil {
-		_, err = os.Stat(filepath.Join(dir, "installed.txt"))
-	}
-	if err == nil {
-		return filepath.Join(dir, "bin", "schemathesis")
-	}
-	const missing = "it is not in .haft/schemathesis: run scripts/setup test"
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "schemathesis") {
-		t.Fatalf("HAFT_REQUIRE names schemathesis, but %s (%v)", missing, err)
-	}
-	t.Skipf("SKIPPED for want of schemathesis: %s (%v)", missing, err)
-	return ""
-}
 
 // strictDocument writes the document of a server without its answers for every
 // other status, with which no answer would be one that it does not have, and
@@ -98,7 +78,7 @@ var unfuzzed = []string{
 // An administrator who sends anything at all is answered as the document says, is
 // never told of a fault of ours, and is not answered without the key.
 func TestOpenAPI_is_what_the_server_does(t *testing.T) {
-	program := schemathesis(t)
+	program := filepath.Join(skiptest.Part(t, "schemathesis", "schemathesis"), "bin", "schemathesis")
 	open(t, app.Config{})
 	dir := t.TempDir()
 	_, url, stop := startServerWith(t, app.ServerConfig{

@@ -21,18 +21,10 @@ import (
 	"haft/app"
 	"haft/sandbox/local"
 	"haft/schema"
+	"haft/skiptest"
 )
 
 var update = flag.Bool("update", false, "write what comes out into testdata")
-
-// missing skips for want of something, or fails if HAFT_REQUIRE names it.
-func missing(t testing.TB, thing, why string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), thing) {
-		t.Fatalf("HAFT_REQUIRE names %s, but: %s", thing, why)
-	}
-	t.Skipf("SKIPPED for want of %s: %s", thing, why)
-}
 
 // openOn returns a system that runs Python by the interpreter at hint.
 func openOn(t testing.TB, hint string) *app.App {
@@ -43,7 +35,7 @@ func openOn(t testing.TB, hint string) *app.App {
 	}
 	a, err := app.Open(context.WithoutCancel(t.Context()), cfg)
 	if err != nil {
-		missing(t, "sandbox", err.Error())
+		skiptest.Lacking(t, "sandbox", err.Error())
 	}
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {
@@ -51,7 +43,7 @@ func openOn(t testing.TB, hint string) *app.App {
 		}
 	})
 	if _, err := a.Runtime(t.Context(), haft.KindPython); err != nil {
-		missing(t, "python", err.Error())
+		skiptest.Lacking(t, "python", err.Error())
 	}
 	return a
 }
@@ -70,7 +62,7 @@ func install(t testing.TB, pydantic bool, packages map[string]string) *app.App {
 			python, err = filepath.EvalSymlinks("../.haft/testenv/bin/python")
 		}
 		if err != nil || from == "" {
-			missing(t, "pydantic", "the environment of real packages is missing: run scripts/setup test")
+			skiptest.Lacking(t, "pydantic", "the environment of real packages is missing: run scripts/setup test")
 		}
 	} else {
 		rt, err := openOn(t, "").Runtime(t.Context(), haft.KindPython)

@@ -6,6 +6,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/skiptest"
 )
 
 // openService opens a service that keeps its state in a directory.
@@ -118,7 +119,7 @@ def run(code: str) -> str:
 // Code of a model runs in a cell like any other, in all four languages.
 func TestService_runs_code(t *testing.T) {
 	if _, err := open(t, app.Config{}).Runtime(t.Context(), haft.KindJavaScript); err != nil {
-		missing(t, "node", err.Error())
+		skiptest.Lacking(t, "node", err.Error())
 	}
 	s := openService(t, t.TempDir())
 	for language, code := range map[string]string{"python": "6*7", "javascript": "6*7", "typescript": "const n: number = 42; n", "bash": "echo 42"} {

@@ -8,13 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"haft/skiptest"
 )
 
 // systemd reads the unit without a complaint. The binary need not be installed.
 func TestUnit_is_understood_by_systemd(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd-analyze is not installed")
+		skiptest.Lacking(t, "systemd", err.Error())
 	}
 	self, err := os.Executable()
 	if err != nil {

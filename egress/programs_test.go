@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"haft/egress"
+	"haft/skiptest"
 )
 
 // program finds a program, or skips the test, which HAFT_REQUIRE forbids.
@@ -17,10 +17,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), name) {
-			t.Fatalf("HAFT_REQUIRE names %s, which is not there", name)
-		}
-		t.Skipf("no %s", name)
+		skiptest.Lacking(t, name, err.Error())
 	}
 	return path
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"haft"
 	"haft/modelapi"
 	"haft/schema"
+	"haft/skiptest"
 )
 
 // An sdkAnswer is a golden file for the vendors' packages.
@@ -45,11 +44,7 @@ func runSDKs(t *testing.T, in, out any) {
 		_, err = os.Stat(python)
 	}
 	if err != nil {
-		missing := "the vendors' packages of testdata/sdks.txt are not in .haft/testsdks: run scripts/setup test"
-		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "sdks") {
-			t.Fatalf("HAFT_REQUIRE names sdks, but %s (%v)", missing, err)
-		}
-		t.Skipf("SKIPPED for want of sdks: %s (%v)", missing, err)
+		skiptest.Lacking(t, "sdks", fmt.Sprintf("the vendors' packages of testdata/sdks.txt are not in .haft/testsdks: run scripts/setup test (%v)", err))
 	}
 	stdin, err := json.Marshal(in)
 	if err != nil {

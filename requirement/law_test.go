@@ -9,22 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"haft"
 	"haft/requirement"
+	"haft/skiptest"
 )
-
-// required skips a test for the want of something, or fails if HAFT_REQUIRE names it.
-func required(t *testing.T, thing, reason string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), thing) {
-		t.Fatalf("%s is required by HAFT_REQUIRE, but: %s", thing, reason)
-	}
-	t.Skip(reason)
-}
 
 // ask runs a judge over cases and returns what it says of each.
 func ask[In, Out any](t *testing.T, cases []In, argv ...string) []Out {
@@ -53,7 +44,7 @@ var release = regexp.MustCompile(`^v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*`)
 // TestLaw_pep440 compares with the library that pip itself uses.
 func TestLaw_pep440(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import pip._vendor.packaging.specifiers").Run(); err != nil {
-		required(t, "python", "there is no python3 with pip")
+		skiptest.Lacking(t, "python", "there is no python3 with pip")
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	version := func(local bool) string {
@@ -123,7 +114,7 @@ func TestLaw_semver(t *testing.T) {
 	}
 	library := filepath.Join(filepath.Dir(filepath.Dir(npm)), "node_modules", "semver")
 	if _, statErr := os.Stat(library); err != nil || statErr != nil {
-		required(t, "node", "there is no npm with its semver")
+		skiptest.Lacking(t, "node", "there is no npm with its semver")
 	}
 	whole := ranges(rand.New(rand.NewPCG(3, 4)))
 	var cases [][3]string

@@ -14,6 +14,7 @@ import (
 
 	"haft"
 	"haft/review"
+	"haft/skiptest"
 )
 
 // bandit runs the script in the environment of real packages that scripts/setup
@@ -26,11 +27,7 @@ func bandit(t *testing.T) func(context.Context, []byte) ([]byte, error) {
 		err = exec.CommandContext(t.Context(), path, "-c", "import bandit").Run()
 	}
 	if err != nil {
-		missing := "bandit is missing in the environment of real packages: run scripts/setup test"
-		if required("bandit") {
-			t.Fatalf("HAFT_REQUIRE names bandit, but %s (%v)", missing, err)
-		}
-		t.Skipf("SKIPPED for want of bandit: %s (%v)", missing, err)
+		skiptest.Lacking(t, "bandit", fmt.Sprintf("it is missing in the environment of real packages: run scripts/setup test (%v)", err))
 	}
 	return func(ctx context.Context, source []byte) ([]byte, error) { return runBandit(ctx, path, source) }
 }

@@ -22,14 +22,10 @@ import (
 
 	"haft"
 	"haft/review"
+	"haft/skiptest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
-
-// required reports whether HAFT_REQUIRE names thing.
-func required(thing string) bool {
-	return slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), thing)
-}
 
 // interpreters are those that the script must work with: the oldest and the
 // newest that there are.
@@ -53,10 +49,7 @@ func python(t testing.TB) func(context.Context, string, []byte) ([]byte, error) 
 	t.Helper()
 	all := interpreters()
 	if len(all) == 0 {
-		if required("python") {
-			t.Fatal("HAFT_REQUIRE names python, but there is no Python 3.9 or newer")
-		}
-		t.Skip("SKIPPED for want of python: there is no Python 3.9 or newer")
+		skiptest.Lacking(t, "python", "there is no Python 3.9 or newer")
 	}
 	return served(all[0])
 }

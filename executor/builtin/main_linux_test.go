@@ -10,6 +10,7 @@ import (
 	"haft"
 	"haft/executor/builtin"
 	"haft/sandbox/local"
+	"haft/skiptest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,7 @@ func setupLocal(t testing.TB) *builtin.Set {
 	t.Helper()
 	p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir()})
 	if err != nil {
-		missing(t, "sandbox", err.Error())
+		skiptest.Lacking(t, "sandbox", err.Error())
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -16,17 +14,8 @@ import (
 	"haft/executor/script"
 	"haft/sandbox"
 	"haft/sandbox/process"
+	"haft/skiptest"
 )
-
-// missing skips a test that needs what is not here, or fails it if HAFT_REQUIRE
-// names the thing.
-func missing(t testing.TB, thing, why string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), thing) {
-		t.Fatalf("%s is required and missing: %s", thing, why)
-	}
-	t.Skipf("%s is missing: %s", thing, why)
-}
 
 // languages are those of run_code, with the kind of their interpreter and what
 // HAFT_REQUIRE calls it.
@@ -88,7 +77,7 @@ func need(t testing.TB, language string) {
 	t.Helper()
 	l := languages[language]
 	if _, err := newFinder(t).Find(t.Context(), l.kind, ""); err != nil {
-		missing(t, l.thing, err.Error())
+		skiptest.Lacking(t, l.thing, err.Error())
 	}
 }
 

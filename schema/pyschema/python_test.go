@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"haft/schema/pyschema"
+	"haft/skiptest"
 )
 
 // A python is an interpreter on this machine.
@@ -70,10 +71,7 @@ func needPython(t testing.TB) []python {
 	t.Helper()
 	all := pythons()
 	if len(all) == 0 {
-		if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "python") {
-			t.Fatal("HAFT_REQUIRE names python, but there is no Python 3.9 or newer")
-		}
-		t.Skip("MISSING: Python 3.9 or newer; set PYTHON, or HAFT_TEST_PYTHONS to a list of interpreters")
+		skiptest.Lacking(t, "python", "there is no Python 3.9 or newer; set PYTHON, or HAFT_TEST_PYTHONS to a list of interpreters")
 	}
 	if len(all) > 1 {
 		return []python{all[0], all[len(all)-1]}

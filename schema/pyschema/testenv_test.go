@@ -3,14 +3,14 @@ package pyschema_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"haft/schema/pyschema"
+	"haft/skiptest"
 )
 
 // testenv returns the path of something in the environment of real packages that
@@ -25,11 +25,7 @@ func testenv(t *testing.T, parts ...string) string {
 	if err == nil {
 		return path
 	}
-	missing := "the environment of real packages is missing: run scripts/setup test"
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "pydantic") {
-		t.Fatalf("HAFT_REQUIRE names pydantic, but %s (%v)", missing, err)
-	}
-	t.Skipf("SKIPPED for want of pydantic: %s (%v)", missing, err)
+	skiptest.Lacking(t, "pydantic", fmt.Sprintf("the environment of real packages is missing: run scripts/setup test (%v)", err))
 	return ""
 }
 

@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"haft"
+	"haft/skiptest"
 	"haft/store/sqlite"
 )
 
@@ -40,10 +40,7 @@ func apart(t *testing.T) bool {
 // lacking skips, unless that is forbidden.
 func lacking(t *testing.T, err error) {
 	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), "mount") {
-		t.Fatalf("mount is required by HAFT_REQUIRE, but: %v", err)
-	}
-	t.Skipf("a file system of its own cannot be mounted (root can): %v", err)
+	skiptest.Lacking(t, "mount", fmt.Sprintf("a file system of its own cannot be mounted (root can): %v", err))
 }
 
 // mount mounts a small file system, which takes root.

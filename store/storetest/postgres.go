@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"haft/skiptest"
 )
 
 // A server is a Postgres of this test process.
@@ -41,7 +43,7 @@ func Postgres(t testing.TB) string {
 	only.once.Do(func() { only.server, only.err = startServer(context.WithoutCancel(t.Context())) })
 	s := only.server
 	if only.err != nil {
-		missing(t, "postgres", only.err.Error())
+		skiptest.Lacking(t, "postgres", only.err.Error())
 	}
 	name := fmt.Sprintf("haft_%d_%d", os.Getpid(), only.count.Add(1))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
