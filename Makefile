@@ -15,6 +15,8 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=
 # SQLite is C that was translated into Go: checkptr, which -race turns on, would look at every pointer that it
 # makes, for 40 % of the time of all tests with a store. It is off for those packages, which stay instrumented.
 RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && echo -race '-gcflags=modernc.org/...=-d=checkptr=0')
+# go vet has looked at everything before, at more, and once instead of for every way to build.
+TEST     := $(GO) test -vet=off -timeout 30m
 FUZZTIME ?= 60s
 # The tests of package app that run other people's programs.
 REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
@@ -47,13 +49,13 @@ test: setup-test ## set up and run every test
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	$(GO) test $(RACE) -timeout 30m -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
+	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
 	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
 	@echo "detector would start slowly: without it. They wait more than they compute: side by side"
-	$(GO) test -timeout 30m -run '$(REAL)' ./app & app=$$!; $(GO) test -timeout 30m ./cmd/haft; haft=$$?; wait $$app && exit $$haft
-	$(GO) test $(RACE) -timeout 30m -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
+	$(TEST) -run '$(REAL)' ./app & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
+	$(TEST) $(RACE) -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
-	$(GO) test -timeout 30m ./sandbox/local
+	$(TEST) ./sandbox/local
 
 .PHONY: bench
 bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in one run
