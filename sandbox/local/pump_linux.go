@@ -196,10 +196,13 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 }
 
 // A feeder carries a reader to the standard input of a command.
-type feeder struct{ near *os.File }
+type feeder struct {
+	from io.Reader // nil is an empty input
+	near *os.File
+}
 
-// startFeeder makes the pipe for standard input. A nil reader is an empty input.
-func startFeeder(r io.Reader) (*feeder, *os.File, error) {
+// openFeeder makes the pipe for standard input. Nothing is read until start.
+func openFeeder(r io.Reader) (*feeder, *os.File, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, fmt.Errorf("make pipe: %w", err)
@@ -211,12 +214,18 @@ func startFeeder(r io.Reader) (*feeder, *os.File, error) {
 	if err := unix.SetNonblock(fds[1], true); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
-	near := os.NewFile(uintptr(fds[1]), "stdin")
+	return &feeder{r, os.NewFile(uintptr(fds[1]), "stdin")}, far, nil
+}
+
+// start begins to feed the command.
+func (f *feeder) start() {
+	if f.from == nil {
+		return
+	}
 	go func() {
-		_, _ = io.Copy(near, r) // a command need not read its input
-		_ = near.Close()        // so that it sees the end
+		_, _ = io.Copy(f.near, f.from) // a command need not read its input
+		_ = f.near.Close()             // so that it sees the end
 	}()
-	return &feeder{near}, far, nil
 }
 
 // close ends the input. It does not wait for a reader that blocks: nobody can

@@ -86,9 +86,10 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 	if w != nil {
 		w.Reap = true
 	}
+	argv, env := r.spec.WorkAt(filepath.Join(r.dir, "work"))
 	req := request{
-		Plan: pl, Argv: r.spec.Argv, Files: 3, Watch: w, Reduced: true, Alone: p.privileged,
-		Env: append([]string{"TMPDIR=" + filepath.Join(r.dir, "tmp")}, r.spec.Env...),
+		Plan: pl, Argv: argv, Files: 3, Watch: w, Reduced: true, Alone: p.privileged,
+		Env: append([]string{"TMPDIR=" + filepath.Join(r.dir, "tmp")}, env...),
 	}
 	if r.spec.Channel != nil {
 		req.Files++
@@ -123,7 +124,7 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) error {
 		rules = append(rules, plan.Rule{Path: "/dev/" + name, Access: unix.LANDLOCK_ACCESS_FS_READ_FILE |
 			unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
 	}
-	for _, m := range r.spec.Mounts {
+	for _, m := range lent(r.spec) {
 		if m.Host != m.Inside {
 			return &haft.Error{Code: haft.CodeDenied, Message: "a mount at another path needs namespaces, which this sandbox does not have"}
 		}

@@ -68,19 +68,26 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
 
+// lent are the mounts of spec, and what the host's network cannot be used without.
+func lent(spec *sandbox.Spec) []sandbox.Mount {
+	mounts := slices.Clone(spec.Mounts)
+	if spec.Network != sandbox.NetworkFull {
+		return mounts
+	}
+	for _, name := range []string{"/etc/resolv.conf", "/etc/ssl"} {
+		if _, err := os.Stat(name); err == nil {
+			mounts = append(mounts, sandbox.Mount{Host: name, Inside: name})
+		}
+	}
+	return mounts
+}
+
 // lend plans the mounts of spec, parents before children.
 func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
-	mounts := slices.Clone(spec.Mounts)
+	mounts := lent(spec)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
 	if len(mounts) > maxMounts {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%d mounts, %d are the most", len(mounts), maxMounts)}
-	}
-	if spec.Network == sandbox.NetworkFull {
-		for _, name := range []string{"/etc/resolv.conf", "/etc/ssl"} {
-			if _, err := os.Stat(name); err == nil {
-				mounts = append(mounts, sandbox.Mount{Host: name, Inside: name})
-			}
-		}
 	}
 	var trees []tree
 	for _, m := range mounts {

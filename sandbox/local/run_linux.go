@@ -171,9 +171,11 @@ func (r *run) cancelled() sandbox.Exit {
 	return e
 }
 
-// handOver closes our copies of what the command has. A caller that waits for the
-// end of the channel waits for the command only.
+// handOver closes our copies of what the command has, and begins to feed it. A
+// caller that waits for the end of the channel waits for the command only. Until
+// now nothing of the caller's is used up, and the run can be tried again.
 func (r *run) handOver(theirs []*os.File) {
+	r.stdin.start()
 	closeFiles(theirs)
 	if r.spec.Channel != nil {
 		_ = r.spec.Channel.Close() // once more at the end, to no effect
@@ -216,7 +218,7 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	var in, out, errs *os.File
-	if r.stdin, in, err = startFeeder(r.spec.Stdin); err != nil {
+	if r.stdin, in, err = openFeeder(r.spec.Stdin); err != nil {
 		return nil, err
 	}
 	theirs = append(theirs, in)
@@ -235,8 +237,6 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		if err != nil {
 			return theirs, err
 		}
-		// The caller has to see when the command closes its own.
-		_ = r.spec.Channel.Close()
 		theirs = append(theirs, fd)
 	}
 	return theirs, nil

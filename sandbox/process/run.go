@@ -52,9 +52,8 @@ func (r *run) start(w *work) (err error) {
 	}()
 	// Not CommandContext: the end of the context is ours to handle, SIGTERM first.
 	cmd := exec.Command(r.spec.Argv[0]) //nolint:forbidigo // see above
-	cmd.Args = w.translate(r.spec.Argv, false)
+	cmd.Args, cmd.Env = r.spec.WorkAt(w.dir)
 	cmd.Path = cmd.Args[0]
-	cmd.Env = w.translate(r.spec.Env, true)
 	cmd.Dir = w.dir
 	// Its own session: no terminal, and a group to send signals to.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

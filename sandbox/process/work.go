@@ -72,24 +72,6 @@ func (w *work) fill(files []sandbox.File) error {
 	return nil
 }
 
-// translate replaces /work at the beginning of arguments or, if env, of the
-// values of variables.
-func (w *work) translate(list []string, env bool) []string {
-	out := make([]string, 0, len(list))
-	for _, s := range list {
-		name, value := "", s
-		if env {
-			k, v, _ := strings.Cut(s, "=")
-			name, value = k+"=", v
-		}
-		if value == "/work" || strings.HasPrefix(value, "/work/") {
-			value = w.dir + strings.TrimPrefix(value, "/work")
-		}
-		out = append(out, name+value)
-	}
-	return out
-}
-
 // remove deletes the directory, even if the command took its own permissions
 // away.
 func (w *work) remove() error {
