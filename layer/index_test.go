@@ -23,7 +23,7 @@ func online(t *testing.T, s *layer.Store, kind string) *layer.Installer {
 	}
 	in := &layer.Installer{Run: runHost, Scratch: s.Scratch, Index: layer.Index{
 		URL: os.Getenv("PIP_INDEX_URL"), Registry: os.Getenv("npm_config_registry"),
-		CA:    cmp.Or(os.Getenv("PIP_CERT"), os.Getenv("SSL_CERT_FILE"), os.Getenv("NODE_EXTRA_CA_CERTS")),
+		CA:    cmp.Or(os.Getenv("PIP_CERT"), os.Getenv("SSL_CERT_FILE"), os.Getenv("NODE_EXTRA_CA_CERTS"), systemRoots()),
 		Proxy: cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy")),
 	}}
 	set := requirement.Set{}
@@ -43,6 +43,17 @@ func online(t *testing.T, s *layer.Store, kind string) *layer.Installer {
 		sandboxtest.Require(t, "index", "the index cannot be asked: "+err.Error())
 	}
 	return in
+}
+
+// systemRoots returns the file of the certificates that this machine trusts, which
+// uv and npm do not ask by themselves, or "".
+func systemRoots() string {
+	for _, f := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"} {
+		if _, err := os.Stat(f); err == nil {
+			return f
+		}
+	}
+	return ""
 }
 
 func TestIndex_numpy_and_pydantic(t *testing.T) {
