@@ -44,6 +44,7 @@ type codeCase struct {
 	hides  []string // nowhere in the value
 	notes  string
 	quick  time.Duration
+	needs  haft.Control // of the sandbox; "" is none in particular
 }
 
 // check runs the case.
@@ -219,9 +220,9 @@ var bashCases = []codeCase{
 // confinedCases only make sense where the code is confined.
 var confinedCases = map[string][]codeCase{
 	"python": {
-		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 5, limits: haft.Limits{Processes: 16}, status: haft.StatusLimit, kind: haft.FailPIDs, quick: 2 * seconds},
+		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 5, limits: haft.Limits{Processes: 16}, status: haft.StatusLimit, kind: haft.FailPIDs, quick: 2 * seconds, needs: haft.ControlUserNS},
 		{name: "memory", code: "a = []\nwhile True: a.append(bytearray(1 << 20))", limits: haft.Limits{Memory: 128 << 20}, status: haft.StatusLimit, kind: haft.FailMemory},
-		{name: "sees_no_host", code: "import os\n[os.path.exists(p) for p in ('/etc/shadow', '/home', '/var/run/docker.sock')]", value: `[false,false,false]`},
+		{name: "sees_no_host", code: "import os\n[os.path.exists(p) for p in ('/etc/shadow', '/home', '/var/run/docker.sock')]", value: `[false,false,false]`, needs: haft.ControlRoot},
 		{name: "no_network", code: "import socket\ntry:\n  socket.create_connection(('1.1.1.1', 53), 2)\n  r = True\nexcept OSError:\n  r = False\nr", value: `false`},
 	},
 	"bash": {

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // setupLocal returns run_code over the confined provider, or skips.
-func setupLocal(t testing.TB) *builtin.Set {
+func setupLocal(t testing.TB) (*builtin.Set, haft.Isolation) {
 	t.Helper()
 	p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -30,16 +30,23 @@ func setupLocal(t testing.TB) *builtin.Set {
 			t.Error(err)
 		}
 	})
-	return newRunner(t, p, "local")
+	have, err := p.Isolation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRunner(t, p, "local"), have
 }
 
 func TestRunCode_in_a_cell(t *testing.T) {
-	s := setupLocal(t)
+	s, have := setupLocal(t)
 	for language, list := range map[string][]codeCase{"python": pythonCases, "javascript": nodeCases, "typescript": typeScriptCases, "bash": bashCases} {
 		t.Run(language, func(t *testing.T) {
 			need(t, language)
 			for _, c := range slices.Concat(list, confinedCases[language]) {
 				t.Run(c.name, func(t *testing.T) {
+					if c.needs != "" && !have.Has(c.needs) {
+						skiptest.Lacking(t, "sandbox", "there is no "+string(c.needs)+" here")
+					}
 					res := c.check(t, s, language)
 					if c.kind == haft.FailSource {
 						return // TypeScript that cannot be read has not run anywhere

@@ -54,12 +54,12 @@ func TestPython_broken(t *testing.T) {
 
 // findFD is Python that finds the channel among its descriptors, as any tool can.
 const findFD = `
-import os, socket, struct
+import os, socket, stat, struct
 def fds():
     out = []
-    for n in os.listdir('/proc/self/fd'):
+    for n in range(3, 1024):
         try:
-            if 'socket:' in os.readlink('/proc/self/fd/' + n) and int(n) > 2: out.append(int(n))
+            if stat.S_ISSOCK(os.fstat(n).st_mode): out.append(n)
         except OSError: pass
     return out
 def frame(b): return struct.pack('>I', len(b)) + b
@@ -80,6 +80,8 @@ var hostileCases = []toolCase{
 	{name: "forged_ready", source: findFD + "def f():\n  for n in fds(): os.write(n, frame(b'{\"type\":\"ready\"}'))\n  return 2", kind: haft.FailProtocol},
 	{name: "forged_kind", source: findFD + "def f():\n  for n in fds(): os.write(n, frame(b'{\"type\":\"error\",\"kind\":\"internal\",\"message\":\"m\"}'))\n  os._exit(0)", kind: haft.FailException},
 	{name: "child_writes_a_result", source: findFD + "def f():\n  if os.fork() == 0:\n    for n in fds(): os.write(n, frame(b'{\"type\":\"result\",\"value\":666}'))\n    os._exit(0)\n  os.wait()\n  return 1", want: `1`},
+	{name: "child_that_is_waited_for_returns_too", source: "import os\ndef f():\n  if os.fork() == 0: return 2\n  return os.wait()[1]", want: `0`},
+	{name: "child_that_is_waited_for_raises", source: "import os\ndef f():\n  if os.fork() == 0: raise ValueError()\n  return os.WEXITSTATUS(os.wait()[1])", want: `1`},
 	{name: "child_returns_too", source: "import os\ndef f():\n  os.fork()\n  return 1", want: `1`},
 	{name: "programs_do_not_inherit_the_channel", source: "import subprocess, sys\ndef f(): return subprocess.run([sys.executable, '-I', '-S', '-c', 'import os\\nfor n in os.listdir(\"/proc/self/fd\"):\\n  if int(n) > 2 and os.path.exists(\"/proc/self/fd/\" + n): print(n)'], capture_output=True, text=True, close_fds=False).stdout", want: `""`},
 	{name: "patches_json", source: "import json, json.encoder\njson.dumps = json.JSONEncoder.encode = json.encoder.c_make_encoder = None\ndef f(): return {'a': [1]}", want: `{"a":[1]}`},

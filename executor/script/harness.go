@@ -27,3 +27,8 @@ func pythonHarness() string { return pythonValue + pythonParam + pythonMain }
 // drain is how long what a command wrote to its channel may take to arrive after
 // its end is known.
 const drain = 100 * time.Millisecond
+
+// dying is how long a process whose channel is closed may take to be seen to end,
+// before it counts as one that closed the channel and runs on. A machine under
+// load takes its time to say that a process is gone.
+const dying = 3 * time.Second

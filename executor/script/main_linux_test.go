@@ -3,6 +3,7 @@ package script_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,24 @@ func setupLocal(t testing.TB, kind haft.Kind, cfg script.Config) *script.Executo
 	return x
 }
 
+// needControl skips what is about a control that this machine does not give.
+func needControl(t testing.TB, c haft.Control) {
+	t.Helper()
+	p, err := local.Open(t.Context(), local.Config{Dir: t.TempDir()})
+	if err != nil {
+		missing(t, "sandbox", err.Error())
+	}
+	have, err := p.Isolation(t.Context())
+	if err := errors.Join(err, p.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range have.Missing {
+		if g.Control == c {
+			missing(t, "sandbox", string(c)+": "+g.Reason)
+		}
+	}
+}
+
 func TestLocal_python(t *testing.T) {
 	x := setupLocal(t, haft.KindPython, script.Config{})
 	for _, list := range [][]toolCase{valueCases, brokenCases, hostileCases} {
@@ -53,6 +72,7 @@ func TestLocal_python(t *testing.T) {
 }
 
 func TestLocal_every_python(t *testing.T) {
+	needControl(t, haft.ControlRoot) // or the host's directories are there, if closed
 	for _, py := range pythons(t) {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(py))), func(t *testing.T) {
 			cfg := script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: py}}
@@ -130,6 +150,9 @@ func TestLocal_names_limits(t *testing.T) {
 		{"processor", "def f():\n  while True: pass", haft.Limits{CPU: haft.Millis(300e6), Wall: haft.Millis(60e9)}, haft.FailCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.kind == haft.FailDisk || c.kind == haft.FailInodes {
+				needControl(t, haft.ControlDisk)
+			}
 			res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: c.source, Limits: c.limits})
 			if res.Status != haft.StatusLimit || res.Error.Kind != c.kind {
 				t.Errorf("got %s %s %+v, %+v, want %s", res.Status, res.Value, res.Error, res.Usage, c.kind)

@@ -16,6 +16,11 @@ var systemDirs = []string{"/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32",
 // libraries are, and what time it is where.
 var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
 
+// openssl is what a program with OpenSSL reads before anything else. Node.js does
+// without one that is missing, but not without one that it may not read, as in a
+// sandbox without a view of its own of the file system.
+var openssl = []string{"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf", "/usr/local/ssl/openssl.cnf"}
+
 // network is what a program needs to find hosts and to trust them.
 var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates", "/etc/pki"}
 

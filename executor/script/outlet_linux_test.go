@@ -266,6 +266,7 @@ func TestOutlet_refusal_is_told(t *testing.T) {
 
 // Warm cells serve calls with an outlet, each with its own.
 func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
+	needControl(t, haft.ControlNetNS)
 	for kind, source := range map[haft.Kind]string{
 		haft.KindPython:     "import socket\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); s.sendall(b'%d' % n); return s.recv(99).decode()",
 		haft.KindJavaScript: "exports.f = ({n}) => new Promise((yes, no) => { const s = require('net').connect(7718, '127.0.0.1'); s.on('error', no).on('data', (b) => yes(String(b))); s.write(String(n)); })",
@@ -323,6 +324,7 @@ func call(t *testing.T, x *script.Executor, kind haft.Kind, source string, n int
 // With one process for all calls, a connection still ends with its call, and the
 // next call has another outlet and other certificates.
 func TestOutlet_of_a_reused_process(t *testing.T) {
+	needControl(t, haft.ControlNetNS)
 	x := setupLocal(t, haft.KindPython, script.Config{Reuse: []string{"acme/tool"}})
 	source := "import socket\nheld = []\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); held.append(s); s.sendall(b'%d' % n); return s.recv(99).decode()"
 	hits := atomic.Int64{}

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"haft"
 	"haft/egress"
 	"haft/executor"
 	"haft/sandbox"
@@ -55,9 +56,11 @@ type way struct {
 // realKey is what the servers want, and no tool has.
 const realKey = "the-real-key-of-the-server-4711"
 
-// openWay makes one. Everything below dir is served under /files/.
+// openWay makes one, or skips where no sandbox has an outlet. Everything below dir
+// is served under /files/.
 func openWay(t testing.TB, dir string) *way {
 	t.Helper()
+	needControl(t, haft.ControlNetNS)
 	handler := http.NewServeMux()
 	handler.HandleFunc("/hello", func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(rw, "hello %s key=%t", r.Host, r.Header.Get("X-Key") == realKey)

@@ -220,7 +220,7 @@ func (f *Finder) probeNode(ctx context.Context, file string) (*Runtime, error) {
 	return &Runtime{
 		Kind: haft.KindJavaScript, Version: facts.Version,
 		Argv:    []string{facts.Executable},
-		Mounts:  mountsFor(facts.Executable, "", facts.Libraries),
+		Mounts:  mountsFor(facts.Executable, "", append(existing(openssl), facts.Libraries...)),
 		harness: nodeHarness,
 	}, nil
 }
@@ -244,6 +244,6 @@ func (f *Finder) probeBash(ctx context.Context, file string) (*Runtime, error) {
 	return &Runtime{
 		Kind: haft.KindBash, Version: lines[0],
 		Argv:   []string{file, "--noprofile", "--norc"},
-		Mounts: mountsFor(file, "", append(system, lines[1:]...)),
+		Mounts: mountsFor(file, "", slices.Concat(system, existing(openssl), lines[1:])),
 	}, nil
 }

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,7 +145,13 @@ func TestPython_injects_and_hands_in(t *testing.T) {
 }
 
 func TestPython_pydantic(t *testing.T) {
-	x := setup(t, haft.KindPython, script.Config{})
+	cfg := script.Config{}
+	if env, err := filepath.Abs("../../.haft/testenv"); err == nil {
+		if _, err := os.Stat(filepath.Join(env, "bin", "python3")); err == nil {
+			cfg.Hints = map[haft.Kind]string{haft.KindPython: env} // which scripts/setup makes
+		}
+	}
+	x := setup(t, haft.KindPython, cfg)
 	probe := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "import pydantic\ndef f(): return pydantic.VERSION"})
 	if probe.Error != nil {
 		missing(t, "pydantic", probe.Error.Message)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -66,7 +67,8 @@ func (f *Finder) stampsOf(candidates []string) []string {
 // memoryFile names the file for a question.
 func (f *Finder) memoryFile(lang language, candidates []string) string {
 	h := sha256.New()
-	for _, s := range append([]string{lang.name, pythonProbe, pythonHarness(), nodeProbe, nodeHarness, bashProbe, f.cfg.Home, f.cfg.Reader}, candidates...) {
+	asked := []string{lang.name, pythonProbe, pythonHarness(), nodeProbe, nodeHarness, bashProbe, f.cfg.Home, f.cfg.Reader}
+	for _, s := range slices.Concat(asked, openssl, candidates) {
 		fmt.Fprintf(h, "%d %s", len(s), s)
 	}
 	return filepath.Join(f.cfg.Cache, "runtime-"+hex.EncodeToString(h.Sum(nil)[:16])+".json")

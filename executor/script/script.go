@@ -499,7 +499,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		// It is about to end, unless the tool closed the channel and runs on.
 		select {
 		case <-c.Ended():
-		case <-time.After(2 * drain):
+		case <-time.After(dying):
 		}
 	}
 	c.Release(false)
