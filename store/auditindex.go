@@ -143,6 +143,8 @@ func facetsOf(f haft.AuditFilter) []facet {
 	return list
 }
 
+const countQuery = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 LIMIT $4) AS counted"
+
 // fewestFirst moves the facet of which there are the fewest rows to the front.
 func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]facet, error) {
 	if len(list) < 2 {
@@ -151,8 +153,7 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 	best, fewest := 0, fewRows+1
 	for i, f := range list {
 		n := 0
-		err := s.rows(ctx, func(r scanner) error { return r.Scan(&n) },
-			"SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 LIMIT $4) AS counted", column(org), f.of, column(f.value), fewRows)
+		err := s.rows(ctx, func(r scanner) error { return r.Scan(&n) }, countQuery, column(org), f.of, column(f.value), fewRows)
 		if err != nil {
 			return nil, err
 		}
@@ -167,9 +168,7 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 // farthest returns the place up to which one page looks for entries that have
 // several facets, or nil if that is the end.
 func (s *Store) farthest(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (*haft.AuditPlace, error) {
-	q := &facetText{args: []any{}}
-	q.from(org, f, driver, after, nil)
-	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " + q.arg(maxLooked-1)
+	text, args := farthestQuery(org, f, after, driver)
 	var found *haft.AuditPlace
 	err := s.rows(ctx, func(r scanner) error {
 		var at int64
@@ -177,8 +176,16 @@ func (s *Store) farthest(ctx context.Context, org string, f haft.AuditFilter, af
 		err := r.Scan(&at, &found.Seq)
 		found.Time = fromMicros(at)
 		return err
-	}, text, q.args...)
+	}, text, args...)
 	return found, err
+}
+
+// farthestQuery finds the last of so many rows of a facet.
+func farthestQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (string, []any) {
+	q := &facetText{args: []any{}}
+	q.from(org, f, driver, after, nil)
+	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " + q.arg(maxLooked-1)
+	return text, q.args
 }
 
 const auditColumns = "a.seq, a.at, a.doc, a.body, a.prev, a.hash"

@@ -62,17 +62,27 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 	text, args = openQuery(haft.StatusRunning, "p", 10)
 	add("open calls", text, args)
 	place := haft.AuditPlace{Time: time.Unix(1, 0), Seq: 7}
+	later := place.Time.Add(time.Hour)
 	for name, f := range map[string]haft.AuditFilter{"audit": {}, "audit from the start": {Oldest: true}} {
 		text, args := numberQuery("acme", f, place)
 		add(name, text, args)
 	}
 	for name, f := range map[string]haft.AuditFilter{
-		"audit of a kind": {Kind: "k"}, "audit of a kind since": {Kind: "k", Since: place.Time, Until: place.Time, Oldest: true},
-		"audit since": {Since: place.Time}, "audit of a kind and a user": {Kind: "k", User: "u"},
+		"a kind": {Kind: "k"}, "a user": {User: "u"}, "an agent": {Agent: "a"}, "a tool": {Tool: "t"}, "a call": {Call: "c"},
+		"a time": {Since: place.Time}, "a time until": {Until: later}, "a kind and a time": {Kind: "k", Since: place.Time, Until: later},
+		"a kind and a user": {Kind: "k", User: "u"}, "all that there is": {Kind: "k", User: "u", Agent: "a", Tool: "t", Call: "c", Since: place.Time, Until: later},
 	} {
-		text, args := facetQuery("acme", f, place, facetsOf(f), nil)
-		add(name, text, args)
+		for _, f.Oldest = range []bool{false, true} {
+			name := fmt.Sprintf("%s, oldest %t", name, f.Oldest)
+			text, args := facetQuery("acme", f, place, facetsOf(f), nil)
+			add("audit of "+name, text, args)
+			text, args = facetQuery("acme", f, haft.AuditPlace{}, facetsOf(f), nil)
+			add("first audit of "+name, text, args)
+			text, args = farthestQuery("acme", f, place, facetsOf(f)[0])
+			add("audit of, how far, "+name, text, args)
+		}
 	}
+	add("audit counted", countQuery, []any{"acme", facetKind, "k", fewRows})
 	text, args = facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{}, []facet{{facetKind, "k"}, {facetUser, "u"}}, &place)
 	add("audit up to a place", text, args)
 	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"}, "events of call": {Org: "acme", Call: "c"}} {
