@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,11 @@ import (
 	"haft/auth"
 )
 
+// nearMCP lets MCP servers be on this machine, such as the door of the server itself.
+func nearMCP() app.UpstreamConfig {
+	return app.UpstreamConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+}
+
 // clientServer starts a server for the tests of a client, and returns the variables
 // that say where it is and who asks: HAFT_KEY is an administrator's, and
 // HAFT_OTHER_KEY that of an administrator of somebody else.
@@ -19,7 +25,7 @@ func clientServer(t *testing.T) []string {
 	open(t, app.Config{})
 	dir := t.TempDir()
 	s, url, stop := startServerWith(t, app.ServerConfig{
-		ServiceConfig: app.ServiceConfig{Data: dir},
+		ServiceConfig: app.ServiceConfig{Data: dir, Upstream: nearMCP()},
 		Auth:          auth.Config{Attempts: auth.Attempts{Failures: 1_000_000}}, // so that each is told 401, and not 429
 	})
 	t.Cleanup(stop)
@@ -32,5 +38,5 @@ func clientServer(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_KEY_FILE="}
+	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_KEY_FILE=", "HAFT_MCP_URL=" + url + "/mcp"}
 }

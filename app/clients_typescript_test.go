@@ -85,7 +85,7 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s, url, stop := startServer(t, dir)
+	s, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir, Upstream: nearMCP()}})
 	defer stop()
 	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 	if err != nil || len(tests) == 0 {
 		t.Fatalf("there are no tests: %v", err)
 	}
-	runIn(t, client, []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_FILE=", "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_OPENAPI=" + document},
+	runIn(t, client, []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_FILE=", "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_OPENAPI=" + document, "HAFT_MCP_URL=" + url + "/mcp"},
 		"node", append([]string{"--test"}, tests...)...)
 }
 

@@ -28,6 +28,13 @@ async def test_tools_and_calls(aclient: haft.AsyncClient) -> None:
     assert [r async for r in aclient.calls.list(limit=2)]
 
 
+async def test_rules(aclient: haft.AsyncClient) -> None:
+    decision = await aclient.policies.explain("fetch_webpage", {"url": "https://example.com"})
+    assert decision.effect in ("allow", "ask", "deny")
+    assert all([s.name async for s in aclient.mcp_servers.list(limit=1)])
+    assert all([c.type async for c in aclient.sandbox_configs.list(limit=1)])
+
+
 async def test_async_functions_stay_what_they_are(aclient: haft.AsyncClient, anyio_backend: str) -> None:
     tool = await aclient.register(patient)
     if anyio_backend == "asyncio":  # which the function uses

@@ -19,7 +19,7 @@ from haft import _json, _models
 #: What the client calls otherwise.
 RENAMED = {"Secret": "Info"}
 #: What is not part of the document: the client's own, or told as anything.
-OWN = {"Skipped", "Schemas", "OutputPart"}
+OWN = {"Skipped", "Schemas", "OutputPart", "Policy", "Decision", "Considered", "PolicyProblem", "PolicyNetwork"}
 #: What is only for writing, and no part of what is read.
 WRITTEN = {"if_revision", "$schema"}
 
@@ -86,6 +86,8 @@ def test_literals_of_the_client_are_those_of_the_document(schemas: dict[str, Any
         "EventType": ("Event", "type"),
         "ApprovalState": ("Approval", "state"),
         "Level": ("Isolation", "level"),
+        "MCPTransport": ("MCPServer", "transport"),
+        "SandboxType": ("SandboxConfig", "type"),
     }.items():
         assert set(typing.get_args(getattr(haft, alias))) == set(schemas[of]["properties"][name]["enum"]), alias
     assert set(typing.get_args(haft.Code)) == {*schemas["Problem"]["properties"]["code"]["enum"], "failed"}

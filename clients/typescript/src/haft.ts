@@ -4,6 +4,7 @@ import { Calls, Chains } from "./calls.js";
 import { InvalidError } from "./errors.js";
 import { Events } from "./events.js";
 import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
+import { MCPServers, Policies, SandboxConfigs } from "./rules.js";
 import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
 import { canSign } from "./sign.js";
 import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
@@ -75,6 +76,9 @@ export class Haft {
   readonly secrets: Secrets;
   readonly keys: Keys;
   readonly webhooks: Webhooks;
+  readonly policies: Policies;
+  readonly sandboxConfigs: SandboxConfigs;
+  readonly mcpServers: MCPServers;
   readonly audit: Audit;
   // Private to the language: no printer and no serialiser finds the key.
   readonly #options: HaftOptions;
@@ -93,6 +97,9 @@ export class Haft {
     this.secrets = new Secrets(transport);
     this.keys = new Keys(transport);
     this.webhooks = new Webhooks(transport);
+    this.policies = new Policies(transport);
+    this.sandboxConfigs = new SandboxConfigs(transport);
+    this.mcpServers = new MCPServers(transport);
     this.audit = new Audit(transport);
   }
 

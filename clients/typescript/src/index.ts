@@ -27,6 +27,7 @@ export type { EventFilter, Events, WatchOptions } from "./events.js";
 export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
 export type { ListOptions } from "./page.js";
 export type { AgentFilter, Agents, ApprovalFilter, Approvals, Audit, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
+export type { Decision, MCPServers, Policies, Policy, PolicyOf, PutPolicyOptions, SandboxConfigs } from "./rules.js";
 export type * from "./schemas.js";
 export type { Json, RemoteTool, ToolSettings, ToolsOf } from "./tool.js";
 export type { Format, Schemas, SchemasOptions, ToolFilter, Tools } from "./tools.js";

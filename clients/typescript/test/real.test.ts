@@ -279,6 +279,63 @@ test("webhooks", async () => {
   await assert.rejects(haft.webhooks.show(made.id), NotFoundError);
 });
 
+test("policies", { skip: otherKey === undefined && "HAFT_OTHER_KEY is not set" }, async () => {
+  const eve = new Haft({ key: otherKey ?? "" });
+  const first = await eve.policies.put('version: 1\nroles: {admin: ["tool:*"]}\n');
+  assert.deepEqual(await eve.policies.show(), first);
+  const text = `${first.text}rules:\n  - {id: no-pages, effect: deny, tools: ["tool:fetch_webpage"], reason: not here}\n`;
+  await assert.rejects(eve.policies.put(text, { new: true }), ConflictError);
+  const second = await eve.policies.put(text, { ifRevision: first.revision });
+  assert.ok(second.revision !== "" && second.revision !== first.revision);
+  await assert.rejects(eve.policies.put(text, { ifRevision: first.revision }), ConflictError);
+  await assert.rejects(eve.policies.put("version: 7\n"), InvalidError);
+  assert.equal((await eve.policies.show()).text, text);
+  const decision = await eve.policies.explain({ tool: "fetch_webpage", args: { url: "https://example.com" } });
+  assert.deepEqual([decision.effect, decision.rule], ["deny", "org/no-pages"]);
+  assert.ok(decision.considered?.some((one) => one.rule === "org/no-pages" && one.matched));
+  await assert.rejects(eve.policies.explain({ tool: unique("none") }), NotFoundError);
+  await assert.rejects(eve.policies.show("server"), DeniedError);
+});
+
+test("sandbox configurations", async (t) => {
+  const made = await haft.sandboxConfigs.add({ type: "gvisor", limits: { wall_ms: 9000 }, network: ["api.example.com"] });
+  t.after(async () => await haft.sandboxConfigs.remove("gvisor").catch(() => undefined));
+  assert.equal(made.limits?.wall_ms, 9000);
+  await assert.rejects(haft.sandboxConfigs.add({ type: "gvisor" }), ConflictError);
+  const put = await haft.sandboxConfigs.put("gvisor", { description: "ours" });
+  assert.deepEqual([put.id, put.description, put.network], [made.id, "ours", undefined]);
+  assert.deepEqual(await haft.sandboxConfigs.show(made.id), put);
+  assert.deepEqual((await all(haft.sandboxConfigs.list())).map((one) => one.type), ["gvisor"]);
+  await haft.sandboxConfigs.remove(made.id);
+  await assert.rejects(haft.sandboxConfigs.show("gvisor"), NotFoundError);
+});
+
+test("MCP servers", async (t) => {
+  const name = unique("mcp");
+  const put = await haft.mcpServers.put(name, { url: "https://mcp.example.com", headers: { "X-Key": "hunter4" }, disabled: true });
+  assert.deepEqual([put.server.name, put.server.transport, put.server.disabled], [name, "http", true]);
+  assert.ok(!JSON.stringify(put).includes("hunter4"));
+  assert.equal((await haft.mcpServers.show(put.server.id)).name, name);
+  assert.ok((await all(haft.mcpServers.list())).some((one) => one.name === name));
+  await assert.rejects(haft.mcpServers.refresh(name), DeniedError);
+  await assert.rejects(haft.mcpServers.put(name, { url: "file:///etc/passwd" }), InvalidError);
+  await haft.mcpServers.remove(name);
+  await assert.rejects(haft.mcpServers.show(name), NotFoundError);
+
+  const url = process.env["HAFT_MCP_URL"];
+  await t.test("have tools", { skip: url === undefined && "HAFT_MCP_URL is not set" }, async () => {
+    const change = await haft.mcpServers.put(name, { url: url ?? "", headers: { Authorization: `Bearer ${process.env["HAFT_KEY"]}` } });
+    assert.equal(change.server.state?.error, undefined);
+    assert.ok(change.added?.includes(`${name}__add`));
+    assert.equal((await haft.mcpServers.refresh(name, { accept: true })).server.id, change.server.id);
+    assert.equal((await haft.calls.run(`${name}__add`, { a: 40 })).status, "success");
+    assert.equal(await haft.mcpServers.login(name, { redirect_uri: "http://127.0.0.1:1/back" }), "");
+    await assert.rejects(haft.mcpServers.finishLogin(name, { state: "none such", code: "x" }));
+    await haft.mcpServers.remove(name);
+    await assert.rejects(haft.tools.show(`${name}__add`), NotFoundError);
+  });
+});
+
 test("usage, audit and the rest", async () => {
   await tools.add.remote(1, 1);
   const sums = await haft.usage({ by: ["tool", "day"], from: new Date(Date.now() - 86_400_000) });

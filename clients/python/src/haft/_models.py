@@ -39,6 +39,10 @@ EventType: TypeAlias = Literal[
 ]
 ApprovalState: TypeAlias = Literal["pending", "approved", "denied", "expired", "used"]
 Level: TypeAlias = Literal["none", "reduced", "namespaces", "kernel", "machine", ""]
+MCPTransport: TypeAlias = Literal["stdio", "http", "sse", ""]
+SandboxType: TypeAlias = Literal["local", "gvisor", "e2b", "modal", "process"]
+#: Whose a policy is.
+PolicyOf: TypeAlias = Literal["organisation", "server"]
 #: The forms of the model vendors in which tools are listed.
 Format: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
 #: The forms in which models call tools.
@@ -785,3 +789,168 @@ class OutputPart:
 
     stream: str
     text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxConfig:
+    """How calls run in sandboxes of a type, where their tools do not say."""
+
+    id: str
+    org: str
+    type: SandboxType
+    description: str | None = None
+    #: Those of tools that name none.
+    limits: Limits | None = None
+    #: The hosts that tools may reach which name none themselves.
+    network: list[str] = field(default_factory=list)
+    #: Packages that every tool has besides its own.
+    requirements: Requirements | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPMount:
+    """A directory of the host inside a command's sandbox."""
+
+    dir: str
+    #: Its path in the sandbox; None means the same.
+    inside: str | None = None
+    writable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPOAuth:
+    """The settings of OAuth 2.1. What is None is discovered and registered."""
+
+    client_id: str | None = None
+    #: It is kept encrypted and not shown again.
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPProblem:
+    """Why a tool of a server cannot be called."""
+
+    tool: str
+    reasons: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPState:
+    """What is known of an MCP server."""
+
+    #: When its tools were listed last.
+    listed_at: datetime | None = None
+    #: Names that list.
+    listing: str | None = None
+    protocol: str | None = None
+    title: str | None = None
+    #: How many tools it has.
+    tools: int
+    invalid: list[MCPProblem] = field(default_factory=list)
+    #: Why it could not be listed.
+    error: str | None = None
+    #: A person has to agree first.
+    login_needed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPServer:
+    """An upstream server whose tools an organisation uses, each under the server's name."""
+
+    id: str
+    org: str
+    name: str
+    transport: MCPTransport
+    command: list[str] = field(default_factory=list)
+    url: str | None = None
+    #: Values are not shown.
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    oauth: MCPOAuth | None = None
+    network: list[str] = field(default_factory=list)
+    mounts: list[MCPMount] = field(default_factory=list)
+    requirements: Requirements | None = None
+    limits: Limits | None = None
+    connect_ms: float | None = None
+    list_ms: float | None = None
+    disabled: bool = False
+    state: MCPState | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCPChange:
+    """What became of a server's tools when they were listed, by their names here."""
+
+    server: MCPServer
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    #: Those that a person has to look at first.
+    waiting: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A document that says who may do what."""
+
+    #: YAML, as it was written.
+    text: str
+    #: Changes with every write.
+    revision: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Considered:
+    """One rule, and what became of it."""
+
+    rule: str
+    effect: str
+    #: Where it stands in its document.
+    line: int | None = None
+    matched: bool
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyProblem:
+    """A rule that could not be evaluated, which denies."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyNetwork:
+    """The hosts that a rule lets tools reach."""
+
+    rule: str
+    hosts: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What policy says about a call, and why."""
+
+    #: allow, deny or ask.
+    effect: str
+    #: The rule that decided.
+    rule: str | None = None
+    reason: str
+    problems: list[PolicyProblem] = field(default_factory=list)
+    #: All rules, in their order.
+    considered: list[Considered] = field(default_factory=list)
+    #: Who has to agree.
+    asks: list[dict[str, Any]] = field(default_factory=list)
+    rates: list[dict[str, Any]] = field(default_factory=list)
+    concurrency: list[dict[str, Any]] = field(default_factory=list)
+    quotas: list[dict[str, Any]] = field(default_factory=list)
+    networks: list[PolicyNetwork] = field(default_factory=list)
+    min_isolation: str | None = None
+    #: JSON Pointers of arguments that must not be seen.
+    redact: list[str] = field(default_factory=list)

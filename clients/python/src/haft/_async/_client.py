@@ -27,6 +27,7 @@ from ._resources import (
     AsyncTools,
     AsyncWebhooks,
 )
+from ._rules import AsyncMCPServers, AsyncPolicies, AsyncSandboxConfigs
 from ._tool import AsyncRemoteTool
 from ._transport import AsyncTransport
 
@@ -111,6 +112,12 @@ class AsyncClient:
         self.keys = AsyncKeys(self._transport)
         #: Addresses that events are sent to.
         self.webhooks = AsyncWebhooks(self._transport)
+        #: The documents that say who may do what.
+        self.policies = AsyncPolicies(self._transport)
+        #: How calls run where their tools do not say.
+        self.sandbox_configs = AsyncSandboxConfigs(self._transport)
+        #: Upstream MCP servers.
+        self.mcp_servers = AsyncMCPServers(self._transport)
         #: The record of what was done.
         self.audit = AsyncAudit(self._transport)
 

@@ -28,6 +28,7 @@ from ._resources import (
     Tools,
     Webhooks,
 )
+from ._rules import MCPServers, Policies, SandboxConfigs
 from ._tool import RemoteTool
 from ._transport import Transport
 
@@ -112,6 +113,12 @@ class Client:
         self.keys = Keys(self._transport)
         #: Addresses that events are sent to.
         self.webhooks = Webhooks(self._transport)
+        #: The documents that say who may do what.
+        self.policies = Policies(self._transport)
+        #: How calls run where their tools do not say.
+        self.sandbox_configs = SandboxConfigs(self._transport)
+        #: Upstream MCP servers.
+        self.mcp_servers = MCPServers(self._transport)
         #: The record of what was done.
         self.audit = Audit(self._transport)
 
