@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -201,7 +202,7 @@ func venv(t *testing.T) string {
 	}
 	to, _ := filepath.Glob(filepath.Join(dir, "lib/python3*/site-packages"))
 	for _, n := range []string{"requests", "urllib3", "charset_normalizer", "httpx", "httpcore", "h11", "anyio", "certifi", "idna", "sniffio"} {
-		if err := os.CopyFS(filepath.Join(to[0], n), os.DirFS(filepath.Join(found[0], n))); err != nil && !os.IsNotExist(err) {
+		if err := os.CopyFS(filepath.Join(to[0], n), os.DirFS(filepath.Join(found[0], n))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}

@@ -450,7 +450,11 @@ def poll(rounds: int) -> list[int]:
 		if must(t, err); r.Status == haft.StatusRunning || r.Status.Final() {
 			break
 		}
-		time.Sleep(5 * time.Millisecond) // the record is all there is to see of it
+		select { // the record is all there is to see of it
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("the call does not begin")
+		}
 	}
 	must(t, s.PutSecret(ctx, root(), "", "KEY", secret.New("1234567")))
 	next, err := s.Call(ctx, haft.Call{Tool: "poll", Args: json.RawMessage(`{"rounds":1}`), Principal: root()})

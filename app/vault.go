@@ -354,7 +354,7 @@ const keyTime = 10 * time.Second
 
 // Seal implements [engine.Sealer].
 func (v *vault) Seal(plain, label []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime)
+	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime) //nolint:forbidigo // see keyTime
 	defer cancel()
 	k, err := v.open(ctx)
 	if err != nil {
@@ -365,7 +365,7 @@ func (v *vault) Seal(plain, label []byte) ([]byte, error) {
 
 // Open implements [engine.Sealer].
 func (v *vault) Open(box, label []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime)
+	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime) //nolint:forbidigo // see keyTime
 	defer cancel()
 	k, err := v.open(ctx)
 	if err != nil {

@@ -97,7 +97,7 @@ func (v *verifier) entry(e Entry) {
 	case at < 1 || at == math.MaxInt64:
 		v.report.problem(Problem{Kind: Changed, Seq: at})
 	case at < next:
-		v.late(e, at, sum, sound)
+		v.late(at, sum, sound)
 	case at > next && !sound:
 		// Its number cannot be believed, so the chain does not jump to it.
 		v.report.problem(Problem{Kind: Changed, Seq: at})
@@ -130,7 +130,7 @@ func (v *verifier) advance(e Entry, at int64, sum string, sound bool) {
 }
 
 // late takes an entry with a number that the chain has passed already.
-func (v *verifier) late(e Entry, at int64, sum string, sound bool) {
+func (v *verifier) late(at int64, sum string, sound bool) {
 	if !v.found(at) {
 		v.report.problem(Problem{Kind: Inserted, Seq: at})
 		if at == v.head.Seq {

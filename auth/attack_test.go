@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -373,7 +374,7 @@ func TestAttempts(t *testing.T) {
 		for _, key := range []string{bad, "nonsense"} {
 			err := try("192.0.2.9", key)
 			wantCode(t, "the fourth", err, haft.CodeRateLimited)
-			if e, ok := err.(*haft.Error); !ok || e.RetryAfter.D() != 10*time.Second {
+			if e, ok := errors.AsType[*haft.Error](err); !ok || e.RetryAfter.D() != 10*time.Second {
 				t.Errorf("come back after: %v", err)
 			}
 		}

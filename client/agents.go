@@ -77,11 +77,7 @@ func (c *Client) Approval(ctx context.Context, p haft.Principal, id haft.Approva
 	if err != nil {
 		return nil, err
 	}
-	out := &haft.Approval{}
-	if err := c.read(ctx, query{path: "/v1/approvals" + at, as: p}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetched[haft.Approval](ctx, c, query{path: "/v1/approvals" + at, as: p})
 }
 
 // Approvals implements [haft.Approver].
@@ -115,9 +111,5 @@ func (c *Client) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 	if a.Approve {
 		word, said.Args = "/approve", a.Args
 	}
-	out := &haft.Approval{}
-	if err := c.read(ctx, query{method: http.MethodPost, path: "/v1/approvals" + at + word, as: p, body: said}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetched[haft.Approval](ctx, c, query{method: http.MethodPost, path: "/v1/approvals" + at + word, as: p, body: said})
 }

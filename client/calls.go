@@ -143,11 +143,7 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 
 // Run implements [haft.Planner].
 func (c *Client) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	out := &haft.Chain{}
-	if err := c.read(ctx, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetched[haft.Chain](ctx, c, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan})
 }
 
 // Chain implements [haft.Planner].
@@ -156,11 +152,7 @@ func (c *Client) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (
 	if err != nil {
 		return nil, err
 	}
-	out := &haft.Chain{}
-	if err := c.read(ctx, query{path: "/v1/chains" + at, as: p}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetched[haft.Chain](ctx, c, query{path: "/v1/chains" + at, as: p})
 }
 
 // Record implements [haft.Historian].

@@ -76,7 +76,8 @@ func ask(conn net.Conn, via *url.URL, address string) (*bufio.Reader, error) {
 		return nil, err
 	}
 	r := bufio.NewReaderSize(conn, maxHead)
-	resp, err := http.ReadResponse(r, req)
+	// The answer to CONNECT has no body, and that of a refusal ends with the connection.
+	resp, err := http.ReadResponse(r, req) //nolint:bodyclose // to close it would be to read it
 	if err != nil {
 		return nil, err
 	}

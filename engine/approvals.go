@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -166,7 +167,7 @@ func (e *Engine) judge(ctx context.Context, f *flight, a *haft.Approval, p haft.
 
 // asCoded makes a coded error of a refusal, for callers that get no result.
 func asCoded(err error) error {
-	r, ok := err.(*refusal)
+	r, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return err
 	}

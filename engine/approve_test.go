@@ -141,7 +141,7 @@ func TestApproval_expires(t *testing.T) {
 	w.tool("o", "delete", nil)
 	res := w.call(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
 	want(t, res, haft.StatusPending)
-	time.Sleep(2 * time.Millisecond) // what is tested is this wait
+	time.Sleep(2 * time.Millisecond) //nolint:forbidigo // what is tested is this wait
 	if _, err := w.Decide(t.Context(), approver("o"), res.Approval, haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("Decide: %v", err)
 	}

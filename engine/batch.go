@@ -64,6 +64,6 @@ func (e *Engine) one(ctx context.Context, c haft.Call) *haft.Result {
 		return res
 	}
 	f := &flight{call: c}
-	res, _ = e.coded(f, err) //nolint:errcheck // it is the error that we have
+	res, _ = e.coded(f, err) // it is the error that we have
 	return res
 }

@@ -21,23 +21,32 @@ const (
 
 // Call implements [haft.Caller].
 func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
-	f, err := e.enter(c)
+	f, first, err := e.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.unused(ctx, c); err != nil {
-		return nil, err
-	}
-	if c.IdempotencyKey != "" {
-		first, err := e.claim(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		if first != f.call.ID {
-			return e.await(ctx, f.call.Principal, first)
-		}
+	if first != f.call.ID {
+		return e.await(ctx, f.call.Principal, first)
 	}
 	return e.fly(ctx, f)
+}
+
+// arrive enters a call that somebody made. First is the call that has its idempotency
+// key: itself, or one that came before.
+func (e *Engine) arrive(ctx context.Context, c haft.Call) (f *flight, first haft.CallID, err error) {
+	if f, err = e.enter(c); err != nil {
+		return nil, "", err
+	}
+	if err := e.unused(ctx, c); err != nil {
+		return nil, "", err
+	}
+	if c.IdempotencyKey == "" {
+		return f, f.call.ID, nil
+	}
+	if first, err = e.claim(ctx, f); err != nil {
+		return nil, "", err
+	}
+	return f, first, nil
 }
 
 // unused refuses an id that the caller chose and that is taken: a call must not

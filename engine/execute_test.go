@@ -104,7 +104,7 @@ func TestBreaker_opens_and_closes(t *testing.T) {
 		t.Fatalf("the third call: %+v after %d runs", res.Error, w.script.count())
 	}
 	bad = false
-	time.Sleep(res.Error.RetryAfter.D() + 5*time.Millisecond) // what is tested is this wait
+	time.Sleep(res.Error.RetryAfter.D() + 5*time.Millisecond) //nolint:forbidigo // what is tested is this wait
 	want(t, w.call(p, "work", `{}`), haft.StatusSuccess)
 	want(t, w.call(p, "work", `{}`), haft.StatusSuccess)
 }

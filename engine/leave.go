@@ -160,7 +160,7 @@ func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error 
 	var err error
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		if wait > 0 {
-			time.Sleep(wait) // not for others: for a store that has to come back
+			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back
 		}
 		part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{entry}, Limits: rows(f.taken), Again: wait > 0, Sure: f.ours}
 		if err = e.tell(ctx, f, haft.EventCompleted, data, part); err == nil || !f.begun {

@@ -331,9 +331,7 @@ func (e *Engine) FinishMCPLogin(ctx context.Context, p haft.Principal, a haft.MC
 
 // checkServer reports what is wrong with a server, and completes it.
 func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
-	bad := func(format string, args ...any) error {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-	}
+	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 	if err := haft.CheckServerName(s.Name); err != nil {
 		return err
 	}
@@ -367,9 +365,7 @@ func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
 // checkCommand checks a server that is a command, and whether policy lets the
 // organisation have it.
 func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
-	bad := func(format string, args ...any) error {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-	}
+	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 	switch {
 	case len(s.Command) == 0 || s.Command[0] == "":
 		return bad("a server on its standard streams needs a command")

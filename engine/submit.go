@@ -12,21 +12,12 @@ import (
 // Submit implements [haft.Caller]. The call is looked at as far as its tool and
 // who may call it before it is acknowledged: a refusal is a result at once.
 func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) {
-	f, err := e.enter(c)
+	f, first, err := e.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.unused(ctx, c); err != nil {
-		return nil, err
-	}
-	if c.IdempotencyKey != "" {
-		first, err := e.claim(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		if first != f.call.ID {
-			return e.store.Record(ctx, c.Principal.Org, first)
-		}
+	if first != f.call.ID {
+		return e.store.Record(ctx, c.Principal.Org, first)
 	}
 	f.async, f.ours = true, false // once it is queued, others may end it
 	if err := e.look(ctx, f); err != nil {

@@ -20,7 +20,11 @@ func TestStore_full_disk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		sandboxtest.Require(t, "mount", "a file system of its own cannot be mounted (root can): "+err.Error())
 	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
 	s := open(t, dir, layer.Config{})
 	big, built := files(map[string]string{"a": strings.Repeat("a", 3<<20)})
 	if _, err := s.Layer(t.Context(), want("big"), big); haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "is full") {

@@ -26,7 +26,7 @@ func online(t *testing.T, s *layer.Store, kind string) *layer.Installer {
 		CA:    cmp.Or(os.Getenv("PIP_CERT"), os.Getenv("SSL_CERT_FILE"), os.Getenv("NODE_EXTRA_CA_CERTS"), systemRoots()),
 		Proxy: cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy")),
 	}}
-	set := requirement.Set{}
+	var set requirement.Set
 	if kind == "npm" {
 		npm, err := exec.LookPath("npm")
 		node, err2 := exec.LookPath("node")
@@ -125,7 +125,9 @@ func TestIndex_lodash_and_zod(t *testing.T) {
 		"tool.cjs": "const _ = require('lodash'), { z } = require('zod'); console.log(_.capitalize('hELLO'), z.number().parse(3))",
 	} {
 		file := filepath.Join(work, "deep", name)
-		os.MkdirAll(filepath.Dir(file), 0o755)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
 			t.Fatal(err)
 		}

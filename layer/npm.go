@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -184,7 +186,7 @@ func (st *step) npmInstall(ctx context.Context, lock []byte) error {
 	if err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.npmEnv(), Argv: st.npm("ci", st.target(), args...)}); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(st.files, "node_modules"), 0o755); err != nil && !os.IsExist(err) {
+	if err := os.Mkdir(filepath.Join(st.files, "node_modules"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain("keep what was installed", err)
 	}
 	return nil

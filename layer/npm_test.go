@@ -42,14 +42,17 @@ func registry(t *testing.T, packages map[string]map[string]map[string]any) *http
 				"package.json": string(text), "index.js": "module.exports = '" + version + "'",
 				"setup.js": "require('fs').writeFileSync('made.txt', 'made')",
 			} {
-				tw.WriteHeader(&tar.Header{Name: "package/" + file, Mode: 0o644, Size: int64(len(data))})
-				tw.Write([]byte(data))
+				err := tw.WriteHeader(&tar.Header{Name: "package/" + file, Mode: 0o644, Size: int64(len(data))})
+				if _, err2 := tw.Write([]byte(data)); errors.Join(err, err2) != nil {
+					t.Fatal(errors.Join(err, err2))
+				}
 			}
-			tw.Close()
-			gz.Close()
+			if err := errors.Join(tw.Close(), gz.Close()); err != nil {
+				t.Fatal(err)
+			}
 			sum := sha512.Sum512(buf.Bytes())
 			at := "/" + name + "/-/" + name + "-" + version + ".tgz"
-			mux.HandleFunc(at, func(w http.ResponseWriter, _ *http.Request) { w.Write(buf.Bytes()) })
+			mux.HandleFunc(at, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(buf.Bytes()) })
 			manifest["dist"] = map[string]any{"tarball": srv.URL + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
 			if manifest["scripts"] != nil {
 				manifest["hasInstallScript"] = true
@@ -58,7 +61,7 @@ func registry(t *testing.T, packages map[string]map[string]map[string]any) *http
 		}
 		latest := "1.0.0"
 		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(map[string]any{"name": name, "versions": doc, "dist-tags": map[string]string{"latest": latest}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"name": name, "versions": doc, "dist-tags": map[string]string{"latest": latest}})
 		})
 	}
 	return srv

@@ -98,7 +98,7 @@ var signs = sync.OnceValue(func() []sign {
 		{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\s]+?)\.?\s`)},
 		{ProblemVersion, regexp.MustCompile(`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
 		{ProblemVersion, regexp.MustCompile(`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
-		{ProblemConflict, regexp.MustCompile("[Bb]ecause ([^\\n]{1,150}? depends on [^\\n]{1,100}?) and ([^\\n]{1,150}?),? we can conclude")},
+		{ProblemConflict, regexp.MustCompile(`[Bb]ecause ([^\n]{1,150}? depends on [^\n]{1,100}?) and ([^\n]{1,150}?),? we can conclude`)},
 		{ProblemConflict, regexp.MustCompile(`No solution found when resolving`)},
 		{ProblemNotFound, regexp.MustCompile(`No matching distribution found for ([^\s]+)`)},
 	}

@@ -45,7 +45,7 @@ func child(dir, mode string) {
 	fmt.Println("have", filepath.Base(filepath.Dir(l.Dir)))
 	if mode == "hold" {
 		var b [1]byte
-		os.Stdin.Read(b[:]) // until the parent lets go
+		_, _ = os.Stdin.Read(b[:]) // until the parent lets go
 	}
 	l.Close()
 	s.Close()
@@ -72,8 +72,8 @@ func start(t *testing.T, dir, mode string) (*exec.Cmd, *os.File, *os.File) {
 	t.Cleanup(func() {
 		outR.Close()
 		inW.Close()
-		cmd.Process.Kill()
-		cmd.Wait()
+		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Wait()
 	})
 	return cmd, outR, inW
 }
@@ -109,7 +109,7 @@ func TestStore_killed_in_the_middle(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil { // SIGKILL
 		t.Fatal(err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait() // it was killed
 	again := open(t, dir, layer.Config{})
 	empty(t, dir, "tmp")
 	empty(t, dir, "layers")
@@ -165,7 +165,9 @@ func TestStore_GC_spares_what_is_in_use(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	os.WriteFile(filepath.Join(dir, "layers", "notes.txt"), nil, 0o644)
+	if err := os.WriteFile(filepath.Join(dir, "layers", "notes.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	// 4 × 1000 and 4 bytes: to have 3000 the oldest two must go.
 	swept, err = s.GC(t.Context(), 3000, time.Minute)
 	if err != nil || len(swept.Removed) != 2 || swept.Removed[0].Digest != mine[0].Info.Digest || swept.Removed[1].Digest != mine[1].Info.Digest {

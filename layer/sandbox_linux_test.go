@@ -164,11 +164,14 @@ def build_wheel(d, config_settings=None, metadata_directory=None):
 		"pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n[project]\nname = \"haftevil\"\nversion = \"1.0\"\n",
 		"backend.py":     backend, "PKG-INFO": "Metadata-Version: 2.1\nName: haftevil\nVersion: 1.0\n",
 	} {
-		tw.WriteHeader(&tar.Header{Name: "haftevil-1.0/" + name, Mode: 0o644, Size: int64(len(text))})
-		tw.Write([]byte(text))
+		err := tw.WriteHeader(&tar.Header{Name: "haftevil-1.0/" + name, Mode: 0o644, Size: int64(len(text))})
+		if _, err2 := tw.Write([]byte(text)); errors.Join(err, err2) != nil {
+			t.Fatal(errors.Join(err, err2))
+		}
 	}
-	tw.Close()
-	gz.Close()
+	if err := errors.Join(tw.Close(), gz.Close()); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(wheels, "haftevil-1.0.tar.gz"), buf.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,7 +74,7 @@ type Want struct {
 // Digest names the layer.
 func (w Want) Digest() string {
 	h := sha256.New()
-	io.WriteString(h, "haft layer 1\n")
+	fmt.Fprint(h, "haft layer 1\n")
 	for _, part := range []string{w.Kind, w.Runtime, string(w.Lock)} {
 		fmt.Fprintf(h, "%d\n%s\n", len(part), part)
 	}
@@ -111,7 +110,7 @@ func Open(cfg Config) (*Store, error) {
 			return nil, explain("make the layer store", err)
 		}
 	}
-	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.ctx, s.stop = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	if err := s.sweep(); err != nil {
 		s.stop(nil)
 		return nil, err

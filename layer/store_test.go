@@ -35,12 +35,15 @@ func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				return os.Chmod(name, 0o700)
 			}
 			return nil
 		})
+		if err != nil {
+			t.Errorf("make all of %s removable: %v", dir, err)
+		}
 	})
 	return dir
 }
@@ -165,7 +168,7 @@ func TestStore_build_goes_on_while_anybody_waits(t *testing.T) {
 	for range 100 {
 		gone, stop := context.WithCancel(t.Context())
 		stop()
-		s.Layer(gone, want("x"), build)
+		_, _ = s.Layer(gone, want("x"), build)
 	}
 	waitFor(t, func() bool { return s.WaitersOf(want("x").Digest()) == 2 })
 	cancel()
@@ -218,7 +221,7 @@ func waitFor(t *testing.T, cond func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("it does not come about")
 		}
-		time.Sleep(time.Millisecond) // polls a state that tells nobody when it changes
+		time.Sleep(time.Millisecond) //nolint:forbidigo // polls a state that tells nobody when it changes
 	}
 }
 
@@ -228,8 +231,7 @@ func TestStore_failed_build_leaves_nothing(t *testing.T) {
 	boom := errors.New("boom")
 	for range 2 {
 		_, err := s.Layer(t.Context(), want("x"), func(_ context.Context, dir string, _ func(string)) error {
-			os.WriteFile(filepath.Join(dir, "half"), nil, 0o644)
-			return boom
+			return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o644), boom)
 		})
 		if !errors.Is(err, boom) {
 			t.Errorf("got %v", err)
@@ -372,7 +374,9 @@ func TestStore_keeps_links_and_parts_hard_links(t *testing.T) {
 
 func TestStore_unknown_files_and_permissions(t *testing.T) {
 	file := filepath.Join(tempDir(t), "file")
-	os.WriteFile(file, nil, 0o644)
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := layer.Open(layer.Config{Dir: file}); err == nil {
 		t.Error("a file is no store")
 	}

@@ -41,10 +41,9 @@ type world struct {
 	cfg   notify.Config
 	*notify.Notifier
 
-	mu     sync.Mutex
-	cursor int64
-	seqs   map[haft.CallID]int64
-	audit  []string
+	mu    sync.Mutex
+	seqs  map[haft.CallID]int64
+	audit []string
 }
 
 func setup(t *testing.T, change func(*notify.Config)) *world {
@@ -297,13 +296,13 @@ func TestNotifier_buries_what_cannot_be_delivered(t *testing.T) {
 		"away":   {url: url, failure: "no connection"},
 		"broken": {answer: func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(503); return false }, failure: "the receiver answered 503"},
 		"elsewhere": {answer: func(w http.ResponseWriter, r *http.Request, _ int) bool {
-			http.Redirect(w, r, "/there", 307)
+			http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
 			return false
 		}, failure: "redirects"},
 		"private": {url: "https://10.0.0.1/", failure: "not public"},
 		"long and sore": {answer: func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			w.WriteHeader(500)
-			io.WriteString(w, long)
+			fmt.Fprint(w, long)
 			return false
 		}, failure: "the receiver answered 500"},
 		"slow": {answer: hang, failure: "the receiver did not answer in time",

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,7 +105,7 @@ func (s Set) Strings() (pip, npm []string) {
 // Digest names the set by its content. Who asked for what is no part of it.
 func (s Set) Digest() string {
 	h := sha256.New()
-	io.WriteString(h, "haft requirement set 1\n")
+	fmt.Fprint(h, "haft requirement set 1\n")
 	put := func(tag, text string) {
 		fmt.Fprintf(h, "%s %d %s\n", tag, len(text), text)
 	}

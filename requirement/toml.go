@@ -1,6 +1,7 @@
 package requirement
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -110,7 +111,7 @@ func readTOML(place, text string, doc any) error {
 		}
 	}
 	if _, err := toml.Decode(text, doc); err != nil {
-		if pe, ok := err.(toml.ParseError); ok {
+		if pe, ok := errors.AsType[toml.ParseError](err); ok {
 			return refuse("%s: line %d is not TOML", place, pe.Position.Line)
 		}
 		return refuse("%s: a value is not of the type that it must be", place)

@@ -124,7 +124,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if server.in != nil {
 		server.in.Close()
-		server.cmd.Wait()
+		_ = server.cmd.Wait() // it ends with its input
 	}
 	os.Exit(code)
 }

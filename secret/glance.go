@@ -102,7 +102,8 @@ func (s *scanner) look(text []byte, d int, has family, at cuts) int {
 // escape of a view, and whether nothing begins before any of the others.
 func (s *scanner) lookAt(parent, level int, text []byte, d int, has family, at cuts) (cuts, bool) {
 	for _, k := range s.kids[parent+1] {
-		f, good := s.plan.views[k].family, true
+		f := s.plan.views[k].family
+		var good bool
 		if f&has == 0 {
 			if at, good = s.lookAt(k, level, text, d, has, at); !good {
 				return at, false

@@ -123,7 +123,7 @@ func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) 
 		case !out.begun:
 			s.refuse(h, err)
 		default:
-			s.fault(ctx, err)
+			_ = s.fault(ctx, err)       // it is in the log; the answer has begun
 			panic(http.ErrAbortHandler) // half an export must not look like a whole one
 		}
 	}}, nil

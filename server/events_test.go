@@ -57,7 +57,7 @@ func (w *world) watchSSE(ctx context.Context, who, query string, headers ...stri
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := w.http.Client().Do(r)
+	res, err := w.http.Client().Do(r) //nolint:bodyclose // close does
 	if err != nil {
 		w.t.Fatal(err)
 	}

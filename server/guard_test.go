@@ -142,6 +142,26 @@ func TestBody_that_is_not_what_was_signed_changes_nothing(t *testing.T) {
 	w.must(404, admin, "GET", "/v1/tools/f", "")
 }
 
+// sendRaw sends text as it is, and returns the status of what is answered.
+func sendRaw(address, text string) (status int, err error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return 0, err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
 func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
@@ -155,26 +175,13 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
-	send := func(text string) (*http.Response, error) {
-		conn, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, text); err != nil {
-			return nil, err
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			return nil, err
-		}
-		return http.ReadResponse(bufio.NewReader(conn), nil)
-	}
-	if res, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 20_000) + "\r\n\r\n"); err != nil || res.StatusCode != 431 {
-		t.Errorf("headers that are too large: %v, %v", res, err)
+	send := func(text string) (int, error) { return sendRaw(ln.Addr().String(), text) }
+	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 20_000) + "\r\n\r\n"); err != nil || status != 431 {
+		t.Errorf("headers that are too large: %d, %v", status, err)
 	}
 	// Slow loris: the connection is closed without an answer, or with 408.
-	if res, err := send("GET /healthz HTTP/1.1\r\nHost: loc"); err == nil && res.StatusCode == 200 {
-		t.Errorf("half a header is answered with %d", res.StatusCode)
+	if status, err := send("GET /healthz HTTP/1.1\r\nHost: loc"); err == nil && status == 200 {
+		t.Errorf("half a header is answered with %d", status)
 	}
 	// Two that say nothing take all places, and give them back.
 	for range 2 {
@@ -184,8 +191,8 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 		}
 		defer idle.Close()
 	}
-	if res, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil || res.StatusCode != 200 {
-		t.Errorf("behind two silent connections: %v, %v", res, err)
+	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil || status != 200 {
+		t.Errorf("behind two silent connections: %d, %v", status, err)
 	}
 
 	began, release := make(chan struct{}), make(chan struct{})
@@ -197,12 +204,12 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	answered := make(chan int, 1)
 	go func() {
 		body := `{"tool":"f"}`
-		res, err := send(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", user, len(body), body))
+		status, err := send(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", user, len(body), body))
 		if err != nil {
 			answered <- 0
 			return
 		}
-		answered <- res.StatusCode
+		answered <- status
 	}()
 	<-began
 	done := make(chan error, 1)

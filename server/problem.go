@@ -96,11 +96,11 @@ func codeOf(status int) haft.Code {
 }
 
 // problem makes a problem with a status of its own.
-func problem(status int, detail string, misfits ...haft.Misfit) *Problem {
+func problem(status int, detail string) *Problem {
 	code := codeOf(status)
 	return &Problem{
 		Type: "urn:haft:error:" + string(code), Title: http.StatusText(status), Status: status,
-		Detail: detail, Code: code, Misfits: misfits,
+		Detail: detail, Code: code,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // agentCommand keeps agents.
 func agentCommand(std streams) *cobra.Command {
-	cmd := group(std, "agent", "Keep agents: their tools, environment and tool rules", `  haft agent create helper
+	cmd := group("agent", "Keep agents: their tools, environment and tool rules", `  haft agent create helper
   haft agent attach helper forecast
   haft agent env helper API_KEY=…          the value is never shown again
   haft call forecast --agent helper --arg city=Oslo`)
@@ -89,23 +89,10 @@ func agentCreate(p *persona, std streams) *cobra.Command {
 // agentList lists agents.
 func agentList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List agents", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		agents := []haft.Agent{}
-		for a, err := range s.AgentList(ctx, s.p, haft.AgentFilter{}) {
-			if err != nil {
-				return err
-			}
-			agents = append(agents, a)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, agents)
-		}
 		now := time.Now()
-		tab := newTable(s.std.out, "NAME", "ID", "TOOLS", "RULES", "ENVIRONMENT", "CHANGED")
-		for _, a := range agents {
+		return printList(s, s.AgentList(ctx, s.p, haft.AgentFilter{}), "there are no agents; make one with: haft agent create NAME", []string{"NAME", "ID", "TOOLS", "RULES", "ENVIRONMENT", "CHANGED"}, func(tab *table, a haft.Agent) {
 			tab.row(cell{a.Name, bold}, a.ID, strings.Join(a.Tools, " "), len(a.Rules), len(a.Env), ago(a.Updated, now))
-		}
-		tab.print("there are no agents; make one with: haft agent create NAME")
-		return nil
+		})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 // approvalsCommand answers requests that wait for a person.
 func approvalsCommand(std streams) *cobra.Command {
-	cmd := group(std, "approvals", "Answer the calls that wait for a person", `  haft approvals
+	cmd := group("approvals", "Answer the calls that wait for a person", `  haft approvals
   haft approvals approve a_… --reason "checked with Ann"
   haft approvals approve a_… --args '{"path": "/tmp/x"}'    agree to other arguments
   haft approvals deny a_… --reason "not on a Friday"`)
@@ -26,23 +26,10 @@ func approvalsCommand(std streams) *cobra.Command {
 
 // listApprovals prints the requests that wait.
 func listApprovals(ctx context.Context, s *session) error {
-	requests := []haft.Approval{}
-	for a, err := range s.Approvals(ctx, s.p, haft.ApprovalFilter{}) {
-		if err != nil {
-			return err
-		}
-		requests = append(requests, a)
-	}
-	if s.as.json {
-		return printJSON(s.std.out, requests)
-	}
 	now := time.Now()
-	tab := newTable(s.std.out, "REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS")
-	for _, a := range requests {
+	return printList(s, s.Approvals(ctx, s.p, haft.ApprovalFilter{}), "nothing waits for a person", []string{"REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS"}, func(tab *table, a haft.Approval) {
 		tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now), a.Rule, string(a.Args))
-	}
-	tab.print("nothing waits for a person")
-	return nil
+	})
 }
 
 // requestOf finds the request of an id, which may also be that of its call.

@@ -20,7 +20,7 @@ import (
 
 // auditCommand proves what was done.
 func auditCommand(std streams) *cobra.Command {
-	cmd := group(std, "audit", "Prove what was done: verify, export and show the audit log", `  haft audit verify
+	cmd := group("audit", "Prove what was done: verify, export and show the audit log", `  haft audit verify
   haft audit show --kind call.refused --since 3d
   haft audit export -o audit.jsonl
   haft audit key > audit.pem

@@ -14,7 +14,7 @@ import (
 
 // callsCommand looks back at calls, and ends them.
 func callsCommand(std streams) *cobra.Command {
-	cmd := group(std, "calls", "Look back at calls, replay and cancel them, stop everything", `  haft calls --status error --since 1h
+	cmd := group("calls", "Look back at calls, replay and cancel them, stop everything", `  haft calls --status error --since 1h
   haft calls show c_…
   haft calls replay c_…            the same version and arguments again, and what differs
   haft calls stop --reason "bad deploy" --kill`)

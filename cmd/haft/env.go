@@ -21,7 +21,7 @@ import (
 
 // envCommand keeps installed packages.
 func envCommand(std streams) *cobra.Command {
-	cmd := group(std, "env", "Keep environments: the installed packages that tools share", `  haft env list
+	cmd := group("env", "Keep environments: the installed packages that tools share", `  haft env list
   haft env show 3f2a                            what is in it
   haft env build chart                          install what a tool needs, before its first call
   haft env build --requirements requirements.txt

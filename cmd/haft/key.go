@@ -14,7 +14,7 @@ import (
 
 // keyCommand keeps API keys.
 func keyCommand(std streams) *cobra.Command {
-	cmd := group(std, "key", "Keep API keys: who may use a server, and for what", `  haft key create --name ci --for-user ann --role dev --expires 720h
+	cmd := group("key", "Keep API keys: who may use a server, and for what", `  haft key create --name ci --for-user ann --role dev --expires 720h
   haft key create --name bot --for-agent helper --scope tool:forecast --scope calls:read
   haft key list
   haft key rotate ID --overlap 24h                the old secret is good for another day`)
@@ -126,23 +126,10 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 // keyList lists keys.
 func keyList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List keys, without their secrets", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		keys := []auth.Key{}
-		for k, err := range s.Keys(ctx, s.p) {
-			if err != nil {
-				return err
-			}
-			keys = append(keys, k)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, keys)
-		}
 		now := time.Now()
-		tab := newTable(s.std.out, "ID", "NAME", "STATE", "FOR", "ROLES", "SCOPE", "EXPIRES", "USED")
-		for _, k := range keys {
+		return printList(s, s.Keys(ctx, s.p), "there are no keys; make one with: haft key create", []string{"ID", "NAME", "STATE", "FOR", "ROLES", "SCOPE", "EXPIRES", "USED"}, func(tab *table, k auth.Key) {
 			tab.row(cell{k.ID, bold}, k.Name, keyState(k, now), keyFor(k), strings.Join(k.Roles, " "), scopeText(k), expiry(k, now), ago(k.LastUsed, now))
-		}
-		tab.print("there are no keys; make one with: haft key create")
-		return nil
+		})
 	})
 }
 

@@ -95,7 +95,7 @@ func (d desk) run(t *testing.T, args ...string) string {
 func (d desk) serve(t *testing.T) (url, key string) {
 	t.Helper()
 	data := strings.TrimPrefix(d.env[slices.IndexFunc(d.env, func(s string) bool { return strings.HasPrefix(s, "HAFT_DATA=") && strings.Contains(s, "Test") })], "HAFT_DATA=")
-	cmd := exec.Command(d.haft, "serve", "--addr", "127.0.0.1:0", "--data", data, "--log", "none") //nolint:noctx // it is told to stop
+	cmd := exec.Command(d.haft, "serve", "--addr", "127.0.0.1:0", "--data", data, "--log", "none") //nolint:forbidigo // it is told to stop
 	cmd.Env = d.env
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 // mcpServerCommand keeps upstream MCP servers.
 func mcpServerCommand(std streams) *cobra.Command {
-	cmd := group(std, "mcp-server", "Use the tools of MCP servers: commands in a sandbox, or addresses", `  haft mcp-server add time -- uvx mcp-server-time
+	cmd := group("mcp-server", "Use the tools of MCP servers: commands in a sandbox, or addresses", `  haft mcp-server add time -- uvx mcp-server-time
   haft mcp-server add files --mount ./docs -- npx -y @modelcontextprotocol/server-filesystem "$PWD/docs"
   haft mcp-server add wiki --url https://mcp.example.com/mcp --header 'Authorization=Bearer {{ WIKI_TOKEN }}'
   haft mcp-server login wiki               agree in a browser, where the server wants that
@@ -169,23 +169,10 @@ func tellInvalid(s *session, m haft.MCPServer) {
 // mcpList lists servers.
 func mcpList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List servers", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		servers := []haft.MCPServer{}
-		for m, err := range s.MCPServerList(ctx, s.p) {
-			if err != nil {
-				return err
-			}
-			servers = append(servers, m)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, servers)
-		}
 		now := time.Now()
-		tab := newTable(s.std.out, "NAME", "TRANSPORT", "WHERE", "TOOLS", "STATE", "LISTED")
-		for _, m := range servers {
+		return printList(s, s.MCPServerList(ctx, s.p), "there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND", []string{"NAME", "TRANSPORT", "WHERE", "TOOLS", "STATE", "LISTED"}, func(tab *table, m haft.MCPServer) {
 			tab.row(cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m), ago(m.State.Listed, now))
-		}
-		tab.print("there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND")
-		return nil
+		})
 	})
 }
 

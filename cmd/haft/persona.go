@@ -166,7 +166,7 @@ func (p *persona) command(std streams, use, short string, args cobra.PositionalA
 }
 
 // group makes a command that only has others below it.
-func group(std streams, use, short, example string) *cobra.Command {
+func group(use, short, example string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example,
 		Args: func(c *cobra.Command, list []string) error {

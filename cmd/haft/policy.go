@@ -16,7 +16,7 @@ import (
 
 // policyCommand keeps the rules.
 func policyCommand(std streams) *cobra.Command {
-	cmd := group(std, "policy", "Keep the rules: who may call what, how often, and who must agree", `  haft policy check rules.yaml
+	cmd := group("policy", "Keep the rules: who may call what, how often, and who must agree", `  haft policy check rules.yaml
   haft policy set rules.yaml
   haft policy explain delete_file --args '{"path": "/etc"}' --user ann --role reader`)
 	p := attach(cmd)

@@ -64,7 +64,7 @@ func TestScript_index(t *testing.T) {
 		t.Skip("short: nothing is fetched from an index")
 	}
 	cache := t.TempDir()
-	cmd := exec.Command(os.Args[0], "env", "build", "--requirement", "six")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "env", "build", "--requirement", "six")
 	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 	haft, err := haftCommand(t)
 	if err != nil {

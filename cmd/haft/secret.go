@@ -21,7 +21,7 @@ import (
 
 // secretCommand keeps secrets.
 func secretCommand(std streams) *cobra.Command {
-	cmd := group(std, "secret", "Keep secrets: variables that tools are given and nobody sees", `  haft secret set API_KEY < key.txt               for every call of the organisation
+	cmd := group("secret", "Keep secrets: variables that tools are given and nobody sees", `  haft secret set API_KEY < key.txt               for every call of the organisation
   haft secret set API_KEY --agent helper          for the calls of one agent
   haft secret set API_KEY --host api.example.com --header Authorization --prefix 'Bearer ' < key.txt
                                                   for requests to that host: tools never have it

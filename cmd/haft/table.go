@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,27 @@ const widest = 60
 
 // newTable makes a table with the given headings.
 func newTable(w io.Writer, head ...string) *table { return &table{w: w, head: head} }
+
+// printList prints a list: as JSON if that is asked for, and else as a table to which
+// row adds the line of each. A list of nothing is the given sentence.
+func printList[T any](s *session, list iter.Seq2[T, error], empty string, head []string, row func(*table, T)) error {
+	all := []T{}
+	for v, err := range list {
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+	}
+	if s.as.json {
+		return printJSON(s.std.out, all)
+	}
+	tab := newTable(s.std.out, head...)
+	for _, v := range all {
+		row(tab, v)
+	}
+	tab.print(empty)
+	return nil
+}
 
 // row adds a line of texts and cells. What came from a tool is made harmless.
 func (t *table) row(values ...any) {

@@ -16,7 +16,7 @@ import (
 
 // toolCommand keeps tools.
 func toolCommand(std streams) *cobra.Command {
-	cmd := group(std, "tool", "Keep tools: register, list, show, roll back, review", `  haft tool add weather.py
+	cmd := group("tool", "Keep tools: register, list, show, roll back, review", `  haft tool add weather.py
   haft tool list --tag weather
   haft tool show forecast --format openai --strict
   haft tool rollback forecast`)
@@ -69,28 +69,15 @@ func toolSearch(p *persona, std streams) *cobra.Command {
 
 // listTools prints the tools that fit f.
 func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
-	tools := []haft.Tool{}
-	for t, err := range s.Tools(ctx, s.p, f) {
-		if err != nil {
-			return err
-		}
-		tools = append(tools, t)
-	}
-	if s.as.json {
-		return printJSON(s.std.out, tools)
-	}
 	now := time.Now()
-	tab := newTable(s.std.out, "NAME", "KIND", "VERSION", "STATE", "CATEGORY", "TAGS", "CHANGED", "DESCRIPTION")
-	for _, t := range tools {
+	return printList(s, s.Tools(ctx, s.p, f), "there are no such tools; register one with: haft tool add FILE", []string{"NAME", "KIND", "VERSION", "STATE", "CATEGORY", "TAGS", "CHANGED", "DESCRIPTION"}, func(tab *table, t haft.Tool) {
 		changed := "with haft"
 		if t.Version.Kind != haft.KindBuiltin {
 			changed = ago(t.Updated, now)
 		}
 		tab.row(cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolStateCell(t), t.Category, strings.Join(t.Tags, " "), changed,
 			firstSentence(t.Version.Description))
-	}
-	tab.print("there are no such tools; register one with: haft tool add FILE")
-	return nil
+	})
 }
 
 // toolStateCell says whether a tool can be called.
@@ -243,27 +230,14 @@ func toolVersions(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return noTool(err)
 			}
-			versions := []haft.Version{}
-			for v, err := range s.Versions(ctx, s.p, args[0]) {
-				if err != nil {
-					return err
-				}
-				versions = append(versions, v)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, versions)
-			}
 			now := time.Now()
-			tab := newTable(s.std.out, "", "VERSION", "DIGEST", "REVIEW", "FINDINGS", "AUTHOR", "REGISTERED")
-			for _, v := range versions {
+			return printList(s, s.Versions(ctx, s.p, args[0]), "the tool has no versions", []string{"", "VERSION", "DIGEST", "REVIEW", "FINDINGS", "AUTHOR", "REGISTERED"}, func(tab *table, v haft.Version) {
 				mark := ""
 				if v.Number == t.Version.Number {
 					mark = "*"
 				}
 				tab.row(cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings), v.Author, ago(v.Created, now))
-			}
-			tab.print("the tool has no versions")
-			return nil
+			})
 		})
 }
 

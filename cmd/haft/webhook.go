@@ -13,7 +13,7 @@ import (
 
 // webhookCommand keeps webhooks.
 func webhookCommand(std streams) *cobra.Command {
-	cmd := group(std, "webhook", "Have events sent to an address, signed and in order", `  haft webhook add https://example.com/in --type tool_completed
+	cmd := group("webhook", "Have events sent to an address, signed and in order", `  haft webhook add https://example.com/in --type tool_completed
   haft webhook list
   haft webhook dead ID                            what could not be delivered
   haft webhook redeliver ID [LETTER]`)
@@ -85,23 +85,10 @@ func wants(w haft.Webhook) string {
 // webhookList lists webhooks.
 func webhookList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List webhooks, and how their deliveries go", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		hooks := []haft.Webhook{}
-		for w, err := range s.WebhookList(ctx, s.p) {
-			if err != nil {
-				return err
-			}
-			hooks = append(hooks, w)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, hooks)
-		}
 		now := time.Now()
-		tab := newTable(s.std.out, "ID", "ADDRESS", "STATE", "EVENTS", "DELIVERED")
-		for _, w := range hooks {
+		return printList(s, s.WebhookList(ctx, s.p), "there are no webhooks; add one with: haft webhook add URL", []string{"ID", "ADDRESS", "STATE", "EVENTS", "DELIVERED"}, func(tab *table, w haft.Webhook) {
 			tab.row(cell{string(w.ID), bold}, w.URL, webhookState(w), wants(w), ago(w.Delivered, now))
-		}
-		tab.print("there are no webhooks; add one with: haft webhook add URL")
-		return nil
+		})
 	})
 }
 

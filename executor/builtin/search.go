@@ -46,7 +46,7 @@ type SearchConfig struct {
 type provider struct {
 	url    string // where it begins, if it is not said
 	keyVar string // the variable of its key; "" if it has none
-	ask    func(base, key string, in searchIn) (*http.Request, error)
+	ask    func(ctx context.Context, base, key string, in searchIn) (*http.Request, error)
 	read   func([]byte) ([]searchResult, error)
 }
 
@@ -181,7 +181,7 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 
 // ask sends the request and returns the answer.
 func (w *searcher) ask(ctx context.Context, client *http.Client, key string, in searchIn) ([]byte, error) {
-	req, err := w.provider.ask(w.cfg.URL, key, in)
+	req, err := w.provider.ask(ctx, w.cfg.URL, key, in)
 	if err != nil {
 		return nil, badURL("the query cannot be sent; use other words")
 	}
@@ -231,25 +231,25 @@ func snippet(s string, most int) string {
 }
 
 // get makes a request for a page of results.
-func get(at string, q url.Values) (*http.Request, error) {
-	return http.NewRequest(http.MethodGet, at+"?"+q.Encode(), nil)
+func get(ctx context.Context, at string, q url.Values) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, http.MethodGet, at+"?"+q.Encode(), nil)
 }
 
 // post makes a request with a JSON body.
-func post(at string, body any) (*http.Request, error) {
+func post(ctx context.Context, at string, body any) (*http.Request, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequest(http.MethodPost, at, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(raw))
 	if err == nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return req, err
 }
 
-func askSearxng(base, key string, in searchIn) (*http.Request, error) {
-	req, err := get(base+"/search", url.Values{"q": {in.Query}, "format": {"json"}})
+func askSearxng(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
+	req, err := get(ctx, base+"/search", url.Values{"q": {in.Query}, "format": {"json"}})
 	if err == nil && key != "" { // of a gateway in front of it
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
@@ -272,8 +272,8 @@ func readSearxng(raw []byte) ([]searchResult, error) {
 	return out, err
 }
 
-func askBrave(base, key string, in searchIn) (*http.Request, error) {
-	req, err := get(base+"/res/v1/web/search", url.Values{"q": {in.Query}, "count": {strconv.Itoa(in.MaxResults)}})
+func askBrave(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
+	req, err := get(ctx, base+"/res/v1/web/search", url.Values{"q": {in.Query}, "count": {strconv.Itoa(in.MaxResults)}})
 	if err == nil {
 		req.Header.Set("X-Subscription-Token", key)
 	}
@@ -302,8 +302,8 @@ func readBrave(raw []byte) ([]searchResult, error) {
 	return out, err
 }
 
-func askTavily(base, key string, in searchIn) (*http.Request, error) {
-	req, err := post(base+"/search", map[string]any{"query": in.Query, "max_results": in.MaxResults})
+func askTavily(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
+	req, err := post(ctx, base+"/search", map[string]any{"query": in.Query, "max_results": in.MaxResults})
 	if err == nil {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
@@ -325,8 +325,8 @@ func readTavily(raw []byte) ([]searchResult, error) {
 	return out, err
 }
 
-func askExa(base, key string, in searchIn) (*http.Request, error) {
-	req, err := post(base+"/search", map[string]any{
+func askExa(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
+	req, err := post(ctx, base+"/search", map[string]any{
 		"query": in.Query, "numResults": in.MaxResults, "type": "auto", "contents": map[string]any{"text": map[string]any{"maxCharacters": maxResultText}},
 	})
 	if err == nil {

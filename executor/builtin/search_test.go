@@ -121,7 +121,7 @@ func TestWebSearch_bounds_what_comes(t *testing.T) {
 		{"too often", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, "too often"},
 		{"no JSON here", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "SearXNG"},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "status 500"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "status 302"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "status 302"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := engineOf(t, "searxng", "", tt.answer)

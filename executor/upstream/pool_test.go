@@ -140,7 +140,7 @@ func TestPool_shares_a_session_and_starts_it_again(t *testing.T) {
 		if err == nil && res.Error.Kind != haft.FailBroken {
 			t.Fatalf("after its death: %+v", res.Error)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // polls a state that tells nobody when it changes
 	}
 	w.pool.Drop("acme", "mcp_one")
 	if n := w.pool.Sessions(); n != 0 {
@@ -163,7 +163,7 @@ func TestPool_cancels_there_too(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal("the server was not told")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // polls a state that tells nobody when it changes
 	}
 	req = request("one", "slow", "{}")
 	req.Limits.Wall = haft.Millis(100 * time.Millisecond)

@@ -352,7 +352,7 @@ func (s *session) only() *running {
 }
 
 // logged passes on what a server logs.
-func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) { //nolint:staticcheck // see options
+func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) {
 	if r.Params != nil {
 		s.loggedThat(r.Params)
 	}

@@ -150,13 +150,6 @@ func (s *slot) idle() (used time.Time, busy bool) {
 	return s.used, s.calls > 0 || s.opening != nil
 }
 
-// alone reports whether there is exactly one call.
-func (s *slot) alone() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls == 1
-}
-
 // end ends the session, and whatever is being opened ends when it is open.
 func (s *slot) end() {
 	s.mu.Lock()

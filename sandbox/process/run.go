@@ -51,7 +51,7 @@ func (r *run) start(w *work) (err error) {
 		}
 	}()
 	// Not CommandContext: the end of the context is ours to handle, SIGTERM first.
-	cmd := exec.Command(r.spec.Argv[0]) //nolint:forbidigo // see above
+	cmd := exec.Command(r.spec.Argv[0]) //nolint:forbidigo,noctx // see above
 	cmd.Args, cmd.Env = r.spec.WorkAt(w.dir)
 	cmd.Path = cmd.Args[0]
 	cmd.Dir = w.dir

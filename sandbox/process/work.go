@@ -134,7 +134,7 @@ func (c *collector) walk(dir string, depth int) {
 	}
 	list, err := f.ReadDir(maxEntries)
 	_ = f.Close() // only read from
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		c.leave(dir, "cannot be read")
 		return
 	}

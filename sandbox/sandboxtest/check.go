@@ -47,7 +47,7 @@ func caused(causes ...sandbox.Cause) func(Outcome) error {
 			return fmt.Errorf("it ended with %q, want one of %q", o.Exit.Cause, causes)
 		}
 		if o.Ended != 1 {
-			return fmt.Errorf("Ended was called %d times, want once", o.Ended)
+			return fmt.Errorf("it was said to have ended %d times, want once", o.Ended)
 		}
 		return nil
 	}

@@ -346,7 +346,7 @@ func channelClosed(ctx context.Context, b *Bench) error {
 		var channel *os.File
 		b.Run(ctx, sh(`exit 0`), func(s *sandbox.Spec) { channel = s.Channel; change(s) })
 		if err := channel.Close(); !errors.Is(err, os.ErrClosed) {
-			return fmt.Errorf("the channel was still open: %v", err)
+			return errors.Join(errors.New("the channel was still open"), err)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func nothingLeft(t *testing.T, tmp string) func() {
 				}
 				return
 			}
-			time.Sleep(20 * time.Millisecond) // there is no event for "it is gone"
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // there is no event for "it is gone"
 		}
 	}
 }

@@ -86,7 +86,7 @@ func fresh(p python) pyschema.Reader {
 		cmd.Stdin = bytes.NewReader(source)
 		out, err := cmd.Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			return nil, fmt.Errorf("%w: %s", pyschema.ErrReaderDied, exit)
+			return nil, fmt.Errorf("%w: %w", pyschema.ErrReaderDied, exit)
 		}
 		return out, err
 	}

@@ -30,13 +30,13 @@ type wireSandbox struct {
 	NPM      json.RawMessage `json:"npm_requirements"`
 }
 
-// sandboxType reads a type that both know.
-func sandboxType(s string) (haft.SandboxType, error) {
-	switch t := haft.SandboxType(s); t {
+// knownType refuses a type that not both know.
+func knownType(t haft.SandboxType) error {
+	switch t {
 	case haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal:
-		return t, nil
+		return nil
 	}
-	return "", unfit("the type of a sandbox is local, e2b or modal")
+	return unfit("the type of a sandbox is local, e2b or modal")
 }
 
 // typ is what a configuration is for, by the fields that only one type has.
@@ -262,7 +262,7 @@ func (d *Door) listConfigs(ctx context.Context, q *request) (any, error) {
 	}
 	want := query.Get("sandbox_type")
 	if want != "" {
-		if _, err := sandboxType(want); err != nil {
+		if err := knownType(haft.SandboxType(want)); err != nil {
 			return nil, err
 		}
 	}
@@ -271,7 +271,7 @@ func (d *Door) listConfigs(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := sandboxType(string(c.Type)); err != nil || want != "" && want != string(c.Type) {
+		if err := knownType(c.Type); err != nil || want != "" && want != string(c.Type) {
 			continue // Letta knows no others
 		}
 		places, byID[configID(c)] = append(places, place{c.Created, configID(c)}), c
