@@ -402,11 +402,12 @@ func (f *front) close() error {
 	f.stop()
 	<-f.done
 	<-f.order
-	err := take(context.Background(), f.s.turn)
+	ctx := context.Background() //nolint:forbidigo // what was acknowledged is kept, whoever closes
+	err := take(ctx, f.s.turn)
 	if err == nil {
-		err = f.settleTurn(context.Background(), true)
+		err = f.settleTurn(ctx, true)
 		if err == nil && f.void {
-			err = f.s.transact(context.Background(), f.disown)
+			err = f.s.transact(ctx, f.disown)
 		}
 		f.s.turn <- struct{}{}
 	}
