@@ -68,16 +68,21 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
 
-// lent are the mounts of spec, and what the host's network cannot be used without.
+// lent are the mounts of spec, and what the host's network cannot be used without,
+// in which what is below it is there already.
 func lent(spec *sandbox.Spec) []sandbox.Mount {
 	mounts := slices.Clone(spec.Mounts)
 	if spec.Network != sandbox.NetworkFull {
 		return mounts
 	}
 	for _, name := range []string{"/etc/resolv.conf", "/etc/ssl"} {
-		if _, err := os.Stat(name); err == nil {
-			mounts = append(mounts, sandbox.Mount{Host: name, Inside: name})
+		if _, err := os.Stat(name); err != nil {
+			continue
 		}
+		mounts = slices.DeleteFunc(mounts, func(m sandbox.Mount) bool {
+			return m.Host == m.Inside && !m.Writable && (m.Host == name || strings.HasPrefix(m.Host, name+"/"))
+		})
+		mounts = append(mounts, sandbox.Mount{Host: name, Inside: name})
 	}
 	return mounts
 }

@@ -304,3 +304,20 @@ func TestRun_gives_channel_as_descriptor_3(t *testing.T) {
 		t.Errorf("got %q, %v", b, err)
 	}
 }
+
+// The host's network brings /etc/ssl, in which a mount of the spec may be as well.
+func TestRun_mount_below_what_the_network_brings(t *testing.T) {
+	const file = "/etc/ssl/openssl.cnf"
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("there is no " + file + " here")
+	}
+	p := open(t, local.Config{})
+	var out bytes.Buffer
+	exit, err := p.Run(t.Context(), sandbox.Spec{
+		Argv: []string{"/bin/sh", "-c", "test -s " + file + " && echo there"}, Env: []string{"PATH=/usr/bin:/bin"},
+		Mounts: append(system(), sandbox.Mount{Host: file, Inside: file}), Network: sandbox.NetworkFull, Stdout: &out,
+	})
+	if err != nil || exit.Cause != sandbox.CauseExit || out.String() != "there\n" {
+		t.Errorf("it ended with %+v, %v and printed %q", exit, err, out.String())
+	}
+}
