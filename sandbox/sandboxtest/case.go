@@ -66,7 +66,7 @@ type Case struct {
 	// Alone is for cases that look at the whole host.
 	Alone bool
 	// Timed is for cases that measure time. They run alone, and again if they
-	// fail, twice at most: a loaded machine may make anybody late once, but a
+	// fail, nine times at most: a loaded machine may make anybody late, but a
 	// provider that is late by design is late every time.
 	Timed bool
 	// Settled is for cases about the command, the mounts or the network, which
