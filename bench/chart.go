@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func Chart(w io.Writer, title string, samples []Sample) error {
 	for i, s := range samples {
 		y := topMargin + i*rowHeight + 8
 		fill := "#9aa5b1"
-		if i == 0 {
+		if strings.HasPrefix(s.Name, "haft") {
 			fill = "#2f6f4f"
 		}
 		p50, p95 := x(s.Quantile(.5)), x(s.Quantile(.95))
