@@ -132,21 +132,13 @@ func (p *pump) take(b []byte) {
 	}
 }
 
-// settle takes what is in the pipe at this moment. What comes later does not count.
-// It is cheaper than drain where there is nothing, as is usual.
-func (p *pump) settle() {
-	if !p.quiet() {
-		p.drain()
-	}
-}
-
-// quiet makes the pump deaf if there is nothing in the pipe, and reports that.
+// quiet makes the pump deaf if nothing is in the pipe and nothing is being passed
+// on, and reports that. It waits for nobody.
 func (p *pump) quiet() bool {
 	raw, err := p.f.SyscallConn()
-	if err != nil {
+	if err != nil || !p.mu.TryLock() {
 		return false
 	}
-	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := raw.Control(func(fd uintptr) {
 		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)

@@ -175,29 +175,33 @@ func (g *guard) finished() {
 		g.s.kill()
 		return
 	}
-	r.outlet.close()
-	r.stdout.settle()
-	r.stderr.settle()
 	r.empty = true
+	// What is read of a program that lives may have no end, and who takes it may
+	// be stuck, so only one that is quiet is left alive meanwhile.
+	quiet := g.harmless() && r.stdout.quiet() && r.stderr.quiet()
+	if !quiet {
+		g.s.kill()
+		r.outlet.close()
+		r.stdout.drain()
+		r.stderr.drain()
+	}
 	e := r.exit(g.a, g.started, time.Now())
-	if g.idle(e) && g.lingers() {
+	switch {
+	case quiet && e.Usage.Processes == 1 && g.lingers():
 		g.kill = time.After(linger)
-	} else {
+	case quiet:
 		g.s.kill()
 	}
 	r.spec.Ended(e)
 	g.told = true
 }
 
-// idle reports whether the command is a fork of one thread that never had company,
-// and whose doings nobody can notice: its output is not read any more. A run that was
-// made from scratch is the only one of its caller, who waits for all of it.
-func (g *guard) idle(e sandbox.Exit) bool {
-	if g.r.init != nil {
-		return false
-	}
+// harmless reports whether nobody can notice what the command does once its output
+// is not read any more. A run that was made from scratch is the only one of its
+// caller, who waits for all of it: there is nothing to be gained.
+func (g *guard) harmless() bool {
 	writable := slices.ContainsFunc(g.r.spec.Mounts, func(m sandbox.Mount) bool { return m.Writable })
-	return e.Usage.Processes == 1 && g.r.spec.Network == sandbox.NetworkNone && !writable
+	return g.r.init == nil && g.r.spec.Network == sandbox.NetworkNone && !writable
 }
 
 // lingers takes one of the places for commands that linger, if there is one.

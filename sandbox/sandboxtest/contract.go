@@ -26,6 +26,7 @@ func contractCases() []Case {
 		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true, false},
 		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true, false},
 		{"finish_keeps_what_was_said_and_no_more", "What was written before Finish arrives; after Ended nothing does, though the program writes on.", finishTalking, true, false},
+		{"finish_ends_what_nobody_reads", "Closing Finish ends a program whose output is stuck at the caller, without waiting for him.", finishStuck, true, false},
 		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false, false},
 		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
 		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true, false},
@@ -143,6 +144,45 @@ func finishTalking(ctx context.Context, b *Bench) error {
 	}
 	return caused(sandbox.CauseFinished)(o)
 }
+
+// finishStuck has a caller who takes output only when the program is gone.
+func finishStuck(ctx context.Context, b *Bench) error {
+	finish := make(chan struct{})
+	var live *Live
+	stuck := writerFunc(func(p []byte) (int, error) {
+		<-finish
+		return len(p), waitGone(live.token)
+	})
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`), func(s *sandbox.Spec) { s.Finish, s.Stdout = finish, stuck })
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	at := time.Now()
+	close(finish)
+	o := live.Wait()
+	if took := time.Since(at); took > time.Second {
+		return fmt.Errorf("it took %v to finish", took)
+	}
+	return caused(sandbox.CauseFinished)(o)
+}
+
+// waitGone waits until nothing of a run is alive, but not for ever.
+func waitGone(token string) error {
+	err := left(token)
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = left(token) {
+		<-time.After(time.Millisecond)
+	}
+	return err
+}
+
+// writerFunc is a writer.
+type writerFunc func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func finishUnused(ctx context.Context, b *Bench) error {
 	return exits(4)(b.Run(ctx, sh(`exit 4`), func(s *sandbox.Spec) { s.Finish, s.Begin = make(chan struct{}), make(chan struct{}) }))
