@@ -1,6 +1,12 @@
 package local
 
-import "haft/sandbox"
+import (
+	"bytes"
+	"errors"
+	"runtime"
+
+	"haft/sandbox"
+)
 
 // KillTemplate ends the process of a template behind its back.
 func KillTemplate(t sandbox.Template) {
@@ -8,4 +14,24 @@ func KillTemplate(t sandbox.Template) {
 	tpl.mu.Lock()
 	defer tpl.mu.Unlock()
 	tpl.now.host.init.kill()
+}
+
+// Pumped returns what a pump passes on, and counts, of what is written before and
+// after it was found quiet.
+func Pumped(before, after string) (string, int64, error) {
+	var out bytes.Buffer
+	p, far, err := startPump(&out, 1<<20, func() {})
+	if err != nil {
+		return "", 0, err
+	}
+	if _, err = far.WriteString(before); err == nil {
+		for !p.quiet() {
+			runtime.Gosched() // until what was written has been read
+		}
+		_, err = far.WriteString(after)
+	}
+	err = errors.Join(err, far.Close())
+	<-p.done // it has seen the end
+	p.close()
+	return out.String(), p.total, err
 }
