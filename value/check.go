@@ -30,8 +30,34 @@ func Check(raw json.RawMessage, limit int64) error {
 	return err
 }
 
+// Bound verifies that a value has at most [MaxParts] parts. It reads nothing but the
+// marks between them, so that a value that is made to be costly is refused for a
+// nanosecond a byte. The error wraps [ErrTooLarge].
+func Bound(raw []byte) error {
+	parts, text := 1, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == ',' || c == '[' || c == '{':
+			parts++
+		}
+	}
+	if parts <= MaxParts {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Err: ErrTooLarge,
+		Message: fmt.Sprintf("the value has more than %d parts; return less, or leave it in a file", MaxParts)}
+}
+
 // decode reads exactly one value.
 func decode(raw []byte) (any, error) {
+	if err := Bound(raw); err != nil {
+		return nil, err
+	}
 	v, n, err := schema.DecodePrefix(raw, MaxDepth)
 	if err == nil {
 		if rest := skipSpace(raw, n); rest != len(raw) {

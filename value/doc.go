@@ -60,7 +60,8 @@
 //   - In JavaScript a property that is undefined is left out, as everywhere in the
 //     language; in an array it is null. An array with holes is the same.
 //   - A value that contains itself is an error. Seeing a value twice is not.
-//   - Containers nest at most [MaxDepth] deep. The whole text is at most the limit
+//   - Containers nest at most [MaxDepth] deep, and a value has at most [MaxParts]
+//     parts. The whole text is at most the limit
 //     of the run, Limits.Result.
 //   - The text is UTF-8 without a BOM, one value, no duplicate keys, nothing after
 //     it. The key "$type" is not escaped: an object of the tool that looks like a
@@ -73,6 +74,11 @@ package value
 // MaxDepth is how deep containers of a value may nest. It is below the bound on
 // documents, so that a value still fits when it is put into one.
 const MaxDepth = 100
+
+// MaxParts is how many values a value may consist of, itself and all containers
+// counted. Each costs some hundred bytes while it is looked at, whatever it is: 4 MB
+// of [1,1,…] took 1.3 s and 220 MB.
+const MaxParts = 250_000
 
 // MaxDigits is the longest number, in characters. It is CPython's own bound on
 // turning int into text.

@@ -49,12 +49,18 @@ func Read(text string, typ haft.OutputType) (json.RawMessage, error) {
 	case haft.OutputBoolean:
 		return readBoolean(trimmed)
 	case haft.OutputJSON:
+		if err := Bound([]byte(trimmed)); err != nil {
+			return nil, err
+		}
 		v, err := findJSON([]byte(trimmed))
 		if err != nil {
 			return nil, err
 		}
 		return schema.Encode(v)
 	case haft.OutputList:
+		if err := errors.Join(Bound([]byte(trimmed)), boundLines(trimmed)); err != nil {
+			return nil, err
+		}
 		v, err := readList(trimmed)
 		if err != nil {
 			return nil, err
@@ -62,6 +68,14 @@ func Read(text string, typ haft.OutputType) (json.RawMessage, error) {
 		return schema.Encode(v)
 	}
 	return nil, wrong("there is no such output type")
+}
+
+// boundLines bounds the items of a list that has one in each line.
+func boundLines(text string) error {
+	if strings.Count(text, "\n") < MaxParts {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Err: ErrTooLarge, Message: fmt.Sprintf("the output has more than %d lines", MaxParts)}
 }
 
 // wrong says what is wrong with the output.

@@ -342,3 +342,31 @@ func TestCompileValidators_names_what_is_wrong(t *testing.T) {
 		t.Errorf("no validators: %v", err)
 	}
 }
+
+// TestBound checks that parts are counted, and marks within texts are not.
+func TestBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		raw  string
+		fits bool
+	}{
+		"numbers":   {"[" + strings.Repeat("1,", value.MaxParts) + "1]", false},
+		"lists":     {"[" + strings.Repeat("[],", value.MaxParts/2) + "1]", false},
+		"objects":   {"[" + strings.Repeat(`{"a":1},`, value.MaxParts/2) + "1]", false},
+		"as many":   {"[" + strings.Repeat("1,", value.MaxParts-2) + "1]", true},
+		"in a text": {`"` + strings.Repeat(`,[{\",`, value.MaxParts) + `"`, true},
+		"a text":    {`"x"`, true},
+	} {
+		err := value.Check([]byte(c.raw), 64<<20)
+		if c.fits != (err == nil) || !c.fits && !errors.Is(err, value.ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, typ := range []haft.OutputType{haft.OutputJSON, haft.OutputList} {
+		if _, err := value.Read("["+strings.Repeat("1,", value.MaxParts)+"1]", typ); !errors.Is(err, value.ErrTooLarge) {
+			t.Errorf("printed, as %s: %v", typ, err)
+		}
+	}
+	if _, err := value.Read(strings.Repeat("a\n", value.MaxParts+1), haft.OutputList); !errors.Is(err, value.ErrTooLarge) {
+		t.Errorf("many lines: %v", err)
+	}
+}
