@@ -14,7 +14,7 @@ import (
 // It holds no secret itself. One that names no hosts binds nothing.
 type Binding struct {
 	// Hosts are rules of the network, such as "api.example.com" or
-	// "GET https://api.example.com/v1/*".
+	// "GET https://api.example.com/v1/*". One without a scheme is for https only.
 	Hosts []string `json:"hosts"`
 	// Header is the name of a header, and Prefix what stands before the secret in
 	// it, such as "Bearer ".

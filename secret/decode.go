@@ -229,11 +229,25 @@ func waitOr(end bool) int {
 	return 0
 }
 
-// named are the entities that escapers write by name.
-var named = []struct{ name, text string }{
-	{"amp;", "&"}, {"lt;", "<"}, {"gt;", ">"}, {"quot;", `"`}, {"apos;", "'"}, {"nbsp;", " "},
-	{"sol;", "/"}, {"num;", "#"}, {"equals;", "="}, {"plus;", "+"}, {"percnt;", "%"},
-}
+// entityName is an entity that has a name, and what it stands for.
+type entityName struct{ name, text string }
+
+// named are the entities of HTML for ASCII characters, by the first letter of their
+// names in lower case, as far as an escape may be that long.
+var named = func() (t ['z' - 'a' + 1][]entityName) {
+	for _, e := range []entityName{
+		{"amp;", "&"}, {"lt;", "<"}, {"gt;", ">"}, {"quot;", `"`}, {"apos;", "'"}, {"nbsp;", " "},
+		{"sol;", "/"}, {"num;", "#"}, {"equals;", "="}, {"plus;", "+"}, {"percnt;", "%"},
+		{"excl;", "!"}, {"dollar;", "$"}, {"lpar;", "("}, {"rpar;", ")"}, {"ast;", "*"}, {"midast;", "*"},
+		{"comma;", ","}, {"period;", "."}, {"colon;", ":"}, {"semi;", ";"}, {"quest;", "?"}, {"commat;", "@"},
+		{"lsqb;", "["}, {"lbrack;", "["}, {"bsol;", `\`}, {"rsqb;", "]"}, {"rbrack;", "]"}, {"hat;", "^"},
+		{"lowbar;", "_"}, {"underbar;", "_"}, {"grave;", "`"}, {"lcub;", "{"}, {"lbrace;", "{"}, {"verbar;", "|"},
+		{"vert;", "|"}, {"rcub;", "}"}, {"rbrace;", "}"}, {"tab;", "\t"}, {"newline;", "\n"},
+	} {
+		t[e.name[0]-'a'] = append(t[e.name[0]-'a'], e)
+	}
+	return t
+}()
 
 // entity reads &name; or &#number;
 func entity(p []byte, end bool) (used int, out [4]byte, size int) {
@@ -243,8 +257,12 @@ func entity(p []byte, end bool) (used int, out [4]byte, size int) {
 	if p[1] == '#' {
 		return numeric(p, end)
 	}
+	first := lower(p[1])
+	if first < 'a' || first > 'z' {
+		return -1, out, 0
+	}
 	partial := false
-	for _, e := range named {
+	for _, e := range named[first-'a'] {
 		if !prefix(p, 1, e.name) {
 			continue
 		}

@@ -50,7 +50,13 @@ func (p *plan) across(doc []byte, before []span) (who int, found bool) {
 			break
 		}
 		at = end
+		for len(left) > 0 && left[0].end <= start {
+			left = left[1:] // they are in order: a document of many costs no more than their sum
+		}
 		for _, f := range left {
+			if f.start >= end {
+				break
+			}
 			if p.isValue(f) && f.start < end && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
 				return f.who, true
 			}

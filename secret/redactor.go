@@ -25,6 +25,9 @@ type Named struct {
 	Value Value
 	// Bound says where the value may go; nil means wherever who has it likes.
 	Bound *Binding
+	// Mask stands in the place of the value, whatever form it is found in; "" means
+	// that of [Config].
+	Mask string
 }
 
 // Config says what a Redactor removes.
@@ -89,7 +92,10 @@ func NewRedactor(cfg Config) *Redactor {
 		odd = odd || strings.ContainsAny(text, `\%&`)
 		all.value(text, int32(p.values))
 		p.values++
-		p.masks = append(p.masks, maskOf(n.Name))
+		if n.Mask == "" {
+			n.Mask = maskOf(n.Name)
+		}
+		p.masks = append(p.masks, n.Mask)
 	}
 	if cfg.Formats {
 		p.formats, p.first = formats(), len(p.masks)
@@ -301,6 +307,25 @@ func (r *Redactor) Text(s string) string {
 		return s
 	}
 	return string(r.plan.cut(buf, spans))
+}
+
+// Bytes is [Redactor.Text] for the content of a file, whether or not it is text. The
+// very same bytes are returned if nothing is removed.
+func (r *Redactor) Bytes(b []byte) []byte {
+	if r == nil || r.plan == nil || len(b) == 0 {
+		return b
+	}
+	spans := r.plan.spans(b)
+	if len(spans) == 0 {
+		return b
+	}
+	return r.plan.cut(b, spans)
+}
+
+// Shows reports whether text holds one of the values. Formats and personal data do
+// not count.
+func (r *Redactor) Shows(text string) bool {
+	return r != nil && r.plan != nil && r.plan.values > 0 && text != "" && r.plan.shows(text)
 }
 
 // spans returns what is to be removed from a whole text, in order, each apart

@@ -298,3 +298,15 @@ func (s *scanner) safe() int {
 	}
 	return at
 }
+
+// begun returns how many bytes of a value, in whatever form, stand at the end of the
+// text so far.
+func (s *scanner) begun() int {
+	most := s.auto.depthOf(s.state)
+	for k := range s.views {
+		if v := &s.views[k]; v.apart {
+			most = max(most, s.auto.depthOf(v.state))
+		}
+	}
+	return most
+}

@@ -17,6 +17,7 @@ type Stream struct {
 	base   int    // raw offset of buf[0]
 	next   int    // raw offset of what to give out next
 	give   []byte
+	found  bool
 	closed bool
 }
 
@@ -60,6 +61,9 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Found reports whether anything that is to be removed was in the text so far.
+func (s *Stream) Found() bool { return s.found || len(s.scan.spans) > 0 }
+
 // Close hands out what was held back.
 func (s *Stream) Close() error {
 	if s.closed {
@@ -74,6 +78,43 @@ func (s *Stream) Close() error {
 	return nil
 }
 
+// minCut is the length in bytes from which on the beginning of a value is not handed
+// out by [Stream.Break].
+const minCut = 4
+
+// Break ends a part of the text that goes out by itself, such as a message: what is
+// held back is handed out now. The search goes on behind it, so that a value is found
+// that lies in two parts. Of such a value, no more than the first three bytes are
+// handed out: a longer beginning is replaced by stars.
+func (s *Stream) Break() {
+	if s.closed || s.scan.plan == nil {
+		return
+	}
+	s.give = s.give[:0]
+	for _, f := range joined(s.scan.spans) {
+		if f.start > s.next {
+			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
+		}
+		if s.found = true; f.end > s.next {
+			s.give, s.next = append(s.give, s.scan.masks[f.who]...), f.end
+		}
+	}
+	s.scan.spans = s.scan.spans[:0]
+	if end := s.base + len(s.buf); end > s.next {
+		begun := max(s.scan.safe(), s.next)
+		s.give = append(s.give, s.buf[s.next-s.base:begun-s.base]...)
+		if s.scan.begun() < minCut {
+			s.give = append(s.give, s.buf[begun-s.base:]...)
+		} else {
+			s.give = append(s.give, "***"...)
+		}
+		s.next = end
+	}
+	if len(s.give) > 0 {
+		s.out(s.give)
+	}
+}
+
 // flush gives out what is before safe. A stretch that reaches beyond it may yet
 // grow, and waits; its text is dropped meanwhile.
 func (s *Stream) flush(safe int, end bool) {
@@ -84,12 +125,15 @@ func (s *Stream) flush(safe int, end bool) {
 		if f.end > safe {
 			break
 		}
+		s.found = true
+		if done++; f.end <= s.next {
+			continue // Break has given it out
+		}
 		if f.start > s.next {
 			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
 		}
 		s.give = append(s.give, s.scan.masks[f.who]...)
 		s.next = f.end
-		done++
 	}
 	spans = spans[:copy(spans, spans[done:])]
 	s.scan.spans = spans
@@ -107,9 +151,10 @@ func (s *Stream) flush(safe int, end bool) {
 		s.next += len(part)
 	}
 	keep = s.next
-	if len(spans) > 0 && spans[0].start == s.next {
+	if len(spans) > 0 && spans[0].start <= s.next {
 		keep = safe
 	}
+	keep = min(keep, safe)                   // after a Break the search is behind what was given out
 	if drop := keep - 1 - s.base; drop > 0 { // the byte before tells where words begin
 		s.buf = s.buf[:copy(s.buf, s.buf[drop:])]
 		s.base += drop
