@@ -25,8 +25,8 @@ var fence = []byte("```")
 //
 // A byte order mark is passed over. Nothing is repaired: what is broken is a
 // [*haft.Error] that says where and what was expected there, and quotes nothing.
-// Duplicate keys, nesting deeper than [MaxDepth], more than [MaxBytes] and
-// numbers that [CheckNumber] refuses are errors.
+// Duplicate keys, nesting deeper than [MaxDepth], more than [MaxBytes] or
+// [MaxValues], and numbers that [CheckNumber] refuses are errors.
 func ReadArguments(text []byte) (*Object, error) {
 	if len(text) > MaxBytes {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments have %d bytes, %d is the most", len(text), MaxBytes)}
@@ -106,7 +106,7 @@ func readFenced(text []byte, open int) (any, int, error) {
 // decodeAt reads the value at start and returns where what follows it begins,
 // white space passed over.
 func decodeAt(text []byte, start int) (any, int, error) {
-	v, n, err := DecodePrefix(text[start:], MaxDepth)
+	v, n, err := decodePrefix(text[start:], MaxDepth, MaxValues)
 	if err != nil {
 		if s, ok := errors.AsType[*SyntaxError](err); ok {
 			s.Offset += int64(start)

@@ -122,3 +122,20 @@ func TestReadArguments_says_where_it_is_broken(t *testing.T) {
 		})
 	}
 }
+
+func TestReadArguments_bounds_the_number_of_values(t *testing.T) {
+	list := func(n int) string { return strings.TrimSuffix(strings.Repeat("0,", n), ",") }
+	if _, err := schema.ReadArguments([]byte(`{"x":[` + list(schema.MaxValues-2) + `]}`)); err != nil {
+		t.Errorf("at the bound: %v", err)
+	}
+	for name, text := range map[string]string{
+		"an object":            `{"x":[` + list(schema.MaxValues-1) + `]}`,
+		"a string with one":    textOf(t, `{"x":[`+list(schema.MaxValues-1)+`]}`),
+		"a fence with one":     "```json\n" + `{"x":[` + list(schema.MaxValues-1) + "]}\n```",
+		"empty objects nested": `{"x":[` + strings.TrimSuffix(strings.Repeat("{},", 2_000_000), ",") + `]}`,
+	} {
+		if _, err := schema.ReadArguments([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 100000 values") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -20,10 +20,15 @@ const MaxDigits = 4300
 // than [Decode] about what two readers would understand differently: invalid
 // UTF-8, half of a surrogate pair, and numbers that are no finite float64.
 func DecodePrefix(text []byte, maxDepth int) (v any, n int, err error) {
+	return decodePrefix(text, maxDepth, 0)
+}
+
+// decodePrefix is DecodePrefix that reads at most so many values; 0 means any number.
+func decodePrefix(text []byte, maxDepth, maxValues int) (v any, n int, err error) {
 	if len(text) > MaxBytes {
 		return nil, 0, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), MaxBytes)}
 	}
-	r := textReader{text: text, maxDepth: maxDepth}
+	r := textReader{text: text, maxDepth: maxDepth, maxValues: maxValues}
 	r.space()
 	v, err = r.value(0)
 	if err != nil {
@@ -77,6 +82,8 @@ type textReader struct {
 	text     []byte
 	pos      int
 	maxDepth int
+	// values counts what was read, up to maxValues if that is not 0.
+	values, maxValues int
 }
 
 // fail says what is wrong at offset.
@@ -103,6 +110,9 @@ func (r *textReader) peek() byte {
 func (r *textReader) value(depth int) (any, error) {
 	if depth > r.maxDepth {
 		return nil, r.fail(r.pos, "it is nested deeper than %d", r.maxDepth)
+	}
+	if r.values++; r.maxValues > 0 && r.values > r.maxValues {
+		return nil, r.fail(r.pos, "it has more than %d values in all", r.maxValues)
 	}
 	switch c := r.peek(); {
 	case c == '{':

@@ -13,6 +13,9 @@ import (
 const (
 	MaxBytes = 8 << 20 // of one document
 	MaxDepth = 128     // of nesting
+	// MaxValues is how many values arguments have: numbers, texts, literals, lists
+	// and objects. Each of them costs some hundred bytes, and may have two of text.
+	MaxValues = 100_000
 )
 
 // An Object is a JSON object that remembers the order of its keys. The zero
