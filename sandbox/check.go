@@ -38,7 +38,12 @@ func (s Spec) Check() error {
 	if len(s.Mounts) > maxMounts {
 		return invalid("there are too many mounts")
 	}
+	seen := map[string]bool{}
 	for _, m := range s.Mounts {
+		if m.File != nil && seen[m.Inside] {
+			return invalid("two mounts are at the same path inside")
+		}
+		seen[m.Inside] = true
 		if !cleanAbs(m.Host) || !cleanAbs(m.Inside) || m.Inside == "/" {
 			return invalid("a mount is not between clean absolute paths")
 		}

@@ -140,6 +140,10 @@ type Mount struct {
 	Host, Inside string
 	// Writable is for directories that outlive the run. The rest is read-only.
 	Writable bool
+	// File, if not nil, is what is mounted: the open file or directory at Host, which
+	// somebody has checked. It is bound by this descriptor, and Host is not looked up
+	// again with another result. The caller closes it after the run.
+	File *os.File `json:"-"`
 }
 
 // A File is handed in.

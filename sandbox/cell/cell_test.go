@@ -267,6 +267,29 @@ func TestPool_a_broken_interpreter_is_reported_and_not_respawned(t *testing.T) {
 	})
 }
 
+func TestPool_one_outage_is_one_error(t *testing.T) {
+	inBubble(t, cell.Config{Starting: 8, Backoff: time.Second}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{slow: 10 * time.Millisecond}
+		f.fail.Store(true)
+		var mu sync.Mutex
+		seen := map[error]bool{}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond) // of the bubble's clock
+				_, err := p.Take(t.Context(), f.plan("a"))
+				mu.Lock()
+				defer mu.Unlock()
+				seen[err] = true
+			})
+		}
+		wg.Wait()
+		if len(seen) != 1 || seen[nil] {
+			t.Errorf("%d different errors of starts that failed together, want one", len(seen))
+		}
+	})
+}
+
 func TestPool_a_refusal_is_no_breakage(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		plan := (&fake{}).plan("a")

@@ -340,10 +340,15 @@ func (p *Pool) fail(s *shelf, c *Cell, err error) error {
 		// A rule refused it; trying costs nothing, and the rule may change.
 		return err
 	}
-	s.until = time.Now().Add(min(p.cfg.Backoff<<min(s.failures, 10), maxBackoff))
+	// Starts that were under way when the first one failed fail for the same reason: all
+	// callers get that one error, so that an operator reads one report and not one for each start.
+	now := time.Now()
+	if s.broken == nil || !now.Before(s.until) {
+		s.broken = err
+	}
+	s.until = now.Add(min(p.cfg.Backoff<<min(s.failures, 10), maxBackoff))
 	s.failures++
-	s.broken = err
-	return err
+	return s.broken
 }
 
 // known returns the error of a start that failed a moment ago.

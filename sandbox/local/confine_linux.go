@@ -44,9 +44,9 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 		// room above is for the meter to see the excess and name the limit.
 		both("data", unix.RLIMIT_DATA, uint64(l.Memory+max(l.Memory/2, 256<<20)))
 	}
-	if !p.tree.Has(cgroup.PIDs) && p.namespaces {
+	if !p.tree.Has(cgroup.PIDs) && (p.namespaces || p.privileged) {
 		// Counted per user and user namespace (Linux 5.14), of which every run
-		// has one of its own.
+		// has one of its own, or at least a user id.
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
 }
@@ -91,6 +91,9 @@ func openLandlock() (landlock, error) {
 	return landlock{int(abi)}, nil
 }
 
+// scopes reports whether it keeps signals inside.
+func (l landlock) scopes() bool { return l.abi >= 6 }
+
 // rights returns what is handled: everything that this version knows.
 func (l landlock) rights() (read, write uint64) {
 	read, write = llRead, llWrite
@@ -118,7 +121,7 @@ func (l landlock) attr(internet bool) []byte {
 		}
 		b = binary.NativeEndian.AppendUint64(b, tcp)
 	}
-	if l.abi >= 6 {
+	if l.scopes() {
 		b = binary.NativeEndian.AppendUint64(b, llScopes)
 	}
 	return b

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -88,10 +89,18 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 // compile prepares the filters, and compiles the one that most runs need: a list of
 // system calls that is wrong is found here.
 func (p *Provider) compile() error {
-	for k, c := range map[filterKey]filter.Config{
-		{}: {}, {internet: true}: {Internet: true}, {outlet: true}: {Outlet: true}, {template: true}: {Template: true},
-		{reduced: true}: {Reduced: true}, {reduced: true, internet: true}: {Reduced: true, Internet: true},
-	} {
+	keys := []filterKey{{template: true}}
+	for _, k := range []filterKey{{}, {internet: true}, {outlet: true}, {reduced: true}, {reduced: true, internet: true}} {
+		for _, scoped := range []bool{false, k.reduced} {
+			for _, uncounted := range []bool{false, true} {
+				k.scoped, k.uncounted = scoped, uncounted
+				keys = append(keys, k)
+			}
+		}
+	}
+	for _, k := range keys {
+		c := filter.Config{Internet: k.internet, Outlet: k.outlet, Template: k.template, Reduced: k.reduced,
+			Scoped: k.scoped, Uncounted: k.uncounted}
 		if !k.template {
 			c.Also = p.config.Syscalls
 		}
@@ -103,7 +112,7 @@ func (p *Provider) compile() error {
 			return f, nil
 		})
 	}
-	_, err := p.filters[filterKey{}]()
+	_, err := p.filters[filterKey{}.on(p)]()
 	return err
 }
 
@@ -112,6 +121,18 @@ type filterKey struct {
 	internet, reduced bool
 	outlet            bool // its only way out is an outlet
 	template          bool // sandboxes are forked from it
+	scoped            bool // Landlock keeps its signals inside
+	uncounted         bool // no cgroup counts its memory
+}
+
+// on returns the key with what the machine gives now.
+func (k filterKey) on(p *Provider) filterKey {
+	if k.template {
+		return k
+	}
+	k.scoped = k.reduced && p.wall.scopes() && p.isolation.Has(haft.ControlLandlock)
+	k.uncounted = !p.tree.Has(cgroup.Memory)
+	return k
 }
 
 // Close ends what still runs and gives everything back.
@@ -126,6 +147,12 @@ func (p *Provider) Close() error {
 		err = e
 	}
 	return err
+}
+
+// Dirs are the directories of locks and of the files of runs, which no sandbox may be
+// shown.
+func (p *Provider) Dirs() []string {
+	return []string{filepath.Dir(p.scratch), filepath.Dir(p.lock.Name())}
 }
 
 // Isolation implements [sandbox.Provider].

@@ -17,13 +17,19 @@ import (
 )
 
 // victimVar makes the test binary a Haft that is going to be killed. It holds the
-// directory, and after a space the word that its sandboxes can be known by.
+// directory, the word that its sandboxes can be known by, and "reduced" if it is to
+// have no namespaces, with spaces between them.
 const victimVar = "HAFT_TEST_VICTIM"
 
 // victim runs sandboxes until it is killed.
 func victim() {
-	dir, word, _ := strings.Cut(os.Getenv(victimVar), " ")
-	p, err := local.Open(context.Background(), local.Config{Dir: dir})
+	words := append(strings.Fields(os.Getenv(victimVar)), "")
+	dir, word := words[0], words[1]
+	config := local.Config{Dir: dir}
+	if words[2] == "reduced" {
+		config.Forbid = []haft.Control{haft.ControlUserNS}
+	}
+	p, err := local.Open(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -41,14 +47,24 @@ func TestProvider_survivors_of_a_killed_Haft(t *testing.T) {
 	if os.Getenv(modeVar) != "" {
 		t.Skip("the victim runs in the full mode only")
 	}
+	t.Run("namespaces", func(t *testing.T) { killHaft(t, "") })
+	t.Run("reduced", func(t *testing.T) { killHaft(t, "reduced") })
+}
+
+// killHaft kills a Haft of that mode and looks for what it leaves behind.
+func killHaft(t *testing.T, mode string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "haft-victim-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	word := fmt.Sprint(200000 + os.Getpid())
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-	cmd.Env = []string{victimVar + "=" + dir + " " + word}
+	cmd.Env = []string{victimVar + "=" + dir + " " + word + " " + mode}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +89,7 @@ func TestProvider_survivors_of_a_killed_Haft(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed, as it should be
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for len(running(word)) > 0 && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}

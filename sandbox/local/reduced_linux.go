@@ -74,10 +74,14 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		pl.NoCaps()
 	}
 	pl.NoNewPrivs()
-	if err := p.reducedWall(&pl, r); err != nil {
+	lent, err := p.reducedWall(&pl, r)
+	if err != nil {
 		closeFDs()
 		return request{}, nil, nil, err
 	}
+	fds = append(fds, lent...)
+	closeJoined := closeFDs
+	closeFDs = func() { closeJoined(); wire.CloseAll(lent) }
 	if err := p.sieve(&pl, filterKey{internet: r.spec.Network == sandbox.NetworkFull, reduced: true}); err != nil {
 		closeFDs()
 		return request{}, nil, nil, err
@@ -113,11 +117,19 @@ func (r *run) makeDir() error {
 	return nil
 }
 
-// reducedWall plans Landlock over the host's own tree.
-func (p *Provider) reducedWall(pl *plan.Plan, r *run) error {
+// reducedWall plans Landlock over the host's own tree. It returns the descriptors of
+// those mounts that come with one, for the last slots of the plan: what is granted is
+// what is open, whatever its path leads to by now.
+func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 	if !p.isolation.Has(haft.ControlLandlock) {
-		return nil
+		return nil, nil
 	}
+	defer func() {
+		if err != nil {
+			wire.CloseAll(given)
+			given = nil
+		}
+	}()
 	read, write := p.wall.rights()
 	rules := []plan.Rule{{Path: r.dir, Access: read | write}}
 	for _, name := range devices {
@@ -126,23 +138,32 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) error {
 	}
 	for _, m := range lent(r.spec) {
 		if m.Host != m.Inside {
-			return &haft.Error{Code: haft.CodeDenied, Message: "a mount at another path needs namespaces, which this sandbox does not have"}
+			return given, &haft.Error{Code: haft.CodeDenied, Message: "a mount at another path needs namespaces, which this sandbox does not have"}
 		}
-		info, err := os.Stat(m.Host)
+		t := tree{host: m.Host, file: m.File, given: true}
+		info, err := t.find()
 		if err != nil {
-			return &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+			return given, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
 		}
-		access := read
+		rule := plan.Rule{Path: m.Host}
+		if m.File != nil {
+			fd, err := detach(t)
+			if err != nil {
+				return given, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+			}
+			given, rule.Slot = append(given, fd), pl.Given(m.Host)+1
+		}
+		rule.Access = read
 		if m.Writable {
-			access |= write
+			rule.Access |= write
 		}
 		if !info.IsDir() {
-			access &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llTruncate | llIoctl
+			rule.Access &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llTruncate | llIoctl
 		}
-		rules = append(rules, plan.Rule{Path: m.Host, Access: access})
+		rules = append(rules, rule)
 	}
 	pl.Landlock(p.wall.attr(r.spec.Network == sandbox.NetworkFull), rules)
-	return nil
+	return given, nil
 }
 
 // removeTree removes a directory of a run that is over, and what is in it, even

@@ -37,6 +37,14 @@ type tree struct {
 	host, inside string
 	attr         uint64
 	slot         int // of the plan, or -1 if the init binds it by path
+	// file, if not nil, is what is mounted; host is then what the kernel calls it.
+	file *os.File
+	// given says that the slot has a descriptor of the host's file, and not of a
+	// detached mount.
+	given bool
+	// under says that the mount point lies in a mount that somebody named, and may
+	// write to: nothing is made there, and no link is followed on the way.
+	under bool
 }
 
 // root plans the root of a sandbox: a small tmpfs with mount points for what the
@@ -100,7 +108,14 @@ func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec)
 		if !path.IsAbs(m.Inside) || inside == "" || !path.IsAbs(m.Host) || reserved(inside) {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a mount is not at an absolute path of its own"}
 		}
-		if target, ok := linkWithin(m, mounts); ok {
+		if m.File != nil && ownRoot(inside) {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a mount would cover a directory that the sandbox needs itself"}
+		}
+		t := tree{host: m.Host, inside: inside, attr: attrReadOnly, file: m.File, under: under(m, mounts)}
+		if m.Writable {
+			t.attr = attrWritable
+		}
+		if target, ok := linkWithin(m, mounts); ok && !t.under {
 			mkdirs(pl, made, path.Dir(inside))
 			if !made[inside] {
 				pl.Symlink(target, inside)
@@ -108,21 +123,39 @@ func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec)
 			}
 			continue
 		}
-		host, err := filepath.EvalSymlinks(m.Host)
+		info, err := t.find()
 		if err != nil {
 			return nil, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
-		}
-		info, err := os.Stat(host)
-		if err != nil {
-			return nil, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
-		}
-		t := tree{host: host, inside: inside, attr: attrReadOnly}
-		if m.Writable {
-			t.attr = attrWritable
 		}
 		trees = append(trees, p.bind(pl, made, t, info.IsDir()))
 	}
 	return trees, nil
+}
+
+// find looks at what is to be mounted: at what is open, or at what the path leads to.
+func (t *tree) find() (os.FileInfo, error) {
+	host, err := "", error(nil)
+	if t.file != nil {
+		// For an init that has to open it again, see [plan.Plan.Bind].
+		host, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", t.file.Fd()))
+	} else {
+		host, err = filepath.EvalSymlinks(t.host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.host = host; t.file != nil {
+		return t.file.Stat()
+	}
+	return os.Stat(host)
+}
+
+// under reports whether the mount point of m lies in one of those mounts that come
+// with a descriptor: which somebody named who may also be able to write there.
+func under(m sandbox.Mount, mounts []sandbox.Mount) bool {
+	return slices.ContainsFunc(mounts, func(o sandbox.Mount) bool {
+		return o.File != nil && strings.HasPrefix(m.Inside, o.Inside+"/")
+	})
 }
 
 // overlays plans an overlay over every directory that is mounted read-only, so
@@ -137,7 +170,14 @@ func (p *Provider) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
 		return
 	}
 	for _, m := range spec.Mounts {
-		if info, err := os.Lstat(m.Host); err != nil || !info.IsDir() || m.Writable || strings.ContainsAny(m.Inside, `:,\`) {
+		if m.File == nil {
+			if info, err := os.Lstat(m.Host); err != nil || !info.IsDir() {
+				continue
+			}
+		} else if info, err := m.File.Stat(); err != nil || !info.IsDir() {
+			continue
+		}
+		if m.Writable || strings.ContainsAny(m.Inside, `:,\`) || under(m, spec.Mounts) {
 			continue
 		}
 		below := func(o sandbox.Mount) bool { return strings.HasPrefix(o.Inside, m.Inside+"/") }
@@ -176,10 +216,16 @@ func reserved(inside string) bool {
 	return false
 }
 
+// ownRoot reports whether a path is that of a directory in which the sandbox keeps
+// something of its own.
+func ownRoot(inside string) bool {
+	return slices.Contains([]string{"etc", "var", "run", "work"}, inside)
+}
+
 // linkWithin returns the target of a mount that is a symbolic link to something
 // that another mount shows: /bin, which is usr/bin today, stays a link.
 func linkWithin(m sandbox.Mount, mounts []sandbox.Mount) (string, bool) {
-	if m.Host != m.Inside {
+	if m.Host != m.Inside || m.File != nil {
 		return "", false
 	}
 	target, err := os.Readlink(m.Host)
@@ -197,19 +243,31 @@ func linkWithin(m sandbox.Mount, mounts []sandbox.Mount) (string, bool) {
 
 // bind plans one mount. A privileged parent detaches the tree and hands it over,
 // since the user inside may not be able to traverse the path to it. An ordinary
-// user's init has the same rights as its parent, and binds by path.
+// user's init has the same rights as its parent, and binds by path; where somebody
+// else named the path, it makes sure that it is what the parent has open.
 func (p *Provider) bind(pl *plan.Plan, made map[string]bool, t tree, dir bool) tree {
-	if dir {
+	if t.under {
+		made[t.inside] = true // it is there, or the mount fails
+	} else if dir {
 		mkdirs(pl, made, t.inside)
 	} else if mkdirs(pl, made, path.Dir(t.inside)); !made[t.inside] {
 		pl.File(t.inside, 0o444, nil)
 		made[t.inside] = true
 	}
 	if p.privileged {
-		t.slot = pl.Attach(t.host, t.inside)
+		if t.slot = pl.Attach(t.host, t.inside); t.under || t.file != nil {
+			pl.Strict()
+		}
 		return t
 	}
 	t.slot = -1
+	if t.file != nil {
+		t.slot, t.given = pl.Given(t.host), true
+	}
+	if t.file != nil || t.under {
+		pl.Bind(t.host, t.inside, t.attr, t.slot)
+		return t
+	}
 	pl.Mount(t.host, t.inside, "", unix.MS_BIND|unix.MS_REC, "")
 	pl.Attr(t.inside, t.attr, true)
 	return t

@@ -339,7 +339,7 @@ func (p *Provider) sieve(pl *plan.Plan, k filterKey) error {
 	if !p.isolation.Has(haft.ControlSeccomp) {
 		return nil
 	}
-	f, err := p.filters[k]()
+	f, err := p.filters[k.on(p)]()
 	if err != nil {
 		return err
 	}
@@ -514,7 +514,18 @@ func (r *run) tearDown() error {
 // shared mount, as all are under systemd, is the peer of what it was cloned from:
 // what a sandbox mounts on it would appear on the host. So it leaves the group.
 func detach(t tree) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, t.host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if t.given {
+		fd, err := unix.FcntlInt(t.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return -1, fmt.Errorf("duplicate descriptor: %w", err)
+		}
+		return fd, nil
+	}
+	at, name, flags := unix.AT_FDCWD, t.host, uint(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if t.file != nil { // what is open, whatever its path leads to by now
+		at, name, flags = int(t.file.Fd()), "", flags|unix.AT_EMPTY_PATH
+	}
+	fd, err := unix.OpenTree(at, name, flags)
 	if err != nil {
 		return -1, fmt.Errorf("open_tree: %w", err)
 	}

@@ -95,7 +95,11 @@ func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, 
 	defer null.Close() // the init has it
 	pidfd := -1
 	sys.PidFD = &pidfd
-	sys.Pdeathsig = unix.SIGKILL
+	if p.namespaces {
+		// Without a pid namespace the init must outlive Haft for a moment: it sees the end
+		// of its socket, and kills what the command has started.
+		sys.Pdeathsig = unix.SIGKILL
+	}
 	sys.Setsid = true
 	if dir != nil {
 		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())

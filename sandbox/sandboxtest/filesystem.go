@@ -230,7 +230,9 @@ open(b'out/\xff\xfe', 'w').close()`),
 		Name: "unreadable_and_deep_artifacts_do_no_harm", Group: Filesystem, Spec: collect,
 		Story: "Files without permissions and trees without end neither fail the run nor stay behind.",
 		Program: py(`open('out/a', 'w').write('a')
-os.mkdir('out/locked'); open('out/locked/f', 'w').close(); os.fchmod(os.open('out/locked', os.O_RDONLY), 0)
+os.mkdir('out/locked'); open('out/locked/f', 'w').close()
+try: os.fchmod(os.open('out/locked', os.O_RDONLY), 0)
+except PermissionError: os.mkdir('out/closed', 0) # where attributes cannot be changed
 for _ in range(200): os.mkdir('d'); os.chdir('d')`),
 		Check: all(exits(0), func(o Outcome) error {
 			if !strings.Contains(describe(o), "a:1") {

@@ -21,9 +21,15 @@ type Config struct {
 	Outlet bool
 	// Template is for the process that cells are forked from.
 	Template bool
-	// Reduced is for a sandbox without namespaces, which shares sockets and IPC
-	// objects with the host: it gets neither.
+	// Reduced is for a sandbox without namespaces, which shares processes, sockets,
+	// files' attributes and IPC objects with the host: it gets a list of its own.
 	Reduced bool
+	// Scoped says that Landlock keeps signals inside (ABI 6). Only a reduced sandbox
+	// needs it: without, it sends none.
+	Scoped bool
+	// Uncounted says that no cgroup counts memory, but a meter that looks at
+	// processes: memory that no process maps is refused.
+	Uncounted bool
 	// Also are names of further calls that the operator allows. They beat every
 	// list but that of the calls that kill.
 	Also []string
@@ -117,25 +123,34 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 		}
 	}
 	set(rule{verdict: absent}, missing...)
-	set(rule{verdict: allow}, allowed...)
-	if c.Template {
-		set(rule{verdict: allow}, template...)
-	} else {
-		for name, arg := range judged(c) {
-			set(rule{arg: &arg}, name)
+	for _, g := range granted(c) {
+		set(rule{verdict: allow}, g.names...)
+	}
+	if c.Uncounted {
+		for name, verdict := range uncounted {
+			set(rule{verdict: verdict}, name)
 		}
 	}
-	if c.Reduced {
-		set(rule{verdict: denied}, sharedIPC...)
-		set(rule{verdict: denied}, metadata...)
+	if c.Template {
+		set(rule{verdict: allow}, template.names...)
+	} else {
+		for name, j := range judged(c) {
+			set(rule{arg: &j.argument}, name)
+		}
 	}
 	set(rule{verdict: allow}, c.Also...)
 	set(rule{verdict: killer}, killed...)
 	return rs
 }
 
+// A judgement is how a call is judged by its arguments, and why.
+type judgement struct {
+	argument
+	why string
+}
+
 // judged are the calls that are judged by an argument.
-func judged(c Config) map[string]argument {
+func judged(c Config) map[string]judgement {
 	family := func(e unix.Errno) uint32 { return uint32(unix.SECCOMP_RET_ERRNO) | uint32(e) }
 	// The clearest words for a model that reads the error.
 	internet := family(unix.ENETUNREACH)
@@ -146,21 +161,94 @@ func judged(c Config) map[string]argument {
 	if c.Reduced {
 		local = denied // Landlock does not judge whom a socket connects to
 	}
-	return map[string]argument{
-		// Threads and processes, but no namespace. CLONE_NEWTIME (0x80) is part of
-		// the exit signal in clone(2), and so no flag there.
-		"clone": {index: 0, bits: namespaceFlags, other: allow},
-		// No TIOCSTI and its like on a terminal that somebody handed in
-		// (CVE-2017-5226).
-		"ioctl": {index: 1, other: allow, cases: map[uint32]uint32{
-			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied, unix.TIOCSCTTY: denied}},
-		// No leases and no dnotify, which tell what others do with a file.
-		"fcntl": {index: 1, other: allow, cases: map[uint32]uint32{unix.F_SETLEASE: denied, unix.F_NOTIFY: denied}},
-		// PER_LINUX, and asking.
-		"personality": {index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
-		"socketpair":  {index: 0, other: family(unix.EAFNOSUPPORT), cases: map[uint32]uint32{unix.AF_UNIX: allow}},
-		"socket":      sockets(c, local, internet, family),
+	// The process itself has the number 0. With another number a program could limit,
+	// slow down or stop its supervisor, and without a pid namespace everybody of its user.
+	itself := func(index uint32) argument {
+		return argument{index: index, other: denied, cases: map[uint32]uint32{0: allow}}
 	}
+	own := itself(1)
+	filters := argument{index: 2, other: allow, cases: map[uint32]uint32{
+		unix.SO_ATTACH_FILTER: denied, unix.SO_ATTACH_BPF: denied, unix.SO_LOCK_FILTER: denied,
+		unix.SO_ATTACH_REUSEPORT_CBPF: denied, unix.SO_ATTACH_REUSEPORT_EBPF: denied}}
+	return map[string]judgement{
+		"clone": {argument{index: 0, bits: namespaceFlags, other: allow},
+			// CLONE_NEWTIME (0x80) is part of the exit signal in clone(2), and so no flag there.
+			"starts threads and processes, but makes no namespace"},
+		"ioctl": {devices(c), "asks devices that it could open, but puts nothing into a terminal that somebody handed in " +
+			"(CVE-2017-5226); without namespaces only a list of requests that change no attribute of a file"},
+		"fcntl": {descriptors(c), "works on its descriptors, without leases and dnotify, which tell what others do with a file; " +
+			"without namespaces without signals to others"},
+		"personality": {argument{index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
+			"only PER_LINUX, and asking"},
+		"prctl":             {requests(c), "changes and asks about the caller itself; see the list of requests in the source"},
+		"prlimit64":         {itself(0), "lowers the caller's own limits: process 0 only"},
+		"sched_setaffinity": {itself(0), "chooses the caller's own processors: process 0 only"},
+		"setpriority": {argument{index: 0, other: denied, then: map[uint32]*argument{unix.PRIO_PROCESS: &own}},
+			"lowers the caller's own priority: process 0 only"},
+		"setsockopt": {argument{index: 1, other: allow, then: map[uint32]*argument{unix.SOL_SOCKET: &filters}},
+			"sets options, but attaches no BPF program: its compiled form is kernel memory that nobody counts"},
+		"socketpair": {pairs(c, family(unix.EAFNOSUPPORT)), "makes connected Unix sockets; without namespaces streams only, " +
+			"since a datagram can be sent to any path"},
+		"socket": {sockets(c, local, internet, family), "makes sockets of the families that the mode has"},
+	}
+}
+
+// Requests of ioctl that package unix lacks (include/uapi/asm-generic/ioctls.h).
+const (
+	fionbio  = 0x5421
+	fionclex = 0x5450
+	fioclex  = 0x5451
+)
+
+// devices judges the requests of ioctl. Those of file systems change attributes through
+// any descriptor (FS_IOC_SETFLAGS), so a sandbox that shares the host's files gets few.
+func devices(c Config) argument {
+	if !c.Reduced {
+		return argument{index: 1, other: allow, cases: map[uint32]uint32{
+			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied, unix.TIOCSCTTY: denied}}
+	}
+	a := argument{index: 1, other: uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOTTY), cases: map[uint32]uint32{}}
+	for _, request := range []uint32{
+		unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCINQ, unix.TIOCOUTQ,
+		fionbio, fioclex, fionclex, unix.FICLONE, unix.FICLONERANGE,
+	} {
+		a.cases[request] = allow
+	}
+	return a
+}
+
+// descriptors judges the commands of fcntl. The owner of a descriptor is signalled
+// (F_SETOWN), and can be any process.
+func descriptors(c Config) argument {
+	a := argument{index: 1, other: allow, cases: map[uint32]uint32{unix.F_SETLEASE: denied, unix.F_NOTIFY: denied}}
+	if c.Reduced {
+		a.cases[unix.F_SETOWN], a.cases[unix.F_SETOWN_EX], a.cases[unix.F_SETSIG] = denied, denied, denied
+	}
+	return a
+}
+
+// requests judges the requests of prctl. None may add a filter (its compiled form is
+// kernel memory that nobody counts) or hide from the meter, which looks into /proc.
+// Without a pid namespace, none may change what becomes of processes when their parent dies.
+func requests(c Config) argument {
+	a := argument{index: 0, other: allow, cases: map[uint32]uint32{unix.PR_SET_SECCOMP: denied, unix.PR_SET_DUMPABLE: denied,
+		unix.PR_SET_PTRACER: denied, unix.PR_SCHED_CORE: denied, unix.PR_SET_MM: denied}}
+	if c.Reduced {
+		a.cases[unix.PR_SET_PDEATHSIG], a.cases[unix.PR_SET_CHILD_SUBREAPER] = denied, denied
+	}
+	return a
+}
+
+// pairs judges socketpair. A datagram socket of a pair still sends to any path or
+// abstract name (sendto), and Landlock does not judge paths of sockets.
+func pairs(c Config, no uint32) argument {
+	a := argument{index: 0, other: no, cases: map[uint32]uint32{unix.AF_UNIX: allow}}
+	if c.Reduced {
+		a.cases = nil
+		a.then = map[uint32]*argument{unix.AF_UNIX: {index: 1, clear: unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, other: denied,
+			cases: map[uint32]uint32{unix.SOCK_STREAM: allow, unix.SOCK_SEQPACKET: allow}}}
+	}
+	return a
 }
 
 // sockets judges the families of sockets, and with an outlet their types.

@@ -81,18 +81,8 @@ func run(t testing.TB, program []bpf.Instruction, data []byte) uint32 {
 }
 
 func TestCompile_judges_calls(t *testing.T) {
-	info, err := arch.GetInfo("")
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := filter.Config{Outlet: true}
-	tests := []struct {
-		name   string
-		config filter.Config
-		call   string
-		args   []uint64
-		want   uint32
-	}{
+	judgeAll(t, []verdict{
 		{name: "ordinary", call: "read", want: allow},
 		{name: "unknown", call: "setns", want: denied},
 		{name: "mount", call: "mount", want: denied},
@@ -137,6 +127,70 @@ func TestCompile_judges_calls(t *testing.T) {
 		{name: "operator's addition", config: filter.Config{Also: []string{"bpf"}}, call: "bpf", want: allow},
 		{name: "template", config: filter.Config{Template: true}, call: "unshare", want: allow},
 		{name: "template still cannot", config: filter.Config{Template: true}, call: "bpf", want: denied},
+	})
+}
+
+// A supervisor, and without namespaces everybody else, is out of reach.
+func TestCompile_protects_others(t *testing.T) {
+	reduced := filter.Config{Reduced: true}
+	judgeAll(t, []verdict{
+		{name: "own limits", call: "prlimit64", want: allow},
+		{name: "limits of the supervisor", call: "prlimit64", args: []uint64{1}, want: denied},
+		{name: "own processors", call: "sched_setaffinity", want: allow},
+		{name: "processors of others", call: "sched_setaffinity", args: []uint64{7}, want: denied},
+		{name: "own priority", call: "setpriority", args: []uint64{unix.PRIO_PROCESS, 0, 19}, want: allow},
+		{name: "priority of the supervisor", call: "setpriority", args: []uint64{unix.PRIO_PROCESS, 1, 19}, want: denied},
+		{name: "priority of a group", call: "setpriority", args: []uint64{unix.PRIO_PGRP, 0, 19}, want: denied},
+		{name: "priority of a user", call: "setpriority", args: []uint64{unix.PRIO_USER, 0, 19}, want: denied},
+		{name: "packet filter", call: "setsockopt", args: []uint64{4, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, want: denied},
+		{name: "eBPF filter", call: "setsockopt", args: []uint64{4, unix.SOL_SOCKET, unix.SO_ATTACH_BPF}, want: denied},
+		{name: "socket option", call: "setsockopt", args: []uint64{4, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, want: allow},
+		{name: "option of that number on another level", call: "setsockopt",
+			args: []uint64{4, unix.IPPROTO_TCP, unix.SO_ATTACH_FILTER}, want: allow},
+		{name: "filter of its own", call: "prctl", args: []uint64{unix.PR_SET_SECCOMP}, want: denied},
+		{name: "hiding from the meter", call: "prctl", args: []uint64{unix.PR_SET_DUMPABLE}, want: denied},
+		{name: "name of a thread", call: "prctl", args: []uint64{unix.PR_SET_NAME}, want: allow},
+		{name: "outliving its parent", config: reduced, call: "prctl", args: []uint64{unix.PR_SET_PDEATHSIG}, want: denied},
+		{name: "adopting orphans", config: reduced, call: "prctl", args: []uint64{unix.PR_SET_CHILD_SUBREAPER}, want: denied},
+		{name: "pair of streams", config: reduced, call: "socketpair",
+			args: []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, want: allow},
+		{name: "pair of datagrams", config: reduced, call: "socketpair",
+			args: []uint64{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}, want: denied},
+		{name: "connecting", config: reduced, call: "connect", want: denied},
+		{name: "connecting with a network", config: filter.Config{Reduced: true, Internet: true}, call: "connect", want: allow},
+		{name: "memory of others", config: reduced, call: "shmat", want: denied},
+		{name: "messages of others", config: reduced, call: "msgrcv", want: denied},
+		{name: "semaphores of others", config: reduced, call: "semop", want: denied},
+		{name: "modes by descriptor", config: reduced, call: "fchmod", want: denied},
+		{name: "attributes by descriptor", config: reduced, call: "fsetxattr", want: denied},
+		{name: "attributes by ioctl", config: reduced, call: "ioctl", args: []uint64{3, unix.FS_IOC_SETFLAGS},
+			want: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOTTY)},
+		{name: "size of a terminal", config: reduced, call: "ioctl", args: []uint64{3, unix.TIOCGWINSZ}, want: allow},
+		{name: "times", config: reduced, call: "utimensat", want: denied},
+		{name: "signals through a descriptor", config: reduced, call: "fcntl", args: []uint64{3, unix.F_SETOWN}, want: denied},
+		{name: "signals that nothing keeps inside", config: reduced, call: "kill", want: denied},
+		{name: "signals that Landlock keeps inside", config: filter.Config{Reduced: true, Scoped: true}, call: "kill", want: allow},
+		{name: "other ids", config: reduced, call: "setresuid", want: denied},
+		{name: "memory that no meter sees", config: filter.Config{Uncounted: true}, call: "memfd_create", want: absent},
+		{name: "memory that a cgroup counts", call: "memfd_create", want: allow},
+	})
+}
+
+// A verdict is what a filter must say to a call.
+type verdict struct {
+	name   string
+	config filter.Config
+	call   string
+	args   []uint64
+	want   uint32
+}
+
+// judgeAll holds filters to verdicts.
+func judgeAll(t *testing.T, tests []verdict) {
+	t.Helper()
+	info, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

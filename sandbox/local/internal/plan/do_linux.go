@@ -54,7 +54,9 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 	case DoFile:
 		return 0, s.file()
 	case DoAttach:
-		return 0, errnoOf(unix.MoveMount(slots[s.Slot], "", unix.AT_FDCWD, s.Path, unix.MOVE_MOUNT_F_EMPTY_PATH))
+		return 0, errnoOf(s.attach(slots[s.Slot]))
+	case DoBind:
+		return 0, errnoOf(s.bind(slots))
 	case DoJoin:
 		_, err := unix.Write(slots[s.Slot], []byte("0"))
 		return 0, errnoOf(err)
@@ -64,7 +66,7 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 	case DoListen:
 		return s.listen()
 	case DoLandlock:
-		return 0, s.landlock()
+		return 0, s.landlock(slots)
 	case DoSeccomp:
 		return 0, s.seccomp()
 	}
@@ -108,7 +110,7 @@ func (s *Step) file() unix.Errno {
 }
 
 // landlock restricts the calling thread and what it will start.
-func (s *Step) landlock() unix.Errno {
+func (s *Step) landlock(slots []int) unix.Errno {
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
 		uintptr(unsafe.Pointer(&s.Data[0])), uintptr(len(s.Data)), 0)
 	if errno != 0 {
@@ -116,7 +118,7 @@ func (s *Step) landlock() unix.Errno {
 	}
 	defer unix.Close(int(fd)) // a failure here leaves nothing undone
 	for _, r := range s.Rules {
-		if errno := r.add(fd); errno != 0 {
+		if errno := r.add(fd, slots); errno != 0 {
 			s.Path = r.Path
 			return errno
 		}
@@ -126,25 +128,33 @@ func (s *Step) landlock() unix.Errno {
 }
 
 // add adds the rule to a set.
-func (r Rule) add(set uintptr) unix.Errno {
+func (r Rule) add(set uintptr, slots []int) unix.Errno {
 	if r.Port != 0 {
 		rule := make([]byte, 16) // struct landlock_net_port_attr
 		putUint64(rule, r.Access)
 		putUint64(rule[8:], uint64(r.Port))
 		return addRule(set, ruleNetPort, rule)
 	}
+	if r.Slot != 0 {
+		return addPath(set, slots[r.Slot-1], r.Access)
+	}
 	at, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errnoOf(err)
 	}
-	rule := make([]byte, 12) // struct landlock_path_beneath_attr is packed
-	putUint64(rule, r.Access)
-	putUint32(rule[8:], uint32(at))
-	errno := addRule(set, unix.LANDLOCK_RULE_PATH_BENEATH, rule)
+	errno := addPath(set, at, r.Access)
 	if err := unix.Close(at); errno == 0 && err != nil {
 		errno = errnoOf(err)
 	}
 	return errno
+}
+
+// addPath adds a rule for what is open.
+func addPath(set uintptr, at int, access uint64) unix.Errno {
+	rule := make([]byte, 12) // struct landlock_path_beneath_attr is packed
+	putUint64(rule, access)
+	putUint32(rule[8:], uint32(at))
+	return addRule(set, unix.LANDLOCK_RULE_PATH_BENEATH, rule)
 }
 
 // ruleNetPort is LANDLOCK_RULE_NET_PORT, Linux 6.7.

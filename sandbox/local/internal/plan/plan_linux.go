@@ -29,8 +29,13 @@ type Step struct {
 	Data []byte `json:"data,omitempty"`
 	// Mode is the permission of DoFile.
 	Mode uint32 `json:"mode,omitempty"`
-	// Slot is the descriptor of DoAttach and DoJoin.
+	// Slot is the descriptor of DoAttach, DoBind and DoJoin.
 	Slot int `json:"slot,omitempty"`
+	// Host is the path of DoBind, and Attr its attributes.
+	Host string `json:"host,omitempty"`
+	Attr uint64 `json:"attr,omitempty"`
+	// Strict lets the target of DoAttach and DoBind have no symbolic link in it.
+	Strict bool `json:"strict,omitempty"`
 	// Rules are those of DoLandlock.
 	Rules []Rule `json:"rules,omitempty"`
 	// Port and Queue are those of DoListen.
@@ -46,6 +51,7 @@ const (
 	DoSyscall  Kind = "syscall"
 	DoFile     Kind = "file"     // write Data to the new file Path
 	DoAttach   Kind = "attach"   // move the detached mount in Slot to Path
+	DoBind     Kind = "bind"     // bind Host, which must be the file in Slot, to Path
 	DoJoin     Kind = "join"     // move this thread into the cgroup whose tasks file is in Slot
 	DoKeep     Kind = "keep"     // open the directory Path, to be sent to the parent
 	DoListen   Kind = "listen"   // raise the loopback and listen on Port of 127.0.0.1, to be sent to the parent
@@ -64,7 +70,10 @@ type Arg struct {
 
 // A Rule gives access to everything beneath a path, or to one TCP port.
 type Rule struct {
-	Path   string `json:"path,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Slot, if not 0, is 1 and the index of the descriptor of what Path was: the rule is
+	// for that, and Path is for messages.
+	Slot   int    `json:"slot,omitempty"`
 	Port   uint16 `json:"port,omitempty"`
 	Access uint64 `json:"access"`
 }
@@ -128,6 +137,22 @@ func (p *Plan) Attach(host, path string) int {
 	p.Steps = append(p.Steps, Step{Name: "attach", Path: path, Do: DoAttach, Slot: n})
 	return n
 }
+
+// Strict has the target of the last step, an Attach, be reached without links.
+func (p *Plan) Strict() { p.Steps[len(p.Steps)-1].Strict = true }
+
+// Bind appends the mounting of the path host, with attributes. The path has no link in
+// it, nor has its target. If slot is not negative, it has a descriptor of what the path
+// must be: if it leads to anything else when it is opened, the step fails with ESTALE.
+//
+// It is for a process that has mounts of its own, in which a descriptor of its parent's
+// mounts cannot be bound.
+func (p *Plan) Bind(host, path string, attr uint64, slot int) {
+	p.Steps = append(p.Steps, Step{Name: "bind", Path: path, Do: DoBind, Slot: slot, Host: host, Attr: attr, Strict: true})
+}
+
+// Given adds a descriptor of something of the host, and returns the number of its slot.
+func (p *Plan) Given(host string) int { return p.slot("given:" + host) }
 
 // Join appends the joining of a cgroup and returns the number of its slot.
 func (p *Plan) Join(controller string) int {
