@@ -2,11 +2,23 @@ package haft
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
-// AgentID identifies an agent for as long as it exists.
+// AgentID identifies an agent for as long as it exists. It begins with
+// [AgentIDPrefix].
 type AgentID string
+
+// AgentIDPrefix begins the id of every agent.
+const AgentIDPrefix = "ag_"
+
+// IsAgentID reports whether text has the form of the id of an agent. No agent is
+// named like that.
+func IsAgentID(text string) bool {
+	rest, ok := strings.CutPrefix(text, AgentIDPrefix)
+	return ok && len(rest) == RandomID && strings.Trim(rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
 
 // An Agent is somebody's program that calls tools. It is part of the [Principal]
 // of its calls, by ID.

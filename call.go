@@ -2,6 +2,7 @@ package haft
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -53,6 +54,41 @@ type Principal struct {
 	// Scope are the permissions that the credential is confined to. Nil means
 	// that it is not, and an empty list that it may call nothing.
 	Scope []string `json:"scope,omitzero"`
+	// Actions are what the credential is confined to besides. Nil means that it is
+	// not, and an empty list that it is for nothing.
+	Actions []Action `json:"actions,omitzero"`
+	// Credential names the API key or token that the principal was known by, and
+	// holds nothing of its secret. Whatever it opened or began ends when it is
+	// withdrawn. Empty means that there was none, such as at a terminal.
+	Credential string `json:"credential,omitempty"`
+}
+
+// Owner names who owns what p does: its user, or if it has none the credential
+// that was used. It is empty if there is neither, and then p owns nothing. No user
+// has the name of a credential: that begins with a control character, which
+// authentication lets into no name of a user.
+func (p Principal) Owner() string {
+	if p.User != "" || p.Credential == "" {
+		return p.User
+	}
+	// What stands behind the last dot tells the secrets of a rotated key apart: the key
+	// stays the same owner.
+	name := p.Credential
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		name = name[:i]
+	}
+	return OwnerMark + name
+}
+
+// OwnerMark stands before the credential in what [Principal.Owner] returns.
+const OwnerMark = "\x1f"
+
+// Owns reports whether what owner did is p's own: it was done in the same
+// organisation by the same user, or if p has no user with the same credential; and
+// by the same agent if p is one. An empty user is nobody's, so it never matches.
+func (p Principal) Owns(owner Principal) bool {
+	who := p.Owner()
+	return who != "" && p.Org == owner.Org && who == owner.Owner() && (p.Agent == "" || p.Agent == owner.Agent)
 }
 
 // Check reports why p cannot be a principal.

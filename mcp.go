@@ -7,7 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -241,6 +242,33 @@ func ServerOf(tool string) string {
 	return ""
 }
 
+// Audience names whom the credentials of a server are for: the origin of its address,
+// which is scheme, host and port, or else its command with what it requires. They go to
+// nobody else, and are dropped when it changes.
+func (s MCPServer) Audience() string {
+	if s.URL == "" {
+		return "command " + s.Origin()
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	return URLOrigin(u)
+}
+
+// URLOrigin returns scheme, host and port of an address in one spelling, or "" if it has
+// no host.
+func URLOrigin(u *url.URL) string {
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if u.Hostname() == "" {
+		return ""
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[scheme]
+	}
+	return scheme + "://" + net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port)
+}
+
 // Origin names what a server is: how it is reached or started, and not with which
 // credentials. A tool of another origin is another tool.
 func (s MCPServer) Origin() string {
@@ -249,7 +277,7 @@ func (s MCPServer) Origin() string {
 		Command   []string
 		URL       string
 		Needs     Requirements
-	}{s.Transport, slices.Clone(s.Command), s.URL, s.Requirements})
+	}{s.Transport, append([]string(nil), s.Command...), s.URL, s.Requirements}) // none and empty are the same
 	if err != nil {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package haft_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -39,5 +40,45 @@ func TestCheckServerName(t *testing.T) {
 		if err := haft.CheckServerName(name); (err == nil) != ok {
 			t.Errorf("CheckServerName(%q) = %v, want ok %v", name, err, ok)
 		}
+	}
+}
+
+// TestMCPServer_Origin_after_reload: what is empty when a server is added is absent when
+// it is read again, and that is no other server.
+func TestMCPServer_Origin_after_reload(t *testing.T) {
+	added := haft.MCPServer{Transport: haft.MCPHTTP, URL: "https://example.com/mcp", Command: []string{}, Requirements: haft.Requirements{Pip: []string{}, NPM: []string{}}}
+	text, err := json.Marshal(added)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read haft.MCPServer
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	if added.Origin() != read.Origin() {
+		t.Error("a server has another origin after it was read again")
+	}
+	read.URL = "https://example.com/other"
+	if added.Origin() == read.Origin() || added.Audience() != read.Audience() {
+		t.Error("another path is another server at the same origin")
+	}
+}
+
+func TestMCPServer_Audience(t *testing.T) {
+	at := func(url string) string { return haft.MCPServer{URL: url}.Audience() }
+	base := at("https://example.com/mcp")
+	for _, same := range []string{"https://example.com:443/", "https://EXAMPLE.com/mcp?x=1", "HTTPS://example.com./a"} {
+		if at(same) != base {
+			t.Errorf("%s is at %s, want %s", same, at(same), base)
+		}
+	}
+	for _, other := range []string{"http://example.com/mcp", "https://example.com:8443/mcp", "https://example.com.evil/", "https://evil/https://example.com"} {
+		if at(other) == base {
+			t.Errorf("%s is at %s", other, base)
+		}
+	}
+	run := haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "a"}}
+	if run.Audience() == (haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "b"}}).Audience() || run.Audience() == "" {
+		t.Error("two commands have the same audience")
 	}
 }

@@ -142,6 +142,16 @@ const (
 	FailInternal   FailureKind = "internal"          // a fault of ours
 )
 
+// FailureKinds lists every kind.
+func FailureKinds() []FailureKind {
+	return []FailureKind{
+		FailException, FailExit, FailSignal, FailRecursion, FailSource, FailValue, FailProtocol, FailBlocked, FailRuntime,
+		FailTimeout, FailCPU, FailMemory, FailPIDs, FailOpenFiles, FailFileSize, FailDisk, FailInodes, FailOutput, FailResult,
+		FailArtifacts, FailValidation, FailIsolation, FailDenied, FailRejected, FailRate, FailCancelled, FailUnknown,
+		FailNotFound, FailStopped, FailBroken, FailRule, FailFiltered, FailNetwork, FailLogin, FailInternal,
+	}
+}
+
 // An Artifact is a file that a tool left for its caller.
 type Artifact struct {
 	Name        string `json:"name"`

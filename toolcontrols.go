@@ -1,0 +1,58 @@
+package haft
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Weaker lists, in words, what s controls less than before did: what a version of a tool
+// that somebody registers takes away of the one that it replaces. Whoever registers it
+// is told.
+func (s Settings) Weaker(before Settings) []string {
+	var all []string
+	say := func(weaker bool, format string, args ...any) {
+		if weaker {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	say(before.RequiresApproval && !s.RequiresApproval, "requires_approval: no person has to agree any more")
+	say(opened(s.Roles, before.Roles), "roles: callers with other roles may call it, too")
+	say(more(s.Rate.PerSecond, before.Rate.PerSecond) || before.Rate.PerSecond > 0 && s.Rate.Burst > before.Rate.Burst, "rate: it may be called more often")
+	say(more(s.Concurrency, before.Concurrency), "concurrency: more calls may run at once")
+	say(before.MinIsolation != "" && !s.MinIsolation.AtLeast(before.MinIsolation), "min_isolation: less isolation is enough")
+	say(before.Sandbox != "" && s.Sandbox != before.Sandbox, "sandbox: it may run elsewhere")
+	say(added(s.Network, before.Network), "network: it may reach more hosts")
+	say(len(before.Secrets) > 0 && added(before.Secrets, s.Secrets), "secrets: it runs without some of them")
+	say(s.Idempotent && !before.Idempotent, "idempotent: it may run twice")
+	say(s.Cacheable && !before.Cacheable, "cacheable: old values may be given back")
+	say(s.Parallel && !before.Parallel, "parallel: calls of one batch may run beside each other")
+	say(s.Fallback != before.Fallback && s.Fallback != "", "fallback: another tool may run in its place")
+	say(before.Output.Type != "" && s.Output.Type != before.Output.Type, "output: its value is read as another type")
+	say(added(before.Output.Validators, s.Output.Validators), "output: its value is held against fewer validators")
+	say(more(s.Output.MaxChars, before.Output.MaxChars), "output: more of its value is given back")
+	say(s.Limits.looser(before.Limits), "limits: it may use more")
+	return all
+}
+
+// more reports whether a bound was raised or taken away; 0 means that there is none.
+func more[T int | int64 | float64 | Millis](now, before T) bool {
+	return before > 0 && (now == 0 || now > before)
+}
+
+// added reports whether list has what before does not.
+func added(list, before []string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(before, s) })
+}
+
+// opened is added for a list that is open if it is empty.
+func opened(list, before []string) bool {
+	return len(before) > 0 && (len(list) == 0 || added(list, before))
+}
+
+// looser reports whether a limit was raised or taken away.
+func (l Limits) looser(before Limits) bool {
+	return more(l.Wall, before.Wall) || more(l.CPU, before.CPU) || more(l.Memory, before.Memory) || more(l.Processes, before.Processes) ||
+		more(l.OpenFiles, before.OpenFiles) || more(l.FileSize, before.FileSize) || more(l.Disk, before.Disk) || more(l.Inodes, before.Inodes) ||
+		more(l.Stdout, before.Stdout) || more(l.Stderr, before.Stderr) || more(l.Result, before.Result) ||
+		more(l.Artifacts, before.Artifacts) || more(l.ArtBytes, before.ArtBytes)
+}
