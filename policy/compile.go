@@ -61,17 +61,26 @@ type compiler struct {
 	env   *cel.Env
 	layer layer
 	ids   map[string]bool
+	steps int  // instructions of all patterns
+	kept  bool // the document was stored before, and is not refused for its cost
 }
 
 // Compile reads a policy document, in YAML or JSON; the package comment shows
 // one. Everything unknown in it is an error. The error is an [*haft.Error] whose
 // message begins with line and column.
-func Compile(text []byte) (*Policy, error) {
+func Compile(text []byte) (*Policy, error) { return compile(text, false) }
+
+// CompileKept is [Compile] for a document that the store has. What an older version
+// accepted still compiles: the bounds on the cost of patterns are for new documents.
+func CompileKept(text []byte) (*Policy, error) { return compile(text, true) }
+
+// compile reads a document.
+func compile(text []byte, kept bool) (*Policy, error) {
 	env, err := newEnv()
 	if err != nil {
 		return nil, fmt.Errorf("compile policy: %w", err)
 	}
-	c := &compiler{env: env, ids: map[string]bool{}}
+	c := &compiler{env: env, ids: map[string]bool{}, kept: kept}
 	if root := c.parse(text); c.err == nil {
 		c.root(root)
 	}
@@ -250,6 +259,7 @@ func (c *compiler) rule(n ast.Node) {
 		"kinds":         func(n ast.Node) { r.kinds = c.kinds(n) },
 		"digests":       func(n ast.Node) { r.digests = c.texts(n, "digests") },
 		"when":          func(n ast.Node) { r.when = c.expression(n) },
+		"pin":           func(n ast.Node) { r.pin = c.truth(n, "pin") },
 		"approval":      func(n ast.Node) { r.ask = c.approval(n) },
 		"rate":          attach(func(n ast.Node) { r.rate = c.rate(n) }),
 		"concurrency":   attach(func(n ast.Node) { r.concurrency = c.concurrency(n) }),
@@ -269,6 +279,8 @@ func (c *compiler) rule(n ast.Node) {
 		c.fail(n, "the rule %s denies, so it cannot limit", r.id)
 	case r.effect == Limit && !limits:
 		c.fail(n, "the rule %s limits nothing", r.id)
+	case r.effect != Allow && r.pin:
+		c.fail(n, "the rule %s does not allow, so it cannot let anybody pin a version", r.id)
 	case r.effect != NeedsApproval && r.ask != nil:
 		c.fail(n, "the rule %s does not ask, so nobody approves", r.id)
 	}
@@ -296,16 +308,16 @@ func (c *compiler) kinds(n ast.Node) names {
 }
 
 // expression reads and compiles an expression.
-func (c *compiler) expression(n ast.Node) cel.Program {
+func (c *compiler) expression(n ast.Node) *condition {
 	text := c.text(n, "when", MaxExpression)
 	if c.err != nil {
 		return nil
 	}
-	program, err := compileExpression(c.env, text)
+	cond, err := compileExpression(c.env, text)
 	if err != nil {
 		c.fail(n, "when: %s", err)
 	}
-	return program
+	return cond
 }
 
 // places reads a list of places in arguments.

@@ -10,8 +10,19 @@ import (
 
 // A Request is what a decision is about.
 type Request struct {
+	// Principal has the id of its agent.
 	Principal haft.Principal
-	Tool      haft.Tool
+	// AgentName is the name of that agent. Rules name an agent by either. Empty
+	// means that the principal's agent is known by what it is called there only.
+	AgentName string
+	// Tool is in the version that would run.
+	Tool haft.Tool
+	// Current is the current version of the tool, if another one would run: the
+	// rules that concern either of them hold. Nil means that Tool is in it.
+	Current *haft.Version
+	// Pins says that the caller chose the version, which a rule has to let it do
+	// where Current is set.
+	Pins bool
 	// Args are the arguments, an object. None are an empty one.
 	Args json.RawMessage
 	// Annotations are what the tool says of itself.
@@ -20,6 +31,13 @@ type Request struct {
 	// that it is not, and an empty list that it may call nothing. A scope never
 	// allows anything by itself.
 	Scope []string
+}
+
+// current is the request as it would be for the current version.
+func (r *Request) current() *Request {
+	c := *r
+	c.Tool.Version, c.Annotations, c.Current, c.Pins = *r.Current, r.Current.Annotations, nil, false
+	return &c
 }
 
 // A Decision says whether a call may run and within which bounds, and why. The
@@ -97,6 +115,8 @@ type decision struct {
 	all    bool // keep also what did not match
 	denies []denial
 	allow  string // the first rule that allows
+	pin    bool   // a rule that allows lets the caller choose this version
+	named  bool   // a rule that allows has the digest of this version
 	// approval says who approves what the tool itself asks for: the last
 	// document that says anything, which is the organisation's.
 	approval *Ask
@@ -108,9 +128,18 @@ type denial struct{ rule, reason string }
 // decide does the work of Decide and Explain. Every rule is looked at: what comes
 // first must not hide what comes later.
 func (p *Policy) decide(req Request, all bool) Decision {
-	d := &decision{req: &req, all: all}
+	d := p.gather(&req, all)
+	if req.Current != nil {
+		d.join(p.gather(req.current(), all))
+	}
+	return d.conclude()
+}
+
+// gather holds a request against every rule, for the one version of its Tool.
+func (p *Policy) gather(req *Request, all bool) *decision {
+	d := &decision{req: req, all: all}
 	d.house()
-	e := &evaluation{req: &req}
+	e := &evaluation{req: req}
 	if p != nil {
 		for i := range p.layers {
 			d.layer(&p.layers[i], e)
@@ -121,7 +150,7 @@ func (p *Policy) decide(req Request, all bool) Decision {
 		a.Rule, a.Reason = "haft/tool", "the tool requires approval"
 		d.Asks = append(d.Asks, a)
 	}
-	return d.conclude()
+	return d
 }
 
 // consider notes what became of a rule.
@@ -231,6 +260,7 @@ func (d *decision) apply(l *layer, r *rule) {
 		if d.allow == "" {
 			d.allow = ref
 		}
+		d.pin, d.named = d.pin || r.mayPin(d.req), d.named || r.namesDigest(d.req)
 	case NeedsApproval:
 		a := Ask{Roles: []string{DefaultApprover}}
 		if r.ask != nil {

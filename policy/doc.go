@@ -23,7 +23,7 @@
 //	  - id: temporary-files-only
 //	    effect: deny
 //	    tools: ["tool:delete_*"]
-//	    when: '!args.path.startsWith("/tmp/")'
+//	    when: '!path.under(args.path, "/tmp")'
 //	    reason: only temporary files may be deleted
 //	  - id: fair-use
 //	    effect: limit
@@ -80,7 +80,8 @@
 // is left out matches all. Then the expression in when, in CEL
 // (https://cel.dev), must be true. It may use
 //
-//	principal.org, principal.user, principal.agent   string
+//	principal.org, principal.user, principal.agent   string, the agent by its name
+//	principal.agent_name, principal.agent_id         string, the agent by either
 //	principal.roles                                  list(string)
 //	tool.name, tool.kind, tool.category, tool.digest string
 //	tool.tags                                        list(string)
@@ -89,13 +90,28 @@
 //	annotations.idempotentHint, .openWorldHint       bool, as in MCP
 //	args                                             map(string, dyn)
 //
-// and the standard functions of CEL. An argument that may be missing is asked
-// for first: has(args.path) && args.path.startsWith("/etc"). Hints are claims of
-// whoever wrote the tool: build an ask on them, and not an allow.
+// the standard functions of CEL, and path.under(PATH, DIRECTORY), which tells whether
+// an absolute path is a directory or lies below it. Use it for every argument that is
+// a path: args.path.startsWith("/tmp/") also holds for "/tmp/../etc/passwd". A path
+// that is relative or has .. in it cannot be judged, and the rule then denies. Where
+// symbolic links lead is not known here: the sandbox is what holds a tool back.
+//
+// An argument that may be missing is asked for first:
+// has(args.path) && path.under(args.path, "/etc"). Hints are claims of whoever wrote
+// the tool: build an ask on them, and not an allow.
 //
 // Tools are selected by "tool:NAME", "category:NAME", "tag:NAME" and
 // "kind:KIND", where a * stands for any text. Users, agents, organisations and
-// roles are names, in which * does the same.
+// roles are names, in which * does the same. A tool or an agent is meant by its id too.
+// In an expression with a text that begins with ag_, principal.agent is the id.
+//
+// # Versions
+//
+// A call may name the digest of a version that is not the current one. The rules that
+// concern either of the two versions hold then: each deny, ask and limit counts, and
+// both must be allowed. Besides, a rule that allows the version must have pin: true, or
+// the whole digest in digests. A rule that has the digest allows that version whatever
+// holds for the current one.
 //
 // Matching rules of every effect but deny may set limits. All of them hold: of
 // several rates each is asked, of several networks a host must be in each, and

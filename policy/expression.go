@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -27,7 +29,8 @@ const (
 )
 
 // newEnv returns the environment of expressions. Only the standard library of CEL
-// is there: its costs are known, and it knows neither the time nor chance. The
+// and [pathFunctions] are there: their costs are known, and they know neither the time
+// nor chance. The
 // variables are declared one by one, so that a misspelt one is found when the
 // policy is compiled.
 func newEnv() (*cel.Env, error) {
@@ -35,6 +38,8 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("principal.org", cel.StringType),
 		cel.Variable("principal.user", cel.StringType),
 		cel.Variable("principal.agent", cel.StringType),
+		cel.Variable("principal.agent_name", cel.StringType),
+		cel.Variable("principal.agent_id", cel.StringType),
 		cel.Variable("principal.roles", cel.ListType(cel.StringType)),
 		cel.Variable("tool.name", cel.StringType),
 		cel.Variable("tool.kind", cel.StringType),
@@ -47,6 +52,7 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("annotations.idempotentHint", cel.BoolType),
 		cel.Variable("annotations.openWorldHint", cel.BoolType),
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
+		pathFunctions(),
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.ParserRecursionLimit(50),
 		cel.CrossTypeNumericComparisons(true),
@@ -59,7 +65,7 @@ func newEnv() (*cel.Env, error) {
 
 // compileExpression compiles the expression of a rule. The error is about the
 // expression, which is the author's, and may be shown.
-func compileExpression(env *cel.Env, text string) (cel.Program, error) {
+func compileExpression(env *cel.Env, text string) (*condition, error) {
 	ast, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -68,18 +74,28 @@ func compileExpression(env *cel.Env, text string) (cel.Program, error) {
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives %s and must give bool", t)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), pathCosts())
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
-	return program, nil
+	byID := strings.Contains(text, `"`+haft.AgentIDPrefix) || strings.Contains(text, "'"+haft.AgentIDPrefix)
+	return &condition{program, byID}, nil
+}
+
+// condition is a compiled expression.
+type condition struct {
+	program cel.Program
+	// byID says that the expression has a text that begins like the id of an agent:
+	// principal.agent is then the id and not the name. Before agents had both here,
+	// only the id was known to calls over HTTP, and policies were written for that.
+	byID bool
 }
 
 // evaluation holds the variables of one request. They are made when the first
 // expression needs them.
 type evaluation struct {
 	req  *Request
-	vars cel.Activation
+	vars map[string]any
 	err  error  // why there are no variables
 	cost uint64 // of all expressions so far
 }
@@ -89,7 +105,7 @@ var errCostly = errors.New("its expression takes too long on these arguments")
 
 // holds evaluates an expression. The error says why it cannot be, without any
 // value of the request.
-func (e *evaluation) holds(program cel.Program) (bool, error) {
+func (e *evaluation) holds(c *condition) (bool, error) {
 	if e.vars == nil && e.err == nil {
 		e.vars, e.err = variables(e.req)
 	}
@@ -99,12 +115,20 @@ func (e *evaluation) holds(program cel.Program) (bool, error) {
 	if e.cost > maxCostAll {
 		return false, errCostly
 	}
-	out, details, err := program.Eval(e.vars)
+	vars := e.vars
+	if c.byID {
+		vars = maps.Clone(vars)
+		vars["principal.agent"] = e.req.Principal.Agent
+	}
+	out, details, err := c.program.Eval(vars)
 	if details != nil && details.ActualCost() != nil {
 		e.cost += *details.ActualCost()
 	}
 	if _, ok := errors.AsType[interpreter.EvalCancelledError](err); ok || e.cost > maxCostAll {
 		return false, errCostly
+	}
+	if errors.Is(err, errPath) {
+		return false, errPath
 	}
 	if err != nil {
 		// The text of the error may hold a value.
@@ -118,14 +142,16 @@ func (e *evaluation) holds(program cel.Program) (bool, error) {
 }
 
 // variables binds the variables of expressions.
-func variables(req *Request) (cel.Activation, error) {
+func variables(req *Request) (map[string]any, error) {
 	tree, err := readArgs(req.Args)
 	if err != nil {
 		return nil, err
 	}
 	p, t, a := req.Principal, req.Tool, req.Annotations
-	vars, err := cel.NewActivation(map[string]any{
-		"principal.org": p.Org, "principal.user": p.User, "principal.agent": p.Agent, "principal.roles": list(p.Roles),
+	agent := cmp.Or(req.AgentName, p.Agent)
+	return map[string]any{
+		"principal.org": p.Org, "principal.user": p.User, "principal.roles": list(p.Roles),
+		"principal.agent": agent, "principal.agent_name": agent, "principal.agent_id": p.Agent,
 		"tool.name": t.Name, "tool.kind": string(t.Version.Kind), "tool.category": t.Category,
 		"tool.digest": t.Version.Digest, "tool.tags": list(t.Tags), "tool.version": int64(t.Version.Number),
 		// What MCP assumes of a tool that says nothing is the worse.
@@ -134,11 +160,7 @@ func variables(req *Request) (cel.Activation, error) {
 		"annotations.idempotentHint":  hint(a.Idempotent, false),
 		"annotations.openWorldHint":   hint(a.OpenWorld, true),
 		"args":                        native(tree),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("bind variables: %w", err)
-	}
-	return vars, nil
+	}, nil
 }
 
 // list makes a list that is never nil, which CEL would read as null.

@@ -3,9 +3,9 @@ package policy
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +48,7 @@ type filter struct {
 	who
 	tools   []Permission
 	at      []place // none means everywhere
-	pattern *regexp.Regexp
+	pattern *matcher
 }
 
 // A Finding says that a filter found something, and where. It never holds what
@@ -113,8 +113,11 @@ func (f Filtered) Err() error {
 
 // sieve is one run of filters over a value.
 type sieve struct {
+	ctx     context.Context //nolint:containedctx // of one run; nil never ends
 	filters []bound
+	clean   func(string) string // of keys in findings; nil leaves them
 	out     Filtered
+	err     error // ends the run
 }
 
 // bound is a filter with its name in decisions.
@@ -133,12 +136,21 @@ func (p *Policy) sieve(req Request, dir Direction) *sieve {
 		l := &p.layers[i]
 		for j := range l.filters {
 			f := &l.filters[j]
-			if (f.on == dir || f.on == both) && f.excludes(req.Principal) == "" && (len(f.tools) == 0 || covered(f.tools, req.Tool)) {
+			if (f.on == dir || f.on == both) && f.excludes(&req) == "" && f.concerns(&req) {
 				s.filters = append(s.filters, bound{f, l.ref(f.id)})
 			}
 		}
 	}
 	return s
+}
+
+// concerns reports whether the filter is for the tool: in the version that runs, or
+// in the current one.
+func (f *filter) concerns(req *Request) bool {
+	if len(f.tools) == 0 || covered(f.tools, req.Tool) {
+		return true
+	}
+	return req.Current != nil && covered(f.tools, req.current().Tool)
 }
 
 // Filter holds a JSON value against the filters that concern the request: all
@@ -151,26 +163,10 @@ func (p *Policy) sieve(req Request, dir Direction) *sieve {
 // against somebody who encodes it otherwise.
 func (p *Policy) Filter(req Request, dir Direction, raw json.RawMessage) (Filtered, error) {
 	s := p.sieve(req, dir)
-	s.out.Value = raw
 	if len(s.filters) == 0 || len(raw) == 0 {
-		return s.out, nil
+		return Filtered{Value: raw}, nil
 	}
-	tree, err := readTree(raw, MaxValue)
-	if err != nil {
-		return Filtered{}, fmt.Errorf("filter %s: %w", dir, err)
-	}
-	tree = s.walk(tree, nil, nil)
-	switch {
-	case s.out.Refused:
-		s.out.Value = nil
-	case s.out.Masked:
-		var b bytes.Buffer
-		if err := writeTree(&b, tree); err != nil {
-			return Filtered{}, fmt.Errorf("write filtered %s: %w", dir, err)
-		}
-		s.out.Value = b.Bytes()
-	}
-	return s.out, nil
+	return s.json(dir, raw)
 }
 
 // FilterText is [Policy.Filter] for a text such as stdout, which findings call by
@@ -193,6 +189,11 @@ func (s *sieve) walk(v any, way, seen []string) any {
 			shown := key
 			if s.key(key, append(way, key), seen) {
 				shown = "*"
+			} else if s.clean != nil {
+				shown = s.clean(key)
+			}
+			if s.err != nil {
+				return v
 			}
 			v.values[i] = s.walk(v.values[i], append(way, key), append(seen, shown))
 		}
@@ -217,7 +218,7 @@ func (s *sieve) walk(v any, way, seen []string) any {
 func (s *sieve) key(key string, way, parent []string) bool {
 	found := false
 	for _, f := range s.filters {
-		n := len(f.find(key, way))
+		n := len(s.find(f, key, way))
 		if n == 0 {
 			continue
 		}
@@ -231,12 +232,15 @@ func (s *sieve) key(key string, way, parent []string) bool {
 	return found
 }
 
-// find returns where in a text the pattern matches, empty matches left out.
-func (f *filter) find(text string, way []string) [][]int {
-	if len(f.at) > 0 && !slices.ContainsFunc(f.at, func(p place) bool { return p.covers(way) }) {
+// find returns where in a text the pattern of a filter matches, empty matches left
+// out. Once it has failed, it finds nothing more and err says why.
+func (s *sieve) find(f bound, text string, way []string) [][]int {
+	if s.err != nil || len(f.at) > 0 && !slices.ContainsFunc(f.at, func(p place) bool { return p.covers(way) }) {
 		return nil
 	}
-	return slices.DeleteFunc(f.pattern.FindAllStringIndex(text, -1), func(at []int) bool { return at[0] == at[1] })
+	found, err := f.pattern.find(s.ctx, text)
+	s.err = err
+	return found
 }
 
 // hit is a stretch of text to be masked.
@@ -249,7 +253,7 @@ type hit struct {
 func (s *sieve) text(text string, way []string, where string) string {
 	var hits []hit
 	for _, f := range s.filters {
-		found := f.find(text, way)
+		found := s.find(f, text, way)
 		if len(found) == 0 {
 			continue
 		}
@@ -318,20 +322,26 @@ func (c *compiler) filter(n ast.Node) {
 }
 
 // pattern reads a regular expression. RE2 takes time in proportion to the text,
-// whatever the pattern is.
-func (c *compiler) pattern(n ast.Node) *regexp.Regexp {
+// whatever the pattern is; how much for each byte is bounded here, when a policy is
+// written. One that was kept by an older version is taken as it is.
+func (c *compiler) pattern(n ast.Node) *matcher {
 	text := c.text(n, "pattern", maxText)
 	if c.err != nil {
 		return nil
 	}
-	re, err := regexp.Compile(text)
+	m, err := newMatcher(text)
 	switch {
 	case err != nil:
 		c.fail(n, "pattern: %s", short(err.Error()))
-	case re.MatchString(""):
+		return nil
+	case m.re.MatchString(""):
 		c.fail(n, "the pattern matches the empty text, and so everything")
 	}
-	return re
+	c.steps += m.size
+	if err := costs(m, c.steps); err != nil && !c.kept {
+		c.fail(n, "%s", err.Error())
+	}
+	return m
 }
 
 // redacted is what stands for a value that must not be seen.

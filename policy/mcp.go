@@ -59,6 +59,10 @@ func (p *Policy) mcpRules(org string) []mcpRule {
 // MayRun reports why an organisation may not have an MCP server that is this
 // command, by the name or path of its program.
 func (p *Policy) MayRun(org, program string) error {
+	if strings.Contains(program, "/") && (!path.IsAbs(program) || path.Clean(program) != program) {
+		// A pattern is held against what runs: /opt/tools/../../bin/bash is not in /opt/tools.
+		return &haft.Error{Code: haft.CodeDenied, Message: "the program of an MCP server is a name, or a clean absolute path"}
+	}
 	for _, r := range p.mcpRules(org) {
 		for _, pattern := range r.commands {
 			if glob(pattern, program) {

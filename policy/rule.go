@@ -1,7 +1,8 @@
 package policy
 
 import (
-	"cel.dev/cel-go/cel"
+	"cmp"
+	"slices"
 
 	"haft"
 )
@@ -22,14 +23,16 @@ type who struct {
 	orgs, users, agents, roles names
 }
 
-// excludes says why p is not selected, or "".
-func (w who) excludes(p haft.Principal) string {
+// excludes says why the principal of a request is not selected, or "". It is the
+// one place where rules and filters compare principals.
+func (w who) excludes(req *Request) string {
+	p := req.Principal
 	switch {
 	case !w.orgs.match(p.Org):
 		return "it is for another organisation"
 	case !w.users.match(p.User):
 		return "it is for another user"
-	case !w.agents.match(p.Agent):
+	case !w.agents.matchAgent(p.Agent, cmp.Or(req.AgentName, p.Agent)):
 		return "it is for another agent"
 	case !w.roles.match(p.Roles...):
 		return "it is for another role"
@@ -48,7 +51,8 @@ type rule struct {
 	tools   []Permission // none means all
 	kinds   names
 	digests names
-	when    cel.Program // nil is true
+	when    *condition // nil is true
+	pin     bool       // of an allow: the caller may name a version that is not current
 
 	ask          *Ask // nil means that of the document
 	rate         *rate
@@ -68,7 +72,7 @@ const (
 // matches says whether r concerns the request, and why. The error says that
 // nobody can know.
 func (r *rule) matches(req *Request, e *evaluation) (bool, string, error) {
-	if why := r.excludes(req.Principal); why != "" {
+	if why := r.excludes(req); why != "" {
 		return false, why, nil
 	}
 	v := req.Tool.Version
@@ -90,4 +94,13 @@ func (r *rule) matches(req *Request, e *evaluation) (bool, string, error) {
 		return false, whyWhen, nil
 	}
 	return true, whyMatches, nil
+}
+
+// mayPin reports whether a rule that allows req lets the caller name its version
+// although that is not the current one: the rule says so, or names the digest.
+func (r *rule) mayPin(req *Request) bool { return r.pin || r.namesDigest(req) }
+
+// namesDigest reports whether the rule has the digest of the version, whole.
+func (r *rule) namesDigest(req *Request) bool {
+	return slices.Contains(r.digests, req.Tool.Version.Digest)
 }

@@ -7,7 +7,7 @@ import (
 	"haft"
 )
 
-// A Permission names tools: "tool:NAME", "category:NAME", "tag:NAME" or
+// A Permission names tools: "tool:NAME" or "tool:ID", "category:NAME", "tag:NAME" or
 // "kind:KIND", where a * in the name stands for any text.
 type Permission struct {
 	what, name string
@@ -30,7 +30,8 @@ func (p Permission) String() string { return p.what + ":" + p.name }
 func (p Permission) Covers(t haft.Tool) bool {
 	switch p.what {
 	case "tool":
-		return t.Name != "" && glob(p.name, t.Name)
+		// An id is compared whole: "tool:t*" means names, and not every id.
+		return t.Name != "" && glob(p.name, t.Name) || t.ID != "" && p.name == string(t.ID)
 	case "category":
 		return t.Category != "" && glob(p.name, t.Category)
 	case "kind":
@@ -57,6 +58,18 @@ func (n names) match(values ...string) bool {
 	}
 	return slices.ContainsFunc(n, func(pattern string) bool {
 		return slices.ContainsFunc(values, func(v string) bool { return v != "" && glob(pattern, v) })
+	})
+}
+
+// matchAgent reports whether one of the patterns means the agent, which is named by
+// its name or its id. A pattern is compared with the id only if it is one, or begins
+// like one: "a*" means names, and not every id.
+func (n names) matchAgent(id, name string) bool {
+	if n.match(name) {
+		return true
+	}
+	return id != "" && slices.ContainsFunc(n, func(pattern string) bool {
+		return pattern == id || strings.HasPrefix(pattern, haft.AgentIDPrefix) && glob(pattern, id)
 	})
 }
 
