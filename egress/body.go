@@ -107,7 +107,7 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 		}
 	}
 	out := x.outgoing(ctx, d, body)
-	var scrub func(io.Reader) io.Reader
+	var clean *cleaner
 	if b := x.proxy.cfg.Broker; b != nil {
 		put, err := b.fill(ctx, out, x.req.Header, d)
 		if err != nil {
@@ -116,7 +116,7 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 		}
 		x.track.Secrets = put
 		body.scanner = b.scanner(d)
-		scrub = b.scrubber(d)
+		clean = b.cleaner(d)
 	}
 	stop := func() {}
 	if body.whole() && upgradeOf(x.req.Header) == "" {
@@ -139,10 +139,10 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	x.close = x.close || !body.whole()
 	x.track.Status = resp.StatusCode
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		x.upgraded(resp, scrub)
+		x.upgraded(resp, clean)
 		return false
 	}
-	if err := x.reply(resp, scrub); err != nil {
+	if err := x.reply(resp, clean); err != nil {
 		x.track.fail(err)
 		return false
 	}
@@ -151,17 +151,19 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 }
 
 // reply passes an answer on.
-func (x *exchange) reply(resp *http.Response, scrub func(io.Reader) io.Reader) error {
+func (x *exchange) reply(resp *http.Response, clean *cleaner) error {
 	var body io.Reader = resp.Body
-	if scrub != nil {
+	if clean != nil {
 		var err error
-		if body, err = readable(resp); err != nil {
+		if body, err = clean.body(resp); err != nil {
 			x.close = true
 			x.failed(err)
 			return err
 		}
-		body = scrub(body)
-		scrubHeader(resp.Header, scrub)
+		body = clean.reader(body)
+		clean.header(resp.Header)
+		clean.header(resp.Trailer)
+		resp.Status = "" // its words are the server's
 		if resp.ContentLength > 0 && x.req.Method != http.MethodHead {
 			resp.ContentLength = -1 // what is taken out may change it
 		}
@@ -189,8 +191,8 @@ func (x *exchange) reply(resp *http.Response, scrub func(io.Reader) io.Reader) e
 	if err := x.writeChunks(w, body); err != nil {
 		return err
 	}
-	if scrub != nil {
-		scrubHeader(resp.Trailer, scrub)
+	if clean != nil {
+		clean.header(resp.Trailer)
 	}
 	fmt.Fprint(w, "0\r\n")
 	if err := resp.Trailer.Write(w); err != nil {
@@ -261,35 +263,4 @@ func (x *exchange) writeChunks(w *bufio.Writer, body io.Reader) error {
 		}
 		return n, err
 	}), body, func() {})
-}
-
-// upgraded passes bytes both ways after the server agreed to speak WebSocket.
-func (x *exchange) upgraded(resp *http.Response, scrub func(io.Reader) io.Reader) {
-	server, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok {
-		x.track.Outcome = OutcomeFailed
-		return
-	}
-	upgrade := resp.Header.Get("Upgrade")
-	stripHops(resp.Header)
-	if scrub != nil {
-		scrubHeader(resp.Header, scrub)
-	}
-	w := bufio.NewWriterSize(x.conn, 4<<10)
-	fmt.Fprintf(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n", printable(upgrade))
-	_ = resp.Header.Write(w) // a bufio.Writer, whose Flush tells
-	fmt.Fprint(w, "\r\n")
-	if err := w.Flush(); err != nil {
-		x.track.Outcome = OutcomeFailed
-		return
-	}
-	var down io.Reader = server
-	if scrub != nil {
-		down = scrub(server)
-	}
-	x.client.idle = x.proxy.cfg.Limits.Total // the pump watches
-	m := x.proxy.newPump(x.conn, server)
-	m.copy(x.conn, down)
-	m.copy(server, x.br)
-	m.wait()
 }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"haft"
+	"haft/secret"
 )
 
 // Bounds of what is brokered.
@@ -48,7 +50,7 @@ type Secret struct {
 	// change, and has to be quick: who fetches it keeps it.
 	Value func(ctx context.Context) (string, error)
 	// Hosts are the destinations that it is for, as rules. They allow nothing
-	// that the rules of the proxy do not.
+	// that the rules of the proxy do not. A rule without a scheme is for https only.
 	Hosts Rules
 	// Place is where it belongs.
 	Place Place
@@ -60,7 +62,7 @@ type BrokerConfig struct {
 	Secrets []Secret
 	// Redact wraps what comes back from a host that has a secret, after the
 	// broker has taken out the values that it knows. nil means nothing more is
-	// taken out.
+	// taken out. It is not given the messages of WebSockets.
 	Redact func(io.Reader) io.Reader
 }
 
@@ -70,8 +72,9 @@ type Broker struct {
 	cfg BrokerConfig
 	ca  *authorityCA
 
-	mu    sync.Mutex
-	known []swap // every value that was put in, and what stands for it
+	mu       sync.Mutex
+	known    []secret.Named                  // every value that was put in, and what stands for it
+	redactor atomic.Pointer[secret.Redactor] // of known; nil if nothing was put in
 }
 
 // NewBroker checks the secrets and makes a certificate authority for the sandbox.
@@ -88,6 +91,10 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 				return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: its placeholder is that of another", i+1)}
 			}
 		}
+	}
+	cfg.Secrets = slices.Clone(cfg.Secrets)
+	for i := range cfg.Secrets {
+		cfg.Secrets[i].Hosts = cfg.Secrets[i].Hosts.overTLS()
 	}
 	ca, err := newCA()
 	if err != nil {

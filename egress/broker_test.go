@@ -44,7 +44,12 @@ func bind(t testing.TB, place egress.Place, hosts ...string) egress.Secret {
 // openBroker makes a world with one secret for api.example, on every port.
 func openBroker(t testing.TB, place egress.Place, host string, h http.Handler) (*world, egress.Secret, *http.Client) {
 	t.Helper()
-	s := bind(t, place, host)
+	method, rest, ok := strings.Cut(host, " ")
+	if !ok {
+		method, rest = "", host
+	}
+	// Without a scheme a secret is for https only.
+	s := bind(t, place, strings.TrimSpace(method+" http://"+rest), strings.TrimSpace(method+" https://"+rest))
 	b, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}})
 	if err != nil {
 		t.Fatal(err)
@@ -444,7 +449,7 @@ func TestBroker_values_that_are_not_to_be_had(t *testing.T) {
 		"a line end":    func(context.Context) (string, error) { return "abcdefgh\r\nX-Evil: 1", nil },
 		"much too long": func(context.Context) (string, error) { return strings.Repeat("x", 9<<10), nil },
 	} {
-		s := bind(t, egress.Place{Header: "X-Key"}, "api.example:*")
+		s := bind(t, egress.Place{Header: "X-Key"}, "http://api.example:*")
 		s.Value = value
 		b, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}})
 		if err != nil {

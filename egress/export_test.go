@@ -11,8 +11,8 @@ var DialDNS = dialDNS
 // Scrubbed is r without a value, which becomes its placeholder.
 func Scrubbed(r io.Reader, value, placeholder string) io.Reader {
 	b := &Broker{cfg: BrokerConfig{Secrets: []Secret{{Hosts: Rules{Full()}}}}}
-	b.learn(Secret{Placeholder: placeholder}, value, nil)
-	return b.scrubber(Dest{Host: "a.example", Port: 80})(r)
+	_ = b.learn(Secret{Name: "KEY", Placeholder: placeholder}, value, nil)
+	return b.cleaner(Dest{Host: "a.example", Port: 80}).reader(r)
 }
 
 // ReadRequest reads a request as the proxy does.

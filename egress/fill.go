@@ -29,7 +29,9 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 		if !s.fits(value) {
 			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
 		}
-		b.learn(s, value, s.put(out, value))
+		if err := b.learn(s, value, s.put(out, value)); err != nil {
+			return nil, err
+		}
 		put = append(put, s.Name)
 	}
 	if len(b.cfg.Secrets) == 0 {
@@ -101,7 +103,7 @@ func basicOf(h http.Header) (user, password string, ok bool) {
 
 // put replaces the placeholder at its place. It returns what stands there then
 // instead of what, if that is not the value itself.
-func (s Secret) put(r *http.Request, value string) []swap {
+func (s Secret) put(r *http.Request, value string) map[string]string {
 	switch p := s.Place; {
 	case p.Header != "":
 		values := r.Header.Values(p.Header)
@@ -132,7 +134,7 @@ func (s Secret) put(r *http.Request, value string) []swap {
 		}
 		after := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 		r.Header.Set("Authorization", "Basic "+after)
-		return []swap{{real: after, stand: before}}
+		return map[string]string{after: before}
 	}
 	return nil
 }
@@ -167,13 +169,29 @@ func (b *Broker) strayed(out *http.Request, sent http.Header, d Dest) error {
 // stray is the refusal of a placeholder that is out of place.
 func (b *Broker) stray(s Secret, d Dest) *Refusal {
 	reason := fmt.Sprintf("the secret %s is not for %s", s.Name, d.Host)
-	if _, here := s.Hosts.Allows(d); here {
+	secure := d
+	secure.Scheme = HTTPS
+	_, here := s.Hosts.Allows(d)
+	_, overTLS := s.Hosts.Allows(secure)
+	if d.Scheme == HTTP && !here && (overTLS || d.Port == 80 && s.alsoOn443(secure)) {
+		return &Refusal{Host: d.Host, Port: d.Port, Rule: RulePlaceholder,
+			Reason: fmt.Sprintf("the secret %s goes to %s over https only, and this is plain http", s.Name, d.Host),
+			Ask:    "use https, or ask the operator to bind the secret to http://" + strings.TrimPrefix(suggest(d), "tcp://")}
+	}
+	if here {
 		reason = fmt.Sprintf("the secret %s goes to %s %s and nowhere else", s.Name, d.Host, s.Place)
 	} else if len(s.Hosts.reaching(d.Host, d.Port)) > 0 {
 		reason = fmt.Sprintf("the secret %s is for other methods or paths of %s", s.Name, d.Host)
 	}
 	return &Refusal{Host: d.Host, Port: d.Port, Rule: RulePlaceholder, Reason: reason,
 		Ask: "if it should, ask the operator to bind the secret so"}
+}
+
+// alsoOn443 reports whether the secret is for d on the port of https.
+func (s Secret) alsoOn443(d Dest) bool {
+	d.Port = 443
+	_, ok := s.Hosts.Allows(d)
+	return ok
 }
 
 // String says where, for people.

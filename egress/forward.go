@@ -197,6 +197,9 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 		}
 		return Rule{}, notListed(d)
 	}
+	if r := x.proxy.forbidden(d.Host, d.Port); r != nil {
+		return Rule{}, r
+	}
 	if upgradeOf(x.req.Header) == "" {
 		return rule, nil
 	}

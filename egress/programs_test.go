@@ -50,7 +50,7 @@ except Exception as e:
 // get through to an allowed host with a placeholder, and are told clearly why not
 // to another.
 func TestPrograms(t *testing.T) {
-	s := bind(t, egress.Place{Header: "X-Key"}, "api.example:*")
+	s := bind(t, egress.Place{Header: "X-Key"}, "http://api.example:*", "https://api.example:*")
 	b, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}})
 	if err != nil {
 		t.Fatal(err)

@@ -39,6 +39,10 @@ type ProxyConfig struct {
 	Guard *Guard
 	// Rules say what may be reached; none means nothing.
 	Rules Rules
+	// Forbid returns why a destination that the rules name may not be reached all the
+	// same, or nil: it is for what can change while the proxy lives. It is asked for
+	// each request and tunnel. Nil forbids nothing.
+	Forbid func(host string, port uint16) *Refusal
 	// Limits bound it all.
 	Limits Limits
 	// Record is told of each request and tunnel when it is over, from several
@@ -282,6 +286,14 @@ type track struct {
 	proxy  *Proxy
 	conn   *client
 	silent bool // what it held has records of its own
+}
+
+// forbidden returns why a destination may not be reached though a rule names it.
+func (p *Proxy) forbidden(host string, port uint16) *Refusal {
+	if p.cfg.Forbid == nil {
+		return nil
+	}
+	return p.cfg.Forbid(host, port)
 }
 
 // begin opens a record. It refuses when there have been too many.

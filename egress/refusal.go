@@ -12,6 +12,8 @@ import (
 const (
 	// RuleNotListed: no rule of the tool names this destination.
 	RuleNotListed = "not-listed"
+	// RulePolicy: a rule of the policy does not let this destination be reached.
+	RulePolicy = "policy"
 	// RuleName: the name belongs to a local network or is a disguised address.
 	RuleName = "name"
 	// RuleRange: the address is in a range that nobody may reach unasked. The

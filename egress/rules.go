@@ -351,6 +351,25 @@ func ParseRules(texts []string) (Rules, error) {
 	return rules, nil
 }
 
+// ParseBinding reads the rules of where a secret may go. They are written as other
+// rules are, but one without a scheme is for https only: plain http, in which everybody
+// on the way can read the secret, has to be asked for with http://.
+func ParseBinding(texts []string) (Rules, error) {
+	rules, err := ParseRules(texts)
+	return rules.overTLS(), err
+}
+
+// overTLS returns the rules with https for the scheme of those that have none.
+func (rs Rules) overTLS() Rules {
+	rs = slices.Clone(rs)
+	for i := range rs {
+		if rs[i].scheme == "" {
+			rs[i].scheme = HTTPS
+		}
+	}
+	return rs
+}
+
 // Allows returns the first rule that names d, if there is one.
 func (rs Rules) Allows(d Dest) (Rule, bool) {
 	host, err := Canonical(d.Host)

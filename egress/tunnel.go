@@ -124,7 +124,7 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 			Reason: fmt.Sprintf("the rule for %s limits methods or paths, which cannot be seen inside TLS here", host),
 			Ask:    "ask the operator to let the proxy open TLS, or for a rule without method and path"}
 	}
-	return nil
+	return p.forbidden(host, t.port)
 }
 
 // look waits for the program's first words and goes on by them.

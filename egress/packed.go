@@ -1,0 +1,214 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// maxPending is how much of a compressed body is held back until it is known what is
+// in it.
+const maxPending = 4 << 20
+
+// body returns the body of an answer in which values can be found. Compression would
+// hide them. Compression that the header names is undone; a body that is compressed
+// and does not say so is read to the end of each part before the part is passed on.
+// What cannot be read is refused.
+func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
+	if resp.Request != nil && resp.Request.Method == http.MethodHead || resp.ContentLength == 0 {
+		return resp.Body, nil
+	}
+	var plain io.Reader
+	var err error
+	switch coding {
+	case "", "identity":
+		return c.sniffed(resp.Body)
+	case "gzip", "x-gzip":
+		plain, err = gzip.NewReader(resp.Body)
+	case "deflate":
+		plain, err = inflated(resp.Body)
+	default:
+		return nil, unreadable("the answer is encoded as %q, in which secrets could hide", printable(coding))
+	}
+	if err != nil {
+		return nil, unreadable("the answer is not encoded as %s, though it says so", coding)
+	}
+	resp.Header.Del("Content-Encoding")
+	resp.ContentLength = -1
+	return c.sniffed(plain)
+}
+
+// inflated undoes what servers call deflate: zlib, or the bare format.
+func inflated(r io.Reader) (io.Reader, error) {
+	br := bufio.NewReader(r)
+	if format(br) == "zlib" {
+		return zlib.NewReader(br)
+	}
+	return flate.NewReader(br), nil
+}
+
+// magics are the beginnings of compressed data that programs undo by themselves.
+var magics = []struct{ begin, format string }{
+	{"\x1f\x8b", "gzip"}, {"BZh", "bzip2"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x9d", "compress"},
+	{"\x78\x01", "zlib"}, {"\x78\x5e", "zlib"}, {"\x78\x9c", "zlib"}, {"\x78\xda", "zlib"},
+}
+
+// format returns how the data of r is compressed, or "". It waits no longer than it
+// takes to know.
+func format(r *bufio.Reader) string {
+	for n := 1; ; n++ {
+		p, err := r.Peek(n)
+		more := false
+		for _, m := range magics {
+			if len(m.begin) <= len(p) && string(p[:len(m.begin)]) == m.begin {
+				return m.format
+			}
+			more = more || len(p) < len(m.begin) && m.begin[:len(p)] == string(p)
+		}
+		if err != nil || !more {
+			return ""
+		}
+	}
+}
+
+// sniffed returns r, or what looks into it if it is compressed.
+func (c *cleaner) sniffed(r io.Reader) (io.Reader, error) {
+	br := bufio.NewReaderSize(r, 2<<10) // what is longer is read past it
+	kind := format(br)
+	if kind == "" {
+		return br, nil
+	}
+	p := &packed{kind: kind, tap: &tap{from: br}, live: live{broker: c.broker}}
+	var err error
+	switch kind {
+	case "gzip":
+		p.plain, err = gzip.NewReader(p.tap)
+	case "bzip2":
+		p.plain = bzip2.NewReader(p.tap)
+	case "zlib":
+		if p.plain, err = zlib.NewReader(p.tap); err != nil { // such as "x^2"
+			return io.MultiReader(bytes.NewReader(p.tap.pending), br), nil
+		}
+	default:
+		return nil, unreadable("the answer is compressed with %s, in which secrets could hide", kind)
+	}
+	if err != nil {
+		return nil, unreadable("the answer begins like %s and is not, so that secrets could hide in it", kind)
+	}
+	return p, nil
+}
+
+// packed is compressed data that is passed on as it is, after what is in it was
+// looked at. What a decoder has read is passed on when it has read on and handed out
+// more: until then it may hold back a part of what the data unpacks to, such as the
+// end of a match.
+type packed struct {
+	live
+	kind  string
+	tap   *tap
+	plain io.Reader
+	ready int   // bytes of tap.pending that may go
+	seen  int64 // bytes that were unpacked
+	begin []byte
+	err   error
+	buf   [16 << 10]byte
+}
+
+// Read implements [io.Reader].
+func (p *packed) Read(b []byte) (int, error) {
+	for p.ready == 0 && p.err == nil {
+		read := len(p.tap.pending)
+		n, err := p.plain.Read(p.buf[:])
+		p.look(p.buf[:n])
+		switch {
+		case p.err != nil:
+		case err == nil && len(p.tap.pending) > maxPending:
+			p.err = unreadable("the answer is compressed such that it cannot be looked into")
+		case err == nil && p.kind == rest:
+			p.ready = len(p.tap.pending)
+		case err == nil && n > 0 && len(p.tap.pending) > read:
+			p.ready = read
+		case err != nil:
+			p.finish(err)
+		}
+	}
+	if p.ready > 0 {
+		n := copy(b, p.tap.pending[:p.ready])
+		p.tap.pending = p.tap.pending[n:]
+		p.ready -= n
+		return n, nil
+	}
+	return 0, p.err
+}
+
+// look looks for values in what was unpacked.
+func (p *packed) look(b []byte) {
+	if len(b) == 0 || p.kind == rest {
+		return
+	}
+	if p.seen += int64(len(b)); len(p.begin) < 8 {
+		p.begin = append(p.begin, b[:min(len(b), 8)]...)
+		if format(bufio.NewReader(bytes.NewReader(p.begin))) != "" {
+			p.err = unreadable("the answer is compressed more than once, so that secrets could hide in it")
+			return
+		}
+	}
+	p.write(b)
+	if p.out = p.out[:0]; p.found() {
+		p.err = unreadable("the answer holds a secret of the call inside compressed data")
+	}
+}
+
+// finish ends the data: nothing more can be unpacked.
+func (p *packed) finish(err error) {
+	p.end()
+	switch {
+	case p.found():
+		p.err = unreadable("the answer holds a secret of the call inside compressed data")
+	case p.kind == rest:
+		p.ready, p.err = len(p.tap.pending), err
+	case !errors.Is(err, io.EOF) && p.kind != "zlib": // which may be text, such as "x^2"
+		p.err = unreadable("the answer is compressed with %s and broken", p.kind)
+	default:
+		if p.seen > 0 && format(p.tap.from) != "" {
+			p.err = unreadable("the answer has compressed data behind compressed data, in which secrets could hide")
+			return
+		}
+		p.ready, p.plain, p.kind = len(p.tap.pending), p.tap, rest
+	}
+}
+
+// rest is the kind of what is not compressed: it is passed on as it is, and whoever
+// reads it takes values out.
+const rest = "rest"
+
+// tap is a reader of bytes that keeps what was read.
+type tap struct {
+	from    *bufio.Reader
+	pending []byte
+}
+
+// Read implements [io.Reader].
+func (t *tap) Read(b []byte) (int, error) {
+	n, err := t.from.Read(b)
+	t.pending = append(t.pending, b[:n]...)
+	return n, err
+}
+
+// ReadByte implements [io.ByteReader], with which decoders read no more than they
+// need.
+func (t *tap) ReadByte() (byte, error) {
+	b, err := t.from.ReadByte()
+	if err == nil {
+		t.pending = append(t.pending, b)
+	}
+	return b, err
+}
