@@ -16,6 +16,9 @@ import (
 // and it is safe for concurrent use.
 type Compiled struct {
 	Tool haft.Tool
+	// Current is the current version of the tool if Tool is in another one, which was
+	// asked for by its digest. What the current version demands holds for it too.
+	Current *haft.Version
 
 	args, returns *schema.Compiled
 	validators    *value.Validators

@@ -30,10 +30,17 @@ func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	r.writes.Lock()
-	defer r.writes.Unlock()
+	cost, err := checkList(l)
+	if err != nil {
+		return nil, err
+	}
 	y := &syncing{r: r, p: p, server: s, accept: accept, done: &haft.MCPChange{}, listed: map[string]bool{}}
-	for _, t := range l.Tools {
+	ready, err := y.prepare(ctx, l.Tools, cost)
+	if err != nil {
+		return nil, err
+	}
+	defer r.writes.lock(p.Org)()
+	for _, t := range ready {
 		if err := y.tool(ctx, t); err != nil {
 			return nil, err
 		}
@@ -58,8 +65,7 @@ func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 // Unsync lets remove remove a server together with its tools, of which nothing else
 // is written meanwhile, and returns their names.
 func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer, remove func(tools []haft.ToolID) error) ([]string, error) {
-	r.writes.Lock()
-	defer r.writes.Unlock()
+	defer r.writes.lock(p.Org)()
 	y := &syncing{r: r, p: p, server: s}
 	list, err := y.tools(ctx)
 	if err != nil {
@@ -96,21 +102,49 @@ func (y *syncing) refuse(t haft.MCPTool, reasons ...string) {
 	y.invalid = append(y.invalid, haft.MCPProblem{Tool: t.Name, Reasons: reasons})
 }
 
-// tool brings one tool up to date.
-func (y *syncing) tool(ctx context.Context, t haft.MCPTool) error {
-	name := haft.MCPToolName(y.server.Name, t.Name)
-	if err := y.r.free(name); err != nil || y.listed[name] {
-		y.refuse(t, "its name here would be that of another tool")
-		return nil
-	}
-	v, err := y.version(name, t)
-	if err != nil {
-		if haft.CodeOf(err) == haft.CodeInternal {
-			return err
+// prepared is a tool of the list with the version that was made of it.
+type prepared struct {
+	tool    haft.MCPTool
+	name    string // ours
+	version haft.Version
+}
+
+// prepare compiles the tools of a list. It takes the most time of all, and holds no
+// lock; cost bounds it.
+func (y *syncing) prepare(ctx context.Context, tools []haft.MCPTool, cost *listCost) ([]prepared, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, errListTime)
+	defer cancel()
+	var ready []prepared
+	seen := map[string]bool{}
+	for _, t := range tools {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		y.refuse(t, reasonsOf(err)...)
-		return nil
+		name := haft.MCPToolName(y.server.Name, t.Name)
+		if err := y.r.free(name); err != nil || seen[name] {
+			y.refuse(t, "its name here would be that of another tool")
+			continue
+		}
+		v, err := y.version(name, t)
+		if over := cost.made(t, v, err); over != nil {
+			return nil, over
+		}
+		if err != nil {
+			if haft.CodeOf(err) == haft.CodeInternal {
+				return nil, err
+			}
+			y.refuse(t, reasonsOf(err)...)
+			continue
+		}
+		seen[name] = true
+		ready = append(ready, prepared{t, name, v})
 	}
+	return ready, nil
+}
+
+// tool brings one tool up to date.
+func (y *syncing) tool(ctx context.Context, ready prepared) error {
+	t, name, v := ready.tool, ready.name, ready.version
 	old, err := y.r.store.Tool(ctx, y.p.Org, name)
 	found := err == nil
 	switch {

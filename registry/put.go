@@ -240,8 +240,7 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 
 // keep stores a version and says what became of it.
 func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
-	r.writes.Lock()
-	defer r.writes.Unlock()
+	defer r.writes.lock(c.by.Org)()
 	before, last, err := r.before(ctx, c)
 	if err != nil {
 		return nil, err
@@ -266,6 +265,11 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 	put, created, same, err := r.store.PutTool(ctx, c.tool, opts)
 	if err != nil {
 		return nil, fmt.Errorf("keep the tool: %w", err)
+	}
+	if last != nil && !same {
+		for _, w := range c.tool.Version.Settings.Weaker(last.Settings) {
+			c.warn("weaker than version %d: %s", last.Number, w)
+		}
 	}
 	done := &haft.Change{Tool: put, Created: created, Same: same, Warnings: c.warnings}
 	if c.waits {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"haft"
@@ -108,8 +107,9 @@ type Registry struct {
 	names   []string             // of the built-in tools, in order
 
 	// writes is held while the store is read and then written, so that nothing of
-	// this process comes between. Stores that are shared have conditions of their own.
-	writes sync.Mutex
+	// this process and organisation comes between. Nothing is compiled meanwhile. Stores
+	// that are shared have conditions of their own.
+	writes orgLocks
 }
 
 // New makes a registry over a store. It panics if a built-in tool is not one:

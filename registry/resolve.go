@@ -8,7 +8,7 @@ import (
 )
 
 // Resolve returns the tool of that name or id, ready to be called: the current
-// version, or the one with that digest. The error is [haft.CodeNotFound] if there
+// version, or the one with that digest, with the current one beside it. The error is [haft.CodeNotFound] if there
 // is no such tool or version in the organisation, and [haft.CodeDenied] if it is
 // disabled, or the version waits for review or was refused.
 func (r *Registry) Resolve(ctx context.Context, org, ref, digest string) (*Compiled, error) {
@@ -58,6 +58,7 @@ func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
 		// It was registered before this binary had a built-in tool of that name.
 		return nil, noTool()
 	}
+	var current *haft.Version
 	if k.digest != "" && (t.Version.Number == 0 || t.Version.Digest != k.digest) {
 		v, err := r.store.VersionByDigest(ctx, k.org, t.ID, k.digest)
 		if haft.CodeOf(err) == haft.CodeNotFound {
@@ -66,7 +67,16 @@ func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a version: %w", err)
 		}
-		t.Version = *v
+		now := t.Version
+		if now.Number == 0 {
+			// Nobody may call the tool: not in an older version either.
+			e.err, err = r.idle(ctx, k.org, t.ID)
+			return e, err
+		}
+		if e.err = runnable(now); e.err != nil {
+			return e, nil
+		}
+		t.Version, current = *v, &now
 	}
 	if t.Version.Number == 0 {
 		e.err, err = r.idle(ctx, k.org, t.ID)
@@ -78,6 +88,7 @@ func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
 	if e.compiled, err = Compile(*t); err != nil {
 		return nil, fmt.Errorf("compile tool %s: %w", t.ID, err)
 	}
+	e.compiled.Current = current
 	e.cost += int64(len(t.Version.Source) + 16*(len(t.Version.Parameters)+len(t.Version.Returns)))
 	return e, nil
 }

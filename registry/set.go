@@ -40,8 +40,7 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 	if err := c.err("the tool cannot be changed"); err != nil {
 		return nil, err
 	}
-	r.writes.Lock()
-	defer r.writes.Unlock()
+	defer r.writes.lock(p.Org)()
 	t, err := r.own(ctx, p, ref)
 	if err != nil {
 		return nil, err
@@ -132,8 +131,7 @@ func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haf
 // Remove removes a tool with its versions, if it is of that revision; empty means
 // any.
 func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref, revision string) error {
-	r.writes.Lock()
-	defer r.writes.Unlock()
+	defer r.writes.lock(p.Org)()
 	t, err := r.own(ctx, p, ref)
 	if err != nil {
 		return err
