@@ -11,14 +11,15 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/authority"
 )
 
 // auditFor reports why p may not see the audit of its organisation.
 func (s *Service) auditFor(p haft.Principal) error {
-	if p.Agent == "" && slices.Contains(p.Roles, haft.RoleAdmin) {
-		return p.Check()
+	if s.Engine == nil { // of [OpenEvidence], which decides nothing else
+		return authority.Rules{}.Authorize(p, haft.AuditRead, authority.Resource{})
 	}
-	return &haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}
+	return s.May(p, haft.AuditRead)
 }
 
 // ExportAudit is WriteAudit for the HTTP server. With a filter it writes only what
@@ -42,34 +43,43 @@ func (s *Service) ExportAudit(ctx context.Context, p haft.Principal, f haft.Audi
 }
 
 // WriteAudit writes the audit of p's organisation as JSON lines, for those who
-// administer it, and returns what was found in it.
+// administer it, and returns what was found in it. It is signed only if it continues what
+// was signed last.
 func (s *Service) WriteAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error) {
 	if err := s.auditFor(p); err != nil {
 		return audit.Report{}, err
 	}
-	points, err := s.Store.AllCheckpoints(ctx, p.Org)
+	k, err := s.known(ctx, p.Org, false)
 	if err != nil {
 		return audit.Report{}, err
 	}
-	rep, err := audit.Export(w, s.Store.Trail(ctx, p.Org), audit.Extract{
-		From: audit.Head{Org: p.Org}, Checkpoints: points, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
-	})
+	x := audit.Extract{
+		From: audit.Head{Org: p.Org}, Checkpoints: k.points, Marks: k.marks, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
+	}
+	if len(k.problems) > 0 {
+		x.Signer = nil
+	}
+	rep, err := audit.Export(w, s.Store.Trail(ctx, p.Org), x)
 	if err != nil {
 		return rep, fmt.Errorf("export the audit log: %w", err)
 	}
-	return rep, nil
+	return k.add(rep), nil
 }
 
-// VerifyAudit says whether the audit of p's organisation is what was written.
-func (s *Service) VerifyAudit(ctx context.Context, p haft.Principal) (audit.Report, error) {
+// VerifyAudit says whether the audit of p's organisation is what was written. Besides the
+// checkpoints in the database it must have marks, which are known from elsewhere, and what
+// the data directory says was signed last.
+func (s *Service) VerifyAudit(ctx context.Context, p haft.Principal, marks []audit.Mark) (audit.Report, error) {
 	if err := s.auditFor(p); err != nil {
 		return audit.Report{}, err
 	}
-	points, err := s.Store.AllCheckpoints(ctx, p.Org)
+	k, err := s.known(ctx, p.Org, true)
 	if err != nil {
 		return audit.Report{}, err
 	}
-	return audit.Verify(s.Store.Trail(ctx, p.Org), points, s.Keys, audit.Head{Org: p.Org})
+	marks = append(slices.Clone(marks), k.marks...)
+	rep, err := audit.VerifyMarks(s.Store.Trail(ctx, p.Org), k.points, s.Keys, audit.Head{Org: p.Org}, marks)
+	return k.add(rep), err
 }
 
 // FindAudit yields the entries of the audit of p's organisation that fit f.

@@ -118,7 +118,7 @@ func (s *Service) firstKey(ctx context.Context, a *Auth, cfg AuthConfig) error {
 	path := filepath.Join(cfg.Data, adminFile)
 	by := haft.Principal{Org: cfg.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
 	var token auth.Token
-	err := s.Manage(ctx, by, "key.create", func(ctx context.Context) (_ any, err error) {
+	err := s.Manage(ctx, by, haft.KeysWrite, "key.create", func(ctx context.Context) (_ any, err error) {
 		var key auth.Key
 		if key, token, err = a.Keyring.NewAdminKey(ctx, cfg.Org); err != nil || cfg.Data == "" {
 			return key, err

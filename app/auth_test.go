@@ -67,7 +67,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 			t.Errorf("start %d says that it made %d characters in %q", i, len(made), a.FirstFile)
 		}
 		id, err := admit(t, a, admin)
-		if err != nil || id.Principal.Org != "acme" || id.May(auth.KeysWrite) != nil {
+		if err != nil || id.Principal.Org != "acme" || id.May(haft.KeysWrite) != nil {
 			t.Errorf("the first key is that of %+v, %v", id, err)
 		}
 		if _, _, err := a.Keyring.Issue(t.Context(), id, auth.Key{User: "ann"}); err != nil {

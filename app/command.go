@@ -14,11 +14,11 @@ import (
 	"strings"
 
 	"haft"
-	"haft/engine"
 	"haft/executor/script"
 	"haft/executor/upstream"
 	"haft/requirement"
 	"haft/sandbox"
+	"haft/sandbox/hostpath"
 )
 
 // commandMemory is what the command of an MCP server may use where nothing is
@@ -49,15 +49,23 @@ func (u *upstreams) place(ctx context.Context, s haft.MCPServer, env map[string]
 	p.Spec.Limits, p.Spec.Need = limits.Or(haft.DefaultLimits()), a.cfg.Need
 	var ca []byte
 	if len(s.Network) > 0 {
-		way, err := u.gate.Open(ctx, engine.Way{Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network})
+		way, end, err := u.serverWay(ctx, s, env)
 		if err != nil {
 			return nil, err
 		}
-		ends = append(ends, func() { way.Passage.Close() })
+		ends = append(ends, end)
 		p.Spec.Network, p.Spec.Outlet = sandbox.NetworkOutlet, way.Passage.Serve
 		ca = way.CA
 	}
-	c, err := a.resolve(ctx, s)
+	files, err := u.hostFiles(ctx, s.Org)
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, files.Close)
+	if err := files.rules.MayRun(s.Org, s.Command[0]); err != nil {
+		return nil, err // it was allowed when the server was added
+	}
+	c, err := a.resolve(ctx, s, files)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +81,8 @@ func (u *upstreams) place(ctx context.Context, s haft.MCPServer, env map[string]
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		p.Spec.Env = append(p.Spec.Env, name+"="+env[name])
 	}
-	p.Spec.Mounts = slices.Concat(outfit.Mounts, c.layers)
-	for _, m := range s.Mounts {
-		p.Spec.Mounts = append(p.Spec.Mounts, sandbox.Mount{Host: m.Dir, Inside: m.Inside, Writable: m.Writable})
-	}
-	return p, nil
+	p.Spec.Mounts, err = files.place(s, slices.Concat(outfit.Mounts, c.layers), c.programs)
+	return p, err
 }
 
 // resolved is a command as a sandbox runs it.
@@ -87,6 +92,8 @@ type resolved struct {
 	mounts  []sandbox.Mount // of the interpreter
 	layers  []sandbox.Mount // of packages
 	release func()          // gives the packages back
+	// programs are the files that were opened, by the path that names them.
+	programs map[string]*hostpath.Path
 }
 
 // noCommand says what is wrong with a command.
@@ -99,9 +106,9 @@ var programDirs = []string{"/usr/bin", "/bin"}
 
 // resolve finds the program of a command. npx and uvx are not run themselves: what
 // they would fetch at every start is installed once, and started.
-func (a *App) resolve(ctx context.Context, s haft.MCPServer) (*resolved, error) {
+func (a *App) resolve(ctx context.Context, s haft.MCPServer, files *hostFiles) (*resolved, error) {
 	name, args := s.Command[0], s.Command[1:]
-	switch path.Base(name) {
+	switch name { // a path is a program of its own, whatever it is called
 	case "npx", "bunx":
 		return a.npx(ctx, s, args)
 	case "uvx", "pipx":
@@ -120,7 +127,7 @@ func (a *App) resolve(ctx context.Context, s haft.MCPServer) (*resolved, error) 
 		if file == "" {
 			return nil, noCommand("there is no such program here")
 		}
-		if err := a.program(ctx, c, file, args, 0); err != nil {
+		if err := a.program(ctx, c, files, file, args); err != nil {
 			return nil, err
 		}
 	}
@@ -155,11 +162,16 @@ func interpreterOf(name string) haft.Kind {
 
 // program makes the command of a file: of itself, or of the interpreter that its
 // first line names.
-func (a *App) program(ctx context.Context, c *resolved, file string, args []string, depth int) error {
-	line, err := firstLine(file)
+func (a *App) program(ctx context.Context, c *resolved, files *hostFiles, file string, args []string) error {
+	p, err := files.program(file)
+	if err != nil {
+		return err
+	}
+	line, err := firstLine(p)
 	if err != nil {
 		return noCommand("the program cannot be read")
 	}
+	c.programs = map[string]*hostpath.Path{file: p}
 	c.mounts = append(c.mounts, sandbox.Mount{Host: file, Inside: file})
 	shebang, ok := strings.CutPrefix(line, "#!")
 	if !ok {
@@ -170,7 +182,7 @@ func (a *App) program(ctx context.Context, c *resolved, file string, args []stri
 	if len(words) > 1 && path.Base(words[0]) == "env" {
 		words = words[1:]
 	}
-	if len(words) == 0 || depth > 2 {
+	if len(words) == 0 {
 		return noCommand("its first line names no interpreter")
 	}
 	if kind := interpreterOf(path.Base(words[0])); kind != "" {
@@ -182,17 +194,20 @@ func (a *App) program(ctx context.Context, c *resolved, file string, args []stri
 		return nil
 	}
 	in := a.finder.Program(words[0])
-	if in == "" {
-		return noCommand("the interpreter that its first line names is not here")
+	if in == "" || !files.mayInterpret(words[0], in) {
+		return noCommand("the interpreter that its first line names is not here, or may not be used")
+	}
+	if c.programs[in], err = files.program(in); err != nil {
+		return err
 	}
 	c.argv = slices.Concat([]string{in}, words[1:], []string{file}, args)
 	c.mounts = append(c.mounts, sandbox.Mount{Host: in, Inside: in})
 	return nil
 }
 
-// firstLine reads the beginning of a file.
-func firstLine(file string) (string, error) {
-	f, err := os.Open(file)
+// firstLine reads the beginning of a program.
+func firstLine(p *hostpath.Path) (string, error) {
+	f, err := p.Read()
 	if err != nil {
 		return "", err
 	}

@@ -94,5 +94,5 @@ func (d doorKeys) manage(ctx context.Context, by server.Identity, kind string, d
 	if err != nil {
 		return err
 	}
-	return d.Manage(ctx, by.Principal, kind, func(ctx context.Context) (any, error) { return do(ctx, who) })
+	return d.Manage(ctx, by.Principal, haft.KeysWrite, kind, func(ctx context.Context) (any, error) { return do(ctx, who) })
 }

@@ -17,6 +17,7 @@ import (
 
 	"haft"
 	"haft/auth"
+	"haft/authority"
 	"haft/engine"
 	"haft/modelapi"
 	"haft/schema"
@@ -56,12 +57,14 @@ type Server struct {
 
 	telemetry *telemetry.Telemetry
 	changed   atomic.Pointer[mcpserver.Server] // who is told of changes
+	requests  atomic.Pointer[server.Server]    // who is told of them too
+	known     chan struct{}                    // closed when Auth is there
 }
 
 // OpenServer puts a system together that others reach over HTTP. It does not
 // listen yet.
 func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
-	s := &Server{}
+	s := &Server{known: make(chan struct{})}
 	cfg.Busy = true
 	defer func() {
 		if err != nil {
@@ -76,7 +79,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 			if s.Service == nil {
 				return engine.Stats{}
 			}
-			return s.Stats()
+			return s.withAudit(s.Stats())
 		},
 	})
 	if err != nil {
@@ -86,19 +89,29 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 		cfg.Engine.Observer = s.telemetry
 	}
 	cfg.Engine.Changed = s.tellChanged(cfg.Engine.Changed)
-	cfg.Deliver = true
 	cfg.Operators = cmp.Or(cfg.Operators, firstOrg)
+	// One set of rules decides at every entry point.
+	cfg.Engine.Operators = cfg.Operators
+	cfg.Auth.Rules = authority.Rules{Managers: cfg.Engine.Managers, Operators: cfg.Operators}
+	if cfg.Engine.Recheck == nil {
+		cfg.Engine.Recheck = s.recheck(cfg)
+	}
+	cfg.Deliver = true
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
 	}
 	if s.Auth, err = s.OpenAuth(ctx, AuthConfig{Config: cfg.Auth, Data: cfg.Data, Org: cfg.Operators}); err != nil {
 		return nil, err
 	}
+	close(s.known)
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
-	s.HTTP, err = server.New(s.Engine, doorkeeper{s.Auth.Authenticator, cfg}, s.offers(cfg))
-	return s, err
+	if s.HTTP, err = server.New(s.Engine, doorkeeper{s.Auth.Authenticator, cfg, s.Store}, s.offers(cfg)); err != nil {
+		return nil, err
+	}
+	s.requests.Store(s.HTTP)
+	return s, nil
 }
 
 // Close ends everything. The HTTP server is to be shut down before.
@@ -145,6 +158,9 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	})
 	if c.Ready == nil {
 		c.Ready = s.Healthy
+	}
+	if c.Warnings == nil {
+		c.Warnings = s.auditWarnings
 	}
 	return c
 }
@@ -193,8 +209,11 @@ func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name st
 
 // A doorkeeper knows who stands at the door.
 type doorkeeper struct {
-	auth *auth.Authenticator
-	cfg  ServerConfig
+	auth   *auth.Authenticator
+	cfg    ServerConfig
+	agents interface {
+		Agent(ctx context.Context, org, ref string) (*haft.Agent, error)
+	}
 }
 
 // Authenticate implements [server.Authenticator].
@@ -203,17 +222,18 @@ func (d doorkeeper) Authenticate(r *http.Request, source netip.Addr) (server.Ide
 	if err != nil {
 		return server.Identity{}, err
 	}
+	return d.identity(id), nil
+}
+
+// identity returns what the server knows of whoever has a credential.
+func (d doorkeeper) identity(id auth.Identity) server.Identity {
 	p := id.Principal
 	has := func(role string) bool { return slices.Contains(p.Roles, role) }
-	admin := p.Agent == "" && has(haft.RoleAdmin)
-	known := server.Identity{
-		Principal: p, Expires: id.Expires, Operator: admin && p.Org == d.cfg.Operators,
-		May: func(a server.Action) error { return id.May(auth.Action(a)) }, Credential: id,
-	}
-	if admin || p.Agent == "" && slices.ContainsFunc(d.cfg.ActFor, has) {
+	known := server.Identity{Principal: p, Expires: id.Ends, Rules: d.cfg.Auth.Rules, Credential: id}
+	if d.cfg.Auth.Rules.Manages(p) || p.Agent == "" && slices.ContainsFunc(d.cfg.ActFor, has) {
 		known.ActAs = func(string) error { return nil }
 	}
-	return known, nil
+	return known
 }
 
 // renderTools writes tools as a vendor's requests take them.

@@ -8,15 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"haft/app"
 	"haft/audit"
-	"haft/auth"
-	"haft/server"
 )
 
 // startServer opens a server on a free port and returns it and its address.
@@ -124,13 +121,5 @@ func TestServer_with_its_first_key(t *testing.T) {
 	}
 	if status, body := request(t, key, "GET", url+"/v1/tools/add", ""); status != 200 {
 		t.Errorf("after a restart: %d %s", status, body)
-	}
-}
-
-func TestServer_actions_are_those_of_scopes(t *testing.T) {
-	for _, a := range server.Actions() {
-		if !slices.Contains(auth.Actions(), auth.Action(a)) {
-			t.Errorf("no key can be confined to %s", a)
-		}
 	}
 }

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,6 +30,10 @@ var _ engine.Gate = (*gate)(nil)
 
 // Open implements [engine.Gate].
 func (g *gate) Open(ctx context.Context, w engine.Way) (*engine.Exit, error) {
+	p := &passage{logger: g.logger, tell: w.Record, forbid: forbidding(w.Forbids)}
+	if w.Here {
+		return &engine.Exit{Passage: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
+	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
 		rule := egress.Full()
@@ -38,7 +45,6 @@ func (g *gate) Open(ctx context.Context, w engine.Way) (*engine.Exit, error) {
 		}
 		rules = append(rules, rule)
 	}
-	p := &passage{logger: g.logger}
 	exit := &engine.Exit{Passage: p, Stand: map[string]string{}, Failed: map[string]error{}}
 	secrets, err := g.bind(ctx, w, rules, p, exit)
 	if err != nil {
@@ -51,8 +57,23 @@ func (g *gate) Open(ctx context.Context, w engine.Way) (*engine.Exit, error) {
 		return nil, err
 	}
 	exit.CA, exit.Leased = broker.CAPEM(), p.leased
-	p.proxy = egress.NewProxy(egress.ProxyConfig{Guard: g.guard, Rules: rules, Broker: broker, Record: p.record, Logger: g.logger})
+	p.proxy = egress.NewProxy(egress.ProxyConfig{
+		Guard: g.guard, Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record, Logger: g.logger,
+	})
 	return exit, nil
+}
+
+// forbidding makes refusals of the rules that forbid a destination.
+func forbidding(forbids func(host string, port uint16) string) func(string, uint16) *egress.Refusal {
+	if forbids == nil {
+		return nil
+	}
+	return func(host string, port uint16) *egress.Refusal {
+		if rule := forbids(host, port); rule != "" {
+			return egress.NotByPolicy(rule, host, port)
+		}
+		return nil
+	}
 }
 
 // bind makes what the broker puts in: all that can get somewhere, and of the rest
@@ -70,12 +91,12 @@ func (g *gate) bind(ctx context.Context, w engine.Way, rules egress.Rules, p *pa
 		if b.To.OAuth != nil {
 			like = secret.Value{}
 			s.Value = func(ctx context.Context) (string, error) {
-				token, err := g.tokens.token(ctx, w.Call.Principal.Org, b)
+				token, err := g.exchange(ctx, w.Call.Principal.Org, p, b)
 				p.lease(b.Name, token)
 				return token.Reveal(), err
 			}
 			if reached {
-				if like, err = g.tokens.token(ctx, w.Call.Principal.Org, b); err != nil {
+				if like, err = g.exchange(ctx, w.Call.Principal.Org, p, b); err != nil {
 					exit.Failed[b.Name] = err
 				}
 				p.lease(b.Name, like)
@@ -96,9 +117,29 @@ func (g *gate) bind(ctx context.Context, w engine.Way, rules egress.Rules, p *pa
 	return append(here, elsewhere[:min(len(elsewhere), egress.MaxBound-len(here))]...), nil
 }
 
+// exchange returns a token for a bound secret, if the call may reach where it is to be
+// had. That is asked here, before anybody else who wants the token hears of it.
+func (g *gate) exchange(ctx context.Context, org string, p *passage, b engine.Bound) (secret.Value, error) {
+	u, err := url.Parse(b.To.OAuth.TokenURL)
+	if err != nil || u.Hostname() == "" {
+		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the token endpoint cannot be read"}
+	}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	if err != nil {
+		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the token endpoint cannot be read", Err: err}
+	}
+	if p.forbid != nil {
+		if r := p.forbid(u.Hostname(), uint16(port)); r != nil {
+			p.record(egress.Connection{Host: u.Hostname(), Port: uint16(port), Method: http.MethodPost, Outcome: egress.OutcomeRefused, Refusal: r})
+			return secret.Value{}, &haft.Error{Code: haft.CodeDenied, Message: "the token endpoint may not be reached: " + r.Message(), Err: r}
+		}
+	}
+	return g.tokens.token(p.scoped(ctx), org, b)
+}
+
 // toBroker makes a secret of the broker of a binding, without a value.
 func toBroker(name string, b *secret.Binding) (egress.Secret, error) {
-	hosts, err := egress.ParseRules(b.Hosts)
+	hosts, err := egress.ParseBinding(b.Hosts)
 	if err != nil {
 		return egress.Secret{}, err
 	}
@@ -141,8 +182,10 @@ const maxPassageContacts = 10_000
 
 // passage is the proxy of one call.
 type passage struct {
-	proxy  *egress.Proxy
+	proxy  *egress.Proxy // nil if the tool runs in this process
 	logger *slog.Logger
+	forbid func(host string, port uint16) *egress.Refusal // nil if no rule speaks
+	tell   func(engine.Contact)                           // nil if contacts are kept
 
 	mu       sync.Mutex
 	contacts []engine.Contact
@@ -159,8 +202,36 @@ func (p *passage) lease(name string, token secret.Value) {
 	p.leased = append(p.leased, secret.Named{Name: name, Value: token})
 }
 
+// scopeKey is where a context has the scope of a call.
+type scopeKey struct{}
+
+// scoped returns a context whose requests to servers of tokens are among those of the
+// call: an organisation says where such a server is, not the operator.
+func (p *passage) scoped(ctx context.Context) context.Context {
+	return context.WithValue(ctx, scopeKey{}, egress.Scope{Forbid: p.forbid, Record: p.record})
+}
+
+// byScope sends requests within the scope that their contexts have, and no others.
+type byScope struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (b byScope) RoundTrip(req *http.Request) (*http.Response, error) {
+	scope, ok := req.Context().Value(scopeKey{}).(egress.Scope)
+	if !ok {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the exchange of a secret belongs to no call"}
+	}
+	return scope.Wrap(b.next).RoundTrip(req)
+}
+
 // Serve implements [engine.Passage].
 func (p *passage) Serve(ctx context.Context, conn net.Conn) {
+	if p.proxy == nil {
+		conn.Close()
+		return
+	}
 	if err := p.proxy.ServeConn(ctx, conn); err != nil {
 		p.logger.Debug("a connection of a sandbox ended", "error", err) // its record says why
 	}
@@ -168,6 +239,20 @@ func (p *passage) Serve(ctx context.Context, conn net.Conn) {
 
 // record keeps what the proxy tells.
 func (p *passage) record(c egress.Connection) {
+	contact := contactOf(c)
+	if p.tell != nil {
+		p.tell(contact)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.contacts) < maxPassageContacts {
+		p.contacts = append(p.contacts, contact)
+	}
+}
+
+// contactOf says of a connection what the audit keeps.
+func contactOf(c egress.Connection) engine.Contact {
 	to := c.Host
 	if c.Port != 0 {
 		to = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
@@ -179,11 +264,7 @@ func (p *passage) record(c egress.Connection) {
 	if c.Refusal != nil {
 		contact.Refused = c.Refusal.Message()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.contacts) < maxPassageContacts {
-		p.contacts = append(p.contacts, contact)
-	}
+	return contact
 }
 
 // Refused implements [engine.Passage].
@@ -195,7 +276,9 @@ func (p *passage) Refused() bool {
 
 // Close implements [engine.Passage].
 func (p *passage) Close() ([]engine.Contact, []secret.Named) {
-	p.proxy.Close()
+	if p.proxy != nil {
+		p.proxy.Close()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.contacts, p.leased

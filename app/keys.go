@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/checkpoint"
 )
 
 // digestKeySize is that of the key for digests of arguments and results.
@@ -25,6 +26,54 @@ func newDigestKey() ([]byte, error) {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return key, nil
+}
+
+// auditKeys returns the key that signs the audit and those that are trusted: its own, and
+// the public ones in audit.keys, of other servers or of earlier times. A key that is gone
+// while something that it signed is still there is not replaced in silence.
+func auditKeys(dir string) (*audit.Signer, audit.Keys, error) {
+	pem, err := keyFile(filepath.Join(dir, "audit.key"), func() ([]byte, error) {
+		if _, err := os.Lstat(filepath.Join(dir, checkpoint.HeadFile)); err == nil {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "audit.key is missing in the data directory, and " + checkpoint.HeadFile +
+				" is there: put the key back; if it is lost, remove " + checkpoint.HeadFile + " and run: haft restore --accept-loss"}
+		}
+		return newAuditKey()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err := audit.ParseSigner(pem)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the key of the audit: %w", err)
+	}
+	keys := audit.MakeKeys(signer.Public())
+	text, err := trustedFile(filepath.Join(dir, "audit.keys"))
+	if err != nil || text == nil {
+		return signer, keys, err
+	}
+	more, err := audit.ParseKeys(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read audit.keys in the data directory: %w", err)
+	}
+	for id, key := range more {
+		keys[id] = key
+	}
+	return signer, keys, nil
+}
+
+// trustedFile reads a file that only its owner may write; nil means that there is none.
+func trustedFile(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at a file of keys: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > 1<<20 || info.Mode().Perm()&0o022 != 0 {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: filepath.Base(path) + " in the data directory is not a file that only its owner writes, or too large"}
+	}
+	return os.ReadFile(path)
 }
 
 // newAuditKey makes a key that signs the audit.

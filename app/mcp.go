@@ -1,10 +1,15 @@
 package app
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"haft"
 	"haft/auth"
@@ -45,12 +50,23 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 		h := metadata(cfg.Auth.Issuers)
 		mounts["GET "+metaPath], mounts["GET "+metaPath+mcpPath] = h, h
 	}
+	recheck := s.recheck(*cfg)
+	c.Recheck = func(ctx context.Context, p haft.Principal) error {
+		_, _, err := recheck(ctx, p)
+		return err
+	}
 	if s.MCP, err = mcpserver.New(s.Engine, c); err != nil {
 		return err
 	}
 	s.changed.Store(s.MCP)
 	mounts[mcpPath] = s.MCP.Handler(s.mcpCaller)
 	cfg.HTTP.Mounts = mounts
+	headers := maps.Clone(cfg.HTTP.Headers)
+	if headers == nil {
+		headers = map[string][]string{}
+	}
+	headers[mcpPath] = []string{server.AgentHeader}
+	cfg.HTTP.Headers = headers
 	leaving := cfg.HTTP.Leaving
 	cfg.HTTP.Leaving = func() {
 		s.MCP.Leave()
@@ -64,6 +80,9 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 // tellChanged has the MCP door told of changes, besides whom the configuration names.
 func (s *Server) tellChanged(others func(string)) func(string) {
 	return func(org string) {
+		if requests := s.requests.Load(); requests != nil {
+			requests.Changed(org)
+		}
 		if door := s.changed.Load(); door != nil {
 			door.Changed(org)
 		}
@@ -79,9 +98,37 @@ const (
 	maxMCPTag  = 200
 )
 
+// mcpAgent returns the agent that a request names, in the address or in
+// [server.AgentHeader]. Whatever is in the address and not known is refused: a
+// misspelt agent would leave the client all that the credential may do.
+func mcpAgent(r *http.Request, q url.Values) (string, error) {
+	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
+	for name, values := range q {
+		switch {
+		case !slices.Contains([]string{"agent", "as", "tag"}, name):
+			return "", bad("the address may name agent and tag, and nothing else")
+		case name != "tag" && (len(values) != 1 || values[0] == ""):
+			return "", bad("the address names one agent")
+		}
+	}
+	named := r.Header.Get(server.AgentHeader)
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if named != "" && strings.EqualFold(scheme, auth.SchemeSigned) {
+		// Who cuts the header out on the way would make more of the request.
+		return "", bad("a signed request names its agent in the address, ?agent=NAME: headers are not signed")
+	}
+	agent := cmp.Or(q.Get("agent"), q.Get("as"))
+	for _, other := range []string{q.Get("as"), named} {
+		if agent != "" && other != "" && other != agent {
+			return "", bad("the request names two agents")
+		}
+	}
+	return cmp.Or(agent, named), nil
+}
+
 // mcpCaller knows who speaks MCP over HTTP. The address may name an agent that the
 // credential may act as, and tags of which a tool must have one:
-// /mcp?agent=support&tag=read.
+// /mcp?agent=support&tag=read. Haft-Agent names the agent too.
 func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
 	q := r.URL.Query()
 	tags := q["tag"]
@@ -93,15 +140,20 @@ func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Ca
 			return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid, Message: "a tag in the address is empty or too long"}
 		}
 	}
-	holder, actor, err := s.HTTP.Identify(w, r, q.Get("agent"))
+	agent, err := mcpAgent(r, q)
 	if err != nil {
 		return mcpserver.Caller{}, err
 	}
-	if err := errors.Join(actor.Permit(server.ToolsRead), actor.Permit(server.CallsWrite)); err != nil {
+	holder, actor, err := s.HTTP.Identify(w, r, agent)
+	if err != nil {
 		return mcpserver.Caller{}, err
 	}
-	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Permit(server.CallsRead) == nil}
-	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(server.ApprovalsRead) == nil && holder.Permit(server.ApprovalsWrite) == nil {
+	if err := errors.Join(actor.Permit(haft.ToolsRead), actor.Permit(haft.CallsWrite)); err != nil {
+		return mcpserver.Caller{}, err
+	}
+	server.Needs(r.Context(), haft.ToolsRead, haft.CallsWrite)
+	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Permit(haft.CallsRead) == nil}
+	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(haft.ApprovalsRead) == nil && holder.Permit(haft.ApprovalsWrite) == nil {
 		who.Person = p
 	}
 	return who, nil

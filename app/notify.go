@@ -21,7 +21,7 @@ func (s *Service) openNotifier(ctx context.Context, cfg ServiceConfig) (err erro
 	if nc.Logger == nil {
 		nc.Logger = s.App.cfg.Logger
 	}
-	nc.Manage, nc.MayManage, nc.Cursor, nc.Watch = s.Manage, s.MayManage, s.Engine.Cursor, s.WatchFor
+	nc.Manage, nc.May, nc.Cursor, nc.Watch = s.Manage, s.May, s.Engine.Cursor, s.WatchFor
 	nc.Seal, nc.Open = s.vault.Seal, s.vault.Open
 	nc.Idle = !cfg.Deliver
 	if s.Notifier, err = notify.Open(ctx, s.Store, nc); err != nil {

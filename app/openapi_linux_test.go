@@ -67,7 +67,7 @@ func strictDocument(t *testing.T, url string) string {
 }
 
 // there are the names of what the test makes, by what paths call them or have them in.
-var there = map[string]string{"sandbox_configs": "e2b", "agent": "worker", "ref": "add", "name": "TOKEN", "of": "organisation"}
+var there = map[string]string{"sandbox_configs": "local", "agent": "worker", "ref": "add", "name": "TOKEN", "of": "organisation"}
 
 // unfuzzed are the operations that nothing is sent to, and why.
 var unfuzzed = []string{
@@ -98,7 +98,7 @@ func TestOpenAPI_is_what_the_server_does(t *testing.T) {
 		{"PUT", "/v1/agents/worker", `{}`},
 		{"PUT", "/v1/agents/worker/tools/add", ``},
 		{"POST", "/v1/calls", `{"tool":"add","args":{"a":2,"b":3}}`},
-		{"PUT", "/v1/sandbox_configs/e2b", `{}`},
+		{"PUT", "/v1/sandbox_configs/local", `{}`},
 		{"PUT", "/v1/secrets/TOKEN", `{"value":"not-a-real-secret"}`},
 		{"PUT", "/v1/policies/organisation", "version: 1\n"},
 		{"POST", "/v1/webhooks", `{"url":"https://hooks.example/in"}`},

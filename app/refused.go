@@ -123,7 +123,7 @@ func (p *porter) audit(ctx context.Context, kind refusedKind, source netip.Addr,
 		entry.Source = source.String()
 	}
 	by := haft.Principal{Org: org, User: "haft", Roles: []string{haft.RoleAdmin}}
-	if err := p.service.Manage(ctx, by, "request.refused", func(context.Context) (any, error) { return entry, nil }); err != nil {
+	if err := p.service.Manage(ctx, by, haft.AuditRead, "request.refused", func(context.Context) (any, error) { return entry, nil }); err != nil {
 		p.logger.Error("a refusal could not be audited", "err", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"haft"
+	"haft/authority"
 	"haft/notify"
 	"haft/secret/keeper"
 	"haft/store"
@@ -44,7 +45,10 @@ type Rotation struct {
 // at no moment can a process that has the old or the new master key not read what
 // is stored. It may be stopped at any moment and called again.
 func (s *Service) RotateSecrets(ctx context.Context, p haft.Principal, cfg RotateConfig) (done Rotation, err error) {
-	err = s.Manage(ctx, p, "secret.rotate", func(ctx context.Context) (any, error) {
+	if err := s.Authorize(p, haft.SecretsWrite, authority.Resource{Server: true}); err != nil {
+		return done, err
+	}
+	err = s.Manage(ctx, p, haft.SecretsWrite, "secret.rotate", func(ctx context.Context) (any, error) {
 		done, err = s.vault.rotate(ctx, cfg)
 		return done, err
 	})

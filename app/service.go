@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/checkpoint"
 	"haft/egress"
 	"haft/engine"
 	"haft/executor"
@@ -70,6 +71,9 @@ type ServiceConfig struct {
 	// webhooks are only kept, until a server does.
 	Notify  notify.Config
 	Deliver bool
+	// AuditSink is where a copy of every checkpoint of the audit goes, see
+	// [checkpoint.OpenSink]; "" means nowhere.
+	AuditSink string
 	// Engine adjusts the pipeline.
 	Engine engine.Config
 }
@@ -91,6 +95,8 @@ type Service struct {
 	Keys   audit.Keys
 	Signer *audit.Signer
 
+	data    string             // the directory of the keys
+	keeper  *checkpoint.Keeper // nil if nothing is signed
 	vault   *vault
 	locker  *locker
 	closers []func() error
@@ -105,6 +111,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		}
 	}()
 	if err := s.openStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := s.openAudit(ctx, cfg); err != nil {
 		return nil, err
 	}
 	cfg.Keep = true
@@ -170,6 +179,11 @@ func (s *Service) Close() error {
 // pipeline, and reports why it does not give what it should. That a process is
 // there says nothing.
 func (s *Service) Healthy(ctx context.Context) error {
+	if s.keeper != nil {
+		if err := s.keeper.Err(); err != nil {
+			return fmt.Errorf("the audit log is not signed: %w", err)
+		}
+	}
 	res, err := s.Canary(ctx, "run_code", json.RawMessage(`{"language": "python", "code": "6*7"}`))
 	if err != nil {
 		return fmt.Errorf("the canary call has no result: %w", err)
@@ -231,6 +245,9 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if ec.Logger == nil {
 		ec.Logger = cfg.Logger
 	}
+	if ec.Sandboxes == nil {
+		ec.Sandboxes = []haft.SandboxType{haft.SandboxType(s.App.name)}
+	}
 	if ec.Gate == nil {
 		ec.Gate = &gate{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
 	}
@@ -244,6 +261,12 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:"+SourceTool
 		}
 	}
+	if ec.Recheck == nil {
+		var err error
+		if ec.Recheck, err = s.recheckKept(); err != nil {
+			return ec, err
+		}
+	}
 	text := cfg.Policy
 	if text == nil {
 		text = defaultPolicy
@@ -255,14 +278,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if cfg.Data == "" {
 		return ec, nil
 	}
-	pem, err := keyFile(filepath.Join(cfg.Data, "audit.key"), newAuditKey)
-	if err != nil {
-		return ec, err
-	}
-	if ec.Signer, err = audit.ParseSigner(pem); err != nil {
-		return ec, fmt.Errorf("read the key of the audit: %w", err)
-	}
-	s.Signer, s.Keys = ec.Signer, audit.MakeKeys(ec.Signer.Public())
+	ec.Checkpoint = s.keeper.Sign
 	ec.DigestKey, err = keyFile(filepath.Join(cfg.Data, "digest.key"), newDigestKey)
 	return ec, err
 }

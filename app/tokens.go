@@ -24,7 +24,9 @@ type tokens struct {
 // newTokens returns one whose endpoints are reached like the hosts of tools: who
 // stores a secret is not always who runs the machine.
 func newTokens(guard *egress.Guard, v *vault, logger *slog.Logger) *tokens {
-	return &tokens{client: oauth.New(oauth.Config{HTTP: guard.Client()}), vault: v, logger: logger}
+	client := *guard.Client()
+	client.Transport = byScope{client.Transport}
+	return &tokens{client: oauth.New(oauth.Config{HTTP: &client}), vault: v, logger: logger}
 }
 
 // token returns an access token for a bound secret.

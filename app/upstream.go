@@ -17,6 +17,7 @@ import (
 	"haft/egress"
 	"haft/engine"
 	"haft/executor/upstream"
+	"haft/sandbox/hostpath"
 	"haft/secret"
 	"haft/secret/keeper"
 	"haft/store"
@@ -28,6 +29,9 @@ type UpstreamConfig struct {
 	// though they are not public. HAFT_MCP_ALLOW and HAFT_MCP_NAMES add to them.
 	Allow []netip.Prefix
 	Names []string
+	// Protect are files and directories besides Haft's own that commands of servers are
+	// never shown, such as the key of a certificate.
+	Protect []string
 	// Pool has bounds and times; what it stands on is filled in.
 	Pool upstream.Config
 }
@@ -38,8 +42,13 @@ const (
 	kindGrant  keeper.Kind = "mcp-user" // what one person granted
 )
 
-// freshFor is how long a server is believed to be as it was read.
-const freshFor = time.Second
+// freshFor is how long a server is believed to be as it was read, and recheckEvery how
+// often it is asked whether it may still run without being told of a change: of those that
+// other processes make nobody tells.
+const (
+	freshFor     = time.Second
+	recheckEvery = 500 * time.Millisecond
+)
 
 // upstreams reaches MCP servers. It is what the pool knows of the store and the
 // vault, and what the engine knows of the pool.
@@ -47,6 +56,10 @@ type upstreams struct {
 	service *Service
 	gate    engine.Gate
 	pool    *upstream.Pool
+	// ctx is for asking what policy says of a connection; it does not end.
+	ctx      context.Context
+	contacts *serverContacts
+	guard    hostpath.Guard
 
 	mu    sync.Mutex
 	known map[[2]string]knownServer // by organisation and name or id
@@ -77,14 +90,16 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 	if cfg.Upstream, err = cfg.Upstream.fromEnv(); err != nil {
 		return nil, err
 	}
-	u := &upstreams{service: s, gate: ec.Gate, known: map[[2]string]knownServer{}}
+	u := &upstreams{service: s, gate: ec.Gate, guard: s.guard(cfg), known: map[[2]string]knownServer{}, ctx: context.WithoutCancel(ctx)}
+	u.contacts = s.newServerContacts()
 	guard := egress.New(egress.Config{
 		Allow: append(append([]netip.Prefix(nil), cfg.Allow...), cfg.Upstream.Allow...), Names: cfg.Upstream.Names,
 		// Streams last; the pool bounds each message and each wait.
 		Timeout: 24 * time.Hour, MaxBytes: 1 << 40,
 	})
 	pc := cfg.Upstream.Pool
-	pc.Directory, pc.Vault, pc.Place, pc.Client = u, u, u.place, guard.Client()
+	pc.Directory, pc.Vault, pc.Place, pc.Client, pc.Egress = u, u, u.place, guard.Client(), u.egress
+	pc.Fits, pc.Permit, pc.RecheckEvery = fitsBinding, u.permit, recheckEvery
 	pc.Changed = func(org, server string) {
 		if e := s.Engine; e != nil {
 			e.MCPChanged(org, server)
@@ -94,9 +109,16 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 		pc.Logger = cfg.Logger
 	}
 	u.pool = upstream.New(ctx, pc)
-	s.closers = append(s.closers, func() error { u.pool.Close(); guard.CloseIdle(); return nil })
+	s.closers = append(s.closers, func() error { u.pool.Close(); u.contacts.flushAll(); guard.CloseIdle(); return nil })
 	if ec.Upstream == nil {
 		ec.Upstream = u
+	}
+	others := ec.Changed
+	ec.Changed = func(org string) {
+		u.pool.Recheck() // whatever changed may have been what let a server run
+		if others != nil {
+			others(org)
+		}
 	}
 	return u.pool, nil
 }
@@ -106,6 +128,9 @@ type serverSecrets struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	Client  string            `json:"client_secret,omitempty"`
+	// Audience is whom they are for, see [haft.MCPServer.Audience]; "" means the server
+	// that they were kept with, by an earlier version.
+	Audience string `json:"audience,omitempty"`
 }
 
 // hiddenValue stands for a value that is stored and not shown.
@@ -185,6 +210,9 @@ func (u *upstreams) Server(ctx context.Context, org, ref string) (haft.MCPServer
 	if err != nil {
 		return haft.MCPServer{}, err
 	}
+	if c.Audience != "" && c.Audience != s.Audience() {
+		c = serverSecrets{} // they are somebody else's
+	}
 	s.Headers, s.Env = filled(s.Headers, c.Headers), filled(s.Env, c.Env)
 	if s.OAuth != nil {
 		o := *s.OAuth
@@ -205,7 +233,11 @@ func filled(shown, stored map[string]string) map[string]string {
 	out := make(map[string]string, len(shown))
 	for name, text := range shown {
 		if text == hiddenValue {
-			text = stored[name]
+			value, ok := stored[name]
+			if !ok {
+				continue
+			}
+			text = value
 		}
 		out[name] = text
 	}
@@ -215,6 +247,9 @@ func filled(shown, stored map[string]string) map[string]string {
 // Keep implements [engine.Upstream].
 func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer, write func(haft.MCPServer, store.OwnSecrets) error) error {
 	if err := upstream.CheckHeaders(s.Headers); err != nil {
+		return err
+	}
+	if err := u.permitMounts(ctx, s); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
@@ -239,7 +274,20 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 	if err != nil {
 		return s, own, err
 	}
-	var c serverSecrets
+	moved, err := u.moved(ctx, s)
+	if err != nil {
+		return s, own, err
+	}
+	if moved || old.Audience != "" && old.Audience != s.Audience() {
+		old, moved = serverSecrets{}, true
+		s.Headers, s.Env = given(s.Headers), given(s.Env)
+		if s.OAuth != nil && s.OAuth.ClientSecret == hiddenValue {
+			o := *s.OAuth
+			o.ClientSecret = ""
+			s.OAuth = &o
+		}
+	}
+	c := serverSecrets{Audience: s.Audience()}
 	if s.Headers, c.Headers, err = hidden("the header", s.Headers, old.Headers); err != nil {
 		return s, own, err
 	}
@@ -265,8 +313,29 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 		}
 		values[secretName] = secret.New(string(raw))
 	}
-	own, err = u.service.vault.prepare(ctx, at, have, values)
+	if own, err = u.service.vault.prepare(ctx, at, have, values); moved {
+		own.Drop = []string{string(kindGrant)} // of everybody
+	}
 	return s, own, err
+}
+
+// moved reports whether a server that is kept under this name is for another audience:
+// at another origin, or another command. Then what was stored for that one, and what
+// people granted to it, is not for this one.
+func (u *upstreams) moved(ctx context.Context, s haft.MCPServer) (bool, error) {
+	was, err := u.service.Store.MCPServer(ctx, s.Org, s.ID)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return false, nil
+	}
+	return err == nil && was.Audience() != s.Audience(), err
+}
+
+// given are the values that came with a request, without those that only say that there
+// is one.
+func given(values map[string]string) map[string]string {
+	out := maps.Clone(values)
+	maps.DeleteFunc(out, func(_, text string) bool { return text == "" || text == hiddenValue })
+	return out
 }
 
 // Kinds implements [engine.Upstream].
@@ -294,7 +363,7 @@ func hidden(what string, values, old map[string]string) (shown, stored map[strin
 }
 
 // List implements [engine.Upstream].
-func (u *upstreams) List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars map[string]string) (*haft.MCPListing, error) {
+func (u *upstreams) List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars []secret.Named) (*haft.MCPListing, error) {
 	u.forget(s)
 	return u.pool.List(ctx, p, s.ID, vars)
 }
@@ -319,7 +388,7 @@ func (u *upstreams) Drop(s haft.MCPServer) {
 }
 
 // Login implements [engine.Upstream].
-func (u *upstreams) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars map[string]string) (string, error) {
+func (u *upstreams) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars []secret.Named) (string, error) {
 	return u.pool.Login(ctx, p, s.ID, redirect, vars)
 }
 

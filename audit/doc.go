@@ -13,10 +13,13 @@
 // hashed as they are and kept as they are, through an export too, so JSON needs
 // no canonical form here. Time is kept in microseconds.
 //
-// Not promised: a chain without checkpoints can be written anew from any entry
-// on by whoever may write to the store, and entries after the last checkpoint
-// can be cut off without a trace. Keep checkpoints, and their public keys, where
-// the writer of the store cannot reach them.
+// Checkpoints are chains themselves, see [Place]: none can be left out, moved or
+// replayed. Only the end of both chains can be cut off, or written anew from some
+// checkpoint on. [Heads], and the [Mark] of each checkpoint, are kept where the
+// writer of the store cannot reach them, and [VerifyMarks] demands them.
+//
+// Not promised: entries after the last checkpoint can be written anew or cut off
+// without a trace by whoever may write to the store.
 //
 // The package is pure: it reads no file, no clock and no store.
 package audit

@@ -11,9 +11,13 @@ import (
 // for one purpose can be used for another. A change of the encoding is a change
 // of the number; a test pins the result.
 const (
-	entryVersion      = "haft-audit-1"
-	genesisVersion    = "haft-audit-genesis-1"
-	checkpointVersion = "haft-audit-checkpoint-1"
+	entryVersion        = "haft-audit-1"
+	actorVersion        = "haft-audit-actor-1" // before what principals have had since
+	genesisVersion      = "haft-audit-genesis-1"
+	checkpointVersion   = "haft-audit-checkpoint-1"
+	placedVersion       = "haft-audit-checkpoint-2" // with a Place
+	checkpointIDVersion = "haft-audit-checkpoint-id-1"
+	headsVersion        = "haft-audit-heads-1"
 )
 
 // hashOf returns the hash of everything in e but Hash itself.
@@ -47,6 +51,20 @@ func hashOf(e *Entry) string {
 	body := sha256.Sum256(e.Body)
 	b = append(b, body[:]...)
 	b = appendText(b, e.Prev)
+	// What principals have had since. Entries from before have neither, and keep
+	// their hashes.
+	if e.Actor.Credential != "" || e.Actor.Actions != nil {
+		b = appendText(b, actorVersion)
+		b = appendText(b, e.Actor.Credential)
+		if e.Actor.Actions == nil {
+			return hexSum(append(b, 0))
+		}
+		b = append(b, 1)
+		b = binary.BigEndian.AppendUint64(b, uint64(len(e.Actor.Actions)))
+		for _, a := range e.Actor.Actions {
+			b = appendText(b, string(a))
+		}
+	}
 	return hexSum(b)
 }
 
@@ -56,12 +74,52 @@ func genesisHash(org string) string {
 
 // signedBytes returns what the signature of c is over.
 func signedBytes(c Checkpoint) []byte {
-	b := appendText(nil, checkpointVersion)
+	version := checkpointVersion
+	if c.Place != nil {
+		version = placedVersion
+	}
+	b := appendText(nil, version)
 	b = appendText(b, c.Org)
 	b = appendNumber(b, c.Seq)
 	b = appendText(b, c.Hash)
 	b = appendTime(b, c.Time)
-	return appendText(b, c.Key)
+	b = appendText(b, c.Key)
+	if c.Place != nil {
+		b = appendPlace(b, *c.Place)
+	}
+	return b
+}
+
+func appendPlace(b []byte, p Place) []byte {
+	b = appendNumber(b, p.Number)
+	b = appendText(b, p.Prev)
+	b = appendNumber(b, p.Serial)
+	b = appendText(b, p.Before)
+	if p.Lost == nil {
+		return append(b, 0)
+	}
+	b = append(b, 1)
+	b = appendNumber(b, p.Lost.Seq)
+	b = appendText(b, p.Lost.Hash)
+	return appendText(b, p.Lost.Checkpoint)
+}
+
+// headsBytes returns what the signature of h is over.
+func headsBytes(h Heads) []byte {
+	b := appendText(make([]byte, 0, 256+len(h.Marks)*256), headsVersion)
+	b = appendNumber(b, h.Tip.Serial)
+	b = appendText(b, h.Tip.Checkpoint)
+	b = appendTime(b, h.Time)
+	b = appendText(b, h.Key)
+	b = appendNumber(b, int64(len(h.Marks)))
+	for _, m := range h.Marks {
+		b = appendText(b, m.Org)
+		b = appendNumber(b, m.Seq)
+		b = appendText(b, m.Hash)
+		b = appendNumber(b, m.Number)
+		b = appendText(b, m.Checkpoint)
+	}
+	return b
 }
 
 func hexSum(b []byte) string {

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -16,6 +15,10 @@ type Extract struct {
 	// Checkpoints that are known of the chain; those from before From are left
 	// out.
 	Checkpoints []Checkpoint
+	// Marks are checkpoints of the chain that are known from outside of it: it must
+	// have all of them, or else it is not signed. The last is written to the header,
+	// so that who reads the export finds that too.
+	Marks []Mark
 	// Keys are trusted. That of Signer is too.
 	Keys Keys
 	// Signer signs the end of a chain that is sound; nil means nobody does.
@@ -26,7 +29,8 @@ type Extract struct {
 
 // Export writes a chain to w, a JSON value in each line:
 //
-//	{"header": …}      the format, the organisation and where it begins
+//	{"header": …}      the format, the organisation, where it begins, and perhaps
+//	                   the last checkpoint that was known from outside
 //	{"entry": …}       an entry, and after it the checkpoints of it:
 //	{"checkpoint": …}
 //	{"end": …}         how many there were, the last hash, perhaps a signature
@@ -45,10 +49,17 @@ func Export(w io.Writer, entries iter.Seq2[Entry, error], x Extract) (Report, er
 	if err != nil {
 		return Report{}, err
 	}
-	out := exporter{w: w, v: v, rest: slices.Clone(x.Checkpoints)}
-	slices.SortStableFunc(out.rest, func(a, b Checkpoint) int { return cmp.Compare(a.Seq, b.Seq) })
-	out.write(line{Header: &header{Format: Format, From: v.head}})
+	v.expect(x.Marks)
+	out := exporter{w: w, v: v, rest: inOrder(x.Checkpoints)}
 	out.rest = slices.DeleteFunc(out.rest, func(c Checkpoint) bool { return c.Seq < v.head.Seq })
+	head := header{Format: Format, From: v.head}
+	if len(x.Marks) > 0 {
+		head.Known = &x.Marks[len(x.Marks)-1]
+	}
+	if head.Known != nil || slices.ContainsFunc(out.rest, func(c Checkpoint) bool { return c.Place != nil }) {
+		head.Format = FormatChained
+	}
+	out.write(line{Header: &head})
 	out.checkpoints(v.head.Seq)
 	for e, err := range entries {
 		if err != nil {

@@ -64,6 +64,9 @@ func TestRead_finds_every_change_of_a_single_byte(t *testing.T) {
 		"signed, every bit": {export(t, c, audit.Extract{
 			From: audit.Head{Org: "acme"}, Checkpoints: []audit.Checkpoint{s.Sign(c[1].Head(), day)}, Signer: s, Time: day,
 		}), bits},
+		"chained and signed, every bit": {export(t, c[:1], audit.Extract{
+			From: audit.Head{Org: "acme"}, Checkpoints: chained(s, c, 1), Marks: marksOf(chained(s, c, 1)[0]), Signer: s, Time: day,
+		}), bits},
 		"empty and signed, every bit": {export(t, nil, audit.Extract{From: c[1].Head(), Signer: s, Time: day}), bits},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +110,7 @@ func TestRead_refuses(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
 		"nothing":                        {"", "cut off"},
 		"something else":                 {"{}\n", "line 1 of the export is not as it was written"},
-		"a later version":                {replace(audit.Format, "haft-audit-export-2"), "later version"},
+		"a later version":                {replace(audit.Format, "haft-audit-export-3"), "later version"},
 		"an entry first":                 {without(0), "not an export"},
 		"another organisation":           {foreign, "another organisation"},
 		"a missing entry":                {without(2), "line 5 of the export counts other lines"},

@@ -7,8 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Format is the name of the form of an export.
-const Format = "haft-audit-export-1"
+// Format is the name of the form of an export, and FormatChained that of one that has
+// checkpoints with a [Place], which earlier versions cannot read.
+const (
+	Format        = "haft-audit-export-1"
+	FormatChained = "haft-audit-export-2"
+)
 
 // MaxLine is the longest line of an export, in bytes.
 const MaxLine = 4 << 20
@@ -27,6 +31,8 @@ type line struct {
 type header struct {
 	Format string `json:"format"`
 	From   Head   `json:"from"`
+	// Known is the last checkpoint that was known from outside of the chain.
+	Known *Mark `json:"known,omitempty"`
 }
 
 type trailer struct {

@@ -23,7 +23,13 @@ var (
 // same: what is in the file and not in the chain would be believed by whoever
 // reads it. What is wrong with the chain itself is in the report.
 func Read(r io.Reader, org string, keys Keys, visit func(Entry) error) (Report, error) {
-	in := reader{lines: bufio.NewScanner(r), org: org, keys: keys, visit: visit}
+	return ReadMarked(r, org, keys, nil, visit)
+}
+
+// ReadMarked is Read for an export of whose chain marks are known: it must have all of
+// them, see [VerifyMarks].
+func ReadMarked(r io.Reader, org string, keys Keys, marks []Mark, visit func(Entry) error) (Report, error) {
+	in := reader{lines: bufio.NewScanner(r), org: org, keys: keys, marks: marks, visit: visit}
 	in.lines.Buffer(nil, MaxLine)
 	in.lines.Split(wholeLines)
 	for in.lines.Scan() {
@@ -56,12 +62,16 @@ type reader struct {
 	lines  *bufio.Scanner
 	org    string
 	keys   Keys
+	marks  []Mark
 	visit  func(Entry) error
 	code   coder
 	number int
 	v      *verifier // nil before the header
 	ended  bool
-	report Report
+	// chained says that something had a place in the chain of checkpoints, and said
+	// that the header announced it.
+	chained, said bool
+	report        Report
 }
 
 func (in *reader) take(l line) error {
@@ -81,6 +91,7 @@ func (in *reader) take(l line) error {
 		return in.visit(*l.Entry)
 	case l.Checkpoint != nil:
 		in.v.checkpoint(*l.Checkpoint)
+		in.chained = in.chained || l.Checkpoint.Place != nil
 		return nil
 	case l.End != nil:
 		return in.end(*l.End)
@@ -90,21 +101,34 @@ func (in *reader) take(l line) error {
 
 func (in *reader) begin(l line) error {
 	switch {
-	case l.Header == nil || l.Header.Format != Format:
+	case l.Header == nil || l.Header.Format != Format && l.Header.Format != FormatChained:
 		return invalid("this is not an export of an audit log, or one of a later version", nil)
 	case l.Header.From.Org != in.org:
 		return invalid("this is the audit log of another organisation", nil)
+	case l.Header.Known != nil && (l.Header.Known.Org != in.org || l.Header.Known.Seq <= l.Header.From.Seq && l.Header.From.Seq > 0):
+		return in.wrong("knows a checkpoint of another chain", nil)
 	}
 	var err error
 	in.v, err = newVerifier(l.Header.From, in.keys)
 	if err == nil && in.v.head != l.Header.From {
 		return in.wrong("does not say where the chain begins", nil)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	in.v.expect(in.marks)
+	in.chained, in.said = l.Header.Known != nil, l.Header.Format == FormatChained
+	if l.Header.Known != nil {
+		in.v.expect([]Mark{*l.Header.Known})
+	}
+	return nil
 }
 
 func (in *reader) end(t trailer) error {
 	in.ended = true
+	if in.chained != in.said {
+		return in.wrong("ends an export of another format than the first line names", nil)
+	}
 	in.report = in.v.end()
 	if t.Entries != in.report.Entries || t.Checkpoints != in.report.Checkpoints {
 		return in.wrong("counts other lines than there are", nil)

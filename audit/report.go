@@ -10,8 +10,8 @@ import (
 // A Kind sorts what is wrong with a chain.
 type Kind string
 
-// What can be wrong with a chain. All but [Backwards] mean that it is not what
-// was written.
+// What can be wrong with a chain. All but [Backwards] and [Restored] mean that it is
+// not what was written.
 const (
 	// Changed: the content of entry Seq does not fit its hash.
 	Changed Kind = "changed"
@@ -37,8 +37,23 @@ const (
 	// OtherChain: a good signature vouches for another entry Seq than is there:
 	// the chain was written anew, or the checkpoint belongs to another one.
 	OtherChain Kind = "other_chain"
-	// Backwards: entry Seq is earlier than the one before it. Clocks are set, so
-	// this is a warning.
+	// Unchained: the checkpoint of entry Seq does not follow the one before it: a
+	// checkpoint was removed, replaced, moved or replayed.
+	Unchained Kind = "unchained"
+	// HeadMissing: a checkpoint of entry Seq is known from outside of the log, and is
+	// not in it.
+	HeadMissing Kind = "head_missing"
+	// NoHeads: there are chained checkpoints, and the file that says what was signed
+	// last is gone or cannot be believed. Seq is 0.
+	NoHeads Kind = "no_heads"
+	// Uncounted: checkpoint Seq, counted over all organisations, is missing or was
+	// replaced.
+	Uncounted Kind = "uncounted"
+	// Restored: before entry Seq a person put back an older database and gave up what
+	// was signed up to entry To. It is said openly, so this is a warning.
+	Restored Kind = "restored"
+	// Backwards: entry Seq is much earlier than the one before it. Clocks are set,
+	// so this is a warning.
 	Backwards Kind = "backwards"
 )
 
@@ -46,7 +61,7 @@ const (
 type Problem struct {
 	Kind Kind  `json:"kind"`
 	Seq  int64 `json:"seq"`
-	// To is for [Missing] and [Truncated].
+	// To is for [Missing], [Truncated] and [Restored].
 	To int64 `json:"to,omitempty"`
 }
 
@@ -76,6 +91,16 @@ func (p Problem) String() string {
 		return fmt.Sprintf("the signature of the checkpoint of entry %d is wrong", p.Seq)
 	case OtherChain:
 		return fmt.Sprintf("a checkpoint vouches for another entry %d: the chain was written anew, or the checkpoint is of another chain", p.Seq)
+	case Unchained:
+		return fmt.Sprintf("the checkpoint of entry %d does not follow the checkpoint before it: one was removed, replaced or replayed", p.Seq)
+	case HeadMissing:
+		return fmt.Sprintf("entry %d was signed, and that checkpoint is not in the log: entries were written anew or checkpoints removed", p.Seq)
+	case NoHeads:
+		return "the file audit.head in the data directory, which says up to which entries was signed, is missing or cannot be believed"
+	case Uncounted:
+		return fmt.Sprintf("checkpoint %d, counted over all organisations, is missing or was replaced: entries of some organisation may be gone", p.Seq)
+	case Restored:
+		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to entry %d was given up", p.Seq, p.To)
 	case Backwards:
 		return fmt.Sprintf("entry %d is earlier than the one before it", p.Seq)
 	}
@@ -126,6 +151,9 @@ func (r Report) Err() error {
 	}
 	return &haft.Error{Code: haft.CodeConflict, Message: "the audit log was tampered with or damaged: " + text.String()}
 }
+
+// Add adds what was found by other means than the chain itself.
+func (r *Report) Add(p Problem) { r.problem(p) }
 
 func (r *Report) problem(p Problem) { r.list(&r.Problems, p) }
 func (r *Report) warning(p Problem) { r.list(&r.Warnings, p) }

@@ -19,11 +19,19 @@ import (
 // report is then of those that were. The memory that is needed does not grow
 // with the chain.
 func Verify(entries iter.Seq2[Entry, error], checkpoints []Checkpoint, keys Keys, from Head) (Report, error) {
+	return VerifyMarks(entries, checkpoints, keys, from, nil)
+}
+
+// VerifyMarks is Verify for a chain of which marks are known from outside, such as a
+// file of [Heads]: it must have all of them. So a chain is found out that was cut off or
+// written anew together with its checkpoints.
+func VerifyMarks(entries iter.Seq2[Entry, error], checkpoints []Checkpoint, keys Keys, from Head, marks []Mark) (Report, error) {
 	v, err := newVerifier(from, keys)
 	if err != nil {
 		return Report{}, err
 	}
-	for _, c := range checkpoints {
+	v.expect(marks)
+	for _, c := range inOrder(checkpoints) {
 		v.checkpoint(c)
 	}
 	for e, err := range entries {
@@ -42,6 +50,11 @@ const (
 	maxPending = 100_000
 )
 
+// clockSlack is how much earlier an entry may be than the one before it. Calls take
+// their time before they wait for their turn in the log, and the clocks of two servers
+// are not one.
+const clockSlack = 10 * time.Second
+
 // A verifier takes the lines of a chain one by one.
 type verifier struct {
 	keys   Keys
@@ -56,6 +69,7 @@ type verifier struct {
 	// pending are checkpoints of entries that are yet to come.
 	pending map[int64][]string
 	waiting int // checkpoints in pending
+	links   links
 }
 
 type gap struct{ from, to int64 }
@@ -121,7 +135,7 @@ func (v *verifier) entry(e Entry) {
 // hold the hash that e has or the one that it should have: which of them was
 // changed does not matter twice.
 func (v *verifier) advance(e Entry, at int64, sum string, sound bool) {
-	if e.Time.Before(v.last) {
+	if e.Time.Before(v.last.Add(-clockSlack)) {
 		v.report.warning(Problem{Kind: Backwards, Seq: at})
 	}
 	v.last = e.Time
@@ -187,6 +201,7 @@ func (v *verifier) found(at int64) bool {
 // checkpoint takes a checkpoint, before or right after its entry.
 func (v *verifier) checkpoint(c Checkpoint) {
 	v.report.Checkpoints++
+	v.link(c)
 	if kind := c.check(v.keys); kind != "" {
 		v.report.problem(Problem{Kind: kind, Seq: c.Seq})
 		return
@@ -240,6 +255,7 @@ func (v *verifier) end() Report {
 	for at := range v.pending {
 		last = max(last, at)
 	}
+	last = max(last, v.unseen())
 	if last > v.head.Seq {
 		v.report.problem(Problem{Kind: Truncated, Seq: v.head.Seq, To: last})
 	}

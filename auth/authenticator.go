@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"haft"
+	"haft/authority"
 )
 
 // maxCredential is how many bytes a credential has at most.
@@ -31,9 +31,11 @@ type Config struct {
 	// they point to is the issuers' word.
 	Issuers []Issuer
 	Client  *http.Client
-	// Managers are the roles that may do managed actions; empty means
-	// [haft.RoleAdmin].
-	Managers []string
+	// Rules say who manages and operates, see package authority.
+	Rules authority.Rules
+	// RequireUser refuses keys without a user, and has none issued: what such a key
+	// does belongs to the key and not to a person.
+	RequireUser bool
 	// Attempts bounds failures by address.
 	Attempts Attempts
 }
@@ -58,8 +60,11 @@ type Authenticator struct {
 	nonces   Nonces
 	skew     time.Duration
 	issuers  map[string]*issuer
-	managers []string
+	rules    authority.Rules
+	users    bool // every key must have one
 	failures *failures
+
+	anyIssuer bool // of [NewRechecker]
 }
 
 // New returns an authenticator. It refuses settings that would believe more than
@@ -67,7 +72,7 @@ type Authenticator struct {
 func New(cfg Config) (*Authenticator, error) {
 	a := &Authenticator{
 		keyring: cfg.Keyring, nonces: cfg.Nonces, skew: cfg.Skew,
-		issuers: make(map[string]*issuer), managers: slices.Clone(cfg.Managers), failures: newFailures(cfg.Attempts),
+		issuers: make(map[string]*issuer), rules: cfg.Rules, users: cfg.RequireUser, failures: newFailures(cfg.Attempts),
 	}
 	if a.skew == 0 {
 		a.skew = defaultSkew
@@ -78,8 +83,8 @@ func New(cfg Config) (*Authenticator, error) {
 	if a.nonces == nil {
 		a.nonces = NewMemoryNonces(0, 0)
 	}
-	if len(a.managers) == 0 {
-		a.managers = []string{haft.RoleAdmin}
+	if cfg.RequireUser && cfg.Keyring != nil {
+		cfg.Keyring.requireUser.Store(true)
 	}
 	for _, i := range cfg.Issuers {
 		made, err := newIssuer(i, cfg.Client)
@@ -111,7 +116,10 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credential) (Identit
 		}
 		return Identity{}, err
 	}
-	id.manager = slices.ContainsFunc(id.Principal.Roles, func(r string) bool { return slices.Contains(a.managers, r) })
+	if a.users && id.Principal.User == "" {
+		return Identity{}, noUser(id.Key)
+	}
+	id.rules = a.rules
 	return id, nil
 }
 
@@ -123,32 +131,41 @@ func (a *Authenticator) identify(ctx context.Context, c Credential) (Identity, e
 	case len(c.Token) > maxCredential:
 		return Identity{}, refuse(ReasonMalformed, "")
 	case strings.EqualFold(c.Scheme, SchemeSigned) && a.keyring != nil:
-		k, s, err := a.signed(ctx, c)
+		k, s, old, err := a.signed(ctx, c)
 		if err != nil {
 			return Identity{}, err
 		}
 		a.keyring.touch(ctx, k)
-		id := k.identity()
+		id := k.identity(old)
 		id.Signed, id.Digest = true, s.body
 		return id, nil
 	case !strings.EqualFold(c.Scheme, SchemeBearer):
 		return Identity{}, refuse(ReasonScheme, "")
 	case strings.HasPrefix(c.Token, keyPrefix) && a.keyring != nil:
-		k, err := a.keyring.bearer(ctx, c.Token)
+		k, old, err := a.keyring.bearer(ctx, c.Token)
 		if err != nil {
 			return Identity{}, err
 		}
 		a.keyring.touch(ctx, k)
-		return k.identity(), nil
+		return k.identity(old), nil
 	case len(a.issuers) > 0:
 		return a.token(ctx, c.Token)
 	}
 	return Identity{}, refuse(ReasonScheme, "")
 }
 
-// identity returns that of whoever has the key.
-func (k Key) identity() Identity {
-	return Identity{Principal: k.Principal(), Key: k.ID, Expires: k.Expires, scope: k.Scope}
+// identity returns that of whoever has the key, or its secret from before the last
+// rotation, which ends with the overlap.
+func (k Key) identity(old bool) Identity {
+	id := Identity{Principal: k.Principal(), Key: k.ID, Expires: k.Expires, Ends: k.Expires, scope: k.Scope}
+	id.Principal.Credential = k.credentialOf(k.Secret)
+	if old {
+		id.Principal.Credential = k.credentialOf(k.Previous)
+		if k.Expires.IsZero() || k.Overlap.Before(k.Expires) {
+			id.Ends = k.Overlap
+		}
+	}
+	return id
 }
 
 // CredentialOf returns the credential of a request that a server received: the one

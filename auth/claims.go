@@ -74,7 +74,7 @@ func (i *issuer) identity(claims map[string]any) (Identity, bool) {
 	if !ok {
 		return Identity{}, false
 	}
-	p.Scope, _ = splitScope(scope)
+	p.Scope, p.Actions = splitScope(scope)
 	return Identity{Principal: p, Issuer: i.URL, scope: scope}, true
 }
 
@@ -126,7 +126,7 @@ func (i *issuer) scope(claims map[string]any) ([]string, bool) {
 		list = strings.Fields(text)
 	}
 	for _, s := range list {
-		known := isPermission(s) && cleanText(s) || slices.Contains(Actions(), Action(s))
+		known := isPermission(s) && cleanText(s) || haft.Action(s).Known()
 		if known && (i.Scope == nil || covers(i.Scope, s)) {
 			scope = append(scope, s)
 		}

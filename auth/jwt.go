@@ -96,7 +96,11 @@ func (a *Authenticator) token(ctx context.Context, text string) (Identity, error
 	if !ok {
 		return Identity{}, refuse(ReasonClaims, "")
 	}
-	id.Expires = expires
+	id.Expires, id.Ends = expires, expires
+	if !time.Now().Before(expires) {
+		id.Ends = expires.Add(a.skew) // it is accepted until then
+	}
+	id.Principal.Credential = t.credential(id.Ends)
 	return id, nil
 }
 

@@ -61,10 +61,11 @@ type Proof struct {
 }
 
 // Principal returns on whose behalf the key acts. Its Scope are the permissions of
-// the key's scope.
+// the key's scope, and its Actions the rest of it.
 func (k Key) Principal() haft.Principal {
-	permissions, _ := splitScope(k.Scope)
-	return haft.Principal{Org: k.Org, User: k.User, Agent: k.Agent, Roles: k.Roles, Scope: permissions}
+	p := haft.Principal{Org: k.Org, User: k.User, Agent: k.Agent, Roles: k.Roles, Credential: k.ID}
+	p.Scope, p.Actions = splitScope(k.Scope)
+	return p
 }
 
 // check reports why k cannot be issued.

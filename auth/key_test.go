@@ -109,7 +109,8 @@ func TestAuthenticate_gives_the_principal_of_a_key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := haft.Principal{Org: "acme", User: "ann", Agent: "bot", Roles: []string{"dev"}, Scope: []string{"tool:a*"}}
+	want := haft.Principal{Org: "acme", User: "ann", Agent: "bot", Roles: []string{"dev"}, Scope: []string{"tool:a*"},
+		Actions: []haft.Action{haft.ToolsRead, haft.CallsWrite}, Credential: got.Principal.Credential}
 	if diff := cmp.Diff(want, got.Principal); diff != "" {
 		t.Errorf("principal (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -27,6 +28,8 @@ type Keyring struct {
 	keys  Keys
 	vault *vault
 	log   *slog.Logger
+	// requireUser has no key issued or rotated that has no user.
+	requireUser atomic.Bool
 
 	mu      sync.Mutex
 	touched map[string]time.Time
@@ -59,10 +62,18 @@ func (r *Keyring) Issue(ctx context.Context, by Identity, k Key) (Key, Token, er
 	if k.Org == "" {
 		k.Org = by.Principal.Org
 	}
-	if err := by.MayIssue(k); err != nil {
+	if err := r.mayIssue(by, k); err != nil {
 		return Key{}, Token{}, err
 	}
 	return r.issue(ctx, k)
+}
+
+// mayIssue reports why by may not have k, or nobody may.
+func (r *Keyring) mayIssue(by Identity, k Key) error {
+	if r.requireUser.Load() && k.User == "" {
+		return invalid("this server has no keys without a user: name one")
+	}
+	return by.MayIssue(k)
 }
 
 func (r *Keyring) issue(ctx context.Context, k Key) (Key, Token, error) {
@@ -98,11 +109,11 @@ func (r *Keyring) Rotate(ctx context.Context, by Identity, id string, overlap ti
 	if overlap < 0 || overlap > MaxOverlap {
 		return Key{}, Token{}, invalid("an old secret is good for 0 to 30 days")
 	}
-	k, err := r.own(ctx, by, KeysWrite, id)
+	k, err := r.own(ctx, by, haft.KeysWrite, id)
 	if err != nil {
 		return Key{}, Token{}, err
 	}
-	if err := by.MayIssue(k); err != nil {
+	if err := r.mayIssue(by, k); err != nil {
 		return Key{}, Token{}, err
 	}
 	token, now := newToken(k.ID), time.Now()
@@ -128,7 +139,7 @@ type KeyState struct {
 // Set changes a key. Whoever may write keys may disable one; for all else by must
 // be allowed to issue the key as it then is.
 func (r *Keyring) Set(ctx context.Context, by Identity, id string, s KeyState) (Key, error) {
-	k, err := r.own(ctx, by, KeysWrite, id)
+	k, err := r.own(ctx, by, haft.KeysWrite, id)
 	if err != nil {
 		return Key{}, err
 	}
@@ -163,7 +174,7 @@ func (r *Keyring) Set(ctx context.Context, by Identity, id string, s KeyState) (
 
 // Remove removes a key. It is refused from then on.
 func (r *Keyring) Remove(ctx context.Context, by Identity, id string) error {
-	if _, err := r.own(ctx, by, KeysWrite, id); err != nil {
+	if _, err := r.own(ctx, by, haft.KeysWrite, id); err != nil {
 		return err
 	}
 	if err := r.keys.RemoveKey(ctx, by.Principal.Org, id); err != nil {
@@ -174,14 +185,14 @@ func (r *Keyring) Remove(ctx context.Context, by Identity, id string) error {
 
 // Key returns a key of the organisation of by, or [haft.CodeNotFound].
 func (r *Keyring) Key(ctx context.Context, by Identity, id string) (Key, error) {
-	return r.own(ctx, by, KeysRead, id)
+	return r.own(ctx, by, haft.KeysRead, id)
 }
 
 // Keys lists the keys of the organisation of by that come after the given id,
 // ordered by id.
 func (r *Keyring) Keys(ctx context.Context, by Identity, after string) iter.Seq2[Key, error] {
 	return func(yield func(Key, error) bool) {
-		if err := by.May(KeysRead); err != nil {
+		if err := by.May(haft.KeysRead); err != nil {
 			yield(Key{}, err)
 			return
 		}
@@ -206,7 +217,7 @@ func (r *Keyring) Keys(ctx context.Context, by Identity, after string) iter.Seq2
 
 // own returns a key of the organisation of by. One of another organisation is
 // looked up alike and not there.
-func (r *Keyring) own(ctx context.Context, by Identity, a Action, id string) (Key, error) {
+func (r *Keyring) own(ctx context.Context, by Identity, a haft.Action, id string) (Key, error) {
 	if err := by.May(a); err != nil {
 		return Key{}, err
 	}
@@ -258,15 +269,16 @@ func verdict(k Key, known bool, hit [2]int, now time.Time) Reason {
 	return ""
 }
 
-// bearer looks at a key that was sent as a whole.
-func (r *Keyring) bearer(ctx context.Context, text string) (Key, error) {
+// bearer looks at a key that was sent as a whole. Old says that it is the secret from
+// before the last rotation.
+func (r *Keyring) bearer(ctx context.Context, text string) (k Key, old bool, err error) {
 	id, ok := ParseKey(text)
 	if !ok {
-		return Key{}, refuse(ReasonMalformed, "")
+		return Key{}, false, refuse(ReasonMalformed, "")
 	}
 	k, known, err := r.find(ctx, id)
 	if err != nil {
-		return Key{}, err
+		return Key{}, false, err
 	}
 	hit := r.vault.matches(text, [2]Proof{k.Secret, k.Previous})
 	reason := verdict(k, known, hit, time.Now())
@@ -274,9 +286,9 @@ func (r *Keyring) bearer(ctx context.Context, text string) (Key, error) {
 		reason = ReasonUnsigned
 	}
 	if reason != "" {
-		return Key{}, refuse(reason, id)
+		return Key{}, false, refuse(reason, id)
 	}
-	return k, nil
+	return k, hit[0] != 1, nil
 }
 
 // touch notes that a key was used. That this fails is told to the operator and

@@ -30,6 +30,7 @@ const (
 	ReasonAudience  Reason = "a token for somebody else"
 	ReasonEarly     Reason = "not valid yet"
 	ReasonClaims    Reason = "claims that name no principal"
+	ReasonNoUser    Reason = "a key without a user"
 )
 
 // A refusal is the cause of an error that a caller is told nothing of.
@@ -53,6 +54,16 @@ func refuse(reason Reason, key string) error {
 		Code:    haft.CodeUnauthenticated,
 		Message: "the credential is missing or not valid",
 		Err:     &refusal{reason, key},
+	}
+}
+
+// noUser is the answer to a good key that names no user where every key must. Its
+// holder has proved to have it and is told what to do.
+func noUser(key string) error {
+	return &haft.Error{
+		Code:    haft.CodeUnauthenticated,
+		Message: "this server takes no key without a user: ask for one that was made with haft key create --for-user NAME",
+		Err:     &refusal{ReasonNoUser, key},
 	}
 }
 

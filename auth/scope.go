@@ -7,64 +7,8 @@ import (
 	"time"
 
 	"haft"
+	"haft/authority"
 )
-
-// An Action is something that a door does for a caller.
-type Action string
-
-// The actions. What a role has to say about those of the first group is decided
-// by the engine, which knows the rules of tools and policies.
-const (
-	ToolsRead      Action = "tools:read"
-	ToolsWrite     Action = "tools:write"
-	CallsRead      Action = "calls:read"
-	CallsWrite     Action = "calls:write" // make, cancel and replay calls
-	AgentsRead     Action = "agents:read"
-	AgentsWrite    Action = "agents:write"
-	ApprovalsRead  Action = "approvals:read"
-	ApprovalsWrite Action = "approvals:write" // answer them
-	EventsRead     Action = "events:read"
-	Operate        Action = "operate" // stop everything, cancel the calls of others
-)
-
-// The actions of the second group need a role of [Config.Managers] too.
-const (
-	KeysRead       Action = "keys:read"
-	KeysWrite      Action = "keys:write"
-	SecretsRead    Action = "secrets:read" // their names; nobody reads a value
-	SecretsWrite   Action = "secrets:write"
-	PoliciesRead   Action = "policies:read"
-	PoliciesWrite  Action = "policies:write"
-	SandboxesRead  Action = "sandboxes:read"
-	SandboxesWrite Action = "sandboxes:write"
-	ServersRead    Action = "servers:read" // MCP servers
-	ServersWrite   Action = "servers:write"
-	WebhooksRead   Action = "webhooks:read"
-	WebhooksWrite  Action = "webhooks:write"
-	AuditRead      Action = "audit:read"
-	UsageRead      Action = "usage:read"
-	// Admin stands for every action in a scope. It gives no role.
-	Admin Action = "admin"
-)
-
-// Actions lists every action.
-func Actions() []Action {
-	return []Action{
-		ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite, EventsRead, Operate,
-		KeysRead, KeysWrite, SecretsRead, SecretsWrite, PoliciesRead, PoliciesWrite, SandboxesRead, SandboxesWrite,
-		ServersRead, ServersWrite, WebhooksRead, WebhooksWrite, AuditRead, UsageRead, Admin,
-	}
-}
-
-// Managed reports whether the action needs the role of a manager, or is none that
-// we know.
-func (a Action) Managed() bool {
-	switch a {
-	case ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite, EventsRead, Operate:
-		return false
-	}
-	return true
-}
 
 // permissions are the beginnings of what names tools, see package policy.
 var permissions = []string{"tool:", "category:", "tag:", "kind:"}
@@ -78,40 +22,41 @@ func isPermission(s string) bool {
 //
 // A scope lists actions and permissions. A permission ("tool:NAME",
 // "category:NAME", "tag:NAME" or "kind:KIND", with * for any text) lets tools be
-// called, and so is [CallsWrite] for these. CallsWrite without a permission would
+// called, and so is [haft.CallsWrite] for these. CallsWrite without a permission would
 // let none be called and is refused: "tool:*" names them all.
 func CheckScope(scope []string) error {
 	if len(scope) > maxScope {
 		return invalid(fmt.Sprintf("a scope has at most %d entries", maxScope))
 	}
 	for _, s := range scope {
-		if !isPermission(s) && !slices.Contains(Actions(), Action(s)) || !cleanText(s) {
+		if !isPermission(s) && !haft.Action(s).Known() || !cleanText(s) {
 			return invalid("a scope has actions, such as calls:read, and permissions, such as tool:NAME")
 		}
 	}
-	if permissions, actions := splitScope(scope); len(permissions) == 0 && slices.Contains(actions, CallsWrite) {
+	if permissions, actions := splitScope(scope); len(permissions) == 0 && slices.Contains(actions, haft.CallsWrite) {
 		return invalid("calls:write needs a permission for the tools to call, such as tool:*")
 	}
 	return nil
 }
 
-// splitScope parts a scope in what policy and what doors look at. Permissions are
-// nil if scope is, and else not. What is neither is dropped: it allows nothing.
-func splitScope(scope []string) (permissions []string, actions []Action) {
+// splitScope parts a scope in permissions, which policy looks at, and actions, which
+// package authority does. Both are nil if scope is, and else not. What is neither is
+// dropped: it allows nothing.
+func splitScope(scope []string) (permissions []string, actions []haft.Action) {
 	if scope == nil {
 		return nil, nil
 	}
-	permissions = []string{}
+	permissions, actions = []string{}, []haft.Action{}
 	for _, s := range scope {
 		switch {
 		case isPermission(s):
 			permissions = append(permissions, s)
-		case slices.Contains(Actions(), Action(s)):
-			actions = append(actions, Action(s))
+		case haft.Action(s).Known():
+			actions = append(actions, haft.Action(s))
 		}
 	}
-	if len(permissions) > 0 && !slices.Contains(actions, CallsWrite) {
-		actions = append(actions, CallsWrite)
+	if len(permissions) > 0 && !slices.Contains(actions, haft.CallsWrite) {
+		actions = append(actions, haft.CallsWrite)
 	}
 	return permissions, actions
 }
@@ -125,7 +70,7 @@ func covers(scope []string, entry string) bool {
 		return slices.Contains(scope, kind+":*")
 	}
 	_, actions := splitScope(scope)
-	return slices.Contains(actions, Admin) || slices.Contains(actions, Action(entry))
+	return slices.Contains(actions, haft.AllActions) || slices.Contains(actions, haft.Action(entry))
 }
 
 // An Identity is who sent a request, and what the credential may do. The zero
@@ -134,6 +79,8 @@ type Identity struct {
 	Principal haft.Principal
 	// Key is the id of the API key, if it was one.
 	Key string
+	// KeyAgent is the agent that the API key names. Only [Authenticator.Recheck] sets it.
+	KeyAgent string
 	// Issuer is whose token it was, if it was one.
 	Issuer string
 	// Signed says that the request was signed. Its body must be read through
@@ -143,31 +90,32 @@ type Identity struct {
 	// Expires is when the credential does, or zero. What goes on for longer than
 	// a request ends then.
 	Expires time.Time
+	// Ends is when what this credential opened or began ends if nothing is changed
+	// before: with Expires, with the overlap of a rotated key, or with a token and
+	// the difference of clocks that it was accepted with. Zero means never.
+	Ends time.Time
 
-	scope   []string
-	manager bool
+	scope []string
+	rules authority.Rules
 }
 
 // Trusted returns the identity of a principal who needs no credential, because
-// the caller is the operator. It is confined to the permissions of the principal.
+// the caller is the operator. It is confined to what the principal is.
 func Trusted(p haft.Principal) Identity {
-	return Identity{Principal: p, scope: p.Scope, manager: slices.Contains(p.Roles, haft.RoleAdmin)}
+	id := Identity{Principal: p}
+	if p.Scope != nil || p.Actions != nil {
+		id.scope = append([]string{}, p.Scope...)
+		for _, a := range p.Actions {
+			id.scope = append(id.scope, string(a))
+		}
+	}
+	return id
 }
 
-// May reports why the credential is not for the action, with [haft.CodeDenied].
-func (id Identity) May(a Action) error {
-	if err := id.Principal.Check(); err != nil {
-		return err
-	}
-	switch {
-	case !slices.Contains(Actions(), a):
-		return &haft.Error{Code: haft.CodeDenied, Message: "there is no such action"}
-	case a.Managed() && !id.manager:
-		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf("%s is for administrators", a)}
-	case id.scope != nil && !covers(id.scope, string(a)):
-		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf("the credential is not for %s", a)}
-	}
-	return nil
+// May reports why the credential is not for the action: it asks package authority,
+// with the principal that has the scope of the credential.
+func (id Identity) May(a haft.Action) error {
+	return id.rules.Authorize(id.Principal, a, authority.Resource{})
 }
 
 // MayIssue reports why k would be more than the credential itself is: a key of
@@ -175,7 +123,7 @@ func (id Identity) May(a Action) error {
 // administrator to give, with a wider scope, or one that outlives the key that it
 // was made with.
 func (id Identity) MayIssue(k Key) error {
-	if err := id.May(KeysWrite); err != nil {
+	if err := id.May(haft.KeysWrite); err != nil {
 		return err
 	}
 	denied := func(message string) error { return &haft.Error{Code: haft.CodeDenied, Message: message} }

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,24 +11,25 @@ import (
 )
 
 func TestMay(t *testing.T) {
-	w := setup(t)
+	w := setup(t, func(c *auth.Config) { c.Rules.Operators = "acme" })
 	admin := []string{haft.RoleAdmin}
 	for _, tt := range []struct {
 		name   string
 		roles  []string
 		scope  []string
-		may    []auth.Action
-		mayNot []auth.Action
+		may    []haft.Action
+		mayNot []haft.Action
 	}{
-		{"no role and no scope: what the engine judges", nil, nil,
-			[]auth.Action{auth.CallsWrite, auth.ToolsRead, auth.ToolsWrite, auth.Operate}, []auth.Action{auth.KeysRead, auth.SecretsWrite, auth.AuditRead, auth.Admin}},
-		{"administrator", admin, nil, auth.Actions(), nil},
-		{"the action admin gives no role", nil, []string{"admin"}, []auth.Action{auth.CallsRead, auth.ToolsWrite}, []auth.Action{auth.KeysWrite, auth.Admin}},
-		{"the role admin does not widen a scope", admin, []string{"tools:read"}, []auth.Action{auth.ToolsRead}, []auth.Action{auth.KeysRead, auth.CallsWrite, auth.ToolsWrite, auth.Admin}},
-		{"both", admin, []string{"admin"}, auth.Actions(), nil},
-		{"an empty scope", admin, []string{}, nil, auth.Actions()},
-		{"a permission is for calls", nil, []string{"tool:add"}, []auth.Action{auth.CallsWrite}, []auth.Action{auth.CallsRead, auth.ToolsRead, auth.ToolsWrite}},
-		{"another role", []string{"administrator", "Admin"}, nil, []auth.Action{auth.CallsWrite}, []auth.Action{auth.KeysRead}},
+		{"no role and no scope", nil, nil,
+			[]haft.Action{haft.CallsWrite, haft.ToolsRead, haft.ApprovalsWrite},
+			[]haft.Action{haft.ToolsWrite, haft.AgentsWrite, haft.Operate, haft.KeysRead, haft.SecretsWrite, haft.AuditRead, haft.AllActions}},
+		{"administrator", admin, nil, haft.Actions(), nil},
+		{"the action admin gives no role", nil, []string{"admin"}, []haft.Action{haft.CallsRead}, []haft.Action{haft.ToolsWrite, haft.KeysWrite, haft.AllActions}},
+		{"the role admin does not widen a scope", admin, []string{"tools:read"}, []haft.Action{haft.ToolsRead}, []haft.Action{haft.KeysRead, haft.CallsWrite, haft.ToolsWrite, haft.AllActions}},
+		{"both", admin, []string{"admin"}, haft.Actions(), nil},
+		{"an empty scope", admin, []string{}, nil, haft.Actions()},
+		{"a permission is for calls", nil, []string{"tool:add"}, []haft.Action{haft.CallsWrite}, []haft.Action{haft.CallsRead, haft.ToolsRead, haft.ToolsWrite}},
+		{"another role", []string{"administrator", "Admin"}, nil, []haft.Action{haft.CallsWrite}, []haft.Action{haft.KeysRead}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, token := w.issue(t, auth.Key{User: "ann", Roles: tt.roles, Scope: tt.scope})
@@ -45,7 +47,7 @@ func TestMay(t *testing.T) {
 			}
 		})
 	}
-	for _, a := range auth.Actions() {
+	for _, a := range haft.Actions() {
 		wantCode(t, "nobody", (auth.Identity{}).May(a), haft.CodeUnauthenticated)
 	}
 }
@@ -63,17 +65,17 @@ func TestScope_reaches_policy_as_permissions_only(t *testing.T) {
 }
 
 func TestActions_are_all_listed_and_sorted_out(t *testing.T) {
-	seen := map[auth.Action]bool{}
-	for _, a := range auth.Actions() {
+	seen := map[haft.Action]bool{}
+	for _, a := range haft.Actions() {
 		if seen[a] {
 			t.Errorf("%s is listed twice", a)
 		}
 		seen[a] = true
-		if a != auth.CallsWrite && auth.CheckScope([]string{string(a)}) != nil {
+		if a != haft.CallsWrite && auth.CheckScope([]string{string(a)}) != nil {
 			t.Errorf("%s cannot be in a scope", a)
 		}
 	}
-	if !auth.Action("new:action").Managed() {
+	if !haft.Action("new:action").Managed() {
 		t.Error("an action that nobody knows is for everybody")
 	}
 }
@@ -126,7 +128,7 @@ func TestEscalation(t *testing.T) {
 		wantCode(t, tt.name, err, tt.want)
 	}
 	// A role that manages keys is not an administrator.
-	ops := setup(t, func(c *auth.Config) { c.Managers = []string{"ops"} })
+	ops := setup(t, func(c *auth.Config) { c.Rules.Managers = []string{"ops"} })
 	_, token, err := ops.ring.Issue(t.Context(), auth.Trusted(haft.Principal{Org: "acme", Roles: admin}), auth.Key{User: "o", Roles: []string{"ops"}})
 	if err != nil {
 		t.Fatal(err)
@@ -179,5 +181,31 @@ func TestEscalation_by_changing_a_key(t *testing.T) {
 	}
 	for k := range w.ring.Keys(t.Context(), other, "") {
 		t.Errorf("another organisation sees %s", k.ID)
+	}
+}
+
+// Where every key must have a user, mallory's old key without one is refused and
+// told why, and no other is made.
+func TestRequireUser(t *testing.T) {
+	before := setup(t)
+	k, old := before.issue(t, auth.Key{Name: "mallory"})
+	strict, err := auth.New(auth.Config{Keyring: before.ring, RequireUser: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = strict.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: old})
+	wantCode(t, "a key without a user", err, haft.CodeUnauthenticated)
+	if got := haft.MessageOf(err); !strings.Contains(got, "--for-user") || auth.ReasonOf(err) != auth.ReasonNoUser || auth.KeyOf(err) != k.ID {
+		t.Errorf("the error is %q for %q, reason %q", got, auth.KeyOf(err), auth.ReasonOf(err))
+	}
+	_, _, err = before.ring.Issue(t.Context(), before.admin, auth.Key{Agent: "bot"})
+	wantCode(t, "a new key without a user", err, haft.CodeInvalid)
+	_, _, err = before.ring.Rotate(t.Context(), before.admin, k.ID, 0)
+	wantCode(t, "a rotated key without a user", err, haft.CodeInvalid)
+	if _, err := before.ring.Set(t.Context(), before.admin, k.ID, auth.KeyState{Disabled: new(true)}); err != nil {
+		t.Errorf("such a key cannot be disabled: %v", err)
+	}
+	if _, err := strict.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: before.key}); err != nil {
+		t.Errorf("a key with a user: %v", err)
 	}
 }

@@ -103,14 +103,14 @@ func isMethod(s string) bool {
 
 // signed looks at a signed request. The nonce is used up last, so that nobody but
 // the owner of the key can use one up.
-func (a *Authenticator) signed(ctx context.Context, c Credential) (Key, signature, error) {
+func (a *Authenticator) signed(ctx context.Context, c Credential) (k Key, s signature, old bool, err error) {
 	s, ok := parseSignature(c.Token)
 	if !ok || !isTarget(c.Target) || !isMethod(c.Method) {
-		return Key{}, s, refuse(ReasonMalformed, "")
+		return Key{}, s, false, refuse(ReasonMalformed, "")
 	}
 	k, known, err := a.keyring.find(ctx, s.key)
 	if err != nil {
-		return Key{}, s, err
+		return Key{}, s, false, err
 	}
 	hit := a.keyring.vault.signed(k.Org, k.ID, s.text(c.Method, c.Target), s.sum, [2]Proof{k.Secret, k.Previous})
 	now := time.Now()
@@ -119,18 +119,18 @@ func (a *Authenticator) signed(ctx context.Context, c Credential) (Key, signatur
 		reason = ReasonClock
 	}
 	if reason != "" {
-		return Key{}, s, refuse(reason, s.key)
+		return Key{}, s, false, refuse(reason, s.key)
 	}
 	// From this moment on the time alone refuses it.
 	until := s.at.Add(a.skew + time.Second)
 	fresh, err := a.nonces.Use(ctx, s.key, s.nonce, s.at, until)
 	switch {
 	case err != nil:
-		return Key{}, s, fmt.Errorf("remember a nonce: %w", err)
+		return Key{}, s, false, fmt.Errorf("remember a nonce: %w", err)
 	case !fresh:
-		return Key{}, s, refuse(ReasonReplay, s.key)
+		return Key{}, s, false, refuse(ReasonReplay, s.key)
 	}
-	return k, s, nil
+	return k, s, hit[0] != 1, nil
 }
 
 // Sign signs a request with an API key, for clients. It sets Authorization, and

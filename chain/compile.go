@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/bounds"
 )
 
 // MaxPlan bounds the arguments of all steps together, in bytes, and so does it
@@ -43,6 +44,9 @@ func Compile(plan haft.Plan) (*Program, error) {
 	if len(plan.Steps) > haft.MaxSteps {
 		return nil, wrong("the plan has %d steps, %d is the most", len(plan.Steps), haft.MaxSteps)
 	}
+	if err := counted(plan); err != nil {
+		return nil, err
+	}
 	p := &Program{index: map[string]int{}}
 	if len(plan.Input) > 0 {
 		if len(plan.Input) > MaxPlan {
@@ -73,6 +77,27 @@ func Compile(plan haft.Plan) (*Program, error) {
 		return nil, err
 	}
 	return p, p.sort()
+}
+
+// counted bounds the values of a plan, all together, before anything is made of them:
+// 8 MiB can hold four million.
+func counted(plan haft.Plan) error {
+	left := bounds.MaxValues
+	for i := -1; i < len(plan.Steps); i++ {
+		text, what := plan.Input, "the input"
+		if i >= 0 {
+			text, what = plan.Steps[i].Args, fmt.Sprintf("step %d%s", i+1, called(plan.Steps[i].ID))
+		}
+		if len(text) <= 2 { // {}, or nothing
+			continue
+		}
+		// What is no JSON is said by who reads it.
+		n, _ := bounds.Count(text, bounds.Limits{Values: left + 1}, nil)
+		if left -= n; left < 0 {
+			return wrong("%s: the input and the arguments of all steps have more than %d values in all", what, bounds.MaxValues)
+		}
+	}
+	return nil
 }
 
 // called names a step in a message, if its id can be shown.

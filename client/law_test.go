@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"haft"
+	"haft/authority"
 	"haft/client"
 	"haft/engine"
 	"haft/executor"
@@ -66,8 +67,8 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
 	}
 	admin := parts[2] == haft.RoleAdmin
-	id := server.Identity{Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}}, Operator: admin && parts[0] == "acme"}
-	id.May = func(server.Action) error { return nil }
+	id := server.Identity{Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
+		Rules: authority.Rules{Operators: "acme"}}
 	if admin {
 		id.ActAs = func(string) error { return nil }
 	}

@@ -8,6 +8,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/authority"
 	"haft/policy"
 	"haft/store"
 )
@@ -20,17 +21,7 @@ const maxReason = 2000
 
 // Approval implements [haft.Approver].
 func (e *Engine) Approval(ctx context.Context, p haft.Principal, id haft.ApprovalID) (*haft.Approval, error) {
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
-	a, err := e.store.Approval(ctx, p.Org, id)
-	if err != nil {
-		return nil, err
-	}
-	if !e.maySee(p, a.Requester) && !e.answerable(ctx, p, *a) {
-		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such approval"}
-	}
-	return a, nil
+	return e.approvalFor(ctx, p, id, haft.ApprovalsRead)
 }
 
 // Approvals implements [haft.Approver]: the requests of the organisation, which
@@ -38,7 +29,7 @@ func (e *Engine) Approval(ctx context.Context, p haft.Principal, id haft.Approva
 // own.
 func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval, error] {
 	return func(yield func(haft.Approval, error) bool) {
-		if err := p.Check(); err != nil {
+		if err := e.may(p, haft.ApprovalsRead); err != nil {
 			yield(haft.Approval{}, err)
 			return
 		}
@@ -55,7 +46,7 @@ func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.Approva
 			}
 			for _, a := range list {
 				f.After, f.AfterID = a.Created, a.ID
-				if !e.maySee(p, a.Requester) && !e.answerable(ctx, p, a) {
+				if !e.asked(ctx, p, a) {
 					continue
 				}
 				if n++; !yield(a, nil) || n == most {
@@ -89,13 +80,13 @@ func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approv
 // Decide implements [haft.Approver]. Who may answer is decided by the policy of
 // now, with the arguments that are agreed to.
 func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID, answer haft.Answer) (*haft.Approval, error) {
-	if err := p.Check(); err != nil {
+	if err := e.may(p, haft.ApprovalsWrite); err != nil {
 		return nil, err
 	}
 	if len(answer.Reason) > maxReason {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
 	}
-	a, err := e.store.Approval(ctx, p.Org, id)
+	a, err := e.approvalFor(ctx, p, id, haft.ApprovalsWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +105,16 @@ func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 	}
 	f, err := e.unseal(rec)
 	if err != nil {
+		return nil, err
+	}
+	if now, _, err := e.principalNow(ctx, f.call.Principal); err == nil {
+		f.call.Principal = now
+	} else if w, ok := errors.AsType[*withdrawal](err); ok {
+		if err := e.dropWithdrawn(ctx, rec, w); err != nil {
+			return nil, err
+		}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has ended: " + w.Error()}
+	} else {
 		return nil, err
 	}
 	if err := e.judge(ctx, f, a, p, answer); err != nil {
@@ -157,7 +158,7 @@ func (e *Engine) judge(ctx context.Context, f *flight, a *haft.Approval, p haft.
 	}
 	if d.Effect == policy.Deny {
 		// Refusing what is denied anyway is for managers.
-		return e.manager(p)
+		return e.may(unconfined(p), haft.PoliciesWrite)
 	}
 	if err := d.MayApprove(p, a.Requester); err != nil {
 		return err
@@ -183,13 +184,23 @@ func asCoded(err error) error {
 
 // answer writes down what p says, once, and has the call go on or ends it.
 func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft.Principal, answer haft.Answer) (*haft.Approval, error) {
+	answer.Reason = f.redactor.Text(answer.Reason)
 	next := *a
 	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
 	if answer.Approve {
 		next.State, next.Edited = haft.ApprovalApproved, len(answer.Args) > 0
-		next.Binds = e.binds(f.rec.Digest, f.args)
-		if !next.Edited && next.Binds != a.Binds {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more"}
+		terms, err := e.terms(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		// With other arguments everything else is as it was shown.
+		if !next.Edited && !e.agreedTo(f, a, terms) || next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more: " +
+				"its environment, network, limits, sandbox, packages or server has changed, or was not shown; refuse it, and have it called again"}
+		}
+		next.Binds = e.bindsTerms(f, terms)
+		if next.Terms, err = f.shownTerms(terms); err != nil {
+			return nil, err
 		}
 		if next.Edited {
 			e.keep(f)
@@ -238,7 +249,7 @@ func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) 
 // resume has a call go on that a person agreed to: from the beginning.
 func (e *Engine) resume(f *flight, a *haft.Approval) {
 	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
-		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{})}
+		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
 	again.call.Digest = f.rec.Digest
 	e.launch(again)
 }
@@ -251,7 +262,17 @@ func (e *Engine) expire(ctx context.Context, r *haft.Record) error {
 // Wait returns the result of a call when it has ended, or when it waits for a
 // person, or what is known when ctx ends.
 func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	if _, err := e.seen(ctx, p, id); err != nil && e.flying(id) == nil {
+	if err := e.authority.Any(p, authority.Resource{}, haft.CallsRead, haft.CallsWrite); err != nil {
+		return nil, err
+	}
+	// A call that was only just made has no record yet.
+	if f := e.flying(id); f != nil {
+		whose := authority.Owned("call", f.asked.Principal)
+		if e.authority.Any(p, whose, haft.CallsRead, haft.CallsWrite) == nil {
+			return e.await(ctx, p, id)
+		}
+	}
+	if _, err := e.seen(ctx, p, id, haft.CallsRead, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	return e.await(ctx, p, id)

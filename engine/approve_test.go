@@ -70,7 +70,7 @@ func TestApproval(t *testing.T) {
 		{name: "agreed to other arguments", by: approver("o"), answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":"/tmp/y"}`)}, want: haft.StatusSuccess, value: `{"path":"/tmp/y"}`},
 		{name: "other arguments do not fit", by: approver("o"), answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":7}`)}, code: haft.CodeInvalid},
 		{name: "by the one who asked", by: haft.Principal{Org: "o", User: "ann", Roles: []string{"approver"}}, answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
-		{name: "by somebody without the role", by: user("o", "bob"), answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
+		{name: "by somebody without the role", by: user("o", "bob"), answer: haft.Answer{Approve: true}, code: haft.CodeNotFound},
 		{name: "by an agent", by: haft.Principal{Org: "o", User: "boss", Agent: "a", Roles: []string{"approver"}}, answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
 		{name: "from another organisation", by: approver("p"), answer: haft.Answer{Approve: true}, code: haft.CodeNotFound},
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
+	"strings"
 
 	"haft"
 	"haft/policy"
@@ -15,14 +15,17 @@ import (
 // authorize asks whether this principal may call this tool, by the tool's own
 // roles, the rules of the agent and the policies of server and organisation. It
 // looks at the arguments as they came; [Engine.approve] decides again with those
-// that will run.
+// that will run. [Engine.Explain] asks by the same functions.
 func (e *Engine) authorize(ctx context.Context, f *flight) error {
 	if err := e.blocks.check(f); err != nil {
 		return err
 	}
-	t := f.tool.Tool
-	if roles := t.Version.Settings.Roles; len(roles) > 0 && !slices.ContainsFunc(f.call.Principal.Roles, func(r string) bool { return slices.Contains(roles, r) }) {
-		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the tool is for callers with a certain role")
+	if !hasRoles(f.call.Principal, f.tool) {
+		message := "the tool is for callers with a certain role"
+		if f.explains { // who asks why may know which
+			message = "the tool is for callers with one of the roles " + strings.Join(rolesOf(f.tool), ", ")
+		}
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, message).by("roles")
 	}
 	if err := e.followRules(ctx, f); err != nil {
 		return err
@@ -49,7 +52,11 @@ func (e *Engine) decide(f *flight, args json.RawMessage) error {
 	if f.decided != nil && bytes.Equal(f.decided, args) {
 		return nil // equal policies and requests give equal decisions
 	}
-	f.decision = f.rules.Decide(f.request(args))
+	if f.explains {
+		f.decision = f.rules.Explain(f.request(args))
+	} else {
+		f.decision = f.rules.Decide(f.request(args))
+	}
 	f.decided = args
 	return denied(f.decision)
 }
@@ -76,10 +83,10 @@ func (e *Engine) followRules(ctx context.Context, f *flight) error {
 	var history []toolrule.Past
 	if toolrule.NeedsTurn(rules) {
 		if f.call.Turn == "" {
-			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made")
+			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made").by("tool_rules")
 		}
 		var err error
-		if !f.parent.turning() { // else the call that made this one has it, and waits
+		if !f.explains && !f.parent.turning() { // else the call that made this one has it, and waits
 			if f.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+f.call.Turn); err != nil {
 				return err
 			}
@@ -93,7 +100,7 @@ func (e *Engine) followRules(ctx context.Context, f *flight) error {
 		err = state.Admit(f.tool.Tool.Name)
 	}
 	if err != nil {
-		r := refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, haft.MessageOf(err))
+		r := refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, haft.MessageOf(err)).by("tool_rules")
 		r.cause = err
 		return r
 	}

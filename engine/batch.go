@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -20,7 +21,11 @@ func (e *Engine) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 	if len(calls) > maxBatch {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a batch has at most %d calls", maxBatch)}
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // nobody waits for it, and nothing has begun
+	}
 	results := make([]*haft.Result, len(calls))
+	seen := e.changes.Load() // what is changed while the first run holds for the next
 	for i := 0; i < len(calls); {
 		n := 1
 		if e.parallel(ctx, calls[i]) {
@@ -28,7 +33,7 @@ func (e *Engine) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 				n++
 			}
 		}
-		e.together(ctx, calls[i:i+n], results[i:i+n])
+		e.together(ctx, calls[i:i+n], results[i:i+n], seen)
 		i += n
 	}
 	return results, nil
@@ -41,29 +46,37 @@ func (e *Engine) parallel(ctx context.Context, c haft.Call) bool {
 }
 
 // together runs calls at once, so many at a time.
-func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haft.Result) {
+func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haft.Result, seen int64) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, batchWide)
 	for i, c := range calls {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			results[i] = e.one(ctx, c)
+			results[i] = e.one(ctx, c, seen)
 		})
 	}
 	wg.Wait()
 }
 
 // one runs a call and has a result whatever happens.
-func (e *Engine) one(ctx context.Context, c haft.Call) *haft.Result {
+func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
 		c.ID = NewCallID()
 	}
-	res, err := e.Call(ctx, c)
+	res, err := e.callSince(ctx, c, seen)
 	if err == nil {
 		return res
 	}
+	if errors.Is(err, errLabel) {
+		c.ID = "" // which may be what holds the secret
+	}
 	f := &flight{call: c}
+	var blind error
+	if f.redactor, blind = e.coverOf(ctx, c.Principal); blind != nil {
+		f.redactor, f.call.Tool = e.plain, "" // nobody can tell what in it is a secret
+	}
 	res, _ = e.coded(f, err) // it is the error that we have
+	f.redactResult(res)
 	return res
 }

@@ -135,7 +135,7 @@ func (e *Engine) leased(f *flight, values []secret.Named) {
 // BindSecret stores a variable as [Engine.PutSecret] does, and where it may go. A
 // nil binding leaves it bound as it is, and one without hosts unbinds it.
 func (e *Engine) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error {
-	id, err := e.scope(ctx, p, agent)
+	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func newBlocks(period time.Duration) *blocks {
 // name is who is blocked from what.
 func (b *blocks) name(f *flight) string {
 	p := f.call.Principal
-	return key(p.Org, p.User, p.Agent, string(f.tool.Tool.ID))
+	return key(p.Org, p.Owner(), p.Agent, string(f.tool.Tool.ID))
 }
 
 // add blocks the caller of f from its tool.
@@ -150,7 +150,7 @@ func (b *blocks) check(f *flight) error {
 		delete(b.until, name)
 		return nil
 	}
-	r := refuse(haft.StatusDenied, haft.FailDenied, haft.RetrySame, "after a critical failure this caller cannot use the tool for a while")
+	r := refuse(haft.StatusDenied, haft.FailDenied, haft.RetrySame, "after a critical failure this caller cannot use the tool for a while").by("block")
 	r.failure.RetryAfter = haft.Millis(left)
 	return r
 }

@@ -50,6 +50,7 @@ func (e *Engine) cache(ctx context.Context, f *flight) {
 		return
 	}
 	res := *f.res
+	res.Call, res.Tool, res.Digest, res.Approval, res.Notices = "", "", "", "", nil // each call has its own
 	f.redactResult(&res)
 	raw, err := json.Marshal(res)
 	if err != nil {
@@ -61,6 +62,6 @@ func (e *Engine) cache(ctx context.Context, f *flight) {
 	}
 	if err := e.store.PutCached(ctx, f.call.Principal.Org, e.cacheKey(f), raw, now, now.Add(keep)); err != nil {
 		// A cache that cannot be written costs time and nothing else.
-		e.cfg.Logger.Warn("a result cannot be cached", "call", f.call.ID, "error", err)
+		e.logOf(f).Warn("a result cannot be cached", "call", f.call.ID, "error", err)
 	}
 }

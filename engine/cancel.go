@@ -5,26 +5,34 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"haft"
 	"haft/audit"
+	"haft/authority"
 	"haft/store"
 )
 
 // errCancelled is the cause of the end of a call that somebody cancelled.
 var errCancelled = errors.New("the call was cancelled")
 
-// Cancel implements [haft.Caller].
+// Cancel implements [haft.Caller]. It is for whoever made the call and for managers.
+// Those who answer requests for approval see the call and refuse it by [Engine.Decide],
+// which asks whether they may.
 func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
-	r, err := e.seen(ctx, p, id)
-	if f := e.flying(id); f != nil && mayTouch(e, p, f.call.Principal) {
+	if err := e.may(p, haft.CallsWrite); err != nil {
+		return err
+	}
+	if f := e.flying(id); f != nil && e.Authorize(p, haft.CallsWrite, authority.Owned("call", f.asked.Principal)) == nil {
 		f.cancel(errCancelled)
 		return nil
 	}
+	r, err := e.seen(ctx, p, id, haft.CallsRead, haft.CallsWrite)
 	if err != nil {
 		return err
+	}
+	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", r.Call.Principal)); err != nil {
+		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an approver refuses its request instead", Err: err}
 	}
 	if r.Status.Final() {
 		return nil
@@ -61,52 +69,20 @@ func (e *Engine) close(ctx context.Context, f *flight, res *haft.Result) error {
 	return e.tell(ctx, f, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }
 
-// mayTouch reports whether p may act on what belongs to owner: it is p's own, or
-// p manages the organisation.
-func mayTouch(e *Engine, p, owner haft.Principal) bool {
-	if p.Org != owner.Org {
-		return false
-	}
-	if e.manages(p) {
-		return true
-	}
-	return p.User == owner.User && (p.Agent == "" || p.Agent == owner.Agent)
-}
-
-// manages reports whether p may change tools, agents and policies.
-func (e *Engine) manages(p haft.Principal) bool {
-	if p.Agent != "" {
-		return false // an agent acts for somebody, and manages nothing
-	}
-	return slices.ContainsFunc(p.Roles, func(r string) bool { return slices.Contains(e.cfg.Managers, r) })
-}
-
-// manager returns the error for somebody who may not manage.
-func (e *Engine) manager(p haft.Principal) error {
-	if err := p.Check(); err != nil {
-		return err
-	}
-	if !e.manages(p) {
-		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf("this is for callers with one of the roles %v", e.cfg.Managers)}
-	}
-	return nil
-}
-
-// CancelAll implements [haft.Operator].
+// CancelAll implements [haft.Operator]. Of is a user, an agent or the credential of
+// a caller without a user; who does not manage names what is their own.
 func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, error) {
-	if err := p.Check(); err != nil {
-		return 0, err
-	}
 	if of.Org == "" {
 		of.Org = p.Org
 	}
-	if of.Org != p.Org || !e.manages(p) && (of.User != p.User || of.User == "") {
-		return 0, &haft.Error{Code: haft.CodeDenied, Message: "only a manager cancels calls of others"}
+	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", of)); err != nil {
+		return 0, &haft.Error{Code: haft.CodeOf(err), Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
 	}
+	who := of.Owner()
 	n := e.cancelFlights(errCancelled, func(q haft.Principal) bool {
-		return q.Org == of.Org && (of.User == "" || q.User == of.User) && (of.Agent == "" || q.Agent == of.Agent)
+		return q.Org == of.Org && (who == "" || q.Owner() == who) && (of.Agent == "" || q.Agent == of.Agent)
 	})
-	filter := haft.CallFilter{Org: of.Org, User: of.User, Agent: of.Agent, Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
+	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent, Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
 	for {
 		records, err := e.store.Records(ctx, filter)
 		if err != nil || len(records) == 0 {
@@ -135,7 +111,7 @@ func (e *Engine) cancelFlights(cause error, which func(haft.Principal) bool) int
 	defer e.mu.Unlock()
 	n := 0
 	for _, f := range e.flights {
-		if which(f.call.Principal) {
+		if which(f.asked.Principal) {
 			f.cancel(cause)
 			n++
 		}
@@ -148,6 +124,7 @@ type stopNote struct {
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
+	Kill    bool      `json:"kill,omitempty"` // what runs was cancelled too
 	leaving bool      // this process only, on its way out
 }
 
@@ -156,13 +133,14 @@ const stopSetting = "stopped"
 
 // Stop implements [haft.Operator].
 func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill bool) error {
-	if err := e.manager(p); err != nil {
+	if err := e.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
 		return err
 	}
 	if reason == "" {
 		reason = "the operator stopped them"
 	}
-	note := &stopNote{Reason: reason, By: p.User, At: time.Now()}
+	reason = e.strictOf(ctx, p.Org).Text(reason) // callers of every organisation are told it
+	note := &stopNote{Reason: reason, By: p.User, At: time.Now(), Kill: kill}
 	raw, err := json.Marshal(note)
 	if err != nil {
 		return fmt.Errorf("encode why calls are stopped: %w", err)
@@ -174,18 +152,18 @@ func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill
 	if err := e.store.PutSetting(ctx, stopSetting, string(raw)); err != nil {
 		return err
 	}
-	return e.log(ctx, p, "operator.stop", map[string]any{"reason": reason, "kill": kill})
+	return e.logFor(ctx, p, "", "operator.stop", map[string]any{"reason": reason, "kill": kill})
 }
 
 // Resume implements [haft.Operator].
 func (e *Engine) Resume(ctx context.Context, p haft.Principal) error {
-	if err := e.manager(p); err != nil {
+	if err := e.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
 		return err
 	}
 	if err := e.store.PutSetting(ctx, stopSetting, ""); err != nil {
 		return err
 	}
-	if err := e.log(ctx, p, "operator.resume", nil); err != nil {
+	if err := e.logFor(ctx, p, "", "operator.resume", nil); err != nil {
 		return err
 	}
 	e.stopped.Store(nil)
@@ -217,16 +195,32 @@ func (e *Engine) readStop(ctx context.Context) error {
 	return nil
 }
 
-// log writes an entry of the audit that is not about a call.
+// log writes an entry of the audit that is not about a call, and has the calls of the
+// organisation held against what was changed.
 func (e *Engine) log(ctx context.Context, p haft.Principal, kind string, body any) error {
+	return e.logFor(ctx, p, p.Org, kind, body)
+}
+
+// logFor is log for a change of an organisation, or of all if it is empty. This is the
+// one place that every change of permissions passes.
+func (e *Engine) logFor(ctx context.Context, p haft.Principal, org, kind string, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
-	entry := audit.Entry{Org: p.Org, Time: time.Now(), Kind: kind, Actor: p, Body: raw}
+	entry := audit.Entry{Org: p.Org, Time: time.Now(), Kind: kind, Actor: p, Body: e.cleanBody(ctx, p.Org, raw)}
 	err = e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
-	if e.cfg.Changed != nil {
-		e.cfg.Changed(p.Org) // whatever it was: others look themselves
+	if takesNothing(kind) {
+		if e.cfg.Changed != nil {
+			e.cfg.Changed(org)
+		}
+		return err
 	}
+	if e.store.Shared() {
+		if told := e.store.MarkChange(ctx, org); told != nil {
+			err = errors.Join(err, &haft.Error{Code: haft.CodeUnavailable, Message: "the change is made, and other servers of the database could not be told: do it again", Err: told})
+		}
+	}
+	e.permissionsChanged(org)
 	return err
 }

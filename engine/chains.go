@@ -3,20 +3,29 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"haft"
+	"haft/authority"
 	"haft/chain"
 	"haft/store"
 )
 
 // Run implements [haft.Planner].
 func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	if err := p.Check(); err != nil {
+	if err := e.may(p, haft.CallsWrite); err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // nobody waits for it, and nothing has begun
 	}
 	program, err := chain.Compile(plan)
 	if err != nil {
+		return nil, err
+	}
+	p = e.canonical(ctx, p)
+	if err := e.checkSteps(ctx, p, plan); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -28,25 +37,31 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 		return nil, err
 	}
 	if !plan.Background {
-		return e.advance(ctx, p.Org, c.ID)
+		done, err := e.advance(ctx, p.Org, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		shown, err := e.shownChain(ctx, *done)
+		return &shown, err
 	}
 	if !e.spawn(func(ctx context.Context) { e.goOn(ctx, p, c.ID) }) {
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the server is stopping; it goes on with the chain when it is back"}
 	}
-	return c, nil
+	shown, err := e.shownChain(ctx, *c)
+	return &shown, err
 }
 
 // Chain implements [haft.Planner].
 func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
-	if err := p.Check(); err != nil {
+	if err := e.may(p, haft.CallsRead); err != nil {
 		return nil, err
 	}
 	c, err := e.openChain(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}
-	if !e.maySee(p, c.Principal) {
-		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such chain"}
+	if err := e.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
+		return nil, err
 	}
 	shown, err := e.shownChain(ctx, *c)
 	return &shown, err
@@ -90,6 +105,9 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		if c.Status.Final() {
 			return c, nil
 		}
+		if done, err := e.endWithdrawn(ctx, c); done || err != nil {
+			return c, err
+		}
 		if err := e.settle(ctx, c); err != nil {
 			return nil, err
 		}
@@ -126,6 +144,19 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 			return nil, err
 		}
 	}
+}
+
+// endWithdrawn ends a chain whose credential is not good any more: its next steps would
+// be calls that nobody is allowed to make.
+func (e *Engine) endWithdrawn(ctx context.Context, c *haft.Chain) (done bool, err error) {
+	_, _, err = e.principalNow(ctx, c.Principal)
+	w, ok := errors.AsType[*withdrawal](err)
+	if !ok {
+		return false, err
+	}
+	c.Status = haft.StatusCancelled
+	c.Error = &haft.Failure{Kind: haft.FailDenied, Message: w.Error(), Retry: haft.RetryNever}
+	return true, e.saveChain(context.WithoutCancel(ctx), c)
 }
 
 // step returns the state of a step.

@@ -34,6 +34,9 @@ func (e *Engine) keptChain(ctx context.Context, c haft.Chain) (haft.Chain, error
 		return c, fmt.Errorf("seal the plan of a chain: %w", err)
 	}
 	c.Plan = bare(c.Plan)
+	for i := range c.Plan.Steps {
+		c.Plan.Steps[i].Tool, c.Plan.Steps[i].If = "", "" // sealed with the rest
+	}
 	c.Plan.Input, err = json.Marshal(s)
 	return c, err
 }
@@ -76,20 +79,13 @@ func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*h
 // shownChain returns a chain whose plan may be seen: without arguments whose names
 // mean secrets, and without stored values.
 func (e *Engine) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
-	r := e.plain
-	if e.cfg.Vault != nil {
-		var id haft.AgentID
-		if c.Principal.Agent != "" {
-			if a, err := e.store.Agent(ctx, c.Principal.Org, c.Principal.Agent); err == nil {
-				id = a.ID
-			}
+	r, err := e.coverOf(ctx, c.Principal)
+	if err != nil { // nobody can tell what in it is a secret
+		c.Plan = bare(c.Plan)
+		for i := range c.Plan.Steps {
+			c.Plan.Steps[i].If = ""
 		}
-		stored, err := e.cfg.Vault.Stored(ctx, c.Principal.Org, id)
-		if err != nil { // nobody can tell what in it is a secret
-			c.Plan = bare(c.Plan)
-			return c, nil
-		}
-		r = stored.cover(e.cfg.Personal)
+		return c, nil
 	}
 	plan := bare(c.Plan)
 	for i, s := range c.Plan.Steps {
@@ -97,6 +93,7 @@ func (e *Engine) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, erro
 	}
 	plan.Input = e.clean(r, c.Plan.Input)
 	c.Plan = plan
+	visitChain(&c, redacting{r})
 	return c, nil
 }
 

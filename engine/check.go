@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/policy"
+	"haft/value"
 )
 
 // check holds what the tool gave back against what it promised and against the
@@ -14,60 +14,24 @@ import (
 func (e *Engine) check(ctx context.Context, f *flight) error {
 	began := time.Now()
 	res := f.res
+	if err := value.Bound(res.Value); err != nil {
+		// Before anything looks into it: each part of a value costs more than the tool
+		// paid for it.
+		*res = haft.Result{Status: haft.StatusLimit, Usage: res.Usage, Sandbox: res.Sandbox, Timeline: res.Timeline, Truncated: res.Truncated,
+			Value: json.RawMessage("null"), Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
+			Error: &haft.Failure{Kind: haft.FailResult, Message: haft.MessageOf(err), Retry: haft.RetryChanged}}
+	}
 	if res.Status == haft.StatusSuccess {
 		f.tool.Check(ctx, res)
 	}
-	req := f.request(f.args)
-	out, err := f.rules.Filter(req, policy.Output, res.Value)
-	if err != nil {
-		f.withhold("the value cannot be held against the filters")
-		return nil
-	}
-	f.note(out)
-	switch {
-	case out.Refused:
-		f.withhold(haft.MessageOf(out.Err()))
-		return nil
-	case out.Masked:
-		res.Value = out.Value
-	}
 	f.boundContent()
-	texts := []struct {
-		name string
-		text *string
-	}{{"stdout", &res.Stdout}, {"stderr", &res.Stderr}}
-	for i := range res.Content {
-		c := &res.Content[i]
-		for _, text := range []*string{&c.Text, &c.URI, &c.Name, &c.Title, &c.Description} {
-			texts = append(texts, struct {
-				name string
-				text *string
-			}{"content", text})
-		}
-	}
-	for _, t := range texts {
-		text := t.text
-		if *text == "" {
-			continue
-		}
-		out := f.rules.FilterText(req, policy.Output, t.name, *text)
-		f.note(out)
-		if out.Refused {
-			f.withhold(haft.MessageOf(out.Err()))
-			return nil
-		}
-		*text = out.Text
-	}
 	f.timeline.Serialise += haft.Millis(time.Since(began))
+	e.screen(ctx, f, res)
+	if err := e.tellHeld(f); err != nil {
+		e.untold(f, err)
+	}
 	e.cache(ctx, f)
 	return nil
-}
-
-// withhold takes back everything that the tool gave: a filter refuses it.
-func (f *flight) withhold(message string) {
-	res := f.res
-	res.Status, res.Value, res.Stdout, res.Stderr, res.Content, res.Artifacts = haft.StatusError, json.RawMessage("null"), "", "", nil, nil
-	res.Error = &haft.Failure{Kind: haft.FailFiltered, Message: message, Retry: haft.RetryNever}
 }
 
 // maxParts bounds how many parts of content are kept.

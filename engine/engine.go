@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
+	"haft/authority"
 	"haft/event"
 	"haft/executor"
 	"haft/limit"
@@ -37,8 +37,10 @@ type Config struct {
 	// DigestKey makes digests of arguments and results such that nobody without
 	// it can try out guesses; empty means plain digests.
 	DigestKey []byte
-	// Signer signs checkpoints of the audit; nil means that there are none.
-	Signer *audit.Signer
+	// Checkpoint signs what the audit has grown by; nil means that nothing is signed. It
+	// is called in the background about each minute, soon after many entries, and when
+	// the engine is closed.
+	Checkpoint func(ctx context.Context) error
 	// Sealer encrypts what has to be kept of calls that have yet to run. Nil
 	// keeps it as it is.
 	Sealer Sealer
@@ -61,11 +63,17 @@ type Config struct {
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits
+	// Sandboxes are the types of sandboxes that tools run in, the first where nobody
+	// says; empty means [haft.SandboxLocal]. Whoever names another one is refused.
+	Sandboxes []haft.SandboxType
 	// MinIsolation refuses to run scripts with less.
 	MinIsolation haft.Level
 	// Managers are the roles that may change tools, agents and policies and stop
 	// the whole; empty means [haft.RoleAdmin].
 	Managers []string
+	// Operators is the organisation whose managers stop and resume everything and
+	// write the policy of the whole server; empty means [authority.EveryOrg].
+	Operators string
 	// ApprovalExpires is how long a request waits where policy does not say; 0
 	// means 24 hours.
 	ApprovalExpires time.Duration
@@ -92,6 +100,12 @@ type Config struct {
 	// Changed is told that tools, agents or rules of an organisation have changed; ""
 	// means of all. It does not block. Nil means that nobody wants to know.
 	Changed func(org string)
+	// Recheck returns what the credential of a principal stands for now, and when it
+	// ends; zero means never. The error is [haft.CodeUnauthenticated] or
+	// [haft.CodeDenied] if it is withdrawn. It is asked when permissions were changed,
+	// and for calls that were kept, never for each call. Nil means that credentials are
+	// good for as long as calls last.
+	Recheck func(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error)
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages
 	// Observer watches calls from inside; nil means that nobody does.
@@ -115,6 +129,9 @@ type Observer interface {
 
 // A Span is one call that is being watched.
 type Span interface {
+	// Tool is told the name of the tool, if it was found. What the caller said need
+	// not be one.
+	Tool(name string)
 	// Stage is told that a stage has ended.
 	Stage(name string, took time.Duration)
 	// End is told what the caller is told. Either may be nil.
@@ -159,6 +176,12 @@ type Engine struct {
 	chains  *locks // by chain
 	rules   policies
 	relists relists
+	screens chan struct{} // a place for each costly run of filters
+
+	permissions permissions
+	changes     atomic.Int64 // of permissions, that this process knows of
+
+	authority authority.Rules
 
 	sandboxes configs
 
@@ -187,8 +210,10 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
 		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
-		flights: make(map[haft.CallID]*flight),
+		flights: make(map[haft.CallID]*flight), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		authority: authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators},
 	}
+	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{}, ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.journal = newJournal(parts.Store)
@@ -201,6 +226,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("close what was left open: %w", err)
 	}
 	e.spawn(e.keepHouse)
+	e.spawn(e.watchPermissions)
 	return e, nil
 }
 
@@ -236,8 +262,8 @@ func (c Config) filled() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if len(c.Managers) == 0 {
-		c.Managers = []string{haft.RoleAdmin}
+	if c.Operators == "" {
+		c.Operators = authority.EveryOrg
 	}
 	if c.ApprovalExpires == 0 {
 		c.ApprovalExpires = 24 * time.Hour
@@ -334,6 +360,11 @@ type Stats struct {
 	Events  event.Stats
 	Limits  limit.Stats // of calls that need a processor
 	Light   limit.Stats // of the others
+	// Unsigned says that the audit log could not be signed, and Pending how many
+	// checkpoints an external sink has yet to get, which is failing or not. The engine
+	// does not know: whoever put it together does.
+	Unsigned, SinkFailing bool
+	SinkPending           int64
 }
 
 // Stats returns the counts of now.

@@ -21,10 +21,17 @@ const (
 
 // Call implements [haft.Caller].
 func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+	return e.callSince(ctx, c, e.changes.Load())
+}
+
+// callSince is Call for somebody who was known when there were so many changes of
+// permissions.
+func (e *Engine) callSince(ctx context.Context, c haft.Call, seen int64) (*haft.Result, error) {
 	f, first, err := e.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	f.seen = seen
 	if first != f.call.ID {
 		return e.await(ctx, f.call.Principal, first)
 	}
@@ -34,6 +41,7 @@ func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 // arrive enters a call that somebody made. First is the call that has its idempotency
 // key: itself, or one that came before.
 func (e *Engine) arrive(ctx context.Context, c haft.Call) (f *flight, first haft.CallID, err error) {
+	c.Principal = e.canonical(ctx, c.Principal)
 	if f, err = e.enter(c); err != nil {
 		return nil, "", err
 	}
@@ -42,6 +50,9 @@ func (e *Engine) arrive(ctx context.Context, c haft.Call) (f *flight, first haft
 	}
 	if c.IdempotencyKey == "" {
 		return f, f.call.ID, nil
+	}
+	if err = e.checkEarly(ctx, f); err != nil {
+		return nil, "", e.refuseLabel(ctx, &flight{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
 	}
 	if first, err = e.claim(ctx, f); err != nil {
 		return nil, "", err
@@ -70,7 +81,7 @@ func (e *Engine) unused(ctx context.Context, c haft.Call) error {
 // made, and sizes that can be dealt with. The record is in the store before
 // anything runs; a call that is refused is written once, when it leaves.
 func (e *Engine) enter(c haft.Call) (*flight, error) {
-	if err := c.Principal.Check(); err != nil {
+	if err := e.may(c.Principal, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	if c.Principal.Org == canaryOrg {
@@ -89,7 +100,7 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 		c.ID = NewCallID()
 	}
 	now := time.Now()
-	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{})}
+	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
 	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
 	f.rec.Call, f.rec.Redacted = e.kept(c)
 	f.env = c.Env
@@ -145,6 +156,9 @@ func (e *Engine) seal(f *flight) (json.RawMessage, error) {
 
 // unseal makes a flight of a record that has yet to run.
 func (e *Engine) unseal(r *haft.Record) (*flight, error) {
+	if r.Status.Final() {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already"}
+	}
 	raw := []byte(r.Sealed)
 	// One that is no text was kept before there was a Sealer.
 	if e.cfg.Sealer != nil && !bytes.HasPrefix(raw, []byte("{")) {
@@ -161,7 +175,7 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
-	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{})}
+	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
 	f.call.Args, f.call.Env = s.Args, s.Env
 	f.rec.Owner = e.cfg.Owner
 	f.env = f.call.Env

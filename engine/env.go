@@ -48,6 +48,9 @@ type Stored struct {
 
 	once     sync.Once
 	redactor *secret.Redactor
+
+	strictOnce sync.Once
+	strict     *secret.Redactor // of those that are secrets by name or length
 }
 
 // cover returns what removes the stored values. It is made once: that takes longer
@@ -176,7 +179,7 @@ func (e *Engine) fetch(ctx context.Context, f *flight) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			e.cfg.Logger.Warn("credentials of a call cannot be had", "call", f.call.ID, "org", who.Org, "tool", f.tool.Tool.Name, "error", err)
+			e.logOf(f).Warn("credentials of a call cannot be had", "call", f.call.ID, "org", who.Org, "tool", f.tool.Tool.Name, "error", err)
 			// What is stored for the organisation is not asked: the webhook's
 			// would have replaced it.
 			if name := f.lacks(needs, f.higher()); name != "" {
@@ -222,8 +225,8 @@ func noVault() error {
 }
 
 // scope finds the agent of a secret; "" means the organisation.
-func (e *Engine) scope(ctx context.Context, p haft.Principal, ref string) (haft.AgentID, error) {
-	if err := e.manager(p); err != nil {
+func (e *Engine) scope(ctx context.Context, p haft.Principal, a haft.Action, ref string) (haft.AgentID, error) {
+	if err := e.may(p, a); err != nil {
 		return "", err
 	}
 	if e.cfg.Vault == nil {
@@ -232,11 +235,11 @@ func (e *Engine) scope(ctx context.Context, p haft.Principal, ref string) (haft.
 	if ref == "" {
 		return "", nil
 	}
-	a, err := e.store.Agent(ctx, p.Org, ref)
+	agent, err := e.store.Agent(ctx, p.Org, ref)
 	if err != nil {
 		return "", err
 	}
-	return a.ID, nil
+	return agent.ID, nil
 }
 
 // PutSecret stores a variable for all calls of the organisation of p, or for those
@@ -248,7 +251,7 @@ func (e *Engine) PutSecret(ctx context.Context, p haft.Principal, agent, name st
 
 // Secrets says which variables are stored for the organisation, or for one agent.
 func (e *Engine) Secrets(ctx context.Context, p haft.Principal, agent string) ([]SecretInfo, error) {
-	id, err := e.scope(ctx, p, agent)
+	id, err := e.scope(ctx, p, haft.SecretsRead, agent)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +260,7 @@ func (e *Engine) Secrets(ctx context.Context, p haft.Principal, agent string) ([
 
 // RemoveSecret removes a stored variable.
 func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
-	id, err := e.scope(ctx, p, agent)
+	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
 	if err != nil {
 		return err
 	}
@@ -265,22 +268,6 @@ func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name
 		return err
 	}
 	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
-}
-
-// MayManage reports why p may not change tools, agents and the like.
-func (e *Engine) MayManage(p haft.Principal) error { return e.manager(p) }
-
-// Manage has do run for a manager, and writes to the audit that it was done, with
-// what it returns.
-func (e *Engine) Manage(ctx context.Context, p haft.Principal, kind string, do func(context.Context) (any, error)) error {
-	if err := e.manager(p); err != nil {
-		return err
-	}
-	body, err := do(ctx)
-	if err != nil {
-		return err
-	}
-	return e.log(ctx, p, kind, body)
 }
 
 // putAgent writes an agent and its variables at once. They are in the vault, and

@@ -13,6 +13,7 @@ import (
 	"haft/executor"
 	"haft/policy"
 	"haft/sandbox"
+	"haft/secret"
 	"haft/store"
 )
 
@@ -23,6 +24,12 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	x := e.executors[f.tool.Tool.Version.Kind]
 	if x == nil {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
+	}
+	e.mu.Lock()
+	f.final = f.args
+	e.mu.Unlock()
+	if err := e.outdated(ctx, f); err != nil {
+		return err
 	}
 	if err := e.fetch(ctx, f); err != nil {
 		return err
@@ -53,8 +60,7 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	out := e.stream(f, &req)
 	defer func() {
 		if told := out.close(); told != nil {
-			e.cfg.Logger.Error("output of a call could not be told", "call", f.call.ID, "error", told)
-			f.notices = append(f.notices, "events: some output of the call could not be told to those who watch")
+			e.untold(f, told)
 		}
 		e.breaker.report(f)
 	}()
@@ -99,7 +105,7 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	if err := e.tell(ctx, f, haft.EventExecuting, data, part); err != nil {
 		return err
 	}
-	f.begun = true
+	f.begun, f.before = true, len(f.notices)
 	return nil
 }
 
@@ -117,7 +123,7 @@ func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, first 
 		}
 		res, err := execute(ctx, req)
 		if err != nil && errors.Is(err, executor.ErrMaybeRan) {
-			e.cfg.Logger.Warn("nobody knows whether a call ran", "call", f.call.ID, "error", err)
+			e.logOf(f).Warn("nobody knows whether a call ran", "call", f.call.ID, "error", err)
 			res, err = f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 		}
 		ran := err == nil && !neverRan(res)
@@ -125,7 +131,7 @@ func (e *Engine) run(ctx context.Context, f *flight, x executor.Executor, first 
 			f.res = res
 		}
 		wait, again := settings.Retry.Wait(try, rand.Float64())
-		if f.passage != nil && f.passage.Refused() {
+		if f.passage != nil && f.passage.Refused() || f.here.refused() {
 			again = false // a host that is refused is refused again
 		}
 		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
@@ -194,21 +200,31 @@ func (f *flight) failed(status haft.Status, kind haft.FailureKind, message strin
 // prepare makes the request of a call that nothing stands in the way of.
 func (e *Engine) prepare(f *flight) executor.Request {
 	t, v, p := f.tool.Tool, f.tool.Tool.Version, f.call.Principal
+	req := executor.Request{
+		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
+		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: f.args, Pass: v.Pass, Inject: f.inject(),
+		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: e.isolation(f)}, Output: v.Settings.Output.Type, Returns: v.Returns,
+	}
+	switch v.Kind {
+	case haft.KindBuiltin:
+		req.Others = others{e, f}
+	case haft.KindMCP:
+		for _, b := range f.bounds() {
+			req.Secrets = append(req.Secrets, secret.Named{Name: b.Name, Value: b.Value, Bound: b.To})
+		}
+	}
+	return req
+}
+
+// isolation is the least that the run must be given.
+func (e *Engine) isolation(f *flight) haft.Level {
 	level := e.cfg.MinIsolation
-	for _, l := range []haft.Level{v.Settings.MinIsolation, f.decision.MinIsolation} {
+	for _, l := range []haft.Level{f.tool.Tool.Version.Settings.MinIsolation, f.decision.MinIsolation} {
 		if l != "" && (level == "" || l.AtLeast(level)) {
 			level = l
 		}
 	}
-	req := executor.Request{
-		Call: f.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
-		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: f.args, Pass: v.Pass, Inject: f.inject(),
-		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: level}, Output: v.Settings.Output.Type, Returns: v.Returns,
-	}
-	if v.Kind == haft.KindBuiltin {
-		req.Others = others{e, f}
-	}
-	return req
+	return level
 }
 
 // runLimits are the bounds of the run: those of the tool, lowered by the call, or

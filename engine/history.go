@@ -1,49 +1,18 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"iter"
 
 	"haft"
 	"haft/event"
 )
 
-// seen returns the record of a call that p may see. What p may not see is not
-// there.
-func (e *Engine) seen(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
-	r, err := e.store.Record(ctx, p.Org, id)
-	if err != nil {
-		return nil, err
-	}
-	if !e.maySee(p, r.Call.Principal) {
-		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such call"}
-	}
-	return r, nil
-}
-
-// maySee reports whether p may see what belongs to owner: managers and approvers
-// see all of their organisation, others their own.
-func (e *Engine) maySee(p, owner haft.Principal) bool {
-	if mayTouch(e, p, owner) {
-		return true
-	}
-	if p.Org != owner.Org || p.Agent != "" {
-		return false
-	}
-	for _, r := range p.Roles {
-		if r == haft.RoleApprover {
-			return true
-		}
-	}
-	return false
-}
-
 // Record implements [haft.Historian].
 func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	r, err := e.seen(ctx, p, id)
+	r, err := e.seen(ctx, p, id, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +23,19 @@ func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (
 // Records implements [haft.Historian].
 func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
 	return func(yield func(haft.Record, error) bool) {
-		if err := p.Check(); err != nil {
+		if err := e.may(p, haft.CallsRead); err != nil {
 			yield(haft.Record{}, err)
 			return
 		}
+		if len(f.Status) > maxFilter {
+			yield(haft.Record{}, tooMany("status"))
+			return
+		}
 		f.Org = p.Org
-		if !e.maySee(p, haft.Principal{Org: p.Org}) { // somebody who sees only their own
-			f.User, f.Agent = p.User, p.Agent
+		if !e.authority.SeesAll(p, haft.CallsRead) { // somebody who sees only their own
+			if f.User, f.Agent = p.Owner(), cmp.Or(p.Agent, f.Agent); f.User == "" {
+				return
+			}
 		}
 		left := f.Limit
 		if left <= 0 {
@@ -88,9 +63,18 @@ func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilte
 	}
 }
 
+// maxFilter bounds a list of a filter: more than there are to name.
+const maxFilter = 20
+
+// tooMany refuses a filter that names more.
+func tooMany(what string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s of a filter has at most %d entries", what, maxFilter),
+		Misfits: []haft.Misfit{{Pointer: "/" + what, Message: fmt.Sprintf("expected array length <= %d", maxFilter)}}}
+}
+
 // Replay implements [haft.Historian].
 func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	r, err := e.seen(ctx, p, id)
+	r, err := e.seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +88,7 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits, Env: r.Call.Env,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
-	if p.Agent == "" && e.manages(p) {
+	if e.authority.Manages(p) {
 		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had
 		c.Turn = newID("replay_")
 	}
@@ -116,25 +100,19 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 	nothing := func(err error) iter.Seq2[haft.Event, error] {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
-	if err := p.Check(); err != nil {
+	if err := e.may(p, haft.EventsRead); err != nil {
 		return nothing(err)
 	}
-	may := event.For(p)
-	if e.maySee(p, haft.Principal{Org: p.Org}) {
-		may.User = "" // of everybody in the organisation
+	if len(f.Types) > maxFilter {
+		return nothing(tooMany("types"))
 	}
 	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types, Marks: f.Marks}
-	if may.User != "" {
-		if want.User != "" && want.User != may.User {
-			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers"})
+	if !e.authority.SeesAll(p, haft.EventsRead) {
+		own := event.For(p)
+		if want.User != "" && want.User != own.User || own.Agent != "" && want.Agent != "" && want.Agent != own.Agent {
+			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers, and an agent watches its own"})
 		}
-		want.User = may.User
-	}
-	if may.Agent != "" {
-		if want.Agent != "" && want.Agent != may.Agent {
-			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "an agent watches its own events"})
-		}
-		want.Agent = may.Agent
+		want.User, want.Agent = own.User, cmp.Or(own.Agent, want.Agent)
 	}
 	return e.WatchFor(ctx, want, after)
 }
@@ -152,7 +130,7 @@ func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Curso
 // EventsOf returns up to limit events of a call that p may see, after the one with
 // that cursor.
 func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error) {
-	r, err := e.seen(ctx, p, id)
+	r, err := e.seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +140,7 @@ func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID,
 // WatchCall yields the events of a call that p may see, after the one with that
 // cursor, as [Engine.Watch] does.
 func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
-	r, err := e.seen(ctx, p, id)
+	r, err := e.seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}

@@ -8,17 +8,27 @@ import (
 )
 
 // claim takes the idempotency key for a flight. It returns the call that has it:
-// this one, or an earlier one with the same tool and arguments.
+// this one, or an earlier one with the same tool and arguments. The key belongs to
+// the owner of the call and to its agent: nobody else's call is ever found by it.
+// What the earlier call gave is told to who may make the call now, and to nobody
+// else: f.refused says why not, and then f itself goes on, to be refused like any.
 func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 	p, c := f.call.Principal, f.call
+	if p.Owner() == "" {
+		e.journal.forget(c.ID)
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
+	}
 	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
 	for {
-		winner, same, err := e.store.Claim(ctx, p.Org, p.User, c.IdempotencyKey, digest, c.ID, time.Now())
+		winner, same, err := e.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
 		if err != nil {
 			return "", err
 		}
 		if winner == c.ID {
 			return winner, nil
+		}
+		if f.refused = e.repeatable(ctx, f, winner); f.refused != nil {
+			return c.ID, nil
 		}
 		e.journal.forget(c.ID)
 		if !same {
@@ -43,11 +53,29 @@ func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 				return winner, nil
 			}
 		}
-		if err := e.store.Release(ctx, p.Org, p.User, c.IdempotencyKey, winner); err != nil {
+		if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, winner); err != nil {
 			return "", err
 		}
 		e.journal.begin(c.ID)
 	}
+}
+
+// repeatable takes a call that was made before through the stages that decide who
+// may make it, and returns why it may not be made now.
+func (e *Engine) repeatable(ctx context.Context, f *flight, first haft.CallID) error {
+	probe := *f
+	probe.call.ID = first // so that the agent's tool rules do not count it as another one
+	defer func() {
+		f.lease, f.redactor = probe.lease, probe.redactor
+		probe.release()
+	}()
+	for _, s := range deciding {
+		if err := s.run(e, ctx, &probe); err != nil {
+			f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
+			return err
+		}
+	}
+	return nil
 }
 
 // unclaim gives the key of a flight back.
@@ -56,8 +84,8 @@ func (e *Engine) unclaim(ctx context.Context, f *flight) {
 		return
 	}
 	p := f.call.Principal
-	if err := e.store.Release(ctx, p.Org, p.User, f.call.IdempotencyKey, f.call.ID); err != nil {
-		e.cfg.Logger.Warn("an idempotency key cannot be given back", "call", f.call.ID, "error", err)
+	if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, f.call.IdempotencyKey, f.call.ID); err != nil {
+		e.logOf(f).Warn("an idempotency key cannot be given back", "call", f.call.ID, "error", err)
 	}
 }
 
@@ -68,10 +96,11 @@ func (e *Engine) flying(id haft.CallID) *flight {
 	return e.flights[id]
 }
 
-// await waits for the end of another call, or until it waits for a person.
+// await waits for the end of another call, or until it waits for a person. The
+// caller has found out that p may have its result.
 func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if f := e.flying(id); f != nil {
+		if f := e.flying(id); f != nil && f.asked.Principal.Org == p.Org {
 			select {
 			case <-f.done:
 				if f.result != nil {

@@ -40,7 +40,7 @@ func (o others) Call(ctx context.Context, tool string, args json.RawMessage) (*h
 	if err != nil {
 		return nil, err
 	}
-	child.depth, child.parent = f.depth+1, f
+	child.depth, child.parent, child.seen = f.depth+1, f, f.seen
 	f.grant.Settle()
 	return o.e.fly(ctx, child)
 }

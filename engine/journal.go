@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -20,6 +21,8 @@ import (
 // none of it is. It implements [event.Log].
 type journal struct {
 	store *store.Store
+	// entries counts those of the audit since it was signed.
+	entries atomic.Int64
 
 	mu sync.Mutex
 	// parts are what the next event of a call is to be written with.
@@ -95,6 +98,7 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 	if err != nil {
 		return fmt.Errorf("keep %d events and what they tell of: %w", len(events), err)
 	}
+	j.entries.Add(int64(len(batch.Audit)))
 	j.mu.Lock()
 	j.cursor, j.known = events[len(events)-1].Cursor, true
 	j.mu.Unlock()
@@ -158,7 +162,11 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 			raw = json.RawMessage(`{"omitted":"too large"}`)
 		}
 	}
-	ev, err := haft.NewEvent(f.named(), typ, time.Now(), raw)
+	call := f.named()
+	if call.Principal.User != "" { // else it says whose events they are
+		call.Principal.Credential = "" // it is nothing that others watch
+	}
+	ev, err := haft.NewEvent(call, typ, time.Now(), raw)
 	if err != nil {
 		return err
 	}
@@ -181,6 +189,11 @@ func (f *flight) named() haft.Call {
 	c := haft.Call{ID: f.call.ID, Tool: f.call.Tool, Principal: f.call.Principal, Trace: f.call.Trace}
 	if f.tool != nil {
 		c.Tool = f.tool.Tool.Name
+	} else {
+		c.Tool = f.redactor.Text(c.Tool) // it can be anything
+	}
+	if f.agent == nil && c.Principal.Agent != "" {
+		c.Principal.Agent = f.redactor.Text(c.Principal.Agent) // nor is there an agent of this name
 	}
 	return c
 }

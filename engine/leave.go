@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"haft"
@@ -24,8 +25,15 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 		e.journal.forget(f.call.ID)
 		return nil, errClosing // the next engine goes on with it
 	}
+	if errors.Is(err, errLabel) {
+		return nil, e.refuseLabel(context.WithoutCancel(ctx), f, err)
+	}
+	waiting, stages := ctx, err
 	ctx = context.WithoutCancel(ctx) // what happened is written also when the caller has left
 	res, err := e.outcome(f, err)
+	if ended := e.withdrawnResult(waiting, f, res, stages); ended != nil {
+		res, err = ended, nil
+	}
 	if res.Status == haft.StatusPending {
 		return e.park(ctx, f, res)
 	}
@@ -33,7 +41,9 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 		f.release() // another call may stand in, which needs what this one holds
 		res = e.rescue(ctx, f, res)
 	}
+	e.screen(waiting, f, res)
 	e.finish(f, res)
+	err = f.cleanError(err)
 	if werr := e.record(ctx, f, res); werr != nil {
 		e.unclaim(ctx, f)
 		if f.begun {
@@ -73,7 +83,7 @@ func (e *Engine) outcome(f *flight, err error) (*haft.Result, error) {
 		return res, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return f.failed(haft.StatusTimeout, haft.FailTimeout, "the deadline of the call has passed"), nil
-	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, errClosing):
+	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, errClosing), isWithdrawn(err):
 		return f.failed(haft.StatusCancelled, haft.FailCancelled, "the call was cancelled"), nil
 	case errors.Is(err, errPanic) && f.begun:
 		return f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
@@ -98,7 +108,7 @@ func (e *Engine) coded(f *flight, err error) (*haft.Result, error) {
 	case haft.CodeConflict:
 		return f.failed(haft.StatusValidation, haft.FailValidation, message), err
 	}
-	e.cfg.Logger.Error("a call failed inside haft", "call", f.call.ID, "error", err)
+	e.logOf(f).Error("a call failed inside haft", "call", f.call.ID, "error", err)
 	res := f.failed(haft.StatusError, haft.FailInternal, message)
 	res.Error.Retry = haft.RetrySame
 	if f.begun {
@@ -110,10 +120,10 @@ func (e *Engine) coded(f *flight, err error) (*haft.Result, error) {
 // finish completes a result and redacts it.
 func (e *Engine) finish(f *flight, res *haft.Result) {
 	res.Call, res.Tool, res.Tries = f.call.ID, f.named().Tool, f.rec.Tries
-	if f.tool != nil {
+	if res.Digest = ""; f.tool != nil {
 		res.Digest = f.tool.Tool.Version.Digest
 	}
-	if f.approval != nil {
+	if res.Approval = ""; f.approval != nil {
 		res.Approval = f.approval.ID
 	}
 	if res.Value == nil {
@@ -196,7 +206,7 @@ func (e *Engine) park(ctx context.Context, f *flight, res *haft.Result) (*haft.R
 		Records: []haft.Record{f.rec}, Approvals: []haft.Approval{*f.approval}, Limits: rows(f.taken),
 		Audit: []audit.Entry{e.entry(f, "approval.requested", body)},
 	}
-	data := map[string]any{"approval_id": f.approval.ID, "args": f.approval.Args, "expires_at": f.approval.Expires, "rule": f.approval.Rule}
+	data := map[string]any{"approval_id": f.approval.ID, "args": f.approval.Args, "expires_at": f.approval.Expires, "rule": f.approval.Rule, "terms": f.approval.Terms}
 	if err := e.tell(ctx, f, haft.EventApproval, data, part); err != nil {
 		e.unclaim(ctx, f)
 		return nil, err
@@ -229,13 +239,14 @@ func (e *Engine) rescue(ctx context.Context, f *flight, res *haft.Result) *haft.
 	if err != nil {
 		return res
 	}
-	child.depth = f.depth + 1
+	child.depth, child.seen = f.depth+1, f.seen
 	other, err := e.fly(ctx, child)
 	if err != nil || other.Status != haft.StatusSuccess {
 		return res
 	}
 	copied := *other
 	copied.Error = nil
+	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts) // those who see the other call have its own
 	f.notices = append(f.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s", f.tool.Tool.Name, res.Error.Kind, name, other.Call))
 	return &copied
 }
@@ -250,7 +261,7 @@ func (e *Engine) react(ctx context.Context, f *flight, res *haft.Result) {
 	}
 	if f.begun && res.Error.Severity == haft.SeverityCritical {
 		e.blocks.add(f)
-		e.cfg.Logger.Warn("a critical failure: the caller cannot use the tool for a while", "call", f.call.ID, "tool", res.Tool, "org", f.call.Principal.Org, "kind", res.Error.Kind)
+		e.logOf(f).Warn("a critical failure: the caller cannot use the tool for a while", "call", f.call.ID, "tool", res.Tool, "org", f.call.Principal.Org, "kind", res.Error.Kind)
 	}
 	if hook := e.cfg.OnFailure[res.Error.Severity]; hook != nil {
 		hook(ctx, f.rec)
@@ -264,9 +275,10 @@ func (e *Engine) entry(f *flight, kind string, body any) audit.Entry {
 		raw = json.RawMessage(`{"error":"the body cannot be encoded"}`)
 	}
 	raw, _ = f.redactor.JSON(raw)
+	named := f.named()
 	return audit.Entry{
-		Org: f.call.Principal.Org, Time: time.Now(), Kind: kind, Actor: f.call.Principal,
-		Call: f.call.ID, Tool: f.named().Tool, Digest: f.rec.Digest, Body: raw,
+		Org: f.call.Principal.Org, Time: time.Now(), Kind: kind, Actor: named.Principal,
+		Call: f.call.ID, Tool: named.Tool, Digest: f.rec.Digest, Body: raw,
 	}
 }
 
@@ -303,6 +315,7 @@ func (e *Engine) endedBody(f *flight, res *haft.Result) any {
 		Isolation haft.Level       `json:"isolation,omitempty"`
 		Wall      haft.Millis      `json:"wall_ms,omitempty"`
 		Total     haft.Millis      `json:"total_ms"`
+		Withdrawn string           `json:"withdrawn,omitempty"` // why its permission is gone
 		Notices   []string         `json:"notices,omitempty"`
 		Contacts  []Contact        `json:"connections,omitempty"`
 		Connected int              `json:"connections_count,omitempty"`
@@ -313,6 +326,9 @@ func (e *Engine) endedBody(f *flight, res *haft.Result) any {
 	}
 	if res.Error != nil {
 		b.Kind = res.Error.Kind
+		if why, ok := strings.CutPrefix(res.Error.Message, withdrawnPrefix); ok {
+			b.Withdrawn = why
+		}
 	}
 	return b
 }

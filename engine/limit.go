@@ -59,11 +59,7 @@ func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
 		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
 	}
 	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
-		burst := r.Burst
-		if burst == 0 {
-			burst = max(1, int(math.Ceil(r.PerSecond)))
-		}
-		a.Rates = append(a.Rates, limit.Rate{Key: key("tool-rate", p.Org, p.User, string(t.ID)), PerSecond: r.PerSecond, Burst: burst})
+		a.Rates = append(a.Rates, limit.Rate{Key: key("tool-rate", p.Org, p.User, string(t.ID)), PerSecond: r.PerSecond, Burst: burst(r)})
 	}
 	for _, q := range f.decision.Quotas {
 		start, end := q.Period.Window(now)
@@ -81,6 +77,14 @@ func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
 		f.keys = append(f.keys, s.Key)
 	}
 	return a
+}
+
+// burst is how many calls a tool's rate lets come at once; 0 if it bounds nothing.
+func burst(r haft.Rate) int {
+	if r.Burst == 0 && r.PerSecond > 0 {
+		return max(1, int(math.Ceil(r.PerSecond)))
+	}
+	return r.Burst
 }
 
 // key joins names so that no two lists look alike.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -126,5 +127,72 @@ func TestRun_in_the_background_outlives_the_one_who_asked(t *testing.T) {
 	}
 	if c.Status != haft.StatusSuccess || string(c.Steps[0].Result.Value) != "1" {
 		t.Errorf("the chain is %s: %+v", c.Status, c.Error)
+	}
+}
+
+// Whoever is gone before a batch or a plan begins has nothing run for them, and what
+// has yet to begin when they leave is not run.
+func TestBatch_of_somebody_who_is_gone(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "seq", nil)
+	calls := make([]haft.Call, 128)
+	for i := range calls {
+		calls[i] = haft.Call{Tool: "seq", Principal: user("o", "ann"), Args: json.RawMessage(`{}`)}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := w.Batch(gone, calls); err == nil || w.script.count() != 0 {
+		t.Errorf("a batch of somebody who is gone: %v, %d runs", err, w.script.count())
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
+		leave()
+		return ok(r, "1"), nil
+	})
+	if _, err := w.Batch(ctx, calls); err != nil || w.script.count() != 1 {
+		t.Errorf("somebody left while the first call ran: %v, %d runs", err, w.script.count())
+	}
+	if _, err := w.Batch(t.Context(), make([]haft.Call, 129)); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a batch of 129: %v", err)
+	}
+}
+
+func TestCall_in_a_sandbox_that_is_not_there(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "f", nil)
+	for _, name := range []string{"e2b", "modal", "gvisor", "process", "nonsense", "LOCAL"} {
+		res := w.do(haft.Call{Tool: "f", Principal: user("o", "ann"), Args: json.RawMessage(`{}`), Sandbox: name})
+		want(t, res, haft.StatusValidation)
+		if res.Error == nil || !strings.Contains(res.Error.Message, "on this server; it has local") {
+			t.Errorf("%s: %+v", name, res.Error)
+		}
+		_, err := w.PutTool(t.Context(), admin("o"), haft.Draft{Name: "g", Kind: haft.KindPython, Source: "def g(): pass", Settings: haft.Settings{Sandbox: name}})
+		if haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("a tool for %s: %v", name, err)
+		}
+		_, err = w.PutSandboxConfig(t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxType(name)})
+		if haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("a configuration for %s: %v", name, err)
+		}
+	}
+	if n := w.script.count(); n != 0 {
+		t.Errorf("%d calls ran elsewhere", n)
+	}
+	for _, name := range []string{"", "auto", "local"} {
+		want(t, w.do(haft.Call{Tool: "f", Principal: user("o", "ann"), Args: json.RawMessage(`{}`), Sandbox: name}), haft.StatusSuccess)
+	}
+}
+
+func TestFilters_are_bounded(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	for _, err := range w.Records(t.Context(), admin("o"), haft.CallFilter{Status: make([]haft.Status, 21)}) {
+		if haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("21 statuses: %v", err)
+		}
+	}
+	for _, err := range w.Watch(t.Context(), admin("o"), haft.EventFilter{Types: make([]haft.EventType, 21)}, 0) {
+		if haft.CodeOf(err) != haft.CodeInvalid {
+			t.Fatalf("21 types: %v", err)
+		}
 	}
 }

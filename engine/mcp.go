@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/authority"
 	"haft/secret"
 	"haft/store"
 )
@@ -27,11 +28,11 @@ type Upstream interface {
 	Kinds() []string
 	// List connects and lists the tools, with vars for what the credentials of the
 	// server leave open.
-	List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars map[string]string) (*haft.MCPListing, error)
+	List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars []secret.Named) (*haft.MCPListing, error)
 	// Drop ends the sessions with a server, which was changed or removed.
 	Drop(s haft.MCPServer)
 	// Login and Finish are those of [haft.MCPLogin].
-	Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars map[string]string) (string, error)
+	Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars []secret.Named) (string, error)
 	Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error
 }
 
@@ -80,7 +81,7 @@ func (e *Engine) upstream() (Upstream, error) {
 
 // MCPServer implements [haft.MCPServers].
 func (e *Engine) MCPServer(ctx context.Context, p haft.Principal, ref string) (*haft.MCPServer, error) {
-	if err := p.Check(); err != nil {
+	if err := e.mayFind(p, haft.ServersRead); err != nil {
 		return nil, err
 	}
 	return e.store.MCPServer(ctx, p.Org, ref)
@@ -89,7 +90,7 @@ func (e *Engine) MCPServer(ctx context.Context, p haft.Principal, ref string) (*
 // MCPServerList implements [haft.MCPServers].
 func (e *Engine) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[haft.MCPServer, error] {
 	return func(yield func(haft.MCPServer, error) bool) {
-		if err := p.Check(); err != nil {
+		if err := e.mayFind(p, haft.ServersRead); err != nil {
 			yield(haft.MCPServer{}, err)
 			return
 		}
@@ -113,7 +114,7 @@ func (e *Engine) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[
 
 // PutMCPServer implements [haft.MCPServers].
 func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPServer) (*haft.MCPChange, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
 	up, err := e.upstream()
@@ -124,9 +125,13 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 	if err := e.checkServer(ctx, &s); err != nil {
 		return nil, err
 	}
+	if err := e.CheckServerNetwork(ctx, s); err != nil {
+		return nil, err
+	}
+	before := ""
 	switch old, err := e.store.MCPServer(ctx, p.Org, s.Name); {
 	case err == nil:
-		s.ID, s.Created = old.ID, old.Created
+		s.ID, s.Created, before = old.ID, old.Created, old.Audience()
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	default:
@@ -146,13 +151,50 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 		return nil, err
 	}
 	up.Drop(*kept)
-	if err := e.log(ctx, p, "mcp_server.put", map[string]any{"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept), "origin": kept.Origin(), "network": kept.Network, "mounts": kept.Mounts}); err != nil {
+	dropped := lost(s, *kept, before)
+	err = e.log(ctx, p, "mcp_server.put", map[string]any{
+		"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept), "origin": kept.Origin(),
+		"network": kept.Network, "mounts": kept.Mounts, "credentials_dropped": len(dropped) > 0,
+	})
+	if err != nil {
 		return nil, err
 	}
 	if kept.Disabled {
-		return &haft.MCPChange{Server: *kept}, nil
+		return &haft.MCPChange{Server: *kept, Warnings: dropped}, nil
 	}
-	return e.relist(ctx, p, *kept, true)
+	change, err := e.relist(ctx, p, *kept, true)
+	if err != nil {
+		return nil, err
+	}
+	change.Warnings = append(dropped, change.Warnings...)
+	return change, nil
+}
+
+// lost says which credentials a server has no more because they were for another
+// origin, or another command.
+func lost(asked, kept haft.MCPServer, before string) []string {
+	if before == "" || before == kept.Audience() {
+		return nil
+	}
+	var list []string
+	for _, part := range []struct {
+		what      string
+		asked, is map[string]string
+	}{{"the header", asked.Headers, kept.Headers}, {"the variable", asked.Env, kept.Env}} {
+		for _, name := range slices.Sorted(maps.Keys(part.asked)) {
+			if _, ok := part.is[name]; !ok {
+				list = append(list, part.what+" "+name+" was for another origin and is dropped: set it again with a value")
+			}
+		}
+	}
+	if o := asked.OAuth; o != nil && o.ClientSecret != "" && (kept.OAuth == nil || kept.OAuth.ClientSecret == "") {
+		list = append(list, "the secret of the OAuth client was for another origin and is dropped: set it again")
+	}
+	if kept.URL != "" {
+		list = append(list, "logins at the server were for another origin and are dropped: "+
+			"whoever used it logs in again, with: haft mcp-server login "+kept.Name)
+	}
+	return list
 }
 
 // program names what a command runs.
@@ -165,7 +207,7 @@ func program(s haft.MCPServer) string {
 
 // RefreshMCPServer implements [haft.MCPServers].
 func (e *Engine) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string, accept bool) (*haft.MCPChange, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
 	s, err := e.store.MCPServer(ctx, p.Org, ref)
@@ -230,17 +272,15 @@ func (e *Engine) needsLogin(err error) bool {
 
 // serverVars are the variables of an organisation, for credentials of servers that
 // are asked for nobody in particular.
-func (e *Engine) serverVars(ctx context.Context, org string) (map[string]string, error) {
-	vars := map[string]string{}
+func (e *Engine) serverVars(ctx context.Context, org string) ([]secret.Named, error) {
 	if e.cfg.Vault == nil {
-		return vars, nil
+		return nil, nil
 	}
 	stored, err := e.cfg.Vault.Stored(ctx, org, "")
 	if err != nil {
 		return nil, fmt.Errorf("read the stored environment: %w", err)
 	}
-	reveal(vars, stored.Org)
-	return vars, nil
+	return stored.Org, nil
 }
 
 // MCPChanged is told that a server lists other tools than it is known by. They are
@@ -262,7 +302,7 @@ func (e *Engine) MCPChanged(org, id string) {
 
 // RemoveMCPServer implements [haft.MCPServers].
 func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, revision string) error {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ServersWrite); err != nil {
 		return err
 	}
 	s, err := e.store.MCPServer(ctx, p.Org, ref)
@@ -288,11 +328,8 @@ func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, rev
 
 // LoginMCPServer implements [haft.MCPLogin].
 func (e *Engine) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redirect string) (string, error) {
-	if err := p.Check(); err != nil {
+	if err := e.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
 		return "", err
-	}
-	if p.Agent != "" {
-		return "", &haft.Error{Code: haft.CodeDenied, Message: "an agent cannot agree for a person"}
 	}
 	up, err := e.upstream()
 	if err != nil {
@@ -315,7 +352,7 @@ func (e *Engine) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redi
 
 // FinishMCPLogin implements [haft.MCPLogin].
 func (e *Engine) FinishMCPLogin(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
-	if err := p.Check(); err != nil {
+	if err := e.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
 		return err
 	}
 	up, err := e.upstream()
@@ -362,6 +399,12 @@ func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
 	return nil
 }
 
+// ownDirs are the paths of a sandbox that no mount may take the place of.
+var ownDirs = []string{
+	"/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/usr/bin",
+	"/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/sbin", "/var", "/var/tmp", "/work",
+}
+
 // checkCommand checks a server that is a command, and whether policy lets the
 // organisation have it.
 func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
@@ -401,6 +444,13 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 				return bad("a mount is between clean absolute paths below the root")
 			}
 		}
+		if slices.Contains(ownDirs, m.Inside) {
+			return bad("the mount at " + m.Inside + " would cover a directory of the sandbox itself: choose another path inside")
+		}
+		if slices.ContainsFunc(s.Mounts[:i], func(o haft.MCPMount) bool { return o.Inside == m.Inside }) {
+			return bad("two mounts are at " + m.Inside + " inside the sandbox")
+		}
+		// What the path leads to is decided when it is opened, see [Upstream.Keep].
 		if err := rules.MayMount(s.Org, m.Dir); err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 	}
 	next, err := e.addPackage(ctx, f, m)
 	if err != nil {
-		e.cfg.Logger.Warn("a package that a tool needs could not be added", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
+		e.logOf(f).Warn("a package that a tool needs could not be added", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
 		f.notices = append(f.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
 		return nil
 	}
@@ -49,7 +49,11 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 	if !atLoad(f, m) && !next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
-	f.tool, f.rec.Digest, req.Digest = next, next.Tool.Version.Digest, next.Tool.Version.Digest
+	if !e.decideAgain(f, next) {
+		f.notices = append(f.notices, "packages: the rules do not let this call run in the new version")
+		return nil
+	}
+	f.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
 	release, err := e.supply(ctx, f, &req)
 	if err != nil {
 		return err
@@ -59,6 +63,18 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 		return err
 	}
 	return e.run(ctx, f, x, nil, req)
+}
+
+// decideAgain has a call go on in another version of its tool, if the rules allow that
+// without asking anybody. Else the call stays as it is.
+func (e *Engine) decideAgain(f *flight, next *registry.Compiled) bool {
+	tool, decision, decided := f.tool, f.decision, f.decided
+	f.tool, f.decided = next, nil
+	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow {
+		return true
+	}
+	f.tool, f.decision, f.decided = tool, decision, decided
+	return false
 }
 
 // addPackage makes a version of a call's tool that names one more package. It

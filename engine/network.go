@@ -3,11 +3,14 @@ package engine
 import (
 	"context"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"haft"
 	"haft/executor"
+	"haft/policy"
 	"haft/sandbox"
 	"haft/secret"
 )
@@ -30,11 +33,22 @@ type Way struct {
 	Hosts []string
 	// Bound are secrets that are put in on the way, the most wanted first.
 	Bound []Bound
+	// Forbids returns the rule of the policy by which a host and port may not be
+	// reached all the same, or "". It is asked for every connection. Nil forbids nothing.
+	Forbids func(host string, port uint16) (rule string)
+	// Here says that the tool runs in this process: it is given a way to send requests
+	// to every host that the policy does not forbid, and Hosts and Bound do not count.
+	Here bool
+	// Record is told of each connection, for what lasts longer than a call. Nil means
+	// that the passage keeps them until it is closed.
+	Record func(Contact)
 }
 
 // An Exit is a way out that was made.
 type Exit struct {
 	Passage Passage
+	// Wrap bounds and records requests of this process; nil unless the way is Here.
+	Wrap func(next http.RoundTripper) http.RoundTripper
 	// CA has certificates that the call's programs have to trust; nil if none.
 	CA []byte
 	// Stand is what programs are given instead of bound secrets, by name.
@@ -75,50 +89,111 @@ type Contact struct {
 // maxContacts is how many connections of a call the audit keeps.
 const maxContacts = 100
 
-// reach opens the way out that the tool names, or its organisation if it names none. Hosts that a rule forbids are not
-// reached, and a way that cannot be given refuses the call: nothing is weakened
-// in silence.
-func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
-	want := f.tool.Tool.Version.Settings.Network
-	switch k := f.tool.Tool.Version.Kind; {
-	case k == haft.KindBuiltin && len(f.bound) == 0:
-		want = nil // what it reaches without bound secrets, it reaches by itself
-	case len(want) == 0 && k != haft.KindBuiltin && k != haft.KindMCP:
-		want = f.config.Network
+// An egressPlan is what one call may reach.
+type egressPlan struct {
+	// hosts are those that its sandbox reaches, as tool or organisation name them.
+	// None means that it has no network.
+	hosts []string
+	// here says that it sends requests from this process.
+	here bool
+	// networks are the rules that bound every connection of it.
+	networks []policy.Network
+}
+
+// judge returns what holds connections against the rules; nil if no rule speaks.
+func (p egressPlan) judge() func(host string, port uint16) string {
+	if len(p.networks) == 0 {
+		return nil
 	}
-	if len(want) == 0 {
+	return func(host string, port uint16) string { return policy.Forbids(p.networks, host, port) }
+}
+
+// egressFor decides what a call may reach, of whatever kind its tool is, from the
+// settings of the tool, what its organisation says of sandboxes, and the rules of the
+// policy that speak of the network. It is the one place where that is decided. A call
+// that wants more than it may have is refused: nothing is weakened in silence.
+//
+//	a script              the hosts that the tool names, or its organisation if it names none
+//	a built-in tool       all public hosts; with bound secrets, those that the tool names for them
+//	a tool of an MCP      no more than the policy lets the server reach, which cannot be
+//	server                told apart by call: see [Engine.serverHosts]
+//
+// A fallback and a call that code makes are calls of their own, and decided here too.
+func (e *Engine) egressFor(ctx context.Context, f *flight) (egressPlan, error) {
+	v := f.tool.Tool.Version
+	plan := egressPlan{networks: f.decision.Networks}
+	switch v.Kind {
+	case haft.KindMCP:
+		return plan, e.fitServer(ctx, f)
+	case haft.KindBuiltin:
+		if plan.here = true; len(f.bound) > 0 {
+			plan.hosts = v.Settings.Network
+		}
+	default:
+		if plan.hosts = v.Settings.Network; len(plan.hosts) == 0 {
+			plan.hosts = f.config.Network
+		}
+	}
+	if len(plan.hosts) == 0 {
+		return plan, nil
+	}
+	if e.cfg.Gate == nil {
+		return plan, noEgress(haft.FailIsolation, "a network of named hosts cannot be given here")
+	}
+	hosts, err := e.hostsOf(plan.hosts)
+	if err != nil {
+		return plan, noEgress(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
+	}
+	if slices.Contains(plan.hosts, networkFull) && len(plan.networks) == 0 {
+		return plan, noEgress(haft.FailDenied, "the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
+	}
+	if _, refused := f.decision.Reach(hosts); len(refused) > 0 {
+		return plan, noEgress(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
+	}
+	return plan, nil
+}
+
+// noEgress refuses a call for what it wants to reach.
+func noEgress(kind haft.FailureKind, message string) error {
+	return refuse(haft.StatusDenied, kind, haft.RetryNever, message)
+}
+
+// hostsOf returns which hosts entries of a network are about, for policy.
+func (e *Engine) hostsOf(entries []string) ([]string, error) {
+	hosts := make([]string, len(entries))
+	for i, entry := range entries {
+		if entry == networkFull {
+			hosts[i] = "*"
+			continue
+		}
+		var err error
+		if hosts[i], err = e.cfg.Gate.Host(entry); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// reach gives the call the way out that [Engine.egressFor] lets it have.
+func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
+	plan, err := e.egressFor(ctx, f)
+	if err != nil {
+		return err
+	}
+	if plan.here && e.cfg.Gate != nil {
+		f.here = &herePassage{engine: e, call: f.named(), plan: plan}
+		req.Egress = f.here.wrap
+	}
+	if len(plan.hosts) == 0 {
 		f.stand(req, nil, nil)
 		for _, name := range f.tool.Tool.Version.Settings.Secrets {
 			f.unreached(name)
 		}
 		return nil
 	}
-	no := func(kind haft.FailureKind, message string) error {
-		return refuse(haft.StatusDenied, kind, haft.RetryNever, message)
-	}
-	if e.cfg.Gate == nil {
-		return no(haft.FailIsolation, "a network of named hosts cannot be given here")
-	}
-	hosts := make([]string, len(want))
-	for i, entry := range want {
-		if entry == networkFull {
-			if hosts[i] = "*"; len(f.decision.Networks) == 0 {
-				return no(haft.FailDenied, "the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
-			}
-			continue
-		}
-		host, err := e.cfg.Gate.Host(entry)
-		if err != nil {
-			return no(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
-		}
-		hosts[i] = host
-	}
-	if _, refused := f.decision.Reach(hosts); len(refused) > 0 {
-		return no(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
-	}
-	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: want, Bound: f.bounds()})
+	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: plan.hosts, Bound: f.bounds(), Forbids: plan.judge()})
 	if err != nil {
-		return no(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
+		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
 	f.passage = exit.Passage
 	if ctx.Err() != nil {
@@ -138,16 +213,85 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 	return nil
 }
 
-// unreach closes the way out and keeps what went through it, for the audit, and
+// herePassage is the way out of a built-in tool. It is made when the tool first wants
+// it, since most do not.
+type herePassage struct {
+	engine *Engine
+	call   haft.Call
+	plan   egressPlan
+
+	mu   sync.Mutex
+	exit *Exit
+	over bool
+}
+
+// wrap is [executor.Request.Egress].
+func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.exit == nil && !h.over {
+		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.call, Forbids: h.plan.judge(), Here: true})
+		if err != nil {
+			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.call.ID, "error", err)
+			return closedPassage{}
+		}
+		h.exit = exit
+	}
+	if h.over {
+		return closedPassage{}
+	}
+	return h.exit.Wrap(next)
+}
+
+// refused reports whether a request was refused.
+func (h *herePassage) refused() bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.exit != nil && h.exit.Passage.Refused()
+}
+
+// close ends the passage and tells what went through it.
+func (h *herePassage) close() []Contact {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over = true; h.exit == nil {
+		return nil
+	}
+	contacts, _ := h.exit.Passage.Close()
+	return contacts
+}
+
+// closedPassage lets nothing out.
+type closedPassage struct{}
+
+// RoundTrip implements [http.RoundTripper].
+func (closedPassage) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	return nil, &haft.Error{Code: haft.CodeDenied, Message: "the call has no network any more"}
+}
+
+// unreach closes the ways out and keeps what went through them, for the audit, and
 // what was refused, for the model.
 func (e *Engine) unreach(f *flight) {
-	if f.passage == nil {
+	if f.passage == nil && f.here == nil {
 		return
 	}
-	var leased []secret.Named
-	f.contacts, leased = f.passage.Close()
-	f.passage = nil
-	e.leased(f, leased)
+	f.contacts = append(f.contacts, f.here.close()...)
+	f.here = nil
+	if f.passage != nil {
+		contacts, leased := f.passage.Close()
+		f.contacts = append(f.contacts, contacts...)
+		f.passage = nil
+		e.leased(f, leased)
+	}
 	var told []string
 	for _, c := range f.contacts {
 		if c.Refused != "" && !slices.Contains(told, c.Refused) && len(told) < 10 {

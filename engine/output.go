@@ -37,9 +37,17 @@ type piece struct {
 	progress json.RawMessage
 }
 
-// stream has the output of a request told as events.
+// stream has the output of a request told as events: while it runs, or, if there are
+// output filters for the call, when they have looked at all of it. What a filter masks
+// or refuses must not have been seen before, and a match may go over any number of
+// pieces.
 func (e *Engine) stream(f *flight, req *executor.Request) *outlet {
 	o := &outlet{e: e, f: f}
+	if f.outputScreen() != nil {
+		f.held = &heldOutput{}
+		req.Stdout, req.Stderr, req.Progress = nil, nil, f.held.add
+		return o
+	}
 	req.Stdout, req.Stderr = o.lane("stdout"), o.lane("stderr")
 	req.Progress = func(data json.RawMessage) {
 		if len(data) <= maxPiece && json.Valid(data) {
@@ -121,6 +129,12 @@ func (o *outlet) tell(ctx context.Context, p *piece) error {
 	return o.e.tell(ctx, o.f, haft.EventOutput, map[string]string{"stream": p.stream, "text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
 }
 
+// untold notes that output of a call could not be told.
+func (e *Engine) untold(f *flight, err error) {
+	e.logOf(f).Error("output of a call could not be told", "call", f.call.ID, "error", err)
+	f.notices = append(f.notices, "events: some output of the call could not be told to those who watch")
+}
+
 // close tells what is left, waits until it is told, and returns the last error of
 // doing so.
 func (o *outlet) close() error {
@@ -134,4 +148,73 @@ func (o *outlet) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
+}
+
+// The bounds on progress that is held back.
+const (
+	maxHeld      = 256
+	maxHeldBytes = 1 << 20
+)
+
+// heldOutput is progress of a call that waits until filters have looked at the result.
+// What the tool prints is in the result.
+type heldOutput struct {
+	mu       sync.Mutex
+	progress []json.RawMessage
+	size     int
+}
+
+// add keeps one message, if there is room.
+func (h *heldOutput) add(data json.RawMessage) {
+	if len(data) > maxPiece || !json.Valid(data) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.progress) < maxHeld && h.size+len(data) <= maxHeldBytes {
+		h.progress = append(h.progress, bytes.Clone(data))
+		h.size += len(data)
+	}
+}
+
+// take returns what was kept, and forgets it.
+func (h *heldOutput) take() []json.RawMessage {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.progress
+	h.progress = nil
+	return all
+}
+
+// visitProgress gives progress that is held back to a cleaner.
+func (h *heldOutput) visitProgress(c cleaner) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, data := range h.progress {
+		h.progress[i] = c.json("progress", data)
+	}
+}
+
+// tellHeld tells what was held back, of a result that the filters let pass.
+func (e *Engine) tellHeld(f *flight) error {
+	if f.held == nil {
+		return nil
+	}
+	ctx := context.WithoutCancel(e.ctx)
+	o := &outlet{e: e, f: f}
+	for _, data := range f.held.take() {
+		if err := o.tell(ctx, &piece{progress: data}); err != nil {
+			return err
+		}
+	}
+	for _, s := range []struct{ name, text string }{{"stdout", f.res.Stdout}, {"stderr", f.res.Stderr}} {
+		o.print(s.name, []byte(f.redactor.Text(s.text))) // as a whole: a secret may go over two pieces
+	}
+	return o.close()
 }

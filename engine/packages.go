@@ -43,7 +43,7 @@ func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (
 		told = time.Now()
 		data := map[string]any{"phase": "packages", "message": line}
 		if err := e.tell(ctx, f, haft.EventProgress, data, nil); err != nil {
-			e.cfg.Logger.Warn("progress of a call could not be told", "call", f.call.ID, "err", err)
+			e.logOf(f).Warn("progress of a call could not be told", "call", f.call.ID, "err", err)
 		}
 	}
 	layers, release, err := e.cfg.Packages.Open(ctx, f.call.Principal.Org, v, f.config.Needs, progress)
@@ -52,7 +52,7 @@ func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		e.cfg.Logger.Warn("the packages of a tool could not be had", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
+		e.logOf(f).Warn("the packages of a tool could not be had", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
 		retry := haft.RetryNever
 		if haft.CodeOf(err) == haft.CodeUnavailable {
 			retry = haft.RetrySame

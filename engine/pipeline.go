@@ -43,6 +43,9 @@ func stages() []stage {
 // pipeline is the order, made once.
 var pipeline = stages()
 
+// deciding are the stages that find out whether a call may be made.
+var deciding = pipeline[:2]
+
 // errSettled ends the pipeline early: the flight has its result, such as that of
 // a cache, or that a person has to agree.
 var errSettled = errors.New("the result is there")
@@ -50,11 +53,18 @@ var errSettled = errors.New("the result is there")
 // A flight is one call on its way through the pipeline. One goroutine has it.
 type flight struct {
 	call     haft.Call // as it came, with its id
+	asked    haft.Call // the same; it does not change once others know of the flight
+	pinned   string    // the version that the caller named; set with asked
+	seen     int64     // how many changes of permissions there were when it came in
+	confirm  bool      // its credential has to be looked at again before anything else
+	probe    bool      // nothing runs: it is only asked whether it may
 	rec      haft.Record
 	depth    int      // of fallbacks, and of calls that calls make
 	parent   *flight  // that made it and waits for it
 	keys     []string // of slots that it holds
+	explains bool     // it only asks what would be decided, and runs nothing
 	async    bool     // nobody waits: it was submitted, or goes on after an approval
+	refused  error    // why it may not be made, if that is known already
 	ours     bool     // its id was made here, and nothing is kept of it but by this flight
 	began    time.Time
 	trace    Span
@@ -68,6 +78,7 @@ type flight struct {
 	decision policy.Decision
 	decided  json.RawMessage // the arguments that decision is for
 	args     json.RawMessage // as they will run
+	final    json.RawMessage // the same, once they do not change any more; guarded by Engine.mu
 	env      map[string]string
 	bound    map[string]Bound // those of env that its program must not have
 	lease    lease            // what env and redactor are made of
@@ -77,10 +88,14 @@ type flight struct {
 	unlock   func()  // of the agent's turn
 	begun    bool    // the record says that it runs
 	passage  Passage // its way out, while it runs
+	here     *herePassage
 	contacts []Contact
 	notices  []string
+	before   int         // how many notices there were when it began: none is of the tool
+	held     *heldOutput // progress that waits for the filters
 	timeline haft.Timeline
 	res      *haft.Result
+	screened *haft.Result // the result that was held against the filters
 
 	stop   context.CancelFunc
 	cancel context.CancelCauseFunc
@@ -93,7 +108,14 @@ type flight struct {
 type refusal struct {
 	status  haft.Status
 	failure haft.Failure
-	cause   error // for the operator
+	cause   error  // for the operator
+	rule    string // of haft's own that refuses, for an explanation
+}
+
+// by names the rule of haft's own that refuses.
+func (r *refusal) by(rule string) *refusal {
+	r.rule = "haft/" + rule
+	return r
 }
 
 // Error returns the message, for logs.
@@ -131,12 +153,20 @@ func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
 		e.journal.forget(f.call.ID)
 		return nil, err
 	}
-	defer e.land(f)
+	defer func() {
+		e.land(f)
+		if f.result != nil && f.result.Status == haft.StatusPending && withdrawalOf(ctx) != nil {
+			e.review(f.call.Principal.Org) // it was withdrawn while it was written down that it waits
+		}
+	}()
 	if e.cfg.Observer != nil {
 		ctx, f.trace = e.cfg.Observer.Begin(ctx, f.named())
 	}
 	err = e.drive(ctx, f)
 	f.result, f.err = e.leave(ctx, f, err)
+	if f.result != nil && f.result.Status == haft.StatusPending {
+		e.noteParked(f.call.Principal)
+	}
 	return f.result, f.err
 }
 
@@ -160,6 +190,10 @@ func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) 
 	if _, ok := e.flights[f.call.ID]; ok {
 		f.stop()
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
+	}
+	f.asked, f.pinned = f.call, f.rec.Call.Digest
+	if f.seen != e.changes.Load() {
+		f.confirm = true // the change need not have seen this call
 	}
 	e.flights[f.call.ID] = f
 	e.aloft.Add(1)
@@ -194,10 +228,13 @@ func (e *Engine) drive(ctx context.Context, f *flight) (err error) {
 	name := "enter"
 	defer func() {
 		if p := recover(); p != nil {
-			e.cfg.Logger.Error("a stage panicked", "stage", name, "call", f.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			e.logOf(f).Error("a stage panicked", "stage", name, "call", f.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("stage %s: %w", name, errPanic)
 		}
 	}()
+	if f.refused != nil {
+		return f.refused
+	}
 	for _, s := range pipeline {
 		name = s.name
 		if ctx.Err() != nil && !f.begun { // what has run is checked

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"haft"
+	"haft/authority"
 	"haft/policy"
 )
 
@@ -14,6 +17,14 @@ import (
 type policies struct {
 	mu  sync.Mutex
 	all map[string]compiledPolicy
+	gen int // counts how often they were forgotten
+}
+
+// forget has every policy read again. One that is being read meanwhile is not kept.
+func (p *policies) forget() {
+	p.mu.Lock()
+	p.all, p.gen = nil, p.gen+1
+	p.mu.Unlock()
 }
 
 // compiledPolicy is a policy and when it was read.
@@ -30,6 +41,7 @@ const policyFresh = time.Second
 func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
 	e.rules.mu.Lock()
 	k, ok := e.rules.all[org]
+	gen := e.rules.gen
 	e.rules.mu.Unlock()
 	if ok && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
 		return k.policy, nil
@@ -40,11 +52,20 @@ func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, erro
 	}
 	e.rules.mu.Lock()
 	defer e.rules.mu.Unlock()
+	if gen != e.rules.gen {
+		return both, nil
+	}
 	if e.rules.all == nil || len(e.rules.all) > 10_000 {
 		e.rules.all = make(map[string]compiledPolicy)
 	}
 	e.rules.all[org] = compiledPolicy{both, time.Now()}
 	return both, nil
+}
+
+// Rules returns the policy that holds in an organisation now, for those who decide
+// about things that the engine does not see, such as the mounts of MCP servers.
+func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
+	return e.policyOf(ctx, org)
 }
 
 // compose puts the policies of server and organisation together.
@@ -72,7 +93,7 @@ func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) 
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy.Compile(kept.Text)
+	p, err := policy.CompileKept(kept.Text)
 	if err != nil { // it was compiled before it was kept
 		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
 	}
@@ -82,7 +103,7 @@ func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) 
 // Policy returns the document of p's organisation, or of the server. Its text is
 // nil if there is none.
 func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.authority.Any(p, authority.Resource{Server: server}, haft.PoliciesRead, haft.PoliciesWrite); err != nil {
 		return nil, err
 	}
 	org := p.Org
@@ -100,7 +121,7 @@ func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*ha
 // what next.If says, and else returns [haft.CodeConflict]. It is compiled first: what
 // is wrong changes nothing.
 func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.Authorize(p, haft.PoliciesWrite, authority.Resource{Server: server}); err != nil {
 		return nil, err
 	}
 	compiled, err := policy.Compile(next.Text)
@@ -116,30 +137,46 @@ func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, n
 	if err != nil {
 		return nil, err
 	}
-	e.rules.mu.Lock()
-	e.rules.all = nil
-	e.rules.mu.Unlock()
-	return kept, e.log(ctx, p, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
+	e.rules.forget()
+	return kept, e.logFor(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
 }
 
-// Explain says what policy would decide about a call, and why.
+// Explain says what would be decided about a call, and why. It takes the call through
+// the very stages that decide about one that is made, and through no other.
 func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
 	if err := c.Principal.Check(); err != nil {
 		return policy.Decision{}, err
 	}
-	f := &flight{call: c}
-	if err := e.resolve(ctx, f); err != nil {
-		return policy.Decision{}, asCoded(err)
-	}
-	rules, err := e.policyOf(ctx, c.Principal.Org)
-	if err != nil {
+	if err := checkCall(c); err != nil {
 		return policy.Decision{}, err
 	}
-	args, failure := f.tool.Fit(c.Args)
-	if failure != nil {
-		return policy.Decision{}, &haft.Error{Code: haft.CodeInvalid, Message: failure.Message, Misfits: failure.Misfits}
+	c.Principal = e.canonical(ctx, c.Principal)
+	f := &flight{call: c, explains: true}
+	f.rec.Call = c
+	defer f.release()
+	for _, stage := range []func(context.Context, *flight) error{e.resolve, e.authorize, e.validate, e.decideFinal} {
+		if err := stage(ctx, f); err != nil {
+			return explained(f, err)
+		}
 	}
-	return rules.Explain(f.request(args)), nil
+	return f.decision, nil
+}
+
+// explained makes a decision of what a stage says to a call that would be denied.
+// Other errors are about the question, and not about the call.
+func explained(f *flight, err error) (policy.Decision, error) {
+	coded := asCoded(err)
+	if haft.CodeOf(coded) != haft.CodeDenied {
+		return policy.Decision{}, coded
+	}
+	if f.decision.Effect == policy.Deny {
+		return f.decision, nil
+	}
+	rule := "haft/tool" // it is disabled, or waits for review
+	if r, ok := errors.AsType[*refusal](err); ok {
+		rule = cmp.Or(r.rule, "haft/"+string(r.failure.Kind))
+	}
+	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: f.decision.Considered}, nil
 }
 
 // Review says what the policy of an organisation demands of a source in which

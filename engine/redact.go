@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -84,6 +85,9 @@ func (e *Engine) keep(f *flight) {
 		args = f.call.Args
 	}
 	before := args
+	if f.args == nil {
+		args = f.inputScreened(args)
+	}
 	if len(f.decision.Redact) > 0 {
 		var err error
 		if args, err = f.decision.Redacted(args); err != nil {
@@ -104,12 +108,31 @@ func (e *Engine) keep(f *flight) {
 	}
 	f.rec.Call.Args = args
 	f.rec.Call.Env = f.cleaned(f.rec.Call.Env)
+	f.rec.Call.Tool = f.named().Tool
+	if f.agent == nil {
+		f.rec.Call.Principal.Agent = f.redactor.Text(f.rec.Call.Principal.Agent)
+	}
 	_, less := e.kept(haft.Call{Env: f.call.Env})
 	f.rec.Redacted = less || string(args) != string(before)
 	f.rec.ArgsDigest = e.digest("args", before)
 	if f.tool != nil {
-		f.rec.Call.Tool, f.rec.ToolID, f.rec.Digest = f.tool.Tool.Name, f.tool.Tool.ID, f.tool.Tool.Version.Digest
+		f.rec.ToolID, f.rec.Digest = f.tool.Tool.ID, f.tool.Tool.Version.Digest
 	}
+}
+
+// inputScreened returns arguments that never passed the input filters as they may be
+// kept: what is masked is replaced, and what is refused is not kept at all.
+func (f *flight) inputScreened(args json.RawMessage) json.RawMessage {
+	if f.rules == nil || f.tool == nil || len(args) == 0 {
+		return args
+	}
+	ctx, stop := context.WithTimeout(context.Background(), screenGrace) //nolint:forbidigo // of its own
+	defer stop()
+	out, err := f.rules.Screen(f.request(args), policy.Input).JSON(ctx, args)
+	if err != nil {
+		return nil
+	}
+	return out.Value
 }
 
 // cleaned returns env without stored values, which may come by another name. The
@@ -158,35 +181,18 @@ func (e *Engine) binds(version string, args json.RawMessage) string {
 	return e.digest("binds", append([]byte(version+"\x00"), args...))
 }
 
-// redactResult removes secrets from everything in a result that a caller sees.
-func (f *flight) redactResult(res *haft.Result) {
-	r := f.redactor
-	res.Value, _ = r.JSON(res.Value)
-	res.Stdout, res.Stderr = r.Text(res.Stdout), r.Text(res.Stderr)
-	if res.Error != nil {
-		res.Error.Message, res.Error.Traceback = r.Text(res.Error.Message), r.Text(res.Error.Traceback)
-		for i := range res.Error.Misfits {
-			m := &res.Error.Misfits[i]
-			m.Message, m.Pointer = r.Text(m.Message), r.Text(m.Pointer)
-		}
-	}
-	for i := range res.Content {
-		c := &res.Content[i]
-		c.Text, c.Artifact, c.URI, c.Name = r.Text(c.Text), r.Text(c.Artifact), r.Text(c.URI), r.Text(c.Name)
-		c.Title, c.Description = r.Text(c.Title), r.Text(c.Description)
-	}
-	for i := range res.Artifacts {
-		a := &res.Artifacts[i]
-		a.Name, a.Data = r.Text(a.Name), []byte(r.Text(string(a.Data)))
-		a.Size = int64(len(a.Data))
-	}
-}
-
-// request is what the flight asks policy, with the given arguments.
+// request is what the flight asks policy, with the given arguments. Everything that
+// decides about a call asks with it: the stages, the answers of approvers and Explain.
+// A version is the caller's choice if the call came with it; one that an approval or a
+// crash left behind is not.
 func (f *flight) request(args json.RawMessage) policy.Request {
 	t := f.tool.Tool
-	return policy.Request{
-		Principal: f.call.Principal, Tool: t, Args: args,
+	req := policy.Request{
+		Principal: f.call.Principal, Tool: t, Current: f.tool.Current, Pins: f.rec.Call.Digest != "", Args: args,
 		Annotations: t.Version.Annotations, Scope: f.call.Principal.Scope,
 	}
+	if f.agent != nil {
+		req.Principal.Agent, req.AgentName = string(f.agent.ID), f.agent.Name
+	}
+	return req
 }

@@ -11,8 +11,14 @@ import (
 // behalf it is called.
 func (e *Engine) resolve(ctx context.Context, f *flight) error {
 	refused := e.caller(ctx, f)
+	if f.probe && refused != nil {
+		return refused // nothing of a probe is kept
+	}
 	// Also for a call that is refused: what is stored must not be in its record.
 	if err := e.equip(ctx, f); err != nil {
+		return err
+	}
+	if err := e.checkLabels(f, f.lease.stored); err != nil {
 		return err
 	}
 	if refused != nil {
@@ -27,7 +33,33 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
 	}
 	f.tool = tool
-	return e.house(ctx, f)
+	if f.trace != nil {
+		f.trace.Tool(tool.Tool.Name)
+	}
+	if now := tool.Current; now != nil && now.Settings.Sandbox != "" {
+		// The configuration is that of the sandbox which the current version asks for.
+		pinned := *tool
+		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
+		f.tool = &pinned
+	}
+	if err := e.house(ctx, f); err != nil {
+		return err
+	}
+	return e.holdVersions(f)
+}
+
+// canonical returns a principal whose agent is named by its id, so that rules, limits,
+// records and filters mean the same agent whatever it was called by. An agent that
+// cannot be found stays as it is, and its call is refused and recorded under that name.
+// It reads nothing for a principal that has an id already.
+func (e *Engine) canonical(ctx context.Context, p haft.Principal) haft.Principal {
+	if p.Agent == "" || haft.IsAgentID(p.Agent) || p.Org == "" {
+		return p
+	}
+	if a, err := e.store.Agent(ctx, p.Org, p.Agent); err == nil {
+		p.Agent = string(a.ID)
+	}
+	return p
 }
 
 // caller finds the agent on whose behalf the call is made, unless calls are
@@ -37,18 +69,26 @@ func (e *Engine) caller(ctx context.Context, f *flight) error {
 	if p.Agent != "" {
 		agent, err := e.store.Agent(ctx, p.Org, p.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
-			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such agent in this organisation")
+			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such agent in this organisation").by("agent")
 		}
 		if err != nil {
 			return err
 		}
-		f.agent = agent // also if it may not call: what is stored for it stays hidden
+		f.agent = agent                            // also if it may not call: what is stored for it stays hidden
+		if id := string(agent.ID); p.Agent != id { // kept by an older haft, which knew it by its name
+			f.call.Principal.Agent, f.rec.Call.Principal.Agent = id, id
+		}
 	}
-	if note := e.stopped.Load(); note != nil && !(note.leaving && f.async) {
-		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason)
+	if f.confirm {
+		if err := e.confirm(ctx, f); err != nil {
+			return err
+		}
+	}
+	if note := e.stopped.Load(); note != nil && !f.probe && !(note.leaving && f.async) {
+		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason).by("stopped")
 	}
 	if f.agent != nil && f.agent.Disabled {
-		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled")
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled").by("agent")
 	}
 	return nil
 }

@@ -3,11 +3,15 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"haft"
+	"haft/authority"
 )
 
 var (
@@ -59,14 +63,52 @@ func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxTyp
 		}
 		e.sandboxes.mu.Unlock()
 	}
-	if c := k.byType[cmp.Or(typ, haft.SandboxLocal)]; c != nil {
+	if typ == "" || typ == "auto" {
+		typ = e.sandboxTypes()[0]
+		if k.byType[typ] == nil {
+			typ = haft.SandboxLocal // as it was before there were others
+		}
+	}
+	if c := k.byType[typ]; c != nil {
 		return *c, nil
 	}
 	return haft.SandboxConfig{}, nil
 }
 
+// sandboxTypes are those that tools can run in.
+func (e *Engine) sandboxTypes() []haft.SandboxType {
+	if len(e.cfg.Sandboxes) == 0 {
+		return []haft.SandboxType{haft.SandboxLocal}
+	}
+	return e.cfg.Sandboxes
+}
+
+// hasSandbox reports why nothing can run in the sandbox that somebody names: there
+// is no such one, or not here. It is the one place that decides it, for calls, tools
+// and sandbox configurations. Running elsewhere than where one was told to would be
+// running with another isolation. Empty and auto leave the choice to the engine.
+func (e *Engine) hasSandbox(name, pointer string) error {
+	have := e.sandboxTypes()
+	if name == "" || name == "auto" || slices.Contains(have, haft.SandboxType(name)) {
+		return nil
+	}
+	what := "there is no such sandbox on this server"
+	if haft.SandboxType(name).Check() == nil {
+		what = "the sandbox " + name + " is not available on this server"
+	}
+	names := make([]string, len(have))
+	for i := range have {
+		names[i] = string(have[i])
+	}
+	message := what + "; it has " + strings.Join(names, ", ")
+	return &haft.Error{Code: haft.CodeInvalid, Message: message, Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
+}
+
 // house finds what the organisation says of the sandbox that the call runs in.
 func (e *Engine) house(ctx context.Context, f *flight) (err error) {
+	if err := errors.Join(e.hasSandbox(f.call.Sandbox, "/sandbox"), e.hasSandbox(f.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
+	}
 	typ := haft.SandboxType(cmp.Or(f.call.Sandbox, f.tool.Tool.Version.Settings.Sandbox))
 	f.config, err = e.SandboxFor(ctx, f.call.Principal.Org, typ)
 	return err
@@ -74,7 +116,8 @@ func (e *Engine) house(ctx context.Context, f *flight) (err error) {
 
 // SandboxConfig implements [haft.Sandboxes].
 func (e *Engine) SandboxConfig(ctx context.Context, p haft.Principal, ref string) (*haft.SandboxConfig, error) {
-	if err := p.Check(); err != nil {
+	// Who writes one looks at it first.
+	if err := e.authority.Any(p, authority.Resource{}, haft.SandboxesRead, haft.SandboxesWrite); err != nil {
 		return nil, err
 	}
 	return e.store.SandboxConfig(ctx, p.Org, ref)
@@ -83,7 +126,7 @@ func (e *Engine) SandboxConfig(ctx context.Context, p haft.Principal, ref string
 // SandboxConfigs implements [haft.Sandboxes].
 func (e *Engine) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2[haft.SandboxConfig, error] {
 	return func(yield func(haft.SandboxConfig, error) bool) {
-		if err := p.Check(); err != nil {
+		if err := e.may(p, haft.SandboxesRead); err != nil {
 			yield(haft.SandboxConfig{}, err)
 			return
 		}
@@ -103,8 +146,11 @@ func (e *Engine) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2
 // PutSandboxConfig implements [haft.Sandboxes].
 func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal, c haft.SandboxConfig) (kept *haft.SandboxConfig, err error) {
 	c.ID, c.Org, c.Created, c.Updated = "", p.Org, time.Time{}, time.Time{}
-	err = e.Manage(ctx, p, "sandbox.put", func(ctx context.Context) (any, error) {
+	err = e.Manage(ctx, p, haft.SandboxesWrite, "sandbox.put", func(ctx context.Context) (any, error) {
 		if err := e.registry.CheckSandbox(c); err != nil {
+			return nil, err
+		}
+		if err := e.hasSandbox(string(c.Type), "/type"); err != nil {
 			return nil, err
 		}
 		if kept, err = e.store.PutSandboxConfig(ctx, c); err != nil {
@@ -121,7 +167,7 @@ func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal, c haft.
 
 // RemoveSandboxConfig implements [haft.Sandboxes].
 func (e *Engine) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref, revision string) error {
-	return e.Manage(ctx, p, "sandbox.remove", func(ctx context.Context) (any, error) {
+	return e.Manage(ctx, p, haft.SandboxesWrite, "sandbox.remove", func(ctx context.Context) (any, error) {
 		c, err := e.store.SandboxConfig(ctx, p.Org, ref)
 		if err != nil {
 			return nil, err
@@ -145,11 +191,11 @@ func (e *Engine) forgetSandboxes(org string) {
 // Usage implements [haft.Meter]. Who sees only their own calls sees only what they
 // used.
 func (e *Engine) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery) ([]haft.UsageSum, error) {
-	if err := p.Check(); err != nil {
+	if err := e.Authorize(p, haft.UsageRead, authority.Owned("", p)); err != nil {
 		return nil, err
 	}
-	if !e.maySee(p, haft.Principal{Org: p.Org}) {
-		q.User, q.Agent = p.User, p.Agent
+	if !e.authority.SeesAll(p, haft.UsageRead) {
+		q.User, q.Agent = p.Owner(), cmp.Or(p.Agent, q.Agent)
 	}
 	return e.store.Usage(ctx, p.Org, q)
 }

@@ -20,7 +20,11 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 		return e.store.Record(ctx, c.Principal.Org, first)
 	}
 	f.async, f.ours = true, false // once it is queued, others may end it
-	if err := e.look(ctx, f); err != nil {
+	err = f.refused
+	if err == nil {
+		err = e.look(ctx, f)
+	}
+	if err != nil {
 		res, err := e.leave(ctx, f, err)
 		f.release()
 		if err != nil {
@@ -47,7 +51,7 @@ func (e *Engine) look(ctx context.Context, f *flight) error {
 		f.lease, f.redactor = probe.lease, probe.redactor
 		probe.release()
 	}()
-	for _, s := range pipeline[:2] {
+	for _, s := range deciding {
 		if err := s.run(e, ctx, &probe); err != nil {
 			f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
 			return err
@@ -61,6 +65,7 @@ func (e *Engine) look(ctx context.Context, f *flight) error {
 	}
 	f.taken, f.decision, f.rec.ToolID, f.rec.Digest = taken, probe.decision, probe.tool.Tool.ID, probe.tool.Tool.Version.Digest
 	f.rec.Call.Tool = probe.tool.Tool.Name
+	f.tool, f.rules, f.agent = probe.tool, probe.rules, probe.agent // by which its record is kept
 	return nil
 }
 
@@ -84,7 +89,7 @@ func (e *Engine) launch(f *flight) {
 	ok := e.spawn(func(ctx context.Context) {
 		defer e.launched.Add(-1)
 		if _, err := e.fly(ctx, f); err != nil {
-			e.cfg.Logger.Warn("a call in the background has no result", "call", f.call.ID, "error", err)
+			e.logOf(f).Warn("a call in the background has no result", "call", f.call.ID, "error", err)
 		}
 		if f.call.Chain != "" {
 			e.goOn(ctx, f.call.Principal, f.call.Chain)

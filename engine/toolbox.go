@@ -15,7 +15,10 @@ import (
 
 // PutTool implements [haft.Toolbox].
 func (e *Engine) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ToolsWrite); err != nil {
+		return nil, err
+	}
+	if err := e.hasSandbox(d.Settings.Sandbox, "/settings/sandbox"); err != nil {
 		return nil, err
 	}
 	change, err := e.registry.Put(ctx, p, d)
@@ -31,7 +34,7 @@ func (e *Engine) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*
 
 // SetTool implements [haft.Toolbox].
 func (e *Engine) SetTool(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ToolsWrite); err != nil {
 		return nil, err
 	}
 	t, err := e.registry.Set(ctx, p, ref, s)
@@ -43,7 +46,7 @@ func (e *Engine) SetTool(ctx context.Context, p haft.Principal, ref string, s ha
 
 // RemoveTool implements [haft.Toolbox].
 func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref, revision string) error {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.ToolsWrite); err != nil {
 		return err
 	}
 	t, err := e.registry.Tool(ctx, p, ref)
@@ -59,7 +62,7 @@ func (e *Engine) RemoveTool(ctx context.Context, p haft.Principal, ref, revision
 // attached returns what of the tools p's agent has, or a function that lets all
 // pass.
 func (e *Engine) attached(ctx context.Context, p haft.Principal) (func(name string) bool, error) {
-	if err := p.Check(); err != nil {
+	if err := e.mayFind(p, haft.ToolsRead); err != nil {
 		return nil, err
 	}
 	if p.Agent == "" {
@@ -127,7 +130,7 @@ const (
 
 // Agent implements [haft.Agents].
 func (e *Engine) Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
-	if err := p.Check(); err != nil {
+	if err := e.mayFind(p, haft.AgentsRead); err != nil {
 		return nil, err
 	}
 	a, err := e.store.Agent(ctx, p.Org, ref)
@@ -140,7 +143,7 @@ func (e *Engine) Agent(ctx context.Context, p haft.Principal, ref string) (*haft
 // AgentList implements [haft.Agents].
 func (e *Engine) AgentList(ctx context.Context, p haft.Principal, f haft.AgentFilter) iter.Seq2[haft.Agent, error] {
 	return func(yield func(haft.Agent, error) bool) {
-		if err := p.Check(); err != nil {
+		if err := e.mayFind(p, haft.AgentsRead); err != nil {
 			yield(haft.Agent{}, err)
 			return
 		}
@@ -181,12 +184,15 @@ func listed(a haft.Agent, f haft.AgentFilter) bool {
 // keeps the one that is there. The condition is looked at first, and again in the
 // transaction that writes the agent and its variables.
 func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (*haft.Agent, error) {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.AgentsWrite); err != nil {
 		return nil, err
 	}
 	a.Org = p.Org
 	if err := haft.CheckToolName(a.Name); err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent is made like that of a tool", Err: err}
+	}
+	if haft.IsAgentID(a.Name) {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent must not look like the id of one"}
 	}
 	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > maxEnv {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
@@ -221,7 +227,7 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 		if a.If != "" && a.If != haft.IfNone {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is no such agent any more"}
 		}
-		a.ID, a.Created = haft.AgentID("ag_"+rand.Text()[:haft.RandomID]), now
+		a.ID, a.Created = haft.AgentID(haft.AgentIDPrefix+rand.Text()[:haft.RandomID]), now
 	default:
 		return nil, err
 	}
@@ -234,7 +240,7 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 
 // RemoveAgent implements [haft.Agents].
 func (e *Engine) RemoveAgent(ctx context.Context, p haft.Principal, ref, revision string) error {
-	if err := e.manager(p); err != nil {
+	if err := e.may(p, haft.AgentsWrite); err != nil {
 		return err
 	}
 	a, err := e.store.Agent(ctx, p.Org, ref)

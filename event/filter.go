@@ -20,17 +20,21 @@ type Filter struct {
 	Marks bool
 }
 
-// For returns the filter for what concerns p: its organisation, and its user and
-// agent if it has them.
+// For returns the filter for what p owns. Without a user and a credential that is
+// nothing.
 func For(p haft.Principal) Filter {
-	return Filter{Org: p.Org, User: p.User, Agent: p.Agent}
+	f := Filter{Org: p.Org, User: p.Owner(), Agent: p.Agent}
+	if f.User == "" {
+		f.User = haft.OwnerMark // which nobody is
+	}
+	return f
 }
 
 // Fits reports whether e is among the events that f wants. Logs use it, or ask
 // their database the same.
 func (f Filter) Fits(e haft.Event) bool {
 	return (f.Org == "" || f.Org == e.Principal.Org) &&
-		(f.User == "" || f.User == e.Principal.User) &&
+		(f.User == "" || f.User == e.Principal.Owner()) &&
 		(f.Agent == "" || f.Agent == e.Principal.Agent) &&
 		(f.Call == "" || f.Call == e.Call) &&
 		(f.Tool == "" || f.Tool == e.Tool) &&

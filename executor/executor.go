@@ -10,9 +10,11 @@ import (
 	"errors"
 	"iter"
 	"net"
+	"net/http"
 
 	"haft"
 	"haft/sandbox"
+	"haft/secret"
 )
 
 // ErrMaybeRan is wrapped by errors after which nobody can know whether the tool
@@ -61,6 +63,9 @@ type Request struct {
 	// Bound names the variables of Env that are placeholders of bound secrets, and says
 	// whether the outlet leads to a host that the value is for, and puts it in.
 	Bound map[string]bool
+	// Secrets are the bound secrets of the call with their values. They are for tools of
+	// MCP servers only, whose executor puts each into requests to its hosts itself.
+	Secrets []secret.Named
 	// Files are put into the tool's directory.
 	Files []sandbox.File
 	// Layers are the installed packages that the tool sees.
@@ -74,8 +79,11 @@ type Request struct {
 	Outlet func(ctx context.Context, conn net.Conn)
 	// CA holds certificates, as PEM, that programs of this call trust besides the
 	// system's, because the outlet opens their TLS. It goes with Outlet only.
-	CA   []byte
-	Need sandbox.Need
+	CA []byte
+	// Egress wraps what a built-in tool sends its requests by: it refuses what the call
+	// may not reach, and records the rest. Nil means that nothing may be reached.
+	Egress func(next http.RoundTripper) http.RoundTripper
+	Need   sandbox.Need
 	// Returns is the schema of the value, where it is known.
 	Returns json.RawMessage
 	// Output is how the text of a tool that only prints is to be read.

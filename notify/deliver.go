@@ -162,7 +162,7 @@ func (r *round) note(ctx context.Context) {
 func (n *Notifier) disabled(ctx context.Context, w haft.Webhook) {
 	n.cfg.Logger.Warn("a webhook is disabled: it failed for too long", "webhook", w.ID, "org", w.Org, "since", w.FailingSince, "failure", w.Failure)
 	by := haft.Principal{Org: w.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
-	err := n.cfg.Manage(ctx, by, "webhook.disabled", func(context.Context) (any, error) {
+	err := n.cfg.Manage(ctx, by, haft.WebhooksWrite, "webhook.disabled", func(context.Context) (any, error) {
 		return map[string]any{"id": w.ID, "since": w.FailingSince, "failure": w.Failure, "reason": w.Reason}, nil
 	})
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"haft/store"
 )
 
-// Config says how events are sent. Client, Manage, MayManage and Cursor are needed;
+// Config says how events are sent. Client, Manage, May and Cursor are needed;
 // the zero value of the rest is good.
 type Config struct {
 	// Client reaches receivers. It must not follow redirects.
 	Client *http.Client
-	// Manage has something done for a manager and written to the audit; MayManage
-	// reports why somebody is none.
-	Manage    func(ctx context.Context, p haft.Principal, kind string, do func(context.Context) (any, error)) error
-	MayManage func(p haft.Principal) error
+	// Manage has something done for who may do an action, and written to the audit;
+	// May reports why somebody may not.
+	Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error
+	May    func(p haft.Principal, a haft.Action) error
 	// Cursor returns that of the last event of all, from which new webhooks go on.
 	Cursor func(ctx context.Context) (int64, error)
 	// Watch tells of events of this process as they happen. Nil means that the log
@@ -98,7 +98,7 @@ var _ haft.Webhooks = (*Notifier)(nil)
 
 // Open begins to send. What was not sent by the last process is sent now.
 func Open(ctx context.Context, s *store.Store, cfg Config) (*Notifier, error) {
-	if s == nil || cfg.Client == nil || cfg.Manage == nil || cfg.MayManage == nil || cfg.Cursor == nil {
+	if s == nil || cfg.Client == nil || cfg.Manage == nil || cfg.May == nil || cfg.Cursor == nil {
 		return nil, errors.New("a notifier needs a store, a client, who manages, and a cursor")
 	}
 	cfg = cfg.filled()

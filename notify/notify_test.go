@@ -72,7 +72,7 @@ func setup(t *testing.T, change func(*notify.Config)) *world {
 			cursor, _, err := s.LastEvents(ctx, nil)
 			return cursor, err
 		},
-		MayManage: func(p haft.Principal) error {
+		May: func(p haft.Principal, _ haft.Action) error {
 			if slices.Contains(p.Roles, haft.RoleAdmin) {
 				return nil
 			}
@@ -80,8 +80,8 @@ func setup(t *testing.T, change func(*notify.Config)) *world {
 		},
 		Poll: 5 * time.Millisecond, Retry: haft.Backoff{Tries: 3, Strategy: haft.Constant, Initial: haft.Millis(time.Millisecond)},
 	}
-	w.cfg.Manage = func(ctx context.Context, p haft.Principal, kind string, do func(context.Context) (any, error)) error {
-		if err := w.cfg.MayManage(p); err != nil {
+	w.cfg.Manage = func(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error {
+		if err := w.cfg.May(p, a); err != nil {
 			return err
 		}
 		if _, err := do(ctx); err != nil {

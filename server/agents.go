@@ -11,7 +11,7 @@ import (
 
 // AgentBody is what somebody says of an agent.
 type AgentBody struct {
-	Tools []string `json:"tools,omitempty" maxItems:"1000" doc:"The names of the tools it may call."`
+	Tools []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
 	// Env is write-only: answers have the names, and no values.
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -35,14 +35,14 @@ type oneAgent struct {
 func (a *api) agents() {
 	const tag = "agents"
 	conflict, condition := []int{http.StatusConflict}, []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: AgentsRead, tag: tag, summary: "List agents by name"}, a.s.listAgents)
-	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: AgentsWrite, tag: tag, summary: "Add an agent", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
-	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: condition}, a.s.putAgent)
-	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: haft.AgentsRead, tag: tag, summary: "List agents by name"}, a.s.listAgents)
+	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: haft.AgentsWrite, tag: tag, summary: "Add an agent", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
+	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: haft.AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: haft.AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: condition}, a.s.putAgent)
+	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: haft.AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: haft.AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: haft.AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: haft.AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
 }
 
 type listAgents struct {
@@ -135,7 +135,7 @@ type setAgent struct {
 	AgentRef
 	Condition
 	Body struct {
-		Tools *[]string `json:"tools,omitempty" maxItems:"1000"`
+		Tools *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
 		// Env is merged into what is there.
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`

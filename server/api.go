@@ -93,8 +93,8 @@ func jsonFormat() huma.Format {
 // An operation is one thing that can be asked for.
 type operation struct {
 	method, path string
-	id           string // of the operation in the document
-	action       Action // which a credential must be for
+	id           string      // of the operation in the document
+	action       haft.Action // which a credential must be for
 	tag, summary string
 	about        string
 	status       int          // of the usual answer; 0 means 200, or 204 if there is none
@@ -102,6 +102,20 @@ type operation struct {
 	errors       []int        // besides those that every operation has
 	body         *huma.Schema // of the answer, where its Go type does not say
 }
+
+// A Route is an address of the API and the action that it asks for; "any" is that
+// of every credential.
+type Route struct {
+	Method, Path string
+	Action       haft.Action
+}
+
+// Patterns lists the addresses that are not of the API, with [Config.Mounts] and
+// [Config.Doors], by pattern of [http.ServeMux].
+func (s *Server) Patterns() []string { return slices.Sorted(slices.Values(s.patterns)) }
+
+// Routes lists the addresses of the API, without [Config.Mounts] and [Config.Doors].
+func (s *Server) Routes() []Route { return slices.Clone(s.routed) }
 
 // whoKey is the key under which admit leaves the identity for register, which
 // hands it on as a value. Nobody else looks.
@@ -116,7 +130,8 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary, Description: op.about,
 		DefaultStatus: op.status, Metadata: map[string]any{actionKey: op.action},
 		MaxBodyBytes: -1, BodyReadTimeout: -1, // admit has read it
-		Responses: map[string]*huma.Response{"default": a.problems("Any other problem")},
+		SkipValidateBody: op.id == rawOperation,
+		Responses:        map[string]*huma.Response{"default": a.problems("Any other problem")},
 	}
 	if op.body != nil {
 		o.Responses["200"] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Schema: op.body}}}
@@ -129,6 +144,7 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 	for _, status := range slices.Concat(usual, []int{http.StatusUnprocessableEntity}, op.errors) {
 		o.Responses[fmt.Sprint(status)] = a.problems(http.StatusText(status))
 	}
+	a.s.routed = append(a.s.routed, Route{op.method, op.path, op.action})
 	huma.Register(a.API, o, func(ctx context.Context, in *I) (*O, error) {
 		who, ok := ctx.Value(whoKey{}).(Identity)
 		if !ok {
@@ -176,6 +192,9 @@ func (a *api) problems(description string) *huma.Response {
 
 // fault makes a problem of an error, and logs it if it is ours.
 func (s *Server) fault(ctx context.Context, err error) *Problem {
+	if why := Withdrawn(ctx); why != nil {
+		err = why
+	}
 	p := problemOf(err)
 	switch {
 	case ctx.Err() != nil: // nobody waits for the answer
@@ -189,19 +208,21 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 
 // known finds out who sent r and whether the credential is for an action, and then
 // reads the body. Who is turned away is told to the operator.
-func (s *Server) known(w http.ResponseWriter, r *http.Request, action Action) (Identity, error) {
-	who, err := s.auth.Authenticate(r, s.source(r))
+func (s *Server) known(w http.ResponseWriter, r *http.Request, action haft.Action) (Identity, error) {
+	who, err := s.identify(r)
 	if err != nil {
-		s.refused(r, WhyCredential, haft.Principal{}, err)
+		s.refused(r, busyWhy(err), haft.Principal{}, err)
 		return Identity{}, err
 	}
 	if rec, ok := w.(*writer); ok {
 		rec.who = who.Principal
 	}
+	who.Principal = s.canonical(r.Context(), who.Principal)
 	if err := who.Permit(action); err != nil {
 		s.refused(r, WhyScope, who.Principal, err)
 		return Identity{}, err
 	}
+	Needs(r.Context(), action)
 	if err := s.read(w, r); err != nil {
 		why := WhyBody
 		if haft.CodeOf(err) == haft.CodeUnauthenticated {
@@ -218,18 +239,32 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request, action Action) (I
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	refuse := func(err error) { s.fault(r.Context(), err).write(w, requestID(r.Context())) }
-	action, _ := ctx.Operation().Metadata[actionKey].(Action)
+	action, _ := ctx.Operation().Metadata[actionKey].(haft.Action)
 	who, err := s.known(w, r, action)
 	if err != nil {
 		refuse(err)
 		return
 	}
-	agent := takeAgent(r)
+	if err := s.bounded(r, ctx.Operation().OperationID); err != nil {
+		s.refused(r, WhyBody, who.Principal, err)
+		refuse(err)
+		return
+	}
+	if err := unknownCondition(ctx.Operation(), r.Header); err != nil {
+		refuse(err)
+		return
+	}
+	agent, err := namedAgent(r)
+	if err != nil {
+		refuse(err)
+		return
+	}
 	if agent != "" {
 		if who, err = s.become(r.Context(), who, agent); err != nil {
 			refuse(err)
 			return
 		}
+		acts(r.Context(), who)
 		ctx = huma.WithValue(ctx, agentKey{}, agent)
 	}
 	// What curl says of every body that it was not told about. There are no cookies,
@@ -243,6 +278,10 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 // finish completes the document and writes it.
 func (a *api) finish() ([]byte, error) {
 	doc := a.OpenAPI()
+	var err error
+	if a.s.shapes, err = a.bound(); err != nil {
+		return nil, err
+	}
 	schemas := doc.Components.Schemas.Map()
 	// The library describes its own errors, which nobody is sent.
 	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool { return name == "ErrorModel" || name == "ErrorDetail" })

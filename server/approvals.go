@@ -14,10 +14,10 @@ import (
 // approvals are the operations on requests that wait for a person.
 func (a *api) approvals() {
 	const tag = "approvals"
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals", action: ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing else is said, those that wait"}, a.s.listApprovals)
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval", action: ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve", action: ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown or others", errors: []int{http.StatusConflict}}, a.s.approve)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny", action: ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals", action: haft.ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing else is said, those that wait"}, a.s.listApprovals)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval", action: haft.ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
+	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve", action: haft.ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown or others", errors: []int{http.StatusConflict}}, a.s.approve)
+	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny", action: haft.ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
 }
 
 type listApprovals struct {
@@ -25,7 +25,7 @@ type listApprovals struct {
 	State   string          `query:"state" enum:"pending,approved,denied,expired,used,any" default:"pending"`
 	Tool    string          `query:"tool" maxLength:"200" doc:"The name of a tool."`
 	User    string          `query:"user" maxLength:"200" doc:"Who asks."`
-	Agent   string          `query:"agent" maxLength:"200" doc:"The id of the agent that asks."`
+	Agent   string          `query:"agent" maxLength:"200" doc:"The agent that asks, by name or id."`
 	After   time.Time       `query:"after" doc:"When a request was made: only those behind it are listed. The cursor of a page does the same."`
 	AfterID haft.ApprovalID `query:"after_id" maxLength:"200" doc:"With after: the id of that request."`
 }
@@ -41,7 +41,7 @@ func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprov
 	if err != nil {
 		return nil, err
 	}
-	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User, Agent: in.Agent,
+	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User, Agent: s.agentID(ctx, who, in.Agent),
 		After: after, AfterID: cmp.Or(haft.ApprovalID(id), in.AfterID), Limit: in.Limit + 1}
 	if in.State == "any" {
 		f.State, f.Any = "", true

@@ -84,7 +84,7 @@ type newCall struct {
 type makeCall struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"The same as idempotency_key."`
 	Prefer         string `header:"Prefer" maxLength:"200" doc:"respond-async is the same as wait: false (RFC 7240)."`
-	Trace          string `header:"Traceparent" doc:"A W3C trace context that the call continues."`
+	Trace          string `header:"Traceparent" maxLength:"8192" doc:"A W3C trace context that the call continues."`
 	Body           newCall
 }
 
@@ -104,14 +104,14 @@ type answered struct {
 func (a *api) calls() {
 	const tag = "calls"
 	pending := []int{http.StatusAccepted}
-	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person.", also: pending, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: CallsRead, tag: tag, summary: "List calls, newest first"}, a.s.listCalls)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: CallsWrite, tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls", action: CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"}, a.s.cancelAll)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: CallsRead, tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call", action: CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is", errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: pending, errors: []int{http.StatusConflict}}, a.s.replayCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: "tool-calls", action: CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person.", also: pending, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: haft.CallsRead, tag: tag, summary: "List calls, newest first"}, a.s.listCalls)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: haft.CallsWrite, tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls", action: haft.CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"}, a.s.cancelAll)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: haft.CallsRead, tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call", action: haft.CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is", errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: pending, errors: []int{http.StatusConflict}}, a.s.replayCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: rawOperation, action: haft.CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
 }
 
 // as returns on whose behalf somebody acts who names an agent.
@@ -286,7 +286,7 @@ func (s *Server) replayCall(ctx context.Context, who Identity, in *CallRef) (*an
 }
 
 type batch struct {
-	Trace string `header:"Traceparent"`
+	Trace string `header:"Traceparent" maxLength:"8192"`
 	Body  struct {
 		Calls []CallBody `json:"calls" minItems:"1" maxItems:"128" nullable:"false"`
 	}
@@ -301,6 +301,9 @@ type batched struct {
 func (s *Server) batch(ctx context.Context, who Identity, in *batch) (*batched, error) {
 	calls := make([]haft.Call, len(in.Body.Calls))
 	for i, b := range in.Body.Calls {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // nobody waits for the answer
+		}
 		p, err := s.as(ctx, who, b.Agent)
 		if err != nil {
 			return nil, err
@@ -336,7 +339,7 @@ func (s *Server) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*c
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "either all calls are meant, or those of a user or an agent"}
 	}
 	if !in.Body.All && of.User == "" && of.Agent == "" {
-		of.User, of.Agent = who.Principal.User, who.Principal.Agent
+		of.User, of.Agent, of.Credential = who.Principal.User, who.Principal.Agent, who.Principal.Credential
 	}
 	if who.Principal.Agent != "" && (of.User != who.Principal.User || of.Agent != who.Principal.Agent) {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "an agent cancels its own calls only"}
@@ -361,7 +364,7 @@ type toolCalls struct {
 	Format string          `query:"format" enum:"openai,openai-responses,anthropic,gemini" doc:"The form of the body, where it does not show it itself."`
 	Agent  string          `query:"agent" maxLength:"200" doc:"The agent that calls, by name or id."`
 	Turn   string          `query:"turn" maxLength:"200"`
-	Trace  string          `header:"Traceparent"`
+	Trace  string          `header:"Traceparent" maxLength:"8192"`
 	Body   json.RawMessage `doc:"What the model returned, unchanged."`
 }
 

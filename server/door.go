@@ -13,7 +13,7 @@ import (
 type Door interface {
 	// Action is what the credential of r has to be for; "" means nothing in
 	// particular, where r asks for what is not there.
-	Action(r *http.Request) Action
+	Action(r *http.Request) haft.Action
 	// Enter answers r. Its body is whole, bounded and, if it was signed, what was
 	// signed.
 	Enter(w http.ResponseWriter, r *http.Request, who Identity)
@@ -31,8 +31,31 @@ func (s *Server) enter(d Door) http.Handler {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
 		}
+		agent, err := namedAgent(r)
+		if err == nil && agent != "" {
+			who, err = s.become(r.Context(), who, agent)
+		}
+		if err != nil {
+			s.fault(r.Context(), err).write(w, requestID(r.Context()))
+			return
+		}
 		d.Enter(w, r, who)
 	})
+}
+
+// canonical returns a principal whose agent is named by its id, as in everything that
+// is kept. A token may name it otherwise. An agent that is not there stays as it is
+// called, and may do nothing.
+func (s *Server) canonical(ctx context.Context, p haft.Principal) haft.Principal {
+	if p.Agent == "" || haft.IsAgentID(p.Agent) {
+		return p
+	}
+	asker := p
+	asker.Agent = ""
+	if a, err := s.service.Agent(ctx, asker, p.Agent); err == nil {
+		p.Agent = string(a.ID)
+	}
+	return p
 }
 
 // As returns on whose behalf somebody acts who names an agent. An agent is named

@@ -20,12 +20,12 @@ import (
 
 // events are the streams of what happens.
 func (a *api) events() {
-	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: EventsRead, tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
+	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: haft.EventsRead, tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
 		about: "A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get server-sent events, whose id is the cursor of the event.\n\n" +
 			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
-			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events are no longer kept."},
+			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more."},
 		a.s.watch)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events", action: EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events", action: haft.EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
 	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
 	get := a.OpenAPI().Paths["/v1/events"].Get
 	get.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: event}}
@@ -39,7 +39,7 @@ type watch struct {
 	Agent     string      `query:"agent" maxLength:"200" doc:"The id or name of an agent."`
 	User      string      `query:"user" maxLength:"200"`
 	Tool      string      `query:"tool" maxLength:"200" doc:"The name of a tool."`
-	Type      []string    `query:"type" maxItems:"20" doc:"Types of events, with commas between."`
+	Type      []string    `query:"type" maxItems:"20" maxLength:"64" doc:"Types of events, with commas between."`
 }
 
 // from returns the cursor to go on after.
@@ -88,7 +88,7 @@ func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.Stre
 		}
 	}
 	if in.Call != "" && s.cfg.Events != nil {
-		if _, err := s.service.Record(ctx, who.Principal, in.Call); err != nil {
+		if _, err := s.cfg.Events.EventsOf(ctx, who.Principal, in.Call, 0, 1); err != nil {
 			return nil, err
 		}
 	}
@@ -300,7 +300,7 @@ func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request
 		return
 	}
 	err := s.follow(ctx, who, in, after, out)
-	if r.Context().Err() != nil {
+	if r.Context().Err() != nil && Withdrawn(r.Context()) == nil {
 		return // the reader has left
 	}
 	s.noted(r, err)

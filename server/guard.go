@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
@@ -95,7 +96,7 @@ var (
 
 // guard stands before everything: it names requests, logs them, survives their
 // panics and refuses those that were not meant for us.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
@@ -104,17 +105,22 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		id := "r_" + rand.Text() // never one of the client's: it goes into logs
 		r = r.WithContext(context.WithValue(r.Context(), idKey{}, id))
 		w := &writer{ResponseWriter: out, limit: s.cfg.WriteTimeout}
+		l, r := s.begin(r, w)
+		var leave func()
+		l.reserved, leave = s.reserved(r)
+		defer leave()
 		// The deadline of the last answer on this connection is not that of this one.
 		_ = http.NewResponseController(out).SetWriteDeadline(time.Time{}) // a recorder in a test has none
 		h := w.Header()
 		h.Set("X-Request-Id", id)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		if s.leaving.Load() {
+		if s.leaving.Load() || l.reserved {
 			h.Set("Connection", "close")
 		}
 		defer func() {
 			crash := recover()
+			s.finish(l)
 			if crash != nil && crash != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too
 				s.cfg.Logger.Error("a handler panicked", "request", id, "route", r.Pattern, "panic", fmt.Sprint(crash), "stack", string(debug.Stack()))
 				if w.status == 0 {
@@ -133,7 +139,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !s.hosts.allowed(r):
 			s.refused(r, WhyOrigin, haft.Principal{}, errOrigin)
 			errOrigin.write(w, id)
+		case l.reserved && !isProbe(r) && r.Header.Get("Authorization") == "":
+			s.refused(r, WhyBusy, haft.Principal{}, errBusy)
+			problemOf(errBusy).write(w, id)
 		default:
+			if err := s.strayHeader(next, r); err != nil {
+				problemOf(err).write(w, id)
+				return
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -168,6 +181,37 @@ type writer struct {
 	status int
 	bytes  int64
 	who    haft.Principal
+
+	mu      sync.Mutex
+	ended   time.Time // when the request was cut; zero means that it was not
+	reading bool      // a read has a deadline: the body is being read
+}
+
+// cut ends a read of the body at once, and a write that goes on after [cutAfter]. What is
+// written later, such as what became of a call that had to be ended first, has as long,
+// and all of it [cutAll].
+func (w *writer) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = time.Now()
+	ctl := http.NewResponseController(w.ResponseWriter)
+	// A recorder in a test has no deadlines, which may be.
+	_ = ctl.SetWriteDeadline(w.ended.Add(cutAfter))
+	if w.reading {
+		_ = ctl.SetReadDeadline(time.Now())
+	}
+}
+
+// SetReadDeadline is that of [http.ResponseController]. Once the request is cut, nothing
+// more of its body is read.
+func (w *writer) SetReadDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading = !at.IsZero()
+	if w.reading && !w.ended.IsZero() {
+		at = time.Now()
+	}
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(at)
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -192,7 +236,18 @@ func (w *writer) Write(b []byte) (int, error) {
 
 // deadline bounds the next write. A recorder in a test has none, which may be.
 func (w *writer) deadline() {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	at := now.Add(w.limit)
+	if !w.ended.IsZero() {
+		for _, end := range []time.Time{now.Add(cutAfter), w.ended.Add(cutAll)} {
+			if end.Before(at) {
+				at = end
+			}
+		}
+	}
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
 }
 
 // Unwrap lets [http.ResponseController] through.
@@ -243,6 +298,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 	_ = ctl.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
 	if err != nil {
+		if why := Withdrawn(r.Context()); why != nil {
+			return why
+		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBody))
 		}
@@ -252,6 +310,6 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 		return problem(http.StatusRequestTimeout, "the body did not arrive in time or in whole")
 	}
 	_ = ctl.SetReadDeadline(time.Time{})
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = &wholeBody{bytes.NewReader(body), body}
 	return nil
 }

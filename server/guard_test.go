@@ -132,7 +132,11 @@ func TestBody_bounds(t *testing.T) {
 		}
 	})
 	t.Run("deep", func(t *testing.T) {
-		w.must(200, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 400)+strings.Repeat("]", 400)+`}`)
+		w.must(200, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+`}`)
+		p := problemOf(t, w.must(422, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 400)+strings.Repeat("]", 400)+`}`))
+		if len(p.Misfits) != 1 || !strings.HasPrefix(p.Misfits[0].Pointer, "/args/0/0/") || len(p.Misfits[0].Pointer) > 200 {
+			t.Errorf("got %+v", p.Misfits)
+		}
 	})
 }
 

@@ -2,36 +2,43 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"haft"
 )
 
 // plainRoutes are those outside of the API: for probes, scrapers and readers of
 // the document.
 func (s *Server) plainRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("GET /metrics", s.metrics)
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
-		_, _ = w.Write(s.openapi) // a client that is gone cannot be told
-	})
-	for pattern, h := range s.cfg.Mounts {
+	handle := func(pattern string, h http.Handler) {
+		s.patterns = append(s.patterns, pattern)
 		mux.Handle(pattern, h)
 	}
-	for pattern, d := range s.cfg.Doors {
-		mux.Handle(pattern, s.enter(d))
+	handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }))
+	handle("GET /readyz", http.HandlerFunc(s.readyz))
+	handle("GET /metrics", http.HandlerFunc(s.metrics))
+	handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		_, _ = w.Write(s.openapi) // a client that is gone cannot be told
+	}))
+	for pattern, h := range s.cfg.Mounts {
+		handle(pattern, h)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	for pattern, d := range s.cfg.Doors {
+		handle(pattern, s.enter(d))
+	}
+	handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")
 		if allow := s.methods(mux, r); len(allow) > 0 {
 			w.Header().Set("Allow", strings.Join(allow, ", "))
 			p = problem(http.StatusMethodNotAllowed, "the address is not for that method")
 		}
 		p.write(w, requestID(r.Context()))
-	})
+	}))
 }
 
 // methods lists those for which there is a route at the address of r.
@@ -93,6 +100,16 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if s.cfg.Warnings != nil {
+		if list := s.cfg.Warnings(); len(list) > 0 {
+			text, err := json.Marshal(map[string]any{"status": "ready", "warnings": list})
+			if err == nil {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(append(text, '\n')) // a client that is gone cannot be told
+				return
+			}
+		}
+	}
 	say(w, http.StatusOK, "ready")
 }
 
@@ -104,9 +121,9 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if from := s.source(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
-		who, err := s.auth.Authenticate(r, from)
+		who, err := s.identify(r)
 		if err == nil {
-			err = who.operator()
+			err = who.operator(haft.UsageRead)
 		}
 		if err != nil {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))

@@ -6,50 +6,12 @@ import (
 	"time"
 
 	"haft"
-)
-
-// An Action is something that a credential may be confined to. The names are those
-// of scopes.
-type Action string
-
-// The actions.
-const (
-	ToolsRead      Action = "tools:read"
-	ToolsWrite     Action = "tools:write"
-	CallsRead      Action = "calls:read"
-	CallsWrite     Action = "calls:write"
-	AgentsRead     Action = "agents:read"
-	AgentsWrite    Action = "agents:write"
-	ApprovalsRead  Action = "approvals:read"
-	ApprovalsWrite Action = "approvals:write"
-	EventsRead     Action = "events:read"
-	PoliciesRead   Action = "policies:read"
-	PoliciesWrite  Action = "policies:write"
-	AuditRead      Action = "audit:read"
-	SandboxesRead  Action = "sandboxes:read"
-	SandboxesWrite Action = "sandboxes:write"
-	SecretsRead    Action = "secrets:read"
-	SecretsWrite   Action = "secrets:write"
-	KeysRead       Action = "keys:read"
-	KeysWrite      Action = "keys:write"
-	WebhooksRead   Action = "webhooks:read"
-	WebhooksWrite  Action = "webhooks:write"
-	UsageRead      Action = "usage:read"
-	Operate        Action = "operate"
+	"haft/authority"
 )
 
 // anyAction is what every credential is for: to hear who it is. An operation that
 // forgot to say what it does is not this.
-const anyAction Action = "any"
-
-// Actions lists every action.
-func Actions() []Action {
-	return []Action{
-		ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite,
-		EventsRead, PoliciesRead, PoliciesWrite, AuditRead, SandboxesRead, SandboxesWrite, SecretsRead, SecretsWrite,
-		KeysRead, KeysWrite, WebhooksRead, WebhooksWrite, UsageRead, Operate,
-	}
-}
+const anyAction haft.Action = "any"
 
 // An Authenticator knows who sent a request. It is safe for concurrent use.
 type Authenticator interface {
@@ -68,38 +30,31 @@ type Identity struct {
 	Principal haft.Principal
 	// Expires is when the credential does: streams end then. Zero means never.
 	Expires time.Time
-	// May reports why the credential is not for an action. Nil means that it is
-	// for none. What the principal may do is decided by the service.
-	May func(Action) error
+	// Rules say who manages and operates. With them and the principal, package
+	// authority decides what the identity may do.
+	Rules authority.Rules
 	// ActAs reports why the principal may not act as another agent than its own.
 	// Nil means that it may act as none.
 	ActAs func(agent string) error
-	// Operator says that the principal runs the whole server and not only an
-	// organisation on it: only operators stop everything and change its policy.
-	Operator bool
 	// Credential is what the authenticator knows besides. [Config.Keys] gets it
 	// back: a key is never more than the credential that it is made with.
 	Credential any
 }
 
-// Permit reports why the identity is not for an action.
-func (id Identity) Permit(a Action) error {
-	if err := id.Principal.Check(); err != nil {
-		return err
-	}
+// Permit reports why the identity may not do an action at all. What it may do it
+// with is decided by the service, by the same function.
+func (id Identity) Permit(a haft.Action) error {
 	if a == anyAction {
-		return nil
+		return id.Principal.Check()
 	}
-	if id.May == nil {
-		return &haft.Error{Code: haft.CodeDenied, Message: "the credential is for nothing"}
-	}
-	return id.May(a)
+	return id.Rules.Authorize(id.Principal, a, authority.Resource{})
 }
 
-// operator reports why the identity may not do what concerns all organisations.
-func (id Identity) operator() error {
-	if id.Operator {
-		return nil
-	}
-	return &haft.Error{Code: haft.CodeDenied, Message: "this concerns all organisations and is for the operator of the server"}
+// operator reports why the identity may not do an action that concerns all
+// organisations.
+func (id Identity) operator(a haft.Action) error {
+	return id.Rules.Authorize(id.Principal, a, authority.Resource{Server: true})
 }
+
+// operates reports whether the identity is that of somebody who operates the server.
+func (id Identity) operates() bool { return id.operator(haft.Operate) == nil }

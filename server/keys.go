@@ -14,9 +14,9 @@ type NewKey struct {
 	Name  string   `json:"name,omitempty" maxLength:"256" doc:"What it is for."`
 	User  string   `json:"user,omitempty" maxLength:"256" doc:"On whose behalf it acts."`
 	Agent string   `json:"agent,omitempty" maxLength:"256" doc:"The name or id of the agent that it acts as."`
-	Roles []string `json:"roles,omitempty" maxItems:"64"`
+	Roles []string `json:"roles,omitempty" maxItems:"64" maxLength:"256"`
 	// Scope left out confines the key to no less than its roles allow.
-	Scope      []string  `json:"scope,omitzero" maxItems:"256" doc:"Actions, such as calls:read, and tools, such as tool:NAME, that it is confined to. Left out it is confined to nothing less than its roles allow, and an empty list makes it good for nothing."`
+	Scope      []string  `json:"scope,omitzero" maxItems:"256" maxLength:"256" doc:"Actions, such as calls:read, and tools, such as tool:NAME, that it is confined to. Left out it is confined to nothing less than its roles allow, and an empty list makes it good for nothing."`
 	SignedOnly bool      `json:"signed_only,omitempty" doc:"It only signs requests, and is never sent."`
 	Expires    time.Time `json:"expires_at,omitzero"`
 }
@@ -40,12 +40,12 @@ type (
 // keys are the operations on API keys.
 func (a *api) keys() {
 	const tag = "keys"
-	register(a, operation{method: http.MethodGet, path: "/v1/keys", id: "list-keys", action: KeysRead, tag: tag, summary: "List the API keys of the organisation, without their texts", errors: []int{http.StatusNotFound}}, a.s.listKeys)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys", id: "issue-key", action: KeysWrite, tag: tag, summary: "Make an API key; its text is shown this once", about: "A key is never more than the credential that it is made with.", status: http.StatusCreated, errors: []int{http.StatusNotFound}}, a.s.issueKey)
-	register(a, operation{method: http.MethodGet, path: "/v1/keys/{id}", id: "show-key", action: KeysRead, tag: tag, summary: "Show an API key, without its text"}, a.s.showKey)
-	register(a, operation{method: http.MethodPatch, path: "/v1/keys/{id}", id: "set-key", action: KeysWrite, tag: tag, summary: "Rename or disable an API key, or change when it expires", errors: []int{http.StatusConflict}}, a.s.setKey)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotate-key", action: KeysWrite, tag: tag, summary: "Give an API key a new text, which is shown this once", errors: []int{http.StatusConflict}}, a.s.rotateKey)
-	register(a, operation{method: http.MethodDelete, path: "/v1/keys/{id}", id: "remove-key", action: KeysWrite, tag: tag, summary: "Remove an API key; it is refused from then on"}, a.s.removeKey)
+	register(a, operation{method: http.MethodGet, path: "/v1/keys", id: "list-keys", action: haft.KeysRead, tag: tag, summary: "List the API keys of the organisation, without their texts", errors: []int{http.StatusNotFound}}, a.s.listKeys)
+	register(a, operation{method: http.MethodPost, path: "/v1/keys", id: "issue-key", action: haft.KeysWrite, tag: tag, summary: "Make an API key; its text is shown this once", about: "A key is never more than the credential that it is made with.", status: http.StatusCreated, errors: []int{http.StatusNotFound}}, a.s.issueKey)
+	register(a, operation{method: http.MethodGet, path: "/v1/keys/{id}", id: "show-key", action: haft.KeysRead, tag: tag, summary: "Show an API key, without its text"}, a.s.showKey)
+	register(a, operation{method: http.MethodPatch, path: "/v1/keys/{id}", id: "set-key", action: haft.KeysWrite, tag: tag, summary: "Rename or disable an API key, or change when it expires", errors: []int{http.StatusConflict}}, a.s.setKey)
+	register(a, operation{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotate-key", action: haft.KeysWrite, tag: tag, summary: "Give an API key a new text, which is shown this once", errors: []int{http.StatusConflict}}, a.s.rotateKey)
+	register(a, operation{method: http.MethodDelete, path: "/v1/keys/{id}", id: "remove-key", action: haft.KeysWrite, tag: tag, summary: "Remove an API key; it is refused from then on"}, a.s.removeKey)
 }
 
 func (s *Server) listKeys(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {

@@ -10,13 +10,13 @@ import (
 // MCPServerBody is what somebody says of an MCP server.
 type MCPServerBody struct {
 	Transport haft.MCPTransport `json:"transport,omitempty" doc:"Empty means stdio for a command, and else http."`
-	Command   []string          `json:"command,omitempty" maxItems:"256" doc:"Program and arguments of a server that runs in a sandbox here. Policy says who may have which."`
+	Command   []string          `json:"command,omitempty" maxItems:"256" maxLength:"32768" doc:"Program and arguments of a server that runs in a sandbox here. Policy says who may have which."`
 	URL       string            `json:"url,omitempty" maxLength:"2048"`
 	// Headers and Env are write-only.
 	Headers      map[string]string `json:"headers,omitempty" doc:"{{ NAME }} stands for a variable of the call. Values are not shown again; an empty one keeps what is there."`
 	Env          map[string]string `json:"env,omitempty" doc:"As headers, for a command."`
 	OAuth        *haft.MCPOAuth    `json:"oauth,omitempty"`
-	Network      []string          `json:"network,omitempty" maxItems:"64" doc:"The hosts that a command may reach."`
+	Network      []string          `json:"network,omitempty" maxItems:"64" maxLength:"2048" doc:"The hosts that a command may reach."`
 	Mounts       []haft.MCPMount   `json:"mounts,omitempty" maxItems:"32"`
 	Requirements haft.Requirements `json:"requirements,omitempty"`
 	Limits       haft.Limits       `json:"limits,omitempty"`
@@ -44,13 +44,13 @@ type changedMCPServer struct {
 func (a *api) mcpServers() {
 	const tag, path = "mcp servers", "/v1/mcp_servers/{server}"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/mcp_servers", id: "list-mcp-servers", action: ToolsRead, tag: tag, summary: "List MCP servers by name"}, a.s.listMCPServers)
-	register(a, operation{method: http.MethodGet, path: path, id: "show-mcp-server", action: ToolsRead, tag: tag, summary: "Show an MCP server, and why some of its tools cannot be called"}, a.s.showMCPServer)
-	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: ToolsWrite, tag: tag, summary: "Replace an MCP server, or add it under that name, and list its tools", errors: condition}, a.s.putMCPServer)
-	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: ToolsWrite, tag: tag, summary: "Remove an MCP server with its tools and credentials", errors: condition}, a.s.removeMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/refresh", id: "refresh-mcp-server", action: ToolsWrite, tag: tag, summary: "List the tools of an MCP server again; what is new or changed waits for review"}, a.s.refreshMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/login", id: "login-mcp-server", action: CallsWrite, tag: tag, summary: "Begin a login: the link that a person has to open"}, a.s.loginMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/login/finish", id: "finish-mcp-login", action: CallsWrite, tag: tag, summary: "End a login with what came to the redirect"}, a.s.finishMCPLogin)
+	register(a, operation{method: http.MethodGet, path: "/v1/mcp_servers", id: "list-mcp-servers", action: haft.ServersRead, tag: tag, summary: "List MCP servers by name"}, a.s.listMCPServers)
+	register(a, operation{method: http.MethodGet, path: path, id: "show-mcp-server", action: haft.ServersRead, tag: tag, summary: "Show an MCP server, and why some of its tools cannot be called"}, a.s.showMCPServer)
+	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: haft.ServersWrite, tag: tag, summary: "Replace an MCP server, or add it under that name, and list its tools", errors: condition}, a.s.putMCPServer)
+	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: haft.ServersWrite, tag: tag, summary: "Remove an MCP server with its tools and credentials", errors: condition}, a.s.removeMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/refresh", id: "refresh-mcp-server", action: haft.ServersWrite, tag: tag, summary: "List the tools of an MCP server again; what is new or changed waits for review"}, a.s.refreshMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/login", id: "login-mcp-server", action: haft.CallsWrite, tag: tag, summary: "Begin a login: the link that a person has to open"}, a.s.loginMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/login/finish", id: "finish-mcp-login", action: haft.CallsWrite, tag: tag, summary: "End a login with what came to the redirect"}, a.s.finishMCPLogin)
 }
 
 // upstream is what keeps MCP servers.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 
 	"haft"
@@ -9,16 +10,22 @@ import (
 // Identify says who sent a request to one of [Config.Mounts]: whose credential it is,
 // and who acts, which is another one if as in the query or agent names an agent.
 func (s *Server) Identify(w http.ResponseWriter, r *http.Request, agent string) (credential, actor Identity, err error) {
-	if credential, err = s.auth.Authenticate(r, s.source(r)); err != nil {
-		s.refused(r, WhyCredential, haft.Principal{}, err)
+	if credential, err = s.identify(r); err != nil {
+		s.refused(r, busyWhy(err), haft.Principal{}, err)
 		return credential, credential, err
 	}
-	if name := takeAgent(r); name != "" {
-		agent = name
+	name, err := namedAgent(r)
+	if err != nil {
+		return credential, credential, err
 	}
+	if name != "" && agent != "" && name != agent {
+		return credential, credential, &haft.Error{Code: haft.CodeInvalid, Message: "the request names two agents"}
+	}
+	agent = cmp.Or(name, agent)
 	if actor, err = s.become(r.Context(), credential, agent); err != nil {
 		return credential, actor, err
 	}
+	acts(r.Context(), actor)
 	for at := w; at != nil; {
 		if rec, ok := at.(*writer); ok {
 			rec.who = actor.Principal // for the log

@@ -3,13 +3,15 @@ package server
 import (
 	"context"
 	"net/http"
+
+	"haft"
 )
 
 // operate are the operations of those who keep the whole in order.
 func (a *api) operate() {
 	const tag = "operation"
-	register(a, operation{method: http.MethodPost, path: "/v1/stop", id: "stop", action: Operate, tag: tag, summary: "Refuse new calls of everybody until resumed, also after a restart"}, a.s.stop)
-	register(a, operation{method: http.MethodPost, path: "/v1/resume", id: "resume", action: Operate, tag: tag, summary: "Take calls again"}, a.s.resume)
+	register(a, operation{method: http.MethodPost, path: "/v1/stop", id: "stop", action: haft.Operate, tag: tag, summary: "Refuse new calls of everybody until resumed, also after a restart"}, a.s.stop)
+	register(a, operation{method: http.MethodPost, path: "/v1/resume", id: "resume", action: haft.Operate, tag: tag, summary: "Take calls again"}, a.s.resume)
 }
 
 type stop struct {
@@ -20,7 +22,7 @@ type stop struct {
 }
 
 func (s *Server) stop(ctx context.Context, who Identity, in *stop) (*struct{}, error) {
-	if err := who.operator(); err != nil {
+	if err := who.operator(haft.Operate); err != nil {
 		return nil, err
 	}
 	if in.Body == nil {
@@ -30,7 +32,7 @@ func (s *Server) stop(ctx context.Context, who Identity, in *stop) (*struct{}, e
 }
 
 func (s *Server) resume(ctx context.Context, who Identity, _ *struct{}) (*struct{}, error) {
-	if err := who.operator(); err != nil {
+	if err := who.operator(haft.Operate); err != nil {
 		return nil, err
 	}
 	return nil, s.service.Resume(ctx, who.Principal)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,9 +21,9 @@ type PolicyRef struct {
 // policies are the operations on the documents that say who may do what.
 func (a *api) policies() {
 	const tag = "policies"
-	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy", action: PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
-	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
-	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
+	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy", action: haft.PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
+	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: haft.PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
+	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: haft.PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
 	item := a.OpenAPI().Paths["/v1/policies/{of}"]
 	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
 	item.Get.Responses["200"].Content = text
@@ -38,18 +37,18 @@ type policyText struct {
 }
 
 // policyOf returns whether a policy is the server's, and why it may not be touched.
-func (s *Server) policyOf(who Identity, in PolicyRef) (bool, error) {
+func (s *Server) policyOf(who Identity, in PolicyRef, a haft.Action) (bool, error) {
 	if s.cfg.Policies == nil {
 		return false, absent("policies")
 	}
 	if in.Of == "server" {
-		return true, who.operator()
+		return true, who.operator(a)
 	}
 	return false, nil
 }
 
 func (s *Server) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*policyText, error) {
-	server, err := s.policyOf(who, *in)
+	server, err := s.policyOf(who, *in, haft.PoliciesRead)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ type keptPolicy struct {
 }
 
 func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*keptPolicy, error) {
-	server, err := s.policyOf(who, in.PolicyRef)
+	server, err := s.policyOf(who, in.PolicyRef, haft.PoliciesWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +98,7 @@ type explain struct {
 	Body struct {
 		CallBody
 		User  string   `json:"user,omitempty" maxLength:"200" doc:"As if that user called, which is for managers."`
-		Roles []string `json:"roles,omitempty" maxItems:"50" doc:"As if with these roles."`
+		Roles []string `json:"roles,omitempty" maxItems:"50" maxLength:"256" doc:"As if with these roles."`
 	}
 }
 
@@ -115,10 +114,11 @@ func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*expla
 	}
 	if in.Body.User != "" || in.Body.Roles != nil {
 		// What if somebody else called: that shows what others may do.
-		if who.Principal.Agent != "" || !slices.Contains(who.Principal.Roles, haft.RoleAdmin) {
-			return nil, &haft.Error{Code: haft.CodeDenied, Message: "only an administrator asks what holds for others"}
+		if err := who.Permit(haft.PoliciesRead); err != nil {
+			return nil, err
 		}
-		p.User, p.Roles = cmp.Or(in.Body.User, p.User), in.Body.Roles
+		// What their credential is confined to is not known: that of this one says nothing.
+		p.User, p.Roles, p.Scope = cmp.Or(in.Body.User, p.User), in.Body.Roles, nil
 	}
 	decision, err := s.cfg.Explain(ctx, in.Body.call(p, ""))
 	if err != nil {

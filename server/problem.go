@@ -138,8 +138,9 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 	// one that never comes. A recorder in a test has no deadlines, which may be.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 	w.WriteHeader(p.Status)
-	// A client that is gone cannot be told.
-	_ = json.NewEncoder(w).Encode(&told)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // as the library's answers are
+	_ = e.Encode(&told)    // a client that is gone cannot be told
 }
 
 // own turns the errors of the library into ours. Its own repeat what was sent.
@@ -211,6 +212,7 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 	case "body":
 		m.Pointer = pointer(rest)
 	case "query", "path", "header":
+		rest, _, _ = strings.Cut(rest, "[") // which of a list it is says little
 		if !plain(rest) {
 			rest = "a parameter"
 		}

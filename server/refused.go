@@ -22,11 +22,12 @@ const (
 	WhyOrigin     Why = "origin"     // a page of another origin sent it
 	WhyBody       Why = "body"       // its body is too large, or came too slowly
 	WhyHeaders    Why = "headers"    // its headers are too large, or never came in whole
+	WhyBusy       Why = "busy"       // there are too many connections, and its sender is no operator
 )
 
 // Whys lists every reason.
 func Whys() []Why {
-	return []Why{WhyCredential, WhyScope, WhyHost, WhyOrigin, WhyBody, WhyHeaders}
+	return []Why{WhyCredential, WhyScope, WhyHost, WhyOrigin, WhyBody, WhyHeaders, WhyBusy}
 }
 
 // A Refusal is a request that was turned away.
@@ -87,6 +88,7 @@ func (s *Server) watchConns() {
 	s.conns.half = map[net.Conn]bool{}
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	s.http.ConnState = func(c net.Conn, state http.ConnState) {
+		stateOf(c, state)
 		if !s.conns.state(c, state) || s.cfg.Refused == nil {
 			return
 		}

@@ -3,10 +3,12 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"haft"
+	"haft/server"
 )
 
 // A route is one operation of the document, and what each kind of caller gets.
@@ -46,8 +48,8 @@ func routes() []route {
 		{op: "GET /v1/chains/{id}", path: "/v1/chains/$CHAIN", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "GET /v1/approvals", who: boss, ok: 200},
 		{op: "GET /v1/approvals/{id}", path: "/v1/approvals/$APPROVAL", who: boss, ok: 200, foreign: 404, low: 404},
-		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss, ok: 200, foreign: 404, low: 403, bad: `{"args":{}}`},
-		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200, foreign: 404, low: 403, bad: `{"reason":1}`},
+		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss, ok: 200, foreign: 404, low: 404, bad: `{"args":{}}`},
+		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200, foreign: 404, low: 404, bad: `{"reason":1}`},
 		{op: "GET /v1/agents", who: user, ok: 200},
 		{op: "POST /v1/agents", body: `{"name":"neo"}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"tools":[1]}`},
 		{op: "GET /v1/agents/{agent}", path: "/v1/agents/smith", who: user, ok: 200, foreign: 404},
@@ -107,6 +109,8 @@ func fill(w *world) *strings.Replacer {
 	w.tool("old", "")
 	w.tool("ask", `,"settings":{"requires_approval":true}`)
 	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith","tools":["f"]}`)
+	var smith haft.Agent
+	w.must(200, admin, "GET", "/v1/agents/smith", "").into(w.t, &smith)
 	done := w.call(user, `{"tool":"f","args":{"x":1}}`)
 	var pending, second haft.Result
 	w.must(202, user, "POST", "/v1/calls", `{"tool":"ask"}`).into(w.t, &pending)
@@ -120,13 +124,49 @@ func fill(w *world) *strings.Replacer {
 	var key, hook struct{ ID string }
 	w.must(201, admin, "POST", "/v1/keys", `{"user":"ann"}`).into(w.t, &key)
 	w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/","disabled":true}`).into(w.t, &hook)
-	return strings.NewReplacer("$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK", hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL", string(pending.Approval), "$CHAIN", string(chain.ID))
+	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK", hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL", string(pending.Approval), "$CHAIN", string(chain.ID))
+}
+
+// tryScopes tries a route with every scope but its own, and as an agent, and returns
+// who may with its own scope only.
+func tryScopes(t *testing.T, w *world, r route, agent string, send func(who, body string) answer) string {
+	t.Helper()
+	i := slices.IndexFunc(w.server.Routes(), func(x server.Route) bool { return x.Method+" "+x.Path == r.op })
+	if i < 0 {
+		t.Fatal("no such route")
+	}
+	action := w.server.Routes()[i].Action
+	if r.any {
+		return r.who
+	}
+	if !slices.Contains(haft.Actions(), action) {
+		t.Errorf("the action %q is none", action)
+	}
+	others := ""
+	for _, a := range haft.Actions() {
+		if a != action {
+			others += string(a) + "+"
+		}
+	}
+	if a := send(r.who+"//"+others, r.body); a.status != 403 {
+		t.Errorf("with every scope but %s: %d %s", action, a.status, a.body)
+	}
+	if action.Managed() {
+		if a := send("acme/root/admin/"+agent, r.body); a.status != 403 {
+			t.Errorf("by an agent of an administrator: %d %s", a.status, a.body)
+		}
+	}
+	if action == haft.KeysWrite {
+		return r.who // the key to be made would be more than its maker
+	}
+	return r.who + "//" + string(action)
 }
 
 func TestRoutes(t *testing.T) {
 	w := setup(t, nil)
 	values := fill(w)
 	doc := open(t, w.server.OpenAPI())
+	smith := values.Replace("$AGENT")
 	for _, r := range routes() {
 		method, path, _ := strings.Cut(r.op, " ")
 		if r.path != "" {
@@ -164,6 +204,7 @@ func TestRoutes(t *testing.T) {
 					t.Errorf("of another organisation: %d %s, want %d", a.status, a.body, r.foreign)
 				}
 			}
+			r.who = tryScopes(t, w, r, smith, send)
 			a := send(r.who, r.body)
 			if a.status != r.ok {
 				t.Errorf("by who may: %d %s, want %d", a.status, a.body, r.ok)

@@ -11,7 +11,7 @@ import (
 type SandboxBody struct {
 	Description string            `json:"description,omitempty" maxLength:"4096"`
 	Limits      haft.Limits       `json:"limits,omitzero" doc:"Those of tools that name none."`
-	Network     []string          `json:"network,omitempty" maxItems:"64" doc:"The hosts that tools may reach which name none themselves."`
+	Network     []string          `json:"network,omitempty" maxItems:"64" maxLength:"2048" doc:"The hosts that tools may reach which name none themselves."`
 	Needs       haft.Requirements `json:"requirements,omitzero" doc:"Packages that every tool has besides its own."`
 }
 
@@ -31,11 +31,11 @@ type oneSandbox struct {
 func (a *api) sandboxes() {
 	const tag = "sandboxes"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs", id: "list-sandbox-configs", action: SandboxesRead, tag: tag, summary: "List sandbox configurations by type", errors: []int{http.StatusNotFound}}, a.s.listSandboxes)
-	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config", action: SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
-	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type", also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
-	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config", action: SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition}, a.s.removeSandbox)
+	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs", id: "list-sandbox-configs", action: haft.SandboxesRead, tag: tag, summary: "List sandbox configurations by type", errors: []int{http.StatusNotFound}}, a.s.listSandboxes)
+	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
+	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config", action: haft.SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
+	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type", also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
+	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition}, a.s.removeSandbox)
 }
 
 func (s *Server) listSandboxes(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {

@@ -19,9 +19,9 @@ type SecretRef struct {
 // secrets are the operations on stored variables. No answer has a value.
 func (a *api) secrets() {
 	const tag = "secrets"
-	register(a, operation{method: http.MethodGet, path: "/v1/secrets", id: "list-secrets", action: SecretsRead, tag: tag, summary: "List the names of stored variables", about: "Values are never shown. A fingerprint is the same for the same value.", errors: []int{http.StatusNotFound}}, a.s.listSecrets)
-	register(a, operation{method: http.MethodPut, path: "/v1/secrets/{name}", id: "put-secret", action: SecretsWrite, tag: tag, summary: "Store a variable; nobody can read it back", about: "With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced outside of their sandbox."}, a.s.putSecret)
-	register(a, operation{method: http.MethodDelete, path: "/v1/secrets/{name}", id: "remove-secret", action: SecretsWrite, tag: tag, summary: "Remove a stored variable"}, a.s.removeSecret)
+	register(a, operation{method: http.MethodGet, path: "/v1/secrets", id: "list-secrets", action: haft.SecretsRead, tag: tag, summary: "List the names of stored variables", about: "Values are never shown. A fingerprint is the same for the same value.", errors: []int{http.StatusNotFound}}, a.s.listSecrets)
+	register(a, operation{method: http.MethodPut, path: "/v1/secrets/{name}", id: "put-secret", action: haft.SecretsWrite, tag: tag, summary: "Store a variable; nobody can read it back", about: "With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced outside of their sandbox."}, a.s.putSecret)
+	register(a, operation{method: http.MethodDelete, path: "/v1/secrets/{name}", id: "remove-secret", action: haft.SecretsWrite, tag: tag, summary: "Remove a stored variable"}, a.s.removeSecret)
 }
 
 type listSecrets struct {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"haft"
@@ -22,18 +21,6 @@ const maxAgent = 200
 // the next page.
 type agentKey struct{}
 
-// takeAgent takes the agent out of the query of r, which operations do not know.
-func takeAgent(r *http.Request) string {
-	if !strings.Contains(r.URL.RawQuery, agentParam+"=") {
-		return ""
-	}
-	query := r.URL.Query()
-	agent := strings.Join(query[agentParam], ",") // no agent has a name for two
-	query.Del(agentParam)
-	r.URL.RawQuery = query.Encode()
-	return agent
-}
-
 // become returns the identity of somebody who acts as an agent: it may do nothing
 // that the agent may not.
 func (s *Server) become(ctx context.Context, who Identity, agent string) (Identity, error) {
@@ -45,7 +32,7 @@ func (s *Server) become(ctx context.Context, who Identity, agent string) (Identi
 		return who, err
 	}
 	if p.Agent != who.Principal.Agent {
-		who.Operator, who.ActAs, who.Credential = false, nil, nil
+		who.ActAs, who.Credential = nil, nil
 	}
 	who.Principal = p
 	return who, nil
@@ -55,7 +42,7 @@ func (s *Server) become(ctx context.Context, who Identity, agent string) (Identi
 type Self struct {
 	Principal haft.Principal `json:"principal"`
 	Operator  bool           `json:"operator,omitempty" doc:"The principal runs the whole server."`
-	Actions   []Action       `json:"actions" nullable:"false" doc:"What the credential is for. What the principal may do with it is decided by the rules."`
+	Actions   []haft.Action  `json:"actions" nullable:"false" doc:"What the principal may do with this credential: its scope and its roles allow it. Rules and ownership decide what with."`
 	Expires   time.Time      `json:"expires_at,omitzero" doc:"When the credential expires; never if it is left out."`
 	Version   string         `json:"version" doc:"That of the server."`
 }
@@ -69,11 +56,8 @@ func (a *api) self() {
 }
 
 func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {
-	self := Self{Principal: who.Principal, Operator: who.Operator, Actions: []Action{}, Expires: who.Expires, Version: s.cfg.Version}
-	for _, a := range Actions() {
-		if who.Permit(a) == nil {
-			self.Actions = append(self.Actions, a)
-		}
-	}
-	return &oneSelf{self}, nil
+	return &oneSelf{Self{
+		Principal: who.Principal, Operator: who.Rules.Operates(who.Principal), Actions: who.Rules.Allowed(who.Principal),
+		Expires: who.Expires, Version: s.cfg.Version,
+	}}, nil
 }

@@ -16,10 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"haft"
 	"haft/auth"
+	"haft/bounds"
 	"haft/secret"
 )
 
@@ -55,6 +54,9 @@ type Config struct {
 	Meter     haft.Meter
 	// Ready makes a real call and reports why that does not work.
 	Ready func(ctx context.Context) error
+	// Warnings names, in words of its own, what does not work though calls do. They are
+	// shown by /readyz, to anybody.
+	Warnings func() []string
 	// Metrics serves measures: to who asks from this machine without a proxy, and
 	// to operators.
 	Metrics http.Handler
@@ -67,6 +69,9 @@ type Config struct {
 	// Doors are other ways to the service, by pattern of [http.ServeMux]. They are
 	// told who sends.
 	Doors map[string]Door
+	// Headers are the headers of Haft that Mounts honour, by pattern: see
+	// [AgentHeader]. Others are refused.
+	Headers map[string][]string
 	// Agents is held while an agent is read, changed and written. Doors that do so
 	// share it. Nil means one of its own.
 	Agents sync.Locker
@@ -89,8 +94,15 @@ type Config struct {
 	// headers; 0 means 32 KiB.
 	MaxBody   int64
 	MaxHeader int
-	// Connections bounds how many there are at once; 0 means 8,192.
-	Connections int
+	// Connections bounds how many there are at once; 0 means 8,192. PerSource bounds
+	// those of one address, or of a /64 of version 6; 0 means a quarter of them. Behind
+	// a proxy it bounds the requests of one address. Silent is how many of an address
+	// may bring no request for longer than a moment; 0 means 64. Reserve are further
+	// ones on which only operators are served, when all are in use; 0 means 16.
+	Connections, PerSource, Silent, Reserve int
+	// Streams bounds the streams of events that one credential has open, and OrgStreams
+	// those of an organisation; 0 means 256 and 2,048.
+	Streams, OrgStreams int
 	// ReadTimeout bounds how long the headers, and then the body, may take to
 	// arrive; 0 means 15 seconds. WriteTimeout bounds each write of an answer; 0
 	// means 30 seconds.
@@ -180,8 +192,16 @@ type Server struct {
 	handler http.Handler
 	http    *http.Server
 	openapi []byte
-	conns   conns
-	ready   readiness
+	shapes  map[string]*bounds.Shape // of bodies, by operation
+	routed  []Route
+	// patterns are those of the addresses that are not in the document.
+	patterns []string
+	conns    conns
+	lives    lives
+	bounds   tally // of streams
+	ready    readiness
+
+	forwarded forwarded
 
 	leaving  atomic.Bool
 	streams  sync.WaitGroup // which Shutdown of net/http does not know of
@@ -199,7 +219,7 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		return nil, errors.New("a server needs a service and an authenticator")
 	}
 	cfg = cfg.filled()
-	s := &Server{service: service, auth: auth, cfg: cfg}
+	s := &Server{service: service, auth: auth, cfg: cfg, bounds: tally{perCredential: cfg.Streams, perOrg: cfg.OrgStreams}}
 	var err error
 	if s.hosts, err = newHosts(cfg.Hosts, cfg.Origins); err != nil {
 		return nil, err
@@ -233,6 +253,21 @@ func (c Config) filled() Config {
 	if c.Connections <= 0 {
 		c.Connections = 8192
 	}
+	if c.PerSource <= 0 {
+		c.PerSource = max(1, c.Connections/4)
+	}
+	if c.Silent <= 0 {
+		c.Silent = 64
+	}
+	if c.Reserve <= 0 {
+		c.Reserve = 16
+	}
+	if c.Streams <= 0 {
+		c.Streams = 256
+	}
+	if c.OrgStreams <= 0 {
+		c.OrgStreams = 2048
+	}
 	if c.ReadTimeout <= 0 {
 		c.ReadTimeout = 15 * time.Second
 	}
@@ -259,7 +294,7 @@ func (s *Server) OpenAPI() []byte { return s.openapi }
 
 // Serve answers the connections of ln until Shutdown, and then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	ln = netutil.LimitListener(ln, s.cfg.Connections)
+	ln = s.listen(ln)
 	var err error
 	if s.cfg.TLS != nil {
 		err = s.http.ServeTLS(ln, "", "")
@@ -300,28 +335,30 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// stream reports that one begins and returns what ends it: its request, the end of
-// the credential or of the server. The caller calls done.
+// stream reports that one begins and returns what ends it: its request, which ends with
+// the credential, or the end of the server. The caller calls done.
 func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, done func(), err error) {
+	if agent := who.Principal.Agent; agent != "" {
+		if err := s.agentStands(r.Context(), who.Principal, agent); err != nil {
+			return nil, nil, err
+		}
+	}
+	leave, err := s.bounds.enter(who.Principal)
+	if err != nil {
+		return nil, nil, err
+	}
 	s.streamMu.Lock()
 	defer s.streamMu.Unlock()
 	if s.ending.Err() != nil {
+		leave()
 		return nil, nil, errLeaving
 	}
 	s.streams.Add(1)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	unhook := context.AfterFunc(s.ending, func() { cancel(context.Cause(s.ending)) })
-	var timer *time.Timer
-	if !who.Expires.IsZero() {
-		timer = time.AfterFunc(time.Until(who.Expires), func() {
-			cancel(&haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential has expired"})
-		})
-	}
 	return ctx, func() {
 		unhook()
-		if timer != nil {
-			timer.Stop()
-		}
+		leave()
 		cancel(nil)
 		s.streams.Done()
 	}, nil

@@ -53,13 +53,13 @@ type oneTool struct {
 // tools are the operations on tools and their versions.
 func (a *api) tools() {
 	const tag = "tools"
-	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: ToolsWrite, tag: tag, summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated, also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: ToolsRead, tag: tag, summary: "List tools, in our form or that of a model vendor", about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, `skipped` has those that it would refuse, and the header Link says whether there is more.", errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: ToolsRead, tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
-	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: ToolsWrite, tag: tag, summary: "Disable, sort, roll back or review a tool", about: "With `version`, calls run that version from now on: this is how to roll back.", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool", action: ToolsWrite, tag: tag, summary: "Remove a tool with its versions", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions", action: ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version", action: ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
+	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: haft.ToolsWrite, tag: tag, summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated, also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: haft.ToolsRead, tag: tag, summary: "List tools, in our form or that of a model vendor", about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, `skipped` has those that it would refuse, and the header Link says whether there is more.", errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: haft.ToolsRead, tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
+	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: haft.ToolsWrite, tag: tag, summary: "Disable, sort, roll back or review a tool", about: "With `version`, calls run that version from now on: this is how to roll back.", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool", action: haft.ToolsWrite, tag: tag, summary: "Remove a tool with its versions", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions", action: haft.ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version", action: haft.ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
 }
 
 // toolForms are the forms in which tools are listed: ours, or what a vendor takes.
@@ -125,7 +125,7 @@ type listTools struct {
 	Enabled  string    `query:"enabled" enum:"true,false" doc:"List only those that are enabled, or only those that are not."`
 	Sort     string    `query:"sort" enum:"name,-updated" default:"name" doc:"By name, or those first that were changed last."`
 	Agent    string    `query:"agent" maxLength:"200" doc:"List the tools of that agent."`
-	Name     []string  `query:"name" maxItems:"100" doc:"List only the tools of these names, with commas between."`
+	Name     []string  `query:"name" maxItems:"100" maxLength:"200" doc:"List only the tools of these names, with commas between."`
 	Format   string    `query:"format" enum:"openai,openai-responses,anthropic,gemini,mcp" doc:"Write them in the form of a model vendor."`
 	Strict   bool      `query:"strict" doc:"With format: in strict mode, where the vendor has one."`
 }
@@ -217,7 +217,7 @@ func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f 
 
 type showTool struct {
 	ToolRef
-	IfNoneMatch string `header:"If-None-Match" doc:"An ETag: if it is still that, the answer is 304 without a body."`
+	IfNoneMatch string `header:"If-None-Match" maxLength:"1000" doc:"An ETag: if it is still that, the answer is 304 without a body."`
 }
 
 func (s *Server) showTool(ctx context.Context, who Identity, in *showTool) (*oneTool, error) {
@@ -236,7 +236,7 @@ func (s *Server) showTool(ctx context.Context, who Identity, in *showTool) (*one
 
 type setTool struct {
 	ToolRef
-	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
+	IfMatch string `header:"If-Match" maxLength:"1000" doc:"The ETag that the tool must have."`
 	Body    haft.ToolState
 }
 
@@ -273,7 +273,7 @@ func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition 
 
 type removeTool struct {
 	ToolRef
-	IfMatch string `header:"If-Match" doc:"The ETag that the tool must have."`
+	IfMatch string `header:"If-Match" maxLength:"1000" doc:"The ETag that the tool must have."`
 }
 
 func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {

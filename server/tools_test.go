@@ -169,9 +169,10 @@ func TestExplain_for_others_is_for_administrators(t *testing.T) {
 		w.must(200, who, "POST", "/v1/policies/explain", body).into(t, &d)
 		return d.Effect
 	}
-	if got := effect(user, `{"tool":"f"}`); got != "allow" {
+	if got := effect(admin, `{"tool":"f"}`); got != "allow" {
 		t.Errorf("for oneself: %q", got)
 	}
+	w.must(403, user, "POST", "/v1/policies/explain", `{"tool":"f"}`)
 	if got := effect(admin, `{"tool":"f","user":"eve","roles":["guest"]}`); got != "deny" {
 		t.Errorf("for a guest: %q", got)
 	}

@@ -10,7 +10,7 @@ import (
 
 // usage is what was used.
 func (a *api) usage() {
-	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: UsageRead, tag: "usage", summary: "Sum up what calls used, by tool, user, agent and period",
+	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: haft.UsageRead, tag: "usage", summary: "Sum up what calls used, by tool, user, agent and period",
 		about: "Calls are counted when they end, by the hour (UTC).", errors: []int{http.StatusNotFound}}, a.s.usage)
 }
 

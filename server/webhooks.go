@@ -12,9 +12,9 @@ type WebhookBody struct {
 	URL         string           `json:"url" maxLength:"2000" doc:"Where to send events, with https."`
 	Description string           `json:"description,omitempty" maxLength:"1000"`
 	Types       []haft.EventType `json:"types,omitempty" maxItems:"20" doc:"Types of events; all if it is left out."`
-	Tools       []string         `json:"tools,omitempty" maxItems:"100" doc:"Names of tools; all if it is left out."`
-	Agents      []string         `json:"agents,omitempty" maxItems:"100" doc:"Ids of agents; all if it is left out."`
-	Users       []string         `json:"users,omitempty" maxItems:"100" doc:"Users; all if it is left out."`
+	Tools       []string         `json:"tools,omitempty" maxItems:"100" maxLength:"1000" doc:"Names of tools; all if it is left out."`
+	Agents      []string         `json:"agents,omitempty" maxItems:"100" maxLength:"1000" doc:"Ids of agents; all if it is left out."`
+	Users       []string         `json:"users,omitempty" maxItems:"100" maxLength:"1000" doc:"Users; all if it is left out."`
 	Disabled    bool             `json:"disabled,omitempty" doc:"It keeps its place and is sent nothing."`
 }
 
@@ -45,13 +45,13 @@ type (
 func (a *api) webhooks() {
 	const tag = "webhooks"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: WebhooksRead, tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: WebhooksWrite, tag: tag, summary: "Have events sent to an address", about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.", status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook", action: WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
-	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook", action: WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay", errors: condition}, a.s.putWebhook)
-	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook", action: WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition}, a.s.removeWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters", action: WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"}, a.s.deadLetters)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver", action: WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: haft.WebhooksRead, tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
+	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Have events sent to an address", about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.", status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook", action: haft.WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
+	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay", errors: condition}, a.s.putWebhook)
+	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition}, a.s.removeWebhook)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters", action: haft.WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"}, a.s.deadLetters)
+	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver", action: haft.WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
 }
 
 func (s *Server) listWebhooks(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {

@@ -16,7 +16,8 @@ import (
 const (
 	closeAgain websocket.StatusCode = 4503 // come back after the last cursor
 	closeLost  websocket.StatusCode = 4409 // events are no longer kept
-	closeWho   websocket.StatusCode = 4401 // the credential has expired
+	closeWho   websocket.StatusCode = 4401 // the credential is not good any more
+	closeMay   websocket.StatusCode = 4403 // it is not for this any more
 	closeFault websocket.StatusCode = 4500
 )
 
@@ -29,7 +30,9 @@ func closeOf(err error) websocket.StatusCode {
 		return closeLost
 	case haft.CodeUnauthenticated:
 		return closeWho
-	case haft.CodeInvalid, haft.CodeDenied, haft.CodeNotFound, haft.CodeInternal:
+	case haft.CodeDenied:
+		return closeMay
+	case haft.CodeInvalid, haft.CodeNotFound, haft.CodeInternal:
 		return closeFault
 	}
 	return closeFault
@@ -77,19 +80,27 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed on all paths that matter
 	conn.SetReadLimit(4 << 10)
-	// The reading side lives as long as the request, not the stream: its end would
-	// cut the connection before the reader is told why.
-	gone := conn.CloseRead(r.Context()) // ends when the reader leaves, or sends what nobody asked for
+	// The reading side lives as long as the connection, not the stream or the
+	// credential: their end would cut it before the reader is told why.
+	base := r.Context()
+	if l := lifeOf(base); l != nil {
+		base = l.base
+	}
+	gone := conn.CloseRead(base) // ends when the reader leaves, or sends what nobody asked for
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(gone, func() { cancel(context.Canceled) })()
-	out := &socketSink{context.WithoutCancel(ctx), conn, s.cfg.WriteTimeout}
+	// A message that the reader does not take must not outlive the credential.
+	writing, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(life, func() { time.AfterFunc(cutAfter, cut) })()
+	out := &socketSink{writing, conn, s.cfg.WriteTimeout}
 	err = s.follow(life, who, in, after, out)
 	if gone.Err() != nil {
 		return // the reader has left
 	}
 	s.noted(r, err)
-	out.limit = min(out.limit, 5*time.Second)
+	out.ctx, out.limit = context.WithoutCancel(ctx), min(out.limit, cutAfter)
 	if err := out.send(bye(err)); err != nil {
 		return // it does not read: that is why
 	}

@@ -21,6 +21,7 @@ import (
 	"haft"
 	"haft/audit"
 	"haft/auth"
+	"haft/authority"
 	"haft/engine"
 	"haft/executor"
 	"haft/notify"
@@ -124,7 +125,7 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
 	}
 	p := haft.Principal{Org: parts[0], User: parts[1], Roles: strings.Split(parts[2], "+")}
-	id := server.Identity{Principal: p, Operator: parts[1] == "operator"}
+	id := server.Identity{Principal: p, Rules: authority.Rules{Operators: "ops"}}
 	scope := ""
 	if len(parts) > 3 {
 		id.Principal.Agent = parts[3]
@@ -136,11 +137,13 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 		r.Body = io.NopCloser(io.MultiReader(r.Body, badEnd{}))
 		scope = ""
 	}
-	id.May = func(a server.Action) error {
-		if scope != "" && !strings.Contains(scope, string(a)) {
-			return &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that"}
+	if scope != "" {
+		id.Principal.Actions = []haft.Action{}
+		for _, a := range haft.Actions() {
+			if strings.Contains(scope, string(a)) {
+				id.Principal.Actions = append(id.Principal.Actions, a)
+			}
 		}
-		return nil
 	}
 	if p.User == "root" {
 		id.ActAs = func(string) error { return nil }
@@ -164,7 +167,7 @@ const (
 	user     = "acme/ann/user"
 	other    = "acme/bob/user"
 	boss     = "acme/boss/approver"
-	operator = "acme/operator/admin"
+	operator = "ops/root/admin"  // of the organisation that operates the server
 	stranger = "evil/root/admin" // an administrator of another organisation
 	nobody   = ""
 )
@@ -186,13 +189,13 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: w.store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}, engine.Config{Policy: pol, Vault: &vault{values: map[string]secret.Value{}}})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}, engine.Config{Policy: pol, Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B, haft.SandboxModal}, Vault: &vault{values: map[string]secret.Value{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, w.engine.Close()) })
 	hooks, err := notify.Open(t.Context(), w.store, notify.Config{
-		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, MayManage: w.engine.MayManage, Cursor: w.engine.Cursor,
+		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, May: w.engine.May, Cursor: w.engine.Cursor,
 	})
 	if err != nil {
 		t.Fatal(err)

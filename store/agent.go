@@ -24,6 +24,9 @@ type OwnSecrets struct {
 	// others go.
 	Put  []Secret
 	Keep []string
+	// Drop are the kinds of scopes below its own, ID/…, whose secrets all go. It is for
+	// servers only.
+	Drop []string
 }
 
 // PutAgentEnv is [Store.PutAgent] with the secrets of the agent, in one transaction:

@@ -279,7 +279,8 @@ func (s *Store) AuditOrgs(ctx context.Context) ([]string, error) {
 	}
 }
 
-// PutCheckpoint keeps a checkpoint. The first one of a key for an entry stays.
+// PutCheckpoint keeps a checkpoint without a place, as earlier versions made them; see
+// AddCheckpoints. The first one of a key for an entry stays.
 func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	doc, err := encode(c)
 	if err == nil {
@@ -295,8 +296,8 @@ func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	return nil
 }
 
-// Checkpoints lists the checkpoints of an organisation after the entry with that
-// number, in order.
+// Checkpoints lists the checkpoints of an organisation without a place after the entry
+// with that number, in order.
 func (s *Store) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
 	list, err := docs[audit.Checkpoint](ctx, s,
 		"SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3", column(org), after, page(limit))

@@ -214,7 +214,7 @@ func callRows(records []haft.Record) ([]any, error) {
 		if len(r.Sealed) > 0 && !r.Status.Final() {
 			sealed = string(r.Sealed)
 		}
-		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.User), column(c.Principal.Agent),
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.Owner()), column(c.Principal.Agent),
 			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created), string(r.Status), number(r.Status.Final()),
 			column(r.Owner), doc, sealed)
 	}

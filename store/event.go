@@ -33,13 +33,13 @@ func eventRows(events []haft.Event) ([]any, error) {
 			return nil, invalid("the data of an event has %d bytes, %d is the most", len(e.Data), event.MaxData)
 		}
 		rest := ""
-		if len(p.Roles) > 0 || p.Scope != nil || !plain(p.Org) || !plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
+		if len(p.Roles) > 0 || p.Scope != nil || p.Actions != nil || p.Credential != "" || !plain(p.Org) || !plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
 			var err error
 			if rest, err = encode(eventRest{*p, e.Call, e.Tool}); err != nil {
 				return nil, err
 			}
 		}
-		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.User), column(p.Agent), column(e.Tool),
+		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.Owner()), column(p.Agent), column(e.Tool),
 			e.Seq, string(e.Type), micros(e.Time), rest, utf8Text(e.Data))
 	}
 	return rows, nil

@@ -171,6 +171,27 @@ func TestStore_a_database_of_another_moment(t *testing.T) {
 	ends(t, opened(t, back), 5)
 }
 
+// TestStore_a_database_of_another_moment_within_the_log: what went past the log may also
+// stand between two of its records, the first of which follow the database.
+func TestStore_a_database_of_another_moment_within_the_log(t *testing.T) {
+	dir, back := t.TempDir(), t.TempDir()
+	s := opened(t, dir)
+	keepCalls(t, s, 0, 5)
+	ends(t, s, 5)
+	copied(t, dir, back, "haft.db", "haft.db-wal")
+	keepCalls(t, s, 5, 3)
+	past := sureCall("past")
+	past.Sure = false
+	if err := s.Commit(t.Context(), past); err != nil {
+		t.Fatal(err)
+	}
+	keepCalls(t, s, 8, 5)
+	copied(t, dir, back, "redo.log")
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Dir: back}); haft.CodeOf(err) != haft.CodeUnavailable {
+		t.Fatalf("Open: %v", err)
+	}
+}
+
 // TestStore_settles_what_came_meanwhile: a batch that comes while others go into the
 // database gets there too, without anybody who asks or writes.
 func TestStore_settles_what_came_meanwhile(t *testing.T) {

@@ -50,6 +50,9 @@ func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecre
 			if err := t.putOwn(ctx, m.Org, m.ID, &own); err != nil {
 				return err
 			}
+			if err := dropSecrets(ctx, t, m.Org, m.ID, own.Drop); err != nil {
+				return err
+			}
 		}
 		if m.Updated = stamp(time.Time{}, before); m.Created.IsZero() {
 			m.Created = m.Updated
@@ -168,20 +171,8 @@ func (s *Store) RemoveMCPServer(ctx context.Context, org, id, condition string, 
 				return err
 			}
 		}
-		secrets := int64(0)
-		for _, kind := range parts.Kinds {
-			// 0 is what follows the slash.
-			n, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND (scope = $3 OR scope >= $4 AND scope < $5)",
-				column(org), column(kind), column(id), column(id+"/"), column(id+"0"))
-			if err != nil {
-				return err
-			}
-			secrets += n
-		}
-		if secrets > 0 {
-			if err := markSecrets(ctx, t, org); err != nil {
-				return err
-			}
+		if err := dropSecrets(ctx, t, org, id, parts.Kinds); err != nil {
+			return err
 		}
 		_, err := t.exec(ctx, "DELETE FROM mcp_servers WHERE org = $1 AND id = $2", column(org), column(id))
 		return err
@@ -190,4 +181,22 @@ func (s *Store) RemoveMCPServer(ctx context.Context, org, id, condition string, 
 		return fmt.Errorf("remove the server: %w", err)
 	}
 	return nil
+}
+
+// dropSecrets removes the secrets of these kinds in the scope of a server and below it.
+func dropSecrets(ctx context.Context, t *tx, org, id string, kinds []string) error {
+	secrets := int64(0)
+	for _, kind := range kinds {
+		// 0 is what follows the slash.
+		n, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND (scope = $3 OR scope >= $4 AND scope < $5)",
+			column(org), column(kind), column(id), column(id+"/"), column(id+"0"))
+		if err != nil {
+			return err
+		}
+		secrets += n
+	}
+	if secrets == 0 {
+		return nil
+	}
+	return markSecrets(ctx, t, org)
 }

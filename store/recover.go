@@ -38,29 +38,34 @@ func (f *front) recover(ctx context.Context) error {
 // follows reports that what is in the log was not added to this state of the
 // database: one of the same process, but of another moment, such as a copy that was
 // made of the database alone. What went past the log since then is in neither, and
-// the chains of the audit show it.
+// the chains of the audit show it. Every entry of the log has to follow: a write that
+// went past the log may stand between any two of them.
 func (f *front) follows(ctx context.Context, sets []*rowset) error {
-	seen := make(map[any]bool)
+	type end struct {
+		seq  int64
+		hash any
+	}
+	ends := make(map[any]end)
 	for _, set := range sets {
 		for row := range slices.Chunk(set.audit, insertAudit.cols) {
-			const org, seq, prev = 0, 1, 5
-			if seen[row[org]] {
-				continue // the first of a chain decides
+			const org, seq, prev, hash = 0, 1, 5, 6
+			last, ok := ends[row[org]]
+			if !ok {
+				rows, err := f.s.conn.QueryContext(ctx, lastEntry, row[org])
+				if err != nil {
+					return err
+				}
+				var text string
+				if err := each(rows, func(r scanner) error { return r.Scan(&last.seq, &text) }); err != nil {
+					return err
+				}
+				last.hash = text
 			}
-			seen[row[org]] = true
-			rows, err := f.s.conn.QueryContext(ctx, lastEntry, row[org])
-			if err != nil {
-				return err
-			}
-			var last int64
-			var hash string
-			if err := each(rows, func(r scanner) error { return r.Scan(&last, &hash) }); err != nil {
-				return err
-			}
-			if whole(row[seq]) != last+1 || last > 0 && row[prev] != hash {
+			if whole(row[seq]) != last.seq+1 || last.seq > 0 && row[prev] != last.hash {
 				return &haft.Error{Code: haft.CodeUnavailable, Message: "the log " + logName +
 					" in the data directory is of a later moment than the database: put back all files of one moment, or keep a copy of the log and remove it to go on without it"}
 			}
+			ends[row[org]] = end{whole(row[seq]), row[hash]}
 		}
 	}
 	return nil

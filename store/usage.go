@@ -44,7 +44,7 @@ func usageRows(records []haft.Record, skip map[haft.CallID]bool) []any {
 		}
 		p := &r.Call.Principal
 		at := micros(cmp.Or(r.Ended, r.Created))
-		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.User), agent: column(p.Agent), state: string(r.Status)}
+		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.Owner()), agent: column(p.Agent), state: string(r.Status)}
 		if r.ToolID != "" {
 			k.tool = column(toolOf(r))
 		}
@@ -175,6 +175,9 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 		var status haft.Status
 		if err := r.Scan(&hour, &k.tool, &k.user, &k.agent, &status, &calls, &cached, &wall, &cpu, &output); err != nil {
 			return err
+		}
+		if strings.HasPrefix(k.user, haft.OwnerMark) {
+			k.user = "" // nobody: it was a credential without a user
 		}
 		if hour != 0 {
 			k.start = period(fromMicros(hour), by(haft.ByDay), by(haft.ByMonth))

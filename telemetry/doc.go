@@ -5,7 +5,8 @@
 // of each for OpenTelemetry, which continues the trace that the call came with.
 // It sees no arguments and no values: an observer is given calls without them.
 //
-// What is counted is bounded: when there are too many organisations and tools,
-// further ones are counted together as "other", so that no tenant can fill the
-// memory with names.
+// What is counted is bounded. Only tools that were found in the registry of the
+// caller's organisation become labels; whatever else callers name is counted as
+// "unknown". When there are too many organisations and tools, further ones are counted
+// together as "other": one organisation has an eighth at most, and every one a few.
 package telemetry

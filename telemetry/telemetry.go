@@ -37,8 +37,8 @@ type Config struct {
 	Exporter sdktrace.SpanExporter
 	// Stats is asked when somebody looks at the measures. Nil means nobody is.
 	Stats func() engine.Stats
-	// Series bounds the pairs of organisation and tool that are counted apart; 0
-	// means 2,000.
+	// Series bounds the pairs of organisation and tool that are counted apart, besides
+	// a few of every organisation; 0 means 2,000.
 	Series int
 }
 
@@ -51,6 +51,8 @@ type Telemetry struct {
 	provider *sdktrace.TracerProvider // nil if nothing is traced
 	meters   *sdkmetric.MeterProvider // nil if measures are sent nowhere
 	names    *names
+	kinds    *set // of failures, which are constants of ours
+	reasons  *set // why requests were turned away
 
 	calls    *prometheus.CounterVec
 	refused  *prometheus.CounterVec
@@ -67,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if cfg.Series == 0 {
 		cfg.Series = 2000
 	}
-	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), tracer: noop.NewTracerProvider().Tracer("haft")}
+	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), kinds: newSet(maxKinds), reasons: newSet(maxKinds), tracer: noop.NewTracerProvider().Tracer("haft")}
 	t.register(cfg)
 	if !cfg.Traces && !cfg.Metrics && cfg.Exporter == nil {
 		return t, nil
@@ -129,13 +131,27 @@ func (t *Telemetry) registerStats(stats func() engine.Stats) {
 	gauge("haft_calls_running", "Calls on their way in this process.", func(s engine.Stats) float64 { return float64(s.Running) })
 	gauge("haft_calls_waiting", "Calls that wait for their turn.", func(s engine.Stats) float64 { return float64(s.Limits.Waiting) })
 	gauge("haft_watchers", "Watchers of events.", func(s engine.Stats) float64 { return float64(s.Events.Watchers) })
+	flag := func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	gauge("haft_audit_unsigned", "1 if the audit log could not be signed.", func(s engine.Stats) float64 { return flag(s.Unsigned) })
+	gauge("haft_audit_sink_failing", "1 if the external sink of the audit log does not take checkpoints.", func(s engine.Stats) float64 { return flag(s.SinkFailing) })
+	gauge("haft_audit_sink_pending", "Checkpoints that the external sink of the audit log has yet to get.", func(s engine.Stats) float64 { return float64(s.SinkPending) })
 	counter("haft_events_total", "Events that were kept and handed out.", func(s engine.Stats) float64 { return float64(s.Events.Published) })
 	counter("haft_events_refused_total", "Events that could not be kept.", func(s engine.Stats) float64 { return float64(s.Events.Refused) })
 	counter("haft_watchers_dropped_total", "Watchers that were too slow.", func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
 }
 
+// maxKinds is more than any list of ours that a label comes from has.
+const maxKinds = 64
+
 // Refused counts a request that was turned away. Both are of closed sets.
-func (t *Telemetry) Refused(why, reason string) { t.turned.WithLabelValues(why, reason).Inc() }
+func (t *Telemetry) Refused(why, reason string) {
+	t.turned.WithLabelValues(t.reasons.of(why), t.reasons.of(reason)).Inc()
+}
 
 // Handler serves the measures to Prometheus.
 func (t *Telemetry) Handler() http.Handler {
@@ -165,18 +181,21 @@ func (t *Telemetry) Begin(ctx context.Context, c haft.Call) (context.Context, en
 		ctx = propagation.TraceContext{}.Extract(ctx, carrier)
 	}
 	ctx, span := t.tracer.Start(ctx, "haft.call", trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(
-		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", c.Tool),
-		attribute.String("gen_ai.tool.call.id", string(c.ID)), attribute.String("haft.org", c.Principal.Org)))
+		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("haft.org", c.Principal.Org)))
 	return ctx, &watched{t: t, call: c, span: span, began: time.Now()}
 }
 
 // watched is one call. It implements [engine.Span].
 type watched struct {
 	t     *Telemetry
+	tool  string // its name, once it was found
 	call  haft.Call
 	span  trace.Span
 	began time.Time
 }
+
+// Tool implements [engine.Span].
+func (w *watched) Tool(name string) { w.tool = name }
 
 // Stage implements [engine.Span].
 func (w *watched) Stage(name string, took time.Duration) {
@@ -189,10 +208,14 @@ func (w *watched) Stage(name string, took time.Duration) {
 // End implements [engine.Span].
 func (w *watched) End(res *haft.Result, err error) {
 	defer w.span.End()
-	org, tool := w.t.names.pair(w.call.Principal.Org, w.call.Tool)
+	// A series is made only for a tool that was found, so that strangers cannot use them up.
+	org, tool := w.t.names.pair(w.call.Principal.Org, w.tool)
 	status := "none"
 	if res != nil {
-		status = string(res.Status)
+		// The name is that of the result, which was redacted: when a call begins,
+		// nobody knows yet what in it is a secret.
+		w.span.SetAttributes(attribute.String("gen_ai.tool.name", res.Tool), attribute.String("gen_ai.tool.call.id", string(w.call.ID)))
+		status = one(haft.Statuses(), res.Status)
 		w.t.cpu.WithLabelValues(org, tool).Add(max(0, res.Usage.CPU.D().Seconds()))
 		w.t.rss.WithLabelValues(org, tool).Add(float64(max(0, res.Usage.MaxRSS)))
 		w.span.SetAttributes(attribute.String("haft.status", status), attribute.String("haft.isolation", string(res.Sandbox.Isolation.Level)), attribute.Int("haft.tries", res.Tries))
@@ -202,9 +225,9 @@ func (w *watched) End(res *haft.Result, err error) {
 	switch {
 	case err != nil:
 		w.span.SetStatus(codes.Error, string(haft.CodeOf(err)))
-		w.t.refused.WithLabelValues(org, string(haft.CodeOf(err)), "").Inc()
+		w.t.refused.WithLabelValues(org, one(haft.Codes(), haft.CodeOf(err)), "").Inc()
 	case res.Error != nil:
 		w.span.SetStatus(codes.Error, string(res.Error.Kind))
-		w.t.refused.WithLabelValues(org, string(res.Error.Kind), string(res.Error.Severity)).Inc()
+		w.t.refused.WithLabelValues(org, w.t.kinds.of(string(res.Error.Kind)), one(haft.Severities(), res.Error.Severity)).Inc()
 	}
 }

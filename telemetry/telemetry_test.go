@@ -28,6 +28,9 @@ func scrape(t *testing.T, x *telemetry.Telemetry) string {
 // one is told of one call.
 func one(x *telemetry.Telemetry, c haft.Call, res *haft.Result, err error) {
 	_, span := x.Begin(context.Background(), c)
+	if !strings.HasPrefix(c.Tool, "no-such-") {
+		span.Tool(c.Tool)
+	}
 	span.Stage("resolve", time.Millisecond)
 	span.End(res, err)
 }
@@ -60,19 +63,72 @@ func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
 }
 
 func TestMetrics_are_bounded(t *testing.T) {
-	x, err := telemetry.Open(t.Context(), telemetry.Config{Series: 10})
+	x, err := telemetry.Open(t.Context(), telemetry.Config{Series: 80})
 	if err != nil {
 		t.Fatal(err)
 	}
+	done := &haft.Result{Status: haft.StatusSuccess}
+	call := func(org, tool string) { one(x, haft.Call{Tool: tool, Principal: haft.Principal{Org: org}}, done, nil) }
+	// A tenant that has a thousand tools keeps to its share.
 	for i := range 1000 {
-		one(x, haft.Call{Tool: fmt.Sprint("tool", i), Principal: haft.Principal{Org: "o"}}, &haft.Result{Status: haft.StatusSuccess}, nil)
+		call("o", fmt.Sprint("tool", i))
 	}
 	got := scrape(t, x)
 	if n := strings.Count(got, "haft_calls_total{"); n != 11 {
 		t.Errorf("%d series, want 11", n)
 	}
-	if !strings.Contains(got, `haft_calls_total{org="other",status="success",tool="other"} 990`) {
+	if !strings.Contains(got, `haft_calls_total{org="o",status="success",tool="other"} 990`) {
 		t.Error("what is beyond the bound is not counted together")
+	}
+	// Twenty of them take all that there is to share, and yet each has some of its own.
+	for i := range 20 {
+		for k := range 20 {
+			call(fmt.Sprint("many", i), fmt.Sprint("tool", k))
+		}
+	}
+	call("small", "mine")
+	got = scrape(t, x)
+	if !strings.Contains(got, `haft_calls_total{org="small",status="success",tool="mine"} 1`) {
+		t.Error("the tool of a small organisation is not counted apart")
+	}
+	if n := strings.Count(got, "haft_calls_total{"); n > 80+22*5 {
+		t.Errorf("%d series", n)
+	}
+	// Organisations are bounded too.
+	for i := range 1000 {
+		call(fmt.Sprint("org", i), "t")
+	}
+	if n := strings.Count(scrape(t, x), "haft_calls_total{"); n > 80+40*5+1 {
+		t.Errorf("%d series of 1000 organisations", n)
+	}
+}
+
+// TestMetrics_of_strangers: names that are no tools take no series from tools.
+func TestMetrics_of_strangers(t *testing.T) {
+	x, err := telemetry.Open(t.Context(), telemetry.Config{Series: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		c := haft.Call{Tool: fmt.Sprint("no-such-", i), Principal: haft.Principal{Org: "acme"}}
+		one(x, c, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"})
+		one(x, c, &haft.Result{Status: haft.Status(fmt.Sprint("s", i)), Error: &haft.Failure{Kind: haft.FailureKind(fmt.Sprint("k", i)), Severity: haft.Severity(fmt.Sprint("v", i))}}, nil)
+		x.Refused(fmt.Sprint("why", i), fmt.Sprint("reason", i))
+	}
+	one(x, haft.Call{Tool: "weather", Principal: haft.Principal{Org: "acme"}}, &haft.Result{Status: haft.StatusSuccess}, nil)
+	got := scrape(t, x)
+	for _, want := range []string{`haft_calls_total{org="acme",status="none",tool="unknown"} 1000`, `haft_calls_total{org="acme",status="success",tool="weather"} 1`, `haft_call_seconds_count{tool="unknown"} 2000`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the measures lack %s", want)
+		}
+	}
+	if strings.Contains(got, "no-such-") {
+		t.Error("what a caller made up is a label")
+	}
+	for _, name := range []string{"haft_calls_total{", "haft_failures_total{", "haft_requests_refused_total{"} {
+		if n := strings.Count(got, name); n > 300 {
+			t.Errorf("%d series of %s", n, name)
+		}
 	}
 }
 

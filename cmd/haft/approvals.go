@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 // approvalsCommand answers requests that wait for a person.
 func approvalsCommand(std streams) *cobra.Command {
 	cmd := group("approvals", "Answer the calls that wait for a person", `  haft approvals
+  haft approvals show a_…                    all that is agreed to
   haft approvals approve a_… --reason "checked with Ann"
   haft approvals approve a_… --args '{"path": "/tmp/x"}'    agree to other arguments
   haft approvals deny a_… --reason "not on a Friday"`)
 	p := attach(cmd)
 	list := func(ctx context.Context, s *session, _ []string) error { return listApprovals(ctx, s) }
-	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), approve(p, std), deny(p, std))
+	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), showApproval(p, std), approve(p, std), deny(p, std))
 	cmd.RunE = p.command(std, "approvals", "", cobra.NoArgs, list).RunE
 	return cmd
 }
@@ -30,6 +32,67 @@ func listApprovals(ctx context.Context, s *session) error {
 	return printList(s, s.Approvals(ctx, s.p, haft.ApprovalFilter{}), "nothing waits for a person", []string{"REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS"}, func(tab *table, a haft.Approval) {
 		tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now), a.Rule, string(a.Args))
 	})
+}
+
+// showApproval prints everything that a person agrees to.
+func showApproval(p *persona, std streams) *cobra.Command {
+	return p.command(std, "show ID", "Show a request and all that it binds: arguments, environment, network, limits", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			id, err := requestOf(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			a, err := s.Approval(ctx, s.p, id)
+			if err != nil {
+				return noRequest(err)
+			}
+			if s.as.json {
+				return printJSON(s.std.out, a)
+			}
+			printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State}, fact{"who asks", who(a.Requester)},
+				fact{"rule", a.Rule}, fact{"expires", ago(a.Expires, time.Now())}, fact{"arguments", string(a.Args)})
+			if a.Terms == nil {
+				fmt.Fprintln(s.std.err, "the request was made before everything was shown: refuse it if you do not know the rest")
+				return nil
+			}
+			printTerms(s, a.Terms)
+			return nil
+		})
+}
+
+// printTerms prints what changes the effect of a call besides its arguments.
+func printTerms(s *session, t *haft.Terms) {
+	variables := make([]string, len(t.Env))
+	for i, v := range t.Env {
+		variables[i] = v.String()
+	}
+	more := ""
+	if t.MoreEnv > 0 {
+		more = fmt.Sprintf("and %d more variables", t.MoreEnv)
+	}
+	webhook := ""
+	if t.Webhook {
+		webhook = "adds variables when the call runs"
+	}
+	needs := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
+	within := make([]string, len(t.Within))
+	for i, hosts := range t.Within {
+		within[i] = "[" + strings.Join(hosts, ", ") + "]"
+	}
+	printFacts(s.std.out, fact{"version", t.Digest}, fact{"environment", strings.Join(variables, ", ")}, fact{"", more},
+		fact{"credentials webhook", webhook}, fact{"packages", strings.Join(needs, ", ")}, fact{"network", strings.Join(t.Network, ", ")},
+		fact{"network within", strings.Join(within, " and ")}, fact{"sandbox", t.Sandbox}, fact{"isolation", t.MinIsolation},
+		fact{"time", t.Limits.Wall}, fact{"memory", t.Limits.Memory})
+	if m := t.Server; m != nil {
+		mounts := make([]string, len(m.Mounts))
+		for i, d := range m.Mounts {
+			if mounts[i] = d.Dir; d.Writable {
+				mounts[i] += " (writable)"
+			}
+		}
+		printFacts(s.std.out, fact{"server", m.Name}, fact{"server url", m.URL}, fact{"server command", strings.Join(m.Command, " ")},
+			fact{"server mounts", strings.Join(mounts, ", ")}, fact{"server network", strings.Join(m.Network, ", ")})
+	}
 }
 
 // requestOf finds the request of an id, which may also be that of its call.

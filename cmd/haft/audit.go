@@ -16,6 +16,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/authority"
 )
 
 // auditCommand proves what was done.
@@ -24,33 +25,64 @@ func auditCommand(std streams) *cobra.Command {
   haft audit show --kind call.refused --since 3d
   haft audit export -o audit.jsonl
   haft audit key > audit.pem
-  haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store`)
+  haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store
+  haft audit verify --head sink.jsonl                   against checkpoints that were kept elsewhere`)
 	p := attach(cmd)
+	p.evidence = true
 	cmd.AddCommand(auditVerify(p, std), auditExport(p, std), auditVerifyFile(p, std), auditShow(p, std), auditKey(p, std))
 	return cmd
 }
 
 // auditOnly refuses those who may not read the log of their organisation.
 func auditOnly(s *session) error {
-	if s.p.Agent == "" && known(s.p.Roles, haft.RoleAdmin) {
-		return nil
-	}
-	return advise(&haft.Error{Code: haft.CodeDenied, Message: "the audit log is for administrators"}, "work as one with --role admin")
+	return advise(authority.Rules{}.Authorize(s.p, haft.AuditRead, authority.Resource{}), "work as an administrator with --role admin")
 }
 
 // auditVerify verifies the log in the store.
 func auditVerify(p *persona, std streams) *cobra.Command {
-	return p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not", cobra.NoArgs,
+	var head string
+	cmd := p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not", cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := auditOnly(s); err != nil {
 				return err
 			}
-			rep, err := s.VerifyAudit(ctx, s.p)
+			var marks []audit.Mark
+			if head != "" {
+				text, err := s.AuditKeys(ctx, s.p)
+				if err != nil {
+					return err
+				}
+				keys, err := audit.ParseKeys(text)
+				if err != nil {
+					return err
+				}
+				if marks, err = readMarks(head, s.p.Org, keys); err != nil {
+					return err
+				}
+			}
+			rep, err := s.VerifyAudit(ctx, s.p, marks)
 			if err != nil {
 				return err
 			}
 			return printAudit(std, p.json, rep)
 		})
+	headFlag(cmd, &head)
+	return cmd
+}
+
+// headFlag is for what is known of a log from elsewhere.
+func headFlag(cmd *cobra.Command, head *string) {
+	cmd.Flags().StringVar(head, "head", "", "a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote")
+}
+
+// readMarks reads what is known of a log from elsewhere.
+func readMarks(name, org string, keys audit.Keys) (marks []audit.Mark, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usage(fmt.Errorf("read the heads: %w", err))
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return audit.ReadMarks(f, org, keys)
 }
 
 // printAudit prints what was found in a log, and fails if it is not sound.
@@ -175,7 +207,7 @@ func writeEntries(w io.Writer, list iter.Seq2[audit.Entry, error]) (n int, err e
 
 // auditVerifyFile verifies an export, without a store.
 func auditVerifyFile(p *persona, std streams) *cobra.Command {
-	var keyFile string
+	var keyFile, head string
 	cmd := &cobra.Command{
 		Use: "verify-file FILE", Short: "Say whether an export is what was written; exit code 1 if it is not",
 		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
@@ -184,12 +216,18 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var marks []audit.Mark
+			if head != "" {
+				if marks, err = readMarks(head, p.org, keys); err != nil {
+					return err
+				}
+			}
 			f, err := os.Open(args[0])
 			if err != nil {
 				return usage(fmt.Errorf("read the export: %w", err))
 			}
 			defer f.Close()
-			rep, err := audit.Read(f, p.org, keys, nil)
+			rep, err := audit.ReadMarked(f, p.org, keys, marks, nil)
 			if haft.CodeOf(err) == haft.CodeInvalid {
 				report(std.err, err)
 				return &exit{code: exitTool}
@@ -201,6 +239,7 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&keyFile, "key", "", "a `PEM` file with the public keys to trust; that of the data directory if it is not given")
+	headFlag(cmd, &head)
 	return cmd
 }
 

@@ -40,10 +40,8 @@ func (a *auditFlags) filter(ctx context.Context, s *session) (f haft.AuditFilter
 	if err != nil {
 		return f, err
 	}
-	if f.Agent != "" { // entries have its id; one that is gone can only be named by that
-		if known, err := s.Agent(ctx, s.p, f.Agent); err == nil {
-			f.Agent = string(known.ID)
-		}
+	if local, ok := s.system.(*embedded); !ok || local.Engine != nil { // else there is only the store
+		f.Agent = s.agentID(ctx, f.Agent)
 	}
 	return f, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -258,10 +257,6 @@ func explain(ctx context.Context, s *session, c haft.Call) error {
 	if err != nil {
 		return noTool(err)
 	}
-	if t, err := s.Tool(ctx, s.own, c.Tool); err == nil && len(t.Version.Settings.Roles) > 0 && d.Effect != policy.Deny &&
-		!slices.ContainsFunc(c.Principal.Roles, func(r string) bool { return slices.Contains(t.Version.Settings.Roles, r) }) {
-		d.Effect, d.Reason, d.Rule = policy.Deny, "the tool is for callers with one of the roles "+strings.Join(t.Version.Settings.Roles, ", "), "haft/roles"
-	}
 	if s.as.json {
 		if err := printJSON(s.std.out, d); err != nil {
 			return err
@@ -270,6 +265,9 @@ func explain(ctx context.Context, s *session, c haft.Call) error {
 		printDecision(s, d)
 	}
 	if d.Effect != policy.Allow && d.Effect != policy.NeedsApproval {
+		if len(d.Problems) > 0 {
+			fmt.Fprintln(s.std.err, "  next: rules look at arguments: give those of the call with --args or --arg")
+		}
 		return &exit{code: exitDenied}
 	}
 	return nil

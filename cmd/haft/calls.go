@@ -46,6 +46,7 @@ func callsList(p *persona, std streams, use string) *cobra.Command {
 		if f.Since, err = parseSince(since, time.Now()); err != nil {
 			return err
 		}
+		f.Agent = s.agentID(ctx, f.Agent)
 		records := []haft.Record{}
 		for r, err := range s.Records(ctx, s.p, f) {
 			if err != nil {
@@ -196,6 +197,7 @@ func callsCancel(p *persona, std streams) *cobra.Command {
 				return usage(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs are meant"))
 			}
 			if all {
+				of.Agent = s.agentID(ctx, of.Agent)
 				n, err := s.CancelAll(ctx, s.p, of)
 				if err != nil {
 					return err

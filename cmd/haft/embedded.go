@@ -63,6 +63,9 @@ func (e *embedded) settle(ctx context.Context, o owed) {
 
 // End implements follower: it lets calls on their way finish, and closes the system.
 func (e *embedded) End(ctx context.Context) error {
+	if e.Engine == nil { // opened to look at the audit log only
+		return e.Close()
+	}
 	for _, o := range e.owed {
 		e.settle(ctx, o)
 	}
@@ -117,7 +120,7 @@ func (e *embedded) manage(ctx context.Context, p haft.Principal, kind string, do
 	if err != nil {
 		return err
 	}
-	return e.Manage(ctx, p, kind, func(ctx context.Context) (any, error) { return do(ctx, r, auth.Trusted(p)) })
+	return e.Manage(ctx, p, haft.KeysWrite, kind, func(ctx context.Context) (any, error) { return do(ctx, r, auth.Trusted(p)) })
 }
 
 // IssueKey implements issuer.

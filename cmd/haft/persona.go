@@ -27,6 +27,9 @@ type persona struct {
 	json             bool
 	// asIf says that the command is about somebody and not done as them.
 	asIf bool
+	// evidence says that the command looks at the audit log only, which it can also
+	// where nothing else works because the log is not what was signed.
+	evidence bool
 	// given reports whether a flag is on the command line.
 	given func(flag string) bool
 }
@@ -126,15 +129,37 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 			return nil, usage(fmt.Errorf("make the directory for keys: %w", err))
 		}
 	}
-	svc, err := app.OpenService(ctx, app.ServiceConfig{
+	cfg := app.ServiceConfig{
 		Config: app.Config{Packages: supply.FromEnv(os.Getenv)},
 		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(std.err).line,
-	})
+	}
+	svc, err := app.OpenService(ctx, cfg)
+	if p.evidence && app.Mismatched(err) {
+		report(std.err, err)
+		svc, err = app.OpenEvidence(ctx, cfg)
+	}
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	who := p.principal()
-	return &session{system: &embedded{Service: svc, dir: dir}, p: who, own: who, std: std, as: p}, nil
+	s := &session{system: &embedded{Service: svc, dir: dir}, std: std, as: p}
+	s.p = p.principal()
+	s.p.Agent = s.agentID(ctx, s.p.Agent)
+	s.own = s.p
+	return s, nil
+}
+
+// agentID returns the id of an agent that is named by its name or id: records, limits
+// and rules know it by that. One that is gone can only be named by its id.
+func (s *session) agentID(ctx context.Context, ref string) string {
+	if ref == "" || haft.IsAgentID(ref) {
+		return ref
+	}
+	asker := s.p
+	asker.Agent = ""
+	if a, err := s.Agent(ctx, asker, ref); err == nil {
+		return string(a.ID)
+	}
+	return ref
 }
 
 // do opens the system, has work done and closes it again.

@@ -127,13 +127,14 @@ func policyCheck(p *persona, std streams) *cobra.Command {
 // policyExplain answers "why?".
 func policyExplain(p *persona, std streams) *cobra.Command {
 	var f runFlags
+	var digest, turn string
 	cmd := p.command(std, "explain TOOL", "Say what the rules decide about a call, and why; exit code 4 if they deny it", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			raw, err := f.arguments(s.std.in)
 			if err != nil {
 				return err
 			}
-			err = explain(ctx, s, haft.Call{Tool: args[0], Args: raw, Principal: s.p})
+			err = explain(ctx, s, haft.Call{Tool: args[0], Args: raw, Principal: s.p, Digest: digest, Turn: turn})
 			if haft.CodeOf(err) == haft.CodeInvalid {
 				return advise(err, "rules look at arguments: give those of the call with --args or --arg")
 			}
@@ -141,10 +142,13 @@ func policyExplain(p *persona, std streams) *cobra.Command {
 		})
 	cmd.PreRun = func(*cobra.Command, []string) { p.asIf = true }
 	cmd.Long = strings.TrimSpace(`
-Say what the rules of server and organisation decide about a call, and name every rule
-with the reason why it matched or not. On whose behalf is said by --user, --role, --agent
-and --org.`)
+Say what is decided about a call, by the very code that decides about one that is made:
+the tool and its roles, the agent and its tool rules, and the rules of server and
+organisation, each with the reason why it matched or not. On whose behalf is said by
+--user, --role, --agent and --org.`)
 	cmd.Flags().StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or -")
 	cmd.Flags().StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`")
+	cmd.Flags().StringVar(&digest, "digest", "", "the digest of the version; the current one if it is not given")
+	cmd.Flags().StringVar(&turn, "turn", "", "the turn of the agent, which its tool rules look back at")
 	return cmd
 }

@@ -203,6 +203,11 @@ func understood(err error) error {
 
 // ExportAudit implements witness. What arrives is verified on its way.
 func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error) {
+	return r.fetchAudit(ctx, p, w, nil)
+}
+
+// fetchAudit writes an export to w, and verifies it.
+func (r *remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer, marks []audit.Mark) (audit.Report, error) {
 	keys, err := r.auditKeys(ctx, p)
 	if err != nil {
 		return audit.Report{}, err
@@ -214,7 +219,7 @@ func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer)
 	}
 	read := make(chan outcome, 1)
 	go func() {
-		rep, err := audit.Read(in, p.Org, keys, nil)
+		rep, err := audit.ReadMarked(in, p.Org, keys, marks, nil)
 		_, _ = io.Copy(io.Discard, in) // who writes must not wait for a reader that has left
 		read <- outcome{rep, err}
 	}()
@@ -229,8 +234,8 @@ func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer)
 }
 
 // VerifyAudit implements witness.
-func (r *remote) VerifyAudit(ctx context.Context, p haft.Principal) (audit.Report, error) {
-	return r.ExportAudit(ctx, p, io.Discard)
+func (r *remote) VerifyAudit(ctx context.Context, p haft.Principal, marks []audit.Mark) (audit.Report, error) {
+	return r.fetchAudit(ctx, p, io.Discard, marks)
 }
 
 // auditKeys returns the keys that prove the audit.

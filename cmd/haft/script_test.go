@@ -217,3 +217,25 @@ func TestEscape_makes_control_characters_visible(t *testing.T) {
 		t.Errorf("escape gives %q, want %q", got, want)
 	}
 }
+
+// A variable in a pattern may hold any text, such as a base64 secret with "++":
+// unquoted it is a regular expression that fails by chance.
+func TestScripts_quote_variables_in_patterns(t *testing.T) {
+	pattern := regexp.MustCompile(`^!?\s*(stdout|stderr|grep|eventually|grab)\s+('[^']*'|\S)*\$(\w+|\{\w+\})`)
+	names, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, _, _ := strings.Cut(string(text), "\n-- ")
+		for i, line := range strings.Split(script, "\n") {
+			if pattern.MatchString(line) {
+				t.Errorf("%s:%d: write ${NAME@R} for a variable in a pattern", name, i+1)
+			}
+		}
+	}
+}

@@ -21,7 +21,7 @@ type bindFlags struct {
 // add declares the flags.
 func (b *bindFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&b.to.Hosts, "host", nil, "a `HOST` that the secret goes to and nowhere else, as in --network; tools get a placeholder; may be given again")
+	f.StringArrayVar(&b.to.Hosts, "host", nil, "a `HOST` that the secret goes to and nowhere else, as in --network, over https unless it begins with http://; tools get a placeholder; may be given again")
 	f.StringVar(&b.to.Header, "header", "", "the `NAME` of the header it stands in")
 	f.StringVar(&b.to.Prefix, "prefix", "", "what stands before it in the header, such as 'Bearer '")
 	f.StringVar(&b.to.Query, "query", "", "the `NAME` of the parameter of the URL that it is")

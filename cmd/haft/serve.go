@@ -31,7 +31,9 @@ type serving struct {
 	wheels           []string
 	offline, source  bool
 	drain            time.Duration
+	requireUser      bool
 	logFormat, level string
+	sink             string
 	bounds           bounds
 	oidc             oidcFlags
 }
@@ -68,8 +70,10 @@ writes it to admin.key in the data directory.`,
 	f.StringArrayVar(&s.wheels, "wheels", nil, "a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)")
 	f.BoolVar(&s.offline, "offline", false, "ask no package index ($HAFT_OFFLINE)")
 	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
+	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
+	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"), "the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
 	s.bounds.add(f)
 	s.oidc.add(f)
 	f.StringVar(&s.logFormat, "log", "text", "how to write the log to stderr: text, json or none")
@@ -104,7 +108,8 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	if cfg.Data, err = s.dir(); err != nil {
 		return cfg, err
 	}
-	cfg.Database, cfg.Wait, cfg.Operators = s.database, s.lockWait, s.org
+	cfg.Database, cfg.Wait, cfg.Operators, cfg.AuditSink = s.database, s.lockWait, s.org, s.sink
+	cfg.Auth.RequireUser = s.requireUser
 	cfg.Packages = s.packages()
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
 	if err := s.bounds.set(&cfg.HTTP); err != nil {
@@ -132,6 +137,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		if err != nil {
 			return cfg, usage(fmt.Errorf("read the certificate: %w", err))
 		}
+		cfg.Upstream.Protect = append(cfg.Upstream.Protect, s.tlsKey)
 		cfg.HTTP.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
 	return cfg, nil

@@ -19,6 +19,9 @@ import (
 type bounds struct {
 	body, header        size
 	connections         int
+	perSource, silent   int
+	reserve             int
+	streams, orgStreams int
 	readTime, writeTime time.Duration
 }
 
@@ -26,7 +29,12 @@ func (b *bounds) add(f *pflag.FlagSet) {
 	b.body, b.header = 8<<20, 32<<10
 	f.Var(&b.body, "max-body", "the most bytes that the body of a request has")
 	f.Var(&b.header, "max-header", "the most bytes that the headers of a request have")
-	f.IntVar(&b.connections, "max-connections", 8192, "the most connections at once; more wait until one ends")
+	f.IntVar(&b.connections, "max-connections", 8192, "the most connections at once; a new one takes the place of one on which nobody speaks")
+	f.IntVar(&b.perSource, "max-connections-per-source", 0, "the most connections of one address, or of a /64 of IPv6, and the most requests at once of one that a --proxy names; 0 means a quarter of --max-connections")
+	f.IntVar(&b.silent, "max-silent-per-source", 64, "the most connections of one address that bring no request for over a second")
+	f.IntVar(&b.reserve, "operator-connections", 16, "further connections on which only operators are served when all others are in use")
+	f.IntVar(&b.streams, "max-streams", 256, "the most streams of events that one credential has open")
+	f.IntVar(&b.orgStreams, "max-org-streams", 2048, "the most streams of events that one organisation has open")
 	f.DurationVar(&b.readTime, "read-timeout", 15*time.Second, "how long headers, and then the body, may take to arrive")
 	f.DurationVar(&b.writeTime, "write-timeout", 30*time.Second, "how long each write of an answer may take")
 }
@@ -40,10 +48,15 @@ func (b *bounds) set(c *server.Config) error {
 		return usage(errors.New("--max-header is between 1KiB and 1MiB"))
 	case b.connections < 1 || b.connections > 1<<20:
 		return usage(errors.New("--max-connections is between 1 and 1048576"))
+	case b.perSource < 0 || b.perSource > 1<<20 || b.silent < 1 || b.silent > 1<<20 || b.reserve < 1 || b.reserve > 1<<16:
+		return usage(errors.New("--max-connections-per-source is between 0 and 1048576, --max-silent-per-source between 1 and 1048576, --operator-connections between 1 and 65536"))
+	case b.streams < 1 || b.streams > 1<<20 || b.orgStreams < 1 || b.orgStreams > 1<<20:
+		return usage(errors.New("--max-streams and --max-org-streams are between 1 and 1048576"))
 	case b.readTime < time.Second || b.readTime > time.Hour || b.writeTime < time.Second || b.writeTime > time.Hour:
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
 	c.MaxBody, c.MaxHeader, c.Connections = int64(b.body), int(b.header), b.connections
+	c.PerSource, c.Silent, c.Reserve, c.Streams, c.OrgStreams = b.perSource, b.silent, b.reserve, b.streams, b.orgStreams
 	c.ReadTimeout, c.WriteTimeout = b.readTime, b.writeTime
 	return nil
 }

@@ -77,6 +77,7 @@ func callsStats(p *persona, std streams) *cobra.Command {
 			}
 			f.Limit = limit
 			tools := map[string]*tally{}
+			f.Agent = s.agentID(ctx, f.Agent)
 			for r, err := range s.Records(ctx, s.p, f) {
 				if err != nil {
 					return err

@@ -75,7 +75,8 @@ type issuer interface {
 // A witness has the audit log.
 type witness interface {
 	ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error)
-	VerifyAudit(ctx context.Context, p haft.Principal) (audit.Report, error)
+	// VerifyAudit also demands marks, which are known from elsewhere.
+	VerifyAudit(ctx context.Context, p haft.Principal, marks []audit.Mark) (audit.Report, error)
 	FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error]
 	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
 }

@@ -115,8 +115,8 @@ func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 // call is what the function is told.
 func (e *execution) call() Call {
 	return Call{
-		ID: e.req.Call, Principal: e.req.Principal, Env: e.req.Env, Bound: e.req.Bound, Limits: e.limits, outlet: e.req.Outlet, ca: e.req.CA,
-		Progress: e.progress, Stdout: e.print,
+		ID: e.req.Call, Principal: e.req.Principal, Env: e.req.Env, Bound: e.req.Bound, Limits: e.limits,
+		outlet: e.req.Outlet, ca: e.req.CA, egress: e.req.Egress, Progress: e.progress, Stdout: e.print,
 	}
 }
 

@@ -50,9 +50,9 @@ type fetchOut struct {
 	Notes       []string `json:"notes,omitempty" jsonschema:"what was left out and why"`
 }
 
-// FetchWebpage adds the tool fetch_webpage, which asks client. What may be reached is
-// the client's to decide: it has to refuse the addresses of this machine and its
-// networks. Cookies are neither sent nor kept, because all callers share it.
+// FetchWebpage adds the tool fetch_webpage, which asks client, within what each call may
+// reach. The client has to refuse the addresses of this machine and its networks.
+// Cookies are neither sent nor kept, because all callers share it.
 func FetchWebpage(s *Set, client *http.Client) error {
 	f := &fetcher{client: *client, pages: newPages()}
 	f.client.Jar = nil
@@ -89,7 +89,7 @@ type fetcher struct {
 }
 
 // fetch is fetch_webpage.
-func (f *fetcher) fetch(ctx context.Context, _ Call, in fetchIn) (fetchOut, error) {
+func (f *fetcher) fetch(ctx context.Context, c Call, in fetchIn) (fetchOut, error) {
 	var none fetchOut
 	u, err := readURL(in.URL)
 	if err != nil {
@@ -108,7 +108,11 @@ func (f *fetcher) fetch(ctx context.Context, _ Call, in fetchIn) (fetchOut, erro
 	}
 	req.Header.Set("User-Agent", "Haft/1 (fetch_webpage)")
 	req.Header.Set("Accept", "text/markdown, text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.9, */*;q=0.1")
-	resp, err := f.client.Do(req)
+	client, err := c.Client(&f.client)
+	if err != nil {
+		return none, err
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return none, unreachable(err)
 	}

@@ -9,10 +9,27 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"haft"
 )
 
 // maxAnswerHeader is the longest header of an answer that Outside takes.
 const maxAnswerHeader = 256 << 10
+
+// Client returns base within what the call may reach: each of its requests, also those
+// of redirects, is held against the rules of the call and recorded. A tool sends
+// requests by it or by [Call.Outside], and by nothing else.
+func (c Call) Client(base *http.Client) (*http.Client, error) {
+	if c.egress == nil {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the call has no network"}
+	}
+	client, next := *base, base.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	client.Transport = c.egress(next)
+	return &client, nil
+}
 
 // Outside returns a client whose requests take the call's own way out, as those of a
 // program in a sandbox do: to the hosts of the tool's network only, with the values

@@ -38,7 +38,8 @@ type SearchConfig struct {
 	// variable of the call, such as BRAVE_API_KEY, goes before it. It may be bound to
 	// the host of the provider; then the call's own way out asks, and not Client.
 	Key secret.Value
-	// Client asks; it is required. Where it may go is its to decide.
+	// Client asks, within what the call may reach; it is required. Which addresses may
+	// be reached at all is its to decide.
 	Client *http.Client
 }
 
@@ -142,7 +143,7 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 	if w.provider.keyVar != "" && key == "" {
 		return out, &haft.Error{Code: haft.CodeUnavailable, Message: "the web search has no key: the operator gives one, or it is the variable " + w.provider.keyVar}
 	}
-	client := &w.client
+	var client *http.Client
 	if reached, bound := c.Bound[w.provider.keyVar]; bound {
 		outside, end := c.Outside(ctx)
 		if outside == nil || !reached {
@@ -151,6 +152,11 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 		defer end()
 		outside.CheckRedirect = w.client.CheckRedirect
 		client = outside
+	} else {
+		var err error
+		if client, err = c.Client(&w.client); err != nil {
+			return out, err
+		}
 	}
 	body, err := w.ask(ctx, client, key, in)
 	if err != nil {

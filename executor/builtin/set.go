@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 
 	"haft"
@@ -62,9 +63,10 @@ type Call struct {
 	// nothing when the call is over.
 	Stdout func(text []byte)
 
-	// outlet and ca are those of [executor.Request].
+	// outlet, ca and egress are those of [executor.Request].
 	outlet func(context.Context, net.Conn)
 	ca     []byte
+	egress func(http.RoundTripper) http.RoundTripper
 }
 
 // A tool is one entry of a Set.

@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"testing"
 
@@ -81,6 +82,9 @@ func need(t testing.TB, language string) {
 	}
 }
 
+// everywhere is an egress that refuses nothing.
+func everywhere(next http.RoundTripper) http.RoundTripper { return next }
+
 // execute calls a tool, which must give a result.
 func execute(t testing.TB, s *builtin.Set, tool string, args any, more func(*executor.Request)) *haft.Result {
 	t.Helper()
@@ -88,7 +92,7 @@ func execute(t testing.TB, s *builtin.Set, tool string, args any, more func(*exe
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"}, Kind: haft.KindBuiltin, Tool: tool, Args: raw}
+	req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"}, Kind: haft.KindBuiltin, Tool: tool, Args: raw, Egress: everywhere}
 	if more != nil {
 		more(&req)
 	}

@@ -156,7 +156,7 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 		err := value.Check(said, r.limits.Result)
 		switch {
 		case errors.Is(err, value.ErrTooLarge):
-			fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
+			fail(res, haft.FailResult, haft.MessageOf(err), haft.RetryChanged)
 		case err != nil:
 			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one value: "+haft.MessageOf(err), haft.RetryNever)
 		default:
@@ -170,6 +170,8 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 	}
 	b, err := value.Read(strings.TrimRight(r.stdout.text(false), "\n"), r.req.Output)
 	switch {
+	case errors.Is(err, value.ErrTooLarge):
+		fail(res, haft.FailResult, haft.MessageOf(err), haft.RetryChanged)
 	case err != nil:
 		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)
 	case int64(len(b)) > r.limits.Result:

@@ -159,7 +159,10 @@ func (r *run) limitText(kind haft.FailureKind) string {
 // answered fills in res from the one answer of the harness.
 func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
 	if m.Type == typeResult {
-		if err := value.Check(m.Value, r.limits.Result); err != nil {
+		if err := value.Check(m.Value, r.limits.Result); errors.Is(err, value.ErrTooLarge) {
+			fail(res, haft.FailResult, haft.MessageOf(err), haft.RetryChanged)
+			return
+		} else if err != nil {
 			fail(res, haft.FailProtocol, "the tool's result is not a value: "+haft.MessageOf(err), haft.RetryNever)
 			return
 		}

@@ -223,6 +223,7 @@ func TestExecute_an_interpreter_that_stops_working_is_reported_once(t *testing.T
 	var log bytes.Buffer
 	x := script.New(t.Context(), provider, "process", newFinder(t), script.Config{
 		Hints: map[haft.Kind]string{haft.KindPython: good}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Cells: cell.Config{Starting: 2}, // whatever the number of processors
 	})
 	defer x.Close()
 	began := time.Now()

@@ -15,6 +15,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/sandbox"
+	"haft/secret"
 )
 
 // Execute implements [executor.Executor].
@@ -27,7 +28,7 @@ func (p *Pool) Execute(ctx context.Context, req executor.Request) (*haft.Result,
 	ctx, cancel := context.WithTimeout(ctx, wall)
 	defer cancel()
 	c := &call{pool: p, req: req, limits: req.Limits.Or(haft.DefaultLimits()), began: began}
-	w, err := p.want(ctx, req.Principal, req.Server, req.Env)
+	w, err := p.want(ctx, req.Principal, req.Server, variables(req))
 	if err != nil {
 		return c.unreached(ctx, err)
 	}
@@ -48,6 +49,15 @@ func (p *Pool) Execute(ctx context.Context, req executor.Request) (*haft.Result,
 	}
 	c.setup = time.Since(began)
 	return c.run(ctx)
+}
+
+// variables are those of a call. Of what is bound its environment has placeholders only.
+func variables(req executor.Request) []secret.Named {
+	vars := make([]secret.Named, 0, len(req.Env)+len(req.Secrets))
+	for name, text := range req.Env {
+		vars = append(vars, secret.Named{Name: name, Value: secret.New(text)})
+	}
+	return append(vars, req.Secrets...)
 }
 
 // A call is one run of one tool.
@@ -76,6 +86,9 @@ func (c *call) run(ctx context.Context) (*haft.Result, error) {
 	done()
 	wire := wireError(err)
 	s.slot.give(err == nil || wire != nil)
+	if why := s.slot.ended(); err != nil && why != nil && ctx.Err() == nil {
+		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever, haft.MessageOf(why)), nil
+	}
 	switch {
 	case err == nil:
 		return c.result(res), nil
@@ -246,7 +259,7 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 }
 
 // List connects to a server and lists its tools anew.
-func (p *Pool) List(ctx context.Context, who haft.Principal, ref string, vars map[string]string) (*haft.MCPListing, error) {
+func (p *Pool) List(ctx context.Context, who haft.Principal, ref string, vars []secret.Named) (*haft.MCPListing, error) {
 	w, err := p.want(ctx, who, ref, vars)
 	if err != nil {
 		return nil, err

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"haft"
 	"haft/sandbox"
+	"haft/secret"
 )
 
 // A Directory knows the servers of organisations.
@@ -50,6 +52,19 @@ type Config struct {
 	// that nobody may reach, and must not bound how long a body takes. Nil means
 	// that there are none.
 	Client *http.Client
+	// Egress wraps the transport of Client for what is sent for one server, with these
+	// headers: it refuses what the server may not reach, and records the rest. Nil
+	// means that the transport is used as it is.
+	Egress func(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper
+	// Fits reports whether a secret that is bound so may go into a request. Nil means
+	// that none may.
+	Fits func(b *secret.Binding, method string, to *url.URL) bool
+	// Permit reports, as an error with [haft.CodeDenied] or [haft.CodeNotFound], why a
+	// server may not be used any more as it is. Sessions of such a server end, see
+	// [Pool.Recheck]. Nil means that every one may.
+	Permit func(ctx context.Context, s haft.MCPServer) error
+	// RecheckEvery is how often that is asked without being told; 0 means never.
+	RecheckEvery time.Duration
 	// Vault keeps grants. Nil means that nobody can log in.
 	Vault Vault
 	// Elicit answers what a server asks a person, by a message and a schema. Nil

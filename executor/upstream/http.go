@@ -7,13 +7,17 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
+	"haft/secret"
 )
 
 // The bounds on what a server sends over HTTP.
@@ -26,15 +30,27 @@ const (
 var errLong = errors.New("the server sends a message that is too long")
 
 // headers is a transport that adds a server's headers to requests to it, and
-// bounds what comes back. Requests to others, such as its authorisation server,
-// do not get them.
+// bounds what comes back.
+//
+// It is the one place where credentials are added, and where requests leave: none goes
+// to another origin than that of the server's address, which the credentials are for.
+// So neither a redirect nor an endpoint that an event names leads them, or the arguments
+// of calls, elsewhere. A bound secret goes only into requests that its binding allows.
 type headers struct {
 	next    http.RoundTripper
 	origin  string // scheme, host and port
-	values  map[string]string
+	values  map[string]filled
+	fits    func(v secret.Named, method string, to *url.URL) bool
 	max     int
 	closing <-chan struct{}
+	// strayed says that a request was refused: not every error of the SDK tells.
+	strayed atomic.Bool
 }
+
+// errStrayed is why a request to another origin is not sent.
+var errStrayed = &haft.Error{Code: haft.CodeDenied,
+	Message: "the server leads to another origin than that of its address (scheme, host and port), " +
+		"where its credentials do not belong: change the address"}
 
 // RoundTrip implements [http.RoundTripper].
 func (h *headers) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -44,10 +60,17 @@ func (h *headers) RoundTrip(req *http.Request) (*http.Response, error) {
 		ctx, cancel = context.WithTimeout(req.Context(), endTime)
 		req = req.Clone(ctx)
 	}
-	if len(h.values) > 0 && req.URL.Scheme+"://"+req.URL.Host == h.origin {
+	if haft.URLOrigin(req.URL) != h.origin {
+		cancel()
+		h.strayed.Store(true)
+		return nil, errStrayed
+	}
+	if len(h.values) > 0 {
 		req = req.Clone(req.Context())
 		for name, value := range h.values {
-			req.Header.Set(name, value)
+			if !slices.ContainsFunc(value.bound, func(v secret.Named) bool { return !h.fits(v, req.Method, req.URL) }) {
+				req.Header.Set(name, value.text)
+			}
 		}
 	}
 	resp, err := h.next.RoundTrip(req)
@@ -181,4 +204,24 @@ func CheckHeaders(values map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// client returns the client for what is sent for a server, to it or to others that it
+// names, such as authorisation servers.
+func (p *Pool) client(w wanted) *http.Client {
+	if p.cfg.Client == nil {
+		return nil
+	}
+	client := *p.cfg.Client
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	if p.cfg.Egress != nil {
+		texts := make(map[string]string, len(w.headers))
+		for name, f := range w.headers {
+			texts[name] = f.text
+		}
+		client.Transport = p.cfg.Egress(w.server, texts, client.Transport)
+	}
+	return &client
 }

@@ -14,9 +14,15 @@ import (
 // The bounds on one tool of a list. The registry has its own on what it keeps.
 const (
 	maxToolBytes = 1 << 20
-	maxListBytes = 32 << 20
+	maxListBytes = 16 << 20
 	maxCursor    = 64 << 10
 )
+
+// tooLong is for a list that is over a bound as a whole: none of it is taken, so that
+// nobody takes a part for all of it.
+func tooLong(most int, what string) error {
+	return &Failed{Fault: FaultProtocol, Message: fmt.Sprintf("the server lists more than %d %s: the list is not taken", most, what)}
+}
 
 // listing reads all pages of a server's list of tools.
 func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPListing, error) {
@@ -44,18 +50,17 @@ func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPLi
 			tool, size, why := convert(t)
 			switch {
 			case len(l.Tools) >= cfg.MaxTools:
-				l.Problems = append(l.Problems, haft.MCPProblem{Tool: cut(t.Name, 128), Reasons: []string{fmt.Sprintf("the server lists more than %d tools; the others are left out", cfg.MaxTools)}})
-				return l, nil
+				return nil, tooLong(cfg.MaxTools, "tools")
 			case total+size > maxListBytes:
-				l.Problems = append(l.Problems, haft.MCPProblem{Tool: cut(t.Name, 128), Reasons: []string{fmt.Sprintf("the server lists more than %d bytes; the others are left out", maxListBytes)}})
-				return l, nil
+				return nil, tooLong(maxListBytes, "bytes")
 			case why == "" && seen[t.Name]:
 				why = "the server lists two tools of that name; the first one counts"
 			}
 			if why != "" {
-				if len(l.Problems) < cfg.MaxTools {
-					l.Problems = append(l.Problems, haft.MCPProblem{Tool: cut(t.Name, 128), Reasons: []string{why}})
+				if len(l.Problems) >= cfg.MaxTools {
+					return nil, tooLong(cfg.MaxTools, "tools")
 				}
+				l.Problems = append(l.Problems, haft.MCPProblem{Tool: cut(t.Name, 128), Reasons: []string{why}})
 				continue
 			}
 			seen[t.Name], total = true, total+size
@@ -70,8 +75,7 @@ func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPLi
 		}
 		cursors[cursor] = true
 	}
-	l.Problems = append(l.Problems, haft.MCPProblem{Reasons: []string{fmt.Sprintf("the list has more than %d pages; the others are left out", cfg.MaxPages)}})
-	return l, nil
+	return nil, tooLong(cfg.MaxPages, "pages")
 }
 
 // convert makes a tool of ours of the SDK's, or says why that cannot be.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"haft"
+	"haft/secret"
 )
 
 // A login is one that waits for a person.
@@ -30,6 +31,7 @@ import (
 type login struct {
 	account *account
 	who     haft.Principal
+	origin  string // of the server, when the login began
 	state   string
 	link    chan string                    // has the link once it is known
 	answer  chan *auth.AuthorizationResult // has what came back
@@ -45,7 +47,7 @@ const loginEnd = time.Minute
 // to open, or "" if the server wants none. Redirect is where the authorisation
 // server sends the person afterwards: an address of whoever calls Login, who then
 // calls Finish with what came along. It is either on this machine or https.
-func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string, vars map[string]string) (string, error) {
+func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string, vars []secret.Named) (string, error) {
 	if p.cfg.Vault == nil || p.cfg.Client == nil {
 		return "", &haft.Error{Code: haft.CodeUnavailable, Message: "logins are not kept here"}
 	}
@@ -61,6 +63,9 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 	}
 	a := p.account(w)
 	asked := a.challenge()
+	if asked != nil && originOf(asked.url) != w.server.Audience() {
+		asked = nil // by whom the server was before
+	}
 	if asked == nil {
 		s, err := p.acquire(ctx, w)
 		if err == nil {
@@ -72,7 +77,7 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 			return "", nil
 		}
 	}
-	l := &login{account: a, who: who, link: make(chan string, 1), answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
+	l := &login{account: a, who: who, origin: w.server.Audience(), link: make(chan string, 1), answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
 	if !p.spawn(func() { p.login(l, asked, redirect) }) {
 		return "", errClosed
 	}
@@ -87,6 +92,15 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+// originOf is the origin of an address, or "".
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return haft.URLOrigin(u)
 }
 
 // challenge returns what the server said when it wanted a login.
@@ -146,6 +160,9 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 	a := l.account
 	a.mu.Lock()
 	settings, had := a.server.OAuth, a.grant
+	if had != nil && had.Origin != l.origin {
+		had = nil
+	}
 	a.mu.Unlock()
 	if settings == nil {
 		settings = &haft.MCPOAuth{}
@@ -201,6 +218,9 @@ func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.
 	if err != nil || u.Query().Get("state") == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server names no address that a person could open"}
 	}
+	if r := u.Query().Get("resource"); r != "" && originOf(r) != l.origin {
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the server wants a login for another resource than itself"}
+	}
 	p := l.account.pool
 	p.mu.Lock()
 	l.state = u.Query().Get("state")
@@ -237,7 +257,7 @@ func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token
 	a.mu.Unlock()
 	g := &grant{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
-		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: resource, Scopes: cfg.Scopes,
+		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: resource, Scopes: cfg.Scopes, Origin: l.origin,
 	}
 	if scope, ok := t.Extra("scope").(string); ok && scope != "" {
 		g.Scopes = strings.Fields(scope)
@@ -258,7 +278,7 @@ func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer)
 		p.mu.Unlock()
 		return &haft.Error{Code: haft.CodeNotFound, Message: "no login waits for this answer: it was answered already, or took too long"}
 	}
-	if l.who.Org != who.Org || l.who.User != who.User || l.who.Agent != who.Agent {
+	if l.who.Org != who.Org || l.who.Owner() != who.Owner() || l.who.Agent != who.Agent {
 		p.mu.Unlock()
 		return &haft.Error{Code: haft.CodeDenied, Message: "the login is somebody else's"}
 	}

@@ -49,6 +49,18 @@ type grant struct {
 	InHeader     bool     `json:"basic,omitempty"`
 	Resource     string   `json:"resource,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
+	// Origin is scheme, host and port of the server that it is for.
+	Origin string `json:"origin,omitempty"`
+}
+
+// isFor reports whether a grant is for a server as it is now. Those that were kept
+// before there was an origin name the resource that they are for (RFC 8707).
+func (g *grant) isFor(s haft.MCPServer) bool {
+	origin := g.Origin
+	if u, err := url.Parse(g.Resource); origin == "" && err == nil {
+		origin = haft.URLOrigin(u)
+	}
+	return origin != "" && origin == s.Audience()
 }
 
 // early is how long before its end a token is refreshed.
@@ -80,12 +92,12 @@ type account struct {
 
 // account returns that of who wants a server.
 func (p *Pool) account(w wanted) *account {
-	o := owner{w.server.Org, w.server.ID, w.who.User}
+	o := owner{w.server.Org, w.server.ID, w.who.Owner()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.accounts[o]
 	if a == nil {
-		a = &account{pool: p, owner: o, client: p.cfg.Client}
+		a = &account{pool: p, owner: o, client: loginClient(p.client(w))}
 		if len(p.accounts) > 4*p.cfg.Sessions { // they are read again when they are needed
 			clear(p.accounts)
 		}
@@ -97,8 +109,42 @@ func (p *Pool) account(w wanted) *account {
 	return a
 }
 
-// current returns the grant, or nil.
+// loginClient is for authorisation servers. What is posted there, such as refresh
+// tokens and the client's secret, is for the address that it was posted to: a redirect
+// is followed only within its origin, and never with a body.
+func loginClient(c *http.Client) *http.Client {
+	if c == nil {
+		return nil
+	}
+	own := *c
+	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		first := via[0]
+		bare := first.Method == http.MethodGet || first.Method == http.MethodHead
+		if len(via) > 5 || !bare || haft.URLOrigin(req.URL) != haft.URLOrigin(first.URL) {
+			return http.ErrUseLastResponse
+		}
+		if c.CheckRedirect != nil {
+			return c.CheckRedirect(req, via)
+		}
+		return nil
+	}
+	return &own
+}
+
+// current returns the grant, or nil. One that was for another origin is not used: the
+// address of the server was changed.
 func (a *account) current(ctx context.Context) (*grant, error) {
+	g, err := a.stored(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil || g == nil || !g.isFor(a.server) {
+		return nil, err
+	}
+	return g, nil
+}
+
+// stored returns the grant that is kept, or nil.
+func (a *account) stored(ctx context.Context) (*grant, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.read {
@@ -244,7 +290,6 @@ func (a *account) ask(req *http.Request, resp *http.Response) {
 type bearer struct {
 	next    http.RoundTripper
 	account *account
-	origin  string
 	// refused says that a login was wanted: the SDK then tries other ways, and
 	// tells of the last.
 	refused atomic.Bool
@@ -258,7 +303,7 @@ func (b *bearer) need() error {
 
 // RoundTrip implements [http.RoundTripper].
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme+"://"+req.URL.Host != b.origin || req.Header.Get("Authorization") != "" {
+	if req.Header.Get("Authorization") != "" { // requests to other origins do not come here
 		return b.next.RoundTrip(req)
 	}
 	token, err := b.account.token(req.Context(), "")

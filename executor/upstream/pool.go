@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/secret"
 )
 
 // A key names what a session may be used for: everything that decides whose it is.
@@ -30,6 +31,8 @@ type Pool struct {
 	accounts map[owner]*account
 	logins   map[string]*login // by state
 	closed   bool
+
+	changed chan struct{} // has one if something may have been forbidden
 }
 
 var _ executor.Executor = (*Pool)(nil)
@@ -40,9 +43,10 @@ var errClosed = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is 
 // New makes a pool. It connects to nobody. Ctx is for its values: the pool lives
 // until Close.
 func New(ctx context.Context, cfg Config) *Pool {
-	p := &Pool{cfg: cfg.filled(), slots: map[key]*slot{}, accounts: map[owner]*account{}, logins: map[string]*login{}}
+	p := &Pool{cfg: cfg.filled(), slots: map[key]*slot{}, accounts: map[owner]*account{}, logins: map[string]*login{}, changed: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.work.Go(p.keepHouse)
+	p.work.Go(p.recheckWhenTold)
 	return p
 }
 
@@ -76,8 +80,10 @@ func (p *Pool) Drop(org, server string) {
 		}
 	}
 	p.mu.Unlock()
+	why := &haft.Error{Code: haft.CodeDenied,
+		Message: "the MCP server was changed or removed while the call ran; the call may have had effects"}
 	for _, s := range gone {
-		s.end()
+		s.endFor(why)
 	}
 }
 
@@ -108,13 +114,13 @@ func (p *Pool) spawn(work func()) bool {
 // A wanted is a server with whose credentials it is to be spoken to.
 type wanted struct {
 	server  haft.MCPServer
-	headers map[string]string
-	env     map[string]string
+	headers map[string]filled
+	env     map[string]filled
 	who     haft.Principal
 }
 
 // want finds a server and fills in what its credentials leave to the call.
-func (p *Pool) want(ctx context.Context, who haft.Principal, ref string, vars map[string]string) (wanted, error) {
+func (p *Pool) want(ctx context.Context, who haft.Principal, ref string, vars []secret.Named) (wanted, error) {
 	s, err := p.cfg.Directory.Server(ctx, who.Org, ref)
 	if err != nil {
 		return wanted{}, err
@@ -126,11 +132,13 @@ func (p *Pool) want(ctx context.Context, who haft.Principal, ref string, vars ma
 	if w.headers, err = expand("the header", s.Headers, vars); err != nil {
 		return wanted{}, err
 	}
-	if err := CheckHeaders(w.headers); err != nil {
+	if err := CheckHeaders(texts(w.headers)); err != nil {
 		return wanted{}, err
 	}
-	w.env, err = expand("the variable", s.Env, vars)
-	return w, err
+	if w.env, err = expand("the variable", s.Env, vars); err != nil {
+		return wanted{}, err
+	}
+	return w, p.checkBound(w)
 }
 
 // key names the session for w. People share one unless a server knows them apart.
@@ -142,7 +150,7 @@ func (w wanted) key(user string) key {
 	}{haft.MCPServer{
 		Transport: w.server.Transport, Command: w.server.Command, URL: w.server.URL, Network: w.server.Network, Mounts: w.server.Mounts,
 		Requirements: w.server.Requirements, Limits: w.server.Limits, OAuth: w.server.OAuth,
-	}, w.headers, w.env, user})
+	}, texts(w.headers), texts(w.env), user})
 	if err != nil { // of plain texts: cannot be
 		text = []byte(w.server.ID)
 	}
@@ -154,10 +162,10 @@ func (w wanted) key(user string) key {
 func (p *Pool) acquire(ctx context.Context, w wanted) (*session, error) {
 	user := ""
 	if w.server.Transport != haft.MCPStdio && p.cfg.Vault != nil && !authorized(w.headers) {
-		user = w.who.User // who may be logged in
+		user = w.who.Owner() // who may be logged in
 	}
 	for {
-		s, err := p.slot(w.key(user))
+		s, err := p.slot(w.key(user), w.server)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +178,7 @@ func (p *Pool) acquire(ctx context.Context, w wanted) (*session, error) {
 }
 
 // slot returns the one of a key, and makes room for it if there is none.
-func (p *Pool) slot(k key) (*slot, error) {
+func (p *Pool) slot(k key, server haft.MCPServer) (*slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -193,7 +201,7 @@ func (p *Pool) slot(k key) (*slot, error) {
 			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "too many sessions with MCP servers at once; try again", RetryAfter: haft.Millis(time.Second)}
 		}
 	}
-	s := &slot{pool: p, key: k, used: time.Now()}
+	s := &slot{pool: p, key: k, server: server, used: time.Now()}
 	p.slots[k] = s
 	return s, nil
 }

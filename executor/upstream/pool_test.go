@@ -242,7 +242,6 @@ func TestPool_List(t *testing.T) {
 		problems string
 	}{
 		{"honest", 10, ""},
-		{"huge-list", 300, "more than 300 tools"},
 		{"circle", 1, "lead in a circle"},
 		{"huge-tool", 1, "bytes"},
 	} {
@@ -260,6 +259,10 @@ func TestPool_List(t *testing.T) {
 				t.Errorf("it calls itself %q and speaks %q", l.Title, l.Protocol)
 			}
 		})
+	}
+	w.add("huge-list", "huge-list", nil)
+	if _, err := w.pool.List(t.Context(), ann, "huge-list", nil); !strings.Contains(haft.MessageOf(err), "more than 300 tools: the list is not taken") {
+		t.Errorf("List of a server that lists too much: %v", err)
 	}
 	w.add("gone", "exit", func(s *haft.MCPServer) { s.Env = map[string]string{"KEY": "SECRETKEY123456"} })
 	_, err := w.pool.List(t.Context(), ann, "gone", nil)
@@ -357,7 +360,7 @@ func TestPool_hammer(t *testing.T) {
 				if err != nil && !errors.Is(err, executor.ErrMaybeRan) {
 					t.Errorf("Execute: %v", err)
 				}
-				if err == nil && res.Status != haft.StatusSuccess && res.Error.Kind != haft.FailBroken && res.Error.Kind != haft.FailNetwork {
+				if err == nil && res.Status != haft.StatusSuccess && res.Error.Kind != haft.FailBroken && res.Error.Kind != haft.FailNetwork && res.Error.Kind != haft.FailDenied {
 					t.Errorf("a call ended with %+v", res.Error)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -35,6 +34,7 @@ type session struct {
 	client *mcp.ClientSession
 	cmd    *command         // nil if it has an address
 	bearer *bearer          // nil if nobody can log in
+	out    *headers         // nil if it is a command
 	hide   *secret.Redactor // of words about the server
 	cover  *secret.Redactor // of what it gives
 	ending chan struct{}
@@ -109,19 +109,19 @@ func hide(w wanted, secretive func(name string) bool) *secret.Redactor {
 			values = append(values, secret.Named{Name: name, Value: secret.New(token)})
 		}
 	}
-	for name, text := range w.headers {
-		add(name, text)
+	for name, f := range w.headers {
+		add(name, f.text)
 	}
-	for name, text := range w.env {
+	for name, f := range w.env {
 		if secretive(name) {
-			add(name, text)
+			add(name, f.text)
 		}
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true})
 }
 
 // authorized reports whether headers say who asks.
-func authorized(headers map[string]string) bool {
+func authorized(headers map[string]filled) bool {
 	for name := range headers {
 		if strings.EqualFold(name, "Authorization") {
 			return true
@@ -147,7 +147,7 @@ func (s *session) token() string {
 	a := s.bearer.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.grant == nil {
+	if a.grant == nil { // one for another origin is not sent, and removed all the same
 		return ""
 	}
 	return a.grant.Access
@@ -160,7 +160,7 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 		if p.cfg.Place == nil {
 			return nil, &haft.Error{Code: haft.CodeDenied, Message: "commands of MCP servers are not run here"}
 		}
-		place, err := p.cfg.Place(ctx, w.server, w.env)
+		place, err := p.cfg.Place(ctx, w.server, texts(w.env))
 		if err != nil {
 			return nil, err
 		}
@@ -176,16 +176,16 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the server cannot be read", Err: err}
 	}
-	client := *p.cfg.Client
+	client := *p.client(w)
 	next := client.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
 	if p.cfg.Vault != nil && !authorized(w.headers) {
-		s.bearer = &bearer{next: next, account: p.account(w), origin: u.Scheme + "://" + u.Host}
+		s.bearer = &bearer{next: next, account: p.account(w)}
 		next = s.bearer
 	}
-	client.Transport = &headers{next: next, origin: u.Scheme + "://" + u.Host, values: w.headers, max: p.cfg.MaxMessage, closing: s.ending}
+	s.out = &headers{
+		next: next, origin: haft.URLOrigin(u), values: w.headers, fits: p.fits, max: p.cfg.MaxMessage, closing: s.ending,
+	}
+	client.Transport = s.out
 	if w.server.Transport == haft.MCPSSE {
 		return &lasting{&mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client, MaxEventSize: p.cfg.MaxMessage}}, nil
 	}
@@ -406,6 +406,12 @@ func (s *session) explain(ctx context.Context, err error) error {
 	}
 	if n, ok := errors.AsType[*needLogin](err); ok {
 		return n
+	}
+	if f, ok := errors.AsType[*Failed](err); ok {
+		return f
+	}
+	if s.out != nil && s.out.strayed.Load() {
+		return errStrayed
 	}
 	if s.bearer != nil && s.bearer.refused.Swap(false) {
 		return &needLogin{s.server.Name}

@@ -23,8 +23,9 @@ var errGone = errors.New("the session was dropped")
 // A slot is the place of one session: at most one is open, and one is opened at a
 // time, for all who wait. It has a circuit of its own.
 type slot struct {
-	pool *Pool
-	key  key
+	pool   *Pool
+	key    key
+	server haft.MCPServer // as it was when the slot was made
 
 	mu       sync.Mutex
 	current  *session
@@ -35,6 +36,7 @@ type slot struct {
 	calls    int
 	used     time.Time
 	gone     bool
+	why      error // why it was ended, for those whose calls end with it; may be nil
 }
 
 // take returns the session, and opens it if there is none.
@@ -103,7 +105,7 @@ func (p *Pool) spawnLocked(work func()) { p.work.Go(work) }
 
 // failed counts a failure. Precondition: mu is held.
 func (s *slot) failed(err error) {
-	if _, ok := errors.AsType[*needLogin](err); ok {
+	if _, ok := errors.AsType[*needLogin](err); ok || haft.CodeOf(err) == haft.CodeDenied {
 		return // it is not the server's fault
 	}
 	s.failures++
@@ -150,10 +152,23 @@ func (s *slot) idle() (used time.Time, busy bool) {
 	return s.used, s.calls > 0 || s.opening != nil
 }
 
+// ended returns why the slot was ended by somebody, or nil.
+func (s *slot) ended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
 // end ends the session, and whatever is being opened ends when it is open.
-func (s *slot) end() {
+func (s *slot) end() { s.endFor(nil) }
+
+// endFor is end, for a reason.
+func (s *slot) endFor(why error) {
 	s.mu.Lock()
 	s.gone = true
+	if s.why == nil {
+		s.why = why
+	}
 	was := s.current
 	s.current = nil
 	s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/bounds"
 	"haft/server"
 )
 
@@ -50,10 +51,14 @@ type Door struct {
 	service haft.Service
 	cfg     Config
 	mux     *http.ServeMux
-	actions map[string]server.Action // by pattern
+	actions map[string]haft.Action // by pattern
+	shape   *bounds.Shape          // of bodies
 }
 
-var _ server.Door = (*Door)(nil)
+var (
+	_ server.Door       = (*Door)(nil)
+	_ server.HeaderDoor = (*Door)(nil)
+)
 
 // New makes a door to a service.
 func New(service haft.Service, cfg Config) *Door {
@@ -63,7 +68,7 @@ func New(service haft.Service, cfg Config) *Door {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]server.Action{}}
+	d := &Door{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
 	for what, r := range d.routes() {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -73,26 +78,31 @@ func New(service haft.Service, cfg Config) *Door {
 	return d
 }
 
+// Routes lists the addresses of the door, such as "GET /letta/v1/tools", and the
+// action that each asks for.
+func (d *Door) Routes() map[string]haft.Action { return maps.Clone(d.actions) }
+
 // Action implements [server.Door].
-func (d *Door) Action(r *http.Request) server.Action {
+func (d *Door) Action(r *http.Request) haft.Action {
 	_, pattern := d.mux.Handler(trimmed(r))
 	return d.actions[pattern]
 }
 
-// Actions that only some doors have.
-const (
-	serversRead    server.Action = "servers:read"
-	serversWrite   server.Action = "servers:write"
-	sandboxesRead  server.Action = "sandboxes:read"
-	sandboxesWrite server.Action = "sandboxes:write"
-	secretsRead    server.Action = "secrets:read"
-	secretsWrite   server.Action = "secrets:write"
-)
+// runPattern is the route that honours [server.TurnHeader].
+const runPattern = "POST " + Prefix + "/v1/agents/{agent}/tools/{name}/run"
+
+// Headers implements [server.HeaderDoor].
+func (d *Door) Headers(r *http.Request) []string {
+	if _, pattern := d.mux.Handler(trimmed(r)); pattern == runPattern {
+		return []string{server.TurnHeader}
+	}
+	return nil
+}
 
 // A route is one thing that can be asked for: the action that the credential must
 // be for, and what answers.
 type route struct {
-	action server.Action
+	action haft.Action
 	answer func(ctx context.Context, q *request) (any, error)
 }
 
@@ -100,32 +110,32 @@ type route struct {
 // end: Letta's have one where they name a collection, and not all clients send it.
 func (d *Door) routes() map[string]route {
 	all := map[string]route{
-		"GET /health": {server.ToolsRead, d.health},
+		"GET /health": {haft.ToolsRead, d.health},
 
-		"GET /tools":                  {server.ToolsRead, d.listTools},
-		"POST /tools":                 {server.ToolsWrite, d.createTool},
-		"PUT /tools":                  {server.ToolsWrite, d.createTool},
-		"GET /tools/count":            {server.ToolsRead, d.countTools},
-		"GET /tools/{tool}":           {server.ToolsRead, d.showTool},
-		"PATCH /tools/{tool}":         {server.ToolsWrite, d.updateTool},
-		"DELETE /tools/{tool}":        {server.ToolsWrite, d.deleteTool},
-		"POST /tools/add-base-tools":  {server.ToolsRead, d.baseTools},
-		"POST /tools/search":          {server.ToolsRead, d.searchTools},
-		"POST /tools/run":             {server.CallsWrite, d.runSource},
-		"POST /tools/generate-schema": {server.ToolsRead, d.generateSchema},
-		"POST /tools/generate-tool":   {server.ToolsRead, d.generateTool},
+		"GET /tools":                  {haft.ToolsRead, d.listTools},
+		"POST /tools":                 {haft.ToolsWrite, d.createTool},
+		"PUT /tools":                  {haft.ToolsWrite, d.createTool},
+		"GET /tools/count":            {haft.ToolsRead, d.countTools},
+		"GET /tools/{tool}":           {haft.ToolsRead, d.showTool},
+		"PATCH /tools/{tool}":         {haft.ToolsWrite, d.updateTool},
+		"DELETE /tools/{tool}":        {haft.ToolsWrite, d.deleteTool},
+		"POST /tools/add-base-tools":  {haft.ToolsRead, d.baseTools},
+		"POST /tools/search":          {haft.ToolsRead, d.searchTools},
+		"POST /tools/run":             {haft.CallsWrite, d.runSource},
+		"POST /tools/generate-schema": {haft.ToolsRead, d.generateSchema},
+		"POST /tools/generate-tool":   {haft.ToolsRead, d.generateTool},
 
-		"GET /agents":                                 {server.AgentsRead, d.listAgents},
-		"POST /agents":                                {server.AgentsWrite, d.createAgent},
-		"GET /agents/count":                           {server.AgentsRead, d.countAgents},
-		"GET /agents/{agent}":                         {server.AgentsRead, d.showAgent},
-		"PATCH /agents/{agent}":                       {server.AgentsWrite, d.updateAgent},
-		"DELETE /agents/{agent}":                      {server.AgentsWrite, d.deleteAgent},
-		"GET /agents/{agent}/tools":                   {server.AgentsRead, d.agentTools},
-		"PATCH /agents/{agent}/tools/attach/{tool}":   {server.AgentsWrite, d.attachTool},
-		"PATCH /agents/{agent}/tools/detach/{tool}":   {server.AgentsWrite, d.detachTool},
-		"PATCH /agents/{agent}/tools/approval/{name}": {server.AgentsWrite, d.toolApproval},
-		"POST /agents/{agent}/tools/{name}/run":       {server.CallsWrite, d.runTool},
+		"GET /agents":                                 {haft.AgentsRead, d.listAgents},
+		"POST /agents":                                {haft.AgentsWrite, d.createAgent},
+		"GET /agents/count":                           {haft.AgentsRead, d.countAgents},
+		"GET /agents/{agent}":                         {haft.AgentsRead, d.showAgent},
+		"PATCH /agents/{agent}":                       {haft.AgentsWrite, d.updateAgent},
+		"DELETE /agents/{agent}":                      {haft.AgentsWrite, d.deleteAgent},
+		"GET /agents/{agent}/tools":                   {haft.AgentsRead, d.agentTools},
+		"PATCH /agents/{agent}/tools/attach/{tool}":   {haft.AgentsWrite, d.attachTool},
+		"PATCH /agents/{agent}/tools/detach/{tool}":   {haft.AgentsWrite, d.detachTool},
+		"PATCH /agents/{agent}/tools/approval/{name}": {haft.AgentsWrite, d.toolApproval},
+		"POST /agents/{agent}/tools/{name}/run":       {haft.CallsWrite, d.runTool},
 	}
 	maps.Copy(all, d.sandboxRoutes())
 	maps.Copy(all, d.serverRoutes())
@@ -135,45 +145,45 @@ func (d *Door) routes() map[string]route {
 // sandboxRoutes are those of sandbox configurations and their variables.
 func (d *Door) sandboxRoutes() map[string]route {
 	return map[string]route{
-		"GET /sandbox-config":                                    {sandboxesRead, d.listConfigs},
-		"POST /sandbox-config":                                   {sandboxesWrite, d.createConfig},
-		"POST /sandbox-config/local":                             {sandboxesWrite, d.localConfig},
-		"POST /sandbox-config/local/default":                     {sandboxesWrite, d.defaultLocal},
-		"POST /sandbox-config/e2b/default":                       {sandboxesWrite, d.defaultE2B},
-		"POST /sandbox-config/local/recreate-venv":               {sandboxesWrite, d.defaultLocal}, // packages are never changed, only added to
-		"PATCH /sandbox-config/{config}":                         {sandboxesWrite, d.updateConfig},
-		"DELETE /sandbox-config/{config}":                        {sandboxesWrite, d.deleteConfig},
-		"GET /sandbox-config/{config}/environment-variable":      {secretsRead, d.listVariables},
-		"POST /sandbox-config/{config}/environment-variable":     {secretsWrite, d.createVariable},
-		"PATCH /sandbox-config/environment-variable/{variable}":  {secretsWrite, d.updateVariable},
-		"DELETE /sandbox-config/environment-variable/{variable}": {secretsWrite, d.deleteVariable},
+		"GET /sandbox-config":                                    {haft.SandboxesRead, d.listConfigs},
+		"POST /sandbox-config":                                   {haft.SandboxesWrite, d.createConfig},
+		"POST /sandbox-config/local":                             {haft.SandboxesWrite, d.localConfig},
+		"POST /sandbox-config/local/default":                     {haft.SandboxesWrite, d.defaultLocal},
+		"POST /sandbox-config/e2b/default":                       {haft.SandboxesWrite, d.defaultE2B},
+		"POST /sandbox-config/local/recreate-venv":               {haft.SandboxesWrite, d.defaultLocal}, // packages are never changed, only added to
+		"PATCH /sandbox-config/{config}":                         {haft.SandboxesWrite, d.updateConfig},
+		"DELETE /sandbox-config/{config}":                        {haft.SandboxesWrite, d.deleteConfig},
+		"GET /sandbox-config/{config}/environment-variable":      {haft.SecretsRead, d.listVariables},
+		"POST /sandbox-config/{config}/environment-variable":     {haft.SecretsWrite, d.createVariable},
+		"PATCH /sandbox-config/environment-variable/{variable}":  {haft.SecretsWrite, d.updateVariable},
+		"DELETE /sandbox-config/environment-variable/{variable}": {haft.SecretsWrite, d.deleteVariable},
 	}
 }
 
 // serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.
 func (d *Door) serverRoutes() map[string]route {
 	return map[string]route{
-		"GET /mcp-servers":                            {serversRead, d.listServers},
-		"POST /mcp-servers":                           {serversWrite, d.createServer},
-		"GET /mcp-servers/{server}":                   {serversRead, d.showServer},
-		"PATCH /mcp-servers/{server}":                 {serversWrite, d.updateServer},
-		"DELETE /mcp-servers/{server}":                {serversWrite, d.deleteServer},
-		"PATCH /mcp-servers/{server}/refresh":         {serversWrite, d.refreshServer},
-		"GET /mcp-servers/{server}/tools":             {serversRead, d.serverTools},
-		"GET /mcp-servers/{server}/tools/{tool}":      {serversRead, d.showServerTool},
-		"POST /mcp-servers/{server}/tools/{tool}/run": {server.CallsWrite, d.runServerTool},
+		"GET /mcp-servers":                            {haft.ServersRead, d.listServers},
+		"POST /mcp-servers":                           {haft.ServersWrite, d.createServer},
+		"GET /mcp-servers/{server}":                   {haft.ServersRead, d.showServer},
+		"PATCH /mcp-servers/{server}":                 {haft.ServersWrite, d.updateServer},
+		"DELETE /mcp-servers/{server}":                {haft.ServersWrite, d.deleteServer},
+		"PATCH /mcp-servers/{server}/refresh":         {haft.ServersWrite, d.refreshServer},
+		"GET /mcp-servers/{server}/tools":             {haft.ServersRead, d.serverTools},
+		"GET /mcp-servers/{server}/tools/{tool}":      {haft.ServersRead, d.showServerTool},
+		"POST /mcp-servers/{server}/tools/{tool}/run": {haft.CallsWrite, d.runServerTool},
 
-		"GET /tools/mcp/servers":                             {serversRead, d.oldServers},
-		"PUT /tools/mcp/servers":                             {serversWrite, d.oldPutServer},
-		"PATCH /tools/mcp/servers/{old}":                     {serversWrite, d.oldUpdateServer},
-		"DELETE /tools/mcp/servers/{old}":                    {serversWrite, d.oldDeleteServer},
-		"GET /tools/mcp/servers/{old}/tools":                 {serversRead, d.oldServerTools},
-		"POST /tools/mcp/servers/{old}/{name}":               {serversRead, d.showServerTool},
-		"POST /tools/mcp/servers/{old}/resync":               {serversWrite, d.refreshServer},
-		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {server.CallsWrite, d.oldExecute},
-		"POST /tools/mcp/servers/test":                       {serversWrite, d.noLogin},
-		"POST /tools/mcp/servers/connect":                    {serversWrite, d.noLogin},
-		"GET /tools/mcp/oauth/callback":                      {serversWrite, d.noLogin},
+		"GET /tools/mcp/servers":                             {haft.ServersRead, d.oldServers},
+		"PUT /tools/mcp/servers":                             {haft.ServersWrite, d.oldPutServer},
+		"PATCH /tools/mcp/servers/{old}":                     {haft.ServersWrite, d.oldUpdateServer},
+		"DELETE /tools/mcp/servers/{old}":                    {haft.ServersWrite, d.oldDeleteServer},
+		"GET /tools/mcp/servers/{old}/tools":                 {haft.ServersRead, d.oldServerTools},
+		"POST /tools/mcp/servers/{old}/{name}":               {haft.ServersRead, d.showServerTool},
+		"POST /tools/mcp/servers/{old}/resync":               {haft.ServersWrite, d.refreshServer},
+		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {haft.CallsWrite, d.oldExecute},
+		"POST /tools/mcp/servers/test":                       {haft.ServersWrite, d.noLogin},
+		"POST /tools/mcp/servers/connect":                    {haft.ServersWrite, d.noLogin},
+		"GET /tools/mcp/oauth/callback":                      {haft.ServersWrite, d.noLogin},
 	}
 }
 
@@ -241,6 +251,10 @@ func (d *Door) serve(t route) http.HandlerFunc {
 			d.fail(w, r, err)
 			return
 		}
+		if err := d.bounded(q.body); err != nil {
+			d.fail(w, r, err)
+			return
+		}
 		answer, err := t.answer(r.Context(), q)
 		if err != nil {
 			d.fail(w, r, err)
@@ -290,6 +304,9 @@ func statusOf(code haft.Code) int {
 func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	h.Set("X-Should-Retry", "false")
+	if why := server.Withdrawn(r.Context()); why != nil {
+		err = why
+	}
 	if e, ok := errors.AsType[*httpError](err); ok {
 		write(w, e.status, fault{Detail: e.detail})
 		return

@@ -230,12 +230,40 @@ func (d *Door) putServer(ctx context.Context, q *request, w wireServer, fresh bo
 			return nil, err
 		}
 		s.If = haft.IfNone
+	} else if s, err = d.inheritServer(ctx, q, all, s); err != nil {
+		return nil, err
 	}
 	change, err := all.PutMCPServer(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
 	return &change.Server, nil
+}
+
+// inheritServer takes over what a client does not name or cannot say of a server that is
+// there: that it is disabled, its limits, hosts and mounts. Credentials belong to an
+// origin, and stay with it.
+func (d *Door) inheritServer(ctx context.Context, q *request, all haft.MCPServers, s haft.MCPServer) (haft.MCPServer, error) {
+	old, err := all.MCPServer(ctx, q.who.Principal, s.Name)
+	if gone(err) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	next := *old
+	next.Transport, next.Command, next.URL, next.If = s.Transport, s.Command, s.URL, old.Revision()
+	same := next.Origin() == old.Origin()
+	if s.Headers != nil || !same {
+		next.Headers = s.Headers
+	}
+	if s.Env != nil || !same {
+		next.Env = s.Env
+	}
+	if !same {
+		next.OAuth = s.OAuth
+	}
+	return next, nil
 }
 
 func (d *Door) listServers(ctx context.Context, q *request) (any, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/server"
 )
 
 // maxFailure is how long the text of a failure may be, as in Letta.
@@ -133,7 +134,7 @@ func (d *Door) runTool(ctx context.Context, q *request) (any, error) {
 	}
 	name := q.PathValue("name")
 	c := haft.Call{
-		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get("X-Haft-Turn"), IdempotencyKey: q.Header.Get("Idempotency-Key"),
+		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get(server.TurnHeader), IdempotencyKey: q.Header.Get("Idempotency-Key"),
 	}
 	if c.Turn == "" && len(agent.Rules) > 0 {
 		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise

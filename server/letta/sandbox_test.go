@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"haft"
 )
 
 // config is what the tests look at of a sandbox configuration.
@@ -21,7 +23,7 @@ type variable struct {
 }
 
 func TestSandboxConfigs(t *testing.T) {
-	w := setup(t)
+	w := setup(t, haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal)
 	local := must[config](w, 200, "POST", "/sandbox-config/local/default", "")
 	if again := must[config](w, 200, "POST", "/sandbox-config/local/default", ""); again.ID != local.ID || local.Type != "local" {
 		t.Errorf("default: %+v, again %+v", local, again)
@@ -114,5 +116,44 @@ func TestSandboxVariables(t *testing.T) {
 	}
 	if r := w.ask(admin, "DELETE", one, ""); r.status != 404 {
 		t.Errorf("delete again: %+v", r)
+	}
+}
+
+// A server that has no rented machines says so, and keeps no configuration by which
+// somebody would think that tools run there.
+func TestSandboxConfigs_of_what_is_not_there(t *testing.T) {
+	w := setup(t)
+	for call, body := range map[string]string{
+		"/sandbox-config/":            `{"config":{"timeout":60,"pip_requirements":["six"]}}`,
+		"/sandbox-config":             `{"config":{"language":"python","npm_requirements":["x"]}}`,
+		"/sandbox-config/e2b/default": ``,
+	} {
+		r := w.ask(admin, "POST", call, body)
+		if r.status != 400 || !strings.Contains(r.body, "is not available on this server; it has local") {
+			t.Errorf("%s: %d %s", call, r.status, r.body)
+		}
+	}
+	if got := must[[]config](w, 200, "GET", "/sandbox-config/", ""); len(got) != 0 {
+		t.Errorf("there are configurations: %+v", got)
+	}
+}
+
+func TestBodies_are_bounded(t *testing.T) {
+	w := setup(t)
+	many := func(n int, one string) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
+	for name, c := range map[string]struct{ method, path, body, want string }{
+		"tools of an agent":  {"POST", "/agents/", `{"name":"a","tool_ids":` + many(1001, `"tool-1"`) + `}`, "/tool_ids: expected array length <= 1000"},
+		"rules of an agent":  {"POST", "/agents/", `{"name":"a","tool_rules":` + many(101, `{}`) + `}`, "/tool_rules: expected array length <= 100"},
+		"values in all":      {"POST", "/agents/", `{"memory_blocks":` + many(100_001, `{}`) + `}`, "more than 100000 values in all"},
+		"nesting":            {"POST", "/agents/", `{"memory_blocks":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "levels of nesting"},
+		"packages":           {"POST", "/sandbox-config/", `{"config":{"use_venv":true,"pip_requirements":` + many(101, `{"name":"a"}`) + `}}`, "/config/pip_requirements: expected array length <= 100"},
+		"text":               {"POST", "/tools/", `{"source_code":"` + strings.Repeat("a", 1<<20+1) + `"}`, "/source_code: expected length <= 1048576"},
+		"headers":            {"POST", "/mcp-servers/", `{"server_name":"a","config":{"custom_headers":{"a":"` + strings.Repeat("a", 20_000) + `"}}}`, "/config/custom_headers/a: expected length <= 16384"},
+		"arguments of tools": {"POST", "/tools/run", `{"source_code":"def f(): pass","args":{"x":` + many(100_001, `1`) + `}}`, "more than 100000 values in all"},
+	} {
+		r := w.ask(admin, c.method, c.path, c.body)
+		if r.status != 422 || !strings.Contains(r.body, c.want) {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
 	}
 }

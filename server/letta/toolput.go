@@ -152,7 +152,7 @@ func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
 	if err := b.fill(&draft); err != nil {
 		return nil, err
 	}
-	if err := d.inherit(ctx, q, &draft); err != nil {
+	if err := d.inherit(ctx, q, &draft, b); err != nil {
 		return nil, err
 	}
 	if len(b.Tags) > 0 {
@@ -162,12 +162,23 @@ func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.show(ctx, q.who.Principal, change.Tool), nil
+	return d.changed(ctx, q, change), nil
 }
 
-// inherit takes over what this API cannot say, such as the hosts that a tool may
-// reach, from the tool that gets a version.
-func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft) error {
+// changed shows a tool that was written, with what whoever did so has to know: above
+// all what it controls less than before.
+func (d *Door) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
+	w := d.show(ctx, q.who.Principal, c.Tool)
+	if own, ok := w.Metadata["haft"].(map[string]any); ok && len(c.Warnings) > 0 {
+		own["warnings"] = c.Warnings
+	}
+	return w
+}
+
+// inherit takes over what a request does not name, such as that a person has to agree,
+// or cannot say, such as the hosts that a tool may reach, from the tool that gets a
+// version. This is the one place where an upsert decides what stays.
+func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
 	name := draft.Name
 	if name == "" && d.cfg.Derive != nil {
 		sig, err := d.cfg.Derive(ctx, draft.Kind, draft.Source)
@@ -186,11 +197,43 @@ func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft) error
 	if err != nil {
 		return err
 	}
-	said := draft.Settings
-	draft.Settings, draft.Annotations = t.Version.Settings, t.Version.Annotations
-	// What it can say and does not has its default again.
-	draft.Settings.Output.MaxChars, draft.Settings.RequiresApproval, draft.Settings.Parallel = said.Output.MaxChars, said.RequiresApproval, said.Parallel
+	v, err := d.newest(ctx, q, *t)
+	if err != nil {
+		return err
+	}
+	said, needs := draft.Settings, draft.Needs
+	draft.Settings, draft.Annotations = v.Settings, v.Annotations
+	if draft.Kind == v.Kind { // packages of another language would be of no use
+		draft.Needs = v.Requirements
+	}
+	if b.ReturnLimit != nil {
+		draft.Settings.Output.MaxChars = said.Output.MaxChars
+	}
+	if b.RequiresApproval != nil {
+		draft.Settings.RequiresApproval = said.RequiresApproval
+	}
+	if b.Parallel != nil {
+		draft.Settings.Parallel = said.Parallel
+	}
+	if b.Pip != nil {
+		draft.Needs.Pip = needs.Pip
+	}
+	if b.NPM != nil {
+		draft.Needs.NPM = needs.NPM
+	}
 	return nil
+}
+
+// newest is the version of a tool that the next one follows: the current one, or the
+// newest of a tool that waits for its first review.
+func (d *Door) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version, error) {
+	if t.Version.Number != 0 {
+		return t.Version, nil
+	}
+	for v, err := range d.service.Versions(ctx, q.who.Principal, string(t.ID)) {
+		return v, err
+	}
+	return t.Version, nil
 }
 
 // updateTool changes a tool. Unlike Letta it reads the schema again from a source
@@ -224,20 +267,14 @@ func (d *Door) updateTool(ctx context.Context, q *request) (any, error) {
 		}
 		change.Tool.Tags = *b.Tags
 	}
-	return d.show(ctx, q.who.Principal, change.Tool), nil
+	return d.changed(ctx, q, change), nil
 }
 
 // redraft makes a draft of a tool and what is to change.
 func (d *Door) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
-	v := t.Version
-	if v.Number == 0 { // it waits for its first review
-		for newest, err := range d.service.Versions(ctx, q.who.Principal, string(t.ID)) {
-			if err != nil {
-				return nil, err
-			}
-			v = newest
-			break
-		}
+	v, err := d.newest(ctx, q, t)
+	if err != nil {
+		return nil, err
 	}
 	if given(b.Schema) && given(b.ArgsSchema) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "Cannot provide both json_schema and args_json_schema in update"}
@@ -291,6 +328,9 @@ func (d *Door) checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	var own map[string]any
 	if err := json.Unmarshal(shown, &own); err != nil {
 		return fmt.Errorf("read metadata: %w", err)
+	}
+	if sent, ok := m["haft"].(map[string]any); ok {
+		delete(sent, "warnings") // of the last write, which may be sent back
 	}
 	for k, v := range m {
 		if !reflect.DeepEqual(own[k], v) {

@@ -77,9 +77,9 @@ func TestTools_come_and_go(t *testing.T) {
 	if got := must[tool](w, 200, "GET", "/tools/"+made.ID, ""); !cmp.Equal(got, made) {
 		t.Errorf("retrieved: %s", cmp.Diff(made, got))
 	}
-	// An upsert keeps the id, and tags that it does not name.
+	// An upsert keeps the id, and all that it does not name.
 	again := must[tool](w, 200, "PUT", "/tools/", `{"source_code":"def add(a, b, c): pass","tags":[]}`)
-	if again.ID != made.ID || !slices.Equal(again.Tags, made.Tags) || again.Approval || again.Limit != 50000 || again.Pip != nil {
+	if again.ID != made.ID || !slices.Equal(again.Tags, made.Tags) || !again.Approval || !again.Parallel || again.Limit != 100 || len(again.Pip) != 3 {
 		t.Errorf("upserted: %+v", again)
 	}
 	// The schema follows the source, unless one is given.

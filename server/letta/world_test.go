@@ -64,12 +64,9 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 	}
 	id := server.Identity{
 		Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
-		May: func(a server.Action) error {
-			if len(parts) > 3 && parts[3] != string(a) {
-				return &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that"}
-			}
-			return nil
-		},
+	}
+	if len(parts) > 3 {
+		id.Principal.Actions = []haft.Action{haft.Action(parts[3])}
 	}
 	if parts[1] == "root" {
 		id.ActAs = func(string) error { return nil }
@@ -142,8 +139,8 @@ func signature(source string) (name string, parameters *schema.Object, err error
 	return m[1], schema.Obj("type", "object", "properties", properties, "required", required), nil
 }
 
-// setup makes a world.
-func setup(t testing.TB) *world {
+// setup makes a world. Its tools run in these sandboxes, or in the local one.
+func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	t.Helper()
 	w := &world{t: t, vars: map[string]map[string]time.Time{}, run: func(req executor.Request) *haft.Result {
 		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
@@ -174,7 +171,7 @@ func setup(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: st, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}, engine.Config{Policy: pol})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}, engine.Config{Policy: pol, Sandboxes: sandboxes})
 	if err != nil {
 		t.Fatal(err)
 	}

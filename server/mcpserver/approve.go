@@ -57,7 +57,7 @@ func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.R
 			continue
 		}
 		return &mcp.ElicitParams{
-			Message: "May the tool " + a.Tool + " be called with these arguments?\n" + shownArgs(a.Args),
+			Message: "May the tool " + a.Tool + " be called with these arguments?\n" + shownArgs(a.Args) + shownTerms(a.Terms),
 			RequestedSchema: json.RawMessage(`{"type":"object","properties":{` +
 				`"approve":{"type":"boolean","title":"Agree","description":"Agree to exactly this call","default":false},` +
 				`"reason":{"type":"string","title":"Reason","description":"Why, for the record","maxLength":500}},"required":["approve"]}`),
@@ -75,6 +75,41 @@ func shownArgs(args json.RawMessage) string {
 	text := b.String()
 	if len(text) > maxShown {
 		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with haft approvals"
+	}
+	return text
+}
+
+// shownTerms are what else changes the effect of a call and is not as usual, as a
+// person reads it.
+func shownTerms(t *haft.Terms) string {
+	if t == nil {
+		return ""
+	}
+	var b strings.Builder
+	line := func(what string, list []string) {
+		if len(list) > 0 {
+			b.WriteString("\n" + what + ": " + strings.Join(list, ", "))
+		}
+	}
+	var env []string
+	for _, v := range t.Env {
+		env = append(env, v.String())
+	}
+	line("Environment", env)
+	line("Network", t.Network)
+	line("Packages", append(append([]string{}, t.Requirements.Pip...), t.Requirements.NPM...))
+	if t.Sandbox != "" {
+		line("Sandbox", []string{t.Sandbox})
+	}
+	if t.Server != nil {
+		line("Server", []string{t.Server.Name, t.Server.URL + strings.Join(t.Server.Command, " ")})
+		for _, m := range t.Server.Mounts {
+			line("Mount", []string{m.Dir})
+		}
+	}
+	text := b.String()
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with haft approvals show"
 	}
 	return text
 }
@@ -138,7 +173,9 @@ func (v *view) resume(ctx context.Context, r *mcp.CallToolRequest, name string) 
 	if err := json.Unmarshal([]byte(text[:i]), &st); err != nil {
 		return nil, invalid
 	}
-	rec, err := v.s.service.Record(ctx, v.who.Principal, st.Call)
+	who := v.who.Principal
+	who.Actions = nil // it is the caller's own call, which the state vouches for: no scope to read calls is needed
+	rec, err := v.s.service.Record(ctx, who, st.Call)
 	if err != nil {
 		return nil, told(err)
 	}

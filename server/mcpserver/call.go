@@ -74,7 +74,7 @@ func (v *view) run(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolRe
 		}
 		name, args = in.Name, in.Arguments
 	}
-	return v.call(ctx, r, haft.Call{Tool: name, Args: args, Principal: v.who.Principal, Trace: trace(r.Params.Meta)})
+	return v.call(ctx, r, haft.Call{Tool: name, Args: args, Principal: v.caller(r), Trace: trace(r.Params.Meta)})
 }
 
 // trace is the trace that the client's spans are in.

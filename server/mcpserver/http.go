@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
+	"haft/bounds"
 )
 
 // The headers that tell the two wires apart.
@@ -79,7 +80,12 @@ func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, e
 		ctx, cancel := s.lifetime(r, caller, body)
 		defer cancel()
 		r = r.WithContext(context.WithValue(ctx, viewKey{}, v))
-		s.serve(w, r, v)
+		r.Header.Set(credentialHeader, caller.Principal.Credential) // whatever the client says
+		out := &answered{ResponseWriter: w}
+		v.used(r.Header.Get(sessionHeader), caller.Principal)
+		s.serve(out, r, v)
+		v.used(w.Header().Get(sessionHeader), caller.Principal) // one that was made just now
+		s.farewell(out, r, v)
 	})
 }
 
@@ -136,6 +142,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	_ = ctl.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxMessage))
 	if err != nil {
+		if why := withdrawn(r.Context()); why != nil {
+			return nil, why
+		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, &tooLarge{}
 		}
@@ -156,31 +165,25 @@ type tooLarge struct{}
 // Error implements error.
 func (*tooLarge) Error() string { return "the message is too large" }
 
-// check bounds how deep a message nests and how many there are in one.
+// check bounds a message: how deep it nests, how many values it has, and how many
+// messages there are in one.
 func check(body []byte) error {
-	depth, quoted, first := 0, false, 0
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > maxNesting {
-				return &haft.Error{Code: haft.CodeInvalid, Message: "the message nests more than " + strconv.Itoa(maxNesting) + " deep"}
-			}
-			if depth == 2 && c == '{' && body[skip(body)] == '[' {
-				first++
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
+	begin := skip(body)
+	if begin == len(body) {
+		return nil
 	}
-	if first > maxBatch {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "there are more than " + strconv.Itoa(maxBatch) + " messages in one"}
+	var shape *bounds.Shape
+	if body[begin] == '[' {
+		shape = &bounds.Shape{Items: maxBatch}
 	}
-	return nil
+	most := bounds.Default()
+	most.Depth = maxNesting
+	err := bounds.Check(body, most, shape)
+	if errors.Is(err, bounds.ErrSyntax) {
+		// The SDK reads what it reads piece by piece.
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the message is not JSON", Err: err}
+	}
+	return err
 }
 
 // skip returns where the text of body begins.
@@ -190,7 +193,7 @@ func skip(body []byte) int {
 			return i
 		}
 	}
-	return 0
+	return len(body)
 }
 
 // refuse answers a request that reaches no session, with an error of JSON-RPC.
@@ -223,8 +226,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
 	// A client that is gone cannot be told.
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": nil, "error": out})
+	_ = e.Encode(map[string]any{"jsonrpc": "2.0", "id": nil, "error": out})
 }
 
 // challenge says which credentials are taken, and where to get one (RFC 6750,

@@ -23,7 +23,7 @@ func (v *view) listResources(ctx context.Context, method string, r *mcp.ListReso
 		return res, err
 	}
 	p := v.who.Principal
-	f := haft.CallFilter{Org: p.Org, User: p.User, Agent: p.Agent, Status: []haft.Status{haft.StatusSuccess}, Limit: recentCalls}
+	f := haft.CallFilter{Org: p.Org, User: p.Owner(), Agent: p.Agent, Status: []haft.Status{haft.StatusSuccess}, Limit: recentCalls}
 	n := 0
 	for rec, err := range v.s.service.Records(ctx, p, f) {
 		if err != nil {

@@ -46,6 +46,10 @@ type Config struct {
 	// ReadTimeout bounds how long a message may take to arrive over HTTP; 0 means 15
 	// seconds.
 	ReadTimeout time.Duration
+	// Recheck reports why a principal's credential is not good any more, with
+	// [haft.CodeUnauthenticated] or [haft.CodeDenied]: its sessions end when something
+	// was changed. Nil means that it always is.
+	Recheck func(ctx context.Context, p haft.Principal) error
 	// Metadata returns the address of the OAuth metadata of the resource, which
 	// clients without a credential are told. Nil means that there is none.
 	Metadata func(r *http.Request) string
@@ -173,6 +177,7 @@ func (s *Server) Changed(org string) {
 	if len(views) > 0 {
 		s.work.Go(func() {
 			for _, v := range views {
+				v.dismiss(s.ctx)
 				v.look(s.ctx)
 			}
 		})

@@ -30,16 +30,22 @@ type view struct {
 	opening int // sessions that are being made
 
 	mu    sync.Mutex
+	users map[string]haft.Principal   // who used a session last, by its id
+	ended map[string]error            // why sessions were ended, until their streams are told
 	print string                      // of the list that clients know
 	logs  map[*mcp.ServerSession]bool // those that want to hear what tools print
 }
 
-// keyOf identifies a caller: two that may do the same see the same.
+// keyOf identifies a caller: two that may do the same see the same, also with another
+// credential, such as the next token of the same user.
 func keyOf(who Caller) (string, error) {
 	who.Expires = who.Expires.UTC().Truncate(0)
+	// Without a user the credential says whose things they are.
+	owners := []string{who.Principal.Owner(), who.Person.Owner()}
+	who.Principal.Credential, who.Person.Credential = "", ""
 	tags := slices.Clone(who.Tags)
 	slices.Sort(tags)
-	raw, err := json.Marshal([]any{who.Principal, who.Person, slices.Compact(tags), who.Artifacts})
+	raw, err := json.Marshal([]any{who.Principal, who.Person, owners, slices.Compact(tags), who.Artifacts})
 	if err != nil {
 		return "", fmt.Errorf("identify the caller: %w", err)
 	}
@@ -53,7 +59,7 @@ const dispatch = "haft/call"
 
 // newView makes the MCP server of a caller.
 func (s *Server) newView(who Caller, key string) *view {
-	v := &view{s: s, who: who, key: key, logs: map[*mcp.ServerSession]bool{}}
+	v := &view{s: s, who: who, key: key, logs: map[*mcp.ServerSession]bool{}, users: map[string]haft.Principal{}}
 	options := &mcp.ServerOptions{
 		Instructions: instructions,
 		PageSize:     s.cfg.Page,

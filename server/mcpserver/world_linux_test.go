@@ -58,7 +58,7 @@ func openDoor(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Ser
 type everybody struct{ haft.Principal }
 
 func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, error) {
-	return server.Identity{Principal: e.Principal, May: func(server.Action) error { return nil }}, nil
+	return server.Identity{Principal: e.Principal}, nil
 }
 
 // serveDoor puts a door behind the guard of the HTTP server, as it is used, and

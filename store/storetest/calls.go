@@ -210,7 +210,7 @@ func claimRace(t testing.TB, s *store.Store) {
 		var wg sync.WaitGroup
 		for i := range winners {
 			wg.Go(func() {
-				winner, same, err := s.Claim(t.Context(), "acme", "ann", key, "d", haft.CallID(count("c", i)), at)
+				winner, same, err := s.Claim(t.Context(), "acme", "ann", "", key, "d", haft.CallID(count("c", i)), at)
 				if err != nil || !same {
 					t.Errorf("Claim = %v, %v", same, err)
 				}
@@ -234,9 +234,10 @@ func claimRace(t testing.TB, s *store.Store) {
 }
 
 func claimScope(t testing.TB, s *store.Store) {
+	agent := ""
 	claim := func(org, scope, key, digest, id, want string, wantSame bool) {
 		t.Helper()
-		winner, same, err := s.Claim(t.Context(), org, scope, key, digest, haft.CallID(id), at)
+		winner, same, err := s.Claim(t.Context(), org, scope, agent, key, digest, haft.CallID(id), at)
 		if err != nil || string(winner) != want || same != wantSame {
 			t.Errorf("Claim(%s, %s, %.10q, %s) = %s, %v, %v, want %s, %v", org, scope, key, digest, winner, same, err, want, wantSame)
 		}
@@ -247,23 +248,30 @@ func claimScope(t testing.TB, s *store.Store) {
 	claim("acme", "bob", "k", "d1", "c4", "c4", true)
 	claim("other", "ann", "k", "d1", "c5", "c5", true)
 	claim("acme", "ann", "K", "d1", "c6", "c6", true)
+	agent = "ag_1"
+	claim("acme", "ann", "k", "d1", "c10", "c10", true)
+	claim("acme", "", "annag_1", "d1", "c11", "c11", true)
+	agent = ""
 	for i, key := range odd {
 		claim("acme", "odd", key, "d1", count("o", i), count("o", i), true)
 		claim("acme", "odd", key, "d1", "late", count("o", i), true)
 	}
-	if err := s.Release(t.Context(), "acme", "ann", "k", "c2"); err != nil {
+	if err := s.Release(t.Context(), "acme", "ann", "", "k", "c2"); err != nil {
 		t.Errorf("Release by another: %v", err)
 	}
+	if err := s.Release(t.Context(), "acme", "ann", "ag_1", "k", "c1"); err != nil {
+		t.Errorf("Release of another agent: %v", err)
+	}
 	claim("acme", "ann", "k", "d1", "c7", "c1", true)
-	if err := s.Release(t.Context(), "acme", "ann", "k", "c1"); err != nil {
+	if err := s.Release(t.Context(), "acme", "ann", "", "k", "c1"); err != nil {
 		t.Errorf("Release: %v", err)
 	}
 	claim("acme", "ann", "k", "d2", "c8", "c8", true)
-	if n, err := s.PruneClaims(t.Context(), at.Add(time.Second)); err != nil || n != 4+len(odd) {
+	if n, err := s.PruneClaims(t.Context(), at.Add(time.Second)); err != nil || n != 6+len(odd) {
 		t.Errorf("PruneClaims = %d, %v", n, err)
 	}
 	claim("acme", "ann", "k", "d1", "c9", "c9", true)
-	_, _, err := s.Claim(t.Context(), "acme", "ann", "", "d", "c1", at)
+	_, _, err := s.Claim(t.Context(), "acme", "ann", "", "", "d", "c1", at)
 	refused(t, "Claim of no key", err, haft.CodeInvalid)
 }
 

@@ -502,21 +502,21 @@ class TestOthers:
             stranger.policies.show("server")
 
     def test_sandbox_configs(self, client: haft.Client, stranger: haft.Client) -> None:
-        made = client.sandbox_configs.add("gvisor", limits=haft.Limits(wall_ms=9000), network=["api.example.com"])
+        made = client.sandbox_configs.add("local", limits=haft.Limits(wall_ms=9000), network=["api.example.com"])
         try:
             assert made.limits == haft.Limits(wall_ms=9000)
             with pytest.raises(haft.ConflictError):
-                client.sandbox_configs.add("gvisor")
-            put = client.sandbox_configs.put("gvisor", description="ours")
+                client.sandbox_configs.add("local")
+            put = client.sandbox_configs.put("local", description="ours")
             assert (put.id, put.description, put.network) == (made.id, "ours", [])
             assert client.sandbox_configs.show(made.id) == put
-            assert [c.type for c in client.sandbox_configs.list()] == ["gvisor"]
+            assert [c.type for c in client.sandbox_configs.list()] == ["local"]
             with pytest.raises(haft.NotFoundError):
                 stranger.sandbox_configs.show(made.id)
         finally:
-            client.sandbox_configs.remove("gvisor")
+            client.sandbox_configs.remove("local")
         with pytest.raises(haft.NotFoundError):
-            client.sandbox_configs.remove("gvisor")
+            client.sandbox_configs.remove("local")
 
     def test_mcp_servers(self, client: haft.Client, stranger: haft.Client, fresh: Fresh) -> None:
         name = fresh("mcp")

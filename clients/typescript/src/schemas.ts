@@ -177,6 +177,7 @@ export interface Approval {
   requester: Principal;
   rule?: string;
   state: ApprovalState;
+  terms?: Terms;
   tool: string;
 }
 
@@ -691,7 +692,9 @@ export interface Plan {
 }
 
 export interface Principal {
+  actions?: string[] | null;
   agent?: string;
+  credential?: string;
   org: string;
   roles?: string[] | null;
   scope?: string[] | null;
@@ -814,7 +817,7 @@ export interface SecretInfo {
 }
 
 export interface Self {
-  /** What the credential is for. What the principal may do with it is decided by the rules. */
+  /** What the principal may do with this credential: its scope and its roles allow it. Rules and ownership decide what with. */
   actions: string[];
   /** When the credential expires; never if it is left out. */
   expires_at?: string;
@@ -874,6 +877,35 @@ export interface StopBody {
   kill?: boolean;
   /** Is told to those whose calls are refused. */
   reason?: string;
+}
+
+export interface Terms {
+  agent?: string;
+  binds: string;
+  credentials_webhook?: boolean;
+  digest: string;
+  env?: Variable[] | null;
+  limits?: Limits;
+  lock?: Lock;
+  min_isolation?: Level;
+  more_env?: number;
+  network?: string[] | null;
+  network_within?: (string[] | null)[] | null;
+  organisation_requirements?: Requirements;
+  requirements?: Requirements;
+  sandbox?: string;
+  server?: TermsServer;
+}
+
+export interface TermsServer {
+  command?: string[] | null;
+  env?: string[] | null;
+  headers?: string[] | null;
+  mounts?: MCPMount[] | null;
+  name: string;
+  network?: string[] | null;
+  requirements?: Requirements;
+  url?: string;
 }
 
 export interface Timeline {
@@ -955,6 +987,13 @@ export interface UsageSum {
 
 export interface UsageSumsBody {
   data: UsageSum[];
+}
+
+export interface Variable {
+  hosts?: string[] | null;
+  name: string;
+  origin: string;
+  replaces?: string;
 }
 
 export interface Version {

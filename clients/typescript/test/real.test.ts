@@ -298,16 +298,16 @@ test("policies", { skip: otherKey === undefined && "HAFT_OTHER_KEY is not set" }
 });
 
 test("sandbox configurations", async (t) => {
-  const made = await haft.sandboxConfigs.add({ type: "gvisor", limits: { wall_ms: 9000 }, network: ["api.example.com"] });
-  t.after(async () => await haft.sandboxConfigs.remove("gvisor").catch(() => undefined));
+  const made = await haft.sandboxConfigs.add({ type: "local", limits: { wall_ms: 9000 }, network: ["api.example.com"] });
+  t.after(async () => await haft.sandboxConfigs.remove("local").catch(() => undefined));
   assert.equal(made.limits?.wall_ms, 9000);
-  await assert.rejects(haft.sandboxConfigs.add({ type: "gvisor" }), ConflictError);
-  const put = await haft.sandboxConfigs.put("gvisor", { description: "ours" });
+  await assert.rejects(haft.sandboxConfigs.add({ type: "local" }), ConflictError);
+  const put = await haft.sandboxConfigs.put("local", { description: "ours" });
   assert.deepEqual([put.id, put.description, put.network], [made.id, "ours", undefined]);
   assert.deepEqual(await haft.sandboxConfigs.show(made.id), put);
-  assert.deepEqual((await all(haft.sandboxConfigs.list())).map((one) => one.type), ["gvisor"]);
+  assert.deepEqual((await all(haft.sandboxConfigs.list())).map((one) => one.type), ["local"]);
   await haft.sandboxConfigs.remove(made.id);
-  await assert.rejects(haft.sandboxConfigs.show("gvisor"), NotFoundError);
+  await assert.rejects(haft.sandboxConfigs.show("local"), NotFoundError);
 });
 
 test("MCP servers", async (t) => {

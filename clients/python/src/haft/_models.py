@@ -233,6 +233,10 @@ class Principal:
     roles: list[str] = field(default_factory=list)
     #: None is not confined; an empty list may do nothing.
     scope: list[str] | None = None
+    #: None is not confined; else the actions that the credential is for.
+    actions: list[str] | None = None
+    #: Names the API key or token, and holds nothing of its secret.
+    credential: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -506,16 +510,75 @@ class Added(Tool):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Variable:
+    """Where a variable of a run comes from."""
+
+    name: str
+    #: call, agent or organisation.
+    origin: str
+    #: The origin of the one that has the name too and does not count.
+    replaces: str | None = None
+    #: Where it goes. The program never has it if there are any.
+    hosts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermsServer:
+    """What an approver has to know of an MCP server."""
+
+    name: str
+    url: str | None = None
+    command: list[str] = field(default_factory=list)
+    mounts: list[MCPMount] = field(default_factory=list)
+    network: list[str] = field(default_factory=list)
+    #: Names of variables.
+    env: list[str] = field(default_factory=list)
+    #: Names of headers.
+    headers: list[str] = field(default_factory=list)
+    requirements: Requirements | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What changes the effect of a call besides its arguments."""
+
+    #: The version that runs.
+    digest: str
+    agent: str | None = None
+    #: The variables of the run, those of the call first. Values are never shown.
+    env: list[Variable] = field(default_factory=list)
+    #: How many variables are not listed.
+    more_env: int | None = None
+    #: The credentials webhook is asked for more when the call runs.
+    credentials_webhook: bool = False
+    requirements: Requirements | None = None
+    lock: Lock | None = None
+    organisation_requirements: Requirements | None = None
+    #: The hosts that it wants to reach.
+    network: list[str] = field(default_factory=list)
+    #: What rules of policy bound them to.
+    network_within: list[list[str]] = field(default_factory=list)
+    sandbox: str | None = None
+    min_isolation: Level | None = None
+    limits: Limits | None = None
+    server: TermsServer | None = None
+    #: The digest of the terms, with the values of the variables.
+    binds: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A person's answer to one call: this version with these arguments, once."""
+    """A person's answer to one call: this version with these arguments on these terms, once."""
 
     id: str
     call_id: str
     tool: str
     state: ApprovalState
-    #: The digest of the version and the arguments that were shown.
+    #: The digest of the version, the arguments and the terms that were shown.
     binds: str
     args: Any = None
+    #: What else changes the effect. None means that the request is of an older Haft.
+    terms: Terms | None = None
     requester: Principal
     approver: Principal | None = None
     reason: str | None = None

@@ -1,0 +1,192 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/egress"
+	"haft/engine"
+	"haft/secret"
+)
+
+// Bounds of what the audit is told of the connections of an MCP server.
+const (
+	// contactsEvery is how long connections are gathered for one entry.
+	contactsEvery = 30 * time.Second
+	// contactPlaces is how many different places one entry names.
+	contactPlaces = 100
+	// contactTime bounds how long writing an entry may take.
+	contactTime = 10 * time.Second
+)
+
+// serverWay makes the way out of the command of an MCP server: to the hosts that it was
+// given, as far as the policy of its organisation allows, when it starts and at each
+// connection. The function ends it.
+func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer, env map[string]string) (*engine.Exit, func(), error) {
+	e := u.service.Engine
+	if e == nil {
+		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
+	}
+	if err := e.CheckServerNetwork(ctx, s); err != nil {
+		return nil, nil, err
+	}
+	log := u.contacts.of(s, env)
+	exit, err := u.gate.Open(ctx, engine.Way{
+		Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network, Record: log.ended,
+		Forbids: func(host string, port uint16) string { return e.ServerForbids(u.ctx, s, host, port) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return exit, func() {
+		exit.Passage.Close()
+		log.flush()
+	}, nil
+}
+
+// egress is [upstream.Config.Egress]: what Haft itself sends for a server, to its
+// address or to others that it names, is bound by the policy of its organisation.
+func (u *upstreams) egress(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper {
+	log := u.contacts.of(s, headers)
+	return egress.Scope{
+		Forbid: forbidding(func(host string, port uint16) string {
+			if u.service.Engine == nil {
+				return "that is not there yet"
+			}
+			return u.service.Engine.ServerForbids(u.ctx, s, host, port)
+		}),
+		Begun:  func(c egress.Connection) { log.begun(contactOf(c)) },
+		Record: func(c egress.Connection) { log.over(contactOf(c), c.Outcome == egress.OutcomeOK) },
+	}.Wrap(next)
+}
+
+// serverContacts gathers the connections of MCP servers, and writes them to the audit
+// from time to time, so that neither it nor memory grows with their number.
+type serverContacts struct {
+	write func(ctx context.Context, s haft.MCPServer, list []engine.ServerContacts, more int) error
+	fail  func(s haft.MCPServer, err error)
+	every time.Duration
+
+	mu  sync.Mutex
+	all map[*contactLog]bool // that have something to write
+}
+
+// newServerContacts makes one that writes to the audit of s.
+func (s *Service) newServerContacts() *serverContacts {
+	return &serverContacts{
+		every: contactsEvery, all: map[*contactLog]bool{},
+		write: func(ctx context.Context, server haft.MCPServer, list []engine.ServerContacts, more int) error {
+			return s.Engine.LogServerContacts(ctx, server, list, more)
+		},
+		fail: func(server haft.MCPServer, err error) {
+			s.App.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", server.Org, "server", server.Name, "error", err)
+		},
+	}
+}
+
+// contactLog gathers the connections of one server.
+type contactLog struct {
+	to       *serverContacts
+	server   haft.MCPServer
+	redactor *secret.Redactor
+
+	mu    sync.Mutex
+	list  []engine.ServerContacts
+	more  int
+	timer *time.Timer
+}
+
+// of returns the log of a server. What is secret of it is kept out: programs choose the
+// names of the hosts that they ask for.
+func (c *serverContacts) of(s haft.MCPServer, secrets map[string]string) *contactLog {
+	var values []secret.Named
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		values = append(values, secret.Named{Name: name, Value: secret.New(secrets[name])})
+		if _, token, ok := strings.Cut(secrets[name], " "); ok { // Bearer …
+			values = append(values, secret.Named{Name: name, Value: secret.New(token)})
+		}
+	}
+	s.Headers, s.Env, s.OAuth = nil, nil, nil
+	return &contactLog{to: c, server: s, redactor: secret.NewRedactor(secret.Config{Values: values, Formats: true})}
+}
+
+// begun notes a connection that has begun and may last.
+func (l *contactLog) begun(c engine.Contact) { l.add(c, 1) }
+
+// ended notes a connection that nothing was noted of before.
+func (l *contactLog) ended(c engine.Contact) { l.add(c, 1) }
+
+// over notes the end of a connection: of one whose beginning was noted, only how much
+// went over it is new.
+func (l *contactLog) over(c engine.Contact, noted bool) {
+	if noted {
+		l.add(c, 0)
+		return
+	}
+	l.add(c, 1)
+}
+
+// add adds connections to a place to what is to be written.
+func (l *contactLog) add(c engine.Contact, count int) {
+	c.To, c.Refused = l.redactor.Text(c.To), l.redactor.Text(c.Refused)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.IndexFunc(l.list, func(o engine.ServerContacts) bool {
+		return o.To == c.To && o.Rule == c.Rule && o.Refused == c.Refused && slices.Equal(o.Secrets, c.Secrets)
+	})
+	switch {
+	case at >= 0:
+		o := &l.list[at]
+		o.Count, o.Up, o.Down, o.Took = o.Count+count, o.Up+c.Up, o.Down+c.Down, o.Took+c.Took
+	case len(l.list) < contactPlaces:
+		l.list = append(l.list, engine.ServerContacts{Contact: c, Count: count})
+	default:
+		l.more += count
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(l.to.every, l.flush)
+		l.to.mu.Lock()
+		l.to.all[l] = true
+		l.to.mu.Unlock()
+	}
+}
+
+// flush writes what was gathered.
+func (l *contactLog) flush() {
+	l.mu.Lock()
+	list, more := l.list, l.more
+	l.list, l.more = nil, 0
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	l.to.mu.Lock()
+	delete(l.to.all, l)
+	l.to.mu.Unlock()
+	l.mu.Unlock()
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), contactTime) //nolint:forbidigo // it is nobody's request
+	defer cancel()
+	if err := l.to.write(ctx, l.server, list, more); err != nil {
+		l.to.fail(l.server, fmt.Errorf("write the connections of an MCP server to the audit: %w", err))
+	}
+}
+
+// flushAll writes what was gathered of every server.
+func (c *serverContacts) flushAll() {
+	c.mu.Lock()
+	logs := slices.Collect(maps.Keys(c.all))
+	c.mu.Unlock()
+	for _, l := range logs {
+		l.flush()
+	}
+}

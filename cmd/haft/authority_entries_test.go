@@ -1,0 +1,258 @@
+package main
+
+// entryPoints says for every way into Haft which of the answers of authority_test.go
+// is its own. A new route, MCP method or command that is not here fails the test:
+// think about who asks, what is shown and what is kept, and then add it.
+var entryPoints = map[string]string{
+	"call": `
+MCP tools/call
+POST /letta/v1/agents/{agent}/tools/{name}/run
+POST /letta/v1/mcp-servers/{server}/tools/{tool}/run
+POST /letta/v1/tools/mcp/servers/{old}/tools/{name}/execute
+POST /letta/v1/tools/run
+POST /v1/calls
+POST /v1/calls/batch
+POST /v1/calls/{id}/replay
+POST /v1/chains
+POST /v1/tool_calls
+haft call
+haft calls replay
+haft tool call
+`,
+	"cancel": `
+POST /v1/calls/cancel
+POST /v1/calls/{id}/cancel
+haft calls cancel
+`,
+	"history": `
+GET /v1/calls
+GET /v1/calls/{id}
+GET /v1/calls/{id}/events
+GET /v1/chains/{id}
+GET /v1/events
+GET /v1/usage
+MCP resources/list
+MCP resources/read
+WebSocket /v1/events
+haft calls events
+haft calls list
+haft calls show
+haft calls stats
+`,
+	"approve": `
+GET /v1/approvals
+GET /v1/approvals/{id}
+POST /v1/approvals/{id}/approve
+POST /v1/approvals/{id}/deny
+haft approvals approve
+haft approvals deny
+haft approvals list
+haft approvals show
+`,
+	"find": `
+GET /letta/v1/agents
+GET /letta/v1/agents/count
+GET /letta/v1/agents/{agent}
+GET /letta/v1/agents/{agent}/tools
+GET /letta/v1/health
+GET /letta/v1/mcp-servers
+GET /letta/v1/mcp-servers/{server}
+GET /letta/v1/mcp-servers/{server}/tools
+GET /letta/v1/mcp-servers/{server}/tools/{tool}
+GET /letta/v1/tools
+GET /letta/v1/tools/count
+GET /letta/v1/tools/mcp/servers
+GET /letta/v1/tools/mcp/servers/{old}/tools
+GET /letta/v1/tools/{tool}
+GET /v1/agents
+GET /v1/agents/{agent}
+GET /v1/mcp_servers
+GET /v1/mcp_servers/{server}
+GET /v1/tools
+GET /v1/tools/{ref}
+GET /v1/tools/{ref}/versions
+GET /v1/tools/{ref}/versions/{number}
+MCP tools/list
+POST /letta/v1/tools/add-base-tools
+POST /letta/v1/tools/generate-schema
+POST /letta/v1/tools/generate-tool
+POST /letta/v1/tools/mcp/servers/{old}/{name}
+POST /letta/v1/tools/search
+haft agent list
+haft agent show
+haft mcp-server list
+haft mcp-server show
+haft tool export
+haft tool list
+haft tool search
+haft tool show
+haft tool versions
+`,
+	"manage": `
+DELETE /letta/v1/agents/{agent}
+DELETE /letta/v1/mcp-servers/{server}
+DELETE /letta/v1/sandbox-config/environment-variable/{variable}
+DELETE /letta/v1/sandbox-config/{config}
+DELETE /letta/v1/tools/mcp/servers/{old}
+DELETE /letta/v1/tools/{tool}
+DELETE /v1/agents/{agent}
+DELETE /v1/agents/{agent}/tools/{ref}
+DELETE /v1/keys/{id}
+DELETE /v1/mcp_servers/{server}
+DELETE /v1/sandbox_configs/{ref}
+DELETE /v1/secrets/{name}
+DELETE /v1/tools/{ref}
+DELETE /v1/webhooks/{id}
+GET /letta/v1/sandbox-config
+GET /letta/v1/sandbox-config/{config}/environment-variable
+GET /letta/v1/tools/mcp/oauth/callback
+GET /v1/audit
+GET /v1/audit/entries
+GET /v1/audit/keys
+GET /v1/keys
+GET /v1/keys/{id}
+GET /v1/policies/{of}
+GET /v1/sandbox_configs
+GET /v1/sandbox_configs/{ref}
+GET /v1/secrets
+GET /v1/webhooks
+GET /v1/webhooks/{id}
+GET /v1/webhooks/{id}/dead_letters
+PATCH /letta/v1/agents/{agent}
+PATCH /letta/v1/agents/{agent}/tools/approval/{name}
+PATCH /letta/v1/agents/{agent}/tools/attach/{tool}
+PATCH /letta/v1/agents/{agent}/tools/detach/{tool}
+PATCH /letta/v1/mcp-servers/{server}
+PATCH /letta/v1/mcp-servers/{server}/refresh
+PATCH /letta/v1/sandbox-config/environment-variable/{variable}
+PATCH /letta/v1/sandbox-config/{config}
+PATCH /letta/v1/tools/mcp/servers/{old}
+PATCH /letta/v1/tools/{tool}
+PATCH /v1/agents/{agent}
+PATCH /v1/keys/{id}
+PATCH /v1/tools/{ref}
+POST /letta/v1/agents
+POST /letta/v1/mcp-servers
+POST /letta/v1/sandbox-config
+POST /letta/v1/sandbox-config/e2b/default
+POST /letta/v1/sandbox-config/local
+POST /letta/v1/sandbox-config/local/default
+POST /letta/v1/sandbox-config/local/recreate-venv
+POST /letta/v1/sandbox-config/{config}/environment-variable
+POST /letta/v1/tools
+POST /letta/v1/tools/mcp/servers/connect
+POST /letta/v1/tools/mcp/servers/test
+POST /letta/v1/tools/mcp/servers/{old}/resync
+POST /v1/agents
+POST /v1/keys
+POST /v1/keys/{id}/rotate
+POST /v1/mcp_servers/{server}/refresh
+POST /v1/policies/explain
+POST /v1/sandbox_configs
+POST /v1/tools
+POST /v1/webhooks
+POST /v1/webhooks/{id}/redeliver
+PUT /letta/v1/tools
+PUT /letta/v1/tools/mcp/servers
+PUT /v1/agents/{agent}
+PUT /v1/agents/{agent}/tools/{ref}
+PUT /v1/mcp_servers/{server}
+PUT /v1/policies/{of}
+PUT /v1/sandbox_configs/{ref}
+PUT /v1/secrets/{name}
+PUT /v1/webhooks/{id}
+haft agent attach
+haft agent create
+haft agent detach
+haft agent disable
+haft agent enable
+haft agent env
+haft agent rm
+haft agent rules
+haft audit export
+haft audit key
+haft audit show
+haft audit verify
+haft key create
+haft key disable
+haft key list
+haft key rm
+haft key rotate
+haft mcp-server add
+haft mcp-server import
+haft mcp-server refresh
+haft mcp-server rm
+haft policy explain
+haft policy set
+haft policy show
+haft secret list
+haft secret rm
+haft secret set
+haft tool add
+haft tool disable
+haft tool enable
+haft tool lock
+haft tool review
+haft tool rm
+haft tool rollback
+haft webhook add
+haft webhook dead
+haft webhook list
+haft webhook redeliver
+haft webhook rm
+`,
+	"login": `
+POST /v1/mcp_servers/{server}/login
+POST /v1/mcp_servers/{server}/login/finish
+haft mcp-server login
+`,
+	"operate": `
+GET /metrics
+POST /v1/resume
+POST /v1/stop
+haft calls resume
+haft calls stop
+haft restore
+haft secret rotate
+`,
+	"self": `
+GET /v1/whoami
+`,
+	"open": `
+/
+GET /healthz
+GET /openapi.json
+GET /readyz
+`,
+	"protocol": `
+/letta/
+/mcp
+MCP initialize
+MCP logging/setLevel
+MCP ping
+MCP resources/templates/list
+haft mcp
+haft serve
+`,
+	"local": `
+haft audit verify-file
+haft bench
+haft doctor
+haft env build
+haft env gc
+haft env list
+haft env show
+haft policy check
+haft run
+haft schema
+`,
+	"background": `
+background: a call goes on after an approval
+background: a call that a call makes
+background: a chain goes on
+background: a submitted call
+background: an MCP server says that its tools changed
+background: events are sent to webhooks
+background: recovery after a crash
+`,
+}

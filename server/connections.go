@@ -1,0 +1,407 @@
+package server
+
+import (
+	"container/list"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// The rule of this file: connections on which nobody says anything take nothing from
+// those on which somebody does. A connection is silent until the headers of a request
+// have arrived in whole, the TLS handshake included, and idle between two requests.
+// Where a bound is reached, a new connection takes the place of the oldest silent one,
+// or of the oldest idle one: of the same source if that is over its own bound. If all
+// are in use, it comes on the reserve, where only operators are served, and probes.
+
+// reserveHeaders is how long a request on the reserve may take to arrive.
+const reserveHeaders = 2 * time.Second
+
+// errBusy is what those on the reserve are told who are not operators.
+var errBusy = &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(2 * time.Second),
+	Message: "this server, or your address, has as many connections in use as it may; try again later"}
+
+// A connState says what a connection does.
+type connState int
+
+const (
+	connSilent connState = iota // no request has arrived in whole
+	connIdle                    // it waits for the next one
+	connActive                  // one is being answered
+)
+
+// connBounds are how many connections there may be.
+type connBounds struct {
+	all       int // besides the reserve
+	perSource int
+	silent    int // of one source, and for longer than a moment
+	reserve   int
+	exempt    func(netip.Addr) bool // whose connections are those of many: proxies
+}
+
+// patience is how long a connection may be silent before it counts as one that does not
+// mean to speak: requests take a moment to arrive, and clients open many at once.
+const patience = time.Second
+
+// A crowd has every connection of a listener. It is safe for concurrent use.
+type crowd struct {
+	bounds connBounds
+
+	mu      sync.Mutex
+	open    int          // ordinary ones
+	quiet   [2]list.List // silent and idle ordinary ones, the oldest first
+	spare   int          // those on the reserve
+	hushed  list.List    // silent ones of them, the oldest first
+	sources map[netip.Prefix]*source
+}
+
+// A source is where connections come from.
+type source struct {
+	open  int
+	quiet [2]list.List // as of a crowd
+}
+
+// A tracked connection is one of a crowd. What changes is guarded by its mu.
+type tracked struct {
+	net.Conn
+	crowd    *crowd
+	from     netip.Prefix
+	reserved bool
+	began    time.Time
+
+	state       connState
+	gone        bool
+	since       time.Time
+	place, near *list.Element // in the lists of the crowd and of the source
+}
+
+// A crowdListener accepts what a crowd admits.
+type crowdListener struct {
+	net.Listener
+	crowd *crowd
+}
+
+// Accept implements [net.Listener].
+func (l *crowdListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		t, out := l.crowd.admit(conn, time.Now())
+		if out != nil {
+			_ = out.Close() // nobody speaks on it who could be told
+		}
+		if t != nil {
+			return t, nil
+		}
+		_ = conn.Close() // the reserve is in use: there is nobody to answer
+	}
+}
+
+// sourceOf is what connections are counted by: an address, or the network of one host
+// in version 6.
+func sourceOf(conn net.Conn) (netip.Addr, netip.Prefix) {
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}, netip.Prefix{} // such as of a Unix socket: all are one
+	}
+	a := at.Addr().Unmap().WithZone("")
+	return a, networkOf(a)
+}
+
+// networkOf is the network that an address stands for: it alone, or its /64.
+func networkOf(a netip.Addr) netip.Prefix {
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// admit takes a connection in, or returns nil. Out is one that has to go for it.
+func (c *crowd) admit(conn net.Conn, now time.Time) (t, out *tracked) {
+	addr, from := sourceOf(conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t = &tracked{Conn: conn, crowd: c, from: from, began: now, since: now}
+	s := c.sources[from]
+	if s == nil {
+		s = &source{}
+		c.sources[from] = s
+	}
+	if !c.bounds.exempt(addr) {
+		switch old := first(&s.quiet[connSilent]); {
+		case s.quiet[connSilent].Len() >= c.bounds.silent && now.Sub(old.since) > patience:
+			out = old
+		case s.open >= c.bounds.perSource:
+			out = firstOf(&s.quiet)
+			t.reserved = out == nil
+		}
+	}
+	if out == nil && !t.reserved && c.open >= c.bounds.all {
+		out = firstOf(&c.quiet)
+		t.reserved = out == nil
+	}
+	if t.reserved && c.spare >= c.bounds.reserve {
+		if out = first(&c.hushed); out == nil {
+			c.tidy(from, s)
+			return nil, nil
+		}
+	}
+	if out != nil {
+		c.remove(out)
+		c.sources[from] = s // it may have been the last one
+	}
+	c.add(t, s)
+	return t, out
+}
+
+// first returns the oldest connection of a list, or nil.
+func first(l *list.List) *tracked {
+	if e := l.Front(); e != nil {
+		return e.Value.(*tracked)
+	}
+	return nil
+}
+
+// firstOf returns the oldest silent connection, or the oldest idle one, or nil.
+func firstOf(quiet *[2]list.List) *tracked {
+	if t := first(&quiet[connSilent]); t != nil {
+		return t
+	}
+	return first(&quiet[connIdle])
+}
+
+// add counts a connection, which is silent. Preconditions: mu is held.
+func (c *crowd) add(t *tracked, s *source) {
+	if t.reserved {
+		c.spare++
+		t.place = c.hushed.PushBack(t)
+		c.tidy(t.from, s)
+		return
+	}
+	c.open++
+	s.open++
+	t.place, t.near = c.quiet[connSilent].PushBack(t), s.quiet[connSilent].PushBack(t)
+}
+
+// tidy forgets a source without connections. Preconditions: mu is held.
+func (c *crowd) tidy(from netip.Prefix, s *source) {
+	if s.open == 0 {
+		delete(c.sources, from)
+	}
+}
+
+// unlist takes a connection out of the lists. Preconditions: mu is held.
+func (c *crowd) unlist(t *tracked, s *source) {
+	if t.place == nil {
+		return
+	}
+	if t.reserved {
+		c.hushed.Remove(t.place)
+	} else {
+		c.quiet[t.state].Remove(t.place)
+		s.quiet[t.state].Remove(t.near)
+	}
+	t.place, t.near = nil, nil
+}
+
+// remove counts a connection out, once. Preconditions: mu is held.
+func (c *crowd) remove(t *tracked) {
+	if t.gone {
+		return
+	}
+	t.gone = true
+	s := c.sources[t.from]
+	c.unlist(t, s)
+	if t.reserved {
+		c.spare--
+		return
+	}
+	c.open--
+	s.open--
+	c.tidy(t.from, s)
+}
+
+// turn notes what a connection does now.
+func (c *crowd) turn(t *tracked, state connState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.gone || t.state == state && t.place != nil {
+		return
+	}
+	s := c.sources[t.from]
+	c.unlist(t, s)
+	t.state, t.since = state, time.Now()
+	switch {
+	case state == connActive:
+	case t.reserved:
+		if state == connSilent {
+			t.place = c.hushed.PushBack(t)
+		}
+	default:
+		t.place, t.near = c.quiet[state].PushBack(t), s.quiet[state].PushBack(t)
+	}
+}
+
+// Close implements [net.Conn].
+func (t *tracked) Close() error {
+	t.crowd.mu.Lock()
+	t.crowd.remove(t)
+	t.crowd.mu.Unlock()
+	return t.Conn.Close()
+}
+
+// SetReadDeadline implements [net.Conn]. What comes on the reserve has less time.
+func (t *tracked) SetReadDeadline(at time.Time) error {
+	if t.reserved {
+		t.crowd.mu.Lock()
+		silent := t.state == connSilent
+		t.crowd.mu.Unlock()
+		if most := t.began.Add(reserveHeaders); silent && (at.IsZero() || at.After(most)) {
+			at = most
+		}
+	}
+	return t.Conn.SetReadDeadline(at)
+}
+
+// trackedOf returns the connection of a crowd that conn is or wraps, or nil.
+func trackedOf(conn net.Conn) *tracked {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	t, _ := conn.(*tracked)
+	return t
+}
+
+// stateOf follows what net/http says of a connection. That headers are whole it does
+// not say: the guard does.
+func stateOf(conn net.Conn, state http.ConnState) {
+	t := trackedOf(conn)
+	if t == nil {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		t.crowd.turn(t, connSilent) // the first byte of a request
+	case http.StateIdle:
+		t.crowd.turn(t, connIdle)
+	case http.StateHijacked:
+		t.crowd.turn(t, connActive)
+	case http.StateNew, http.StateClosed:
+	}
+}
+
+// listen has a listener accept what the bounds allow.
+func (s *Server) listen(ln net.Listener) net.Listener {
+	c := &crowd{sources: map[netip.Prefix]*source{}, bounds: connBounds{
+		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve, exempt: s.proxy,
+	}}
+	return &crowdListener{ln, c}
+}
+
+// A tally counts what is open by two keys, and bounds both. It is safe for concurrent
+// use.
+type tally struct {
+	perCredential, perOrg int
+
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// enter counts a stream of p until the function that it returns is called.
+func (t *tally) enter(p haft.Principal) (leave func(), err error) {
+	credential, org := "credential "+p.Org+"\x00"+p.User+"\x00"+p.Agent+"\x00"+p.Credential, "org "+p.Org
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	many := func(whose string) error {
+		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second), Message: whose + " has as many open streams as it may: end one first"}
+	}
+	switch {
+	case t.count[credential] >= t.perCredential:
+		return nil, many("the credential")
+	case t.count[org] >= t.perOrg:
+		return nil, many("the organisation")
+	}
+	if t.count == nil {
+		t.count = map[string]int{}
+	}
+	t.count[credential]++
+	t.count[org]++
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, k := range []string{credential, org} {
+			if t.count[k]--; t.count[k] <= 0 {
+				delete(t.count, k)
+			}
+		}
+	}), nil
+}
+
+// forwarded counts the requests that proxies are answering for one address.
+type forwarded struct {
+	mu    sync.Mutex
+	count map[netip.Prefix]int
+}
+
+// enter counts a request, and reports whether there are more than most of its source.
+func (f *forwarded) enter(a netip.Addr, most int) (over bool, leave func()) {
+	from := networkOf(a)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count == nil {
+		f.count = map[netip.Prefix]int{}
+	}
+	f.count[from]++
+	return f.count[from] > most, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.count[from]--; f.count[from] <= 0 {
+			delete(f.count, from)
+		}
+	}
+}
+
+// reserved reports whether a request may only be an operator's: it came on the reserve,
+// or a proxy brings more of its source than one may have. Probes are answered.
+func (s *Server) reserved(r *http.Request) (bool, func()) {
+	leave := func() {}
+	over := false
+	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		if t := trackedOf(conn); t != nil {
+			t.crowd.turn(t, connActive)
+			over = t.reserved
+		}
+	}
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 && s.proxy(at.Addr().Unmap()) {
+		var many bool
+		many, leave = s.forwarded.enter(s.source(r), s.cfg.PerSource)
+		over = over || many
+	}
+	return over, leave
+}
+
+// isProbe reports whether r asks for what anybody may know, and costs nothing.
+func isProbe(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
+}
+
+// busyWhy is why a request was turned away that nobody is known of.
+func busyWhy(err error) Why {
+	if errors.Is(err, errBusy) {
+		return WhyBusy
+	}
+	return WhyCredential
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// The headers that Haft gives a meaning. Which routes honour them is said by
+// [Config.Headers] and by doors; everywhere else they are refused, because whoever
+// sends one counts on it.
+const (
+	// AgentHeader names the agent on whose behalf a client of MCP works.
+	AgentHeader = "Haft-Agent"
+	// TurnHeader groups runs of an agent's tools at the door of Letta's API.
+	TurnHeader = "X-Haft-Turn"
+)
+
+// A HeaderDoor is a [Door] that honours headers of Haft.
+type HeaderDoor interface {
+	// Headers lists those that the route of r honours.
+	Headers(r *http.Request) []string
+}
+
+// isOurs reports whether a header has a name of Haft. Some proxies write _ for -.
+func isOurs(name string) bool {
+	const plain, x = "haft-", "x-haft-"
+	has := func(prefix string) bool {
+		if len(name) < len(prefix) {
+			return false
+		}
+		for i := range len(prefix) {
+			c := name[i]
+			switch {
+			case c >= 'A' && c <= 'Z':
+				c += 'a' - 'A'
+			case c == '_':
+				c = '-'
+			}
+			if c != prefix[i] {
+				return false
+			}
+		}
+		return true
+	}
+	return has(plain) || has(x)
+}
+
+// strayHeader refuses a request with a header of Haft that its route does not
+// honour. It is the one place that decides it, before any route is asked.
+func (s *Server) strayHeader(mux *http.ServeMux, r *http.Request) error {
+	var honoured []string
+	looked := false
+	for name, values := range r.Header {
+		if !isOurs(name) {
+			continue
+		}
+		if !looked {
+			honoured, looked = s.honoured(mux, r), true
+		}
+		switch {
+		case !slices.Contains(honoured, name):
+			why := "the header " + shownHeader(name) + " has no meaning at this address"
+			if name == AgentHeader {
+				why += "; name the agent in the query, ?" + agentParam + "=NAME"
+			}
+			return problem(http.StatusBadRequest, why)
+		case len(values) != 1 || strings.TrimSpace(values[0]) == "" || len(values[0]) > maxAgent:
+			return problem(http.StatusBadRequest, "the header "+name+" stands there once, and has 1 to 200 characters")
+		}
+	}
+	return nil
+}
+
+// shownHeader is the name of a header, unless it looks like text that was made up.
+func shownHeader(name string) string {
+	if !plain(name) {
+		return "that begins with Haft-"
+	}
+	return name
+}
+
+// honoured lists the headers of Haft that the route of r honours.
+func (s *Server) honoured(mux *http.ServeMux, r *http.Request) []string {
+	_, pattern := mux.Handler(r)
+	if d, ok := s.cfg.Doors[pattern].(HeaderDoor); ok {
+		return d.Headers(r)
+	}
+	return s.cfg.Headers[pattern]
+}
+
+// binding are headers that change what a request does, on writes. An operation that
+// does not know one refuses it: a write on a condition that nobody looks at is
+// another write.
+var binding = []string{"Idempotency-Key", "If-Match", "If-None-Match", "If-Unmodified-Since", "If-Modified-Since"}
+
+// unknownCondition refuses a write with a header that its operation does not know.
+func unknownCondition(op *huma.Operation, h http.Header) error {
+	if op.Method == http.MethodGet {
+		return nil
+	}
+	for _, name := range binding {
+		if h[name] == nil || slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
+			return p.In == "header" && http.CanonicalHeaderKey(p.Name) == name
+		}) {
+			continue
+		}
+		return problem(http.StatusBadRequest, "the header "+name+" has no meaning for this operation")
+	}
+	return nil
+}
+
+// namedAgent takes the agent on whose behalf a request is out of its query, which
+// operations do not know. One that is named twice, or by nothing, is refused: the
+// request would be made by somebody who may do more.
+func namedAgent(r *http.Request) (string, error) {
+	if !strings.Contains(r.URL.RawQuery, agentParam) && !strings.Contains(r.URL.RawQuery, "%") {
+		return "", nil
+	}
+	query := r.URL.Query()
+	values, ok := query[agentParam]
+	if !ok {
+		return "", nil
+	}
+	if len(values) != 1 || values[0] == "" {
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "query parameter " + agentParam + ": it names one agent"}
+	}
+	query.Del(agentParam)
+	r.URL.RawQuery = query.Encode()
+	return values[0], nil
+}

@@ -1,0 +1,356 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"haft"
+)
+
+// The rule of this file: a request, and so a stream, ends when the credential that it
+// came with is not good for it any more. [Server.guard] makes the life of every
+// request, [Server.bind] ties it to whoever sent it, and [Server.Changed] holds all
+// that are bound against what holds now. Whoever is ended is told why: see
+// [Withdrawn].
+
+// How long a write to the reader of a request that was ended may take, and how long all
+// of them: a reader that does not read is not waited for.
+const (
+	cutAfter = time.Second
+	cutAll   = 10 * time.Second
+)
+
+// recheckAgain is when lives are looked at again if that was not possible.
+const recheckAgain = 300 * time.Millisecond
+
+// A Rechecker is an [Authenticator] that can say later what a credential stands for.
+type Rechecker interface {
+	// Recheck returns the identity that a credential has now, given what Authenticate
+	// returned. The error is [haft.CodeUnauthenticated] or [haft.CodeDenied], and says
+	// why, if it is not good any more.
+	Recheck(ctx context.Context, who Identity) (Identity, error)
+}
+
+// A life is that of a request, from its first byte to its end.
+type life struct {
+	base     context.Context // of the connection: it does not end with the credential
+	cancel   context.CancelCauseFunc
+	w        *writer
+	reserved bool // it came on the reserve: only operators are served
+
+	mu      sync.Mutex
+	over    bool
+	bound   bool
+	holder  Identity      // whose credential it is
+	agent   string        // on whose behalf the holder acts
+	actions []haft.Action // that the credential has to be for
+	timer   *time.Timer
+}
+
+// lifeKey is where the life of a request is in its context.
+type lifeKey struct{}
+
+// lifeOf returns the life of a request, or nil in tests without a guard.
+func lifeOf(ctx context.Context) *life {
+	l, _ := ctx.Value(lifeKey{}).(*life)
+	return l
+}
+
+// Withdrawn returns why a request was ended before its answer: the credential that it
+// came with is not good any more. It is nil for all others, also if the client left.
+func Withdrawn(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	if code := haft.CodeOf(cause); code == haft.CodeUnauthenticated || code == haft.CodeDenied {
+		return cause
+	}
+	return nil
+}
+
+// end ends the request. A body that is being read is not waited for.
+func (l *life) end(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return
+	}
+	l.cancel(why)
+	l.w.cut()
+}
+
+// lives are the requests whose senders are known.
+type lives struct {
+	changes atomic.Int64 // that were told of
+
+	mu    sync.Mutex
+	orgs  map[string]map[*life]struct{}
+	dirty map[string]bool // organisations to look at; a goroutine does while there are any
+	busy  bool
+}
+
+// begin makes the life of a request.
+func (s *Server) begin(r *http.Request, w *writer) (*life, *http.Request) {
+	l := &life{base: r.Context(), w: w}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), lifeKey{}, l))
+	l.cancel = cancel
+	return l, r.WithContext(ctx)
+}
+
+// finish ends the life of a request that was answered.
+func (s *Server) finish(l *life) {
+	l.mu.Lock()
+	l.over = true
+	bound, org := l.bound, l.holder.Principal.Org
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	l.cancel(nil)
+	if !bound {
+		return
+	}
+	s.lives.mu.Lock()
+	defer s.lives.mu.Unlock()
+	delete(s.lives.orgs[org], l)
+	if len(s.lives.orgs[org]) == 0 {
+		delete(s.lives.orgs, org)
+	}
+}
+
+// identify authenticates r and binds its life to whoever sent it.
+func (s *Server) identify(r *http.Request) (Identity, error) {
+	seen := s.lives.changes.Load()
+	who, err := s.auth.Authenticate(r, s.source(r))
+	if err != nil {
+		return who, err
+	}
+	l := lifeOf(r.Context())
+	if l == nil {
+		return who, nil
+	}
+	if l.reserved && !who.operates() {
+		return who, errBusy
+	}
+	s.bind(l, who)
+	if s.lives.changes.Load() != seen { // the change need not have seen this request
+		ends, err := s.recheck(r.Context(), l.claim())
+		if err != nil {
+			return who, err
+		}
+		s.endAt(l, ends)
+	}
+	return who, nil
+}
+
+// bind ties a life to a credential.
+func (s *Server) bind(l *life, who Identity) {
+	l.mu.Lock()
+	l.holder, l.agent, l.bound = who, who.Principal.Agent, true
+	l.mu.Unlock()
+	s.endAt(l, who.Expires)
+	s.lives.mu.Lock()
+	defer s.lives.mu.Unlock()
+	if s.lives.orgs == nil {
+		s.lives.orgs = map[string]map[*life]struct{}{}
+	}
+	of := s.lives.orgs[who.Principal.Org]
+	if of == nil {
+		of = map[*life]struct{}{}
+		s.lives.orgs[who.Principal.Org] = of
+	}
+	of[l] = struct{}{}
+}
+
+// endAt has the request end with its credential, unless that is never.
+func (s *Server) endAt(l *life, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if l.over || at.IsZero() {
+		return
+	}
+	l.timer = time.AfterFunc(time.Until(at), func() { s.expire(l) })
+}
+
+// expire ends a request whose credential should have ended by now, with the reason.
+func (s *Server) expire(l *life) {
+	ctx, cancel := context.WithTimeout(s.ending, 5*time.Second)
+	defer cancel()
+	ends, err := s.recheck(ctx, l.claim())
+	switch code := haft.CodeOf(err); {
+	case err == nil && (ends.IsZero() || time.Until(ends) > 0):
+		s.endAt(l, ends) // it was made to last longer
+	case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
+		l.end(err)
+	default:
+		l.end(&haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential has expired"})
+	}
+}
+
+// acts notes on whose behalf the request is.
+func acts(ctx context.Context, who Identity) {
+	if l := lifeOf(ctx); l != nil {
+		l.mu.Lock()
+		l.agent = who.Principal.Agent
+		l.mu.Unlock()
+	}
+}
+
+// Needs notes which actions a request does: it ends when its credential is not for all
+// of them any more.
+func Needs(ctx context.Context, actions ...haft.Action) {
+	if l := lifeOf(ctx); l != nil {
+		l.mu.Lock()
+		l.actions = actions
+		l.mu.Unlock()
+	}
+}
+
+// A claim is what a request needs to go on.
+type claim struct {
+	holder  Identity
+	agent   string
+	actions []haft.Action
+}
+
+func (l *life) claim() claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return claim{l.holder, l.agent, l.actions}
+}
+
+// recheck reports why a claim does not hold any more, and else when its credential ends.
+func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err error) {
+	now := c.holder
+	if again, ok := s.auth.(Rechecker); ok {
+		if now, err = again.Recheck(ctx, c.holder); err != nil {
+			return ends, err
+		}
+	}
+	for _, a := range c.actions {
+		if err := now.Permit(a); err != nil {
+			return ends, err
+		}
+	}
+	if c.holder.operates() && !now.operates() {
+		return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential is not that of an operator any more"}
+	}
+	if c.agent == "" {
+		return now.Expires, nil
+	}
+	if c.agent != now.Principal.Agent {
+		if now.ActAs == nil {
+			return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential may not act as the agent any more"}
+		}
+		if err := now.ActAs(c.agent); err != nil {
+			return ends, err
+		}
+	}
+	return now.Expires, s.agentStands(ctx, now.Principal, c.agent)
+}
+
+// agentStands reports why an agent may not have streams and calls.
+func (s *Server) agentStands(ctx context.Context, p haft.Principal, agent string) error {
+	a, err := s.service.Agent(ctx, p, agent)
+	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		return &haft.Error{Code: haft.CodeDenied, Message: "the agent was removed"}
+	case err != nil:
+		return err
+	case a.Disabled:
+		return &haft.Error{Code: haft.CodeDenied, Message: "the agent is disabled"}
+	}
+	return nil
+}
+
+// Changed tells that keys, agents or rules of an organisation were changed; "" means of
+// all. Requests and streams that may not go on end soon after. It does not block.
+func (s *Server) Changed(org string) {
+	s.lives.changes.Add(1)
+	s.lives.mu.Lock()
+	defer s.lives.mu.Unlock()
+	if s.lives.dirty == nil {
+		s.lives.dirty = map[string]bool{}
+	}
+	for o := range s.lives.orgs {
+		if org == "" || o == org {
+			s.lives.dirty[o] = true
+		}
+	}
+	if len(s.lives.dirty) > 0 && !s.lives.busy && s.ending.Err() == nil {
+		s.lives.busy = true
+		go s.reviewLives()
+	}
+}
+
+// reviewLives looks at the requests of organisations until there is none to look at.
+func (s *Server) reviewLives() {
+	for {
+		s.lives.mu.Lock()
+		org, found := "", false
+		for org = range s.lives.dirty {
+			found = true
+			break
+		}
+		delete(s.lives.dirty, org)
+		if !found || s.ending.Err() != nil {
+			s.lives.busy = false
+			s.lives.mu.Unlock()
+			return
+		}
+		list := make([]*life, 0, len(s.lives.orgs[org]))
+		for l := range s.lives.orgs[org] {
+			list = append(list, l)
+		}
+		s.lives.mu.Unlock()
+		if err := s.reviewOrg(list); err != nil {
+			s.cfg.Logger.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org, "err", err)
+			select {
+			case <-time.After(recheckAgain):
+			case <-s.ending.Done():
+			}
+			s.lives.mu.Lock()
+			s.lives.dirty[org] = true
+			s.lives.mu.Unlock()
+		}
+	}
+}
+
+// reviewOrg ends those lives whose claim does not hold any more. Equal claims are looked
+// at once.
+func (s *Server) reviewOrg(list []*life) error {
+	ctx, cancel := context.WithTimeout(s.ending, 10*time.Second)
+	defer cancel()
+	type verdict struct {
+		ends time.Time
+		err  error
+	}
+	verdicts := map[string]verdict{}
+	for _, l := range list {
+		c := l.claim()
+		k := fmt.Sprintf("%q %q %q", c.holder.Principal.Credential, c.agent, c.actions)
+		v, known := verdicts[k]
+		if !known || c.holder.Principal.Credential == "" {
+			v.ends, v.err = s.recheck(ctx, c)
+			verdicts[k] = v
+		}
+		switch code := haft.CodeOf(v.err); {
+		case v.err == nil:
+			s.endAt(l, v.ends)
+		case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
+			l.end(v.err)
+		default:
+			return v.err
+		}
+	}
+	return nil
+}
