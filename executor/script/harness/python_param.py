@@ -76,6 +76,10 @@ def _arguments(func, call, module):
     for name, v in (call.get("inject") or {}).items():
         if name in names:
             given[name] = _record(v)
+    for name in names if len(given) < len(names) else ():
+        # The schema does not require what admits None, so that a caller need not give it.
+        if name not in given and name not in defaults and name in hints and _admits_none(hints[name]):
+            given[name] = None
     args = []
     for name in names[:code.co_posonlyargcount] if code else ():
         if name not in given:
@@ -92,6 +96,13 @@ def _defaults(func, code):
     out = dict(zip(names[len(names) - len(values):], values))
     out.update(func.__kwdefaults__ or {})
     return out
+
+
+def _admits_none(t):
+    try:
+        return _convert(None, t, "") is None
+    except Exception:
+        return False
 
 
 def _record(v):
