@@ -85,7 +85,7 @@ run; a call that waits for a person is 4.`,
 func (f *callFlags) declare(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
-	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or else text")
+	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
 	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
 	fl.BoolVar(&f.async, "async", false, "print the id as soon as the call is acknowledged; it runs before the command ends")
 	fl.DurationVar(&f.wait, "wait", 0, "with --async: wait so long for the result, also for an approval")
@@ -112,6 +112,9 @@ func (f callFlags) call(ctx context.Context, s *session, name string) (haft.Call
 	}
 	var err error
 	if c.Args, err = f.arguments(s.std.in); err != nil {
+		return c, err
+	}
+	if c.Args, err = f.declared(ctx, s, name, c.Args); err != nil {
 		return c, err
 	}
 	if c.Env, err = pairs("--env", f.env); err != nil {

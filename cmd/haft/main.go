@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"haft"
 	"haft/sandbox/local"
 )
 
@@ -43,9 +44,10 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 	root := newRoot(std, first)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		report(std.err, err)
+		reportJSON(cmd, std.out, err)
 	}
 	return exitCode(err)
 }
@@ -94,6 +96,20 @@ is checked, confined, limited and fast.`,
 		root.AddCommand(c(std)) // shown in alphabetical order
 	}
 	return root
+}
+
+// reportJSON prints an error in the form of the HTTP API if the command was asked for
+// JSON: a script that reads its output must not find none.
+func reportJSON(cmd *cobra.Command, w io.Writer, err error) {
+	msg := errorText(err)
+	if asked, flagErr := cmd.Flags().GetBool("json"); flagErr != nil || !asked || msg == "" {
+		return
+	}
+	body := map[string]string{"code": string(haft.CodeOf(err)), "message": msg}
+	if next := nextStep(err); next != "" {
+		body["next"] = next
+	}
+	_ = printJSON(w, map[string]any{"error": body}) // stderr has it too
 }
 
 // report prints an error for a person.

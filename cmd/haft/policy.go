@@ -134,6 +134,9 @@ func policyExplain(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if raw, err = f.declared(ctx, s, args[0], raw); err != nil {
+				return err
+			}
 			err = explain(ctx, s, haft.Call{Tool: args[0], Args: raw, Principal: s.p, Digest: digest, Turn: turn})
 			if haft.CodeOf(err) == haft.CodeInvalid {
 				return advise(err, "rules look at arguments: give those of the call with --args or --arg")

@@ -58,7 +58,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
-	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or else text")
+	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
 	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
 	fl.StringArrayVar(&f.files, "file", nil, "a `FILE` or directory to put into the tool's directory; may be given again")
 	fl.StringArrayVar(&f.needs, "requirements", nil, "install what a `FILE` names: requirements.txt, pyproject.toml or package.json; may be given again")
@@ -118,6 +118,9 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if r.Args, err = f.asDeclared(r.Args, t.Derived.Parameters); err != nil {
+		return err
+	}
 	if !f.json {
 		r.Stdout = func(b []byte) { fmt.Fprint(std.err, safe(std.err, string(b))) }
 		r.Stderr = r.Stdout
@@ -149,9 +152,10 @@ func finish(std streams, res *haft.Result, asJSON bool) error {
 func printResult(std streams, res *haft.Result) {
 	w := std.err
 	if res.Error != nil {
-		fmt.Fprintf(w, "%s %s\n", paint(w, red, string(res.Status)+":"), safe(w, res.Error.Message))
-		if res.Error.Traceback != "" {
-			fmt.Fprintln(w, safe(w, strings.TrimRight(res.Error.Traceback, "\n")))
+		message, trace := failureLines(res.Error)
+		fmt.Fprintf(w, "%s %s\n", paint(w, red, string(res.Status)+":"), safe(w, message))
+		if trace != "" {
+			fmt.Fprintln(w, safe(w, trace))
 		}
 	} else {
 		printValue(std.out, res.Value)
@@ -180,6 +184,20 @@ func printResult(std streams, res *haft.Result) {
 		}
 	}
 	fmt.Fprintln(w, paint(w, dim, line))
+}
+
+// failureLines returns what to say of a failure, and the traceback without its last
+// line if that only repeats it.
+func failureLines(f *haft.Failure) (message, trace string) {
+	trace = strings.TrimRight(f.Traceback, "\n")
+	whole := f.Type + ": " + f.Message
+	if rest, ok := strings.CutSuffix(trace, whole); ok && f.Type != "" {
+		return whole, strings.TrimRight(rest, "\n")
+	}
+	if trace == f.Message {
+		trace = ""
+	}
+	return f.Message, trace
 }
 
 // printValue writes a value: text as text, everything else as JSON.
@@ -238,46 +256,6 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 		all = append(all, p)
 	}
 	return all, nil
-}
-
-// arguments puts --args and --arg together.
-func (f runFlags) arguments(in io.Reader) ([]byte, error) {
-	var text []byte
-	var err error
-	switch {
-	case f.args == "-":
-		text, err = io.ReadAll(io.LimitReader(in, schema.MaxBytes+1))
-	case strings.HasPrefix(f.args, "@"):
-		text, err = readBounded(f.args[1:], schema.MaxBytes)
-	default:
-		text = []byte(f.args)
-	}
-	if err != nil {
-		return nil, usage(fmt.Errorf("read the arguments: %w", err))
-	}
-	if len(f.arg) == 0 {
-		return text, nil
-	}
-	args, err := schema.ReadArguments(text)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range f.arg {
-		name, v, ok := strings.Cut(a, "=")
-		if !ok || name == "" {
-			return nil, usage(errors.New("--arg is NAME=VALUE"))
-		}
-		args.Set(name, argument(v))
-	}
-	return schema.Encode(args)
-}
-
-// argument reads the value of --arg: JSON if it is JSON, else text.
-func argument(v string) any {
-	if tree, err := schema.Decode([]byte(v)); err == nil {
-		return tree
-	}
-	return v
 }
 
 // pairs reads flags of the form K=V.
