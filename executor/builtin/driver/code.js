@@ -1,6 +1,6 @@
 // Runs code that is data: the value of its last expression is the answer, as in a
-// console. What cannot be a script (it imports, exports or awaits at its top) is run
-// as a module, whose default export is the answer. Either way the answer comes when
+// console, also if it awaits at its top. What imports or exports is run as a module,
+// whose default export is the answer. Either way the answer comes when
 // nothing is left to do, as when a file is given to Node.js.
 //
 // The code shares the process with this file and can change everything here. What it
@@ -47,16 +47,17 @@ exports.run = function run({ code, typescript, map, stdin, tools }) {
 async function start(code, state) {
   let script;
   try {
-    script = new vm.Script(code, {
-      filename: state.name,
-      importModuleDynamically: vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-    });
+    script = compile(code, state);
   } catch (e) {
     if (!(e instanceof SyntaxError)) throw e;
-    // Modules do not say in which line an error is, so the script has to.
-    state.unread = { message: e.message, line: Number((/^[^\n]*:(\d+)\n/.exec(e.stack) || [])[1]) || 0 };
-    const exported = await load(code, state);
-    return exported.default;
+    const waits = awaiting(code, state);
+    if (waits === null) {
+      // Modules do not say in which line an error is, so the script has to.
+      state.unread = { message: e.message, line: Number((/^[^\n]*:(\d+)\n/.exec(e.stack) || [])[1]) || 0 };
+      const exported = await load(code, state);
+      return exported.default;
+    }
+    script = waits;
   }
   const at = path.join(process.cwd(), state.name);
   const main = new modules.Module(at, null);
@@ -68,6 +69,56 @@ async function start(code, state) {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
   }
   return script.runInThisContext();
+}
+
+function compile(code, state, columnOffset = 0) {
+  return new vm.Script(code, {
+    filename: state.name,
+    columnOffset,
+    importModuleDynamically: vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+}
+
+const OPEN = "(async () => {";
+
+function parses(code) {
+  try {
+    new vm.Script(OPEN + code + "\n})");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+// awaiting makes code that awaits at its top the body of a function that gives the
+// value of the last expression, or null if it cannot be one.
+function awaiting(code, state) {
+  if (!parses(code)) return null;
+  const split = lastExpression(code);
+  const body = split < 0 ? code : code.slice(0, split) + "return (" + trimEnd(code.slice(split)) + "\n)";
+  return compile(OPEN + body + "\n})()", state, -OPEN.length);
+}
+
+const trimEnd = (code) => code.replace(/[\s;]+$/, "");
+
+// What no expression statement begins with, and what goes on with the line before it.
+const DECLARES = /^(function\b|class\b|async\s+function\b|let\s*\[|\{)/;
+const CONTINUES = /^[-+([`/]/;
+
+// lastExpression is where the expression begins that the code ends with, or -1. It and
+// what is before it are complete for themselves; in doubt there is none.
+function lastExpression(code) {
+  const end = trimEnd(code).length;
+  for (let at = end - 1, tries = 0; at >= 0 && tries < 50; at--) {
+    const before = at === 0 ? ";" : code[at - 1];
+    const tail = code.slice(at, end).trimStart();
+    if (!";\n}".includes(before) || tail === "" || DECLARES.test(tail)) continue;
+    if (before !== ";" && CONTINUES.test(tail)) continue;
+    if (code.slice(code.lastIndexOf("\n", at - 1) + 1, at).includes("//")) continue; // perhaps a comment
+    tries++;
+    if (parses(code.slice(0, at)) && parses("return (" + tail + "\n)")) return end - tail.length;
+  }
+  return -1;
 }
 
 // load imports the code as a module of the working directory, so that it finds the
