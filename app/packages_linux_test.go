@@ -255,6 +255,14 @@ return [int(numpy.arange(5).sum()), int(pandas.DataFrame({'a': [1, 2]})['a'].sum
 			t.Errorf("it gives %s", got)
 		}
 	}
+	putTool(t, s, "tables", "import pandas", `df = pandas.DataFrame({'a': [1, 2, 2], 'c': ['x', 'y', 'y']})
+return [df[df.a > 1], df.describe().head(1), df.groupby('c').sum(), df.groupby(['c', 'a']).size(), df['c'].value_counts(), df[df.a > 1]['a'],
+    pandas.DataFrame({'index': [1]}, index=['r']), pandas.Series([1, 2], index=['d', 'd'])]`, "numpy", "pandas", "pydantic>=2")
+	if got, want := valueOf(t, s, "tables"), `[[{"a":2,"c":"y"},{"a":2,"c":"y"}],[{"index":"count","a":3.0}],[{"c":"x","a":1},{"c":"y","a":4}],`+
+		`[{"c":"x","a":1,"value":1},{"c":"y","a":2,"value":2}],{"y":2,"x":1},[2,2],[{"index_0":"r","index":1}],`+
+		`[{"index":"d","value":1},{"index":"d","value":2}]]`; got != want {
+		t.Errorf("tables give %s,\nwant %s", got, want)
+	}
 	_, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindTypeScript, Needs: haft.Requirements{NPM: []string{"lodash@^4", "zod@^3"}}, Source: `
 import _ from 'lodash';
 import { z } from 'zod';

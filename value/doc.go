@@ -40,7 +40,8 @@
 //	path, address              PurePath, ipaddress, AnyUrl   URL                               string
 //	secret                     SecretStr, SecretBytes        -                                 "**********"
 //	array of numbers           numpy scalar, ndarray         -                                 number; nested arrays
-//	table                      pandas Series, DataFrame      -                                 array; array of one object per row
+//	table                      pandas Series, DataFrame      -                                 array; array of one object per row. Labels of rows that are
+//	                                                                                           not just numbers are columns; those of a Series its keys
 //	promise                    awaitable                     Promise                           awaited if it is the whole value, else an error
 //	anything else              generator, function, class,   function, symbol, WeakMap, an     error: its class, where it is, what to return instead
 //	                           module, file, exception, ...  invalid Date, Error, RegExp, ...

@@ -294,10 +294,28 @@ def _table(v):
                 return v.item()
         elif root == "pandas":
             if c.__name__ == "DataFrame":
-                return v.to_dict(orient="records")
+                return _rows(v)
+            if c.__name__ == "Series" and _labelled(v.index):
+                return v.to_dict() if v.index.is_unique and v.index.nlevels == 1 else _rows(v.to_frame("value" if v.name is None else v.name))
             if c.__name__ in ("Series", "Index"):
                 return v.tolist()
     return None
+
+
+def _labelled(index):
+    """Whether an index says more than which row it is."""
+    return index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
+
+
+def _rows(frame):
+    """The rows of a table, with the labels of a row as its first columns."""
+    if not _labelled(frame.index):
+        return frame.to_dict(orient="records")
+    names = ["index" if n is None and frame.index.nlevels == 1 else "level_%d" % i if n is None else n
+             for i, n in enumerate(frame.index.names)]
+    if any(n in frame.columns for n in names):  # a column of that name is there as well
+        names = ["index_%d" % i for i in range(len(names))]
+    return frame.rename_axis(index=names).reset_index().to_dict(orient="records")
 
 
 def _key(k, where):
