@@ -1,6 +1,7 @@
 package haft
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"iter"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -243,17 +245,38 @@ func ServerOf(tool string) string {
 }
 
 // Audience names whom the credentials of a server are for: the origin of its address,
-// which is scheme, host and port, or else its command with what it requires. They go to
-// nobody else, and are dropped when it changes.
+// which is scheme, host and port; or else its command with its requirements, and the hosts
+// and directories that the command can send or write them to. They go to nobody else, and
+// are dropped when the audience changes.
 func (s MCPServer) Audience() string {
 	if s.URL == "" {
-		return "command " + s.Origin()
+		return "command " + s.reach()
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return ""
 	}
 	return URLOrigin(u)
+}
+
+// reach names what a command is and what it can reach. The order of hosts and mounts does
+// not matter.
+func (s MCPServer) reach() string {
+	mounts := slices.Clone(s.Mounts)
+	for i := range mounts {
+		mounts[i].Inside = cmp.Or(mounts[i].Inside, mounts[i].Dir)
+	}
+	slices.SortFunc(mounts, func(a, b MCPMount) int { return strings.Compare(a.Inside, b.Inside) })
+	text, err := json.Marshal(struct {
+		Origin  string
+		Network []string
+		Mounts  []MCPMount
+	}{s.Origin(), append([]string{}, slices.Sorted(slices.Values(s.Network))...), append([]MCPMount{}, mounts...)})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // URLOrigin returns scheme, host and port of an address in one spelling, or "" if it has

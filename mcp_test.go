@@ -2,8 +2,11 @@ package haft_test
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"haft"
 )
@@ -77,8 +80,71 @@ func TestMCPServer_Audience(t *testing.T) {
 			t.Errorf("%s is at %s", other, base)
 		}
 	}
-	run := haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "a"}}
-	if run.Audience() == (haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "b"}}).Audience() || run.Audience() == "" {
-		t.Error("two commands have the same audience")
+}
+
+// audienceChange changes a field of a command.
+type audienceChange struct {
+	change func(*haft.MCPServer)
+	keeps  bool // the command can send or write its credentials to the same places
+}
+
+// commandAudience says of every field of a server what a change of it does to the
+// credentials of a command. A new field needs a line here.
+func commandAudience() map[string]audienceChange {
+	return map[string]audienceChange{
+		"ID":        {func(s *haft.MCPServer) { s.ID = "x" }, true},
+		"Org":       {func(s *haft.MCPServer) { s.Org = "x" }, true}, // stored by organisation
+		"Name":      {func(s *haft.MCPServer) { s.Name = "x" }, true},
+		"Transport": {func(s *haft.MCPServer) { s.Transport = haft.MCPHTTP }, false},
+		"Command":   {func(s *haft.MCPServer) { s.Command = []string{"npx", "b"} }, false},
+		"URL":       {func(s *haft.MCPServer) { s.URL = "https://example.com/" }, false},
+		"Headers":   {func(s *haft.MCPServer) { s.Headers = map[string]string{"A": "b"} }, true},
+		// Which values are stored is not known here: see upstreams.sealed of package app.
+		"Env":          {func(s *haft.MCPServer) { s.Env = map[string]string{"A": "b"} }, true},
+		"OAuth":        {func(s *haft.MCPServer) { s.OAuth = &haft.MCPOAuth{} }, true},
+		"Network":      {func(s *haft.MCPServer) { s.Network = append(s.Network, "evil.example") }, false},
+		"Mounts":       {func(s *haft.MCPServer) { s.Mounts = []haft.MCPMount{{Dir: "/a", Inside: "/b", Writable: true}} }, false},
+		"Requirements": {func(s *haft.MCPServer) { s.Requirements.NPM = []string{"evil"} }, false},
+		"Limits":       {func(s *haft.MCPServer) { s.Limits.Memory = 1 << 20 }, true},
+		"Connect":      {func(s *haft.MCPServer) { s.Connect = 1 }, true},
+		"List":         {func(s *haft.MCPServer) { s.List = 1 }, true},
+		"Disabled":     {func(s *haft.MCPServer) { s.Disabled = true }, true},
+		"State":        {func(s *haft.MCPServer) { s.State.Tools = 1 }, true},
+		"Created":      {func(s *haft.MCPServer) { s.Created = time.Now() }, true},
+		"Updated":      {func(s *haft.MCPServer) { s.Updated = time.Now() }, true},
+		"If":           {func(s *haft.MCPServer) { s.If = "x" }, true},
+	}
+}
+
+func TestMCPServer_Audience_of_a_command(t *testing.T) {
+	base := func() haft.MCPServer {
+		return haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "a"}, Network: []string{"a.example", "b.example"},
+			Mounts: []haft.MCPMount{{Dir: "/a", Inside: "/b"}, {Dir: "/c"}}}
+	}
+	for f := range reflect.TypeFor[haft.MCPServer]().Fields() {
+		field, ok := commandAudience()[f.Name]
+		if !ok {
+			t.Errorf("commandAudience says nothing of %s", f.Name)
+			continue
+		}
+		s := base()
+		field.change(&s)
+		if reflect.DeepEqual(s, base()) {
+			t.Errorf("%s was not changed", f.Name)
+		}
+		if keeps := s.Audience() == base().Audience(); keeps != field.keeps {
+			t.Errorf("another %s keeps the audience: %v, want %v", f.Name, keeps, field.keeps)
+		}
+	}
+	same := base()
+	slices.Reverse(same.Network)
+	slices.Reverse(same.Mounts)
+	same.Mounts[0].Inside = "/c"
+	if same.Audience() != base().Audience() {
+		t.Error("the same hosts and mounts, written otherwise, are another audience")
+	}
+	none, empty := haft.MCPServer{Command: []string{"a"}}, haft.MCPServer{Command: []string{"a"}, Network: []string{}, Mounts: []haft.MCPMount{}}
+	if none.Audience() != empty.Audience() {
+		t.Error("no hosts and an empty list of them are two audiences")
 	}
 }

@@ -338,8 +338,12 @@ func binOf(dir, bin string) (string, error) {
 	return path.Clean(file), nil
 }
 
-// runEntry runs what a Python package installs as a program.
+// runEntry runs what a Python package installs as a program. First it takes the working
+// directory off the path, as -P does since Python 3.11: what is written or mounted there
+// must not stand for a module of the program. sys itself is built in.
 const runEntry = `import sys
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
 from importlib.metadata import entry_points
 name = sys.argv[1]
 del sys.argv[1]

@@ -14,3 +14,6 @@ func (a *App) ResolveWithin(ctx context.Context, wall time.Duration, memory int6
 	l.limits.Wall, l.limits.Memory = haft.Millis(wall), memory
 	return l.resolve(ctx, module, name)
 }
+
+// RunEntry is the program that starts what a Python package installs.
+const RunEntry = runEntry

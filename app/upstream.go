@@ -274,12 +274,20 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 	if err != nil {
 		return s, own, err
 	}
-	moved, err := u.moved(ctx, s)
-	if err != nil {
+	was, err := u.service.Store.MCPServer(ctx, s.Org, s.ID)
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return s, own, err
 	}
-	if moved || old.Audience != "" && old.Audience != s.Audience() {
-		old, moved = serverSecrets{}, true
+	// Values that were stored for another audience, and what people granted to it, are
+	// not for this one.
+	moved := was != nil && was.Audience() != s.Audience() || old.Audience != "" && old.Audience != s.Audience()
+	if !moved && was != nil {
+		if err := sameVariables(s.Env, old.Env, filled(was.Env, old.Env)); err != nil {
+			return s, own, err
+		}
+	}
+	if moved {
+		old = serverSecrets{}
 		s.Headers, s.Env = given(s.Headers), given(s.Env)
 		if s.OAuth != nil && s.OAuth.ClientSecret == hiddenValue {
 			o := *s.OAuth
@@ -319,15 +327,21 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 	return s, own, err
 }
 
-// moved reports whether a server that is kept under this name is for another audience:
-// at another origin, or another command. Then what was stored for that one, and what
-// people granted to it, is not for this one.
-func (u *upstreams) moved(ctx context.Context, s haft.MCPServer) (bool, error) {
-	was, err := u.service.Store.MCPServer(ctx, s.Org, s.ID)
-	if haft.CodeOf(err) == haft.CodeNotFound {
-		return false, nil
+// sameVariables refuses to keep stored values of a command beside variables that change:
+// a command reads from its other variables where it sends or writes a value. So all of them
+// are given anew, or all of them stay.
+func sameVariables(asked, stored, before map[string]string) error {
+	next, kept := maps.Clone(asked), ""
+	for name, text := range asked {
+		if value, ok := stored[name]; ok && (text == "" || text == hiddenValue) {
+			next[name], kept = value, max(kept, name)
+		}
 	}
-	return err == nil && was.Audience() != s.Audience(), err
+	if kept == "" || maps.Equal(next, before) {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the variables of a command change together: " +
+		"give the variable " + kept + " and every other one its value again, since the command may send it elsewhere now"}
 }
 
 // given are the values that came with a request, without those that only say that there
