@@ -8,17 +8,24 @@ import (
 	"strings"
 
 	"haft"
+	"haft/checkpoint"
 	"haft/policy"
 	"haft/sandbox"
 	"haft/sandbox/hostpath"
 )
 
-// guard is what no sandbox is ever shown: where Haft keeps data, keys, caches, locks
-// and sockets. Those that another process of the same user may have count too.
+// guard is what no sandbox is ever shown: where Haft keeps data, keys, caches, locks,
+// sockets and copies of checkpoints. Those that another process of the same user may have
+// count too.
 func (s *Service) guard(cfg ServiceConfig) hostpath.Guard {
 	g := hostpath.Guard{
 		Dirs:  []string{cfg.Data, cacheDir(), cfg.Packages.Dir, cfg.Local.Dir, "/run/haft"},
 		Files: append([]string{cfg.MasterKeyFile, os.Getenv("HAFT_MASTER_KEY_FILE")}, cfg.Upstream.Protect...),
+	}
+	for _, sink := range []string{cfg.AuditSink, os.Getenv("HAFT_AUDIT_SINK")} {
+		if checkpoint.IsFile(sink) {
+			g.Files = append(g.Files, sink)
+		}
 	}
 	if dir, err := DataDir(); err == nil { // else there is no such place
 		g.Dirs = append(g.Dirs, dir)

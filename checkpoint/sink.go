@@ -34,11 +34,14 @@ type Sink interface {
 	Send(ctx context.Context, lines []byte) error
 }
 
+// IsFile reports whether text, as [OpenSink] reads it, is the path of a file.
+func IsFile(text string) bool { return text != "" && !strings.Contains(text, "://") }
+
 // OpenSink opens the sink that text names: an https URL, to which lines are sent with
 // POST, or the path of a file, to which they are added. Only this machine is reached
 // without TLS.
 func OpenSink(text string) (Sink, error) {
-	if !strings.Contains(text, "://") {
+	if IsFile(text) {
 		f := fileSink(text)
 		file, err := f.open()
 		if err != nil {
