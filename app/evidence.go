@@ -191,8 +191,8 @@ func (s *Service) count(ctx context.Context, e *evidence, tip audit.Tip, all boo
 			return false, err
 		}
 		for _, c := range list {
-			// The hashes suffice: the last one is that of the signed file of heads.
-			if !c.FollowsTip(last) {
+			// Up to the signed file of heads the hashes suffice.
+			if !c.FollowsTip(last) || c.Place.Serial > tip.Serial && c.Check(s.Keys) != "" {
 				if n++; n <= maxUncounted {
 					e.problems = append(e.problems, audit.Problem{Kind: audit.Uncounted, Seq: c.Place.Serial})
 				}

@@ -35,7 +35,7 @@ func auditKeys(dir string) (*audit.Signer, audit.Keys, error) {
 	pem, err := keyFile(filepath.Join(dir, "audit.key"), func() ([]byte, error) {
 		if _, err := os.Lstat(filepath.Join(dir, checkpoint.HeadFile)); err == nil {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "audit.key is missing in the data directory, and " + checkpoint.HeadFile +
-				" is there: put the key back; if it is lost, remove " + checkpoint.HeadFile + " and run: haft restore --accept-loss"}
+				" is there: put the key back; if it is lost, add its public key to audit.keys, remove " + checkpoint.HeadFile + " and run: haft restore --accept-loss"}
 		}
 		return newAuditKey()
 	})

@@ -30,8 +30,8 @@ func (k *Keeper) begin(ctx context.Context) error {
 }
 
 // join takes in all that other servers signed. A server whose own key has signed is not
-// new: it must have a file. If the operator gave the keys of the other servers, in
-// audit.keys, every checkpoint must be theirs; else the first look is believed, and said so.
+// new: it must have a file. Every checkpoint must be signed by a key that the operator gave,
+// in audit.keys: a database is not believed because nobody is there to compare it with.
 func (k *Keeper) join(ctx context.Context, gone error) error {
 	own := k.cfg.Signer.ID()
 	for serial := int64(1); ; {
@@ -49,14 +49,8 @@ func (k *Keeper) join(ctx context.Context, gone error) error {
 			break
 		}
 	}
-	verified := len(k.keys) > 1
-	if err := k.absorb(ctx, verified); err != nil {
+	if err := k.absorb(ctx); err != nil {
 		return err
-	}
-	if !verified {
-		k.cfg.Logger.Warn(
-			"this data directory is new to the database, whose audit log is believed as it is: compare the head with another server's",
-			"checkpoint", k.tip.Serial, "id", k.tip.Checkpoint)
 	}
 	return k.writeHeads()
 }
@@ -81,7 +75,8 @@ func (k *Keeper) upgrade(ctx context.Context) error {
 }
 
 // unchained returns the last checkpoint of an organisation of before there were chains of
-// them, or nil. All of them must fit their entries.
+// them, or nil if there is none, or none that a trusted key signed: then it vouches for
+// nothing. All of them must fit their entries.
 func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, error) {
 	var last *audit.Checkpoint
 	for after := int64(0); ; {
@@ -119,6 +114,7 @@ func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, 
 			k.cfg.Logger.Warn("the audit log was signed with a key that is not trusted: add its public key to audit.keys in the data directory",
 				"key", last.Key)
 		}
+		return nil, nil
 	}
 	return last, nil
 }

@@ -182,7 +182,7 @@ func (k *Keeper) mismatch(ctx context.Context, marks []audit.Mark) error {
 }
 
 // loss finds out from which entry on what was signed is not there: after the last
-// checkpoint that still fits its entry.
+// checkpoint that a trusted key signed and that still fits its entry.
 func (k *Keeper) loss(ctx context.Context, m audit.Mark) (Loss, error) {
 	l := Loss{Org: m.Org, From: 1, To: m.Seq}
 	has, err := k.cfg.Store.HasEntries(ctx, []audit.Head{m.Head()})
@@ -205,7 +205,7 @@ func (k *Keeper) loss(ctx context.Context, m audit.Mark) (Loss, error) {
 		return l, err
 	}
 	for _, c := range points { // newest first
-		if c.Seq < m.Seq && has[c.Head()] {
+		if c.Seq < m.Seq && has[c.Head()] && c.Check(k.keys) == "" {
 			l.From = c.Seq + 1
 			break
 		}

@@ -73,7 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	} else {
 		k.load(*heads)
 		if err = k.continues(ctx, nil); err == nil {
-			err = k.absorb(ctx, false)
+			err = k.absorb(ctx)
 		}
 		if err == nil {
 			err = k.eachGrown(ctx, func(u store.Unsigned) error { return k.linked(ctx, u) })
@@ -166,7 +166,7 @@ func (k *Keeper) Sign(ctx context.Context) error {
 
 // sign is Sign for who has the lock, and without the file.
 func (k *Keeper) sign(ctx context.Context) error {
-	if err := k.absorb(ctx, false); err != nil {
+	if err := k.absorb(ctx); err != nil {
 		return err
 	}
 	return k.pagesGrown(ctx, k.signPage)
@@ -247,9 +247,9 @@ func (k *Keeper) writeHeads() error {
 }
 
 // absorb takes in what other servers signed, and what this one signed before a crash, and
-// demands that it follows what is known and fits the entries. In the database of one
-// process only, and if all has to be verified, a key that is not trusted is refused.
-func (k *Keeper) absorb(ctx context.Context, verified bool) error {
+// demands that a trusted key signed it, and that it follows what is known and fits the
+// entries.
+func (k *Keeper) absorb(ctx context.Context) error {
 	for {
 		list, err := k.cfg.Store.ChainedFrom(ctx, k.tip.Serial, store.MaxPage)
 		if err != nil {
@@ -274,7 +274,7 @@ func (k *Keeper) absorb(ctx context.Context, verified bool) error {
 			return err
 		}
 		for _, c := range list {
-			if err := k.take(c, has[c.Head()], verified); err != nil {
+			if err := k.take(c, has[c.Head()]); err != nil {
 				return err
 			}
 		}
@@ -285,21 +285,36 @@ func (k *Keeper) absorb(ctx context.Context, verified bool) error {
 }
 
 // take takes in one checkpoint that another process signed.
-func (k *Keeper) take(c audit.Checkpoint, fits, verified bool) error {
-	switch kind := c.Check(k.keys); {
-	case kind == audit.BadSignature, !fits, !c.Follows(k.marks[c.Org], k.tip):
-		return unfit(c, "is not what was signed, or does not fit the entries")
-	case kind == audit.UnknownKey && (verified || !k.cfg.Store.Shared() || c.Place.Lost != nil):
-		return unfit(c, "is signed with a key that is not trusted")
-	case kind == audit.UnknownKey && !k.warned[c.Key]:
-		k.warned[c.Key] = true
-		k.cfg.Logger.Warn(
-			"a server with another key signs this audit log: add its public key (haft audit key) to audit.keys in the data directory",
-			"key", c.Key)
+func (k *Keeper) take(c audit.Checkpoint, fits bool) error {
+	if err := k.trusted(c); err != nil {
+		return err
+	}
+	if !fits || !c.Follows(k.marks[c.Org], k.tip) {
+		return unfit(c, notSigned)
 	}
 	k.marks[c.Org], k.tip = c.Mark(), c.Tip()
 	return nil
 }
+
+// trusted reports, as a [*Mismatch], that no trusted key signed a checkpoint of the database.
+// Whoever can write to the database can write checkpoints, but cannot sign them: so nothing
+// of one counts before this.
+func (k *Keeper) trusted(c audit.Checkpoint) error {
+	switch c.Check(k.keys) {
+	case "":
+		return nil
+	case audit.UnknownKey:
+		m := &Mismatch{Serial: c.Place.Serial, Damaged: fmt.Sprintf(
+			"checkpoint %d of the audit log is signed with a key that is not trusted: %.16q", c.Place.Serial, c.Key)}
+		return &haft.Error{Code: haft.CodeConflict, Err: m, Message: m.Damaged +
+			". If it is the key of another server of this database, or a former one, add its public key (haft audit key) to audit.keys " +
+			"in the data directory and start again. Else somebody wrote to the database: put back the right one"}
+	}
+	return unfit(c, notSigned)
+}
+
+// notSigned says why a checkpoint is not believed.
+const notSigned = "is not what was signed, or does not fit the entries"
 
 // unfit says that a checkpoint in the database cannot be believed.
 func unfit(c audit.Checkpoint, why string) error {

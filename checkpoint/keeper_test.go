@@ -337,20 +337,42 @@ func TestKeeper_servers_do_not_fork_the_chain(t *testing.T) {
 // joins tries how a server with a new directory joins a shared database.
 func joins(t *testing.T, url string, old place, all audit.Keys) {
 	fresh := newPlace(t, shared(t, url))
-	k := fresh.open(t) // it believes what it sees, and says so
+	refused(t, fresh.config(), "a key that is not trusted") // nobody said whom to believe
+	cfg := fresh.config()
+	cfg.Keys = all
+	k, err := checkpoint.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fresh.write(t, "a")
 	sign(t, k)
 	// One whose file was removed is not new.
 	if err := os.Remove(filepath.Join(old.dir, checkpoint.HeadFile)); err != nil {
 		t.Fatal(err)
 	}
-	cfg := old.config()
+	cfg = old.config()
 	cfg.Keys = all
 	refused(t, cfg, checkpoint.HeadFile+" is missing")
-	// One that was told whom to believe does not believe the fresh server.
+	// One that was not told of the fresh server does not believe it.
 	strict := newPlace(t, shared(t, url)).config()
 	strict.Keys = all
 	refused(t, strict, "a key that is not trusted")
+	// Nor does it need to know of it, if it has the key and the file of one that does.
+	twin := place{shared(t, url), fresh.signer, t.TempDir()}
+	head, err := os.ReadFile(filepath.Join(fresh.dir, checkpoint.HeadFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(twin.dir, checkpoint.HeadFile), head, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := twin.open(t) // with no other keys: what is signed up to the file is not looked at again
+	twin.write(t, "a")
+	sign(t, other)
+	fresh.write(t, "a")
+	sign(t, k)
+	twin.write(t, "b")
+	sign(t, other)
 }
 
 func TestSink_file_finds_what_was_put_back_together(t *testing.T) {

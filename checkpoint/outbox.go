@@ -59,7 +59,7 @@ func openOutbox(ctx context.Context, k *Keeper, sink Sink) (*outbox, error) {
 		}
 	}
 	var known audit.Tip
-	if err := sink.Known(false, func(c audit.Checkpoint) {
+	if err := k.sinkKnown(sink, false, func(c audit.Checkpoint) {
 		if c.Place.Serial > known.Serial {
 			known = c.Tip()
 		}
@@ -78,6 +78,27 @@ func openOutbox(ctx context.Context, k *Keeper, sink Sink) (*outbox, error) {
 	go o.run(own)
 	o.wake()
 	return o, nil
+}
+
+// sinkKnown yields what a sink has. Who can write to the sink is not who can sign: a line
+// that no trusted key signed is an error, and nothing of the sink counts then.
+func (k *Keeper) sinkKnown(sink Sink, all bool, yield func(audit.Checkpoint)) error {
+	var bad *audit.Checkpoint
+	err := sink.Known(all, func(c audit.Checkpoint) {
+		switch {
+		case bad != nil:
+		case c.Check(k.keys) != "":
+			bad = &c
+		default:
+			yield(c)
+		}
+	})
+	if err != nil || bad == nil {
+		return err
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
+		"the audit sink has a line, checkpoint %d, that no trusted key signed: somebody else wrote to it, or the public key %.16q is missing in "+
+			"audit.keys in the data directory; add that key, or keep the file as evidence and start with another one", bad.Place.Serial, bad.Key)}
 }
 
 // hasTip reports that the database does not have a checkpoint, and that no person gave it

@@ -35,7 +35,9 @@ type Restoration struct {
 }
 
 // Plan finds out what is lost if this database is gone on with. It returns nil if nothing
-// is: then the database continues what was signed. Nothing is changed.
+// is: then the database continues what was signed. A database whose last checkpoints no
+// trusted key signed is not gone on with: a loss can be accepted, a forgery cannot. Nothing
+// is changed.
 func Plan(ctx context.Context, cfg Config) (*Restoration, error) {
 	k, err := Open(ctx, cfg)
 	if err == nil {
@@ -61,6 +63,9 @@ func Plan(ctx context.Context, cfg Config) (*Restoration, error) {
 		return nil, err
 	}
 	if last != nil {
+		if err := k.trusted(*last); err != nil {
+			return nil, err // signing after it would vouch for it
+		}
 		r.have, r.Have = last.Tip(), last.Place.Serial
 	}
 	if err := r.compare(ctx); err != nil {
@@ -88,6 +93,9 @@ func (r *Restoration) compare(ctx context.Context) error {
 			return err
 		}
 		if len(last) > 0 {
+			if err := k.trusted(last[0]); err != nil {
+				return err
+			}
 			r.marks[org] = last[0].Mark()
 		}
 		if m, known := k.marks[org]; known {
@@ -121,7 +129,7 @@ func (k *Keeper) loadSink() error {
 	}
 	tip := audit.Checkpoint{Place: &audit.Place{}}
 	last := make(map[string]audit.Checkpoint)
-	err := k.cfg.Sink.Known(true, func(c audit.Checkpoint) {
+	err := k.sinkKnown(k.cfg.Sink, true, func(c audit.Checkpoint) {
 		if c.Place.Serial > tip.Place.Serial {
 			tip = c
 		}
@@ -132,11 +140,11 @@ func (k *Keeper) loadSink() error {
 	if err != nil {
 		return err
 	}
-	if tip.Place.Serial > k.tip.Serial && tip.Check(k.keys) == "" {
+	if tip.Place.Serial > k.tip.Serial {
 		k.tip = tip.Tip()
 	}
 	for org, c := range last {
-		if c.Place.Number > k.marks[org].Number && c.Check(k.keys) == "" {
+		if c.Place.Number > k.marks[org].Number {
 			k.marks[org] = c.Mark()
 		}
 	}

@@ -1,0 +1,54 @@
+package app_test
+
+import (
+	"testing"
+	"time"
+
+	"haft"
+	"haft/app"
+	"haft/audit"
+	"haft/store"
+)
+
+// A checkpoint that is linked as it has to be, and that no trusted key signed, is found by
+// every organisation: the chain of checkpoints is theirs too.
+func TestVerifyAudit_finds_a_checkpoint_of_another_key(t *testing.T) {
+	s, err := app.OpenEvidence(t.Context(), app.ServiceConfig{Data: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var b store.Batch
+	for _, org := range []string{"local", "other"} {
+		b.Audit = append(b.Audit, audit.Entry{Org: org, Kind: "k", Time: time.Now()})
+	}
+	mallory, err := audit.NewKey()
+	if err == nil {
+		err = s.Store.Commit(t.Context(), b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := s.Store.AuditHead(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := mallory.SignAfter(head, audit.Mark{}, audit.Tip{}, time.Now())
+	if err := s.Store.AddCheckpoints(t.Context(), 0, []audit.Checkpoint{forged}); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := s.VerifyAudit(t.Context(), haft.Principal{Org: "local", User: "olga", Roles: []string{"admin"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range rep.Problems {
+		if p.Kind == audit.Uncounted && p.Seq == forged.Place.Serial {
+			return
+		}
+	}
+	t.Errorf("problems: %v, want checkpoint %d among them", rep.Problems, forged.Place.Serial)
+}
