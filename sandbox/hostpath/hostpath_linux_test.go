@@ -130,6 +130,69 @@ func TestGuard_keeps_directories_behind_mounts(t *testing.T) {
 	}
 }
 
+// newOverlay mounts an overlay by the mount API of Linux 6.8, with one directory in each
+// option.
+func newOverlay(t *testing.T, at string, options [][2]string) {
+	t.Helper()
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Skipf("mounting is not allowed here: %v", err)
+	}
+	defer unix.Close(fs) // only needed until it is mounted
+	for _, o := range options {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			t.Skipf("this kernel does not know %s: %v", o[0], err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		t.Skipf("an overlay cannot be mounted here: %v", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("fsmount: %v", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		t.Fatalf("move_mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+}
+
+func TestGuard_keeps_directories_behind_layers_of_any_name(t *testing.T) {
+	for _, name := range []string{"state", "st,a:t e=\\x"} {
+		t.Run(name, func(t *testing.T) {
+			top := tree(t, name+"/haft/keys", "merged", "upper", "work", "lower", "free")
+			newOverlay(t, top+"/merged", [][2]string{
+				{"lowerdir+", top + "/lower"}, {"lowerdir+", top + "/" + name}, {"upperdir", top + "/upper"}, {"workdir", top + "/work"}})
+			g := hostpath.Guard{Dirs: []string{top + "/" + name + "/haft"}}
+			for at, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true, "/free": false} {
+				if err := decide(t, g, top+at); (haft.CodeOf(err) == haft.CodeDenied) != kept {
+					t.Errorf("%q: %v, want that it is kept: %v", at, err, kept)
+				}
+			}
+		})
+	}
+}
+
+// The options are as Linux 5.10, 6.5 and 6.12 write them.
+func TestLayerDirs(t *testing.T) {
+	for options, want := range map[string]string{
+		"rw,lowerdir=/a:/b,upperdir=/c,workdir=/d":                       "/a /b /c /d",
+		"ro,lowerdir=/a:/b::/data,redirect_dir=on":                       "/a /b /data",
+		`rw,lowerdir+=/a,lowerdir+=/b\054x,datadir+=/data,upperdir=/c:c`: "/a /b,x /c:c /data",
+		`rw,lowerdir=/a\134:b:/c\040d,workdir=/w\075,xino=off,userxattr`: `/a:b /a\:b /c d /w=`,
+		"rw,lowerdir=relative":                                           "",
+	} {
+		if got := strings.Join(hostpath.LayerDirs(options), " "); got != want {
+			t.Errorf("LayerDirs(%s) = %s, want %s", options, got, want)
+		}
+	}
+}
+
 func TestFollow_says_where_links_are(t *testing.T) {
 	top := tree(t, "bin", "opt/tool", "tenant")
 	if err := errors.Join(os.WriteFile(top+"/opt/tool/run", []byte("#!x"), 0o755), os.Symlink("../opt/tool/run", top+"/bin/run"),

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A mount is one line of mountinfo.
@@ -16,7 +18,7 @@ type mount struct {
 	root    string // which directory of the file system it shows
 	at      string // where
 	kind    string
-	options string // of the file system
+	options string // of the file system, escaped
 }
 
 // mountTable are the mounts that this process sees.
@@ -65,7 +67,7 @@ func parseMount(line string) (mount, error) {
 	if err != nil {
 		return mount{}, fmt.Errorf("read the number of a mount: %w", err)
 	}
-	return mount{id: id, device: f[2], root: unescape(f[3]), at: unescape(f[4]), kind: g[0], options: unescape(g[2])}, nil
+	return mount{id: id, device: f[2], root: unescape(f[3]), at: unescape(f[4]), kind: g[0], options: g[2]}, nil
 }
 
 // unescape reads the octal numbers by which the kernel writes blanks: \040.
@@ -103,22 +105,70 @@ func (t mountTable) partsWithin(id uint64, real string, depth int) []part {
 	if m.kind != "overlay" || depth == 0 {
 		return list
 	}
-	for option := range strings.SplitSeq(m.options, ",") {
-		name, value, _ := strings.Cut(option, "=")
-		if name != "lowerdir" && name != "upperdir" && name != "workdir" {
-			continue
+	for _, dir := range layerDirs(m.options) {
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // layers of a container are often not visible in it
 		}
-		for dir := range strings.SplitSeq(value, ":") {
-			layer := path.Join(dir, own.path)
-			if f, err := os.Open(dir); err == nil { // layers of a container are often not visible in it
-				if st, err := statOf(int(f.Fd())); err == nil {
-					list = append(list, t.partsWithin(st.mount, layer, depth-1)...)
-				}
-				_ = f.Close() // only looked at
-			}
+		st, err := statOf(fd)
+		if err == nil {
+			list = append(list, t.partsWithin(st.mount, path.Join(dir, own.path), depth-1)...)
 		}
+		_ = unix.Close(fd) // only looked at
 	}
 	return list
+}
+
+// layerDirs returns the directories that the options of an overlay name, as mountinfo
+// writes them. lowerdir is a list, in which a backslash stands before a colon that is a part
+// of a name; lowerdir+ and datadir+, of the mount API of Linux 6.8, are one directory each.
+// Where one text can be read in two ways, both are returned: a directory too many shows
+// nothing.
+func layerDirs(options string) []string {
+	var list []string
+	for option := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(option, "=")
+		value = unescape(value)
+		switch name {
+		case "lowerdir":
+			for _, dir := range splitLayers(value) {
+				list = append(list, dir, unquote(dir))
+			}
+		case "lowerdir+", "datadir+", "upperdir", "workdir":
+			list = append(list, value, unquote(value))
+		}
+	}
+	list = slices.DeleteFunc(list, func(dir string) bool { return !path.IsAbs(dir) })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// splitLayers splits a list at the colons that have no backslash before them.
+func splitLayers(text string) []string {
+	var list []string
+	start := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case ':':
+			list = append(list, text[start:i])
+			start = i + 1
+		}
+	}
+	return append(list, text[start:])
+}
+
+// unquote takes away the backslashes that stand before other characters.
+func unquote(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }
 
 // within reports whether a clean absolute path is dir or lies in it.
