@@ -97,7 +97,9 @@ func aboutMount(m haft.MCPMount, err error) error {
 
 // program opens a program that a server names, by its path. Links to it are followed,
 // as those of /etc/alternatives; but a link in a directory that the organisation may
-// have mounted, and so may have written, leads only to what it may have mounted.
+// have mounted, and so may have written, leads only to what it may have mounted. Neither the
+// program nor a link to it is in a directory of another organisation, which would decide what
+// runs with the variables of this one.
 func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 	p, links, err := hostpath.Follow(file)
 	if err != nil {
@@ -106,6 +108,10 @@ func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 	h.open = append(h.open, p)
 	if err := h.guard.Check(p); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(append(links, p.Real), func(name string) bool { return h.rules.OthersMount(h.org, name) }) {
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "the program of the server, or a link to it, is in a directory that another organisation may mount and write: see mcp in the policy"}
 	}
 	own := func(dir string) bool { return h.rules.MayMount(h.org, dir) == nil }
 	if slices.ContainsFunc(links, own) && !own(p.Real) {

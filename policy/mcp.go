@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -84,4 +85,29 @@ func (p *Policy) MayMount(org, dir string) error {
 		}
 	}
 	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation mount that directory: see mcp in the policy"}
+}
+
+// OthersMount reports whether a path of the host lies in a directory that the policy gives
+// to other organisations, by name, and not to this one: they decide what is there. Who may
+// mount everything is given nothing by name.
+func (p *Policy) OthersMount(org, name string) bool {
+	others := false
+	if p == nil {
+		return false
+	}
+	for _, l := range p.layers {
+		if l.forced {
+			continue
+		}
+		for _, r := range l.mcp {
+			named := slices.ContainsFunc(r.mounts, func(m string) bool {
+				return m != "*" && m != "/" && (m == name || strings.HasPrefix(name, m+"/"))
+			})
+			if named && r.orgs.match(org) {
+				return false
+			}
+			others = others || named
+		}
+	}
+	return others
 }

@@ -43,6 +43,20 @@ func TestPolicy_mcp(t *testing.T) {
 			t.Errorf("MayMount(%s, %s) = %v, want ok %v", tt.org, tt.dir, err, tt.ok)
 		}
 	}
+	shared := compile("version: 1\nmcp:\n  - {orgs: [a], mounts: [/srv/a, /srv/both]}\n  - {orgs: [b], mounts: [/srv/both]}\n  - {orgs: [local], mounts: [\"*\"]}\n")
+	for _, tt := range []struct {
+		org, name string
+		others    bool
+	}{
+		{"a", "/srv/a/x", false}, {"b", "/srv/a/x", true}, {"b", "/srv/a", true}, {"b", "/srv/ab", false}, {"b", "/srv", false}, {"b", "/usr/bin/x", false},
+		{"a", "/srv/both/x", false}, {"b", "/srv/both/x", false}, {"c", "/srv/both/x", true}, {"local", "/srv/a/x", true}, {"local", "/usr/bin/x", false},
+	} {
+		for _, p := range []*policy.Policy{shared, policy.Compose(shared, grabbing)} {
+			if got := p.OthersMount(tt.org, tt.name); got != tt.others {
+				t.Errorf("OthersMount(%s, %s) = %v, want %v", tt.org, tt.name, got, tt.others)
+			}
+		}
+	}
 	for _, bad := range []string{"mcp: [{commands: [x]}]", "mcp: [{orgs: [a], mounts: [relative]}]", "mcp: [{orgs: [a], mounts: [/a/../b]}]", "mcp: {orgs: [a]}"} {
 		if _, err := policy.Compile([]byte("version: 1\n" + bad + "\n")); err == nil {
 			t.Errorf("%s is compiled", bad)
