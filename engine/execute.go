@@ -25,9 +25,7 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 	if x == nil {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
 	}
-	e.mu.Lock()
-	f.final = f.args
-	e.mu.Unlock()
+	e.grantVersion(f)
 	if err := e.outdated(ctx, f); err != nil {
 		return err
 	}
@@ -50,6 +48,9 @@ func (e *Engine) execute(ctx context.Context, f *flight) error {
 		return err
 	}
 	defer e.unreach(f)
+	if err := e.outdated(ctx, f); err != nil {
+		return err
+	}
 	first := e.ahead(ctx, f, x, req)
 	if first != nil {
 		defer first.Drop()

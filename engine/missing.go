@@ -49,11 +49,14 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 	if !atLoad(f, m) && !next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
-	if !e.decideAgain(f, next) {
+	if !e.decideAgain(ctx, f, next) {
 		f.notices = append(f.notices, "packages: the rules do not let this call run in the new version")
 		return nil
 	}
 	f.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
+	if err := e.outdated(ctx, f); err != nil {
+		return err
+	}
 	release, err := e.supply(ctx, f, &req)
 	if err != nil {
 		return err
@@ -67,10 +70,11 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 
 // decideAgain has a call go on in another version of its tool, if the rules allow that
 // without asking anybody. Else the call stays as it is.
-func (e *Engine) decideAgain(f *flight, next *registry.Compiled) bool {
+func (e *Engine) decideAgain(ctx context.Context, f *flight, next *registry.Compiled) bool {
 	tool, decision, decided := f.tool, f.decision, f.decided
 	f.tool, f.decided = next, nil
-	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow {
+	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow && e.stillGranted(ctx, f, f.granted) == nil {
+		e.grantVersion(f)
 		return true
 	}
 	f.tool, f.decision, f.decided = tool, decision, decided

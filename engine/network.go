@@ -100,14 +100,6 @@ type egressPlan struct {
 	networks []policy.Network
 }
 
-// judge returns what holds connections against the rules; nil if no rule speaks.
-func (p egressPlan) judge() func(host string, port uint16) string {
-	if len(p.networks) == 0 {
-		return nil
-	}
-	return func(host string, port uint16) string { return policy.Forbids(p.networks, host, port) }
-}
-
 // egressFor decides what a call may reach, of whatever kind its tool is, from the
 // settings of the tool, what its organisation says of sandboxes, and the rules of the
 // policy that speak of the network. It is the one place where that is decided. A call
@@ -180,9 +172,18 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 	if err != nil {
 		return err
 	}
-	if plan.here && e.cfg.Gate != nil {
-		f.here = &herePassage{engine: e, call: f.named(), plan: plan}
-		req.Egress = f.here.wrap
+	var j *judge
+	switch {
+	case plan.here && e.cfg.Gate != nil:
+		f.here = &herePassage{engine: e, call: f.named()}
+		req.Egress, j = f.here.wrap, &f.here.judge
+		j.networks.Store(&plan.networks)
+	case len(plan.hosts) > 0:
+		j = &judge{}
+		j.networks.Store(&plan.networks)
+	}
+	if j != nil {
+		e.grantNetwork(f, plan, j)
 	}
 	if len(plan.hosts) == 0 {
 		f.stand(req, nil, nil)
@@ -191,7 +192,7 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 		}
 		return nil
 	}
-	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: plan.hosts, Bound: f.bounds(), Forbids: plan.judge()})
+	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: plan.hosts, Bound: f.bounds(), Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
@@ -218,7 +219,7 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 type herePassage struct {
 	engine *Engine
 	call   haft.Call
-	plan   egressPlan
+	judge  judge
 
 	mu   sync.Mutex
 	exit *Exit
@@ -230,7 +231,7 @@ func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.call, Forbids: h.plan.judge(), Here: true})
+		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.call, Forbids: h.judge.forbids, Here: true})
 		if err != nil {
 			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.call.ID, "error", err)
 			return closedPassage{}
@@ -241,6 +242,16 @@ func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
 		return closedPassage{}
 	}
 	return h.exit.Wrap(next)
+}
+
+// opened reports whether the tool has asked for the way out.
+func (h *herePassage) opened() bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.exit != nil
 }
 
 // refused reports whether a request was refused.

@@ -134,10 +134,21 @@ func (e *Engine) reviewOrg(ctx context.Context, org string) {
 
 // running is what is looked at of a call on its way, which another goroutine has.
 type running struct {
-	call   haft.Call // as it came, or with the arguments that run if final
-	pinned string
-	final  bool
-	cancel context.CancelCauseFunc
+	call    haft.Call // as it came, or with the arguments that run if final
+	pinned  string    // the version that the caller named
+	final   bool
+	granted grant
+	cancel  context.CancelCauseFunc
+}
+
+// running returns what is looked at of the flight. Engine.mu is held, unless its own
+// goroutine asks.
+func (f *flight) running() running {
+	r := running{call: f.asked, pinned: f.pinned, final: f.final != nil, granted: f.granted, cancel: f.cancel}
+	if r.final {
+		r.call.Args = f.final
+	}
+	return r
 }
 
 // reviewRunning ends the calls of an organisation on their way here that are denied
@@ -149,15 +160,11 @@ func (e *Engine) reviewRunning(ctx context.Context, org string) error {
 		if f.asked.Principal.Org != org {
 			continue
 		}
-		r := running{call: f.asked, pinned: f.pinned, cancel: f.cancel, final: f.final != nil}
-		if r.final {
-			r.call.Args = f.final
-		}
-		list = append(list, r)
+		list = append(list, f.running())
 	}
 	e.mu.Unlock()
 	for _, r := range list {
-		err := e.stillAllowed(ctx, r.call, r.pinned, r.final)
+		err := e.stillAllowed(ctx, r)
 		if w, ok := errors.AsType[*withdrawal](err); ok {
 			r.cancel(w)
 		} else if err != nil {
@@ -216,7 +223,7 @@ func (e *Engine) reviewRecord(ctx context.Context, org string, id haft.CallID) (
 		return ends, nil //nolint:nilerr // what cannot be opened cannot run either
 	}
 	f.call.Digest = r.Digest
-	err = e.stillAllowed(ctx, f.call, r.Call.Digest, r.Status == haft.StatusPending)
+	err = e.stillAllowed(ctx, running{call: f.call, pinned: r.Call.Digest, final: r.Status == haft.StatusPending})
 	if w, ok := errors.AsType[*withdrawal](err); ok {
 		return ends, e.dropWithdrawn(ctx, r, w)
 	}

@@ -79,6 +79,7 @@ type flight struct {
 	decided  json.RawMessage // the arguments that decision is for
 	args     json.RawMessage // as they will run
 	final    json.RawMessage // the same, once they do not change any more; guarded by Engine.mu
+	granted  grant           // what it runs with; guarded by Engine.mu
 	env      map[string]string
 	bound    map[string]Bound // those of env that its program must not have
 	lease    lease            // what env and redactor are made of

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,9 +60,7 @@ func (e *Engine) outdated(ctx context.Context, f *flight) error {
 	if f.seen == seen {
 		return nil
 	}
-	c := f.call
-	c.Args = f.args
-	if err := e.stillAllowed(ctx, c, f.rec.Call.Digest, true); err != nil {
+	if err := e.stillAllowed(ctx, f.running()); err != nil {
 		if w, ok := errors.AsType[*withdrawal](err); ok {
 			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, w.Error())
 		}
@@ -73,21 +72,22 @@ func (e *Engine) outdated(ctx context.Context, f *flight) error {
 
 // stillAllowed decides about a call as if it came now, and returns a [*withdrawal] if
 // it is denied. Approvals that were given stay good: that a rule asks for one now is no
-// denial. Pinned is the version that the caller named, if any. Final says that the
-// arguments are those that run: before that, rules of the agent may yet fill some in, and
-// what policy says of them does not count.
+// denial. Before its arguments are final, rules of the agent may yet fill some in, and
+// what policy says of them does not count. Once they are, the version that runs counts,
+// and what it was given: a fresh call that would be given less ends it.
 //
 // What bounds how often or in which order calls are made (rates, quotas, circuits,
 // blocks after failures, tool rules of a turn, a stop that lets calls end) was asked
 // when the call came in, and is not asked again.
-func (e *Engine) stillAllowed(ctx context.Context, c haft.Call, pinned string, final bool) error {
+func (e *Engine) stillAllowed(ctx context.Context, r running) error {
+	c := r.call
 	now, _, err := e.principalNow(ctx, c.Principal)
 	if err != nil {
 		return err
 	}
-	c.Principal = now
+	c.Principal, c.Digest = now, cmp.Or(r.granted.digest, c.Digest)
 	probe := &flight{call: c, probe: true}
-	probe.rec.Call.Digest = pinned
+	probe.rec.Call.Digest = r.pinned
 	if err := e.resolve(ctx, probe); err != nil {
 		return withdrawn(err)
 	}
@@ -101,10 +101,13 @@ func (e *Engine) stillAllowed(ctx context.Context, c haft.Call, pinned string, f
 	if failure != nil {
 		args = c.Args // of another version; what does not fit is no question of permission
 	}
-	if !final && probe.agent != nil && len(probe.agent.Rules) > 0 {
+	if !r.final && probe.agent != nil && len(probe.agent.Rules) > 0 {
 		return nil
 	}
-	return withdrawn(e.decide(probe, args))
+	if err := e.decide(probe, args); err != nil || r.granted.digest == "" {
+		return withdrawn(err)
+	}
+	return e.stillGranted(ctx, probe, r.granted)
 }
 
 // withdrawn makes a [*withdrawal] of an error that says that a call is denied, or that
@@ -155,7 +158,7 @@ func (e *Engine) withdrawnResult(ctx context.Context, f *flight, res *haft.Resul
 	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) && f.seen != e.changes.Load() {
 		// Whoever waited for it has left at the same moment, perhaps for this reason.
 		late := context.WithoutCancel(ctx)
-		if err := e.stillAllowed(late, f.call, f.rec.Call.Digest, false); err != nil {
+		if err := e.stillAllowed(late, f.running()); err != nil {
 			w, _ = errors.AsType[*withdrawal](err)
 		}
 	}

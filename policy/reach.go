@@ -52,3 +52,17 @@ func (p *Policy) Networks(req Request) ([]Network, error) {
 	}
 	return all, nil
 }
+
+// Narrower returns the first of now, by the name of its rule, that may forbid something
+// which all of was let through, or "" if none does.
+func Narrower(was, now []Network) (rule string) {
+	for _, n := range now {
+		wider := func(old Network) bool {
+			return !slices.ContainsFunc(old.Hosts, func(h string) bool { return !n.covers(h) })
+		}
+		if !n.covers("*") && !slices.ContainsFunc(was, wider) {
+			return n.Rule
+		}
+	}
+	return ""
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"haft"
+	"haft/policy"
+)
+
+// A grant is what a call that runs was given besides the permission to run. When
+// permissions change, [Engine.stillGranted] holds it against what a fresh call would be
+// given. Only the goroutine of the flight writes it, with Engine.mu held.
+type grant struct {
+	digest string     // the version that runs; "" until the arguments are final
+	level  haft.Level // the isolation that was demanded of the sandbox
+	// hosts are those that the sandbox reaches, as tool or organisation name them, and
+	// bound the secrets for which a built-in tool is given hosts.
+	hosts []string
+	bound map[string]Bound
+	judge *judge       // of its connections; nil while it can make none
+	here  *herePassage // of a built-in tool; nil if it has none
+}
+
+// A judge holds connections against the rules about the network. A review replaces the
+// rules by those of now, so that they hold for the next connection of a running call.
+type judge struct {
+	networks atomic.Pointer[[]policy.Network]
+}
+
+// forbids is [Way.Forbids].
+func (j *judge) forbids(host string, port uint16) (rule string) {
+	return policy.Forbids(*j.networks.Load(), host, port)
+}
+
+// grantVersion notes the version that runs from now on, and how well it has to be
+// isolated.
+func (e *Engine) grantVersion(f *flight) {
+	level := e.isolation(f)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f.final, f.granted.digest, f.granted.level = f.args, f.tool.Tool.Version.Digest, level
+}
+
+// grantNetwork notes what the call reaches from now on. It does so before the way out
+// is opened: a review that does not see it comes before [Engine.outdated] is asked.
+func (e *Engine) grantNetwork(f *flight, plan egressPlan, j *judge) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f.granted.hosts, f.granted.bound, f.granted.judge, f.granted.here = plan.hosts, f.bound, j, f.here
+}
+
+// stillGranted returns a [*withdrawal] if a call that runs was given more than it would
+// be given now: hosts that tool, organisation or policy do not let it reach any more,
+// open connections of a built-in tool that a rule forbids now, or less isolation than is
+// demanded now. Otherwise the connections that it makes from now on are held against the
+// rules of now. The probe is the call as if it came now, with a decision that lets it run.
+func (e *Engine) stillGranted(ctx context.Context, probe *flight, g grant) error {
+	if len(g.bound) > 0 {
+		probe.bound = g.bound // with what was fetched for the call, which nobody asks for again
+	}
+	plan, err := e.egressFor(ctx, probe)
+	if err != nil {
+		return withdrawn(err)
+	}
+	if level := e.isolation(probe); !g.level.AtLeast(level) {
+		return &withdrawal{"the call has to run with the isolation " + string(level) + " now"}
+	}
+	for _, entry := range g.hosts {
+		if !slices.ContainsFunc(plan.hosts, func(have string) bool { return e.covers(have, entry) }) {
+			return &withdrawal{"the call may not reach " + entry + " any more"}
+		}
+	}
+	if g.judge == nil {
+		return nil
+	}
+	was := g.judge.networks.Swap(&plan.networks)
+	if rule := policy.Narrower(*was, plan.networks); rule != "" && g.here.opened() {
+		return &withdrawal{"the rule " + rule + " of the policy forbids connections that the call could make before"}
+	}
+	return nil
+}
