@@ -37,6 +37,7 @@ var alone = map[string]string{
 	"authority_letta_upsert":    "it starts servers of its own",
 	"authority_mcp_credentials": "its MCP servers are on a loopback address, which only the environment of its own commands allows",
 	"authority_mcp_revoked":     "it starts servers of its own",
+	"authority_network_revoked": "it starts servers of its own",
 	"authority_metrics":         "it starts servers of its own",
 	"authority_mount":           "every command of it starts the commands of MCP servers anew, which a server keeps",
 	"authority_network":         "it says which addresses may be reached, which a server is told when it starts",
