@@ -80,8 +80,9 @@
 // is left out matches all. Then the expression in when, in CEL
 // (https://cel.dev), must be true. It may use
 //
-//	principal.org, principal.user, principal.agent   string, the agent by its name
-//	principal.agent_name, principal.agent_id         string, the agent by either
+//	principal.org, principal.user                    string
+//	principal.agent                                  string, the agent by its name or id
+//	principal.agent_name, principal.agent_id         string, the agent by one of them
 //	principal.roles                                  list(string)
 //	tool.name, tool.kind, tool.category, tool.digest string
 //	tool.tags                                        list(string)
@@ -103,7 +104,8 @@
 // Tools are selected by "tool:NAME", "category:NAME", "tag:NAME" and
 // "kind:KIND", where a * stands for any text. Users, agents, organisations and
 // roles are names, in which * does the same. A tool or an agent is meant by its id too.
-// In an expression with a text that begins with ag_, principal.agent is the id.
+// In an expression, principal.agent is equal to both (==, !=, in); other functions are
+// asked for the name, and for the id too if a text next to it has ag_ in it.
 //
 // # Versions
 //

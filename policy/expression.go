@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -37,9 +36,9 @@ func newEnv() (*cel.Env, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("principal.org", cel.StringType),
 		cel.Variable("principal.user", cel.StringType),
-		cel.Variable("principal.agent", cel.StringType),
-		cel.Variable("principal.agent_name", cel.StringType),
-		cel.Variable("principal.agent_id", cel.StringType),
+		cel.Variable(agentAny, cel.StringType), // see [anyAgent]
+		cel.Variable(agentName, cel.StringType),
+		cel.Variable(agentID, cel.StringType),
 		cel.Variable("principal.roles", cel.ListType(cel.StringType)),
 		cel.Variable("tool.name", cel.StringType),
 		cel.Variable("tool.kind", cel.StringType),
@@ -74,22 +73,19 @@ func compileExpression(env *cel.Env, text string) (*condition, error) {
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives %s and must give bool", t)
 	}
+	ast, err := withAgent(env, ast)
+	if err != nil {
+		return nil, err
+	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), pathCosts())
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
-	byID := strings.Contains(text, `"`+haft.AgentIDPrefix) || strings.Contains(text, "'"+haft.AgentIDPrefix)
-	return &condition{program, byID}, nil
+	return &condition{program}, nil
 }
 
 // condition is a compiled expression.
-type condition struct {
-	program cel.Program
-	// byID says that the expression has a text that begins like the id of an agent:
-	// principal.agent is then the id and not the name. Before agents had both here,
-	// only the id was known to calls over HTTP, and policies were written for that.
-	byID bool
-}
+type condition struct{ program cel.Program }
 
 // evaluation holds the variables of one request. They are made when the first
 // expression needs them.
@@ -115,12 +111,7 @@ func (e *evaluation) holds(c *condition) (bool, error) {
 	if e.cost > maxCostAll {
 		return false, errCostly
 	}
-	vars := e.vars
-	if c.byID {
-		vars = maps.Clone(vars)
-		vars["principal.agent"] = e.req.Principal.Agent
-	}
-	out, details, err := c.program.Eval(vars)
+	out, details, err := c.program.Eval(e.vars)
 	if details != nil && details.ActualCost() != nil {
 		e.cost += *details.ActualCost()
 	}
@@ -151,7 +142,7 @@ func variables(req *Request) (map[string]any, error) {
 	agent := cmp.Or(req.AgentName, p.Agent)
 	return map[string]any{
 		"principal.org": p.Org, "principal.user": p.User, "principal.roles": list(p.Roles),
-		"principal.agent": agent, "principal.agent_name": agent, "principal.agent_id": p.Agent,
+		agentName: agent, agentID: p.Agent,
 		"tool.name": t.Name, "tool.kind": string(t.Version.Kind), "tool.category": t.Category,
 		"tool.digest": t.Version.Digest, "tool.tags": list(t.Tags), "tool.version": int64(t.Version.Number),
 		// What MCP assumes of a tool that says nothing is the worse.
