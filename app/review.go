@@ -69,10 +69,10 @@ func (a *App) hasBandit(ctx context.Context) bool {
 	})
 }
 
-// judge asks the policy of an organisation what findings mean.
-func (s *Service) judge(org string, findings []haft.Finding) registry.Verdict {
+// judge asks the policy of an organisation what findings in a tool mean.
+func (s *Service) judge(t haft.Tool, findings []haft.Finding) registry.Verdict {
 	if s.Engine == nil {
 		return registry.Refuse
 	}
-	return registry.Verdict(s.Engine.Review(org, findings).Action)
+	return registry.Verdict(s.Engine.Review(t, findings).Action)
 }

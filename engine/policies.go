@@ -179,13 +179,13 @@ func explained(f *flight, err error) (policy.Decision, error) {
 	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: f.decision.Considered}, nil
 }
 
-// Review says what the policy of an organisation demands of a source in which
+// Review says what the policy of its organisation demands of a tool in whose source
 // this was found. Where the policy cannot be had, a person has to look.
-func (e *Engine) Review(org string, findings []haft.Finding) policy.ReviewVerdict {
-	rules, err := e.policyOf(e.ctx, org)
+func (e *Engine) Review(t haft.Tool, findings []haft.Finding) policy.ReviewVerdict {
+	rules, err := e.policyOf(e.ctx, t.Org)
 	if err != nil {
-		e.cfg.Logger.Error("the policy for a review cannot be read", "org", org, "error", err)
+		e.cfg.Logger.Error("the policy for a review cannot be read", "org", t.Org, "error", err)
 		rules = nil
 	}
-	return rules.Review(haft.Tool{Org: org}, findings)
+	return rules.Review(t, findings)
 }

@@ -247,10 +247,10 @@ func TestPut_refuses_by_review(t *testing.T) {
 		{Scanner: "haft", Rule: "exec", Severity: haft.SeverityCritical, Line: 7, Message: "runs text as code"},
 	}
 	review := func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return findings, nil }
-	for name, judge := range map[string]func(string, []haft.Finding) registry.Verdict{
+	for name, judge := range map[string]func(haft.Tool, []haft.Finding) registry.Verdict{
 		"default":         nil,
-		"refuse":          func(string, []haft.Finding) registry.Verdict { return registry.Refuse },
-		"unknown verdict": func(string, []haft.Finding) registry.Verdict { return "" },
+		"refuse":          func(haft.Tool, []haft.Finding) registry.Verdict { return registry.Refuse },
+		"unknown verdict": func(haft.Tool, []haft.Finding) registry.Verdict { return "" },
 	} {
 		_, err := registry.New(open(t), registry.Config{Review: review, Judge: judge}).Put(t.Context(), ann, add())
 		want := "the source is refused: line 7: runs text as code (exec, critical); line 1: a weak hash (weak-hash, low)"
@@ -275,7 +275,7 @@ func TestDefaultJudge(t *testing.T) {
 		for _, s := range tt.have {
 			findings = append(findings, haft.Finding{Severity: s})
 		}
-		if got := registry.DefaultJudge("acme", findings); got != tt.want {
+		if got := registry.DefaultJudge(haft.Tool{Org: "acme"}, findings); got != tt.want {
 			t.Errorf("DefaultJudge(%v) = %s, want %s", tt.have, got, tt.want)
 		}
 	}

@@ -44,5 +44,8 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if err := r.lock(ctx, c); err != nil {
 		return nil, err
 	}
-	return c, r.describe(ctx, c)
+	if err := r.describe(ctx, c); err != nil {
+		return nil, err
+	}
+	return c, r.judge(ctx, c)
 }

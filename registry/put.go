@@ -155,7 +155,7 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	v := haft.Version{
 		Kind: d.Kind, Description: sig.Description, Source: d.Source, Function: derived.Function, Pass: derived.Pass,
 		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings, Annotations: d.Annotations,
-		Health: schema.Health(sig.Parameters), Review: haft.Review{Findings: c.findings}, Author: person(c.by), Created: now(),
+		Health: schema.Health(sig.Parameters), Author: person(c.by), Created: now(),
 	}
 	if v.Health.Status == haft.HealthInvalid {
 		return unhealthy(v.Health)
@@ -168,9 +168,6 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	}
 	if v.Settings.Output.Type == haft.OutputAny {
 		v.Settings.Output.Type = derived.Output
-	}
-	if c.waits {
-		v.Review.State = haft.ReviewWaiting
 	}
 	var err error
 	if v.Parameters, err = schema.Encode(sig.Parameters); err != nil {

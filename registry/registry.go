@@ -60,8 +60,9 @@ type Config struct {
 	Review func(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error)
 	// ReviewOptional keeps sources that could not be reviewed, with a warning.
 	ReviewOptional bool
-	// Judge is what policy says to findings. Nil means [DefaultJudge].
-	Judge func(org string, findings []haft.Finding) Verdict
+	// Judge is what policy says to findings in a version of a tool. Nil means
+	// [DefaultJudge].
+	Judge func(t haft.Tool, findings []haft.Finding) Verdict
 	// SelfReview lets those who registered a version accept it.
 	SelfReview bool
 	// Builtin are the tools of this binary. They are there in every organisation.
@@ -80,8 +81,8 @@ type Config struct {
 }
 
 // DefaultJudge refuses critical findings, asks about high ones and warns of the
-// others. It is the same for every organisation.
-func DefaultJudge(_ string, findings []haft.Finding) Verdict {
+// others. It is the same for every organisation and tool.
+func DefaultJudge(_ haft.Tool, findings []haft.Finding) Verdict {
 	v := Pass
 	for _, f := range findings {
 		switch {

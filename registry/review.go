@@ -16,7 +16,7 @@ const (
 )
 
 // review looks at the source before it is kept. What cannot be looked at is not
-// kept, unless the operator says otherwise.
+// kept, unless the operator says otherwise. What was found is judged by [Registry.judge].
 func (r *Registry) review(ctx context.Context, c *change) error {
 	findings, err := r.look(ctx, c.draft)
 	if err != nil {
@@ -29,8 +29,8 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		c.warn("the source was not reviewed")
 		return nil
 	}
-	findings = slices.Clone(findings) // it is the reviewer's
-	slices.SortStableFunc(findings, func(a, b haft.Finding) int {
+	c.findings = slices.Clone(findings) // it is the reviewer's
+	slices.SortStableFunc(c.findings, func(a, b haft.Finding) int {
 		switch {
 		case a.Severity == b.Severity:
 			return a.Line - b.Line
@@ -39,7 +39,29 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		}
 		return 1
 	})
-	switch verdict := r.cfg.Judge(c.by.Org, findings); verdict {
+	return nil
+}
+
+// judge asks what the findings mean for the tool, whose name the source may say.
+func (r *Registry) judge(ctx context.Context, c *change) error {
+	t, findings := c.tool, c.findings
+	if len(findings) > 0 {
+		// A draft leaves out what stays as it is.
+		before, err := r.store.Tool(ctx, c.by.Org, t.Name)
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return fmt.Errorf("read the tool: %w", err)
+		}
+		if err == nil {
+			t.ID = before.ID
+			if c.draft.Category == "" {
+				t.Category = before.Category
+			}
+			if c.draft.Tags == nil {
+				t.Tags = before.Tags
+			}
+		}
+	}
+	switch verdict := r.cfg.Judge(t, findings); verdict {
 	case Pass:
 	case Warn, Ask:
 		c.waits = verdict == Ask
@@ -53,6 +75,10 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		return &haft.Error{Code: haft.CodeDenied, Message: "the source is refused: " + tellAll(findings)}
 	}
 	c.findings = findings[:min(len(findings), maxFindings)]
+	c.tool.Version.Review.Findings = c.findings
+	if c.waits {
+		c.tool.Version.Review.State = haft.ReviewWaiting
+	}
 	return nil
 }
 
