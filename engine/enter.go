@@ -96,8 +96,11 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 		return nil, err
 	}
 	ours := c.ID == ""
-	if ours {
+	switch {
+	case ours:
 		c.ID = NewCallID()
+	case e.flying(c.ID) != nil: // of whichever organisation
+		return nil, errIDRuns()
 	}
 	now := time.Now()
 	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}

@@ -1,9 +1,15 @@
 package engine_test
 
 import (
+	"context"
+	"encoding/json"
+	"sync"
 	"testing"
+	"time"
 
+	"haft"
 	"haft/engine"
+	"haft/executor"
 )
 
 func TestNewCallID_rises_and_cannot_be_guessed(t *testing.T) {
@@ -14,4 +20,89 @@ func TestNewCallID_rises_and_cannot_be_guessed(t *testing.T) {
 	if a[12:] == b[12:] {
 		t.Error("the random part is the same")
 	}
+}
+
+// TestCall_that_cannot_begin_gives_its_key_back: whoever chose an id that is taken, or
+// came too late, can use the idempotency key for another call.
+func TestCall_that_cannot_begin_gives_its_key_back(t *testing.T) {
+	keyed := func(org string, id haft.CallID) haft.Call {
+		return haft.Call{ID: id, Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user(org, "ann"), IdempotencyKey: "k"}
+	}
+	claimed := func(w *world, org string) haft.CallID {
+		t.Helper()
+		winner, _, err := w.store.Claim(t.Context(), org, "ann", "", "k", "other", "c_other", time.Now())
+		check(t, err)
+		return winner
+	}
+	// hold has a call of organisation a run until it is told to end.
+	hold := func(t *testing.T) (w *world, begin func(c haft.Call), end func() *haft.Result) {
+		w = setup(t, allowAll, engine.Config{})
+		w.tool("a", "work", nil)
+		w.tool("b", "work", nil)
+		started, ending, done := make(chan struct{}), make(chan struct{}), make(chan *haft.Result, 1)
+		w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+			if req.Org == "a" {
+				close(started)
+				<-ending
+			}
+			return ok(req, "1"), nil
+		})
+		stop := sync.OnceFunc(func() { close(ending) })
+		t.Cleanup(stop)
+		return w, func(c haft.Call) {
+				go func() {
+					res, err := w.Call(t.Context(), c)
+					check(t, err)
+					done <- res
+				}()
+				<-started
+			}, func() *haft.Result {
+				stop()
+				return <-done
+			}
+	}
+	t.Run("the id runs for another organisation", func(t *testing.T) {
+		w, begin, end := hold(t)
+		begin(keyed("a", "c_x"))
+		if _, err := w.Call(t.Context(), keyed("b", "c_x")); haft.CodeOf(err) != haft.CodeConflict {
+			t.Errorf("the second call with the id: %v", err)
+		}
+		want(t, w.do(keyed("b", "")), haft.StatusSuccess)
+		want(t, end(), haft.StatusSuccess)
+		want(t, w.record("a", "c_x").Result, haft.StatusSuccess)
+	})
+	t.Run("the id begins to run meanwhile", func(t *testing.T) {
+		w, begin, end := hold(t)
+		_, err := w.CallWith(t.Context(), keyed("b", "c_x"), func() { begin(keyed("a", "c_x")) })
+		if haft.CodeOf(err) != haft.CodeConflict {
+			t.Errorf("the second call with the id: %v", err)
+		}
+		want(t, w.do(keyed("b", "")), haft.StatusSuccess)
+		want(t, end(), haft.StatusSuccess)
+		want(t, w.record("a", "c_x").Result, haft.StatusSuccess)
+		if winner := claimed(w, "a"); winner != "c_x" {
+			t.Errorf("the key of the call that ran is that of %s", winner)
+		}
+	})
+	t.Run("the same call begins to run meanwhile", func(t *testing.T) {
+		w, begin, end := hold(t)
+		_, err := w.CallWith(t.Context(), keyed("a", "c_x"), func() { begin(keyed("a", "c_x")) })
+		if haft.CodeOf(err) != haft.CodeConflict {
+			t.Errorf("the second call with the id: %v", err)
+		}
+		want(t, end(), haft.StatusSuccess)
+		if winner := claimed(w, "a"); winner != "c_x" {
+			t.Errorf("the key of the call that ran is that of %s", winner)
+		}
+	})
+	t.Run("the engine is closed", func(t *testing.T) {
+		w, _, _ := hold(t)
+		check(t, w.Engine.Close())
+		if _, err := w.Call(t.Context(), keyed("b", "")); haft.CodeOf(err) != haft.CodeUnavailable {
+			t.Errorf("a call of a closed engine: %v", err)
+		}
+		if winner := claimed(w, "b"); winner != "c_other" {
+			t.Errorf("the key is that of %s", winner)
+		}
+	})
 }

@@ -78,6 +78,12 @@ func (e *Engine) repeatable(ctx context.Context, f *flight, first haft.CallID) e
 	return nil
 }
 
+// sameKey reports whether two calls have one idempotency key.
+func sameKey(a, b haft.Call) bool {
+	p, q := a.Principal, b.Principal
+	return a.IdempotencyKey == b.IdempotencyKey && p.Org == q.Org && p.Owner() == q.Owner() && p.Agent == q.Agent
+}
+
 // unclaim gives the key of a flight back.
 func (e *Engine) unclaim(ctx context.Context, f *flight) {
 	if f.call.IdempotencyKey == "" {

@@ -149,9 +149,10 @@ func NewCallID() haft.CallID {
 
 // fly takes a flight through all stages and out.
 func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
-	ctx, err := e.board(ctx, f)
+	callers := ctx
+	ctx, other, err := e.board(ctx, f)
 	if err != nil {
-		e.journal.forget(f.call.ID)
+		e.turnAway(context.WithoutCancel(callers), f, other)
 		return nil, err
 	}
 	defer func() {
@@ -172,8 +173,8 @@ func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
 }
 
 // board makes a flight known, so that it can be cancelled, and gives it its
-// deadline.
-func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) {
+// deadline. If it cannot, other is the flight that has its id, if that is why.
+func (e *Engine) board(ctx context.Context, f *flight) (boarded context.Context, other *flight, err error) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	f.stop = func() { f.cancel(nil) }
 	if !f.call.Deadline.IsZero() {
@@ -186,11 +187,11 @@ func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) 
 	defer e.mu.Unlock()
 	if e.closed {
 		f.stop()
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down", Err: errClosing}
+		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down", Err: errClosing}
 	}
-	if _, ok := e.flights[f.call.ID]; ok {
+	if other := e.flights[f.call.ID]; other != nil {
 		f.stop()
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
+		return nil, other, errIDRuns()
 	}
 	f.asked, f.pinned = f.call, f.rec.Call.Digest
 	if f.seen != e.changes.Load() {
@@ -198,7 +199,24 @@ func (e *Engine) board(ctx context.Context, f *flight) (context.Context, error) 
 	}
 	e.flights[f.call.ID] = f
 	e.aloft.Add(1)
-	return ctx, nil
+	return ctx, nil, nil
+}
+
+// errIDRuns refuses the id of a call that is on its way.
+func errIDRuns() error {
+	return &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
+}
+
+// turnAway gives back what a flight holds that could not be boarded, except what
+// belongs to the other one that has its id: its events, and its idempotency key if it
+// is the same. A flight that is kept keeps its key: the next engine goes on with it.
+func (e *Engine) turnAway(ctx context.Context, f, other *flight) {
+	if other == nil {
+		e.journal.forget(f.call.ID)
+	}
+	if !f.async && (other == nil || !sameKey(f.call, other.asked)) {
+		e.unclaim(ctx, f)
+	}
 }
 
 // land gives back everything that a flight holds.
