@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ type permissions struct {
 // and tells others. Whatever was kept of rules is read again before.
 func (e *Engine) permissionsChanged(org string) {
 	e.changes.Add(1)
-	e.rules.forget()
+	e.rules.forget(org)
 	if org != "" {
 		e.review(org)
 	} else {
@@ -107,10 +108,8 @@ func (e *Engine) reviewOrg(ctx context.Context, org string) {
 		case <-ctx.Done():
 			return
 		}
-		err := e.reviewRunning(ctx, org)
-		if err == nil {
-			err = e.reviewParked(ctx, org)
-		}
+		// What is wrong with one call must not spare the others.
+		err := errors.Join(e.reviewRunning(ctx, org), e.reviewParked(ctx, org))
 		<-p.turns
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
@@ -163,21 +162,45 @@ func (e *Engine) reviewRunning(ctx context.Context, org string) error {
 		list = append(list, f.running())
 	}
 	e.mu.Unlock()
+	var failed failures
 	for _, r := range list {
 		err := e.stillAllowed(ctx, r)
 		if w, ok := errors.AsType[*withdrawal](err); ok {
 			r.cancel(w)
-		} else if err != nil {
-			return err
+		} else {
+			failed.add(r.call.ID, err)
 		}
 	}
-	return nil
+	return failed.err()
+}
+
+// failures are errors about calls, of which the first is told.
+type failures struct {
+	first error
+	count int
+}
+
+func (f *failures) add(id haft.CallID, err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; f.first == nil {
+		f.first = fmt.Errorf("review the call %s: %w", id, err)
+	}
+}
+
+func (f *failures) err() error {
+	if f.count > 1 {
+		return fmt.Errorf("%w, and %d other calls", f.first, f.count-1)
+	}
+	return f.first
 }
 
 // reviewParked ends the calls of an organisation that wait for a person, or in a queue
 // of nobody, and are denied now. It notes when a credential of the others ends.
 func (e *Engine) reviewParked(ctx context.Context, org string) error {
 	var first time.Time
+	var failed failures
 	filter := haft.CallFilter{Org: org, Status: []haft.Status{haft.StatusPending, haft.StatusQueued}, Limit: 200}
 	for {
 		records, err := e.store.Records(ctx, filter)
@@ -190,10 +213,8 @@ func (e *Engine) reviewParked(ctx context.Context, org string) error {
 				continue // it is looked at where it is on its way
 			}
 			ends, err := e.reviewRecord(ctx, org, r.Call.ID)
-			if err != nil {
-				return err
-			}
-			if !ends.IsZero() && (first.IsZero() || ends.Before(first)) {
+			failed.add(r.Call.ID, err)
+			if err == nil && !ends.IsZero() && (first.IsZero() || ends.Before(first)) {
 				first = ends
 			}
 		}
@@ -208,7 +229,7 @@ func (e *Engine) reviewParked(ctx context.Context, org string) error {
 	} else {
 		e.permissions.ends[org] = first
 	}
-	return nil
+	return failed.err()
 }
 
 // reviewRecord ends one call that waits, if it is denied now, and else says when its

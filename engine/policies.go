@@ -13,21 +13,44 @@ import (
 	"haft/policy"
 )
 
-// policies are compiled once and kept.
+// policies are compiled once and kept, by organisation. One that is being read while it
+// is forgotten is written to an entry that is not in the map any more, and so not kept.
 type policies struct {
 	mu  sync.Mutex
-	all map[string]compiledPolicy
-	gen int // counts how often they were forgotten
+	all map[string]*compiledPolicy
 }
 
-// forget has every policy read again. One that is being read meanwhile is not kept.
-func (p *policies) forget() {
+// maxPolicies is of how many organisations the policies are kept.
+const maxPolicies = 10_000
+
+// forget has the policy of an organisation read again, or those of all if it is empty:
+// that of the server is a part of each.
+func (p *policies) forget(org string) {
 	p.mu.Lock()
-	p.all, p.gen = nil, p.gen+1
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if org == "" {
+		p.all = nil
+	} else {
+		delete(p.all, org)
+	}
 }
 
-// compiledPolicy is a policy and when it was read.
+// entry returns the entry of an organisation, and a copy of what it has. The lock is
+// not held.
+func (p *policies) entry(org string) (at *compiledPolicy, has compiledPolicy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at = p.all[org]; at == nil {
+		if p.all == nil || len(p.all) >= maxPolicies {
+			p.all = make(map[string]*compiledPolicy)
+		}
+		at = &compiledPolicy{}
+		p.all[org] = at
+	}
+	return at, *at
+}
+
+// compiledPolicy is a policy and when it was read; a zero time means not yet.
 type compiledPolicy struct {
 	policy *policy.Policy
 	at     time.Time
@@ -39,11 +62,8 @@ const policyFresh = time.Second
 
 // policyOf returns what holds in an organisation.
 func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
-	e.rules.mu.Lock()
-	k, ok := e.rules.all[org]
-	gen := e.rules.gen
-	e.rules.mu.Unlock()
-	if ok && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
+	entry, k := e.rules.entry(org)
+	if !k.at.IsZero() && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
 		return k.policy, nil
 	}
 	both, err := e.compose(ctx, org)
@@ -52,13 +72,7 @@ func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, erro
 	}
 	e.rules.mu.Lock()
 	defer e.rules.mu.Unlock()
-	if gen != e.rules.gen {
-		return both, nil
-	}
-	if e.rules.all == nil || len(e.rules.all) > 10_000 {
-		e.rules.all = make(map[string]compiledPolicy)
-	}
-	e.rules.all[org] = compiledPolicy{both, time.Now()}
+	*entry = compiledPolicy{both, time.Now()}
 	return both, nil
 }
 
@@ -137,7 +151,7 @@ func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, n
 	if err != nil {
 		return nil, err
 	}
-	e.rules.forget()
+	e.rules.forget(org)
 	return kept, e.logFor(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ type credentials struct {
 	gone    map[string]string // why, by credential
 	roles   map[string][]string
 	expires map[string]time.Time
+	broken  string // the credential that cannot be looked up
 }
 
 func (c *credentials) recheck(_ context.Context, p haft.Principal) (haft.Principal, time.Time, error) {
@@ -28,6 +30,9 @@ func (c *credentials) recheck(_ context.Context, p haft.Principal) (haft.Princip
 	defer c.mu.Unlock()
 	if why := c.gone[p.Credential]; why != "" {
 		return p, time.Time{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: why}
+	}
+	if p.Credential == c.broken && c.broken != "" {
+		return p, time.Time{}, errors.New("the store cannot be read")
 	}
 	ends := c.expires[p.Credential]
 	if !ends.IsZero() && !time.Now().Before(ends) {
@@ -356,6 +361,29 @@ func TestWithdrawn_leaves_others(t *testing.T) {
 		if e.Principal.Credential != "" {
 			t.Errorf("an event has %+v", e.Principal)
 		}
+	}
+}
+
+// TestWithdrawn_in_spite_of_an_error: a call that cannot be reviewed spares no other one.
+func TestWithdrawn_in_spite_of_an_error(t *testing.T) {
+	r := newRevoking(t)
+	r.p.Credential = "key:broken"
+	running, _ := kinds()["submitted"](r)
+	parked, _ := kinds()["waiting for approval"](r)
+	r.p.Credential = "key:m"
+	others := [][]haft.CallID{}
+	for _, kind := range []string{"submitted", "waiting for approval"} {
+		ids, _ := kinds()[kind](r)
+		others = append(others, ids)
+	}
+	r.credentials.set(func(c *credentials) { c.broken = "key:broken" })
+	check(t, withdrawals()["the policy of the organisation denies"].change(r))
+	for _, ids := range others {
+		r.ended(r.end(admin("o"), ids[0]), "no-more")
+	}
+	r.credentials.set(func(c *credentials) { c.broken = "" })
+	for _, id := range append(running, parked...) { // it is tried again
+		r.ended(r.end(admin("o"), id), "no-more")
 	}
 }
 

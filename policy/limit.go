@@ -103,7 +103,7 @@ func key(what, ref string, by []dimension, forced bool, req *Request) string {
 		case byOrg:
 			v = req.Principal.Org
 		case byUser:
-			v = req.Principal.User
+			v = req.Principal.Owner() // keys without a user do not share what is counted
 		case byAgent:
 			v = req.Principal.Agent
 		case byTool: // the name may change hands
