@@ -104,3 +104,24 @@ func TestVersions(t *testing.T) {
 		}
 	}
 }
+
+// A call of a version that is not the current one is held to the filters of both.
+func TestVersions_filters(t *testing.T) {
+	p, err := policy.Compile([]byte(`
+version: 1
+filters:
+  - {id: old, on: output, action: mask, pattern: old, tools: ["kind:python"]}
+  - {id: now, on: output, action: mask, pattern: now, tools: ["kind:bash"]}
+  - {id: tag, on: output, action: mask, pattern: tag, tools: ["tag:money"]}
+  - {id: not, on: output, action: mask, pattern: not, tools: ["kind:typescript"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := policy.Request{Principal: haft.Principal{Org: "o", User: "ann"}, Current: &haft.Version{Number: 2, Kind: haft.KindBash},
+		Tool: haft.Tool{Name: "pay", Tags: []string{"money"}, Version: haft.Version{Number: 1, Kind: haft.KindPython}}}
+	out, err := p.Screen(req, policy.Output).Text(t.Context(), "stdout", "old now tag not")
+	if want := "[masked by old] [masked by now] [masked by tag] not"; err != nil || out.Text != want {
+		t.Errorf("%q %v, want %q", out.Text, err, want)
+	}
+}
