@@ -52,7 +52,8 @@ type slowWorld struct {
 
 func newSlowWorld(t *testing.T, g engine.Gate) *slowWorld {
 	t.Helper()
-	w := &slowWorld{world: setup(t, allowAll, engine.Config{Gate: g}), started: make(chan string, 8), end: make(chan struct{})}
+	w := &slowWorld{world: setup(t, allowAll, engine.Config{Gate: g})}
+	w.started, w.end = make(chan string, 8), make(chan struct{})
 	w.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
 		w.started <- req.Tool
 		end := w.end
@@ -104,6 +105,8 @@ func TestGranted_is_taken_back(t *testing.T) {
 		}
 	}
 	type change = func(*world, *haft.Tool) error
+	limit := func(text string) change { return rule("{id: x, effect: limit, " + text + "}") }
+	const refused = "policy does not let the tool reach a.example"
 	version := func(network ...string) change {
 		return func(w *world, _ *haft.Tool) error {
 			w.tool("o", "slow", func(d *haft.Draft) { d.Source, d.Settings.Network = "def slow(): return 2", network })
@@ -120,7 +123,8 @@ func TestGranted_is_taken_back(t *testing.T) {
 	}
 	sandbox := func(network ...string) change {
 		return func(w *world, _ *haft.Tool) error {
-			return second(w.PutSandboxConfig(w.t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxLocal, Network: network}))
+			c := haft.SandboxConfig{Type: haft.SandboxLocal, Network: network}
+			return second(w.PutSandboxConfig(w.t.Context(), admin("o"), c))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -128,13 +132,13 @@ func TestGranted_is_taken_back(t *testing.T) {
 		change  change
 		why     string // "" means that the call goes on
 	}{
-		"another host":                  {[]string{"a.example"}, rule(`{id: x, effect: limit, network: [b.example]}`), "policy does not let the tool reach a.example"},
-		"no host":                       {[]string{"a.example"}, rule(`{id: x, effect: limit, network: []}`), "policy does not let the tool reach a.example"},
-		"for others":                    {[]string{"a.example"}, rule(`{id: x, effect: limit, users: [bob], network: []}`), ""},
-		"the same host and more":        {[]string{"a.example"}, rule(`{id: x, effect: limit, network: [a.example, b.example]}`), ""},
+		"another host":                  {[]string{"a.example"}, limit(`network: [b.example]`), refused},
+		"no host":                       {[]string{"a.example"}, limit(`network: []`), refused},
+		"for others":                    {[]string{"a.example"}, limit(`users: [bob], network: []`), ""},
+		"the same host and more":        {[]string{"a.example"}, limit(`network: [a.example, b.example]`), ""},
 		"the organisation has no host":  {nil, sandbox(), "may not reach a.example any more"},
 		"the organisation has more":     {nil, sandbox("a.example", "b.example"), ""},
-		"the isolation":                 {nil, rule(`{id: x, effect: limit, min_isolation: machine}`), "isolation machine"},
+		"the isolation":                 {nil, limit(`min_isolation: machine`), "isolation machine"},
 		"the version that runs":         {nil, both(version("a.example"), rule(`{id: x, effect: deny, digests: ["V1"]}`)), "org/x"},
 		"the version that ran is older": {nil, version("a.example"), ""},
 		"the new version has less":      {[]string{"a.example"}, version("b.example"), "which does not name a.example"},
@@ -153,7 +157,8 @@ func TestGranted_is_taken_back(t *testing.T) {
 			}
 			res := w.world.end(admin("o"), id)
 			want(t, res, haft.StatusCancelled)
-			if res.Error == nil || !strings.Contains(res.Error.Message, "withdrawn") || !strings.Contains(res.Error.Message, c.why) {
+			if res.Error == nil || !strings.Contains(res.Error.Message, "withdrawn: ") ||
+				!strings.Contains(res.Error.Message, c.why) {
 				t.Errorf("it says %+v, want %q", res.Error, c.why)
 			}
 		})

@@ -22,44 +22,48 @@ func TestNewCallID_rises_and_cannot_be_guessed(t *testing.T) {
 	}
 }
 
+// hold returns a world, and what has a call of organisation a run until it is told to end.
+func hold(t *testing.T) (w *world, begin func(c haft.Call), end func() *haft.Result) {
+	t.Helper()
+	w = setup(t, allowAll, engine.Config{})
+	w.tool("a", "work", nil)
+	w.tool("b", "work", nil)
+	started, ending, done := make(chan struct{}), make(chan struct{}), make(chan *haft.Result, 1)
+	w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+		if req.Org == "a" {
+			close(started)
+			<-ending
+		}
+		return ok(req, "1"), nil
+	})
+	stop := sync.OnceFunc(func() { close(ending) })
+	t.Cleanup(stop)
+	begin = func(c haft.Call) {
+		go func() {
+			res, err := w.Call(t.Context(), c)
+			check(t, err)
+			done <- res
+		}()
+		<-started
+	}
+	return w, begin, func() *haft.Result {
+		stop()
+		return <-done
+	}
+}
+
 // TestCall_that_cannot_begin_gives_its_key_back: whoever chose an id that is taken, or
 // came too late, can use the idempotency key for another call.
 func TestCall_that_cannot_begin_gives_its_key_back(t *testing.T) {
 	keyed := func(org string, id haft.CallID) haft.Call {
-		return haft.Call{ID: id, Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user(org, "ann"), IdempotencyKey: "k"}
+		return haft.Call{ID: id, Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user(org, "ann"),
+			IdempotencyKey: "k"}
 	}
 	claimed := func(w *world, org string) haft.CallID {
 		t.Helper()
 		winner, _, err := w.store.Claim(t.Context(), org, "ann", "", "k", "other", "c_other", time.Now())
 		check(t, err)
 		return winner
-	}
-	// hold has a call of organisation a run until it is told to end.
-	hold := func(t *testing.T) (w *world, begin func(c haft.Call), end func() *haft.Result) {
-		w = setup(t, allowAll, engine.Config{})
-		w.tool("a", "work", nil)
-		w.tool("b", "work", nil)
-		started, ending, done := make(chan struct{}), make(chan struct{}), make(chan *haft.Result, 1)
-		w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
-			if req.Org == "a" {
-				close(started)
-				<-ending
-			}
-			return ok(req, "1"), nil
-		})
-		stop := sync.OnceFunc(func() { close(ending) })
-		t.Cleanup(stop)
-		return w, func(c haft.Call) {
-				go func() {
-					res, err := w.Call(t.Context(), c)
-					check(t, err)
-					done <- res
-				}()
-				<-started
-			}, func() *haft.Result {
-				stop()
-				return <-done
-			}
 	}
 	t.Run("the id runs for another organisation", func(t *testing.T) {
 		w, begin, end := hold(t)

@@ -59,7 +59,8 @@ func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
 		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
 	}
 	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
-		a.Rates = append(a.Rates, limit.Rate{Key: key("tool-rate", p.Org, p.Owner(), string(t.ID)), PerSecond: r.PerSecond, Burst: burst(r)})
+		name := key("tool-rate", p.Org, p.Owner(), string(t.ID))
+		a.Rates = append(a.Rates, limit.Rate{Key: name, PerSecond: r.PerSecond, Burst: burst(r)})
 	}
 	for _, q := range f.decision.Quotas {
 		start, end := q.Period.Window(now)

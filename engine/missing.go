@@ -73,7 +73,8 @@ func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req 
 func (e *Engine) decideAgain(ctx context.Context, f *flight, next *registry.Compiled) bool {
 	tool, decision, decided := f.tool, f.decision, f.decided
 	f.tool, f.decided = next, nil
-	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow && e.stillGranted(ctx, f, f.granted) == nil {
+	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow &&
+		e.stillGranted(ctx, f, f.granted) == nil {
 		e.grantVersion(f)
 		return true
 	}
