@@ -29,6 +29,14 @@ type judge struct {
 	networks atomic.Pointer[[]policy.Network]
 }
 
+// follow has the judge hold connections against these rules, and returns those of before.
+func (j *judge) follow(networks []policy.Network) (was []policy.Network) {
+	if old := j.networks.Swap(&networks); old != nil {
+		was = *old
+	}
+	return was
+}
+
 // forbids is [Way.Forbids].
 func (j *judge) forbids(host string, port uint16) (rule string) {
 	return policy.Forbids(*j.networks.Load(), host, port)
@@ -75,8 +83,8 @@ func (e *Engine) stillGranted(ctx context.Context, probe *flight, g grant) error
 	if g.judge == nil {
 		return nil
 	}
-	was := g.judge.networks.Swap(&plan.networks)
-	if rule := policy.Narrower(*was, plan.networks); rule != "" && g.here.opened() {
+	was := g.judge.follow(plan.networks)
+	if rule := policy.Narrower(was, plan.networks); rule != "" && g.here.opened() {
 		return &withdrawal{"the rule " + rule + " of the policy forbids connections that the call could make before"}
 	}
 	return nil
