@@ -25,12 +25,16 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		return refused
 	}
 	tool, err := e.registry.Resolve(ctx, f.call.Principal.Org, f.call.Tool, f.call.Digest)
+	if err == nil && f.agent != nil && !slices.Contains(f.agent.Tools, tool.Tool.Name) {
+		// The same words as for a tool that is not there: it is not, for the agent.
+		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
+	}
+	if haft.CodeOf(err) == haft.CodeNotFound && f.async {
+		// It was accepted while the tool was there, and has to end.
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such tool")
+	}
 	if err != nil {
 		return err
-	}
-	if f.agent != nil && !slices.Contains(f.agent.Tools, tool.Tool.Name) {
-		// The same words as for a tool that is not there: it is not, for the agent.
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
 	}
 	f.tool = tool
 	if f.trace != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,14 @@ func (e *Engine) ServerForbids(ctx context.Context, s haft.MCPServer, host strin
 // that it is defined with, or be at its address.
 func (e *Engine) CheckServerNetwork(ctx context.Context, s haft.MCPServer) error {
 	networks, err := e.serverNetworks(ctx, s)
-	if err != nil || len(networks) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(networks) == 0 {
+		if slices.Contains(s.Network, networkFull) {
+			return &haft.Error{Code: haft.CodeDenied, Message: "the MCP server wants every host, which a rule of the policy has to allow: network: [\"*\"]"}
+		}
+		return nil
 	}
 	refused, err := e.serverBeyond(s, policy.Decision{Networks: networks})
 	if err != nil {
