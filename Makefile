@@ -49,13 +49,14 @@ test: setup-test ## set up and run every test
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$')
+	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$')
 	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
 	@echo "detector would start slowly: without it. They wait more than they compute: side by side"
 	$(TEST) -run '$(REAL)' ./app & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
 	$(TEST) $(RACE) -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
 	$(TEST) ./sandbox/local
+	$(TEST) ./deploy
 
 .PHONY: bench
 bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in one run
