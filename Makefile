@@ -18,6 +18,9 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TEST     := $(GO) test -vet=off -timeout 30m
 FUZZTIME ?= 60s
+# What became of each case of the conformance suite in each mode; docs/attacks.md is made from it by
+# HAFT_VERDICTS=$$PWD/.haft/verdicts go test . -run TestAttacks -update
+VERDICTS := $(CURDIR)/.haft/verdicts
 # The tests of package app that run other people's programs.
 REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
 
@@ -55,8 +58,10 @@ test: setup-test ## set up and run every test
 	$(TEST) -run '$(REAL)' ./app & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
 	$(TEST) $(RACE) -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
-	$(TEST) ./sandbox/local
-	$(TEST) ./deploy
+	@mkdir -p $(VERDICTS)
+	HAFT_VERDICTS=$(VERDICTS) $(TEST) ./sandbox/local
+	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
+	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
 
 .PHONY: bench
 bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in one run

@@ -137,10 +137,19 @@ func asUser(t *testing.T, name string) {
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^"+name+"$")
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", "HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE")}
+	to := os.Getenv(sandboxtest.VerdictsVar)
+	if to != "" {
+		cmd.Env = append(cmd.Env, sandboxtest.VerdictsVar+"="+dir)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	runErr := cmd.Run()
+	if verdicts, err := os.ReadFile(filepath.Join(dir, name+"-user.json")); err == nil && to != "" {
+		if err := os.WriteFile(filepath.Join(to, name+"-user.json"), verdicts, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 	seen := 0
 	for line := range strings.Lines(out.String()) {
 		if m := verdictLine.FindStringSubmatch(line); m != nil {

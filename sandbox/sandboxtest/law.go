@@ -1,11 +1,9 @@
 package sandboxtest
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,12 +29,15 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := &summary{}
+	sum := &summary{cases: map[string]Verdict{}}
 	t.Cleanup(func() {
 		if err := b.host.close(); err != nil {
 			t.Errorf("clean the host: %v", err)
 		}
 		t.Log(sum)
+		if err := sum.write(t.Name(), b.iso, len(cases)); err != nil {
+			t.Error(err)
+		}
 	})
 	b.Run(t.Context(), sh("exit 0"), nil) // whatever a provider keeps, it has now
 	t.Cleanup(nothingLeft(t, tmp))
@@ -47,7 +48,7 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 				t.Parallel()
 			}
 			verdict, err := b.judge(t.Context(), c)
-			sum.add(verdict)
+			sum.add(c.Name, verdict)
 			switch verdict {
 			case Broken:
 				t.Errorf("BROKEN: %s\n\t%v", c.Story, err)
@@ -134,28 +135,4 @@ func listing(dir string) string {
 		names = append(names, d.Name())
 	}
 	return strings.Join(names, "\n")
-}
-
-// A summary counts verdicts.
-type summary struct {
-	mu sync.Mutex
-	n  map[Verdict]int
-}
-
-// add counts one.
-func (s *summary) add(v Verdict) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n == nil {
-		s.n = map[Verdict]int{}
-	}
-	s.n[v]++
-}
-
-// String is the last line of the law.
-func (s *summary) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return fmt.Sprintf("law: %d held, %d stated, %d broken, %d skipped",
-		s.n[Held], s.n[Stated], s.n[Broken], s.n[Skipped])
 }
