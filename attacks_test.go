@@ -29,7 +29,7 @@ func attackModes() []struct{ name, file string } {
 		{"reduced root", "TestLaw_reduced-root"},
 		{"reduced user", "TestLaw_reduced-user"},
 		{"Docker", "docker/TestLaw-user"},
-		{"Docker, no flags", "docker-plain/TestLaw_reduced-user"},
+		{"Docker, no flags", "reduced-docker/TestLaw_reduced-user"},
 	}
 }
 
