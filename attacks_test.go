@@ -168,8 +168,8 @@ func (a attacks) modeRows() string {
 		for _, c := range a.modes[i].Missing {
 			missing = append(missing, "`"+string(c)+"`")
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s |\n", m.name, n[sandboxtest.Held], n[sandboxtest.Stated], n[sandboxtest.Broken],
-			strings.Join(missing, ", "))
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s |\n",
+			m.name, n[sandboxtest.Held], n[sandboxtest.Stated], n[sandboxtest.Broken], strings.Join(missing, ", "))
 	}
 	return b.String()
 }

@@ -35,8 +35,8 @@ func TestContainer_flags_are_the_documented_ones(t *testing.T) {
 	}
 	line := regexp.MustCompile(`(?s)docker run .*? haft\n`).FindString(read(t, "../docs/deploy.md"))
 	compose := read(t, "compose.yaml")
-	inCompose := strings.NewReplacer("--security-opt ", "- ", "deploy/seccomp.json", "seccomp.json", "--cap-drop ALL", "cap_drop: [ALL]",
-		"--memory ", "mem_limit: ", "--pids-limit ", "pids_limit: ")
+	inCompose := strings.NewReplacer("--security-opt ", "- ", "deploy/seccomp.json", "seccomp.json",
+		"--cap-drop ALL", "cap_drop: [ALL]", "--memory ", "mem_limit: ", "--pids-limit ", "pids_limit: ")
 	flags := regexp.MustCompile(`--\S+ \S+`).FindAllString(list, -1)
 	for _, flag := range flags {
 		if !strings.Contains(line, flag) {

@@ -161,8 +161,9 @@ func clockCases() []Case {
 		Program: sh(`while :; do :; done`), Check: onTime(300 * time.Millisecond),
 	}, {
 		Name: "busy_program_meets_the_cpu_limit", Group: Processes, Any: controls(haft.ControlCPU, haft.ControlRlimits),
-		Story: "A busy loop uses its processor time up, and the exit names that limit and what was used.",
-		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Second), haft.Millis(time.Minute) }), Program: sh(`while :; do :; done`),
+		Story:   "A busy loop uses its processor time up, and the exit names that limit and what was used.",
+		Spec:    limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Second), haft.Millis(time.Minute) }),
+		Program: sh(`while :; do :; done`),
 		Check: all(hits(haft.FailCPU), func(o Outcome) error {
 			if cpu := o.Exit.Usage.CPU.D(); cpu < 900*time.Millisecond || cpu > 2*time.Second {
 				return fmt.Errorf("it used %v of 1s", cpu)
