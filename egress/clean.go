@@ -41,6 +41,9 @@ func (b *Broker) cleaner(d Dest) *cleaner {
 	return &cleaner{b}
 }
 
+// sent reports whether a value was put into a request, or is about to be.
+func (b *Broker) sent() bool { return b.redactor.Load() != nil }
+
 // learn remembers a value before it is put into a request, and other texts that it
 // will be part of, by what stood there before.
 func (b *Broker) learn(s Secret, value string, more map[string]string) error {

@@ -20,7 +20,7 @@ const maxPending = 4 << 20
 // body returns the body of an answer in which values can be found. Compression would
 // hide them. Compression that the header names is undone; a body that is compressed
 // and does not say so is read to the end of each part before the part is passed on.
-// What cannot be read is refused.
+// What cannot be read is refused once a value was sent; see kind.go.
 func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	if resp.Request != nil && resp.Request.Method == http.MethodHead || resp.ContentLength == 0 {
@@ -30,7 +30,7 @@ func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	var err error
 	switch coding {
 	case "", "identity":
-		return c.sniffed(resp.Body)
+		return c.sniffed(resp.Body, resp.Header.Get("Content-Type"))
 	case "gzip", "x-gzip":
 		plain, err = gzip.NewReader(resp.Body)
 	case "deflate":
@@ -43,7 +43,7 @@ func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	}
 	resp.Header.Del("Content-Encoding")
 	resp.ContentLength = -1
-	return c.sniffed(plain)
+	return c.sniffed(plain, resp.Header.Get("Content-Type"))
 }
 
 // inflated undoes what servers call deflate: zlib, or the bare format.
@@ -55,36 +55,13 @@ func inflated(r io.Reader) (io.Reader, error) {
 	return flate.NewReader(br), nil
 }
 
-// magics are the beginnings of compressed data that programs undo by themselves.
-var magics = []struct{ begin, format string }{
-	{"\x1f\x8b", "gzip"}, {"BZh", "bzip2"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x9d", "compress"},
-	{"\x78\x01", "zlib"}, {"\x78\x5e", "zlib"}, {"\x78\x9c", "zlib"}, {"\x78\xda", "zlib"},
-}
-
-// format returns how the data of r is compressed, or "". It waits no longer than it
-// takes to know.
-func format(r *bufio.Reader) string {
-	for n := 1; ; n++ {
-		p, err := r.Peek(n)
-		more := false
-		for _, m := range magics {
-			if len(m.begin) <= len(p) && string(p[:len(m.begin)]) == m.begin {
-				return m.format
-			}
-			more = more || len(p) < len(m.begin) && m.begin[:len(p)] == string(p)
-		}
-		if err != nil || !more {
-			return ""
-		}
-	}
-}
-
-// sniffed returns r, or what looks into it if it is compressed.
-func (c *cleaner) sniffed(r io.Reader) (io.Reader, error) {
+// sniffed returns r, or a reader that looks into it if it is compressed. media is
+// the Content-Type of the answer.
+func (c *cleaner) sniffed(r io.Reader, media string) (io.Reader, error) {
 	br := bufio.NewReaderSize(r, 2<<10) // what is longer is read past it
 	kind := format(br)
 	if kind == "" {
-		return br, nil
+		return c.uncompressed(br, media)
 	}
 	p := &packed{kind: kind, tap: &tap{from: br}, live: live{broker: c.broker}}
 	var err error
@@ -93,12 +70,15 @@ func (c *cleaner) sniffed(r io.Reader) (io.Reader, error) {
 		p.plain, err = gzip.NewReader(p.tap)
 	case "bzip2":
 		p.plain = bzip2.NewReader(p.tap)
+	case "zip":
+		p.plain = &unzipper{from: p.tap}
 	case "zlib":
 		if p.plain, err = zlib.NewReader(p.tap); err != nil { // such as "x^2"
 			return io.MultiReader(bytes.NewReader(p.tap.pending), br), nil
 		}
 	default:
-		return nil, unreadable("the answer is compressed with %s, in which secrets could hide", kind)
+		return c.unsearchable(br, unreadable("the answer is compressed with %s, in which secrets could hide: "+
+			"ask the server for gzip, zip or no compression", kind))
 	}
 	if err != nil {
 		return nil, unreadable("the answer begins like %s and is not, so that secrets could hide in it", kind)
@@ -154,7 +134,8 @@ func (p *packed) look(b []byte) {
 	if len(b) == 0 || p.kind == rest {
 		return
 	}
-	if p.seen += int64(len(b)); len(p.begin) < 8 {
+	// A zip file is an archive: its first file may be compressed like any other.
+	if p.seen += int64(len(b)); len(p.begin) < 8 && p.kind != "zip" {
 		p.begin = append(p.begin, b[:min(len(b), 8)]...)
 		if format(bufio.NewReader(bytes.NewReader(p.begin))) != "" {
 			p.err = unreadable("the answer is compressed more than once, so that secrets could hide in it")
@@ -176,7 +157,7 @@ func (p *packed) finish(err error) {
 	case p.kind == rest:
 		p.ready, p.err = len(p.tap.pending), err
 	case !errors.Is(err, io.EOF) && p.kind != "zlib": // which may be text, such as "x^2"
-		p.err = unreadable("the answer is compressed with %s and broken", p.kind)
+		p.err = unreadable("the answer is compressed with %s and is broken or cannot be looked into", p.kind)
 	default:
 		if p.seen > 0 && format(p.tap.from) != "" {
 			p.err = unreadable("the answer has compressed data behind compressed data, in which secrets could hide")
