@@ -31,13 +31,18 @@ import (
 type login struct {
 	account *account
 	who     haft.Principal
-	origin  string // of the server, when the login began
-	state   string
-	link    chan string                    // has the link once it is known
-	answer  chan *auth.AuthorizationResult // has what came back
-	refused chan error
-	done    chan struct{} // closed at the end
-	err     error
+	// What the server was when the login began. The account has what it is now.
+	origin   string
+	settings haft.MCPOAuth
+	asked    *challenge
+
+	state    string
+	resource string                         // that the login is for
+	link     chan string                    // has the link once it is known
+	answer   chan *auth.AuthorizationResult // has what came back
+	refused  chan error
+	done     chan struct{} // closed at the end
+	err      error
 }
 
 // loginEnd is how long the end of a login may take once the person has answered.
@@ -76,9 +81,16 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 		if asked = a.challenge(); asked == nil {
 			return "", nil
 		}
+		if originOf(asked.url) != w.server.Audience() {
+			return "", &haft.Error{Code: haft.CodeConflict, Message: "the address of the server was changed meanwhile: begin again"}
+		}
 	}
-	l := &login{account: a, who: who, origin: w.server.Audience(), link: make(chan string, 1), answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
-	if !p.spawn(func() { p.login(l, asked, redirect) }) {
+	l := &login{account: a, who: who, origin: w.server.Audience(), asked: asked, link: make(chan string, 1),
+		answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
+	if w.server.OAuth != nil {
+		l.settings = *w.server.OAuth
+	}
+	if !p.spawn(func() { p.login(l, redirect) }) {
 		return "", errClosed
 	}
 	select {
@@ -132,7 +144,7 @@ func checkRedirect(redirect string) error {
 }
 
 // login runs a login to its end.
-func (p *Pool) login(l *login, asked *challenge, redirect string) {
+func (p *Pool) login(l *login, redirect string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.LoginFor)
 	defer cancel()
@@ -142,15 +154,18 @@ func (p *Pool) login(l *login, asked *challenge, redirect string) {
 		l.err = err
 		return
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, asked.url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.asked.url, nil)
 	if err != nil {
 		l.err = fmt.Errorf("read the address of the server: %w", err)
 		return
 	}
-	resp := &http.Response{StatusCode: asked.status, Header: http.Header{"Www-Authenticate": asked.header}, Body: http.NoBody, Request: req}
+	header := http.Header{"Www-Authenticate": l.asked.header}
+	resp := &http.Response{StatusCode: l.asked.status, Header: header, Body: http.NoBody, Request: req}
 	if l.err = handler.Authorize(ctx, req, resp); l.err == nil {
 		l.account.mu.Lock()
-		l.account.asked = nil
+		if l.account.asked == l.asked { // else the server wants something else by now
+			l.account.asked = nil
+		}
 		l.account.mu.Unlock()
 	}
 }
@@ -159,14 +174,12 @@ func (p *Pool) login(l *login, asked *challenge, redirect string) {
 func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandler, error) {
 	a := l.account
 	a.mu.Lock()
-	settings, had := a.server.OAuth, a.grant
+	settings, had := l.settings, a.grant
 	if had != nil && had.Origin != l.origin {
 		had = nil
 	}
 	a.mu.Unlock()
-	if settings == nil {
-		settings = &haft.MCPOAuth{}
-	}
+	stepUp := l.asked.status == http.StatusForbidden // the server wants more than it was granted
 	cfg := &auth.AuthorizationCodeHandlerConfig{
 		RedirectURL: redirect, Client: a.client, RequestRefreshToken: true,
 		AuthorizationCodeFetcher: l.fetch,
@@ -175,12 +188,12 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 			if len(settings.Scopes) > 0 {
 				scopes = slices.Clone(settings.Scopes)
 				for _, s := range discovered { // of a step-up
-					if a.stepUp() && !slices.Contains(scopes, s) {
+					if stepUp && !slices.Contains(scopes, s) {
 						scopes = append(scopes, s)
 					}
 				}
 			}
-			if had != nil && a.stepUp() {
+			if had != nil && stepUp {
 				for _, s := range had.Scopes {
 					if !slices.Contains(scopes, s) {
 						scopes = append(scopes, s)
@@ -206,12 +219,6 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 	return auth.NewAuthorizationCodeHandler(cfg)
 }
 
-// stepUp reports whether the server wants more than it was granted.
-func (a *account) stepUp() bool {
-	c := a.challenge()
-	return c != nil && c.status == http.StatusForbidden
-}
-
 // fetch hands the link out and waits for what a person answers.
 func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	u, err := url.Parse(args.URL)
@@ -226,9 +233,7 @@ func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.
 	l.state = u.Query().Get("state")
 	p.logins[l.state] = l
 	p.mu.Unlock()
-	l.account.mu.Lock()
-	l.account.pendingResource = u.Query().Get("resource")
-	l.account.mu.Unlock()
+	l.resource = u.Query().Get("resource")
 	l.link <- args.URL
 	select {
 	case r := <-l.answer:
@@ -251,18 +256,14 @@ func (p *Pool) forget(l *login) {
 
 // granted keeps what was granted.
 func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
-	a := l.account
-	a.mu.Lock()
-	resource := a.pendingResource
-	a.mu.Unlock()
 	g := &grant{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
-		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: resource, Scopes: cfg.Scopes, Origin: l.origin,
+		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: l.resource, Scopes: cfg.Scopes, Origin: l.origin,
 	}
 	if scope, ok := t.Extra("scope").(string); ok && scope != "" {
 		g.Scopes = strings.Fields(scope)
 	}
-	if err := a.keep(ctx, g); err != nil {
+	if err := l.account.keep(ctx, g); err != nil {
 		return nil, err
 	}
 	return oauth2.StaticTokenSource(t), nil

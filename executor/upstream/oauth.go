@@ -86,8 +86,6 @@ type account struct {
 	read  bool
 	grant *grant
 	asked *challenge
-	// pendingResource is what the last login was for.
-	pendingResource string
 }
 
 // account returns that of who wants a server.

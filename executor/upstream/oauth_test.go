@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
@@ -296,5 +297,42 @@ func TestPool_login_is_refused(t *testing.T) {
 		if _, err := w.pool.Login(t.Context(), ann, "open", bad, nil); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("Login with redirect %q = %v", bad, err)
 		}
+	}
+}
+
+// TestPool_login_keeps_to_the_server_that_it_began_with: the server gets another
+// address and another client while a login at the first begins. The second client's
+// id and secret are not for the first server's authorisation server.
+func TestPool_login_keeps_to_the_server_that_it_began_with(t *testing.T) {
+	a := newAuthority(t)
+	a.clients["one"], a.clients["two"] = "first secret", "second secret"
+	w := newWorld(t, upstream.Config{})
+	open := remote()
+	second := at(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return open }, nil))
+	target, err := url.Parse(a.guarded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: target.Scheme, Host: target.Host})
+	first := at(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp" {
+			once.Do(func() { // the login asks for the first time
+				w.add("far", "", func(s *haft.MCPServer) {
+					s.Transport, s.URL, s.Command = haft.MCPHTTP, second, nil
+					s.OAuth = &haft.MCPOAuth{ClientID: "two", ClientSecret: "second secret"}
+				})
+				w.call(request("far", "whoami", "{}"))
+			})
+		}
+		proxy.ServeHTTP(rw, r)
+	}))
+	w.add("far", "", func(s *haft.MCPServer) {
+		s.Transport, s.URL, s.Command = haft.MCPHTTP, first+"/mcp", nil
+		s.OAuth = &haft.MCPOAuth{ClientID: "one", ClientSecret: "first secret"}
+	})
+	link, err := w.pool.Login(t.Context(), ann, "far", redirect, nil)
+	if err != nil || !strings.Contains(link, "client_id=one&") {
+		t.Errorf("the login at the first server is not with its client: %s, %v", link, err)
 	}
 }
