@@ -151,7 +151,9 @@ func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Ca
 	if err := errors.Join(actor.Permit(haft.ToolsRead), actor.Permit(haft.CallsWrite)); err != nil {
 		return mcpserver.Caller{}, err
 	}
-	server.Needs(r.Context(), haft.ToolsRead, haft.CallsWrite)
+	if err := server.Needs(r.Context(), haft.ToolsRead, haft.CallsWrite); err != nil {
+		return mcpserver.Caller{}, err
+	}
 	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Permit(haft.CallsRead) == nil}
 	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(haft.ApprovalsRead) == nil && holder.Permit(haft.ApprovalsWrite) == nil {
 		who.Person = p

@@ -222,7 +222,10 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request, action haft.Actio
 		s.refused(r, WhyScope, who.Principal, err)
 		return Identity{}, err
 	}
-	Needs(r.Context(), action)
+	if err := Needs(r.Context(), action); err != nil {
+		s.refused(r, WhyScope, who.Principal, err)
+		return Identity{}, err
+	}
 	if err := s.read(w, r); err != nil {
 		why := WhyBody
 		if haft.CodeOf(err) == haft.CodeUnauthenticated {
@@ -264,7 +267,6 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 			refuse(err)
 			return
 		}
-		acts(r.Context(), who)
 		ctx = huma.WithValue(ctx, agentKey{}, agent)
 	}
 	// What curl says of every body that it was not told about. There are no cookies,

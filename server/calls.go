@@ -163,6 +163,13 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 		}
 		return answer(res), nil
 	}
+	if b.Wait.until > 0 { // before the call is made, which a caller who is told to wait makes again
+		leave, err := s.bounds.enter(who.Principal)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
 	rec, err := s.service.Submit(ctx, c)
 	if err != nil {
 		return nil, err
@@ -170,7 +177,8 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 	return s.await(ctx, p, rec, b.Wait.until)
 }
 
-// await gives a call that was submitted some time, and answers how it stands then.
+// await gives a call that was submitted some time, and answers how it stands then. The
+// caller has counted the request among the streams, if it waits.
 func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, most time.Duration) (*answered, error) {
 	if most > 0 && s.cfg.Wait != nil && !rec.Status.Final() {
 		waiting, cancel := context.WithTimeout(ctx, most)
@@ -260,8 +268,13 @@ func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*one
 		return nil, err
 	}
 	if in.Wait > 0 && s.cfg.Wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
+		leave, err := s.bounds.enter(who.Principal)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 		waiting, cancel := context.WithTimeout(ctx, time.Duration(in.Wait*float64(time.Second)))
-		_, err := s.cfg.Wait(waiting, who.Principal, in.ID)
+		_, err = s.cfg.Wait(waiting, who.Principal, in.ID)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err

@@ -59,7 +59,8 @@ func (s *Server) canonical(ctx context.Context, p haft.Principal) haft.Principal
 }
 
 // As returns on whose behalf somebody acts who names an agent. An agent is named
-// by its id from here on, so that filters find what it did.
+// by its id from here on, so that filters find what it did. It is the one place at
+// which a request becomes that of an agent, and from here on it ends with the agent.
 func (id Identity) As(ctx context.Context, agents haft.Agents, agent string) (haft.Principal, error) {
 	p := id.Principal
 	if agent == "" || agent == p.Agent {
@@ -83,5 +84,5 @@ func (id Identity) As(ctx context.Context, agents haft.Agents, agent string) (ha
 		return p, err
 	}
 	p.Agent = string(a.ID)
-	return p, nil
+	return p, actsAs(ctx, p.Agent)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type Rechecker interface {
 
 // A life is that of a request, from its first byte to its end.
 type life struct {
+	server   *Server
 	base     context.Context // of the connection: it does not end with the credential
 	cancel   context.CancelCauseFunc
 	w        *writer
@@ -46,7 +48,8 @@ type life struct {
 	over    bool
 	bound   bool
 	holder  Identity      // whose credential it is
-	agent   string        // on whose behalf the holder acts
+	agents  []string      // on whose behalf the holder acts
+	seen    int64         // the changes that the claim was last held against
 	actions []haft.Action // that the credential has to be for
 	timer   *time.Timer
 }
@@ -96,7 +99,7 @@ type lives struct {
 
 // begin makes the life of a request.
 func (s *Server) begin(r *http.Request, w *writer) (*life, *http.Request) {
-	l := &life{base: r.Context(), w: w}
+	l := &life{server: s, base: r.Context(), w: w}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), lifeKey{}, l))
 	l.cancel = cancel
 	return l, r.WithContext(ctx)
@@ -137,21 +140,17 @@ func (s *Server) identify(r *http.Request) (Identity, error) {
 	if l.reserved && !who.operates() {
 		return who, errBusy
 	}
-	s.bind(l, who)
-	if s.lives.changes.Load() != seen { // the change need not have seen this request
-		ends, err := s.recheck(r.Context(), l.claim())
-		if err != nil {
-			return who, err
-		}
-		s.endAt(l, ends)
-	}
-	return who, nil
+	s.bind(l, who, seen)
+	return who, s.current(r.Context(), l)
 }
 
-// bind ties a life to a credential.
-func (s *Server) bind(l *life, who Identity) {
+// bind ties a life to a credential. seen are the changes before it was looked at.
+func (s *Server) bind(l *life, who Identity, seen int64) {
 	l.mu.Lock()
-	l.holder, l.agent, l.bound = who, who.Principal.Agent, true
+	l.holder, l.seen, l.bound = who, seen, true
+	if who.Principal.Agent != "" {
+		l.agents = []string{who.Principal.Agent}
+	}
 	l.mu.Unlock()
 	s.endAt(l, who.Expires)
 	s.lives.mu.Lock()
@@ -196,36 +195,67 @@ func (s *Server) expire(l *life) {
 	}
 }
 
-// acts notes on whose behalf the request is.
-func acts(ctx context.Context, who Identity) {
-	if l := lifeOf(ctx); l != nil {
-		l.mu.Lock()
-		l.agent = who.Principal.Agent
-		l.mu.Unlock()
-	}
+// actsAs notes on whose behalf the request is: it ends when the agent may not act any
+// more. The error says that this is so already.
+func actsAs(ctx context.Context, agent string) error {
+	return claims(ctx, func(l *life) {
+		if !slices.Contains(l.agents, agent) {
+			l.agents = append(slices.Clip(l.agents), agent) // a claim may hold the old slice
+		}
+	})
 }
 
 // Needs notes which actions a request does: it ends when its credential is not for all
-// of them any more.
-func Needs(ctx context.Context, actions ...haft.Action) {
-	if l := lifeOf(ctx); l != nil {
-		l.mu.Lock()
-		l.actions = actions
-		l.mu.Unlock()
+// of them any more. The error says that this is so already.
+func Needs(ctx context.Context, actions ...haft.Action) error {
+	return claims(ctx, func(l *life) { l.actions = actions })
+}
+
+// claims changes what a request needs to go on. A change of keys, agents or rules may
+// have looked at the request before it needed this: then it is looked at once more.
+func claims(ctx context.Context, change func(*life)) error {
+	l := lifeOf(ctx)
+	if l == nil {
+		return nil
 	}
+	l.mu.Lock()
+	change(l)
+	l.mu.Unlock()
+	return l.server.current(ctx, l)
+}
+
+// current reports why a request may not go on, if anything was changed since its claim
+// was last looked at. Changes from now on find the claim as it is.
+func (s *Server) current(ctx context.Context, l *life) error {
+	now := s.lives.changes.Load()
+	l.mu.Lock()
+	same := !l.bound || l.seen == now
+	l.mu.Unlock()
+	if same {
+		return nil
+	}
+	ends, err := s.recheck(ctx, l.claim())
+	if err != nil {
+		return err
+	}
+	s.endAt(l, ends)
+	l.mu.Lock()
+	l.seen = now
+	l.mu.Unlock()
+	return nil
 }
 
 // A claim is what a request needs to go on.
 type claim struct {
 	holder  Identity
-	agent   string
+	agents  []string
 	actions []haft.Action
 }
 
 func (l *life) claim() claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return claim{l.holder, l.agent, l.actions}
+	return claim{l.holder, l.agents, l.actions}
 }
 
 // recheck reports why a claim does not hold any more, and else when its credential ends.
@@ -244,18 +274,20 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 	if c.holder.operates() && !now.operates() {
 		return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential is not that of an operator any more"}
 	}
-	if c.agent == "" {
-		return now.Expires, nil
-	}
-	if c.agent != now.Principal.Agent {
-		if now.ActAs == nil {
-			return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential may not act as the agent any more"}
+	for _, agent := range c.agents {
+		if agent != now.Principal.Agent {
+			if now.ActAs == nil {
+				return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential may not act as the agent any more"}
+			}
+			if err := now.ActAs(agent); err != nil {
+				return ends, err
+			}
 		}
-		if err := now.ActAs(c.agent); err != nil {
+		if err := s.agentStands(ctx, now.Principal, agent); err != nil {
 			return ends, err
 		}
 	}
-	return now.Expires, s.agentStands(ctx, now.Principal, c.agent)
+	return now.Expires, nil
 }
 
 // agentStands reports why an agent may not have streams and calls.
@@ -337,7 +369,7 @@ func (s *Server) reviewOrg(list []*life) error {
 	verdicts := map[string]verdict{}
 	for _, l := range list {
 		c := l.claim()
-		k := fmt.Sprintf("%q %q %q", c.holder.Principal.Credential, c.agent, c.actions)
+		k := fmt.Sprintf("%q %q %q", c.holder.Principal.Credential, c.agents, c.actions)
 		v, known := verdicts[k]
 		if !known || c.holder.Principal.Credential == "" {
 			v.ends, v.err = s.recheck(ctx, c)

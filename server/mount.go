@@ -25,7 +25,6 @@ func (s *Server) Identify(w http.ResponseWriter, r *http.Request, agent string) 
 	if actor, err = s.become(r.Context(), credential, agent); err != nil {
 		return credential, actor, err
 	}
-	acts(r.Context(), actor)
 	for at := w; at != nil; {
 		if rec, ok := at.(*writer); ok {
 			rec.who = actor.Principal // for the log

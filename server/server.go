@@ -100,7 +100,8 @@ type Config struct {
 	// may bring no request for longer than a moment; 0 means 64. Reserve are further
 	// ones on which only operators are served, when all are in use; 0 means 16.
 	Connections, PerSource, Silent, Reserve int
-	// Streams bounds the streams of events that one credential has open, and OrgStreams
+	// Streams bounds the streams of events, and the requests that wait for a call, that
+	// one credential has open, and OrgStreams
 	// those of an organisation; 0 means 256 and 2,048.
 	Streams, OrgStreams int
 	// ReadTimeout bounds how long the headers, and then the body, may take to
