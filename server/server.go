@@ -101,8 +101,8 @@ type Config struct {
 	// ones on which only operators are served, when all are in use; 0 means 16.
 	Connections, PerSource, Silent, Reserve int
 	// Streams bounds the streams of events, and the requests that wait for a call, that
-	// one credential has open, and OrgStreams
-	// those of an organisation; 0 means 256 and 2,048.
+	// one credential has open, and OrgStreams those of an organisation; 0 means 256 and
+	// 2,048.
 	Streams, OrgStreams int
 	// ReadTimeout bounds how long the headers, and then the body, may take to
 	// arrive; 0 means 15 seconds. WriteTimeout bounds each write of an answer; 0
