@@ -33,6 +33,9 @@ type Config struct {
 	Soon haft.Kind
 	// Need refuses every run with less isolation than this.
 	Need sandbox.Need
+	// AllowReduced allows tools to run where this machine cannot give namespaces, with
+	// [haft.LevelReduced]. Else they are refused.
+	AllowReduced bool
 	// Local adjusts the sandbox of this machine.
 	Local local.Config
 	// Cells adjusts the pool of prepared sandboxes.
@@ -120,6 +123,7 @@ func (a *App) openSandbox(ctx context.Context) error {
 	switch a.name {
 	case "local":
 		cfg := a.cfg.Local
+		cfg.AllowReduced = cfg.AllowReduced || a.cfg.AllowReduced
 		if cfg.Logger == nil {
 			cfg.Logger = a.cfg.Logger
 		}

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 // openOn returns a system that runs Python by the interpreter at hint.
 func openOn(t testing.TB, hint string) *app.App {
 	t.Helper()
-	cfg := app.Config{Sandbox: "local", Local: local.Config{Dir: t.TempDir()}}
+	cfg := app.Config{Sandbox: "local", Local: local.Config{Dir: t.TempDir(), AllowReduced: true}}
 	if hint != "" {
 		cfg.Interpreters = map[haft.Kind]string{haft.KindPython: hint}
 	}

@@ -30,7 +30,7 @@ func setupLocal(t testing.TB, kind haft.Kind, cfg script.Config) *script.Executo
 		missing(t, things[kind], err.Error())
 	}
 	ctx := context.WithoutCancel(t.Context())
-	p, err := local.Open(ctx, local.Config{Dir: t.TempDir()})
+	p, err := local.Open(ctx, local.Config{Dir: t.TempDir(), AllowReduced: true})
 	if err != nil {
 		missing(t, "sandbox", err.Error())
 	}
@@ -47,7 +47,7 @@ func setupLocal(t testing.TB, kind haft.Kind, cfg script.Config) *script.Executo
 // needControl skips what is about a control that this machine does not give.
 func needControl(t testing.TB, c haft.Control) {
 	t.Helper()
-	p, err := local.Open(t.Context(), local.Config{Dir: t.TempDir()})
+	p, err := local.Open(t.Context(), local.Config{Dir: t.TempDir(), AllowReduced: true})
 	if err != nil {
 		missing(t, "sandbox", err.Error())
 	}

@@ -403,7 +403,7 @@ func TestOutlet_refuses(t *testing.T) {
 	ca := openWay(t, t.TempDir()).ca
 	full := setupLocal(t, haft.KindBash, script.Config{})
 	reduced := func() *script.Executor {
-		p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), Forbid: []haft.Control{haft.ControlNetNS}})
+		p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), AllowReduced: true, Forbid: []haft.Control{haft.ControlNetNS}})
 		if err != nil {
 			t.Fatal(err)
 		}

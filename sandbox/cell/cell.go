@@ -170,7 +170,8 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	p.running.Go(func() {
 		defer cancel(nil)
 		exit, err := plan.Run(ctx, spec)
-		c.outlet.stop() // of which nothing is open
+		_ = inside.Close() // who waits for the command to come up hears that it will not; usually closed already
+		c.outlet.stop()    // of which nothing is open
 		c.end(exit, err)
 		p.forget(c)
 		c.leave()

@@ -306,6 +306,25 @@ func TestPool_a_refusal_is_no_breakage(t *testing.T) {
 	})
 }
 
+// Who waits for a cell hears at once that its run is over, also if the provider did not
+// get as far as to close the channel: Boot would wait for as long as it may.
+func TestPool_a_run_that_is_over_is_not_waited_for(t *testing.T) {
+	inBubble(t, cell.Config{Boot: time.Hour}, func(t *testing.T, p *cell.Pool) {
+		plan := (&fake{}).plan("a")
+		plan.Run = func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
+			return sandbox.Exit{}, &haft.Error{Code: haft.CodeDenied, Message: "no"}
+		}
+		plan.Boot = func(conn *os.File) error {
+			_, err := conn.Read(make([]byte, 1))
+			return err
+		}
+		began := time.Now()
+		if _, err := p.Take(t.Context(), plan); haft.CodeOf(err) != haft.CodeDenied || time.Since(began) > time.Minute {
+			t.Errorf("Take = %v after %v, want the provider's refusal at once", err, time.Since(began))
+		}
+	})
+}
+
 // A call that takes a cell has the processor first: the replacement is not begun
 // at once, unless none is left.
 func TestPool_replaces_after_a_moment(t *testing.T) {

@@ -19,6 +19,11 @@ type Config struct {
 	// for tests and for machines that have a control but not a working one.
 	// Forbidding any namespace gives the reduced mode.
 	Forbid []haft.Control
+	// AllowReduced allows runs where the machine gives no more than
+	// [haft.LevelReduced]: without namespaces a command shares the host's files,
+	// processes and network, and only Landlock and a filter of system calls stand
+	// before them. Else such runs are refused.
+	AllowReduced bool
 	// UIDs is the first of 268,435,456 user ids of the host that belong to nobody,
 	// of which every run gets one of its own when Haft is root. The default is
 	// 0x70000000. Subordinate ids of users are usually far below.

@@ -73,28 +73,35 @@ func leaks(before []string) []string {
 	return left
 }
 
+// stateDir makes a directory for a provider.
+func stateDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "haft-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // another user id must get through
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // open gives a provider, in the mode of this process, that is closed with the
 // test.
 func open(t testing.TB, config local.Config) *local.Provider {
 	t.Helper()
 	if config.Dir == "" {
-		dir, err := os.MkdirTemp("", "haft-test-")
-		if err == nil {
-			err = os.Chmod(dir, 0o755) // another user id must get through
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Error(err)
-			}
-		})
-		config.Dir = dir
+		config.Dir = stateDir(t)
 	}
 	if strings.HasPrefix(os.Getenv(modeVar), "reduced") {
 		config.Forbid = append(config.Forbid, haft.ControlUserNS)
 	}
+	config.AllowReduced = true // what a machine gives is what is tried
 	p, err := local.Open(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,9 @@ func (p *Provider) first(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit,
 		return p.run(ctx, spec, nil)
 	}
 	before := p.isolation
+	if err := p.admit(sandbox.Need{}, before); err != nil {
+		return sandbox.Exit{}, err
+	}
 	exit, err := p.run(ctx, spec, func() {
 		p.proven.Store(true)
 		release()
@@ -99,8 +103,35 @@ func (p *Provider) first(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit,
 	if slices.Equal(before.Controls, p.isolation.Controls) {
 		return exit, err
 	}
+	if err := p.admit(sandbox.Need{}, p.isolation); err != nil {
+		return sandbox.Exit{}, err
+	}
 	release()
 	return p.run(ctx, spec, nil)
+}
+
+// admit reports why nothing may run with the isolation that this machine gives: it is
+// less than what is needed, or reduced, which the operator has to allow.
+func (p *Provider) admit(need sandbox.Need, have haft.Isolation) error {
+	if have.Level == haft.LevelReduced && !p.config.AllowReduced {
+		return &haft.Error{Code: haft.CodeDenied, Message: refusal(have)}
+	}
+	return need.Check(have)
+}
+
+// refusal says what a reduced sandbox lacks, and what can be done.
+func refusal(have haft.Isolation) string {
+	var lacks []string
+	why := ""
+	for _, g := range have.Missing {
+		if slices.Contains(graded(), g.Control) {
+			lacks = append(lacks, string(g.Control))
+			why = cmp.Or(why, g.Reason)
+		}
+	}
+	return fmt.Sprintf("the sandbox here is reduced, which has to be allowed: there is no %s (%s). Give Haft namespaces "+
+		"(haft doctor says how; in a container, the flags in docs/deploy.md), or allow it with --allow-reduced, "+
+		"or use another sandbox", strings.Join(lacks, ", "), why)
 }
 
 // controllers are the controls that are cgroups.
@@ -157,11 +188,16 @@ func (p *Provider) grade() {
 	if !p.namespaces && !p.privileged {
 		p.lose(haft.ControlCaps, "only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
 	}
-	for _, c := range []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps, haft.ControlNoNewPriv} {
+	for _, c := range graded() {
 		if !p.isolation.Has(c) {
 			p.isolation.Level = haft.LevelReduced
 		}
 	}
+}
+
+// graded are the controls without which the isolation is reduced.
+func graded() []haft.Control {
+	return []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps, haft.ControlNoNewPriv}
 }
 
 // mayAdminister reports whether this process has CAP_SYS_ADMIN, which the root of a

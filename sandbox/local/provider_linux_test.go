@@ -25,7 +25,7 @@ const victimVar = "HAFT_TEST_VICTIM"
 func victim() {
 	words := append(strings.Fields(os.Getenv(victimVar)), "")
 	dir, word := words[0], words[1]
-	config := local.Config{Dir: dir}
+	config := local.Config{Dir: dir, AllowReduced: true}
 	if words[2] == "reduced" {
 		config.Forbid = []haft.Control{haft.ControlUserNS}
 	}

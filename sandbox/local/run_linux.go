@@ -34,7 +34,7 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	if err := spec.Need.Check(have); err != nil {
+	if err := p.admit(spec.Need, have); err != nil {
 		return sandbox.Exit{}, err
 	}
 	return p.run(ctx, &spec, nil)

@@ -51,7 +51,7 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Need.Check(have); err != nil {
+	if err := p.admit(spec.Need, have); err != nil {
 		return nil, err
 	}
 	if !p.namespaces {
