@@ -139,7 +139,9 @@ func newPlace(t *testing.T) place {
 }
 
 // config is the configuration of an instance there.
-func (p place) config() local.Config { return local.Config{Dir: filepath.Join(p.dir, "state"), AllowReduced: true} }
+func (p place) config() local.Config {
+	return local.Config{Dir: filepath.Join(p.dir, "state"), AllowReduced: true}
+}
 
 // instance is the name of our directories in /proc/PID/cgroup.
 var instance = regexp.MustCompile(`/(haft-[a-z0-9]+)/`)

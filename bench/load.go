@@ -79,7 +79,7 @@ func (b *bench) cellMemory(ctx context.Context) error {
 	const few, many = 2, 34
 	var pss [2]int64
 	for i, n := range []int{few, many} {
-		a, err := app.Open(ctx, app.Config{Keep: true, Interpreters: interpreter(b.cfg.Python),
+		a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: b.cfg.AllowReduced, Interpreters: interpreter(b.cfg.Python),
 			Cells: cell.Config{Least: n, Most: n, Total: n, Idle: 10 * time.Minute}})
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"haft"
@@ -34,6 +35,8 @@ type Config struct {
 	Server []string
 	// Numpy adds the row on a tool with numpy, which is installed for it.
 	Numpy bool
+	// AllowReduced measures also where the sandbox has no namespaces.
+	AllowReduced bool
 	// Packages says where packages come from.
 	Packages supply.Config
 	// Progress hears what is measured next.
@@ -83,7 +86,8 @@ type bench struct {
 func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
 	b := &bench{cfg: cfg, report: &Report{Machine: machine()}}
-	a, err := app.Open(ctx, app.Config{Keep: true, Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(cfg.Python), Packages: cfg.Packages})
+	a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
+		Interpreters: interpreter(cfg.Python), Packages: cfg.Packages})
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +266,8 @@ func (b *bench) command(ctx context.Context) ([]Sample, error) {
 	}
 	return Interleave(min(b.cfg.Rounds, 50), []Way{
 		{"haft run, whole command", func() error {
-			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", `{"a": 19, "b": 23}`, "--python", b.python).Run()
+			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", `{"a": 19, "b": 23}`, "--python", b.python,
+				"--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced)).Run()
 		}},
 		{"bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
 	})

@@ -37,7 +37,8 @@ func (b *bench) openService(ctx context.Context) (_ *service, err error) {
 		}
 	}()
 	s.Service, err = app.OpenService(ctx, app.ServiceConfig{
-		Config: app.Config{Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(b.cfg.Python), Packages: b.cfg.Packages}, Data: dir,
+		Config: app.Config{AllowReduced: b.cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
+			Interpreters: interpreter(b.cfg.Python), Packages: b.cfg.Packages}, Data: dir,
 		Builtins: addNoop,
 	})
 	if err != nil {

@@ -57,6 +57,7 @@ func benchCommand(std streams) *cobra.Command {
 	f.DurationVar(&cfg.Slice, "slice", 0, "how long a slice of the throughput row lasts (3s)")
 	f.IntVar(&cfg.Sleepers, "sleepers", 0, "how many calls sleep at once (1000); -1 for none")
 	f.StringVar(&cfg.Python, "python", "", "the interpreter: a name or a path")
+	allowReduced(f, &cfg.AllowReduced)
 	f.BoolVar(&quick, "quick", false, "a short run: rougher figures")
 	f.StringVar(&chart, "chart", "", "write the times as an SVG picture to this `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -39,13 +40,14 @@ func doctorCommand(std streams) *cobra.Command {
 	var (
 		attack, asJSON bool
 		name           string
+		reduced        bool
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this machine can promise, found by trying",
 		Args:  func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
 		RunE: func(c *cobra.Command, _ []string) error {
-			a, err := app.Open(c.Context(), app.Config{Sandbox: name})
+			a, err := app.Open(c.Context(), app.Config{Sandbox: name, AllowReduced: reduced})
 			if err != nil {
 				return err
 			}
@@ -53,10 +55,11 @@ func doctorCommand(std streams) *cobra.Command {
 			if attack {
 				return runAttacks(c.Context(), a, std, asJSON)
 			}
-			return examine(c.Context(), a, std, asJSON)
+			return examine(c.Context(), a, std, asJSON, reduced)
 		},
 	}
 	cmd.Flags().BoolVar(&attack, "attack", false, "run the hostile programs on this machine's kernel and grade it")
+	allowReduced(cmd.Flags(), &reduced)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().StringVar(&name, "sandbox", "auto", "the sandbox: auto, local or process")
 	return cmd
@@ -66,6 +69,7 @@ func doctorCommand(std streams) *cobra.Command {
 type checkup struct {
 	Provider  string         `json:"provider"`
 	Isolation haft.Isolation `json:"isolation"`
+	Mode      mode           `json:"mode"`
 	Runtimes  []foundRuntime `json:"runtimes"`
 }
 
@@ -78,13 +82,14 @@ type foundRuntime struct {
 }
 
 // examine tries every control and looks for the interpreters.
-func examine(ctx context.Context, a *app.App, std streams, asJSON bool) error {
+func examine(ctx context.Context, a *app.App, std streams, asJSON, reduced bool) error {
 	provider, name := a.Provider()
 	iso, err := provider.Isolation(ctx)
 	if err != nil {
 		return fmt.Errorf("try the sandbox: %w", err)
 	}
-	found := checkup{Provider: name, Isolation: iso}
+	in := findHostKind("", os.Getenv("container"))
+	found := checkup{Provider: name, Isolation: iso, Mode: modeOf(name, iso, in, reduced)}
 	for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript, haft.KindBash} {
 		r := foundRuntime{Kind: kind}
 		if rt, err := a.Runtime(ctx, kind); err != nil {
@@ -104,6 +109,7 @@ func examine(ctx context.Context, a *app.App, std streams, asJSON bool) error {
 // printCheckup writes what was found for a person.
 func printCheckup(w io.Writer, c checkup) {
 	fmt.Fprintf(w, "sandbox %s: isolation %s\n\n", paint(w, bold, c.Provider), paint(w, bold, string(c.Isolation.Level)))
+	printMode(w, c.Mode)
 	for _, ctl := range haft.Controls() {
 		if c.Isolation.Has(ctl) {
 			fmt.Fprintf(w, "  %s %s\n", paint(w, green, "yes"), ctl)

@@ -187,7 +187,7 @@ func envBuild(p *persona, std streams) *cobra.Command {
 			return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
 		}
 		if len(files)+len(list) > 0 {
-			if err := buildForRun(ctx, std, files, list, upgrade); err != nil {
+			if err := buildForRun(ctx, std, files, list, upgrade, p.reduced); err != nil {
 				return err
 			}
 		}
@@ -224,7 +224,7 @@ func buildTools(ctx context.Context, s *session, tools []string) error {
 }
 
 // buildForRun installs packages where haft run finds them.
-func buildForRun(ctx context.Context, std streams, files, list []string, upgrade bool) error {
+func buildForRun(ctx context.Context, std streams, files, list []string, upgrade, reduced bool) error {
 	n := needs(haft.KindPython, list)
 	set, err := requirement.Parse("the command line", n.Pip, n.NPM)
 	if err != nil {
@@ -241,7 +241,7 @@ func buildForRun(ctx context.Context, std streams, files, list []string, upgrade
 	if set, err = requirement.Merge(sets...); err != nil {
 		return err
 	}
-	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv)})
+	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: reduced})
 	if err != nil {
 		return err
 	}

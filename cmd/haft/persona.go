@@ -24,6 +24,7 @@ type persona struct {
 	org, user, agent string
 	roles            []string
 	lockWait         time.Duration
+	reduced          bool
 	json             bool
 	// asIf says that the command is about somebody and not done as them.
 	asIf bool
@@ -50,6 +51,7 @@ func attach(cmd *cobra.Command) *persona {
 	f.StringArrayVar(&p.roles, "role", nil, "a role, instead of admin and approver; may be given again ($HAFT_ROLES)")
 	f.StringVar(&p.agent, "agent", os.Getenv("HAFT_AGENT"), "the agent that acts, by name or id ($HAFT_AGENT)")
 	f.DurationVar(&p.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory ($HAFT_LOCK_WAIT)")
+	allowReduced(f, &p.reduced)
 	f.BoolVar(&p.json, "json", false, "print one JSON document")
 	p.given = func(name string) bool { return f.Changed(name) }
 	return p
@@ -130,7 +132,7 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 		}
 	}
 	cfg := app.ServiceConfig{
-		Config: app.Config{Packages: supply.FromEnv(os.Getenv)},
+		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced},
 		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(std.err).line,
 	}
 	svc, err := app.OpenService(ctx, cfg)

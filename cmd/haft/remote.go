@@ -39,6 +39,9 @@ func (p *persona) dial(ctx context.Context, std streams) (*session, error) {
 	if p.given("server") && (p.given("data") || p.given("database")) {
 		return nil, usage(errors.New("--server is a system of its own: leave --data and --database out"))
 	}
+	if p.given("allow-reduced") {
+		return nil, usage(errors.New("--allow-reduced is decided where tools run: start the server with it, haft serve --allow-reduced"))
+	}
 	key, err := p.key(std)
 	if err != nil {
 		return nil, err

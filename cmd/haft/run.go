@@ -33,6 +33,7 @@ type runFlags struct {
 	ranges  []string
 	sandbox string
 	need    string
+	reduced bool
 	python  string
 	output  string
 	needs   []string
@@ -68,6 +69,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	fl.StringVar(&f.network, "network", "none", "none, full for the host's network, or the `HOSTS` that it may reach, such as api.example.com,*.example.org:8443")
 	fl.StringArrayVar(&f.ranges, "allow-range", nil, "a `CIDR` of addresses that are not public and may be reached all the same")
 	fl.StringVar(&f.sandbox, "sandbox", "auto", "auto, local or process")
+	allowReduced(fl, &f.reduced)
 	fl.StringVar(&f.need, "isolation", "", "refuse to run with less: reduced, namespaces, kernel or machine")
 	fl.StringVar(&f.python, "python", "", "the Python interpreter: a name, a path, or a virtual environment")
 	fl.StringVar(&f.output, "output", "", "read what it gives back as json, text, number, boolean or list")
@@ -96,6 +98,7 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	a, err := app.Open(ctx, app.Config{
 		Sandbox: f.sandbox, Need: sandbox.Need{Level: haft.Level(f.need)}, Soon: src.Kind,
 		Interpreters: map[haft.Kind]string{haft.KindPython: f.python}, Packages: supply.FromEnv(os.Getenv),
+		AllowReduced: f.reduced,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ func schemaCommand(std streams) *cobra.Command {
 	var (
 		format               string
 		strict, check, loose bool
+		reduced              bool
 	)
 	names := make([]string, 0, len(schema.Forms()))
 	for _, f := range schema.Forms() {
@@ -46,7 +47,7 @@ not run, or a schema (.json), bare or in the form of a vendor.`,
 			if err != nil {
 				return err
 			}
-			a, err := app.Open(c.Context(), app.Config{})
+			a, err := app.Open(c.Context(), app.Config{AllowReduced: reduced})
 			if err != nil {
 				return err
 			}
@@ -62,6 +63,7 @@ not run, or a schema (.json), bare or in the form of a vendor.`,
 		},
 	}
 	f := cmd.Flags()
+	allowReduced(f, &reduced)
 	f.StringVar(&format, "format", "json", "the form: "+strings.Join(names, ", "))
 	f.BoolVar(&strict, "strict", false, "the vendor's strict form, where it has one")
 	f.BoolVar(&check, "check", false, "say whether vendors accept the schema; exit code 3 if none does")

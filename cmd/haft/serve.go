@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"haft"
 	"haft/app"
 	"haft/supply"
 )
@@ -70,6 +71,7 @@ writes it to admin.key in the data directory.`,
 	f.StringArrayVar(&s.wheels, "wheels", nil, "a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)")
 	f.BoolVar(&s.offline, "offline", false, "ask no package index ($HAFT_OFFLINE)")
 	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
+	allowReduced(f, &s.reduced)
 	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
@@ -111,6 +113,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	cfg.Database, cfg.Wait, cfg.Operators, cfg.AuditSink = s.database, s.lockWait, s.org, s.sink
 	cfg.Auth.RequireUser = s.requireUser
 	cfg.Packages = s.packages()
+	cfg.AllowReduced = s.reduced
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
 	if err := s.bounds.set(&cfg.HTTP); err != nil {
 		return cfg, err
@@ -222,6 +225,10 @@ func (s *serving) greet(ctx context.Context, std streams, sys *app.Server, at ne
 	provider, name := sys.App.Provider()
 	if iso, err := provider.Isolation(ctx); err == nil {
 		fmt.Fprintf(std.out, "sandbox %s: isolation %s\n", name, iso.Level)
+		if iso.Level == haft.LevelReduced && !s.reduced {
+			fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "tools that need the sandbox are refused, because it is reduced: "+
+				"haft doctor says why; --allow-reduced allows it")
+		}
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tlsCert == "" {
 		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "others can reach this address and there is no TLS: keys can be read on the way")
