@@ -104,6 +104,17 @@ func (r *run) isolationOf(ctx context.Context, res *haft.Result) {
 	}
 }
 
+// stateIsolation makes res say by what the call was confined, if its end does not: by
+// nothing where nothing was started.
+func (r *run) stateIsolation(ctx context.Context, res *haft.Result) {
+	if res.Sandbox.Isolation.Level == "" && res.Timeline.Execute > 0 {
+		r.isolationOf(context.WithoutCancel(ctx), res)
+	}
+	if res.Sandbox.Isolation.Level == "" {
+		res.Sandbox = haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}
+	}
+}
+
 // silent makes res say how the process ended, which gave no answer.
 func (r *run) silent(res *haft.Result, err error, exit sandbox.Exit) {
 	switch exit.Cause {

@@ -123,6 +123,7 @@ func (x *Executor) execute(ctx context.Context, req executor.Request, a *ahead) 
 	if err := r.do(ctx, res); err != nil {
 		return nil, err
 	}
+	r.stateIsolation(ctx, res)
 	res.Truncated.Stdout += r.stdout.over()
 	res.Truncated.Stderr += r.stderr.over()
 	res.Stdout = r.stdout.text(res.Truncated.Stdout > 0)

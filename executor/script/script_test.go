@@ -100,11 +100,14 @@ func TestExecute_is_stopped(t *testing.T) {
 				Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "import time\ndef f():\n  print('x', flush=True)\n  time.sleep(60)",
 				Stdout: func([]byte) { cancel(c.cause) },
 			})
-			if err != nil || res.Status != c.want {
+			if err != nil || res.Status != c.want || res.Sandbox.Isolation.Level == "" {
 				t.Errorf("got %+v, %v, want %s", res, err, c.want)
 			}
 			if res, err = x.Execute(ctx, executor.Request{Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "def f(): pass"}); err != nil || res.Status != c.want {
 				t.Errorf("a call that begins too late: %+v, %v, want %s", res, err, c.want)
+			}
+			if s := res.Sandbox; s.Provider != "none" || s.Isolation.Level != haft.LevelNone {
+				t.Errorf("a call that begins too late was confined by %+v", s)
 			}
 		})
 	}
