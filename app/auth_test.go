@@ -18,6 +18,7 @@ import (
 func serve(t *testing.T, cfg app.ServiceConfig) *app.Service {
 	t.Helper()
 	cfg.Sandbox = "process"
+	cfg.AllowReduced = true // what a machine gives is what is tried
 	s, err := app.OpenService(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type nothing struct{}
 // BenchmarkService64 is a built-in tool that does nothing through a whole service,
 // recorded on the disk, for 64 callers.
 func BenchmarkService64(b *testing.B) {
-	s, err := app.OpenService(b.Context(), app.ServiceConfig{Data: b.TempDir(), Builtins: func(set *builtin.Set) error {
+	s, err := app.OpenService(b.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: b.TempDir(), Builtins: func(set *builtin.Set) error {
 		return builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."},
 			func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil })
 	}})

@@ -109,6 +109,7 @@ func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bo
 	cfg.Egress = egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: directory{}, TLS: &egress.TLS{Roots: roots}}
 	cfg.Search.URL = strings.ReplaceAll(cfg.Search.URL, "{https}", m.https)
 	var err error
+	cfg.AllowReduced = true // what a machine gives is what is tried
 	m.Service, err = app.OpenService(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()) })

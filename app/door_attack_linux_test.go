@@ -34,7 +34,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	open(t, app.Config{}) // skips where there is no sandbox
 	sys, err := app.OpenServer(t.Context(), app.ServerConfig{
-		ServiceConfig: app.ServiceConfig{Data: t.TempDir()},
+		ServiceConfig: app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir()},
 		HTTP:          server.Config{MaxBody: 64 << 10, MaxHeader: 8 << 10, ReadTimeout: 500 * time.Millisecond},
 	})
 	if err != nil {

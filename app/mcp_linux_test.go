@@ -25,7 +25,8 @@ func mcpService(t *testing.T) (*app.Service, string) {
 	t.Helper()
 	open(t, app.Config{}) // skips where there is no sandbox
 	dir := t.TempDir()
-	s, err := app.OpenService(t.Context(), app.ServiceConfig{Data: dir, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: dir,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // openService opens a service that keeps its state in a directory.
 func openService(t *testing.T, dir string) *app.Service {
 	t.Helper()
-	s, err := app.OpenService(t.Context(), app.ServiceConfig{Data: dir})
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ var operator = haft.Principal{Org: "local", User: "ann", Roles: []string{haft.Ro
 // openService opens a service that keeps everything in memory.
 func openService(t *testing.T, cfg app.ServiceConfig) *app.Service {
 	t.Helper()
+	cfg.AllowReduced = true // what a machine gives is what is tried
 	s, err := app.OpenService(t.Context(), cfg)
 	if haft.CodeOf(err) == haft.CodeInvalid {
 		t.Fatal(err) // the test is wrong, not the machine
