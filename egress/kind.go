@@ -16,6 +16,7 @@ import (
 //   - It is compressed in a way that Haft cannot undo: known by how it begins or by its
 //     Content-Type, or because it is declared as text, or as nothing, and is not text.
 //     Brotli and bare deflate are known only so: they begin with nothing of their own.
+//     A part of data that is not text (206) is of this kind too: its beginning is not there.
 //   - It is declared as another kind of data, or begins like an image, audio, video, a
 //     font or a PDF. It is searched as it is; Haft does not look inside.
 //
@@ -66,8 +67,8 @@ func format(r *bufio.Reader) string {
 }
 
 // uncompressed returns br, whose data does not begin like anything compressed.
-func (c *cleaner) uncompressed(br *bufio.Reader, contentType string) (io.Reader, error) {
-	media, params, err := mime.ParseMediaType(contentType)
+func (c *cleaner) uncompressed(br *bufio.Reader, resp *http.Response) (io.Reader, error) {
+	media, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		media, params = "", nil
 	}
@@ -75,12 +76,17 @@ func (c *cleaner) uncompressed(br *bufio.Reader, contentType string) (io.Reader,
 		return c.unsearchable(br, unreadable("the answer is compressed with brotli, in which secrets could hide: "+
 			"ask the server for gzip, zip or no compression"))
 	}
+	whole := resp.StatusCode != http.StatusPartialContent || strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-")
+	if !textual(media) && !whole {
+		return c.unsearchable(br, unreadable("the answer is a part of data that may be compressed, in which secrets could hide: "+
+			"ask the server for all of it"))
+	}
 	if !textual(media) {
 		return br, nil
 	}
 	_, _ = br.Peek(1) // an error comes again when it is read
 	begin, _ := br.Peek(min(br.Buffered(), maxKind))
-	if isMedia(begin) {
+	if whole && isMedia(begin) {
 		return br, nil
 	}
 	t := &textReader{from: br, broker: c.broker, charset: strings.ToLower(params["charset"])}

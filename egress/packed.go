@@ -30,7 +30,7 @@ func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	var err error
 	switch coding {
 	case "", "identity":
-		return c.sniffed(resp.Body, resp.Header.Get("Content-Type"))
+		return c.sniffed(resp.Body, resp)
 	case "gzip", "x-gzip":
 		plain, err = gzip.NewReader(resp.Body)
 	case "deflate":
@@ -43,7 +43,7 @@ func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	}
 	resp.Header.Del("Content-Encoding")
 	resp.ContentLength = -1
-	return c.sniffed(plain, resp.Header.Get("Content-Type"))
+	return c.sniffed(plain, resp)
 }
 
 // inflated undoes what servers call deflate: zlib, or the bare format.
@@ -55,13 +55,13 @@ func inflated(r io.Reader) (io.Reader, error) {
 	return flate.NewReader(br), nil
 }
 
-// sniffed returns r, or a reader that looks into it if it is compressed. media is
-// the Content-Type of the answer.
-func (c *cleaner) sniffed(r io.Reader, media string) (io.Reader, error) {
+// sniffed returns r, the body of resp, or a reader that looks into it if it is
+// compressed.
+func (c *cleaner) sniffed(r io.Reader, resp *http.Response) (io.Reader, error) {
 	br := bufio.NewReaderSize(r, 2<<10) // what is longer is read past it
 	kind := format(br)
 	if kind == "" {
-		return c.uncompressed(br, media)
+		return c.uncompressed(br, resp)
 	}
 	p := &packed{kind: kind, tap: &tap{from: br}, live: live{broker: c.broker}}
 	var err error
