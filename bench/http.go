@@ -43,7 +43,8 @@ func (b *bench) openDoor(ctx context.Context) (_ *door, err error) {
 		}
 	}()
 	d.sys, err = app.OpenServer(ctx, app.ServerConfig{ServiceConfig: app.ServiceConfig{
-		Config:   app.Config{AllowReduced: b.cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute}, Interpreters: interpreter(b.cfg.Python)},
+		Config: app.Config{AllowReduced: b.cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
+			Interpreters: interpreter(b.cfg.Python)},
 		Data:     dir,
 		Builtins: addNoop,
 	}})

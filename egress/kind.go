@@ -78,8 +78,8 @@ func (c *cleaner) uncompressed(br *bufio.Reader, resp *http.Response) (io.Reader
 	}
 	whole := resp.StatusCode != http.StatusPartialContent || strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-")
 	if !textual(media) && !whole {
-		return c.unsearchable(br, unreadable("the answer is a part of data that may be compressed, in which secrets could hide: "+
-			"ask the server for all of it"))
+		return c.unsearchable(br, unreadable("the answer is a part of data that may be compressed, "+
+			"in which secrets could hide: ask the server for all of it"))
 	}
 	if !textual(media) {
 		return br, nil
@@ -98,8 +98,8 @@ func (c *cleaner) uncompressed(br *bufio.Reader, resp *http.Response) (io.Reader
 
 // errNoText is the error for an answer that is declared as text and is not.
 func errNoText() error {
-	return unreadable("the answer is not text, and its Content-Type does not say what it is, so that secrets could hide in it " +
-		"(it may be compressed without a Content-Encoding)")
+	return unreadable("the answer is not text, and its Content-Type does not say what it is, " +
+		"so that secrets could hide in it (it may be compressed without a Content-Encoding)")
 }
 
 // textual reports whether the body of a media type is text. That without a type is
@@ -115,7 +115,8 @@ func textual(media string) bool {
 // text, nor compressed as a whole.
 func isMedia(begin []byte) bool {
 	kind := http.DetectContentType(begin)
-	for _, k := range []string{"image/", "audio/", "video/", "font/", "application/pdf", "application/ogg", "application/wasm"} {
+	for _, k := range []string{"image/", "audio/", "video/", "font/",
+		"application/pdf", "application/ogg", "application/wasm"} {
 		if strings.HasPrefix(kind, k) {
 			return true
 		}

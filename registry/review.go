@@ -24,7 +24,8 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 			return fmt.Errorf("review the source: %w", context.Cause(ctx))
 		}
 		if !r.cfg.ReviewOptional && haft.CodeOf(err) == haft.CodeDenied { // what to do is the operator's to know
-			return &haft.Error{Code: haft.CodeDenied, Message: "the source cannot be reviewed, so it is not kept: " + haft.MessageOf(err), Err: err}
+			return &haft.Error{Code: haft.CodeDenied, Err: err,
+				Message: "the source cannot be reviewed, so it is not kept: " + haft.MessageOf(err)}
 		}
 		if !r.cfg.ReviewOptional {
 			return &haft.Error{Code: haft.CodeUnavailable, Message: "the source cannot be reviewed, so it is not kept", Err: err}

@@ -57,7 +57,8 @@ func containerFlags(p hostKind) string {
 	if p == inPodman {
 		return "podman run --security-opt unmask=ALL --security-opt seccomp=unconfined …"
 	}
-	return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined …"
+	return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
+		"--security-opt systempaths=unconfined …"
 }
 
 // A mode says how tools are confined here, why, and what to change.
@@ -77,8 +78,9 @@ func modeOf(provider string, iso haft.Isolation, in hostKind, allowed bool) mode
 		return m
 	}
 	m.Allowed = allowed
+	decisive := []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlNoNewPriv}
 	for _, g := range iso.Missing {
-		if slices.Contains([]haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlNoNewPriv}, g.Control) {
+		if slices.Contains(decisive, g.Control) {
 			m.Why = fmt.Sprintf("no %s: %s", g.Control, g.Reason)
 			break
 		}
@@ -86,7 +88,8 @@ func modeOf(provider string, iso haft.Isolation, in hostKind, allowed bool) mode
 	if in == onMachine {
 		m.Change = append(m.Change, "give Haft namespaces: "+remedies[haft.ControlUserNS])
 	} else {
-		m.Change = append(m.Change, "give the container namespaces: "+containerFlags(in)+"  (docs/deploy.md says why that is safe)")
+		m.Change = append(m.Change, "give the container namespaces: "+containerFlags(in)+
+			"  (docs/deploy.md says why that is safe)")
 	}
 	if !allowed {
 		m.Change = append(m.Change, "or allow less isolation: haft … --allow-reduced, or "+reducedVar+"=1")

@@ -40,7 +40,8 @@ func (p *persona) dial(ctx context.Context, std streams) (*session, error) {
 		return nil, usage(errors.New("--server is a system of its own: leave --data and --database out"))
 	}
 	if p.given("allow-reduced") {
-		return nil, usage(errors.New("--allow-reduced is decided where tools run: start the server with it, haft serve --allow-reduced"))
+		return nil, usage(errors.New("--allow-reduced is decided where tools run: " +
+			"start the server with it, haft serve --allow-reduced"))
 	}
 	key, err := p.key(std)
 	if err != nil {

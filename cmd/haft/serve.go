@@ -226,8 +226,8 @@ func (s *serving) greet(ctx context.Context, std streams, sys *app.Server, at ne
 	if iso, err := provider.Isolation(ctx); err == nil {
 		fmt.Fprintf(std.out, "sandbox %s: isolation %s\n", name, iso.Level)
 		if iso.Level == haft.LevelReduced && !s.reduced {
-			fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "tools that need the sandbox are refused, because it is reduced: "+
-				"haft doctor says why; --allow-reduced allows it")
+			fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"),
+				"tools that need the sandbox are refused, because it is reduced: haft doctor says why; --allow-reduced allows it")
 		}
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tlsCert == "" {

@@ -111,7 +111,8 @@ func (r *run) stateIsolation(ctx context.Context, res *haft.Result) {
 		r.isolationOf(context.WithoutCancel(ctx), res)
 	}
 	if res.Sandbox.Isolation.Level == "" {
-		res.Sandbox = haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}
+		none := haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
+		res.Sandbox = haft.Sandbox{Provider: "none", Isolation: none}
 	}
 }
 

@@ -82,7 +82,8 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 			return "", nil
 		}
 		if originOf(asked.url) != w.server.Audience() {
-			return "", &haft.Error{Code: haft.CodeConflict, Message: "the address of the server was changed meanwhile: begin again"}
+			return "", &haft.Error{Code: haft.CodeConflict,
+				Message: "the address of the server was changed meanwhile: begin again"}
 		}
 	}
 	l := &login{account: a, who: who, origin: w.server.Audience(), asked: asked, link: make(chan string, 1),
