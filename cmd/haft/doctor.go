@@ -14,7 +14,7 @@ import (
 
 // remedies say how to get a control that is missing.
 var remedies = map[haft.Control]string{
-	haft.ControlUserNS:    "allow user namespaces: sysctl user.max_user_namespaces=15000; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0; in a container run with --security-opt seccomp=unconfined or a profile that allows unshare",
+	haft.ControlUserNS:    "allow user namespaces: sysctl user.max_user_namespaces=15000; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0; in a container run with --security-opt seccomp=deploy/seccomp.json",
 	haft.ControlMountNS:   "comes with user namespaces",
 	haft.ControlPIDNS:     "comes with user namespaces",
 	haft.ControlNetNS:     "comes with user namespaces; the kernel needs CONFIG_NET_NS",

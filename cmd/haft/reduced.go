@@ -55,9 +55,9 @@ func findHostKind(root, variable string) hostKind {
 // docs/deploy.md.
 func containerFlags(p hostKind) string {
 	if p == inPodman {
-		return "podman run --security-opt unmask=ALL --security-opt seccomp=unconfined …"
+		return "podman run --security-opt unmask=ALL --security-opt seccomp=deploy/seccomp.json …"
 	}
-	return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
+	return "docker run --security-opt seccomp=deploy/seccomp.json --security-opt apparmor=unconfined " +
 		"--security-opt systempaths=unconfined …"
 }
 
