@@ -91,6 +91,10 @@ func openLandlock() (landlock, error) {
 	return landlock{int(abi)}, nil
 }
 
+// reducedABI is the least version that can stand for a root of its own: older ones do
+// not govern O_TRUNC and truncate, so that files which may only be read can be emptied.
+const reducedABI = 3
+
 // scopes reports whether it keeps signals inside.
 func (l landlock) scopes() bool { return l.abi >= 6 }
 

@@ -61,7 +61,11 @@ func (p *Provider) probe(ctx context.Context) error {
 			return err
 		}
 		if !p.degrade(step) {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "this machine cannot confine anything", Err: err}
+			message := "this machine cannot confine anything"
+			if step.Step == "landlock" {
+				message += fmt.Sprintf(": it gives neither namespaces nor Landlock of ABI %d (Linux 6.2)", reducedABI)
+			}
+			return &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 		}
 		p.grade()
 	}
@@ -185,6 +189,10 @@ func (p *Provider) grade() {
 			p.lose(control, p.tree.Missing(controller))
 		}
 	}
+	if !p.namespaces && p.wall.abi < reducedABI {
+		p.lose(haft.ControlLandlock, fmt.Sprintf("without namespaces Landlock must have ABI %d (Linux 6.2), this is %d: "+
+			"it does not keep files from being cut", reducedABI, p.wall.abi))
+	}
 	if !p.namespaces && !p.privileged {
 		p.lose(haft.ControlCaps, "only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
 	}
@@ -217,6 +225,10 @@ func (p *Provider) lose(c haft.Control, reason string) bool {
 	return true
 }
 
+// reducedNames is what a result states of a sandbox without a root of its own. No
+// filter can judge the paths of these calls, and Landlock does not.
+const reducedNames = "; names, sizes, owners and times of the host's files can be asked for (stat, access, readlink, chdir), their contents not"
+
 // give removes a control, and what cannot be without it.
 func (p *Provider) give(c haft.Control, reason string) bool {
 	together := []haft.Control{
@@ -231,6 +243,7 @@ func (p *Provider) give(c haft.Control, reason string) bool {
 		// Without namespaces it is another user id that keeps a tool from our files,
 		// for which root needs no more than to be root.
 		p.privileged = os.Geteuid() == 0
+		p.lose(haft.ControlRoot, reason+reducedNames)
 		for _, t := range together {
 			p.lose(t, reason)
 		}

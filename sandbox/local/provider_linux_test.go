@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,5 +151,39 @@ func TestProvider_states_what_is_missing(t *testing.T) {
 	}
 	if e, out := sh(t, p, py("b = bytearray(1 << 30); print(len(b))"), func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 }); e.Cause == sandbox.CauseExit && e.Code == 0 {
 		t.Errorf("a gigabyte was had without a memory cgroup: %+v %s", e, out)
+	}
+}
+
+// Before ABI 3, Landlock lets a file be emptied that may only be read. Without namespaces
+// nothing else would keep a program from that, so it is not run.
+func TestProvider_reduced_needs_landlock(t *testing.T) {
+	for _, tt := range []struct {
+		abi int
+		ok  bool
+	}{{0, false}, {1, false}, {2, false}, {3, true}} {
+		t.Run(fmt.Sprint(tt.abi), func(t *testing.T) {
+			p := open(t, local.Config{Forbid: []haft.Control{haft.ControlUserNS}})
+			local.PretendLandlock(p, tt.abi)
+			_, err := p.Run(t.Context(), sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system()})
+			if (err == nil) != tt.ok || !tt.ok && haft.CodeOf(err) != haft.CodeUnavailable {
+				t.Fatalf("Run = %v, want success %t", err, tt.ok)
+			}
+			iso, err := p.Isolation(t.Context())
+			if (err == nil) != tt.ok || tt.ok != iso.Has(haft.ControlLandlock) {
+				t.Errorf("Isolation = %+v, %v", iso, err)
+			}
+		})
+	}
+}
+
+// What a program without a root of its own can ask about the host is in the result.
+func TestProvider_reduced_states_what_it_shows(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlUserNS}})
+	e, out := sh(t, p, "stat -c %s /etc/passwd; ls -l /usr/bin/env; cat /etc/passwd")
+	stated := slices.ContainsFunc(e.Isolation.Missing, func(g haft.Gap) bool {
+		return g.Control == haft.ControlRoot && strings.Contains(g.Reason, "can be asked for")
+	})
+	if !stated || strings.Contains(out, "root:") || strings.Contains(out, "not permitted") {
+		t.Errorf("isolation %+v\n%s", e.Isolation.Missing, out)
 	}
 }

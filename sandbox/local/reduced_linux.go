@@ -122,7 +122,9 @@ func (r *run) makeDir() error {
 // what is open, whatever its path leads to by now.
 func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 	if !p.isolation.Has(haft.ControlLandlock) {
-		return nil, nil
+		// Without a root of its own, Landlock is all that keeps a command from the files
+		// of the host. There is no weaker mode: the run is refused.
+		return nil, &sandbox.SetupError{Step: "landlock", Path: "files", Err: unix.EOPNOTSUPP}
 	}
 	defer func() {
 		if err != nil {

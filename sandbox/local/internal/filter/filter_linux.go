@@ -126,6 +126,9 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 	for _, g := range granted(c) {
 		set(rule{verdict: allow}, g.names...)
 	}
+	if c.Reduced {
+		set(rule{verdict: uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EOPNOTSUPP)}, attributes...)
+	}
 	if c.Uncounted {
 		for name, verdict := range uncounted {
 			set(rule{verdict: verdict}, name)

@@ -19,8 +19,7 @@ var everywhere = []group{
 		"renameat2", "rmdir", "symlink", "symlinkat", "unlink", "unlinkat"}},
 	{"asks about a file, or changes only the caller's own directory or mask", []string{
 		"access", "chdir", "faccessat", "faccessat2", "fchdir", "fgetxattr", "flistxattr", "fstat", "fstatfs", "getcwd",
-		"getxattr", "lgetxattr", "listxattr", "llistxattr", "lstat", "newfstatat", "readlink", "readlinkat", "stat", "statfs",
-		"statx", "umask"}},
+		"lstat", "newfstatat", "readlink", "readlinkat", "stat", "statfs", "statx", "umask"}},
 	{"waits for descriptors, timers or signals of its own", []string{
 		"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2",
 		"poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime", "timerfd_settime"}},
@@ -60,6 +59,7 @@ var namespaced = []group{
 	{"changes owners, modes, times and attributes; the root file system is the sandbox's own, and read-only where it is not", []string{
 		"chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fremovexattr", "fsetxattr", "futimesat",
 		"lchown", "lremovexattr", "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes"}},
+	{"reads extended attributes by path, in the sandbox's own tree", attributes},
 	{"watches files; the limit of instances is that of the sandbox's user namespace", []string{
 		"inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch"}},
 	{"names sockets and connects them, in the sandbox's own network namespace and file tree", []string{
@@ -79,12 +79,16 @@ var namespaced = []group{
 // host that such a call could name is a stranger's, so there are few.
 var reduced = []group{
 	{"makes a file in memory, which the memory cgroup counts", []string{"memfd_create"}},
+	{"cuts a file, by a path that Landlock decides about (ABI 3, without which there is no such sandbox)", []string{"truncate"}},
 }
+
+// attributes read extended attributes by path, which Landlock does not judge. Without
+// namespaces they answer EOPNOTSUPP, as on a file system that has none: ls and cp go on.
+var attributes = []string{"getxattr", "lgetxattr", "listxattr", "llistxattr"}
 
 // signals are the further calls of a sandbox without namespaces whose Landlock keeps
 // signals inside (ABI 6).
 var signals = []group{
-	{"cuts a file, by a path that Landlock decides about since ABI 3", []string{"truncate"}},
 	{"sends signals to processes of the sandbox: Landlock's scope keeps them from others", []string{
 		"kill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill"}},
 }

@@ -100,6 +100,7 @@ func TestPage(t *testing.T) {
 			return !ok
 		}), ", ")
 	}
+	fmt.Fprintf(&b, "\n## Answers EOPNOTSUPP without namespaces\n\n%s\n", known(attributes))
 	fmt.Fprintf(&b, "\n## Ends the process\n\n%s\n", known(killed))
 	fmt.Fprintf(&b, "\n## Answers ENOSYS\n\nPrograms that meet it go another way. Where a meter counts memory, "+
 		"%s are refused too: no process need map what they make.\n\n%s\n", known(slices.Collect(maps.Keys(uncounted))), known(missing))
