@@ -20,20 +20,18 @@ import (
 // Company is how many threads of an init are counted with the command.
 func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 	set := func(name string, resource int, soft, hard uint64) {
-		var own unix.Rlimit
-		if unix.Getrlimit(resource, &own) == nil {
-			soft, hard = min(soft, own.Max), min(hard, own.Max)
-		}
-		pl.Rlimit(name, resource, soft, hard)
+		own := ownLimit(resource)
+		pl.Rlimit(name, resource, min(soft, own), min(hard, own))
 	}
 	both := func(name string, resource int, v uint64) { set(name, resource, v, v) }
+	pl.OpenFiles(min(uint64(l.OpenFiles), ownLimit(unix.RLIMIT_NOFILE)))
 	both("core", unix.RLIMIT_CORE, 0)
-	both("nofile", unix.RLIMIT_NOFILE, uint64(l.OpenFiles))
 	both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize))
 	both("stack", unix.RLIMIT_STACK, 8<<20)
 	both("memlock", unix.RLIMIT_MEMLOCK, 64<<10)
-	both("msgqueue", unix.RLIMIT_MSGQUEUE, 64<<10)
-	both("sigpending", unix.RLIMIT_SIGPENDING, 1024)
+	both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
+	// Timers and queued signals, which count for whoever made the user namespace, too.
+	both("sigpending", unix.RLIMIT_SIGPENDING, 128)
 	// A backstop: what counts is the time of all processes together. The soft
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
@@ -49,6 +47,15 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 		// has one of its own, or at least a user id.
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
+}
+
+// ownLimit is what this process may raise a limit to.
+func ownLimit(resource int) uint64 {
+	var own unix.Rlimit
+	if unix.Getrlimit(resource, &own) != nil {
+		return math.MaxUint64
+	}
+	return own.Max
 }
 
 // initThreads is room for the threads of the init, where it is counted with the

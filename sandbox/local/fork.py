@@ -192,6 +192,7 @@ class Template:
         config, _ = receive(sock)
         self.numbers = config["numbers"]
         self.steps = Steps(config["steps"], self.numbers)
+        self.last = Steps(config["last"], self.numbers)
         self.time_flag = config["time"]
         self.pidfd = ctypes.c_int(-1)
         self.args = CloneArgs()
@@ -308,6 +309,7 @@ def start(template, cell):
             os.close(CONTROL)
         keep = template.steps.run(fds[5 if order["channel"] else 4:], steps)
         send(sock, {"kind": "ready"}, keep)
+        template.last.run(())
         sock.detach()
         first = CONTROL + 1 if order["channel"] else CONTROL
         check({"name": "close_range"}, template.numbers["close_range"], first, 0xFFFFFFFF, 0, 0, 0, 0)

@@ -148,6 +148,7 @@ func (g *generation) request() (request, []int, func(), error) {
 	}
 	pl.Setsid()
 	pl.Rlimit("core", unix.RLIMIT_CORE, 0, 0)
+	pl.OpenFiles(ownLimit(unix.RLIMIT_NOFILE)) // it sends descriptors, see there
 	pl.NoNewPrivs()
 	if err := p.sieve(&pl, filterKey{template: true}); err != nil {
 		closeFDs()
@@ -162,6 +163,7 @@ func (g *generation) request() (request, []int, func(), error) {
 type templateConfig struct {
 	Boot    string             `json:"boot"`
 	Steps   []plan.Step        `json:"steps"`
+	Last    []plan.Step        `json:"last"`
 	Numbers map[string]uintptr `json:"numbers"`
 	Flags   uint64             `json:"flags"`
 	Time    uint64             `json:"time"`
@@ -193,7 +195,7 @@ func (g *generation) config(boot string) (templateConfig, error) {
 		return templateConfig{}, err
 	}
 	c := templateConfig{
-		Boot: boot, Steps: pl.Steps,
+		Boot: boot, Steps: pl.Steps, Last: pl.Last,
 		Numbers: map[string]uintptr{
 			"clone3": unix.SYS_CLONE3, "unshare": unix.SYS_UNSHARE, "prctl": unix.SYS_PRCTL, "seccomp": unix.SYS_SECCOMP,
 			"close_range": unix.SYS_CLOSE_RANGE, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,

@@ -119,6 +119,9 @@ func serve() int {
 	}
 	wire.CloseAll(slots)
 	wire.CloseAll(keep)
+	if failed := req.Plan.Finish(); failed != nil {
+		return tell(conn, message{Kind: msgFailed, Failure: failed}, 125)
+	}
 	if len(req.Argv) == 0 {
 		return 0 // only a trial
 	}

@@ -124,7 +124,7 @@ func Cases() []Case {
 	for _, list := range [][]Case{
 		honestCases(), contractCases(), processCases(), supervisorCases(), memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
-		socketCases(), networkCases(), outletCases(), tenantCases(),
+		socketCases(), networkCases(), outletCases(), tenantCases(), quotaCases(),
 	} {
 		all = append(all, list...)
 	}

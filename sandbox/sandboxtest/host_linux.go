@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // linux says that every kind of socket must be there.
@@ -89,6 +91,33 @@ func removed(dirs []string) error {
 		if _, err := os.Stat(d); err == nil {
 			return fmt.Errorf("a cgroup is left: %s", d)
 		}
+	}
+	return nil
+}
+
+// stillServes takes one of what the kernel counts by user, as the engine does.
+func stillServes() error {
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("the engine cannot watch files any more: %w", err)
+	}
+	defer unix.Close(watch) // only tried
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("the engine cannot make sockets any more: %w", err)
+	}
+	defer unix.Close(pair[0]) // only tried
+	defer unix.Close(pair[1])
+	if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(watch), nil, 0); err != nil {
+		return fmt.Errorf("the engine cannot send descriptors any more: %w", err)
+	}
+	events, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("the engine cannot wait any more: %w", err)
+	}
+	defer unix.Close(events) // only tried
+	if err := unix.EpollCtl(events, unix.EPOLL_CTL_ADD, pair[1], &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+		return fmt.Errorf("the engine cannot wait for descriptors any more: %w", err)
 	}
 	return nil
 }

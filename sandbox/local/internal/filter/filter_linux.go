@@ -41,6 +41,8 @@ const (
 	killer = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	denied = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
 	absent = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+	// unsupported is what a file system without an operation answers.
+	unsupported = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EOPNOTSUPP)
 )
 
 // A rule judges one system call.
@@ -127,10 +129,7 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 		set(rule{verdict: allow}, g.names...)
 	}
 	if c.Reduced {
-		set(rule{verdict: uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EOPNOTSUPP)}, attributes...)
-	}
-	if c.Uncounted {
-		for name, verdict := range uncounted {
+		for name, verdict := range shared {
 			set(rule{verdict: verdict}, name)
 		}
 	}
@@ -139,6 +138,11 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 	} else {
 		for name, j := range judged(c) {
 			set(rule{arg: &j.argument}, name)
+		}
+	}
+	if c.Uncounted {
+		for name, verdict := range uncounted {
+			set(rule{verdict: verdict}, name)
 		}
 	}
 	set(rule{verdict: allow}, c.Also...)
@@ -173,7 +177,10 @@ func judged(c Config) map[string]judgement {
 	filters := argument{index: 2, other: allow, cases: map[uint32]uint32{
 		unix.SO_ATTACH_FILTER: denied, unix.SO_ATTACH_BPF: denied, unix.SO_LOCK_FILTER: denied,
 		unix.SO_ATTACH_REUSEPORT_CBPF: denied, unix.SO_ATTACH_REUSEPORT_EBPF: denied}}
-	return map[string]judgement{
+	calls := map[string]judgement{
+		"mmap": {argument{index: 3, bits: unix.MAP_HUGETLB, other: allow}, "maps memory, but no large pages, which the operator reserved and nobody counts"},
+		"memfd_create": {argument{index: 1, bits: unix.MFD_HUGETLB, other: allow},
+			"makes a file in memory, which the memory cgroup counts, but not of large pages"},
 		"clone": {argument{index: 0, bits: namespaceFlags, other: allow},
 			// CLONE_NEWTIME (0x80) is part of the exit signal in clone(2), and so no flag there.
 			"starts threads and processes, but makes no namespace"},
@@ -194,7 +201,14 @@ func judged(c Config) map[string]judgement {
 			"since a datagram can be sent to any path"},
 		"socket": {sockets(c, local, internet, family), "makes sockets of the families that the mode has"},
 	}
+	if !c.Reduced {
+		calls["shmget"] = judgement{argument{index: 2, bits: shmHugeTLB, other: allow}, "makes System V memory, but not of large pages"}
+	}
+	return calls
 }
+
+// shmHugeTLB is SHM_HUGETLB, which package unix lacks.
+const shmHugeTLB = 0o4000
 
 // Requests of ioctl that package unix lacks (include/uapi/asm-generic/ioctls.h).
 const (

@@ -100,7 +100,7 @@ func TestPage(t *testing.T) {
 			return !ok
 		}), ", ")
 	}
-	fmt.Fprintf(&b, "\n## Answers EOPNOTSUPP without namespaces\n\n%s\n", known(attributes))
+	fmt.Fprintf(&b, "\n## Answers EOPNOTSUPP or ENOSYS without namespaces\n\n%s\n", known(slices.Collect(maps.Keys(shared))))
 	fmt.Fprintf(&b, "\n## Ends the process\n\n%s\n", known(killed))
 	fmt.Fprintf(&b, "\n## Answers ENOSYS\n\nPrograms that meet it go another way. Where a meter counts memory, "+
 		"%s are refused too: no process need map what they make.\n\n%s\n", known(slices.Collect(maps.Keys(uncounted))), known(missing))
@@ -142,7 +142,7 @@ func TestLists_name_calls_that_exist(t *testing.T) {
 			known[call] = true
 		}
 	}
-	lists := slices.Concat(slices.Collect(maps.Keys(uncounted)), missing, killed, template.names)
+	lists := slices.Concat(slices.Collect(maps.Keys(uncounted)), slices.Collect(maps.Keys(shared)), missing, killed, template.names)
 	for _, groups := range [][]group{everywhere, namespaced, reduced, signals, internet} {
 		for _, g := range groups {
 			lists = append(lists, g.names...)

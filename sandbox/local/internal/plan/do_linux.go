@@ -46,6 +46,16 @@ func (p *Plan) Do(slots []int) (keep []int, failed *Failure) {
 	return keep, nil
 }
 
+// Finish carries out the last steps.
+func (p *Plan) Finish() *Failure {
+	for i := range p.Last {
+		if _, errno := p.Last[i].do(nil); errno != 0 {
+			return &Failure{p.Last[i].Name, p.Last[i].Path, errno}
+		}
+	}
+	return nil
+}
+
 // do carries out one step. The number is the descriptor of DoKeep and DoListen.
 func (s *Step) do(slots []int) (int, unix.Errno) {
 	switch s.Do {

@@ -9,6 +9,9 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Slots names the descriptors that come with the plan, in order.
 	Slots []string `json:"slots,omitempty"`
+	// Last are steps for after the parent was told that everything is ready. They need
+	// no privilege, and must be such that the filter of system calls allows them.
+	Last []Step `json:"last,omitempty"`
 }
 
 // A Step is one system call, or one of the few things that need several.
@@ -227,6 +230,17 @@ func (p *Plan) Rlimit(name string, resource int, soft, hard uint64) {
 	putUint64(lim, soft)
 	putUint64(lim[8:], hard)
 	p.add("rlimit", name, unix.SYS_PRLIMIT64, num(0), num(resource), buf(lim), num(0))
+}
+
+// OpenFiles makes the number of open files, for this process and those that it starts,
+// the last step. The kernel counts descriptors that are being sent by user id, and
+// refuses a sender whose limit of open files is lower than that count (ETOOMANYREFS):
+// with the limit of the command, an init could not hand over its directories while
+// another command of the same user has many descriptors on their way.
+func (p *Plan) OpenFiles(n uint64) {
+	p.Rlimit("nofile", unix.RLIMIT_NOFILE, n, n)
+	at := len(p.Steps) - 1
+	p.Last, p.Steps = append(p.Last, p.Steps[at]), p.Steps[:at]
 }
 
 // Prctl appends a prctl(2).
