@@ -86,6 +86,13 @@ type Spec struct {
 	// Until then the command prepares itself and waits, and the clock of
 	// Limits.Wall stands still.
 	Begin <-chan struct{}
+	// Prepared, if not nil, is closed by the caller when the command has prepared
+	// itself and only waits for Begin. From then on it has to be one process that does
+	// next to nothing; else it ends with CauseLimit. Before, the limits of the call hold.
+	Prepared <-chan struct{}
+	// Parked, if not nil, is called once after Prepared, when the provider has seen that
+	// the command is one process, unless that ends it. One that cannot tell calls it, too.
+	Parked func()
 	// Finish, if not nil, is closed by the caller when it has what it wants. The
 	// run then ends at once with CauseFinished, however busy it is. A command whose
 	// doings nobody can notice may be left alive for some milliseconds after Ended.

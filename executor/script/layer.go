@@ -134,11 +134,14 @@ func (r *run) importsKey(list []string) string {
 }
 
 // warmer returns what makes a cell of this call ready. Importing runs code of the
-// packages, in the sandbox of the cell. If it takes too long or ends the process,
-// the cells that follow do without.
-func (r *run) warmer(key *cell.Key) func(*os.File) error {
+// packages, in the sandbox of the cell. If it takes too long, ends the process or leaves
+// something running, the cells that follow do without: spoilt says so.
+func (r *run) warmer(key *cell.Key) (warmUp func(*os.File) error, spoilt func()) {
 	list := r.imports()
 	x, paths, name, python := r.x, r.paths(), r.importsKey(list), r.rt.Kind == haft.KindPython
+	if len(list) > 0 {
+		spoilt = func() { x.spoilt.add(name, *key) }
+	}
 	return func(conn *os.File) error {
 		var head []byte
 		if python {
@@ -149,7 +152,7 @@ func (r *run) warmer(key *cell.Key) func(*os.File) error {
 		}
 		if len(list) > 0 {
 			if err := load(conn, paths, list); err != nil {
-				x.spoilt.add(name, *key)
+				spoilt()
 				return fmt.Errorf("import %d modules before the call: %w", len(list), err)
 			}
 		}
@@ -157,7 +160,7 @@ func (r *run) warmer(key *cell.Key) func(*os.File) error {
 			return post(conn, frame(nil, head))
 		}
 		return nil
-	}
+	}, spoilt
 }
 
 // spoilt remembers imports that sandboxes do not survive.

@@ -390,7 +390,7 @@ func (r *run) plan() cell.Plan {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
 	}
 	if !r.x.cfg.Cold {
-		plan.Warm = r.warmer(&plan.Key)
+		plan.Warm, plan.Spoilt = r.warmer(&plan.Key)
 		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.layersDigest(), r.req.Layers); run != nil {
 			plan.Run = run
 			plan.Boot = func(conn *os.File) error { return boot(conn, nil) } // the template has it

@@ -28,8 +28,8 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec is what is run. Channel, Stdout, Stderr, Outlet, Begin, Finish and
-	// Ended are the pool's.
+	// Spec is what is run. Channel, Stdout, Stderr, Outlet, Begin, Prepared,
+	// Parked, Finish and Ended are the pool's.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or says why it is not. Nil means that
 	// nobody can tell, and a cell is handed out as soon as it is started.
@@ -39,6 +39,9 @@ type Plan struct {
 	Warm func(conn *os.File) error
 	// Reuse gives a cell back after a call. See the package comment for its cost.
 	Reuse bool
+	// Spoilt, if not nil, is called when a parked cell did more than wait, and was
+	// ended for it: what Warm did to it is better left out.
+	Spoilt func()
 }
 
 // A Cell is one run, in the hands of one caller.
@@ -58,6 +61,8 @@ type Cell struct {
 	outlet         outlet
 	cancel         context.CancelCauseFunc
 	begin, finish  chan struct{}
+	prepared       chan struct{}
+	parked         chan struct{}
 	began, over    sync.Once
 	left           atomic.Int32 // of the caller and the run
 	ended          chan struct{}
@@ -134,6 +139,13 @@ func (c *Cell) end(exit sandbox.Exit, err error) {
 	})
 }
 
+// spoil tells the plan that a cell which waited, or was about to, met a limit.
+func (c *Cell) spoil(waited bool) {
+	if waited && c.exit.Cause == sandbox.CauseLimit && c.plan.Spoilt != nil {
+		c.plan.Spoilt()
+	}
+}
+
 // alive reports whether the run has not ended.
 func (c *Cell) alive() bool {
 	select {
@@ -158,11 +170,12 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
 		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
-		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
+		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}), prepared: make(chan struct{}), parked: make(chan struct{}),
 	}
 	spec := plan.Spec
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
-	spec.Begin, spec.Finish = c.begin, c.finish
+	spec.Begin, spec.Prepared, spec.Finish = c.begin, c.prepared, c.finish
+	spec.Parked = sync.OnceFunc(func() { close(c.parked) })
 	if spec.Network == sandbox.NetworkOutlet {
 		spec.Outlet = c.outlet.one
 	}
@@ -173,7 +186,7 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 		_ = inside.Close() // who waits for the command to come up hears that it will not; usually closed already
 		c.outlet.stop()    // of which nothing is open
 		c.end(exit, err)
-		p.forget(c)
+		c.spoil(p.forget(c))
 		c.leave()
 	})
 	return c, nil

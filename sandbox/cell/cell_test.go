@@ -29,6 +29,8 @@ type fake struct {
 	slow time.Duration
 	// fail makes runs end before they are up.
 	fail atomic.Bool
+	// restless makes runs do more than wait when they are parked.
+	restless atomic.Bool
 }
 
 // Run implements the provider's method.
@@ -43,13 +45,23 @@ func (f *fake) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error)
 		return sandbox.Exit{Cause: sandbox.CauseExit, Code: 1}, nil
 	}
 	exit := sandbox.Exit{Cause: sandbox.CauseFinished}
-	select {
-	case <-spec.Finish:
-	case <-ctx.Done():
-		exit.Cause = sandbox.CauseCancelled
+	for prepared := spec.Prepared; ; {
+		select {
+		case <-prepared:
+			if f.restless.Load() {
+				exit.Cause = sandbox.CauseLimit
+				break
+			}
+			prepared = nil
+			spec.Parked()
+			continue
+		case <-spec.Finish:
+		case <-ctx.Done():
+			exit.Cause = sandbox.CauseCancelled
+		}
+		spec.Ended(exit)
+		return exit, nil
 	}
-	spec.Ended(exit)
-	return exit, nil
 }
 
 // plan returns a plan of tenant whose cells come up by themselves.
@@ -418,6 +430,23 @@ func TestPool_a_cell_that_dies_parked_is_not_handed_out(t *testing.T) {
 		synctest.Wait()
 		if n := p.Parked(plan.Key); n != 0 {
 			t.Errorf("%d dead cells parked", n)
+		}
+	})
+}
+
+// A cell that is ended for what it does while it is parked is not handed out, and the
+// plan hears of it.
+func TestPool_a_restless_cell_is_not_parked(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		f := &fake{}
+		f.restless.Store(true)
+		plan := f.plan("a")
+		var spoilt atomic.Int32
+		plan.Spoilt = func() { spoilt.Add(1) }
+		take(t, p, plan).Release(false) // which starts one for itself, and others to be parked
+		synctest.Wait()
+		if n := p.Parked(plan.Key); n != 0 || spoilt.Load() == 0 {
+			t.Errorf("%d restless cells are parked, the plan heard of %d", n, spoilt.Load())
 		}
 	})
 }

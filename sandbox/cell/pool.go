@@ -294,7 +294,9 @@ func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell,
 		err = plan.Boot(c.Conn)
 	}
 	if err == nil && warm && plan.Warm != nil {
-		err = plan.Warm(c.Conn)
+		if err = plan.Warm(c.Conn); err == nil {
+			err = c.settle(p.cfg.Boot)
+		}
 	}
 	if err == nil {
 		err = c.Conn.SetDeadline(time.Time{})
@@ -312,6 +314,24 @@ func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell,
 		return nil, fmt.Errorf("start a cell: %w", context.Cause(ctx))
 	}
 	return nil, p.fail(s, c, err)
+}
+
+// errNotAlone says that a cell was ended instead of being parked.
+var errNotAlone = errors.New("it is more than one process, or does not come to rest")
+
+// settle waits until the provider has seen that the command only waits.
+func (c *Cell) settle(most time.Duration) error {
+	close(c.prepared)
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-c.parked:
+		return nil
+	case <-c.ended:
+		c.spoil(true)
+	case <-timer.C: // a provider that does not answer
+	}
+	return errNotAlone
 }
 
 // A StartError says that the command of a cell did not come up.
@@ -395,8 +415,9 @@ func (p *Pool) giveBack(c *Cell) bool {
 	return true
 }
 
-// forget takes a cell whose run has ended off its shelf.
-func (p *Pool) forget(c *Cell) {
+// forget takes a cell whose run has ended off its shelf, and reports whether it was
+// there.
+func (p *Pool) forget(c *Cell) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, x := range c.shelf.ready {
@@ -404,9 +425,10 @@ func (p *Pool) forget(c *Cell) {
 			c.shelf.ready = append(c.shelf.ready[:i:i], c.shelf.ready[i+1:]...)
 			p.parked--
 			c.discard()
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // clear ends the parked cells of s and forgets its key.

@@ -288,7 +288,7 @@ func (g *generation) listen() {
 		if _, err := init.conn.Recv(&m); err != nil {
 			break
 		}
-		if m.Kind == msgEnded || m.Kind == msgLimit {
+		if m.Kind == msgEnded || m.Kind == msgLimit || m.Kind == msgParked {
 			g.tell(m)
 		}
 	}
@@ -316,7 +316,7 @@ func (g *generation) tell(m message) {
 func (g *generation) endOf(pid int) chan message {
 	c, ok := g.ended[pid]
 	if !ok {
-		c = make(chan message, 2) // a limit and the end
+		c = make(chan message, 3) // that it is parked, a limit, and the end
 		g.ended[pid] = c
 	}
 	return c

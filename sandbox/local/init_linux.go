@@ -62,6 +62,7 @@ const (
 	msgStarted = "started"
 	msgEnded   = "ended"
 	msgLimit   = "limit"
+	msgParked  = "parked"
 	msgForked  = "forked"
 )
 

@@ -20,6 +20,9 @@ type watch struct {
 	// Reap finds the processes by their parent, not by being in /proc: there is
 	// no pid namespace.
 	Reap bool `json:"reap,omitempty"`
+	// Parked says that there may be one process only, and that looking every now and
+	// then will do.
+	Parked bool `json:"parked,omitempty"`
 }
 
 // watchEvery is how often an init looks. A program that touches memory as fast as
@@ -38,21 +41,44 @@ type meters struct {
 // A meter adds up what the processes of a sandbox use, by looking at /proc.
 type meter struct {
 	pid  int
-	w    *watch
 	quit chan struct{}
-	last message // the highest readings; guarded by meters.mu
+	wake chan struct{} // there are other limits
+
+	// Guarded by meters.mu.
+	w    *watch
+	base int64   // processor time that the limits do not count
+	last message // the highest readings
 }
 
 // newMeters makes no meter yet.
 func newMeters(send func(message)) *meters { return &meters{send: send, all: map[int]*meter{}} }
 
-// start begins to look at what descends from pid.
+// start begins to look at what descends from pid, or to hold it to other limits.
 func (ms *meters) start(pid int, w *watch) {
-	m := &meter{pid: pid, w: w, quit: make(chan struct{})}
 	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m := ms.all[pid]; m != nil {
+		m.w, m.base = w, m.last.CPU
+		select {
+		case m.wake <- struct{}{}:
+		default: // it has yet to see the change before
+		}
+		return
+	}
+	m := &meter{pid: pid, w: w, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 	ms.all[pid] = m
-	ms.mu.Unlock()
 	go ms.run(m)
+}
+
+// first is when to look first by new limits: somebody waits to hear that a command is
+// parked, and nobody else.
+func (ms *meters) first(m *meter) time.Duration {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m.w.Parked {
+		return 0
+	}
+	return watchEvery
 }
 
 // stop ends the meter of a process that has ended, and puts its readings into the
@@ -76,31 +102,46 @@ func (ms *meters) stop(end *message, forked bool) {
 // run looks until told to quit, and reports the first limit that is hit.
 func (ms *meters) run(m *meter) {
 	full := 0 // looks that found the processes at their limit
-	tick := time.NewTicker(watchEvery)
+	pace := watchEvery
+	tick := time.NewTimer(pace)
 	defer tick.Stop()
 	for {
 		select {
 		case <-m.quit:
 			return
+		case <-m.wake:
+			pace = watchEvery
+			tick.Reset(ms.first(m))
+			continue
 		case <-tick.C:
 		}
-		cpu, rss, n := look(m.pid, m.w.Reap)
+		ms.mu.Lock()
+		w := m.w
+		ms.mu.Unlock()
+		cpu, rss, n, processes := look(m.pid, w.Reap)
 		ms.mu.Lock()
 		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
-		said := m.last
+		said, used := m.last, time.Duration(cpu-m.base)
 		ms.mu.Unlock()
-		if m.w.Processes > 0 && n+m.company() >= m.w.Processes+initThreads {
+		if w.Processes > 0 && n+m.company() >= w.Processes+initThreads {
 			full++
 		}
 		said.Kind, said.PID = msgLimit, m.pid
 		switch {
-		case m.w.Memory > 0 && rss > m.w.Memory:
+		case w.Memory > 0 && rss > w.Memory:
 			said.Limit = string(haft.FailMemory)
-		case m.w.CPU > 0 && time.Duration(cpu) > m.w.CPU:
+		case w.CPU > 0 && used > w.CPU:
 			said.Limit = string(haft.FailCPU)
-		case full >= 8:
+		case full >= 8 || w.Parked && w.Processes > 0 && processes > 1:
 			said.Limit = string(haft.FailPIDs)
 		default:
+			if w.Parked {
+				if pace == watchEvery { // the first look
+					ms.send(message{Kind: msgParked, PID: m.pid})
+				}
+				pace = min(pace*2, parkedPace)
+			}
+			tick.Reset(pace)
 			continue
 		}
 		ms.send(said)
@@ -121,9 +162,9 @@ func (m *meter) company() int {
 	return len(own)
 }
 
-// look adds up processor time (nanoseconds), resident memory and threads of what
-// descends from root, or of all processes but this one if that is 0.
-func look(root int, reap bool) (cpu, rss int64, threads int) {
+// look adds up processor time (nanoseconds), resident memory, threads and processes of
+// what descends from root, or of all processes but this one if that is 0.
+func look(root int, reap bool) (cpu, rss int64, threads, processes int) {
 	pids := childrenOf(root, []int{root})
 	if root == 0 {
 		var use unix.Rusage
@@ -148,7 +189,7 @@ func look(root int, reap bool) (cpu, rss int64, threads int) {
 		rss += n(21) * int64(os.Getpagesize())
 		threads += max(int(n(17)), 1) // a zombie has none, but is counted
 	}
-	return cpu, rss, threads
+	return cpu, rss, threads, len(pids)
 }
 
 // descendants lists the processes of the sandbox: in a pid namespace all but the

@@ -23,9 +23,10 @@ type subject struct {
 	// signal sends a signal to the command, kill ends everything.
 	signal func(unix.Signal)
 	kill   func()
-	// watch begins to meter, where the run has no cgroup and was not metered from
-	// its start.
-	watch func(*watch)
+	// watch begins to meter, where the run has no cgroup, or meters by other limits.
+	// Metered says that the run has been metered from its start.
+	watch   func(*watch)
+	metered bool
 	// messages are those of the init; gone is closed when nothing is alive.
 	messages <-chan message
 	gone     <-chan struct{}
@@ -49,6 +50,8 @@ func (r *run) attached() subject {
 	return subject{
 		signal:   func(s unix.Signal) { _ = r.init.conn.Send(command{Signal: int(s)}) }, // gone is as good
 		kill:     r.killer(),
+		watch:    func(w *watch) { _ = r.init.conn.Send(command{Watch: w}) }, // gone is as good
+		metered:  true,
 		messages: messages,
 		gone:     gone,
 	}
@@ -62,9 +65,11 @@ type guard struct {
 	a account
 
 	started time.Time
-	base    time.Duration // processor time before the call began
+	base    time.Duration // processor time before the call began, or the command was parked
 	pace    time.Duration // between two looks at the meters
+	phase   phase
 	begin   <-chan struct{}
+	ready   <-chan struct{} // Spec.Prepared
 	finish  <-chan struct{}
 	done    <-chan struct{}
 	wall    <-chan time.Time
@@ -75,21 +80,43 @@ type guard struct {
 	lingered bool
 }
 
+// A phase is what a command is doing.
+type phase int
+
+// The phases. A command without Spec.Begin is running from its start.
+const (
+	preparing phase = iota // it boots and imports
+	parked                 // it waits for its call
+	running                // its call
+)
+
+// What a parked command may do: the harness compiles a source that it is told.
+const (
+	parkedCPU  = time.Second
+	parkedPace = 5 * time.Second // between two looks, at most
+)
+
 // supervise watches over a command that runs, ends it when a limit is hit or the
 // caller says so, and says how it ended.
 func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 	g := &guard{
 		r: r, s: s, started: time.Now(), meter: time.NewTimer(time.Hour),
-		begin: r.spec.Begin, finish: r.spec.Finish, done: ctx.Done(),
+		begin: r.spec.Begin, ready: r.spec.Prepared, finish: r.spec.Finish, done: ctx.Done(),
 	}
 	defer g.meter.Stop()
 	if g.begin == nil {
 		g.start()
+	} else {
+		g.pace = 100 * time.Millisecond
+		g.meter.Reset(g.pace)
+		g.watch()
 	}
 	for {
 		select {
 		case <-g.begin:
 			g.start()
+		case <-g.ready:
+			g.park()
 		case <-g.wall:
 			g.stop(sandbox.CauseTimeout, haft.FailTimeout)
 		case <-g.done:
@@ -114,14 +141,49 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 
 // start starts the clock.
 func (g *guard) start() {
-	g.begin = nil
-	g.started, g.base, g.pace = time.Now(), g.r.group.ReadCPU(), 50*time.Millisecond
+	waited := g.begin != nil
+	g.begin, g.ready, g.phase = nil, nil, running
+	g.started, g.base = time.Now(), g.r.group.ReadCPU()
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
-	g.meter.Reset(g.pace)
-	if w := g.r.p.watch(g.r.spec.Limits); w != nil && g.s.watch != nil {
-		g.s.watch(w)
+	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
+		g.watch()
 	}
+	g.meter.Reset(g.pace)
 	g.r.group.Watch() // while the command runs
+}
+
+// park holds a command that has prepared itself to doing nothing: whatever it
+// imported may have started processes and threads.
+func (g *guard) park() {
+	if g.a.stop != "" {
+		return
+	}
+	g.ready, g.phase, g.base, g.pace = nil, parked, g.r.group.ReadCPU(), 100*time.Millisecond
+	metered := g.watch() // and then the init says that it has looked
+	if g.look(); !metered {
+		g.alone()
+	}
+}
+
+// alone tells the caller that a parked command is one process.
+func (g *guard) alone() {
+	if g.phase == parked && g.a.stop == "" && g.r.spec.Parked != nil {
+		g.r.spec.Parked()
+	}
+}
+
+// watch has the init meter by the limits of the phase, where there is no cgroup, and
+// reports whether it does.
+func (g *guard) watch() bool {
+	w := g.r.p.watch(g.r.spec.Limits)
+	if w == nil {
+		return false
+	}
+	if w.Reap = !g.r.p.namespaces; g.phase == parked {
+		w.Parked, w.CPU = true, min(w.CPU, parkedCPU)
+	}
+	g.s.watch(w)
+	return true
 }
 
 // stop ends the command, for the first reason that there is.
@@ -144,17 +206,36 @@ func (g *guard) because(cause sandbox.Cause, limit haft.FailureKind) bool {
 		return false
 	}
 	g.a.stop, g.a.limit = cause, limit
-	g.wall, g.done, g.begin = nil, nil, nil
+	g.wall, g.done, g.begin, g.ready = nil, nil, nil, nil
 	return true
 }
 
 // look reads the meters, and says when to read them again.
 func (g *guard) look() {
-	if limit := g.r.over(g.base); limit != "" {
+	limit := g.r.over(g.base, g.r.spec.Limits.CPU.D())
+	if g.phase == parked {
+		if limit = g.r.over(g.base, parkedCPU); g.r.group.Processes() > g.r.initProcesses()+1 {
+			limit = haft.FailPIDs
+		}
+	}
+	if limit != "" {
 		g.stop(sandbox.CauseLimit, limit)
+	}
+	if g.phase == parked {
+		g.pace = min(g.pace*2, parkedPace)
+		g.meter.Reset(g.pace)
+		return
 	}
 	g.pace = min(g.pace*2, 500*time.Millisecond)
 	g.meter.Reset(g.r.untilCPU(g.base, g.pace))
+}
+
+// initProcesses is how many processes in the cgroup of the run are ours.
+func (r *run) initProcesses() int {
+	if r.init == nil || !r.p.namespaces && !r.p.tree.V2 {
+		return 0 // in the reduced mode only the command joins, but for version 2
+	}
+	return 1
 }
 
 // linger is how long a command that can do nothing any more may live after Ended.
@@ -229,6 +310,8 @@ func (g *guard) hear(m message) {
 	case msgEnded:
 		g.a.status, g.a.known = syscall.WaitStatus(m.Status), true
 		g.s.kill() // the others end with the command
+	case msgParked:
+		g.alone()
 	case msgLimit:
 		g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
 	}
@@ -264,8 +347,8 @@ func (r *run) finishRun(a account, started time.Time, told bool) sandbox.Exit {
 }
 
 // over reads the meters and names the limit that is exceeded.
-func (r *run) over(base time.Duration) haft.FailureKind {
-	if r.group.ReadCPU()-base > r.spec.Limits.CPU.D() {
+func (r *run) over(base, cpu time.Duration) haft.FailureKind {
+	if r.group.ReadCPU()-base > cpu {
 		return haft.FailCPU
 	}
 	if r.group.Refused() > refusedForks {

@@ -144,7 +144,7 @@ func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
 // watch waits for the end and brings it about if it is due. It returns the cause,
 // or "" if the command ended by itself, and when the clock began.
 func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Duration) (sandbox.Cause, time.Time) {
-	clock, begin := r.started, r.spec.Begin
+	clock, begin, prepared := r.started, r.spec.Begin, r.spec.Prepared
 	timer := time.NewTimer(r.limits.Wall.D())
 	defer timer.Stop()
 	if begin != nil {
@@ -157,6 +157,10 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 		case <-begin:
 			begin, clock = nil, time.Now()
 			timer.Reset(r.limits.Wall.D())
+		case <-prepared:
+			if prepared = nil; r.spec.Parked != nil {
+				r.spec.Parked() // nobody can tell
+			}
 		case <-r.spec.Finish:
 			r.kill(syscall.SIGKILL)
 			<-done

@@ -122,7 +122,7 @@ func (c Case) Lacking(iso haft.Isolation) []haft.Control {
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{
-		honestCases(), contractCases(), processCases(), supervisorCases(), memoryCases(), outputCases(),
+		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
 		socketCases(), networkCases(), outletCases(), tenantCases(), quotaCases(),
 	} {

@@ -104,7 +104,7 @@ func watchFake(inner context.Context, cancel context.CancelCauseFunc, spec sandb
 	wall := spec.Limits.Or(haft.DefaultLimits()).Wall.D()
 	timer := time.NewTimer(wall)
 	defer timer.Stop()
-	begin := spec.Begin
+	begin, prepared := spec.Begin, spec.Prepared
 	if begin != nil {
 		timer.Stop()
 	}
@@ -113,6 +113,10 @@ func watchFake(inner context.Context, cancel context.CancelCauseFunc, spec sandb
 		case <-begin:
 			begin = nil
 			timer.Reset(wall)
+		case <-prepared:
+			if prepared = nil; spec.Parked != nil {
+				spec.Parked()
+			}
 		case <-timer.C:
 			cancel(errTimeout)
 			return

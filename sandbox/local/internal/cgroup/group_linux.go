@@ -243,6 +243,15 @@ func (g *Group) Refused() int64 {
 	return 0
 }
 
+// Processes reads how many processes are in the group, whatever their threads, or 0 if
+// nobody knows.
+func (g *Group) Processes() int {
+	if dir := g.dirs[PIDs]; dir != "" {
+		return len(fields(filepath.Join(dir, "cgroup.procs")))
+	}
+	return 0
+}
+
 // Remove removes the group, killing what is in it.
 func (g *Group) Remove() error {
 	g.unwatch()

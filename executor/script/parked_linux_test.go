@@ -1,0 +1,76 @@
+package script_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/executor/script"
+	"haft/layer"
+)
+
+// A package that leaves processes behind when it is imported runs them only while a call
+// of its tool runs: cells with it are not kept, and cells without it are kept instead.
+func TestLocal_packages_that_leave_processes_are_not_parked(t *testing.T) {
+	needControl(t, haft.ControlRoot)
+	const mark = "31415.9265"
+	base, err := os.UserCacheDir() // not below /tmp, of which a sandbox has its own
+	if err == nil {
+		err = os.MkdirAll(base, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(base, "haft-test-*")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	source := "import subprocess\nleft = subprocess.Popen(['/bin/sleep', '" + mark + "'])\n"
+	if err := os.WriteFile(filepath.Join(dir, "burner.py"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := setupLocal(t, haft.KindPython, script.Config{})
+	req := executor.Request{Kind: haft.KindPython, Source: "def f(): return 1",
+		Layers: []executor.Layer{{Digest: "d", Dir: dir, Inside: layer.PythonDir, Imports: []string{"burner"}}}}
+	// Until cells are kept and no such process is alive: with the imports they are not kept.
+	deadline := time.Now().Add(20 * time.Second)
+	for x.Parked("acme") == 0 || marked(t, mark) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d cells are parked, %d processes are left by imports", x.Parked("acme"), marked(t, mark))
+		}
+		if res := execute(t, x, req); string(res.Value) != "1" {
+			t.Fatalf("got %s %+v", res.Value, res.Error)
+		}
+		time.Sleep(50 * time.Millisecond) // it is a poll, not a guess
+	}
+	if res := execute(t, x, req); res.Timeline.Cell != "hit" {
+		t.Errorf("the cell was a %s", res.Timeline.Cell)
+	}
+	if n := marked(t, mark); n > 0 {
+		t.Errorf("%d processes are left by imports", n)
+	}
+}
+
+// marked counts the processes of the machine that have word among their arguments.
+func marked(t *testing.T, word string) int {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range names {
+		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte("\x00"+word+"\x00")) {
+			n++
+		}
+	}
+	return n
+}
