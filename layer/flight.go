@@ -336,19 +336,7 @@ func (s *Store) watch(ctx context.Context, dir string, cancel context.CancelCaus
 			return
 		case <-tick.C:
 		}
-		var size int64
-		count := 0
-		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || ctx.Err() != nil {
-				return nil // what changes under our eyes is looked at again
-			}
-			count++
-			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
-				size += info.Size()
-			}
-			return nil
-		})
-		if err := s.bounds(size, count); err != nil {
+		if err := s.bounds(scratch(dir).measure(ctx)); err != nil {
 			cancel(err)
 			return
 		}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +161,7 @@ func (in *Installer) Install(kind string, lock []byte) Build {
 			return err
 		}
 		defer done()
-		st.files = dir
+		st.files = scratch(dir)
 		switch {
 		case kind == "npm":
 			return st.npmInstall(ctx, lock)
@@ -217,8 +215,8 @@ type step struct {
 	in       *Installer
 	kind     string
 	progress func(string)
-	scratch  string // the host's
-	files    string // the host's; "" if nothing is installed
+	scratch  scratch
+	files    scratch // "" if nothing is installed
 	set      requirement.Set
 }
 
@@ -249,18 +247,18 @@ func (in *Installer) step(kind string, progress func(string)) (*step, func(), er
 		return nil, nil, err
 	}
 	for _, sub := range []string{"tmp", "home"} {
-		if err := makeOpen(filepath.Join(dir, sub)); err != nil {
+		if err := scratch(dir).mkdir(sub); err != nil {
 			done()
 			return nil, nil, explain("make a directory", err)
 		}
 	}
-	return &step{in: in, kind: kind, progress: tell, scratch: dir}, done, nil
+	return &step{in: in, kind: kind, progress: tell, scratch: scratch(dir)}, done, nil
 }
 
 // inside returns where a path below scratch is in the sandbox.
 func (st *step) inside(name string) string {
 	if st.in.Inside == "" {
-		return filepath.Join(st.scratch, name)
+		return st.scratch.join(name)
 	}
 	return path.Join(st.in.Inside, "scratch", name)
 }
@@ -268,21 +266,21 @@ func (st *step) inside(name string) string {
 // target returns where the layer is in the sandbox.
 func (st *step) target() string {
 	if st.in.Inside == "" {
-		return st.files
+		return string(st.files)
 	}
 	return path.Join(st.in.Inside, "files")
 }
 
 // put writes a file for the installer to read.
 func (st *step) put(name string, data []byte) error {
-	return explain("write for the installer", os.WriteFile(filepath.Join(st.scratch, name), data, 0o644))
+	return explain("write for the installer", st.scratch.put(name, data))
 }
 
 // mounts are the directories of the step and of the index.
 func (st *step) mounts() []sandbox.Mount {
-	out := []sandbox.Mount{{Host: st.scratch, Inside: st.inside(""), Writable: true}}
+	out := []sandbox.Mount{{Host: string(st.scratch), Inside: st.inside(""), Writable: true}}
 	if st.files != "" {
-		out = append(out, sandbox.Mount{Host: st.files, Inside: st.target(), Writable: true})
+		out = append(out, sandbox.Mount{Host: string(st.files), Inside: st.target(), Writable: true})
 	}
 	for i, w := range st.wheels() {
 		out = append(out, sandbox.Mount{Host: st.in.Index.Wheels[i], Inside: w})
@@ -328,9 +326,18 @@ func (st *step) run(ctx context.Context, c Command) error {
 	// The sandbox has its own clock; this one is for one that does not end.
 	bounded, cancel := context.WithTimeoutCause(ctx, c.Limits.Wall.D()+30*time.Second, errTooLong)
 	defer cancel()
+	bounded, stop := context.WithCancelCause(bounded)
+	var guard sync.WaitGroup
+	guard.Go(func() { st.scratch.guard(bounded, c.Limits, stop) })
 	exit, err := st.in.Run(bounded, c)
+	tooLarge, large := errors.AsType[*haft.Error](context.Cause(bounded))
+	stop(nil)
+	guard.Wait()
 	out.flush()
 	words.flush()
+	if large && ctx.Err() == nil {
+		return tooLarge
+	}
 	if err != nil {
 		if errors.Is(context.Cause(bounded), errTooLong) {
 			return st.failed(c.Step, sandbox.Exit{Cause: sandbox.CauseTimeout}, "")

@@ -65,7 +65,8 @@ func installer(t *testing.T, s *layer.Store, wheels string) *layer.Installer {
 		Index: layer.Index{Wheels: []string{wheels}, Offline: true}}
 }
 
-// wheel writes a package that holds one module.
+// wheel writes a package that holds one module, in a directory of its own if the source
+// begins with "# package".
 func wheel(t *testing.T, dir, name, version, source string, requires ...string) string {
 	t.Helper()
 	var buf bytes.Buffer
@@ -75,9 +76,13 @@ func wheel(t *testing.T, dir, name, version, source string, requires ...string) 
 	for _, r := range requires {
 		meta += "Requires-Dist: " + r + "\n"
 	}
+	module := name + ".py"
+	if strings.HasPrefix(source, "# package") {
+		module = name + "/__init__.py"
+	}
 	var record strings.Builder
 	for _, f := range [][2]string{
-		{name + ".py", source}, {info + "METADATA", meta},
+		{module, source}, {info + "METADATA", meta},
 		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 	} {
 		w, err := z.Create(f[0])

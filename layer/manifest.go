@@ -337,18 +337,14 @@ func (s *Store) info(digest string) (Info, error) {
 	return info, nil
 }
 
-// readFile reads a file that must not be longer than limit.
+// readFile reads one of our own files, which must not be longer than limit.
 func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("the file has more than %d bytes", limit)
-	}
-	return data, err
+	return readBounded(f, limit)
 }
 
 // verify compares a layer with its manifest; quick leaves the contents out. The lock

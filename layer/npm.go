@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -61,7 +57,7 @@ func (st *step) npmResolve(ctx context.Context, set requirement.Set) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("write package.json: %w", err)
 	}
-	if err := makeOpen(filepath.Join(st.scratch, "project")); err != nil {
+	if err := st.scratch.mkdir("project"); err != nil {
 		return nil, explain("write for the installer", err)
 	}
 	if err := st.put("project/package.json", text); err != nil {
@@ -72,7 +68,7 @@ func (st *step) npmResolve(ctx context.Context, set requirement.Set) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	text, err = readFile(filepath.Join(st.scratch, "project", "package-lock.json"), maxResult)
+	text, err = st.scratch.read("project/package-lock.json", maxResult)
 	if err != nil {
 		return nil, fmt.Errorf("read the lock of npm: %w", err)
 	}
@@ -171,12 +167,12 @@ func (st *step) npmInstall(ctx context.Context, lock []byte) error {
 		return fmt.Errorf("write package.json: %w", err)
 	}
 	for name, data := range map[string][]byte{"package.json": text, "package-lock.json": lock} {
-		if err := os.WriteFile(filepath.Join(st.files, name), data, 0o644); err != nil {
+		if err := st.files.put(name, data); err != nil {
 			return explain("write for the installer", err)
 		}
 	}
 	// The directory must be there even if nothing is asked for: it is what is mounted.
-	if err := makeOpen(filepath.Join(st.files, "node_modules")); err != nil {
+	if err := st.files.mkdir("node_modules"); err != nil {
 		return explain("write for the installer", err)
 	}
 	args := []string{"--omit=dev", "--install-links=true"}
@@ -186,8 +182,5 @@ func (st *step) npmInstall(ctx context.Context, lock []byte) error {
 	if err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.npmEnv(), Argv: st.npm("ci", st.target(), args...)}); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(st.files, "node_modules"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return explain("keep what was installed", err)
-	}
-	return nil
+	return explain("keep what was installed", st.files.mkdir("node_modules"))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"haft"
@@ -89,7 +88,7 @@ func (st *step) pipResolve(ctx context.Context, set requirement.Set) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	text, err := readFile(filepath.Join(st.scratch, "report.json"), maxResult)
+	text, err := st.scratch.read("report.json", maxResult)
 	if err != nil {
 		return nil, fmt.Errorf("read the report of pip: %w", err)
 	}
@@ -177,10 +176,15 @@ func (st *step) pipInstall(ctx context.Context, lock []byte) error {
 // the source's time, which mounts and copies change, and names the path that the
 // layer has in a sandbox.
 func (st *step) compile(ctx context.Context) error {
+	if err := st.files.share(); err != nil {
+		return explain("make bytecode", err)
+	}
 	err := st.run(ctx, Command{Step: "compile", Argv: []string{st.in.Python, "-I", "-S", "-m", "compileall", "-q",
 		"--invalidation-mode", "unchecked-hash", "-s", st.target(), "-p", PythonDir, st.target()}})
 	if p, ok := problemOf(err); ok && p.Kind != ProblemTimeout && p.Kind != ProblemDisk {
-		return nil // packages hold files that are templates, or of other versions of Python
+		// Packages hold files that are templates, or of other versions of Python.
+		st.progress("not every file could be compiled ahead: " + cut(p.Error(), maxLine))
+		return nil
 	}
 	return err
 }
@@ -225,7 +229,7 @@ func (st *step) uvResolve(ctx context.Context, set requirement.Set) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	text, err := readFile(filepath.Join(st.scratch, "lock.txt"), maxResult)
+	text, err := st.scratch.read("lock.txt", maxResult)
 	if err != nil {
 		return nil, fmt.Errorf("read the lock of uv: %w", err)
 	}

@@ -3,7 +3,6 @@ package layer
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -174,7 +173,7 @@ var (
 // unsaid returns what pip keeps to its log: that the index answered with an error,
 // for which it says "not found", and what build code printed, if it was any.
 func (st *step) unsaid() (fetches, build string) {
-	text, err := readFile(filepath.Join(st.scratch, "pip.log"), maxResult)
+	text, err := st.scratch.read("pip.log", maxResult)
 	if err != nil {
 		return "", ""
 	}

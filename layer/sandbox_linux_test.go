@@ -96,7 +96,7 @@ func TestSandbox_install_and_import(t *testing.T) {
 	if err := os.Chmod(wheels, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	wheel(t, wheels, "hafttiny", "1.0", "value = 1\n")
+	wheel(t, wheels, "hafttiny", "1.0", "# package\nvalue = 1\n")
 	s := open(t, tempDir(t), layer.Config{})
 	in, run := confined(t, s, wheels)
 	l, _ := install(t, s, in, "pip", needs(t, []string{"hafttiny"}, nil))
@@ -106,7 +106,7 @@ func TestSandbox_install_and_import(t *testing.T) {
 import sys, os
 sys.path.append("` + layer.PythonDir + `")
 import hafttiny
-print(hafttiny.value, hafttiny.__file__)
+print(hafttiny.value, hafttiny.__file__, os.path.exists(hafttiny.__cached__))
 for do in (lambda: open(hafttiny.__file__, "w"), lambda: os.chmod(hafttiny.__file__, 0o777), lambda: os.mkdir(os.path.dirname(hafttiny.__file__) + "/x")):
     try:
         do()
@@ -116,7 +116,7 @@ for do in (lambda: open(hafttiny.__file__, "w"), lambda: os.chmod(hafttiny.__fil
 `},
 		Mounts: []sandbox.Mount{{Host: l.Dir, Inside: layer.PythonDir}}, Limits: haft.DefaultLimits(), Stdout: &out, Stderr: &errs,
 	})
-	if err != nil || exit.Code != 0 || out.String() != "1 "+layer.PythonDir+"/hafttiny.py\n" {
+	if err != nil || exit.Code != 0 || out.String() != "1 "+layer.PythonDir+"/hafttiny/__init__.py True\n" {
 		t.Errorf("exit %+v, %v: %s%s", exit, err, &out, &errs)
 	}
 	if err := s.Verify(t.Context(), l.Info.Digest); err != nil {

@@ -110,7 +110,7 @@ func (st *step) clean(text string) string {
 		text = st.in.Redact(text)
 	}
 	text = credentials().ReplaceAllString(text, "${1}[secret]@")
-	for _, dir := range []string{st.files, st.scratch} {
+	for _, dir := range []string{string(st.files), string(st.scratch)} {
 		if dir != "" {
 			text = strings.ReplaceAll(text, dir, "…")
 		}
