@@ -109,11 +109,13 @@ func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
 	}
 }
 
-// Usage is what a run really used.
+// Usage is what a run really used. CPU and MaxRSS are 0 where nobody could measure them,
+// and never because there was nothing: built-in tools, MCP servers, and tools whose
+// process serves many calls.
 type Usage struct {
 	Wall      Millis `json:"wall_ms"`
-	CPU       Millis `json:"cpu_ms"`
-	MaxRSS    int64  `json:"max_rss_bytes"`
+	CPU       Millis `json:"cpu_ms"`        // since the call began, of children too
+	MaxRSS    int64  `json:"max_rss_bytes"` // of the largest process, or of all if a cgroup counts more
 	Processes int    `json:"max_processes,omitempty"`
 	Disk      int64  `json:"disk_bytes,omitempty"`
 	Stdout    int64  `json:"stdout_bytes,omitempty"` // written, kept or not

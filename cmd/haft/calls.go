@@ -136,6 +136,18 @@ func callsShow(p *persona, std streams) *cobra.Command {
 		})
 }
 
+// usageText says what a call used, and what of it is not known.
+func usageText(u haft.Usage) string {
+	cpu, memory := "unknown processor time", "unknown memory"
+	if u.CPU > 0 {
+		cpu = u.CPU.String() + " of a processor"
+	}
+	if u.MaxRSS > 0 {
+		memory = fmt.Sprintf("%d MiB", u.MaxRSS>>20)
+	}
+	return fmt.Sprintf("%s on the clock, %s, %s", u.Wall, cpu, memory)
+}
+
 // printRecord shows a call to a person.
 func printRecord(s *session, r *haft.Record) {
 	w, now, c := s.std.out, time.Now(), r.Call
@@ -150,7 +162,7 @@ func printRecord(s *session, r *haft.Record) {
 	}
 	if res := r.Result; res != nil {
 		facts = append(facts, fact{"tries", res.Tries}, fact{"sandbox", fmt.Sprintf("%s, isolation %s", res.Sandbox.Provider, res.Sandbox.Isolation.Level)},
-			fact{"used", fmt.Sprintf("%s on the clock, %s of a processor, %d MiB", res.Usage.Wall, res.Usage.CPU, res.Usage.MaxRSS>>20)},
+			fact{"used", usageText(res.Usage)},
 			fact{"timeline", timelineText(res.Timeline)}, fact{"notices", strings.Join(res.Notices, "; ")},
 			fact{"stdout", strings.TrimRight(res.Stdout, "\n")}, fact{"stderr", strings.TrimRight(res.Stderr, "\n")})
 		if res.Error != nil {

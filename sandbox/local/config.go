@@ -10,7 +10,8 @@ import (
 type Config struct {
 	// Dir holds the lock of this instance and an empty directory to mount on.
 	// The default is /run/haft for root, else haft-UID in the directory for
-	// temporary files. It must be a local file system.
+	// temporary files, or haft-UID-RANDOM if another user took that name. It must be a
+	// local file system.
 	Dir string
 	// Syscalls are names of system calls that are allowed beyond the list. Calls
 	// that kill cannot be allowed.

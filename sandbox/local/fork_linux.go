@@ -67,6 +67,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	}
 	r.handOver(theirs)
 	theirs = nil
+	r.gauge = gaugeOf(c.fd)
 	return r.supervise(ctx, s), nil
 }
 

@@ -31,7 +31,10 @@ func (p *Provider) settle() error {
 	case root:
 		dir = rootDir
 	default:
-		dir = filepath.Join(os.TempDir(), "haft-"+strconv.Itoa(os.Geteuid()))
+		var err error
+		if dir, err = userDir(os.TempDir()); err != nil {
+			return err
+		}
 	}
 	if err := ownDir(dir); err != nil {
 		return err
@@ -52,6 +55,33 @@ func (p *Provider) settle() error {
 	}
 	p.scratch = filepath.Join(dir, fmt.Sprintf("%d.runs", p.number))
 	return p.sweep(locks)
+}
+
+// userDir returns the directory of an ordinary user: haft-UID, or, where somebody else
+// has taken that name, one with a random end. It is found again, so that what dead
+// instances left is swept up.
+func userDir(tmp string) (string, error) {
+	dir := filepath.Join(tmp, "haft-"+strconv.Itoa(os.Geteuid()))
+	err := ownDir(dir)
+	if err == nil {
+		return dir, nil
+	}
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, os.ErrPermission) {
+		return "", err
+	}
+	others, err := filepath.Glob(dir + "-*")
+	if err != nil {
+		return "", fmt.Errorf("find sandbox directory: %w", err)
+	}
+	for _, other := range others {
+		if isOwn(other) == nil {
+			return other, nil
+		}
+	}
+	if dir, err = os.MkdirTemp(tmp, filepath.Base(dir)+"-"); err != nil {
+		return "", fmt.Errorf("make sandbox directory: %w", err)
+	}
+	return dir, nil
 }
 
 // takeNumber locks the first number that is free.
@@ -95,6 +125,12 @@ func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make sandbox directory: %w", err)
 	}
+	return isOwn(dir)
+}
+
+// isOwn makes sure that nobody else can write to a directory. In one that is sticky, or
+// ours, nobody else can replace it afterwards.
+func isOwn(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return fmt.Errorf("look at sandbox directory: %w", err)

@@ -178,14 +178,12 @@ func look(root int, reap bool) (cpu, rss int64, threads, processes int) {
 		if err != nil {
 			continue // it has just ended
 		}
-		// The command's name, in brackets, can hold anything.
-		_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
-		f := strings.Fields(rest)
+		f := statFields(string(b))
 		if len(f) < 22 {
 			continue
 		}
 		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
-		cpu += (n(11) + n(12) + n(13) + n(14)) * int64(time.Second/100) // USER_HZ
+		cpu += int64(ticks(f[11]) + ticks(f[12]) + ticks(f[13]) + ticks(f[14]))
 		rss += n(21) * int64(os.Getpagesize())
 		threads += max(int(n(17)), 1) // a zombie has none, but is counted
 	}

@@ -3,6 +3,7 @@ package local_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -185,5 +186,41 @@ func TestProvider_reduced_states_what_it_shows(t *testing.T) {
 	})
 	if !stated || strings.Contains(out, "root:") || strings.Contains(out, "not permitted") {
 		t.Errorf("isolation %+v\n%s", e.Isolation.Missing, out)
+	}
+}
+
+// Another user of the machine who is first to make the directory of ours keeps nobody
+// from running anything, and nothing of ours is put there.
+func TestProvider_directory_taken_by_another(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root has a directory that others cannot make")
+	}
+	for _, squat := range []func(name string) error{
+		func(name string) error { return os.Symlink(t.TempDir(), name) },
+		func(name string) error { return errors.Join(os.Mkdir(name, 0o700), os.Chmod(name, 0o777)) },
+		func(name string) error { return os.WriteFile(name, nil, 0o600) },
+	} {
+		tmp := t.TempDir()
+		t.Setenv("TMPDIR", tmp)
+		if err := squat(filepath.Join(tmp, fmt.Sprintf("haft-%d", os.Geteuid()))); err != nil {
+			t.Fatal(err)
+		}
+		var dirs []string
+		for range 2 {
+			p, err := local.Open(t.Context(), local.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, out := sh(t, p, "echo up"); out != "up\n" {
+				t.Errorf("it printed %q", out)
+			}
+			dirs = append(dirs, p.Dirs()[0])
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if dirs[0] != dirs[1] || filepath.Dir(dirs[0]) != tmp {
+			t.Errorf("the directories were %q, want one, which is found again", dirs)
+		}
 	}
 }

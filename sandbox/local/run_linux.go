@@ -87,12 +87,14 @@ type run struct {
 	init   *initProcess
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private *os.File
-	empty   bool    // there is nothing in it to collect
-	inside  message // the last readings of the init
-	pid     int     // of the command, as the init counts
-	dir     string  // of the files, in the reduced mode
-	company int     // threads that are counted with the command, but are ours
-	outlet  *outlet // nil if there is none
+	empty   bool          // there is nothing in it to collect
+	inside  message       // the last readings of the init
+	pid     int           // of the command, as the init counts
+	dir     string        // of the files, in the reduced mode
+	company int           // threads that are counted with the command, but are ours
+	gauge   *gauge        // of the command
+	base    time.Duration // processor time of the cgroup that is not the call's
+	outlet  *outlet       // nil if there is none
 }
 
 // cold runs the command in a sandbox made from scratch.
@@ -127,6 +129,7 @@ func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 	}
 	r.handOver(theirs)
 	theirs = nil
+	r.gauge = gaugeBelow(r.init.pid)
 	if started != nil {
 		started()
 	}
@@ -497,6 +500,7 @@ func (r *run) tearDown() error {
 	if r.private != nil {
 		errs = append(errs, r.private.Close())
 	}
+	r.gauge.close()
 	if r.group != nil {
 		errs = append(errs, r.group.Remove())
 	}

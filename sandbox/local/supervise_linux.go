@@ -145,6 +145,10 @@ func (g *guard) start() {
 	g.begin, g.ready, g.phase = nil, nil, running
 	g.started, g.base = time.Now(), g.r.group.ReadCPU()
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
+	if waited { // what came before was not the call's
+		g.r.base = g.base
+		g.r.gauge.begin()
+	}
 	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
 		g.watch()
 	}
@@ -377,10 +381,11 @@ func (r *run) note(m message) {
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
+	cpu, rss := r.gauge.read()
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
-		CPU:       haft.Millis(max(a.cgroup.CPU, time.Duration(r.inside.CPU))),
-		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS),
+		CPU:       haft.Millis(max(a.cgroup.CPU-r.base, cpu, r.gauge.since(time.Duration(r.inside.CPU)))),
+		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, rss),
 		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}

@@ -160,18 +160,27 @@ func (g *Group) Doors() ([]Door, error) {
 
 // Add moves a process, given by its pidfd, into a group of version 2.
 func (g *Group) Add(pidfd *os.File) error {
-	raw, err := pidfd.SyscallConn()
+	pid, err := PID(pidfd)
 	if err != nil {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
+	return write(filepath.Join(g.dirs[Memory], "cgroup.procs"), strconv.Itoa(pid))
+}
+
+// PID returns the number of the process behind a pidfd.
+func PID(pidfd *os.File) (int, error) {
+	raw, err := pidfd.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("find process: %w", err)
+	}
 	var pid int64
 	if err := raw.Control(func(fd uintptr) { pid = field(read("/proc/self/fdinfo/"+strconv.Itoa(int(fd))), "Pid:") }); err != nil {
-		return fmt.Errorf("join cgroup: %w", err)
+		return 0, fmt.Errorf("find process: %w", err)
 	}
 	if pid <= 0 {
-		return fmt.Errorf("join cgroup: %w", unix.ESRCH)
+		return 0, fmt.Errorf("find process: %w", unix.ESRCH)
 	}
-	return write(filepath.Join(g.dirs[Memory], "cgroup.procs"), strconv.FormatInt(pid, 10))
+	return int(pid), nil
 }
 
 // CloseDoors closes the files.

@@ -1,0 +1,137 @@
+package local
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/cgroup"
+)
+
+// A gauge reads what the process of a command has used, while it lives: most calls are
+// answered before their process has ended. Its files are opened while nobody waits, so
+// that reading takes a system call for each. A nil gauge knows nothing.
+//
+// A cgroup does not make it needless: the pages that a fork shares with its template
+// are charged to the template, and there need not be one.
+type gauge struct {
+	pid          int
+	status, stat int // /proc/PID/status and stat
+	base         time.Duration
+}
+
+// openGauge returns a gauge for a process of ours, or nil.
+func openGauge(pid int) *gauge {
+	dir := "/proc/" + strconv.Itoa(pid)
+	status, err := unix.Open(dir+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	stat, err := unix.Open(dir+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(status) // only read
+		return nil
+	}
+	return &gauge{pid: pid, status: status, stat: stat}
+}
+
+// gaugeOf returns a gauge for the process behind a pidfd, or nil.
+func gaugeOf(pidfd *os.File) *gauge {
+	pid, err := cgroup.PID(pidfd)
+	if err != nil {
+		return nil
+	}
+	return openGauge(pid)
+}
+
+// gaugeBelow returns a gauge for the child of an init, or nil.
+func gaugeBelow(init int) *gauge {
+	pid := strconv.Itoa(init)
+	b, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children") // its first thread starts the command
+	if err != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	child, err := strconv.Atoi(first)
+	if err != nil {
+		return nil
+	}
+	return openGauge(child)
+}
+
+// begin has the gauge count processor time from now.
+func (g *gauge) begin() {
+	if g != nil {
+		g.base = g.clock()
+	}
+}
+
+// clock returns the processor time of all threads of the process, which it cannot name
+// safely: read makes sure that it was still this one.
+func (g *gauge) clock() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^g.pid)<<3|2, &t) != nil { // CPUCLOCK_SCHED of a process
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// read returns processor time since begin, of children that were waited for too, and the
+// most resident memory of the process. Both are 0 if it has ended.
+func (g *gauge) read() (cpu time.Duration, rss int64) {
+	if g == nil {
+		return 0, 0
+	}
+	own := g.clock()
+	var b [4096]byte
+	n, err := unix.Pread(g.stat, b[:], 0)
+	if err != nil {
+		return 0, 0
+	}
+	if f := statFields(string(b[:n])); len(f) > 14 {
+		own += ticks(f[13]) + ticks(f[14])
+	}
+	if n, err = unix.Pread(g.status, b[:], 0); err != nil {
+		return 0, 0
+	}
+	if _, rest, ok := strings.Cut(string(b[:n]), "VmHWM:"); ok { // a zombie has none
+		if f := strings.Fields(rest[:min(len(rest), 64)]); len(f) > 0 {
+			kib, _ := strconv.ParseInt(f[0], 10, 64)
+			rss = kib << 10
+		}
+	}
+	return max(own-g.base, 0), rss
+}
+
+// since returns how much of a processor time that was counted from the start of the
+// process is after begin.
+func (g *gauge) since(total time.Duration) time.Duration {
+	if g == nil {
+		return total
+	}
+	return total - g.base
+}
+
+// close closes the files.
+func (g *gauge) close() {
+	if g != nil {
+		_ = unix.Close(g.status) // only read
+		_ = unix.Close(g.stat)
+	}
+}
+
+// statFields returns the fields of a /proc/PID/stat from the state on. The name of the
+// command before them, in brackets, can hold anything.
+func statFields(text string) []string {
+	_, rest, _ := strings.Cut(text[strings.LastIndexByte(text, ')')+1:], " ")
+	return strings.Fields(rest)
+}
+
+// ticks reads a time of /proc/PID/stat, in USER_HZ.
+func ticks(field string) time.Duration {
+	n, _ := strconv.ParseInt(field, 10, 64)
+	return time.Duration(n) * (time.Second / 100)
+}
