@@ -30,6 +30,9 @@ type toolCase struct {
 func (c toolCase) check(t *testing.T, x *script.Executor, kind haft.Kind) {
 	t.Helper()
 	res := execute(t, x, executor.Request{Kind: kind, Source: c.source, Args: json.RawMessage(c.args), Limits: haft.Limits{Wall: haft.Millis(20e9)}})
+	if l := res.Timeline; l.Setup < 0 || l.Execute < 0 || l.Serialise < 0 || l.Setup+l.Execute+l.Serialise > l.Total {
+		t.Errorf("the timeline is %+v", l)
+	}
 	if c.stdout != "" && res.Stdout != c.stdout {
 		t.Errorf("stdout = %q, want %q", res.Stdout, c.stdout)
 	}

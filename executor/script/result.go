@@ -70,14 +70,17 @@ func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error
 }
 
 // conclude fills in res from the answer, if there is one, and the end of the run.
-// A complete answer counts, whatever became of the process afterwards.
+// A complete answer counts, whatever became of the process afterwards. But one that came
+// after the run was stopped, from a handler of SIGTERM, does not.
 func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err error, exit sandbox.Exit, runErr error) {
 	r.ended(res, exit)
 	switch {
-	case err == nil:
-		r.answered(res, m, exit)
+	case runErr == nil && exit.Cause == sandbox.CauseTimeout:
+		r.silent(res, err, exit)
 	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
 		stopped(ctx, res)
+	case err == nil:
+		r.answered(res, m, exit)
 	case runErr != nil:
 		fail(res, haft.FailRuntime, "the sandbox could not be kept up", haft.RetrySame)
 	case errors.Is(err, errFrame) && (exit.Cause == sandbox.CauseExit || exit.Cause == sandbox.CauseFinished):

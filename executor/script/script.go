@@ -198,7 +198,6 @@ type run struct {
 	rt             *Runtime
 	ahead          *ahead // nil if nothing was made ready
 	stdout, stderr output
-	serialise      time.Duration
 	key            cell.Key // of the cell
 	told           []byte   // the frame that tells the source, in Python
 }
@@ -459,6 +458,15 @@ func policy(spec sandbox.Spec) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// partOf returns milliseconds that the tool's process told, which could be any number, as
+// a part of what we have measured ourselves.
+func partOf(told float64, whole haft.Millis) haft.Millis {
+	if !(told > 0) {
+		return 0
+	}
+	return haft.Millis(min(told, float64(whole.D())/float64(time.Millisecond)) * float64(time.Millisecond))
+}
+
 // talk sends the frames of the call, waits for the answer and the end, and fills in res.
 func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload []byte, reuse bool) {
 	if reuse {
@@ -485,11 +493,10 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	m, err := r.exchange(ctx, c, payload, reuse)
 	res.Timeline.Execute = haft.Millis(time.Since(began))
 	if err == nil && len(m.Times) == 3 {
-		r.serialise = time.Duration(m.Times[2] * float64(time.Millisecond))
-		res.Timeline.Serialise = haft.Millis(r.serialise)
+		res.Timeline.Serialise = partOf(m.Times[2], res.Timeline.Execute)
 		res.Timeline.Execute -= res.Timeline.Serialise
 	}
-	if err == nil && reuse {
+	if err == nil && reuse && ctx.Err() == nil {
 		r.answered(res, m, sandbox.Exit{})
 		r.isolationOf(ctx, res)
 		settle(&r.stdout, &r.stderr)

@@ -79,22 +79,25 @@ func (g *gauge) clock() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// read returns processor time since begin, of children that were waited for too, and the
-// most resident memory of the process. Both are 0 if it has ended.
-func (g *gauge) read() (cpu time.Duration, rss int64) {
+// read returns the most resident memory of the process and, if times is set, processor
+// time since begin, of children that were waited for too. Both are 0 if it has ended.
+func (g *gauge) read(times bool) (cpu time.Duration, rss int64) {
 	if g == nil {
 		return 0, 0
 	}
-	own := g.clock()
 	var b [4096]byte
-	n, err := unix.Pread(g.stat, b[:], 0)
+	if times {
+		cpu = g.clock() - g.base
+		n, err := unix.Pread(g.stat, b[:], 0)
+		if err != nil {
+			return 0, 0
+		}
+		if f := statFields(string(b[:n])); len(f) > 14 {
+			cpu += ticks(f[13]) + ticks(f[14])
+		}
+	}
+	n, err := unix.Pread(g.status, b[:], 0)
 	if err != nil {
-		return 0, 0
-	}
-	if f := statFields(string(b[:n])); len(f) > 14 {
-		own += ticks(f[13]) + ticks(f[14])
-	}
-	if n, err = unix.Pread(g.status, b[:], 0); err != nil {
 		return 0, 0
 	}
 	if _, rest, ok := strings.Cut(string(b[:n]), "VmHWM:"); ok { // a zombie has none
@@ -103,7 +106,7 @@ func (g *gauge) read() (cpu time.Duration, rss int64) {
 			rss = kib << 10
 		}
 	}
-	return max(own-g.base, 0), rss
+	return max(cpu, 0), rss
 }
 
 // since returns how much of a processor time that was counted from the start of the

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/local/internal/cgroup"
 	"haft/sandbox/local/internal/collect"
 )
 
@@ -381,7 +382,7 @@ func (r *run) note(m message) {
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
-	cpu, rss := r.gauge.read()
+	cpu, rss := r.gauge.read(!r.p.tree.Has(cgroup.CPU))
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
 		CPU:       haft.Millis(max(a.cgroup.CPU-r.base, cpu, r.gauge.since(time.Duration(r.inside.CPU)))),

@@ -314,16 +314,32 @@ def _describe(e, call):
         return {"kind": "limit_result"}
     if isinstance(e, SystemExit):
         return _exit(e)
-    if isinstance(e, MemoryError):
+    raised = _raised(e)
+    if isinstance(e, MemoryError) and not raised:
         return {"kind": "limit_memory", "error": "MemoryError"}
     kind = "recursion" if isinstance(e, RecursionError) else "exception"
     out = {"kind": kind, "error": _name(type(e)), "message": _message(e)}
-    if isinstance(e, OSError) and type(e.errno) is int:
+    if isinstance(e, OSError) and type(e.errno) is int and not raised:
         out["errno"] = e.errno
     elif isinstance(e, RuntimeError) and _message(e) == "can't start new thread":
         out["errno"] = 11
     out["traceback"] = _traceback(e)
     return out
+
+
+def _raised(e):
+    """Whether the tool itself raised e: then it says nothing about limits."""
+    try:
+        import opcode
+        t = e.__traceback__
+        while t.tb_next is not None:
+            t = t.tb_next
+        code = t.tb_frame.f_code
+        at = code.co_code[t.tb_lasti:t.tb_lasti + 2]
+        return bool(_file_of_tool) and code.co_filename == _file_of_tool[0] and \
+            at[0] == opcode.opmap["RAISE_VARARGS"] and at[1] > 0  # 0 raises again what was caught
+    except BaseException:
+        return False
 
 
 def _exit(e):
