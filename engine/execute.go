@@ -206,6 +206,7 @@ func (e *Engine) prepare(f *flight) executor.Request {
 		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: f.args, Pass: v.Pass, Inject: f.inject(),
 		Env: f.environment(), Limits: e.runLimits(f), Need: sandbox.Need{Level: e.isolation(f)}, Output: v.Settings.Output.Type, Returns: v.Returns,
 	}
+	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
 	case haft.KindBuiltin:
 		req.Others = others{e, f}

@@ -49,6 +49,10 @@ type Request struct {
 	// Source and Function are the code and the function in it that is the tool.
 	// Of the tool of an MCP server Function is its name there.
 	Source, Function string
+	// Stored says that everybody who may call tools of the organisation may know the
+	// source: it is kept as a tool, or Haft's own. A process that waits for the next
+	// call of the organisation may hold it.
+	Stored bool
 	// Server and Origin are those of [haft.Version].
 	Server, Origin string
 	// Args is an object that fits the tool's schema; empty means {}.

@@ -195,7 +195,8 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	}
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
-		Env: req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA, Need: req.Need,
+		Stored: true, // the source is ours, the code is among the arguments
+		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA, Need: req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
 	args := map[string]any{"code": in.Code}

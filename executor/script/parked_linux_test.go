@@ -3,6 +3,7 @@ package script_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,6 +105,47 @@ func TestLocal_handlers_do_not_hide_how_a_call_ends(t *testing.T) {
 				Stdout: func([]byte) { cancel() }})
 			if err != nil || res.Status != haft.StatusCancelled {
 				t.Errorf("got %+v, %v, want cancelled", res, err)
+			}
+		})
+	}
+}
+
+// Parked cells hold the source of a tool that the organisation has stored, and of no
+// other: the next call may be another user's.
+func TestLocal_parked_cells_hold_stored_sources_only(t *testing.T) {
+	// The word is looked for backwards, so that looking does not put it into memory.
+	const look = `
+def f():
+    found = 0
+    with open('/proc/self/maps') as m: maps = [l.split()[:2] for l in m]
+    with open('/proc/self/mem', 'rb', 0) as mem:
+        for where, mode in maps:
+            if 'w' not in mode: continue
+            low, high = (int(x, 16) for x in where.split('-'))
+            try:
+                mem.seek(low)
+                found += mem.read(high - low)[::-1].count(b'yrrebwarts-5180-iwik')
+            except OSError: pass
+    return found
+`
+	for _, stored := range []bool{true, false} {
+		t.Run(fmt.Sprint("stored ", stored), func(t *testing.T) {
+			x := setupLocal(t, haft.KindPython, script.Config{})
+			seen := false
+			for i := 0; i < 12 && !seen; i++ {
+				execute(t, x, executor.Request{Kind: haft.KindPython, Stored: stored,
+					Source: strings.Repeat("# kiwi-0815-strawberry\n", 300) + "def f(): return 1"})
+				for deadline := time.Now().Add(2 * time.Second); x.Parked("acme") < 2 && time.Now().Before(deadline); {
+					time.Sleep(10 * time.Millisecond) // it is a poll
+				}
+				res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: "other", Source: look})
+				if res.Error != nil {
+					t.Fatalf("%+v", res.Error)
+				}
+				seen = string(res.Value) != "0"
+			}
+			if seen != stored {
+				t.Errorf("a source with stored %t was found in the cell of another call: %t", stored, seen)
 			}
 		})
 	}

@@ -10,7 +10,8 @@ import (
 // succeeded in one. A parked cell is told it and compiles it, since the next call is
 // likely to be of the same tool; one of another tool is told its own and compiles
 // that. Cells are never shared between organisations, so what a tool could find in
-// its memory is a source that its own organisation has stored.
+// its memory is a source that its own organisation has stored: those of
+// [executor.Request.Stored] are remembered, and no others.
 //
 // That it succeeded says that the interpreter survives compiling it.
 type recent struct {

@@ -514,7 +514,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	<-c.Ended()
 	exit, runErr := c.Exit()
 	r.conclude(ctx, res, m, err, exit, runErr)
-	if err == nil && m.Type == typeResult && r.told != nil {
+	if err == nil && m.Type == typeResult && r.told != nil && r.req.Stored {
 		r.x.recent.note(r.key, r.told)
 	}
 }
