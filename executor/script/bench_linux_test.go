@@ -19,6 +19,7 @@ func benchmark(b *testing.B, x *script.Executor) { benchmarkWith(b, x, executor.
 
 // benchmarkWith is benchmark with a request to begin with.
 func benchmarkWith(b *testing.B, x *script.Executor, req executor.Request) {
+	req.Stored = true // as the engine says of tools
 	req.Kind, req.Source, req.Args = haft.KindPython, "def f(a: int):\n    return a + 1\n", json.RawMessage(`{"a":1}`)
 	execute(b, x, req)
 	hits := 0
