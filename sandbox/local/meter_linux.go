@@ -1,13 +1,12 @@
 package local
 
 import (
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"haft"
 )
@@ -102,7 +101,7 @@ func (ms *meters) stop(end *message, forked bool) {
 // run looks until told to quit, and reports the first limit that is hit.
 func (ms *meters) run(m *meter) {
 	full := 0 // looks that found the processes at their limit
-	pace := watchEvery
+	pace, born := watchEvery, tally{seen: map[int]*sighting{}, last: time.Now()}
 	tick := time.NewTimer(pace)
 	defer tick.Stop()
 	for {
@@ -118,7 +117,8 @@ func (ms *meters) run(m *meter) {
 		ms.mu.Lock()
 		w := m.w
 		ms.mu.Unlock()
-		cpu, rss, n, processes := look(m.pid, w.Reap)
+		now := look(m.pid, w.Reap)
+		cpu, rss, n, processes := max(now.cpu, born.add(now)), now.rss, now.threads, len(now.each)
 		ms.mu.Lock()
 		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
 		said, used := m.last, time.Duration(cpu-m.base)
@@ -141,7 +141,7 @@ func (ms *meters) run(m *meter) {
 				}
 				pace = min(pace*2, parkedPace)
 			}
-			tick.Reset(pace)
+			tick.Reset(pace/2 + rand.N(pace)) // at moments that nobody can foresee
 			continue
 		}
 		ms.send(said)
@@ -160,34 +160,6 @@ func (m *meter) company() int {
 		return 0
 	}
 	return len(own)
-}
-
-// look adds up processor time (nanoseconds), resident memory, threads and processes of
-// what descends from root, or of all processes but this one if that is 0.
-func look(root int, reap bool) (cpu, rss int64, threads, processes int) {
-	pids := childrenOf(root, []int{root})
-	if root == 0 {
-		var use unix.Rusage
-		if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
-			cpu = cpuOf(&use)
-		}
-		pids = descendants(reap)
-	}
-	for _, pid := range pids {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			continue // it has just ended
-		}
-		f := statFields(string(b))
-		if len(f) < 22 {
-			continue
-		}
-		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
-		cpu += int64(ticks(f[11]) + ticks(f[12]) + ticks(f[13]) + ticks(f[14]))
-		rss += n(21) * int64(os.Getpagesize())
-		threads += max(int(n(17)), 1) // a zombie has none, but is counted
-	}
-	return cpu, rss, threads, len(pids)
 }
 
 // descendants lists the processes of the sandbox: in a pid namespace all but the

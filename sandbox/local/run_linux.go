@@ -87,14 +87,17 @@ type run struct {
 	init   *initProcess
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private *os.File
-	empty   bool          // there is nothing in it to collect
-	inside  message       // the last readings of the init
-	pid     int           // of the command, as the init counts
-	dir     string        // of the files, in the reduced mode
-	company int           // threads that are counted with the command, but are ours
-	gauge   *gauge        // of the command
-	base    time.Duration // processor time of the cgroup that is not the call's
-	outlet  *outlet       // nil if there is none
+	empty   bool    // there is nothing in it to collect
+	inside  message // the last readings of the init
+	pid     int     // of the command, as the init counts
+	dir     string  // of the files, in the reduced mode
+	company int     // threads that are counted with the command, but are ours
+	gauge   *gauge  // of the command
+	// usedCPU and usedRSS are its readings; base is processor time of the cgroup that is
+	// not the call's.
+	usedCPU, base time.Duration
+	usedRSS       int64
+	outlet        *outlet // nil if there is none
 }
 
 // cold runs the command in a sandbox made from scratch.

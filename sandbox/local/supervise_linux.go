@@ -266,6 +266,7 @@ func (g *guard) finished() {
 	// be stuck, so only one that is quiet is left alive meanwhile.
 	quiet := g.harmless() && r.stdout.quiet() && r.stderr.quiet()
 	if !quiet {
+		r.measure() // what is dying has no memory any more
 		g.s.kill()
 		r.outlet.close()
 		r.stdout.drain()
@@ -378,15 +379,21 @@ func (r *run) note(m message) {
 	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS), max(r.inside.Peak, m.Peak)
 }
 
+// measure reads the gauge of the command, if that lives.
+func (r *run) measure() {
+	cpu, rss := r.gauge.read(!r.p.tree.Has(cgroup.CPU))
+	r.usedCPU, r.usedRSS = max(r.usedCPU, cpu), max(r.usedRSS, rss)
+}
+
 // exit puts together what is known.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
-	cpu, rss := r.gauge.read(!r.p.tree.Has(cgroup.CPU))
+	r.measure()
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
-		CPU:       haft.Millis(max(a.cgroup.CPU-r.base, cpu, r.gauge.since(time.Duration(r.inside.CPU)))),
-		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, rss),
+		CPU:       haft.Millis(max(a.cgroup.CPU-r.base, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
+		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, r.usedRSS),
 		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}

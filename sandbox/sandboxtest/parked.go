@@ -23,6 +23,40 @@ func parkedCases() []Case {
 		Name: "parked_program_does_nothing", Group: Processes, Needs: confined, Do: parkedBusy,
 		Story: "A program that is prepared and goes on burning processor time is ended before it begins.",
 	}, {
+		Name: "cpu_limit_counts_children_that_nobody_waits_for", Group: Processes, Needs: confined,
+		Story: "Processor time cannot be had for nothing by short children of a parent that ignores their end.",
+		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Second), haft.Millis(20*time.Second) }),
+		Program: py(`import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    pid = os.fork()
+    if pid == 0:
+        end = time.process_time() + 0.008
+        while time.process_time() < end: pass
+        os._exit(0)
+    try: os.waitpid(pid, 0) # which says no more than that it is gone
+    except ChildProcessError: pass`),
+		Check: all(hits(haft.FailCPU), func(o Outcome) error {
+			if o.Took > 12*time.Second {
+				return fmt.Errorf("it took %v to find 1 s of processor time", o.Took)
+			}
+			return nil
+		}),
+	}, {
+		Name: "short_children_are_not_charged_twice", Group: Honest, Needs: confined,
+		Story: "A program that runs many short commands, waits for them and stays within its limit of processor time is left alone.",
+		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(3*time.Second), haft.Millis(20*time.Second) }),
+		Program: py(`used, n = 0, 0
+while used < 1.2:
+    pid = os.fork()
+    if pid == 0:
+        end = time.process_time() + 0.008
+        while time.process_time() < end: pass
+        os._exit(0)
+    used += os.wait4(pid, 0)[2].ru_utime
+say('done')`),
+		Check: prints("done\n"),
+	}, {
 		Name: "usage_is_that_of_the_call", Group: Honest, Needs: confined, Do: usageOfCall,
 		Story: "When the caller finishes a program, Ended has its processor time since Begin and its memory, and neither is 0.",
 	}, {

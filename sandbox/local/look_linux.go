@@ -1,0 +1,126 @@
+package local
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A reading is what the processes of a sandbox have used, found in /proc.
+type reading struct {
+	cpu, rss int64 // nanoseconds, with children that were waited for; bytes
+	threads  int
+	each     map[int]process
+}
+
+// A process is one of them.
+type process struct {
+	start   string // tells it from another that has its number
+	own     int64  // nanoseconds, without children
+	running bool
+}
+
+// look reads what descends from root, or all processes but this one if that is 0.
+func look(root int, reap bool) reading {
+	pids := childrenOf(root, []int{root})
+	r := reading{each: map[int]process{}}
+	if root == 0 {
+		var use unix.Rusage
+		if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
+			r.cpu = cpuOf(&use)
+		}
+		pids = descendants(reap)
+	}
+	for _, pid := range pids {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			continue // it has just ended
+		}
+		f := statFields(string(b))
+		if len(f) < 22 {
+			continue
+		}
+		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
+		own := int64(ticks(f[11]) + ticks(f[12]))
+		r.cpu += own + int64(ticks(f[13])+ticks(f[14]))
+		r.rss += n(21) * int64(os.Getpagesize())
+		r.threads += max(int(n(17)), 1) // a zombie has none, but is counted
+		r.each[pid] = process{start: f[19], own: own, running: f[0] == "R"}
+	}
+	return r
+}
+
+// A tally estimates the processor time of all processes, those included that ended and
+// were not waited for: the kernel adds their time to nobody's if their parent ignores
+// SIGCHLD. A process that was seen twice counts with what it used itself. One that was
+// seen once, running, stands for all that ran in its place since the look before: a
+// program that burns by short children meets one at each look. The looks come at random
+// moments, and the estimate is right on average.
+type tally struct {
+	seen map[int]*sighting
+	gone int64 // nanoseconds
+	last time.Time
+}
+
+// A sighting is a process that was alive at the last look.
+type sighting struct {
+	start  string
+	charge int64 // nanoseconds
+}
+
+// maxShare bounds what one look can charge for: on a busy machine looks come late.
+const maxShare = 2 * watchEvery
+
+// add takes in a reading and returns the estimate, less a margin for chance.
+func (t *tally) add(r reading) int64 {
+	now := time.Now()
+	since := min(now.Sub(t.last), maxShare)
+	t.last = now
+	room := int64(since) * int64(runtime.NumCPU()) // more cannot have run
+	for pid, p := range r.each {
+		old := t.seen[pid]
+		if old != nil && old.start == p.start {
+			old.charge = p.own
+			continue
+		}
+		if old != nil {
+			t.gone += old.charge
+		}
+		charge := p.own
+		if p.running {
+			share := min(int64(float64(since)*occupancy(pid)), room)
+			room -= share
+			charge = max(charge, share)
+		}
+		t.seen[pid] = &sighting{p.start, charge}
+	}
+	total := int64(0)
+	for pid, s := range t.seen {
+		if _, alive := r.each[pid]; !alive {
+			t.gone += s.charge
+			delete(t.seen, pid)
+			continue
+		}
+		total += s.charge
+	}
+	return (total + t.gone) / 4 * 3
+}
+
+// occupancy is the part of the time since a process was ready to run that it ran.
+func occupancy(pid int) float64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat")
+	f := strings.Fields(string(b))
+	if err != nil || len(f) < 2 {
+		return 0.5
+	}
+	ran, _ := strconv.ParseFloat(f[0], 64)
+	waited, _ := strconv.ParseFloat(f[1], 64)
+	if ran+waited == 0 {
+		return 0.5
+	}
+	return ran / (ran + waited)
+}
