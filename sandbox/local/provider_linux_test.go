@@ -137,12 +137,12 @@ func TestProvider_sweeps_only_the_dead(t *testing.T) {
 }
 
 func TestProvider_states_what_is_missing(t *testing.T) {
-	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlLandlock}})
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlTimeNS}})
 	i, err := p.Isolation(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []haft.Control{haft.ControlMemory, haft.ControlLandlock} {
+	for _, c := range []haft.Control{haft.ControlMemory, haft.ControlTimeNS} {
 		if i.Has(c) {
 			t.Errorf("%s is promised", c)
 		}
