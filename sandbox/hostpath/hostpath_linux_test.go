@@ -163,11 +163,18 @@ func newOverlay(t *testing.T, at string, options [][2]string) {
 }
 
 func TestGuard_keeps_directories_behind_layers_of_any_name(t *testing.T) {
-	for _, name := range []string{"state", "st,a:t e=\\x"} {
+	for _, name := range []string{"state", "st,a:t e=\\x", "link"} {
 		t.Run(name, func(t *testing.T) {
 			top := tree(t, name+"/haft/keys", "merged", "upper", "work", "lower", "free")
+			layer := top + "/" + name
+			if name == "link" { // as Docker names layers
+				layer = top + "/short"
+				if err := os.Symlink(top+"/"+name, layer); err != nil {
+					t.Fatal(err)
+				}
+			}
 			newOverlay(t, top+"/merged", [][2]string{
-				{"lowerdir+", top + "/lower"}, {"lowerdir+", top + "/" + name}, {"upperdir", top + "/upper"}, {"workdir", top + "/work"}})
+				{"lowerdir+", top + "/lower"}, {"lowerdir+", layer}, {"upperdir", top + "/upper"}, {"workdir", top + "/work"}})
 			g := hostpath.Guard{Dirs: []string{top + "/" + name + "/haft"}}
 			for at, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true, "/free": false} {
 				if err := decide(t, g, top+at); (haft.CodeOf(err) == haft.CodeDenied) != kept {

@@ -111,8 +111,9 @@ func (t mountTable) partsWithin(id uint64, real string, depth int) []part {
 			continue // layers of a container are often not visible in it
 		}
 		st, err := statOf(fd)
-		if err == nil {
-			list = append(list, t.partsWithin(st.mount, path.Join(dir, own.path), depth-1)...)
+		layer, linkErr := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)) // dir may be a link, as Docker's are
+		if err == nil && linkErr == nil {
+			list = append(list, t.partsWithin(st.mount, path.Join(layer, own.path), depth-1)...)
 		}
 		_ = unix.Close(fd) // only looked at
 	}
