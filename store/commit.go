@@ -20,7 +20,7 @@ var (
 		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)", 14,
 		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
-		WHERE calls.org = excluded.org AND (calls.final = 0 OR excluded.final = 1)`,
+		WHERE calls.org = excluded.org AND calls.created = excluded.created AND (calls.final = 0 OR excluded.final = 1)`,
 	}
 	insertEvents    = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11, ""}
 	insertAudit     = &insert{"INSERT INTO audit (org, seq, at, doc, body, prev, hash)", 7, ""}
@@ -47,7 +47,8 @@ var (
 )
 
 // A Stale error says which calls of a batch have ended already and were to be
-// opened again. Nothing of the batch was kept; without them it can be.
+// opened again, or have the id of another call. Nothing of the batch was kept; without
+// them it can be.
 type Stale struct{ Calls []haft.CallID }
 
 // Error implements error.
@@ -104,7 +105,8 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// addCalls adds or replaces records.
+// addCalls adds records, or replaces them by later ones of the same call: an id that is
+// used again, at another time or in another organisation, is that of another call.
 func (t *tx) addCalls(ctx context.Context, records []haft.Record, rows []any) error {
 	n, err := t.add(ctx, insertCalls, rows)
 	if err != nil || int(n)*insertCalls.cols == len(rows) {
@@ -117,17 +119,20 @@ func (t *tx) addCalls(ctx context.Context, records []haft.Record, rows []any) er
 			args[i] = column(string(r.Call.ID))
 		}
 		args = pad(args)
-		found, err := t.query(ctx, "SELECT id FROM calls WHERE final = 1 AND id IN "+in(len(args), 1), args...)
+		found, err := t.query(ctx, "SELECT id, org, created, final FROM calls WHERE id IN "+in(len(args), 1), args...)
 		if err != nil {
 			return err
 		}
 		return each(found, func(rows scanner) error {
-			var id string
-			if err := rows.Scan(&id); err != nil {
+			var id, org string
+			var created, final int64
+			if err := rows.Scan(&id, &org, &created, &final); err != nil {
 				return err
 			}
-			if i := slices.IndexFunc(part, func(r haft.Record) bool { return column(string(r.Call.ID)) == id }); !part[i].Status.Final() {
-				stale.Calls = append(stale.Calls, part[i].Call.ID)
+			i := slices.IndexFunc(part, func(r haft.Record) bool { return column(string(r.Call.ID)) == id })
+			r := part[i]
+			if org != column(r.Call.Principal.Org) || created != micros(r.Created) || final == 1 && !r.Status.Final() {
+				stale.Calls = append(stale.Calls, r.Call.ID)
 			}
 			return nil
 		})

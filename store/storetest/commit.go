@@ -152,7 +152,15 @@ func commitFinal(t testing.TB, s *store.Store) {
 	if got, err := s.Record(t.Context(), "acme", "twice"); err != nil || got.Status != haft.StatusSuccess {
 		t.Errorf("of two the last one counts: %+v, %v", got, err)
 	}
-	refused(t, "Commit of the call of another organisation", s.Commit(t.Context(), store.Batch{Records: []haft.Record{record("other", "twice", haft.StatusError)}}), haft.CodeConflict)
+	later := record("acme", "twice", haft.StatusError)
+	later.Created = later.Created.Add(time.Second)
+	for name, r := range map[string]haft.Record{"of another organisation": record("other", "twice", haft.StatusError), "of another time": later} {
+		err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
+		refused(t, "Commit of the call "+name, err, haft.CodeConflict)
+		if stale, ok := errors.AsType[*store.Stale](err); !ok || !slices.Equal(stale.Calls, []haft.CallID{"twice"}) {
+			t.Errorf("the error about the call %s does not name it: %v", name, err)
+		}
+	}
 	c := haft.Chain{ID: "ch", Principal: principal("acme"), Status: haft.StatusSuccess, Created: at}
 	commit(t, s, store.Batch{Chains: []haft.Chain{c}})
 	c.Status = haft.StatusRunning
