@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"haft"
+	"haft/policy"
 )
 
 // Stages returns the names of the stages, in order.
@@ -24,4 +25,20 @@ func (e *Engine) CallWith(ctx context.Context, c haft.Call, meanwhile func()) (*
 	}
 	meanwhile()
 	return e.fly(ctx, f)
+}
+
+// FreshCalls counts the calls that are remembered to have no events yet.
+func (e *Engine) FreshCalls() int {
+	e.journal.mu.Lock()
+	defer e.journal.mu.Unlock()
+	return len(e.journal.fresh)
+}
+
+// JudgedBy tells which rules a judge follows after it was told of two, each with the number
+// of changes before they were read.
+func JudgedBy(first, second int64) (rule string) {
+	var j judge
+	j.follow([]policy.Network{{Rule: "first"}}, first)
+	j.follow([]policy.Network{{Rule: "second"}}, second)
+	return j.forbids("a.example", 443)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"haft"
@@ -27,12 +28,22 @@ type grant struct {
 // rules by those of now, so that they hold for the next connection of a running call.
 type judge struct {
 	networks atomic.Pointer[[]policy.Network]
+	mu       sync.Mutex
+	seen     int64 // how many changes there were before the rules were read; guarded by mu
 }
 
 // follow has the judge hold connections against these rules, and returns those of before.
-func (j *judge) follow(networks []policy.Network) (was []policy.Network) {
-	if old := j.networks.Swap(&networks); old != nil {
+// The call itself and a review may both decide about it: rules that were read before those
+// that the judge has change nothing.
+func (j *judge) follow(networks []policy.Network, seen int64) (was []policy.Network) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if old := j.networks.Load(); old != nil {
 		was = *old
+	}
+	if seen >= j.seen {
+		j.networks.Store(&networks)
+		j.seen = seen
 	}
 	return was
 }
@@ -63,7 +74,8 @@ func (e *Engine) grantNetwork(f *flight, plan egressPlan, j *judge) {
 // be given now: hosts that tool, organisation or policy do not let it reach any more,
 // open connections of a built-in tool that a rule forbids now, or less isolation than is
 // demanded now. Otherwise the connections that it makes from now on are held against the
-// rules of now. The probe is the call as if it came now, with a decision that lets it run.
+// rules of now. The probe is the call as if it came now, with a decision that lets it run;
+// its seen says how many changes there were before its rules were read.
 func (e *Engine) stillGranted(ctx context.Context, probe *flight, g grant) error {
 	if len(g.bound) > 0 {
 		probe.bound = g.bound // with what was fetched for the call, which nobody asks for again
@@ -83,7 +95,7 @@ func (e *Engine) stillGranted(ctx context.Context, probe *flight, g grant) error
 	if g.judge == nil {
 		return nil
 	}
-	was := g.judge.follow(plan.networks)
+	was := g.judge.follow(plan.networks, probe.seen)
 	if rule := policy.Narrower(was, plan.networks); rule != "" && g.here.opened() {
 		return &withdrawal{"the rule " + rule + " of the policy forbids connections that the call could make before"}
 	}

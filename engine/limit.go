@@ -35,7 +35,7 @@ func (e *Engine) limit(ctx context.Context, f *flight) error {
 		return limited(err)
 	}
 	f.grant = grant
-	return nil
+	return e.renew(ctx, f)
 }
 
 // limited makes a refusal of an error that says to come back later.

@@ -177,10 +177,10 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 	case plan.here && e.cfg.Gate != nil:
 		f.here = &herePassage{engine: e, call: f.named()}
 		req.Egress, j = f.here.wrap, &f.here.judge
-		j.follow(plan.networks)
+		j.follow(plan.networks, f.seen)
 	case len(plan.hosts) > 0:
 		j = &judge{}
-		j.follow(plan.networks)
+		j.follow(plan.networks, f.seen)
 	}
 	if j != nil {
 		e.grantNetwork(f, plan, j)

@@ -36,10 +36,11 @@ type permissions struct {
 }
 
 // permissionsChanged has the calls of an organisation reviewed, of all if it is empty,
-// and tells others. Whatever was kept of rules is read again before.
+// and tells others. Whatever was kept of rules is forgotten before the change counts: a
+// call that came in after it must not be decided about by rules of before.
 func (e *Engine) permissionsChanged(org string) {
-	e.changes.Add(1)
 	e.rules.forget(org)
+	e.changes.Add(1)
 	if org != "" {
 		e.review(org)
 	} else {

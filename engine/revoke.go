@@ -43,31 +43,45 @@ func (e *Engine) principalNow(ctx context.Context, p haft.Principal) (now haft.P
 // with what its credential stands for now.
 func (e *Engine) confirm(ctx context.Context, f *flight) error {
 	now, _, err := e.principalNow(ctx, f.call.Principal)
-	if w, ok := errors.AsType[*withdrawal](err); ok {
-		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, w.Error())
-	}
 	if err != nil {
-		return err
+		return refuseWithdrawn(err)
 	}
 	f.call.Principal, f.confirm = now, false
 	return nil
 }
 
 // outdated decides again about a call that is about to run if permissions were changed
-// since it came in. Preconditions: its arguments are those that will run.
+// since it came in, each time that it is asked: the call has been given more since the last
+// time, by the rules of when it came in. Preconditions: its arguments are those that will run.
 func (e *Engine) outdated(ctx context.Context, f *flight) error {
-	seen := e.changes.Load()
-	if f.seen == seen {
+	if f.seen == e.changes.Load() {
 		return nil
 	}
-	if err := e.stillAllowed(ctx, f.running()); err != nil {
-		if w, ok := errors.AsType[*withdrawal](err); ok {
-			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, w.Error())
-		}
+	return refuseWithdrawn(e.stillAllowed(ctx, f.running()))
+}
+
+// renew decides again about a call that may have waited for its turn for long, if
+// permissions were changed since it came in: rules of now say whether a person has to
+// agree, and which filters hold.
+func (e *Engine) renew(ctx context.Context, f *flight) error {
+	if f.seen == e.changes.Load() {
+		return nil
+	}
+	rules, err := e.policyOf(ctx, f.call.Principal.Org)
+	if err != nil {
 		return err
 	}
-	f.seen = seen
-	return nil
+	args := f.decided
+	f.rules, f.decided = rules, nil
+	return refuseWithdrawn(withdrawn(e.decide(f, args)))
+}
+
+// refuseWithdrawn makes a refusal of a [*withdrawal]. Other errors stay what they are.
+func refuseWithdrawn(err error) error {
+	if w, ok := errors.AsType[*withdrawal](err); ok {
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, w.Error())
+	}
+	return err
 }
 
 // stillAllowed decides about a call as if it came now, and returns a [*withdrawal] if
@@ -80,13 +94,13 @@ func (e *Engine) outdated(ctx context.Context, f *flight) error {
 // blocks after failures, tool rules of a turn, a stop that lets calls end) was asked
 // when the call came in, and is not asked again.
 func (e *Engine) stillAllowed(ctx context.Context, r running) error {
-	c := r.call
+	c, seen := r.call, e.changes.Load()
 	now, _, err := e.principalNow(ctx, c.Principal)
 	if err != nil {
 		return err
 	}
 	c.Principal, c.Digest = now, cmp.Or(r.granted.digest, c.Digest)
-	probe := &flight{call: c, probe: true}
+	probe := &flight{call: c, probe: true, seen: seen}
 	probe.rec.Call.Digest = r.pinned
 	if err := e.resolve(ctx, probe); err != nil {
 		return withdrawn(err)
