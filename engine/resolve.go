@@ -11,15 +11,14 @@ import (
 // behalf it is called.
 func (e *Engine) resolve(ctx context.Context, f *flight) error {
 	refused := e.caller(ctx, f)
-	if f.probe && refused != nil {
-		return refused // nothing of a probe is kept
-	}
-	// Also for a call that is refused: what is stored must not be in its record.
-	if err := e.equip(ctx, f); err != nil {
-		return err
-	}
-	if err := e.checkLabels(f, f.lease.stored); err != nil {
-		return err
+	if !f.probe { // of which nothing is kept, and whose variables are no question of permission
+		// Also for a call that is refused: what is stored must not be in its record.
+		if err := e.equip(ctx, f); err != nil {
+			return err
+		}
+		if err := e.checkLabels(f, f.lease.stored); err != nil {
+			return err
+		}
 	}
 	if refused != nil {
 		return refused
@@ -29,7 +28,7 @@ func (e *Engine) resolve(ctx context.Context, f *flight) error {
 		// The same words as for a tool that is not there: it is not, for the agent.
 		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
 	}
-	if haft.CodeOf(err) == haft.CodeNotFound && f.async {
+	if haft.CodeOf(err) == haft.CodeNotFound && f.rec.Status == haft.StatusQueued {
 		// It was accepted while the tool was there, and has to end.
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such tool")
 	}

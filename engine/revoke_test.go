@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/engine"
 	"haft/executor"
+	"haft/secret"
 	"haft/store"
 	"haft/store/sqlite"
 )
@@ -436,3 +437,27 @@ func TestWithdrawn_after_a_restart(t *testing.T) {
 
 // batchOf writes one record.
 func batchOf(r haft.Record) store.Batch { return store.Batch{Records: []haft.Record{r}} }
+
+// TestWithdrawn_from_a_call_that_could_not_be_made_again: that a fresh call would be refused
+// for something else than its permission does not keep the one that runs.
+func TestWithdrawn_from_a_call_that_could_not_be_made_again(t *testing.T) {
+	vault := &memory{values: map[string]map[string]string{"o/": {}}}
+	w := setup(t, allowAll, engine.Config{Vault: vault})
+	w.tool("o", "slow", nil)
+	started := make(chan struct{})
+	w.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
+		close(started)
+		<-ctx.Done()
+		return failing(req, haft.StatusCancelled, haft.FailCancelled), nil
+	})
+	c := haft.Call{Tool: "slow", Args: json.RawMessage(`{}`), Principal: user("o", "ann"), Turn: "my-turn-hunter2hunter2"}
+	rec, err := w.Submit(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	// From now on the turn of the call holds a secret.
+	check(t, w.PutSecret(t.Context(), admin("o"), "", "API_TOKEN", secret.New("hunter2hunter2")))
+	check(t, second(w.SetTool(t.Context(), admin("o"), "slow", haft.ToolState{Disabled: new(true)})))
+	want(t, w.end(admin("o"), rec.Call.ID), haft.StatusCancelled)
+}
