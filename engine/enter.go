@@ -45,35 +45,41 @@ func (e *Engine) arrive(ctx context.Context, c haft.Call) (f *flight, first haft
 	if f, err = e.enter(c); err != nil {
 		return nil, "", err
 	}
-	if err := e.unused(ctx, c); err != nil {
-		return nil, "", err
-	}
-	if c.IdempotencyKey == "" {
-		return f, f.call.ID, nil
-	}
-	if err = e.checkEarly(ctx, f); err != nil {
-		return nil, "", e.refuseLabel(ctx, &flight{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
-	}
-	if first, err = e.claim(ctx, f); err != nil {
+	if first, err = e.admit(ctx, f); err != nil {
+		e.journal.forget(f.call.ID)
 		return nil, "", err
 	}
 	return f, first, nil
 }
 
+// admit is arrive for a flight that has its id. If it fails, nothing is kept of the flight.
+func (e *Engine) admit(ctx context.Context, f *flight) (first haft.CallID, err error) {
+	c := f.call
+	if err := e.unused(ctx, f); err != nil {
+		return "", err
+	}
+	if c.IdempotencyKey == "" {
+		return c.ID, nil
+	}
+	if err := e.checkEarly(ctx, f); err != nil {
+		return "", e.refuseLabel(ctx, &flight{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
+	}
+	return e.claim(ctx, f)
+}
+
 // unused refuses an id that the caller chose and that is taken: a call must not
 // write over the record of another.
-func (e *Engine) unused(ctx context.Context, c haft.Call) error {
-	if c.ID == "" {
-		return nil // it is given one that nobody can guess
+func (e *Engine) unused(ctx context.Context, f *flight) error {
+	if f.ours {
+		return nil // nobody can guess it
 	}
-	_, err := e.store.Record(ctx, c.Principal.Org, c.ID)
+	_, err := e.store.Record(ctx, f.call.Principal.Org, f.call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return nil
 	case err == nil:
 		err = &haft.Error{Code: haft.CodeConflict, Message: "there is a call with this id"}
 	}
-	e.journal.forget(c.ID)
 	return err
 }
 

@@ -110,3 +110,59 @@ func TestCall_that_cannot_begin_gives_its_key_back(t *testing.T) {
 		}
 	})
 }
+
+// TestID_of_a_call_that_has_ended_meanwhile: a call that came in before another one of its
+// id was recorded does not write over that record.
+func TestID_of_a_call_that_has_ended_meanwhile(t *testing.T) {
+	for name, args := range map[string]string{"that would run": `{}`, "that is refused": `[]`} {
+		t.Run(name, func(t *testing.T) {
+			w := setup(t, allowAll, engine.Config{})
+			w.tool("o", "work", nil)
+			w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) { return ok(req, "1"), nil })
+			c := haft.Call{ID: "c_1", Tool: "work", Args: json.RawMessage(`{}`), Principal: user("o", "ann")}
+			again := c
+			again.Args = json.RawMessage(args)
+			res, err := w.CallWith(t.Context(), again, func() { want(t, w.do(c), haft.StatusSuccess) })
+			if haft.CodeOf(err) != haft.CodeConflict {
+				t.Errorf("the second call: %v, %v, want a conflict", res, err)
+			}
+			if r := w.record("o", "c_1"); r.Status != haft.StatusSuccess {
+				t.Errorf("the record of the first call says %s now", r.Status)
+			}
+			if n := w.script.count(); n != 1 {
+				t.Errorf("the tool ran %d times", n)
+			}
+		})
+	}
+}
+
+// TestRefused_early_leaves_nothing: a call that is refused before it is on its way is
+// forgotten.
+func TestRefused_early_leaves_nothing(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "work", nil)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		call haft.Call
+	}{
+		"the key holds a secret": {t.Context(), haft.Call{IdempotencyKey: "k-hunter2hunter2",
+			Env: map[string]string{"PASSWORD": "hunter2hunter2"}}},
+		"the key cannot be taken": {gone, haft.Call{IdempotencyKey: "k"}},
+		"the key belongs to nobody": {t.Context(), haft.Call{IdempotencyKey: "k",
+			Principal: haft.Principal{Org: "o", Roles: []string{"user"}}}},
+		"the id cannot be looked for": {gone, haft.Call{ID: "c_1"}},
+	} {
+		c.call.Tool, c.call.Args = "work", json.RawMessage(`{}`)
+		if c.call.Principal.Org == "" {
+			c.call.Principal = user("o", "ann")
+		}
+		if _, err := w.Call(c.ctx, c.call); err == nil {
+			t.Errorf("%s: the call is made", name)
+		}
+		if n := w.FreshCalls(); n != 0 {
+			t.Fatalf("%s: %d calls are remembered", name, n)
+		}
+	}
+}

@@ -15,7 +15,6 @@ import (
 func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 	p, c := f.call.Principal, f.call
 	if p.Owner() == "" {
-		e.journal.forget(c.ID)
 		return "", &haft.Error{Code: haft.CodeInvalid, Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
 	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
