@@ -39,12 +39,15 @@ func TestStarting_calls_follow_the_rules_of_now(t *testing.T) {
 		status        haft.Status
 		why           string
 	}{
-		"denied":      {all, `rules: [{id: x, effect: deny}]`, haft.StatusDenied, "org/x"},
-		"no host":     {all, `rules: [{id: x, effect: limit, network: []}]`, haft.StatusDenied, "policy does not let the tool reach a.example"},
+		"denied": {all, `rules: [{id: x, effect: deny}]`, haft.StatusDenied, "org/x"},
+		"no host": {all, `rules: [{id: x, effect: limit, network: []}]`,
+			haft.StatusDenied, "policy does not let the tool reach a.example"},
 		"fewer hosts": {all, `rules: [{id: x, effect: limit, network: [a.example]}]`, haft.StatusSuccess, ""},
-		"isolation":   {"limit validate approve", `rules: [{id: x, effect: limit, min_isolation: machine}]`, haft.StatusDenied, "isolation machine"},
-		"approval":    {"authorize", `rules: [{id: x, effect: ask}]`, haft.StatusPending, ""},
-		"filter":      {"authorize", `filters: [{id: x, on: input, pattern: secret, action: refuse}]`, haft.StatusDenied, "a filter refuses it"},
+		"isolation": {"limit validate approve", `rules: [{id: x, effect: limit, min_isolation: machine}]`,
+			haft.StatusDenied, "isolation machine"},
+		"approval": {"authorize", `rules: [{id: x, effect: ask}]`, haft.StatusPending, ""},
+		"filter": {"authorize", `filters: [{id: x, on: input, pattern: secret, action: refuse}]`,
+			haft.StatusDenied, "a filter refuses it"},
 	} {
 		for stage := range strings.FieldsSeq(c.stages) {
 			t.Run(name+" after "+stage, func(t *testing.T) {

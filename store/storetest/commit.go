@@ -154,7 +154,9 @@ func commitFinal(t testing.TB, s *store.Store) {
 	}
 	later := record("acme", "twice", haft.StatusError)
 	later.Created = later.Created.Add(time.Second)
-	for name, r := range map[string]haft.Record{"of another organisation": record("other", "twice", haft.StatusError), "of another time": later} {
+	for name, r := range map[string]haft.Record{
+		"of another organisation": record("other", "twice", haft.StatusError), "of another time": later,
+	} {
 		err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
 		refused(t, "Commit of the call "+name, err, haft.CodeConflict)
 		if stale, ok := errors.AsType[*store.Stale](err); !ok || !slices.Equal(stale.Calls, []haft.CallID{"twice"}) {
