@@ -282,7 +282,7 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 	// not for this one.
 	moved := was != nil && was.Audience() != s.Audience() || old.Audience != "" && old.Audience != s.Audience()
 	if !moved && was != nil {
-		if err := sameVariables(s.Env, old.Env, filled(was.Env, old.Env)); err != nil {
+		if err := sameVariables(s.Env, old.Env, was.Env); err != nil {
 			return s, own, err
 		}
 	}
@@ -329,15 +329,16 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MC
 
 // sameVariables refuses to keep stored values of a command beside variables that change:
 // a command reads from its other variables where it sends or writes a value. So all of them
-// are given anew, or all of them stay.
-func sameVariables(asked, stored, before map[string]string) error {
+// are given anew, or all of them stay. Shown is how they are shown now: a value that is given
+// is not compared with a stored one, or whoever may update a server could guess it.
+func sameVariables(asked, stored, shown map[string]string) error {
 	next, kept := maps.Clone(asked), ""
 	for name, text := range asked {
-		if value, ok := stored[name]; ok && (text == "" || text == hiddenValue) {
-			next[name], kept = value, max(kept, name)
+		if _, ok := stored[name]; ok && (text == "" || text == hiddenValue) {
+			next[name], kept = hiddenValue, max(kept, name)
 		}
 	}
-	if kept == "" || maps.Equal(next, before) {
+	if kept == "" || maps.Equal(next, shown) {
 		return nil
 	}
 	return &haft.Error{Code: haft.CodeInvalid, Message: "the variables of a command change together: " +
