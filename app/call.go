@@ -61,7 +61,7 @@ func (a *App) request(kind haft.Kind, r Run) executor.Request {
 	if len(r.Hosts) > 0 {
 		r.Network = sandbox.NetworkOutlet
 	}
-	return executor.Request{Org: r.Org, Kind: kind, Env: r.Env, Files: r.Files, Layers: r.Layers, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
+	return executor.Request{Org: r.Org, Kind: kind, Stored: true, Env: r.Env, Files: r.Files, Layers: r.Layers, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
 }
 
 // NewCallID makes an id that nobody can guess.

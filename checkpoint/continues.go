@@ -130,13 +130,13 @@ func (k *Keeper) missing(ctx context.Context, marks []audit.Mark) ([]audit.Mark,
 }
 
 // linked reports that the entries after the last signature do not follow it. It looks at
-// them once, before the first signature of this process: later ones are written by it, or
-// by others who did the same.
+// those that are there when the keeper is opened: later ones are written by this process,
+// or by others who did the same.
 func (k *Keeper) linked(ctx context.Context, u store.Unsigned) error {
-	org := u.Head.Org
-	if k.checked[org] {
+	if k.opened {
 		return nil
 	}
+	org := u.Head.Org
 	from := audit.Head{Org: org}
 	if m, ok := k.marks[org]; ok {
 		from = m.Head()
@@ -153,7 +153,6 @@ func (k *Keeper) linked(ctx context.Context, u store.Unsigned) error {
 		m := &Mismatch{Serial: k.tip.Serial, Damaged: fmt.Sprintf("organisation %q: %s", org, rep.Problems[0])}
 		return m.wrap()
 	}
-	k.checked[org] = true
 	return nil
 }
 

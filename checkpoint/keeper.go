@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -36,15 +37,13 @@ type Keeper struct {
 	cfg  Config
 	keys audit.Keys
 
-	mu    sync.Mutex
-	tip   audit.Tip
-	marks map[string]audit.Mark // by organisation
-	// checked are organisations whose entries up to the last signature were looked at
-	// by this process, or written by it.
-	checked map[string]bool
-	warned  map[string]bool // keys that are not trusted, and that the log has named
-	failed  error           // why the last signing failed
-	stale   bool            // the file of the heads is behind the database
+	mu     sync.Mutex
+	tip    audit.Tip
+	marks  map[string]audit.Mark // by organisation
+	opened bool                  // the entries that Open found were looked at; later ones are written by servers
+	warned map[string]bool       // keys that are not trusted, and that the log has named
+	failed error                 // why the last signing failed
+	stale  bool                  // the file of the heads is behind the database
 
 	out *outbox // nil without a sink
 }
@@ -82,6 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at what was signed of the audit log: %w", err)
 	}
+	k.opened = true
 	if cfg.Sink != nil {
 		if k.out, err = openOutbox(ctx, k, cfg.Sink); err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func newKeeper(cfg Config) *Keeper {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	k := &Keeper{cfg: cfg, keys: audit.MakeKeys(cfg.Signer.Public()), marks: make(map[string]audit.Mark),
-		checked: make(map[string]bool), warned: make(map[string]bool)}
+		warned: make(map[string]bool)}
 	for id, key := range cfg.Keys {
 		k.keys[id] = key
 	}
@@ -137,7 +137,7 @@ func (k *Keeper) Close() error {
 	return k.out.close()
 }
 
-// tries is how often signing is begun again because another server was faster.
+// tries is how often a keeper begins again because another server was faster.
 const tries = 8
 
 // Sign signs every chain that has grown, and writes the file of the heads. It signs
@@ -145,8 +145,19 @@ const tries = 8
 func (k *Keeper) Sign(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	// Servers that sign at the same time wait for different times.
+	apart := haft.Backoff{Tries: tries, Initial: haft.Millis(2 * time.Millisecond), Max: haft.Millis(200 * time.Millisecond)}
 	err := k.sign(ctx)
-	for try := 1; raced(err) && try < tries; try++ {
+	for try := 1; raced(err); try++ {
+		wait, again := apart.Wait(try, rand.Float64())
+		if !again {
+			break
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("sign the audit log: %w", context.Cause(ctx))
+		}
 		err = k.sign(ctx) // after what the other server has signed
 	}
 	if err == nil {
@@ -220,7 +231,7 @@ func (k *Keeper) signPage(ctx context.Context, grown []store.Unsigned) error {
 		return err
 	}
 	for _, c := range list {
-		k.marks[c.Org], k.checked[c.Org] = c.Mark(), true
+		k.marks[c.Org] = c.Mark()
 	}
 	k.tip, k.stale = tip, true
 	return nil
