@@ -129,10 +129,11 @@ func TestExecutor_Prepare_in_vain(t *testing.T) {
 func TestExecutor_recent(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
 	// It calls so often that the last one has a cell that was parked after the first.
+	stored := true
 	call := func(org, source string) (res *haft.Result) {
 		t.Helper()
 		for range 4 {
-			res = prepared(t, x, source, func(r *executor.Request) { r.Org = org })
+			res = prepared(t, x, source, func(r *executor.Request) { r.Org, r.Stored = org, stored })
 			for deadline := time.Now().Add(20 * time.Second); x.Parked(org) < 2; {
 				if time.Now().After(deadline) {
 					t.Fatal("no cells are parked")
@@ -155,6 +156,8 @@ func TestExecutor_recent(t *testing.T) {
 	call("acme", "z = 3\ndef f(: pass")
 	call("acme", "z = 3 #"+strings.Repeat("#", 20<<10)+"\ndef f(): return 1")
 	call("other", "z = 3\ndef f(): return 1")
+	stored = false
+	call("acme", "z = 3\ndef f(): return 2") // others of the organisation must not find it
 	if x.Remembers("acme", "z = 3") || !x.Remembers("acme", "x = 1") || !x.Remembers("other", "z = 3") {
 		t.Error("remembered is another call than the last that succeeded")
 	}
