@@ -159,7 +159,6 @@ func approve(p *persona, std streams) *cobra.Command {
 // outcome waits for the call that was agreed to, and for its chain, and prints
 // what became of it.
 func outcome(ctx context.Context, s *session, a *haft.Approval) error {
-	began := time.Now()
 	r, err := s.Record(ctx, s.p, a.Call)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		fmt.Fprintln(s.std.err, "the call goes on; its result is for those who may see it")
@@ -175,21 +174,24 @@ func outcome(ctx context.Context, s *session, a *haft.Approval) error {
 	if r.Call.Chain == "" {
 		return s.result(res, false)
 	}
-	chain, err := s.chainAfter(ctx, r.Call.Chain, began)
+	chain, err := s.chainAfter(ctx, r.Call.Chain, a.ID)
 	if err != nil {
 		return err
 	}
 	return printChain(s, chain)
 }
 
-// chainAfter waits until a chain has gone on as far as it goes.
-func (s *session) chainAfter(ctx context.Context, id haft.ChainID, since time.Time) (*haft.Chain, error) {
+// chainAfter waits until a chain has gone on from an approval as far as it goes.
+func (s *session) chainAfter(ctx context.Context, id haft.ChainID, given haft.ApprovalID) (*haft.Chain, error) {
+	asks := func(step haft.StepResult) bool {
+		return step.State == haft.StepRunning && step.Result != nil && step.Result.Approval == given
+	}
 	for {
 		c, err := s.Chain(ctx, s.p, id)
 		if err != nil {
 			return nil, err
 		}
-		if c.Status.Final() || c.Status == haft.StatusPending && c.Updated.After(since) {
+		if c.Status.Final() || c.Status == haft.StatusPending && !slices.ContainsFunc(c.Steps, asks) {
 			return c, nil
 		}
 		select {

@@ -78,10 +78,9 @@ func modeOf(provider string, iso haft.Isolation, in hostKind, allowed bool) mode
 		return m
 	}
 	m.Allowed = allowed
-	decisive := []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlNoNewPriv}
-	for _, g := range iso.Missing {
-		if slices.Contains(decisive, g.Control) {
-			m.Why = fmt.Sprintf("no %s: %s", g.Control, g.Reason)
+	for _, c := range []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlNoNewPriv} {
+		if i := slices.IndexFunc(iso.Missing, func(g haft.Gap) bool { return g.Control == c }); i >= 0 {
+			m.Why = fmt.Sprintf("no %s: %s", c, iso.Missing[i].Reason)
 			break
 		}
 	}

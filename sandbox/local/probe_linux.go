@@ -127,10 +127,10 @@ func (p *Provider) admit(need sandbox.Need, have haft.Isolation) error {
 func refusal(have haft.Isolation) string {
 	var lacks []string
 	why := ""
-	for _, g := range have.Missing {
-		if slices.Contains(graded(), g.Control) {
-			lacks = append(lacks, string(g.Control))
-			why = cmp.Or(why, g.Reason)
+	for _, c := range graded() {
+		if i := slices.IndexFunc(have.Missing, func(g haft.Gap) bool { return g.Control == c }); i >= 0 {
+			lacks = append(lacks, string(c))
+			why = cmp.Or(why, have.Missing[i].Reason)
 		}
 	}
 	return fmt.Sprintf("the sandbox here is reduced, which has to be allowed: there is no %s (%s). Give Haft namespaces "+
