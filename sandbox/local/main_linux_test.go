@@ -98,11 +98,7 @@ func open(t testing.TB, config local.Config) *local.Provider {
 	if config.Dir == "" {
 		config.Dir = stateDir(t)
 	}
-	if strings.HasPrefix(os.Getenv(modeVar), "reduced") {
-		config.Forbid = append(config.Forbid, haft.ControlUserNS)
-	}
-	config.AllowReduced = true // what a machine gives is what is tried
-	p, err := local.Open(context.Background(), config)
+	p, err := local.Open(context.Background(), inMode(config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +108,15 @@ func open(t testing.TB, config local.Config) *local.Provider {
 		}
 	})
 	return p
+}
+
+// inMode returns the configuration for the mode that the tests run in.
+func inMode(config local.Config) local.Config {
+	if strings.HasPrefix(os.Getenv(modeVar), "reduced") {
+		config.Forbid = append(config.Forbid, haft.ControlUserNS)
+	}
+	config.AllowReduced = true // what a machine gives is what is tried
+	return config
 }
 
 // lacking skips a test for want of a control: loudly, and not at all in the full

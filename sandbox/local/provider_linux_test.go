@@ -207,7 +207,7 @@ func TestProvider_directory_taken_by_another(t *testing.T) {
 		}
 		var dirs []string
 		for range 2 {
-			p, err := local.Open(t.Context(), local.Config{AllowReduced: true})
+			p, err := local.Open(t.Context(), inMode(local.Config{}))
 			if err != nil {
 				t.Fatal(err)
 			}
