@@ -32,7 +32,8 @@ type Plan struct {
 	// Parked, Finish and Ended are the pool's.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or says why it is not. Nil means that
-	// nobody can tell, and a cell is handed out as soon as it is started.
+	// nobody can tell: a cell is handed out at once and started by Begin, so that
+	// nothing that the command writes, and no connection it makes, comes too early.
 	Boot func(conn *os.File) error
 	// Warm makes a booted cell fit for parking. Nil means that cells of this key
 	// are not worth keeping: each Take starts one.
@@ -182,6 +183,13 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
 	p.running.Go(func() {
 		defer cancel(nil)
+		if plan.Boot == nil {
+			select {
+			case <-c.begin:
+			case <-c.finish:
+			case <-ctx.Done():
+			}
+		}
 		exit, err := plan.Run(ctx, spec)
 		_ = inside.Close() // who waits for the command to come up hears that it will not; usually closed already
 		c.outlet.stop()    // of which nothing is open

@@ -171,6 +171,29 @@ func TestCell_channel_outlives_whoever_leaves_first(t *testing.T) {
 	})
 }
 
+func TestCell_without_boot_starts_with_the_call(t *testing.T) {
+	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
+		says := func(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+			defer spec.Channel.Close()
+			_, err := io.WriteString(spec.Stdout, "first")
+			return sandbox.Exit{Cause: sandbox.CauseExit}, err
+		}
+		plan := cell.Plan{Key: cell.Key{Tenant: "a"}, Run: says}
+		c := take(t, p, plan)
+		synctest.Wait() // whatever would run before Begin has run
+		var out strings.Builder
+		c.Begin(&out, io.Discard)
+		<-c.Ended()
+		c.Release(false)
+		if out.String() != "first" {
+			t.Errorf("got %q, want all that the command wrote", out.String())
+		}
+		c = take(t, p, plan)
+		c.Release(false) // without Begin
+		<-c.Ended()
+	})
+}
+
 func TestPool_keys_never_share(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		f := &fake{}
