@@ -27,7 +27,13 @@ type breakers struct {
 	cfg BreakerConfig
 
 	mu  sync.Mutex
-	all map[string]circuitbreaker.CircuitBreaker[any]
+	all map[watched]circuitbreaker.CircuitBreaker[any]
+}
+
+// watched is what has one circuit.
+type watched struct {
+	org, digest string
+	tool        haft.ToolID
 }
 
 // newBreakers returns circuits that are all closed.
@@ -41,12 +47,12 @@ func newBreakers(cfg BreakerConfig) *breakers {
 	if cfg.Kept == 0 {
 		cfg.Kept = 10_000
 	}
-	return &breakers{cfg: cfg, all: make(map[string]circuitbreaker.CircuitBreaker[any])}
+	return &breakers{cfg: cfg, all: make(map[watched]circuitbreaker.CircuitBreaker[any])}
 }
 
 // circuit returns that of the tool, or nil if it has none and needs none.
 func (b *breakers) circuit(f *flight, make bool) circuitbreaker.CircuitBreaker[any] {
-	name := key(f.call.Principal.Org, string(f.tool.Tool.ID), f.tool.Tool.Version.Digest)
+	name := watched{org: f.call.Principal.Org, digest: f.tool.Tool.Version.Digest, tool: f.tool.Tool.ID}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.all[name]

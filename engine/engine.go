@@ -169,7 +169,7 @@ type Engine struct {
 	limits  *limit.Limiter   // rates and quotas of all, and the queue of what is heavy
 	light   *limit.Limiter   // the queue of the rest
 	plain   *secret.Redactor // for calls without secrets of their own
-	macs    sync.Pool        // of hash.Hash, with the key of digests
+	macs    sync.Pool        // of *digester
 	breaker *breakers
 	blocks  *blocks
 	turns   *locks // by turn of an agent

@@ -90,7 +90,7 @@ func burst(r haft.Rate) int {
 
 // key joins names so that no two lists look alike.
 func key(parts ...string) string {
-	var b []byte
+	b := make([]byte, 0, 128) // on the stack, which most names fit in
 	for i, p := range parts {
 		if i > 0 {
 			b = append(b, ' ')

@@ -175,7 +175,7 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 	var j *judge
 	switch {
 	case plan.here && e.cfg.Gate != nil:
-		f.here = &herePassage{engine: e, call: f.named()}
+		f.here = &herePassage{engine: e, flight: f}
 		req.Egress, j = f.here.wrap, &f.here.judge
 		j.follow(plan.networks, f.seen)
 	case len(plan.hosts) > 0:
@@ -218,7 +218,7 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 // it, since most do not.
 type herePassage struct {
 	engine *Engine
-	call   haft.Call
+	flight *flight // read until the passage is over
 	judge  judge
 
 	mu   sync.Mutex
@@ -231,9 +231,9 @@ func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.call, Forbids: h.judge.forbids, Here: true})
+		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.flight.named(), Forbids: h.judge.forbids, Here: true})
 		if err != nil {
-			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.call.ID, "error", err)
+			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.flight.call.ID, "error", err)
 			return closedPassage{}
 		}
 		h.exit = exit

@@ -163,17 +163,24 @@ func (e *Engine) digest(what string, raw json.RawMessage) string {
 		sum := sha256.Sum256(raw)
 		return string(hex.AppendEncode(append(text[:0], "sha256:"...), sum[:]))
 	}
-	mac, ok := e.macs.Get().(hash.Hash)
+	m, ok := e.macs.Get().(*digester)
 	if ok {
-		mac.Reset() // which is cheaper than to begin with the key again
+		m.mac.Reset() // which is cheaper than to begin with the key again
 	} else {
-		mac = hmac.New(sha256.New, e.cfg.DigestKey)
+		m = &digester{mac: hmac.New(sha256.New, e.cfg.DigestKey)}
 	}
-	defer e.macs.Put(mac)
-	mac.Write([]byte(what + "\x00")) // hash.Hash never fails
-	mac.Write(raw)
-	var sum [sha256.Size]byte
-	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), mac.Sum(sum[:0])))
+	defer e.macs.Put(m)
+	m.room = append(append(m.room[:0], what...), 0)
+	m.mac.Write(m.room) // hash.Hash never fails
+	m.mac.Write(raw)
+	m.room = m.mac.Sum(m.room[:0])
+	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), m.room))
+}
+
+// digester makes digests with the key, one after the other.
+type digester struct {
+	mac  hash.Hash
+	room []byte
 }
 
 // binds is the digest that ties an approval to a version and its arguments.
