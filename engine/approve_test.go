@@ -112,12 +112,15 @@ func TestApproval(t *testing.T) {
 func TestApproval_is_authorized_again(t *testing.T) {
 	w := setup(t, askFirst, engine.Config{})
 	w.tool("o", "delete", nil)
-	_, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
+	res, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
 	_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: never, effect: deny, tools: [\"tool:delete\"]}\n")})
 	check(t, err)
-	if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeDenied {
+	// The rules refuse the answer, unless they have ended the call before.
+	_, err = w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true})
+	if code := haft.CodeOf(err); code != haft.CodeDenied && code != haft.CodeConflict {
 		t.Errorf("Decide against the rules of now: %v", err)
 	}
+	want(t, w.end(user("o", "ann"), res.Call), haft.StatusDenied)
 	if w.script.count() != 0 {
 		t.Error("it ran")
 	}
