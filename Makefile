@@ -21,8 +21,8 @@ FUZZTIME ?= 60s
 # What became of each case of the conformance suite in each mode; docs/attacks.md is made from it by
 # HAFT_VERDICTS=$$PWD/.haft/verdicts go test . -run TestAttacks -update
 VERDICTS := $(CURDIR)/.haft/verdicts
-# The tests of package app that run other people's programs.
-REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients)
+# The tests of packages app and executor/script that run other people's programs.
+REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestOutlet_)
 
 .PHONY: help
 help: ## show this list
@@ -55,7 +55,7 @@ test: setup-test ## set up and run every test
 	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$')
 	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
 	@echo "detector would start slowly: without it. They wait more than they compute: side by side"
-	$(TEST) -run '$(REAL)' ./app & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
+	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
 	$(TEST) $(RACE) -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
 	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
 	@mkdir -p $(VERDICTS)
