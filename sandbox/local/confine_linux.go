@@ -42,12 +42,22 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 		// room above is for the meter to see the excess and name the limit.
 		both("data", unix.RLIMIT_DATA, uint64(l.Memory+max(l.Memory/2, 256<<20)))
 	}
-	if !p.tree.Has(cgroup.PIDs) && (p.namespaces || p.privileged) {
+	if !p.tree.Has(cgroup.PIDs) && !p.sharesUID() {
 		// Counted per user and user namespace (Linux 5.14), of which every run
 		// has one of its own, or at least a user id.
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
 }
+
+// sharesUID reports whether a run has neither a user id nor a user namespace of its own:
+// the kernel counts its processes with all others of Haft's user.
+func (p *Provider) sharesUID() bool { return !p.namespaces && !p.privileged }
+
+// othersRoom is how many processes and threads the others of Haft's user may start while
+// a run goes on, before the kernel refuses some to the run. The init of a run has some 10
+// threads. A fork bomb can have as many until the meter ends it: with 1,024 on two
+// processors, its init had too little of them to do so within 10 s.
+const othersRoom = 256
 
 // ownLimit is what this process may raise a limit to.
 func ownLimit(resource int) uint64 {

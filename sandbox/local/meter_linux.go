@@ -16,6 +16,9 @@ type watch struct {
 	Memory    int64         `json:"memory,omitempty"`
 	CPU       time.Duration `json:"cpu,omitempty"`
 	Processes int           `json:"processes,omitempty"`
+	// Shared says that the kernel counts other processes with those of the run, so that
+	// more than the limit can be there: the meter ends the run then.
+	Shared bool `json:"shared,omitempty"`
 	// Reap finds the processes by their parent, not by being in /proc: there is
 	// no pid namespace.
 	Reap bool `json:"reap,omitempty"`
@@ -100,7 +103,7 @@ func (ms *meters) stop(end *message, forked bool) {
 
 // run looks until told to quit, and reports the first limit that is hit.
 func (ms *meters) run(m *meter) {
-	full := 0 // looks that found the processes at their limit
+	full, over := 0, 0 // looks that found the processes at their limit, and looks in a row above it
 	pace, born := watchEvery, tally{seen: map[int]*sighting{}, last: time.Now()}
 	tick := time.NewTimer(pace)
 	defer tick.Stop()
@@ -126,8 +129,13 @@ func (ms *meters) run(m *meter) {
 		if w.Processes > 0 && n+m.company() >= w.Processes+initThreads {
 			full++
 		}
+		if over++; !w.Shared || n <= w.Processes {
+			over = 0
+		}
 		said.Kind, said.PID = msgLimit, m.pid
 		switch {
+		case over > 1 || over > 0 && n > w.Processes+initThreads: // a look takes time: one may count those who come and go
+			said.Limit = string(haft.FailPIDs)
 		case w.Memory > 0 && rss > w.Memory:
 			said.Limit = string(haft.FailMemory)
 		case w.CPU > 0 && used > w.CPU:

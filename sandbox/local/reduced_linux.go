@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/local/internal/cgroup"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -72,6 +72,11 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		pl.DropCaps(p.lastCap)
 	} else {
 		pl.NoCaps()
+	}
+	if !p.tree.Has(cgroup.PIDs) && p.sharesUID() {
+		// The meter ends a run that exceeds its limit. This bounds what a fork bomb can
+		// start until the meter has seen it.
+		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersRoom))
 	}
 	pl.NoNewPrivs()
 	lent, err := p.reducedWall(&pl, r)
@@ -212,9 +217,10 @@ func (r *run) killer() func() {
 	}
 	return func() {
 		// The init kills its descendants and ends. If it cannot, it is killed,
-		// and with it, by the parent-death signal, the command.
+		// and with it, by the parent-death signal, the command. What that has started
+		// would then live on, so the init has time to get the better of a fork bomb.
 		_ = r.init.conn.Send(command{Signal: int(unix.SIGKILL)}) // gone is as good
-		time.AfterFunc(time.Second, r.init.kill)
+		time.AfterFunc(killTime, r.init.kill)
 	}
 }
 
@@ -291,38 +297,57 @@ func failure(step, path string, err error) *plan.Failure {
 	return &plan.Failure{Step: step, Path: path, Errno: errno}
 }
 
+// killTime is how long Haft waits for an init that kills what is left of its run. It is
+// a last resort: what an init leaves behind when it is killed itself, nobody finds.
+const killTime = time.Minute
+
 // killAll kills what is left of a run without a pid namespace. In one, the end of
-// the init does it.
+// the init does it. The init adopts what loses its parent: once it has no child, no
+// process of the run is left. A list of processes cannot tell that, since one that is
+// adopted while the list is made is not on it.
+//
+// All are stopped before any is killed. A process that is killed makes room below the
+// limit, which a fork bomb fills sooner than the next list is made; one that is stopped
+// does not.
 func killAll(req request) {
-	if !req.Reduced {
-		return
-	}
-	for range 1000 {
+	for req.Reduced {
 		if req.Alone {
 			_ = unix.Kill(-1, unix.SIGKILL) // all of this user id but ourselves; ESRCH is none
 		}
-		children := childrenOf(os.Getpid(), nil)
-		alive := 0
-		for _, pid := range children {
-			if strings.HasSuffix(state(pid), "Z") {
-				continue
-			}
-			alive++
+		for pid := range stopAll() {
 			_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
 		}
-		if alive == 0 {
+		if buried() {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// state returns the state of a process, as in ps.
-func state(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return "Z"
+// stopAll stops all descendants, until a list of them has no new one, and returns them.
+func stopAll() map[int]bool {
+	stopped := map[int]bool{}
+	for fresh := true; fresh; {
+		fresh = false
+		for _, pid := range childrenOf(os.Getpid(), nil) {
+			if !stopped[pid] {
+				fresh, stopped[pid] = true, true
+				_ = unix.Kill(pid, unix.SIGSTOP) // gone is as good
+			}
+		}
 	}
-	rest := string(b[strings.LastIndexByte(string(b), ')')+1:])
-	return strings.TrimSpace(rest)[:1]
+	return stopped
+}
+
+// buried waits for those children that have ended, and reports whether none is left.
+func buried() bool {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if errors.Is(err, unix.ECHILD) {
+			return true
+		}
+		if err == nil && pid == 0 {
+			return false // some are still dying
+		}
+	}
 }

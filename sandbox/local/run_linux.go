@@ -382,7 +382,7 @@ func (p *Provider) watch(l haft.Limits) *watch {
 		w.CPU = l.CPU.D()
 	}
 	if !p.tree.Has(cgroup.PIDs) {
-		w.Processes = l.Processes
+		w.Processes, w.Shared = l.Processes, p.sharesUID()
 	}
 	if *w == (watch{}) {
 		return nil

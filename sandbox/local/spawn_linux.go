@@ -49,11 +49,11 @@ func startSpawner(program *os.File) *spawner {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		defer close(s.done)
 		for o := range s.orders {
-			pid, err := syscall.ForkExec(path, []string{initName}, o.attr)
+			pid, err := forkExec(path, o.attr)
 			if path != self && errors.Is(err, unix.EACCES) {
 				// A machine on which memory cannot be run (vm.memfd_noexec).
 				path = self
-				pid, err = syscall.ForkExec(path, []string{initName}, o.attr)
+				pid, err = forkExec(path, o.attr)
 			}
 			o.reply <- spawned{pid, err}
 		}

@@ -18,7 +18,7 @@ const stop = 100 * time.Millisecond
 
 // processCases attack with processes and time.
 func processCases() []Case {
-	return slices.Concat(bombCases(), survivorCases(), clockCases())
+	return slices.Concat(bombCases(), stubbornCases(), survivorCases(), clockCases())
 }
 
 // bombCases make as many processes as they can.
@@ -56,6 +56,37 @@ while True:
 threading.stack_size(65536)
 for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()`),
 		Check: hits(haft.FailPIDs),
+	}}
+}
+
+// stubbornCases are bombs that go on when they are refused. They are ended in every mode
+// that confines, also where no cgroup counts processes and the user has others.
+func stubbornCases() []Case {
+	soon := func(o Outcome) error {
+		if o.Took > 8*time.Second {
+			return fmt.Errorf("it took %v to get rid of it", o.Took)
+		}
+		return hits(haft.FailPIDs)(o)
+	}
+	return []Case{{
+		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
+		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of processes, and leaves nothing.",
+		Program: py(`import signal
+for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0: os.setsid()
+    except OSError: pass`),
+		Check: soon,
+	}, {
+		Name: "stubborn_thread_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
+		Story: "Threads are counted like processes: a program that starts them without end is ended by the same limit.",
+		Program: py(`import threading
+threading.stack_size(65536)
+while True:
+    try: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    except RuntimeError: time.sleep(0.001)`),
+		Check: soon,
 	}}
 }
 

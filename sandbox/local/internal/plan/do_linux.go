@@ -79,6 +79,8 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 		return 0, s.landlock(slots)
 	case DoSeccomp:
 		return 0, s.seccomp()
+	case DoCount:
+		return 0, s.count()
 	}
 	return 0, unix.ENOTSUP
 }

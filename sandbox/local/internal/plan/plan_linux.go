@@ -44,6 +44,8 @@ type Step struct {
 	// Port and Queue are those of DoListen.
 	Port  uint16 `json:"port,omitempty"`
 	Queue int    `json:"queue,omitempty"`
+	// Count is that of DoCount.
+	Count uint64 `json:"count,omitempty"`
 }
 
 // Kind is what a step does.
@@ -60,6 +62,7 @@ const (
 	DoListen   Kind = "listen"   // raise the loopback and listen on Port of 127.0.0.1, to be sent to the parent
 	DoLandlock Kind = "landlock" // restrict this thread to Rules
 	DoSeccomp  Kind = "seccomp"  // load the program Data
+	DoCount    Kind = "count"    // limit processes to Count more than the user has
 	DoOwn      Kind = "own"      // in a template's plan: the steps of the run itself
 )
 
@@ -241,6 +244,13 @@ func (p *Plan) OpenFiles(n uint64) {
 	p.Rlimit("nofile", unix.RLIMIT_NOFILE, n, n)
 	at := len(p.Steps) - 1
 	p.Last, p.Steps = append(p.Last, p.Steps[at]), p.Steps[:at]
+}
+
+// MoreProcesses sets RLIMIT_NPROC to n more than all processes and threads that the user
+// has now. It is for a user who has others: the kernel counts by user id, across
+// sessions and containers, so that /proc need not show all of them.
+func (p *Plan) MoreProcesses(n uint64) {
+	p.Steps = append(p.Steps, Step{Name: "rlimit", Path: "nproc", Do: DoCount, Count: n})
 }
 
 // Prctl appends a prctl(2).

@@ -1,0 +1,38 @@
+package local
+
+import (
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"haft/sandbox/local/internal/plan"
+)
+
+// cloneFailed says that a clone of this process failed after its trial had succeeded.
+// From then on, the trial asks for all namespaces, which takes 0.5 ms instead of 16 µs.
+var cloneFailed atomic.Bool
+
+// forkExec is [syscall.ForkExec] without its leak: where a clone with id mappings fails,
+// Go 1.26 keeps both ends of the pipe that the child would have waited at. That is two
+// descriptors for every attempt on a machine that forbids user namespaces. So a clone
+// that bears no child is tried first.
+func forkExec(path string, attr *syscall.ProcAttr) (int, error) {
+	if attr.Sys == nil || attr.Sys.UidMappings == nil && attr.Sys.GidMappings == nil {
+		return syscall.ForkExec(path, []string{initName}, attr)
+	}
+	flags := uintptr(unix.CLONE_NEWUSER)
+	if cloneFailed.Load() {
+		flags = attr.Sys.Cloneflags
+	}
+	switch errno := plan.TryClone(flags); errno {
+	case unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EAGAIN, unix.ENOMEM, unix.ENOSYS:
+		return 0, errno
+	default: // EFAULT is success; what else a kernel says is for the real clone to tell
+	}
+	pid, err := syscall.ForkExec(path, []string{initName}, attr)
+	if err != nil {
+		cloneFailed.Store(true)
+	}
+	return pid, err
+}
