@@ -18,6 +18,8 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TEST     := $(GO) test -vet=off -timeout 30m
 FUZZTIME ?= 60s
+# How long make attack has one program attack its supervisor by everything at once; 4 s in make test.
+ATTACKTIME ?= 60s
 # What became of each case of the conformance suite in each mode; docs/attacks.md is made from it by
 # HAFT_VERDICTS=$$PWD/.haft/verdicts go test . -run TestAttacks -update
 VERDICTS := $(CURDIR)/.haft/verdicts
@@ -70,7 +72,7 @@ bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in
 
 .PHONY: attack
 attack: setup build ## run the hostile programs on this machine's kernel
-	$(BIN) doctor --attack
+	HAFT_ATTACK_TIME=$(ATTACKTIME) $(BIN) doctor --attack
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (60s)

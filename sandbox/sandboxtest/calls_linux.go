@@ -27,7 +27,8 @@ func callNumbers() map[string]int {
 		"migrate_pages": unix.SYS_MIGRATE_PAGES, "vhangup": unix.SYS_VHANGUP,
 		"memfd_secret": unix.SYS_MEMFD_SECRET, "lookup_dcookie": unix.SYS_LOOKUP_DCOOKIE, "socket": unix.SYS_SOCKET,
 		"mq_open": unix.SYS_MQ_OPEN, "mq_unlink": unix.SYS_MQ_UNLINK, "inotify_init1": unix.SYS_INOTIFY_INIT1,
-		"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH,
+		"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH, "ioprio_set": unix.SYS_IOPRIO_SET,
+		"rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO, "shmget": unix.SYS_SHMGET,
 	}
 	maps.Copy(n, machineCalls())
 	return n

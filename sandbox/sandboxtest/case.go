@@ -69,6 +69,8 @@ type Case struct {
 	// fail, nine times at most: a loaded machine may make anybody late, but a
 	// provider that is late by design is late every time.
 	Timed bool
+	// Lasts is the time that the case takes by design, if that is long.
+	Lasts time.Duration
 	// Settled is for cases about the command, the mounts or the network, which
 	// are not asked for in a run from a template: the template has settled them.
 	Settled bool
@@ -122,7 +124,7 @@ func (c Case) Lacking(iso haft.Isolation) []haft.Control {
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{
-		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), memoryCases(), outputCases(),
+		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), onslaughtCases(), memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
 		socketCases(), networkCases(), outletCases(), tenantCases(), quotaCases(),
 	} {

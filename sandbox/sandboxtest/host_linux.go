@@ -121,3 +121,39 @@ func stillServes() error {
 	}
 	return nil
 }
+
+// supervisorState is what a hostile program might have changed about this process, or
+// left for its user: limits, priority, processors, the memory killer's score, keys, and
+// shared memory by the name and the key that the program uses.
+func supervisorState() (string, error) {
+	var b strings.Builder
+	for r := range 16 { // RLIM_NLIMITS
+		var l unix.Rlimit
+		if err := unix.Getrlimit(r, &l); err != nil {
+			return "", fmt.Errorf("read limit %d: %w", r, err)
+		}
+		fmt.Fprintf(&b, "limit %d: %d, %d\n", r, l.Cur, l.Max)
+	}
+	nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return "", fmt.Errorf("read priority: %w", err)
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
+		return "", fmt.Errorf("read affinity: %w", err)
+	}
+	fmt.Fprintf(&b, "nice %d, processors %v\n", nice, set)
+	for _, name := range []string{"/proc/self/oom_score_adj", "/proc/self/loginuid"} {
+		text, _ := os.ReadFile(name) // not every kernel has it
+		fmt.Fprintf(&b, "%s: %s\n", name, bytes.TrimSpace(text))
+	}
+	keys, _ := os.ReadFile("/proc/keys") // those that we may see
+	fmt.Fprintf(&b, "keys named by a program: %d\n", bytes.Count(keys, []byte(onslaughtName)))
+	shm, err := filepath.Glob("/dev/shm/*" + onslaughtName + "*")
+	if err != nil {
+		return "", fmt.Errorf("list shared memory: %w", err)
+	}
+	table, _ := os.ReadFile("/proc/sysvipc/shm") // a kernel need not have it
+	fmt.Fprintf(&b, "shared memory: %v, %v\n", shm, bytes.Contains(table, []byte(fmt.Sprint(onslaughtKey))))
+	return b.String(), nil
+}

@@ -36,3 +36,6 @@ func removed([]string) error { return nil }
 
 // stillServes is for Linux.
 func stillServes() error { return nil }
+
+// supervisorState is for Linux.
+func supervisorState() (string, error) { return "", nil }

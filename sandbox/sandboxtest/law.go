@@ -35,6 +35,9 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 			t.Errorf("clean the host: %v", err)
 		}
 		t.Log(sum)
+		for line := range strings.Lines(b.figures.String()) {
+			t.Log("law: " + strings.TrimSpace(line))
+		}
 		if err := sum.write(t.Name(), b.iso, len(cases)); err != nil {
 			t.Error(err)
 		}
