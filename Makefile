@@ -18,7 +18,7 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TEST     := $(GO) test -vet=off -timeout 30m
 FUZZTIME ?= 60s
-# How long make attack has one program attack its supervisor by everything at once; 4 s in make test.
+# How long make attack has one program attack its supervisor by everything at once; 2 s in make test.
 ATTACKTIME ?= 60s
 # What became of each case of the conformance suite in each mode; docs/attacks.md is made from it by
 # HAFT_VERDICTS=$$PWD/.haft/verdicts go test . -run TestAttacks -update

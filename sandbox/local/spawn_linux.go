@@ -48,12 +48,13 @@ func startSpawner(program *os.File) *spawner {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		defer close(s.done)
+		var c cloner
 		for o := range s.orders {
-			pid, err := forkExec(path, o.attr)
+			pid, err := c.forkExec(path, o.attr)
 			if path != self && errors.Is(err, unix.EACCES) {
 				// A machine on which memory cannot be run (vm.memfd_noexec).
 				path = self
-				pid, err = forkExec(path, o.attr)
+				pid, err = c.forkExec(path, o.attr)
 			}
 			o.reply <- spawned{pid, err}
 		}

@@ -44,12 +44,12 @@ func onslaughtCases() []Case {
 	}}
 }
 
-// onslaughtTime is 4 s, or what the environment says.
+// onslaughtTime is 2 s, or what the environment says.
 func onslaughtTime() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv(AttackTimeVar)); err == nil && d > 0 {
 		return d
 	}
-	return 4 * time.Second
+	return 2 * time.Second
 }
 
 // withstand times a neighbour beside the attacker and beside a program of as many

@@ -1,19 +1,35 @@
 package plan
 
 import (
+	"os"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // TryClone asks for a child that cannot be born, since there is nowhere to write its
-// pidfd. EFAULT means that nothing else was in the way. It is clone and not clone3,
-// which container engines refuse whatever its flags are.
+// pidfd. EFAULT means that nothing else was in the way, and 0 that this kernel cannot be
+// asked. It is clone and not clone3, which container engines refuse whatever its flags are.
 func TryClone(flags uintptr) unix.Errno {
+	if !knowsPidfds() {
+		return 0
+	}
 	flags |= unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | uintptr(unix.SIGCHLD)
 	_, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags, 0, ^uintptr(7), 0, 0, 0)
 	return errno
 }
+
+// knowsPidfds reports whether clone heeds CLONE_PIDFD, which it does since Linux 5.2. A
+// kernel that ignored it would bear the child, in our memory. pidfd_open came later.
+var knowsPidfds = sync.OnceValue(func() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd) // nothing was written
+	return true
+})
 
 // count finds how many tasks the kernel counts for this user: the highest soft limit
 // with which it refuses one more. That takes some 20 trials of 10 µs. No other thread of
