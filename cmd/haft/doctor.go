@@ -26,7 +26,7 @@ var remedies = map[haft.Control]string{
 	haft.ControlCaps:      "start haft with the capabilities it is to drop, or as an ordinary user",
 	haft.ControlNoNewPriv: "needs Linux 3.5",
 	haft.ControlSeccomp:   "the kernel needs CONFIG_SECCOMP_FILTER",
-	haft.ControlLandlock:  "needs Linux 5.13 with landlock in CONFIG_LSM or on the command line: lsm=landlock,…",
+	haft.ControlLandlock:  "needs Linux 5.13, without namespaces Linux 6.2 (ABI 3), with landlock in CONFIG_LSM or on the command line: lsm=landlock,…",
 	haft.ControlMemory:    "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
 	haft.ControlPIDs:      "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
 	haft.ControlCPU:       "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
