@@ -109,15 +109,47 @@ func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
 	}
 }
 
-// Usage is what a run really used. CPU and MaxRSS are 0 where nobody could measure them,
-// and never because there was nothing: built-in tools, MCP servers, and tools whose
-// process serves many calls.
+// Usage is what a run used. CPU and MaxRSS are 0 if they are unknown, and then null in
+// JSON: every process uses some of both, so a measured figure is never 0. Unknown are
+// those of built-in tools, of MCP servers and of tools whose process serves many calls.
+// A call without a run (refused, pending, cached) has the zero Usage.
 type Usage struct {
 	Wall      Millis `json:"wall_ms"`
-	CPU       Millis `json:"cpu_ms"`        // since the call began, of children too
-	MaxRSS    int64  `json:"max_rss_bytes"` // of the largest process, or of all if a cgroup counts more
+	CPU       Millis `json:"cpu_ms" nullable:"true"`        // since the call began, of children too
+	MaxRSS    int64  `json:"max_rss_bytes" nullable:"true"` // of the largest process, or of all if a cgroup counts more
 	Processes int    `json:"max_processes,omitempty"`
 	Disk      int64  `json:"disk_bytes,omitempty"`
 	Stdout    int64  `json:"stdout_bytes,omitempty"` // written, kept or not
 	Stderr    int64  `json:"stderr_bytes,omitempty"` // written, kept or not
+}
+
+// Measured returns the processor time and the memory, each nil if it is unknown.
+func (u Usage) Measured() (cpu *Millis, rss *int64) {
+	if u.MaxRSS > 0 {
+		rss = &u.MaxRSS
+	}
+	return measured(u.CPU), rss
+}
+
+// measured returns nil for an unknown processor time. One of less than a microsecond is
+// rounded up to it, since JSON has no smaller step above 0.
+func measured(cpu Millis) *Millis {
+	if cpu <= 0 {
+		return nil
+	}
+	cpu = max(cpu, Millis(time.Microsecond))
+	return &cpu
+}
+
+// MarshalJSON writes null for what is unknown. Reading needs no counterpart: null, 0 (which
+// older versions wrote) and an absent field all read as 0.
+func (u Usage) MarshalJSON() ([]byte, error) {
+	type fields Usage
+	cpu, rss := u.Measured()
+	return json.Marshal(struct {
+		Wall   Millis  `json:"wall_ms"`
+		CPU    *Millis `json:"cpu_ms"`
+		MaxRSS *int64  `json:"max_rss_bytes"`
+		fields         // the others
+	}{u.Wall, cpu, rss, fields(u)})
 }

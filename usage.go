@@ -1,6 +1,9 @@
 package haft
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // UsageBy is what usage is told apart by.
 type UsageBy string
@@ -49,7 +52,18 @@ type UsageSum struct {
 	// Cached is how many of them were answered without a run.
 	Cached int64  `json:"cached"`
 	Wall   Millis `json:"wall_ms"`
-	CPU    Millis `json:"cpu_ms"`
+	// CPU is that of the calls whose processor time was measured: less than was used if
+	// there were others too, and 0, or null in JSON, if there were only others.
+	CPU Millis `json:"cpu_ms" nullable:"true"`
 	// Output is what was printed and given back, in bytes.
 	Output int64 `json:"output_bytes"`
+}
+
+// MarshalJSON writes null for processor time that nobody has measured.
+func (s UsageSum) MarshalJSON() ([]byte, error) {
+	type fields UsageSum
+	return json.Marshal(struct {
+		fields
+		CPU *Millis `json:"cpu_ms"`
+	}{fields(s), measured(s.CPU)})
 }

@@ -165,7 +165,8 @@ func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error 
 		}
 	}
 	entry := e.entry(f, kind, e.endedBody(f, res))
-	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: res.Usage.CPU, MaxRSS: res.Usage.MaxRSS,
+	cpu, rss := res.Usage.Measured()
+	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
 	var err error
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
@@ -185,8 +186,8 @@ type endedData struct {
 	Status haft.Status   `json:"status"`
 	Error  *haft.Failure `json:"error,omitempty"`
 	Wall   haft.Millis   `json:"wall_ms"`
-	CPU    haft.Millis   `json:"cpu_ms"`
-	MaxRSS int64         `json:"max_rss_bytes"`
+	CPU    *haft.Millis  `json:"cpu_ms"`
+	MaxRSS *int64        `json:"max_rss_bytes"`
 	Queue  haft.Millis   `json:"queue_ms,omitempty"`
 	Total  haft.Millis   `json:"total_ms"`
 	Tries  int           `json:"tries,omitempty"`

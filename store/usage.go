@@ -55,7 +55,9 @@ func usageRows(records []haft.Record, skip map[haft.CallID]bool) []any {
 		n.calls++
 		if res := r.Result; res != nil {
 			n.wall += time.Duration(res.Usage.Wall).Microseconds()
-			n.cpu += time.Duration(res.Usage.CPU).Microseconds()
+			if cpu, _ := res.Usage.Measured(); cpu != nil {
+				n.cpu += cpu.D().Microseconds()
+			}
 			n.output += res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
 			n.cached += number(res.Cached)
 		}

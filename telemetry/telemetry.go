@@ -110,8 +110,8 @@ func (t *Telemetry) register(cfg Config) {
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}, []string{"tool"})
 	t.stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_stage_seconds", Help: "How long each stage of the pipeline took.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 10, 60}}, []string{"stage"})
-	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total", Help: "Processor time of tools, by organisation and tool."}, []string{"org", "tool"})
-	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total", Help: "Sum of the peak memory of runs, by organisation and tool."}, []string{"org", "tool"})
+	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total", Help: "Processor time of the runs whose time is known, by organisation and tool."}, []string{"org", "tool"})
+	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total", Help: "Sum of the peak memory of the runs whose memory is known, by organisation and tool."}, []string{"org", "tool"})
 	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total", Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."}, []string{"why", "reason"})
 	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.turned,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -205,6 +205,18 @@ func (w *watched) Stage(name string, took time.Duration) {
 	}
 }
 
+// used adds up what a run used. A tool whose figures are unknown has no series: one that
+// stays at 0 would say that it needs nothing.
+func (t *Telemetry) used(org, tool string, u haft.Usage) {
+	cpu, rss := u.Measured()
+	if cpu != nil {
+		t.cpu.WithLabelValues(org, tool).Add(cpu.D().Seconds())
+	}
+	if rss != nil {
+		t.rss.WithLabelValues(org, tool).Add(float64(*rss))
+	}
+}
+
 // End implements [engine.Span].
 func (w *watched) End(res *haft.Result, err error) {
 	defer w.span.End()
@@ -216,8 +228,7 @@ func (w *watched) End(res *haft.Result, err error) {
 		// nobody knows yet what in it is a secret.
 		w.span.SetAttributes(attribute.String("gen_ai.tool.name", res.Tool), attribute.String("gen_ai.tool.call.id", string(w.call.ID)))
 		status = one(haft.Statuses(), res.Status)
-		w.t.cpu.WithLabelValues(org, tool).Add(max(0, res.Usage.CPU.D().Seconds()))
-		w.t.rss.WithLabelValues(org, tool).Add(float64(max(0, res.Usage.MaxRSS)))
+		w.t.used(org, tool, res.Usage)
 		w.span.SetAttributes(attribute.String("haft.status", status), attribute.String("haft.isolation", string(res.Sandbox.Isolation.Level)), attribute.Int("haft.tries", res.Tries))
 	}
 	w.t.calls.WithLabelValues(org, tool, status).Inc()

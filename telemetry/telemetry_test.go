@@ -44,7 +44,14 @@ func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
 	one(x, call, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{CPU: haft.Millis(2 * time.Second)}}, nil)
 	one(x, call, &haft.Result{Status: haft.StatusDenied, Error: &haft.Failure{Kind: haft.FailDenied, Severity: haft.SeverityHigh}}, nil)
 	one(x, call, nil, errors.New("no"))
+	builtIn := haft.Call{ID: "c", Tool: "clock", Principal: haft.Principal{Org: "acme"}}
+	one(x, builtIn, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{Wall: haft.Millis(time.Second)}}, nil)
 	got := scrape(t, x)
+	for _, name := range []string{"haft_cpu_seconds_total", "haft_memory_peak_bytes_total"} {
+		if strings.Contains(got, name+`{org="acme",tool="clock"}`) {
+			t.Errorf("%s counts a call whose usage is unknown", name)
+		}
+	}
 	for _, want := range []string{
 		`haft_calls_total{org="acme",status="success",tool="weather"} 1`,
 		`haft_calls_total{org="acme",status="permission_denied",tool="weather"} 1`,
@@ -52,7 +59,7 @@ func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
 		`haft_failures_total{kind="permission_denied",org="acme",severity="high"} 1`,
 		`haft_failures_total{kind="internal",org="acme",severity=""} 1`,
 		`haft_call_seconds_count{tool="weather"} 3`,
-		`haft_stage_seconds_count{stage="resolve"} 3`,
+		`haft_stage_seconds_count{stage="resolve"} 4`,
 		`haft_cpu_seconds_total{org="acme",tool="weather"} 2`,
 		`haft_calls_running 3`,
 	} {

@@ -139,11 +139,12 @@ func callsShow(p *persona, std streams) *cobra.Command {
 // usageText says what a call used, and what of it is not known.
 func usageText(u haft.Usage) string {
 	cpu, memory := "unknown processor time", "unknown memory"
-	if u.CPU > 0 {
-		cpu = u.CPU.String() + " of a processor"
+	used, rss := u.Measured()
+	if used != nil {
+		cpu = used.String() + " of a processor"
 	}
-	if u.MaxRSS > 0 {
-		memory = fmt.Sprintf("%d MiB", u.MaxRSS>>20)
+	if rss != nil {
+		memory = fmt.Sprintf("%d MiB", (*rss+1<<20-1)>>20) // rounded up: never 0
 	}
 	return fmt.Sprintf("%s on the clock, %s, %s", u.Wall, cpu, memory)
 }

@@ -154,3 +154,15 @@ func TestCommands_are_found_by_their_names(t *testing.T) {
 		}
 	}
 }
+
+func TestUsageText(t *testing.T) {
+	for want, u := range map[string]haft.Usage{
+		"1ms on the clock, unknown processor time, unknown memory": {Wall: 1e6},
+		"1ms on the clock, 400µs of a processor, 1 MiB":            {Wall: 1e6, CPU: 400e3, MaxRSS: 4096},
+		"1ms on the clock, 2ms of a processor, 20 MiB":             {Wall: 1e6, CPU: 2e6, MaxRSS: 20 << 20},
+	} {
+		if got := usageText(u); got != want {
+			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
+		}
+	}
+}

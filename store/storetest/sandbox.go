@@ -266,6 +266,9 @@ func usage(t testing.TB, s *store.Store) {
 		if i%10 == 0 {
 			r.Status = haft.StatusTimeout
 		}
+		if i == 98 {
+			r.Result.Usage.CPU = 0 // unknown
+		}
 		if i == 99 {
 			r.ToolID, r.Call.Tool, r.Result.Tool = "", "made up", "made up"
 		}
@@ -284,7 +287,7 @@ func usage(t testing.TB, s *store.Store) {
 		return list
 	}
 	all := haft.UsageSum{Calls: 100, ByStatus: map[haft.Status]int64{haft.StatusSuccess: 90, haft.StatusTimeout: 10}, Cached: 25,
-		Wall: haft.Millis(100 * time.Second), CPU: haft.Millis(100 * time.Millisecond), Output: 1000}
+		Wall: haft.Millis(100 * time.Second), CPU: haft.Millis(99 * time.Millisecond), Output: 1000}
 	if got := ask(haft.UsageQuery{}); !cmp.Equal(got, []haft.UsageSum{all}) {
 		t.Errorf("Usage: %s", cmp.Diff([]haft.UsageSum{all}, got))
 	}

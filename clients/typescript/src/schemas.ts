@@ -963,10 +963,10 @@ export interface Truncated {
 }
 
 export interface Usage {
-  cpu_ms: number;
+  cpu_ms: number | null;
   disk_bytes?: number;
   max_processes?: number;
-  max_rss_bytes: number;
+  max_rss_bytes: number | null;
   stderr_bytes?: number;
   stdout_bytes?: number;
   wall_ms: number;
@@ -977,7 +977,7 @@ export interface UsageSum {
   by_status: { [name: string]: number };
   cached: number;
   calls: number;
-  cpu_ms: number;
+  cpu_ms: number | null;
   output_bytes: number;
   start?: string;
   tool?: string;

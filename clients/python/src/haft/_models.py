@@ -108,11 +108,11 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What one run used."""
+    """What one run used. None is unknown, and so is all of a call that did not run."""
 
     wall_ms: float
-    cpu_ms: float
-    max_rss_bytes: int
+    cpu_ms: float | None = None
+    max_rss_bytes: int | None = None
     max_processes: int | None = None
     disk_bytes: int | None = None
     stdout_bytes: int | None = None
@@ -803,7 +803,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageSum:
-    """What calls used that have ended."""
+    """What calls used that have ended. cpu_ms is None if nobody measured any of them."""
 
     start: datetime | None = None
     tool: str | None = None
@@ -813,7 +813,7 @@ class UsageSum:
     by_status: dict[str, int]
     cached: int
     wall_ms: float
-    cpu_ms: float
+    cpu_ms: float | None = None
     output_bytes: int
 
 
