@@ -40,8 +40,8 @@ type Config struct {
 	// Reuse names tools, as org/name, whose calls follow each other in one
 	// process. Each sees what the one before left in memory and files; limits of
 	// memory and disk count for all of them together, and that of processor time
-	// not at all; usage is not known; and what a call prints at its very end may
-	// be taken for output of the next.
+	// not at all; processor time and memory of a call are not known; and what a
+	// call prints at its very end may be taken for output of the next.
 	Reuse []string
 	// Logger hears what an operator could act on, such as an interpreter that
 	// does not start. Nil discards.
@@ -491,13 +491,15 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		}
 	}()
 	m, err := r.exchange(ctx, c, payload, reuse)
-	res.Timeline.Execute = haft.Millis(time.Since(began))
+	took := haft.Millis(time.Since(began))
+	res.Timeline.Execute = took
 	if err == nil && len(m.Times) == 3 {
 		res.Timeline.Serialise = partOf(m.Times[2], res.Timeline.Execute)
 		res.Timeline.Execute -= res.Timeline.Serialise
 	}
 	if err == nil && reuse && ctx.Err() == nil {
 		r.answered(res, m, sandbox.Exit{})
+		res.Usage = haft.Usage{Wall: took}
 		r.isolationOf(ctx, res)
 		settle(&r.stdout, &r.stderr)
 		c.Release(true)
@@ -513,6 +515,9 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	c.Release(false)
 	<-c.Ended()
 	exit, runErr := c.Exit()
+	if reuse { // what the process used was for all of its calls
+		exit.Usage = haft.Usage{Wall: took, Disk: exit.Usage.Disk}
+	}
 	r.conclude(ctx, res, m, err, exit, runErr)
 	if err == nil && m.Type == typeResult && r.told != nil && r.req.Stored {
 		r.x.recent.note(r.key, r.told)

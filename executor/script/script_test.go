@@ -167,6 +167,7 @@ func TestExecute_reuse_keeps_one_process(t *testing.T) {
 			req := executor.Request{Kind: kind, Source: src, Limits: haft.Limits{Wall: haft.Millis(10 * time.Second)}}
 			for i := 1; i <= 5; i++ {
 				res := execute(t, x, req)
+				unknownUsage(t, res)
 				if i == 3 {
 					if res.Error == nil || res.Error.Kind != haft.FailException {
 						t.Fatalf("call 3: %s %+v", res.Value, res.Error)
@@ -183,11 +184,21 @@ func TestExecute_reuse_keeps_one_process(t *testing.T) {
 			slow := executor.Request{Kind: kind, Source: src, Args: json.RawMessage(`{"wait":60}`), Limits: haft.Limits{Wall: haft.Millis(200 * time.Millisecond)}}
 			if res := execute(t, x, slow); res.Status != haft.StatusTimeout {
 				t.Errorf("a slow call: %s %+v", res.Status, res.Error)
+			} else {
+				unknownUsage(t, res)
 			}
 			if res := execute(t, x, req); string(res.Value) != "1" {
 				t.Errorf("after a process that was stopped: %s %+v", res.Value, res.Error)
 			}
 		})
+	}
+}
+
+// unknownUsage checks the usage of a call whose process was not its own.
+func unknownUsage(t *testing.T, res *haft.Result) {
+	t.Helper()
+	if cpu, rss := res.Usage.Measured(); cpu != nil || rss != nil || res.Usage.Wall <= 0 {
+		t.Errorf("usage is %+v, want a wall-clock time and nothing else", res.Usage)
 	}
 }
 

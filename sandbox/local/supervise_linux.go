@@ -142,19 +142,25 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 
 // start starts the clock.
 func (g *guard) start() {
-	waited := g.begin != nil
+	waited, idle := g.begin != nil, g.phase == parked
 	g.begin, g.ready, g.phase = nil, nil, running
 	g.started, g.base = time.Now(), g.r.group.ReadCPU()
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
-	if waited { // what came before was not the call's
-		g.r.base = g.base
-		g.r.gauge.begin()
+	if waited && !idle {
+		g.uncount()
 	}
 	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
 		g.watch()
 	}
 	g.meter.Reset(g.pace)
 	g.r.group.Watch() // while the command runs
+}
+
+// uncount says that what was used until now was not the call's. It is best done while the
+// command is parked: a short call can be over before this process hears of its beginning.
+func (g *guard) uncount() {
+	g.r.base = g.r.group.ReadCPU()
+	g.r.gauge.begin()
 }
 
 // park holds a command that has prepared itself to doing nothing: whatever it
@@ -164,6 +170,7 @@ func (g *guard) park() {
 		return
 	}
 	g.ready, g.phase, g.base, g.pace = nil, parked, g.r.group.ReadCPU(), 100*time.Millisecond
+	g.uncount()
 	metered := g.watch() // and then the init says that it has looked
 	if g.look(); !metered {
 		g.alone()
@@ -227,6 +234,7 @@ func (g *guard) look() {
 		g.stop(sandbox.CauseLimit, limit)
 	}
 	if g.phase == parked {
+		g.uncount()
 		g.pace = min(g.pace*2, parkedPace)
 		g.meter.Reset(g.pace)
 		return
@@ -253,6 +261,11 @@ const linger = 2 * time.Millisecond
 // without waiting for the end, unless there are files to collect first.
 func (g *guard) finished() {
 	g.finish = nil
+	select {
+	case <-g.begin: // which came first
+		g.start()
+	default:
+	}
 	if !g.because(sandbox.CauseFinished, "") {
 		return
 	}
@@ -266,7 +279,7 @@ func (g *guard) finished() {
 	// be stuck, so only one that is quiet is left alive meanwhile.
 	quiet := g.harmless() && r.stdout.quiet() && r.stderr.quiet()
 	if !quiet {
-		r.measure() // what is dying has no memory any more
+		r.measure(!r.p.tree.Has(cgroup.CPU)) // what is dying has no memory any more
 		g.s.kill()
 		r.outlet.close()
 		r.stdout.drain()
@@ -380,8 +393,8 @@ func (r *run) note(m message) {
 }
 
 // measure reads the gauge of the command, if that lives.
-func (r *run) measure() {
-	cpu, rss := r.gauge.read(!r.p.tree.Has(cgroup.CPU))
+func (r *run) measure(times bool) {
+	cpu, rss := r.gauge.read(times)
 	r.usedCPU, r.usedRSS = max(r.usedCPU, cpu), max(r.usedRSS, rss)
 }
 
@@ -389,10 +402,13 @@ func (r *run) measure() {
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
-	r.measure()
+	// A cgroup that has counted nothing is not there, or the command is still in its first
+	// time slice, which is counted when it is over.
+	counted := a.cgroup.CPU - r.base
+	r.measure(counted <= 0)
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
-		CPU:       haft.Millis(max(a.cgroup.CPU-r.base, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
+		CPU:       haft.Millis(max(counted, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
 		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, r.usedRSS),
 		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,

@@ -13,6 +13,16 @@ import (
 // rssUnit is what the system counts resident memory in.
 const rssUnit = 1 << 10
 
+// processorTime returns the processor time of a process that has not been waited for,
+// without its children's, or -1 if it cannot be read.
+func processorTime(pid int) time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^pid)<<3|2, &t) != nil { // CPUCLOCK_SCHED of a process
+		return -1
+	}
+	return time.Duration(t.Nano())
+}
+
 // limit lays rlimits on a process that has just been started. What it forks in
 // the microseconds before is not bound; this provider promises nothing.
 //

@@ -2,10 +2,17 @@
 
 package process
 
-import "haft"
+import (
+	"time"
+
+	"haft"
+)
 
 // rssUnit is what the system counts resident memory in.
 const rssUnit = 1
+
+// processorTime returns -1: there is no clock of another process.
+func processorTime(int) time.Duration { return -1 }
 
 // limit does nothing: only Linux can lay limits on another process. The limits
 // of time and output hold all the same.

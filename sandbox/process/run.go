@@ -24,6 +24,8 @@ type run struct {
 	theirs         []*os.File // ends of pipes that the command holds
 	stdin          *os.File   // our end of its input, or nil
 	started        time.Time
+	// prepared is the processor time before Begin, and negative if nobody knows it.
+	prepared time.Duration
 }
 
 // run starts the command in w, waits for its end and collects what it leaves.
@@ -145,7 +147,7 @@ func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
 	}
 	exit := sandbox.Exit{
 		Cause: cause, Started: r.started,
-		Usage:         usageOf(r.cmd.ProcessState),
+		Usage:         usageOf(r.cmd.ProcessState, r.prepared),
 		DroppedStdout: r.stdout.dropped, DroppedStderr: r.stderr.dropped,
 	}
 	exit.Usage.Wall = haft.Millis(wall)
@@ -168,7 +170,7 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 		case <-done:
 			return "", clock
 		case <-begin:
-			begin, clock = nil, time.Now()
+			begin, clock, r.prepared = nil, time.Now(), processorTime(r.cmd.Process.Pid)
 			timer.Reset(r.limits.Wall.D())
 		case <-prepared:
 			if prepared = nil; r.spec.Parked != nil {
@@ -214,13 +216,18 @@ func (r *run) explain(exit *sandbox.Exit) {
 	case exit.Cause != "":
 	case exit.Signal == 0:
 		exit.Cause, exit.Code = sandbox.CauseExit, r.cmd.ProcessState.ExitCode()
-	case exit.Signal == int(syscall.SIGXCPU), exit.Signal == int(syscall.SIGKILL) && exit.Usage.CPU >= r.limits.CPU:
+	case exit.Signal == int(syscall.SIGXCPU), exit.Signal == int(syscall.SIGKILL) && r.burnt() >= r.limits.CPU.D():
 		exit.Cause, exit.Limit = sandbox.CauseLimit, haft.FailCPU
 	case exit.Signal == int(syscall.SIGXFSZ):
 		exit.Cause, exit.Limit = sandbox.CauseLimit, haft.FailFileSize
 	default:
 		exit.Cause = sandbox.CauseSignal
 	}
+}
+
+// burnt is the processor time that the kernel held against the limit: all of it.
+func (r *run) burnt() time.Duration {
+	return r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 }
 
 // closeOurs gives up the ends of the pipes that a started command would have fed.

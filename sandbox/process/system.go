@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,9 +28,13 @@ func closeOnExec() error {
 	return nil
 }
 
-// usageOf reads what the command and the children that it waited for have used.
-func usageOf(ps *os.ProcessState) haft.Usage {
-	u := haft.Usage{CPU: haft.Millis(ps.UserTime() + ps.SystemTime())}
+// usageOf reads what the command and the children that it waited for have used. The
+// processor time is that after prepared, and unknown if that is negative.
+func usageOf(ps *os.ProcessState, prepared time.Duration) haft.Usage {
+	var u haft.Usage
+	if prepared >= 0 {
+		u.CPU = haft.Millis(ps.UserTime() + ps.SystemTime() - prepared)
+	}
 	if ru, ok := ps.SysUsage().(*syscall.Rusage); ok {
 		u.MaxRSS = int64(ru.Maxrss) * rssUnit
 	}

@@ -60,6 +60,9 @@ say('done')`),
 		Name: "usage_is_that_of_the_call", Group: Honest, Needs: confined, Do: usageOfCall,
 		Story: "When the caller finishes a program, Ended has its processor time since Begin and its memory, and neither is 0.",
 	}, {
+		Name: "usage_is_measured_or_unknown", Group: Honest, Do: usageKnownOrNot,
+		Story: "Processor time and memory of a call, prepared ahead or not, are those that it used or unknown: never 0, and never those of the preparation.",
+	}, {
 		Name: "parked_program_waits_as_long_as_it_likes", Group: Honest, Do: parkedIdle,
 		Story: "A program that is prepared and waits, threads and all, is not disturbed.",
 	}}
@@ -121,44 +124,4 @@ func parkedIdle(ctx context.Context, b *Bench) error {
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 tell('ready'); say(line()); os._exit(0)`, true)
 	return errors.Join(err, prints("go\n")(o))
-}
-
-// usageOfCall lets a program work before it begins and after, and finishes it while it
-// is alive, as calls are.
-func usageOfCall(ctx context.Context, b *Bench) error {
-	begin, finish := make(chan struct{}), make(chan struct{})
-	var told haft.Usage
-	live, err := b.Start(ctx, py(`def work(seconds):
-    end = time.process_time() + seconds
-    while time.process_time() < end: pass
-work(0.6); tell('ready'); line()
-b = bytearray(30 << 20); work(0.15)
-if os.fork() == 0: work(0.1); os._exit(0)
-os.wait(); tell('done'); time.sleep(60)`), func(s *sandbox.Spec) {
-		s.Begin, s.Finish = begin, finish
-		ended := s.Ended
-		s.Ended = func(e sandbox.Exit) {
-			told = e.Usage
-			ended(e)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := live.Line(ctx); err != nil {
-		return err
-	}
-	close(begin)
-	if err := live.Say("go"); err != nil {
-		return err
-	}
-	if _, err := live.Line(ctx); err != nil {
-		return err
-	}
-	close(finish)
-	o := live.Wait()
-	if told.CPU < haft.Millis(220e6) || told.CPU > haft.Millis(550e6) || told.MaxRSS < 30<<20 || told.MaxRSS > 200<<20 {
-		return fmt.Errorf("usage is %+v, with 30 MiB and 250 ms of work after 600 ms that were not the call's", told)
-	}
-	return caused(sandbox.CauseFinished)(o)
 }
