@@ -25,10 +25,11 @@ func parkedCases() []Case {
 	}, {
 		Name: "cpu_limit_counts_children_that_nobody_waits_for", Group: Processes, Needs: confined,
 		Story: "Processor time cannot be had for nothing by short children of a parent that ignores their end.",
-		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Second), haft.Millis(20*time.Second) }),
+		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Second), haft.Millis(time.Minute) }),
 		Program: py(`import signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
+    os.write(1, b'.')
     pid = os.fork()
     if pid == 0:
         end = time.process_time() + 0.008
@@ -37,8 +38,9 @@ while True:
     try: os.waitpid(pid, 0) # which says no more than that it is gone
     except ChildProcessError: pass`),
 		Check: all(hits(haft.FailCPU), func(o Outcome) error {
-			if o.Took > 12*time.Second {
-				return fmt.Errorf("it took %v to find 1 s of processor time", o.Took)
+			// Counted, not timed: on a busy machine the same takes long.
+			if had := 8 * time.Millisecond * time.Duration(len(o.Stdout)); had > 8*time.Second {
+				return fmt.Errorf("it had %v of processor time, with a limit of 1 s", had)
 			}
 			return nil
 		}),
