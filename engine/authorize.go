@@ -35,16 +35,20 @@ func (e *Engine) authorize(ctx context.Context, f *flight) error {
 		return err
 	}
 	f.rules = rules
-	args := f.call.Args
-	if tree, err := schema.ReadArguments(args); err == nil {
-		if raw, err := schema.Encode(tree); err == nil {
-			args = raw
-		}
-	} else {
+	return e.decide(f, readable(f.call.Args))
+}
+
+// readable returns arguments as rules look at them before they are validated.
+func readable(args json.RawMessage) json.RawMessage {
+	tree, err := schema.ReadArguments(args)
+	if err != nil {
 		// Arguments that cannot be read do not fit, which validate says better.
-		args = json.RawMessage("{}")
+		return json.RawMessage("{}")
 	}
-	return e.decide(f, args)
+	if raw, err := schema.Encode(tree); err == nil {
+		return raw
+	}
+	return args
 }
 
 // decide asks policy about args and keeps the answer.

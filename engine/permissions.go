@@ -137,6 +137,7 @@ type running struct {
 	call    haft.Call // as it came, or with the arguments that run if final
 	pinned  string    // the version that the caller named
 	final   bool
+	fresh   bool // it came in after the last change, whose rules it goes by itself
 	granted grant
 	cancel  context.CancelCauseFunc
 }
@@ -154,13 +155,16 @@ func (f *flight) running() running {
 // reviewRunning ends the calls of an organisation on their way here that are denied
 // now. No lock is held while it decides.
 func (e *Engine) reviewRunning(ctx context.Context, org string) error {
+	changes := e.changes.Load()
 	e.mu.Lock()
 	var list []running
 	for _, f := range e.flights {
 		if f.asked.Principal.Org != org {
 			continue
 		}
-		list = append(list, f.running())
+		r := f.running()
+		r.fresh = f.seen == changes
+		list = append(list, r)
 	}
 	e.mu.Unlock()
 	var failed failures

@@ -96,7 +96,7 @@ func refuseWithdrawn(err error) error {
 func (e *Engine) stillAllowed(ctx context.Context, r running) error {
 	c, seen := r.call, e.changes.Load()
 	now, _, err := e.principalNow(ctx, c.Principal)
-	if err != nil {
+	if err != nil || r.fresh {
 		return err
 	}
 	c.Principal, c.Digest = now, cmp.Or(r.granted.digest, c.Digest)
@@ -113,7 +113,7 @@ func (e *Engine) stillAllowed(ctx context.Context, r running) error {
 	}
 	args, failure := probe.tool.Fit(c.Args)
 	if failure != nil {
-		args = c.Args // of another version; what does not fit is no question of permission
+		args = readable(c.Args) // of another version; what does not fit is no question of permission
 	}
 	if !r.final && probe.agent != nil && len(probe.agent.Rules) > 0 {
 		return nil
