@@ -71,6 +71,8 @@ func stubbornCases() []Case {
 	return []Case{{
 		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
 		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of processes, and leaves nothing.",
+		// Where a meter adds up what processes share, they would meet the limit of memory first.
+		Spec: limits(func(l *haft.Limits) { l.Memory = 8 << 30 }),
 		Program: py(`import signal
 for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
 while True:
