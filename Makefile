@@ -47,12 +47,20 @@ setup-test: # install what the tests need besides
 demo: setup build ## set up a fresh machine and run a tool in the sandbox
 	@scripts/demo
 
-.PHONY: test
-test: setup-test ## set up and run every test
+.PHONY: check
+check: # what needs nothing installed
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
+
+.PHONY: test
+test: ## set up and run every test
+	@$(MAKE) --no-print-directory -j2 setup-test check
+	@$(MAKE) --no-print-directory suites
+
+.PHONY: suites
+suites: # every test; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
 	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$')
 	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
