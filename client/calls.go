@@ -87,6 +87,11 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 	}
 	rec, err := c.Record(ctx, call.Principal, res.Call)
 	if err == nil {
+		if !res.Status.Final() {
+			// As it was acknowledged, whatever has become of it since.
+			rec.Status, rec.Result, rec.ResultDigest, rec.Tries = res.Status, nil, "", 0
+			rec.Started, rec.Ended = time.Time{}, time.Time{}
+		}
 		return rec, nil
 	}
 	// It is acknowledged, whatever became of the second request: a key may be for
