@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"haft"
@@ -108,7 +107,7 @@ func beside(ctx context.Context, b *Bench, burn bool, last time.Duration, did ma
 	if _, err := live.Line(ctx); err != nil {
 		return nil, err
 	}
-	groups := groupsOf(live.token)
+	groups, _ := ownGroups(live.token) // where they cannot be seen, they cannot be missed
 	var took []time.Duration
 	var failed error
 	for end := time.Now().Add(last); failed == nil && (time.Now().Before(end) || len(took) < 5); {
@@ -134,23 +133,6 @@ func beside(ctx context.Context, b *Bench, burn bool, last time.Duration, did ma
 	return took, errors.Join(left(live.token), removed(groups))
 }
 
-// groupsOf returns the cgroups that the processes of a run have to themselves.
-func groupsOf(token string) []string {
-	pids, err := marked(token)
-	if err != nil || len(pids) == 0 {
-		return nil // there is no way to look here
-	}
-	theirs, err := cgroupsOf(pids[len(pids)-1])
-	if err != nil {
-		return nil
-	}
-	ours, err := cgroupsOf(syscall.Getpid())
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(theirs, func(d string) bool { return slices.Contains(ours, d) })
-}
-
 // same reports what has changed about this process.
 func same(before string, fds int) error {
 	now, err := supervisorState()
@@ -161,10 +143,11 @@ func same(before string, fds int) error {
 		return fmt.Errorf("the engine was\n%s\tand is\n%s", indent(before), indent(now))
 	}
 	// A provider may have one more init ready than before.
-	if open, err := openDescriptors(); err != nil || open > fds+4 {
-		return fmt.Errorf("%d descriptors were open before, %d are after: %w", fds, open, err)
+	open, err := openDescriptors()
+	if err == nil && open > fds+4 {
+		err = fmt.Errorf("%d descriptors were open before, %d are after", fds, open)
 	}
-	return nil
+	return err
 }
 
 // median returns the middle one.

@@ -35,14 +35,9 @@ func bombCases() []Case {
 		Check: hits(haft.FailPIDs),
 	}, {
 		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
-		Story: "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
-		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
-		Program: py(`import signal
-for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
-while True:
-    try:
-        if os.fork() == 0: os.setsid()
-    except OSError: pass`),
+		Story:   "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
+		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
+		Program: py(tireless),
 		Check: func(o Outcome) error {
 			if o.Took > 10*time.Second {
 				return fmt.Errorf("it took %v to get rid of it", o.Took)
@@ -59,6 +54,14 @@ for _ in range(10000): threading.Thread(target=time.sleep, args=(60,), daemon=Tr
 	}}
 }
 
+// tireless is a fork bomb in sessions of its own that ignores signals and refusals.
+const tireless = `import signal
+for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0: os.setsid()
+    except OSError: pass`
+
 // stubbornCases are bombs that go on when they are refused. They are ended in every mode
 // that confines, also where no cgroup counts processes and the user has others.
 func stubbornCases() []Case {
@@ -72,14 +75,9 @@ func stubbornCases() []Case {
 		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
 		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of processes, and leaves nothing.",
 		// Where a meter adds up what processes share, they would meet the limit of memory first.
-		Spec: limits(func(l *haft.Limits) { l.Memory = 8 << 30 }),
-		Program: py(`import signal
-for s in (15, 2, 1): signal.signal(s, signal.SIG_IGN)
-while True:
-    try:
-        if os.fork() == 0: os.setsid()
-    except OSError: pass`),
-		Check: soon,
+		Spec:    limits(func(l *haft.Limits) { l.Memory = 8 << 30 }),
+		Program: py(tireless),
+		Check:   soon,
 	}, {
 		Name: "stubborn_thread_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
 		Story: "Threads are counted like processes: a program that starts them without end is ended by the same limit.",
@@ -272,19 +270,10 @@ func cgroupsGone(ctx context.Context, b *Bench) error {
 	if _, err := live.Line(ctx); err != nil {
 		return err
 	}
-	pids, err := marked(live.token)
-	if err != nil || len(pids) == 0 {
-		return fmt.Errorf("its processes cannot be found: %w", err)
-	}
-	ours, err := cgroupsOf(syscall.Getpid())
+	theirs, err := ownGroups(live.token)
 	if err != nil {
 		return err
 	}
-	theirs, err := cgroupsOf(pids[len(pids)-1])
-	if err != nil {
-		return err
-	}
-	theirs = slices.DeleteFunc(theirs, func(d string) bool { return slices.Contains(ours, d) })
 	if len(theirs) == 0 {
 		return errors.New("a cgroup is promised, but the program is in none of its own")
 	}
@@ -296,6 +285,26 @@ func cgroupsGone(ctx context.Context, b *Bench) error {
 		return err
 	}
 	return removed(theirs)
+}
+
+// ownGroups returns the cgroups that the processes of a run have to themselves.
+func ownGroups(token string) ([]string, error) {
+	pids, err := marked(token)
+	if err != nil {
+		return nil, fmt.Errorf("find its processes: %w", err)
+	}
+	if len(pids) == 0 {
+		return nil, errors.New("its processes cannot be found")
+	}
+	ours, err := cgroupsOf(syscall.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := cgroupsOf(pids[len(pids)-1])
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(theirs, func(d string) bool { return slices.Contains(ours, d) }), nil
 }
 
 // besideBomb calls a program while another does its worst.
