@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"haft"
+)
+
+// keepHouse does what has to be done from time to time, until ctx ends.
+func (e *Engine) keepHouse(ctx context.Context) {
+	beat := time.NewTicker(e.cfg.Beat)
+	defer beat.Stop()
+	for rounds := 0; ; rounds++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		for _, job := range e.jobs(rounds) {
+			if err := job.do(ctx); err != nil && ctx.Err() == nil {
+				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
+			}
+		}
+	}
+}
+
+// A job is something that has to be done from time to time.
+type job struct {
+	name string
+	do   func(context.Context) error
+}
+
+// jobs returns what is due in a round.
+func (e *Engine) jobs(round int) []job {
+	due := []job{
+		{"beat", func(ctx context.Context) error { return e.store.Beat(ctx, e.cfg.Owner, time.Now()) }},
+		{"expire approvals", e.expireApprovals},
+	}
+	if e.store.Shared() {
+		due = append(due, job{"take over from the dead", e.bury})
+	}
+	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
+		due = append(due, job{"sign the audit", e.checkpoint})
+	}
+	if round%720 == 719 { // about an hour
+		due = append(due, job{"prune", e.prune})
+	}
+	return due
+}
+
+// keepLimits is longer than any period of a quota.
+const keepLimits = 32 * 24 * time.Hour
+
+// prune forgets what nobody needs any more.
+func (e *Engine) prune(ctx context.Context) error {
+	now := time.Now()
+	if _, err := e.store.PruneEvents(ctx, now.Add(-e.cfg.KeepEvents)); err != nil {
+		return err
+	}
+	if _, err := e.store.PruneClaims(ctx, now.Add(-24*time.Hour)); err != nil {
+		return err
+	}
+	if _, err := e.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
+		return err
+	}
+	_, err := e.store.PruneCached(ctx, now)
+	return err
+}
+
+// expireApprovals closes the calls whose requests nobody answered.
+func (e *Engine) expireApprovals(ctx context.Context) error {
+	list, err := e.store.ExpiredApprovals(ctx, time.Now(), page)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		r, err := e.store.Record(ctx, a.Requester.Org, a.Call)
+		if err != nil {
+			return err
+		}
+		if err := e.expire(ctx, r); err != nil && haft.CodeOf(err) != haft.CodeConflict {
+			return err
+		}
+	}
+	return nil
+}
+
+// signAfter is after how many entries the audit is signed before the minute is over: what
+// is not signed yet can be changed by whoever can write to the database.
+const signAfter = 1000
+
+// checkpoint signs what the audit has grown by.
+func (e *Engine) checkpoint(ctx context.Context) error {
+	if e.cfg.Checkpoint == nil {
+		return nil
+	}
+	before := e.journal.entries.Load()
+	if err := e.cfg.Checkpoint(ctx); err != nil {
+		return err
+	}
+	e.journal.entries.Add(-before)
+	return nil
+}
