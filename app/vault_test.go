@@ -282,13 +282,13 @@ func TestVault_seals_in_place(t *testing.T) {
 			t.Errorf("stored for %s: %q", id, got)
 		}
 	}
-	open, err := s.Open(t.Context(), "", 10)
+	open, err := s.SealedCalls(t.Context(), "", 10)
 	must(t, err)
 	for _, r := range open {
 		var box []byte
 		must(t, json.Unmarshal(r.Sealed, &box))
-		if plain, err := v.Open(box, []byte(r.Call.ID)); err != nil || string(plain) != `{"args":{"q":"plaintext-call"}}` {
-			t.Errorf("call %s: %q, %v", r.Call.ID, plain, err)
+		if plain, err := v.Open(box, []byte(r.ID)); err != nil || string(plain) != `{"args":{"q":"plaintext-call"}}` {
+			t.Errorf("call %s: %q, %v", r.ID, plain, err)
 		}
 	}
 	if len(open) != 3 {

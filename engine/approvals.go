@@ -207,10 +207,7 @@ func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft
 			next.Args = f.rec.Call.Args
 		}
 	}
-	if err := e.store.MoveApproval(ctx, p.Org, a.ID, haft.ApprovalPending, next); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx) // it is decided: the rest happens
+	ctx = context.WithoutCancel(ctx) // once it is decided the rest happens
 	f.release()
 	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason, "edited": next.Edited}
 	if !answer.Approve {
@@ -220,23 +217,34 @@ func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft
 		}
 		res := f.failed(haft.StatusRejected, haft.FailRejected, message)
 		e.finish(f, res)
-		part := &store.Batch{Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
+		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
 		if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
-			return nil, err
+			return nil, answered(err)
 		}
-		return &next, e.close(ctx, f, res)
+		return &next, ended(e.close(ctx, f, res))
 	}
+	f.approval = &next
 	sealed, err := e.seal(f)
 	if err != nil {
 		return nil, err
 	}
 	f.rec.Sealed, f.rec.Status, f.rec.Result = sealed, haft.StatusQueued, nil
-	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Approvals: []haft.Approval{next},
+		Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
 	if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
-		return nil, err
+		return nil, answered(err)
 	}
-	e.resume(f, &next)
+	e.dispatcher.add(f.call.Principal.Org)
+	e.accepted(e.approved(f, &next))
 	return &next, nil
+}
+
+// answered says of a request that is not what it was that somebody else was faster.
+func answered(err error) error {
+	if errors.Is(err, errOvertaken) {
+		return &haft.Error{Code: haft.CodeConflict, Message: "the request is answered already", Err: err}
+	}
+	return err
 }
 
 // decidedEntry is what the audit says about an answer.
@@ -246,12 +254,12 @@ func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) 
 	return entry
 }
 
-// resume has a call go on that a person agreed to: from the beginning.
-func (e *Engine) resume(f *flight, a *haft.Approval) {
+// approved makes a flight of a call that a person agreed to: it starts from the beginning.
+func (e *Engine) approved(f *flight, a *haft.Approval) *flight {
 	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
 		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
 	again.call.Digest = f.rec.Digest
-	e.launch(again)
+	return again
 }
 
 // expire closes a call whose request nobody answered in time.

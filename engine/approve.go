@@ -25,7 +25,7 @@ func (e *Engine) approve(ctx context.Context, f *flight) error {
 		return err
 	}
 	if f.approval != nil {
-		return e.useApproval(ctx, f, terms)
+		return e.useApproval(f, terms)
 	}
 	shown, err := f.shownTerms(terms)
 	if err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) decideFinal(_ context.Context, f *flight) error { return e.deci
 
 // useApproval spends the approval that lets the call run: once, for the version, the
 // arguments and the terms that were agreed to, by somebody whom the rules of now accept.
-func (e *Engine) useApproval(ctx context.Context, f *flight, terms *haft.Terms) error {
+func (e *Engine) useApproval(f *flight, terms *haft.Terms) error {
 	a := *f.approval
 	f.timeline.Approval = haft.Millis(a.Decided.Sub(a.Created))
 	switch {
@@ -67,14 +67,17 @@ func (e *Engine) useApproval(ctx context.Context, f *flight, terms *haft.Terms) 
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetrySame, "the approval has expired")
 	}
 	a.State = haft.ApprovalUsed
-	if err := e.store.MoveApproval(ctx, f.call.Principal.Org, a.ID, haft.ApprovalApproved, a); err != nil {
-		if haft.CodeOf(err) == haft.CodeConflict {
-			return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever, "the approval was used already")
-		}
-		return err
-	}
 	f.approval = &a
 	return nil
+}
+
+// spent is the approval that the call uses up, to be written with what becomes of the call:
+// both are in the store or none.
+func (f *flight) spent() []haft.Approval {
+	if f.approval == nil || f.approval.State != haft.ApprovalUsed {
+		return nil
+	}
+	return []haft.Approval{*f.approval}
 }
 
 // acceptable reports whether whoever agreed may, by the decision of now. Where nothing

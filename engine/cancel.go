@@ -47,25 +47,26 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 func (e *Engine) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
 	f, err := e.unseal(r)
 	if err != nil { // what cannot be opened can still be closed
-		f = &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
+		f = e.bareFlight(r)
 	}
+	var expired []haft.Approval
 	if a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil && a.State == haft.ApprovalPending {
 		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message
-		if err := e.store.MoveApproval(ctx, r.Call.Principal.Org, a.ID, haft.ApprovalPending, *a); err != nil {
-			return err // somebody answers right now
-		}
+		expired = append(expired, *a) // unless somebody answers right now, who is first then
 	}
 	res := f.failed(status, kind, message)
 	e.finish(f, res)
-	return e.close(ctx, f, res)
+	return e.close(ctx, f, res, expired...)
 }
 
-// close writes the end of a call that has not begun.
-func (e *Engine) close(ctx context.Context, f *flight, res *haft.Result) error {
+// close writes the end of a call that has not begun, and what became of its request for
+// approval.
+func (e *Engine) close(ctx context.Context, f *flight, res *haft.Result, answers ...haft.Approval) error {
 	res.Tool, res.Digest = f.rec.Call.Tool, f.rec.Digest
 	f.rec.Status, f.rec.Ended, f.rec.Result, f.rec.Sealed = res.Status, time.Now(), res, nil
 	f.rec.ResultDigest = e.digest("result", res.Value)
-	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.entry(f, "call.closed", e.endedBody(f, res))}}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Approvals: answers,
+		Audit: []audit.Entry{e.entry(f, "call.closed", e.endedBody(f, res))}}
 	return e.tell(ctx, f, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }
 

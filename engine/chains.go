@@ -28,6 +28,11 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 	if err := e.checkSteps(ctx, p, plan); err != nil {
 		return nil, err
 	}
+	if plan.Background {
+		if err := e.chainWork.room(p.Org); err != nil {
+			return nil, err
+		}
+	}
 	now := time.Now()
 	c := &haft.Chain{
 		ID: haft.ChainID(newID("ch_")), Principal: p, Turn: newID("turn_"), Plan: plan, Steps: program.Steps(),
@@ -44,9 +49,7 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 		shown, err := e.shownChain(ctx, *done)
 		return &shown, err
 	}
-	if !e.spawn(func(ctx context.Context) { e.goOn(ctx, p, c.ID) }) {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the server is stopping; it goes on with the chain when it is back"}
-	}
+	e.chainWork.push(chainRef{p.Org, c.ID})
 	shown, err := e.shownChain(ctx, *c)
 	return &shown, err
 }
@@ -74,14 +77,7 @@ func (e *Engine) saveChain(ctx context.Context, c *haft.Chain) error {
 	if err != nil {
 		return err
 	}
-	return e.store.Commit(ctx, store.Batch{Chains: []haft.Chain{row}})
-}
-
-// goOn takes a chain further in the background.
-func (e *Engine) goOn(ctx context.Context, p haft.Principal, id haft.ChainID) {
-	if _, err := e.advance(ctx, p.Org, id); err != nil && ctx.Err() == nil {
-		e.cfg.Logger.Warn("a chain does not go on", "chain", id, "error", err)
-	}
+	return e.store.Commit(ctx, store.Batch{Owner: e.owner(), Chains: []haft.Chain{row}})
 }
 
 // advance takes a chain as far as it goes. Every step has the id of its call
@@ -93,6 +89,8 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		return nil, err
 	}
 	defer unlock()
+	ctx, done := e.during(ctx)
+	defer done()
 	c, err := e.openChain(ctx, org, id)
 	if err != nil {
 		return nil, err
@@ -194,21 +192,6 @@ func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
 				s.Result = open
 			}
 		}
-	}
-	return nil
-}
-
-// inheritChains goes on with chains that a dead process left.
-func (e *Engine) inheritChains(ctx context.Context) error {
-	if e.store.Shared() {
-		return nil // its steps' calls go on, and with them the chain
-	}
-	open, err := e.store.OpenChains(ctx, 1000)
-	if err != nil {
-		return err
-	}
-	for _, c := range open {
-		e.spawn(func(ctx context.Context) { e.goOn(ctx, c.Principal, c.ID) })
 	}
 	return nil
 }

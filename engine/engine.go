@@ -23,8 +23,13 @@ import (
 
 // Config has the settings of an engine. The zero value is useful.
 type Config struct {
-	// Owner names this process in records; empty makes a name up.
+	// Owner names this process in records, as long as it is not given up by others; empty
+	// makes a name up.
 	Owner string
+	// Backlog is how many background calls of an organisation are accepted that have not
+	// ended, and likewise chains; more are refused. 0 means 20,000. BacklogAll is how many
+	// of all organisations; 0 means 200,000.
+	Backlog, BacklogAll int
 	// Policy is the server's; what the store has for it wins. A nil policy and an
 	// empty store allow nothing.
 	Policy *policy.Policy
@@ -80,8 +85,8 @@ type Config struct {
 	// KeepEvents is how long events can be replayed; 0 means a week.
 	KeepEvents time.Duration
 	// Beat is how often this process says that it lives, where others share its
-	// store; 0 means 5 seconds. DeadAfter is how long they wait before they take
-	// over from one that does not; 0 means 30 seconds.
+	// store; 0 means 4 seconds. DeadAfter is how long they wait before they take
+	// over from one that does not; 0 means 20 seconds.
 	Beat, DeadAfter time.Duration
 	// Breaker says when a tool counts as broken.
 	Breaker BreakerConfig
@@ -174,9 +179,16 @@ type Engine struct {
 	blocks  *blocks
 	turns   *locks // by turn of an agent
 	chains  *locks // by chain
-	rules   policies
-	relists relists
-	screens chan struct{} // a place for each costly run of filters
+	// dispatcher and chainWork take accepted calls and chains further.
+	dispatcher *dispatcher
+	chainWork  *chainWork
+	term       atomic.Pointer[term] // the name of this process, and what ends with it
+	peers      peers                // of housekeeping
+	hurried    chan struct{}        // has housekeeping done now
+	keyless    atomic.Bool          // there are calls that this process cannot decrypt
+	rules      policies
+	relists    relists
+	screens    chan struct{} // a place for each costly run of filters
 
 	permissions permissions
 	changes     atomic.Int64 // of permissions, that this process knows of
@@ -189,9 +201,11 @@ type Engine struct {
 
 	mu      sync.Mutex
 	flights map[haft.CallID]*flight // what is on its way in this process
-	closed  bool
+	// recording are calls that have ended and whose end the store has yet to take.
+	recording map[haft.CallID]bool
+	closed    bool
 
-	launched   atomic.Int64   // work in the background that Drain waits for
+	launched   atomic.Int64   // ends of calls that are still to be recorded
 	aloft      sync.WaitGroup // every flight
 	background sync.WaitGroup // every goroutine of the engine
 	ctx        context.Context
@@ -210,13 +224,16 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
 		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
-		flights: make(map[haft.CallID]*flight), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		flights: make(map[haft.CallID]*flight), recording: make(map[haft.CallID]bool), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 		authority: authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators},
 	}
 	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{}, ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.journal = newJournal(parts.Store)
+	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll)
+	e.chainWork = newChainWork(cfg.Backlog, e.spawn, e.goOn)
+	e.hurried = make(chan struct{}, 1)
+	e.journal = newJournal(parts.Store, e.owner)
 	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
 	e.limits, e.light = limit.New(cfg.heavyLimits(e.loadLimits)), limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: cfg.Limits.Queue})
 	if err := e.readStop(ctx); err != nil {
@@ -225,6 +242,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	if err := e.recover(ctx); err != nil {
 		return nil, fmt.Errorf("close what was left open: %w", err)
 	}
+	e.spawn(e.dispatch)
 	e.spawn(e.keepHouse)
 	e.spawn(e.watchPermissions)
 	return e, nil
@@ -278,10 +296,16 @@ func (c Config) filled() Config {
 		c.Heavy = heavy
 	}
 	if c.Beat == 0 {
-		c.Beat = 5 * time.Second
+		c.Beat = 4 * time.Second
 	}
 	if c.DeadAfter == 0 {
-		c.DeadAfter = 30 * time.Second
+		c.DeadAfter = 20 * time.Second
+	}
+	if c.Backlog == 0 {
+		c.Backlog = 20_000
+	}
+	if c.BacklogAll == 0 {
+		c.BacklogAll = 200_000
 	}
 	if c.BlockFor == 0 {
 		c.BlockFor = 15 * time.Minute
@@ -303,10 +327,23 @@ func (e *Engine) spawn(work func(context.Context)) bool {
 	return true
 }
 
-// Drain refuses new calls and waits until those on their way have ended, or ctx
-// has.
+// Drain refuses new calls and waits until those that run have ended, or ctx has. Accepted
+// calls that have not begun are left to others at once, or to the next engine.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.stopped.Store(&stopNote{Reason: "this server is shutting down", leaving: true})
+	e.dispatcher.close()
+	e.chainWork.close()
+	e.mu.Lock()
+	for _, f := range e.flights {
+		if f.async && f.phase == phaseWaits {
+			f.phase = phaseLeft
+			f.cancel(errClosing)
+		}
+	}
+	e.mu.Unlock()
+	if err := e.store.Disown(ctx, e.owner(), nil); err != nil {
+		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
+	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -345,13 +382,15 @@ func (e *Engine) Close() error {
 		f.cancel(errClosing)
 	}
 	e.mu.Unlock()
+	e.dispatcher.close()
+	e.chainWork.close()
 	e.cancel(errClosing)
 	e.aloft.Wait() // their ends are recorded
 	e.background.Wait()
 	e.hub.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(e.checkpoint(ctx), e.store.Bury(ctx, e.cfg.Owner))
+	return errors.Join(e.checkpoint(ctx), e.store.Leave(ctx, e.owner()))
 }
 
 // Stats are counts for metrics and people.

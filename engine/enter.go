@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -110,7 +111,7 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 	}
 	now := time.Now()
 	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
-	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.cfg.Owner, Created: now, ArgsDigest: e.digest("args", c.Args)}
+	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now, ArgsDigest: e.digest("args", c.Args)}
 	f.rec.Call, f.rec.Redacted = e.kept(c)
 	f.env = c.Env
 	f.redactor = e.redactor(nil, nil, c.Env)
@@ -145,11 +146,14 @@ type sealed struct {
 	Args  json.RawMessage   `json:"args,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
 	Async bool              `json:"async,omitempty"`
+	// Free says that no request for approval is asked for before it runs. Calls that were
+	// kept by an older haft do not say it.
+	Free bool `json:"free,omitempty"`
 }
 
 // seal returns what has to be kept so that f can run later.
 func (e *Engine) seal(f *flight) (json.RawMessage, error) {
-	raw, err := json.Marshal(sealed{Args: f.call.Args, Env: f.call.Env, Async: f.async})
+	raw, err := json.Marshal(sealed{Args: f.call.Args, Env: f.call.Env, Async: f.async, Free: f.approval == nil})
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
@@ -163,6 +167,10 @@ func (e *Engine) seal(f *flight) (json.RawMessage, error) {
 	return json.Marshal(box)
 }
 
+// errSealed says that there is no key here that opens what was kept of a call. Another
+// server may have it.
+var errSealed = errors.New("no key of this server opens it")
+
 // unseal makes a flight of a record that has yet to run.
 func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	if r.Status.Final() {
@@ -170,14 +178,17 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	}
 	raw := []byte(r.Sealed)
 	// One that is no text was kept before there was a Sealer.
-	if e.cfg.Sealer != nil && !bytes.HasPrefix(raw, []byte("{")) {
+	if bytes.HasPrefix(raw, []byte(`"`)) {
+		if e.cfg.Sealer == nil {
+			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, errSealed)
+		}
 		var box []byte
 		if err := json.Unmarshal(raw, &box); err != nil {
 			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
 		}
 		var err error
 		if raw, err = e.cfg.Sealer.Open(box, []byte(r.Call.ID)); err != nil {
-			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
+			return nil, fmt.Errorf("open the sealed call %s: %w: %w", r.Call.ID, errSealed, err)
 		}
 	}
 	var s sealed
@@ -185,8 +196,8 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
 	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
-	f.call.Args, f.call.Env = s.Args, s.Env
-	f.rec.Owner = e.cfg.Owner
+	f.call.Args, f.call.Env, f.free = s.Args, s.Env, s.Free
+	f.rec.Owner = e.owner()
 	f.env = f.call.Env
 	f.redactor = e.redactor(nil, nil, f.env)
 	return f, nil

@@ -94,6 +94,13 @@ func (e *Engine) wall(f *flight, first haft.Millis, try int) haft.Millis {
 
 // begin writes down that the call runs from now on. If that fails it does not.
 func (e *Engine) begin(ctx context.Context, f *flight) error {
+	e.mu.Lock()
+	left := f.phase == phaseLeft
+	f.phase = max(f.phase, phaseBegins)
+	e.mu.Unlock()
+	if left {
+		return errClosing
+	}
 	e.keep(f)
 	if !f.tool.Tool.Version.Settings.Idempotent {
 		f.rec.Sealed = nil // nobody will run it again
@@ -102,6 +109,7 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	data := map[string]any{"digest": f.rec.Digest, "args": f.rec.Call.Args}
 	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken), Sure: f.ours}
 	part.Audit = append(part.Audit, e.entry(f, "call.started", e.startedBody(f)))
+	part.Approvals = f.spent()
 	f.taken = nil
 	if err := e.tell(ctx, f, haft.EventExecuting, data, part); err != nil {
 		return err

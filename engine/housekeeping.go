@@ -16,12 +16,21 @@ func (e *Engine) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
+		case <-e.hurried:
 		}
 		for _, job := range e.jobs(rounds) {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
 				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
 			}
 		}
+	}
+}
+
+// hurry has housekeeping done now.
+func (e *Engine) hurry() {
+	select {
+	case e.hurried <- struct{}{}:
+	default:
 	}
 }
 
@@ -33,13 +42,11 @@ type job struct {
 
 // jobs returns what is due in a round.
 func (e *Engine) jobs(round int) []job {
-	due := []job{
-		{"beat", func(ctx context.Context) error { return e.store.Beat(ctx, e.cfg.Owner, time.Now()) }},
-		{"expire approvals", e.expireApprovals},
-	}
+	var due []job
 	if e.store.Shared() {
-		due = append(due, job{"take over from the dead", e.bury})
+		due = append(due, job{"beat", e.beat}, job{"look for servers that are gone", e.givePeersUp})
 	}
+	due = append(due, job{"take up what was left", e.sweep}, job{"expire approvals", e.expireApprovals})
 	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
 		due = append(due, job{"sign the audit", e.checkpoint})
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"haft"
@@ -112,7 +113,10 @@ func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*
 					res := *f.result
 					return &res, nil
 				}
-				return nil, f.err
+				if !e.overtaken(ctx, f.err) && !errors.Is(f.err, errPostponed) {
+					return nil, f.err
+				}
+				// Its record says what becomes of it.
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}

@@ -29,8 +29,11 @@ type journal struct {
 	parts map[haft.CallID]*store.Batch
 	// fresh are calls that have no events yet, so that nobody has to ask.
 	fresh map[haft.CallID]bool
-	// stale are calls whose record could not be opened again.
-	stale map[haft.CallID]bool
+	// settled are calls whose last part was not written: false means that the store has a
+	// later state of the call, true that an earlier try was written after all.
+	settled map[haft.CallID]bool
+	// owner is whose calls can be written.
+	owner func() string
 	// cursor is where the log stands, if known.
 	cursor int64
 	known  bool
@@ -39,8 +42,8 @@ type journal struct {
 var _ event.Log = (*journal)(nil)
 
 // newJournal returns a journal that knows nothing yet.
-func newJournal(s *store.Store) *journal {
-	return &journal{store: s, parts: make(map[haft.CallID]*store.Batch), fresh: make(map[haft.CallID]bool), stale: make(map[haft.CallID]bool)}
+func newJournal(s *store.Store, owner func() string) *journal {
+	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{}, settled: map[haft.CallID]bool{}}
 }
 
 // begin says that a call is new.
@@ -58,16 +61,23 @@ func (j *journal) forget(id haft.CallID) {
 	j.mu.Unlock()
 }
 
-// attach has part written with the next event of the call.
-func (j *journal) attach(id haft.CallID, part *store.Batch) {
+// attach has part written with the next event of the call, unless somebody else is about
+// to move the same call: of two who do so at once one is first.
+func (j *journal) attach(id haft.CallID, part *store.Batch) bool {
 	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.parts[id] != nil {
+		return false
+	}
 	j.parts[id] = part
-	j.mu.Unlock()
+	return true
 }
 
-// Append implements [event.Log].
+// Append implements [event.Log]. What belongs to a call that has moved on is left out, so
+// that one call does not fail those that share its transaction.
 func (j *journal) Append(ctx context.Context, events []haft.Event) error {
-	batch := store.Batch{Events: events, Sure: true}
+	batch := store.Batch{Owner: j.owner(), Sure: true}
+	var lost store.Stale
 	j.mu.Lock()
 	for _, e := range events {
 		delete(j.fresh, e.Call)
@@ -76,56 +86,91 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 			continue
 		}
 		delete(j.parts, e.Call)
+		if part.Owner != batch.Owner { // of before this process was given up
+			lost.Calls = append(lost.Calls, e.Call)
+			continue
+		}
 		if len(events) == 1 {
 			batch = *part // nothing to be put together
-			batch.Events = events
 			break
 		}
 		batch.Records = append(batch.Records, part.Records...)
 		batch.Audit = append(batch.Audit, part.Audit...)
 		batch.Approvals = append(batch.Approvals, part.Approvals...)
 		batch.Limits = append(batch.Limits, part.Limits...)
-		batch.Chains = append(batch.Chains, part.Chains...)
 		batch.Again, batch.Sure = batch.Again || part.Again, batch.Sure && part.Sure
 	}
 	j.known = false
 	j.mu.Unlock()
-	err := j.store.Commit(ctx, batch)
-	if old, ok := errors.AsType[*store.Stale](err); ok && len(old.Calls) > 0 {
-		// One call must not fail those that share its transaction.
-		err = j.store.Commit(ctx, j.without(batch, old.Calls))
+	for {
+		batch.Events = j.without(events, &batch, &lost)
+		err := error(nil)
+		if len(batch.Events) > 0 {
+			err = j.store.Commit(ctx, batch)
+		}
+		if more, ok := errors.AsType[*store.Stale](err); ok && len(more.Calls)+len(more.Kept) > 0 {
+			lost = *more
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("keep %d events and what they tell of: %w", len(events), err)
+		}
+		break
 	}
-	if err != nil {
-		return fmt.Errorf("keep %d events and what they tell of: %w", len(events), err)
+	// The store has numbered those that it took, which are others than ours if some were not.
+	for i, n := 0, 0; i < len(events); i++ {
+		if events[i].Cursor != 0 {
+			events[i] = batch.Events[n]
+			n++
+		}
 	}
 	j.entries.Add(int64(len(batch.Audit)))
 	j.mu.Lock()
-	j.cursor, j.known = events[len(events)-1].Cursor, true
+	if n := len(batch.Events); n > 0 {
+		j.cursor, j.known = batch.Events[n-1].Cursor, true
+	}
 	j.mu.Unlock()
 	return nil
 }
 
-// without takes the records of calls out of a batch, and remembers that they
-// were refused.
-func (j *journal) without(b store.Batch, calls []haft.CallID) store.Batch {
+// without takes what belongs to calls out of a batch, and returns the events that stay.
+// The others lose their cursors, and why is kept for whoever waits for them.
+func (j *journal) without(events []haft.Event, b *store.Batch, lost *store.Stale) []haft.Event {
+	if len(lost.Calls)+len(lost.Kept) == 0 {
+		return events
+	}
 	j.mu.Lock()
-	for _, id := range calls {
-		j.stale[id] = true
+	for _, id := range lost.Calls {
+		j.settled[id] = false
+	}
+	for _, id := range lost.Kept {
+		j.settled[id] = true
 	}
 	j.mu.Unlock()
-	b.Records = slices.DeleteFunc(b.Records, func(r haft.Record) bool { return slices.Contains(calls, r.Call.ID) })
-	b.Audit = slices.DeleteFunc(b.Audit, func(e audit.Entry) bool { return slices.Contains(calls, e.Call) })
-	b.Approvals = slices.DeleteFunc(b.Approvals, func(a haft.Approval) bool { return slices.Contains(calls, a.Call) })
-	return b
+	out := func(id haft.CallID) bool { return slices.Contains(lost.Calls, id) || slices.Contains(lost.Kept, id) }
+	b.Records = slices.DeleteFunc(b.Records, func(r haft.Record) bool { return out(r.Call.ID) })
+	b.Audit = slices.DeleteFunc(b.Audit, func(e audit.Entry) bool { return out(e.Call) })
+	b.Approvals = slices.DeleteFunc(b.Approvals, func(a haft.Approval) bool { return out(a.Call) })
+	var stay []haft.Event
+	for i := range events {
+		if out(events[i].Call) {
+			events[i].Cursor = 0
+		}
+		if events[i].Cursor != 0 {
+			stay = append(stay, events[i])
+		}
+	}
+	return stay
 }
 
-// refused reports, once, whether the record of a call was refused.
-func (j *journal) refused(id haft.CallID) bool {
+// outcome says, once, why the last part of a call was not written: it was written before,
+// or the store has a later state. Known is false if neither is so.
+func (j *journal) outcome(id haft.CallID) (kept, known bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	was := j.stale[id]
-	delete(j.stale, id)
-	return was
+	kept, known = j.settled[id]
+	delete(j.settled, id)
+	return kept, known
 }
 
 // After implements [event.Log].
@@ -171,16 +216,32 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 		return err
 	}
 	if part != nil {
-		e.journal.attach(f.call.ID, part)
+		if part.Owner = f.rec.Owner; !e.journal.attach(f.call.ID, part) {
+			return overtaken()
+		}
 	}
-	if _, err := e.hub.Publish(ctx, ev); err != nil {
-		e.journal.forget(f.call.ID)
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
+	if _, err = e.hub.Publish(ctx, ev); err == nil {
+		return nil
 	}
-	if part != nil && e.journal.refused(f.call.ID) {
-		return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already"}
+	switch kept, known := e.journal.outcome(f.call.ID); {
+	case kept:
+		return nil
+	case known:
+		return overtaken()
 	}
-	return nil
+	e.journal.forget(f.call.ID)
+	if errors.Is(err, store.ErrGivenUp) {
+		e.hurry()
+	}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
+}
+
+// errOvertaken says that the store has a later state of a call than its flight: somebody
+// else has ended it or goes on with it. Nothing of the flight is written or told.
+var errOvertaken = errors.New("somebody else has moved the call")
+
+func overtaken() error {
+	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server", Err: errOvertaken}
 }
 
 // named returns the call with the name of its tool, whatever it was called by, and

@@ -218,9 +218,14 @@ func waitClosed(t *testing.T, s *store.Store) {
 	t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
 	for {
-		open, err := s.Open(t.Context(), "", 10)
-		if err != nil {
-			t.Fatal(err)
+		var open []haft.Record
+		for i := range 4 {
+			list, err := s.Records(t.Context(), haft.CallFilter{Org: "o" + strconv.Itoa(i), Limit: 10,
+				Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, list...)
 		}
 		if len(open) == 0 {
 			return

@@ -21,9 +21,13 @@ func asError(err error) (*haft.Error, bool) { return errors.AsType[*haft.Error](
 // leave is the one way out: whatever became of the call, it is redacted, written
 // down and told here, and only then does the caller hear of it.
 func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result, error) {
-	if err != nil && f.async && !f.begun && errors.Is(context.Cause(ctx), errClosing) {
+	if e.overtaken(ctx, err) {
+		return nil, e.withOthers(f, err)
+	}
+	if e.postpones(ctx, f, err) {
 		e.journal.forget(f.call.ID)
-		return nil, errClosing // the next engine goes on with it
+		e.endTrace(f, nil, errPostponed)
+		return nil, errPostponed
 	}
 	if errors.Is(err, errLabel) {
 		return nil, e.refuseLabel(context.WithoutCancel(ctx), f, err)
@@ -45,12 +49,7 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 	e.finish(f, res)
 	err = f.cleanError(err)
 	if werr := e.record(ctx, f, res); werr != nil {
-		e.unclaim(ctx, f)
-		if f.begun {
-			werr = &haft.Error{Code: haft.CodeUnavailable, Message: "the tool was run, and its end cannot be recorded: what became of it is unknown", Err: werr}
-		}
-		e.endTrace(f, nil, werr)
-		return nil, werr
+		return nil, e.unrecorded(waiting, f, werr)
 	}
 	if !f.begun && !res.Cached {
 		e.unclaim(ctx, f) // nothing ran: the key may be used again
@@ -147,38 +146,6 @@ func (e *Engine) severity(f *flight, kind haft.FailureKind) haft.Severity {
 		return f.rules.Severity(f.tool.Tool, kind)
 	}
 	return policy.SeverityOf(kind)
-}
-
-// record closes the record of the call. It tries for a while: a tool that ran
-// should not end as unknown because of a moment's trouble.
-func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error {
-	if !f.begun {
-		e.keep(f)
-	}
-	f.rec.Status, f.rec.Ended, f.rec.Result, f.rec.Sealed = res.Status, time.Now(), res, nil
-	f.rec.ResultDigest = e.digest("result", res.Value)
-	kind := "call.ended"
-	if !f.begun {
-		kind = "call.refused"
-		if res.Cached {
-			kind = "call.cached"
-		}
-	}
-	entry := e.entry(f, kind, e.endedBody(f, res))
-	cpu, rss := res.Usage.Measured()
-	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
-		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
-	var err error
-	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
-		if wait > 0 {
-			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back
-		}
-		part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{entry}, Limits: rows(f.taken), Again: wait > 0, Sure: f.ours}
-		if err = e.tell(ctx, f, haft.EventCompleted, data, part); err == nil || !f.begun {
-			return err
-		}
-	}
-	return err
 }
 
 // endedData is what the last event of a call says.

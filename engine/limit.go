@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -29,14 +31,29 @@ func (e *Engine) limit(ctx context.Context, f *flight) error {
 	if e.cfg.Heavy(f.tool.Tool) {
 		queue = e.limits
 	}
-	grant, waited, err := queue.Enter(ctx, ask)
-	f.timeline.Queue += haft.Millis(waited)
-	if err != nil {
-		return limited(err)
+	for {
+		grant, waited, err := queue.Enter(ctx, ask)
+		f.timeline.Queue += haft.Millis(waited)
+		switch {
+		case err == nil:
+			f.grant = grant
+			return e.renew(ctx, f)
+		case haft.CodeOf(err) != haft.CodeRateLimited:
+			return err
+		case f.async:
+			return fmt.Errorf("%w: %w", errQueueFull, err)
+		case f.call.Chain == "":
+			return limited(err)
+		}
+		// A step of a chain was accepted with the chain.
+		if err := pause(ctx, postponeMost/10); err != nil {
+			return err
+		}
 	}
-	f.grant = grant
-	return e.renew(ctx, f)
 }
+
+// errQueueFull says that an accepted call has no place in the queue yet.
+var errQueueFull = errors.New("the queue is full")
 
 // limited makes a refusal of an error that says to come back later.
 func limited(err error) error {

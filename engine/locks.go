@@ -41,6 +41,13 @@ func (l *locks) take(ctx context.Context, name string) (func(), error) {
 	}
 }
 
+// busy reports whether somebody holds or wants the lock of that name.
+func (l *locks) busy(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[name] != nil
+}
+
 // drop forgets a lock that nobody wants any more.
 func (l *locks) drop(name string, k *lock) {
 	l.mu.Lock()

@@ -214,7 +214,7 @@ func (e *Engine) reviewParked(ctx context.Context, org string) error {
 		}
 		for _, r := range records {
 			filter.Before = r.Call.ID
-			if e.flying(r.Call.ID) != nil || r.Status == haft.StatusQueued && r.Owner != e.cfg.Owner {
+			if e.flying(r.Call.ID) != nil || r.Status == haft.StatusQueued && r.Owner != e.owner() {
 				continue // it is looked at where it is on its way
 			}
 			ends, err := e.reviewRecord(ctx, org, r.Call.ID)
@@ -267,7 +267,7 @@ func (e *Engine) dropWithdrawn(ctx context.Context, r *haft.Record, w *withdrawa
 		return err
 	}
 	if r.Call.Chain != "" {
-		e.spawn(func(ctx context.Context) { e.goOn(ctx, r.Call.Principal, r.Call.Chain) })
+		e.chainWork.push(chainRef{r.Call.Principal.Org, r.Call.Chain})
 	}
 	return nil
 }

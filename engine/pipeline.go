@@ -64,6 +64,9 @@ type flight struct {
 	keys     []string // of slots that it holds
 	explains bool     // it only asks what would be decided, and runs nothing
 	async    bool     // nobody waits: it was submitted, or goes on after an approval
+	free     bool     // of what was kept: no request for approval is asked for
+	owner    string   // the name that this process had when it was boarded
+	phase    int      // guarded by Engine.mu
 	refused  error    // why it may not be made, if that is known already
 	ours     bool     // its id was made here, and nothing is kept of it but by this flight
 	began    time.Time
@@ -104,6 +107,13 @@ type flight struct {
 	result *haft.Result
 	err    error
 }
+
+// The phases of a flight, between which one goroutine decides.
+const (
+	phaseWaits  = iota // it has not begun, and can be left to others
+	phaseBegins        // it is being written down that it runs
+	phaseLeft          // it is left to others
+)
 
 // A refusal is why a call does not go on. It becomes the result.
 type refusal struct {
@@ -193,7 +203,7 @@ func (e *Engine) board(ctx context.Context, f *flight) (boarded context.Context,
 		f.stop()
 		return nil, other, errIDRuns()
 	}
-	f.asked, f.pinned = f.call, f.rec.Call.Digest
+	f.asked, f.pinned, f.owner = f.call, f.rec.Call.Digest, f.rec.Owner
 	if f.seen != e.changes.Load() {
 		f.confirm = true // the change need not have seen this call
 	}

@@ -2,154 +2,212 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"haft"
+	"haft/audit"
+	"haft/store"
 )
 
-// recover closes what dead processes left open: a call that had begun is unknown
-// now, unless its tool may run twice; one that had not begun is run; one that
-// waits for a person goes on waiting.
+// The rule of this file: an accepted call ends. What a process has is in the store under
+// its name; what belongs to no living process is adopted ([store.Store.Adopt]), and what
+// this process owns and has not in hand is taken further by [Engine.sweep], however it
+// came to that: a crash, an outage of the store, a server that was given up, an older
+// haft. Nothing here needs to know why.
+
+// recover takes up what was left when this process begins.
 func (e *Engine) recover(ctx context.Context) error {
-	if err := e.store.Beat(ctx, e.cfg.Owner, time.Now()); err != nil {
+	if err := e.join(ctx, e.cfg.Owner); err != nil {
 		return err
 	}
-	if !e.store.Shared() {
-		// Nobody else has the store, so whoever had it is dead.
-		return e.inherit(ctx, "")
-	}
-	return e.bury(ctx)
+	return e.sweep(ctx)
 }
 
-// bury takes over from processes that were not heard of for a while.
-func (e *Engine) bury(ctx context.Context) error {
-	dead, err := e.store.Dead(ctx, time.Now().Add(-e.cfg.DeadAfter))
+// sweep adopts what belongs to nobody, and takes further what this process owns and has
+// not in hand.
+func (e *Engine) sweep(ctx context.Context) error {
+	if !e.keyless.Load() && !e.leaving() {
+		n, err := e.store.Adopt(ctx, e.owner())
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			e.cfg.Logger.Info("calls and chains that belonged to no server are taken over", "count", n)
+		}
+	}
+	err := errors.Join(e.sweepRunning(ctx), e.sweepAnswered(ctx))
+	if !e.leaving() {
+		queued, counted := e.store.QueuedByOrg(ctx, e.owner())
+		if counted == nil {
+			e.dispatcher.count(queued)
+		}
+		err = errors.Join(err, counted, e.sweepChains(ctx))
+	}
+	return err
+}
+
+// leaving reports whether this process is about to end.
+func (e *Engine) leaving() bool {
+	note := e.stopped.Load()
+	return note != nil && note.leaving
+}
+
+// sweepRunning ends calls that run by the store and not here, or has them run again if
+// that does no harm.
+func (e *Engine) sweepRunning(ctx context.Context) error {
+	list, err := e.store.Running(ctx, e.owner())
 	if err != nil {
 		return err
 	}
-	for _, owner := range dead {
-		if owner == e.cfg.Owner {
+	var failed failures
+	for _, ref := range list {
+		if e.inHand(haft.CallID(ref.ID)) {
 			continue
 		}
-		if err := e.inherit(ctx, owner); err != nil {
-			return err
-		}
-		if err := e.store.Bury(ctx, owner); err != nil {
-			return err
-		}
+		failed.add(haft.CallID(ref.ID), e.settleLost(ctx, ref))
 	}
-	return nil
+	return failed.err()
 }
 
-// inherit takes over the open calls of an owner, or of all if it is empty.
-func (e *Engine) inherit(ctx context.Context, owner string) error {
-	for {
-		open, err := e.store.Open(ctx, owner, page)
-		if err != nil {
-			return err
-		}
-		taken := 0
-		for i := range open {
-			r := &open[i]
-			if r.Owner == e.cfg.Owner {
-				continue
-			}
-			n, err := e.store.Adopt(ctx, r.Owner, e.cfg.Owner, []haft.CallID{r.Call.ID})
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				continue // another process was faster
-			}
-			taken++
-			if err := e.revive(ctx, r); err != nil {
-				return fmt.Errorf("take over call %s: %w", r.Call.ID, err)
-			}
-		}
-		if len(open) < page || taken == 0 {
-			break
-		}
+// settleLost ends a call that nobody runs, or queues it again.
+func (e *Engine) settleLost(ctx context.Context, ref store.Ref) error {
+	r, err := e.store.RecordOf(ctx, ref)
+	if err != nil || r.Status != haft.StatusRunning || r.Owner != e.owner() || e.inHand(r.Call.ID) {
+		return err // it has ended meanwhile
 	}
-	return e.inheritChains(ctx)
-}
-
-// revive goes on with one call of a dead process.
-func (e *Engine) revive(ctx context.Context, r *haft.Record) error {
-	r.Owner = e.cfg.Owner
-	switch r.Status {
-	case haft.StatusPending:
-		a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
-		if err != nil {
-			return e.lose(ctx, r, "the request for approval is gone")
-		}
-		if a.State == haft.ApprovalApproved { // answered, and not begun
-			f, err := e.unseal(r)
-			if err != nil {
-				return e.lose(ctx, r, "what was kept of the call cannot be read")
-			}
-			e.resume(f, a)
-			return nil
-		}
-		if a.State == haft.ApprovalUsed {
-			// The approval is spent right before the record says that it runs.
-			return e.lose(ctx, r, "the server ended while the call was about to run")
-		}
-		if a.State == haft.ApprovalDenied {
-			f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
-			res := f.failed(haft.StatusRejected, haft.FailRejected, "a person refused the call")
-			e.finish(f, res)
-			return e.close(ctx, f, res)
-		}
-		e.review(r.Call.Principal.Org) // permissions may have been changed while nobody looked
-		return nil
-	case haft.StatusQueued:
-		f, err := e.unseal(r)
-		if err != nil {
-			return e.lose(ctx, r, "what was kept of the call cannot be read")
-		}
-		switch a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); {
-		case haft.CodeOf(err) == haft.CodeNotFound:
-			e.launch(f)
-		case err != nil:
-			return err
-		case a.State == haft.ApprovalUsed: // right before the record says that it runs
-			return e.lose(ctx, r, "the server ended while the call was about to run")
-		default:
-			e.resume(f, a)
-		}
-		return nil
-	}
-	if f := e.again(ctx, r); f != nil {
-		e.launch(f)
-		return nil
+	again, err := e.again(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case again:
+		return e.requeue(ctx, r, "the server ended while the call ran")
 	}
 	return e.lose(ctx, r, "the server ended while the call ran")
 }
 
-// again returns a flight for a call that had begun and may run twice: its tool is
-// idempotent and nobody waits for it in vain.
-func (e *Engine) again(ctx context.Context, r *haft.Record) *flight {
+// again reports whether a call that the store says to run may be run again: its tool is
+// idempotent, or this process knows that it did not begin.
+func (e *Engine) again(ctx context.Context, r *haft.Record) (bool, error) {
 	if len(r.Sealed) == 0 {
-		return nil
+		return false, nil
+	}
+	if e.dispatcher.forgetUnbegun(r.Call.ID) {
+		return true, nil
 	}
 	tool, err := e.registry.Resolve(ctx, r.Call.Principal.Org, string(r.ToolID), r.Digest)
-	if err != nil || !tool.Tool.Version.Settings.Idempotent {
-		return nil
-	}
-	f, err := e.unseal(r)
 	if err != nil {
-		return nil
+		if code := haft.CodeOf(err); code == haft.CodeUnavailable || code == haft.CodeInternal {
+			return false, err
+		}
+		return false, nil
 	}
-	f.call.Digest = r.Digest
-	f.rec.Status = haft.StatusQueued
-	return f
+	return tool.Tool.Version.Settings.Idempotent, nil
+}
+
+// requeue has a call run that the store has in another state.
+func (e *Engine) requeue(ctx context.Context, r *haft.Record, why string) error {
+	f := e.bareFlight(r)
+	f.rec.Status, f.rec.Result, f.rec.Started = haft.StatusQueued, nil, time.Time{}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.entry(f, "call.requeued", map[string]any{"reason": why})}}
+	return ended(e.tell(ctx, f, haft.EventQueued, nil, part))
+}
+
+// sweepAnswered takes calls further whose requests for approval are answered and that wait
+// all the same.
+func (e *Engine) sweepAnswered(ctx context.Context) error {
+	list, err := e.store.Answered(ctx)
+	if err != nil {
+		return err
+	}
+	var failed failures
+	for _, ref := range list {
+		if e.inHand(haft.CallID(ref.ID)) {
+			continue
+		}
+		r, err := e.store.RecordOf(ctx, ref)
+		if err == nil && r.Status == haft.StatusPending {
+			err = e.followAnswer(ctx, r)
+		}
+		failed.add(haft.CallID(ref.ID), err)
+	}
+	return failed.err()
+}
+
+// followAnswer does what an answer says.
+func (e *Engine) followAnswer(ctx context.Context, r *haft.Record) error {
+	a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		return e.lose(ctx, r, "the request for approval is gone")
+	case err != nil:
+		return err
+	}
+	switch a.State {
+	case haft.ApprovalApproved:
+		return e.requeue(ctx, r, "the request for approval was agreed to")
+	case haft.ApprovalDenied:
+		return e.end(ctx, r, haft.StatusRejected, haft.FailRejected, "a person refused the call")
+	case haft.ApprovalExpired:
+		return e.end(ctx, r, haft.StatusRejected, haft.FailRejected, "nobody agreed in time")
+	case haft.ApprovalUsed: // by an older haft, right before it wrote that the call runs
+		return e.lose(ctx, r, "the server ended while the call was about to run")
+	}
+	return nil // it is asked for again
+}
+
+// revive makes a flight of a queued call. It returns nil if the call cannot run and has
+// ended, and an error that wraps errSealed if this server has no key for it.
+func (e *Engine) revive(ctx context.Context, r *haft.Record) (*flight, error) {
+	f, err := e.unseal(r)
+	switch {
+	case errors.Is(err, errSealed):
+		return nil, err
+	case err != nil:
+		return nil, e.lose(ctx, r, "what was kept of the call cannot be read")
+	case f.free:
+		return f, nil
+	}
+	a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound: // of an older haft
+		return f, nil
+	case err != nil:
+		return nil, err
+	case a.State == haft.ApprovalUsed: // likewise, right before it wrote that the call runs
+		return nil, e.lose(ctx, r, "the server ended while the call was about to run")
+	}
+	return e.approved(f, a), nil
 }
 
 // lose closes a call of which nobody can know whether it ran.
 func (e *Engine) lose(ctx context.Context, r *haft.Record, why string) error {
-	f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
-	res := f.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran: "+why)
+	return e.end(ctx, r, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran: "+why)
+}
+
+// end closes a call that nobody has in hand.
+func (e *Engine) end(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
+	f := e.bareFlight(r)
+	res := f.failed(status, kind, message)
 	e.finish(f, res)
-	return e.close(ctx, f, res)
+	if err := ended(e.close(ctx, f, res)); err != nil {
+		return fmt.Errorf("close the call %s: %w", r.Call.ID, err)
+	}
+	return nil
+}
+
+// bareFlight is a flight for writing the record of a call that does not fly.
+func (e *Engine) bareFlight(r *haft.Record) *flight {
+	f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
+	f.rec.Owner = e.owner()
+	return f
+}
+
+// ended makes nothing of an error that says that somebody else was faster.
+func ended(err error) error {
+	if errors.Is(err, errOvertaken) {
+		return nil
+	}
+	return err
 }

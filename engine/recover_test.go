@@ -42,7 +42,7 @@ func TestRecover(t *testing.T) {
 		{name: "it had begun and may run twice", status: haft.StatusRunning, sealed: `{"args":{"x":1},"async":true}`, idempotent: true, want: haft.StatusSuccess, runs: 1},
 		{name: "it had begun and may not run twice", status: haft.StatusRunning, sealed: `{"args":{"x":1},"async":true}`, want: haft.StatusUnknown},
 		{name: "it was queued", status: haft.StatusQueued, sealed: `{"args":{"x":1},"async":true}`, want: haft.StatusSuccess, runs: 1},
-		{name: "it was queued and cannot be read", status: haft.StatusQueued, sealed: `"?"`, want: haft.StatusUnknown},
+		{name: "it was queued and cannot be read", status: haft.StatusQueued, sealed: `{?`, want: haft.StatusUnknown},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

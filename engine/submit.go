@@ -33,13 +33,40 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 		f.rec.Result = res
 		return &f.rec, nil
 	}
-	if err := e.queue(ctx, f); err != nil {
+	if err := e.dispatcher.reserve(c.Principal.Org); err != nil {
+		f.release()
+		e.journal.forget(f.call.ID)
 		e.unclaim(ctx, f)
 		return nil, err
 	}
+	if err := e.queue(ctx, f); err != nil {
+		e.dispatcher.release(c.Principal.Org)
+		return e.accept(context.WithoutCancel(ctx), f, err)
+	}
 	rec := f.rec
-	e.launch(f)
+	e.accepted(f)
 	return &rec, nil
+}
+
+// accept finds out whether a call is in the store although writing it seemed to fail. If
+// nobody can tell now, its idempotency key stays taken: who repeats it gets this call.
+func (e *Engine) accept(ctx context.Context, f *flight, failed error) (*haft.Record, error) {
+	f.release()
+	if haft.CodeOf(failed) != haft.CodeUnavailable {
+		e.unclaim(ctx, f)
+		return nil, failed
+	}
+	r, err := e.store.Record(ctx, f.call.Principal.Org, f.call.ID)
+	switch {
+	case err == nil:
+		e.recount(ctx)
+		return r, nil
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		e.unclaim(ctx, f)
+		return nil, failed
+	}
+	return nil, &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(time.Second), Err: failed,
+		Message: "the store does not answer: nobody can tell yet whether the call was accepted; repeat it with its idempotency key, or look for it by its id"}
 }
 
 // look takes a flight through the stages that need no turn, so that what is
@@ -81,21 +108,4 @@ func (e *Engine) queue(ctx context.Context, f *flight) error {
 		Audit: []audit.Entry{e.entry(f, "call.queued", map[string]any{"args_digest": f.rec.ArgsDigest})}}
 	f.taken = nil
 	return e.tell(ctx, f, haft.EventQueued, nil, part)
-}
-
-// launch runs a flight for which nobody waits.
-func (e *Engine) launch(f *flight) {
-	e.launched.Add(1)
-	ok := e.spawn(func(ctx context.Context) {
-		defer e.launched.Add(-1)
-		if _, err := e.fly(ctx, f); err != nil {
-			e.logOf(f).Warn("a call in the background has no result", "call", f.call.ID, "error", err)
-		}
-		if f.call.Chain != "" {
-			e.goOn(ctx, f.call.Principal, f.call.Chain)
-		}
-	})
-	if !ok {
-		e.launched.Add(-1) // the next engine goes on with it
-	}
 }

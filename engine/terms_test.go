@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/engine"
+	"haft/store"
 )
 
 // Everything that changes the effect of a call is shown to who agrees to it, and a
@@ -115,7 +116,7 @@ func TestApproval_of_an_older_haft(t *testing.T) {
 			}
 			sum := sha256.Sum256([]byte(tool.Version.Digest + "\x00" + `{"path":"/tmp/x"}`))
 			a.Terms, a.Binds = nil, "sha256:"+hex.EncodeToString(sum[:])
-			check(t, w.store.MoveApproval(t.Context(), "o", a.ID, haft.ApprovalPending, *a))
+			check(t, w.store.Commit(t.Context(), store.Batch{Approvals: []haft.Approval{*a}}))
 			if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); haft.CodeOf(err) != c.code {
 				t.Fatalf("Decide: %v, want %q", err, c.code)
 			}
@@ -134,7 +135,7 @@ func TestApproval_by_somebody_who_may_no_longer(t *testing.T) {
 	res, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
 	boss := approver("o")
 	a.State, a.Approver = haft.ApprovalApproved, &boss
-	check(t, w.store.MoveApproval(t.Context(), "o", a.ID, haft.ApprovalPending, a)) // and then it crashed
+	check(t, w.store.Commit(t.Context(), store.Batch{Approvals: []haft.Approval{a}})) // and then it crashed
 	_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules: [{id: owner, effect: ask, approval: {users: [owner]}}]\n")})
 	check(t, err)
 	check(t, w.Engine.Close())

@@ -19,6 +19,8 @@ var (
 	// ErrLost: events after the given Cursor are no longer kept. The watcher has
 	// to look at the calls themselves and watch from now on.
 	ErrLost = errors.New("events are no longer kept")
+	// ErrDropped: the log did not take the event. It is not the reason of a watch.
+	ErrDropped = errors.New("the event was not taken")
 	// ErrClosed: the hub is shutting down.
 	ErrClosed = errors.New("the hub is closed")
 )
@@ -167,6 +169,10 @@ func slow() error {
 
 func lost() error {
 	return &haft.Error{Code: haft.CodeConflict, Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: ErrLost}
+}
+
+func errDropped() error {
+	return &haft.Error{Code: haft.CodeConflict, Message: "the call is not what it was any more", Err: ErrDropped}
 }
 
 func errClosed() error {

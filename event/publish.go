@@ -42,6 +42,9 @@ func (h *Hub) Publish(ctx context.Context, e haft.Event) (haft.Event, error) {
 	if err != nil {
 		return haft.Event{}, fmt.Errorf("publish event: %w", err)
 	}
+	if b.events[i].Cursor == 0 {
+		return haft.Event{}, fmt.Errorf("publish event: %w", errDropped())
+	}
 	return b.events[i], nil
 }
 
@@ -137,7 +140,7 @@ func (h *Hub) write(ctx context.Context, events []haft.Event) error {
 	}
 	h.fresh, kept = true, true
 	for _, e := range events {
-		if e.Type == haft.EventCompleted {
+		if e.Type == haft.EventCompleted || e.Cursor == 0 {
 			delete(h.seqs, e.Call)
 		}
 	}
@@ -214,6 +217,9 @@ func (h *Hub) deliver(events []haft.Event) (dropped []*watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range events {
+		if e.Cursor == 0 { // the log did not take it
+			continue
+		}
 		for w := range h.orgs[e.Principal.Org] {
 			if w.filter.Fits(e) && !w.push(e, h.cfg.Queue) {
 				h.removeLocked(w)

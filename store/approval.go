@@ -76,38 +76,3 @@ func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) 
 	}
 	return list, nil
 }
-
-// MoveApproval replaces an approval by next if its state is from, and else
-// returns [haft.CodeConflict]. Of many who move it at once one does.
-func (s *Store) MoveApproval(ctx context.Context, org string, id haft.ApprovalID, from haft.ApprovalState, next haft.Approval) error {
-	if next.ID != id || next.Requester.Org != org {
-		return invalid("an approval keeps its id and organisation")
-	}
-	rows, err := approvalRows([]haft.Approval{next})
-	if err != nil {
-		return err
-	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE approvals SET state = $1, expires = $2, doc = $3 WHERE id = $4 AND org = $5 AND state = $6",
-			rows[3], rows[5], rows[6], rows[0], rows[1], string(from))
-		if err != nil || n == 1 {
-			return err
-		}
-		found, err := t.query(ctx, "SELECT state FROM approvals WHERE id = $1 AND org = $2", rows[0], rows[1])
-		if err != nil {
-			return err
-		}
-		state := ""
-		if err := each(found, func(r scanner) error { return r.Scan(&state) }); err != nil {
-			return err
-		}
-		if state == "" {
-			return notFound("approval")
-		}
-		return conflict("the approval is " + state + " already")
-	})
-	if err != nil {
-		return fmt.Errorf("move the approval: %w", err)
-	}
-	return nil
-}

@@ -9,21 +9,25 @@ import (
 
 // A Batch is what is kept at once.
 type Batch struct {
-	// Records are added, or replace those with the same id. One that is final
-	// never becomes open again: that is a [haft.CodeConflict]. What is sealed is
-	// kept as long as the record is not final.
+	// Owner is the process that writes. In a shared store the batch is refused with
+	// [ErrGivenUp] if others have given it up. Empty is for what belongs to no process.
+	Owner string
+	// Records are added, or replace those with the same id. One that is final never
+	// changes, and one that runs is changed by its owner only: else [haft.CodeConflict],
+	// which wraps a [Stale]. What is sealed is kept as long as the record is not final.
 	Records []haft.Record
 	// Events are numbered by the hub. In a shared store another process may have
 	// used the numbers: then Commit changes their Cursor, in place.
 	Events []haft.Event
 	// Audit are linked to the chains of their organisations, in this order.
 	Audit []audit.Entry
-	// Approvals are added, or replace those with the same id.
+	// Approvals are added, or replace those with the same id if these wait for an answer,
+	// or are agreed to and are used now.
 	Approvals []haft.Approval
 	// Limits are added, or replace those with the same key.
 	Limits []LimitState
-	// Chains are added, or replace those with the same id. One that is final
-	// never becomes open again.
+	// Chains are added as those of Owner, or replace those with the same id that are open
+	// and belong to it.
 	Chains []haft.Chain
 	// Again says that some of it may be kept already: somebody tries again who
 	// does not know what became of the first try.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -20,19 +21,20 @@ var (
 		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)", 14,
 		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
-		WHERE calls.org = excluded.org AND calls.created = excluded.created AND (calls.final = 0 OR excluded.final = 1)`,
+		WHERE calls.org = excluded.org AND calls.created = excluded.created AND calls.final = 0
+		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')`,
 	}
 	insertEvents    = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11, ""}
 	insertAudit     = &insert{"INSERT INTO audit (org, seq, at, doc, body, prev, hash)", 7, ""}
 	insertApprovals = &insert{
 		"INSERT INTO approvals (id, org, call, state, created, expires, doc)", 7,
 		` ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires = excluded.expires, doc = excluded.doc
-		WHERE approvals.org = excluded.org AND (approvals.state = 'pending' OR excluded.state <> 'pending')`,
+		WHERE approvals.org = excluded.org AND (approvals.state = 'pending' OR approvals.state = 'approved' AND excluded.state = 'used')`,
 	}
 	insertChains = &insert{
-		"INSERT INTO chains (id, org, created, final, doc)", 5,
+		"INSERT INTO chains (id, org, created, final, owner, doc)", 6,
 		` ON CONFLICT (id) DO UPDATE SET final = excluded.final, doc = excluded.doc
-		WHERE chains.org = excluded.org AND (chains.final = 0 OR excluded.final = 1)`,
+		WHERE chains.org = excluded.org AND chains.final = 0 AND chains.owner = excluded.owner`,
 	}
 	insertLimits = &insert{
 		"INSERT INTO limits (name, tokens, used, at)", 4,
@@ -46,13 +48,21 @@ var (
 	}
 )
 
-// A Stale error says which calls of a batch have ended already and were to be
-// opened again, or have the id of another call. Nothing of the batch was kept; without
-// them it can be.
-type Stale struct{ Calls []haft.CallID }
+// A Stale error says of which calls of a batch the store has a later state than whoever
+// writes knows: they have ended, belong to another process, have another call's id, or
+// their request for approval was answered. Nothing of the batch was kept; without what
+// belongs to these calls it can be.
+type Stale struct {
+	Calls []haft.CallID
+	// Kept are calls whose end is in the store just as the batch has it: an earlier try
+	// was kept although it seemed to fail.
+	Kept []haft.CallID
+}
 
 // Error implements error.
-func (s *Stale) Error() string { return fmt.Sprintf("%d calls have ended already", len(s.Calls)) }
+func (s *Stale) Error() string {
+	return fmt.Sprintf("%d calls have moved on, and %d have ended as they were to", len(s.Calls), len(s.Kept))
+}
 
 // encoded is a batch as it goes to the database. It is made before anybody waits.
 type encoded struct {
@@ -74,73 +84,110 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 			return err
 		}
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		if err := t.addUsage(ctx, b); err != nil { // while it is known what ended before
-			return err
+	for try := 1; ; try++ {
+		err = s.write(ctx, func(ctx context.Context, t *tx) error { return t.addBatch(ctx, b, e) })
+		if !errors.Is(err, errMoved) {
+			break
 		}
-		if err := t.addCalls(ctx, b.Records, e.calls); err != nil {
-			return err
+		// What stood in the way is looked up when nothing of the batch is there any more.
+		if err = s.staleOf(ctx, b.Records, e.calls); err != nil || try == maxMoved {
+			break
 		}
-		if n, err := t.add(ctx, insertApprovals, e.approvals); err != nil {
-			return err
-		} else if int(n)*insertApprovals.cols != len(e.approvals) {
-			return conflict("an approval that is answered cannot be asked for again")
-		}
-		if n, err := t.add(ctx, insertChains, e.chains); err != nil {
-			return err
-		} else if int(n)*insertChains.cols != len(e.chains) {
-			return conflict("a chain that has ended cannot go on")
-		}
-		if _, err := t.add(ctx, insertLimits, e.limits); err != nil {
-			return err
-		}
-		if err := t.addAudit(ctx, e); err != nil {
-			return err
-		}
-		return t.addEvents(ctx, b.Events, e.events)
-	})
+	}
 	if err != nil {
 		return fmt.Errorf("keep a batch: %w", err)
 	}
 	return nil
 }
 
-// addCalls adds records, or replaces them by later ones of the same call: an id that is
-// used again, at another time or in another organisation, is that of another call.
-func (t *tx) addCalls(ctx context.Context, records []haft.Record, rows []any) error {
-	n, err := t.add(ctx, insertCalls, rows)
-	if err != nil || int(n)*insertCalls.cols == len(rows) {
+// addBatch adds everything of a batch.
+func (t *tx) addBatch(ctx context.Context, b Batch, e *encoded) error {
+	if err := t.alive(ctx, b.Owner); err != nil {
 		return err
 	}
+	if n, err := t.add(ctx, insertCalls, e.calls); err != nil {
+		return err
+	} else if int(n)*insertCalls.cols != len(e.calls) {
+		return errMoved
+	}
+	if err := t.addUsage(ctx, b); err != nil {
+		return err
+	}
+	if err := t.addApprovals(ctx, b.Approvals, e.approvals); err != nil {
+		return err
+	}
+	if n, err := t.add(ctx, insertChains, e.chains); err != nil {
+		return err
+	} else if int(n)*insertChains.cols != len(e.chains) {
+		return conflict("a chain that has ended or belongs to another process cannot go on here")
+	}
+	if _, err := t.add(ctx, insertLimits, e.limits); err != nil {
+		return err
+	}
+	if err := t.addAudit(ctx, e); err != nil {
+		return err
+	}
+	return t.addEvents(ctx, b.Events, e.events)
+}
+
+// errMoved says that some call of a batch could not be moved as it says.
+var errMoved = errors.New("a call has moved on")
+
+// maxMoved is how often a batch is tried whose calls can be moved when they are looked at.
+const maxMoved = 3
+
+// staleOf says which calls of a batch cannot be moved as it says: a [Stale], or nil if all
+// can by now. The conditions are those of insertCalls; docs/calls.md has the states.
+func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) error {
 	stale := &Stale{}
-	err = chunks(records, func(part []haft.Record) error {
-		args := make([]any, len(part))
-		for i, r := range part {
-			args[i] = column(string(r.Call.ID))
-		}
-		args = pad(args)
-		found, err := t.query(ctx, "SELECT id, org, created, final FROM calls WHERE id IN "+in(len(args), 1), args...)
+	for row := range slices.Chunk(rows, insertCalls.cols) {
+		const id, org, created, status, final, owner, doc = 0, 1, 8, 9, 10, 11, 12
+		err := s.rows(ctx, func(r scanner) error {
+			var has struct {
+				org, status, owner, doc string
+				created, final          int64
+			}
+			if err := r.Scan(&has.org, &has.created, &has.status, &has.final, &has.owner, &has.doc); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(records, func(r haft.Record) bool { return column(string(r.Call.ID)) == row[id] })
+			same, running := has.org == row[org] && has.created == row[created], string(haft.StatusRunning)
+			switch {
+			case same && has.final == 1 && row[final] == int64(1) && has.doc == row[doc]:
+				stale.Kept = append(stale.Kept, records[i].Call.ID)
+			case !same || has.final == 1 || has.owner != row[owner] && (has.status == running || row[status] == running):
+				stale.Calls = append(stale.Calls, records[i].Call.ID)
+			}
+			return nil
+		}, "SELECT org, created, status, final, owner, doc FROM calls WHERE id = $1", row[id])
 		if err != nil {
 			return err
 		}
-		return each(found, func(rows scanner) error {
-			var id, org string
-			var created, final int64
-			if err := rows.Scan(&id, &org, &created, &final); err != nil {
-				return err
-			}
-			i := slices.IndexFunc(part, func(r haft.Record) bool { return column(string(r.Call.ID)) == id })
-			r := part[i]
-			if org != column(r.Call.Principal.Org) || created != micros(r.Created) || final == 1 && !r.Status.Final() {
-				stale.Calls = append(stale.Calls, r.Call.ID)
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return err
 	}
-	return &haft.Error{Code: haft.CodeConflict, Message: "a call that has ended cannot be opened again, and an id is used once", Err: stale}
+	if len(stale.Calls)+len(stale.Kept) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server, or its id is used", Err: stale}
+}
+
+// addApprovals adds requests for approval, or their answers. There are few, and each is
+// asked by itself which of them came too late.
+func (t *tx) addApprovals(ctx context.Context, list []haft.Approval, rows []any) error {
+	stale := &Stale{}
+	for row := range slices.Chunk(rows, insertApprovals.cols) {
+		n, err := t.add(ctx, insertApprovals, row)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			i := slices.IndexFunc(list, func(a haft.Approval) bool { return column(string(a.ID)) == row[0] })
+			stale.Calls = append(stale.Calls, list[i].Call)
+		}
+	}
+	if len(stale.Calls) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the request for approval is answered already", Err: stale}
 }
 
 // encodeBatch makes the rows of b.
@@ -156,7 +203,7 @@ func encodeBatch(b Batch) (*encoded, error) {
 	if e.approvals, err = approvalRows(b.Approvals); err != nil {
 		return nil, err
 	}
-	if e.chains, err = chainRows(b.Chains); err != nil {
+	if e.chains, err = chainRows(b.Chains, b.Owner); err != nil {
 		return nil, err
 	}
 	e.limits = limitRows(b.Limits)
@@ -195,7 +242,7 @@ func callRows(records []haft.Record) ([]any, error) {
 	if len(records) > 1 {
 		for _, r := range slices.Backward(records) {
 			if r.Status.Final() && open[r.Call.ID] {
-				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call that has ended cannot be opened again", Err: &Stale{[]haft.CallID{r.Call.ID}}}
+				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call that has ended cannot be opened again", Err: &Stale{Calls: []haft.CallID{r.Call.ID}}}
 			}
 			open[r.Call.ID] = open[r.Call.ID] || !r.Status.Final()
 		}
@@ -283,7 +330,7 @@ func approvalRows(list []haft.Approval) ([]any, error) {
 }
 
 // chainRows encodes chains.
-func chainRows(list []haft.Chain) ([]any, error) {
+func chainRows(list []haft.Chain, owner string) ([]any, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -296,7 +343,7 @@ func chainRows(list []haft.Chain) ([]any, error) {
 		if err = bounded(err, doc); err != nil {
 			return nil, err
 		}
-		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()), doc)
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()), column(owner), doc)
 	}
 	return rows, nil
 }

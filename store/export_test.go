@@ -59,8 +59,9 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 	}
 	text, args := recordQuery(haft.CallFilter{Org: "acme", Limit: 50}, haft.StatusError, 0)
 	add("calls by status", text, args)
-	text, args = openQuery(haft.StatusRunning, "p", 10)
-	add("open calls", text, args)
+	add("queued calls", queuedQuery, []any{"acme", "p", 10})
+	add("running calls", runningQuery, []any{"p", "acme", 1, "c", 10})
+	add("answered calls", answeredQuery, []any{"acme", 1, "c", 10})
 	place := haft.AuditPlace{Time: time.Unix(1, 0), Seq: 7}
 	later := place.Time.Add(time.Hour)
 	for name, f := range map[string]haft.AuditFilter{"audit": {}, "audit from the start": {Oldest: true}} {
@@ -158,7 +159,7 @@ func Rows(b Batch) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records, nil)}
+	r := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records)}
 	return r.appendTo(nil)
 }
 

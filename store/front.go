@@ -142,7 +142,7 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 	if !h.known && len(b.Events) > 0 || slices.ContainsFunc(e.audit, func(a audit.Entry) bool { _, ok := h.chains[a.Org]; return !ok }) {
 		return false, nil // they have to be looked up
 	}
-	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(distinctRecords(b.Records), nil)}
+	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(distinctRecords(b.Records))}
 	ends := make(map[string]audit.Head, 1)
 	for _, a := range e.audit {
 		ends[a.Org] = h.chains[a.Org]

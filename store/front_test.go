@@ -352,7 +352,7 @@ func someBatch(rnd *rand.Rand, i int, states map[int]int) store.Batch {
 		}
 		p := haft.Principal{Org: fmt.Sprint("o", n%3), User: fmt.Sprint("u", n%2)}
 		id := haft.CallID(fmt.Sprint("c", n))
-		r := haft.Record{Call: haft.Call{ID: id, Tool: "add", Principal: p}, ToolID: "t", Status: haft.StatusRunning, Created: someTime, Owner: fmt.Sprint("p", i)}
+		r := haft.Record{Call: haft.Call{ID: id, Tool: "add", Principal: p}, ToolID: "t", Status: haft.StatusRunning, Created: someTime, Owner: "p"}
 		if states[n] += 1 + rnd.IntN(2); states[n] > 2 {
 			r.Status, r.Ended = haft.StatusSuccess, someTime.Add(time.Duration(rnd.IntN(3))*time.Hour)
 		} else if rnd.IntN(2) == 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,74 +170,3 @@ func (s *Store) Turn(ctx context.Context, org, agent, turn string) ([]haft.Recor
 }
 
 const turnQuery = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND agent = $3 ORDER BY created, id LIMIT $4"
-
-// Open lists calls that are not final, with what is sealed: those of one process,
-// or of all if owner is empty. They are ordered by status (queued, running,
-// waiting for approval), organisation and age. There is no page after the first:
-// who deals with them asks again.
-func (s *Store) Open(ctx context.Context, owner string, limit int) ([]haft.Record, error) {
-	var list []haft.Record
-	for _, status := range haft.Statuses() {
-		if status.Final() {
-			continue
-		}
-		text, args := openQuery(status, owner, page(limit)-len(list))
-		part, err := s.records(ctx, text, args...)
-		if err != nil {
-			return nil, fmt.Errorf("list open calls: %w", err)
-		}
-		if list = append(list, part...); len(list) >= page(limit) {
-			break
-		}
-	}
-	return list, nil
-}
-
-func openQuery(status haft.Status, owner string, limit int) (string, []any) {
-	text, args := "SELECT "+recordColumns+" FROM calls WHERE status = $1", []any{string(status)}
-	if owner != "" {
-		args = append(args, column(owner))
-		text += " AND owner = $2"
-	}
-	args = append(args, limit)
-	return text + fmt.Sprintf(" ORDER BY org, created, id LIMIT $%d", len(args)), args
-}
-
-// Adopt makes to the owner of open calls of from, and returns of how many. No ids
-// means all. Who comes second adopts nothing.
-func (s *Store) Adopt(ctx context.Context, from, to string, ids []haft.CallID) (int, error) {
-	if err := errors.Join(need("the old owner", from), need("the new owner", to)); err != nil {
-		return 0, err
-	}
-	n := int64(0)
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		n = 0
-		if len(ids) == 0 {
-			for _, status := range haft.Statuses() {
-				if status.Final() {
-					continue
-				}
-				m, err := t.exec(ctx, "UPDATE calls SET owner = $1 WHERE status = $2 AND owner = $3 AND final = 0", to, string(status), from)
-				if err != nil {
-					return err
-				}
-				n += m
-			}
-			return nil
-		}
-		return chunks(slices.Sorted(slices.Values(ids)), func(part []haft.CallID) error {
-			args := make([]any, len(part))
-			for i, id := range part {
-				args[i] = column(string(id))
-			}
-			args = pad(args)
-			m, err := t.exec(ctx, "UPDATE calls SET owner = $1 WHERE owner = $2 AND final = 0 AND id IN "+in(len(args), 3), append([]any{to, from}, args...)...)
-			n += m
-			return err
-		})
-	})
-	if err != nil {
-		return 0, fmt.Errorf("adopt calls: %w", err)
-	}
-	return int(n), nil
-}

@@ -30,8 +30,8 @@ type Dialect struct {
 	// Numbered says that placeholders in long lists are written $1, $2; else they
 	// are written ?, which costs less to bind.
 	Numbered bool
-	// ForUpdate locks the rows of a query.
-	ForUpdate string
+	// ForUpdate locks the rows of a query, and ForShare keeps them from being removed.
+	ForUpdate, ForShare string
 	// Lock waits until no other session holds the lock of the migrations, and
 	// Unlock gives it back. Empty where there are no others.
 	Lock, Unlock string

@@ -35,11 +35,11 @@ type usageCount struct{ calls, cached, wall, cpu, output int64 }
 
 // usageRows counts the calls that end with records. Those that never had a tool
 // are counted under none, so that nobody fills the table with names.
-func usageRows(records []haft.Record, skip map[haft.CallID]bool) []any {
+func usageRows(records []haft.Record) []any {
 	var sums map[usageKey]usageCount
 	for i := range records {
 		r := &records[i]
-		if !r.Status.Final() || skip[r.Call.ID] {
+		if !r.Status.Final() {
 			continue
 		}
 		p := &r.Call.Principal
@@ -91,18 +91,10 @@ func toolOf(r *haft.Record) string {
 	return r.Call.Tool
 }
 
-// addUsage counts what ended, each call once. A call can only come twice if others
-// write too, or if somebody tries again who does not know what became of the
-// first try.
+// addUsage counts what ended. Precondition: the records were added just now, and a call
+// ends once.
 func (t *tx) addUsage(ctx context.Context, b Batch) error {
-	var skip map[haft.CallID]bool
-	if t.s.dialect.Shared || b.Again {
-		var err error
-		if skip, err = t.ended(ctx, b.Records); err != nil {
-			return err
-		}
-	}
-	_, err := t.add(ctx, insertUsage, usageRows(distinctRecords(b.Records), skip))
+	_, err := t.add(ctx, insertUsage, usageRows(distinctRecords(b.Records)))
 	return err
 }
 
@@ -120,37 +112,6 @@ func distinctRecords(records []haft.Record) []haft.Record {
 		list[i] = *r
 	}
 	return list
-}
-
-// ended returns which of the calls that are to end have ended already.
-func (t *tx) ended(ctx context.Context, records []haft.Record) (map[haft.CallID]bool, error) {
-	ids := map[string]haft.CallID{}
-	var asked []string
-	for i := range records {
-		if r := &records[i]; r.Status.Final() {
-			asked = append(asked, column(string(r.Call.ID)))
-			ids[column(string(r.Call.ID))] = r.Call.ID
-		}
-	}
-	done := map[haft.CallID]bool{}
-	err := chunks(asked, func(part []string) error {
-		args := make([]any, len(part))
-		for i, id := range part {
-			args[i] = id
-		}
-		args = pad(args)
-		rows, err := t.query(ctx, "SELECT id FROM calls WHERE final = 1 AND id IN "+in(len(args), 1), args...)
-		if err != nil {
-			return err
-		}
-		return each(rows, func(r scanner) error {
-			var id string
-			err := r.Scan(&id)
-			done[ids[id]] = true
-			return err
-		})
-	})
-	return done, err
 }
 
 // maxUsage is how many sums are given at most.

@@ -49,7 +49,7 @@ func Open(ctx context.Context, url string, cfg Config) (*store.Store, error) {
 	if pg.RuntimeParams["application_name"] == "" {
 		pg.RuntimeParams["application_name"] = "haft"
 	}
-	db := sql.OpenDB(stdlib.GetConnector(*pg, stdlib.OptionAfterConnect(durable)))
+	db := sql.OpenDB(stdlib.GetConnector(*pg, stdlib.OptionAfterConnect(settings)))
 	// Two at least: while one holds the lock of the migrations another makes them.
 	db.SetMaxOpenConns(max(cfg.Conns, 2))
 	db.SetMaxIdleConns(max(cfg.Conns, 2))
@@ -61,10 +61,12 @@ func Open(ctx context.Context, url string, cfg Config) (*store.Store, error) {
 	return s, nil
 }
 
-// durable makes commits wait for the disk also where the server's default is not
-// to.
-func durable(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+// settings makes commits wait for the disk also where the server's default is not to, and
+// has the server end a transaction whose process does not go on with it: one that is
+// stopped, or whose machine is gone, must not hold its locks for ever.
+func settings(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+		UNION ALL SELECT set_config('idle_in_transaction_session_timeout', '10s', false) WHERE current_setting('idle_in_transaction_session_timeout') = '0'`)
 	return err
 }
 
@@ -74,7 +76,7 @@ const lockID = "1751213684"
 // Dialect returns the words of Postgres.
 func Dialect() store.Dialect {
 	return store.Dialect{
-		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true, ForUpdate: " FOR UPDATE",
+		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true, ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",
 		Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")",
 		Error: explain, Again: again,
 	}
@@ -127,6 +129,7 @@ var codes = []struct {
 	{"23", haft.CodeConflict, "it clashes with what is there"},
 	{"22", haft.CodeInvalid, "it holds what the database cannot keep"},
 	{"54", haft.CodeInvalid, "it is too large to be kept"},
+	{"25P03", haft.CodeUnavailable, "the database has ended a transaction that stood still; try again"},
 	{"25006", haft.CodeUnavailable, "the database is read-only"},
 	{"53100", haft.CodeUnavailable, "the disk of the database is full"},
 	{"53", haft.CodeUnavailable, "the database has too much to do; try again"},

@@ -124,7 +124,7 @@ func TestOpen_many_at_once(t *testing.T) {
 				t.Errorf("Open: %v", err)
 				return
 			}
-			if err := errors.Join(s.Beat(t.Context(), "me", at), s.Close()); err != nil {
+			if err := errors.Join(s.Leave(t.Context(), "me"), s.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -220,8 +220,8 @@ func TestStore_lost_connections(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	if err := s.Beat(t.Context(), "me", at); err != nil && haft.CodeOf(err) != haft.CodeUnavailable {
-		t.Errorf("Beat: %v", err)
+	if err := s.Leave(t.Context(), "me"); err != nil && haft.CodeOf(err) != haft.CodeUnavailable {
+		t.Errorf("Leave: %v", err)
 	}
 	for g, n := range kept {
 		head, err := s.AuditHead(t.Context(), fmt.Sprint("org", g))

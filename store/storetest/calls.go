@@ -1,10 +1,8 @@
 package storetest
 
 import (
-	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,76 +131,6 @@ func callsTurn(t testing.TB, s *store.Store) {
 	}
 }
 
-func callsOpen(t testing.TB, s *store.Store) {
-	var b store.Batch
-	for i, status := range haft.Statuses() {
-		r := record("acme", count("c", i), status)
-		r.Sealed = []byte(`{"a":1}`)
-		if i%2 == 1 {
-			r.Call.Principal.Org, r.Owner = "other", "p2"
-		}
-		b.Records = append(b.Records, r)
-	}
-	commit(t, s, b)
-	for _, tt := range []struct {
-		owner string
-		limit int
-		want  string
-	}{{"", 0, "c00007 c00008 c00009"}, {"p1", 0, "c00008"}, {"p2", 0, "c00007 c00009"}, {"p3", 0, ""}, {"", 2, "c00007 c00008"}} {
-		list, err := s.Open(t.Context(), tt.owner, tt.limit)
-		if err != nil || ids(list) != tt.want {
-			t.Errorf("Open(%q, %d) = %q, %v, want %q", tt.owner, tt.limit, ids(list), err, tt.want)
-		}
-		for _, r := range list {
-			if string(r.Sealed) != `{"a":1}` {
-				t.Errorf("Open gives %s without what is sealed: %q", r.Call.ID, r.Sealed)
-			}
-		}
-	}
-}
-
-func callsAdopted(t testing.TB, s *store.Store) {
-	var b store.Batch
-	var all []haft.CallID
-	for i := range 100 {
-		status := haft.StatusRunning
-		if i == 7 {
-			status = haft.StatusSuccess
-		}
-		b.Records = append(b.Records, record("acme", count("c", i), status))
-		all = append(all, haft.CallID(count("c", i)))
-	}
-	commit(t, s, b)
-	if n, err := s.Adopt(t.Context(), "p1", "me", all[:2]); err != nil || n != 2 {
-		t.Errorf("Adopt of two = %d, %v", n, err)
-	}
-	var won atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 10 {
-		wg.Go(func() {
-			n, err := s.Adopt(t.Context(), "p1", count("q", i), all)
-			if err != nil {
-				t.Errorf("Adopt: %v", err)
-			}
-			won.Add(int64(n))
-		})
-	}
-	wg.Wait()
-	if won.Load() != 97 {
-		t.Errorf("%d calls were adopted, want 97", won.Load())
-	}
-	if n, err := s.Adopt(t.Context(), "me", "you", nil); err != nil || n != 2 {
-		t.Errorf("Adopt of all = %d, %v", n, err)
-	}
-	got, err := s.Record(t.Context(), "acme", "c00000")
-	done, err2 := s.Record(t.Context(), "acme", "c00007")
-	if err := errors.Join(err, err2); err != nil || got.Owner != "you" || done.Owner != "p1" {
-		t.Errorf("owners are %q and %q, %v", got.Owner, done.Owner, err)
-	}
-	_, err = s.Adopt(t.Context(), "", "me", nil)
-	refused(t, "Adopt from nobody", err, haft.CodeInvalid)
-}
-
 func claimRace(t testing.TB, s *store.Store) {
 	for round := range 5 {
 		key := count("k", round)
@@ -273,26 +201,4 @@ func claimScope(t testing.TB, s *store.Store) {
 	claim("acme", "ann", "k", "d1", "c9", "c9", true)
 	_, _, err := s.Claim(t.Context(), "acme", "ann", "", "", "d", "c1", at)
 	refused(t, "Claim of no key", err, haft.CodeInvalid)
-}
-
-func processes(t testing.TB, s *store.Store) {
-	ctx := t.Context()
-	for i, owner := range []string{"p1", "p2", "p3"} {
-		if err := s.Beat(ctx, owner, at.Add(time.Duration(i)*time.Minute)); err != nil {
-			t.Fatalf("Beat: %v", err)
-		}
-	}
-	dead, err := s.Dead(ctx, at.Add(90*time.Second))
-	if err != nil {
-		t.Fatalf("Dead: %v", err)
-	}
-	same(t, "Dead", dead, []string{"p1", "p2"})
-	if err := errors.Join(s.Beat(ctx, "p1", at.Add(time.Hour)), s.Bury(ctx, "p2"), s.Bury(ctx, "nobody")); err != nil {
-		t.Fatal(err)
-	}
-	dead, err = s.Dead(ctx, at.Add(30*time.Minute))
-	if err != nil {
-		t.Fatalf("Dead: %v", err)
-	}
-	same(t, "Dead", dead, []string{"p3"})
 }

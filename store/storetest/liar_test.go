@@ -102,12 +102,12 @@ func TestLaw_convicts_liars(t *testing.T) {
 		{"keys_have_one_winner", "", "AFTER INSERT ON claims BEGIN DELETE FROM claims; END"},
 		{"keys_belong_to_a_scope", "", "AFTER INSERT ON claims BEGIN UPDATE claims SET digest = 'x'; END"},
 		{"approvals_are_moved_once", "", "AFTER UPDATE ON approvals BEGIN UPDATE approvals SET state = 'pending'; END"},
-		{"calls_are_adopted_once", "", "AFTER UPDATE OF owner ON calls BEGIN UPDATE calls SET owner = OLD.owner WHERE id = NEW.id; END"},
+		{"calls_of_nobody_are_adopted_once", "", "AFTER UPDATE OF owner ON calls WHEN NEW.id LIKE '%7' BEGIN UPDATE calls SET owner = OLD.owner WHERE id = NEW.id; END"},
 		{"events_are_pruned", "", "AFTER UPDATE ON marks BEGIN UPDATE marks SET value = 0 WHERE name = 'events_lost'; END"},
 		{"tools_have_versions", "", "AFTER INSERT ON versions BEGIN UPDATE versions SET digest = 'x'; END"},
 		{"tools_are_found_by_words", "", "AFTER INSERT ON tool_words WHEN NEW.weight = 8 BEGIN UPDATE tool_words SET weight = 1 WHERE word = NEW.word; END"},
 		{"cache_expires", "", "AFTER INSERT ON cached BEGIN UPDATE cached SET expires = expires + 3600000000; END"},
-		{"processes_die", "", "AFTER DELETE ON processes BEGIN INSERT INTO processes VALUES (OLD.owner, OLD.beat); END"},
+		{"processes_are_given_up", "", "AFTER DELETE ON processes BEGIN INSERT INTO processes VALUES (OLD.owner, OLD.beat); END"},
 	} {
 		t.Run(strings.ReplaceAll(tt.law+"/"+tt.text+tt.trigger, " ", "_"), func(t *testing.T) {
 			if complaints := hear(t, tt.law, lie(t, tt.text, tt.trigger)); len(complaints) == 0 {

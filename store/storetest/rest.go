@@ -274,11 +274,11 @@ func approvalMoves(t testing.TB, s *store.Store) {
 		wg.Go(func() {
 			next := a
 			next.State, next.Reason, next.Decided = haft.ApprovalApproved, count("r", i), at.Add(time.Minute)
-			switch err := s.MoveApproval(ctx, "acme", "a1", haft.ApprovalPending, next); {
+			switch err := s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}); {
 			case err == nil:
 				won.Add(1)
 			case haft.CodeOf(err) != haft.CodeConflict:
-				t.Errorf("MoveApproval: %v", err)
+				t.Errorf("Commit of an answer: %v", err)
 			}
 		})
 	}
@@ -289,15 +289,10 @@ func approvalMoves(t testing.TB, s *store.Store) {
 	}
 	next := *got
 	next.State = haft.ApprovalUsed
-	if err := s.MoveApproval(ctx, "acme", "a1", haft.ApprovalApproved, next); err != nil {
-		t.Errorf("MoveApproval to used: %v", err)
-	}
-	refused(t, "MoveApproval to used again", s.MoveApproval(ctx, "acme", "a1", haft.ApprovalApproved, next), haft.CodeConflict)
-	next.ID = "a2"
-	refused(t, "MoveApproval of none", s.MoveApproval(ctx, "acme", "a2", haft.ApprovalApproved, next), haft.CodeNotFound)
-	next.ID, next.Requester.Org = "a1", "other"
-	refused(t, "MoveApproval by a stranger", s.MoveApproval(ctx, "other", "a1", haft.ApprovalUsed, next), haft.CodeNotFound)
-	refused(t, "MoveApproval into another organisation", s.MoveApproval(ctx, "acme", "a1", haft.ApprovalUsed, next), haft.CodeInvalid)
+	commit(t, s, store.Batch{Approvals: []haft.Approval{next}})
+	refused(t, "Commit of one that was used", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}), haft.CodeConflict)
+	next.Requester.Org = "other"
+	refused(t, "Commit by a stranger", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}), haft.CodeConflict)
 	refused(t, "Commit of an approval that was answered", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{a}}), haft.CodeConflict)
 }
 

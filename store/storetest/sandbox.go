@@ -276,8 +276,10 @@ func usage(t testing.TB, s *store.Store) {
 	}
 	b.Records = append(b.Records, record("acme", "open", haft.StatusRunning), record("other", "x", haft.StatusSuccess))
 	commit(t, s, b)
-	b.Again = true
-	commit(t, s, b) // somebody who does not know that it is kept
+	b.Again = true // somebody who does not know that it is kept
+	if stale, ok := errors.AsType[*store.Stale](s.Commit(ctx, b)); !ok || len(stale.Kept) != 101 || len(stale.Calls) > 0 {
+		t.Errorf("Commit again: %+v", stale)
+	}
 	ask := func(q haft.UsageQuery) []haft.UsageSum {
 		q.From, q.Until = at.Add(-time.Hour), at.Add(48*time.Hour)
 		list, err := s.Usage(ctx, "acme", q)

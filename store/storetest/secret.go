@@ -252,9 +252,8 @@ func callsResealed(t testing.TB, s *store.Store) {
 	if ok, err := s.Reseal(ctx, list[0], json.RawMessage(`"again"`)); ok || err != nil {
 		t.Errorf("Reseal of what is not there any more = %v, %v", ok, err)
 	}
-	open, err := s.Open(ctx, "", 10)
-	if err != nil || len(open) != 3 || string(open[0].Sealed) != string(next) {
-		t.Errorf("Open = %v, %v", open, err)
+	if got, err := s.Record(ctx, "acme", list[0].ID); err != nil || string(got.Sealed) != string(next) {
+		t.Errorf("after Reseal: %+v, %v", got, err)
 	}
 	if err := s.Scrub(ctx); err != nil {
 		t.Errorf("Scrub: %v", err)

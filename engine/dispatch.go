@@ -1,0 +1,358 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/store"
+)
+
+// The bounds of what is accepted and of what of it is in memory.
+const (
+	// laneFlights is how many accepted calls of an organisation are in memory at once;
+	// the others wait in the store. It is less than a queue of the limiter takes.
+	laneFlights = 400
+	// allFlights bounds those of all organisations.
+	allFlights = 8000
+	// postponeFor is how long an organisation's calls wait after one could not be taken
+	// further for a reason that passes, and postponeMost how long they wait at most.
+	postponeFor  = 20 * time.Millisecond
+	postponeMost = 2 * time.Second
+	// maxPostponed is how often a call is taken up again although the store answers.
+	maxPostponed = 20
+)
+
+// A dispatcher has accepted calls flown. What is accepted is in the store; the dispatcher
+// reads it from there, oldest first, so that nothing depends on what this process still
+// remembers. It only counts, so as to know where to look.
+type dispatcher struct {
+	most, mostAll int // how many calls are accepted of an organisation and of all
+
+	mu     sync.Mutex
+	lanes  map[string]*lane // by store.OrgKey
+	kept   int              // of all lanes
+	flying int
+	closed bool // nothing is launched any more
+	// postponed counts, by call, how often it could not be taken further.
+	postponed map[haft.CallID]int
+	// unbegun are calls of which the store may say that they run and this process knows
+	// that they do not.
+	unbegun map[haft.CallID]bool
+	wake    chan struct{}
+}
+
+// A lane has the accepted calls of one organisation.
+type lane struct {
+	kept   int // accepted, and not ended
+	flying int // of them, in memory
+	wait   time.Duration
+	after  time.Time // nothing is launched before
+}
+
+func newDispatcher(most, mostAll int) *dispatcher {
+	return &dispatcher{most: most, mostAll: mostAll, lanes: map[string]*lane{}, postponed: map[haft.CallID]int{},
+		unbegun: map[haft.CallID]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// lane returns that of an organisation. mu is held.
+func (d *dispatcher) lane(key string) *lane {
+	l := d.lanes[key]
+	if l == nil {
+		l = &lane{}
+		d.lanes[key] = l
+	}
+	return l
+}
+
+// reserve takes the place of a call that is about to be accepted, or refuses it.
+func (d *dispatcher) reserve(org string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lane(store.OrgKey(org))
+	switch {
+	case d.closed:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down", RetryAfter: haft.Millis(time.Second)}
+	case l.kept >= d.most:
+		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(retryBacklog),
+			Message: fmt.Sprintf("%d calls of the organisation wait already, which is the most", l.kept)}
+	case d.kept >= d.mostAll:
+		return &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(retryBacklog), Message: "too many calls wait on this server already"}
+	}
+	l.kept++
+	d.kept++
+	return nil
+}
+
+// retryBacklog is when to come back after a backlog was full.
+const retryBacklog = 5 * time.Second
+
+// release gives back the place of a call that was not accepted or has ended.
+func (d *dispatcher) release(org string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lane(store.OrgKey(org)); l.kept > 0 {
+		l.kept--
+		d.kept--
+	}
+}
+
+// board takes the place of a flight in memory, if there is one.
+func (d *dispatcher) board(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lane(key)
+	if d.closed || l.flying >= laneFlights || d.flying >= allFlights || time.Now().Before(l.after) {
+		return false
+	}
+	l.flying++
+	d.flying++
+	return true
+}
+
+// landed gives a place in memory back. The call may still be in the store as it was.
+func (d *dispatcher) landed(f *flight, postponed bool) {
+	key := store.OrgKey(f.asked.Principal.Org)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lane(key)
+	l.flying--
+	d.flying--
+	if postponed {
+		l.wait = min(max(2*l.wait, postponeFor), postponeMost)
+		l.after = time.Now().Add(l.wait)
+		if f.phase == phaseBegins {
+			d.unbegun[f.call.ID] = true
+		}
+	} else {
+		l.wait = 0
+		delete(d.postponed, f.call.ID)
+		if l.kept > 0 {
+			l.kept--
+			d.kept--
+		}
+	}
+	if l.flying == 0 && l.kept == 0 {
+		delete(d.lanes, key)
+	} else if l.kept > l.flying && l.flying <= laneFlights/2 {
+		d.nudge()
+	}
+}
+
+// forgetUnbegun reports whether a call is known not to have begun, and forgets it.
+func (d *dispatcher) forgetUnbegun(id haft.CallID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.unbegun[id]
+	delete(d.unbegun, id)
+	return was
+}
+
+// add counts a call that waited for a person, and was accepted when it came in.
+func (d *dispatcher) add(org string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lane(store.OrgKey(org)).kept++
+	d.kept++
+}
+
+// nudge has the dispatcher look again.
+func (d *dispatcher) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close launches nothing more.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+}
+
+// due lists the lanes that have more calls in the store than in memory, and when the next
+// of the others is due.
+func (d *dispatcher) due() (keys []string, next time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	next = time.Hour
+	for key, l := range d.lanes {
+		switch {
+		case d.closed || l.kept <= l.flying || l.flying > laneFlights/2:
+		case now.Before(l.after):
+			next = min(next, l.after.Sub(now))
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return keys, next
+}
+
+// count sets how many calls of each organisation the store has, which others may have
+// changed. Those that fly are in memory: the store need not have them as queued.
+func (d *dispatcher) count(queued map[string]int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range queued {
+		d.lane(key)
+	}
+	for key, l := range d.lanes {
+		n := max(l.flying, queued[key])
+		d.kept += n - l.kept
+		if l.kept = n; n == 0 {
+			delete(d.lanes, key)
+		}
+	}
+	if len(d.lanes) > 0 {
+		d.nudge()
+	}
+}
+
+// dispatch launches accepted calls until ctx ends.
+func (e *Engine) dispatch(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.dispatcher.wake:
+		case <-timer.C:
+		}
+		keys, next := e.dispatcher.due()
+		for _, key := range keys {
+			if err := e.launchQueued(ctx, key); err != nil {
+				if ctx.Err() == nil {
+					e.cfg.Logger.Warn("calls that wait cannot be read; it is tried again", "error", err)
+				}
+				next = min(next, postponeMost)
+			}
+		}
+		timer.Reset(next)
+	}
+}
+
+// launchQueued launches calls of an organisation that wait in the store.
+func (e *Engine) launchQueued(ctx context.Context, key string) error {
+	list, err := e.store.Queued(ctx, e.owner(), key, laneFlights)
+	if err != nil {
+		return err
+	}
+	var closed []haft.CallID
+	launched := false
+	for i := range list {
+		r := &list[i]
+		if e.flying(r.Call.ID) != nil {
+			continue
+		}
+		f, err := e.revive(ctx, r)
+		switch {
+		case errors.Is(err, errSealed):
+			closed = append(closed, r.Call.ID)
+			continue
+		case err != nil:
+			return err
+		case f == nil:
+			continue // it has ended
+		}
+		if !e.dispatcher.board(key) {
+			return e.leaveSealed(ctx, closed)
+		}
+		e.dispatcher.forgetUnbegun(f.call.ID) // the store says that it is queued
+		e.launch(f)
+		launched = true
+	}
+	if !launched && len(list) < laneFlights { // what was counted is not there
+		e.recount(ctx)
+	}
+	return e.leaveSealed(ctx, closed)
+}
+
+// recount learns how many calls wait.
+func (e *Engine) recount(ctx context.Context) {
+	queued, err := e.store.QueuedByOrg(ctx, e.owner())
+	if err != nil {
+		return // housekeeping asks again, and says so
+	}
+	e.dispatcher.count(queued)
+}
+
+// leaveSealed leaves calls to other servers that this one has no key for. They are not
+// closed: whoever has the key goes on with them.
+func (e *Engine) leaveSealed(ctx context.Context, ids []haft.CallID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if e.keyless.CompareAndSwap(false, true) {
+		e.cfg.Logger.Error("calls that wait are encrypted with a key that this server does not have: they wait for one that has it, "+
+			"and no calls of other servers are taken over", "calls", len(ids))
+	}
+	return e.store.Disown(ctx, e.owner(), ids)
+}
+
+// accepted launches a call that was accepted just now, if there is room; else it waits in
+// the store for its turn.
+func (e *Engine) accepted(f *flight) {
+	if e.dispatcher.board(store.OrgKey(f.call.Principal.Org)) {
+		e.launch(f)
+		return
+	}
+	e.journal.forget(f.call.ID)
+	e.dispatcher.nudge()
+}
+
+// launch flies a call for which nobody waits, and for which there is a place in memory.
+func (e *Engine) launch(f *flight) {
+	f.asked = f.call
+	ok := e.spawn(func(ctx context.Context) {
+		_, err := e.fly(ctx, f)
+		postponed := errors.Is(err, errPostponed)
+		e.dispatcher.landed(f, postponed)
+		if err != nil && !postponed && !e.overtaken(ctx, err) {
+			e.logOf(f).Warn("a call in the background has no result", "call", f.call.ID, "error", err)
+		}
+		if f.call.Chain != "" && !postponed {
+			e.chainWork.push(chainRef{f.call.Principal.Org, f.call.Chain})
+		}
+	})
+	if !ok {
+		e.dispatcher.landed(f, true) // the next engine goes on with it
+	}
+}
+
+// errPostponed says that an accepted call could not be taken further for a reason that
+// passes. It stays as it is in the store.
+var errPostponed = errors.New("the call waits in the store")
+
+// postpones reports whether an accepted call that has not begun stays in the store: it must
+// not end for a reason that is not its own. One that cannot be taken further for long
+// although the store answers ends all the same.
+func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
+	if err == nil || !f.async || f.begun {
+		return false
+	}
+	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) {
+		return true
+	}
+	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) || errors.Is(err, errSettled) {
+		return false
+	}
+	switch haft.CodeOf(err) {
+	case haft.CodeUnavailable, haft.CodeInternal:
+	default:
+		return false
+	}
+	if _, down := e.store.Setting(ctx, stopSetting); down != nil {
+		return true
+	}
+	d := e.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.postponed[f.call.ID]++
+	return d.postponed[f.call.ID] < maxPostponed
+}

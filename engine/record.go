@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"haft"
+	"haft/audit"
+	"haft/store"
+)
+
+// record closes the record of the call. A tool that ran does not end as unknown because
+// the store is away: its end is tried until it is kept. Nobody waits for that but calls
+// in the background; others are told that it is not recorded yet.
+func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error {
+	if !f.begun {
+		e.keep(f)
+	}
+	f.rec.Status, f.rec.Ended, f.rec.Result, f.rec.Sealed = res.Status, time.Now(), res, nil
+	f.rec.ResultDigest = e.digest("result", res.Value)
+	write := e.ending(ctx, f, res)
+	var err error
+	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
+		if wait > 0 {
+			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back
+		}
+		if err = write(wait > 0); err == nil || !f.begun || e.overtaken(ctx, err) {
+			return err
+		}
+	}
+	e.mu.Lock()
+	e.recording[f.call.ID] = true
+	e.mu.Unlock()
+	e.logOf(f).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call", f.call.ID, "error", err)
+	if f.async {
+		return e.recordUntil(f, write)
+	}
+	e.launched.Add(1)
+	if !e.spawn(func(context.Context) {
+		defer e.launched.Add(-1)
+		if err := e.recordUntil(f, write); err != nil {
+			e.logOf(f).Error("the end of a call is not recorded", "call", f.call.ID, "error", err)
+		}
+	}) {
+		e.launched.Add(-1)
+	}
+	return err
+}
+
+// ending returns a function that writes the end of a call: the same each time.
+func (e *Engine) ending(ctx context.Context, f *flight, res *haft.Result) func(again bool) error {
+	kind := "call.ended"
+	if !f.begun {
+		kind = "call.refused"
+		if res.Cached {
+			kind = "call.cached"
+		}
+	}
+	entry := e.entry(f, kind, e.endedBody(f, res))
+	cpu, rss := res.Usage.Measured()
+	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
+		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
+	return func(again bool) error {
+		part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{entry}, Limits: rows(f.taken), Again: again, Sure: f.ours}
+		if !f.begun {
+			part.Approvals = f.spent()
+		}
+		return e.tell(ctx, f, haft.EventCompleted, data, part)
+	}
+}
+
+// recordUntil writes the end of a call until the store takes it, somebody else has moved
+// the call, or the engine is closed.
+func (e *Engine) recordUntil(f *flight, write func(again bool) error) error {
+	defer func() {
+		e.mu.Lock()
+		delete(e.recording, f.call.ID)
+		e.mu.Unlock()
+	}()
+	for wait := time.Second / 2; ; wait = min(2*wait, postponeMost) {
+		closing := pause(e.ctx, wait) != nil
+		if err := write(true); err == nil || closing || e.overtaken(e.ctx, err) {
+			return err
+		}
+	}
+}
+
+// inHand reports whether this process has a call: it is on its way, or its end is being
+// recorded.
+func (e *Engine) inHand(id haft.CallID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flights[id] != nil || e.recording[id]
+}
+
+// overtaken reports whether a call is with somebody else, so that nothing about it is
+// written or told here.
+func (e *Engine) overtaken(ctx context.Context, err error) bool {
+	return errors.Is(err, errOvertaken) || isGivenUp(err) || errors.Is(context.Cause(ctx), errGivenUp)
+}
+
+// withOthers is what the caller of a call is told that others have moved.
+func (e *Engine) withOthers(f *flight, err error) error {
+	if !errors.Is(err, errOvertaken) {
+		e.journal.forget(f.call.ID)
+		err = &haft.Error{Code: haft.CodeUnavailable, Err: errGivenUp,
+			Message: "this server was given up by others that share its database, and they have the call: look it up by its id"}
+	}
+	e.endTrace(f, nil, err)
+	return err
+}
+
+// unrecorded is what the caller of a call is told whose end is not recorded.
+func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
+	switch {
+	case e.overtaken(ctx, err):
+		return e.withOthers(f, err)
+	case f.begun:
+		err = &haft.Error{Code: haft.CodeUnavailable, Err: err,
+			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
+	case f.async:
+		err = errPostponed
+	default:
+		e.unclaim(ctx, f)
+	}
+	e.endTrace(f, nil, err)
+	return err
+}

@@ -1,0 +1,1 @@
+ALTER TABLE chains ADD COLUMN owner {text} NOT NULL DEFAULT '';
