@@ -257,7 +257,7 @@ func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) 
 // approved makes a flight of a call that a person agreed to: it starts from the beginning.
 func (e *Engine) approved(f *flight, a *haft.Approval) *flight {
 	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
-		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
+		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
 	again.call.Digest = f.rec.Digest
 	return again
 }

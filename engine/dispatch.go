@@ -13,8 +13,8 @@ import (
 
 // The bounds of what is accepted and of what of it is in memory.
 const (
-	// laneFlights is how many accepted calls of an organisation are in memory at once;
-	// the others wait in the store. It is less than a queue of the limiter takes.
+	// laneFlights is how many accepted calls of an organisation are in memory at once, if
+	// the queue of the limiter takes twice as many; the others wait in the store.
 	laneFlights = 400
 	// allFlights bounds those of all organisations.
 	allFlights = 8000
@@ -31,6 +31,7 @@ const (
 // remembers. It only counts, so as to know where to look.
 type dispatcher struct {
 	most, mostAll int // how many calls are accepted of an organisation and of all
+	perLane       int // how many of an organisation are in memory
 
 	mu     sync.Mutex
 	lanes  map[string]*lane // by store.OrgKey
@@ -53,8 +54,11 @@ type lane struct {
 	after  time.Time // nothing is launched before
 }
 
-func newDispatcher(most, mostAll int) *dispatcher {
-	return &dispatcher{most: most, mostAll: mostAll, lanes: map[string]*lane{}, postponed: map[haft.CallID]int{},
+func newDispatcher(most, mostAll, queue int) *dispatcher {
+	if queue == 0 {
+		queue = 2 * laneFlights
+	}
+	return &dispatcher{most: most, mostAll: mostAll, perLane: min(max(queue/2, 2), laneFlights), lanes: map[string]*lane{}, postponed: map[haft.CallID]int{},
 		unbegun: map[haft.CallID]bool{}, wake: make(chan struct{}, 1)}
 }
 
@@ -105,7 +109,7 @@ func (d *dispatcher) board(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.lane(key)
-	if d.closed || l.flying >= laneFlights || d.flying >= allFlights || time.Now().Before(l.after) {
+	if d.closed || l.flying >= d.perLane || d.flying >= allFlights || time.Now().Before(l.after) {
 		return false
 	}
 	l.flying++
@@ -114,15 +118,19 @@ func (d *dispatcher) board(key string) bool {
 }
 
 // landed gives a place in memory back. The call may still be in the store as it was.
-func (d *dispatcher) landed(f *flight, postponed bool) {
+func (d *dispatcher) landed(f *flight, why error) {
 	key := store.OrgKey(f.asked.Principal.Org)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.lane(key)
 	l.flying--
 	d.flying--
-	if postponed {
-		l.wait = min(max(2*l.wait, postponeFor), postponeMost)
+	if errors.Is(why, errPostponed) {
+		if errors.Is(why, errQueueFull) {
+			l.wait = postponeFor
+		} else {
+			l.wait = min(max(2*l.wait, postponeFor), postponeMost)
+		}
 		l.after = time.Now().Add(l.wait)
 		if f.phase == phaseBegins {
 			d.unbegun[f.call.ID] = true
@@ -137,7 +145,7 @@ func (d *dispatcher) landed(f *flight, postponed bool) {
 	}
 	if l.flying == 0 && l.kept == 0 {
 		delete(d.lanes, key)
-	} else if l.kept > l.flying && l.flying <= laneFlights/2 {
+	} else if l.kept > l.flying && l.flying <= d.perLane/2 {
 		d.nudge()
 	}
 }
@@ -183,7 +191,7 @@ func (d *dispatcher) due() (keys []string, next time.Duration) {
 	next = time.Hour
 	for key, l := range d.lanes {
 		switch {
-		case d.closed || l.kept <= l.flying || l.flying > laneFlights/2:
+		case d.closed || l.kept <= l.flying || l.flying > d.perLane/2:
 		case now.Before(l.after):
 			next = min(next, l.after.Sub(now))
 		default:
@@ -239,7 +247,7 @@ func (e *Engine) dispatch(ctx context.Context) {
 
 // launchQueued launches calls of an organisation that wait in the store.
 func (e *Engine) launchQueued(ctx context.Context, key string) error {
-	list, err := e.store.Queued(ctx, e.owner(), key, laneFlights)
+	list, err := e.store.Queued(ctx, e.owner(), key, e.dispatcher.perLane)
 	if err != nil {
 		return err
 	}
@@ -267,7 +275,7 @@ func (e *Engine) launchQueued(ctx context.Context, key string) error {
 		e.launch(f)
 		launched = true
 	}
-	if !launched && len(list) < laneFlights { // what was counted is not there
+	if !launched && len(list) < e.dispatcher.perLane { // what was counted is not there
 		e.recount(ctx)
 	}
 	return e.leaveSealed(ctx, closed)
@@ -312,7 +320,7 @@ func (e *Engine) launch(f *flight) {
 	ok := e.spawn(func(ctx context.Context) {
 		_, err := e.fly(ctx, f)
 		postponed := errors.Is(err, errPostponed)
-		e.dispatcher.landed(f, postponed)
+		e.dispatcher.landed(f, err)
 		if err != nil && !postponed && !e.overtaken(ctx, err) {
 			e.logOf(f).Warn("a call in the background has no result", "call", f.call.ID, "error", err)
 		}
@@ -321,7 +329,7 @@ func (e *Engine) launch(f *flight) {
 		}
 	})
 	if !ok {
-		e.dispatcher.landed(f, true) // the next engine goes on with it
+		e.dispatcher.landed(f, errPostponed) // the next engine goes on with it
 	}
 }
 
@@ -333,7 +341,7 @@ var errPostponed = errors.New("the call waits in the store")
 // not end for a reason that is not its own. One that cannot be taken further for long
 // although the store answers ends all the same.
 func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
-	if err == nil || !f.async || f.begun {
+	if err == nil || !f.accepted || f.begun {
 		return false
 	}
 	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) {

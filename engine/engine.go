@@ -230,7 +230,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{}, ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll)
+	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)
 	e.chainWork = newChainWork(cfg.Backlog, e.spawn, e.goOn)
 	e.hurried = make(chan struct{}, 1)
 	e.journal = newJournal(parts.Store, e.owner)
@@ -335,7 +335,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.chainWork.close()
 	e.mu.Lock()
 	for _, f := range e.flights {
-		if f.async && f.phase == phaseWaits {
+		if f.accepted && f.phase == phaseWaits {
 			f.phase = phaseLeft
 			f.cancel(errClosing)
 		}

@@ -195,7 +195,7 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
-	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true}
+	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
 	f.call.Args, f.call.Env, f.free = s.Args, s.Env, s.Free
 	f.rec.Owner = e.owner()
 	f.env = f.call.Env

@@ -29,9 +29,9 @@ type journal struct {
 	parts map[haft.CallID]*store.Batch
 	// fresh are calls that have no events yet, so that nobody has to ask.
 	fresh map[haft.CallID]bool
-	// settled are calls whose last part was not written: false means that the store has a
-	// later state of the call, true that an earlier try was written after all.
-	settled map[haft.CallID]bool
+	// settled are calls whose last part was not written, and why; nil means that an earlier
+	// try was written after all.
+	settled map[haft.CallID]error
 	// owner is whose calls can be written.
 	owner func() string
 	// cursor is where the log stands, if known.
@@ -43,7 +43,7 @@ var _ event.Log = (*journal)(nil)
 
 // newJournal returns a journal that knows nothing yet.
 func newJournal(s *store.Store, owner func() string) *journal {
-	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{}, settled: map[haft.CallID]bool{}}
+	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{}, settled: map[haft.CallID]error{}}
 }
 
 // begin says that a call is new.
@@ -88,6 +88,7 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 		delete(j.parts, e.Call)
 		if part.Owner != batch.Owner { // of before this process was given up
 			lost.Calls = append(lost.Calls, e.Call)
+			j.settled[e.Call] = givenUp()
 			continue
 		}
 		if len(events) == 1 {
@@ -141,10 +142,12 @@ func (j *journal) without(events []haft.Event, b *store.Batch, lost *store.Stale
 	}
 	j.mu.Lock()
 	for _, id := range lost.Calls {
-		j.settled[id] = false
+		if _, known := j.settled[id]; !known {
+			j.settled[id] = overtaken()
+		}
 	}
 	for _, id := range lost.Kept {
-		j.settled[id] = true
+		j.settled[id] = nil
 	}
 	j.mu.Unlock()
 	out := func(id haft.CallID) bool { return slices.Contains(lost.Calls, id) || slices.Contains(lost.Kept, id) }
@@ -163,14 +166,14 @@ func (j *journal) without(events []haft.Event, b *store.Batch, lost *store.Stale
 	return stay
 }
 
-// outcome says, once, why the last part of a call was not written: it was written before,
-// or the store has a later state. Known is false if neither is so.
-func (j *journal) outcome(id haft.CallID) (kept, known bool) {
+// outcome says, once, why the last part of a call was not written, if that is known: nil
+// means that it was before.
+func (j *journal) outcome(id haft.CallID) (err error, known bool) { //nolint:revive,staticcheck // whether it is known comes second, as of a map
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	kept, known = j.settled[id]
+	err, known = j.settled[id]
 	delete(j.settled, id)
-	return kept, known
+	return err, known
 }
 
 // After implements [event.Log].
@@ -223,11 +226,8 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 	if _, err = e.hub.Publish(ctx, ev); err == nil {
 		return nil
 	}
-	switch kept, known := e.journal.outcome(f.call.ID); {
-	case kept:
-		return nil
-	case known:
-		return overtaken()
+	if why, known := e.journal.outcome(f.call.ID); known {
+		return why
 	}
 	e.journal.forget(f.call.ID)
 	if errors.Is(err, store.ErrGivenUp) {

@@ -27,7 +27,7 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 	if e.postpones(ctx, f, err) {
 		e.journal.forget(f.call.ID)
 		e.endTrace(f, nil, errPostponed)
-		return nil, errPostponed
+		return nil, fmt.Errorf("%w: %w", errPostponed, err)
 	}
 	if errors.Is(err, errLabel) {
 		return nil, e.refuseLabel(context.WithoutCancel(ctx), f, err)

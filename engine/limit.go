@@ -40,7 +40,7 @@ func (e *Engine) limit(ctx context.Context, f *flight) error {
 			return e.renew(ctx, f)
 		case haft.CodeOf(err) != haft.CodeRateLimited:
 			return err
-		case f.async:
+		case f.accepted:
 			return fmt.Errorf("%w: %w", errQueueFull, err)
 		case f.call.Chain == "":
 			return limited(err)

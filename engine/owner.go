@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"haft"
 	"haft/store"
 )
 
@@ -62,6 +63,12 @@ func (e *Engine) beat(ctx context.Context) error {
 // errGivenUp is the cause of the end of what runs in a process that was given up: others
 // have its calls, and nothing about them is written or told here any more.
 var errGivenUp = errors.New("this server was given up by others that share its database; what became of the call is with them")
+
+// givenUp is errGivenUp for callers.
+func givenUp() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Err: errGivenUp, RetryAfter: haft.Millis(time.Second),
+		Message: "this server was given up by others that share its database: try again"}
+}
 
 // rejoin drops what this process has in its hands and goes on under another name.
 func (e *Engine) rejoin(ctx context.Context) error {

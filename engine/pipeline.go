@@ -64,6 +64,7 @@ type flight struct {
 	keys     []string // of slots that it holds
 	explains bool     // it only asks what would be decided, and runs nothing
 	async    bool     // nobody waits: it was submitted, or goes on after an approval
+	accepted bool     // it is in the store, to be run by whoever owns it
 	free     bool     // of what was kept: no request for approval is asked for
 	owner    string   // the name that this process had when it was boarded
 	phase    int      // guarded by Engine.mu

@@ -119,7 +119,7 @@ func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
 	case f.begun:
 		err = &haft.Error{Code: haft.CodeUnavailable, Err: err,
 			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
-	case f.async:
+	case f.accepted:
 		err = errPostponed
 	default:
 		e.unclaim(ctx, f)

@@ -107,5 +107,9 @@ func (e *Engine) queue(ctx context.Context, f *flight) error {
 	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken),
 		Audit: []audit.Entry{e.entry(f, "call.queued", map[string]any{"args_digest": f.rec.ArgsDigest})}}
 	f.taken = nil
-	return e.tell(ctx, f, haft.EventQueued, nil, part)
+	if err := e.tell(ctx, f, haft.EventQueued, nil, part); err != nil {
+		return err
+	}
+	f.accepted = true
+	return nil
 }
