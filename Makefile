@@ -82,6 +82,10 @@ bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in
 attack: setup build ## run the hostile programs on this machine's kernel
 	HAFT_ATTACK_TIME=$(ATTACKTIME) $(BIN) doctor --attack
 
+.PHONY: soak
+soak: ## kill, pause and starve real servers, and check every accepted call
+	HAFT_SOAK=long $(GO) test -count=1 -timeout 2h -v ./soak -run '^TestSoak$$/^all$$/$(SOAK)'
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)

@@ -81,6 +81,7 @@ var rooms = map[string][]string{
 	"app":                 {"..."},
 	"bench":               {"app", "supply", "executor", "requirement", "executor/builtin", "sandbox/cell", "schema", "secret"},
 	"cmd/haft":            {"..."},
+	"soak":                {}, // a harness and a checker, which know the API and nothing of what is behind it
 	"deploy":              {}, // files for operators, and the tests that hold them to their word
 }
 
