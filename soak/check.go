@@ -71,7 +71,8 @@ type checker struct {
 
 // Check returns every promise that h shows to be broken.
 func Check(h *History) []Violation {
-	c := &checker{h: h, calls: map[string][]Sighting{}, chains: map[string][]Sighting{}, ids: map[string][]string{}, effects: map[string][]Effect{}}
+	c := &checker{h: h, calls: map[string][]Sighting{}, chains: map[string][]Sighting{},
+		ids: map[string][]string{}, effects: map[string][]Effect{}}
 	c.index()
 	for i := range h.Requests {
 		c.request(&h.Requests[i])
@@ -113,7 +114,8 @@ func (c *checker) index() {
 		if !slices.Contains(c.ids[r.Key], r.ID) {
 			c.ids[r.Key] = append(c.ids[r.Key], r.ID)
 		}
-		c.calls[r.ID] = append([]Sighting{{From: r.Sent, To: r.Answered, Server: r.Server, ID: r.ID, Key: r.Key, Status: r.Status}}, c.calls[r.ID]...)
+		answer := Sighting{From: r.Sent, To: r.Answered, Server: r.Server, ID: r.ID, Key: r.Key, Status: r.Status}
+		c.calls[r.ID] = append([]Sighting{answer}, c.calls[r.ID]...)
 	}
 	for _, e := range c.h.Effects {
 		c.effects[e.Key] = append(c.effects[e.Key], e)
@@ -183,7 +185,8 @@ func (c *checker) refused(r *Request, keys []string) {
 
 // ended checks that a call or chain was seen to end in time.
 func (c *checker) ended(r *Request, id string, seen []Sighting) {
-	if !slices.ContainsFunc(seen, func(s Sighting) bool { return s.Digest != "" || Final(s.Status) || s.From.After(r.Answered) }) {
+	shown := func(s Sighting) bool { return s.Digest != "" || Final(s.Status) || s.From.After(r.Answered) }
+	if !slices.ContainsFunc(seen, shown) {
 		c.add(RuleLost, r.Key, id, "it was answered with %d, and no server has shown it since", r.Code)
 		return
 	}
@@ -193,7 +196,8 @@ func (c *checker) ended(r *Request, id string, seen []Sighting) {
 	case i < 0 || !Final(last(seen).Status):
 		c.add(RuleStuck, r.Key, id, "it is %s at the end", last(seen).Status)
 	case seen[i].From.After(due):
-		c.add(RuleLate, r.Key, id, "it was not seen to end until %s after its time", seen[i].From.Sub(due).Round(time.Millisecond))
+		late := seen[i].From.Sub(due).Round(time.Millisecond)
+		c.add(RuleLate, r.Key, id, "it was not seen to end until %s after its time", late)
 	}
 }
 
@@ -222,7 +226,8 @@ func (c *checker) outcome(r *Request, key, id string) {
 	if i < 0 {
 		return
 	}
-	faulty := slices.ContainsFunc(c.h.Faults, func(f Fault) bool { return f.From.Before(seen[i].To) && f.To.After(r.Sent) })
+	overlaps := func(f Fault) bool { return f.From.Before(seen[i].To) && f.To.After(r.Sent) }
+	faulty := slices.ContainsFunc(c.h.Faults, overlaps)
 	success := false
 	for _, s := range seen[i:] {
 		success = success || s.Status == "success"
@@ -261,7 +266,8 @@ func (c *checker) changed() {
 	for _, group := range []map[string][]Sighting{c.calls, c.chains} {
 		for id, seen := range group {
 			if s := firstChange(seen); s != nil {
-				c.add(RuleChanged, s[1].Key, id, "it was %s at %s and is %s at %s", s[0].Status, s[0].Server, s[1].Status, s[1].Server)
+				c.add(RuleChanged, s[1].Key, id, "it was %s at %s and is %s at %s",
+					s[0].Status, s[0].Server, s[1].Status, s[1].Server)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -81,6 +82,13 @@ func (w *world) send(n *node, who tenant, r Request, path, body string) Request 
 	return r
 }
 
+// answered counts the requests that were made.
+func (w *world) answered() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.history.Requests)
+}
+
 // call asks for one call: one in the background, or one that is waited for.
 func (w *world) call(n *node, who tenant, kind, key string, hold bool) Request {
 	body := fmt.Sprintf(`{"tool": "fx__once", "args": {"key": %q, "hold": %v}, "wait": %v}`, key, hold, kind == KindCall)
@@ -92,13 +100,13 @@ func (w *world) call(n *node, who tenant, kind, key string, hold bool) Request {
 func (w *world) chain(n *node, who tenant, key string) Request {
 	r := Request{Kind: KindChain, Key: key}
 	var steps []string
-	for i, id := range []string{"a", "b", "c"} {
-		r.Steps = append(r.Steps, key+"/"+id)
-		after := ""
-		if i > 0 {
-			after = fmt.Sprintf(`"after": [%q], `, []string{"a", "b", "c"}[i-1])
-		}
-		steps = append(steps, fmt.Sprintf(`{"id": %q, "tool": "fx__once", %s"on_error": "continue", "args": {"key": %q, "hold": true}}`, id, after, r.Steps[i]))
+	after := ""
+	for _, id := range []string{"a", "b", "c"} {
+		name := key + "/" + id
+		r.Steps = append(r.Steps, name)
+		steps = append(steps, fmt.Sprintf(`{"id": %q, "tool": "fx__once", "after": [%s], "on_error": "continue",
+			"args": {"key": %q, "hold": true}}`, id, after, name))
+		after = strconv.Quote(id)
 	}
 	return w.send(n, who, r, "/v1/chains", `{"background": true, "steps": [`+strings.Join(steps, ",")+`]}`)
 }
@@ -147,14 +155,14 @@ func (w *world) sweep(n *node) error {
 				Next string   `json:"next_cursor"`
 			}
 			from := time.Now()
-			if err := get(w.ctx, n, who, "/v1/calls?limit=1000&sort=created&cursor="+url.QueryEscape(cursor), &page); err != nil {
+			path := "/v1/calls?limit=1000&sort=created&cursor=" + url.QueryEscape(cursor)
+			if err := get(w.ctx, n, who, path, &page); err != nil {
 				return err
 			}
 			to := time.Now()
 			for _, r := range page.Data {
-				s := Sighting{From: from, To: to, Server: n.name, Chain: r.Call.Chain, ID: r.Call.ID, Key: r.Call.Args.Key, Status: r.Status}
-				s.Digest = digest(r.Result)
-				w.see(s)
+				w.see(Sighting{From: from, To: to, Server: n.name, Chain: r.Call.Chain, ID: r.Call.ID,
+					Key: r.Call.Args.Key, Status: r.Status, Digest: digest(r.Result)})
 			}
 			cursor = page.Next
 		}
@@ -271,7 +279,8 @@ func (w *world) open() int {
 		var page struct {
 			Data []record `json:"data"`
 		}
-		if err := get(w.ctx, n, who, "/v1/calls?limit=1&status=queued,running,pending_approval", &page); err != nil || len(page.Data) > 0 {
+		err := get(w.ctx, n, who, "/v1/calls?limit=1&status=queued,running,pending_approval", &page)
+		if err != nil || len(page.Data) > 0 {
 			count++
 		}
 	}

@@ -136,7 +136,8 @@ type database struct {
 // process does, and obeys the words of its input: stop and start.
 const postgresScript = `trap '' INT HUP TERM
 cd "$2" || exit 1
-start() { "$1/pg_ctl" -w -t 60 -D data -l log -o "-k '$2' -c listen_addresses= -c max_connections=200 -c fsync=off" start >>log 2>&1; }
+options="-k '$2' -c listen_addresses= -c max_connections=200 -c fsync=off"
+start() { "$1/pg_ctl" -w -t 60 -D data -l log -o "$options" start >>log 2>&1; }
 stop() { "$1/pg_ctl" -w -m immediate -D data stop >>log 2>&1; }
 "$1/initdb" -D data -U haft --auth=trust -E UTF8 --locale=C --no-sync >log 2>&1 && start "$@" && echo ready
 while read -r word; do "$word" "$@"; echo "$word $?"; done
@@ -180,7 +181,9 @@ func openDatabase(t *testing.T) *database {
 		log, _ := os.ReadFile(filepath.Join(dir, "log")) // nothing to read is nothing to show
 		t.Fatalf("Postgres does not start: %v\n%s", err, log)
 	}
-	d.url = (&url.URL{Scheme: "postgres", User: url.User("haft"), Path: "/postgres", RawQuery: url.Values{"host": {dir}}.Encode()}).String()
+	socket := url.Values{"host": {dir}}.Encode()
+	u := url.URL{Scheme: "postgres", User: url.User("haft"), Path: "/postgres", RawQuery: socket}
+	d.url = u.String()
 	return d
 }
 
@@ -235,7 +238,7 @@ func notRoot(cmd *exec.Cmd, dir string) error {
 func until(ctx context.Context, most time.Duration, done func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
 		select {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// load has n calls accepted that wait in their tool or for their turn, after some
-// that have ended, whose records must stay as they are.
+// load has n calls accepted that wait in their tool or for their turn, and a few
+// whose callers wait, after some that have ended, whose records must stay as they are.
 func load(w *world, n int) {
 	w.t.Helper()
 	w.submit(w.nodes[0], "early", max(20, n/20), false)
@@ -18,6 +18,9 @@ func load(w *world, n int) {
 	}
 	w.must(w.sweep(w.nodes[0]))
 	w.tool.closeGate()
+	w.background(func() {
+		w.crowd(4, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("waited-%d", i), true) })
+	})
 	w.submit(w.nodes[0], "held", n, true)
 	w.running(min(n, pace*len(w.tenants)))
 }
@@ -38,15 +41,38 @@ func noFault(w *world, n int) {
 		w.crowd(n/10, func(j int, who tenant) { w.chain(other, who, fmt.Sprintf("chain%d-%d", i, j)) })
 	}
 	w.tool.openGate()
-	w.crowd(n/10, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("waited-%d", i), false) })
+	w.crowd(n/10, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("quick-%d", i), false) })
 }
 
 // kill kills the only server with calls running and waiting, once.
 func kill(w *world, n int) {
 	load(w, n)
+	w.kill()
+}
+
+// killOften kills the server again while it recovers and others come in.
+func killOften(w *world, n int) {
+	load(w, n)
+	for round := range 3 {
+		w.kill()
+		w.submit(w.nodes[0], fmt.Sprintf("round%d", round), n/10, true)
+	}
+	w.kill()
+}
+
+// kill kills the first server, starts it again, and has clients call meanwhile, some
+// of whom get no answer.
+func (w *world) kill() {
+	n := w.nodes[0]
+	round := len(w.history.Faults)
+	before := w.answered()
 	w.fault("kill", func() {
-		w.must(w.nodes[0].signal(syscall.SIGKILL))
-		w.must(w.nodes[0].start(w.ctx))
+		var group sync.WaitGroup
+		group.Go(func() { w.submit(n, fmt.Sprintf("across%d", round), 80, false) })
+		until(w.ctx, patience, func() bool { return w.answered() >= before+5 })
+		w.must(n.signal(syscall.SIGKILL))
+		group.Wait()
+		w.must(n.start(w.ctx))
 	})
 }
 
@@ -56,19 +82,13 @@ func killChains(w *world, n int) {
 	w.crowd(n, func(i int, who tenant) { w.chain(w.nodes[0], who, fmt.Sprintf("chain-%d", i)) })
 	w.running(min(n, pace))
 	w.must(w.sweep(w.nodes[0]))
-	w.fault("kill", func() {
-		w.must(w.nodes[0].signal(syscall.SIGKILL))
-		w.must(w.nodes[0].start(w.ctx))
-	})
+	w.kill()
 }
 
 // killOne kills one of two servers and starts it again. The other one takes over.
 func killOne(w *world, n int) {
 	load(w, n)
-	w.fault("kill", func() {
-		w.must(w.nodes[0].signal(syscall.SIGKILL))
-		w.must(w.nodes[0].start(w.ctx))
-	})
+	w.kill()
 }
 
 // pause stops one of two servers until the other one takes over from it. Then it
@@ -108,6 +128,19 @@ func outage(lasts time.Duration) func(w *world, n int) {
 			w.must(w.db.tell("start"))
 		})
 	}
+}
+
+// outageRestart stops the database for a while and then restarts both servers.
+func outageRestart(w *world, n int) {
+	outage(8*time.Second)(w, n)
+	w.fault("restart", func() {
+		for _, server := range w.nodes {
+			if err := server.signal(stop); err != nil {
+				w.t.Logf("stop: %v", err)
+			}
+			w.must(server.start(w.ctx))
+		}
+	})
 }
 
 // during lets running calls end and others come in while something is broken.
@@ -157,14 +190,12 @@ func drain(w *world, n int) {
 // overload submits more calls than may wait, and has callers wait at the same time.
 func overload(w *world, n int) {
 	w.tool.closeGate()
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		w.crowd(16, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("first-%d", i), true) })
-	})
+	waiters := func(name string) func() {
+		return func() {
+			w.crowd(16, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("%s-%d", name, i), true) })
+		}
+	}
+	w.background(waiters("first"))
 	w.submit(w.nodes[0], "flood", n, true)
-	waiting.Go(func() {
-		w.crowd(16, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("last-%d", i), true) })
-	})
-	w.tool.openGate()
-	waiting.Wait()
+	w.background(waiters("last"))
 }

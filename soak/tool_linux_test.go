@@ -61,7 +61,8 @@ type arguments struct {
 }
 
 // inputSchema describes them.
-const inputSchema = `{"type":"object","properties":{"key":{"type":"string"},"hold":{"type":"boolean"}},"required":["key","hold"],"additionalProperties":false}`
+const inputSchema = `{"type": "object", "properties": {"key": {"type": "string"}, "hold": {"type": "boolean"}},
+	"required": ["key", "hold"], "additionalProperties": false}`
 
 // ServeHTTP speaks as much of MCP as a server of tools without sessions needs.
 func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -88,10 +89,14 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var result any = struct{}{}
 	switch m.Method {
 	case "initialize":
-		result = map[string]any{"protocolVersion": m.Params.Version, "capabilities": map[string]any{"tools": map[string]any{}},
-			"serverInfo": map[string]any{"name": "soak", "version": "1"}}
+		result = map[string]any{
+			"protocolVersion": m.Params.Version,
+			"capabilities":    map[string]any{"tools": map[string]any{}},
+			"serverInfo":      map[string]any{"name": "soak", "version": "1"},
+		}
 	case "tools/list":
-		result = map[string]any{"tools": []any{map[string]any{"name": "once", "description": "Notes its key.", "inputSchema": json.RawMessage(inputSchema)}}}
+		once := map[string]any{"name": "once", "description": "Notes its key.", "inputSchema": json.RawMessage(inputSchema)}
+		result = map[string]any{"tools": []any{once}}
 	case "tools/call":
 		if !s.run(r, m.Params.Arguments) {
 			return // whoever called is gone
@@ -99,7 +104,8 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = map[string]any{"content": []any{map[string]any{"type": "text", "text": m.Params.Arguments.Key}}}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}) // a caller that is gone cannot be told
+	// A caller that is gone cannot be told.
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 }
 
 // run has the effect first and the answer later, so that a caller that dies in

@@ -57,7 +57,8 @@ func (r *watcher) catchUp(ctx context.Context, count int) {
 func (w *world) replay(who tenant) []Event {
 	var all []Event
 	last := "0"
-	_ = read(w.ctx, w.nodes[len(w.nodes)-1], who, &last, 2*time.Second, func(e Event) { all = append(all, e) }) // the silence at the end
+	note := func(e Event) { all = append(all, e) }
+	_ = read(w.ctx, w.nodes[len(w.nodes)-1], who, &last, 2*time.Second, note) // it ends with silence
 	return all
 }
 
@@ -69,7 +70,8 @@ func read(ctx context.Context, n *node, who tenant, last *string, silence time.D
 	defer cancel(nil)
 	timer := time.AfterFunc(silence, func() { cancel(errSilence) })
 	defer timer.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base()+"/v1/events?type=tool_completed&after="+*last, nil)
+	address := n.base() + "/v1/events?type=tool_completed&after=" + *last
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}

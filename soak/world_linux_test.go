@@ -30,6 +30,7 @@ type world struct {
 	nodes   []*node
 	tenants []tenant
 	watch   []*watcher
+	waiting sync.WaitGroup // requests in the background
 
 	mu      sync.Mutex
 	history History
@@ -43,7 +44,12 @@ type tenant struct{ org, key string }
 const pace = 32
 
 // policy lets administrators of every tenant call everything, so many at once.
-var policy = fmt.Sprintf("version: 1\nroles:\n  admin: [\"tool:*\"]\nrules:\n  - {id: pace, effect: limit, concurrency: {max: %d}}\n", pace)
+var policy = fmt.Sprintf(`version: 1
+roles:
+  admin: ["tool:*"]
+rules:
+  - {id: pace, effect: limit, concurrency: {max: %d}}
+`, pace)
 
 // newWorld starts servers with tenants that have the tool.
 func newWorld(t *testing.T, sc scenario) *world {
@@ -63,7 +69,8 @@ func newWorld(t *testing.T, sc scenario) *world {
 	if sc.mount != nil {
 		sc.mount(t, data)
 	}
-	w.env = []string{"HOME=" + w.dir, "PATH=" + os.Getenv("PATH"), "HAFT_MCP_ALLOW=127.0.0.1/32", "HAFT_MCP_NAMES=127.0.0.1", "HAFT_LOCK_WAIT=10s"}
+	w.env = []string{"HOME=" + w.dir, "PATH=" + os.Getenv("PATH"), "HAFT_LOCK_WAIT=10s",
+		"HAFT_MCP_ALLOW=127.0.0.1/32", "HAFT_MCP_NAMES=127.0.0.1"}
 	if w.db != nil {
 		// The other keys are there once a command has run; this one is made when it is first needed.
 		key := make([]byte, 32)
@@ -75,7 +82,9 @@ func newWorld(t *testing.T, sc scenario) *world {
 		w.tenants = append(w.tenants, tenant{org: fmt.Sprintf("tenant%d", i)})
 	}
 	for i := range w.tenants {
-		w.tenants[i].key = strings.TrimSpace(w.command(data, "key", "create", "--org", w.tenants[i].org, "--for-user", "soak", "--role", "admin"))
+		who := &w.tenants[i]
+		text := w.command(data, "key", "create", "--org", who.org, "--for-user", "soak", "--role", "admin")
+		who.key = strings.TrimSpace(text)
 	}
 	for i := range max(1, sc.servers) {
 		w.addNode(data, i)
@@ -140,10 +149,13 @@ func (w *world) try(data string, args ...string) (string, error) {
 	var out, bad bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = w.env, &out, &bad
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("haft %s: %w\n%s%s", strings.Join(args[:2], " "), err, out.String(), bad.String())
+		return out.String(), fmt.Errorf("haft %s %s: %w\n%s", args[0], args[1], err, bad.String())
 	}
 	return out.String(), nil
 }
+
+// background has requests made that finish waits for.
+func (w *world) background(do func()) { w.waiting.Go(do) }
 
 // fault notes how long something was broken, which do breaks and mends.
 func (w *world) fault(what string, do func()) {
@@ -162,6 +174,7 @@ func (w *world) finish() []Violation {
 	w.t.Helper()
 	began := time.Now()
 	w.tool.openGate()
+	w.waiting.Wait()
 	quiet := w.observe(w.history.Limit + 5*time.Second)
 	w.t.Logf("calls have ended: %v, %s after the scenario", quiet, time.Since(began).Round(time.Millisecond))
 	for range 2 {
@@ -194,7 +207,8 @@ func (w *world) audit() {
 	for _, who := range w.tenants {
 		out, err := w.try(filepath.Join(w.dir, "data"), "audit", "verify", "--org", who.org)
 		sound := err == nil && strings.HasPrefix(out, "sound")
-		w.history.Audits = append(w.history.Audits, Audit{who.org, sound, shorten(fmt.Sprint(strings.TrimSpace(out), " ", err))})
+		said := shorten(fmt.Sprint(strings.TrimSpace(out), " ", err))
+		w.history.Audits = append(w.history.Audits, Audit{who.org, sound, said})
 	}
 }
 
