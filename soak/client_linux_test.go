@@ -161,7 +161,7 @@ func (w *world) sweep(n *node) error {
 			}
 			to := time.Now()
 			for _, r := range page.Data {
-				w.see(Sighting{From: from, To: to, Server: n.name, Chain: r.Call.Chain, ID: r.Call.ID,
+				w.see(Sighting{From: from, To: to, Tenant: who.org, Server: n.name, Chain: r.Call.Chain, ID: r.Call.ID,
 					Key: r.Call.Args.Key, Status: r.Status, Digest: digest(r.Result)})
 			}
 			cursor = page.Next
@@ -196,7 +196,7 @@ func (w *world) sweepChain(n *node, r Request) error {
 			State string `json:"state"`
 		} `json:"steps"`
 	}
-	s := Sighting{From: time.Now(), Server: n.name, Chain: r.ID}
+	s := Sighting{From: time.Now(), Tenant: r.Tenant, Server: n.name, Chain: r.ID}
 	if err := get(w.ctx, n, w.owner(r.Tenant), "/v1/chains/"+r.ID, &c); err != nil {
 		return err
 	}

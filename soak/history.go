@@ -52,8 +52,8 @@ type Request struct {
 // A Sighting is a record as one server showed it at some time between From and To.
 // The observer notes those that differ from the one before of the same server.
 type Sighting struct {
-	From, To time.Time
-	Server   string
+	From, To       time.Time
+	Tenant, Server string
 	// Chain is the chain that was seen, if it was one, or the one whose step the call is.
 	Chain string
 	// ID and Key are of the call; both are empty if a chain was seen.

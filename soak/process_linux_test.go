@@ -45,23 +45,17 @@ func start(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// binary returns the haft to test, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	if name := os.Getenv("HAFT_SOAK_BINARY"); name != "" {
-		return filepath.Abs(name)
-	}
-	dir, err := os.MkdirTemp("", "haft-soak-bin-")
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(dir, "haft")
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", name, "haft/cmd/haft")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+// build makes the haft to test, as go test builds it for the scripts of the command,
+// so that a suite compiles it once.
+func build(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "haft")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", name, "haft/cmd/haft")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build haft: %w\n%s", err, out)
+		t.Fatalf("build haft: %v\n%s", err, out)
 	}
-	return name, nil
-})
+	return name
+}
 
 // A node is one haft server.
 type node struct {
@@ -82,10 +76,18 @@ func (n *node) base() string {
 	return n.url
 }
 
+// remove kills the server if it still runs.
+func (n *node) remove() {
+	if n.cmd != nil {
+		_ = n.cmd.Process.Kill() // it has ended, as a rule
+		_ = n.cmd.Wait()
+	}
+}
+
 // start runs the server and returns when it listens. A context that ends kills it.
 func (n *node) start(ctx context.Context) error {
 	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--log-level", "warn"}, n.flags...)
-	cmd := exec.CommandContext(ctx, n.bin, append(args, strings.Fields(os.Getenv("HAFT_SOAK_SERVE"))...)...)
+	cmd := exec.CommandContext(ctx, n.bin, args...)
 	cmd.Env, cmd.Stderr = n.env, n.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {

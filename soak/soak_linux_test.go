@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,18 +19,33 @@ import (
 
 const stop = syscall.SIGTERM
 
-// config is what the environment says.
-var config = struct {
+// settings are what the environment says.
+type settings struct {
 	long    bool
+	binary  string
+	serve   []string
 	settle  time.Duration
 	history string
-}{os.Getenv("HAFT_SOAK") == "long", settle(), os.Getenv("HAFT_SOAK_HISTORY")}
+}
 
-func settle() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("HAFT_SOAK_SETTLE")); err == nil {
-		return d
+func readSettings(t *testing.T) settings {
+	t.Helper()
+	s := settings{
+		long: os.Getenv("HAFT_SOAK") == "long", serve: strings.Fields(os.Getenv("HAFT_SOAK_SERVE")),
+		settle: time.Minute, history: os.Getenv("HAFT_SOAK_HISTORY"),
 	}
-	return time.Minute
+	var err error
+	if text := os.Getenv("HAFT_SOAK_SETTLE"); text != "" {
+		if s.settle, err = time.ParseDuration(text); err != nil {
+			t.Fatal("HAFT_SOAK_SETTLE is a duration, such as 60s")
+		}
+	}
+	if s.binary = os.Getenv("HAFT_SOAK_BINARY"); s.binary == "" {
+		s.binary = build(t)
+	} else if s.binary, err = filepath.Abs(s.binary); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // A scenario is one thing that goes wrong.
@@ -69,20 +85,21 @@ var scenarios = []scenario{
 // TestSoak runs every scenario: all at once in the short form, which waits more than
 // it computes, and one after the other in the long form.
 func TestSoak(t *testing.T) {
+	set := readSettings(t)
 	var mu sync.Mutex
 	var rows []string
 	t.Run("all", func(t *testing.T) {
 		for _, sc := range scenarios {
 			t.Run(sc.name, func(t *testing.T) {
 				n := sc.long
-				if !config.long {
+				if !set.long {
 					if n = sc.short; n == 0 {
 						t.Skip("only in the long form, which takes longer than CI has: make soak")
 					}
 					t.Parallel()
 				}
 				began := time.Now()
-				w := newWorld(t, sc)
+				w := newWorld(t, sc, set)
 				sc.run(w, n)
 				bad := w.finish()
 				mu.Lock()

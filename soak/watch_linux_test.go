@@ -53,12 +53,42 @@ func (r *watcher) catchUp(ctx context.Context, count int) {
 	until(ctx, 25*time.Second, func() bool { return len(r.events()) >= count })
 }
 
-// replay reads the kept events from the beginning until no more come.
+// streams returns what was read of the events of each tenant.
+func (w *world) streams() []Stream {
+	all := make([]Stream, len(w.tenants))
+	var group sync.WaitGroup
+	for i, who := range w.tenants {
+		group.Go(func() {
+			replay := w.replay(who)
+			w.watch[i].catchUp(w.ctx, len(replay))
+			all[i] = Stream{who.org, w.watch[i].events(), replay}
+		})
+	}
+	group.Wait()
+	return all
+}
+
+// replay reads the kept events from the beginning until no more come. If some are
+// missing then, it reads again and waits longer, since the machine may be slow.
 func (w *world) replay(who tenant) []Event {
+	want := 0
+	w.mu.Lock()
+	for _, s := range w.latest {
+		if s.ID != "" && s.Tenant == who.org && s.Server == w.nodes[0].name && Final(s.Status) {
+			want++
+		}
+	}
+	w.mu.Unlock()
 	var all []Event
-	last := "0"
-	note := func(e Event) { all = append(all, e) }
-	_ = read(w.ctx, w.nodes[len(w.nodes)-1], who, &last, 2*time.Second, note) // it ends with silence
+	for _, silence := range []time.Duration{time.Second, 4 * time.Second, 15 * time.Second} {
+		all = nil
+		last := "0"
+		note := func(e Event) { all = append(all, e) }
+		_ = read(w.ctx, w.nodes[len(w.nodes)-1], who, &last, silence, note) // it ends with silence
+		if len(all) >= want {
+			break
+		}
+	}
 	return all
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,8 @@ type world struct {
 	t       *testing.T
 	ctx     context.Context
 	sc      scenario
+	set     settings
 	dir     string
-	bin     string
 	env     []string
 	tool    *toolServer
 	db      *database // nil with embedded storage
@@ -52,14 +53,10 @@ rules:
 `, pace)
 
 // newWorld starts servers with tenants that have the tool.
-func newWorld(t *testing.T, sc scenario) *world {
+func newWorld(t *testing.T, sc scenario, set settings) *world {
 	t.Helper()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, ctx: t.Context(), sc: sc, dir: t.TempDir(), bin: bin, latest: map[string]Sighting{}}
-	w.history.Limit = config.settle
+	w := &world{t: t, ctx: t.Context(), sc: sc, set: set, dir: t.TempDir(), latest: map[string]Sighting{}}
+	w.history.Limit = set.settle
 	if sc.postgres {
 		w.db = openDatabase(t)
 	}
@@ -123,7 +120,9 @@ func (w *world) addNode(data string, i int) {
 	log, err := os.OpenFile(filepath.Join(w.dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_EXCL, 0o600)
 	w.must(err)
 	w.t.Cleanup(func() { _ = log.Close() })
-	n := &node{name: name, bin: w.bin, env: w.env, log: log, flags: append(w.place(dir), w.sc.serve...)}
+	n := &node{name: name, bin: w.set.binary, env: w.env, log: log}
+	n.flags = slices.Concat(w.place(dir), w.sc.serve, w.set.serve)
+	w.t.Cleanup(n.remove)
 	w.must(n.start(w.ctx))
 	w.nodes = append(w.nodes, n)
 }
@@ -145,7 +144,7 @@ func (w *world) command(data string, args ...string) string {
 }
 
 func (w *world) try(data string, args ...string) (string, error) {
-	cmd := exec.CommandContext(w.ctx, w.bin, append(args, w.place(data)...)...)
+	cmd := exec.CommandContext(w.ctx, w.set.binary, append(args, w.place(data)...)...)
 	var out, bad bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = w.env, &out, &bad
 	if err := cmd.Run(); err != nil {
@@ -184,11 +183,7 @@ func (w *world) finish() []Violation {
 			}
 		}
 	}
-	for i, who := range w.tenants {
-		replay := w.replay(who)
-		w.watch[i].catchUp(w.ctx, len(replay))
-		w.history.Streams = append(w.history.Streams, Stream{who.org, w.watch[i].events(), replay})
-	}
+	w.history.Streams = w.streams()
 	for _, n := range w.nodes {
 		if err := n.signal(stop); err != nil {
 			w.t.Logf("stop: %v", err)
@@ -217,11 +212,11 @@ func shorten(text string) string { return text[:min(len(text), 800)] }
 
 // keep writes the history to where HAFT_SOAK_HISTORY says.
 func (w *world) keep() {
-	if config.history == "" {
+	if w.set.history == "" {
 		return
 	}
 	raw, err := json.Marshal(&w.history)
-	name := filepath.Join(config.history, strings.ReplaceAll(w.t.Name(), "/", "_")+".json")
+	name := filepath.Join(w.set.history, strings.ReplaceAll(w.t.Name(), "/", "_")+".json")
 	if err = errors.Join(err, os.WriteFile(name, raw, 0o600)); err != nil {
 		w.t.Errorf("keep the history: %v", err)
 	}
