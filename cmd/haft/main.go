@@ -24,10 +24,16 @@ func main() {
 	local.Init() // does not return in a process that is a sandbox's init
 
 	short()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
-	stop()
-	os.Exit(code)
+	ctx := untilSignal()
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// untilSignal returns a context that the first SIGINT or SIGTERM ends. A second one
+// kills the process, unless the command listens for it.
+func untilSignal() context.Context {
+	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, restore)
+	return ctx
 }
 
 // streams are where a command reads and writes.

@@ -56,7 +56,7 @@ type desk struct {
 func newDesk(t *testing.T) desk {
 	t.Helper()
 	dir := t.TempDir()
-	d := desk{haft: filepath.Join(dir, "haft"), env: append(os.Environ(), "HAFT_DATA="+filepath.Join(dir, "data"), "HAFT_LOCK_WAIT=30s")}
+	d := desk{haft: filepath.Join(dir, "haft"), env: append(os.Environ(), "HAFT_DATA="+filepath.Join(dir, "data"), "HAFT_LOCK_WAIT=30s", "HAFT_READY_WAIT=0s")}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(program, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...) //nolint:forbidigo // it is told to stop
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "PATH", "TMPDIR", "HAFT_DATA", "HAFT_LOCK_WAIT", "SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_BSP_SCHEDULE_DELAY", "HAFT_OIDC_AUDIENCE"} {
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "HAFT_DATA", "HAFT_LOCK_WAIT", "HAFT_READY_WAIT", "SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_BSP_SCHEDULE_DELAY", "HAFT_OIDC_AUDIENCE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	var log bytes.Buffer

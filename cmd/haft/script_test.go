@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,14 +24,12 @@ func TestMain(m *testing.M) {
 	local.Init()
 	testscript.Main(m, map[string]func(){
 		"haft": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			ctx := untilSignal()
 			if err := impersonate(ctx, os.Args[1:]); err != nil {
 				fmt.Fprintln(os.Stderr, "impersonate:", err)
 				os.Exit(99)
 			}
-			code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
-			stop()
-			os.Exit(code)
+			os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 		},
 	})
 }
@@ -110,6 +105,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		// that runs in the background.
 		e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
 		e.Setenv("HAFT_LOCK_WAIT", "60s")
+		e.Setenv("HAFT_READY_WAIT", "0s") // no load balancer has to notice
 		e.Setenv("HAFT_ALLOW_REDUCED", "1") // what a machine gives is what is tried
 		e.Setenv("HAFT_USER", "olga")
 		e.Values[peersKey{}] = &peers{}

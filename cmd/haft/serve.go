@@ -31,7 +31,7 @@ type serving struct {
 	pipIndex, npmReg string
 	wheels           []string
 	offline, source  bool
-	drain            time.Duration
+	drain, readyWait time.Duration
 	requireUser      bool
 	logFormat, level string
 	sink             string
@@ -73,7 +73,8 @@ writes it to admin.key in the data directory.`,
 	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
 	allowReduced(f, &s.reduced)
 	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
-	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may take to end after a signal to stop")
+	f.DurationVar(&s.readyWait, "ready-wait", readyWait(std), "how long to answer on after a signal to stop, while /readyz says 503, before the listener closes ($HAFT_READY_WAIT; 5s, and 0 on a terminal)")
+	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may then take to end; a second signal ends them at once")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
 	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"), "the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
 	s.bounds.add(f)
@@ -106,6 +107,9 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	var err error
 	if cfg.Logger, err = s.logger(w); err != nil {
 		return cfg, err
+	}
+	if s.readyWait < 0 || s.drain < 0 {
+		return cfg, usage(errors.New("--ready-wait and --drain must not be negative"))
 	}
 	if cfg.Data, err = s.dir(); err != nil {
 		return cfg, err
@@ -165,7 +169,7 @@ func (s *serving) packages() supply.Config {
 	return c
 }
 
-// run serves until ctx ends, and then lets what is being answered end.
+// run serves until ctx ends, and then stops: see stop.
 func (s *serving) run(ctx context.Context, std streams) error {
 	cfg, err := s.config(std.err)
 	if err != nil {
@@ -191,12 +195,7 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		cfg.Logger.Info("stopping", "drain", s.drain)
-		s.manager(context.WithoutCancel(ctx), cfg.Logger, "STOPPING=1\nSTATUS=waiting for calls to end")
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
-		defer cancel()
-		sys.HTTP.Leave()
-		err = errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end), <-served)
+		err = errors.Join(s.stop(ctx, cfg.Logger, sys), <-served)
 	}
 	return errors.Join(err, sys.Close())
 }

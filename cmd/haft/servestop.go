@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"haft/app"
+)
+
+// readyWait is the default of --ready-wait: $HAFT_READY_WAIT, else nothing for a person
+// at a terminal, who sends no requests through a load balancer, else five seconds.
+func readyWait(std streams) time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("HAFT_READY_WAIT")); err == nil && d >= 0 {
+		return d
+	}
+	if isTerminal(std.out) {
+		return 0
+	}
+	return 5 * time.Second
+}
+
+// stop ends a server after the first signal: readiness goes down while everything is
+// still answered, so that load balancers send elsewhere; then the listener closes, and
+// calls in flight get the rest of --drain. A second signal ends both waits at once. The
+// caller closes sys, which hands over the calls that have not ended.
+func (s *serving) stop(ctx context.Context, log *slog.Logger, sys *app.Server) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-again:
+			log.Warn("told to stop again: calls in flight are ended now; the next signal kills the server")
+			signal.Stop(again) // main has restored the default, which is to die
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	log.Info("stopping: not ready any more", "ready_wait", s.readyWait, "drain", s.drain)
+	s.manager(ctx, log, "STOPPING=1\nSTATUS=waiting for calls to end")
+	sys.HTTP.Leave()
+	select {
+	case <-time.After(s.readyWait):
+	case <-ctx.Done():
+	}
+	log.Info("stopping: the listener closes")
+	end, stopWaiting := context.WithTimeout(ctx, s.drain)
+	defer stopWaiting()
+	// Shutdown goes first: Drain refuses calls, also those that a call in flight makes.
+	return errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end))
+}
