@@ -1,6 +1,10 @@
 package haft
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+	"time"
+)
 
 // Code sorts errors by what a caller would do about them.
 type Code string
@@ -66,6 +70,29 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// RetryAfterOf returns how long a caller should wait before it tries again; 0 means that
+// waiting does not help. What can go away by itself is worth another try after a second,
+// if err does not say more.
+func RetryAfterOf(err error) Millis {
+	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	switch CodeOf(err) {
+	case CodeRateLimited, CodeUnavailable:
+		return Millis(time.Second)
+	}
+	return 0
+}
+
+// RetrySeconds is a time to wait as the HTTP header Retry-After has it: whole seconds,
+// rounded up and at least one. It is "" if there is nothing to wait for.
+func RetrySeconds(wait Millis) string {
+	if wait <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64((wait.D()+time.Second-1)/time.Second), 10)
 }
 
 // MessageOf returns what a caller may be told about err. The text of an error

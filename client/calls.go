@@ -67,6 +67,7 @@ func (c *Client) Call(ctx context.Context, call haft.Call) (*haft.Result, error)
 
 // called reads the result of a call.
 func (c *Client) called(ctx context.Context, q query) (*haft.Result, error) {
+	q.result = true
 	res := &haft.Result{}
 	if err := c.read(ctx, q, res); err != nil {
 		return nil, err

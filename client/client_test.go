@@ -134,6 +134,35 @@ func TestErrors_keep_code_misfits_and_time(t *testing.T) {
 	}
 }
 
+// A call that came too early is a result, as it is without a server in between; any
+// other answer with that status is an error.
+func TestCalls_that_come_too_early_have_a_result(t *testing.T) {
+	kind := "application/json"
+	url := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Retry-After", "2")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, `{"call_id":"c_1","status":"rate_limited","error":{"kind":"rate_limited","retry_after_ms":1500}}`)
+	})
+	c := dial(t, client.Config{URL: url, Retry: quick})
+	call := haft.Call{Tool: "f", IdempotencyKey: "k"}
+	res, err := c.Call(t.Context(), call)
+	if err != nil || res.Status != haft.StatusRate || res.Error.RetryAfter.D() != 1500*time.Millisecond {
+		t.Errorf("Call: %+v, %v", res, err)
+	}
+	if rec, err := c.Submit(t.Context(), call); err != nil || rec.Status != haft.StatusRate || rec.Result == nil {
+		t.Errorf("Submit: %+v, %v", rec, err)
+	}
+	if _, err := c.Tool(t.Context(), haft.Principal{}, "f"); haft.CodeOf(err) != haft.CodeRateLimited {
+		t.Errorf("Tool: %v", err)
+	}
+	kind = "text/html" // a proxy's
+	_, err = c.Call(t.Context(), call)
+	if e, ok := errors.AsType[*haft.Error](err); !ok || e.Code != haft.CodeRateLimited || e.RetryAfter.D() != 2*time.Second {
+		t.Errorf("Call through a proxy that refuses: %v", err)
+	}
+}
+
 func TestRequests_are_repeated_only_where_that_does_no_harm(t *testing.T) {
 	for _, c := range []struct {
 		name string

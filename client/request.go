@@ -31,6 +31,7 @@ type query struct {
 	kind   string // media type of raw
 	header http.Header
 	again  bool // does no harm twice, besides GET
+	result bool // is answered with the result of a call, also with 429
 }
 
 // match are the headers of a write on condition: "" means none. No revision has a
@@ -171,6 +172,9 @@ func (c *Client) once(ctx context.Context, q query, agent string, body []byte) (
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
 	}
+	if q.result && res.StatusCode == http.StatusTooManyRequests && mediaType(res) == "application/json" {
+		return res, nil // the call came too early, which its result says
+	}
 	defer res.Body.Close()
 	return nil, c.refused(ctx, q, res)
 }
@@ -206,11 +210,19 @@ type problem struct {
 	RetryAfter haft.Millis   `json:"retry_after_ms"`
 }
 
+// mediaType is what an answer says that it is, or "".
+func mediaType(res *http.Response) string {
+	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
+}
+
 // refused makes an error of an answer that is a refusal.
 func (c *Client) refused(ctx context.Context, q query, res *http.Response) error {
 	var p problem
-	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if err == nil && kind == "application/problem+json" {
+	if mediaType(res) == "application/problem+json" {
 		raw, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 		if err != nil {
 			return c.cut(ctx, q, err)

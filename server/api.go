@@ -55,6 +55,7 @@ func (s *Server) document() huma.Config {
 			Description: "Runs the tools that AI agents call: checked, confined, limited and recorded.\n\n" +
 				"Lists are pages: `data`, and `next_cursor` if there is more, which goes into `cursor` of the next request. " +
 				"Errors are problem details (RFC 9457); `code` is what a program decides by. " +
+				"429 and 503 say in Retry-After after how many seconds to try again. " +
 				"What belongs to another organisation is not there: 404.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
@@ -164,6 +165,10 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 	for _, other := range op.also {
 		r := *responses[fmt.Sprint(status)]
 		r.Description = http.StatusText(other)
+		if p := responses[fmt.Sprint(other)]; p != nil { // the media type tells the two apart
+			r.Content = maps.Clone(r.Content)
+			maps.Copy(r.Content, p.Content)
+		}
 		if other == http.StatusNotModified {
 			r.Content = nil
 		}

@@ -95,22 +95,23 @@ type Called struct {
 }
 
 type answered struct {
-	Status   int
-	Location string `header:"Location"`
-	Body     Called
+	Status     int
+	Location   string `header:"Location"`
+	RetryAfter string `header:"Retry-After" doc:"Seconds to wait before the same call, with 429."`
+	Body       Called
 }
 
 // calls are the operations on calls.
 func (a *api) calls() {
 	const tag = "calls"
-	pending := []int{http.StatusAccepted}
-	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person.", also: pending, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
+	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
+	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 as application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.", also: other, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
 	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: haft.CallsRead, tag: tag, summary: "List calls, newest first"}, a.s.listCalls)
 	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: haft.CallsWrite, tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
 	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls", action: haft.CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"}, a.s.cancelAll)
 	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: haft.CallsRead, tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
 	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call", action: haft.CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is", errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: pending, errors: []int{http.StatusConflict}}, a.s.replayCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: other, errors: []int{http.StatusConflict}}, a.s.replayCall)
 	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: rawOperation, action: haft.CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
 }
 
@@ -200,11 +201,8 @@ func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, 
 
 // answer is what a caller is told of a result.
 func answer(res *haft.Result) *answered {
-	out := &answered{Status: http.StatusOK, Location: "/v1/calls/" + string(res.Call), Body: Called{res.Call, *res}}
-	if !res.Status.Final() {
-		out.Status = http.StatusAccepted
-	}
-	return out
+	status, wait := resultStatus(res)
+	return &answered{Status: status, Location: "/v1/calls/" + string(res.Call), RetryAfter: haft.RetrySeconds(wait), Body: Called{res.Call, *res}}
 }
 
 type listCalls struct {

@@ -234,13 +234,14 @@ func ended(ctx context.Context) error {
 
 // A farewell is the last thing on a stream.
 type farewell struct {
-	Type    string    `json:"type"`
-	Code    haft.Code `json:"code"`
-	Message string    `json:"message"`
+	Type       string      `json:"type"`
+	Code       haft.Code   `json:"code"`
+	Message    string      `json:"message"`
+	RetryAfter haft.Millis `json:"retry_after_ms,omitempty"`
 }
 
 func bye(err error) []byte {
-	raw, err := json.Marshal(farewell{"error", haft.CodeOf(err), haft.MessageOf(err)})
+	raw, err := json.Marshal(farewell{"error", haft.CodeOf(err), haft.MessageOf(err), haft.RetryAfterOf(err)})
 	if err != nil {
 		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
 	}

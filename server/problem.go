@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,8 +43,8 @@ const problemType = "application/problem+json"
 // GetHeaders implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.RetryAfter.D().Seconds()))))
+	if wait := haft.RetrySeconds(p.RetryAfter); wait != "" {
+		h.Set("Retry-After", wait)
 	}
 	if p.Status == http.StatusUnauthorized {
 		h.Add("WWW-Authenticate", `Bearer realm="haft"`)
@@ -79,6 +77,24 @@ func StatusOf(code haft.Code) int {
 	return http.StatusInternalServerError
 }
 
+// resultStatus is the status of an answer that has a result, and how long its caller
+// should wait before the same call. Whatever became of the tool is 200: status says so.
+// Only a call that came too early is not, since proxies and clients know by 429, and not
+// by our status, that they have to slow down.
+func resultStatus(res *haft.Result) (status int, wait haft.Millis) {
+	switch {
+	case !res.Status.Final():
+		return http.StatusAccepted, 0
+	case res.Status == haft.StatusRate:
+		e := &haft.Error{Code: haft.CodeRateLimited}
+		if res.Error != nil {
+			e.RetryAfter = res.Error.RetryAfter
+		}
+		return StatusOf(e.Code), haft.RetryAfterOf(e)
+	}
+	return http.StatusOK, 0
+}
+
 // codeOf is the code of a status that the library or this package chose.
 func codeOf(status int) haft.Code {
 	for _, c := range haft.Codes() {
@@ -100,7 +116,7 @@ func problem(status int, detail string) *Problem {
 	code := codeOf(status)
 	return &Problem{
 		Type: "urn:haft:error:" + string(code), Title: http.StatusText(status), Status: status,
-		Detail: detail, Code: code,
+		Detail: detail, Code: code, RetryAfter: haft.RetryAfterOf(&haft.Error{Code: code}),
 	}
 }
 
@@ -117,10 +133,7 @@ func problemOf(err error) *Problem {
 	}
 	p := problem(StatusOf(haft.CodeOf(err)), haft.MessageOf(err))
 	if e, ok := errors.AsType[*haft.Error](err); ok {
-		p.Misfits, p.RetryAfter = e.Misfits[:min(len(e.Misfits), maxMisfits)], e.RetryAfter
-	}
-	if p.Code == haft.CodeRateLimited && p.RetryAfter == 0 {
-		p.RetryAfter = haft.Millis(time.Second)
+		p.Misfits, p.RetryAfter = e.Misfits[:min(len(e.Misfits), maxMisfits)], haft.RetryAfterOf(err)
 	}
 	return p
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -313,7 +311,10 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	f := fault{Detail: haft.MessageOf(err), Code: haft.CodeOf(err)}
 	if e, ok := errors.AsType[*haft.Error](err); ok {
-		f.Misfits, f.RetryAfter = e.Misfits, e.RetryAfter
+		f.Misfits = e.Misfits
+	}
+	if f.RetryAfter = haft.RetryAfterOf(err); f.RetryAfter > 0 {
+		h.Set("Retry-After", haft.RetrySeconds(f.RetryAfter))
 	}
 	switch f.Code {
 	case haft.CodeInternal:
@@ -324,7 +325,6 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 		d.cfg.Logger.Warn("a request to the Letta door failed", "route", r.Pattern, "err", err)
 	case haft.CodeRateLimited:
 		h.Set("X-Should-Retry", "true")
-		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(f.RetryAfter.D().Seconds())))))
 	}
 	write(w, statusOf(f.Code), f)
 }

@@ -220,8 +220,8 @@ func told(err error) error {
 		out.Message = "the request was cancelled"
 	}
 	data := map[string]any{"code": code}
-	if e, ok := errors.AsType[*haft.Error](err); ok && e.RetryAfter > 0 {
-		data["retry_after_ms"] = e.RetryAfter
+	if wait := haft.RetryAfterOf(err); wait > 0 {
+		data["retry_after_ms"] = wait
 	}
 	if raw, err := json.Marshal(data); err == nil {
 		out.Data = raw

@@ -69,7 +69,11 @@ func metaOf(r *haft.Result) mcp.Meta {
 		m["haft/approval"] = string(r.Approval)
 	}
 	if r.Error != nil {
-		m["haft/error"] = map[string]any{"kind": r.Error.Kind, "retry": r.Error.Retry}
+		why := map[string]any{"kind": r.Error.Kind, "retry": r.Error.Retry}
+		if r.Error.RetryAfter > 0 {
+			why["retry_after_ms"] = r.Error.RetryAfter
+		}
+		m["haft/error"] = why
 	}
 	return m
 }

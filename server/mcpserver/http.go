@@ -216,12 +216,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			s.challenge(w, r, `, error="insufficient_scope"`)
 		case haft.CodeRateLimited:
 			status = http.StatusTooManyRequests
-			w.Header().Set("Retry-After", "1")
 		case haft.CodeUnavailable:
 			status = http.StatusServiceUnavailable
-			w.Header().Set("Retry-After", "1")
 		default:
 			s.cfg.Logger.Error("a request of MCP failed", "err", err)
+		}
+		if wait := haft.RetrySeconds(haft.RetryAfterOf(err)); wait != "" {
+			w.Header().Set("Retry-After", wait)
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -294,6 +294,20 @@ class TestRetries:
             client.whoami()
         assert (caught.value.code, caught.value.status, len(script.requests)) == (code, status, 1)
 
+    def test_of_a_call_that_came_too_early_end_with_its_result(self) -> None:
+        early = httpx.Response(429, json={**RESULT, "status": "rate_limited"}, headers={"retry-after": "0"})
+        script = Script(early, RESULT)
+        with script.client() as client:
+            assert client.calls.value("t") == 1
+        script = Script(early)
+        with script.client() as client:
+            assert client.calls.run("t").status == "rate_limited"
+            assert len(script.requests) == 3
+            assert client.calls.replay("c_1").status == "rate_limited"
+            assert len(script.requests) == 4
+            with pytest.raises(haft.RateLimitedError):
+                client.whoami()
+
     def test_do_not_wait_longer_than_one_likes(self) -> None:
         script = Script(problem(429, "rate_limited", {"retry-after": "3600"}))
         with script.client() as client, pytest.raises(haft.RateLimitedError) as caught:

@@ -140,7 +140,7 @@ export class Calls {
 
   /** Calls the same version with the same arguments again, as a new call. */
   async replay<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
-    return await this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay` });
+    return await this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay`, result: true });
   }
 
   /** Yields the events of a call, from the first on or after the one with that cursor, until it has ended. */
@@ -164,7 +164,7 @@ export class Calls {
     const { signal, timeoutMs, traceparent, ...rest } = options;
     const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
-    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, slow: wait !== false });
+    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, result: true, slow: wait !== false });
   }
 
   async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {

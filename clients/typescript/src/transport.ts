@@ -1,7 +1,8 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { HaftError, TimeoutError, UnavailableError, errorOf, isCode } from "./errors.js";
+import { HaftError, RateLimitedError, TimeoutError, UnavailableError, errorOf, isCode } from "./errors.js";
+import type { ErrorDetails } from "./errors.js";
 import type { Misfit } from "./schemas.js";
 import { sign } from "./sign.js";
 
@@ -31,6 +32,8 @@ export interface Query extends RequestOptions {
   headers?: { readonly [name: string]: string } | undefined;
   /** It does no harm twice, and so may be sent again. Requests that only look never do. */
   again?: boolean;
+  /** It is answered with the result of a call, also with the status 429. */
+  result?: boolean;
   /** The answer takes as long as a tool does. */
   slow?: boolean;
 }
@@ -82,7 +85,7 @@ export class Transport {
 
   /** Sends a request and reads the answer with its status and headers. */
   async answer<T>(query: Query): Promise<Answer<T>> {
-    return await this.#repeat(query, async () => {
+    const once = async (): Promise<Answer<T>> => {
       const open = await this.#once(query);
       try {
         const text = await this.#text(open.response, this.#config.maxAnswer);
@@ -93,7 +96,13 @@ export class Transport {
       } finally {
         open.close();
       }
-    });
+    };
+    try {
+      return await this.#repeat(query, once);
+    } catch (error) {
+      if (error instanceof EarlyError) return error.answer as Answer<T>;
+      throw error;
+    }
   }
 
   /**
@@ -167,7 +176,7 @@ export class Transport {
         ...(body === undefined ? {} : { body }),
       });
       // 304 is what a request with If-None-Match asks for.
-      if (!response.ok && response.status !== 304) throw await this.#refusal(response);
+      if (!response.ok && response.status !== 304) throw await this.#refusal(query, response);
       return { response, stop: () => deadline.stop(), close: () => deadline.close(), late: () => deadline.late };
     } catch (error) {
       deadline.close();
@@ -188,8 +197,12 @@ export class Transport {
   }
 
   /** Makes an error of an answer that is a refusal. */
-  async #refusal(response: Response): Promise<HaftError> {
+  async #refusal(query: Query, response: Response): Promise<HaftError> {
     const { status, headers } = response;
+    if (query.result === true && status === 429 && mediaType(headers) === "application/json") {
+      const body = parse<unknown>(await this.#text(response, maxProblem), headers);
+      return new EarlyError("rate_limited", "the call came too early", { status, retryAfterMs: waitOf(headers) }, { status, headers, body });
+    }
     let problem: { [name: string]: unknown } = {};
     if (mediaType(headers) === "application/problem+json") {
       problem = object(this.hide(await this.#text(response, maxProblem)));
@@ -197,10 +210,8 @@ export class Transport {
       await response.body?.cancel();
     }
     const requestId = textOf(problem["request_id"], 64) ?? textOf(this.hide(headers.get("X-Request-Id") ?? ""), 64);
-    const seconds = Number(headers.get("Retry-After"));
-    const inHeader = Number.isFinite(seconds) && seconds > 0 && seconds < 1e6 ? seconds * 1000 : undefined;
     const inBody = problem["retry_after_ms"];
-    const retryAfterMs = typeof inBody === "number" && inBody > 0 ? inBody : inHeader;
+    const retryAfterMs = typeof inBody === "number" && inBody > 0 ? inBody : waitOf(headers);
     const code = problem["code"];
     if (status >= 300 && status < 400) return foreign("the server sends elsewhere, which is not followed: give its last address");
     if (!isCode(code)) return errorOf(codeOf(status), `the answer is ${status} and not one of a Haft server: look whether the address is right`, { status, requestId, retryAfterMs });
@@ -378,6 +389,22 @@ function foreign(message: string, cause?: unknown): HaftError {
 }
 
 class ForeignError extends UnavailableError {}
+
+/** A call that came too early, with its result: what is returned if it cannot be tried again. */
+class EarlyError extends RateLimitedError {
+  readonly answer: Answer<unknown>;
+
+  constructor(code: "rate_limited", message: string, details: ErrorDetails, answer: Answer<unknown>) {
+    super(code, message, details);
+    this.answer = answer;
+  }
+}
+
+/** How many milliseconds the header Retry-After asks to wait, if it does. */
+function waitOf(headers: Headers): number | undefined {
+  const seconds = Number(headers.get("Retry-After"));
+  return Number.isFinite(seconds) && seconds > 0 && seconds < 1e6 ? seconds * 1000 : undefined;
+}
 
 /** Reports whether an error may be gone with the next try. */
 function passing(error: unknown): error is HaftError {

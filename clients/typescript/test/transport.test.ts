@@ -133,6 +133,15 @@ test("requests are tried again only where that does no harm", async (t) => {
     assert.equal(keys.length, 2);
     assert.ok(keys[0] && keys[0] === keys[1]);
   });
+  await t.test("a call that came too early, whose result is there in the end", async (t) => {
+    const server = await fake(t, (_, response) => reply(response, 429, { call_id: "c", status: "rate_limited" }, { "Content-Type": "application/json", "Retry-After": "0" }));
+    const client = server.client();
+    assert.equal((await client.calls.run("add")).status, "rate_limited");
+    assert.equal(server.asked.length, 3);
+    assert.equal((await client.calls.replay("c")).status, "rate_limited");
+    assert.equal(server.asked.length, 4);
+    await assert.rejects(client.whoami(), RateLimitedError);
+  });
   await t.test("not for ever", async (t) => {
     const server = await fake(t, (_, response) => reply(response, 503, busy));
     await assert.rejects(server.client().whoami(), UnavailableError);

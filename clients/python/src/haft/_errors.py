@@ -57,6 +57,8 @@ class HaftError(Exception):
         self.request_id = request_id
         #: The server may have done it: the connection ended before the answer.
         self.maybe_done = maybe_done
+        #: Body and headers of a refusal that is the result of a call, for the transport.
+        self._answer: Any = None
 
     def __str__(self) -> str:
         text = self.message

@@ -57,6 +57,7 @@ class AsyncCalls:
             path="/v1/calls",
             body=body,
             again=True,
+            result=True,
             timeout=self._timeout if timeout is None else timeout,
         )
         return await self._transport.read(Result, q)
@@ -139,9 +140,8 @@ class AsyncCalls:
     async def replay(self, call_id: str, *, timeout: float | None = None) -> Result:
         """Call the same version with the same arguments again."""
         wait = self._timeout if timeout is None else timeout
-        return await self._transport.read(
-            Result, Query(method="POST", path="/v1/calls" + part("call", call_id) + "/replay", timeout=wait)
-        )
+        path = "/v1/calls" + part("call", call_id) + "/replay"
+        return await self._transport.read(Result, Query(method="POST", path=path, result=True, timeout=wait))
 
     def events(self, call_id: str, *, after: int = 0) -> AsyncIterator[Event]:
         """What happens to a call, from its beginning or after a cursor, until it has ended.

@@ -75,6 +75,8 @@ class AsyncTransport:
                 failure = err
             wait = _request.pause(self.retry, tried, q, failure, sent)
             if wait is None:
+                if failure._answer is not None:
+                    return cast("tuple[bytes, httpx.Headers]", failure._answer)
                 raise failure
             await sleep(wait)
 
@@ -85,7 +87,10 @@ class AsyncTransport:
             plain = response.headers.get("content-encoding", "identity") == "identity"
             if not response.is_success:
                 raw = await self._problem(response) if plain else b""
-                raise _request.refused(self.target, response.status_code, response.headers, raw)
+                failure = _request.refused(self.target, response.status_code, response.headers, raw)
+                if _request.too_early(q, response.status_code, response.headers):
+                    failure._answer = raw, response.headers
+                raise failure
             if not plain:
                 raise UnavailableError("the answer is compressed, which was not asked for")
         except BaseException:

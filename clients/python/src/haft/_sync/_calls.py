@@ -58,6 +58,7 @@ class Calls:
             path="/v1/calls",
             body=body,
             again=True,
+            result=True,
             timeout=self._timeout if timeout is None else timeout,
         )
         return self._transport.read(Result, q)
@@ -140,9 +141,8 @@ class Calls:
     def replay(self, call_id: str, *, timeout: float | None = None) -> Result:
         """Call the same version with the same arguments again."""
         wait = self._timeout if timeout is None else timeout
-        return self._transport.read(
-            Result, Query(method="POST", path="/v1/calls" + part("call", call_id) + "/replay", timeout=wait)
-        )
+        path = "/v1/calls" + part("call", call_id) + "/replay"
+        return self._transport.read(Result, Query(method="POST", path=path, result=True, timeout=wait))
 
     def events(self, call_id: str, *, after: int = 0) -> Iterator[Event]:
         """What happens to a call, from its beginning or after a cursor, until it has ended.
