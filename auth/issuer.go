@@ -160,6 +160,20 @@ func (i *issuer) kept() ([]publicKey, time.Time) {
 	return i.keys, i.fetched
 }
 
+// RefetchKeys has the keys of every issuer fetched again with the next token of it, for
+// an operator who knows that they have changed. It returns the addresses of the issuers.
+func (a *Authenticator) RefetchKeys() []string {
+	for _, i := range a.issuers {
+		i.mu.Lock()
+		if stale := time.Now().Add(-freshFor); i.fetched.After(stale) {
+			i.fetched = stale
+		}
+		i.tried = time.Time{}
+		i.mu.Unlock()
+	}
+	return slices.Sorted(maps.Keys(a.issuers))
+}
+
 // match returns the keys with that id. A token without one can be signed with the
 // one key that there is for its algorithm.
 func match(keys []publicKey, kid string, alg Algorithm) []publicKey {

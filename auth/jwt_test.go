@@ -215,12 +215,23 @@ func TestKeys_of_an_issuer_are_fetched_seldom(t *testing.T) {
 		time.Sleep(time.Second)
 		use("d1", auth.ReasonSignedBy, 3)
 		use("d2", "", 3)
+		// Unless the operator says so.
+		p.publish(edJWK("d3"))
+		use("d2", "", 3)
+		if got := w.RefetchKeys(); len(got) != 1 {
+			t.Errorf("issuers %q", got)
+		}
+		use("d2", auth.ReasonSignedBy, 4)
+		use("d3", "", 4)
+		time.Sleep(auth.RetryWait)
+		p.publish(edJWK("d2"))
+		use("d2", "", 5)
 		// An issuer that is away takes nothing from us for a day.
 		p.mu.Lock()
 		p.down = true
 		p.mu.Unlock()
 		time.Sleep(auth.StaleFor - time.Second)
-		use("d2", "", 3) // the discovery fails before the keys are asked for
+		use("d2", "", 5) // the discovery fails before the keys are asked for
 		time.Sleep(time.Second)
 		_, err := w.bearer(t.Context(), goodToken("d2"))
 		wantCode(t, "keys of yesterday", err, haft.CodeUnavailable)
@@ -228,7 +239,7 @@ func TestKeys_of_an_issuer_are_fetched_seldom(t *testing.T) {
 		p.down = false
 		p.mu.Unlock()
 		time.Sleep(auth.RetryWait)
-		use("d2", "", 4)
+		use("d2", "", 6)
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ type peersKey struct{}
 
 // peerCommands are what scripts can do with peers.
 var peerCommands = map[string]func(*testscript.TestScript, bool, []string){
-	"serve": serveCmd, "stopserver": stopCmd, "certificate": certificateCmd, "issuer": issuerCmd, "token": tokenCmd,
+	"serve": serveCmd, "stopserver": stopCmd, "reload": reloadCmd, "certificate": certificateCmd, "issuer": issuerCmd, "token": tokenCmd,
 	"collector": collectorCmd, "receiver": receiverCmd, "answer": answerCmd, "received": receivedCmd, "signed": signedCmd,
 }
 
@@ -74,8 +75,10 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range []string{"HOME", "PATH", "TMPDIR", "HAFT_DATA", "HAFT_LOCK_WAIT", "HAFT_READY_WAIT", "SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_BSP_SCHEDULE_DELAY", "HAFT_OIDC_AUDIENCE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
-	var log bytes.Buffer
-	cmd.Stderr = &log
+	log, err := os.Create(ts.MkAbs("serve.log"))
+	ts.Check(err)
+	defer log.Close()
+	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
@@ -98,7 +101,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if w.url == "" {
 		_ = cmd.Wait()
 		w.server = nil
-		ts.Fatalf("the server does not start: %s", log.String())
+		ts.Fatalf("the server does not start: %s", ts.ReadFile("serve.log"))
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // until the server ends
 	ts.Setenv("HAFT_SERVER", w.url)
@@ -123,6 +126,20 @@ func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	w.server = nil
 	ts.Check(cmd.Process.Signal(syscall.SIGTERM))
 	ts.Check(cmd.Wait())
+}
+
+// reloadCmd sends the server a SIGHUP and waits until its log has a line more that
+// matches: reload PATTERN
+func reloadCmd(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile("(?m)" + args[0])
+	count := func() int { return len(pattern.FindAllString(ts.ReadFile("serve.log"), -1)) }
+	before := count()
+	ts.Check(at(ts).server.Process.Signal(syscall.SIGHUP))
+	for end := time.Now().Add(time.Minute); count() == before; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("the log never has %s: %s", args[0], ts.ReadFile("serve.log"))
+		}
+	}
 }
 
 // certificateCmd makes an authority, which later commands trust, and a certificate of

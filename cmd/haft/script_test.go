@@ -105,7 +105,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		// that runs in the background.
 		e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
 		e.Setenv("HAFT_LOCK_WAIT", "60s")
-		e.Setenv("HAFT_READY_WAIT", "0s") // no load balancer has to notice
+		e.Setenv("HAFT_READY_WAIT", "0s")   // no load balancer has to notice
 		e.Setenv("HAFT_ALLOW_REDUCED", "1") // what a machine gives is what is tried
 		e.Setenv("HAFT_USER", "olga")
 		e.Values[peersKey{}] = &peers{}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -37,6 +37,7 @@ type serving struct {
 	sink             string
 	bounds           bounds
 	oidc             oidcFlags
+	tls              *certificate // nil without TLS
 }
 
 // serveCommand answers requests over HTTP.
@@ -46,7 +47,11 @@ func serveCommand(std streams) *cobra.Command {
 		Use: "serve", Short: "Answer requests over HTTP until it is told to stop",
 		Long: `serve answers requests over HTTP: on a loopback address and with embedded storage
 if nothing else is said. The first time it makes a key for an administrator and
-writes it to admin.key in the data directory.`,
+writes it to admin.key in the data directory.
+
+SIGTERM and SIGINT stop it: /readyz answers 503, after --ready-wait the listener
+closes, and calls in flight end within --drain. A second signal ends them at once.
+SIGHUP reads the certificate, its key and the keys of issuers again.`,
 		Example: `  haft serve
   haft serve --addr 0.0.0.0:7717 --host haft.example.com --tls-cert cert.pem --tls-key key.pem`,
 		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.NoArgs(c, list)) },
@@ -140,12 +145,12 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		return cfg, usage(errors.New("--tls-cert and --tls-key go together"))
 	}
 	if s.tlsCert != "" {
-		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-		if err != nil {
-			return cfg, usage(fmt.Errorf("read the certificate: %w", err))
+		s.tls = &certificate{cert: s.tlsCert, key: s.tlsKey}
+		if err := s.tls.load(); err != nil {
+			return cfg, usage(err)
 		}
 		cfg.Upstream.Protect = append(cfg.Upstream.Protect, s.tlsKey)
-		cfg.HTTP.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		cfg.HTTP.TLS = s.tls.config()
 	}
 	return cfg, nil
 }
@@ -171,6 +176,8 @@ func (s *serving) packages() supply.Config {
 
 // run serves until ctx ends, and then stops: see stop.
 func (s *serving) run(ctx context.Context, std streams) error {
+	hangup := make(chan os.Signal, 1) // never the end of a server: one that is not awaited is dropped
+	signal.Notify(hangup, syscall.SIGHUP)
 	cfg, err := s.config(std.err)
 	if err != nil {
 		return err
@@ -192,12 +199,17 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	s.greet(ctx, std, sys, ln.Addr())
 	s.manager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		err = errors.Join(s.stop(ctx, cfg.Logger, sys), <-served)
+	for {
+		select {
+		case <-hangup:
+			s.reload(cfg.Logger, sys)
+			continue
+		case err = <-served:
+		case <-ctx.Done():
+			err = errors.Join(s.stop(ctx, cfg.Logger, sys), <-served)
+		}
+		return errors.Join(err, sys.Close())
 	}
-	return errors.Join(err, sys.Close())
 }
 
 // manager tells the service manager. One that cannot be told is no reason to stop.

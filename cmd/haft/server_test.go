@@ -64,6 +64,7 @@ var alone = map[string]string{
 	"serve_oidc":                "it starts servers of its own",
 	"serve_otlp":                "it starts servers of its own",
 	"serve_reduced":             "it starts servers of its own",
+	"serve_reload":              "it starts servers of its own",
 	"serve_stop":                "it starts servers of its own",
 	"serve_tls":                 "it starts servers of its own",
 	"store_trouble":             "it spoils the files of the store",
