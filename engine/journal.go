@@ -18,7 +18,7 @@ import (
 
 // journal keeps events together with what they tell of: the record of the call,
 // the entry of the audit, the request for approval. All of it is in the store or
-// none of it is. It implements [event.Log].
+// none of it is. It implements [event.SharedLog].
 type journal struct {
 	store *store.Store
 	// entries counts those of the audit since it was signed.
@@ -39,7 +39,13 @@ type journal struct {
 	known  bool
 }
 
-var _ event.Log = (*journal)(nil)
+var _ event.SharedLog = (*journal)(nil)
+
+// Shared implements [event.SharedLog].
+func (j *journal) Shared() bool { return j.store.Shared() }
+
+// Tip implements [event.SharedLog].
+func (j *journal) Tip(ctx context.Context) (int64, error) { return j.store.EventTip(ctx) }
 
 // newJournal returns a journal that knows nothing yet.
 func newJournal(s *store.Store, owner func() string) *journal {

@@ -1,4 +1,4 @@
-// Package event fans out what happens to calls, in order, within one process.
+// Package event fans out what happens to calls, in order.
 //
 // A [Hub] takes events ([Hub.Publish]), numbers them, gives them to a [Log], and
 // hands them to whoever watches ([Hub.Watch]). Every event has two numbers. Seq
@@ -29,8 +29,12 @@
 //   - A slow watcher costs others nothing. Publish never waits for one. When the
 //     queue of a watcher is full it is dropped: it gets what is queued, then
 //     [ErrSlow]; [Hub.Stats] and the logger tell the operator.
-//   - No goroutines. The hub has none; a watcher waits in the goroutine that
-//     ranges over it.
+//   - Several processes on one [SharedLog]. A watcher of any of them gets the events
+//     of all, in the order of their Cursors, which is the same for everybody. Events
+//     of another process come within a second.
+//   - No goroutines, but for one that looks for the events of other processes while
+//     anybody watches a shared log. A watcher waits in the goroutine that ranges over
+//     it.
 //
 // # What is not promised
 //
@@ -41,7 +45,8 @@
 //     all the same. Watchers then get it before the next one, so that Seq has no
 //     gap; publishing it again makes a second event.
 //   - Order between events of one call that are published at the same time.
-//   - Anything about other processes: that is the work of a cluster.
+//   - The Seq of a call of which two processes publish events at the same time: one
+//     process has a call, and the engine sees to it.
 //   - Anything about a call after its [haft.EventCompleted]: the hub forgets it.
 //
 // Events are shared between watchers: nobody may change what Data and Roles

@@ -60,7 +60,8 @@ type Stats struct {
 //
 // Lifecycle: [New], then Publish and Watch in any order, then Close.
 type Hub struct {
-	cfg Config
+	cfg    Config
+	shared SharedLog // nil if only this hub appends to its log
 
 	// The writer's state: touched only by the leader of the batch whose turn it
 	// is, see publish.go.
@@ -76,6 +77,10 @@ type Hub struct {
 	orgs   map[string]map[*watcher]struct{}
 	stats  Stats
 	closed bool
+
+	polling bool           // guarded by mu
+	polls   sync.WaitGroup // that Close waits for
+	ended   chan struct{}  // closed by Close
 }
 
 // New returns a hub that has done nothing yet.
@@ -98,11 +103,16 @@ func New(cfg Config) *Hub {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Hub{
-		cfg:  cfg,
-		seqs: make(map[haft.CallID]int64),
-		orgs: make(map[string]map[*watcher]struct{}),
+	h := &Hub{
+		cfg:   cfg,
+		seqs:  make(map[haft.CallID]int64),
+		orgs:  make(map[string]map[*watcher]struct{}),
+		ended: make(chan struct{}),
 	}
+	if l, ok := cfg.Log.(SharedLog); ok && l.Shared() {
+		h.shared = l
+	}
+	return h
 }
 
 // Cursor returns that of the last event of all calls: a watch after it gets what
@@ -111,7 +121,7 @@ func (h *Hub) Cursor(ctx context.Context) (int64, error) {
 	h.mu.Lock()
 	at := h.cursor
 	h.mu.Unlock()
-	if at != 0 {
+	if at != 0 && h.shared == nil {
 		return at, nil
 	}
 	if _, _, err := h.join(ctx, nil); err != nil { // learn where the log stands
@@ -134,17 +144,26 @@ func (h *Hub) Stats() Stats {
 // nothing.
 func (h *Hub) Close() {
 	h.mu.Lock()
-	h.closed = true
+	if !h.closed {
+		h.closed = true
+		close(h.ended)
+	}
 	tail := h.tail
 	h.mu.Unlock()
 	if tail != nil {
 		<-tail.done
 	}
+	h.polls.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.endAllLocked(errClosed())
+}
+
+// endAllLocked ends every watch. Precondition: h.mu is held.
+func (h *Hub) endAllLocked(why error) {
 	for _, watchers := range h.orgs {
 		for w := range watchers {
-			w.end(errClosed())
+			w.end(why)
 			h.removeLocked(w)
 		}
 	}

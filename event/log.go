@@ -16,10 +16,10 @@ import (
 type Log interface {
 	// Append keeps events in their order, all or none of them, and returns when
 	// they are as safe as the log makes them. Cursors rise from call to call; a
-	// log that others append to as well may raise them, in place. An event that it does
-	// not take for a reason of that event alone gets the Cursor 0, and the others are
-	// kept. An error leaves open whether they were kept: the hub asks Last before it
-	// appends again.
+	// log that others append to as well may raise them, in place, and the Seq of a
+	// call that others appended to. An event that it does not take for a reason of that
+	// event alone gets the Cursor 0, and the others are kept. An error leaves open
+	// whether they were kept: the hub asks Last before it appends again.
 	Append(ctx context.Context, events []haft.Event) error
 	// After returns at most limit events with a Cursor greater than after that
 	// fit f, ordered by Cursor. Fewer than limit means that there are no more.

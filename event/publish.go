@@ -19,10 +19,12 @@ const maxBatch = 512
 // seals its own, writes it and hands it out. So there is one writer at a time,
 // and no goroutine for it.
 type batch struct {
-	before *batch // nil once it is done
-	events []haft.Event
-	err    error         // valid once done is closed
-	done   chan struct{} // closed by the leader
+	before  *batch // nil once it is done
+	events  []haft.Event
+	look    bool          // somebody wants to know where the log stands
+	err     error         // valid once done is closed
+	lookErr error         // of the look; valid once done is closed
+	done    chan struct{} // closed by the leader
 }
 
 // errLogPanic is what the others of a batch get whose leader did not come back.
@@ -82,12 +84,17 @@ func (h *Hub) join(ctx context.Context, e *haft.Event) (*batch, int, error) {
 	i := len(b.events)
 	if e != nil {
 		b.events = append(b.events, *e)
+	} else {
+		b.look = true
 	}
 	h.mu.Unlock()
 	if leads {
 		h.lead(ctx, b)
 	}
 	<-b.done
+	if e == nil && b.err == nil {
+		return b, i, b.lookErr
+	}
 	return b, i, b.err
 }
 
@@ -106,9 +113,22 @@ func (h *Hub) lead(ctx context.Context, b *batch) {
 	defer close(b.done)
 	ctx, cancel := h.background(ctx)
 	defer cancel()
-	if b.err = h.write(ctx, b.events); b.err == nil {
-		h.handOut(b.events)
+	if b.look && h.shared != nil {
+		b.lookErr = h.sync(ctx)
 	}
+	if b.err = h.write(ctx, b.events); b.err != nil || len(b.events) == 0 {
+		return
+	}
+	h.mu.Lock()
+	h.stats.Published += int64(len(b.events))
+	h.mu.Unlock()
+	if h.behind(b.events[0].Cursor) {
+		// What others have appended comes first. The events are kept, so that an error
+		// here only means that watchers get them with the next look.
+		h.fresh = h.catchUp(ctx, b.events[len(b.events)-1].Cursor) == nil
+		return
+	}
+	h.handOut(b.events)
 }
 
 // write numbers events and has the log keep them. Numbers count only once the
@@ -140,6 +160,7 @@ func (h *Hub) write(ctx context.Context, events []haft.Event) error {
 	}
 	h.fresh, kept = true, true
 	for _, e := range events {
+		h.seqs[e.Call] = e.Seq // as it was kept
 		if e.Type == haft.EventCompleted || e.Cursor == 0 {
 			delete(h.seqs, e.Call)
 		}
@@ -147,9 +168,18 @@ func (h *Hub) write(ctx context.Context, events []haft.Event) error {
 	return nil
 }
 
-// learn asks the log where it stands: for calls that the hub does not know, at
-// the start, and after an error.
+// learn asks the log where it stands: at the start, after an error, and for calls that
+// the hub does not know.
 func (h *Hub) learn(ctx context.Context, events []haft.Event) error {
+	if !h.fresh { // first: others may have events of these calls
+		cursor, _, err := h.cfg.Log.Last(ctx, nil)
+		if err == nil {
+			err = h.catchUp(ctx, cursor)
+		}
+		if err != nil {
+			return fmt.Errorf("ask where the log of events stands: %w", err)
+		}
+	}
 	var unknown []haft.CallID
 	for _, e := range events {
 		if _, ok := h.seqs[e.Call]; !ok {
@@ -157,13 +187,10 @@ func (h *Hub) learn(ctx context.Context, events []haft.Event) error {
 			unknown = append(unknown, e.Call)
 		}
 	}
-	if h.fresh && len(unknown) == 0 {
+	if len(unknown) == 0 {
 		return nil
 	}
-	cursor, seqs, err := h.cfg.Log.Last(ctx, unknown)
-	if err == nil && !h.fresh {
-		err = h.catchUp(ctx, cursor)
-	}
+	_, seqs, err := h.cfg.Log.Last(ctx, unknown)
 	if err != nil {
 		return fmt.Errorf("ask where the log of events stands: %w", err)
 	}
@@ -173,16 +200,26 @@ func (h *Hub) learn(ctx context.Context, events []haft.Event) error {
 	return nil
 }
 
-// catchUp hands out what the log kept although Append failed. At the start there
-// is nobody to hand it to.
+// catchUp hands out what the log kept although Append failed, and what others appended.
+// At the start there is nobody to hand it to.
 func (h *Hub) catchUp(ctx context.Context, cursor int64) error {
-	for h.begun && h.cursor < cursor {
-		events, err := h.cfg.Log.After(ctx, Filter{}, h.cursor, maxBatch)
+	most := max(1, h.cfg.Queue/2) // at once, or nobody's queue would be long enough
+	for h.begun && h.cursor < cursor && !h.skip(cursor) {
+		events, err := h.cfg.Log.After(ctx, Filter{}, h.cursor, most)
+		if errors.Is(err, ErrLost) {
+			h.loseAll()
+			break
+		}
 		if err != nil {
 			return err
 		}
 		if len(events) == 0 {
 			break
+		}
+		if h.shared != nil {
+			for _, e := range events {
+				delete(h.seqs, e.Call) // its next number is asked for
+			}
 		}
 		h.handOut(events)
 	}
@@ -229,7 +266,6 @@ func (h *Hub) deliver(events []haft.Event) (dropped []*watcher) {
 		}
 		h.cursor = e.Cursor
 	}
-	h.stats.Published += int64(len(events))
 	h.stats.Dropped += int64(len(dropped))
 	return dropped
 }

@@ -139,7 +139,7 @@ func (h *Hub) enter(ctx context.Context, f Filter) (*watcher, int64, error) {
 	h.mu.Lock()
 	unborn := h.cursor == 0
 	h.mu.Unlock()
-	if unborn { // learn where the log stands
+	if unborn || h.shared != nil { // learn where the log stands
 		if _, _, err := h.join(ctx, nil); err != nil {
 			return nil, 0, err
 		}
@@ -160,6 +160,7 @@ func (h *Hub) enter(ctx context.Context, f Filter) (*watcher, int64, error) {
 	}
 	h.orgs[f.Org][w] = struct{}{}
 	h.stats.Watchers++
+	h.pollLocked(ctx)
 	return w, h.cursor, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"haft"
@@ -54,6 +55,11 @@ func (t *tx) addEvents(ctx context.Context, events []haft.Event, rows []any) err
 	if err != nil {
 		return err
 	}
+	if t.s.dialect.Shared && events[0].Cursor != cursor+1 {
+		if err := t.raiseSeqs(ctx, events, rows); err != nil {
+			return err
+		}
+	}
 	cursor = numberEvents(events, rows, cursor)
 	if _, err := t.add(ctx, insertEvents, rows); err != nil {
 		return err
@@ -64,6 +70,58 @@ func (t *tx) addEvents(ctx context.Context, events []haft.Event, rows []any) err
 	}
 	_, err = t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events'", cursor)
 	return err
+}
+
+// raiseSeqs has the events of each call go on after those that other processes have
+// added. It is for whoever did not know of the last event of all.
+func (t *tx) raiseSeqs(ctx context.Context, events []haft.Event, rows []any) error {
+	var calls []haft.CallID
+	for _, e := range events {
+		if !slices.Contains(calls, e.Call) {
+			calls = append(calls, e.Call)
+		}
+	}
+	last := make(map[haft.CallID]int64, len(calls))
+	err := lastSeqs(calls, last, func(scan func(scanner) error, text string, args ...any) error {
+		found, err := t.query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		return each(found, scan)
+	})
+	if err != nil {
+		return fmt.Errorf("find the last events of calls: %w", err)
+	}
+	for i := range events {
+		e := &events[i]
+		e.Seq = max(e.Seq, last[e.Call]+1)
+		last[e.Call] = e.Seq
+		rows[i*insertEvents.cols+seqColumn] = e.Seq
+	}
+	return nil
+}
+
+// seqColumn is where insertEvents has the number of an event of its call.
+const seqColumn = 6
+
+// lastSeqs asks for the highest Seq of calls.
+func lastSeqs(calls []haft.CallID, into map[haft.CallID]int64, ask func(scan func(scanner) error, text string, args ...any) error) error {
+	return chunks(calls, func(part []haft.CallID) error {
+		args := make([]any, len(part))
+		ids := make(map[string]haft.CallID, len(part))
+		for i, id := range part {
+			ids[column(string(id))] = id
+			args[i] = column(string(id))
+		}
+		args = pad(args)
+		return ask(func(r scanner) error {
+			var id string
+			var seq int64
+			err := r.Scan(&id, &seq)
+			into[ids[id]] = seq
+			return err
+		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+in(len(args), 1)+" GROUP BY call", args...)
+	})
 }
 
 // numberEvents gives events the cursors behind the last one, and returns the last
@@ -98,6 +156,15 @@ func (t *tx) lastCursor(ctx context.Context) (cursor int64, err error) {
 // were.
 const highest = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h`
 
+// EventTip returns the highest cursor of a shared store: every event up to it can be
+// read.
+func (s *Store) EventTip(ctx context.Context) (cursor int64, err error) {
+	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, "SELECT value FROM marks WHERE name = 'events'"); err != nil {
+		return 0, fmt.Errorf("find the last event: %w", err)
+	}
+	return cursor, nil
+}
+
 // LastEvents returns the highest Cursor, and of the given calls those that have
 // events with their highest Seq. It is what [event.Log] asks for.
 func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (cursor int64, seqs map[haft.CallID]int64, err error) {
@@ -107,21 +174,8 @@ func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (cursor int
 		}
 	}
 	seqs = make(map[haft.CallID]int64)
-	err = chunks(calls, func(part []haft.CallID) error {
-		args := make([]any, len(part))
-		ids := make(map[string]haft.CallID, len(part))
-		for i, id := range part {
-			ids[column(string(id))] = id
-			args[i] = column(string(id))
-		}
-		args = pad(args)
-		return s.rows(ctx, func(r scanner) error {
-			var id string
-			var seq int64
-			err := r.Scan(&id, &seq)
-			seqs[ids[id]] = seq
-			return err
-		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+in(len(args), 1)+" GROUP BY call", args...)
+	err = lastSeqs(calls, seqs, func(scan func(scanner) error, text string, args ...any) error {
+		return s.rows(ctx, scan, text, args...)
 	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("find the last events of calls: %w", err)

@@ -26,6 +26,12 @@ func (l Log) Append(ctx context.Context, events []haft.Event) error {
 	return l.Store.Commit(ctx, store.Batch{Events: events})
 }
 
+// Shared implements [event.SharedLog].
+func (l Log) Shared() bool { return l.Store.Shared() }
+
+// Tip implements [event.SharedLog].
+func (l Log) Tip(ctx context.Context) (int64, error) { return l.Store.EventTip(ctx) }
+
 // After implements [event.Log].
 func (l Log) After(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
 	return l.Store.EventsAfter(ctx, f, after, limit)
