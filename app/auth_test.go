@@ -1,7 +1,9 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -219,6 +221,26 @@ func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
 	}
 	if _, err := os.Lstat("admin.key"); err == nil {
 		t.Error("it was written to the working directory")
+	}
+}
+
+// A data directory that is not there yet is made beside a database too, for its owner
+// only, and the log says what is kept there.
+func TestService_makes_its_directory_beside_a_database(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "yet")
+	var log bytes.Buffer
+	cfg := app.ServiceConfig{Data: dir, Database: storetest.Postgres(t)}
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := serve(t, cfg).OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+		t.Fatalf("OpenAuth: %v", err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory is %v, %v", info, err)
+	}
+	for _, want := range []string{"made the data directory", "dir=" + dir, "auth.key"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q: %s", want, log.String())
+		}
 	}
 }
 

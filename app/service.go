@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -200,6 +201,9 @@ func (s *Service) Healthy(ctx context.Context) error {
 // openStore opens the store that cfg asks for.
 func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) {
 	if cfg.Database != "" {
+		if err := makeDataDir(cfg); err != nil {
+			return err
+		}
 		s.Store, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
 	} else {
 		s.Store, err = sqlite.Open(ctx, sqlite.Config{Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy})
@@ -208,6 +212,25 @@ func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) 
 		return fmt.Errorf("open the store: %w", err)
 	}
 	s.closers = append(s.closers, s.Store.Close)
+	return nil
+}
+
+// makeDataDir makes the data directory beside a database, as the embedded store does
+// where there is none, and says what will be in it: it looks as if nothing were.
+func makeDataDir(cfg ServiceConfig) error {
+	if cfg.Data == "" {
+		return nil
+	}
+	if _, err := os.Stat(cfg.Data); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what is wrong with it is found where it is used
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if cfg.Logger != nil {
+		cfg.Logger.Info("made the data directory: tools and calls are in the database, keys and installed packages are here; keep a copy of the keys",
+			"dir", cfg.Data, "keys", "auth.key audit.key digest.key master.key")
+	}
 	return nil
 }
 

@@ -125,12 +125,6 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.database != "" {
-		// The keys are kept here all the same.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, usage(fmt.Errorf("make the directory for keys: %w", err))
-		}
-	}
 	cfg := app.ServiceConfig{
 		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced},
 		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(std.err).line,
