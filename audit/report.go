@@ -102,7 +102,7 @@ func (p Problem) String() string {
 	case Restored:
 		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to entry %d was given up", p.Seq, p.To)
 	case Backwards:
-		return fmt.Sprintf("entry %d is earlier than the one before it", p.Seq)
+		return fmt.Sprintf("entry %d is more than %v earlier than the one before it: a clock was set, or those of two servers differ", p.Seq, clockSlack)
 	}
 	return fmt.Sprintf("entry %d: %s", p.Seq, string(p.Kind))
 }

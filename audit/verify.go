@@ -50,9 +50,9 @@ const (
 	maxPending = 100_000
 )
 
-// clockSlack is how much earlier an entry may be than the one before it. Calls take
-// their time before they wait for their turn in the log, and the clocks of two servers
-// are not one.
+// clockSlack is how much earlier an entry may be than the one before it: the clocks of
+// two servers are not one. What waits for its turn gets its time when it is written; in
+// logs of earlier versions it had the time of before.
 const clockSlack = 10 * time.Second
 
 // A verifier takes the lines of a chain one by one.

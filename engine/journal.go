@@ -68,8 +68,13 @@ func (j *journal) forget(id haft.CallID) {
 }
 
 // attach has part written with the next event of the call, unless somebody else is about
-// to move the same call: of two who do so at once one is first.
+// to move the same call: of two who do so at once one is first. The audit gets the time at
+// which it is written: a call that waits for its turn, or for a store that is away, would
+// have an earlier one than the entry before.
 func (j *journal) attach(id haft.CallID, part *store.Batch) bool {
+	for i := range part.Audit {
+		part.Audit[i].Time = time.Time{}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.parts[id] != nil {

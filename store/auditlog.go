@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"haft"
@@ -101,10 +102,15 @@ func (t *tx) addAudit(ctx context.Context, e *encoded) error {
 }
 
 // link links entries to the ends of their chains, moves the ends, and returns the
-// rows.
+// rows. It is done in the order of the chain: an entry without a time gets that of now,
+// so that the times of a chain do not go back because somebody had to wait.
 func (e *encoded) link(ends map[string]audit.Head) []any {
 	rows := make([]any, 0, len(e.audit)*insertAudit.cols)
+	now := time.Now()
 	for i, entry := range e.audit {
+		if entry.Time.IsZero() {
+			entry.Time = now
+		}
 		linked := audit.Link(ends[entry.Org], entry)
 		ends[entry.Org] = linked.Head()
 		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i], linked.Prev, linked.Hash)

@@ -19,7 +19,8 @@ type Batch struct {
 	// Events are numbered by the hub. In a shared store another process may have
 	// used the numbers: then Commit changes their Cursor, in place.
 	Events []haft.Event
-	// Audit are linked to the chains of their organisations, in this order.
+	// Audit are linked to the chains of their organisations, in this order. Those
+	// without a time get that of now.
 	Audit []audit.Entry
 	// Approvals are added, or replace those with the same id if these wait for an answer,
 	// or are agreed to and are used now.
