@@ -116,19 +116,39 @@ func (h *Hub) lead(ctx context.Context, b *batch) {
 	if b.look && h.shared != nil {
 		b.lookErr = h.sync(ctx)
 	}
-	if b.err = h.write(ctx, b.events); b.err != nil || len(b.events) == 0 {
+	if b.err = h.write(ctx, b.events); b.err != nil {
+		return
+	}
+	first, last, n := kept(b.events)
+	if n == 0 {
 		return
 	}
 	h.mu.Lock()
-	h.stats.Published += int64(len(b.events))
+	h.stats.Published += int64(n)
+	h.stats.Refused += int64(len(b.events) - n)
 	h.mu.Unlock()
-	if h.behind(b.events[0].Cursor) {
+	if h.behind(first) {
 		// What others have appended comes first. The events are kept, so that an error
 		// here only means that watchers get them with the next look.
-		h.fresh = h.catchUp(ctx, b.events[len(b.events)-1].Cursor) == nil
+		h.fresh = h.catchUp(ctx, last) == nil
 		return
 	}
 	h.handOut(b.events)
+}
+
+// kept returns the cursors of the first and the last event that the log took, and of how
+// many it did.
+func kept(events []haft.Event) (first, last int64, n int) {
+	for _, e := range events {
+		if e.Cursor == 0 {
+			continue
+		}
+		if n++; n == 1 {
+			first = e.Cursor
+		}
+		last = e.Cursor
+	}
+	return first, last, n
 }
 
 // write numbers events and has the log keep them. Numbers count only once the
