@@ -90,6 +90,10 @@ soak: ## kill, pause and starve real servers, and check every accepted call
 fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)
 
+.PHONY: fixture
+fixture: build ## keep a store of this version, as NAME, that later ones have to open
+	scripts/fixture $(NAME)
+
 .PHONY: lint
 lint: ## golangci-lint, and govulncheck where its database answers
 	@GOBIN=$(TOOLS) scripts/lint

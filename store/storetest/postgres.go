@@ -66,10 +66,29 @@ func Postgres(t testing.TB) string {
 	return u.String()
 }
 
+// PostgresDump is [Postgres] with a database that holds what pg_dump wrote to a file.
+func PostgresDump(t testing.TB, file string) string {
+	t.Helper()
+	address := Postgres(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := only.server.client(t.Context(), strings.TrimPrefix(u.Path, "/"), "-v", "ON_ERROR_STOP=1", "-f", file); err != nil {
+		t.Fatalf("load the dump: %v\n%s", err, out)
+	}
+	return address
+}
+
 // psql runs one statement.
 func (s *server) psql(ctx context.Context, text string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "psql"), "-X", "-q", "-h", s.dir, "-U", "haft", "-d", "postgres", "-c", text)
-	out, err := cmd.CombinedOutput()
+	return s.client(ctx, "postgres", "-c", text)
+}
+
+// client runs psql on a database.
+func (s *server) client(ctx context.Context, database string, args ...string) (string, error) {
+	args = append([]string{"-X", "-q", "-h", s.dir, "-U", "haft", "-d", database}, args...)
+	out, err := exec.CommandContext(ctx, filepath.Join(s.bin, "psql"), args...).CombinedOutput()
 	return string(out), err
 }
 
