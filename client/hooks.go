@@ -16,6 +16,7 @@ var (
 	_ haft.Webhooks  = (*Client)(nil)
 	_ haft.Sandboxes = (*Client)(nil)
 	_ haft.Meter     = (*Client)(nil)
+	_ haft.Retainer  = (*Client)(nil)
 )
 
 // fetched sends a request whose answer is one thing.
@@ -166,4 +167,18 @@ func (c *Client) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery)
 		return nil, err
 	}
 	return out.Data, nil
+}
+
+// Retention implements [haft.Retainer].
+func (c *Client) Retention(ctx context.Context, p haft.Principal, org string) (*haft.Kept, error) {
+	v := url.Values{}
+	set(v, "org", org)
+	return fetched[haft.Kept](ctx, c, query{path: "/v1/retention", values: v, as: p})
+}
+
+// SetRetention implements [haft.Retainer].
+func (c *Client) SetRetention(ctx context.Context, p haft.Principal, org string, r haft.Retention) (*haft.Kept, error) {
+	v := url.Values{}
+	set(v, "org", org)
+	return fetched[haft.Kept](ctx, c, query{method: http.MethodPut, path: "/v1/retention", values: v, as: p, body: r})
 }

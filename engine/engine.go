@@ -84,6 +84,9 @@ type Config struct {
 	ApprovalExpires time.Duration
 	// KeepEvents is how long events can be replayed; 0 means a week.
 	KeepEvents time.Duration
+	// Retention says how long calls are kept that have ended, where an organisation has
+	// no bounds of its own; zero fields are those of [haft.DefaultRetention].
+	Retention haft.Retention
 	// Beat is how often this process says that it lives, where others share its
 	// store; 0 means 4 seconds. DeadAfter is how long they wait before they take
 	// over from one that does not; 0 means 20 seconds.
@@ -289,6 +292,7 @@ func (c Config) filled() Config {
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 7 * 24 * time.Hour
 	}
+	c.Retention = c.Retention.Or(haft.DefaultRetention())
 	if c.Patience == 0 {
 		c.Patience = 50 * time.Millisecond
 	}

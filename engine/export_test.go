@@ -42,3 +42,16 @@ func JudgedBy(first, second int64) (rule string) {
 	j.follow([]policy.Network{{Rule: "second"}}, second)
 	return j.forbids("a.example", 443)
 }
+
+// PruneCalls makes one round of pruning, and reports whether there is nothing left to do.
+func (e *Engine) PruneCalls(ctx context.Context, full bool) (bool, error) {
+	pass := &pruning{}
+	err := e.pruneCalls(ctx, pass, full)
+	return len(pass.orgs) == 0, err
+}
+
+// PruneKeys forgets old idempotency keys, as the housekeeping does before it prunes calls.
+func (e *Engine) PruneKeys(ctx context.Context) error { return e.prune(ctx) }
+
+// Binds returns the digest under which an idempotency key is claimed for a call.
+func (e *Engine) Binds(c haft.Call) string { return e.binds(c.Tool+"\x00"+c.Digest, c.Args) }

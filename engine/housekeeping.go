@@ -11,6 +11,7 @@ import (
 func (e *Engine) keepHouse(ctx context.Context) {
 	beat := time.NewTicker(e.cfg.Beat)
 	defer beat.Stop()
+	pass := &pruning{}
 	for rounds := 0; ; rounds++ {
 		select {
 		case <-ctx.Done():
@@ -18,7 +19,7 @@ func (e *Engine) keepHouse(ctx context.Context) {
 		case <-beat.C:
 		case <-e.hurried:
 		}
-		for _, job := range e.jobs(rounds) {
+		for _, job := range e.jobs(rounds, pass) {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
 				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
 			}
@@ -41,7 +42,7 @@ type job struct {
 }
 
 // jobs returns what is due in a round.
-func (e *Engine) jobs(round int) []job {
+func (e *Engine) jobs(round int, pass *pruning) []job {
 	var due []job
 	if e.store.Shared() {
 		due = append(due, job{"beat", e.beat}, job{"look for servers that are gone", e.givePeersUp})
@@ -50,8 +51,12 @@ func (e *Engine) jobs(round int) []job {
 	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
 		due = append(due, job{"sign the audit", e.checkpoint})
 	}
-	if round%720 == 719 { // about an hour
+	hour := round%720 == 719 // about
+	if hour {
 		due = append(due, job{"prune", e.prune})
+	}
+	if round%12 == 11 { // claims are pruned before the calls that they name
+		due = append(due, job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour) }})
 	}
 	return due
 }
@@ -65,7 +70,7 @@ func (e *Engine) prune(ctx context.Context) error {
 	if _, err := e.store.PruneEvents(ctx, now.Add(-e.cfg.KeepEvents)); err != nil {
 		return err
 	}
-	if _, err := e.store.PruneClaims(ctx, now.Add(-24*time.Hour)); err != nil {
+	if _, err := e.store.PruneClaims(ctx, now.Add(-keepKeys)); err != nil {
 		return err
 	}
 	if _, err := e.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {

@@ -75,7 +75,7 @@ func (e *Engine) orgsWithCalls(ctx context.Context) []string {
 // which anybody may do less. Kinds that are not known count as one.
 func takesNothing(kind string) bool {
 	switch kind {
-	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "mcp_server.login", "mcp_server.login_ended":
+	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set", "mcp_server.login", "mcp_server.login_ended":
 		return true
 	}
 	return false

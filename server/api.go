@@ -38,6 +38,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.keys()
 	a.webhooks()
 	a.usage()
+	a.retention()
 	a.operate()
 	a.audit()
 	a.self()

@@ -52,6 +52,8 @@ type Config struct {
 	Keys      Keys
 	Webhooks  haft.Webhooks
 	Meter     haft.Meter
+	// Retainer knows how long calls are kept. Nil means that nobody here does.
+	Retainer haft.Retainer
 	// Ready makes a real call and reports why that does not work.
 	Ready func(ctx context.Context) error
 	// Warnings names, in words of its own, what does not work though calls do. They are

@@ -112,6 +112,7 @@ GET /v1/audit/keys
 GET /v1/keys
 GET /v1/keys/{id}
 GET /v1/policies/{of}
+GET /v1/retention
 GET /v1/sandbox_configs
 GET /v1/sandbox_configs/{ref}
 GET /v1/secrets
@@ -158,6 +159,7 @@ PUT /v1/agents/{agent}
 PUT /v1/agents/{agent}/tools/{ref}
 PUT /v1/mcp_servers/{server}
 PUT /v1/policies/{of}
+PUT /v1/retention
 PUT /v1/sandbox_configs/{ref}
 PUT /v1/secrets/{name}
 PUT /v1/webhooks/{id}
@@ -170,6 +172,7 @@ haft agent env
 haft agent rm
 haft agent rules
 haft audit export
+haft calls retention
 haft audit key
 haft audit show
 haft audit verify

@@ -20,7 +20,7 @@ func callsCommand(std streams) *cobra.Command {
   haft calls stop --reason "bad deploy" --kill`)
 	p := attach(cmd)
 	list := callsList(p, std, "list")
-	cmd.AddCommand(list, callsShow(p, std), callsCancel(p, std), callsReplay(p, std), callsEvents(p, std), callsStats(p, std), callsStop(p, std), callsResume(p, std))
+	cmd.AddCommand(list, callsShow(p, std), callsCancel(p, std), callsReplay(p, std), callsEvents(p, std), callsStats(p, std), callsRetention(p, std), callsStop(p, std), callsResume(p, std))
 	bare := callsList(p, std, "calls")
 	cmd.RunE = bare.RunE
 	cmd.Flags().AddFlagSet(bare.Flags())

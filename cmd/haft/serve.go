@@ -38,6 +38,8 @@ type serving struct {
 	bounds           bounds
 	oidc             oidcFlags
 	tls              *certificate // nil without TLS
+	keep             haft.Retention
+	keepFromEnv      func() error
 }
 
 // serveCommand answers requests over HTTP.
@@ -84,6 +86,7 @@ SIGHUP reads the certificate, its key and the keys of issuers again.`,
 	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"), "the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
 	s.bounds.add(f)
 	s.oidc.add(f)
+	s.keepFromEnv = serveKeep(f, &s.keep)
 	f.StringVar(&s.logFormat, "log", "text", "how to write the log to stderr: text, json or none")
 	f.StringVar(&s.level, "log-level", "info", "what to log: debug, info, warn or error")
 	return cmd
@@ -120,6 +123,10 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		return cfg, err
 	}
 	cfg.Database, cfg.Wait, cfg.Operators, cfg.AuditSink = s.database, s.lockWait, s.org, s.sink
+	if err := s.keepFromEnv(); err != nil {
+		return cfg, err
+	}
+	cfg.Engine.Retention = s.keep
 	cfg.Auth.RequireUser = s.requireUser
 	cfg.Packages = s.packages()
 	cfg.AllowReduced = s.reduced

@@ -30,6 +30,7 @@ type service interface {
 	haft.Service
 	haft.MCPServers
 	haft.Webhooks
+	haft.Retainer
 }
 
 // A follower follows calls.

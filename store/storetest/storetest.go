@@ -50,6 +50,7 @@ func laws() []law {
 		{"calls_that_wait_are_read_in_order", queued},
 		{"chains_are_taken_further_by_their_owner", chainsOwned},
 		{"approvals_are_answered_once_with_their_call", answers},
+		{"calls_are_pruned", callsPruned},
 		{"keys_have_one_winner", claimRace},
 		{"keys_belong_to_a_scope", claimScope},
 		{"processes_are_given_up", processes},
