@@ -31,6 +31,8 @@ const (
 	WebhooksWrite  Action = "webhooks:write"
 	AuditRead      Action = "audit:read"
 	UsageRead      Action = "usage:read"
+	DataExport     Action = "data:export"
+	DataErase      Action = "data:erase"
 	Operate        Action = "operate" // stop and resume the whole server
 
 	// AllActions stands for every action in a scope. It gives no role.
@@ -41,7 +43,8 @@ const (
 var actions = []Action{
 	ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite, EventsRead,
 	KeysRead, KeysWrite, SecretsRead, SecretsWrite, PoliciesRead, PoliciesWrite, SandboxesRead, SandboxesWrite,
-	ServersRead, ServersWrite, WebhooksRead, WebhooksWrite, AuditRead, UsageRead, Operate,
+	ServersRead, ServersWrite, WebhooksRead, WebhooksWrite, AuditRead, UsageRead, DataExport,
+	DataErase, Operate,
 }
 
 // Actions lists every action, without [AllActions].

@@ -26,6 +26,9 @@ type Entry struct {
 	// Body has what there is to say about this Kind, as JSON. Its bytes are part
 	// of the hash: who keeps an entry keeps them as they are, unformatted.
 	Body json.RawMessage `json:"body,omitempty"`
+	// Erased names the erasure that took the content of the entry: all but Org, Seq, Time,
+	// Prev and Hash is empty then. An entry of the kind [ErasedKind] has to say so.
+	Erased string `json:"erased,omitempty"`
 	// Prev is the Hash of the entry before, or that of [Genesis].
 	Prev string `json:"prev"`
 	Hash string `json:"hash"`

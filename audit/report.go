@@ -10,7 +10,7 @@ import (
 // A Kind sorts what is wrong with a chain.
 type Kind string
 
-// What can be wrong with a chain. All but [Backwards] and [Restored] mean that it is
+// What can be wrong with a chain. All but [Backwards], [Restored] and [Erasure] mean that it is
 // not what was written.
 const (
 	// Changed: the content of entry Seq does not fit its hash.
@@ -52,6 +52,12 @@ const (
 	// Restored: before entry Seq a person put back an older database and gave up what
 	// was signed up to entry To. It is said openly, so this is a warning.
 	Restored Kind = "restored"
+	// BadErasure: entries were erased, from Seq on, and no entry says so, or not of exactly
+	// these.
+	BadErasure Kind = "bad_erasure"
+	// Erasure: entry Seq says that so many entries as To were erased, on purpose and by
+	// whom. They cannot be read any more, so this is a warning.
+	Erasure Kind = "erasure"
 	// Backwards: entry Seq is much earlier than the one before it. Clocks are set,
 	// so this is a warning.
 	Backwards Kind = "backwards"
@@ -61,7 +67,7 @@ const (
 type Problem struct {
 	Kind Kind  `json:"kind"`
 	Seq  int64 `json:"seq"`
-	// To is for [Missing], [Truncated] and [Restored].
+	// To is for [Missing], [Truncated], [Restored] and [Erasure].
 	To int64 `json:"to,omitempty"`
 }
 
@@ -101,6 +107,10 @@ func (p Problem) String() string {
 		return fmt.Sprintf("checkpoint %d, counted over all organisations, is missing or was replaced: entries of some organisation may be gone", p.Seq)
 	case Restored:
 		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to entry %d was given up", p.Seq, p.To)
+	case BadErasure:
+		return fmt.Sprintf("the content of entry %d is gone, and no entry says that just this was erased: repeat haft erase if it was stopped", p.Seq)
+	case Erasure:
+		return fmt.Sprintf("%d entries were erased on purpose, as entry %d says: haft audit show --kind %s", p.To, p.Seq, ErasedKind)
 	case Backwards:
 		return fmt.Sprintf("entry %d is more than %v earlier than the one before it: a clock was set, or those of two servers differ", p.Seq, clockSlack)
 	}

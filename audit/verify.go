@@ -70,6 +70,7 @@ type verifier struct {
 	pending map[int64][]string
 	waiting int // checkpoints in pending
 	links   links
+	erased  map[string]*erasure // by name
 }
 
 type gap struct{ from, to int64 }
@@ -100,6 +101,12 @@ func (v *verifier) entry(e Entry) {
 		return
 	}
 	sum := hashOf(&e)
+	if e.Erased != "" {
+		sum = e.Hash // which an entry of ErasedKind vouches for
+		v.erase(e)
+	} else if e.Kind == ErasedKind && sum == e.Hash {
+		v.erasedBy(e)
+	}
 	sound := sum == e.Hash
 	next := v.head.Seq + 1
 	follows := e.Prev == v.head.Hash || e.Prev == v.other
@@ -251,6 +258,7 @@ func (v *verifier) end() Report {
 	for _, g := range v.gaps {
 		v.report.problem(Problem{Kind: Missing, Seq: g.from, To: g.to})
 	}
+	v.erasures()
 	var last int64
 	for at := range v.pending {
 		last = max(last, at)

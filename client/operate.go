@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -118,7 +119,25 @@ func auditValues(f haft.AuditFilter) url.Values {
 // ExportAudit writes the audit of the organisation, or what of it fits a filter, as
 // JSON lines. It is whole if there is no error.
 func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error {
-	q := query{path: "/v1/audit", as: p, values: auditValues(f)}
+	return c.copy(ctx, query{path: "/v1/audit", as: p, values: auditValues(f)}, w)
+}
+
+// Export implements [haft.Eraser].
+func (c *Client) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
+	v := url.Values{}
+	set(v, "org", of.Org)
+	set(v, "user", of.User)
+	return c.copy(ctx, query{path: "/v1/export", as: p, values: v}, w)
+}
+
+// Erase implements [haft.Eraser].
+func (c *Client) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (*haft.Erasure, error) {
+	of.Org = cmp.Or(of.Org, p.Org)
+	return fetched[haft.Erasure](ctx, c, query{method: http.MethodPost, path: "/v1/erase", as: p, body: of})
+}
+
+// copy writes the whole of an answer.
+func (c *Client) copy(ctx context.Context, q query, w io.Writer) error {
 	res, err := c.send(ctx, q)
 	if err != nil {
 		return err
@@ -126,7 +145,7 @@ func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, f haft.Audit
 	defer res.Body.Close()
 	if _, err := io.Copy(w, res.Body); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("export the audit: %w", context.Cause(ctx))
+			return fmt.Errorf("export: %w", context.Cause(ctx))
 		}
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the export is not whole", Err: err}
 	}

@@ -39,6 +39,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.webhooks()
 	a.usage()
 	a.retention()
+	a.erase()
 	a.operate()
 	a.audit()
 	a.self()

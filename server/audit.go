@@ -115,18 +115,23 @@ func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) 
 	}
 	f := s.auditFilter(ctx, who, *in)
 	return &huma.StreamResponse{Body: func(h huma.Context) {
-		out := &lazy{h: h}
-		err := s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out)
-		switch {
-		case err == nil:
-			out.begin()
-		case !out.begun:
-			s.refuse(h, err)
-		default:
-			_ = s.fault(ctx, err)       // it is in the log; the answer has begun
-			panic(http.ErrAbortHandler) // half an export must not look like a whole one
-		}
+		s.streamTo(ctx, h, func(out *lazy) error { return s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out) })
 	}}, nil
+}
+
+// streamTo answers with what write writes.
+func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazy) error) {
+	out := &lazy{h: h}
+	err := write(out)
+	switch {
+	case err == nil:
+		out.begin()
+	case !out.begun:
+		s.refuse(h, err)
+	default:
+		_ = s.fault(ctx, err)       // it is in the log; the answer has begun
+		panic(http.ErrAbortHandler) // half an export must not look like a whole one
+	}
 }
 
 // A lazy writer sends headers with the first bytes, so that an error before them

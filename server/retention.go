@@ -22,11 +22,23 @@ type RetentionOf struct {
 	Org string `query:"org" maxLength:"200" doc:"The organisation, for the operator of the server; that of the caller if it is left out."`
 }
 
+// ofOrg reports why who may not do an action to an organisation: another one is for the
+// operator of the server.
+func ofOrg(who Identity, a haft.Action, org string) error {
+	if org == "" || org == who.Principal.Org {
+		return nil
+	}
+	return who.operator(a)
+}
+
 type kept struct{ Body *haft.Kept }
 
 func (s *Server) showRetention(ctx context.Context, who Identity, in *RetentionOf) (*kept, error) {
 	if s.cfg.Retainer == nil {
 		return nil, absent("retention")
+	}
+	if err := ofOrg(who, haft.PoliciesRead, in.Org); err != nil {
+		return nil, err
 	}
 	k, err := s.cfg.Retainer.Retention(ctx, who.Principal, in.Org)
 	return &kept{k}, err
@@ -40,6 +52,9 @@ type setRetention struct {
 func (s *Server) setRetention(ctx context.Context, who Identity, in *setRetention) (*kept, error) {
 	if s.cfg.Retainer == nil {
 		return nil, absent("retention")
+	}
+	if err := ofOrg(who, haft.PoliciesWrite, in.Org); err != nil {
+		return nil, err
 	}
 	k, err := s.cfg.Retainer.SetRetention(ctx, who.Principal, in.Org, in.Body)
 	return &kept{k}, err

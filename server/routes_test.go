@@ -61,6 +61,8 @@ func routes() []route {
 		{op: "PUT /v1/policies/{of}", path: "/v1/policies/organisation", body: "version: 1\n", who: admin, ok: 204, foreign: 204, low: 403, bad: canary + `: [`},
 		{op: "GET /v1/policies/{of}", path: "/v1/policies/organisation", who: admin, ok: 200, foreign: 200, low: 403},
 		{op: "PUT /v1/retention", body: `{"calls_ms":7200000}`, who: admin, ok: 200, foreign: 200, low: 403, bad: `{"calls_ms":"` + canary + `"}`},
+		{op: "GET /v1/export", who: admin, ok: 200, foreign: 200, low: 403},
+		{op: "POST /v1/erase", body: `{"org":"acme","user":"nobody"}`, who: admin, ok: 200, foreign: 403, low: 403, bad: `{"org":["` + canary + `"]}`},
 		{op: "GET /v1/retention", who: admin, ok: 200, foreign: 200, low: 403},
 		{op: "POST /v1/policies/explain", body: `{"tool":"f","args":{}}`, who: admin, ok: 200, foreign: 404, bad: `{"args":{}}`},
 		{op: "POST /v1/stop", body: `{"reason":"fire"}`, who: operator, ok: 204, foreign: 403, low: 403, bad: `{"kill":"` + canary + `"}`},

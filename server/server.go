@@ -54,6 +54,8 @@ type Config struct {
 	Meter     haft.Meter
 	// Retainer knows how long calls are kept. Nil means that nobody here does.
 	Retainer haft.Retainer
+	// Eraser gives and takes what is kept of somebody. Nil means that nobody here does.
+	Eraser haft.Eraser
 	// Ready makes a real call and reports why that does not work.
 	Ready func(ctx context.Context) error
 	// Warnings names, in words of its own, what does not work though calls do. They are

@@ -206,7 +206,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
-		Sandboxes: w.engine, Meter: w.engine, Retainer: w.engine, Secrets: w.engine, Webhooks: hooks, Keys: keyring{ring},
+		Sandboxes: w.engine, Meter: w.engine, Retainer: w.engine, Eraser: w.engine, Secrets: w.engine, Webhooks: hooks, Keys: keyring{ring},
 		Wait: w.engine.Wait, Policies: w.engine, Audit: w, Events: w.engine,
 		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.engine.Explain(ctx, c) },
 		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {

@@ -274,7 +274,7 @@ func scanAudit(r scanner, org string) (audit.Entry, error) {
 	if err := decode(doc, &d); err != nil {
 		return e, err
 	}
-	e.Kind, e.Actor, e.Call, e.Tool, e.Digest = d.Kind, d.Actor, d.Call, d.Tool, d.Digest
+	e.Kind, e.Actor, e.Call, e.Tool, e.Digest, e.Erased = d.Kind, d.Actor, d.Call, d.Tool, d.Digest, d.Erased
 	e.Time = fromMicros(at)
 	if body != "" {
 		e.Body = json.RawMessage(body)

@@ -21,6 +21,7 @@ type auditDoc struct {
 	Call   haft.CallID    `json:"call,omitempty"`
 	Tool   string         `json:"tool,omitempty"`
 	Digest string         `json:"digest,omitempty"`
+	Erased string         `json:"erased,omitempty"`
 }
 
 // heads are the ends of the audit chains and of the events, as far as a store
@@ -49,7 +50,7 @@ func (e *encoded) encodeAudit(entries []audit.Entry) error {
 			return invalid("an entry of the audit trail has an organisation and a kind")
 		}
 		entry = tidy(entry)
-		doc, err := encode(auditDoc{entry.Kind, entry.Actor, entry.Call, entry.Tool, entry.Digest})
+		doc, err := encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool, Digest: entry.Digest})
 		if err != nil {
 			return err
 		}

@@ -112,6 +112,7 @@ GET /v1/audit/keys
 GET /v1/keys
 GET /v1/keys/{id}
 GET /v1/policies/{of}
+GET /v1/export
 GET /v1/retention
 GET /v1/sandbox_configs
 GET /v1/sandbox_configs/{ref}
@@ -159,6 +160,7 @@ PUT /v1/agents/{agent}
 PUT /v1/agents/{agent}/tools/{ref}
 PUT /v1/mcp_servers/{server}
 PUT /v1/policies/{of}
+POST /v1/erase
 PUT /v1/retention
 PUT /v1/sandbox_configs/{ref}
 PUT /v1/secrets/{name}
@@ -173,6 +175,8 @@ haft agent rm
 haft agent rules
 haft audit export
 haft calls retention
+haft erase
+haft export
 haft audit key
 haft audit show
 haft audit verify

@@ -31,6 +31,7 @@ type service interface {
 	haft.MCPServers
 	haft.Webhooks
 	haft.Retainer
+	haft.Eraser
 }
 
 // A follower follows calls.

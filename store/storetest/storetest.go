@@ -51,6 +51,7 @@ func laws() []law {
 		{"chains_are_taken_further_by_their_owner", chainsOwned},
 		{"approvals_are_answered_once_with_their_call", answers},
 		{"calls_are_pruned", callsPruned},
+		{"what_belongs_to_somebody_is_erased", erased},
 		{"keys_have_one_winner", claimRace},
 		{"keys_belong_to_a_scope", claimScope},
 		{"processes_are_given_up", processes},

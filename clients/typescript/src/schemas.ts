@@ -385,6 +385,19 @@ export interface Draft {
   tags?: string[] | null;
 }
 
+export interface EraseOfBody {
+  /** The organisation: that of the caller, or for the operator of the server any. */
+  org: string;
+  /** One user; if it is left out, everything of the organisation. */
+  user?: string;
+}
+
+export interface Erasure {
+  audit_entries: number;
+  cancelled: number;
+  erasure: string;
+}
+
 export interface ExplainBody {
   /** The agent that calls, by name or id. The credential must be for it. */
   agent?: string;
@@ -461,6 +474,14 @@ export interface IssuedKey {
   secret: string;
   signed_only?: boolean;
   user?: string;
+}
+
+export interface Kept {
+  calls: number;
+  most: Retention;
+  oldest?: string;
+  refused: number;
+  retention: Retention;
 }
 
 export interface Key {
@@ -752,6 +773,13 @@ export interface Result<V = unknown> {
   truncated?: Truncated;
   usage: Usage;
   value: V;
+}
+
+export interface Retention {
+  calls_count?: number;
+  calls_ms?: number;
+  refused_count?: number;
+  refused_ms?: number;
 }
 
 export interface Review {

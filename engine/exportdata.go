@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"time"
+
+	"haft"
+	"haft/event"
+)
+
+// Export implements [haft.Eraser].
+func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
+	of, err := e.subject(p, haft.DataExport, of)
+	if err != nil {
+		return err
+	}
+	if err := haft.WriteExport(w, "subject", of); err != nil {
+		return err
+	}
+	if err := e.exportCalls(ctx, of, w); err != nil {
+		return err
+	}
+	// As a manager of that organisation, who sees all of it and no value of a secret.
+	own := haft.Principal{Org: of.Org, User: "haft", Roles: e.managers()}
+	if err := exportAll(w, "approval", e.Approvals(ctx, own, haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
+		return err
+	}
+	about, err := e.about(ctx, of)
+	if err != nil {
+		return err
+	}
+	for entry, err := range e.store.Trail(ctx, of.Org) {
+		if err == nil && about(entry) {
+			err = haft.WriteExport(w, "audit", entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	sums, err := e.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User, By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
+	if err != nil {
+		return err
+	}
+	for _, sum := range sums {
+		if err := haft.WriteExport(w, "usage", sum); err != nil {
+			return err
+		}
+	}
+	if of.User != "" {
+		return nil
+	}
+	return e.exportOrg(ctx, own, w)
+}
+
+// exportCalls writes calls with their events, oldest first.
+func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
+	f := haft.CallFilter{Org: of.Org, User: of.User, Oldest: true, Limit: page}
+	for more := true; more; {
+		list, err := e.store.Records(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			f.Before, r.Sealed = r.Call.ID, nil
+			if err := haft.WriteExport(w, "call", r); err != nil {
+				return err
+			}
+			if err := e.exportEvents(ctx, of.Org, r.Call.ID, w); err != nil {
+				return err
+			}
+		}
+		more = len(list) == f.Limit
+	}
+	return nil
+}
+
+// exportEvents writes the events of a call that are still kept.
+func (e *Engine) exportEvents(ctx context.Context, org string, id haft.CallID, w io.Writer) error {
+	for after, more := int64(0), true; more; {
+		list, err := e.store.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
+		if err != nil && !errors.Is(err, event.ErrLost) {
+			return err
+		}
+		for _, ev := range list {
+			after = ev.Cursor
+			if err := haft.WriteExport(w, "event", ev); err != nil {
+				return err
+			}
+		}
+		more = len(list) == page
+	}
+	return nil
+}
+
+// exportOrg writes what belongs to an organisation and to nobody in it.
+func (e *Engine) exportOrg(ctx context.Context, own haft.Principal, w io.Writer) error {
+	if err := exportAll(w, "agent", e.AgentList(ctx, own, haft.AgentFilter{})); err != nil {
+		return err
+	}
+	if err := exportAll(w, "sandbox_config", e.SandboxConfigs(ctx, own)); err != nil {
+		return err
+	}
+	for tool, err := range e.Tools(ctx, own, haft.ToolFilter{}) {
+		if err == nil {
+			err = haft.WriteExport(w, "tool", tool)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportAll writes what a list has.
+func exportAll[T any](w io.Writer, kind string, list iter.Seq2[T, error]) error {
+	for v, err := range list {
+		if err == nil {
+			err = haft.WriteExport(w, kind, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"haft"
+)
+
+// erase are the operations on what is kept of somebody.
+func (a *api) erase() {
+	const tag = "retention"
+	register(a, operation{method: http.MethodGet, path: "/v1/export", id: "export-data", action: haft.DataExport, tag: tag,
+		summary: "Export what is kept of an organisation or a user, as JSON lines",
+		about:   "Each line has a `type` and `data`. Values of secrets are not in it."}, a.s.exportData)
+	a.OpenAPI().Paths["/v1/export"].Get.Responses["200"].Content = map[string]*huma.MediaType{jsonLines: {Schema: &huma.Schema{Type: huma.TypeString}}}
+	register(a, operation{method: http.MethodPost, path: "/v1/erase", id: "erase-data", action: haft.DataErase, tag: tag,
+		summary: "Erase what is kept of an organisation or a user, for good",
+		about:   "Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still verifies them and says so.",
+		errors:  []int{http.StatusServiceUnavailable}}, a.s.eraseData)
+}
+
+// ExportOf says whose data is meant.
+type ExportOf struct {
+	Org  string `query:"org" maxLength:"200" doc:"The organisation, for the operator of the server; that of the caller if it is left out."`
+	User string `query:"user" maxLength:"200" doc:"One user; all of the organisation if it is left out."`
+}
+
+func (s *Server) exportData(ctx context.Context, who Identity, in *ExportOf) (*huma.StreamResponse, error) {
+	if s.cfg.Eraser == nil {
+		return nil, absent("export")
+	}
+	if err := ofOrg(who, haft.DataExport, in.Org); err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(h huma.Context) {
+		s.streamTo(ctx, h, func(out *lazy) error {
+			return s.cfg.Eraser.Export(ctx, who.Principal, haft.Subject{Org: in.Org, User: in.User}, out)
+		})
+	}}, nil
+}
+
+type eraseOf struct {
+	Body struct {
+		Org  string `json:"org" minLength:"1" maxLength:"200" doc:"The organisation: that of the caller, or for the operator of the server any."`
+		User string `json:"user,omitempty" maxLength:"200" doc:"One user; if it is left out, everything of the organisation."`
+	}
+}
+
+type erasure struct{ Body *haft.Erasure }
+
+func (s *Server) eraseData(ctx context.Context, who Identity, in *eraseOf) (*erasure, error) {
+	if s.cfg.Eraser == nil {
+		return nil, absent("erasure")
+	}
+	if err := ofOrg(who, haft.DataErase, in.Body.Org); err != nil {
+		return nil, err
+	}
+	done, err := s.cfg.Eraser.Erase(ctx, who.Principal, haft.Subject{Org: in.Body.Org, User: in.Body.User})
+	return &erasure{done}, err
+}
