@@ -38,8 +38,9 @@ type front struct {
 	mu      sync.Mutex
 	waiting []*rowset // acknowledged, and not in the database yet; oldest first
 	count   atomic.Int64
-	stuck   atomic.Bool // the database does not take what waits
-	unsafe  atomic.Bool // nobody knows what of the database is on the disk
+	stuck   atomic.Bool   // the database does not take what waits
+	unsafe  atomic.Bool   // nobody knows what of the database is on the disk
+	failing atomic.Uint32 // the parts that were reported to fail, one bit each
 
 	applied uint64 // the last one that is in the database, guarded by the turn
 	relaxed bool   // the connection is, guarded by the turn
@@ -50,8 +51,8 @@ type front struct {
 }
 
 const (
-	// logName is the file of the log.
-	logName = "redo.log"
+	// LogName is the file of the log in the directory of the database.
+	LogName = "redo.log"
 	// settleAfter is how long a batch waits for others to go into the database
 	// with it, and settleAt how many do not wait.
 	settleAfter = 20 * time.Millisecond
@@ -75,7 +76,7 @@ func (s *Store) openFront(ctx context.Context) error {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f.stop = stop
 	s.front = f
-	if s.cfg.Busy {
+	if s.cfg.Busy && !s.cfg.NoLog {
 		f.seen = warmUp
 		f.tend(ctx)
 	}
@@ -93,12 +94,15 @@ func (f *front) begin(ctx context.Context) error {
 		return err
 	}
 	epoch := binary.LittleEndian.Uint64(raw[:])
-	log, err := redo.Open(f.root, logName, rowsetVersion, epoch)
+	log, err := redo.Open(f.root, LogName, rowsetVersion, epoch)
 	if err != nil {
 		return err
 	}
 	err = f.s.write(ctx, func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, putMark, "redo_epoch", int64(epoch)); err != nil {
+		if err := t.putEpoch(ctx, epoch); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, putMark, "redo_checked", int64(epoch)); err != nil {
 			return err
 		}
 		_, err := t.exec(ctx, putMark, "redo", int64(0))
@@ -133,7 +137,7 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		return false, nil // the database says why, or is well again
 	}
 	if f.log == nil {
-		if f.seen++; f.seen == warmUp {
+		if f.seen++; f.seen == warmUp && !f.s.cfg.NoLog {
 			signal(f.hurry)
 		}
 		return false, nil
@@ -160,6 +164,7 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		f.renounce()
 		return false, nil // it goes into the database, or else that says why not
 	}
+	f.report(partWrite, nil)
 	for org, end := range ends {
 		h.chains[org] = end
 	}
@@ -206,6 +211,7 @@ func (f *front) renounce() {
 	if f.log.Err() == nil {
 		return // it was only full, or the record too long
 	}
+	f.report(partWrite, f.log.Err())
 	_ = f.log.Close() // it has failed already
 	f.log, f.seen, f.void = nil, 0, true
 	signal(f.hurry) // to disown it, if nobody else does
@@ -217,39 +223,14 @@ func (f *front) disown(ctx context.Context, t *tx) error {
 	if !f.void {
 		return nil
 	}
-	_, err := t.exec(ctx, putMark, "redo_epoch", int64(0))
+	return t.putEpoch(ctx, 0)
+}
+
+// putEpoch has the database name the log of an epoch, without which it is not complete;
+// 0 means that it is complete by itself.
+func (t *tx) putEpoch(ctx context.Context, epoch uint64) error {
+	_, err := t.exec(ctx, putMark, "redo_epoch", int64(epoch))
 	return err
-}
-
-// errUnsafe: see trim.
-var errUnsafe = errors.New("the database could not be brought to the disk")
-
-// trim frees the room of what is in the database. It fails for good once the disk
-// did: Linux reports a page that it could not write to one fsync and then takes it for
-// written, so that the next one says that all is well. A log that is full for good is
-// one that everything goes past.
-func (f *front) trim(log *redo.Log, applied uint64) error {
-	if f.unsafe.Load() {
-		return errUnsafe
-	}
-	if err := f.s.dialect.Sync(); err != nil {
-		f.unsafe.Store(true)
-		return fmt.Errorf("%w: %w", errUnsafe, err)
-	}
-	log.Trim(applied)
-	return nil
-}
-
-// erase overwrites what the log still holds of what is in the database.
-// Precondition: the order and the turn are taken, and everything acknowledged is in
-// the database.
-func (f *front) erase() error {
-	if f.log != nil {
-		if err := f.trim(f.log, f.applied); err != nil {
-			return err
-		}
-	}
-	return redo.Erase(f.root, logName)
 }
 
 // signal wakes whoever waits for c, if nobody has yet.
@@ -295,6 +276,7 @@ func (f *front) settleTurn(ctx context.Context, strict bool) error {
 			err = f.apply(ctx, sets)
 		}
 		f.stuck.Store(err != nil)
+		f.report(partApply, err)
 		if err != nil {
 			return err
 		}
@@ -320,7 +302,7 @@ func (f *front) relax(ctx context.Context, relaxed bool) error {
 		text = f.s.dialect.Relaxed
 	}
 	if _, err := f.s.conn.ExecContext(ctx, text); err != nil {
-		return err
+		return f.checkSync(err)
 	}
 	f.relaxed = relaxed
 	return nil
@@ -374,13 +356,17 @@ func (f *front) tend(ctx context.Context) {
 	if take(ctx, f.order) != nil {
 		return
 	}
-	log, due, void := f.log, f.log == nil && f.seen >= warmUp, f.void
+	log, due, void := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.void
 	f.order <- struct{}{}
 	if void { // whoever writes disowns it
-		_ = f.s.write(ctx, func(context.Context, *tx) error { return nil })
+		if f.s.write(ctx, func(context.Context, *tx) error { return nil }) != nil {
+			return // the file is still the one that the database names
+		}
 	}
 	if due {
-		if f.begin(ctx) != nil {
+		err := f.begin(ctx)
+		f.report(partOpen, err)
+		if err != nil {
 			// Without a log everything goes on, only slower.
 			if take(ctx, f.order) == nil {
 				f.seen = 0
@@ -406,8 +392,9 @@ func (f *front) close() error {
 	err := take(ctx, f.s.turn)
 	if err == nil {
 		err = f.settleTurn(ctx, true)
-		if err == nil && f.void {
-			err = f.s.transact(ctx, f.disown)
+		// A log whose records may not be on the disk elsewhere is still needed.
+		if err == nil && (f.void || f.log != nil && !f.unsafe.Load()) {
+			err = f.s.transact(ctx, func(ctx context.Context, t *tx) error { return t.putEpoch(ctx, 0) })
 		}
 		f.s.turn <- struct{}{}
 	}

@@ -379,11 +379,11 @@ func (s *Store) scrub(ctx context.Context) error {
 		}
 	}
 	if _, err := s.conn.ExecContext(ctx, "VACUUM"); err != nil {
-		return err
+		return s.front.checkSync(err)
 	}
 	var busy, frames, moved int64
 	if err := s.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
-		return err
+		return s.front.checkSync(err)
 	}
 	if busy != 0 {
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "somebody reads the database, and with it what was to be removed; try again"}

@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"haft"
+	"haft/audit"
 )
 
 // MaxPage is the longest list that is given at once; a limit of 0 means this too.
@@ -49,6 +51,11 @@ type Dialect struct {
 	// Relaxed and Strict are what a connection is told, outside of a transaction,
 	// so that a commit does not or does wait for the disk.
 	Relaxed, Strict string
+	// Due reports whether Checkpoint should be run, which brings what was committed to
+	// its place, and Unsynced whether an error is that of an fsync.
+	Due        func() bool
+	Checkpoint string
+	Unsynced   func(error) bool
 	// Close is called by [Store.Close] last, if it is set.
 	Close func() error
 }
@@ -61,6 +68,13 @@ type Config struct {
 	// Busy says that many calls will come: a log stands in front of the database
 	// from the beginning, and not only after a few commits.
 	Busy bool
+	// NoLog has no log made. One that an earlier process left is still taken up.
+	NoLog bool
+	// AcceptLoss goes on without what is missing in a log that an earlier process left,
+	// after the entry that it returns was added to the audit. Nil refuses.
+	AcceptLoss func(*LogLoss) audit.Entry
+	// Logger hears what an operator could act on. Nil discards.
+	Logger *slog.Logger
 }
 
 // A Store keeps everything in a database. It is safe for concurrent use.
@@ -103,6 +117,9 @@ type Store struct {
 func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, error) {
 	if cfg.Tries <= 0 {
 		cfg.Tries = 8
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{db: db, read: read, dialect: d, cfg: cfg}
 	if d.Dir != "" {
@@ -346,7 +363,7 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 // taken.
 func (s *Store) transact(ctx context.Context, f func(context.Context, *tx) error) (err error) {
 	if _, err := s.begin.ExecContext(ctx); err != nil {
-		return err
+		return s.front.checkSync(err)
 	}
 	done := false
 	defer func() { // also if f panics
@@ -357,12 +374,13 @@ func (s *Store) transact(ctx context.Context, f func(context.Context, *tx) error
 		}
 	}()
 	if err := f(ctx, &tx{s: s}); err != nil {
-		return err
+		return s.front.checkSync(err)
 	}
 	if _, err := s.commit.ExecContext(ctx); err != nil {
-		return err
+		return s.front.checkSync(err)
 	}
 	done = true
+	s.front.checkpoint(ctx)
 	return nil
 }
 

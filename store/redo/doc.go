@@ -14,4 +14,8 @@
 // another epoch, such as those of a database that was replaced by a backup, do
 // not count. The epoch is random also because payloads hold what strangers sent,
 // who must not be able to write what looks like a record.
+//
+// The first block says whose log it is and how far it was acknowledged, see [Head].
+// The second costs no wait: it is written to the page cache after each record, and so
+// outlives the process but maybe not a loss of power.
 package redo

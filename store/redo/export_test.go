@@ -1,4 +1,4 @@
 package redo
 
-// Records finds the records in the bytes of a file.
-func Records(raw []byte, epoch, after uint64) ([]Record, error) { return records(raw, epoch, after) }
+// ContentOf finds the head and the records in the bytes of a file.
+func ContentOf(raw []byte, epoch, after uint64) Content { return content(raw, epoch, after) }

@@ -3,11 +3,12 @@ package redo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
 
-// Erase overwrites the file of a log with zeros, if there is one. It may be open: then
+// Erase overwrites the records of a log with zeros, if there is one. It may be open: then
 // everything that it holds is trimmed, and nobody appends meanwhile.
 func Erase(dir *os.Root, name string) error {
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
@@ -20,12 +21,32 @@ func Erase(dir *os.Root, name string) error {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil {
-		err = zero(f, 0, info.Size())
+		err = eraseRecords(f, info.Size())
 	}
 	if err = errors.Join(err, f.Sync()); err != nil {
 		return fmt.Errorf("erase the log: %w", err)
 	}
 	return nil
+}
+
+// eraseRecords keeps the head, which notes first that the records are not there.
+func eraseRecords(f *os.File, size int64) error {
+	raw := make([]byte, header)
+	if _, err := f.ReadAt(raw, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	h, ok := parseHead(raw)
+	if !ok {
+		return zero(f, 0, size)
+	}
+	h.Erased = h.Last
+	if err := writeHead(f, h); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return zero(f, block, size)
 }
 
 // zero writes zeros.

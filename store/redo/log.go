@@ -43,6 +43,7 @@ type file interface {
 // Lifecycle: [Open], then Append and Trim, then Close.
 type Log struct {
 	f       file
+	note    *os.File // for the head, through the page cache
 	size    int64
 	version uint32
 	epoch   uint64
@@ -69,7 +70,16 @@ func Open(dir *os.Root, name string, version uint32, epoch uint64) (*Log, error)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	return &Log{f: f, size: Size, version: version, epoch: epoch}, nil
+	l := &Log{f: f, size: Size, head: block, version: version, epoch: epoch}
+	if l.note, err = dir.OpenFile(name, os.O_RDWR, 0); err == nil {
+		if err = writeHead(l.note, Head{Epoch: epoch}); err == nil {
+			err = l.note.Sync()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", errors.Join(err, l.Close()))
+	}
+	return l, nil
 }
 
 // Append adds a record and returns its number. It is on the disk then. After an
@@ -108,6 +118,8 @@ func (l *Log) Append(payload []byte) (uint64, error) {
 		l.broken = fmt.Errorf("write to the log: %w", err)
 		return 0, l.broken
 	}
+	// Without this note the record is as safe, and only its removal less noticed.
+	_ = writeHead(l.note, Head{Epoch: l.epoch, Last: l.number})
 	return l.number, nil
 }
 
@@ -119,21 +131,24 @@ func sum(record []byte) uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// place finds room for n bytes in one piece.
+// place finds room for n bytes in one piece. It never overwrites the last record, also
+// if that is trimmed: one that is cut off by a loss of power must leave the one before.
 func (l *Log) place(n int64) (int64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.live) == 0 {
-		return 0, n <= l.size
+	tail := l.head - 1 // nothing is in the way up to the end of the file
+	if len(l.live) > 0 {
+		tail = l.live[0].at
 	}
-	tail := l.live[0].at
 	switch {
 	case tail >= l.head: // it went around, or is full
 		return l.head, n <= tail-l.head
 	case n <= l.size-l.head:
 		return l.head, true
+	case len(l.live) == 0:
+		return block, true
 	}
-	return 0, n <= tail
+	return block, n <= tail-block
 }
 
 // Err returns why the log takes no more, or nil.
@@ -160,4 +175,10 @@ func (l *Log) Filled() bool {
 }
 
 // Close closes the file. What is in it stays.
-func (l *Log) Close() error { return l.f.close() }
+func (l *Log) Close() error {
+	err := l.f.close()
+	if l.note != nil {
+		err = errors.Join(err, l.note.Close())
+	}
+	return err
+}

@@ -55,11 +55,11 @@ func appended(t testing.TB, l *redo.Log, payload []byte) uint64 {
 // read reads records back.
 func read(t testing.TB, dir *os.Root, epoch, after uint64) []redo.Record {
 	t.Helper()
-	list, err := redo.Read(dir, name, epoch, after)
+	c, err := redo.Read(dir, name, epoch, after)
 	if err != nil {
 		t.Fatalf("Read: %v", err)
 	}
-	return list
+	return c.Records
 }
 
 func TestRead(t *testing.T) {
@@ -145,7 +145,7 @@ func TestLog_full(t *testing.T) {
 		}
 		last = n
 	}
-	if last != redo.Size/(redo.MaxPayload+32) || !l.Filled() {
+	if last != (redo.Size-4096)/(redo.MaxPayload+32) || !l.Filled() {
 		t.Errorf("the log is full after %d records", last)
 	}
 	l.Trim(1)
@@ -172,20 +172,57 @@ func TestRead_damage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		at   int
-		kept int // -1 means that it is noticed
-	}{{0, -1}, {20, -1}, {5000, -1}, {2*4096 + 40, -1}, {8 * 4096, 4}, {9*4096 + 5, 4}, {9*4096 + 4000, 5}, {11 * 4096, 5}} {
+		at, kept int
+		last     uint64
+	}{
+		{4096, 0, 5}, {4096 + 20, 0, 5}, {4096 + 5000, 0, 5}, {3*4096 + 40, 1, 5}, // others follow
+		{9 * 4096, 4, 4}, {10*4096 + 5, 4, 4}, {10*4096 + 4000, 5, 5}, {12 * 4096, 5, 5},
+	} {
 		t.Run(fmt.Sprint(tt.at), func(t *testing.T) {
 			broken := bytes.Clone(whole)
 			broken[tt.at] ^= 0x10
-			if err := os.WriteFile(file, broken, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			list, err := redo.Read(dir, name, 1, 0)
-			if tt.kept < 0 && !errors.Is(err, redo.ErrDamaged) || tt.kept >= 0 && (err != nil || len(list) != tt.kept) {
-				t.Errorf("Read = %d records, %v, want %d", len(list), err, tt.kept)
+			c := redo.ContentOf(broken, 1, 0)
+			if len(c.Records) != tt.kept || c.Last != tt.last || c.Head == nil || *c.Head != (redo.Head{Epoch: 1, Last: 5}) {
+				t.Errorf("%d records up to %d, head %+v, want %d up to %d", len(c.Records), c.Last, c.Head, tt.kept, tt.last)
 			}
 		})
+	}
+	whole[5] ^= 1
+	if c := redo.ContentOf(whole, 1, 0); c.Head != nil {
+		t.Errorf("a damaged head is %+v", c.Head)
+	}
+}
+
+// TestErase: the head says that the records were there.
+func TestErase(t *testing.T) {
+	dir := root(t)
+	if err := redo.Erase(dir, name); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+	l := open(t, dir, 1)
+	l.Trim(appended(t, l, []byte("a")))
+	if err := redo.Erase(dir, name); err != nil {
+		t.Fatal(err)
+	}
+	c, err := redo.Read(dir, name, 1, 0)
+	if err != nil || c.Last != 0 || c.Head == nil || *c.Head != (redo.Head{Epoch: 1, Last: 1, Erased: 1}) {
+		t.Errorf("after Erase: %+v, head %+v, %v", c, c.Head, err)
+	}
+}
+
+// TestAppend_leaves_the_last_record: one that is cut off by a loss of power is not
+// written over the one before, also if that is trimmed.
+func TestAppend_leaves_the_last_record(t *testing.T) {
+	dir := root(t)
+	l := open(t, dir, 1)
+	for i := range 40 {
+		l.Trim(appended(t, l, make([]byte, redo.MaxPayload-i*4096)))
+		if i == 0 {
+			continue
+		}
+		if list := read(t, dir, 1, uint64(i-1)); len(list) != 2 {
+			t.Fatalf("record %d was written over the one before", i+1)
+		}
 	}
 }
 
@@ -229,10 +266,9 @@ func FuzzRead(f *testing.F) {
 	f.Add(whole[:6*4096], uint64(0))
 	f.Add([]byte("haft"), uint64(1))
 	f.Fuzz(func(t *testing.T, raw []byte, after uint64) {
-		list, err := redo.Records(raw, 1, after)
-		for i, r := range list {
-			if err != nil || r.Number != after+uint64(i)+1 {
-				t.Errorf("record %d has number %d, %v", i, r.Number, err)
+		for i, r := range redo.ContentOf(raw, 1, after).Records {
+			if r.Number != after+uint64(i)+1 {
+				t.Errorf("record %d has number %d", i, r.Number)
 			}
 		}
 	})

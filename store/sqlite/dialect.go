@@ -24,6 +24,10 @@ func Dialect(examine func() error) store.Dialect {
 		Name: "sqlite3", Text: "TEXT", Serial: "INTEGER",
 		Error: func(err error) *haft.Error { return explain(err, examine) },
 		Again: func(error) bool { return false },
+		Unsynced: func(err error) bool {
+			e, ok := errors.AsType[*sqlite.Error](err)
+			return ok && (e.Code() == lib.SQLITE_IOERR_FSYNC || e.Code() == lib.SQLITE_IOERR_DIR_FSYNC)
+		},
 	}
 }
 

@@ -150,58 +150,136 @@ func TestStore_a_log_is_used_again(t *testing.T) {
 	}
 }
 
-func TestOpen_a_log_that_is_damaged(t *testing.T) {
-	dir := t.TempDir()
+// behind makes a directory as a loss of power leaves it: the database has the first batch
+// alone, and the log the other 19.
+func behind(t *testing.T) string {
+	t.Helper()
+	dir, lost := t.TempDir(), t.TempDir()
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	keepSure(t, s, 0, 10)
+	snapshot(t, dir, lost, append(database, "redo.log")...)
+	change(t, lost, "DELETE FROM calls", "DELETE FROM events WHERE cursor > 1", "DELETE FROM audit WHERE seq > 1",
+		"DELETE FROM usage_hours", "UPDATE marks SET value = 0 WHERE name = 'redo'")
+	return lost
+}
+
+// change changes the database itself.
+func change(t *testing.T, dir string, statements ...string) {
+	t.Helper()
+	db := raw(t, dir)
+	for _, text := range statements {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpen_a_log_after_a_crash: what was acknowledged and is not there is noticed, and
+// what never was does not matter.
+func TestOpen_a_log_after_a_crash(t *testing.T) {
+	made, other := behind(t), behind(t)
+	block := func(b []byte, n int) []byte { return b[n*4096 : (n+1)*4096] }
 	for name, tt := range map[string]struct {
-		damage func([]byte)
-		kept   int64 // entries of the audit; 0 means refused
+		damage func(t *testing.T, dir string, b []byte) []byte
+		kept   int64  // entries of the audit; 0 means refused
+		word   string // of the refusal
+		taken  int64  // entries that are there if the loss is accepted
 	}{
-		"the record that was being written": {func(b []byte) { b[18*4096+100] ^= 1 }, 19},
-		"one in the middle":                 {func(b []byte) { b[7*4096+100] ^= 1 }, 0},
-		"all of it":                         {func(b []byte) { clear(b) }, 1},
+		"whole": {func(_ *testing.T, _ string, b []byte) []byte { return b }, 20, "", 0},
+		"the record that was being written": {func(_ *testing.T, _ string, b []byte) []byte {
+			copy(block(b, 20), block(b, 19))
+			b[20*4096+20]++ // its checksum is wrong
+			return b
+		}, 20, "", 0},
+		"one in the middle":         {func(_ *testing.T, _ string, b []byte) []byte { b[7*4096+100] ^= 1; return b }, 0, "damaged", 7},
+		"the last is overwritten":   {func(_ *testing.T, _ string, b []byte) []byte { clear(block(b, 19)); return b }, 0, "last records", 19},
+		"the last ones are cut off": {func(_ *testing.T, _ string, b []byte) []byte { return b[:15*4096] }, 0, "cut off", 15},
+		"empty":                     {func(_ *testing.T, _ string, _ []byte) []byte { return []byte{} }, 0, "cut off", 1},
+		"all of it":                 {func(_ *testing.T, _ string, b []byte) []byte { clear(b); return b }, 0, "overwritten", 1},
+		"missing":                   {func(*testing.T, string, []byte) []byte { return nil }, 0, "missing", 1},
+		"of another database": {func(t *testing.T, _ string, _ []byte) []byte {
+			b, err := os.ReadFile(filepath.Join(other, "redo.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}, 0, "another database", 1},
+		"of an earlier moment": {func(t *testing.T, dir string, b []byte) []byte {
+			change(t, dir, "UPDATE marks SET value = 30 WHERE name = 'redo'")
+			return b
+		}, 0, "earlier moment", 1},
+		"missing, of an earlier version": {func(t *testing.T, dir string, _ []byte) []byte {
+			change(t, dir, "DELETE FROM marks WHERE name = 'redo_checked'")
+			return nil
+		}, 1, "", 0},
+		"of an earlier version": {func(t *testing.T, dir string, b []byte) []byte {
+			change(t, dir, "DELETE FROM marks WHERE name = 'redo_checked'")
+			return append(b[4096:], make([]byte, 4096)...) // which had no head
+		}, 20, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lost := t.TempDir()
-			snapshot(t, dir, lost, append(database, "redo.log")...)
-			// As if nothing of it were in the database, which has the first batch alone.
-			db := raw(t, lost)
-			for _, table := range []string{"calls", "events WHERE cursor > 1", "audit WHERE seq > 1", "usage_hours"} {
-				if _, err := db.ExecContext(t.Context(), "DELETE FROM "+table); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := db.ExecContext(t.Context(), "UPDATE marks SET value = 0 WHERE name = 'redo'"); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join(lost, "redo.log")
+			dir := t.TempDir()
+			snapshot(t, made, dir, "haft.db", "redo.log")
+			file := filepath.Join(dir, "redo.log")
 			b, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.damage(b)
-			if err := os.WriteFile(file, b, 0o600); err != nil {
+			if b = tt.damage(t, dir, b); b != nil {
+				err = os.WriteFile(file, b, 0o600)
+			} else {
+				err = os.Remove(file)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			if tt.kept == 0 {
-				refused(t, lost, haft.CodeUnavailable, "redo.log", "damaged", "remove it")
+			if tt.kept > 0 {
+				entries(t, dir, nil, tt.kept)
+				entries(t, dir, nil, tt.kept)
 				return
 			}
-			again := open(t, sqlite.Config{Dir: lost})
-			head, err := again.AuditHead(t.Context(), "acme")
-			if err != nil || head.Seq != tt.kept {
-				t.Errorf("%d entries are kept, %v, want %d", head.Seq, err, tt.kept)
+			for range 2 { // it stays so
+				refused(t, dir, haft.CodeUnavailable, "redo.log", tt.word, "put back", "haft restore --accept-loss")
 			}
+			entries(t, dir, func(*store.LogLoss) audit.Entry {
+				return audit.Entry{Org: "acme", Kind: "audit.restored", Actor: haft.Principal{Org: "acme"}, Time: at}
+			}, tt.taken+1)
+			entries(t, dir, nil, tt.taken+1)
 		})
 	}
 }
 
-// TestOpen_a_log_of_another_database: a backup that was put back, or a database that
-// was removed, has nothing to do with the log that lies beside it.
+// entries opens a store, checks how many entries the audit has, and closes it.
+func entries(t *testing.T, dir string, accept func(*store.LogLoss) audit.Entry, want int64) {
+	t.Helper()
+	s := open(t, sqlite.Config{Dir: dir, AcceptLoss: accept, Busy: true})
+	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
+		t.Errorf("%d entries are kept, %v, want %d", head.Seq, err, want)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpen_a_log_that_was_closed: after a clean end nobody needs the log.
+func TestOpen_a_log_that_was_closed(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, sqlite.Config{Dir: dir, Busy: true})
+	keepSure(t, s, 0, 5)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "redo.log")); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, open(t, sqlite.Config{Dir: dir}), 5)
+}
+
+// TestOpen_a_log_of_another_database: a database that was put back alone, closed as it
+// was, never heard of the log that lies beside it.
 func TestOpen_a_log_of_another_database(t *testing.T) {
 	dir := t.TempDir()
 	keep(t, dir, 3)
@@ -217,9 +295,84 @@ func TestOpen_a_log_of_another_database(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "haft.db"), backup, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, sqlite.Config{Dir: dir, Busy: true})
-	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != 3 {
-		t.Errorf("the audit ends at %d, %v, want 3", head.Seq, err)
+	refused(t, dir, haft.CodeUnavailable, "redo.log", "later moment", "haft restore --accept-loss")
+}
+
+// TestOpen_a_damaged_WAL: SQLite ignores what follows a frame with a wrong checksum, so the
+// database is of an earlier moment. What the log has must not be added to that.
+func TestOpen_a_damaged_WAL(t *testing.T) {
+	dir, lost := t.TempDir(), t.TempDir()
+	s := open(t, sqlite.Config{Dir: dir, Busy: true})
+	keepSure(t, s, 0, 3)
+	wal := filepath.Join(dir, "haft.db-wal")
+	direct := func(id string) int64 {
+		if err := s.Commit(t.Context(), batch(id)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(wal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	from := direct("past")
+	to := direct("past again")
+	keepSure(t, s, 3, 3)
+	snapshot(t, dir, lost, append(database, "redo.log")...)
+	b, err := os.ReadFile(filepath.Join(lost, "haft.db-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[(from+to)/2] ^= 1
+	if err := os.WriteFile(filepath.Join(lost, "haft.db-wal"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, lost, haft.CodeUnavailable, "redo.log", "later moment")
+}
+
+// TestOpen_without_a_log: it is not made, and what an earlier process left is taken up.
+func TestOpen_without_a_log(t *testing.T) {
+	dir := behind(t)
+	s := open(t, sqlite.Config{Dir: dir, Busy: true, NoLog: true})
+	complete(t, s, 10)
+	if err := os.Remove(filepath.Join(dir, "redo.log")); err != nil {
+		t.Fatal(err)
+	}
+	keepSure(t, s, 10, 20)
+	if _, err := os.Stat(filepath.Join(dir, "redo.log")); err == nil {
+		t.Error("a log was made")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, open(t, sqlite.Config{Dir: dir}), 30)
+}
+
+// TestOpen_no_database: nothing is made where a database is missing.
+func TestOpen_no_database(t *testing.T) {
+	for _, sibling := range []string{"redo.log", "haft.db-wal", "audit.head"} {
+		for name, take := range map[string]func(string) error{
+			"missing": os.Remove, "empty": func(name string) error { return os.Truncate(name, 0) },
+		} {
+			t.Run(name+" beside "+sibling, func(t *testing.T) {
+				dir := t.TempDir()
+				keep(t, dir, 1)
+				if err := os.WriteFile(filepath.Join(dir, sibling), []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := take(filepath.Join(dir, "haft.db")); err != nil {
+					t.Fatal(err)
+				}
+				cfg := sqlite.Config{Dir: dir, Siblings: []string{"audit.head"}}
+				for range 2 {
+					_, err := sqlite.Open(t.Context(), cfg)
+					says(t, err, dir, haft.CodeConflict, "haft.db", sibling, "put the database back", "haft restore --accept-loss")
+				}
+				if _, err := os.Stat(filepath.Join(dir, sibling)); err != nil {
+					t.Errorf("the file beside it is gone: %v", err)
+				}
+			})
+		}
 	}
 }
 
@@ -240,7 +393,7 @@ func TestOpen_a_log_of_another_version(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := 0; at+4096 <= len(b) && b[at] != 0; at += 4096 { // each takes one block
+	for at := 4096; at+4096 <= len(b) && b[at] != 0; at += 4096 { // behind the head, each takes one block
 		b[at+4]++
 		n := binary.LittleEndian.Uint32(b[at+8:])
 		table := crc32.MakeTable(crc32.Castagnoli)

@@ -172,6 +172,24 @@ func TestOpen_one_process_at_a_time(t *testing.T) {
 	keep(t, dir, 1)
 }
 
+// TestOpen_one_process_without_its_file: somebody removed the file that is locked, as one
+// does who takes it for a leftover.
+func TestOpen_one_process_without_its_file(t *testing.T) {
+	dir := t.TempDir()
+	other := hold(t, dir)
+	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		refused(t, dir, haft.CodeConflict, "another haft")
+	}
+	if err := other.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Wait() // killed
+	keep(t, dir, 1)
+}
+
 // TestStore_killed: what was acknowledged is there, whenever the process is killed.
 func TestStore_killed(t *testing.T) {
 	for name, busy := range map[string]string{"database": "", "log": "1"} {

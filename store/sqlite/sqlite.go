@@ -6,16 +6,18 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +25,7 @@ import (
 	_ "modernc.org/sqlite" // the driver, under the name sqlite
 
 	"haft"
+	"haft/audit"
 	"haft/store"
 )
 
@@ -44,6 +47,13 @@ type Config struct {
 	Wait time.Duration
 	// Busy says that many calls will come, see [store.Config].
 	Busy bool
+	// NoLog, AcceptLoss and Logger are those of [store.Config].
+	NoLog      bool
+	AcceptLoss func(*store.LogLoss) audit.Entry
+	Logger     *slog.Logger
+	// Siblings are names of files that stand in Dir only beside a database: with one of
+	// them no new database is made, but for AcceptLoss.
+	Siblings []string
 	// Readers is how many queries may read at once; 0 means twice the processors,
 	// and at least 4.
 	Readers int
@@ -119,7 +129,7 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(dir); err != nil {
+	if err := prepare(dir, cfg); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	if cfg.Readers <= 0 {
@@ -139,9 +149,13 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 	d.Close = func() error { return errors.Join(lock.Close(), remove()) }
 	if cfg.Dir != "" {
 		d.Dir, d.Strict, d.Relaxed = dir, "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
-		d.Sync = func() error { return syncFile(filepath.Join(dir, fileName+"-wal")) }
+		wal := filepath.Join(dir, fileName+"-wal")
+		d.Sync = func() error { return syncFile(wal) }
+		d.Due, d.Checkpoint = func() bool { return longWAL(wal) }, "PRAGMA wal_checkpoint(PASSIVE)"
 	}
-	s, err := store.New(ctx, db, read, d, store.Config{Busy: cfg.Busy})
+	s, err := store.New(ctx, db, read, d, store.Config{
+		Busy: cfg.Busy, NoLog: cfg.NoLog, AcceptLoss: cfg.AcceptLoss, Logger: cfg.Logger,
+	})
 	if err != nil {
 		return nil, errors.Join(err, read.Close(), db.Close(), lock.Close())
 	}
@@ -168,14 +182,66 @@ func keep(db *sql.DB, n int) {
 	db.SetMaxIdleConns(n)
 }
 
+// maxFrames is how many pages SQLite's own log holds before they are moved to their
+// places in the database.
+const maxFrames = 4000
+
+// longWAL reports whether SQLite's log has more than maxFrames pages. Its file does not
+// get shorter when it is begun anew, but then has other salts: a frame counts if its salts
+// are those of the header. See https://www.sqlite.org/fileformat2.html#the_write_ahead_log.
+func longWAL(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false // there is none
+	}
+	defer f.Close()
+	var head, frame [24]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return false
+	}
+	page := int64(binary.BigEndian.Uint32(head[8:]))
+	if _, err := f.ReadAt(frame[:], 32+maxFrames*(24+page)); err != nil {
+		return false // it is shorter
+	}
+	return bytes.Equal(head[16:24], frame[8:16])
+}
+
+// A NoDatabase says that there is no database where files are that belong to one.
+type NoDatabase struct{ Sibling string }
+
+// Error implements error.
+func (n *NoDatabase) Error() string { return fileName + " is missing beside " + n.Sibling }
+
+// present reports a [*NoDatabase] if the database is missing or empty, and a file is
+// there that it belongs to. SQLite would make a new one, and remove its log.
+func present(root *os.Root, siblings []string) error {
+	info, err := root.Stat(fileName)
+	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cause(err)
+	}
+	for _, name := range append([]string{fileName + "-wal", store.LogName}, siblings...) {
+		if info, err := root.Stat(name); err == nil && info.Size() > 0 {
+			return &haft.Error{Code: haft.CodeConflict, Err: &NoDatabase{name}, Message: "the database " + fileName +
+				" in the data directory is missing or empty, and " + name + " is there: put the database back; if it is in a Postgres," +
+				" name that with --database; to begin with an empty one, run: haft restore --accept-loss"}
+		}
+	}
+	return nil
+}
+
 // prepare makes the file of the database, so that it is nobody else's to read:
 // SQLite would make it for all, and gives its other files the same mode.
-func prepare(dir string) error {
+func prepare(dir string, cfg Config) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return cause(err)
 	}
 	defer root.Close()
+	if cfg.AcceptLoss == nil {
+		if err := present(root, cfg.Siblings); err != nil {
+			return err
+		}
+	}
 	f, err := root.OpenFile(fileName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return cause(err)
@@ -201,14 +267,16 @@ func dsn(dir string, pragmas []string) string {
 // writing are the settings of the connection that writes. With synchronous=FULL a
 // commit is on the disk when it returns, also if the machine loses power; with
 // NORMAL, WAL would only keep the database whole. A checkpoint waits for twice
-// that: 4,000 pages make it rare. No memory is mapped: a file that somebody cuts
-// short would kill the process.
+// that: 4,000 pages make it rare. SQLite tells nobody of an fsync that fails in a
+// checkpoint of its own, so the store makes them. No memory is mapped: a file that
+// somebody cuts short would kill the process.
 func writing(durable bool) []string {
-	sync := "synchronous(FULL)"
+	sync, auto := "synchronous(FULL)", 0
 	if !durable {
-		sync = "synchronous(OFF)"
+		sync, auto = "synchronous(OFF)", maxFrames
 	}
-	return append(always(), "journal_mode(WAL)", sync, "wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-4096)")
+	return append(always(), "journal_mode(WAL)", sync, fmt.Sprintf("wal_autocheckpoint(%d)", auto),
+		"journal_size_limit(67108864)", "cache_size(-4096)")
 }
 
 // reading are the settings of connections that read.
@@ -217,72 +285,6 @@ func reading() []string { return append(always(), "cache_size(-4096)", "query_on
 // always are the settings of all connections.
 func always() []string {
 	return []string{"busy_timeout(5000)", "foreign_keys(1)", "temp_store(MEMORY)", "trusted_schema(0)"}
-}
-
-// lockDir takes the lock of a directory and writes our pid into its file.
-func lockDir(ctx context.Context, dir string, wait time.Duration) (*os.File, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer root.Close()
-	f, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, cause(err)
-	}
-	if err := flock(ctx, f, wait); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	// Who reads the pid is told it as a hint. The lock does not depend on it.
-	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
-		return nil, errors.Join(cause(err), f.Close())
-	}
-	return f, nil
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
-}
-
-// poll is how often a lock is asked for that another process has.
-const poll = 25 * time.Millisecond
-
-// flock waits for the lock of f.
-func flock(ctx context.Context, f *os.File, wait time.Duration) error {
-	until := time.Now().Add(wait)
-	for {
-		err := tryLock(f)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, syscall.EWOULDBLOCK):
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the data directory cannot be locked; put it on a file system of this machine", Err: err}
-		case !time.Now().Before(until):
-			return &haft.Error{Code: haft.CodeConflict, Message: "another haft" + pidOf(f) + " is using this directory: stop it, or use another directory"}
-		}
-		timer := time.NewTimer(min(poll, time.Until(until)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the lock of the data directory was not waited for", Err: ctx.Err()}
-		}
-	}
-}
-
-// pidOf reads who has the lock, for the message.
-func pidOf(f *os.File) string {
-	var b [16]byte
-	n, _ := f.ReadAt(b[:], 0) // short: the file is
-	digits := 0
-	for digits < n && b[digits] >= '0' && b[digits] <= '9' {
-		digits++
-	}
-	if digits == 0 {
-		return ""
-	}
-	return " (pid " + string(b[:digits]) + ")"
 }
 
 // cause says in plain words why a file cannot be had.
