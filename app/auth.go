@@ -61,20 +61,7 @@ func (s *Service) pepper(ctx context.Context, data string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(data, pepperFile)
-	if _, err := os.Lstat(path); !some && errors.Is(err, fs.ErrNotExist) {
-		key, err := newDigestKey()
-		if err != nil {
-			return nil, err
-		}
-		if err := createFile(path, key); err != nil && !errors.Is(err, fs.ErrExist) { // another process was first
-			return nil, fmt.Errorf("make the pepper of API keys: %w", err)
-		}
-	}
-	return keyFile(path, func() ([]byte, error) {
-		return nil, &haft.Error{Code: haft.CodeUnavailable,
-			Message: "there are API keys, and " + pepperFile + " in the data directory is missing; put it back, or copy it from where the keys were made; with a new one (32 random bytes, mode 0600) every key has to be rotated; nothing was changed"}
-	})
+	return s.boundKey(ctx, data, pepperFile, some)
 }
 
 // An Auth knows the callers of a service.

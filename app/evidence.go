@@ -20,7 +20,15 @@ func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) 
 	if cfg.Data == "" {
 		return nil
 	}
-	kc, err := s.keeperConfig(cfg)
+	used, err := s.used(ctx)
+	if err != nil {
+		return err
+	}
+	// All keys are there before the first thing is written that needs them.
+	if s.digestKey, err = s.boundKey(ctx, s.data, digestFile, used); err != nil {
+		return err
+	}
+	kc, err := s.keeperConfig(cfg, used)
 	if err != nil {
 		return err
 	}
@@ -32,9 +40,9 @@ func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) 
 }
 
 // keeperConfig reads the keys of the audit, and opens the sink.
-func (s *Service) keeperConfig(cfg ServiceConfig) (checkpoint.Config, error) {
+func (s *Service) keeperConfig(cfg ServiceConfig, used bool) (checkpoint.Config, error) {
 	var err error
-	if s.Signer, s.Keys, err = auditKeys(cfg.Data); err != nil {
+	if s.Signer, s.Keys, err = auditKeys(cfg.Data, used); err != nil {
 		return checkpoint.Config{}, err
 	}
 	kc := checkpoint.Config{Store: s.Store, Signer: s.Signer, Keys: s.Keys, Dir: cfg.Data, Logger: cfg.Logger}
@@ -58,7 +66,11 @@ func OpenEvidence(ctx context.Context, cfg ServiceConfig) (_ *Service, err error
 	if err := s.openStore(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if _, s.Keys, err = auditKeys(cfg.Data); err != nil {
+	used, err := s.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, s.Keys, err = auditKeys(cfg.Data, used); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -71,35 +83,66 @@ func Mismatched(err error) bool {
 	return ok
 }
 
-// Restore finds out what is lost if the database in cfg is gone on with though it does not
-// continue the audit that was signed. If something is, accept is asked, and if it agrees
-// that is written into the audit as done by p. Nothing else may use the database.
-func Restore(ctx context.Context, cfg ServiceConfig, p haft.Principal,
-	accept func(*checkpoint.Restoration) (bool, error)) (err error) {
+// A Loss is what is given up by whoever goes on with a data directory: files that are
+// missing or are not those that belong there, or a part of the audit that was signed.
+type Loss struct {
+	Files []string
+	Audit *checkpoint.Restoration
+}
+
+// Restore finds out what is lost if the data directory in cfg is gone on with though files
+// of it are missing, or its database does not continue the audit that was signed. If
+// something is, accept is asked, maybe more than once, and if it agrees that is written
+// into the audit as done by p. Nothing else may use the database.
+func Restore(ctx context.Context, cfg ServiceConfig, p haft.Principal, accept func(Loss) (bool, error)) (err error) {
 	s := &Service{data: cfg.Data}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.openStore(ctx, cfg); err != nil {
+	files := func(lost []string) (bool, error) { return accept(Loss{Files: lost}) }
+	if opened, err := s.openDamaged(ctx, cfg, p, files); err != nil || !opened {
 		return err
 	}
 	if err := s.unused(ctx); err != nil {
 		return err
 	}
-	kc, err := s.keeperConfig(cfg)
+	if went, err := s.restoreKeys(ctx, p, files); err != nil || !went {
+		return err
+	}
+	kc, err := s.keeperConfig(cfg, true)
 	if err != nil {
 		return err
 	}
 	plan, err := checkpoint.Plan(ctx, kc)
-	if err != nil {
+	if err != nil || plan == nil {
 		return err
 	}
-	yes, err := accept(plan)
-	if err != nil || !yes || plan == nil {
+	yes, err := accept(Loss{Audit: plan})
+	if err != nil || !yes {
 		return err
 	}
 	if err := plan.Do(ctx, p); err != nil {
 		return fmt.Errorf("accept the loss: %w", err)
 	}
 	return nil
+}
+
+// restoreKeys makes new keys in place of those that are lost, if ask agrees, and writes
+// that into the audit first. It reports false if ask does not.
+func (s *Service) restoreKeys(ctx context.Context, p haft.Principal, ask func(lost []string) (bool, error)) (bool, error) {
+	list, err := s.lostKeys(ctx)
+	if err != nil || len(list) == 0 {
+		return err == nil, err
+	}
+	lost := make([]string, len(list))
+	for i, l := range list {
+		lost[i] = l.Error() + ": " + l.consequence()
+	}
+	if yes, err := ask(lost); err != nil || !yes {
+		return false, err
+	}
+	if err := s.Store.Commit(ctx, store.Batch{Audit: []audit.Entry{restoredEntry(p, lost)}}); err != nil {
+		return false, err
+	}
+	return true, s.replaceKeys(ctx, list)
 }
 
 // aliveFor is how long a process that shares the database counts as alive.

@@ -30,12 +30,12 @@ func newDigestKey() ([]byte, error) {
 
 // auditKeys returns the key that signs the audit and those that are trusted: its own, and
 // the public ones in audit.keys, of other servers or of earlier times. A key that is gone
-// while something that it signed is still there is not replaced in silence.
-func auditKeys(dir string) (*audit.Signer, audit.Keys, error) {
-	pem, err := keyFile(filepath.Join(dir, "audit.key"), func() ([]byte, error) {
-		if _, err := os.Lstat(filepath.Join(dir, checkpoint.HeadFile)); err == nil {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "audit.key is missing in the data directory, and " + checkpoint.HeadFile +
-				" is there: put the key back; if it is lost, add its public key to audit.keys, remove " + checkpoint.HeadFile + " and run: haft restore --accept-loss"}
+// is not replaced in silence if the database was used with one, or if a file is there that
+// it signed.
+func auditKeys(dir string, used bool) (*audit.Signer, audit.Keys, error) {
+	pem, err := keyFile(filepath.Join(dir, auditFile), func() ([]byte, error) {
+		if _, err := os.Lstat(filepath.Join(dir, checkpoint.HeadFile)); err == nil || used {
+			return nil, (&lostKey{auditFile, haft.CodeUnavailable}).refusal()
 		}
 		return newAuditKey()
 	})

@@ -39,6 +39,10 @@ type ServiceConfig struct {
 	Wait time.Duration
 	// Busy says that many calls will come, see [sqlite.Config].
 	Busy bool
+	// NoRedoLog has no log made in front of the embedded store, and so does
+	// HAFT_NO_REDO_LOG in the environment. What an earlier process left in one is
+	// still taken up.
+	NoRedoLog bool
 	// Policy is the server's document, until one is stored; nil means
 	// one by which
 	// administrators may call every tool and nobody else any.
@@ -77,6 +81,8 @@ type ServiceConfig struct {
 	AuditSink string
 	// Engine adjusts the pipeline.
 	Engine engine.Config
+
+	acceptLoss func(*store.LogLoss) audit.Entry // see [Restore]
 }
 
 // defaultPolicy is the policy of a server that has none: administrators may call
@@ -96,11 +102,13 @@ type Service struct {
 	Keys   audit.Keys
 	Signer *audit.Signer
 
-	data    string             // the directory of the keys
-	keeper  *checkpoint.Keeper // nil if nothing is signed
-	vault   *vault
-	locker  *locker
-	closers []func() error
+	data string // the directory of the keys
+	// digestKey makes digests of arguments and results.
+	digestKey []byte
+	keeper    *checkpoint.Keeper // nil if nothing is signed
+	vault     *vault
+	locker    *locker
+	closers   []func() error
 }
 
 // OpenService puts a system together that keeps tools and calls.
@@ -206,7 +214,10 @@ func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) 
 		}
 		s.Store, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
 	} else {
-		s.Store, err = sqlite.Open(ctx, sqlite.Config{Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy})
+		s.Store, err = sqlite.Open(ctx, sqlite.Config{
+			Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy, Logger: cfg.Logger, Siblings: siblings(),
+			NoLog: cfg.NoRedoLog || os.Getenv("HAFT_NO_REDO_LOG") != "", AcceptLoss: cfg.acceptLoss,
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -301,9 +312,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if cfg.Data == "" {
 		return ec, nil
 	}
-	ec.Checkpoint = s.keeper.Sign
-	ec.DigestKey, err = keyFile(filepath.Join(cfg.Data, "digest.key"), newDigestKey)
-	return ec, err
+	ec.Checkpoint, ec.DigestKey = s.keeper.Sign, s.digestKey
+	return ec, nil
 }
 
 // DataDir is where state is kept if nothing else is said: $HAFT_DATA, or the

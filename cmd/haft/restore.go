@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft/app"
-	"haft/checkpoint"
 )
 
 // restoring has the flags of restore.
@@ -28,8 +27,11 @@ func restoreCommand(std streams) *cobra.Command {
 		Long: `restore is for a data directory whose database was put back on purpose, so that it does
 not have what audit.head says was signed last. It says which entries of the audit log
 are lost, asks, writes an entry audit.restored for each organisation that lost some,
-signs it, and writes audit.head anew. No server may be running. With nothing lost it
-changes nothing.
+signs it, and writes audit.head anew. It is also for one in which files are missing, or
+are not those that belong there: redo.log after a crash, haft.db, audit.key, digest.key
+or auth.key. It says which, asks, writes an entry audit.restored, and goes on without
+them; a log or key that is of no use is kept as NAME.lost. No server may be running.
+With nothing lost it changes nothing.
 
 Exit codes: 0 done, or nothing to do; 1 not confirmed; 2 used wrongly; 3 something else
 uses the database.`,
@@ -63,19 +65,17 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 	}
 	// A server keeps the directory: there is nothing to wait for.
 	cfg := app.ServiceConfig{Data: dir, Database: p.database, Wait: 200 * time.Millisecond, AuditSink: r.sink}
-	done, nothing := false, false
-	err = app.Restore(c.Context(), cfg, p.principal(), func(plan *checkpoint.Restoration) (bool, error) {
-		if nothing = plan == nil; nothing {
-			return false, nil
-		}
-		done, err = r.confirm(plan, std, p.json)
+	done, nothing := false, true
+	err = app.Restore(c.Context(), cfg, p.principal(), func(loss app.Loss) (yes bool, err error) {
+		nothing = false
+		done, err = r.confirm(loss, std, p.json)
 		return done, err
 	})
 	switch {
 	case err != nil:
 		return err
 	case nothing:
-		fmt.Fprintln(std.out, "nothing is lost: the database continues the audit log that was signed last")
+		fmt.Fprintln(std.out, "nothing is lost: no file is missing, and the database continues the audit log that was signed last")
 	case !done:
 		fmt.Fprintln(std.err, "nothing was changed")
 		return &exit{code: exitTool}
@@ -86,12 +86,22 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 }
 
 // confirm says what is lost, and asks.
-func (r restoring) confirm(plan *checkpoint.Restoration, std streams, asJSON bool) (bool, error) {
-	if asJSON {
+func (r restoring) confirm(loss app.Loss, std streams, asJSON bool) (bool, error) {
+	plan := loss.Audit
+	switch {
+	case asJSON && plan == nil:
+		if err := printJSON(std.out, map[string]any{"files": loss.Files}); err != nil {
+			return false, err
+		}
+	case asJSON:
 		if err := printJSON(std.out, plan); err != nil {
 			return false, err
 		}
-	} else {
+	case plan == nil:
+		for _, file := range loss.Files {
+			fmt.Fprintln(std.out, safe(std.out, file))
+		}
+	default:
 		if plan.Signed == 0 {
 			fmt.Fprintln(std.out, "nothing says what was signed last, so nobody knows what is lost")
 		} else {
@@ -107,7 +117,7 @@ func (r restoring) confirm(plan *checkpoint.Restoration, std streams, asJSON boo
 	if in, ok := std.in.(*os.File); !ok || !isTerminal(in) {
 		return false, usage(errors.New("nobody can be asked here: look at what is lost, and give --yes"))
 	}
-	fmt.Fprint(std.err, "Go on without them? Type yes: ")
+	fmt.Fprint(std.err, "Go on without that? Type yes: ")
 	answer, err := bufio.NewReader(std.in).ReadString('\n')
 	if err != nil {
 		return false, nil //nolint:nilerr // no answer means no

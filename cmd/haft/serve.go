@@ -33,6 +33,7 @@ type serving struct {
 	offline, source  bool
 	drain, readyWait time.Duration
 	requireUser      bool
+	noRedoLog        bool
 	logFormat, level string
 	sink             string
 	bounds           bounds
@@ -82,6 +83,8 @@ SIGHUP reads the certificate, its key and the keys of issuers again.`,
 	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
 	f.DurationVar(&s.readyWait, "ready-wait", readyWait(std), "how long to answer on after a signal to stop, while /readyz says 503, before the listener closes ($HAFT_READY_WAIT; 5s, and 0 on a terminal)")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may then take to end; a second signal ends them at once")
+	f.BoolVar(&s.noRedoLog, "no-redo-log", os.Getenv("HAFT_NO_REDO_LOG") != "",
+		"write to the embedded database itself, without a log in front: calls take longer ($HAFT_NO_REDO_LOG)")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
 	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"), "the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
 	s.bounds.add(f)
@@ -127,7 +130,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		return cfg, err
 	}
 	cfg.Engine.Retention = s.keep
-	cfg.Auth.RequireUser = s.requireUser
+	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
 	cfg.Packages = s.packages()
 	cfg.AllowReduced = s.reduced
 	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins

@@ -237,9 +237,13 @@ func prepare(dir string, cfg Config) error {
 		return cause(err)
 	}
 	defer root.Close()
-	if cfg.AcceptLoss == nil {
-		if err := present(root, cfg.Siblings); err != nil {
+	if err := present(root, cfg.Siblings); err != nil {
+		if _, none := errors.AsType[*NoDatabase](err); !none || cfg.AcceptLoss == nil {
 			return err
+		}
+		// SQLite would remove its log; it may be of use to somebody.
+		if err := root.Rename(fileName+"-wal", fileName+"-wal.lost"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cause(err)
 		}
 	}
 	f, err := root.OpenFile(fileName, os.O_RDWR|os.O_CREATE, 0o600)
