@@ -5,10 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -415,4 +417,22 @@ func dump(t *testing.T, dir, table string) [][]any {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestStore_a_log_that_fails_is_logged: once, and not for each call.
+func TestStore_a_log_that_fails_is_logged(t *testing.T) {
+	var said bytes.Buffer
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir(), Busy: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keepCalls(t, s, 0, 5)
+	failLog(t, s)
+	keepCalls(t, s, 5, 5) // less than it takes until a new one is made
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := said.String(); strings.Count(text, "write to the log") != 1 || strings.Count(text, "level=ERROR") != 1 {
+		t.Errorf("the log says:\n%s", text)
+	}
 }

@@ -217,6 +217,7 @@ haft mcp-server login
 GET /metrics
 POST /v1/resume
 POST /v1/stop
+haft backup
 haft calls resume
 haft calls stop
 haft restore

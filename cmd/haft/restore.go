@@ -23,8 +23,11 @@ type restoring struct {
 func restoreCommand(std streams) *cobra.Command {
 	var r restoring
 	cmd := &cobra.Command{
-		Use: "restore --accept-loss", Short: "Go on with an older database, and write into the audit log what was lost",
-		Long: `restore is for a data directory whose database was put back on purpose, so that it does
+		Use: "restore {FROM | --accept-loss}", Short: "Put back a backup, or go on with an older database and write into the audit log what was lost",
+		Long: `restore FROM copies a backup that haft backup made into a data directory that is empty
+or not there yet, and verifies the audit log in it.
+
+restore --accept-loss is for a data directory whose database was put back on purpose, so that it does
 not have what audit.head says was signed last. It says which entries of the audit log
 are lost, asks, writes an entry audit.restored for each organisation that lost some,
 signs it, and writes audit.head anew. It is also for one in which files are missing, or
@@ -35,9 +38,10 @@ With nothing lost it changes nothing.
 
 Exit codes: 0 done, or nothing to do; 1 not confirmed; 2 used wrongly; 3 something else
 uses the database.`,
-		Example: `  haft restore --accept-loss --data /var/lib/haft
+		Example: `  haft restore /backup/monday --data /var/lib/haft
+  haft restore --accept-loss --data /var/lib/haft
   haft restore --accept-loss --yes --data /var/lib/haft --database postgres://…`,
-		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.NoArgs(c, list)) },
+		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.MaximumNArgs(1)(c, list)) },
 	}
 	p := attach(cmd)
 	f := cmd.Flags()
@@ -45,8 +49,33 @@ uses the database.`,
 	f.BoolVar(&r.yes, "yes", false, "do not ask")
 	f.StringVar(&r.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"),
 		"the `FILE` of the audit sink, if it knows more than audit.head ($HAFT_AUDIT_SINK)")
-	cmd.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, p, std) }
+	cmd.RunE = func(c *cobra.Command, list []string) error {
+		if len(list) == 1 {
+			return r.putBack(c, p, std, list[0])
+		}
+		return r.run(c, p, std)
+	}
 	return cmd
+}
+
+// putBack copies a backup into an empty data directory.
+func (r restoring) putBack(c *cobra.Command, p *persona, std streams, from string) error {
+	if p.remote() || p.database != "" {
+		return usage(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and copy the files of the backup"))
+	}
+	if r.accept {
+		return usage(errors.New("restore needs FROM or --accept-loss, and not both"))
+	}
+	dir, err := p.dir()
+	if err != nil {
+		return err
+	}
+	entries, err := app.PutBack(c.Context(), from, dir, p.principal())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "put back: %d entries of the audit log verified\n", entries)
+	return nil
 }
 
 func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
@@ -54,7 +83,7 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 		return usage(errors.New("restore works where the data is, and not on a server"))
 	}
 	if !r.accept {
-		return usage(errors.New("restore needs --accept-loss: it gives up entries of the audit log"))
+		return usage(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries of the audit log"))
 	}
 	dir, err := p.dir()
 	if err != nil {
