@@ -432,7 +432,7 @@ func TestStore_a_log_that_fails_is_logged(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if text := said.String(); strings.Count(text, "write to the log") != 1 || strings.Count(text, "level=ERROR") != 1 {
+	if text := said.String(); strings.Count(text, "failed to write to the log") != 1 || strings.Count(text, "level=ERROR") != 1 {
 		t.Errorf("the log says:\n%s", text)
 	}
 }

@@ -23,6 +23,23 @@ type LogLoss struct {
 	Kept int
 }
 
+// AcceptLoss returns the entry of the audit that says that a loss was accepted.
+type AcceptLoss func(*LogLoss) audit.Entry
+
+// LogEnd returns the epoch of the log in a directory and up to which record it was
+// acknowledged; 0 means that there is none.
+func LogEnd(dir string) (epoch, last int64, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("open the directory of the log: %w", err)
+	}
+	h, err := redo.ReadHead(root, LogName)
+	if err = errors.Join(err, root.Close()); err != nil || h == nil {
+		return 0, 0, err
+	}
+	return int64(h.Epoch), int64(h.Last), nil
+}
+
 // Error implements error.
 func (l *LogLoss) Error() string { return LogName + " " + l.Why }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
 )
 
 // MaxPage is the longest list that is given at once; a limit of 0 means this too.
@@ -72,7 +71,7 @@ type Config struct {
 	NoLog bool
 	// AcceptLoss goes on without what is missing in a log that an earlier process left,
 	// after the entry that it returns was added to the audit. Nil refuses.
-	AcceptLoss func(*LogLoss) audit.Entry
+	AcceptLoss AcceptLoss
 	// Logger hears what an operator could act on. Nil discards.
 	Logger *slog.Logger
 }

@@ -12,7 +12,6 @@ import (
 
 	"haft"
 	"haft/store"
-	"haft/store/redo"
 )
 
 // settleWait is how long a backup waits until a running server has brought into the
@@ -87,19 +86,15 @@ func explained(err error) error {
 
 // settled waits until the database has what was acknowledged in the log before.
 func settled(ctx context.Context, db *sql.DB, dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return cause(err)
-	}
-	head, err := redo.ReadHead(root, store.LogName)
-	if err = errors.Join(err, root.Close()); err != nil || head == nil {
+	epoch, last, err := store.LogEnd(dir)
+	if err != nil || epoch == 0 {
 		return err
 	}
 	until := time.Now().Add(settleWait)
 	for {
 		var waiting bool
 		const behind = `SELECT COUNT(*) = 2 FROM marks WHERE name = 'redo_epoch' AND value = ? OR name = 'redo' AND value < ?`
-		if err := db.QueryRowContext(ctx, behind, int64(head.Epoch), int64(head.Last)).Scan(&waiting); err != nil {
+		if err := db.QueryRowContext(ctx, behind, epoch, last).Scan(&waiting); err != nil {
 			return fmt.Errorf("read how far the database is: %w", explained(err))
 		}
 		if !waiting {

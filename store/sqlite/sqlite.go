@@ -25,7 +25,6 @@ import (
 	_ "modernc.org/sqlite" // the driver, under the name sqlite
 
 	"haft"
-	"haft/audit"
 	"haft/store"
 )
 
@@ -49,7 +48,7 @@ type Config struct {
 	Busy bool
 	// NoLog, AcceptLoss and Logger are those of [store.Config].
 	NoLog      bool
-	AcceptLoss func(*store.LogLoss) audit.Entry
+	AcceptLoss store.AcceptLoss
 	Logger     *slog.Logger
 	// Siblings are names of files that stand in Dir only beside a database: with one of
 	// them no new database is made, but for AcceptLoss.
