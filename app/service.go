@@ -157,6 +157,8 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	script := s.App.executor
+	wired := make(chan struct{})
+	ec.Started = wired // what was accepted before may need the engine that is being made
 	s.Engine, err = engine.Open(ctx, engine.Parts{
 		Store: s.Store, Registry: s.Registry,
 		Executors: map[haft.Kind]executor.Executor{
@@ -168,6 +170,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, fmt.Errorf("open the engine: %w", err)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
+	close(wired)
 	if err := s.openNotifier(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -63,8 +63,7 @@ const (
 func (t *tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
 	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
 	for {
-		now := time.Now()
-		mine, err := t.vault.store.Lease(ctx, name, owner, now, now.Add(tokenLease))
+		mine, err := t.vault.store.Lease(ctx, name, owner, tokenLease)
 		if err != nil {
 			return secret.Value{}, nil, err
 		}

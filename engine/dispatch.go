@@ -223,6 +223,9 @@ func (d *dispatcher) count(queued map[string]int) {
 
 // dispatch launches accepted calls until ctx ends.
 func (e *Engine) dispatch(ctx context.Context) {
+	if !e.awaitStart(ctx) {
+		return
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

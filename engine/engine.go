@@ -118,6 +118,8 @@ type Config struct {
 	Packages Packages
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
+	// Started is closed when calls may run that were accepted before. Nil means at once.
+	Started <-chan struct{}
 	// Logger hears what an operator could act on. Nil discards.
 	Logger *slog.Logger
 }
@@ -188,6 +190,7 @@ type Engine struct {
 	term       atomic.Pointer[term] // the name of this process, and what ends with it
 	peers      peers                // of housekeeping
 	hurried    chan struct{}        // has housekeeping done now
+	handedOver atomic.Bool          // others take further what is accepted
 	keyless    atomic.Bool          // there are calls that this process cannot decrypt
 	rules      policies
 	relists    relists
@@ -234,7 +237,11 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)
-	e.chainWork = newChainWork(cfg.Backlog, e.spawn, e.goOn)
+	e.chainWork = newChainWork(cfg.Backlog, e.spawn, func(ctx context.Context, c chainRef) {
+		if e.awaitStart(ctx) {
+			e.goOn(ctx, c)
+		}
+	})
 	e.hurried = make(chan struct{}, 1)
 	e.journal = newJournal(parts.Store, e.owner)
 	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
@@ -331,10 +338,41 @@ func (e *Engine) spawn(work func(context.Context)) bool {
 	return true
 }
 
-// Drain refuses new calls and waits until those that run have ended, or ctx has. Accepted
-// calls that have not begun are left to others at once, or to the next engine.
+// awaitStart waits until accepted calls may run, and reports whether they may.
+func (e *Engine) awaitStart(ctx context.Context) bool {
+	if e.cfg.Started == nil {
+		return true
+	}
+	select {
+	case <-e.cfg.Started:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Drain refuses new calls and waits until those that run have ended, or ctx has.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.stopped.Store(&stopNote{Reason: "this server is shutting down", leaving: true})
+	e.HandOver(ctx)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if e.Running() == 0 && e.launched.Load() == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d calls to end: %w", e.Running(), context.Cause(ctx))
+		}
+	}
+}
+
+// HandOver leaves accepted calls that have not begun to others at once, or to the next
+// engine, and accepts no more. What runs goes on.
+func (e *Engine) HandOver(ctx context.Context) {
+	e.handedOver.Store(true)
 	e.dispatcher.close()
 	e.chainWork.close()
 	e.mu.Lock()
@@ -347,18 +385,6 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Unlock()
 	if err := e.store.Disown(ctx, e.owner(), nil); err != nil {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
-	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if e.Running() == 0 && e.launched.Load() == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %d calls to end: %w", e.Running(), context.Cause(ctx))
-		}
 	}
 }
 

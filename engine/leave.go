@@ -48,7 +48,7 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 	e.screen(waiting, f, res)
 	e.finish(f, res)
 	err = f.cleanError(err)
-	if werr := e.record(ctx, f, res); werr != nil {
+	if werr := e.record(ctx, waiting, f, res); werr != nil {
 		return nil, e.unrecorded(waiting, f, werr)
 	}
 	if !f.begun && !res.Cached {

@@ -10,10 +10,13 @@ import (
 	"haft/store"
 )
 
+// recordWait is how long somebody waits for the end of a call to be recorded.
+const recordWait = 30 * time.Second
+
 // record closes the record of the call. A tool that ran does not end as unknown because
-// the store is away: its end is tried until it is kept. Nobody waits for that but calls
-// in the background; others are told that it is not recorded yet.
-func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error {
+// the store is away: its end is tried until it is kept. Whoever made the call waits for
+// that as long as waiting, and not for ever.
+func (e *Engine) record(ctx, waiting context.Context, f *flight, res *haft.Result) error {
 	if !f.begun {
 		e.keep(f)
 	}
@@ -37,13 +40,22 @@ func (e *Engine) record(ctx context.Context, f *flight, res *haft.Result) error 
 		return e.recordUntil(f, write)
 	}
 	e.launched.Add(1)
+	done := make(chan error, 1)
 	if !e.spawn(func(context.Context) {
 		defer e.launched.Add(-1)
-		if err := e.recordUntil(f, write); err != nil {
+		err := e.recordUntil(f, write)
+		if done <- err; err != nil {
 			e.logOf(f).Error("the end of a call is not recorded", "call", f.call.ID, "error", err)
 		}
 	}) {
 		e.launched.Add(-1)
+		return err
+	}
+	waiting, cancel := context.WithTimeout(waiting, recordWait)
+	defer cancel()
+	select {
+	case err = <-done:
+	case <-waiting.Done():
 	}
 	return err
 }
@@ -117,7 +129,8 @@ func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
 	case e.overtaken(ctx, err):
 		return e.withOthers(f, err)
 	case f.begun:
-		err = &haft.Error{Code: haft.CodeUnavailable, Err: err,
+		// Not one that says to try again: the tool would run twice.
+		err = &haft.Error{Code: haft.CodeInternal, Err: err,
 			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
 	case f.accepted:
 		err = errPostponed

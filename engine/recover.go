@@ -28,7 +28,7 @@ func (e *Engine) recover(ctx context.Context) error {
 // sweep adopts what belongs to nobody, and takes further what this process owns and has
 // not in hand.
 func (e *Engine) sweep(ctx context.Context) error {
-	if !e.keyless.Load() && !e.leaving() {
+	if !e.keyless.Load() && !e.handedOver.Load() {
 		n, err := e.store.Adopt(ctx, e.owner())
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		}
 	}
 	err := errors.Join(e.sweepRunning(ctx), e.sweepAnswered(ctx))
-	if !e.leaving() {
+	if !e.handedOver.Load() {
 		queued, counted := e.store.QueuedByOrg(ctx, e.owner())
 		if counted == nil {
 			e.dispatcher.count(queued)
@@ -46,12 +46,6 @@ func (e *Engine) sweep(ctx context.Context) error {
 		err = errors.Join(err, counted, e.sweepChains(ctx))
 	}
 	return err
-}
-
-// leaving reports whether this process is about to end.
-func (e *Engine) leaving() bool {
-	note := e.stopped.Load()
-	return note != nil && note.leaving
 }
 
 // sweepRunning ends calls that run by the store and not here, or has them run again if

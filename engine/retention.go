@@ -132,7 +132,7 @@ type pruning struct {
 // share a store one does it at a time.
 func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool) error {
 	now := time.Now()
-	if mine, err := e.store.Lease(ctx, "prune", e.cfg.Owner, now, now.Add(time.Minute)); err != nil || !mine {
+	if mine, err := e.store.Lease(ctx, "prune", e.cfg.Owner, time.Minute); err != nil || !mine {
 		return err
 	}
 	if len(pass.orgs) == 0 {

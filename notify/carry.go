@@ -42,7 +42,7 @@ func (n *Notifier) carry(ctx context.Context, w store.Subscription) {
 	wake, unwatch := n.watch(ctx, w.Org)
 	defer unwatch()
 	defer func() { // so that another process need not wait for the end of the lease
-		if _, err := n.store.LeaseWebhook(context.WithoutCancel(ctx), w.ID, n.cfg.Owner, time.Time{}, time.Time{}); err != nil {
+		if _, err := n.store.LeaseWebhook(context.WithoutCancel(ctx), w.ID, n.cfg.Owner, 0); err != nil {
 			n.cfg.Logger.Info("the lease of a webhook is not given back", "webhook", w.ID, "error", err)
 		}
 	}()
@@ -141,7 +141,7 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 // been at it. It stays stale if it is somebody else's.
 func (r *round) lease(ctx context.Context) error {
 	n := r.n
-	mine, err := n.store.LeaseWebhook(ctx, r.hook.ID, n.cfg.Owner, time.Now(), time.Now().Add(n.cfg.Lease))
+	mine, err := n.store.LeaseWebhook(ctx, r.hook.ID, n.cfg.Owner, n.cfg.Lease)
 	if err != nil || !mine {
 		r.stale = true
 		return err
@@ -164,7 +164,7 @@ func (r *round) renew(ctx context.Context, stop context.CancelFunc) {
 	for {
 		select {
 		case <-tick.C:
-			mine, err := r.n.store.LeaseWebhook(ctx, r.hook.ID, r.n.cfg.Owner, time.Now(), time.Now().Add(r.n.cfg.Lease))
+			mine, err := r.n.store.LeaseWebhook(ctx, r.hook.ID, r.n.cfg.Owner, r.n.cfg.Lease)
 			if err == nil && !mine {
 				stop()
 				return

@@ -33,6 +33,9 @@ type Dialect struct {
 	Numbered bool
 	// ForUpdate locks the rows of a query, and ForShare keeps them from being removed.
 	ForUpdate, ForShare string
+	// Now is the time by the clock of the database, in microseconds since 1970. Empty
+	// where that is the clock of this process.
+	Now string
 	// Lock waits until no other session holds the lock of the migrations, and
 	// Unlock gives it back. Empty where there are no others.
 	Lock, Unlock string

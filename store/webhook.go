@@ -246,13 +246,17 @@ func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID
 	return nil
 }
 
-// LeaseWebhook makes owner the one who delivers for a webhook until a time, if
-// nobody else is, and reports whether it is.
-func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, now, until time.Time) (bool, error) {
+// LeaseWebhook makes owner the one who delivers for a webhook for a while, if nobody else
+// is, and reports whether it is. The clock is that of the database.
+func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (bool, error) {
 	mine := false
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		now, err := t.now(ctx)
+		if err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, "UPDATE webhooks SET owner = $1, lease = $2 WHERE id = $3 AND disabled = 0 AND (owner = $1 OR lease < $4)",
-			column(owner), micros(until), column(string(id)), micros(now))
+			column(owner), now+d.Microseconds(), column(string(id)), now)
 		mine = n == 1
 		return err
 	})

@@ -57,12 +57,17 @@ func attach(cmd *cobra.Command) *persona {
 	return p
 }
 
-// lockWait reads the environment; what is no duration means the usual.
-func lockWait() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("HAFT_LOCK_WAIT")); err == nil && d >= 0 {
+// envDuration is a duration of the environment, or else a default.
+func envDuration(name string, usual time.Duration) time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(name)); err == nil && d >= 0 {
 		return d
 	}
 	return usual
+}
+
+// lockWait reads the environment; what is no duration means the usual.
+func lockWait() time.Duration {
+	return envDuration("HAFT_LOCK_WAIT", usual)
 }
 
 // or returns the first text that is not empty.

@@ -32,6 +32,7 @@ type serving struct {
 	wheels           []string
 	offline, source  bool
 	drain, readyWait time.Duration
+	takeover         time.Duration
 	requireUser      bool
 	noRedoLog        bool
 	logFormat, level string
@@ -83,6 +84,7 @@ SIGHUP reads the certificate, its key and the keys of issuers again.`,
 	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
 	f.DurationVar(&s.readyWait, "ready-wait", readyWait(std), "how long to answer on after a signal to stop, while /readyz says 503, before the listener closes ($HAFT_READY_WAIT; 5s, and 0 on a terminal)")
 	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may then take to end; a second signal ends them at once")
+	f.DurationVar(&s.takeover, "takeover", envDuration("HAFT_TAKEOVER", 20*time.Second), "how long a server may be silent before others that share its database take its calls over ($HAFT_TAKEOVER)")
 	f.BoolVar(&s.noRedoLog, "no-redo-log", os.Getenv("HAFT_NO_REDO_LOG") != "",
 		"write to the embedded database itself, without a log in front: calls take longer ($HAFT_NO_REDO_LOG)")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
@@ -130,6 +132,10 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 		return cfg, err
 	}
 	cfg.Engine.Retention = s.keep
+	if s.takeover < time.Second {
+		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be given up"))
+	}
+	cfg.Engine.DeadAfter, cfg.Engine.Beat = s.takeover, s.takeover/5
 	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
 	cfg.Packages = s.packages()
 	cfg.AllowReduced = s.reduced

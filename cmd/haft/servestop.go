@@ -15,13 +15,11 @@ import (
 // readyWait is the default of --ready-wait: $HAFT_READY_WAIT, else nothing for a person
 // at a terminal, who sends no requests through a load balancer, else five seconds.
 func readyWait(std streams) time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("HAFT_READY_WAIT")); err == nil && d >= 0 {
-		return d
-	}
+	usual := 5 * time.Second
 	if isTerminal(std.out) {
-		return 0
+		usual = 0
 	}
-	return 5 * time.Second
+	return envDuration("HAFT_READY_WAIT", usual)
 }
 
 // stop ends a server after the first signal: readiness goes down while everything is
@@ -52,6 +50,8 @@ func (s *serving) stop(ctx context.Context, log *slog.Logger, sys *app.Server) e
 	log.Info("stopping: the listener closes")
 	end, stopWaiting := context.WithTimeout(ctx, s.drain)
 	defer stopWaiting()
-	// Shutdown goes first: Drain refuses calls, also those that a call in flight makes.
+	// What waits is others' from now on. Shutdown comes before Drain, which refuses calls,
+	// also those that a call in flight makes.
+	sys.Engine.HandOver(end)
 	return errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end))
 }
