@@ -116,7 +116,11 @@ func (e *Engine) overtaken(ctx context.Context, err error) bool {
 func (e *Engine) withOthers(f *flight, err error) error {
 	if !errors.Is(err, errOvertaken) {
 		e.journal.forget(f.call.ID)
-		err = &haft.Error{Code: haft.CodeUnavailable, Err: errGivenUp,
+		code := haft.CodeUnavailable
+		if f.begun {
+			code = haft.CodeInternal // not one that says to try again: the tool would run twice
+		}
+		err = &haft.Error{Code: code, Err: errGivenUp,
 			Message: "this server was given up by others that share its database, and they have the call: look it up by its id"}
 	}
 	e.endTrace(f, nil, err)

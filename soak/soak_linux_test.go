@@ -69,10 +69,10 @@ var scenarios = []scenario{
 	{name: "kill", short: 400, long: 2000, run: kill},
 	{name: "kill often", long: 1000, run: killOften},
 	{name: "kill, ten tenants", short: 600, long: 10_000, tenants: 10, run: kill},
-	{name: "kill, chains on Postgres", short: 64, long: 1000, postgres: true, run: killChains},
+	{name: "kill, chains on Postgres", short: 64, long: 1000, postgres: true, run: killChains, serve: takeover},
 	{name: "kill, chains", short: 64, long: 1200, run: killChains},
-	{name: "kill one of two", long: 600, postgres: true, servers: 2, run: killOne},
-	{name: "pause one of two", long: 600, postgres: true, servers: 2, run: pause},
+	{name: "kill one of two", short: 100, long: 600, postgres: true, servers: 2, run: killOne, serve: takeover},
+	{name: "pause one of two", short: 200, long: 600, postgres: true, servers: 2, run: pause, serve: takeover},
 	{name: "full disk", short: 40, long: 300, mount: smallDisk, run: fullDisk},
 	{name: "Postgres stopped", short: 200, long: 600, postgres: true, servers: 2, run: outage(8 * time.Second)},
 	{name: "Postgres stopped for long", long: 600, postgres: true, servers: 2, run: outage(45 * time.Second)},
@@ -81,6 +81,9 @@ var scenarios = []scenario{
 	{name: "drain too short", short: 200, long: 1000, serve: []string{"--drain", "1s"}, run: drain},
 	{name: "overload", short: 1400, long: 20_000, run: overload},
 }
+
+// takeover has a server given up soon, so that the short form need not wait.
+var takeover = []string{"--takeover", "4s"}
 
 // TestSoak runs every scenario: all at once in the short form, which waits more than
 // it computes, and one after the other in the long form.
