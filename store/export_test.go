@@ -210,3 +210,6 @@ func (s *Store) FreeLog(ctx context.Context) error {
 
 // Writing reports whether somebody writes to the database.
 func (s *Store) Writing() bool { return len(s.turn) == 0 }
+
+// MoveCondition is by what a call is moved.
+func MoveCondition() string { return insertCalls.tail }
