@@ -118,6 +118,9 @@ type Config struct {
 	Packages Packages
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
+	// Brief says that this process ends soon, such as a command: it closes calls that
+	// nobody runs, and leaves those that wait to a server. Its own calls run.
+	Brief bool
 	// Started is closed when calls may run that were accepted before. Nil means at once.
 	Started <-chan struct{}
 	// Logger hears what an operator could act on. Nil discards.

@@ -29,7 +29,7 @@ func (e *Engine) recover(ctx context.Context) error {
 // not in hand.
 func (e *Engine) sweep(ctx context.Context) error {
 	if !e.keyless.Load() && !e.handedOver.Load() {
-		n, err := e.store.Adopt(ctx, e.owner())
+		n, err := e.store.Adopt(ctx, e.owner(), !e.cfg.Brief)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,9 @@ func (e *Engine) sweep(ctx context.Context) error {
 		if counted == nil {
 			e.dispatcher.count(queued)
 		}
-		err = errors.Join(err, counted, e.sweepChains(ctx))
+		if err = errors.Join(err, counted); !e.cfg.Brief {
+			err = errors.Join(err, e.sweepChains(ctx))
+		}
 	}
 	return err
 }

@@ -122,16 +122,17 @@ func givenUp() error {
 // adoptAtOnce is how many rows one transaction adopts.
 const adoptAtOnce = 1000
 
-// Adopt makes owner the one of open calls and chains that belong to no process, and
-// returns how many there were of both.
-func (s *Store) Adopt(ctx context.Context, owner string) (n int, err error) {
+// Adopt makes owner the one of open calls and chains that belong to no process, of those
+// that wait only if it is told to, and returns how many there were of all.
+func (s *Store) Adopt(ctx context.Context, owner string, waiting bool) (n int, err error) {
 	if err := need("the name of the process", owner); err != nil {
 		return 0, err
 	}
-	for _, text := range []string{
-		adopt("chains", "final = 0"),
-		adopt("calls", "status = 'running'"), adopt("calls", "status = 'queued'"),
-	} {
+	texts := []string{adopt("chains", "final = 0"), adopt("calls", "status = 'running'")}
+	if waiting {
+		texts = append(texts, adopt("calls", "status = 'queued'"))
+	}
+	for _, text := range texts {
 		for {
 			var moved int64
 			err := s.write(ctx, func(ctx context.Context, t *tx) (err error) {

@@ -134,6 +134,7 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced},
 		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(std.err).line,
 	}
+	cfg.Engine.Brief = true
 	svc, err := app.OpenService(ctx, cfg)
 	if p.evidence && app.Mismatched(err) {
 		report(std.err, err)

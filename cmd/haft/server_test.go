@@ -65,6 +65,7 @@ var alone = map[string]string{
 	"serve_oidc":                "it starts servers of its own",
 	"serve_otlp":                "it starts servers of its own",
 	"serve_reduced":             "it starts servers of its own",
+	"serve_recover":             "it starts servers of its own",
 	"serve_reload":              "it starts servers of its own",
 	"serve_stop":                "it starts servers of its own",
 	"serve_tls":                 "it starts servers of its own",

@@ -123,7 +123,7 @@ func processes(t testing.TB, s *store.Store) {
 		t.Fatal(err)
 	}
 	join(t, s, "p5")
-	if n, err := s.Adopt(ctx, "p5"); n != 1 || err != nil {
+	if n, err := s.Adopt(ctx, "p5", true); n != 1 || err != nil {
 		t.Errorf("Adopt after one has left = %d, %v", n, err)
 	}
 }
@@ -150,18 +150,23 @@ func adopted(t testing.TB, s *store.Store) {
 	commit(t, s, b)
 	join(t, s, names...)
 	if s.Shared() {
-		if n, err := s.Adopt(ctx, "me"); n != 0 || err != nil {
+		if n, err := s.Adopt(ctx, "me", true); n != 0 || err != nil {
 			t.Errorf("Adopt from one that lives = %d, %v", n, err)
 		}
 		if err := s.Leave(ctx, "gone"); err != nil {
 			t.Fatal(err)
 		}
 	}
+	first, err := s.Adopt(ctx, names[0], false)
+	if err != nil || first != 25 {
+		t.Errorf("Adopt of what does not wait = %d, %v, want 25", first, err)
+	}
 	var won atomic.Int64
+	won.Add(int64(first))
 	var wg sync.WaitGroup
 	for _, name := range names {
 		wg.Go(func() {
-			n, err := s.Adopt(ctx, name)
+			n, err := s.Adopt(ctx, name, true)
 			if err != nil {
 				t.Errorf("Adopt: %v", err)
 			}
