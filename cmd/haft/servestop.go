@@ -22,6 +22,10 @@ func readyWait(std streams) time.Duration {
 	return envDuration("HAFT_READY_WAIT", usual)
 }
 
+// sameSignal is how soon after the first signal another one is the same: timeout(1) and
+// some supervisors send it to the process and then to its group.
+const sameSignal = 500 * time.Millisecond
+
 // stop ends a server after the first signal: readiness goes down while everything is
 // still answered, so that load balancers send elsewhere; then the listener closes, and
 // calls in flight get the rest of --drain. A second signal ends both waits at once. The
@@ -31,13 +35,20 @@ func (s *serving) stop(ctx context.Context, log *slog.Logger, sys *app.Server) e
 	defer cancel()
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	told := time.Now()
 	go func() {
-		select {
-		case <-again:
-			log.Warn("told to stop again: calls in flight are ended now; the next signal kills the server")
-			signal.Stop(again) // main has restored the default, which is to die
-			cancel()
-		case <-ctx.Done():
+		for {
+			select {
+			case <-again:
+				if time.Since(told) < sameSignal {
+					continue
+				}
+				log.Warn("told to stop again: calls in flight are ended now; the next signal kills the server")
+				signal.Stop(again) // main has restored the default, which is to die
+				cancel()
+			case <-ctx.Done():
+			}
+			return
 		}
 	}()
 	log.Info("stopping: not ready any more", "ready_wait", s.readyWait, "drain", s.drain)
