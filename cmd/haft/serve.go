@@ -135,6 +135,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	if s.takeover < time.Second {
 		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be given up"))
 	}
+	cfg.Engine.Backlog, cfg.Engine.BacklogAll = s.bounds.backlog, 10*s.bounds.backlog
 	cfg.Engine.DeadAfter, cfg.Engine.Beat = s.takeover, s.takeover/5
 	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
 	cfg.Packages = s.packages()

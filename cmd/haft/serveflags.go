@@ -23,6 +23,7 @@ type bounds struct {
 	reserve             int
 	streams, orgStreams int
 	readTime, writeTime time.Duration
+	backlog             int
 }
 
 func (b *bounds) add(f *pflag.FlagSet) {
@@ -35,6 +36,7 @@ func (b *bounds) add(f *pflag.FlagSet) {
 	f.IntVar(&b.reserve, "operator-connections", 16, "further connections on which only operators are served when all others are in use")
 	f.IntVar(&b.streams, "max-streams", 256, "the most streams of events that one credential has open")
 	f.IntVar(&b.orgStreams, "max-org-streams", 2048, "the most streams of events that one organisation has open")
+	f.IntVar(&b.backlog, "max-backlog", 20_000, "the most accepted calls of one organisation, and the most chains, that have not ended; ten times as many of all")
 	f.DurationVar(&b.readTime, "read-timeout", 15*time.Second, "how long headers, and then the body, may take to arrive")
 	f.DurationVar(&b.writeTime, "write-timeout", 30*time.Second, "how long each write of an answer may take")
 }
@@ -52,6 +54,8 @@ func (b *bounds) set(c *server.Config) error {
 		return usage(errors.New("--max-connections-per-source is between 0 and 1048576, --max-silent-per-source between 1 and 1048576, --operator-connections between 1 and 65536"))
 	case b.streams < 1 || b.streams > 1<<20 || b.orgStreams < 1 || b.orgStreams > 1<<20:
 		return usage(errors.New("--max-streams and --max-org-streams are between 1 and 1048576"))
+	case b.backlog < 1 || b.backlog > 1<<20:
+		return usage(errors.New("--max-backlog is between 1 and 1048576"))
 	case b.readTime < time.Second || b.readTime > time.Hour || b.writeTime < time.Second || b.writeTime > time.Hour:
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
