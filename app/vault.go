@@ -147,6 +147,13 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 	if g, ok := ec.Gate.(*gate); ok {
 		g.tokens = newTokens(g.guard, s.vault, s.App.cfg.Logger)
 	}
+	others := ec.Changed
+	ec.Changed = func(org string) {
+		s.vault.changed(org) // secrets may have gone with what was erased
+		if others != nil {
+			others(org)
+		}
+	}
 	fetch, end, err := openCredentials(cfg.Credentials)
 	if err != nil || fetch == nil {
 		return err
@@ -374,15 +381,11 @@ func (v *vault) Open(box, label []byte) ([]byte, error) {
 	return k.Unbox(ctx, box, label)
 }
 
-// scrubDue is the setting that says that the files of the database may still hold
-// what was encrypted in place.
-const scrubDue = "secrets.scrub"
-
 // sealAll encrypts what is stored in the clear: by an older haft, or by whoever
 // brought it from elsewhere. It may be stopped at any moment: the next start goes
 // on.
 func (v *vault) sealAll(ctx context.Context) error {
-	due, err := v.store.Setting(ctx, scrubDue)
+	due, err := v.store.Setting(ctx, store.ScrubDue)
 	if err != nil {
 		return err
 	}
@@ -396,16 +399,18 @@ func (v *vault) sealAll(ctx context.Context) error {
 	if n == 0 && due == "" {
 		return nil
 	}
-	v.logger.Info("secrets that were stored in the clear are encrypted now", "count", n)
+	if n > 0 {
+		v.logger.Info("secrets that were stored in the clear are encrypted now", "count", n)
+	}
 	if err := v.store.Scrub(ctx); err != nil {
 		return err
 	}
-	return v.store.PutSetting(ctx, scrubDue, "")
+	return v.store.PutSetting(ctx, store.ScrubDue, "")
 }
 
 // willSeal notes that the files have to be scrubbed later, and returns the keeper.
 func (v *vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
-	if err := v.store.PutSetting(ctx, scrubDue, "1"); err != nil {
+	if err := v.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 		return nil, err
 	}
 	return v.open(ctx)

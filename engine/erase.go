@@ -11,6 +11,7 @@ import (
 	"haft"
 	"haft/audit"
 	"haft/authority"
+	"haft/store"
 )
 
 // eraseWait is how long the calls of somebody may take to end who is erased.
@@ -30,38 +31,58 @@ func (e *Engine) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (
 	if err != nil {
 		return nil, err
 	}
+	if !e.store.Shared() { // the next start rewrites the files of the store, unless this does
+		if err := e.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
+			return nil, err
+		}
+	}
 	done := &haft.Erasure{ID: newID("er_")}
 	if done.Cancelled, err = e.endCalls(ctx, of); err != nil {
 		return nil, err
 	}
-	list, said, err := e.erased(ctx, of, done.ID)
-	if err != nil {
+	if done.Entries, err = e.eraseEntries(ctx, p, of, done.ID); err != nil {
 		return nil, err
 	}
-	done.Entries = said.Entries
-	body, err := json.Marshal(struct {
-		audit.Erased
-		Of string `json:"of"`
-	}{said, subjectKind(of)})
-	if err != nil {
-		return nil, fmt.Errorf("encode an entry of the audit: %w", err)
-	}
-	entry := audit.Entry{Org: of.Org, Time: time.Now(), Kind: audit.ErasedKind, Actor: p, Body: body}
-	if err := e.store.EraseAudit(ctx, done.ID, entry, list); err != nil {
-		return nil, err
-	}
-	if of.User == "" {
-		err = e.store.EraseOrg(ctx, of.Org)
-	} else {
-		err = e.store.EraseUser(ctx, of.Org, of.User)
-	}
-	if err != nil {
+	if err := e.eraseKept(ctx, of); err != nil {
 		return nil, err
 	}
 	if err := e.changed(ctx, of.Org); err != nil {
 		return nil, err
 	}
-	return done, e.store.Scrub(ctx)
+	// Rewriting the files keeps every organisation waiting: that is the operator's to decide.
+	if !e.authority.Operates(p) {
+		return done, nil
+	}
+	if err := e.store.Scrub(ctx); err != nil {
+		return nil, err
+	}
+	return done, e.store.PutSetting(ctx, store.ScrubDue, "")
+}
+
+// eraseKept removes what the store has of a subject, and ends sessions with MCP servers,
+// which hold logins in memory.
+func (e *Engine) eraseKept(ctx context.Context, of haft.Subject) error {
+	var kinds []string
+	var servers []haft.MCPServer
+	if e.cfg.Upstream != nil {
+		kinds = e.cfg.Upstream.Kinds()
+		for s, err := range e.MCPServerList(ctx, e.anyManager(of.Org)) {
+			if err != nil {
+				return err
+			}
+			servers = append(servers, s)
+		}
+	}
+	var err error
+	if of.User != "" {
+		err = e.store.EraseUser(ctx, of.Org, of.User, kinds)
+	} else if err = e.store.EraseOrg(ctx, of.Org); err == nil {
+		err = e.store.PutSetting(ctx, retentionSetting(of.Org), "")
+	}
+	for _, s := range servers {
+		e.cfg.Upstream.Drop(s)
+	}
+	return err
 }
 
 // changed has what is kept in memory of an organisation read again, here and elsewhere.
@@ -76,14 +97,14 @@ func (e *Engine) changed(ctx context.Context, org string) error {
 	return nil
 }
 
-// endCalls cancels the calls of a subject, and waits until they have ended.
+// endCalls cancels the calls of a subject, and waits until those have ended that were made
+// before. Others may go on to be made: they are none that had to be erased.
 func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, eraseWait)
 	defer cancel()
-	everybody := haft.Principal{Org: of.Org, User: "haft", Roles: e.managers()}
-	open := haft.CallFilter{Org: of.Org, User: of.User, Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
+	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(), Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
 	for n := 0; ; {
-		m, err := e.CancelAll(ctx, everybody, haft.Principal{Org: of.Org, User: of.User})
+		m, err := e.CancelAll(ctx, e.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
 		if err != nil {
 			return n, err
 		}
@@ -98,52 +119,90 @@ func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 	}
 }
 
-// managers are the roles of those who manage.
-func (e *Engine) managers() []string {
-	if len(e.cfg.Managers) > 0 {
-		return e.cfg.Managers
+// anyManager is a manager of an organisation, who sees all of it and no value of a secret.
+func (e *Engine) anyManager(org string) haft.Principal {
+	roles := e.cfg.Managers
+	if len(roles) == 0 {
+		roles = []string{haft.RoleAdmin}
 	}
-	return []string{haft.RoleAdmin}
+	return haft.Principal{Org: org, User: "haft", Roles: roles}
 }
 
-// about returns which entries of the audit are about a subject: what the user did, and what
-// others did about the user's calls.
-func (e *Engine) about(ctx context.Context, of haft.Subject) (func(audit.Entry) bool, error) {
+// about returns which entries of the audit are about the calls of a subject, or about all
+// that the subject did.
+func (e *Engine) about(ctx context.Context, of haft.Subject, all bool) (func(audit.Entry) bool, error) {
+	ofCall := func(entry audit.Entry) bool { return strings.HasPrefix(entry.Kind, "call.") }
 	if of.User == "" {
-		return func(audit.Entry) bool { return true }, nil
+		return func(entry audit.Entry) bool { return all || entry.Call != "" || ofCall(entry) }, nil
 	}
 	calls := map[haft.CallID]bool{}
 	for entry, err := range e.store.Trail(ctx, of.Org) {
 		if err != nil {
 			return nil, err
 		}
-		if entry.Actor.User == of.User && strings.HasPrefix(entry.Kind, "call.") {
+		if entry.Actor.User == of.User && ofCall(entry) {
 			calls[entry.Call] = true
 		}
 	}
 	delete(calls, "")
-	return func(entry audit.Entry) bool { return entry.Actor.User == of.User || calls[entry.Call] }, nil
+	return func(entry audit.Entry) bool {
+		return calls[entry.Call] || entry.Actor.User == of.User && (all || ofCall(entry))
+	}, nil
 }
 
-// erased returns the entries of the audit that are to lose their content, and what is to be
-// said of them. Those that say what was erased before stay.
-func (e *Engine) erased(ctx context.Context, of haft.Subject, id string) ([]int64, audit.Erased, error) {
-	about, err := e.about(ctx, of)
+// erasedAtOnce is how many entries of the audit lose their content in one transaction:
+// others wait for it, about 50 ms.
+const erasedAtOnce = 10_000
+
+// eraseEntries takes the content of the entries of the audit about a subject, and returns of
+// how many. Each transaction adds an entry that vouches for its part, so the log is sound
+// wherever this ends. Those that say what was erased before stay. So does, unless the operator
+// of the server erases, what somebody managed or approved: managers do not remove the traces
+// of what they did.
+func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Subject, id string) (int64, error) {
+	about, err := e.about(ctx, of, e.authority.Operates(p))
 	if err != nil {
-		return nil, audit.Erased{}, err
+		return 0, err
 	}
-	var list []int64
-	var eraser audit.Eraser
+	var list []audit.Entry // with no more than what an eraser needs
 	for entry, err := range e.store.Trail(ctx, of.Org) {
 		if err != nil {
-			return nil, audit.Erased{}, err
+			return 0, err
 		}
 		if entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
-			eraser.Add(entry)
-			list = append(list, entry.Seq)
+			list = append(list, audit.Entry{Seq: entry.Seq, Hash: entry.Hash})
 		}
 	}
-	return list, eraser.Erased(id), nil
+	n := int64(len(list))
+	for i := 1; ; i++ {
+		part := list[:min(len(list), erasedAtOnce)]
+		list = list[len(part):]
+		if err := e.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, i), part); err != nil {
+			return 0, err
+		}
+		if len(list) == 0 {
+			return n, e.store.DropAuditIndex(ctx, of.Org)
+		}
+	}
+}
+
+// erasePart takes the content of some entries, and adds the one that vouches for that.
+func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string, part []audit.Entry) error {
+	var eraser audit.Eraser
+	seqs := make([]int64, len(part))
+	for i, entry := range part {
+		eraser.Add(entry)
+		seqs[i] = entry.Seq
+	}
+	body, err := json.Marshal(struct {
+		audit.Erased
+		Of string `json:"of"`
+	}{eraser.Erased(id), subjectKind(of)})
+	if err != nil {
+		return fmt.Errorf("encode an entry of the audit: %w", err)
+	}
+	entry := audit.Entry{Org: of.Org, Time: time.Now(), Kind: audit.ErasedKind, Actor: p, Body: body}
+	return e.store.EraseAudit(ctx, id, entry, seqs)
 }
 
 // subjectKind says of what kind a subject is; the audit must not name it again.

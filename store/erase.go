@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,8 +14,8 @@ import (
 const eraseRows = 500
 
 // EraseAudit takes the content of entries of an organisation and adds the entry said, which
-// vouches for that, in one transaction: a log is never found half erased. What entries are
-// found by is made anew by the next search.
+// vouches for that, in one transaction: a log is never found half erased. Afterwards the
+// caller has what entries are found by made anew: see [Store.DropAuditIndex].
 func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry, entries []int64) error {
 	e := &encoded{}
 	err := e.encodeAudit([]audit.Entry{said})
@@ -29,9 +30,6 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 		if err := t.addAudit(ctx, e); err != nil {
 			return err
 		}
-		if _, err := t.exec(ctx, "DELETE FROM audit_indexed WHERE org = $1", column(said.Org)); err != nil {
-			return err
-		}
 		return chunks(entries, func(part []int64) error {
 			args := make([]any, len(part))
 			for i, seq := range part {
@@ -42,21 +40,32 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 			return err
 		})
 	})
-	if err == nil {
-		err = s.eraseEach(ctx, "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq FROM audit_facets WHERE org = $1 LIMIT $2)", column(said.Org))
-	}
 	if err != nil {
 		return fmt.Errorf("erase the audit trail: %w", err)
 	}
 	return nil
 }
 
+// DropAuditIndex removes what entries of an organisation are found by. The next search makes
+// it anew. The mark goes first, so that one that was stopped leaves no index with gaps, and
+// last, for a search that made some of it anew meanwhile.
+func (s *Store) DropAuditIndex(ctx context.Context, org string) error {
+	const mark = "DELETE FROM audit_indexed WHERE org IN (SELECT org FROM audit_indexed WHERE org = $1 LIMIT $2)"
+	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq FROM audit_facets WHERE org = $1 LIMIT $2)"
+	for _, text := range []string{mark, rows, mark} {
+		if err := s.eraseEach(ctx, text, column(org)); err != nil {
+			return fmt.Errorf("drop the index of the audit trail: %w", err)
+		}
+	}
+	return nil
+}
+
 // eraseEach runs a statement that removes some rows until there are no more. Its last
-// argument is how many at once.
+// argument is how many at once. API keys may be among the rows.
 func (s *Store) eraseEach(ctx context.Context, text string, args ...any) error {
 	for {
 		var n int64
-		err := s.write(ctx, func(ctx context.Context, t *tx) (err error) {
+		err := s.writeKeys(ctx, func(ctx context.Context, t *tx) (err error) {
 			n, err = t.exec(ctx, text, append(slices.Clone(args), eraseRows)...)
 			return err
 		})
@@ -70,8 +79,9 @@ const eraseCached = "DELETE FROM cached WHERE (org, name) IN (SELECT org, name F
 
 // EraseUser removes what belongs to a user of an organisation and has ended, but for the
 // audit: calls with approvals and chains, events, idempotency keys, API keys and letters that
-// could not be delivered. Usage stays, under no name, and cached values of the organisation go.
-func (s *Store) EraseUser(ctx context.Context, org, user string) error {
+// could not be delivered, and logins at MCP servers, which are secrets of the kinds logins.
+// Usage stays, under no name, and cached values of the organisation go.
+func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string) error {
 	if user == "" {
 		return invalid("a user has a name")
 	}
@@ -89,7 +99,9 @@ func (s *Store) EraseUser(ctx context.Context, org, user string) error {
 		err = s.eraseDocs(ctx, org, user)
 	}
 	if err == nil {
-		err = s.write(ctx, func(ctx context.Context, t *tx) error { return t.eraseUsage(ctx, org, user) })
+		err = s.write(ctx, func(ctx context.Context, t *tx) error {
+			return errors.Join(t.eraseUsage(ctx, org, user), t.eraseLogins(ctx, org, user, logins))
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("erase a user: %w", err)
@@ -197,7 +209,7 @@ func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(ctx context.Context, t *tx) error {
+	return s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
 		for _, g := range gone {
 			text, args := "DELETE FROM api_keys WHERE id = $1", []any{g.key}
 			if g.table == "dead_letters" {
@@ -209,6 +221,18 @@ func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
 		}
 		return nil
 	})
+}
+
+// eraseLogins removes the logins of a user at MCP servers.
+func (t *tx) eraseLogins(ctx context.Context, org, user string, kinds []string) error {
+	for _, kind := range kinds {
+		_, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope IN (SELECT id || '/' || $3 FROM mcp_servers WHERE org = $1)",
+			column(org), column(kind), user)
+		if err != nil {
+			return err
+		}
+	}
+	return markSecrets(ctx, t, org)
 }
 
 // eraseUsage counts what a user used under no name.
@@ -243,7 +267,7 @@ func (s *Store) EraseOrg(ctx context.Context, org string) error {
 			if err == nil {
 				_, err = t.exec(ctx, "DELETE FROM usage_hours WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org))
 			}
-			return err
+			return errors.Join(err, markSecrets(ctx, t, org))
 		})
 	}
 	if err != nil {

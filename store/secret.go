@@ -343,6 +343,9 @@ func (s *Store) Reseal(ctx context.Context, c SealedCall, next json.RawMessage) 
 	return replaced, nil
 }
 
+// ScrubDue is the setting that says that [Store.Scrub] has yet to be done: the next start does it.
+const ScrubDue = "secrets.scrub"
+
 // Scrub removes from the files of the database, and from the log in front of it, what
 // was overwritten or removed: a database keeps that for a long time in pages that
 // nobody reads. It takes as long as writing the tables of secrets, agents and calls

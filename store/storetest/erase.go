@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/auth"
 	"haft/event"
 	"haft/store"
 )
@@ -17,9 +18,23 @@ func erased(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	fillErased(t, s)
 	eraseAudit(t, s, "acme", 1, 3)
-	if err := s.EraseUser(ctx, "acme", "ann"); err != nil {
+	mark := keepCredentials(t, s)
+	if err := s.EraseUser(ctx, "acme", "ann", []string{"login"}); err != nil {
 		t.Fatalf("EraseUser: %v", err)
 	}
+	_, err := s.Key(ctx, "k_ann")
+	refused(t, "the API key of who was erased", err, haft.CodeNotFound)
+	if _, err := s.Key(ctx, "k_bob"); err != nil {
+		t.Errorf("the API key of another user: %v", err)
+	}
+	list, err := s.Secrets(ctx, "acme", "login", "mcp_s/ann", "", 0)
+	if err != nil || len(list) != 0 {
+		t.Errorf("logins of who was erased: %v, %v", list, err)
+	}
+	if list, err = s.Secrets(ctx, "acme", "login", "mcp_s/bob", "", 0); err != nil || len(list) != 1 {
+		t.Errorf("logins of another user: %v, %v", list, err)
+	}
+	mark = newMark(t, s, mark)
 	left := func(what, org string, calls, events int) {
 		t.Helper()
 		records, err := s.Records(ctx, haft.CallFilter{Org: org})
@@ -55,6 +70,9 @@ func erased(t testing.TB, s *store.Store) {
 	if err := s.EraseOrg(ctx, "acme"); err != nil {
 		t.Fatalf("EraseOrg: %v", err)
 	}
+	_, err = s.Key(ctx, "k_bob")
+	refused(t, "an API key of what was erased", err, haft.CodeNotFound)
+	newMark(t, s, mark)
 	left("an organisation", "acme", 0, 0)
 	left("an organisation", "other", 2, 2)
 	if tools, err := s.Tools(ctx, "acme", haft.ToolFilter{}); err != nil || len(tools) != 0 {
@@ -75,6 +93,41 @@ func erased(t testing.TB, s *store.Store) {
 	if err != nil || len(found) != 0 {
 		t.Errorf("FindAudit = %v, %v; want nothing", found, err)
 	}
+}
+
+// keepCredentials keeps API keys and logins of two users, which are then known in memory, and
+// returns the mark of secrets.
+func keepCredentials(t testing.TB, s *store.Store) int64 {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", ID: "mcp_s", Name: "s"}, store.OwnSecrets{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if err := s.PutKey(ctx, auth.Key{ID: "k_" + user, Org: "acme", User: user, Created: at}); err != nil {
+			t.Fatal(err)
+		}
+		login := store.Secret{Org: "acme", Kind: "login", Scope: "mcp_s/" + user, Name: "grant", Data: []byte("sealed"), Created: at, Updated: at}
+		if err := s.PutSecret(ctx, login); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"k_ann", "k_bob"} {
+		if _, err := s.Key(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return newMark(t, s, -1)
+}
+
+// newMark returns the mark of secrets, which is not old any more.
+func newMark(t testing.TB, s *store.Store, old int64) int64 {
+	t.Helper()
+	mark, err := s.SecretMark(t.Context(), "acme")
+	if err != nil || mark == old {
+		t.Errorf("SecretMark = %d, %v; caches need another one", mark, err)
+	}
+	return mark
 }
 
 // fillErased fills two organisations with the same.
@@ -124,5 +177,8 @@ func eraseAudit(t testing.TB, s *store.Store, org string, seqs ...int64) {
 	said.Body = body
 	if err := s.EraseAudit(t.Context(), id, said, seqs); err != nil {
 		t.Fatalf("EraseAudit: %v", err)
+	}
+	if err := s.DropAuditIndex(t.Context(), org); err != nil {
+		t.Fatalf("DropAuditIndex: %v", err)
 	}
 }
