@@ -46,3 +46,8 @@ func Exchange(v *Vault, client *http.Client) func(ctx context.Context, org strin
 	t := &tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: slog.New(slog.DiscardHandler)}
 	return t.token
 }
+
+// StoredSecrets returns what calls of an organisation are given.
+func (s *Service) StoredSecrets(ctx context.Context, org string) (*engine.Stored, error) {
+	return s.vault.Stored(ctx, org, "")
+}

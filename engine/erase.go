@@ -88,6 +88,7 @@ func (e *Engine) eraseKept(ctx context.Context, of haft.Subject) error {
 // changed has what is kept in memory of an organisation read again, here and elsewhere.
 func (e *Engine) changed(ctx context.Context, org string) error {
 	e.rules.forget(org)
+	e.forgetSandboxes(org)
 	if e.store.Shared() {
 		if err := e.store.MarkChange(ctx, org); err != nil {
 			return err

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"haft"
 	"haft/policy"
@@ -43,11 +44,15 @@ func JudgedBy(first, second int64) (rule string) {
 	return j.forbids("a.example", 443)
 }
 
-// PruneCalls makes one round of pruning, and reports whether there is nothing left to do.
-func (e *Engine) PruneCalls(ctx context.Context, full bool) (bool, error) {
+// PruneCalls prunes in rounds of some length, and returns whether it got to the end in so many.
+func (e *Engine) PruneCalls(ctx context.Context, rounds int, most time.Duration) (bool, error) {
 	pass := &pruning{}
-	err := e.pruneCalls(ctx, pass, full)
-	return len(pass.orgs) == 0, err
+	for range rounds {
+		if err := e.pruneCalls(ctx, pass, true, most); err != nil || !pass.unfinished() {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // PruneKeys forgets old idempotency keys, as the housekeeping does before it prunes calls.

@@ -55,8 +55,8 @@ func (e *Engine) jobs(round int, pass *pruning) []job {
 	if hour {
 		due = append(due, job{"prune", e.prune})
 	}
-	if round%12 == 11 { // claims are pruned before the calls that they name
-		due = append(due, job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour) }})
+	if round%12 == 11 || pass.unfinished() { // claims are pruned before the calls that they name
+		due = append(due, job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour, pruneFor) }})
 	}
 	return due
 }

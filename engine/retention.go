@@ -125,12 +125,25 @@ func (e *Engine) SetRetention(ctx context.Context, p haft.Principal, org string,
 type pruning struct {
 	orgs []string // still to be looked at in this pass
 	full bool     // this pass looks at all calls, and not only at refusals
+	// places are where to go on with organisations that a round did not get through. Without
+	// them it would look at the same calls, which stay, again and never get to the rest.
+	places map[string]prunePlace
 }
 
+// A prunePlace is where to go on with an organisation.
+type prunePlace struct {
+	step int // in refusals, and behind them all calls
+	at   *store.CallPlace
+}
+
+// unfinished reports whether a round has left something to do.
+func (p *pruning) unfinished() bool { return len(p.orgs)+len(p.places) > 0 }
+
 // pruneCalls removes calls that need not be kept, for a while at most. Between two
-// transactions it waits for as long as the first took: callers come before it. Of servers that
-// share a store one does it at a time.
-func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool) error {
+// transactions it waits for as long as the first took: callers come before it. An organisation
+// that has more than that goes on in the next pass, so that it does not keep others waiting.
+// Of servers that share a store one does it at a time.
+func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool, most time.Duration) error {
 	now := time.Now()
 	if mine, err := e.store.Lease(ctx, "prune", e.cfg.Owner, time.Minute); err != nil || !mine {
 		return err
@@ -140,45 +153,57 @@ func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool) error
 		if err != nil {
 			return err
 		}
-		*pass = pruning{orgs: orgs, full: full}
+		pass.orgs, pass.full = orgs, full
 	}
 	pass.full = pass.full || full
-	end := now.Add(pruneFor)
-	for len(pass.orgs) > 0 && time.Now().Before(end) {
-		done, err := e.pruneOrg(ctx, pass.orgs[0], pass.full, end)
-		if err != nil {
-			pass.orgs = pass.orgs[1:] // the others are not kept waiting for it
+	if pass.places == nil {
+		pass.places = make(map[string]prunePlace)
+	}
+	end, gone := now.Add(most), 0
+	for more := true; more && len(pass.orgs) > 0; more = time.Now().Before(end) {
+		org := pass.orgs[0]
+		pass.orgs = pass.orgs[1:]
+		place := pass.places[org]
+		delete(pass.places, org)
+		n, done, err := e.pruneOrg(ctx, org, &place, pass.full, end)
+		if gone += n; err != nil {
 			return err
 		}
 		if !done {
-			return nil
+			pass.places[org] = place
 		}
-		pass.orgs = pass.orgs[1:]
+	}
+	if gone > 0 {
+		e.cfg.Logger.Info("calls were pruned, see haft calls retention", "count", gone)
 	}
 	return nil
 }
 
-// pruneOrg prunes the calls of an organisation until a time, and reports whether it is done.
-func (e *Engine) pruneOrg(ctx context.Context, org string, full bool, end time.Time) (bool, error) {
+// pruneOrg prunes the calls of an organisation from a place on until a time. It reports how
+// many are gone and whether it is done; else place is where to go on.
+func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, full bool, end time.Time) (gone int, done bool, err error) {
 	keep, _, _, err := e.retentionOf(ctx, org)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
-	for _, status := range refusals() {
-		done, err := e.pruneOld(ctx, store.OldCalls{Org: org, Status: status, Never: true}, keep.Refused, keep.RefusedCount, keepRefused, end)
-		if err != nil || !done {
-			return false, err
+	for never := refusals(); place.step <= len(never); place.step++ {
+		n := 0
+		if place.step < len(never) {
+			o := store.OldCalls{Org: org, Status: never[place.step], Never: true}
+			n, place.at, err = e.pruneOld(ctx, o, place.at, keep.Refused, keep.RefusedCount, keepRefused, end)
+		} else if full || place.at != nil {
+			n, place.at, err = e.pruneOld(ctx, store.OldCalls{Org: org}, place.at, keep.Calls, keep.CallsCount, keepRan, end)
+		}
+		if gone += n; err != nil || place.at != nil {
+			return gone, false, err
 		}
 	}
-	if !full {
-		return true, nil
-	}
-	return e.pruneOld(ctx, store.OldCalls{Org: org}, keep.Calls, keep.CallsCount, keepRan, end)
+	return gone, true, nil
 }
 
 // pruneOld prunes what is older than age or not among the newest count, and in any case than
-// least.
-func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, age haft.Millis, count int64, least time.Duration, end time.Time) (bool, error) {
+// least. It returns how many are gone and where to go on, or nil if it is done.
+func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallPlace, age haft.Millis, count int64, least time.Duration, end time.Time) (gone int, next *store.CallPlace, err error) {
 	now := time.Now()
 	if age > 0 {
 		o.Before = now.Add(-age.D())
@@ -186,25 +211,23 @@ func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, age haft.Millis
 	if count > 0 {
 		counted, err := e.store.KeepNewest(ctx, o.Org, o.Status, count)
 		if err != nil {
-			return false, err
+			return 0, nil, err
 		}
 		o.Before = slices.MaxFunc([]time.Time{o.Before, counted}, time.Time.Compare)
 	}
 	if o.Before.IsZero() {
-		return true, nil
+		return 0, nil, nil
 	}
 	o.Before = slices.MinFunc([]time.Time{o.Before, now.Add(-least)}, time.Time.Compare)
-	for at := (*store.CallPlace)(nil); ; {
+	for {
 		began := time.Now()
-		_, next, err := e.store.PruneCalls(ctx, o, at)
-		if err != nil || next == nil {
-			return err == nil, err
+		n, next, err := e.store.PruneCalls(ctx, o, at)
+		if gone += n; err != nil || next == nil || time.Now().After(end) {
+			return gone, next, err
 		}
-		if at = next; time.Now().After(end) {
-			return false, nil
-		}
+		at = next
 		if err := pause(ctx, time.Since(began)); err != nil {
-			return false, err
+			return gone, nil, err
 		}
 	}
 }

@@ -50,11 +50,8 @@ func TestPruneCalls(t *testing.T) {
 			t.Parallel()
 			w := setup(t, allowAll, engine.Config{Retention: c.keep})
 			made(t, w, "o", c.status, c.n, c.ago)
-			for done := false; !done; {
-				var err error
-				if done, err = w.PruneCalls(t.Context(), true); err != nil {
-					t.Fatal(err)
-				}
+			if done, err := w.PruneCalls(t.Context(), 100, time.Second); err != nil || !done {
+				t.Fatalf("PruneCalls = %v, %v", done, err)
 			}
 			k, err := w.Retention(t.Context(), admin("o"), "")
 			if err != nil || k.Calls != c.want {
@@ -62,6 +59,31 @@ func TestPruneCalls(t *testing.T) {
 			}
 			w.verify("o")
 		})
+	}
+}
+
+// Calls that stay, more than a round gets through, keep neither those behind them nor other
+// organisations from being pruned.
+func TestPruneCalls_behind_those_that_stay(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Retention: haft.Retention{Calls: -1}})
+	const week = 7 * 24 * time.Hour
+	ran := store.Batch{}
+	for i := range 1000 {
+		at := time.Now().Add(-3*week + time.Duration(i)*time.Microsecond)
+		ran.Records = append(ran.Records, haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_ran_%05d", i)), Tool: "work",
+			Principal: user("a", "ann")}, Status: haft.StatusDenied, Created: at, Ended: at, Result: &haft.Result{Status: haft.StatusDenied, Tries: 1}})
+	}
+	check(t, w.store.Commit(t.Context(), ran))
+	made(t, w, "a", haft.StatusDenied, 300, 2*week)
+	made(t, w, "b", haft.StatusDenied, 300, 2*week)
+	if done, err := w.PruneCalls(t.Context(), 20, time.Nanosecond); err != nil || !done {
+		t.Errorf("PruneCalls = %v, %v; want to get to the end in 20 rounds", done, err)
+	}
+	for org, want := range map[string]int64{"a": 1000, "b": 0} {
+		k, err := w.Retention(t.Context(), admin(org), "")
+		if err != nil || k.Calls != want {
+			t.Errorf("%s keeps %+v, %v; want %d calls", org, k, err, want)
+		}
 	}
 }
 
@@ -74,7 +96,7 @@ func TestPruneCalls_and_idempotency_keys(t *testing.T) {
 	first := w.do(c)
 	made(t, w, "o", haft.StatusSuccess, 50, time.Hour)
 	check(t, w.PruneKeys(t.Context()))
-	if _, err := w.PruneCalls(t.Context(), true); err != nil {
+	if _, err := w.PruneCalls(t.Context(), 1, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if again := w.do(c); again.Call != first.Call || w.script.count() != 1 {
