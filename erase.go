@@ -15,8 +15,8 @@ type Subject struct {
 
 // An ExportLine is one line of an export.
 type ExportLine struct {
-	// Type is subject, call, event, approval, agent, tool, mcp_server, sandbox_config,
-	// audit or usage.
+	// Type is subject, call, event, chain, approval, api_key, agent, tool, mcp_server, webhook,
+	// sandbox_config, audit or usage.
 	Type string `json:"type"`
 	Data any    `json:"data"`
 }

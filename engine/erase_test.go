@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/audit"
+	"haft/auth"
 	"haft/engine"
 	"haft/executor"
 	"haft/store"
@@ -48,11 +49,20 @@ func TestErase_user(t *testing.T) {
 			t.Errorf("%s exports: %v", name, err)
 		}
 	}
+	for _, name := range []string{"annabel", "bob"} {
+		check(t, w.store.PutKey(t.Context(), auth.Key{ID: "k_" + name, Org: "o", User: name, Secret: auth.Proof{Hash: []byte("hunter2")}}))
+	}
 	before := export(t, w, admin("o"), haft.Subject{User: "annabel"})
-	for _, part := range []string{`"type":"call"`, `"type":"event"`, `"type":"audit"`, `"type":"usage"`, "of annabel"} {
+	for _, part := range []string{`"type":"api_key","data":{"id":"k_annabel"`, `"type":"call"`, `"type":"event"`, `"type":"audit"`, `"type":"usage"`, "of annabel"} {
 		if !strings.Contains(before, part) {
 			t.Errorf("the export has no %s", part)
 		}
+	}
+	if all := export(t, w, admin("ops"), haft.Subject{Org: "o"}); strings.Count(all, `"kind":"data.exported"`) != 2 {
+		t.Error("the audit of the organisation does not say who exported")
+	}
+	if strings.Contains(before, "hunter2") || strings.Contains(before, "aHVudGVyMg") {
+		t.Error("the export has the hash of a key")
 	}
 	if strings.Contains(before, "bob") {
 		t.Error("the export of one user names another")

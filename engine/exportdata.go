@@ -2,13 +2,17 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"time"
 
 	"haft"
+	"haft/audit"
 	"haft/event"
+	"haft/store"
 )
 
 // Export implements [haft.Eraser].
@@ -17,10 +21,16 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 	if err != nil {
 		return err
 	}
+	if err := e.noteExport(ctx, p, of); err != nil {
+		return err
+	}
 	if err := haft.WriteExport(w, "subject", of); err != nil {
 		return err
 	}
 	if err := e.exportCalls(ctx, of, w); err != nil {
+		return err
+	}
+	if err := e.exportKeys(ctx, of, w); err != nil {
 		return err
 	}
 	own := e.anyManager(of.Org)
@@ -54,8 +64,39 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 	return e.exportOrg(ctx, own, w)
 }
 
-// exportCalls writes calls with their events, oldest first.
+// noteExport adds to the audit of the organisation who has its data, or that of a user.
+func (e *Engine) noteExport(ctx context.Context, p haft.Principal, of haft.Subject) error {
+	body, err := json.Marshal(map[string]string{"of": subjectKind(of)})
+	if err != nil {
+		return fmt.Errorf("encode an entry of the audit: %w", err)
+	}
+	return e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{{Org: of.Org, Time: time.Now(), Kind: "data.exported", Actor: p, Body: body}}})
+}
+
+// exportKeys writes what API keys are for, and nothing of their secrets.
+func (e *Engine) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) error {
+	for after, more := "", true; more; {
+		list, err := e.store.Keys(ctx, of.Org, after, page)
+		if err != nil {
+			return err
+		}
+		for _, k := range list {
+			after = k.ID
+			if of.User != "" && k.User != of.User {
+				continue
+			}
+			if err := haft.WriteExport(w, "api_key", k); err != nil {
+				return err
+			}
+		}
+		more = len(list) == page
+	}
+	return nil
+}
+
+// exportCalls writes calls with their events and chains, oldest first.
 func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
+	chains := map[haft.ChainID]bool{"": true}
 	f := haft.CallFilter{Org: of.Org, User: of.User, Oldest: true, Limit: page}
 	for more := true; more; {
 		list, err := e.store.Records(ctx, f)
@@ -68,6 +109,17 @@ func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) 
 				return err
 			}
 			if err := e.exportEvents(ctx, of.Org, r.Call.ID, w); err != nil {
+				return err
+			}
+			if chains[r.Call.Chain] {
+				continue
+			}
+			chains[r.Call.Chain] = true
+			c, err := e.Chain(ctx, e.anyManager(of.Org), r.Call.Chain)
+			if err == nil {
+				err = haft.WriteExport(w, "chain", c)
+			}
+			if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 				return err
 			}
 		}
@@ -102,15 +154,19 @@ func (e *Engine) exportOrg(ctx context.Context, own haft.Principal, w io.Writer)
 	if err := exportAll(w, "sandbox_config", e.SandboxConfigs(ctx, own)); err != nil {
 		return err
 	}
-	for tool, err := range e.Tools(ctx, own, haft.ToolFilter{}) {
-		if err == nil {
-			err = haft.WriteExport(w, "tool", tool)
-		}
-		if err != nil {
+	if err := exportAll(w, "mcp_server", e.MCPServerList(ctx, own)); err != nil {
+		return err
+	}
+	hooks, err := e.store.Webhooks(ctx, own.Org)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		if err := haft.WriteExport(w, "webhook", hook); err != nil {
 			return err
 		}
 	}
-	return nil
+	return exportAll(w, "tool", e.Tools(ctx, own, haft.ToolFilter{}))
 }
 
 // exportAll writes what a list has.

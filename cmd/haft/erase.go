@@ -36,9 +36,9 @@ func exportCommand(std streams) *cobra.Command {
 			return errors.Join(s.Export(ctx, s.p, of, b), b.Flush())
 		})
 	cmd.Use, cmd.Short, cmd.Args, cmd.RunE = made.Use, made.Short, made.Args, made.RunE
-	cmd.Long = `Write what is kept of an organisation, or of one user of it: calls with their events,
-approvals, entries of the audit log and usage; of an organisation also its agents, tools
-and sandbox configurations. Each line is {"type": …, "data": …}. Values of secrets are not in it.`
+	cmd.Long = `Write what is kept of an organisation, or of one user of it: calls with their events and
+chains, approvals, API keys without their secrets, entries of the audit log and usage; of an
+organisation also its agents, tools, MCP servers, webhooks and sandbox configurations. Each line is {"type": …, "data": …}. Values of secrets are not in it.`
 	cmd.Example = `  haft export -o acme.jsonl --org acme
   haft export --of-user ann -o ann.jsonl`
 	subjectFlags(cmd, &of)
@@ -75,8 +75,9 @@ func eraseCommand(std streams) *cobra.Command {
 	cmd.Use, cmd.Short, cmd.Args, cmd.RunE = made.Use, made.Short, made.Args, made.RunE
 	cmd.Long = `Erase what is kept of an organisation, or of one user of it. Calls are cancelled first.
 Entries of the audit log lose their content, and haft audit verify still verifies the log
-and says that they were erased. What was used stays counted, under no name. Backups are
-beyond its reach.`
+and says that they were erased. What somebody managed or approved loses its content only
+if the operator of the server erases. What was used stays counted, under no name. Backups
+are beyond its reach.`
 	cmd.Example = `  haft erase --of-user ann --yes
   haft erase --of acme --yes               the whole organisation, by the operator`
 	subjectFlags(cmd, &of)

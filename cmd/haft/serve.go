@@ -137,6 +137,8 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	}
 	cfg.Engine.Backlog, cfg.Engine.BacklogAll = s.bounds.backlog, 10*s.bounds.backlog
 	cfg.Engine.DeadAfter, cfg.Engine.Beat = s.takeover, s.takeover/5
+	cfg.Logger.Info("calls that have ended are pruned, see haft calls retention; --keep-calls none and the like keep them",
+		"refused", ageText(s.keep.Refused), "refused_count", numberText(s.keep.RefusedCount), "calls", ageText(s.keep.Calls), "calls_count", numberText(s.keep.CallsCount))
 	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
 	cfg.Packages = s.packages()
 	cfg.AllowReduced = s.reduced
