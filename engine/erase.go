@@ -165,26 +165,32 @@ func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Sub
 	if err != nil {
 		return 0, err
 	}
-	var list []audit.Entry // with no more than what an eraser needs
+	var n int64
+	var part []audit.Entry
+	parts := 0
+	erase := func() error {
+		parts++
+		n += int64(len(part))
+		err := e.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, parts), part)
+		part = part[:0]
+		return err
+	}
 	for entry, err := range e.store.Trail(ctx, of.Org) {
+		if err == nil && entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
+			if part = append(part, entry); len(part) == erasedAtOnce {
+				err = erase()
+			}
+		}
 		if err != nil {
-			return 0, err
-		}
-		if entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
-			list = append(list, audit.Entry{Seq: entry.Seq, Hash: entry.Hash})
+			return n, err
 		}
 	}
-	n := int64(len(list))
-	for i := 1; ; i++ {
-		part := list[:min(len(list), erasedAtOnce)]
-		list = list[len(part):]
-		if err := e.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, i), part); err != nil {
-			return 0, err
-		}
-		if len(list) == 0 {
-			return n, e.store.DropAuditIndex(ctx, of.Org)
+	if len(part) > 0 || parts == 0 { // also where nothing was found somebody asked for it
+		if err := erase(); err != nil {
+			return n, err
 		}
 	}
+	return n, e.store.DropAuditIndex(ctx, of.Org)
 }
 
 // erasePart takes the content of some entries, and adds the one that vouches for that.
