@@ -78,9 +78,12 @@ func (l *lostKey) refusal() error {
 		"If nobody has it, run: haft restore --accept-loss; then " + l.consequence() + ". Nothing was changed"}
 }
 
-// boundKey returns a key of 32 bytes in the data directory, which belongs to the database:
-// that has a fingerprint of it, if nobody shares it. The key is made if it was not needed
-// yet, and else demanded.
+// marked reports whether the database has a fingerprint of a key. Servers that share one
+// have keys of their own, but for that of the API keys, which all of them have to read.
+func (s *Service) marked(name string) bool { return !s.Store.Shared() || name == pepperFile }
+
+// boundKey returns a key of 32 bytes in the data directory, which belongs to the database.
+// The key is made if it was not needed yet, and else demanded.
 func (s *Service) boundKey(ctx context.Context, dir, name string, needed bool) ([]byte, error) {
 	lost, err := s.missingKey(ctx, dir, name, needed)
 	if err != nil {
@@ -89,31 +92,22 @@ func (s *Service) boundKey(ctx context.Context, dir, name string, needed bool) (
 	if lost != nil {
 		return nil, lost.refusal()
 	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		key, err := newDigestKey()
-		if err != nil {
-			return nil, err
-		}
-		if err := createFile(path, key); err != nil && !errors.Is(err, fs.ErrExist) { // another process was first
-			return nil, fmt.Errorf("make %s: %w", name, err)
-		}
-	}
-	key, err := keyFile(path, func() ([]byte, error) { return nil, fs.ErrNotExist })
-	if err != nil || s.Store.Shared() {
+	key, err := keyFile(filepath.Join(dir, name), newDigestKey)
+	if err != nil || !s.marked(name) {
 		return key, err
 	}
-	if mark, err := s.Store.Mark(ctx, name); err != nil || mark != 0 {
-		return key, err // it is this one
+	mark, err := s.Store.FirstMark(ctx, name, fingerprint(key))
+	if err == nil && mark != fingerprint(key) { // another server was first
+		err = (&lostKey{name, haft.CodeConflict}).refusal()
 	}
-	return key, s.Store.PutMark(ctx, name, fingerprint(key))
+	return key, err
 }
 
 // missingKey says what is wrong with a key that the database needs, or nil. Nothing is
 // changed.
 func (s *Service) missingKey(ctx context.Context, dir, name string, needed bool) (*lostKey, error) {
 	mark, err := int64(0), error(nil)
-	if !s.Store.Shared() {
+	if s.marked(name) {
 		if mark, err = s.Store.Mark(ctx, name); err != nil {
 			return nil, err
 		}
@@ -182,8 +176,8 @@ func (s *Service) replaceKeys(ctx context.Context, list []*lostKey) error {
 			}
 			continue
 		}
-		if !s.Store.Shared() {
-			if err := s.Store.PutMark(ctx, l.name, 0); err != nil {
+		if s.marked(l.name) {
+			if err := s.Store.ClearMark(ctx, l.name); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"haft/app"
 	"haft/executor/builtin"
 	"haft/secret"
+	"haft/store/storetest"
 )
 
 // crashed makes a data directory with every file that there can be, as a server leaves it
@@ -184,5 +185,42 @@ func restored(t *testing.T, dir string, final bool) {
 	}
 	if !found {
 		t.Error("the audit does not say that something was lost")
+	}
+}
+
+// TestOpenServer_keys_beside_a_database: servers that share a database need the same
+// master.key and auth.key, also if nothing is encrypted yet.
+func TestOpenServer_keys_beside_a_database(t *testing.T) {
+	url, dir := storetest.Postgres(t), t.TempDir()
+	start := func(dir string) error {
+		var cfg app.ServerConfig
+		cfg.Data, cfg.Database, cfg.Sandbox = dir, url, "process"
+		s, err := app.OpenServer(t.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}
+	must(t, start(dir))
+	other := t.TempDir()
+	for _, name := range []string{"master.key", "auth.key"} {
+		must(t, os.WriteFile(filepath.Join(other, name), []byte(strings.Repeat("k", 32)), 0o600))
+	}
+	for _, tt := range []struct{ master, auth, want string }{
+		{"", "", "master.key in the data directory is missing; put it back (with --database: copy it from another server)"},
+		{other, dir, "another master key"},
+		{dir, "", "auth.key in the data directory is missing"},
+		{dir, other, "auth.key in the data directory is not the one"},
+		{dir, dir, ""},
+	} {
+		fresh := t.TempDir()
+		for name, from := range map[string]string{"audit.key": dir, "audit.head": dir, "digest.key": dir, "master.key": tt.master, "auth.key": tt.auth} {
+			if from != "" {
+				must(t, os.WriteFile(filepath.Join(fresh, name), read(t, filepath.Join(from, name)), 0o600))
+			}
+		}
+		if err := start(fresh); tt.want == "" && err != nil || tt.want != "" && !strings.Contains(haft.MessageOf(err), tt.want) {
+			t.Errorf("OpenServer: %v, want %q", err, tt.want)
+		}
 	}
 }

@@ -110,25 +110,16 @@ func keyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 }
 
 // newKeyFile makes a key and its file, whole or not at all.
-func newKeyFile(path string, make func() ([]byte, error)) (_ []byte, err error) {
+func newKeyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 	key, err := make()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
+	err = createFile(path, key)
+	if errors.Is(err, fs.ErrExist) { // another process was first
+		return keyFile(path, make)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("keep a key: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(key)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, fmt.Errorf("keep a key: %w", err)
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
 		return nil, fmt.Errorf("keep a key: %w", err)
 	}
 	return key, nil

@@ -82,7 +82,7 @@ func ownMaster(path string, kept bool) (masterKey, error) {
 	}
 	if kept {
 		return masterKey{}, &haft.Error{Code: haft.CodeUnavailable, Err: err,
-			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it back, or name the key with " + envMasterFile + "; nothing was changed"}
+			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it back (with --database: copy it from another server), or name the key with " + envMasterFile + "; nothing was changed"}
 	}
 	err = createMaster(path, newMaster())
 	if err != nil && !errors.Is(err, fs.ErrExist) {

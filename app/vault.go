@@ -122,7 +122,9 @@ func openVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*vault, 
 	if err != nil {
 		return nil, err
 	}
-	if has {
+	// One of several servers may make the keys at any time, and the others could then not
+	// read its calls: each has the master key from the beginning, or does not start.
+	if has || cfg.Deliver && s.Shared() {
 		if _, err := v.open(ctx); err != nil {
 			return nil, err
 		}

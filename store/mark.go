@@ -15,14 +15,29 @@ func (s *Store) Mark(ctx context.Context, name string) (int64, error) {
 	return value, nil
 }
 
-// PutMark keeps a number under a name.
-func (s *Store) PutMark(ctx context.Context, name string, value int64) error {
+// FirstMark keeps a number under a name where there is none, and returns what is there.
+func (s *Store) FirstMark(ctx context.Context, name string, value int64) (int64, error) {
+	if mark, err := s.Mark(ctx, name); err != nil || mark != 0 {
+		return mark, err
+	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, putMark, name, value)
+		_, err := t.exec(ctx, putMark+" WHERE marks.value = 0", name, value)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keep the mark %s: %w", name, err)
+		return 0, fmt.Errorf("keep the mark %s: %w", name, err)
+	}
+	return s.Mark(ctx, name)
+}
+
+// ClearMark forgets the number under a name.
+func (s *Store) ClearMark(ctx context.Context, name string) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, putMark, name, int64(0))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("clear the mark %s: %w", name, err)
 	}
 	return nil
 }
