@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"haft"
 	"haft/audit"
@@ -44,78 +45,127 @@ const backupTries = 3
 
 // Backup copies a data directory, and returns the names of the files that it made. They are
 // of one moment.
-func Backup(ctx context.Context, cfg BackupConfig) ([]string, error) {
-	if err := emptyDir(cfg.To); err != nil {
+func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
+	to, err := emptyDir(cfg.To)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := ownDir(to); err != nil {
+		return nil, err
+	}
+	from, err := os.OpenRoot(cfg.Data)
+	if err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the data directory cannot be opened", Err: err}
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	defer func() { // half a backup is none, and its keys are in nobody's sight
+		if err != nil {
+			err = errors.Join(err, removeFiles(to, append(made, dbFile)))
+		}
+	}()
 	names := backupFiles()
 	if cfg.NoMasterKey {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == masterFile || n == masterFile+".old" })
 	}
 	for range backupTries {
-		made, err := copyKeys(cfg.Data, cfg.To, names)
-		if err != nil {
-			return nil, err
+		if made, err = copyKeys(from, to, names); err != nil {
+			return made, err
 		}
 		if cfg.FilesOnly {
 			return made, syncDir(cfg.To)
 		}
-		file := filepath.Join(cfg.To, dbFile)
-		if err := sqlite.Backup(ctx, cfg.Data, file); err != nil {
-			return nil, err
+		if err := sqlite.Backup(ctx, cfg.Data, filepath.Join(cfg.To, dbFile)); err != nil {
+			return made, err
 		}
-		same, err := sameKeys(cfg.Data, cfg.To, names[1:])
+		same, err := sameKeys(from, to, names[1:])
 		if err != nil {
-			return nil, err
+			return made, err
 		}
 		if same {
 			return append(made, dbFile), syncDir(cfg.To)
 		}
-		if err := os.Remove(file); err != nil {
-			return nil, fmt.Errorf("begin again: %w", err)
+		if err := removeFiles(to, append(made, dbFile)); err != nil {
+			return made, err
 		}
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the keys of the data directory are being replaced: try again"}
 }
 
-// emptyDir makes a directory, or reports that it has something in it.
-func emptyDir(dir string) error {
+// emptyDir makes and opens a directory, or reports that it has something in it.
+func emptyDir(dir string) (*os.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the directory to write to cannot be made", Err: err}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the directory to write to cannot be made", Err: err}
 	}
-	list, err := os.ReadDir(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the directory to write to cannot be read", Err: err}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the directory to write to cannot be opened", Err: err}
 	}
-	if len(list) > 0 {
-		return &haft.Error{Code: haft.CodeConflict, Message: "the directory to write to is not empty: name a new one; nothing was changed"}
+	list, err := fs.ReadDir(root.FS(), ".")
+	if err == nil && len(list) > 0 {
+		err = &haft.Error{Code: haft.CodeConflict, Message: "the directory to write to is not empty: name a new one; nothing was changed"}
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// ownDir reports a directory in which others could put links in the way of a copy.
+func ownDir(dir *os.Root) error {
+	info, err := dir.Stat(".")
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if info.Mode().Perm()&0o022 != 0 || ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "others can write to the directory of the backup: name a new one in it, which is made; nothing was changed"}
 	}
 	return nil
 }
 
-// copyKeys copies those of the files that there are, for nobody else to read.
-func copyKeys(from, to string, names []string) (made []string, err error) {
+// removeFiles removes those of the files that there are.
+func removeFiles(dir *os.Root, names []string) error {
+	var errs []error
 	for _, name := range names {
-		err := copyFile(filepath.Join(from, name), filepath.Join(to, name))
+		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// copyKeys copies those of the files that there are, for nobody else to read.
+func copyKeys(from, to *os.Root, names []string) (made []string, err error) {
+	for _, name := range names {
+		err := copyFile(from, to, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		made = append(made, name)
 		if err != nil {
 			return made, fmt.Errorf("copy %s: %w", name, err)
 		}
-		made = append(made, name)
 	}
 	return made, nil
 }
 
-// copyFile copies a file to one that nobody else can read, and brings it to the disk.
-func copyFile(from, to string) (err error) {
-	in, err := os.Open(from)
+// copyFile copies a file to a new one that nobody else can read, and brings it to the disk.
+// It follows no links.
+func copyFile(from, to *os.Root, name string) (err error) {
+	info, err := from.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &haft.Error{Code: haft.CodeInvalid, Message: name + " is a link, or no file"}
+	}
+	in, err := from.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -124,11 +174,11 @@ func copyFile(from, to string) (err error) {
 }
 
 // sameKeys reports whether the files are what was copied of them.
-func sameKeys(from, to string, names []string) (bool, error) {
+func sameKeys(from, to *os.Root, names []string) (bool, error) {
 	for _, name := range names {
 		var both [2][]byte
-		for i, dir := range []string{from, to} {
-			b, err := os.ReadFile(filepath.Join(dir, name))
+		for i, dir := range []*os.Root{from, to} {
+			b, err := dir.ReadFile(name)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return false, fmt.Errorf("look again at %s: %w", name, err)
 			}
@@ -145,17 +195,8 @@ func sameKeys(from, to string, names []string) (bool, error) {
 // audit of all organisations in it. That it was put back is written into the audit as done
 // by p. It returns how many entries there are.
 func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries int64, err error) {
-	if _, err := os.Stat(filepath.Join(from, dbFile)); err != nil {
-		return 0, &haft.Error{Code: haft.CodeInvalid, Message: "there is no " + dbFile + " in the backup", Err: err}
-	}
-	if err := emptyDir(data); err != nil {
+	if err := copyBack(from, data); err != nil {
 		return 0, err
-	}
-	if _, err := copyKeys(from, data, backupFiles()); err != nil {
-		return 0, err
-	}
-	if err := errors.Join(copyFile(filepath.Join(from, dbFile), filepath.Join(data, dbFile)), syncDir(data)); err != nil {
-		return 0, fmt.Errorf("copy the database: %w", err)
 	}
 	s, err := OpenEvidence(ctx, ServiceConfig{Data: data})
 	if err != nil {
@@ -166,7 +207,15 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 	if err != nil {
 		return 0, err
 	}
-	for _, org := range orgs {
+	// Those of which nothing is left are only in the signed file; that it is forged, the
+	// verification says.
+	if heads, err := checkpoint.ReadHeads(data, s.Keys); err == nil && heads != nil {
+		for _, m := range heads.Marks {
+			orgs = append(orgs, m.Org)
+		}
+	}
+	slices.Sort(orgs)
+	for _, org := range slices.Compact(orgs) {
 		rep, err := s.VerifyAudit(ctx, haft.Principal{Org: org, User: p.User, Roles: []string{haft.RoleAdmin}}, nil)
 		if err != nil {
 			return 0, err
@@ -178,4 +227,33 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 		entries += rep.Entries
 	}
 	return entries, s.Store.Commit(ctx, store.Batch{Audit: []audit.Entry{restoredEntry(p, []string{"all files were put back from a backup"})}})
+}
+
+// copyBack copies the files of a backup into a data directory, all or none.
+func copyBack(backup, data string) (err error) {
+	from, err := os.OpenRoot(backup)
+	if err != nil {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the backup cannot be opened", Err: err}
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if _, err := from.Stat(dbFile); err != nil {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "there is no " + dbFile + " in the backup", Err: err}
+	}
+	if info, err := from.Lstat(dbFile + "-wal"); err == nil && info.Size() > 0 {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "this is a copy of a data directory that was in use, and its newest data is in " + dbFile +
+			"-wal: copy the whole directory, and start haft with the copy; nothing was changed"}
+	}
+	to, err := emptyDir(data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	made, err := copyKeys(from, to, append(backupFiles(), dbFile))
+	if err == nil {
+		err = syncDir(data)
+	}
+	if err != nil {
+		err = errors.Join(err, removeFiles(to, made))
+	}
+	return err
 }

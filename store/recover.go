@@ -26,18 +26,19 @@ type LogLoss struct {
 // AcceptLoss returns the entry of the audit that says that a loss was accepted.
 type AcceptLoss func(*LogLoss) audit.Entry
 
-// LogEnd returns the epoch of the log in a directory and up to which record it was
-// acknowledged; 0 means that there is none.
-func LogEnd(dir string) (epoch, last int64, err error) {
+// LogEnd returns the number of the last record of an epoch in the log of a directory, which
+// a server may be writing; 0 means that there is none. It does not rely on the head: that
+// may be half written, and a server of an earlier version writes none.
+func LogEnd(dir string, epoch int64) (last int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return 0, 0, fmt.Errorf("open the directory of the log: %w", err)
+		return 0, fmt.Errorf("open the directory of the log: %w", err)
 	}
-	h, err := redo.ReadHead(root, LogName)
-	if err = errors.Join(err, root.Close()); err != nil || h == nil {
-		return 0, 0, err
+	c, err := redo.Read(root, LogName, uint64(epoch), 0)
+	if c.Head != nil && c.Head.Epoch == uint64(epoch) {
+		c.Last = max(c.Last, c.Head.Last)
 	}
-	return int64(h.Epoch), int64(h.Last), nil
+	return int64(c.Last), errors.Join(err, root.Close())
 }
 
 // Error implements error.

@@ -46,7 +46,7 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 		if err := takeUp(ctx, dir); err != nil {
 			return err
 		}
-		if err := settled(ctx, db, dir); err != nil {
+		if err := settled(ctx, db, dir, epoch); err != nil {
 			return err
 		}
 	}
@@ -66,10 +66,14 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 // takeUp brings into the database what a server left in its log that crashed. If one is
 // running, that does so.
 func takeUp(ctx context.Context, dir string) error {
-	s, err := Open(ctx, Config{Dir: dir, NoLog: true})
+	lock, err := lockDir(ctx, dir, 0)
 	if haft.CodeOf(err) == haft.CodeConflict {
 		return nil
 	}
+	if err = errors.Join(err, lock.Close()); err != nil {
+		return err
+	}
+	s, err := Open(ctx, Config{Dir: dir, NoLog: true})
 	if err != nil {
 		return err
 	}
@@ -84,10 +88,10 @@ func explained(err error) error {
 	return err
 }
 
-// settled waits until the database has what was acknowledged in the log before.
-func settled(ctx context.Context, db *sql.DB, dir string) error {
-	epoch, last, err := store.LogEnd(dir)
-	if err != nil || epoch == 0 {
+// settled waits until the database has what was acknowledged in the log of an epoch before.
+func settled(ctx context.Context, db *sql.DB, dir string, epoch int64) error {
+	last, err := store.LogEnd(dir, epoch)
+	if err != nil {
 		return err
 	}
 	until := time.Now().Add(settleWait)
@@ -113,13 +117,14 @@ func settled(ctx context.Context, db *sql.DB, dir string) error {
 	}
 }
 
-// complete has a copy of the database name no log, and brings it to the disk.
+// complete has a copy of the database name no log, and know none, so that one beside which
+// it is put alone is noticed, and brings it to the disk.
 func complete(ctx context.Context, file string) (err error) {
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=synchronous(FULL)"}).String())
 	if err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, "UPDATE marks SET value = 0 WHERE name = 'redo_epoch'")
+	_, err = db.ExecContext(ctx, "UPDATE marks SET value = 0 WHERE name IN ('redo_epoch', 'redo_checked')")
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("complete the copy of the database: %w", explained(err))
 	}
