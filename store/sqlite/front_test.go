@@ -264,6 +264,90 @@ func entries(t *testing.T, dir string, accept func(*store.LogLoss) audit.Entry, 
 	}
 }
 
+// TestOpen_any_order_of_pages: a loss of power keeps the record that was being written, a
+// part of it or nothing, and any earlier head, for which nobody waits. All that was
+// acknowledged is there, and nothing is refused.
+func TestOpen_any_order_of_pages(t *testing.T) {
+	made := behind(t)
+	whole, err := os.ReadFile(filepath.Join(made, "redo.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const block, sector, last = 4096, 512, 19
+	try := func(name string, log []byte, want int64) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			snapshot(t, made, dir, "haft.db")
+			if err := os.WriteFile(filepath.Join(dir, "redo.log"), log, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, sqlite.Config{Dir: dir, NoLog: true})
+			if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
+				t.Errorf("%d entries are kept, %v, want %d", head.Seq, err, want)
+			}
+		})
+	}
+	for acknowledged := range uint64(last + 1) {
+		b := bytes.Clone(whole)
+		binary.LittleEndian.PutUint64(b[12:], acknowledged)
+		binary.LittleEndian.PutUint32(b[28:], crc32.Checksum(b[:28], crc32.MakeTable(crc32.Castagnoli)))
+		try(fmt.Sprintf("head %d", acknowledged), b, last+1)
+		if acknowledged == last {
+			continue
+		}
+		// Its payload takes at least two sectors. What was there before are zeros, or a record
+		// that was trimmed.
+		for _, kept := range []string{"none", "first", "rest"} {
+			torn := bytes.Clone(b)
+			record, before := torn[last*block:(last+1)*block], bytes.Clone(torn[block:2*block])
+			switch kept {
+			case "none":
+				clear(record)
+			case "first":
+				copy(record[sector:], before[sector:])
+			case "rest":
+				copy(record[:sector], before)
+			}
+			if kept != "none" && bytes.Equal(record, whole[last*block:(last+1)*block]) {
+				t.Fatal("nothing is torn")
+			}
+			try(fmt.Sprintf("head %d, %s of the last record", acknowledged, kept), torn, last)
+		}
+	}
+}
+
+// TestOpen_a_log_that_was_being_made: the process ended before the database named the log.
+func TestOpen_a_log_that_was_being_made(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, sqlite.Config{Dir: dir, Busy: true})
+	keepSure(t, s, 0, 5)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "redo.log")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := bytes.Clone(whole) // the head of the next log, before the records of the last one
+	binary.LittleEndian.PutUint64(fresh[4:], 42)
+	binary.LittleEndian.PutUint64(fresh[12:], 0)
+	binary.LittleEndian.PutUint32(fresh[28:], crc32.Checksum(fresh[:28], crc32.MakeTable(crc32.Castagnoli)))
+	for name, log := range map[string][]byte{"begun": fresh, "empty": {}, "short": make([]byte, 5000), "zeros": make([]byte, len(whole)), "cut": whole[:1<<20]} {
+		if err := os.WriteFile(file, log, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		complete(t, s, 5)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestOpen_a_log_that_was_closed: after a clean end nobody needs the log.
 func TestOpen_a_log_that_was_closed(t *testing.T) {
 	dir := t.TempDir()
