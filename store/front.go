@@ -44,6 +44,7 @@ type front struct {
 
 	applied uint64 // the last one that is in the database, guarded by the turn
 	relaxed bool   // the connection is, guarded by the turn
+	commits uint64 // guarded by the turn
 
 	wake, hurry chan struct{}
 	stop        context.CancelFunc
@@ -57,6 +58,9 @@ const (
 	// with it, and settleAt how many do not wait.
 	settleAfter = 20 * time.Millisecond
 	settleAt    = 256
+	// checkEvery is after how many commits SQLite's own log is looked at: that takes about
+	// 20 us, and a commit adds some tens of pages to thousands.
+	checkEvery = 32
 	// warmUp is how many batches a process writes before it has a log: a command
 	// that makes one call is better off without.
 	warmUp = 8

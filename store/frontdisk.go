@@ -42,7 +42,10 @@ func (f *front) checkSync(err error) error {
 // are many. SQLite would do so by itself, but tells nobody when the disk fails meanwhile.
 // Precondition: the turn is taken, and no transaction is open.
 func (f *front) checkpoint(ctx context.Context) {
-	if f == nil || !f.s.dialect.Due() {
+	if f == nil {
+		return
+	}
+	if f.commits++; f.commits%checkEvery != 0 || !f.s.dialect.Due() {
 		return
 	}
 	var busy, frames, moved int64
