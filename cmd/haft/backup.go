@@ -22,7 +22,8 @@ directory. Packages (layers) are left out: they are installed again.
 
 With --database only the files are copied; copy the Postgres with pg_dump afterwards.
 
-Exit codes: 0 done; 2 used wrongly; 3 DIR is not empty; 70 it cannot be copied.`,
+Exit codes: 0 done; 2 used wrongly; 3 DIR is not empty, or others can write to it; 70 it
+cannot be copied. Then nothing is left in DIR.`,
 		Example: `  haft backup /backup/monday --data /var/lib/haft
   haft restore /backup/monday --data /var/lib/haft-new`,
 		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.ExactArgs(1)(c, list)) },
