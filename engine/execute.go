@@ -107,7 +107,7 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	}
 	f.rec.Status, f.rec.Started = haft.StatusRunning, time.Now()
 	data := map[string]any{"digest": f.rec.Digest, "args": f.rec.Call.Args}
-	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken), Sure: f.ours}
+	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken), Keys: f.keysHeld(), Sure: f.ours}
 	part.Audit = append(part.Audit, e.entry(f, "call.started", e.startedBody(f)))
 	part.Approvals = f.spent()
 	f.taken = nil

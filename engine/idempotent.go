@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/store"
 )
 
 // claim takes the idempotency key for a flight. It returns the call that has it:
@@ -19,45 +20,52 @@ func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 		return "", &haft.Error{Code: haft.CodeInvalid, Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
 	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
-	for {
+	for began := time.Now(); ; {
 		winner, same, err := e.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
 		if err != nil {
 			return "", err
 		}
+		key := &store.Key{Org: p.Org, Scope: p.Owner(), Agent: p.Agent, Name: c.IdempotencyKey, Call: winner}
 		if winner == c.ID {
+			f.claimed = key
 			return winner, nil
 		}
 		if f.refused = e.repeatable(ctx, f, winner); f.refused != nil {
 			return c.ID, nil
 		}
-		e.journal.forget(c.ID)
 		if !same {
 			return "", &haft.Error{Code: haft.CodeConflict, Message: "the idempotency key was used for another call"}
 		}
-		if e.flying(winner) != nil {
-			return winner, nil
+		if e.flying(winner) == nil {
+			_, err = e.store.Record(ctx, p.Org, winner)
 		}
-		if _, err := e.store.Record(ctx, p.Org, winner); err == nil || haft.CodeOf(err) != haft.CodeNotFound {
+		if err == nil || haft.CodeOf(err) != haft.CodeNotFound {
+			e.journal.forget(c.ID)
 			return winner, err
 		}
-		if e.flying(winner) != nil {
-			return winner, nil
+		// It may just be about to be recorded, here or by another process. If it takes too
+		// long the key is taken from it, and then it cannot begin.
+		if time.Since(began) < claimWait {
+			err = pause(ctx, claimWait/100)
+		} else {
+			err = e.store.ReleaseUnkept(ctx, *key)
 		}
-		// Its process ended before anything was recorded, so nothing ran. With
-		// other processes around it may just be about to be recorded.
-		if e.store.Shared() {
-			if err := pause(ctx, 2*time.Second); err != nil {
-				return "", err
-			}
-			if _, err := e.store.Record(ctx, p.Org, winner); err == nil {
-				return winner, nil
-			}
-		}
-		if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, winner); err != nil {
+		if err != nil {
 			return "", err
 		}
-		e.journal.begin(c.ID)
 	}
+}
+
+// claimWait is how long a call has that claimed an idempotency key until it is recorded,
+// if another one wants the key.
+const claimWait = 2 * time.Second
+
+// keysHeld are the keys that the call must still have when it is recorded first.
+func (f *flight) keysHeld() []store.Key {
+	if f.claimed == nil || f.accepted {
+		return nil
+	}
+	return []store.Key{*f.claimed}
 }
 
 // repeatable takes a call that was made before through the stages that decide who

@@ -110,6 +110,7 @@ func (j *journal) Append(ctx context.Context, events []haft.Event) error {
 		batch.Audit = append(batch.Audit, part.Audit...)
 		batch.Approvals = append(batch.Approvals, part.Approvals...)
 		batch.Limits = append(batch.Limits, part.Limits...)
+		batch.Keys = append(batch.Keys, part.Keys...)
 		batch.Again, batch.Sure = batch.Again || part.Again, batch.Sure && part.Sure
 	}
 	j.known = false
@@ -164,6 +165,7 @@ func (j *journal) without(events []haft.Event, b *store.Batch, lost *store.Stale
 	out := func(id haft.CallID) bool { return slices.Contains(lost.Calls, id) || slices.Contains(lost.Kept, id) }
 	b.Records = slices.DeleteFunc(b.Records, func(r haft.Record) bool { return out(r.Call.ID) })
 	b.Audit = slices.DeleteFunc(b.Audit, func(e audit.Entry) bool { return out(e.Call) })
+	b.Keys = slices.DeleteFunc(b.Keys, func(k store.Key) bool { return out(k.Call) })
 	b.Approvals = slices.DeleteFunc(b.Approvals, func(a haft.Approval) bool { return out(a.Call) })
 	var stay []haft.Event
 	for i := range events {

@@ -171,13 +171,12 @@ func (e *Engine) park(ctx context.Context, f *flight, res *haft.Result) (*haft.R
 	f.rec.Status, f.rec.Sealed, f.rec.Result = haft.StatusPending, sealed, res
 	body := map[string]any{"approval": f.approval.ID, "binds": f.approval.Binds, "rule": f.approval.Rule, "expires": f.approval.Expires}
 	part := &store.Batch{
-		Records: []haft.Record{f.rec}, Approvals: []haft.Approval{*f.approval}, Limits: rows(f.taken),
+		Records: []haft.Record{f.rec}, Approvals: []haft.Approval{*f.approval}, Limits: rows(f.taken), Keys: f.keysHeld(),
 		Audit: []audit.Entry{e.entry(f, "approval.requested", body)},
 	}
 	data := map[string]any{"approval_id": f.approval.ID, "args": f.approval.Args, "expires_at": f.approval.Expires, "rule": f.approval.Rule, "terms": f.approval.Terms}
 	if err := e.tell(ctx, f, haft.EventApproval, data, part); err != nil {
-		e.unclaim(ctx, f)
-		return nil, err
+		return nil, err // it keeps its key: it may be in the store all the same
 	}
 	e.endTrace(f, res, nil)
 	return res, nil

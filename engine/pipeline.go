@@ -16,6 +16,7 @@ import (
 	"haft/policy"
 	"haft/registry"
 	"haft/secret"
+	"haft/store"
 )
 
 // A stage is one step in the handling of a call.
@@ -59,17 +60,18 @@ type flight struct {
 	confirm  bool      // its credential has to be looked at again before anything else
 	probe    bool      // nothing runs: it is only asked whether it may
 	rec      haft.Record
-	depth    int      // of fallbacks, and of calls that calls make
-	parent   *flight  // that made it and waits for it
-	keys     []string // of slots that it holds
-	explains bool     // it only asks what would be decided, and runs nothing
-	async    bool     // nobody waits: it was submitted, or goes on after an approval
-	accepted bool     // it is in the store, to be run by whoever owns it
-	free     bool     // of what was kept: no request for approval is asked for
-	owner    string   // the name that this process had when it was boarded
-	phase    int      // guarded by Engine.mu
-	refused  error    // why it may not be made, if that is known already
-	ours     bool     // its id was made here, and nothing is kept of it but by this flight
+	depth    int        // of fallbacks, and of calls that calls make
+	parent   *flight    // that made it and waits for it
+	keys     []string   // of slots that it holds
+	explains bool       // it only asks what would be decided, and runs nothing
+	async    bool       // nobody waits: it was submitted, or goes on after an approval
+	claimed  *store.Key // its idempotency key
+	accepted bool       // it is in the store, to be run by whoever owns it
+	free     bool       // of what was kept: no request for approval is asked for
+	owner    string     // the name that this process had when it was boarded
+	phase    int        // guarded by Engine.mu
+	refused  error      // why it may not be made, if that is known already
+	ours     bool       // its id was made here, and nothing is kept of it but by this flight
 	began    time.Time
 	trace    Span
 	redactor *secret.Redactor

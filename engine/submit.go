@@ -104,7 +104,7 @@ func (e *Engine) queue(ctx context.Context, f *flight) error {
 	}
 	e.keep(f)
 	f.rec.Status, f.rec.Sealed = haft.StatusQueued, sealed
-	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken),
+	part := &store.Batch{Records: []haft.Record{f.rec}, Limits: rows(f.taken), Keys: f.keysHeld(),
 		Audit: []audit.Entry{e.entry(f, "call.queued", map[string]any{"args_digest": f.rec.ArgsDigest})}}
 	f.taken = nil
 	if err := e.tell(ctx, f, haft.EventQueued, nil, part); err != nil {

@@ -25,6 +25,9 @@ type Batch struct {
 	// Approvals are added, or replace those with the same id if these wait for an answer,
 	// or are agreed to and are used now.
 	Approvals []haft.Approval
+	// Keys are those that calls of the batch must still have: else [haft.CodeConflict],
+	// which wraps a [Stale].
+	Keys []Key
 	// Limits are added, or replace those with the same key.
 	Limits []LimitState
 	// Chains are added as those of Owner, or replace those with the same id that are open

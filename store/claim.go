@@ -44,6 +44,63 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 	return winner, same, nil
 }
 
+// A Key is an idempotency key that was claimed for a call, see [Store.Claim].
+type Key struct {
+	Org, Scope, Agent, Name string
+	Call                    haft.CallID
+}
+
+// ofKey is the condition for the row of a key that its call still has.
+const ofKey = " FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4 AND call = $5"
+
+func (k *Key) args() []any {
+	return []any{column(k.Org), column(k.Scope), column(k.Agent), column(k.Name), string(k.Call)}
+}
+
+// hold refuses calls whose keys others have taken, and keeps the keys until the
+// transaction ends.
+func (t *tx) hold(ctx context.Context, keys []Key) error {
+	stale := &Stale{}
+	for _, k := range keys {
+		rows, err := t.query(ctx, "SELECT 1"+ofKey+t.s.dialect.ForShare, k.args()...)
+		if err != nil {
+			return err
+		}
+		held := false
+		if err := each(rows, func(scanner) error { held = true; return nil }); err != nil {
+			return err
+		}
+		if !held {
+			stale.Calls = append(stale.Calls, k.Call)
+		}
+	}
+	if len(stale.Calls) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "another call has the idempotency key by now", Err: stale}
+}
+
+// ReleaseUnkept gives a key back whose call is not kept. A call that is being written down
+// is first, and keeps its key; one that comes later is refused, see [Batch.Keys].
+func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		rows, err := t.query(ctx, "SELECT 1"+ofKey+t.s.dialect.ForUpdate, k.args()...)
+		if err == nil {
+			err = each(rows, func(scanner) error { return nil })
+		}
+		if err != nil {
+			return err
+		}
+		// A statement of its own: it sees what was written while the first one waited.
+		_, err = t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)", append(k.args(), column(string(k.Call)))...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release an idempotency key: %w", err)
+	}
+	return nil
+}
+
 // Release gives a key back that a call has, because the call was never kept.
 func (s *Store) Release(ctx context.Context, org, scope, agent, key string, id haft.CallID) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {

@@ -105,6 +105,9 @@ func (t *tx) addBatch(ctx context.Context, b Batch, e *encoded) error {
 	if err := t.alive(ctx, b.Owner); err != nil {
 		return err
 	}
+	if err := t.hold(ctx, b.Keys); err != nil {
+		return err
+	}
 	if n, err := t.add(ctx, insertCalls, e.calls); err != nil {
 		return err
 	} else if int(n)*insertCalls.cols != len(e.calls) {

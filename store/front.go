@@ -130,7 +130,7 @@ func (f *front) begin(ctx context.Context) error {
 // acknowledge keeps a batch in the log if it can: if it reports false, nothing of
 // it is kept.
 func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, error) {
-	if !b.Sure || b.Again || len(b.Approvals) > 0 || len(b.Chains) > 0 {
+	if !b.Sure || b.Again || len(b.Approvals)+len(b.Chains)+len(b.Keys) > 0 {
 		return false, nil
 	}
 	if err := take(ctx, f.order); err != nil {
