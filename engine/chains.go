@@ -38,8 +38,10 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 		ID: haft.ChainID(newID("ch_")), Principal: p, Turn: newID("turn_"), Plan: plan, Steps: program.Steps(),
 		Status: haft.StatusRunning, Created: now, Updated: now,
 	}
-	if err := e.saveChain(ctx, c); err != nil {
-		return nil, err
+	if err := e.saveChain(ctx, e.owner(), c); err != nil {
+		if _, lost := e.store.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
+			return nil, err
+		} // else only the answer got lost
 	}
 	if !plan.Background {
 		done, err := e.advance(ctx, p.Org, c.ID)
@@ -60,7 +62,7 @@ func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (
 		return nil, err
 	}
 	c, err := e.openChain(ctx, p.Org, id)
-	if err != nil {
+	if err != nil && !errors.Is(err, errSealed) {
 		return nil, err
 	}
 	if err := e.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
@@ -70,14 +72,14 @@ func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (
 	return &shown, err
 }
 
-// saveChain writes down where a chain stands.
-func (e *Engine) saveChain(ctx context.Context, c *haft.Chain) error {
+// saveChain writes down where a chain of owner stands.
+func (e *Engine) saveChain(ctx context.Context, owner string, c *haft.Chain) error {
 	c.Updated = time.Now()
 	row, err := e.keptChain(ctx, *c)
 	if err != nil {
 		return err
 	}
-	return e.store.Commit(ctx, store.Batch{Owner: e.owner(), Chains: []haft.Chain{row}})
+	return e.store.Commit(ctx, store.Batch{Owner: owner, Chains: []haft.Chain{row}})
 }
 
 // advance takes a chain as far as it goes. Every step has the id of its call
@@ -89,9 +91,14 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		return nil, err
 	}
 	defer unlock()
-	ctx, done := e.during(ctx)
+	// What is found out during this term is written as of this term: if the process is given
+	// up meanwhile, its steps are with others.
+	ctx, owner, done := e.during(ctx)
 	defer done()
 	c, err := e.openChain(ctx, org, id)
+	if errors.Is(err, errSealed) {
+		return nil, errors.Join(err, e.leaveSealedChain(ctx, owner, c))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +110,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		if c.Status.Final() {
 			return c, nil
 		}
-		if done, err := e.endWithdrawn(ctx, c); done || err != nil {
+		if done, err := e.endWithdrawn(ctx, owner, c); done || err != nil {
 			return c, err
 		}
 		if err := e.settle(ctx, c); err != nil {
@@ -118,19 +125,25 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		}
 		c.Status, c.Error = todo.Status, todo.Failure
 		if todo.Done || len(todo.Ready) == 0 {
-			return c, e.saveChain(context.WithoutCancel(ctx), c)
+			return c, e.saveChain(context.WithoutCancel(ctx), owner, c)
+		}
+		if note := e.stopped.Load(); note != nil && note.leaving || c.Plan.Background && e.handedOver.Load() {
+			return nil, e.leaveChain(ctx, owner, c)
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
 			calls[i] = haft.Call{ID: NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal, Turn: c.Turn, Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
-		if err := e.saveChain(ctx, c); err != nil {
+		if err := e.saveChain(ctx, owner, c); err != nil {
 			return nil, err
 		}
 		results, err := e.Batch(ctx, calls)
 		if err != nil {
 			return nil, err
+		}
+		if e.isClosed() { // steps that have not begun are not recorded, and wait again
+			return nil, leavesChain()
 		}
 		for i, r := range todo.Ready {
 			s := step(c, r.Step.ID)
@@ -138,15 +151,24 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 				s.State = haft.StepDone
 			}
 		}
-		if err := e.saveChain(context.WithoutCancel(ctx), c); err != nil {
+		if err := e.saveChain(context.WithoutCancel(ctx), owner, c); err != nil {
 			return nil, err
 		}
 	}
 }
 
+// leaveChain leaves a chain to others, or to the next engine.
+func (e *Engine) leaveChain(ctx context.Context, owner string, c *haft.Chain) error {
+	return errors.Join(leavesChain(), e.store.DisownChain(ctx, owner, c.ID))
+}
+
+func leavesChain() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing, Message: "this server is shutting down: another one goes on with the chain"}
+}
+
 // endWithdrawn ends a chain whose credential is not good any more: its next steps would
 // be calls that nobody is allowed to make.
-func (e *Engine) endWithdrawn(ctx context.Context, c *haft.Chain) (done bool, err error) {
+func (e *Engine) endWithdrawn(ctx context.Context, owner string, c *haft.Chain) (done bool, err error) {
 	_, _, err = e.principalNow(ctx, c.Principal)
 	w, ok := errors.AsType[*withdrawal](err)
 	if !ok {
@@ -154,7 +176,7 @@ func (e *Engine) endWithdrawn(ctx context.Context, c *haft.Chain) (done bool, er
 	}
 	c.Status = haft.StatusCancelled
 	c.Error = &haft.Failure{Kind: haft.FailDenied, Message: w.Error(), Retry: haft.RetryNever}
-	return true, e.saveChain(context.WithoutCancel(ctx), c)
+	return true, e.saveChain(context.WithoutCancel(ctx), owner, c)
 }
 
 // step returns the state of a step.

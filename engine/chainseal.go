@@ -52,10 +52,11 @@ func bare(p haft.Plan) haft.Plan {
 	return p
 }
 
-// openChain reads a chain that is kept.
+// openChain reads a chain that is kept. If this server has no key for its plan the error
+// wraps errSealed, and the chain is without it.
 func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
 	c, err := e.store.Chain(ctx, org, id)
-	if err != nil || c.Status.Final() || e.cfg.Sealer == nil {
+	if err != nil || c.Status.Final() {
 		return c, err
 	}
 	if !bytes.HasPrefix(c.Plan.Input, []byte(`{"$sealed":`)) {
@@ -65,9 +66,12 @@ func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*h
 	if err := json.Unmarshal(c.Plan.Input, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed plan of a chain: %w", err)
 	}
+	if c.Plan.Input = nil; e.cfg.Sealer == nil {
+		return c, fmt.Errorf("open the plan of a chain: %w", errSealed)
+	}
 	raw, err := e.cfg.Sealer.Open(s.Sealed, []byte(c.ID))
 	if err != nil {
-		return nil, fmt.Errorf("open the plan of a chain: %w", err)
+		return c, fmt.Errorf("open the plan of a chain: %w: %w", errSealed, err)
 	}
 	c.Plan = haft.Plan{}
 	if err := json.Unmarshal(raw, &c.Plan); err != nil {

@@ -1,14 +1,12 @@
 package engine_test
 
 import (
-	"context"
 	"encoding/json"
 	"sync"
 	"testing"
 
 	"haft"
 	"haft/engine"
-	"haft/store/postgres"
 	"haft/store/sqlite"
 	"haft/store/storetest"
 )
@@ -23,7 +21,8 @@ func TestClaim_of_a_call_that_is_slow_to_begin(t *testing.T) {
 			first := setup(t, allowAll, engine.Config{})
 			second := first
 			if where == "another server" {
-				first, second = pair(t, engine.Config{})
+				url := storetest.Postgres(t)
+				first, second = server(t, url, engine.Config{}), server(t, url, engine.Config{})
 			}
 			first.tool("o", "work", nil)
 			c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"), IdempotencyKey: "k"}
@@ -68,20 +67,4 @@ func TestClaim_by_many_at_once(t *testing.T) {
 			t.Fatalf("%d keys, and the tool ran %d times", i+1, n)
 		}
 	}
-}
-
-// pair makes two servers that share a database.
-func pair(t *testing.T, cfg engine.Config) (a, b *world) {
-	t.Helper()
-	url := storetest.Postgres(t)
-	var both [2]*world
-	for i := range both {
-		s, err := postgres.Open(context.WithoutCancel(t.Context()), url, postgres.Config{Conns: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { check(t, s.Close()) })
-		both[i] = open(t, s, allowAll, cfg)
-	}
-	return both[0], both[1]
 }

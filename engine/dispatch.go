@@ -40,9 +40,9 @@ type dispatcher struct {
 	closed bool // nothing is launched any more
 	// postponed counts, by call, how often it could not be taken further.
 	postponed map[haft.CallID]int
-	// unbegun are calls of which the store may say that they run and this process knows
-	// that they do not.
-	unbegun map[haft.CallID]bool
+	// unbegun are calls of which the store may say that they run since a time, and this
+	// process knows that they do not. If it says another time, others have run them.
+	unbegun map[haft.CallID]time.Time
 	wake    chan struct{}
 }
 
@@ -59,7 +59,7 @@ func newDispatcher(most, mostAll, queue int) *dispatcher {
 		queue = 2 * laneFlights
 	}
 	return &dispatcher{most: most, mostAll: mostAll, perLane: min(max(queue/2, 2), laneFlights), lanes: map[string]*lane{}, postponed: map[haft.CallID]int{},
-		unbegun: map[haft.CallID]bool{}, wake: make(chan struct{}, 1)}
+		unbegun: map[haft.CallID]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
 // lane returns that of an organisation. mu is held.
@@ -133,7 +133,7 @@ func (d *dispatcher) landed(f *flight, why error) {
 		}
 		l.after = time.Now().Add(l.wait)
 		if f.phase == phaseBegins {
-			d.unbegun[f.call.ID] = true
+			d.unbegun[f.call.ID] = f.rec.Started
 		}
 	} else {
 		l.wait = 0
@@ -150,13 +150,27 @@ func (d *dispatcher) landed(f *flight, why error) {
 	}
 }
 
-// forgetUnbegun reports whether a call is known not to have begun, and forgets it.
-func (d *dispatcher) forgetUnbegun(id haft.CallID) bool {
+// neverBegan reports whether a call that runs by its record is known not to have begun.
+func (d *dispatcher) neverBegan(r *haft.Record) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	was := d.unbegun[id]
+	at, known := d.unbegun[r.Call.ID]
+	return known && at.Equal(r.Started)
+}
+
+// forgetUnbegun forgets that a call has not begun: its record says what became of it.
+func (d *dispatcher) forgetUnbegun(id haft.CallID) {
+	d.mu.Lock()
 	delete(d.unbegun, id)
-	return was
+	d.mu.Unlock()
+}
+
+// forget drops what is known of calls that others have.
+func (d *dispatcher) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.unbegun)
+	clear(d.postponed)
 }
 
 // add counts a call that waited for a person, and was accepted when it came in.
@@ -299,11 +313,27 @@ func (e *Engine) leaveSealed(ctx context.Context, ids []haft.CallID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if e.keyless.CompareAndSwap(false, true) {
-		e.cfg.Logger.Error("calls that wait are encrypted with a key that this server does not have: they wait for one that has it, "+
-			"and no calls of other servers are taken over", "calls", len(ids))
-	}
+	e.noteSealed()
+	defer e.dispatcher.nudge() // there may be more behind them
 	return e.store.Disown(ctx, e.owner(), ids)
+}
+
+// leaveSealedChain is leaveSealed for a chain.
+func (e *Engine) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
+	e.noteSealed()
+	return e.store.DisownChain(ctx, owner, c.ID)
+}
+
+// sealedPause is how long a server that found something for which it has no key adopts
+// nothing, so that others can. It goes on then: one call that nobody can open must not keep
+// those of dead servers from being taken over.
+const sealedPause = 20 * time.Second
+
+// noteSealed says once that this server lacks a key, and leaves adopting to others.
+func (e *Engine) noteSealed() {
+	if e.adoptAfter.Swap(time.Now().Add(sealedPause).UnixNano()) == 0 {
+		e.cfg.Logger.Error("calls or chains that wait are encrypted with a key that this server does not have: they wait for a server that has it")
+	}
 }
 
 // accepted launches a call that was accepted just now, if there is room; else it waits in
@@ -340,15 +370,19 @@ func (e *Engine) launch(f *flight) {
 // passes. It stays as it is in the store.
 var errPostponed = errors.New("the call waits in the store")
 
-// postpones reports whether an accepted call that has not begun stays in the store: it must
+// postpones reports whether an accepted call, or a step of a chain, that has not begun stays
+// as it is in the store: it must
 // not end for a reason that is not its own. One that cannot be taken further for long
 // although the store answers ends all the same.
 func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
-	if err == nil || !f.accepted || f.begun {
+	if err == nil || f.begun || !f.accepted && f.call.Chain == "" {
 		return false
 	}
 	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) {
 		return true
+	}
+	if !f.accepted {
+		return false
 	}
 	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) || errors.Is(err, errSettled) {
 		return false

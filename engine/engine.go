@@ -191,10 +191,10 @@ type Engine struct {
 	dispatcher *dispatcher
 	chainWork  *chainWork
 	term       atomic.Pointer[term] // the name of this process, and what ends with it
-	peers      peers                // of housekeeping
-	hurried    chan struct{}        // has housekeeping done now
+	peers      peers                // of keepAlive
+	hurried    chan struct{}        // has keepAlive look now
 	handedOver atomic.Bool          // others take further what is accepted
-	keyless    atomic.Bool          // there are calls that this process cannot decrypt
+	adoptAfter atomic.Int64         // when what belongs to nobody may be adopted again, see noteSealed
 	rules      policies
 	relists    relists
 	screens    chan struct{} // a place for each costly run of filters
@@ -339,6 +339,13 @@ func (e *Engine) spawn(work func(context.Context)) bool {
 	}
 	e.background.Go(func() { work(e.ctx) })
 	return true
+}
+
+// isClosed reports whether the engine is being closed.
+func (e *Engine) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
 }
 
 // awaitStart waits until accepted calls may run, and reports whether they may.

@@ -60,3 +60,16 @@ func (e *Engine) PruneKeys(ctx context.Context) error { return e.prune(ctx) }
 
 // Binds returns the digest under which an idempotency key is claimed for a call.
 func (e *Engine) Binds(c haft.Call) string { return e.binds(c.Tool+"\x00"+c.Digest, c.Args) }
+
+// PostponedCalls counts the calls that could not be taken further and wait in the store.
+func (e *Engine) PostponedCalls() int {
+	e.dispatcher.mu.Lock()
+	defer e.dispatcher.mu.Unlock()
+	n := 0
+	for _, l := range e.dispatcher.lanes {
+		if l.wait > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -17,7 +17,6 @@ func (e *Engine) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
-		case <-e.hurried:
 		}
 		for _, job := range e.jobs(rounds, pass) {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
@@ -27,7 +26,27 @@ func (e *Engine) keepHouse(ctx context.Context) {
 	}
 }
 
-// hurry has housekeeping done now.
+// keepAlive says that this process lives, and gives up others that do not, until ctx ends.
+// Nothing else that takes time is done here: others would give this process up.
+func (e *Engine) keepAlive(ctx context.Context) {
+	beat := time.NewTicker(e.cfg.Beat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		case <-e.hurried:
+		}
+		for _, job := range []job{{"beat", e.beat}, {"look for servers that are gone", e.givePeersUp}} {
+			if err := job.do(ctx); err != nil && ctx.Err() == nil {
+				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
+			}
+		}
+	}
+}
+
+// hurry has this process find out now whether it was given up.
 func (e *Engine) hurry() {
 	select {
 	case e.hurried <- struct{}{}:
@@ -43,11 +62,7 @@ type job struct {
 
 // jobs returns what is due in a round.
 func (e *Engine) jobs(round int, pass *pruning) []job {
-	var due []job
-	if e.store.Shared() {
-		due = append(due, job{"beat", e.beat}, job{"look for servers that are gone", e.givePeersUp})
-	}
-	due = append(due, job{"take up what was left", e.sweep}, job{"expire approvals", e.expireApprovals})
+	due := []job{{"take up what was left", e.sweep}, {"expire approvals", e.expireApprovals}}
 	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
 		due = append(due, job{"sign the audit", e.checkpoint})
 	}

@@ -231,6 +231,10 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 	if err != nil {
 		return err
 	}
+	if f.rec.Owner != e.owner() {
+		e.journal.forget(f.call.ID)
+		return givenUp() // others tell what becomes of it
+	}
 	if part != nil {
 		if part.Owner = f.rec.Owner; !e.journal.attach(f.call.ID, part) {
 			return overtaken()

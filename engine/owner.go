@@ -43,12 +43,12 @@ func (e *Engine) join(ctx context.Context, name string) error {
 	return nil
 }
 
-// during returns a context that also ends with the term of now.
-func (e *Engine) during(ctx context.Context) (context.Context, func()) {
+// during returns the name of this process, and a context that also ends with its term.
+func (e *Engine) during(ctx context.Context) (within context.Context, owner string, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := e.term.Load()
 	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, t.name, func() { stop(); cancel(nil) }
 }
 
 // beat says that this process lives, and finds out whether it was given up.
@@ -84,6 +84,7 @@ func (e *Engine) rejoin(ctx context.Context) error {
 		}
 	}
 	e.mu.Unlock()
+	e.dispatcher.forget()
 	if err := e.join(ctx, newID("p_")); err != nil {
 		return err
 	}

@@ -22,23 +22,26 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.join(ctx, e.cfg.Owner); err != nil {
 		return err
 	}
+	if e.store.Shared() {
+		e.spawn(e.keepAlive) // first: there may be thousands of calls to take up
+	} else if err := e.adopt(ctx); err != nil { // once: nobody dies while this process lives
+		return err
+	}
 	return e.sweep(ctx)
 }
 
 // sweep adopts what belongs to nobody, and takes further what this process owns and has
 // not in hand.
 func (e *Engine) sweep(ctx context.Context) error {
-	if !e.keyless.Load() && !e.handedOver.Load() {
-		n, err := e.store.Adopt(ctx, e.owner(), !e.cfg.Brief)
-		if err != nil {
+	if e.store.Shared() && !e.handedOver.Load() && time.Now().UnixNano() >= e.adoptAfter.Load() {
+		if err := e.adopt(ctx); err != nil {
 			return err
-		}
-		if n > 0 {
-			e.cfg.Logger.Info("calls and chains that belonged to no server are taken over", "count", n)
 		}
 	}
 	err := errors.Join(e.sweepRunning(ctx), e.sweepAnswered(ctx))
-	if !e.handedOver.Load() {
+	if e.handedOver.Load() { // also what was accepted, or queued again, since
+		err = errors.Join(err, e.store.Disown(ctx, e.owner(), nil))
+	} else {
 		queued, counted := e.store.QueuedByOrg(ctx, e.owner())
 		if counted == nil {
 			e.dispatcher.count(queued)
@@ -46,6 +49,15 @@ func (e *Engine) sweep(ctx context.Context) error {
 		if err = errors.Join(err, counted); !e.cfg.Brief {
 			err = errors.Join(err, e.sweepChains(ctx))
 		}
+	}
+	return err
+}
+
+// adopt takes over what belongs to no server.
+func (e *Engine) adopt(ctx context.Context) error {
+	n, err := e.store.Adopt(ctx, e.owner(), !e.cfg.Brief)
+	if n > 0 {
+		e.cfg.Logger.Info("calls and chains that belonged to no server are taken over", "count", n)
 	}
 	return err
 }
@@ -74,13 +86,17 @@ func (e *Engine) settleLost(ctx context.Context, ref store.Ref) error {
 		return err // it has ended meanwhile
 	}
 	again, err := e.again(ctx, r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case again:
-		return e.requeue(ctx, r, "the server ended while the call ran")
 	}
-	return e.lose(ctx, r, "the server ended while the call ran")
+	settle := e.lose
+	if again {
+		settle = e.requeue
+	}
+	if err = settle(ctx, r, "the server ended while the call ran"); err == nil {
+		e.dispatcher.forgetUnbegun(r.Call.ID)
+	}
+	return err
 }
 
 // again reports whether a call that the store says to run may be run again: its tool is
@@ -89,7 +105,7 @@ func (e *Engine) again(ctx context.Context, r *haft.Record) (bool, error) {
 	if len(r.Sealed) == 0 {
 		return false, nil
 	}
-	if e.dispatcher.forgetUnbegun(r.Call.ID) {
+	if e.dispatcher.neverBegan(r) {
 		return true, nil
 	}
 	tool, err := e.registry.Resolve(ctx, r.Call.Principal.Org, string(r.ToolID), r.Digest)

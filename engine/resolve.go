@@ -87,7 +87,7 @@ func (e *Engine) caller(ctx context.Context, f *flight) error {
 			return err
 		}
 	}
-	if note := e.stopped.Load(); note != nil && !f.probe && !(note.leaving && f.async) {
+	if note := e.stopped.Load(); note != nil && !f.probe && !(note.leaving && (f.async || f.call.Chain != "")) {
 		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason).by("stopped")
 	}
 	if f.agent != nil && f.agent.Disabled {

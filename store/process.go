@@ -136,6 +136,10 @@ func (s *Store) Adopt(ctx context.Context, owner string, waiting bool) (n int, e
 		for {
 			var moved int64
 			err := s.write(ctx, func(ctx context.Context, t *tx) (err error) {
+				// What a process adopts that was given up belongs to nobody still.
+				if err := t.alive(ctx, owner); err != nil {
+					return err
+				}
 				moved, err = t.exec(ctx, text, owner, adoptAtOnce)
 				return err
 			})
@@ -179,6 +183,18 @@ func (s *Store) Disown(ctx context.Context, owner string, ids []haft.CallID) err
 	})
 	if err != nil {
 		return fmt.Errorf("leave calls to others: %w", err)
+	}
+	return nil
+}
+
+// DisownChain leaves a chain of a process to others.
+func (s *Store) DisownChain(ctx context.Context, owner string, id haft.ChainID) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "UPDATE chains SET owner = '' WHERE final = 0 AND owner = $1 AND id = $2", owner, column(string(id)))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("leave a chain to others: %w", err)
 	}
 	return nil
 }

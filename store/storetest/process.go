@@ -117,6 +117,9 @@ func processes(t testing.TB, s *store.Store) {
 	if _, err := s.Record(ctx, "acme", "late"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("it was kept: %v", err)
 	}
+	if _, err := s.Adopt(ctx, "p1", true); !errors.Is(err, store.ErrGivenUp) { // or it would adopt the same for ever
+		t.Errorf("Adopt of one that was given up: %v", err)
+	}
 	join(t, s, "p4")
 	commit(t, s, store.Batch{Owner: "p4", Records: []haft.Record{owned("p4", "c4", haft.StatusQueued)}})
 	if err := s.Leave(ctx, "p4"); err != nil {

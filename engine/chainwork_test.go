@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"haft"
+)
+
+// TestChainWork_of_one_organisation_does_not_keep_others_waiting: every organisation has a
+// chain that goes on, and all are run once.
+func TestChainWork_of_one_organisation_does_not_keep_others_waiting(t *testing.T) {
+	end, ran := make(chan struct{}), make(chan chainRef, 10*chainsAtOnce)
+	w := newChainWork(10*chainsAtOnce, func(f func(context.Context)) bool { go f(t.Context()); return true }, func(_ context.Context, c chainRef) {
+		if c.org == "a" {
+			<-end
+		}
+		ran <- c
+	})
+	for i := range 2 * chainsAtOnce {
+		w.push(chainRef{"a", haft.ChainID("a" + strconv.Itoa(i))})
+	}
+	for i := range 5 {
+		w.push(chainRef{"b", haft.ChainID("b" + strconv.Itoa(i))})
+	}
+	for range 5 {
+		if c := <-ran; c.org != "b" {
+			t.Errorf("%s has run first", c.org)
+		}
+	}
+	close(end)
+	for range 2 * chainsAtOnce {
+		<-ran
+	}
+	for w.has("a0") || w.has("b4") {
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the last worker is about to say so
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queues)+len(w.orgs) > 0 || w.workers < 0 {
+		t.Errorf("%d queues, %d organisations and %d workers are left", len(w.queues), len(w.orgs), w.workers)
+	}
+}
+
+// TestDispatcher_begun_by_others: that a call has not begun here says nothing of one that
+// another server has begun since.
+func TestDispatcher_begun_by_others(t *testing.T) {
+	d := newDispatcher(10, 10, 10)
+	f := &flight{phase: phaseBegins, call: haft.Call{ID: "c"}}
+	f.rec = haft.Record{Call: f.call, Started: time.Now()}
+	d.landed(f, errPostponed)
+	if !d.neverBegan(&f.rec) {
+		t.Error("a call whose start could not be written is not known to have never begun")
+	}
+	later := f.rec
+	later.Started = f.rec.Started.Add(time.Second)
+	if d.neverBegan(&later) {
+		t.Error("a call that another server has begun would run again")
+	}
+}

@@ -1,0 +1,190 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/engine"
+	"haft/executor"
+	"haft/limit"
+	"haft/store"
+)
+
+// until waits for something that other goroutines bring about.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: it does not come to that", what)
+		}
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // it is asked for, not slept for
+	}
+}
+
+// submit has calls of a tool accepted.
+func (w *world) submit(tool string, n int) []haft.CallID {
+	w.t.Helper()
+	ids := make([]haft.CallID, n)
+	for i := range ids {
+		rec, err := w.Submit(w.t.Context(), haft.Call{Tool: tool, Principal: user("o", "ann"), Args: json.RawMessage(`{"x":1}`)})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ids[i] = rec.Call.ID
+	}
+	return ids
+}
+
+// held has the tools of a world wait. Each run is told, and ends when it is let go or, with
+// a cancelled result, when its context ends.
+func (w *world) held() (started chan haft.CallID, letGo chan struct{}) {
+	started, letGo = make(chan haft.CallID, 100), make(chan struct{})
+	w.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
+		started <- req.Call
+		select {
+		case <-letGo:
+			return ok(req, "1"), nil
+		case <-ctx.Done():
+			return failing(req, haft.StatusCancelled, haft.FailCancelled), nil
+		}
+	})
+	return started, letGo
+}
+
+// chainEnd waits until a chain has ended.
+func (w *world) chainEnd(id haft.ChainID) *haft.Chain {
+	w.t.Helper()
+	var c *haft.Chain
+	until(w.t, "the end of a chain", func() (done bool) {
+		var err error
+		if c, err = w.Chain(w.t.Context(), admin("o"), id); err != nil {
+			w.t.Fatal(err)
+		}
+		return c.Status.Final()
+	})
+	return c
+}
+
+// twoSteps is a chain in the background whose second step is made whatever the first does.
+func (w *world) twoSteps(tool string) *haft.Chain {
+	w.t.Helper()
+	c, err := w.Run(w.t.Context(), user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{
+		{ID: "a", Tool: tool, OnError: haft.OnErrorContinue}, {ID: "b", Tool: tool, After: []string{"a"}, OnError: haft.OnErrorContinue}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// TestDispatch_more_than_the_queue_takes: a call that is accepted runs, and one that cannot
+// be is refused with a time to come back.
+func TestDispatch_more_than_the_queue_takes(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Backlog: 30, Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 2}})
+	w.tool("o", "work", nil)
+	_, letGo := w.held()
+	ids := w.submit("work", 30)
+	_, err := w.Submit(t.Context(), haft.Call{Tool: "work", Principal: user("o", "ann"), Args: json.RawMessage(`{}`)})
+	if x, ok := err.(*haft.Error); !ok || x.Code != haft.CodeRateLimited || x.RetryAfter == 0 {
+		t.Errorf("a call too many: %v", err)
+	}
+	close(letGo)
+	for _, id := range ids {
+		want(t, w.end(user("o", "ann"), id), haft.StatusSuccess)
+	}
+	if n := w.script.count(); n != len(ids) {
+		t.Errorf("%d calls ran %d times", len(ids), n)
+	}
+}
+
+// TestRecover_more_than_a_page: what a dead process left is taken up whole.
+func TestRecover_more_than_a_page(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	tool := w.tool("o", "work", nil)
+	check(t, w.Engine.Close())
+	const many = 2100 // more than is read, or adopted, at once
+	b := store.Batch{Owner: "p_dead"}
+	for i := range many {
+		b.Records = append(b.Records, haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "work", Principal: user("o", "ann")},
+			ToolID: tool.ID, Digest: tool.Version.Digest, Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}[i%2], Owner: "p_dead", Created: time.Now(),
+			Sealed: json.RawMessage(`{"args":{"x":1},"async":true,"free":true}`)})
+	}
+	check(t, w.store.Commit(t.Context(), b))
+	again := open(t, w.store, allowAll, engine.Config{})
+	until(t, "the end of all calls", func() bool {
+		list, err := w.store.Records(t.Context(), haft.CallFilter{Org: "o", Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}, Limit: 1})
+		check(t, err)
+		return len(list) == 0
+	})
+	if n := again.script.count(); n != many/2 {
+		t.Errorf("%d of the %d queued calls ran", n, many/2)
+	}
+}
+
+// TestDispatch_outage takes the store away while one call runs and others wait for it.
+func TestDispatch_outage(t *testing.T) {
+	a, faults := faulty(t, engine.Config{Beat: 20 * time.Millisecond, DeadAfter: time.Hour, Patience: time.Hour, Limits: limit.Config{Running: 1}})
+	a.tool("o", "work", nil)
+	started, letGo := a.held()
+	ids := a.submit("work", 20)
+	<-started
+	faults.set(true, 0)
+	close(letGo)
+	until(t, "the next call begins", func() bool { return a.PostponedCalls() > 0 })
+	faults.set(false, 0)
+	for _, id := range ids {
+		want(t, a.end(user("o", "ann"), id), haft.StatusSuccess)
+	}
+	if n := a.script.count(); n != len(ids) {
+		t.Errorf("%d calls ran %d times", len(ids), n)
+	}
+}
+
+// TestDrain_leaves_chains_to_the_next: that a server stops is no reason for a chain to end.
+func TestDrain_leaves_chains_to_the_next(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Patience: time.Hour, Limits: limit.Config{Running: 1}})
+	w.tool("o", "work", nil)
+	started, letGo := w.held()
+	runs, waits := w.twoSteps("work"), w.twoSteps("work")
+	<-started
+	until(t, "the step of the other waits", func() bool { return w.Running() == 2 })
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan error, 1)
+	go func() { drained <- w.Drain(ctx) }()
+	until(t, "the drain begins", func() bool { _, stopped := w.Stopped(); return stopped })
+	letGo <- struct{}{} // the first step of one chain ends, and that of the other begins
+	<-started
+	cancel()
+	<-drained
+	check(t, w.Engine.Close()) // which ends that step
+	again := open(t, w.store, allowAll, engine.Config{})
+	for _, c := range []*haft.Chain{runs, waits} {
+		for i, s := range again.chainEnd(c.ID).Steps {
+			if s.Result == nil || s.Result.Status != haft.StatusSuccess && (i > 0 || s.Result.Status != haft.StatusCancelled) {
+				t.Errorf("step %s: %+v", s.ID, s.Result)
+			}
+		}
+	}
+	if n := w.script.count() + again.script.count(); n != 4 {
+		t.Errorf("the four steps ran %d times", n)
+	}
+}
+
+// TestClose_leaves_steps_that_wait: a step that has not begun is made by the next engine.
+func TestClose_leaves_steps_that_wait(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Patience: time.Hour, Limits: limit.Config{Running: 1}})
+	w.tool("o", "work", nil)
+	started, _ := w.held()
+	w.submit("work", 1)
+	<-started
+	c := w.twoSteps("work")
+	until(t, "its step waits", func() bool { return w.Running() == 2 })
+	check(t, w.Engine.Close())
+	again := open(t, w.store, allowAll, engine.Config{})
+	if c = again.chainEnd(c.ID); c.Status != haft.StatusSuccess {
+		t.Errorf("the chain is %s: %+v", c.Status, c.Steps)
+	}
+}
