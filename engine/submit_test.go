@@ -11,8 +11,8 @@ import (
 	"haft/limit"
 )
 
-// submit has a call accepted.
-func (w *world) submit(p haft.Principal, tool string) (*haft.Record, error) {
+// try has a call accepted, or not.
+func (w *world) try(p haft.Principal, tool string) (*haft.Record, error) {
 	return w.Submit(w.t.Context(), haft.Call{Tool: tool, Principal: p, Args: json.RawMessage(`{"x":1}`)})
 }
 
@@ -30,7 +30,7 @@ func TestSubmit_refuses_what_it_cannot_promise(t *testing.T) {
 	var accepted []haft.CallID
 	var codes []haft.Code
 	for range 33 {
-		rec, err := w.submit(user("o", "ann"), "work")
+		rec, err := w.try(user("o", "ann"), "work")
 		if err == nil {
 			accepted = append(accepted, rec.Call.ID)
 			continue
@@ -44,13 +44,13 @@ func TestSubmit_refuses_what_it_cannot_promise(t *testing.T) {
 		t.Errorf("%d were accepted, and others refused as %v", len(accepted), codes)
 	}
 	for range 10 {
-		rec, err := w.submit(user("p", "bob"), "work")
+		rec, err := w.try(user("p", "bob"), "work")
 		if err != nil {
 			t.Fatalf("another organisation is refused: %v", err)
 		}
 		accepted = append(accepted, rec.Call.ID)
 	}
-	if _, err := w.submit(user("p", "bob"), "work"); haft.CodeOf(err) != haft.CodeUnavailable {
+	if _, err := w.try(user("p", "bob"), "work"); haft.CodeOf(err) != haft.CodeUnavailable {
 		t.Errorf("beyond what the server takes of all: %v", err)
 	}
 	close(release)
@@ -64,7 +64,7 @@ func TestSubmit_refuses_what_it_cannot_promise(t *testing.T) {
 	if n := w.script.count(); n != len(accepted) {
 		t.Errorf("%d calls ran %d times", len(accepted), n)
 	}
-	rec, err := w.submit(user("o", "ann"), "work")
+	rec, err := w.try(user("o", "ann"), "work")
 	if err != nil {
 		t.Fatalf("there is room again: %v", err)
 	}
