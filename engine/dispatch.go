@@ -37,7 +37,9 @@ type dispatcher struct {
 	lanes  map[string]*lane // by store.OrgKey
 	kept   int              // of all lanes
 	flying int
-	closed bool // nothing is launched any more
+	// changes counts calls that came, began or went.
+	changes int
+	closed  bool // nothing is launched any more
 	// postponed counts, by call, how often it could not be taken further.
 	postponed map[haft.CallID]int
 	// unbegun are calls of which the store may say that they run since a time, and this
@@ -48,10 +50,14 @@ type dispatcher struct {
 
 // A lane has the accepted calls of one organisation.
 type lane struct {
-	kept   int // accepted, and not ended
-	flying int // of them, in memory
-	wait   time.Duration
-	after  time.Time // nothing is launched before
+	kept int // accepted, and not ended
+	// reserved are those of them that are not in the store yet.
+	reserved int
+	flying   int // of them, in memory
+	begun    int // of those, whatever became of them since
+	wait     time.Duration
+	after    time.Time // nothing is launched before
+	look     time.Time // the store is not read before: it had nothing
 }
 
 func newDispatcher(most, mostAll, queue int) *dispatcher {
@@ -87,18 +93,23 @@ func (d *dispatcher) reserve(org string) error {
 		return &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(retryBacklog), Message: "too many calls wait on this server already"}
 	}
 	l.kept++
+	l.reserved++
 	d.kept++
+	d.changes++
 	return nil
 }
 
 // retryBacklog is when to come back after a backlog was full.
 const retryBacklog = 5 * time.Second
 
-// release gives back the place of a call that was not accepted or has ended.
-func (d *dispatcher) release(org string) {
+// settle says whether a call whose place was reserved is in the store.
+func (d *dispatcher) settle(org string, kept bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.lane(store.OrgKey(org)); l.kept > 0 {
+	d.changes++
+	l := d.lane(store.OrgKey(org))
+	l.reserved--
+	if !kept && l.kept > 0 {
 		l.kept--
 		d.kept--
 	}
@@ -125,6 +136,10 @@ func (d *dispatcher) landed(f *flight, why error) {
 	l := d.lane(key)
 	l.flying--
 	d.flying--
+	d.changes++
+	if f.begun {
+		l.begun--
+	}
 	if errors.Is(why, errPostponed) {
 		if errors.Is(why, errQueueFull) {
 			l.wait = postponeFor
@@ -173,6 +188,20 @@ func (d *dispatcher) forget() {
 	clear(d.postponed)
 }
 
+// rest has the store not read again at once for an organisation.
+func (d *dispatcher) rest(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lane(key).look = time.Now().Add(postponeMost / 10)
+}
+
+// seen returns how many changes there were.
+func (d *dispatcher) seen() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changes
+}
+
 // add counts a call that waited for a person, and was accepted when it came in.
 func (d *dispatcher) add(org string) {
 	d.mu.Lock()
@@ -206,8 +235,8 @@ func (d *dispatcher) due() (keys []string, next time.Duration) {
 	for key, l := range d.lanes {
 		switch {
 		case d.closed || l.kept <= l.flying || l.flying > d.perLane/2:
-		case now.Before(l.after):
-			next = min(next, l.after.Sub(now))
+		case now.Before(l.after), now.Before(l.look):
+			next = min(next, max(l.after.Sub(now), l.look.Sub(now)))
 		default:
 			keys = append(keys, key)
 		}
@@ -215,24 +244,39 @@ func (d *dispatcher) due() (keys []string, next time.Duration) {
 	return keys, next
 }
 
-// count sets how many calls of each organisation the store has, which others may have
-// changed. Those that fly are in memory: the store need not have them as queued.
-func (d *dispatcher) count(queued map[string]int) {
+// count sets how many calls of each organisation there are: those that are queued by the
+// store, which others may have changed, and those that have begun here. If some came or went
+// since the store was asked, at changes, its answer only says that there are more.
+func (d *dispatcher) count(queued map[string]int, changes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range queued {
 		d.lane(key)
 	}
 	for key, l := range d.lanes {
-		n := max(l.flying, queued[key])
+		n := queued[key] + l.begun + l.reserved
+		if d.changes != changes {
+			n = max(n, l.kept)
+		}
 		d.kept += n - l.kept
-		if l.kept = n; n == 0 {
+		if l.kept = n; n == 0 && l.flying == 0 {
 			delete(d.lanes, key)
 		}
 	}
 	if len(d.lanes) > 0 {
 		d.nudge()
 	}
+}
+
+// begins counts an accepted call that runs from now on, or does not after all.
+func (d *dispatcher) begins(f *flight, n int) {
+	if !f.accepted {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changes++
+	d.lane(store.OrgKey(f.asked.Principal.Org)).begun += n
 }
 
 // dispatch launches accepted calls until ctx ends.
@@ -293,6 +337,7 @@ func (e *Engine) launchQueued(ctx context.Context, key string) error {
 		launched = true
 	}
 	if !launched && len(list) < e.dispatcher.perLane { // what was counted is not there
+		e.dispatcher.rest(key)
 		e.recount(ctx)
 	}
 	return e.leaveSealed(ctx, closed)
@@ -300,11 +345,18 @@ func (e *Engine) launchQueued(ctx context.Context, key string) error {
 
 // recount learns how many calls wait.
 func (e *Engine) recount(ctx context.Context) {
-	queued, err := e.store.QueuedByOrg(ctx, e.owner())
-	if err != nil {
-		return // housekeeping asks again, and says so
+	if err := e.countQueued(ctx); err != nil {
+		e.cfg.Logger.Warn("calls that wait cannot be counted; it is tried again", "error", err)
 	}
-	e.dispatcher.count(queued)
+}
+
+func (e *Engine) countQueued(ctx context.Context) error {
+	changes := e.dispatcher.seen()
+	queued, err := e.store.QueuedByOrg(ctx, e.owner())
+	if err == nil {
+		e.dispatcher.count(queued, changes)
+	}
+	return err
 }
 
 // leaveSealed leaves calls to other servers that this one has no key for. They are not

@@ -111,7 +111,9 @@ func (e *Engine) begin(ctx context.Context, f *flight) error {
 	part.Audit = append(part.Audit, e.entry(f, "call.started", e.startedBody(f)))
 	part.Approvals = f.spent()
 	f.taken = nil
+	e.dispatcher.begins(f, 1) // first: at no moment is it in no count
 	if err := e.tell(ctx, f, haft.EventExecuting, data, part); err != nil {
+		e.dispatcher.begins(f, -1)
 		return err
 	}
 	f.begun, f.before = true, len(f.notices)

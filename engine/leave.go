@@ -22,7 +22,7 @@ func asError(err error) (*haft.Error, bool) { return errors.AsType[*haft.Error](
 // down and told here, and only then does the caller hear of it.
 func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result, error) {
 	if e.overtaken(ctx, err) {
-		return nil, e.withOthers(f, err)
+		return e.fromOthers(ctx, f, err)
 	}
 	if e.postpones(ctx, f, err) {
 		e.journal.forget(f.call.ID)
@@ -49,7 +49,10 @@ func (e *Engine) leave(ctx context.Context, f *flight, err error) (*haft.Result,
 	e.finish(f, res)
 	err = f.cleanError(err)
 	if werr := e.record(ctx, waiting, f, res); werr != nil {
-		return nil, e.unrecorded(waiting, f, werr)
+		if e.overtaken(waiting, werr) {
+			return e.fromOthers(ctx, f, werr)
+		}
+		return nil, e.unrecorded(ctx, f, werr)
 	}
 	if !f.begun && !res.Cached {
 		e.unclaim(ctx, f) // nothing ran: the key may be used again

@@ -112,26 +112,46 @@ func (e *Engine) overtaken(ctx context.Context, err error) bool {
 	return errors.Is(err, errOvertaken) || isGivenUp(err) || errors.Is(context.Cause(ctx), errGivenUp)
 }
 
-// withOthers is what the caller of a call is told that others have moved.
-func (e *Engine) withOthers(f *flight, err error) error {
+// fromOthers is what the caller of a call is told that others have moved: what they wrote,
+// if the tool had begun, and else that nothing ran here.
+func (e *Engine) fromOthers(ctx context.Context, f *flight, err error) (*haft.Result, error) {
 	if !errors.Is(err, errOvertaken) {
 		e.journal.forget(f.call.ID)
-		code := haft.CodeUnavailable
-		if f.begun {
-			code = haft.CodeInternal // not one that says to try again: the tool would run twice
+		err = givenUp()
+	}
+	if f.begun {
+		// Not an error that says to try again: the tool would run twice.
+		err = &haft.Error{Code: haft.CodeInternal, Err: err, Message: "the tool was run, and another server has the call: look it up by its id"}
+		if res := e.ended(ctx, f); res != nil {
+			e.endTrace(f, res, nil)
+			return res, nil
 		}
-		err = &haft.Error{Code: code, Err: errGivenUp,
-			Message: "this server was given up by others that share its database, and they have the call: look it up by its id"}
 	}
 	e.endTrace(f, nil, err)
-	return err
+	return nil, err
+}
+
+// ended is how others have ended a call for which somebody waits here.
+func (e *Engine) ended(ctx context.Context, f *flight) *haft.Result {
+	if f.async {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
+	defer cancel()
+	for {
+		r, err := e.store.Record(ctx, f.call.Principal.Org, f.call.ID)
+		if err == nil && r.Status.Final() {
+			return r.Result
+		}
+		if pause(ctx, postponeMost/10) != nil || e.ctx.Err() != nil {
+			return nil
+		}
+	}
 }
 
 // unrecorded is what the caller of a call is told whose end is not recorded.
 func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
 	switch {
-	case e.overtaken(ctx, err):
-		return e.withOthers(f, err)
 	case f.begun:
 		// Not one that says to try again: the tool would run twice.
 		err = &haft.Error{Code: haft.CodeInternal, Err: err,

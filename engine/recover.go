@@ -42,11 +42,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 	if e.handedOver.Load() { // also what was accepted, or queued again, since
 		err = errors.Join(err, e.store.Disown(ctx, e.owner(), nil))
 	} else {
-		queued, counted := e.store.QueuedByOrg(ctx, e.owner())
-		if counted == nil {
-			e.dispatcher.count(queued)
-		}
-		if err = errors.Join(err, counted); !e.cfg.Brief {
+		if err = errors.Join(err, e.countQueued(ctx)); !e.cfg.Brief {
 			err = errors.Join(err, e.sweepChains(ctx))
 		}
 	}

@@ -39,8 +39,9 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 		e.unclaim(ctx, f)
 		return nil, err
 	}
-	if err := e.queue(ctx, f); err != nil {
-		e.dispatcher.release(c.Principal.Org)
+	err = e.queue(ctx, f)
+	e.dispatcher.settle(c.Principal.Org, err == nil)
+	if err != nil {
 		return e.accept(context.WithoutCancel(ctx), f, err)
 	}
 	rec := f.rec
