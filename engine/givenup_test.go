@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"haft"
 	"haft/engine"
+	"haft/executor"
 	"haft/store"
 	"haft/store/postgres"
 	"haft/store/storetest"
@@ -119,12 +121,28 @@ func TestGivenUp_chain_of_the_same_server(t *testing.T) {
 	cfg.Owner = "p_old"
 	w := server(t, storetest.Postgres(t), cfg)
 	w.tool("o", "work", nil)
-	started, letGo := w.held()
+	started, late := make(chan haft.CallID, 10), make(chan struct{})
+	w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+		started <- req.Call
+		<-late // it does not end when it is told to
+		return ok(req, "1"), nil
+	})
+	end := sync.OnceFunc(func() { close(late) })
+	t.Cleanup(end)
 	c := w.twoSteps("work")
 	first := <-started
 	giveUp(t, w.store, "p_old")
-	<-started // the second step, under the new name
-	close(letGo)
+	until(t, "it has adopted its own call", func() bool {
+		beats, err := w.store.Beats(t.Context())
+		check(t, err)
+		for name := range beats { // there is one
+			list, err := w.store.Running(t.Context(), name)
+			check(t, err)
+			return len(list) == 1
+		}
+		return false
+	})
+	end()
 	steps := w.chainEnd(c.ID).Steps
 	if r := w.record("o", first); steps[0].Call != first || steps[0].Result.Status != r.Status {
 		t.Errorf("the first step is %+v, and its call %s is %s", steps[0].Result, first, r.Status)

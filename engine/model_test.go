@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"haft"
 	"haft/engine"
+	"haft/event"
 	"haft/executor"
 	"haft/limit"
 	"haft/policy"
@@ -29,7 +32,8 @@ import (
 //
 //   - every accepted call and chain ends, and none as rate_limited;
 //   - a tool that may not run twice runs at most once for a call, and a success means once;
-//   - a record that was seen final never changes.
+//   - calls of one idempotency key run at most once together;
+//   - a record that was seen final never changes, and its end is told once.
 //
 // HAFT_MODEL sets how many histories are tried.
 
@@ -41,9 +45,12 @@ type model struct {
 	watch   *store.Store // reads past all faults
 	servers [2]*modelServer
 
+	calls sync.WaitGroup // of repeat
+
 	mu       sync.Mutex
 	runs     map[haft.CallID]int
 	accepted map[haft.CallID]bool // true means that the tool is idempotent
+	keyed    map[string]int       // runs by the arguments of calls with a key
 	chains   []haft.ChainID
 	finals   map[haft.CallID]string
 	started  int
@@ -74,6 +81,9 @@ func (s *modelServer) Execute(ctx context.Context, req executor.Request) (*haft.
 	}
 	s.m.mu.Lock()
 	s.m.runs[req.Call]++
+	if string(req.Args) != "{}" {
+		s.m.keyed[string(req.Args)]++
+	}
 	s.m.mu.Unlock()
 	return ok(req, `1`), nil
 }
@@ -84,8 +94,8 @@ func (s *modelServer) isDead() bool {
 	return s.dead
 }
 
-// start begins a process in a place.
-func (m *model) start(i int) {
+// open opens a server, or returns nil if the database cannot be reached.
+func (m *model) open() *modelServer {
 	s := &modelServer{m: m, faults: &faults{}}
 	s.store = openFaulty(m.tb, m.url, s.faults)
 	rules, err := policy.Compile([]byte(allowAll))
@@ -98,17 +108,36 @@ func (m *model) start(i int) {
 		Policy: rules, Beat: 20 * time.Millisecond, DeadAfter: 200 * time.Millisecond, Backlog: 300,
 		Limits: limit.Config{Running: 3, PerTenant: 2, Queue: 20},
 	})
+	if haft.CodeOf(err) == haft.CodeUnavailable {
+		_ = s.store.Close()
+		return nil
+	}
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	return s
+}
+
+// start begins a process in a place.
+func (m *model) start(i int) {
+	s := m.open()
+	for range 5 { // as whoever watches over a server does, if the database was slow
+		if s != nil {
+			break
+		}
+		s = m.open()
+	}
+	if s == nil {
+		m.t.Fatal("a server does not start")
 	}
 	m.servers[i] = s
 	if m.started++; m.started > 1 {
 		return
 	}
-	for _, name := range []string{"once", "again"} {
+	for _, name := range []string{"once", "again", "asked"} {
 		d := haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Description: "A tool.", Source: "def " + name + "(): pass",
 			Parameters: json.RawMessage(`{"type":"object"}`)}
-		d.Settings.Idempotent = name == "again"
+		d.Settings.Idempotent, d.Settings.RequiresApproval = name == "again", name == "asked"
 		if _, err := s.PutTool(m.tb.Context(), admin("o"), d); err != nil {
 			m.t.Fatal(err)
 		}
@@ -163,12 +192,52 @@ func (m *model) submit(s *modelServer, n int, tool string) {
 	wg.Wait()
 }
 
+// repeat makes a call with a key for which the caller does not wait long, again and again.
+func (m *model) repeat(s *modelServer) {
+	key := string(rune('0' + rapid.IntRange(0, 3).Draw(m.t, "key")))
+	c := haft.Call{Tool: "once", Principal: user("o", "ann"), Args: json.RawMessage(`{"k":` + key + `}`), IdempotencyKey: key}
+	async := rapid.Bool().Draw(m.t, "async")
+	m.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(m.tb.Context(), 5*time.Second)
+		defer cancel()
+		if async {
+			_, _ = s.Submit(ctx, c)
+		} else {
+			_, _ = s.Call(ctx, c)
+		}
+	})
+}
+
+// answer agrees to all that waits for a person.
+func (m *model) answer(s *modelServer) {
+	ctx, cancel := context.WithTimeout(m.tb.Context(), 2*time.Second)
+	defer cancel()
+	for a, err := range s.Approvals(ctx, approver("o"), haft.ApprovalFilter{}) {
+		if err != nil {
+			return
+		}
+		_, _ = s.Decide(ctx, approver("o"), a.ID, haft.Answer{Approve: true})
+	}
+}
+
+// cancel cancels some calls, where it can.
+func (m *model) cancel(s *modelServer) {
+	m.mu.Lock()
+	ids := slices.Sorted(maps.Keys(m.accepted))
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(m.tb.Context(), 2*time.Second)
+	defer cancel()
+	for _, id := range ids[max(0, len(ids)-3):] {
+		_ = s.Cancel(ctx, user("o", "ann"), id)
+	}
+}
+
 // chain has a chain of two steps accepted.
 func (m *model) chain(s *modelServer) {
 	ctx, cancel := context.WithTimeout(m.tb.Context(), 2*time.Second)
 	defer cancel()
 	c, err := s.Run(ctx, user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{
-		{ID: "a", Tool: "once", OnError: haft.OnErrorContinue}, {ID: "b", Tool: "once", After: []string{"a"}, OnError: haft.OnErrorContinue}}})
+		{ID: "a", Tool: "once", OnError: haft.OnErrorContinue}, {ID: "b", Tool: rapid.SampledFrom([]string{"once", "asked"}).Draw(m.t, "tool"), After: []string{"a"}, OnError: haft.OnErrorContinue}}})
 	if err == nil {
 		m.mu.Lock()
 		m.chains = append(m.chains, c.ID)
@@ -180,7 +249,8 @@ func (m *model) chain(s *modelServer) {
 func (m *model) step() {
 	i := rapid.IntRange(0, 1).Draw(m.t, "server")
 	s := m.servers[i]
-	what := rapid.SampledFrom([]string{"submit", "submit", "burst", "chain", "chain", "kill", "stop", "pause", "resume", "cut", "heal", "lose", "wait"}).Draw(m.t, "action")
+	what := rapid.SampledFrom([]string{"submit", "submit", "burst", "chain", "chain", "kill", "stop", "pause", "resume", "cut", "heal", "lose", "wait",
+		"repeat", "repeat", "ask", "answer", "cancel"}).Draw(m.t, "action")
 	if s == nil {
 		m.start(i)
 		return
@@ -196,6 +266,14 @@ func (m *model) step() {
 		m.submit(s, 150, "once")
 	case "chain":
 		m.chain(s)
+	case "repeat":
+		m.repeat(s)
+	case "ask":
+		m.submit(s, 3, "asked")
+	case "answer":
+		m.answer(s)
+	case "cancel":
+		m.cancel(s)
 	case "kill":
 		m.stop(i, true)
 	case "stop":
@@ -269,7 +347,9 @@ func (m *model) settle() {
 		}
 		s.faults.set(false, 0)
 	}
+	m.calls.Wait()
 	for deadline := time.Now().Add(30 * time.Second); ; {
+		m.answer(m.servers[0])
 		open := m.look()
 		for _, id := range m.chains {
 			c, err := m.watch.Chain(m.tb.Context(), "o", id)
@@ -308,6 +388,12 @@ func (m *model) check() {
 			m.t.Errorf("call %s is %s and ran %d times", id, r.Status, n)
 		}
 	}
+	for args, n := range m.keyed {
+		if n > 1 {
+			m.t.Errorf("calls of one key, with %s, ran %d times", args, n)
+		}
+	}
+	m.checkEvents()
 	for id, n := range m.runs { // steps of chains, and calls of which nobody was told
 		if idempotent, known := m.accepted[id]; !known && n > 1 {
 			r, err := m.watch.Record(m.tb.Context(), "o", id)
@@ -328,6 +414,30 @@ func (m *model) check() {
 	}
 }
 
+// checkEvents holds the events against the records: every end is told once.
+func (m *model) checkEvents() {
+	told := map[haft.CallID]int{}
+	for after := int64(0); ; {
+		list, err := m.watch.EventsAfter(m.tb.Context(), event.Filter{Org: "o"}, after, store.MaxPage)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, e := range list {
+			if after = e.Cursor; e.Type == haft.EventCompleted {
+				told[e.Call]++
+			}
+		}
+		if len(list) == 0 {
+			break
+		}
+	}
+	for id := range m.finals {
+		if told[id] != 1 {
+			m.t.Errorf("the end of call %s is told %d times", id, told[id])
+		}
+	}
+}
+
 func TestModel_of_two_servers(t *testing.T) {
 	histories := "8"
 	if n := os.Getenv("HAFT_MODEL"); n != "" {
@@ -340,7 +450,7 @@ func TestModel_of_two_servers(t *testing.T) {
 		t.Cleanup(func() { check(t, flag.Set(name, before)) })
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &model{t: rt, tb: t, url: storetest.Postgres(t), runs: map[haft.CallID]int{}, accepted: map[haft.CallID]bool{}, finals: map[haft.CallID]string{}}
+		m := &model{t: rt, tb: t, url: storetest.Postgres(t), runs: map[haft.CallID]int{}, keyed: map[string]int{}, accepted: map[haft.CallID]bool{}, finals: map[haft.CallID]string{}}
 		var err error
 		if m.watch, err = postgres.Open(t.Context(), m.url, postgres.Config{Conns: 2}); err != nil {
 			rt.Fatal(err)
