@@ -77,7 +77,7 @@ const lockID = "1751213684"
 func Dialect() store.Dialect {
 	return store.Dialect{
 		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true, ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",
-		Now: "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
+		Now:  "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
 		Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")",
 		Error: explain, Again: again,
 	}
