@@ -99,11 +99,12 @@ func (e *Engine) recordUntil(f *flight, write func(again bool) error) error {
 }
 
 // inHand reports whether this process has a call: it is on its way, or its end is being
-// recorded.
+// recorded. What began before the process was given up is not: its end is not recorded here.
 func (e *Engine) inHand(id haft.CallID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.flights[id] != nil || e.recording[id]
+	f := e.flights[id]
+	return f != nil && f.owner == e.owner() || e.recording[id]
 }
 
 // overtaken reports whether a call is with somebody else, so that nothing about it is
