@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,9 +84,15 @@ func (w *world) twoSteps(tool string) *haft.Chain {
 // TestDispatch_more_than_the_queue_takes: a call that is accepted runs, and one that cannot
 // be is refused with a time to come back.
 func TestDispatch_more_than_the_queue_takes(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Backlog: 30, Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 2}})
+	w := setup(t, allowAll, engine.Config{Backlog: 30, Patience: time.Hour, Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 2}})
 	w.tool("o", "work", nil)
 	_, letGo := w.held()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 3 { // one runs, and two have the queue
+		wg.Go(func() { want(t, w.call(user("o", "ann"), "work", `{"x":1}`), haft.StatusSuccess) })
+	}
+	until(t, "the queue is full", func() bool { return w.Running() == 3 })
 	ids := w.submit("work", 30)
 	_, err := w.Submit(t.Context(), haft.Call{Tool: "work", Principal: user("o", "ann"), Args: json.RawMessage(`{}`)})
 	if x, ok := err.(*haft.Error); !ok || x.Code != haft.CodeRateLimited || x.RetryAfter == 0 {
@@ -95,8 +102,8 @@ func TestDispatch_more_than_the_queue_takes(t *testing.T) {
 	for _, id := range ids {
 		want(t, w.end(user("o", "ann"), id), haft.StatusSuccess)
 	}
-	if n := w.script.count(); n != len(ids) {
-		t.Errorf("%d calls ran %d times", len(ids), n)
+	if n := w.script.count(); n != len(ids)+3 {
+		t.Errorf("%d calls ran %d times", len(ids)+3, n)
 	}
 }
 
@@ -133,13 +140,27 @@ func TestDispatch_outage(t *testing.T) {
 	<-started
 	faults.set(true, 0)
 	close(letGo)
-	until(t, "the next call begins", func() bool { return a.PostponedCalls() > 0 })
+	began := time.Now() // longer than the end of the first call is tried at once
+	until(t, "the next call begins", func() bool { return a.PostponedCalls() > 0 && time.Since(began) > 2*time.Second })
 	faults.set(false, 0)
 	for _, id := range ids {
 		want(t, a.end(user("o", "ann"), id), haft.StatusSuccess)
 	}
 	if n := a.script.count(); n != len(ids) {
 		t.Errorf("%d calls ran %d times", len(ids), n)
+	}
+}
+
+// TestDispatch_lost_answer: the store says that a call runs, and its server does not know.
+func TestDispatch_lost_answer(t *testing.T) {
+	b := &between{stage: "approve"}
+	w, faults := faulty(t, engine.Config{Beat: 300 * time.Millisecond, DeadAfter: time.Hour, Observer: b})
+	w.tool("o", "work", nil)
+	b.do = func() { faults.set(false, 1) }
+	id := w.submit("work", 1)[0]
+	want(t, w.end(user("o", "ann"), id), haft.StatusSuccess)
+	if n := w.script.count(); n != 1 {
+		t.Errorf("it ran %d times", n)
 	}
 }
 

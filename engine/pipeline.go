@@ -275,6 +275,9 @@ func (e *Engine) drive(ctx context.Context, f *flight) (err error) {
 		began := time.Now()
 		err := s.run(e, ctx, f)
 		f.took(name, time.Since(began))
+		if err != nil && !f.begun && ctx.Err() != nil && haft.CodeOf(err) == haft.CodeUnavailable {
+			return context.Cause(ctx) // whatever failed at the same moment
+		}
 		if err != nil {
 			return err
 		}
