@@ -74,7 +74,7 @@ func (s *modelServer) Execute(ctx context.Context, req executor.Request) (*haft.
 	if err := s.faults.pass(); err != nil && s.isDead() {
 		return nil, err
 	}
-	time.Sleep(10 * time.Millisecond) //nolint:forbidigo // or no two servers would ever have one call at once
+	time.Sleep(25 * time.Millisecond) //nolint:forbidigo // or no two servers would ever have one call at once
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
@@ -275,7 +275,7 @@ func (m *model) step() {
 				_, _ = s.Call(ctx, haft.Call{Tool: "again", Principal: user("o", "ann"), Args: json.RawMessage(`{}`)})
 			})
 		}
-		m.submit(s, 150, "once")
+		m.submit(s, 60, "once")
 	case "chain":
 		m.chain(s)
 	case "repeat":
