@@ -18,7 +18,7 @@ func TestClaim_of_a_call_that_is_slow_to_begin(t *testing.T) {
 	for _, where := range []string{"the same server", "another server"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
-			first := setup(t, allowAll, engine.Config{})
+			first := logged(t)
 			second := first
 			if where == "another server" {
 				url := storetest.Postgres(t)
@@ -48,12 +48,7 @@ func TestClaim_of_a_call_that_is_slow_to_begin(t *testing.T) {
 
 // TestClaim_by_many_at_once submits a call many times at once.
 func TestClaim_by_many_at_once(t *testing.T) {
-	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.Close()) })
-	w := open(t, s, allowAll, engine.Config{})
+	w := logged(t)
 	w.tool("o", "work", nil)
 	for i := range 20 {
 		c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"), IdempotencyKey: string(rune('a' + i))}
@@ -67,4 +62,15 @@ func TestClaim_by_many_at_once(t *testing.T) {
 			t.Fatalf("%d keys, and the tool ran %d times", i+1, n)
 		}
 	}
+}
+
+// logged makes a world on a database that has a log in front of it.
+func logged(t *testing.T) *world {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir(), Busy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, s.Close()) })
+	return open(t, s, allowAll, engine.Config{})
 }

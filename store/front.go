@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"haft"
 	"haft/audit"
 	"haft/store/redo"
 )
@@ -34,6 +35,8 @@ type front struct {
 	seen  int       // batches that the log could have had, guarded by order
 	void  bool      // the database still names a log that failed, guarded by order
 	buf   []byte    // guarded by order
+	// released are calls whose keys were taken from them, see ReleaseUnkept; guarded by order.
+	released map[haft.CallID]bool
 
 	mu      sync.Mutex
 	waiting []*rowset // acknowledged, and not in the database yet; oldest first
@@ -72,7 +75,7 @@ func (s *Store) openFront(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the directory of the log: %w", err)
 	}
-	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}), released: map[haft.CallID]bool{}}
 	if err := f.recover(ctx); err != nil {
 		return errors.Join(err, root.Close())
 	}
@@ -130,13 +133,16 @@ func (f *front) begin(ctx context.Context) error {
 // acknowledge keeps a batch in the log if it can: if it reports false, nothing of
 // it is kept.
 func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, error) {
-	if !b.Sure || b.Again || len(b.Approvals)+len(b.Chains)+len(b.Keys) > 0 {
+	if !b.Sure || b.Again || len(b.Approvals) > 0 || len(b.Chains) > 0 {
 		return false, nil
 	}
 	if err := take(ctx, f.order); err != nil {
 		return false, f.s.explain(err)
 	}
 	defer func() { f.order <- struct{}{} }()
+	if slices.ContainsFunc(b.Keys, func(k Key) bool { return f.released[k.Call] }) {
+		return false, nil // the database refuses it
+	}
 	if f.stuck.Load() {
 		return false, nil // the database says why, or is well again
 	}
