@@ -59,7 +59,8 @@ func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haf
 	wg.Wait()
 }
 
-// one runs a call and has a result whatever happens.
+// one runs a call and has a result whatever happens, except for a step of a chain that is
+// postponed: nil.
 func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
 		c.ID = NewCallID()
@@ -67,6 +68,9 @@ func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result 
 	res, err := e.callSince(ctx, c, seen)
 	if err == nil {
 		return res
+	}
+	if errors.Is(err, errPostponed) {
+		return nil
 	}
 	if errors.Is(err, errLabel) {
 		c.ID = "" // which may be what holds the secret

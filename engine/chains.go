@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"haft"
@@ -108,6 +109,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 	}
 	for {
 		if c.Status.Final() {
+			e.dispatcher.forgetChain(id)
 			return c, nil
 		}
 		if done, err := e.endWithdrawn(ctx, owner, c); done || err != nil {
@@ -125,6 +127,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		}
 		c.Status, c.Error = todo.Status, todo.Failure
 		if todo.Done || len(todo.Ready) == 0 {
+			e.dispatcher.forgetChain(id)
 			return c, e.saveChain(context.WithoutCancel(ctx), owner, c)
 		}
 		if note := e.stopped.Load(); note != nil && note.leaving || c.Plan.Background && e.handedOver.Load() {
@@ -147,12 +150,17 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		}
 		for i, r := range todo.Ready {
 			s := step(c, r.Step.ID)
-			if s.Result = results[i]; s.Result.Status.Final() {
+			if s.Result = results[i]; s.Result != nil && s.Result.Status.Final() {
 				s.State = haft.StepDone
 			}
 		}
 		if err := e.saveChain(context.WithoutCancel(ctx), owner, c); err != nil {
 			return nil, err
+		}
+		if slices.Contains(results, nil) { // the store says later what became of those
+			if err := pause(ctx, postponeMost/10); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -200,6 +208,7 @@ func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
 		r, err := e.store.Record(ctx, c.Principal.Org, s.Call)
 		switch {
 		case haft.CodeOf(err) == haft.CodeNotFound:
+			e.dispatcher.forgetUnbegun(s.Call)
 			*s = haft.StepResult{ID: s.ID, State: haft.StepWaiting}
 		case err != nil:
 			return err

@@ -40,8 +40,8 @@ type dispatcher struct {
 	// changes counts calls that came, began or went.
 	changes int
 	closed  bool // nothing is launched any more
-	// postponed counts, by call, how often it could not be taken further.
-	postponed map[haft.CallID]int
+	// postponed counts, by call and by chain, how often it could not be taken further.
+	postponed map[string]int
 	// unbegun are calls of which the store may say that they run since a time, and this
 	// process knows that they do not. If it says another time, others have run them.
 	unbegun map[haft.CallID]time.Time
@@ -64,7 +64,7 @@ func newDispatcher(most, mostAll, queue int) *dispatcher {
 	if queue == 0 {
 		queue = 2 * laneFlights
 	}
-	return &dispatcher{most: most, mostAll: mostAll, perLane: min(max(queue/2, 2), laneFlights), lanes: map[string]*lane{}, postponed: map[haft.CallID]int{},
+	return &dispatcher{most: most, mostAll: mostAll, perLane: min(max(queue/2, 2), laneFlights), lanes: map[string]*lane{}, postponed: map[string]int{},
 		unbegun: map[haft.CallID]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
@@ -147,12 +147,9 @@ func (d *dispatcher) landed(f *flight, why error) {
 			l.wait = min(max(2*l.wait, postponeFor), postponeMost)
 		}
 		l.after = time.Now().Add(l.wait)
-		if f.phase == phaseBegins {
-			d.unbegun[f.call.ID] = f.rec.Started
-		}
 	} else {
 		l.wait = 0
-		delete(d.postponed, f.call.ID)
+		delete(d.postponed, string(f.call.ID))
 		if l.kept > 0 {
 			l.kept--
 			d.kept--
@@ -173,10 +170,24 @@ func (d *dispatcher) neverBegan(r *haft.Record) bool {
 	return known && at.Equal(r.Started)
 }
 
+// noteUnbegun notes that a call has not begun, whatever the store may say.
+func (d *dispatcher) noteUnbegun(f *flight) {
+	d.mu.Lock()
+	d.unbegun[f.call.ID] = f.rec.Started
+	d.mu.Unlock()
+}
+
 // forgetUnbegun forgets that a call has not begun: its record says what became of it.
 func (d *dispatcher) forgetUnbegun(id haft.CallID) {
 	d.mu.Lock()
 	delete(d.unbegun, id)
+	d.mu.Unlock()
+}
+
+// forgetChain drops what is known of a chain that has ended.
+func (d *dispatcher) forgetChain(id haft.ChainID) {
+	d.mu.Lock()
+	delete(d.postponed, string(id))
 	d.mu.Unlock()
 }
 
@@ -423,19 +434,28 @@ func (e *Engine) launch(f *flight) {
 var errPostponed = errors.New("the call waits in the store")
 
 // postpones reports whether an accepted call, or a step of a chain, that has not begun stays
-// as it is in the store: it must
-// not end for a reason that is not its own. One that cannot be taken further for long
-// although the store answers ends all the same.
+// as it is in the store: it must not end for a reason that is not its own. One that cannot be
+// taken further for long although the store answers ends all the same.
 func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
-	if err == nil || f.begun || !f.accepted && f.call.Chain == "" {
+	if err == nil || f.begun || !f.accepted && !f.isStep() {
 		return false
 	}
-	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) {
+	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) || e.passes(ctx, f, err) {
+		if f.phase == phaseBegins {
+			e.dispatcher.noteUnbegun(f)
+		}
 		return true
 	}
-	if !f.accepted {
-		return false
-	}
+	return false
+}
+
+// isStep reports whether the call is a step of a chain, which was accepted with it. Calls
+// that a step makes are not: their tool waits for them.
+func (f *flight) isStep() bool { return f.call.Chain != "" && f.call.Parent == "" }
+
+// passes reports whether a call failed for a reason that passes: the store is away, or this
+// is one of the first times.
+func (e *Engine) passes(ctx context.Context, f *flight, err error) bool {
 	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) || errors.Is(err, errSettled) {
 		return false
 	}
@@ -447,9 +467,13 @@ func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
 	if _, down := e.store.Setting(ctx, stopSetting); down != nil {
 		return true
 	}
+	name := string(f.call.ID)
+	if !f.accepted {
+		name = string(f.call.Chain) // whose step has a new id each time
+	}
 	d := e.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.postponed[f.call.ID]++
-	return d.postponed[f.call.ID] < maxPostponed
+	d.postponed[name]++
+	return d.postponed[name] < maxPostponed
 }

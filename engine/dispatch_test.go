@@ -209,3 +209,50 @@ func TestClose_leaves_steps_that_wait(t *testing.T) {
 		want(t, s.Result, haft.StatusSuccess)
 	}
 }
+
+// untilEnd is a between whose second function is called when a call leaves.
+type untilEnd struct {
+	between
+	end func()
+}
+
+func (u *untilEnd) Begin(ctx context.Context, _ haft.Call) (context.Context, engine.Span) {
+	return ctx, u
+}
+
+func (u *untilEnd) End(*haft.Result, error) {
+	if u.end != nil {
+		u.end()
+	}
+}
+
+// TestChain_goes_on_after_an_outage: that the store does not answer when a step is about to
+// begin does not end its chain.
+func TestChain_goes_on_after_an_outage(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut   bool
+		lose  int
+		first haft.Status // of the first step, which may also be a success: a beat may lose its answer instead
+	}{
+		"the store is away":  {cut: true, first: haft.StatusSuccess},
+		"its answer is lost": {lose: 1, first: haft.StatusError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &untilEnd{between: between{stage: "approve"}}
+			w, faults := faulty(t, engine.Config{Beat: 50 * time.Millisecond, DeadAfter: time.Hour, Observer: u})
+			w.tool("o", "work", nil)
+			u.do = func() { faults.set(c.cut, c.lose) }
+			u.end = func() { faults.set(false, 0) }
+			chain, ran := w.chainEnd(w.twoSteps("work").ID), 1
+			if first := chain.Steps[0].Result; first.Status == haft.StatusSuccess {
+				ran = 2
+			} else {
+				want(t, first, c.first)
+			}
+			want(t, chain.Steps[1].Result, haft.StatusSuccess)
+			if n := w.script.count(); n != ran {
+				t.Errorf("the steps ran %d times, want %d", n, ran)
+			}
+		})
+	}
+}

@@ -95,8 +95,10 @@ func (e *Engine) wall(f *flight, first haft.Millis, try int) haft.Millis {
 // begin writes down that the call runs from now on. If that fails it does not.
 func (e *Engine) begin(ctx context.Context, f *flight) error {
 	e.mu.Lock()
-	left := f.phase == phaseLeft
-	f.phase = max(f.phase, phaseBegins)
+	left := f.phase == phaseLeft || e.closed // which is known before all contexts have ended
+	if !left {
+		f.phase = phaseBegins
+	}
 	e.mu.Unlock()
 	if left {
 		return errClosing

@@ -42,10 +42,9 @@ func (e *Engine) limit(ctx context.Context, f *flight) error {
 			return err
 		case f.accepted:
 			return fmt.Errorf("%w: %w", errQueueFull, err)
-		case f.call.Chain == "":
+		case !f.isStep():
 			return limited(err)
 		}
-		// A step of a chain was accepted with the chain.
 		if err := pause(ctx, postponeMost/10); err != nil {
 			return err
 		}

@@ -86,8 +86,11 @@ func (e *Engine) settleLost(ctx context.Context, ref store.Ref) error {
 		return err
 	}
 	settle := e.lose
-	if again {
+	switch {
+	case again:
 		settle = e.requeue
+	case e.dispatcher.neverBegan(r):
+		settle = e.endUnbegun
 	}
 	if err = settle(ctx, r, "the server ended while the call ran"); err == nil {
 		e.dispatcher.forgetUnbegun(r.Call.ID)
@@ -192,6 +195,11 @@ func (e *Engine) revive(ctx context.Context, r *haft.Record) (*flight, error) {
 // lose closes a call of which nobody can know whether it ran.
 func (e *Engine) lose(ctx context.Context, r *haft.Record, why string) error {
 	return e.end(ctx, r, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran: "+why)
+}
+
+// endUnbegun closes a call that did not run and of which nothing is kept to run it now.
+func (e *Engine) endUnbegun(ctx context.Context, r *haft.Record, _ string) error {
+	return e.end(ctx, r, haft.StatusError, haft.FailInternal, "the tool did not run: the store did not answer when it was to begin")
 }
 
 // end closes a call that nobody has in hand.
