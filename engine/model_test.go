@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -419,6 +420,9 @@ func (m *model) check() {
 		ran := 0
 		for _, r := range calls {
 			ran += m.runs[r.Call.ID]
+			if r.Status == haft.StatusRate || r.Status == haft.StatusError && !strings.Contains(r.Result.Error.Message, "the tool did not run") {
+				m.t.Errorf("a step of a chain ended as %s: %+v", r.Status, r.Result.Error)
+			}
 		}
 		if err != nil || ran > 2 {
 			m.t.Errorf("the two steps of a chain ran %d times, %v", ran, err)
