@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"haft"
+	"haft/credential"
 	"haft/egress"
 	"haft/secret"
-	"haft/webhook"
 )
 
 // CredentialsConfig says where credentials of calls are fetched. The zero value
@@ -21,7 +21,7 @@ type CredentialsConfig struct {
 	// Key is sent as a bearer token, and Signing signs requests.
 	Key, Signing secret.Value
 	// Timeout bounds a request, and TTL says how long answers are kept that do not
-	// say; see [webhook.Config].
+	// say; see [credential.Config].
 	Timeout, TTL time.Duration
 	// Allow are ranges that may be asked though they are not public. They are not
 	// those of tools.
@@ -62,11 +62,11 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 }
 
 // credentials is a webhook as [engine.Credentials].
-type credentials struct{ client *webhook.Client }
+type credentials struct{ client *credential.Client }
 
 // Fetch implements [engine.Credentials].
 func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error) {
-	return c.client.Fetch(ctx, webhook.Ask{
+	return c.client.Fetch(ctx, credential.Ask{
 		Org: who.Org, User: who.User, Agent: who.Agent, Tool: tool.Name, ToolID: string(tool.ID), Call: call,
 	})
 }
@@ -78,7 +78,7 @@ func openCredentials(cfg CredentialsConfig) (*credentials, func() error, error) 
 		return nil, nil, err
 	}
 	guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1})
-	client, err := webhook.New(webhook.Config{
+	client, err := credential.New(credential.Config{
 		URL: cfg.URL, Insecure: cfg.Insecure, Key: cfg.Key, Signing: cfg.Signing,
 		Client: guard.Client(), Timeout: cfg.Timeout, TTL: cfg.TTL,
 	})

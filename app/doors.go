@@ -139,7 +139,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
-	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, doorKeys{s}, s.Engine, s.Notifier
+	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, doorKeys{s}, s.Engine, s.Sender
 	c.Retainer, c.Eraser = s.Engine, s.Engine
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()

@@ -11,9 +11,9 @@ import (
 
 	"haft"
 	"haft/authority"
-	"haft/notify"
 	"haft/secret/keeper"
 	"haft/store"
+	"haft/webhook"
 )
 
 // RotateConfig says what to rotate besides the data keys. The zero value is
@@ -87,7 +87,7 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	if done.Calls, err = v.resealCalls(ctx, k); err != nil {
 		return done, fmt.Errorf("encrypt the calls that wait again: %w", err)
 	}
-	if done.Webhooks, err = notify.Reseal(ctx, v.store, func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
+	if done.Webhooks, err = webhook.Reseal(ctx, v.store, func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
 		return done, err
 	}
 	gone, kept, err := v.forget(ctx, k, cfg)
@@ -133,7 +133,7 @@ func (v *vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) 
 		return nil, nil // fine, or none of ours
 	})
 	if err == nil {
-		_, err = notify.Reseal(ctx, v.store, func(box, _ []byte) ([]byte, error) {
+		_, err = webhook.Reseal(ctx, v.store, func(box, _ []byte) ([]byte, error) {
 			if k.Stale(box) {
 				return nil, errStale
 			}

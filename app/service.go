@@ -19,12 +19,12 @@ import (
 	"haft/engine"
 	"haft/executor"
 	"haft/executor/builtin"
-	"haft/notify"
 	"haft/policy"
 	"haft/registry"
 	"haft/store"
 	"haft/store/postgres"
 	"haft/store/sqlite"
+	"haft/webhook"
 )
 
 // ServiceConfig says what to put together for a system that keeps tools and
@@ -72,10 +72,10 @@ type ServiceConfig struct {
 	// Progress is told, in lines, what the installation of packages does, and ""
 	// when it is over: for the person at the terminal. Nil means that there is none.
 	Progress func(line string)
-	// Notify adjusts how events are sent to webhooks. Deliver sends them: else
+	// Webhooks adjusts how events are sent to webhooks. Deliver sends them: else
 	// webhooks are only kept, until a server does.
-	Notify  notify.Config
-	Deliver bool
+	Webhooks webhook.Config
+	Deliver  bool
 	// AuditSink is where a copy of every checkpoint of the audit goes, see
 	// [checkpoint.OpenSink]; "" means nowhere.
 	AuditSink string
@@ -94,7 +94,7 @@ var defaultPolicy []byte
 // A Service is an engine with all that it stands on. Close it.
 type Service struct {
 	*engine.Engine
-	*notify.Notifier
+	*webhook.Sender
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
@@ -171,7 +171,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
 	close(wired)
-	if err := s.openNotifier(ctx, cfg); err != nil {
+	if err := s.openWebhooks(ctx, cfg); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -25,9 +25,9 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/credential"
 	"haft/event"
 	"haft/secret"
-	"haft/webhook"
 )
 
 // leaky is a tool that does its worst with its environment.
@@ -157,7 +157,7 @@ func startLeaky(t *testing.T) *leakyRun {
 	all["BEARER"], all["SIGNING"] = "bearer-key-of-the-webhook", signing.Reveal()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
-		if verr := webhook.Verify(signing, q.Header, body, time.Now(), time.Minute); err != nil || verr != nil {
+		if verr := credential.Verify(signing, q.Header, body, time.Now(), time.Minute); err != nil || verr != nil {
 			http.Error(w, "who are you", http.StatusForbidden)
 			return
 		}

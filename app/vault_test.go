@@ -176,7 +176,7 @@ func (f *fuse) Err() error {
 	}
 }
 
-// addHooks keeps webhooks as notify does, one of them disabled.
+// addHooks keeps webhooks as package webhook does, one of them disabled.
 func addHooks(t *testing.T, s *store.Store, v *app.Vault) {
 	t.Helper()
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {

@@ -24,13 +24,13 @@ import (
 	"haft/authority"
 	"haft/engine"
 	"haft/executor"
-	"haft/notify"
 	"haft/policy"
 	"haft/registry"
 	"haft/secret"
 	"haft/server"
 	"haft/store"
 	"haft/store/sqlite"
+	"haft/webhook"
 )
 
 func TestMain(m *testing.M) {
@@ -194,7 +194,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, w.engine.Close()) })
-	hooks, err := notify.Open(t.Context(), w.store, notify.Config{
+	hooks, err := webhook.Open(t.Context(), w.store, webhook.Config{
 		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, May: w.engine.May, Cursor: w.engine.Cursor,
 	})
 	if err != nil {

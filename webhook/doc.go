@@ -1,28 +1,28 @@
-// Package webhook asks a service of the operator for the credentials of a call.
+// Package webhook sends events to where organisations want them: webhooks.
 //
-// A [Client] posts who calls what to one address and gets back the variables that
-// the tool is to see:
+// A [Sender] reads the log of events for each webhook from the place where it
+// stands, and posts those that it is for. Requests are signed as Standard Webhooks
+// has it (https://www.standardwebhooks.com): whoever has the secret can tell that
+// they are ours, and that they are new.
 //
-//	POST /credentials
-//	Content-Type: application/json
-//	Authorization: Bearer KEY                            if there is a key
-//	X-Haft-Timestamp: 1763208000                         seconds since 1970, if there is a signing key
-//	X-Haft-Signature: v1=HEX                             HMAC-SHA256 of "TIMESTAMP.BODY"
+//	log of events ─► page ─► by call, some at once ─► POST ─► 2xx: done
+//	      ▲                                            │ else: wait longer, again
+//	      └── position, in the store ◄── whole page ───┘ too often: a dead letter
 //
-//	{"organization_id":"acme","user_id":"ann","agent_id":"ag_1","tool_name":"deploy","tool_id":"t_1","call_id":"c_1"}
+// # What is promised
 //
-//	200 OK
-//	Cache-Control: max-age=60                            no-store, or nothing for the configured time
+//   - At least once: the place of a webhook is in the store, and moves when all up
+//     to there is received or dead. After a crash some are sent again, with the
+//     same id.
+//   - In order within a call: an event is sent when the one before it was received
+//     or is dead.
+//   - A receiver that is away or slow costs others nothing: those that fail wait
+//     longer and longer, and what they are tried with is not what others need.
+//   - Nothing is lost in silence: what cannot be delivered is a dead letter, which
+//     can be sent again; a webhook that fails for too long is disabled, which the
+//     log, the audit and the webhook itself say.
+//   - Receivers are reached through the client that is given, which knows where one
+//     may connect to. Redirects are not followed, answers are not kept.
 //
-//	{"API_KEY":"…","REGION":"eu"}
-//
-// Body and answer are those of Letta's sandbox credentials webhook, with more
-// fields. A null means that there is no such variable. The receiver checks a
-// signature with [Verify], or the same in its own language: compare in constant
-// time, and refuse old timestamps.
-//
-// Answers are bounded, never follow a redirect, and are kept in memory for as long
-// as they say, within bounds. Callers who ask the same at the same time share one
-// request. A failure is kept for a moment too, so that a service that is down is
-// not asked by every call. Nothing of an answer or of the address is in an error.
+// Several processes may share a store: a lease says who delivers for a webhook.
 package webhook

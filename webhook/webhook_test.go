@@ -2,375 +2,499 @@ package webhook_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"haft"
-	"haft/secret"
+	"haft/egress"
+	"haft/store"
+	"haft/store/sqlite"
 	"haft/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a service of credentials and returns a client of it.
-func serve(t *testing.T, cfg webhook.Config, h http.HandlerFunc) *webhook.Client {
+// enough is after which a test gives up.
+const enough = time.Minute
+
+var admin = haft.Principal{Org: "acme", User: "root", Roles: []string{haft.RoleAdmin}}
+
+// A world is a notifier over a real store, with real receivers.
+type world struct {
+	t     *testing.T
+	store *store.Store
+	cfg   webhook.Config
+	*webhook.Sender
+
+	mu    sync.Mutex
+	seqs  map[haft.CallID]int64
+	audit []string
+}
+
+func setup(t *testing.T, change func(*webhook.Config)) *world {
 	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	cfg.URL, cfg.Client = s.URL+"/credentials?token=in-the-address", s.Client()
-	c, err := webhook.New(cfg)
+	s, err := sqlite.Open(t.Context(), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
-}
-
-// transport answers without a network.
-type transport func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// answer is an answer with a body and headers.
-func answer(body string, headers ...string) *http.Response {
-	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
-	for i := 0; i < len(headers); i += 2 {
-		res.Header.Add(headers[i], headers[i+1])
-	}
-	return res
-}
-
-// over returns a client over f.
-func over(t *testing.T, cfg webhook.Config, f transport) *webhook.Client {
-	t.Helper()
-	cfg.URL, cfg.Client = "https://credentials.example/x", &http.Client{Transport: f}
-	c, err := webhook.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// ask is the question of the tests.
-var ask = webhook.Ask{Org: "acme", User: "ann", Agent: "ag_1", Tool: "deploy", ToolID: "t_1", Call: "c_1"}
-
-// reveal shows what a test was given.
-func reveal(values []secret.Named) map[string]string {
-	out := map[string]string{}
-	for _, v := range values {
-		out[v.Name] = v.Value.Reveal()
-	}
-	return out
-}
-
-func TestClient_asks_as_Letta_does_and_signs(t *testing.T) {
-	signing := secret.New("signing-key")
-	var wrong atomic.Pointer[string]
-	c := serve(t, webhook.Config{Key: secret.New("bearer-key"), Signing: signing}, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		var got map[string]string
-		err = errors.Join(err, json.Unmarshal(body, &got), webhook.Verify(signing, r.Header, body, time.Now(), time.Minute))
-		want := map[string]string{"organization_id": "acme", "user_id": "ann", "agent_id": "ag_1", "tool_name": "deploy", "tool_id": "t_1", "call_id": "c_1"}
-		if diff := cmp.Diff(want, got); diff != "" || err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer bearer-key" {
-			text := fmt.Sprintf("%s %v %s %v", diff, err, r.Method, r.Header)
-			wrong.Store(&text)
-		}
-		fmt.Fprint(w, `{"API_KEY": "k-é", "EMPTY": "", "GONE": null}`)
-	})
-	values, err := c.Fetch(t.Context(), ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]string{"API_KEY": "k-é", "EMPTY": ""}, reveal(values)); diff != "" {
-		t.Error(diff)
-	}
-	if w := wrong.Load(); w != nil {
-		t.Error(*w)
-	}
-}
-
-func TestVerify_refuses(t *testing.T) {
-	key, body, now := secret.New("k"), []byte("{}"), time.Unix(1000, 0)
-	header := func(at, sig string) http.Header {
-		return http.Header{webhook.HeaderTimestamp: {at}, webhook.HeaderSignature: {sig}}
-	}
-	good := webhook.Sign(key, "1000", body)
-	if err := webhook.Verify(key, header("1000", good), body, now, time.Minute); err != nil {
-		t.Errorf("a good signature: %v", err)
-	}
-	for name, err := range map[string]error{
-		"another key":       webhook.Verify(secret.New("l"), header("1000", good), body, now, time.Minute),
-		"no key":            webhook.Verify(secret.Value{}, header("1000", webhook.Sign(secret.Value{}, "1000", body)), body, now, time.Minute),
-		"another body":      webhook.Verify(key, header("1000", good), []byte("[]"), now, time.Minute),
-		"another timestamp": webhook.Verify(key, header("1001", good), body, now, time.Minute),
-		"an old one":        webhook.Verify(key, header("1000", good), body, now.Add(time.Hour), time.Minute),
-		"one of tomorrow":   webhook.Verify(key, header("1000", good), body, now.Add(-time.Hour), time.Minute),
-		"no timestamp":      webhook.Verify(key, http.Header{}, body, now, time.Minute),
-	} {
-		if haft.CodeOf(err) != haft.CodeUnauthenticated {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestClient_refuses_bad_answers(t *testing.T) {
-	const hidden = "hunter2-in-the-answer"
-	huge := fmt.Sprintf(`{"A":%q}`, strings.Repeat("x", webhook.MaxAnswer))
-	many := &strings.Builder{}
-	for i := range webhook.MaxVariables + 1 {
-		fmt.Fprintf(many, `"V%d":"x",`, i)
-	}
-	tests := []struct {
-		name, body, says string
-		status           int
-		kind             string
-	}{
-		{name: "redirects", status: http.StatusFound, says: "redirect"},
-		{name: "redirects with the method", status: http.StatusTemporaryRedirect, says: "redirect"},
-		{name: "fails", status: http.StatusInternalServerError, body: hidden, says: "status 500"},
-		{name: "is empty", body: "", says: "not a JSON object"},
-		{name: "is an array", body: `["` + hidden + `"]`, says: "not a JSON object"},
-		{name: "is a page", kind: "text/html; charset=utf-8", body: "<html>", says: "JSON"},
-		{name: "is cut", body: `{"A":"` + hidden, says: "not JSON"},
-		{name: "has more", body: `{} {}`, says: "more after it"},
-		{name: "nests", body: `{"A":{"B":"` + hidden + `"}}`, says: "A is neither"},
-		{name: "has numbers", body: `{"A":1}`, says: "A is neither"},
-		{name: "names twice", body: `{"A":"1","A":"2"}`, says: "A is given twice"},
-		{name: "names a loader's variable", body: `{"LD_PRELOAD":"` + hidden + `"}`, says: "LD_PRELOAD is reserved"},
-		{name: "names what is no variable", body: `{"a b":"` + hidden + `"}`, says: "letters"},
-		{name: "holds NUL", body: `{"A":"` + hidden + `\u0000"}`, says: "NUL"},
-		{name: "is not UTF-8", body: "{\"A\":\"\xff\"}", says: "UTF-8"},
-		{name: "is huge", body: huge, says: "more than 262144 bytes"},
-		{name: "has many", body: "{" + strings.TrimSuffix(many.String(), ",") + "}", says: "more than 100 variables"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			followed := false
-			c := serve(t, webhook.Config{}, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/credentials" {
-					followed = true
-				}
-				if tt.kind != "" {
-					w.Header().Set("Content-Type", tt.kind)
-				}
-				if tt.status != 0 {
-					w.Header().Set("Location", "/elsewhere")
-					w.WriteHeader(tt.status)
-				}
-				fmt.Fprint(w, tt.body)
-			})
-			values, err := c.Fetch(t.Context(), ask)
-			if haft.CodeOf(err) != haft.CodeUnavailable || values != nil || !strings.Contains(haft.MessageOf(err), tt.says) {
-				t.Errorf("Fetch = %v, %v; want an error that says %q", reveal(values), err, tt.says)
-			}
-			if err != nil && (strings.Contains(err.Error(), hidden) || strings.Contains(err.Error(), "in-the-address")) {
-				t.Errorf("the error shows what it should not: %v", err)
-			}
-			if followed {
-				t.Error("the redirect was followed")
-			}
-		})
-	}
-}
-
-func TestClient_says_that_the_service_is_away(t *testing.T) {
-	s := httptest.NewServer(http.NotFoundHandler())
-	url := s.URL
-	s.Close()
-	c, err := webhook.New(webhook.Config{URL: url + "/?token=in-the-address", Client: http.DefaultClient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable || strings.Contains(err.Error(), "in-the-address") {
-		t.Errorf("Fetch = %v", err)
-	}
-}
-
-func TestClient_waits_no_longer_than_it_may(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		}
-		c := over(t, webhook.Config{Timeout: 3 * time.Second}, slow)
-		began := time.Now()
-		if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable || time.Since(began) != 3*time.Second {
-			t.Errorf("Fetch = %v after %v", err, time.Since(began))
-		}
-		// The failure is the answer for a moment, and then the service is asked
-		// again.
-		if _, err := c.Fetch(t.Context(), ask); err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("a second Fetch = %v after %v", err, time.Since(began))
-		}
-		time.Sleep(5 * time.Second)
-		if _, err := c.Fetch(t.Context(), ask); err == nil || time.Since(began) != 11*time.Second {
-			t.Errorf("a later Fetch = %v after %v", err, time.Since(began))
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	})
-}
-
-func TestClient_keeps_answers_as_long_as_they_say(t *testing.T) {
-	tests := []struct {
-		name   string
-		ttl    time.Duration
-		header []string
-		keeps  time.Duration // 0 means not at all
-	}{
-		{name: "a minute if nobody says", keeps: time.Minute},
-		{name: "as configured", ttl: 5 * time.Second, keeps: 5 * time.Second},
-		{name: "as the answer says", ttl: 5 * time.Second, header: []string{"Cache-Control", "private, max-age=90"}, keeps: 90 * time.Second},
-		{name: "never too long", header: []string{"Cache-Control", "max-age=999999999"}, keeps: webhook.MaxTTL},
-		{name: "not if configured so", ttl: -1},
-		{name: "not if the answer says so", header: []string{"Cache-Control", "max-age=60", "Cache-Control", "no-store"}},
-		{name: "not if it cannot be read", header: []string{"Cache-Control", "max-age=-1"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				asked := 0
-				c := over(t, webhook.Config{TTL: tt.ttl}, func(*http.Request) (*http.Response, error) {
-					asked++
-					return answer(fmt.Sprintf(`{"N":"%d"}`, asked), tt.header...), nil
-				})
-				fetch := func(want string) {
-					t.Helper()
-					next := ask
-					next.Call = haft.CallID(fmt.Sprint("c_", asked)) // each call asks for the same
-					got, err := c.Fetch(t.Context(), next)
-					if err != nil || reveal(got)["N"] != want {
-						t.Errorf("Fetch = %v, %v; want %s", reveal(got), err, want)
-					}
-				}
-				fetch("1")
-				if tt.keeps == 0 {
-					fetch("2")
-					return
-				}
-				time.Sleep(tt.keeps - time.Nanosecond)
-				fetch("1")
-				time.Sleep(time.Nanosecond)
-				fetch("2")
-				c.Forget()
-				fetch("3")
-				other := ask
-				other.User = "bob"
-				if got, err := c.Fetch(t.Context(), other); err != nil || reveal(got)["N"] != "4" {
-					t.Errorf("another user was given %v, %v", reveal(got), err)
-				}
-			})
-		})
-	}
-}
-
-// Those who ask at the same time share a request, and it does not fail for all
-// when the one who made it leaves.
-func TestClient_shares_requests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		c := over(t, webhook.Config{Timeout: time.Minute}, func(r *http.Request) (*http.Response, error) {
-			asked++
-			select {
-			case <-time.After(10 * time.Second):
-				return answer(`{"A":"x"}`), nil
-			case <-r.Context().Done():
-				return nil, r.Context().Err()
-			}
-		})
-		first, leave := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() {
-			if _, err := c.Fetch(first, ask); haft.CodeOf(err) != haft.CodeUnavailable {
-				t.Errorf("whoever left got %v", err)
-			}
-		})
-		synctest.Wait()
-		for range 20 {
-			all.Go(func() {
-				if got, err := c.Fetch(t.Context(), ask); err != nil || reveal(got)["A"] != "x" {
-					t.Errorf("Fetch = %v, %v", reveal(got), err)
-				}
-			})
-		}
-		synctest.Wait()
-		if asked != 1 {
-			t.Errorf("%d requests on their way, want 1", asked)
-		}
-		leave()
-		all.Wait()
-		if asked != 2 {
-			t.Errorf("%d requests in all, want 2: one of those who stayed asks again", asked)
-		}
+	w := &world{t: t, store: s, seqs: map[haft.CallID]int64{}}
+	roots := x509.NewCertPool()
+	probe := httptest.NewTLSServer(nil) // all servers of httptest have the same certificate
+	roots.AddCert(probe.Certificate())
+	probe.Close()
+	guard := egress.New(egress.Config{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Redirects: -1, MaxBytes: 1 << 20,
+		TLS: &egress.TLS{Roots: roots}, Resolver: loopback{},
 	})
+	t.Cleanup(guard.CloseIdle)
+	w.cfg = webhook.Config{
+		Client: guard.Client(), Cursor: func(ctx context.Context) (int64, error) {
+			cursor, _, err := s.LastEvents(ctx, nil)
+			return cursor, err
+		},
+		May: func(p haft.Principal, _ haft.Action) error {
+			if slices.Contains(p.Roles, haft.RoleAdmin) {
+				return nil
+			}
+			return &haft.Error{Code: haft.CodeDenied, Message: "no"}
+		},
+		Poll: 5 * time.Millisecond, Retry: haft.Backoff{Tries: 3, Strategy: haft.Constant, Initial: haft.Millis(time.Millisecond)},
+	}
+	w.cfg.Manage = func(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error {
+		if err := w.cfg.May(p, a); err != nil {
+			return err
+		}
+		if _, err := do(ctx); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.audit = append(w.audit, kind)
+		w.mu.Unlock()
+		return nil
+	}
+	if change != nil {
+		change(&w.cfg)
+	}
+	w.start()
+	t.Cleanup(w.stop)
+	return w
 }
 
-func TestClient_forgets_the_oldest_of_too_many(t *testing.T) {
-	c := over(t, webhook.Config{}, func(*http.Request) (*http.Response, error) { return answer(`{}`), nil })
-	for i := range 20_000 {
-		if _, err := c.Fetch(t.Context(), webhook.Ask{Org: "acme", User: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+// loopback finds every name here.
+type loopback struct{}
+
+func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	n, err := webhook.Open(context.Background(), w.store, w.cfg)
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	if n := c.Kept(); n > 4096 {
-		t.Errorf("%d answers are kept", n)
+	w.Sender = n
+}
+
+func (w *world) stop() {
+	if err := w.Sender.Close(); err != nil {
+		w.t.Error(err)
 	}
 }
 
-func TestNew_refuses(t *testing.T) {
-	for name, url := range map[string]string{
-		"nothing": "", "no host": "https:///x", "a file": "file:///etc/passwd", "a password": "https://u:hunter2@host/",
-		"plain http": "http://credentials.example/", "no URL": "https://host:port:1/",
-	} {
-		_, err := webhook.New(webhook.Config{URL: url, Client: http.DefaultClient})
-		if haft.CodeOf(err) != haft.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", name, err)
-		}
+// happen makes events.
+func (w *world) happen(org string, call haft.CallID, types ...haft.EventType) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var events []haft.Event
+	for _, typ := range types {
+		w.seqs[call]++
+		events = append(events, haft.Event{Seq: w.seqs[call], Type: typ, Time: time.Now(), Call: call, Tool: "f", Principal: haft.Principal{Org: org, User: "ann"}, Data: json.RawMessage(`{"n":1}`)})
 	}
-	for _, cfg := range []webhook.Config{{URL: "http://127.0.0.1:1/"}, {URL: "http://[::1]/"}, {URL: "http://x.example/", Insecure: true}} {
-		cfg.Client = http.DefaultClient
-		if _, err := webhook.New(cfg); err != nil {
-			t.Errorf("%s: %v", cfg.URL, err)
-		}
+	if err := w.store.Commit(w.t.Context(), store.Batch{Events: events}); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{"A":"b","C":null}`, `{"A":1}`, `{"A":"b"} x`, `{"A":"\ud800"}`, `{`, `[]`, `{"LD_X":""}`} {
-		f.Add([]byte(seed))
+// hook adds a webhook.
+func (w *world) hook(h haft.Webhook) (haft.Webhook, string) {
+	w.t.Helper()
+	kept, secret, err := w.PutWebhook(w.t.Context(), admin, h)
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		values, err := webhook.Parse(raw)
+	return *kept, secret
+}
+
+// until waits for a webhook to be as wanted.
+func (w *world) until(id haft.WebhookID, what string, ok func(haft.Webhook) bool) haft.Webhook {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), enough)
+	defer cancel()
+	for {
+		h, err := w.Webhook(ctx, admin, id)
 		if err != nil {
-			if haft.CodeOf(err) != haft.CodeUnavailable || values != nil {
-				t.Fatalf("Parse = %v, %v", values, err)
-			}
+			w.t.Fatalf("wait until %s: %v", what, err)
+		}
+		if ok(*h) {
+			return *h
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			w.t.Fatalf("it never came that %s: %+v", what, h)
+		}
+	}
+}
+
+// A receiver is a real HTTPS server that keeps what it got.
+type receiver struct {
+	*httptest.Server
+	got chan string // CALL#SEQ of what it took
+
+	mu     sync.Mutex
+	bodies [][]byte
+	heads  []http.Header
+}
+
+// receive starts a receiver. answer is called first; if it returns false, what
+// came does not count as received.
+func receive(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n int) bool) *receiver {
+	t.Helper()
+	rec := &receiver{got: make(chan string, 1000)}
+	n := 0
+	rec.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
 			return
 		}
-		var want map[string]*string
-		if err := json.Unmarshal(raw, &want); err != nil {
-			t.Fatalf("it was taken, and encoding/json says %v", err)
+		rec.mu.Lock()
+		n++
+		this := n
+		rec.bodies, rec.heads = append(rec.bodies, body), append(rec.heads, r.Header.Clone())
+		rec.mu.Unlock()
+		if answer != nil && !answer(w, r, this) {
+			return
 		}
-		got := reveal(values)
-		for name, text := range want {
-			if text == nil {
-				if _, ok := got[name]; ok {
-					t.Errorf("%q is null and was taken", name)
-				}
-			} else if got[name] != *text || secret.CheckEnvName(name) != nil {
-				t.Errorf("%q = %q, want %q", name, got[name], *text)
-			}
+		var m struct{ Data haft.Event }
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("%s: %v", body, err)
 		}
+		rec.got <- fmt.Sprintf("%s#%d", m.Data.Call, m.Data.Seq)
+	}))
+	t.Cleanup(rec.Close)
+	return rec
+}
+
+// hang answers nothing for as long as somebody waits.
+func hang(_ http.ResponseWriter, r *http.Request, _ int) bool {
+	<-r.Context().Done()
+	return false
+}
+
+// next returns what was received next.
+func (r *receiver) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case got := <-r.got:
+		return got
+	case <-time.After(enough):
+		t.Fatal("nothing is received")
+		return ""
+	}
+}
+
+func TestSender_sends_what_a_webhook_is_for_signed_and_in_order(t *testing.T) {
+	w := setup(t, nil)
+	rec := receive(t, nil)
+	w.happen("acme", "old", haft.EventCompleted)
+	h, secret := w.hook(haft.Webhook{URL: rec.URL + "/in", Types: []haft.EventType{haft.EventExecuting, haft.EventCompleted}, Tools: []string{"f"}, Users: []string{"ann"}})
+	w.happen("other", "theirs", haft.EventCompleted)
+	w.happen("acme", "c1", haft.EventExecuting, haft.EventOutput, haft.EventCompleted)
+	for _, want := range []string{"c1#1", "c1#3"} {
+		if got := rec.next(t); got != want {
+			t.Errorf("received %s, want %s", got, want)
+		}
+	}
+	w.until(h.ID, "it has moved on", func(h haft.Webhook) bool { return h.Position >= 5 && !h.Delivered.IsZero() })
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for i, body := range rec.bodies {
+		head := rec.heads[i]
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(head.Get("Webhook-Id") + "." + head.Get("Webhook-Timestamp") + "."))
+		mac.Write(body)
+		if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); head.Get("Webhook-Signature") != want {
+			t.Errorf("the signature is %q, want %q", head.Get("Webhook-Signature"), want)
+		}
+	}
+	if rec.heads[0].Get("Webhook-Id") >= rec.heads[1].Get("Webhook-Id") {
+		t.Error("the ids do not rise")
+	}
+}
+
+func TestSender_tries_again_and_keeps_the_order_of_a_call(t *testing.T) {
+	w := setup(t, nil)
+	rec := receive(t, func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		if n <= 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return false
+		}
+		return true
 	})
+	h, _ := w.hook(haft.Webhook{URL: rec.URL})
+	w.happen("acme", "c1", haft.EventExecuting, haft.EventCompleted)
+	for _, want := range []string{"c1#1", "c1#2"} {
+		if got := rec.next(t); got != want {
+			t.Errorf("received %s, want %s", got, want)
+		}
+	}
+	w.until(h.ID, "it does not fail any more", func(h haft.Webhook) bool { return h.FailingSince.IsZero() && h.Position >= 2 })
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if a, b := rec.heads[0].Get("Webhook-Id"), rec.heads[2].Get("Webhook-Id"); a != b {
+		t.Errorf("the same message has the ids %s and %s", a, b)
+	}
+}
+
+func TestSender_buries_what_cannot_be_delivered(t *testing.T) {
+	away := httptest.NewTLSServer(nil)
+	url := away.URL
+	away.Close()
+	long := strings.Repeat("x", 3<<20)
+	for name, tt := range map[string]struct {
+		answer  func(http.ResponseWriter, *http.Request, int) bool
+		url     string
+		failure string
+		change  func(*webhook.Config)
+	}{
+		"away":   {url: url, failure: "no connection"},
+		"broken": {answer: func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(503); return false }, failure: "the receiver answered 503"},
+		"elsewhere": {answer: func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
+			return false
+		}, failure: "redirects"},
+		"private": {url: "https://10.0.0.1/", failure: "not public"},
+		"long and sore": {answer: func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			w.WriteHeader(500)
+			fmt.Fprint(w, long)
+			return false
+		}, failure: "the receiver answered 500"},
+		"slow": {answer: hang, failure: "the receiver did not answer in time",
+			change: func(c *webhook.Config) { c.Timeout = 50 * time.Millisecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := setup(t, tt.change)
+			if tt.url == "" {
+				rec := receive(t, tt.answer)
+				tt.url = rec.URL
+			}
+			h, _ := w.hook(haft.Webhook{URL: tt.url})
+			w.happen("acme", "c1", haft.EventExecuting, haft.EventCompleted)
+			w.until(h.ID, "it has moved on", func(h haft.Webhook) bool { return h.Position >= 2 })
+			var dead []haft.DeadLetter
+			for l, err := range w.DeadLetters(t.Context(), admin, h.ID) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				dead = append(dead, l)
+			}
+			if len(dead) != 2 || dead[0].Event.Seq != 1 || dead[0].Tries != 3 || !strings.Contains(dead[0].Failure, tt.failure) {
+				t.Errorf("the dead letters are %+v, want two that say %q", dead, tt.failure)
+			}
+			if now := w.until(h.ID, "it fails", func(h haft.Webhook) bool { return true }); now.FailingSince.IsZero() || now.Failure == "" {
+				t.Errorf("the webhook does not say that it fails: %+v", now)
+			}
+		})
+	}
+}
+
+func TestSender_sends_dead_letters_again(t *testing.T) {
+	w := setup(t, nil)
+	var mu sync.Mutex
+	broken := true
+	rec := receive(t, func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if broken {
+			w.WriteHeader(500)
+		}
+		return !broken
+	})
+	h, _ := w.hook(haft.Webhook{URL: rec.URL})
+	w.happen("acme", "c1", haft.EventExecuting, haft.EventOutput, haft.EventCompleted)
+	w.until(h.ID, "all are dead", func(h haft.Webhook) bool { return h.Position >= 3 })
+	if n, err := w.Redeliver(t.Context(), admin, h.ID, ""); haft.CodeOf(err) != haft.CodeConflict || n != 0 {
+		t.Errorf("Redeliver to a broken receiver = %d, %v", n, err)
+	}
+	mu.Lock()
+	broken = false
+	mu.Unlock()
+	var first string
+	for l, err := range w.DeadLetters(t.Context(), admin, h.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = l.ID
+		break
+	}
+	if n, err := w.Redeliver(t.Context(), admin, h.ID, first); err != nil || n != 1 {
+		t.Errorf("Redeliver of one = %d, %v", n, err)
+	}
+	if n, err := w.Redeliver(t.Context(), admin, h.ID, ""); err != nil || n != 2 {
+		t.Errorf("Redeliver of all = %d, %v", n, err)
+	}
+	for _, want := range []string{"c1#1", "c1#2", "c1#3"} {
+		if got := rec.next(t); got != want {
+			t.Errorf("received %s, want %s", got, want)
+		}
+	}
+	_, err := w.Redeliver(t.Context(), haft.Principal{Org: "other", Roles: []string{haft.RoleAdmin}}, h.ID, "")
+	if haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("Redeliver of a stranger: %v", err)
+	}
+}
+
+func TestSender_goes_on_after_a_restart(t *testing.T) {
+	w := setup(t, nil)
+	rec := receive(t, nil)
+	h, _ := w.hook(haft.Webhook{URL: rec.URL})
+	w.happen("acme", "c1", haft.EventExecuting)
+	rec.next(t)
+	w.until(h.ID, "it has moved on", func(h haft.Webhook) bool { return h.Position >= 1 })
+	w.stop()
+	w.happen("acme", "c1", haft.EventCompleted)
+	w.start()
+	if got := rec.next(t); got != "c1#2" {
+		t.Errorf("after a restart %s is received, want c1#2", got)
+	}
+}
+
+func TestSender_one_that_hangs_delays_nobody(t *testing.T) {
+	w := setup(t, func(c *webhook.Config) { c.Timeout = enough })
+	var hanging []*receiver
+	for range 3 {
+		hanging = append(hanging, receive(t, hang))
+		w.hook(haft.Webhook{URL: hanging[len(hanging)-1].URL})
+	}
+	rec := receive(t, nil)
+	w.hook(haft.Webhook{URL: rec.URL})
+	for i := range 20 {
+		w.happen("acme", haft.CallID(fmt.Sprint("c", i)), haft.EventExecuting, haft.EventCompleted)
+	}
+	got := map[string]bool{}
+	for range 40 {
+		got[rec.next(t)] = true
+	}
+	if len(got) != 40 {
+		t.Errorf("%d of 40 events are received", len(got))
+	}
+	w.stop() // with tries that hang
+	w.start()
+}
+
+func TestSender_disables_what_fails_for_too_long(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		after  time.Duration
+		want   string
+	}{
+		"failing": {500, time.Nanosecond, "deliveries failed since"},
+		"gone":    {410, 0, "gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := setup(t, func(c *webhook.Config) { c.DisableAfter = tt.after })
+			var mu sync.Mutex
+			status := tt.status
+			rec := receive(t, func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				w.WriteHeader(status)
+				return status == 200
+			})
+			h, _ := w.hook(haft.Webhook{URL: rec.URL})
+			w.happen("acme", "c1", haft.EventCompleted)
+			off := w.until(h.ID, "it is disabled", func(h haft.Webhook) bool { return h.Disabled })
+			if !strings.Contains(off.Reason, tt.want) || off.Position != h.Position {
+				t.Errorf("disabled: %+v, want the reason %q and the same place", off, tt.want)
+			}
+			w.mu.Lock()
+			told := slices.Contains(w.audit, "webhook.disabled")
+			w.mu.Unlock()
+			if !told {
+				t.Error("the audit does not say so")
+			}
+			mu.Lock()
+			status = 200
+			mu.Unlock()
+			off.Disabled = false
+			if _, _, err := w.PutWebhook(t.Context(), admin, off); err != nil {
+				t.Fatal(err)
+			}
+			if got := rec.next(t); got != "c1#1" {
+				t.Errorf("enabled again it is sent %s, want c1#1", got)
+			}
+		})
+	}
+}
+
+func TestSender_refuses(t *testing.T) {
+	w := setup(t, nil)
+	for name, h := range map[string]haft.Webhook{
+		"no address":      {},
+		"plain text":      {URL: "http://example.com/"},
+		"a file":          {URL: "file:///etc/passwd"},
+		"a user":          {URL: "https://ann:pw@example.com/"},
+		"a fragment":      {URL: "https://example.com/#x"},
+		"a type":          {URL: "https://example.com/", Types: []haft.EventType{"none"}},
+		"too many":        {URL: "https://example.com/", Tools: make([]string, 101)},
+		"an empty user":   {URL: "https://example.com/", Users: []string{""}},
+		"a long address":  {URL: "https://example.com/" + strings.Repeat("x", 2000)},
+		"a mail address":  {URL: "mailto:ann@example.com"},
+		"half an address": {URL: "https:///x"},
+	} {
+		if _, _, err := w.PutWebhook(t.Context(), admin, h); haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("%s: %v, want an invalid webhook", name, err)
+		}
+	}
+	if _, _, err := w.PutWebhook(t.Context(), haft.Principal{Org: "acme", User: "ann"}, haft.Webhook{URL: "https://example.com/"}); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a webhook of somebody who manages nothing: %v", err)
+	}
+	h, _ := w.hook(haft.Webhook{URL: "https://example.com/", Disabled: true})
+	stranger := haft.Principal{Org: "other", Roles: []string{haft.RoleAdmin}}
+	if _, err := w.Webhook(t.Context(), stranger, h.ID); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("the webhook of a stranger: %v", err)
+	}
+	if err := w.RemoveWebhook(t.Context(), stranger, h.ID, ""); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("removed by a stranger: %v", err)
+	}
+	h.If = "1"
+	if _, _, err := w.PutWebhook(t.Context(), admin, h); haft.CodeOf(err) != haft.CodeConflict {
+		t.Errorf("over an old revision: %v", err)
+	}
 }

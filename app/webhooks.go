@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"haft/egress"
-	"haft/notify"
+	"haft/webhook"
 )
 
-// openNotifier opens what sends events to webhooks, through a guard of its own: one
+// openWebhooks opens what sends events to webhooks, through a guard of its own: one
 // that follows no redirect and reads no long answer.
-func (s *Service) openNotifier(ctx context.Context, cfg ServiceConfig) (err error) {
-	nc := cfg.Notify
+func (s *Service) openWebhooks(ctx context.Context, cfg ServiceConfig) (err error) {
+	nc := cfg.Webhooks
 	if nc.Client == nil {
 		guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Timeout: 15 * time.Second, MaxBytes: 1 << 20})
 		nc.Client = guard.Client()
@@ -24,9 +24,9 @@ func (s *Service) openNotifier(ctx context.Context, cfg ServiceConfig) (err erro
 	nc.Manage, nc.May, nc.Cursor, nc.Watch = s.Manage, s.May, s.Engine.Cursor, s.WatchFor
 	nc.Seal, nc.Open = s.vault.Seal, s.vault.Open
 	nc.Idle = !cfg.Deliver
-	if s.Notifier, err = notify.Open(ctx, s.Store, nc); err != nil {
+	if s.Sender, err = webhook.Open(ctx, s.Store, nc); err != nil {
 		return fmt.Errorf("open webhooks: %w", err)
 	}
-	s.closers = append(s.closers, s.Notifier.Close)
+	s.closers = append(s.closers, s.Sender.Close)
 	return nil
 }

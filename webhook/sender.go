@@ -1,4 +1,4 @@
-package notify
+package webhook
 
 import (
 	"cmp"
@@ -80,10 +80,10 @@ func (c Config) filled() Config {
 	return c
 }
 
-// A Notifier implements [haft.Webhooks], and sends. It is safe for concurrent use.
+// A Sender implements [haft.Webhooks], and sends. It is safe for concurrent use.
 //
 // Lifecycle: Open, then anything, then Close.
-type Notifier struct {
+type Sender struct {
 	store   *store.Store
 	cfg     Config
 	well    chan struct{} // tries of webhooks that work
@@ -94,10 +94,10 @@ type Notifier struct {
 	done sync.WaitGroup
 }
 
-var _ haft.Webhooks = (*Notifier)(nil)
+var _ haft.Webhooks = (*Sender)(nil)
 
 // Open begins to send. What was not sent by the last process is sent now.
-func Open(ctx context.Context, s *store.Store, cfg Config) (*Notifier, error) {
+func Open(ctx context.Context, s *store.Store, cfg Config) (*Sender, error) {
 	if s == nil || cfg.Client == nil || cfg.Manage == nil || cfg.May == nil || cfg.Cursor == nil {
 		return nil, errors.New("a notifier needs a store, a client, who manages, and a cursor")
 	}
@@ -105,7 +105,7 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Notifier, error) {
 	if !s.Shared() {
 		cfg.Owner = "here" // there can be no other, and nobody waits for the lease of one that died
 	}
-	n := &Notifier{
+	n := &Sender{
 		store: s, cfg: cfg, changed: make(chan struct{}, 1),
 		well: make(chan struct{}, cfg.Sending), failing: make(chan struct{}, max(1, cfg.Sending/4)),
 	}
@@ -117,30 +117,30 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Notifier, error) {
 }
 
 // Close stops sending and waits for what is being sent.
-func (n *Notifier) Close() error {
+func (n *Sender) Close() error {
 	n.stop()
 	n.done.Wait()
 	return nil
 }
 
 // nudge has the webhooks looked at again.
-func (n *Notifier) nudge() {
+func (n *Sender) nudge() {
 	select {
 	case n.changed <- struct{}{}:
 	default:
 	}
 }
 
-// A courier is what sends for one webhook.
-type courier struct {
+// A subscriber is what sends for one webhook.
+type subscriber struct {
 	revision string
 	stop     context.CancelFunc
 	gone     chan struct{}
 }
 
 // supervise has a courier for each webhook that is enabled.
-func (n *Notifier) supervise(ctx context.Context) {
-	running := map[haft.WebhookID]*courier{}
+func (n *Sender) supervise(ctx context.Context) {
+	running := map[haft.WebhookID]*subscriber{}
 	defer func() {
 		for _, c := range running {
 			c.stop()
@@ -163,7 +163,7 @@ func (n *Notifier) supervise(ctx context.Context) {
 }
 
 // adjust starts and stops couriers until they are those of the webhooks.
-func (n *Notifier) adjust(ctx context.Context, running map[haft.WebhookID]*courier) error {
+func (n *Sender) adjust(ctx context.Context, running map[haft.WebhookID]*subscriber) error {
 	active := map[haft.WebhookID]store.Subscription{}
 	for after := haft.WebhookID(""); ; {
 		list, err := n.store.ActiveWebhooks(ctx, after, store.MaxPage)
@@ -195,7 +195,7 @@ func (n *Notifier) adjust(ctx context.Context, running map[haft.WebhookID]*couri
 			continue
 		}
 		ctx, stop := context.WithCancel(ctx)
-		c := &courier{w.Revision(), stop, make(chan struct{})}
+		c := &subscriber{w.Revision(), stop, make(chan struct{})}
 		running[id] = c
 		n.done.Go(func() {
 			defer close(c.gone)

@@ -1,4 +1,4 @@
-package webhook
+package credential
 
 import (
 	"bytes"

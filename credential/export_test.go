@@ -1,4 +1,4 @@
-package webhook
+package credential
 
 // Kept counts the answers in memory.
 func (c *Client) Kept() int {

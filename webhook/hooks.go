@@ -1,4 +1,4 @@
-package notify
+package webhook
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
 // check reports why a webhook cannot be.
-func (n *Notifier) check(w haft.Webhook) error {
+func (n *Sender) check(w haft.Webhook) error {
 	var misfits []haft.Misfit
 	fail := func(at, message string) { misfits = append(misfits, haft.Misfit{Pointer: at, Message: message}) }
 	u, err := url.Parse(w.URL)
@@ -69,7 +69,7 @@ func label(id haft.WebhookID) []byte { return []byte("webhook:" + string(id)) }
 const sealedPrefix = "sealed:"
 
 // seal encrypts the secret of a webhook.
-func (n *Notifier) seal(id haft.WebhookID, secret string) (string, error) {
+func (n *Sender) seal(id haft.WebhookID, secret string) (string, error) {
 	if n.cfg.Seal == nil {
 		return secret, nil
 	}
@@ -81,7 +81,7 @@ func (n *Notifier) seal(id haft.WebhookID, secret string) (string, error) {
 }
 
 // unseal decrypts it.
-func (n *Notifier) unseal(id haft.WebhookID, kept string) (string, error) {
+func (n *Sender) unseal(id haft.WebhookID, kept string) (string, error) {
 	text, ok := strings.CutPrefix(kept, sealedPrefix)
 	if !ok {
 		return kept, nil
@@ -101,7 +101,7 @@ func (n *Notifier) unseal(id haft.WebhookID, kept string) (string, error) {
 }
 
 // Webhook implements [haft.Webhooks].
-func (n *Notifier) Webhook(ctx context.Context, p haft.Principal, id haft.WebhookID) (*haft.Webhook, error) {
+func (n *Sender) Webhook(ctx context.Context, p haft.Principal, id haft.WebhookID) (*haft.Webhook, error) {
 	s, err := n.own(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (n *Notifier) Webhook(ctx context.Context, p haft.Principal, id haft.Webhoo
 }
 
 // own returns a webhook of p's organisation, which p manages.
-func (n *Notifier) own(ctx context.Context, p haft.Principal, id haft.WebhookID) (*store.Subscription, error) {
+func (n *Sender) own(ctx context.Context, p haft.Principal, id haft.WebhookID) (*store.Subscription, error) {
 	if err := n.cfg.May(p, haft.WebhooksRead); err != nil && n.cfg.May(p, haft.WebhooksWrite) != nil {
 		return nil, err // who writes one looks at it first
 	}
@@ -118,7 +118,7 @@ func (n *Notifier) own(ctx context.Context, p haft.Principal, id haft.WebhookID)
 }
 
 // WebhookList implements [haft.Webhooks].
-func (n *Notifier) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Webhook, error] {
+func (n *Sender) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Webhook, error] {
 	return func(yield func(haft.Webhook, error) bool) {
 		err := n.cfg.May(p, haft.WebhooksRead)
 		var list []haft.Webhook
@@ -138,7 +138,7 @@ func (n *Notifier) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[
 }
 
 // PutWebhook implements [haft.Webhooks].
-func (n *Notifier) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (kept *haft.Webhook, secret string, err error) {
+func (n *Sender) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (kept *haft.Webhook, secret string, err error) {
 	w.Org = p.Org
 	kind := "webhook.set"
 	if w.ID == "" {
@@ -166,7 +166,7 @@ func (n *Notifier) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webh
 }
 
 // add keeps a new webhook, which goes on from now.
-func (n *Notifier) add(ctx context.Context, w haft.Webhook) (*haft.Webhook, string, error) {
+func (n *Sender) add(ctx context.Context, w haft.Webhook) (*haft.Webhook, string, error) {
 	secret, err := newSecret()
 	if err != nil {
 		return nil, "", err
@@ -184,7 +184,7 @@ func (n *Notifier) add(ctx context.Context, w haft.Webhook) (*haft.Webhook, stri
 }
 
 // RemoveWebhook implements [haft.Webhooks].
-func (n *Notifier) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
+func (n *Sender) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
 	err := n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.remove", func(ctx context.Context) (any, error) {
 		return map[string]any{"id": id}, n.store.RemoveWebhook(ctx, p.Org, id, revision)
 	})
@@ -193,7 +193,7 @@ func (n *Notifier) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.
 }
 
 // DeadLetters implements [haft.Postman].
-func (n *Notifier) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
+func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
 	return func(yield func(haft.DeadLetter, error) bool) {
 		if _, err := n.own(ctx, p, id); err != nil {
 			yield(haft.DeadLetter{}, err)
@@ -218,7 +218,7 @@ func (n *Notifier) DeadLetters(ctx context.Context, p haft.Principal, id haft.We
 }
 
 // Redeliver implements [haft.Postman].
-func (n *Notifier) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (sent int, err error) {
+func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (sent int, err error) {
 	err = n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.redeliver", func(ctx context.Context) (any, error) {
 		w, err := n.store.Webhook(ctx, p.Org, id)
 		if err != nil {

@@ -1,4 +1,4 @@
-package notify
+package webhook
 
 import (
 	"bytes"
@@ -70,7 +70,7 @@ func (r *round) try(ctx context.Context, m message) (failure string, gone bool) 
 }
 
 // post sends a message to an address.
-func (n *Notifier) post(ctx context.Context, url, secret string, m message) (failure string, gone bool) {
+func (n *Sender) post(ctx context.Context, url, secret string, m message) (failure string, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(m.body))
@@ -159,7 +159,7 @@ func (r *round) note(ctx context.Context) {
 
 // disabled tells that a webhook was disabled: in the log, and in the audit of its
 // organisation.
-func (n *Notifier) disabled(ctx context.Context, w haft.Webhook) {
+func (n *Sender) disabled(ctx context.Context, w haft.Webhook) {
 	n.cfg.Logger.Warn("a webhook is disabled: it failed for too long", "webhook", w.ID, "org", w.Org, "since", w.FailingSince, "failure", w.Failure)
 	by := haft.Principal{Org: w.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
 	err := n.cfg.Manage(ctx, by, haft.WebhooksWrite, "webhook.disabled", func(context.Context) (any, error) {

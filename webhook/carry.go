@@ -1,4 +1,4 @@
-package notify
+package webhook
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const keepEvery = 10 * time.Second
 // A round is a courier at work: the webhook as it is now, which the couriers of
 // single calls change.
 type round struct {
-	n      *Notifier
+	n      *Sender
 	secret string
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type round struct {
 }
 
 // carry sends the events of one webhook until ctx ends or it is disabled.
-func (n *Notifier) carry(ctx context.Context, w store.Subscription) {
+func (n *Sender) carry(ctx context.Context, w store.Subscription) {
 	secret, err := n.unseal(w.ID, w.Secret)
 	if err != nil {
 		n.cfg.Logger.Error("the secret of a webhook cannot be read: nothing is sent", "webhook", w.ID, "org", w.Org, "error", err)
@@ -65,7 +65,7 @@ func (n *Notifier) carry(ctx context.Context, w store.Subscription) {
 }
 
 // watch returns what tells that something happened in an organisation.
-func (n *Notifier) watch(ctx context.Context, org string) (<-chan struct{}, func()) {
+func (n *Sender) watch(ctx context.Context, org string) (<-chan struct{}, func()) {
 	wake := make(chan struct{}, 1)
 	if n.cfg.Watch == nil {
 		return wake, func() {}
