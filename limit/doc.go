@@ -31,14 +31,14 @@
 //
 // # How it is done
 //
-// The calls of a tenant that wait and need the same keys are a class: either the
-// first of them can run or none can. A class is ready, in a heap of its tenant by
-// the arrival of its first call, or parked in the lane of its tenant at one key
-// that is full. When the key has a free slot, each lane at it sends its first class
+// The calls of a tenant that wait and need the same keys are a group: either the
+// first of them can run or none can. A group is ready, in a heap of its tenant by
+// the arrival of its first call, or parked in the wait list of its tenant at one key
+// that is full. When the key has a free slot, each wait list at it sends its first group
 // back to the ready ones. A turn takes the first that is ready and runs a call of
 // it or parks it again. So a call that needs one key costs the logarithm of the
-// classes that wait, however many calls they have; with several keys it can cost
-// that for each class at a key, and with a key that tenants share for each tenant
+// groups that wait, however many calls they have; with several keys it can cost
+// that for each group at a key, and with a key that tenants share for each tenant
 // at it.
 //
 // All of it is in memory and behind two locks, one for each half, which are never

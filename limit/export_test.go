@@ -3,18 +3,18 @@ package limit
 import "fmt"
 
 // Join is Enter without the wait: for tests that do one thing after another.
-func (l *Limiter) Join(ask Ask) (*Grant, error) { return l.hall.enter(ask) }
+func (l *Limiter) Join(ask Ask) (*Grant, error) { return l.scheduler.enter(ask) }
 
 // Running reports whether g has its turn and has not left.
 func (g *Grant) Running() bool {
-	g.hall.mu.Lock()
-	defer g.hall.mu.Unlock()
+	g.scheduler.mu.Lock()
+	defer g.scheduler.mu.Unlock()
 	return g.stage == running
 }
 
-// Check reports which of its promises the hall does not keep.
+// Check reports which of its promises the scheduler does not keep.
 func (l *Limiter) Check() error {
-	h := &l.hall
+	h := &l.scheduler
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	run, wait := 0, 0
@@ -45,7 +45,7 @@ func (l *Limiter) Check() error {
 		if calls != t.waiting {
 			return fmt.Errorf("%d calls of %s are in queues, %d wait", calls, name, t.waiting)
 		}
-		if calls+t.running+t.settled == 0 && len(t.lanes) == 0 && !t.queued {
+		if calls+t.running+t.settled == 0 && len(t.waitLists) == 0 && !t.queued {
 			return fmt.Errorf("%s is not forgotten", name)
 		}
 	}
@@ -65,10 +65,10 @@ func (l *Limiter) Check() error {
 	return nil
 }
 
-// all returns the classes of t with calls, from wherever they are.
-func (t *tenant) all() []*class {
-	all := append([]*class(nil), t.ready...)
-	for _, l := range t.lanes {
+// all returns the groups of t with calls, from wherever they are.
+func (t *tenant) all() []*group {
+	all := append([]*group(nil), t.ready...)
+	for _, l := range t.waitLists {
 		all = append(all, l.parked...)
 	}
 	return all
@@ -76,9 +76,9 @@ func (t *tenant) all() []*class {
 
 // Due reports whether slots are kept for a call.
 func (l *Limiter) Due() bool {
-	l.hall.mu.Lock()
-	defer l.hall.mu.Unlock()
-	for _, k := range l.hall.keys {
+	l.scheduler.mu.Lock()
+	defer l.scheduler.mu.Unlock()
+	for _, k := range l.scheduler.keys {
 		if k.due != nil {
 			return true
 		}
@@ -88,7 +88,7 @@ func (l *Limiter) Due() bool {
 
 // Empty reports whether nothing is left of any call.
 func (l *Limiter) Empty() bool {
-	h := &l.hall
+	h := &l.scheduler
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dispatch() // passes over tenants whose calls are gone

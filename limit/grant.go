@@ -19,19 +19,19 @@ const (
 
 // A Grant is the right to run, until Leave.
 type Grant struct {
-	hall   *hall
-	tenant *tenant
-	seq    uint64 // of arrival
-	keys   []*key // that it needs a slot of
-	few    [2]*key
+	scheduler *scheduler
+	tenant    *tenant
+	seq       uint64 // of arrival
+	keys      []*key // that it needs a slot of
+	few       [2]*key
 
 	stage   stage
 	settled bool
 	began   time.Time     // to run
 	done    chan struct{} // closed when it may run; nil if it never waited
 
-	// While it waits it is in the list of its class.
-	class      *class
+	// While it waits it is in the list of its group.
+	group      *group
 	prev, next *Grant
 }
 
@@ -50,7 +50,7 @@ func (l *Limiter) Enter(ctx context.Context, ask Ask) (*Grant, time.Duration, er
 	if err := ctx.Err(); err != nil {
 		return nil, 0, fmt.Errorf("wait for a turn: %w", err)
 	}
-	g, err := l.hall.enter(ask)
+	g, err := l.scheduler.enter(ask)
 	if err != nil || g.done == nil {
 		return g, 0, err
 	}
@@ -69,14 +69,14 @@ func (g *Grant) Leave() {
 	if g == nil {
 		return
 	}
-	h := g.hall
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	s := g.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch g.stage {
 	case waiting:
-		h.abandon(g)
+		s.abandon(g)
 	case running:
-		h.leave(g)
+		s.leave(g)
 	}
 }
 
@@ -85,61 +85,61 @@ func (g *Grant) Leave() {
 // place. It reports whether that is so: when too many have settled already it
 // keeps its place, so that what runs in all stays bounded.
 func (g *Grant) Settle() bool {
-	h := g.hall
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	s := g.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if g.stage != running || g.settled {
 		return g.settled
 	}
-	if h.settled >= h.long || g.tenant.settled >= (h.long*3+3)/4 {
+	if s.settled >= s.long || g.tenant.settled >= (s.long*3+3)/4 {
 		return false
 	}
 	g.settled = true
-	h.settled++
+	s.settled++
 	g.tenant.settled++
-	h.running--
+	s.running--
 	g.tenant.running--
-	h.line(g.tenant)
-	h.dispatch()
+	s.line(g.tenant)
+	s.dispatch()
 	return true
 }
 
 // enter returns a grant that is running, or one that waits and has a channel.
-func (h *hall) enter(ask Ask) (*Grant, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seq++
-	g := &Grant{hall: h, seq: h.seq}
+func (s *scheduler) enter(ask Ask) (*Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq++
+	g := &Grant{scheduler: s, seq: s.seq}
 	g.keys = g.few[:0]
-	for _, s := range ask.Slots {
-		h.need(g, s)
+	for _, slot := range ask.Slots {
+		s.need(g, slot)
 	}
-	t := h.tenant(ask.Tenant) // after need, which may forget tenants without calls
+	t := s.tenant(ask.Tenant) // after need, which may forget tenants without calls
 	g.tenant = t
-	// If there is room now, nobody is passed: see what holds of a hall.
-	if h.running < h.most && t.running < h.perTenant && full(g.keys, nil) == nil {
-		h.start(g)
+	// If there is room now, nobody is passed: see what holds of a scheduler.
+	if s.running < s.most && t.running < s.perTenant && full(g.keys, nil) == nil {
+		s.start(g)
 		return g, nil
 	}
-	if t.waiting >= h.queue {
-		wait := h.estimate(t)
-		h.part(g)
+	if t.waiting >= s.queue {
+		wait := s.estimate(t)
+		s.part(g)
 		return nil, &haft.Error{
 			Code: haft.CodeRateLimited, Message: "too many calls are waiting already", RetryAfter: haft.Millis(wait),
 		}
 	}
 	g.done = make(chan struct{})
-	h.await(g)
+	s.await(g)
 	return g, nil
 }
 
 // estimate returns when there may be room in the queue of t: the time that calls
 // took lately, over the slots that t has if all who are here share them.
-func (h *hall) estimate(t *tenant) time.Duration {
-	share := min(h.perTenant, max(1, h.most/max(1, len(h.tenants))))
+func (s *scheduler) estimate(t *tenant) time.Duration {
+	share := min(s.perTenant, max(1, s.most/max(1, len(s.tenants))))
 	if t.running > 0 {
 		share = min(share, t.running) // its keys may allow for less
 	}
-	wait := h.took / time.Duration(max(1, share))
+	wait := s.took / time.Duration(max(1, share))
 	return min(max(wait, 10*time.Millisecond), time.Minute)
 }

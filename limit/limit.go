@@ -88,8 +88,8 @@ type State struct {
 
 // A Limiter is safe for concurrent use.
 type Limiter struct {
-	book book
-	hall hall
+	quotas    quotas
+	scheduler scheduler
 }
 
 // New returns a limiter that nothing was taken from.
@@ -110,11 +110,11 @@ func New(cfg Config) *Limiter {
 		cfg.Keys = defaultKeys
 	}
 	return &Limiter{
-		book: book{
+		quotas: quotas{
 			load: cfg.Load, most: cfg.Keys,
 			entries: make(map[string]*entry), loads: make(map[string]*load),
 		},
-		hall: hall{
+		scheduler: scheduler{
 			most: cfg.Running, perTenant: cfg.PerTenant, long: cfg.Settled, queue: max(0, cfg.Queue),
 			tenants: make(map[string]*tenant), keys: make(map[string]*key),
 		},

@@ -1,7 +1,7 @@
 package limit
 
-// A queue is a heap of classes, the one first whose first call came first.
-type queue []*class
+// A queue is a heap of groups, the one first whose first call came first.
+type queue []*group
 
 // Len implements [heap.Interface].
 func (q queue) Len() int { return len(q) }
@@ -17,7 +17,7 @@ func (q queue) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (q *queue) Push(x any) {
-	c := x.(*class)
+	c := x.(*group)
 	c.index = len(*q)
 	*q = append(*q, c)
 }
@@ -31,14 +31,14 @@ func (q *queue) Pop() any {
 	return c
 }
 
-// A ring is a queue of tenants that grows when it must.
-type ring struct {
+// A roundRobin is a queue of tenants that grows when it must.
+type roundRobin struct {
 	list  []*tenant
 	first int
 	n     int
 }
 
-func (r *ring) push(t *tenant) {
+func (r *roundRobin) push(t *tenant) {
 	if r.n == len(r.list) {
 		grown := make([]*tenant, max(8, 2*r.n))
 		for i := range r.n {
@@ -51,7 +51,7 @@ func (r *ring) push(t *tenant) {
 }
 
 // pop returns nil if there is none.
-func (r *ring) pop() *tenant {
+func (r *roundRobin) pop() *tenant {
 	if r.n == 0 {
 		return nil
 	}

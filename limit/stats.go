@@ -24,10 +24,10 @@ type TenantStats struct {
 
 // Stats returns what there is now.
 func (l *Limiter) Stats() Stats {
-	l.book.mu.Lock()
-	s := Stats{Keys: len(l.book.entries)}
-	l.book.mu.Unlock()
-	h := &l.hall
+	l.quotas.mu.Lock()
+	s := Stats{Keys: len(l.quotas.entries)}
+	l.quotas.mu.Unlock()
+	h := &l.scheduler
 	h.mu.Lock()
 	s.Running, s.Settled, s.Waiting = h.running, h.settled, h.waiting
 	for _, t := range h.tenants {

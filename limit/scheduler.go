@@ -15,13 +15,13 @@ const patience = 8
 // with every call.
 const spare = 64
 
-// A hall is where calls wait and run.
+// A scheduler is where calls wait and run.
 //
 // What holds whenever mu is free: if fewer calls run than may, each that waits is
 // of a tenant that has all it may have, or needs a key that is full or kept for
-// another. If a key is open, each lane at it that is not empty has sent a class to
+// another. If a key is open, each wait list at it that is not empty has sent a group to
 // the ready ones.
-type hall struct {
+type scheduler struct {
 	most, perTenant, long, queue int
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type hall struct {
 	seq     uint64 // counts what has to be told apart by when it was
 	// turns are the tenants with ready calls, in order. One that has none any more
 	// or may not run another is passed over when it comes to it.
-	turns ring
+	turns roundRobin
 	// took is how long calls run, on average over the last few.
 	took time.Duration
 
@@ -42,27 +42,27 @@ type hall struct {
 }
 
 type tenant struct {
-	name    string
-	running int
-	settled int
-	waiting int
-	queued  bool  // is in turns
-	ready   queue // classes that may be able to run
-	classes map[set]*class
-	lanes   map[*key]*lane
+	name      string
+	running   int
+	settled   int
+	waiting   int
+	queued    bool  // is in turns
+	ready     queue // groups that may be able to run
+	groups    map[set]*group
+	waitLists map[*key]*waitList
 }
 
 type key struct {
-	name  string
-	max   int
-	used  int
-	refs  int     // calls that need it, running or waiting
-	lanes []*lane // that are to send a class when there is a free slot
-	due   *class  // for which the next free slot is kept
+	name      string
+	max       int
+	used      int
+	refs      int         // calls that need it, running or waiting
+	waitLists []*waitList // that are to send a group when there is a free slot
+	due       *group      // for which the next free slot is kept
 }
 
 // open reports whether c could have a slot of k; nil is anybody.
-func (k *key) open(c *class) bool {
+func (k *key) open(c *group) bool {
 	free := k.max - k.used
 	if k.due != nil && k.due != c {
 		free--
@@ -70,115 +70,115 @@ func (k *key) open(c *class) bool {
 	return free > 0
 }
 
-func (h *hall) tenant(name string) *tenant {
-	t := h.tenants[name]
+func (s *scheduler) tenant(name string) *tenant {
+	t := s.tenants[name]
 	if t != nil {
 		return t
 	}
-	if n := len(h.spareTenants); n > 0 {
-		t, h.spareTenants = h.spareTenants[n-1], h.spareTenants[:n-1]
+	if n := len(s.spareTenants); n > 0 {
+		t, s.spareTenants = s.spareTenants[n-1], s.spareTenants[:n-1]
 	} else {
 		t = &tenant{}
 	}
 	t.name = name
-	h.tenants[name] = t
+	s.tenants[name] = t
 	return t
 }
 
 // need notes that g needs a slot.
-func (h *hall) need(g *Grant, s Slot) {
-	k := h.keys[s.Key]
+func (s *scheduler) need(g *Grant, slot Slot) {
+	k := s.keys[slot.Key]
 	if k == nil {
-		if n := len(h.spareKeys); n > 0 {
-			k, h.spareKeys = h.spareKeys[n-1], h.spareKeys[:n-1]
+		if n := len(s.spareKeys); n > 0 {
+			k, s.spareKeys = s.spareKeys[n-1], s.spareKeys[:n-1]
 		} else {
 			k = &key{}
 		}
-		k.name = s.Key
-		h.keys[s.Key] = k
+		k.name = slot.Key
+		s.keys[slot.Key] = k
 	}
 	if slices.Contains(g.keys, k) {
-		k.max = min(k.max, s.Max)
+		k.max = min(k.max, slot.Max)
 		return
 	}
-	more := s.Max > k.max
-	k.max = s.Max
+	more := slot.Max > k.max
+	k.max = slot.Max
 	k.refs++
 	g.keys = append(g.keys, k)
 	if more {
-		h.wake(k)
-		h.dispatch()
+		s.wake(k)
+		s.dispatch()
 	}
 }
 
 // line gives t a turn, after all who have one.
-func (h *hall) line(t *tenant) {
-	if !t.queued && len(t.ready) > 0 && t.running < h.perTenant {
+func (s *scheduler) line(t *tenant) {
+	if !t.queued && len(t.ready) > 0 && t.running < s.perTenant {
 		t.queued = true
-		h.turns.push(t)
+		s.turns.push(t)
 	}
 }
 
 // dispatch runs what can run.
-func (h *hall) dispatch() {
-	for h.running < h.most {
-		t := h.turns.pop()
+func (s *scheduler) dispatch() {
+	for s.running < s.most {
+		t := s.turns.pop()
 		if t == nil {
 			return
 		}
 		t.queued = false
-		if t.running < h.perTenant {
-			h.turn(t)
+		if t.running < s.perTenant {
+			s.turn(t)
 		}
-		h.line(t)
-		h.tidy(t)
+		s.line(t)
+		s.tidy(t)
 	}
 }
 
 // turn runs the first ready call of t that can run, and parks those before it.
-func (h *hall) turn(t *tenant) {
+func (s *scheduler) turn(t *tenant) {
 	for len(t.ready) > 0 {
-		c := heap.Pop(&t.ready).(*class)
+		c := heap.Pop(&t.ready).(*group)
 		k := full(c.keys, c)
 		if k == nil {
-			h.run(c)
+			s.run(c)
 			return
 		}
 		c.tries++
-		h.park(c, k)
+		s.park(c, k)
 		if c.tries >= patience {
-			h.claim(c)
+			s.claim(c)
 		}
 	}
 }
 
 // run starts the first call of c.
-func (h *hall) run(c *class) {
+func (s *scheduler) run(c *group) {
 	g := c.first
 	c.remove(g)
-	h.waiting--
+	s.waiting--
 	c.tenant.waiting--
-	h.start(g)
-	h.seq++
+	s.start(g)
+	s.seq++
 	for _, k := range c.keys {
-		if l := c.tenant.lanes[k]; l != nil {
-			l.since = h.seq
+		if l := c.tenant.waitLists[k]; l != nil {
+			l.since = s.seq
 		}
 	}
 	if c.first == nil {
-		h.forget(c)
+		s.forget(c)
 	} else {
-		h.ready(c)
+		s.ready(c)
 	}
-	h.unclaim(c)
-	h.arrived(c)
+	s.unclaim(c)
+	s.arrived(c)
 	close(g.done)
 }
 
-func (h *hall) start(g *Grant) {
+func (s *scheduler) start(g *Grant) {
 	g.stage = running
 	g.began = time.Now()
-	h.running++
+	s.running++
 	g.tenant.running++
 	for _, k := range g.keys {
 		k.used++
@@ -186,14 +186,14 @@ func (h *hall) start(g *Grant) {
 }
 
 // abandon takes out a call that waits.
-func (h *hall) abandon(g *Grant) {
-	c := g.class
+func (s *scheduler) abandon(g *Grant) {
+	c := g.group
 	in := &c.tenant.ready
-	if c.lane != nil {
-		in = &c.lane.parked
+	if c.waitList != nil {
+		in = &c.waitList.parked
 	}
 	g.stage = gone
-	h.waiting--
+	s.waiting--
 	c.tenant.waiting--
 	switch {
 	case c.first != g:
@@ -203,58 +203,58 @@ func (h *hall) abandon(g *Grant) {
 		heap.Fix(in, c.index)
 	default: // it is the only one
 		heap.Remove(in, c.index)
-		c.lane = nil
+		c.waitList = nil
 		c.remove(g)
-		h.forget(c)
-		h.unclaim(c)
-		h.arrived(c)
+		s.forget(c)
+		s.unclaim(c)
+		s.arrived(c)
 	}
-	h.part(g)
+	s.part(g)
 }
 
 // leave takes out a call that runs.
-func (h *hall) leave(g *Grant) {
+func (s *scheduler) leave(g *Grant) {
 	g.stage = gone
 	if g.settled {
-		h.settled--
+		s.settled--
 		g.tenant.settled--
 	} else {
-		h.took += (time.Since(g.began) - h.took) / 8
-		h.running--
+		s.took += (time.Since(g.began) - s.took) / 8
+		s.running--
 		g.tenant.running--
 	}
 	for _, k := range g.keys {
 		k.used--
-		h.wake(k)
+		s.wake(k)
 	}
-	h.line(g.tenant)
-	h.part(g)
+	s.line(g.tenant)
+	s.part(g)
 }
 
 // part lets others run in the place of g, and forgets whom nobody needs.
-func (h *hall) part(g *Grant) {
-	h.dispatch()
+func (s *scheduler) part(g *Grant) {
+	s.dispatch()
 	for _, k := range g.keys {
 		if k.refs--; k.refs > 0 {
 			continue
 		}
-		delete(h.keys, k.name)
-		*k = key{lanes: k.lanes} // empty: a key without calls is open, and wake was called since
-		if len(h.spareKeys) < spare {
-			h.spareKeys = append(h.spareKeys, k)
+		delete(s.keys, k.name)
+		*k = key{waitLists: k.waitLists} // empty: a key without calls is open, and wake was called since
+		if len(s.spareKeys) < spare {
+			s.spareKeys = append(s.spareKeys, k)
 		}
 	}
-	h.tidy(g.tenant)
+	s.tidy(g.tenant)
 }
 
 // tidy forgets t if it has no calls.
-func (h *hall) tidy(t *tenant) {
-	if t.running+t.settled+t.waiting+len(t.lanes) > 0 || t.queued || h.tenants[t.name] != t {
+func (s *scheduler) tidy(t *tenant) {
+	if t.running+t.settled+t.waiting+len(t.waitLists) > 0 || t.queued || s.tenants[t.name] != t {
 		return
 	}
-	delete(h.tenants, t.name)
-	if len(h.spareTenants) < spare {
+	delete(s.tenants, t.name)
+	if len(s.spareTenants) < spare {
 		t.name = ""
-		h.spareTenants = append(h.spareTenants, t)
+		s.spareTenants = append(s.spareTenants, t)
 	}
 }

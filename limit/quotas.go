@@ -17,7 +17,7 @@ import (
 const settled = 5 * time.Minute
 
 // A book has the states of rates and quotas, in memory.
-type book struct {
+type quotas struct {
 	load func(ctx context.Context, keys []string) ([]State, error)
 	most int
 
@@ -49,7 +49,7 @@ func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, er
 	if err := ask.check(); err != nil {
 		return nil, err
 	}
-	b := &l.book
+	b := &l.quotas
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := now.UnixMicro()
@@ -73,7 +73,7 @@ func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, er
 }
 
 // missing returns the keys of ask that are not in memory.
-func (b *book) missing(ask Ask) []string {
+func (b *quotas) missing(ask Ask) []string {
 	var keys []string
 	for i := range ask.Rates {
 		if key := ask.Rates[i].Key; b.entries[key] == nil {
@@ -90,7 +90,7 @@ func (b *book) missing(ask Ask) []string {
 
 // fetch loads those of the keys that nobody else is loading, or else waits for
 // one that somebody is. mu is held, but not while it waits.
-func (b *book) fetch(ctx context.Context, keys []string, at int64) error {
+func (b *quotas) fetch(ctx context.Context, keys []string, at int64) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("wait for the state of a limit: %w", err)
 	}
@@ -116,7 +116,7 @@ func (b *book) fetch(ctx context.Context, keys []string, at int64) error {
 
 // run loads keys and puts them into memory. If Load panics, those who wait are
 // told that it failed.
-func (b *book) run(ctx context.Context, ours *load, keys []string, at int64) {
+func (b *quotas) run(ctx context.Context, ours *load, keys []string, at int64) {
 	var states []State
 	defer func() {
 		b.mu.Lock()
@@ -135,7 +135,7 @@ func (b *book) run(ctx context.Context, ours *load, keys []string, at int64) {
 	states, ours.err = b.load(ctx, keys)
 }
 
-func (b *book) await(ctx context.Context, theirs *load) error {
+func (b *quotas) await(ctx context.Context, theirs *load) error {
 	b.mu.Unlock()
 	defer b.mu.Lock()
 	select {
@@ -150,7 +150,7 @@ func (b *book) await(ctx context.Context, theirs *load) error {
 }
 
 // keep puts what was loaded into memory.
-func (b *book) keep(keys []string, states []State, at int64) error {
+func (b *quotas) keep(keys []string, states []State, at int64) error {
 	found := make(map[string]State, len(states))
 	for _, s := range states {
 		found[s.Key] = s
@@ -172,7 +172,7 @@ func (b *book) keep(keys []string, states []State, at int64) error {
 }
 
 // add remembers e, and forgets another if there are too many.
-func (b *book) add(e *entry, at int64) error {
+func (b *quotas) add(e *entry, at int64) error {
 	if b.entries[e.key] != nil {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (b *book) add(e *entry, at int64) error {
 }
 
 // take takes from entries that are all there.
-func (b *book) take(ask Ask, at int64) ([]State, error) {
+func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 	if !b.sorted(ask) {
 		return nil, invalid("one key is used for a rate and for a quota")
 	}
@@ -241,7 +241,7 @@ func (b *book) take(ask Ask, at int64) ([]State, error) {
 }
 
 // sorted reports whether each key is that of a rate or that of a quota.
-func (b *book) sorted(ask Ask) bool {
+func (b *quotas) sorted(ask Ask) bool {
 	for i := range ask.Rates {
 		if !b.entries[ask.Rates[i].Key].is(rateKind) {
 			return false
@@ -257,7 +257,7 @@ func (b *book) sorted(ask Ask) bool {
 
 // release notes when e may be forgotten: when it is as if it were fresh, or when
 // it can be loaded again.
-func (b *book) release(e *entry, free, at int64) {
+func (b *quotas) release(e *entry, free, at int64) {
 	if b.load != nil {
 		free = min(free, at+settled.Microseconds())
 	}
