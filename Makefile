@@ -23,6 +23,10 @@ ATTACKTIME ?= 60s
 # What became of each case of the conformance suite in each mode; docs/attacks.md is made from it by
 # HAFT_VERDICTS=$$PWD/.haft/verdicts go test . -run TestAttacks -update
 VERDICTS := $(CURDIR)/.haft/verdicts
+# The tests of package sandbox/local that the race detector does not disturb, and the modes of the conformance
+# suite that make test runs: as root, reduced, and as an ordinary user.
+LOCAL    := ^(TestRun|TestProvider|TestTemplate)
+MODES    := ^TestLaw(_reduced|_as_an_ordinary_user)?$$
 # The tests of packages app and executor/script that run other people's programs.
 REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestOutlet_)
 
@@ -55,21 +59,29 @@ check: # what needs nothing installed
 	GOOS=darwin $(GO) build ./...
 
 .PHONY: test
-test: ## set up and run every test
+test: ## set up and run the tests
 	@$(MAKE) --no-print-directory -j2 setup-test check
 	@$(MAKE) --no-print-directory suites
 
 .PHONY: suites
-suites: # every test; a make of its own, which sees what setup-test has installed
+suites: # the first tier; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	$(TEST) $(RACE) -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$')
-	@echo "real packages, servers and clients, and the command's scripts, start hundreds of processes, each of which the race"
-	@echo "detector would start slowly: without it. They wait more than they compute: side by side"
-	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) ./cmd/haft; haft=$$?; wait $$app && exit $$haft
-	$(TEST) $(RACE) -run '^(TestRun|TestProvider|TestTemplate)' ./sandbox/local
-	@echo "the law of sandboxes is about time and memory, which the race detector takes: without it"
+	@# Three packages at once: many tests wait for processes more than they compute.
+	$(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$')
+	@echo "the command's scripts start hundreds of processes, each of which the race detector would start slowly: without it"
+	$(TEST) ./cmd/haft
+	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
+	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
 	@mkdir -p $(VERDICTS)
-	HAFT_VERDICTS=$(VERDICTS) $(TEST) ./sandbox/local
+	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
+
+.PHONY: test-more
+test-more: ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
+	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
+	@echo "more than they compute, so side by side"
+	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./soak; soak=$$?; wait $$app && exit $$soak
+	@mkdir -p $(VERDICTS)
+	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
 
