@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"haft"
-	"haft/schema"
+	"haft/internal/jsontree"
 )
 
 // The bounds of one list and one object. Those of vendors have far fewer; the
@@ -191,7 +191,7 @@ func text(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
 	}
-	v, _, err := schema.DecodePrefix(raw, 0)
+	v, _, err := jsontree.DecodePrefix(raw, jsontree.Limits{Bytes: MaxBytes})
 	if err != nil {
 		return "", fmt.Errorf("read a text: %w", err)
 	}
@@ -201,7 +201,7 @@ func text(raw []byte) (string, error) {
 
 // complaint returns what a reader of JSON says, without where.
 func complaint(err error) string {
-	if s, ok := errors.AsType[*schema.SyntaxError](err); ok {
+	if s, ok := errors.AsType[*jsontree.SyntaxError](err); ok {
 		return s.Message
 	}
 	return "it cannot be read"

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"haft"
+
+	"haft/internal/jsontree"
 )
 
 // maxEncodings is how often arguments may be a JSON string within a string.
@@ -26,7 +28,7 @@ var fence = []byte("```")
 // A byte order mark is passed over. Nothing is repaired: what is broken is a
 // [*haft.Error] that says where and what was expected there, and quotes nothing.
 // Duplicate keys, nesting deeper than [MaxDepth], more than [MaxBytes] or
-// [MaxValues], and numbers that [CheckNumber] refuses are errors.
+// [MaxValues], and numbers that [jsontree.CheckNumber] refuses are errors.
 func ReadArguments(text []byte) (*Object, error) {
 	if len(text) > MaxBytes {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments have %d bytes, %d is the most", len(text), MaxBytes)}
@@ -46,7 +48,7 @@ func ReadArguments(text []byte) (*Object, error) {
 			text = []byte(v)
 			inside = " within the string that holds them"
 		default:
-			return nil, argumentsError(text, inside, &SyntaxError{int64(at), "expected an object, this is " + article(kindOf(v))})
+			return nil, argumentsError(text, inside, &SyntaxError{Offset: int64(at), Message: "expected an object, this is " + article(kindOf(v))})
 		}
 	}
 	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are a string within a string more than %d times over; send an object", maxEncodings)}
@@ -69,7 +71,7 @@ func readArguments(text []byte) (v any, at int, err error) {
 			return nil, 0, err
 		}
 		if end != len(text) {
-			return nil, 0, &SyntaxError{int64(end), "expected the end: there is something after the value"}
+			return nil, 0, &SyntaxError{Offset: int64(end), Message: "expected the end: there is something after the value"}
 		}
 		return v, start, nil
 	}
@@ -94,11 +96,11 @@ func readFenced(text []byte, open int) (any, int, error) {
 		}
 	}
 	if !bytes.HasPrefix(text[end:], fence) {
-		return nil, 0, &SyntaxError{int64(end), "expected ``` to close the fence"}
+		return nil, 0, &SyntaxError{Offset: int64(end), Message: "expected ``` to close the fence"}
 	}
 	end += len(fence)
 	if more := bytes.Index(text[end:], fence); more >= 0 {
-		return nil, 0, &SyntaxError{int64(end + more), "expected no second fence: nobody can know which one holds the arguments"}
+		return nil, 0, &SyntaxError{Offset: int64(end + more), Message: "expected no second fence: nobody can know which one holds the arguments"}
 	}
 	return v, start, nil
 }
@@ -106,7 +108,7 @@ func readFenced(text []byte, open int) (any, int, error) {
 // decodeAt reads the value at start and returns where what follows it begins,
 // white space passed over.
 func decodeAt(text []byte, start int) (any, int, error) {
-	v, n, err := decodePrefix(text[start:], MaxDepth, MaxValues)
+	v, n, err := jsontree.DecodePrefix(text[start:], jsontree.Limits{Bytes: MaxBytes, Depth: MaxDepth, Values: MaxValues})
 	if err != nil {
 		if s, ok := errors.AsType[*SyntaxError](err); ok {
 			s.Offset += int64(start)
@@ -123,9 +125,9 @@ func argumentsError(text []byte, inside string, err error) error {
 	if !ok {
 		return fmt.Errorf("read arguments: %w", err)
 	}
-	line, column := Position(text, s.Offset)
+	line, column := jsontree.Position(text, s.Offset)
 	if !utf8.Valid(text) {
-		s = &SyntaxError{s.Offset, s.Message + "; the text is not valid UTF-8"}
+		s = &SyntaxError{Offset: s.Offset, Message: s.Message + "; the text is not valid UTF-8"}
 	}
 	return &haft.Error{
 		Code:    haft.CodeInvalid,

@@ -27,8 +27,8 @@ func (c *sizer) count(v any, depth int) bool {
 		if c.objects++; c.objects > MaxSchemaObjects {
 			return false
 		}
-		for _, k := range v.keys {
-			if !c.count(v.values[k], depth+1) {
+		for _, k := range v.Keys() {
+			if !c.count(v.Value(k), depth+1) {
 				return false
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"haft/internal/jsontree"
 )
 
 // typeSet is a set of types of JSON values. Whole numbers and others are kept
@@ -147,7 +149,7 @@ func whole(n json.Number) (json.Number, bool) {
 		}
 		return n, true
 	}
-	if CheckNumber(string(n)) != nil {
+	if jsontree.CheckNumber(string(n)) != nil {
 		return n, false
 	}
 	r, ok := new(big.Rat).SetString(string(n))
@@ -205,7 +207,7 @@ func coerce(declared typeSet, v any, maxDepth int) any {
 
 // coerceNumber reads s as a number, or returns it.
 func coerceNumber(declared typeSet, s string) any {
-	if len(s) > MaxDigits || !isNumber(s) {
+	if !jsontree.IsNumber(s) {
 		return s
 	}
 	n := json.Number(s)
@@ -221,7 +223,7 @@ func coerceNumber(declared typeSet, s string) any {
 // coerceContainer reads s as an array or object, or returns it.
 func coerceContainer(declared typeSet, s string, maxDepth int) any {
 	text := strings.TrimSpace(s)
-	v, n, err := DecodePrefix([]byte(text), maxDepth)
+	v, n, err := jsontree.DecodePrefix([]byte(text), jsontree.Limits{Bytes: MaxBytes, Depth: maxDepth})
 	if err != nil || n != len(text) || declared&typeOf(v) == 0 || v == nil {
 		return s
 	}

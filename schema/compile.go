@@ -12,6 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"haft"
+
+	"haft/internal/jsontree"
 )
 
 // The bounds on a schema that is compiled.
@@ -278,8 +280,8 @@ func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 	case *Object:
 		p.objects++
 		m := make(map[string]any, v.Len())
-		for _, k := range v.keys {
-			x, bad := p.plain(v.values[k], append(at, k))
+		for _, k := range v.Keys() {
+			x, bad := p.plain(v.Value(k), append(at, k))
 			if bad != nil {
 				return nil, bad
 			}
@@ -297,7 +299,7 @@ func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 		}
 		return s, nil
 	case json.Number:
-		if !isNumber(string(v)) || CheckNumber(string(v)) != nil {
+		if !jsontree.IsNumber(string(v)) {
 			return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is a number out of range"}
 		}
 		return v, nil
@@ -311,14 +313,4 @@ func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
 		return json.Number(n), nil
 	}
 	return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is not a JSON value"}
-}
-
-// isNumber reports whether s is exactly the text of a JSON number.
-func isNumber(s string) bool {
-	r := textReader{text: []byte(s)}
-	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
-		return false
-	}
-	_, err := r.number()
-	return err == nil && r.pos == len(s)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
@@ -53,17 +54,15 @@ func Bound(raw []byte) error {
 		Message: fmt.Sprintf("the value has more than %d parts; return less, or leave it in a file", MaxParts)}
 }
 
+// limits bound what is read of a value.
+func limits() jsontree.Limits { return jsontree.Limits{Bytes: schema.MaxBytes, Depth: MaxDepth} }
+
 // decode reads exactly one value.
 func decode(raw []byte) (any, error) {
 	if err := Bound(raw); err != nil {
 		return nil, err
 	}
-	v, n, err := schema.DecodePrefix(raw, MaxDepth)
-	if err == nil {
-		if rest := skipSpace(raw, n); rest != len(raw) {
-			err = &schema.SyntaxError{Offset: int64(rest), Message: "expected the end: there is something after the value"}
-		}
-	}
+	v, err := jsontree.Decode(raw, limits())
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the value is not JSON: " + err.Error(), Err: err}
 	}

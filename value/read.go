@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
@@ -125,8 +126,8 @@ func findJSON(text []byte) (any, error) {
 	}
 	switch len(places) {
 	case 0:
-		if s, ok := errors.AsType[*schema.SyntaxError](whole); ok {
-			line, column := schema.Position(text, s.Offset)
+		if s, ok := errors.AsType[*jsontree.SyntaxError](whole); ok {
+			line, column := jsontree.Position(text, s.Offset)
 			return nil, wrong("the output should be JSON: line %d, column %d: %s", line, column, s.Message)
 		}
 		return nil, wrong("the output should be JSON")
@@ -184,15 +185,15 @@ func containers(text []byte) ([]place, error) {
 		if text[i] != '{' && text[i] != '[' {
 			continue
 		}
-		v, n, err := schema.DecodePrefix(text[i:], MaxDepth)
+		v, n, err := jsontree.DecodePrefix(text[i:], limits())
 		if err == nil {
 			found = append(found, place{v, i, i + n})
 			i += n - 1
 			continue
 		}
-		if s, ok := errors.AsType[*schema.SyntaxError](err); ok {
+		if s, ok := errors.AsType[*jsontree.SyntaxError](err); ok {
 			if meantAsJSON(text[i:]) {
-				line, column := schema.Position(text, int64(i)+s.Offset)
+				line, column := jsontree.Position(text, int64(i)+s.Offset)
 				return nil, wrong("the output holds broken JSON: line %d, column %d: %s", line, column, s.Message)
 			}
 			budget -= s.Offset

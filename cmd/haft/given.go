@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
@@ -23,7 +24,7 @@ func readGiven(name string) (*schema.Signature, error) {
 	tree, err := schema.Decode(text)
 	if err != nil {
 		se, _ := errors.AsType[*schema.SyntaxError](err)
-		line, column := schema.Position(text, se.Offset)
+		line, column := jsontree.Position(text, se.Offset)
 		return nil, &schema.SourceError{Line: line, Column: column, Message: se.Message}
 	}
 	sig := &schema.Signature{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}

@@ -1,4 +1,4 @@
-package schema_test
+package jsontree_test
 
 import (
 	"encoding/json"
@@ -9,8 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"haft/schema"
+	"haft/internal/jsontree"
 )
+
+var limits = jsontree.Limits{Bytes: 1 << 20, Depth: 128, Values: 100_000, AnyNumber: true}
+
+func decode(text []byte) (any, error) { return jsontree.Decode(text, limits) }
+
+func encode(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := jsontree.Encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
 
 func TestDecode_keeps_text_as_it_is(t *testing.T) {
 	for _, text := range []string{
@@ -19,7 +32,7 @@ func TestDecode_keeps_text_as_it_is(t *testing.T) {
 		`{"html":"<b>&</b>","unicode":"ä 漢 😀","":""}`,
 		`[]`, `{}`, `"text"`, `null`, `-0`,
 	} {
-		v, err := schema.Decode([]byte(text))
+		v, err := decode([]byte(text))
 		if err != nil {
 			t.Errorf("Decode(%s): %v", text, err)
 			continue
@@ -36,17 +49,17 @@ func TestDecode_refuses(t *testing.T) {
 		offset     int64
 		message    string
 	}{
-		{"a key twice", `{"a":1,"a":2}`, 10, "a key stands twice in one object"},
-		{"a key twice below", `[{"a":{"b":1,"b":1}}]`, 16, "a key stands twice in one object"},
-		{"something after the end", `{} x`, 2, "there is something after the end"},
-		{"an end that comes early", `{"a":`, 5, "it ends too early"},
-		{"nothing", ``, 0, "it ends too early"},
-		{"what is not JSON", `{"a":nope}`, 5, "it is not JSON"},
-		{"a comment", `// x`, 0, "it is not JSON"},
+		{"a key twice", `{"a":1,"a":2}`, 7, "a key stands twice in one object"},
+		{"a key twice below", `[{"a":{"b":1,"b":1}}]`, 13, "a key stands twice in one object"},
+		{"something after the end", `{} x`, 3, "expected the end: there is something after the value"},
+		{"an end that comes early", `{"a":`, 5, "expected a value, but the text ends"},
+		{"nothing", ``, 0, "expected a value, but the text ends"},
+		{"what is not JSON", `{"a":nope}`, 5, "expected a value"},
+		{"a comment", `// x`, 0, "expected a value: JSON has no comments"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := schema.Decode([]byte(tt.text))
-			e, ok := errors.AsType[*schema.SyntaxError](err)
+			_, err := decode([]byte(tt.text))
+			e, ok := errors.AsType[*jsontree.SyntaxError](err)
 			if !ok {
 				t.Fatalf("Decode(%s) = %v, want a SyntaxError", tt.text, err)
 			}
@@ -65,40 +78,40 @@ func TestDecode_refuses(t *testing.T) {
 
 func TestDecode_bounds(t *testing.T) {
 	nested := func(n int) []byte { return []byte(strings.Repeat("[", n) + strings.Repeat("]", n)) }
-	if _, err := schema.Decode(nested(schema.MaxDepth)); err != nil {
-		t.Errorf("%d levels: %v", schema.MaxDepth, err)
+	if _, err := decode(nested(limits.Depth)); err != nil {
+		t.Errorf("%d levels: %v", limits.Depth, err)
 	}
-	for _, n := range []int{schema.MaxDepth + 2, 1_000_000} {
-		_, err := schema.Decode(nested(n))
-		if _, ok := errors.AsType[*schema.SyntaxError](err); !ok {
+	for _, n := range []int{limits.Depth + 2, 1_000_000} {
+		_, err := decode(nested(n))
+		if _, ok := errors.AsType[*jsontree.SyntaxError](err); !ok {
 			t.Errorf("%d levels: %v, want a SyntaxError", n, err)
 		}
 	}
-	big := []byte(`"` + strings.Repeat("x", schema.MaxBytes) + `"`)
-	if _, err := schema.Decode(big); err == nil {
+	big := []byte(`"` + strings.Repeat("x", limits.Bytes) + `"`)
+	if _, err := decode(big); err == nil {
 		t.Errorf("%d bytes: no error", len(big))
 	}
 	var wide strings.Builder
 	for i := range 1_000_000 {
 		fmt.Fprintf(&wide, `,"k%d":1`, i)
 	}
-	if _, err := schema.Decode([]byte("{" + wide.String()[1:] + "}")); err == nil {
+	if _, err := decode([]byte("{" + wide.String()[1:] + "}")); err == nil {
 		t.Error("a million keys: no error")
 	}
-	if _, err := schema.Decode(big[2:]); err == nil {
+	if _, err := decode(big[2:]); err == nil {
 		t.Error("a string without a beginning: no error")
 	}
 }
 
 func TestDecode_error_quotes_nothing(t *testing.T) {
-	_, err := schema.Decode([]byte(`{"password":"hunter2","password":"hunter3", x}`))
+	_, err := decode([]byte(`{"password":"hunter2","password":"hunter3", x}`))
 	if err == nil || strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "password") {
 		t.Errorf("error = %v, want one without the text", err)
 	}
 }
 
 func TestObject_remembers_order(t *testing.T) {
-	o := schema.Obj("b", 1, "a", "x", "c", nil)
+	o := jsontree.New("b", 1, "a", "x", "c", nil)
 	o.Set("a", "y").Set("d", []any{true})
 	o.Delete("b")
 	o.Delete("missing")
@@ -117,7 +130,7 @@ func TestObject_remembers_order(t *testing.T) {
 }
 
 func TestObject_zero_value_is_empty(t *testing.T) {
-	var o schema.Object
+	var o jsontree.Object
 	if o.Len() != 0 || o.Has("a") || o.String("a") != "" || encode(t, &o) != "{}" {
 		t.Error("the zero Object is not an empty object")
 	}
@@ -128,18 +141,18 @@ func TestObject_zero_value_is_empty(t *testing.T) {
 }
 
 func TestObject_reports_what_cannot_be_written(t *testing.T) {
-	_, err := schema.Encode(schema.Obj("a", schema.Obj("b", func() {})))
+	_, err := jsontree.Encode(jsontree.New("a", jsontree.New("b", func() {})))
 	if _, ok := errors.AsType[*json.UnsupportedTypeError](err); !ok {
 		t.Errorf("error = %v, want an UnsupportedTypeError", err)
 	}
 }
 
 func TestClone_shares_nothing(t *testing.T) {
-	o := schema.Obj("list", []any{schema.Obj("x", 1)}, "in", schema.Obj("y", 2))
+	o := jsontree.New("list", []any{jsontree.New("x", 1)}, "in", jsontree.New("y", 2))
 	before := encode(t, o)
-	c := schema.Clone(o).(*schema.Object)
+	c := jsontree.Clone(o).(*jsontree.Object)
 	c.Object("in").Set("y", 3)
-	c.Array("list")[0].(*schema.Object).Set("x", 3)
+	c.Array("list")[0].(*jsontree.Object).Set("x", 3)
 	c.Array("list")[0] = nil
 	c.Delete("in")
 	if after := encode(t, o); after != before {
@@ -152,9 +165,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v, err := schema.Decode(text)
+		v, err := decode(text)
 		if err != nil {
-			e, ok := errors.AsType[*schema.SyntaxError](err)
+			e, ok := errors.AsType[*jsontree.SyntaxError](err)
 			if !ok || e.Offset < 0 || e.Offset > int64(len(text)) {
 				t.Fatalf("Decode(%q) = %v", text, err)
 			}
@@ -164,14 +177,14 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("Decode accepts %q, which is not JSON", text)
 		}
 		once := encode(t, v)
-		again, err := schema.Decode([]byte(once))
+		again, err := decode([]byte(once))
 		if err != nil {
 			t.Fatalf("Decode(%q), which Encode wrote: %v", once, err)
 		}
 		if twice := encode(t, again); once != twice {
 			t.Fatalf("%q becomes %q", once, twice)
 		}
-		if c := encode(t, schema.Clone(v)); c != once {
+		if c := encode(t, jsontree.Clone(v)); c != once {
 			t.Fatalf("Clone(%q) = %q", once, c)
 		}
 	})

@@ -1,21 +1,10 @@
-package schema
+package jsontree
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-)
-
-// The bounds on JSON from outside.
-const (
-	MaxBytes = 8 << 20 // of one document
-	MaxDepth = 128     // of nesting
-	// MaxValues is how many values arguments have: numbers, texts, literals, lists
-	// and objects. Each of them costs some hundred bytes, and may have two of text.
-	MaxValues = 100_000
 )
 
 // An Object is a JSON object that remembers the order of its keys. The zero
@@ -25,9 +14,9 @@ type Object struct {
 	values map[string]any
 }
 
-// Obj makes an Object of alternating keys and values. It panics if a key is not
+// New makes an Object of alternating keys and values. It panics if a key is not
 // a string: that is a mistake of the programmer.
-func Obj(pairs ...any) *Object {
+func New(pairs ...any) *Object {
 	o := &Object{}
 	for i := 0; i < len(pairs); i += 2 {
 		o.Set(pairs[i].(string), pairs[i+1])
@@ -178,102 +167,4 @@ func Clone(v any) any {
 		return c
 	}
 	return v
-}
-
-// A SyntaxError says where a text stops being JSON that we accept.
-type SyntaxError struct {
-	Offset  int64 // in bytes, from 0
-	Message string
-}
-
-// Error names the place and the reason, never the text.
-func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message) }
-
-// Decode reads one JSON document. Objects become [*Object], arrays []any and
-// numbers [json.Number]. It refuses duplicate keys, which two readers would
-// understand differently, and documents beyond [MaxBytes] or [MaxDepth], with a
-// [*SyntaxError].
-func Decode(text []byte) (any, error) {
-	if len(text) > MaxBytes {
-		return nil, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), MaxBytes)}
-	}
-	d := decoder{json.NewDecoder(bytes.NewReader(text))}
-	d.UseNumber()
-	v, err := d.value(0)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, &SyntaxError{d.InputOffset(), "there is something after the end"}
-	}
-	return v, nil
-}
-
-// decoder builds trees from tokens.
-type decoder struct{ *json.Decoder }
-
-// value reads the next value, which is depth containers deep.
-func (d decoder) value(depth int) (any, error) {
-	if depth > MaxDepth {
-		return nil, &SyntaxError{d.InputOffset(), fmt.Sprintf("it is nested deeper than %d", MaxDepth)}
-	}
-	t, err := d.Token()
-	if err != nil {
-		return nil, d.syntax(err)
-	}
-	switch t {
-	case json.Delim('{'):
-		return d.object(depth)
-	case json.Delim('['):
-		return d.array(depth)
-	}
-	return t, nil
-}
-
-// object reads the rest of an object.
-func (d decoder) object(depth int) (*Object, error) {
-	o := &Object{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, d.syntax(err)
-		}
-		key, _ := t.(string) // the decoder accepts nothing else here
-		if o.Has(key) {
-			return nil, &SyntaxError{d.InputOffset(), "a key stands twice in one object"}
-		}
-		v, err := d.value(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		o.Set(key, v)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, d.syntax(err)
-	}
-	return o, nil
-}
-
-// array reads the rest of an array.
-func (d decoder) array(depth int) ([]any, error) {
-	a := []any{}
-	for d.More() {
-		v, err := d.value(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		a = append(a, v)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, d.syntax(err)
-	}
-	return a, nil
-}
-
-// syntax turns an error of the decoder into ours, which quotes nothing.
-func (d decoder) syntax(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &SyntaxError{d.InputOffset(), "it ends too early"}
-	}
-	return &SyntaxError{d.InputOffset(), "it is not JSON"}
 }

@@ -1,4 +1,4 @@
-package schema
+package jsontree
 
 import (
 	"encoding/json"
@@ -13,28 +13,64 @@ import (
 // own bound on reading an int.
 const MaxDigits = 4300
 
-// DecodePrefix reads one JSON value at the start of text, like [Decode], and
-// returns how many bytes it has. It serves texts from models and from tools:
-// what follows the value is the caller's business, its [*SyntaxError] says what
-// was expected where, and containers nest at most maxDepth deep. It is stricter
-// than [Decode] about what two readers would understand differently: invalid
-// UTF-8, half of a surrogate pair, and numbers that are no finite float64.
-func DecodePrefix(text []byte, maxDepth int) (v any, n int, err error) {
-	return decodePrefix(text, maxDepth, 0)
+// Limits bound what is read.
+type Limits struct {
+	Bytes, Depth int
+	// Values is how many values there may be: numbers, texts, literals, lists and objects.
+	// Each of them costs some hundred bytes, and may have two of text. 0 means any number.
+	Values int
+	// AnyNumber accepts numbers that [CheckNumber] refuses.
+	AnyNumber bool
 }
 
-// decodePrefix is DecodePrefix that reads at most so many values; 0 means any number.
-func decodePrefix(text []byte, maxDepth, maxValues int) (v any, n int, err error) {
-	if len(text) > MaxBytes {
-		return nil, 0, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), MaxBytes)}
+// A SyntaxError says where a text stops being JSON that we accept.
+type SyntaxError struct {
+	Offset  int64 // in bytes, from 0
+	Message string
+}
+
+// Error names the place and the reason, never the text.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message) }
+
+// Decode reads text, which is one JSON value; see [DecodePrefix].
+func Decode(text []byte, most Limits) (any, error) {
+	v, n, err := DecodePrefix(text, most)
+	if err != nil {
+		return nil, err
 	}
-	r := textReader{text: text, maxDepth: maxDepth, maxValues: maxValues}
+	r := textReader{text: text, pos: n}
+	if r.space(); r.pos < len(text) {
+		return nil, r.fail(r.pos, "expected the end: there is something after the value")
+	}
+	return v, nil
+}
+
+// DecodePrefix reads one JSON value at the start of text, and returns how many bytes it
+// has. Objects become [*Object], arrays []any and numbers [json.Number]. It refuses, with a
+// [*SyntaxError] that says what was expected where, what two readers would understand
+// differently: duplicate keys, invalid UTF-8, half of a surrogate pair, and numbers that
+// are no finite float64.
+func DecodePrefix(text []byte, most Limits) (v any, n int, err error) {
+	if len(text) > most.Bytes {
+		return nil, 0, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), most.Bytes)}
+	}
+	r := textReader{text: text, most: most}
 	r.space()
 	v, err = r.value(0)
 	if err != nil {
 		return nil, 0, err
 	}
 	return v, r.pos, nil
+}
+
+// IsNumber reports whether s is exactly the text of a JSON number that [CheckNumber] accepts.
+func IsNumber(s string) bool {
+	r := textReader{text: []byte(s)}
+	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	_, err := r.number()
+	return err == nil && r.pos == len(s)
 }
 
 // Position turns an offset into text into a line and a column, both from 1. The
@@ -79,11 +115,10 @@ func CheckNumber(n string) error {
 
 // textReader is a strict reader of JSON that knows where it is.
 type textReader struct {
-	text     []byte
-	pos      int
-	maxDepth int
-	// values counts what was read, up to maxValues if that is not 0.
-	values, maxValues int
+	text   []byte
+	pos    int
+	most   Limits
+	values int // that were read
 }
 
 // fail says what is wrong at offset.
@@ -108,11 +143,11 @@ func (r *textReader) peek() byte {
 
 // value reads the value that starts here.
 func (r *textReader) value(depth int) (any, error) {
-	if depth > r.maxDepth {
-		return nil, r.fail(r.pos, "it is nested deeper than %d", r.maxDepth)
+	if depth > r.most.Depth {
+		return nil, r.fail(r.pos, "it is nested deeper than %d", r.most.Depth)
 	}
-	if r.values++; r.maxValues > 0 && r.values > r.maxValues {
-		return nil, r.fail(r.pos, "it has more than %d values in all", r.maxValues)
+	if r.values++; r.most.Values > 0 && r.values > r.most.Values {
+		return nil, r.fail(r.pos, "it has more than %d values in all", r.most.Values)
 	}
 	switch c := r.peek(); {
 	case c == '{':
@@ -291,7 +326,7 @@ func (r *textReader) number() (json.Number, error) {
 		}
 	}
 	n := string(r.text[start:r.pos])
-	if err := CheckNumber(n); err != nil {
+	if err := CheckNumber(n); err != nil && !r.most.AnyNumber {
 		return "", r.fail(start, "%s", err)
 	}
 	return json.Number(n), nil
