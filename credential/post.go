@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -15,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/secret"
 )
 
@@ -119,34 +118,23 @@ func (c *Client) ttl(h http.Header) time.Duration {
 // environment is none.
 func Parse(raw []byte) ([]secret.Named, error) {
 	bad := func(why string) error { return failure("gave an answer that cannot be used: "+why, nil) }
-	if !utf8.Valid(raw) {
-		return nil, bad("it is not UTF-8")
+	tree, err := jsontree.Decode(raw, jsontree.Limits{Bytes: MaxAnswer, Depth: 1})
+	if err != nil {
+		return nil, bad(err.Error())
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	object, ok := tree.(*jsontree.Object)
+	if !ok {
 		return nil, bad("it is not a JSON object")
 	}
+	if object.Len() > MaxVariables {
+		return nil, bad(fmt.Sprintf("it has more than %d variables", MaxVariables))
+	}
 	var values []secret.Named
-	seen := map[string]bool{}
-	for dec.More() {
-		t, err := dec.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, bad("it is not JSON")
-		}
+	for _, name := range object.Keys() {
 		if err := secret.CheckEnvName(name); err != nil {
 			return nil, bad(haft.MessageOf(err))
 		}
-		if seen[name] {
-			return nil, bad("the variable " + name + " is given twice")
-		}
-		if seen[name] = true; len(seen) > MaxVariables {
-			return nil, bad(fmt.Sprintf("it has more than %d variables", MaxVariables))
-		}
-		if t, err = dec.Token(); err != nil {
-			return nil, bad("it is not JSON")
-		}
-		switch v := t.(type) {
+		switch v := object.Value(name).(type) {
 		case nil:
 		case string:
 			if len(v) > MaxValue || strings.IndexByte(v, 0) >= 0 {
@@ -156,12 +144,6 @@ func Parse(raw []byte) ([]secret.Named, error) {
 		default:
 			return nil, bad("the value of " + name + " is neither text nor null")
 		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, bad("it is not JSON")
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, bad("there is more after it")
 	}
 	return values, nil
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
 // Direction says which way a value goes through a filter.
@@ -184,8 +184,8 @@ func (p *Policy) FilterText(req Request, dir Direction, name, text string) Filte
 // is where it is, and seen the same for findings.
 func (s *sieve) walk(v any, way, seen []string) any {
 	switch v := v.(type) {
-	case *object:
-		for i, key := range v.keys {
+	case *jsontree.Object:
+		for _, key := range v.Keys() {
 			shown := key
 			if s.key(key, append(way, key), seen) {
 				shown = "*"
@@ -195,7 +195,7 @@ func (s *sieve) walk(v any, way, seen []string) any {
 			if s.err != nil {
 				return v
 			}
-			v.values[i] = s.walk(v.values[i], append(way, key), append(seen, shown))
+			v.Set(key, s.walk(v.Value(key), append(way, key), append(seen, shown)))
 		}
 	case []any:
 		for i := range v {
@@ -366,11 +366,11 @@ func (d Decision) Redacted(args json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redact arguments: %w", err)
 	}
-	var b bytes.Buffer
-	if err := writeTree(&b, redact(tree, nil, places)); err != nil {
+	out, err := jsontree.Encode(redact(tree, nil, places))
+	if err != nil {
 		return nil, fmt.Errorf("redact arguments: %w", err)
 	}
-	return b.Bytes(), nil
+	return out, nil
 }
 
 // redact replaces what lies at the places.
@@ -379,9 +379,9 @@ func redact(v any, way []string, places []place) any {
 		return redacted
 	}
 	switch v := v.(type) {
-	case *object:
-		for i, key := range v.keys {
-			v.values[i] = redact(v.values[i], append(way, key), places)
+	case *jsontree.Object:
+		for _, key := range v.Keys() {
+			v.Set(key, redact(v.Value(key), append(way, key), places))
 		}
 	case []any:
 		for i := range v {

@@ -1,12 +1,13 @@
 package policy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+
+	"haft/internal/jsontree"
 )
 
 // MaxScreened bounds how many bytes one [Screen] looks at, of all texts together.
@@ -115,11 +116,9 @@ func (s *sieve) json(dir Direction, raw json.RawMessage) (Filtered, error) {
 	case s.out.Refused:
 		s.out.Value = nil
 	case s.out.Masked:
-		var b bytes.Buffer
-		if err := writeTree(&b, tree); err != nil {
+		if s.out.Value, err = jsontree.Encode(tree); err != nil {
 			return Filtered{}, fmt.Errorf("write filtered %s: %w", dir, err)
 		}
-		s.out.Value = b.Bytes()
 	}
 	return s.out, nil
 }
