@@ -60,7 +60,7 @@ func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haf
 }
 
 // one runs a call and has a result whatever happens, except for a step of a chain that is
-// postponed: nil.
+// postponed, or of which only the store can say what became: nil.
 func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
 		c.ID = NewCallID()
@@ -69,7 +69,7 @@ func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result 
 	if err == nil {
 		return res
 	}
-	if errors.Is(err, errPostponed) {
+	if errors.Is(err, errPostponed) || c.Chain != "" && haft.CodeOf(err) == haft.CodeUnavailable {
 		return nil
 	}
 	if errors.Is(err, errLabel) {

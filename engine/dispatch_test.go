@@ -256,3 +256,47 @@ func TestChain_goes_on_after_an_outage(t *testing.T) {
 		})
 	}
 }
+
+// TestChain_has_the_results_of_its_records: that the store does not answer when something of a
+// step is written down says nothing about the step.
+func TestChain_has_the_results_of_its_records(t *testing.T) {
+	for name, c := range map[string]struct {
+		stage, args string
+		status      haft.Status
+	}{
+		"refused":   {"validate", `{"x":"no number"}`, haft.StatusValidation},
+		"asked for": {"approve", `{"x":1}`, haft.StatusSuccess},
+		"was run":   {"", `{"x":1}`, haft.StatusSuccess},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &untilEnd{between: between{stage: c.stage}}
+			w, faults := faulty(t, engine.Config{Beat: 50 * time.Millisecond, DeadAfter: time.Hour, Observer: u})
+			w.tool("o", "work", func(d *haft.Draft) { d.Settings.RequiresApproval = c.stage == "approve" })
+			u.do = func() { faults.set(false, 2) }
+			if c.stage == "" {
+				u.end = func() { faults.set(false, 0) }
+				w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+					check(t, w.Cancel(t.Context(), user("o", "ann"), req.Call)) // else the chain waits long for the store
+					faults.set(true, 0)
+					return ok(req, "1"), nil
+				})
+			}
+			made, err := w.Run(t.Context(), user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "work", Args: json.RawMessage(c.args)}}})
+			check(t, err)
+			until(t, "the end of the chain", func() bool {
+				for a, err := range w.Approvals(t.Context(), approver("o"), haft.ApprovalFilter{}) {
+					if err == nil {
+						_, _ = w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true})
+					}
+				}
+				now, err := w.Chain(t.Context(), admin("o"), made.ID)
+				return err == nil && now.Status.Final()
+			})
+			step := w.chainEnd(made.ID).Steps[0]
+			want(t, step.Result, c.status)
+			if r := w.record("o", step.Call); r.Status != c.status {
+				t.Errorf("the record says %s", r.Status)
+			}
+		})
+	}
+}

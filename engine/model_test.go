@@ -33,6 +33,7 @@ import (
 //
 //   - every accepted call and chain ends, and none as rate_limited or because the store was away;
 //   - a tool that may not run twice runs at most once for a call, and a success means once;
+//   - a step of a chain ends as its call does;
 //   - calls of one idempotency key run at most once together;
 //   - a record that was seen final never changes, and its end is told once.
 //
@@ -418,7 +419,9 @@ func (m *model) check() {
 	for _, id := range m.chains {
 		calls, err := m.watch.Records(m.tb.Context(), haft.CallFilter{Org: "o", Chain: id, Limit: 100})
 		ran := 0
+		ends := map[haft.CallID]haft.Status{}
 		for _, r := range calls {
+			ends[r.Call.ID] = r.Status
 			ran += m.runs[r.Call.ID]
 			if r.Status == haft.StatusRate || r.Status == haft.StatusError && !strings.Contains(r.Result.Error.Message, "the tool did not run") {
 				m.t.Errorf("a step of a chain ended as %s: %+v", r.Status, r.Result.Error)
@@ -426,6 +429,15 @@ func (m *model) check() {
 		}
 		if err != nil || ran > 2 {
 			m.t.Errorf("the two steps of a chain ran %d times, %v", ran, err)
+		}
+		c, err := m.watch.Chain(m.tb.Context(), "o", id)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, s := range c.Steps {
+			if s.Result == nil || s.Result.Status != ends[s.Call] {
+				m.t.Errorf("step %s of a chain ended as %+v, its call as %q", s.ID, s.Result, ends[s.Call])
+			}
 		}
 	}
 }

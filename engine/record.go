@@ -153,12 +153,12 @@ func (e *Engine) ended(ctx context.Context, f *flight) *haft.Result {
 // unrecorded is what the caller of a call is told whose end is not recorded.
 func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
 	switch {
+	case f.isStep(), f.accepted && !f.begun:
+		err = errPostponed // the store says later what became of it
 	case f.begun:
 		// Not one that says to try again: the tool would run twice.
 		err = &haft.Error{Code: haft.CodeInternal, Err: err,
 			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
-	case f.accepted:
-		err = errPostponed
 	default:
 		e.unclaim(ctx, f)
 	}
