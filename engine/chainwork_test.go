@@ -48,9 +48,9 @@ func TestChainWork_of_one_organisation_does_not_keep_others_waiting(t *testing.T
 // another server has begun since.
 func TestDispatcher_begun_by_others(t *testing.T) {
 	d := newDispatcher(10, 10, 10)
-	f := &flight{phase: phaseBegins, call: haft.Call{ID: "c"}}
+	f := &flight{call: haft.Call{ID: "c"}}
 	f.rec = haft.Record{Call: f.call, Started: time.Now()}
-	d.landed(f, errPostponed)
+	d.noteUnbegun(f)
 	if !d.neverBegan(&f.rec) {
 		t.Error("a call whose start could not be written is not known to have never begun")
 	}
