@@ -87,6 +87,8 @@ func (e *Engine) settleLost(ctx context.Context, ref store.Ref) error {
 	}
 	settle := e.lose
 	switch {
+	case again && e.cfg.Brief && !e.dispatcher.neverBegan(r):
+		settle = e.leaveToServer
 	case again:
 		settle = e.requeue
 	case e.dispatcher.neverBegan(r):
@@ -123,6 +125,15 @@ func (e *Engine) requeue(ctx context.Context, r *haft.Record, why string) error 
 	f.rec.Status, f.rec.Result, f.rec.Started = haft.StatusQueued, nil, time.Time{}
 	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.entry(f, "call.requeued", map[string]any{"reason": why})}}
 	return ended(e.tell(ctx, f, haft.EventQueued, nil, part))
+}
+
+// leaveToServer is requeue for a call that this process does not run: a command would wait
+// for it, or cancel it when it is interrupted.
+func (e *Engine) leaveToServer(ctx context.Context, r *haft.Record, why string) error {
+	if err := e.requeue(ctx, r, why); err != nil {
+		return err
+	}
+	return e.store.Disown(ctx, e.owner(), []haft.CallID{r.Call.ID})
 }
 
 // sweepAnswered takes calls further whose requests for approval are answered and that wait
