@@ -214,6 +214,8 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	if err != nil {
 		return errors.Join(advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"), ln.Close())
 	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	s.greet(ctx, std, sys, ln.Addr())
@@ -225,7 +227,7 @@ func (s *serving) run(ctx context.Context, std streams) error {
 			continue
 		case err = <-served:
 		case <-ctx.Done():
-			err = errors.Join(s.stop(ctx, cfg.Logger, sys), <-served)
+			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served)
 		}
 		return errors.Join(err, sys.Close())
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"syscall"
 	"time"
 
 	"haft/app"
@@ -29,12 +28,11 @@ const sameSignal = 500 * time.Millisecond
 // stop ends a server after the first signal: readiness goes down while everything is
 // still answered, so that load balancers send elsewhere; then the listener closes, and
 // calls in flight get the rest of --drain. A second signal ends both waits at once. The
-// caller closes sys, which hands over the calls that have not ended.
-func (s *serving) stop(ctx context.Context, log *slog.Logger, sys *app.Server) error {
+// caller closes sys, which hands over the calls that have not ended. Again has the signals,
+// also the first: whoever listened only from now on could be killed by the same signal.
+func (s *serving) stop(ctx context.Context, log *slog.Logger, sys *app.Server, again chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	told := time.Now()
 	go func() {
 		for {
