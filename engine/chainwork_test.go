@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/store"
 )
 
 // TestChainWork_of_one_organisation_does_not_keep_others_waiting: every organisation has a
@@ -58,5 +59,44 @@ func TestDispatcher_begun_by_others(t *testing.T) {
 	later.Started = f.rec.Started.Add(time.Second)
 	if d.neverBegan(&later) {
 		t.Error("a call that another server has begun would run again")
+	}
+}
+
+// TestDispatcher_counts_each_organisation: what others have cancelled is not counted for ever
+// because a neighbour is busy.
+func TestDispatcher_counts_each_organisation(t *testing.T) {
+	d := newDispatcher(1, 10, 10)
+	if err := d.reserve("a"); err != nil {
+		t.Fatal(err)
+	}
+	d.settle("a", true)
+	seen := d.seen()
+	if err := d.reserve("b"); err != nil {
+		t.Fatal(err)
+	}
+	d.count(map[string]int{}, seen)
+	if err := d.reserve("a"); err != nil {
+		t.Errorf("no call waits: %v", err)
+	}
+	if err := d.reserve("b"); err == nil {
+		t.Error("a call that is about to be accepted is not counted")
+	}
+}
+
+// TestDispatcher_keeps_reserved_places: a flight that lands takes no place of a call that is
+// about to be accepted, also not if its own was taken by a count.
+func TestDispatcher_keeps_reserved_places(t *testing.T) {
+	d := newDispatcher(1, 10, 10)
+	key, f := store.OrgKey("a"), &flight{asked: haft.Call{Principal: haft.Principal{Org: "a"}}}
+	if !d.board(key) {
+		t.Fatal("there is no place in memory")
+	}
+	if err := d.reserve("a"); err != nil {
+		t.Fatal(err)
+	}
+	d.landed(f, nil)
+	d.settle("a", true)
+	if l := d.lanes[key]; l == nil || l.kept != 1 || l.reserved != 0 || d.kept != 1 {
+		t.Errorf("one call waits: %+v", l)
 	}
 }

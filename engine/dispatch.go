@@ -58,6 +58,7 @@ type lane struct {
 	wait     time.Duration
 	after    time.Time // nothing is launched before
 	look     time.Time // the store is not read before: it had nothing
+	changed  int       // the last of dispatcher.changes that was one of this lane
 }
 
 func newDispatcher(most, mostAll, queue int) *dispatcher {
@@ -78,6 +79,12 @@ func (d *dispatcher) lane(key string) *lane {
 	return l
 }
 
+// change notes that a call of a lane came, began or went. mu is held.
+func (d *dispatcher) change(l *lane) {
+	d.changes++
+	l.changed = d.changes
+}
+
 // reserve takes the place of a call that is about to be accepted, or refuses it.
 func (d *dispatcher) reserve(org string) error {
 	d.mu.Lock()
@@ -95,7 +102,7 @@ func (d *dispatcher) reserve(org string) error {
 	l.kept++
 	l.reserved++
 	d.kept++
-	d.changes++
+	d.change(l)
 	return nil
 }
 
@@ -106,8 +113,8 @@ const retryBacklog = 5 * time.Second
 func (d *dispatcher) settle(org string, kept bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.changes++
 	l := d.lane(store.OrgKey(org))
+	d.change(l)
 	l.reserved--
 	if !kept && l.kept > 0 {
 		l.kept--
@@ -136,7 +143,7 @@ func (d *dispatcher) landed(f *flight, why error) {
 	l := d.lane(key)
 	l.flying--
 	d.flying--
-	d.changes++
+	d.change(l)
 	if f.begun {
 		l.begun--
 	}
@@ -150,7 +157,7 @@ func (d *dispatcher) landed(f *flight, why error) {
 	} else {
 		l.wait = 0
 		delete(d.postponed, string(f.call.ID))
-		if l.kept > 0 {
+		if l.kept > l.reserved {
 			l.kept--
 			d.kept--
 		}
@@ -217,8 +224,10 @@ func (d *dispatcher) seen() int {
 func (d *dispatcher) add(org string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lane(store.OrgKey(org)).kept++
+	l := d.lane(store.OrgKey(org))
+	l.kept++
 	d.kept++
+	d.change(l)
 }
 
 // nudge has the dispatcher look again.
@@ -256,8 +265,8 @@ func (d *dispatcher) due() (keys []string, next time.Duration) {
 }
 
 // count sets how many calls of each organisation there are: those that are queued by the
-// store, which others may have changed, and those that have begun here. If some came or went
-// since the store was asked, at changes, its answer only says that there are more.
+// store, which others may have changed, and those that have begun here. If some of its own came
+// or went since the store was asked, at changes, the answer only says that there are more.
 func (d *dispatcher) count(queued map[string]int, changes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,7 +275,7 @@ func (d *dispatcher) count(queued map[string]int, changes int) {
 	}
 	for key, l := range d.lanes {
 		n := queued[key] + l.begun + l.reserved
-		if d.changes != changes {
+		if l.changed > changes {
 			n = max(n, l.kept)
 		}
 		d.kept += n - l.kept
@@ -286,8 +295,9 @@ func (d *dispatcher) begins(f *flight, n int) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.changes++
-	d.lane(store.OrgKey(f.asked.Principal.Org)).begun += n
+	l := d.lane(store.OrgKey(f.asked.Principal.Org))
+	l.begun += n
+	d.change(l)
 }
 
 // dispatch launches accepted calls until ctx ends.
