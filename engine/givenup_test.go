@@ -131,16 +131,7 @@ func TestGivenUp_chain_of_the_same_server(t *testing.T) {
 	c := w.twoSteps("work")
 	first := <-started
 	giveUp(t, w.store, "p_old")
-	until(t, "it has adopted its own call", func() bool {
-		beats, err := w.store.Beats(t.Context())
-		check(t, err)
-		for name := range beats { // there is one
-			list, err := w.store.Running(t.Context(), name)
-			check(t, err)
-			return len(list) == 1
-		}
-		return false
-	})
+	until(t, "it has adopted and ended its own call", func() bool { return w.record("o", first).Status.Final() })
 	end()
 	steps := w.chainEnd(c.ID).Steps
 	if r := w.record("o", first); steps[0].Call != first || steps[0].Result.Status != r.Status {
