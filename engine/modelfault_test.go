@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"haft"
 	"haft/store"
 	"haft/store/postgres"
 )
@@ -72,6 +73,9 @@ func openFaulty(t testing.TB, url string, f *faults) *store.Store {
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	s, err := store.New(t.Context(), db, db, postgres.Dialect(), store.Config{})
+	for try := 0; try < 5 && haft.CodeOf(err) == haft.CodeUnavailable; try++ { // the machine was slow
+		s, err = store.New(t.Context(), db, db, postgres.Dialect(), store.Config{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
