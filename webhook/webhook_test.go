@@ -207,10 +207,11 @@ func receive(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 	return rec
 }
 
-// hang answers nothing for as long as somebody waits.
+// hang answers nothing for as long as somebody waits, and nothing then: the client may still
+// see an answer that comes as it gives up.
 func hang(_ http.ResponseWriter, r *http.Request, _ int) bool {
 	<-r.Context().Done()
-	return false
+	panic(http.ErrAbortHandler)
 }
 
 // next returns what was received next.
