@@ -5,51 +5,33 @@ import (
 	"slices"
 )
 
-// automaton finds all patterns in one pass over folded bytes, after Aho and
-// Corasick. Its states are of two sorts. Those near the root, where nearly all
-// text keeps it, are rows of a table: one load per byte. The others are nodes
-// with a failure link, ten bytes each, of which almost all have one child, which
-// is the next node: patterns are inserted in sorted order.
+// automaton finds all patterns in one pass over a text, after Aho and Corasick. A
+// state stands for the longest beginning of a pattern that the text read so far ends
+// with; state 0 is the root and stands for none.
 //
-// A state below len(dense) is the offset of a row; above it is a node's number
-// plus len(dense). In rows a state in which a pattern ends carries hitBit.
+// States are numbered level by level. So the children of a state have consecutive
+// numbers, and the state that one fails to has a lower number than itself. States near
+// the root, where nearly all text stays, also have a row in a table: one load per byte.
+// The others take ten bytes each, so that thousands of values need a few megabytes.
 type automaton struct {
-	class [256]uint8 // of each byte, after folding; 0 means in no pattern
-	width int        // of a row: the number of classes
+	class [256]uint8 // of each byte, after folding; 0 is for bytes in no pattern
 
-	dense []uint32 // rows
-	depth []uint32 // of each node
-	edge  []uint16 // class of the first child of each node, and flags
-	fail  []uint32 // state to go on from where no child fits
-	kids  []kid    // further children, sorted
-	hits  map[uint32]hit
-	opens []int16                // what most hits have of these
-	rowOf []uint32               // node of each row
-	level [denseDepth + 1]uint32 // the first state of each depth of rows
+	rows  []uint32 // next state by class for the lowest states; matchBit marks matches
+	shift uint8    // a row has 1<<shift entries
 
-	sieve   *sieve
-	longest int  // pattern
-	shallow bool // a pattern is short enough to end in a row
+	label   []uint8          // class of the byte that leads to each state
+	child   []uint32         // first child of each state; its children end where those of the next state begin
+	fail    []uint32         // state of the longest shorter beginning
+	matched []bool           // whether a pattern ends in each state
+	matches map[uint32]match // by state
+	levels  []uint32         // first state of each depth
 }
 
-// Flags of an edge, above the class.
-const (
-	edgeMore = 1 << 8 // there are further children
-	edgeHit  = 1 << 9 // a pattern ends here
-)
-
-// kid is a child that is not the first.
-type kid struct {
-	parent uint32
-	class  uint8
-	node   uint32
-}
-
-// hit says what ends in a state: the longest value, and openings of formats.
-type hit struct {
-	value  int32 // index, -1 if there is none
-	length uint32
-	opens  []int16
+// match says what ends in a state: the longest value, and openings of formats.
+type match struct {
+	value   int32 // index, -1 if there is none
+	length  uint32
+	formats []int16
 }
 
 // pattern is one form of a value, folded; or, if value is negative, the opening
@@ -59,16 +41,16 @@ type pattern struct {
 	value int32
 }
 
-// denseDepth is how deep rows go: with a thousand values nearly all text stays
-// within it, and the rows fit a second-level cache. denseMax bounds the table.
+// Bounds of the table of rows: with a thousand values nearly all text stays within
+// maxRowDepth, and maxRowEntries are 4 MB.
 const (
-	denseDepth = 3
-	denseMax   = 1 << 20
+	maxRowDepth   = 3
+	maxRowEntries = 1 << 20
 )
 
-// hitBit makes a state larger than any other, so that one comparison tells what
-// needs a second look.
-const hitBit = 1 << 31
+// matchBit marks states in rows, so that one comparison finds a match. There are fewer
+// states: they are no more than the bytes of all patterns.
+const matchBit = 1 << 31
 
 // fold maps bytes that are not told apart to one. See the package comment.
 func fold(b byte) byte {
@@ -83,32 +65,32 @@ func fold(b byte) byte {
 	return b
 }
 
-// isSpecial reports whether b begins an escape or breaks a line.
-func isSpecial(b byte) bool { return familyOf[b] != 0 }
+// patternRange is a range of sorted patterns.
+type patternRange struct{ from, to uint32 }
 
-// newAutomaton builds the automaton of patterns, of which none may be shorter
-// than denseDepth: what rows fail to has no hits to inherit.
+// newAutomaton builds the automaton of patterns, which it sorts. None may be empty.
 func newAutomaton(patterns []pattern) *automaton {
 	slices.SortFunc(patterns, func(p, q pattern) int { return bytes.Compare(p.text, q.text) })
-	a := &automaton{hits: make(map[uint32]hit, len(patterns))}
-	total, openings := 1, 0
+	total := 1
 	for _, p := range patterns {
 		total += len(p.text)
-		a.longest = max(a.longest, len(p.text))
-		a.shallow = a.shallow || len(p.text) <= denseDepth
-		if p.value < 0 {
-			openings++
-		}
 	}
-	a.opens = make([]int16, 0, openings)
-	a.sieve = newSieve(patterns)
+	a := &automaton{
+		label: make([]uint8, 1, total), child: make([]uint32, 0, total+1), fail: make([]uint32, 1, total),
+		matched: make([]bool, 1, total), matches: make(map[uint32]match, len(patterns)),
+	}
 	a.classify(patterns)
-	a.insert(patterns, total)
-	a.link()
+	a.rows = make([]uint32, 0, countRows(patterns, 1<<a.shift)<<a.shift)
+	level, next := []patternRange{{0, uint32(len(patterns))}}, make([]patternRange, 0, len(patterns))
+	for depth := 0; len(level) > 0; depth++ {
+		a.levels = append(a.levels, uint32(len(a.child)))
+		level, next = a.expandLevel(patterns, level, next[:0], depth), level
+	}
+	a.child = append(a.child, uint32(len(a.label)))
 	return a
 }
 
-// classify numbers the bytes that occur.
+// classify numbers the bytes that occur in patterns.
 func (a *automaton) classify(patterns []pattern) {
 	var used [256]bool
 	for _, p := range patterns {
@@ -116,294 +98,160 @@ func (a *automaton) classify(patterns []pattern) {
 			used[b] = true
 		}
 	}
-	n := uint8(1)
+	classes := uint8(1) // folding leaves fewer than 255
 	for b := range 256 {
 		if used[b] {
-			a.class[b] = n
-			n++
+			a.class[b] = classes
+			classes++
 		}
 	}
 	for b := range 256 {
-		if f := fold(byte(b)); f != byte(b) {
-			a.class[b] = a.class[f]
-		}
+		a.class[b] = a.class[fold(byte(b))]
 	}
-	a.width = int(n)
+	for 1<<a.shift < int(classes) {
+		a.shift++
+	}
 }
 
-// insert builds the tree. Patterns are sorted, so each shares its beginning with
-// the one before it, and a node's first child is the node after it.
-func (a *automaton) insert(patterns []pattern, total int) {
-	a.edge = make([]uint16, 1, total)
-	a.depth = make([]uint32, 1, total)
-	edge, depth := a.edge, a.depth
-	path := make([]uint32, a.longest+1) // nodes of the pattern before
+// expandLevel adds the children of all states of a depth. level has for each of them
+// the patterns that begin with what it stands for. Those of the children are appended
+// to next.
+func (a *automaton) expandLevel(patterns []pattern, level, next []patternRange, depth int) []patternRange {
+	for _, r := range level {
+		state := uint32(len(a.child))
+		a.child = append(a.child, uint32(len(a.label)))
+		a.addRow(state)
+		for r.from < r.to && len(patterns[r.from].text) == depth {
+			r.from++ // shorter patterns come first
+		}
+		for r.from < r.to {
+			b, end := patterns[r.from].text[depth], r.from+1
+			for end < r.to && patterns[end].text[depth] == b {
+				end++
+			}
+			a.addChild(state, a.class[b], patterns[r.from:end], depth+1)
+			next = append(next, patternRange{r.from, end})
+			r.from = end
+		}
+	}
+	return next
+}
+
+// countRows returns how many states of sorted patterns get a row: those of at most
+// maxRowDepth bytes, as far as there is room.
+func countRows(patterns []pattern, width int) int {
+	count := 1
 	var last []byte
 	for _, p := range patterns {
-		d := 0
-		for d < len(last) && d < len(p.text) && last[d] == p.text[d] {
-			d++
+		near, same := p.text[:min(len(p.text), maxRowDepth)], 0
+		for same < min(len(near), len(last)) && near[same] == last[same] {
+			same++
 		}
-		parent := path[d]
-		for ; d < len(p.text); d++ {
-			c, node := a.class[p.text[d]], uint32(len(edge))
-			if edge[parent]&0xff == 0 {
-				edge[parent] |= uint16(c)
-			} else {
-				edge[parent] |= edgeMore
-				a.kids = append(a.kids, kid{parent, c, node})
-			}
-			edge = append(edge, 0)
-			depth = append(depth, uint32(d+1))
-			path[d+1], parent = node, node
-		}
-		a.edge, a.depth = edge, depth
-		a.end(path[len(p.text)], p)
-		last = p.text
+		count, last = count+len(near)-same, near
 	}
-	slices.SortFunc(a.kids, func(x, y kid) int {
-		if x.parent != y.parent {
-			return int(x.parent) - int(y.parent)
-		}
-		return int(x.class) - int(y.class)
-	})
+	return min(count, maxRowEntries/width)
 }
 
-// end notes that p ends at node. Of two values of one form the first counts.
-func (a *automaton) end(node uint32, p pattern) {
-	h, ok := a.hits[node]
-	if !ok {
-		h.value = -1
-		a.edge[node] |= edgeHit
-	}
+// addRow gives state a row, as long as there is room. It begins as that of the state
+// it fails to; children overwrite it.
+func (a *automaton) addRow(state uint32) {
+	width := 1 << a.shift
 	switch {
-	case p.value < 0 && h.opens == nil: // out of one piece for all
-		a.opens = append(a.opens, int16(^p.value))
-		h.opens = a.opens[len(a.opens)-1:][:1:1]
-	case p.value < 0:
-		h.opens = append(h.opens, int16(^p.value))
-	case h.value < 0 || p.value < h.value:
-		h.value, h.length = p.value, uint32(len(p.text))
-	}
-	a.hits[node] = h
-}
-
-// child returns the child of node by class c, or 0.
-func (a *automaton) child(node uint32, c uint8) uint32 {
-	e := a.edge[node]
-	if uint8(e) == c && c != 0 {
-		return node + 1
-	}
-	if e&edgeMore == 0 {
-		return 0
-	}
-	i, ok := slices.BinarySearchFunc(a.kids, kid{parent: node, class: c}, func(x, y kid) int {
-		if x.parent != y.parent {
-			return int(x.parent) - int(y.parent)
-		}
-		return int(x.class) - int(y.class)
-	})
-	if !ok {
-		return 0
-	}
-	return a.kids[i].node
-}
-
-// further returns the children of node that are not the first.
-func (a *automaton) further(node uint32) []kid {
-	if a.edge[node]&edgeMore == 0 {
-		return nil
-	}
-	i, _ := slices.BinarySearchFunc(a.kids, node, func(k kid, n uint32) int { return int(k.parent) - int(n) })
-	n := i
-	for n < len(a.kids) && a.kids[n].parent == node {
-		n++
-	}
-	return a.kids[i:n]
-}
-
-// rows returns how many nodes get a row of the table.
-func (a *automaton) rows() int {
-	var count [denseDepth + 1]int
-	for _, d := range a.depth {
-		if d <= denseDepth {
-			count[d]++
-		}
-	}
-	rows, full := 0, false
-	for d, n := range count {
-		a.level[d] = uint32(rows * a.width)
-		if full = full || d > 0 && (rows+n)*a.width > denseMax; !full {
-			rows += n
-		}
-	}
-	return rows
-}
-
-// link fills rows and failure links, level by level.
-func (a *automaton) link() {
-	rows := a.rows()
-	a.dense = make([]uint32, rows*a.width)
-	a.rowOf = make([]uint32, 1, rows)
-	a.fail = make([]uint32, len(a.edge))
-	queue := make([]uint32, 1, len(a.edge)) // in order of depth, so rows come first
-	for at := range rows {
-		node, row := queue[at], a.dense[at*a.width:][:a.width]
-		if at > 0 {
-			copy(row, a.dense[a.fail[node]:][:a.width])
-		}
-		if c := uint8(a.edge[node]); c != 0 {
-			queue = a.reach(queue, row, node, c, node+1)
-		}
-		for _, k := range a.further(node) {
-			queue = a.reach(queue, row, node, k.class, k.node)
-		}
-	}
-	base := uint32(len(a.dense))
-	for at := rows; at < len(queue); at++ {
-		node := queue[at]
-		f := a.fail[node]
-		if f >= base || a.shallow {
-			a.inherit(node, f)
-		}
-		if c := uint8(a.edge[node]); c != 0 {
-			a.fail[node+1] = a.next(f, c)
-			queue = append(queue, node+1)
-		}
-		for _, k := range a.further(node) {
-			a.fail[k.node] = a.next(f, k.class)
-			queue = append(queue, k.node)
-		}
+	case state == 0:
+		a.rows = a.rows[:width]
+	case len(a.rows) < cap(a.rows):
+		a.rows = append(a.rows, a.rows[a.fail[state]<<a.shift:][:width]...)
 	}
 }
 
-// reach links the child by class c of a node that has a row, and queues it. The
-// row has yet the entry of the state that the node fails to, which is where the
-// child fails to.
-func (a *automaton) reach(queue, row []uint32, node uint32, c uint8, child uint32) []uint32 {
-	if node != 0 {
-		a.fail[child] = row[c] &^ hitBit
-	}
-	row[c] = uint32(len(a.dense)) + child
-	if n := len(queue); n < cap(a.rowOf) {
-		row[c] = uint32(n * a.width)
-		a.rowOf = append(a.rowOf, child)
-	}
-	if a.edge[child]&edgeHit != 0 {
-		row[c] |= hitBit
-	}
-	return append(queue, child)
-}
+// rowCount returns how many states have a row.
+func (a *automaton) rowCount() uint32 { return uint32(len(a.rows) >> a.shift) }
 
-// inherit adds to what ends at node what ends in the state it fails to. Rows
-// inherit nothing: no pattern is shorter than they are deep.
-func (a *automaton) inherit(node, f uint32) {
-	if f < uint32(len(a.dense)) && f < a.level[denseDepth] {
-		return
+// addChild adds the child of parent by a class. patterns are those that go through it.
+func (a *automaton) addChild(parent uint32, class uint8, patterns []pattern, depth int) {
+	state, fail := uint32(len(a.label)), uint32(0)
+	if parent != 0 {
+		fail = a.next(a.fail[parent], class)
 	}
-	if f = a.node(f); a.edge[f]&edgeHit == 0 {
-		return
-	}
-	from := a.hits[f]
-	h, ok := a.hits[node]
-	if !ok {
-		a.edge[node] |= edgeHit
-		a.hits[node] = from
-		return
-	}
-	if h.value < 0 {
-		h.value, h.length = from.value, from.length
-	}
-	h.opens = slices.Concat(h.opens, from.opens)
-	a.hits[node] = h
-}
-
-// next returns the state after s on class c.
-func (a *automaton) next(s uint32, c uint8) uint32 {
-	base := uint32(len(a.dense))
-	for s >= base {
-		node := s - base
-		e := a.edge[node]
-		if uint8(e) == c && c != 0 {
-			return s + 1
+	m, found := match{value: -1}, false
+	for _, p := range patterns {
+		if len(p.text) > depth {
+			break
 		}
-		if e&edgeMore != 0 {
-			if k := a.child(node, c); k != 0 {
-				return base + k
+		found = true
+		switch {
+		case p.value < 0:
+			m.formats = append(m.formats, int16(^p.value))
+		case m.value < 0 || p.value < m.value: // of two values of one form the first counts
+			m.value, m.length = p.value, uint32(depth)
+		}
+	}
+	if shorter, ok := a.matchIn(fail); ok {
+		found = true
+		if m.value < 0 {
+			m.value, m.length = shorter.value, shorter.length
+		}
+		m.formats = slices.Concat(m.formats, shorter.formats)
+	}
+	a.label = append(a.label, class)
+	a.fail = append(a.fail, fail)
+	a.matched = append(a.matched, found)
+	entry := state
+	if found {
+		a.matches[state] = m
+		entry |= matchBit
+	}
+	if parent < a.rowCount() {
+		a.rows[parent<<a.shift|uint32(class)] = entry
+	}
+}
+
+// next returns the state after s on a byte of a class.
+func (a *automaton) next(s uint32, class uint8) uint32 {
+	for rows := a.rowCount(); s >= rows; s = a.fail[s] {
+		for k := a.child[s]; k < a.child[s+1]; k++ {
+			if a.label[k] == class {
+				return k
 			}
 		}
-		s = a.fail[node]
 	}
-	return a.dense[s+uint32(c)] &^ hitBit
+	return a.rows[s<<a.shift|uint32(class)] &^ matchBit
 }
 
-// node returns the node of state s.
-func (a *automaton) node(s uint32) uint32 {
-	if base := uint32(len(a.dense)); s >= base {
-		return s - base
+// matchIn returns what ends in state s.
+func (a *automaton) matchIn(s uint32) (match, bool) {
+	if !a.matched[s] {
+		return match{}, false
 	}
-	return a.rowOf[int(s)/a.width]
+	return a.matches[s], true
 }
 
-// hitAt returns what ends in state s.
-func (a *automaton) hitAt(s uint32) (hit, bool) {
-	if s < uint32(len(a.dense)) && (!a.shallow || s < a.level[denseDepth]) {
-		return hit{}, false
+// depth returns how many bytes state s stands for.
+func (a *automaton) depth(s uint32) int {
+	level, first := slices.BinarySearch(a.levels, s)
+	if !first {
+		level--
 	}
-	n := a.node(s)
-	if a.edge[n]&edgeHit == 0 {
-		return hit{}, false
-	}
-	return a.hits[n], true
+	return level
 }
 
-// depthOf returns how many bytes state s remembers.
-func (a *automaton) depthOf(s uint32) int {
-	if base := uint32(len(a.dense)); s >= base {
-		return int(a.depth[s-base])
-	}
-	d := denseDepth
-	for s < a.level[d] {
-		d--
-	}
-	return d
-}
+// longest returns the length of the longest pattern.
+func (a *automaton) longest() int { return len(a.levels) - 1 }
 
-// idle reports whether b is a line break that begins no pattern: between two
-// patterns it means nothing, whether it is taken out or not.
-func (a *automaton) idle(b byte) bool {
-	return familyOf[b] == breaks && a.dense[a.class[b]] == 0
-}
-
-// near returns how many bytes state s remembers, if they are fewer than rows go
-// deep: then nothing is lost if those bytes are looked at again.
-func (a *automaton) near(s uint32) (depth int, ok bool) {
-	if s >= a.level[denseDepth] {
-		return 0, false
-	}
-	d := denseDepth - 1
-	for s < a.level[d] {
-		d--
-	}
-	return d, true
-}
-
-// run goes on from state s over p[i:], which has no special bytes, and stops after
-// a byte that ends a pattern, at the end, or beyond upto where it is near the root.
-// It returns the state and where it is.
-func (a *automaton) run(s uint32, p []byte, i, upto int) (state uint32, at int, found bool) {
-	dense, base, near := a.dense, uint32(len(a.dense)), a.level[denseDepth]
-	for ; i < len(p) && (i <= upto || s >= near); i++ {
-		c := a.class[p[i]]
-		if s < base {
-			if s = dense[s+uint32(c)]; s >= hitBit {
-				return s &^ hitBit, i + 1, true
+// run goes on from state s over p[i:]. It stops before a special byte, after a byte
+// that ends a pattern, or at the end, and returns the state and where it is.
+func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found bool) {
+	rows, rowCount, shift := a.rows, a.rowCount(), a.shift&31
+	for ; i < len(p) && !isSpecial(p[i]); i++ {
+		class := a.class[p[i]]
+		if s >= rowCount {
+			if s = a.next(s, class); a.matched[s] {
+				return s, i + 1, true
 			}
 			continue
 		}
-		s = a.next(s, c)
-		if _, ok := a.hitAt(s); ok {
-			return s, i + 1, true
+		if s = rows[s<<shift|uint32(class)]; s >= matchBit {
+			return s &^ matchBit, i + 1, true
 		}
 	}
 	return s, i, false

@@ -32,6 +32,9 @@ const (
 // familyOf is the family of the escapes that a byte begins, if any.
 var familyOf = [256]family{'\\': backslashes, '%': percents, '&': entities, '\n': breaks, '\r': breaks}
 
+// isSpecial reports whether b begins an escape or breaks a line.
+func isSpecial(b byte) bool { return familyOf[b] != 0 }
+
 // begins reports whether b begins an escape of the family.
 func (f family) begins(b byte) bool { return familyOf[b]&f != 0 }
 
@@ -45,35 +48,27 @@ type decoder struct {
 	breaks int // taken out in a row
 }
 
-// push takes the next item and appends to to what comes of it.
-func (d *decoder) push(it item, to []item) []item {
-	if d.n == 0 && !d.family.begins(it.b) {
-		d.breaks = 0
-		return append(to, it)
-	}
+// push adds an item to those that wait, which must be fewer than maxEscape.
+func (d *decoder) push(it item) {
 	d.wait[d.n], d.places[d.n] = it.b, [2]int{it.start, it.end}
 	d.n++
-	return d.drain(false, to)
 }
 
-// drain decodes what waits, as far as that can be told.
-func (d *decoder) drain(end bool, to []item) []item {
-	for d.n > 0 {
-		used, out, size := d.family.decode(d.wait[:d.n], d.breaks, end)
-		if used == 0 {
-			break
-		}
-		start, stop := d.places[0][0], d.places[used-1][1]
-		copy(d.places[:], d.places[used:d.n])
-		d.n = copy(d.wait[:], d.wait[used:d.n])
-		if d.breaks++; size > 0 {
-			d.breaks = 0
-		}
-		for _, b := range out[:size] {
-			to = append(to, item{b, start, stop})
-		}
+// pop takes the first escape, or byte as it is, from the items that wait: the bytes it
+// stands for, and its raw offsets. size is -1 if that cannot be told before more items
+// come; end says that none will.
+func (d *decoder) pop(end bool) (out [4]byte, size, start, stop int) {
+	used, out, size := d.family.decode(d.wait[:d.n], d.breaks, end)
+	if used == 0 {
+		return out, -1, 0, 0
 	}
-	return to
+	start, stop = d.places[0][0], d.places[used-1][1]
+	copy(d.places[:], d.places[used:d.n])
+	d.n = copy(d.wait[:], d.wait[used:d.n])
+	if d.breaks++; size > 0 {
+		d.breaks = 0
+	}
+	return out, size, start, stop
 }
 
 // decode reads what p begins with, an escape of the family or a byte as it is: how

@@ -11,8 +11,8 @@ func ByStep(r *Redactor, text string) string {
 	}
 	buf := []byte(text)
 	s := scanner{plan: r.plan}
-	if s.personal {
-		s.people.feed(&s, buf, 0, 0)
+	if s.findPersonal {
+		s.personal.feed(&s, buf, 0, 0)
 	}
 	for i := range buf {
 		s.step(buf, 0, i)

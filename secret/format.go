@@ -57,9 +57,9 @@ func newSet(ranges, single string) *set {
 	return &s
 }
 
-// open begins format f, whose opening ends before buf[i].
-func (s *scanner) open(f int, buf []byte, base, i int) {
-	if len(s.active) >= maxAttempts {
+// beginAttempt begins format f, whose opening ends before buf[i].
+func (s *scanner) beginAttempt(f int, buf []byte, base, i int) {
+	if len(s.attempts) >= maxAttempts {
 		return
 	}
 	form := &s.formats[f]
@@ -72,12 +72,12 @@ func (s *scanner) open(f int, buf []byte, base, i int) {
 	if !form.joint && at > 0 && isWord(buf[at-1]) && isWord(form.open[0]) {
 		return
 	}
-	for _, a := range s.active {
+	for _, a := range s.attempts {
 		if a.format == f && form.sure(a) {
 			return // within what will be removed
 		}
 	}
-	s.active = append(s.active, attempt{format: f, start: base + at, from: base + at, upto: base + i})
+	s.attempts = append(s.attempts, attempt{format: f, start: base + at, from: base + at, upto: base + i})
 }
 
 // sure reports whether nothing that follows can make a fail.
@@ -90,19 +90,19 @@ func (f *format) sure(a attempt) bool {
 	return f.fixed == nil
 }
 
-// attempts gives the byte at a raw offset to the formats that have begun.
-func (s *scanner) attempts(b byte, at int) {
-	if len(s.active) == 0 {
+// stepAttempts gives the byte at a raw offset to the formats that have begun.
+func (s *scanner) stepAttempts(b byte, at int) {
+	if len(s.attempts) == 0 {
 		return
 	}
 	n := 0
-	for _, a := range s.active {
+	for _, a := range s.attempts {
 		if s.take(&a, b, at) {
-			s.active[n] = a
+			s.attempts[n] = a
 			n++
 		}
 	}
-	s.active = s.active[:n]
+	s.attempts = s.attempts[:n]
 }
 
 // take gives b to a and reports whether a goes on.
@@ -168,13 +168,13 @@ func (st *step) take(a *attempt, b byte) (took, ended, failed bool) {
 // matched notes what a found.
 func (s *scanner) matched(a *attempt) {
 	if a.upto > a.from {
-		s.add(a.from, a.upto, s.first+a.format)
+		s.addSpan(a.from, a.upto, s.formatMask+a.format)
 	}
 }
 
-// expire ends the formats that have begun, as the text has.
-func (s *scanner) expire() {
-	for _, a := range s.active {
+// finishAttempts ends the formats that have begun, as the text has.
+func (s *scanner) finishAttempts() {
+	for _, a := range s.attempts {
 		form := &s.formats[a.format]
 		ok := true
 		for k := a.step; k < len(form.steps); k++ {
@@ -193,5 +193,5 @@ func (s *scanner) expire() {
 			s.matched(&a)
 		}
 	}
-	s.active = s.active[:0]
+	s.attempts = s.attempts[:0]
 }

@@ -21,8 +21,8 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 		return raw, false
 	}
 	out, changed := p.tokens(raw, whole)
-	if who, found := p.across(out, whole); found || changed && !json.Valid(out) {
-		return quoted(p.masks[who]), true
+	if mask, found := p.across(out, whole); found || changed && !json.Valid(out) {
+		return quoted(p.masks[mask]), true
 	}
 	if !changed {
 		return raw, false
@@ -31,18 +31,18 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 }
 
 // isValue reports whether a span is of a value and not of a format.
-func (p *plan) isValue(f span) bool { return f.who < p.values }
+func (p *plan) isValue(f span) bool { return f.mask < p.values }
 
 // across returns the mask of a value that is still in the text of a document,
 // whose strings and numbers have none.
 //
 // What is inside a string is not one: the n of an escape and what follows it look
 // like nfoo, but are a line break and foo.
-func (p *plan) across(doc []byte, before []span) (who int, found bool) {
+func (p *plan) across(doc []byte, before []span) (mask int, found bool) {
 	if len(before) == 0 {
 		return 0, false
 	}
-	who = before[0].who
+	mask = before[0].mask
 	left := p.spans(doc)
 	for at := 0; at < len(doc) && len(left) > 0; {
 		start, end, kind := token(doc, at)
@@ -58,11 +58,11 @@ func (p *plan) across(doc []byte, before []span) (who int, found bool) {
 				break
 			}
 			if p.isValue(f) && f.start < end && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
-				return f.who, true
+				return f.mask, true
 			}
 		}
 	}
-	return who, false
+	return mask, false
 }
 
 // tokens returns doc with each string and number redacted by itself. found is what
@@ -98,7 +98,7 @@ func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 		case len(spans) > 0:
 			text = p.cut(text, spans)
 		case touched && !p.isValue(found[0]) && !isLiteral(text):
-			text = []byte(p.masks[found[0].who])
+			text = []byte(p.masks[found[0].mask])
 		default:
 			continue
 		}

@@ -64,9 +64,9 @@ type run struct {
 	lost  bool // it is too long
 }
 
-// people finds personal data. It collects runs of bytes that may be part of it and
+// personalFinder finds personal data. It collects runs of bytes that may be part of it and
 // looks at each when it has ended, so that it does not matter how the text came.
-type people struct {
+type personalFinder struct {
 	begun   bool
 	last    uint8 // what the last byte can be part of
 	check   int   // raw offset at which a run becomes too long
@@ -78,7 +78,7 @@ type people struct {
 }
 
 // feed takes buf[from:], as [scanner.feed] does.
-func (p *people) feed(s *scanner, buf []byte, base, from int) {
+func (p *personalFinder) feed(s *scanner, buf []byte, base, from int) {
 	if !p.begun {
 		p.begun = true
 		p.address.start, p.number.start, p.token.start, p.iban = -1, -1, -1, -1
@@ -111,7 +111,7 @@ func (r *run) until(length int) int {
 }
 
 // takeAddress goes on to buf[i], which is in the run of an address or ends it.
-func (p *people) takeAddress(s *scanner, buf []byte, base, i int, in bool) {
+func (p *personalFinder) takeAddress(s *scanner, buf []byte, base, i int, in bool) {
 	r := &p.address
 	if !in {
 		if r.start >= 0 && r.at {
@@ -133,7 +133,7 @@ func (p *people) takeAddress(s *scanner, buf []byte, base, i int, in bool) {
 }
 
 // takeNumber goes on to buf[i], which is in a run of numbers or ends it.
-func (p *people) takeNumber(s *scanner, buf []byte, base, i int, in, opens bool) {
+func (p *personalFinder) takeNumber(s *scanner, buf []byte, base, i int, in, opens bool) {
 	r := &p.number
 	if r.start >= 0 && (!in || base+i-r.start >= longestNumber) {
 		numbers(s, buf[r.start-base:i], r.start, !in && isWord(buf[i]))
@@ -145,7 +145,7 @@ func (p *people) takeNumber(s *scanner, buf []byte, base, i int, in, opens bool)
 }
 
 // takeToken goes on to buf[i], which is in a word or ends it.
-func (p *people) takeToken(s *scanner, buf []byte, base, i int, in bool) {
+func (p *personalFinder) takeToken(s *scanner, buf []byte, base, i int, in bool) {
 	r := &p.token
 	if in {
 		if r.start < 0 && !r.lost {
@@ -166,13 +166,13 @@ func (p *people) takeToken(s *scanner, buf []byte, base, i int, in bool) {
 }
 
 // word looks at the word that has ended before buf[i].
-func (p *people) word(s *scanner, buf []byte, base, i int, space bool) {
+func (p *personalFinder) word(s *scanner, buf []byte, base, i int, space bool) {
 	w := buf[p.token.start-base : i]
 	switch {
 	case len(w) == 9 && national(w):
-		s.person(p.token.start, base+i, kindNational)
+		s.addPersonal(p.token.start, base+i, kindNational)
 	case len(w) >= 15 && isIBAN(w):
-		s.person(p.token.start, base+i, kindIBAN)
+		s.addPersonal(p.token.start, base+i, kindIBAN)
 	}
 	if p.iban < 0 && len(w) == 4 && opensIBAN(w) {
 		p.iban = p.token.start
@@ -181,7 +181,7 @@ func (p *people) word(s *scanner, buf []byte, base, i int, space bool) {
 		return
 	}
 	if isIBAN(buf[p.iban-base : i]) {
-		s.person(p.iban, base+i, kindIBAN)
+		s.addPersonal(p.iban, base+i, kindIBAN)
 	}
 	if !space || len(w) != 4 || base+i-p.iban >= longestIBAN {
 		p.iban = -1
@@ -189,7 +189,7 @@ func (p *people) word(s *scanner, buf []byte, base, i int, space bool) {
 }
 
 // finish tells that the text has ended.
-func (p *people) finish(s *scanner, buf []byte, base int) {
+func (p *personalFinder) finish(s *scanner, buf []byte, base int) {
 	if !p.begun {
 		return
 	}
@@ -207,7 +207,7 @@ func (p *people) finish(s *scanner, buf []byte, base int) {
 }
 
 // safe returns an offset before which nothing that is to come begins.
-func (p *people) safe() int {
+func (p *personalFinder) safe() int {
 	at := math.MaxInt
 	if p.begun {
 		for _, start := range []int{p.address.start, p.number.start, p.token.start, p.iban} {
@@ -219,8 +219,8 @@ func (p *people) safe() int {
 	return at
 }
 
-// person notes personal data.
-func (s *scanner) person(start, end, kind int) { s.add(start, end, s.persons+kind) }
+// addPersonal notes personal data.
+func (s *scanner) addPersonal(start, end, kind int) { s.addSpan(start, end, s.personalMask+kind) }
 
 // addresses finds e-mail addresses in a run that begins at a raw offset.
 func addresses(s *scanner, text []byte, base int) {
@@ -249,7 +249,7 @@ func addresses(s *scanner, text []byte, base int) {
 			dot = bytes.LastIndexByte(text[:end], '.')
 		}
 		if start < at && dot > at && end-dot > 2 {
-			s.person(base+start, base+end, kindEmail)
+			s.addPersonal(base+start, base+end, kindEmail)
 		}
 		next := bytes.IndexByte(text[at+1:], '@')
 		if next < 0 {
@@ -288,7 +288,7 @@ func numbers(s *scanner, text []byte, base int, joined bool) {
 	for i := 0; i < len(groups); i++ {
 		kind, n, from := number(text, groups[i:])
 		if n > 0 {
-			s.person(base+from, base+groups[i+n-1].end, kind)
+			s.addPersonal(base+from, base+groups[i+n-1].end, kind)
 			i += n - 1
 		}
 	}

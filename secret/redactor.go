@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 // The bounds on what a Redactor can look for.
@@ -54,15 +55,16 @@ type Redactor struct {
 
 // plan is what a scanner looks for.
 type plan struct {
-	auto     *automaton
-	values   int // how many; their masks come first
-	formats  []format
-	first    int // mask of formats[0]
-	persons  int // mask of the first personal kind
-	personal bool
-	masks    []string
-	views    []viewOf
-	kids     [][]int // of the raw text and of each view
+	auto         *automaton
+	values       int // how many; their masks come first
+	formats      []format
+	formatMask   int // index of the mask of formats[0]
+	personalMask int // index of the mask of the first personal kind
+	findPersonal bool
+	masks        []string
+	viewSpecs    []viewSpec
+	children     [][]int   // views of the raw text and of each view
+	scanners     sync.Pool // of *scanner that have finished
 }
 
 // NewRedactor returns a redactor of what cfg says.
@@ -71,7 +73,7 @@ func NewRedactor(cfg Config) *Redactor {
 	if len(cfg.Values) == 0 && !cfg.Formats && !cfg.Personal {
 		return r
 	}
-	p := &plan{personal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(kinds))}
+	p := &plan{findPersonal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(kinds))}
 	mask := cfg.Mask
 	if mask == "" {
 		mask = "[redacted:{name}]"
@@ -98,7 +100,7 @@ func NewRedactor(cfg Config) *Redactor {
 		p.masks = append(p.masks, n.Mask)
 	}
 	if cfg.Formats {
-		p.formats, p.first = formats(), len(p.masks)
+		p.formats, p.formatMask = formats(), len(p.masks)
 		for i, f := range p.formats {
 			all.add([]byte(f.open), ^int32(i))
 			if i > 0 && f.name == p.formats[i-1].name {
@@ -109,7 +111,7 @@ func NewRedactor(cfg Config) *Redactor {
 		}
 	}
 	if cfg.Personal {
-		p.persons = len(p.masks)
+		p.personalMask = len(p.masks)
 		for _, name := range kinds {
 			p.masks = append(p.masks, maskOf(name))
 		}
@@ -119,8 +121,8 @@ func NewRedactor(cfg Config) *Redactor {
 	}
 	p.auto = newAutomaton(all.patterns())
 	all.wipe()
-	p.views = viewsFor(odd)
-	p.kids = kidsOf(p.views)
+	p.viewSpecs = viewsFor(odd)
+	p.children = childViews(p.viewSpecs)
 	p.hide()
 	r.plan = p
 	return r
@@ -158,9 +160,13 @@ func (f *forms) wipe() {
 	clear(f.enc[:cap(f.enc)])
 }
 
+// minPattern is the length of the shortest pattern. Shorter forms of a value are in
+// every other word.
+const minPattern = 3
+
 // add adds a pattern, unless it is too short for one.
 func (f *forms) add(text []byte, value int32) {
-	if len(text) < denseDepth {
+	if len(text) < minPattern {
 		return
 	}
 	for _, b := range text {
@@ -229,15 +235,13 @@ func (f *forms) special(raw []byte, value int32) {
 
 // unescaped returns b with one level of escapes undone.
 func unescaped(b []byte) []byte {
-	d := decoder{family: allFamilies}
-	var items []item
-	for i, c := range b {
-		items = d.push(item{c, i, i + 1}, items)
-	}
-	items = d.drain(true, items)
-	out := make([]byte, len(items))
-	for i, it := range items {
-		out[i] = it.b
+	out := make([]byte, 0, len(b))
+	for breaks := 0; len(b) > 0; {
+		used, decoded, size := allFamilies.decode(b[:min(len(b), maxEscape)], breaks, len(b) <= maxEscape)
+		if breaks++; size > 0 {
+			breaks = 0
+		}
+		out, b = append(out, decoded[:size]...), b[used:]
 	}
 	return out
 }
@@ -274,10 +278,7 @@ func (p *plan) hide() {
 
 // shows reports whether text holds a value.
 func (p *plan) shows(text string) bool {
-	s := scanner{plan: p, whole: true}
-	s.feed([]byte(text), 0, 0)
-	s.finish([]byte(text), 0)
-	for _, f := range s.spans {
+	for _, f := range p.scan([]byte(text)) {
 		if p.isValue(f) {
 			return true
 		}
@@ -330,11 +331,21 @@ func (r *Redactor) Shows(text string) bool {
 
 // spans returns what is to be removed from a whole text, in order, each apart
 // from the others.
-func (p *plan) spans(buf []byte) []span {
-	s := scanner{plan: p, whole: true}
+func (p *plan) spans(buf []byte) []span { return joined(p.scan(buf)) }
+
+// scan returns what is to be removed from a whole text as it was found. Spans may
+// overlap.
+func (p *plan) scan(buf []byte) []span {
+	s, ok := p.scanners.Get().(*scanner)
+	if !ok {
+		s = &scanner{plan: p}
+	}
 	s.feed(buf, 0, 0)
 	s.finish(buf, 0)
-	return joined(s.spans)
+	found := s.spans
+	s.reset()
+	p.scanners.Put(s)
+	return found
 }
 
 // cut returns buf with masks for spans.
@@ -342,7 +353,7 @@ func (p *plan) cut(buf []byte, spans []span) []byte {
 	out := make([]byte, 0, len(buf)+16*len(spans))
 	at := 0
 	for _, f := range spans {
-		out = append(append(out, buf[at:f.start]...), p.masks[f.who]...)
+		out = append(append(out, buf[at:f.start]...), p.masks[f.mask]...)
 		at = f.end
 	}
 	return append(out, buf[at:]...)

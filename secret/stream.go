@@ -96,14 +96,14 @@ func (s *Stream) Break() {
 			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
 		}
 		if s.found = true; f.end > s.next {
-			s.give, s.next = append(s.give, s.scan.masks[f.who]...), f.end
+			s.give, s.next = append(s.give, s.scan.masks[f.mask]...), f.end
 		}
 	}
 	s.scan.spans = s.scan.spans[:0]
 	if end := s.base + len(s.buf); end > s.next {
 		begun := max(s.scan.safe(), s.next)
 		s.give = append(s.give, s.buf[s.next-s.base:begun-s.base]...)
-		if s.scan.begun() < minCut {
+		if s.scan.partial() < minCut {
 			s.give = append(s.give, s.buf[begun-s.base:]...)
 		} else {
 			s.give = append(s.give, "***"...)
@@ -132,7 +132,7 @@ func (s *Stream) flush(safe int, end bool) {
 		if f.start > s.next {
 			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
 		}
-		s.give = append(s.give, s.scan.masks[f.who]...)
+		s.give = append(s.give, s.scan.masks[f.mask]...)
 		s.next = f.end
 	}
 	spans = spans[:copy(spans, spans[done:])]
@@ -177,14 +177,13 @@ func whole(p []byte) int {
 	return len(p)
 }
 
-// join makes one span of two. The longer gives the name: best is how long the
-// match was that named it.
+// join makes one span of two. The longer match chooses the mask.
 func join(f, g span) span {
-	who, best := f.who, f.best
-	if g.best > best || g.best == best && g.who < who {
-		who, best = g.who, g.best
+	mask, length := f.mask, f.length
+	if g.length > length || g.length == length && g.mask < mask {
+		mask, length = g.mask, g.length
 	}
-	return span{min(f.start, g.start), max(f.end, g.end), who, best}
+	return span{min(f.start, g.start), max(f.end, g.end), mask, length}
 }
 
 // joined sorts spans and makes one of those that overlap, in place.
