@@ -12,11 +12,11 @@ import (
 // States are numbered level by level. So the children of a state have consecutive
 // numbers, and the state that one fails to has a lower number than itself. States near
 // the root, where nearly all text stays, also have a row in a table: one load per byte.
-// The others take ten bytes each, so that thousands of values need a few megabytes.
+// Other states take ten bytes each, so that thousands of values need a few megabytes.
 type automaton struct {
 	class [256]uint8 // of each byte, after folding; 0 is for bytes in no pattern
 
-	rows  []uint32 // next state by class for the lowest states; matchBit marks matches
+	rows  []uint16 // next state by class for the lowest states, or notInRow
 	shift uint8    // a row has 1<<shift entries
 
 	label   []uint8          // class of the byte that leads to each state
@@ -42,15 +42,15 @@ type pattern struct {
 }
 
 // Bounds of the table of rows: with a thousand values nearly all text stays within
-// maxRowDepth, and maxRowEntries are 4 MB.
+// maxRowDepth, and maxRowEntries are 2 MB.
 const (
 	maxRowDepth   = 3
 	maxRowEntries = 1 << 20
 )
 
-// matchBit marks states in rows, so that one comparison finds a match. There are fewer
-// states: they are no more than the bytes of all patterns.
-const matchBit = 1 << 31
+// notInRow stands in a row for a state in which a pattern ends, so that one comparison
+// finds a match, and for states whose number is too large.
+const notInRow = 1<<16 - 1
 
 // fold maps bytes that are not told apart to one. See the package comment.
 func fold(b byte) byte {
@@ -80,7 +80,7 @@ func newAutomaton(patterns []pattern) *automaton {
 		matched: make([]bool, 1, total), matches: make(map[uint32]match, len(patterns)),
 	}
 	a.classify(patterns)
-	a.rows = make([]uint32, 0, countRows(patterns, 1<<a.shift)<<a.shift)
+	a.rows = make([]uint16, 0, countRows(patterns, 1<<a.shift)<<a.shift)
 	level, next := []patternRange{{0, uint32(len(patterns))}}, make([]patternRange, 0, len(patterns))
 	for depth := 0; len(level) > 0; depth++ {
 		a.levels = append(a.levels, uint32(len(a.child)))
@@ -196,10 +196,10 @@ func (a *automaton) addChild(parent uint32, class uint8, patterns []pattern, dep
 	a.label = append(a.label, class)
 	a.fail = append(a.fail, fail)
 	a.matched = append(a.matched, found)
-	entry := state
+	entry := uint16(min(state, notInRow))
 	if found {
 		a.matches[state] = m
-		entry |= matchBit
+		entry = notInRow
 	}
 	if parent < a.rowCount() {
 		a.rows[parent<<a.shift|uint32(class)] = entry
@@ -208,14 +208,18 @@ func (a *automaton) addChild(parent uint32, class uint8, patterns []pattern, dep
 
 // next returns the state after s on a byte of a class.
 func (a *automaton) next(s uint32, class uint8) uint32 {
-	for rows := a.rowCount(); s >= rows; s = a.fail[s] {
+	for rowCount := a.rowCount(); ; s = a.fail[s] {
+		if s < rowCount {
+			if entry := a.rows[s<<a.shift|uint32(class)]; entry != notInRow {
+				return uint32(entry)
+			}
+		}
 		for k := a.child[s]; k < a.child[s+1]; k++ {
 			if a.label[k] == class {
 				return k
 			}
 		}
 	}
-	return a.rows[s<<a.shift|uint32(class)] &^ matchBit
 }
 
 // matchIn returns what ends in state s.
@@ -244,14 +248,14 @@ func (a *automaton) run(s uint32, p []byte, i int) (state uint32, at int, found 
 	rows, rowCount, shift := a.rows, a.rowCount(), a.shift&31
 	for ; i < len(p) && !isSpecial(p[i]); i++ {
 		class := a.class[p[i]]
-		if s >= rowCount {
-			if s = a.next(s, class); a.matched[s] {
-				return s, i + 1, true
+		if s < rowCount {
+			if entry := rows[s<<shift|uint32(class)]; entry != notInRow {
+				s = uint32(entry)
+				continue
 			}
-			continue
 		}
-		if s = rows[s<<shift|uint32(class)]; s >= matchBit {
-			return s &^ matchBit, i + 1, true
+		if s = a.next(s, class); a.matched[s] {
+			return s, i + 1, true
 		}
 	}
 	return s, i, false
