@@ -98,7 +98,7 @@ func stream(b *testing.B, r *secret.Redactor, text []byte) {
 
 // processorTime is how long this process has used processors: unlike a clock it
 // does not depend on who else wants them.
-func processorTime(b *testing.B) time.Duration {
+func processorTime(b testing.TB) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strings"
+	"testing"
+	"time"
 
 	"haft/secret"
 )
@@ -37,5 +39,31 @@ func worst(named []secret.Named) map[string][]byte {
 		"line breaks":                     build(func(string) string { return "\r\n" }),
 		"backslashes":                     build(func(string) string { return `\` }),
 		"values":                          build(func(v string) string { return v + " " }),
+	}
+}
+
+// A text costs no more if the value that it nearly is, again and again, is longer: the
+// time is linear in the text, not the product of both lengths.
+func TestStream_takes_linear_time(t *testing.T) {
+	const size = 128 << 10
+	fastest := func(unit string, length int) time.Duration {
+		value := strings.Repeat(unit, length/len(unit)) + "!"
+		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(value)}}, Formats: true})
+		text := []byte(strings.Repeat(strings.TrimSuffix(value, "!")+"?", size/length))
+		best := time.Hour
+		for range 3 {
+			before := processorTime(t)
+			s := r.NewStream(func([]byte) {})
+			_, _ = s.Write(text)
+			_ = s.Close()
+			best = min(best, processorTime(t)-before)
+		}
+		return best
+	}
+	for _, unit := range []string{"aa", "ab", "a%z", "a%61", "a\n", `a\q`, `a\\`, "%61", "&amp;", "&#97;"} {
+		short, long := fastest(unit, 1<<10), fastest(unit, 32<<10)
+		if long > 10*short+20*time.Millisecond {
+			t.Errorf("%q: a value of 1 KiB takes %v, one of 32 KiB %v", unit, short, long)
+		}
 	}
 }
