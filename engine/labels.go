@@ -48,7 +48,7 @@ func (e *Engine) checkLabels(f *flight, stored *Stored) error {
 		known = stored.secretive(e)
 	}
 	for _, l := range f.labels() {
-		if l.text != "" && (known.Shows(l.text) || e.showsEnv(f.call.Env, l)) {
+		if l.text != "" && (known.ContainsValue(l.text) || e.showsEnv(f.call.Env, l)) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
 				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose another"}
 		}
@@ -164,7 +164,7 @@ func (e *Engine) checkSteps(ctx context.Context, p haft.Principal, plan haft.Pla
 	}
 	known := stored.secretive(e)
 	for i, s := range plan.Steps {
-		if known.Shows(s.ID) {
+		if known.ContainsValue(s.ID) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
 				Message: fmt.Sprintf("the id of step %d holds a secret, and would be kept in the clear: choose another", i+1)}
 		}

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// A Binding says where a secret goes and nowhere else: to some hosts, at one place
-// in a request. Programs never have a secret that is bound. They have a
-// [Placeholder], which is replaced outside of their sandbox.
+// A Binding restricts a secret to some hosts and one place in a request. Programs never
+// get a bound secret. They get a [Placeholder], which is replaced outside of their
+// sandbox.
 //
-// It holds no secret itself. One that names no hosts binds nothing.
+// A Binding contains no secret itself. Without hosts it restricts nothing.
 type Binding struct {
-	// Hosts are rules of the network, such as "api.example.com" or
-	// "GET https://api.example.com/v1/*". One without a scheme is for https only.
+	// Hosts are network rules, such as "api.example.com" or
+	// "GET https://api.example.com/v1/*". A rule without a scheme is for https only.
 	Hosts []string `json:"hosts"`
-	// Header is the name of a header, and Prefix what stands before the secret in
-	// it, such as "Bearer ".
+	// Header is the name of a header, and Prefix the text before the secret in it,
+	// such as "Bearer ".
 	Header string `json:"header,omitempty"`
 	Prefix string `json:"prefix,omitempty"`
 	// Query is the name of a parameter of the URL.
 	Query string `json:"query,omitempty"`
 	// Basic is "user" or "password" of basic authentication.
 	Basic string `json:"basic,omitempty"`
-	// OAuth exchanges the secret for tokens, and those go to the hosts; nil means
-	// that the secret itself does.
+	// OAuth exchanges the secret for tokens, which are sent to the hosts; nil means
+	// that the secret itself is sent.
 	OAuth *OAuth `json:"oauth,omitempty"`
 }
 
-// Info is what may be known of a stored value.
+// Info describes a stored value without revealing it.
 type Info struct {
 	Name string `json:"name"`
-	// Fingerprint is the same for the same value, and says nothing about it.
+	// Fingerprint is the same for the same value, and reveals nothing about it.
 	Fingerprint string `json:"fingerprint"`
-	// Bound is where it goes and nowhere else; nil means that tools have it.
+	// Bound restricts where it is sent; nil means that tools get it.
 	Bound   *Binding  `json:"bound,omitempty"`
 	Created time.Time `json:"created_at"`
 	Updated time.Time `json:"updated_at"`
@@ -48,21 +48,20 @@ const (
 
 // OAuth says how a secret is exchanged for access tokens (RFC 6749).
 type OAuth struct {
-	// TokenURL is where, over https.
+	// TokenURL is the https URL of the token endpoint.
 	TokenURL string `json:"token_url"`
 	Grant    string `json:"grant"`
 	ClientID string `json:"client_id"`
 	// Scope and Audience are sent if they are not empty.
 	Scope    string `json:"scope,omitempty"`
 	Audience string `json:"audience,omitempty"`
-	// Post sends the secret of the client in the body and not as basic
-	// authentication.
+	// Post sends the client secret in the body instead of basic authentication.
 	Post bool `json:"post,omitempty"`
 }
 
-// Parts returns the secret of the client and the refresh token that are in a value
-// which is exchanged. That is one of the two alone, or for a refresh token of a
-// client that has a secret a JSON object with refresh_token and client_secret.
+// Parts returns the client secret and the refresh token that a value contains. The value
+// is one of the two alone, or, if the client of a refresh token has a secret, a JSON
+// object with refresh_token and client_secret.
 func (o *OAuth) Parts(v Value) (client, refresh Value) {
 	if o.Grant == GrantClient {
 		return v, Value{}
@@ -71,7 +70,8 @@ func (o *OAuth) Parts(v Value) (client, refresh Value) {
 		Refresh string `json:"refresh_token"`
 		Client  string `json:"client_secret"`
 	}
-	if text := v.Reveal(); strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &both) == nil && both.Refresh != "" {
+	text := v.Reveal()
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &both) == nil && both.Refresh != "" {
 		return New(both.Client), New(both.Refresh)
 	}
 	return Value{}, v
@@ -87,12 +87,12 @@ func (o *OAuth) Join(client, refresh Value) (Value, error) {
 	}
 	raw, err := json.Marshal(map[string]string{"refresh_token": refresh.Reveal(), "client_secret": client.Reveal()})
 	if err != nil {
-		return Value{}, errNotText // the cause may quote it
+		return Value{}, errNotText // the cause may quote the secret
 	}
 	return New(string(raw)), nil
 }
 
-// Encode returns the one spelling of b, "" if it binds nothing.
+// Encode returns the canonical text of b, "" if it restricts nothing.
 func (b *Binding) Encode() (string, error) {
 	if b == nil || len(b.Hosts) == 0 {
 		return "", nil
@@ -108,14 +108,14 @@ func DecodeBinding(text string) (*Binding, error) {
 	}
 	var b Binding
 	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields() // of a newer haft: what it says must not be missed
+	d.DisallowUnknownFields() // a newer version may restrict more than this one knows
 	if err := d.Decode(&b); err != nil {
 		return nil, err
 	}
 	return &b, nil
 }
 
-// String says where, for people.
+// String describes the binding for people.
 func (b *Binding) String() string {
 	if b == nil || len(b.Hosts) == 0 {
 		return ""

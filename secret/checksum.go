@@ -35,9 +35,9 @@ func luhn(digits []byte) bool {
 	return sum%10 == 0
 }
 
-// isNational reports whether digits are a national number: a Brazilian CPF as it
-// is written, a French NIR or a Polish PESEL. Others have checks that one number
-// in ten passes, and no look of their own.
+// isNational reports whether digits are a national number: a formatted Brazilian CPF, a
+// French NIR or a Polish PESEL. The checks of other countries pass for one number in
+// ten, and their numbers have no format that tells them apart.
 func isNational(digits []byte, groups []group) bool {
 	switch {
 	case len(digits) == 11 && len(groups) == 4:
@@ -66,26 +66,27 @@ func cpf(d []byte) bool {
 }
 
 func nir(d []byte) bool {
-	if month := number2(d[3:]); d[0] != '1' && d[0] != '2' || month < 1 || month > 12 && month < 20 {
+	if month := twoDigits(d[3:]); d[0] != '1' && d[0] != '2' || month < 1 || month > 12 && month < 20 {
 		return false
 	}
 	n := 0
 	for _, c := range d[:13] {
 		n = n*10 + int(c-'0')
 	}
-	return 97-n%97 == number2(d[13:])
+	return 97-n%97 == twoDigits(d[13:])
 }
 
 func pesel(d []byte) bool {
-	month, day := number2(d[2:])%20, number2(d[4:])
-	return month >= 1 && month <= 12 && day >= 1 && day <= 31 && (10-weighted(d, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3)%10)%10 == int(d[10]-'0')
+	month, day := twoDigits(d[2:])%20, twoDigits(d[4:])
+	check := (10 - weighted(d, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3)%10) % 10
+	return month >= 1 && month <= 12 && day >= 1 && day <= 31 && check == int(d[10]-'0')
 }
 
-// number2 returns the number of the first two digits.
-func number2(d []byte) int { return int(d[0]-'0')*10 + int(d[1]-'0') }
+// twoDigits returns the number of the first two digits.
+func twoDigits(d []byte) int { return int(d[0]-'0')*10 + int(d[1]-'0') }
 
-// national reports whether a word of nine bytes is a Spanish DNI or NIE.
-func national(w []byte) bool {
+// isSpanishID reports whether a word of nine bytes is a Spanish DNI or NIE.
+func isSpanishID(w []byte) bool {
 	n := 0
 	for i, c := range w[:8] {
 		switch {
@@ -100,8 +101,8 @@ func national(w []byte) bool {
 	return w[8] == "TRWAGMYFPDXBNJZSQVHLCKE"[n%23]
 }
 
-// opensIBAN reports whether w begins with a country and check digits.
-func opensIBAN(w []byte) bool {
+// beginsIBAN reports whether w begins with a country and check digits.
+func beginsIBAN(w []byte) bool {
 	return isLetter(w[0]) && isLetter(w[1]) && isDigit(w[2]) && isDigit(w[3])
 }
 
@@ -110,7 +111,7 @@ func isDigit(b byte) bool  { return '0' <= b && b <= '9' }
 
 // isIBAN checks the length and the check digits of an IBAN (ISO 13616).
 func isIBAN(text []byte) bool {
-	if len(text) < 15 || len(text) > longestIBAN || !opensIBAN(text) {
+	if len(text) < 15 || len(text) > longestIBAN || !beginsIBAN(text) {
 		return false
 	}
 	var packed []byte

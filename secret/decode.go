@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// item is a byte of some view of the text, and the raw bytes it stands for.
+// item is a byte of a view, and the range of raw bytes it stands for.
 type item struct {
 	b          byte
 	start, end int
@@ -14,10 +14,10 @@ type item struct {
 // maxEscape is the longest escape: a surrogate pair, \ud83d\ude00.
 const maxEscape = 12
 
-// maxBreaks is how many line breaks in a row are taken out of a view.
+// maxBreaks is how many consecutive line breaks are removed from a view.
 const maxBreaks = 4
 
-// family is a set of escapes that are undone together.
+// family is a set of kinds of escapes.
 type family uint8
 
 // The families.
@@ -38,14 +38,14 @@ func isSpecial(b byte) bool { return familyOf[b] != 0 }
 // begins reports whether b begins an escape of the family.
 func (f family) begins(b byte) bool { return familyOf[b]&f != 0 }
 
-// decoder undoes one level of escapes. What it gives depends only on the items
-// it was given, not on when.
+// decoder undoes one level of escapes in a stream of items. Its result depends only on
+// the items, not on when they come.
 type decoder struct {
 	family family
 	wait   [maxEscape]byte   // the beginning of what may be an escape
 	places [maxEscape][2]int // where each of its bytes starts and ends
 	n      int
-	breaks int // taken out in a row
+	breaks int // consecutive line breaks that were removed
 }
 
 // push adds an item to those that wait, which must be fewer than maxEscape.
@@ -71,10 +71,10 @@ func (d *decoder) pop(end bool) (out [4]byte, size, start, stop int) {
 	return out, size, start, stop
 }
 
-// decode reads what p begins with, an escape of the family or a byte as it is: how
-// many bytes that takes, and the bytes it stands for. It takes none if it has to
-// see more, which end says will not come; it has seen enough with maxEscape.
-// breaks are how many line breaks were taken out before.
+// decode reads the escape, or the literal byte, that p begins with. It returns the number
+// of bytes used and the bytes they stand for. used is 0 if more bytes are needed, which
+// is never so if end says that there are none, or after maxEscape bytes. breaks is how
+// many line breaks were removed just before.
 func (f family) decode(p []byte, breaks int, end bool) (used int, out [4]byte, size int) {
 	literal := [4]byte{p[0]}
 	if !f.begins(literal[0]) {
@@ -99,11 +99,12 @@ func (f family) decode(p []byte, breaks int, end bool) (used int, out [4]byte, s
 	return used, out, size
 }
 
-// The parts of decode return 0 to see more, and less if there is no escape.
+// The functions below are parts of decode. They return 0 if more bytes are needed, and a
+// negative number if p begins with no escape.
 
 func backslash(p []byte, end bool) (used int, out [4]byte, size int) {
 	if len(p) < 2 {
-		return waitOr(end), out, 0
+		return needMore(end), out, 0
 	}
 	switch lower(p[1]) {
 	case 'x':
@@ -119,7 +120,7 @@ func backslash(p []byte, end bool) (used int, out [4]byte, size int) {
 	return 2, out, 1
 }
 
-// escapedBy is what a byte after a backslash stands for; 0 is for the others.
+// escapedBy is the byte that one after a backslash stands for; 0 if it is no escape.
 var escapedBy = func() (t [256]byte) {
 	for _, b := range []byte("\"'\\/$` &%=:@#!.-+*?()[]{}<>|;^~,") {
 		t[b] = b
@@ -130,14 +131,14 @@ var escapedBy = func() (t [256]byte) {
 	return t
 }()
 
-// digits reads a byte as count digits from wait[from] on.
+// digits reads a byte written as count digits from p[from] on.
 func digits(p []byte, from, count, base int, end bool) (used int, out [4]byte, size int) {
 	v, got, ok := numeral(p, from, count, base)
 	if !ok {
 		return -1, out, 0
 	}
 	if got < count {
-		return waitOr(end), out, 0
+		return needMore(end), out, 0
 	}
 	out[0] = byte(v)
 	return from + count, out, 1
@@ -150,7 +151,7 @@ func codePoint(p []byte, end bool) (used int, out [4]byte, size int) {
 		return -1, out, 0
 	}
 	if got < 4 {
-		return waitOr(end), out, 0
+		return needMore(end), out, 0
 	}
 	used = 6
 	r := rune(v)
@@ -172,8 +173,7 @@ func codePoint(p []byte, end bool) (used int, out [4]byte, size int) {
 	return used, out, utf8.EncodeRune(out[:], r)
 }
 
-// prefix reports whether what waits from there on begins with text, as far as it
-// has come.
+// prefix reports whether p[from:] begins with text, as far as p goes.
 func prefix(p []byte, from int, text string) bool {
 	for i := 0; i < len(text) && from+i < len(p); i++ {
 		if lower(p[from+i]) != text[i] {
@@ -183,7 +183,7 @@ func prefix(p []byte, from int, text string) bool {
 	return true
 }
 
-// numeral reads up to count digits. It is not ok if there is something else.
+// numeral reads up to count digits. ok is false if it finds another byte.
 func numeral(p []byte, from, count, base int) (v, got int, ok bool) {
 	for i := from; i < len(p) && got < count; i++ {
 		x := digit(p[i])
@@ -216,20 +216,20 @@ func lower(b byte) byte {
 	return b
 }
 
-// waitOr waits for more, unless there is none.
-func waitOr(end bool) int {
+// needMore returns 0, for more bytes, or a negative number if there are none.
+func needMore(end bool) int {
 	if end {
 		return -1
 	}
 	return 0
 }
 
-// entityName is an entity that has a name, and what it stands for.
+// entityName is the name of an entity and its text.
 type entityName struct{ name, text string }
 
-// named are the entities of HTML for ASCII characters, by the first letter of their
-// names in lower case, as far as an escape may be that long.
-var named = func() (t ['z' - 'a' + 1][]entityName) {
+// namedEntities are the HTML entities for ASCII characters of at most maxEscape bytes, by
+// the first letter of their names in lower case.
+var namedEntities = func() (t ['z' - 'a' + 1][]entityName) {
 	for _, e := range []entityName{
 		{"amp;", "&"}, {"lt;", "<"}, {"gt;", ">"}, {"quot;", `"`}, {"apos;", "'"}, {"nbsp;", " "},
 		{"sol;", "/"}, {"num;", "#"}, {"equals;", "="}, {"plus;", "+"}, {"percnt;", "%"},
@@ -247,7 +247,7 @@ var named = func() (t ['z' - 'a' + 1][]entityName) {
 // entity reads &name; or &#number;
 func entity(p []byte, end bool) (used int, out [4]byte, size int) {
 	if len(p) < 2 {
-		return waitOr(end), out, 0
+		return needMore(end), out, 0
 	}
 	if p[1] == '#' {
 		return numeric(p, end)
@@ -257,7 +257,7 @@ func entity(p []byte, end bool) (used int, out [4]byte, size int) {
 		return -1, out, 0
 	}
 	partial := false
-	for _, e := range named[first-'a'] {
+	for _, e := range namedEntities[first-'a'] {
 		if !prefix(p, 1, e.name) {
 			continue
 		}
@@ -267,7 +267,7 @@ func entity(p []byte, end bool) (used int, out [4]byte, size int) {
 		partial = true
 	}
 	if partial {
-		return waitOr(end), out, 0
+		return needMore(end), out, 0
 	}
 	return -1, out, 0
 }
@@ -290,5 +290,5 @@ func numeric(p []byte, end bool) (used int, out [4]byte, size int) {
 		}
 		v = v*base + x
 	}
-	return waitOr(end), out, 0
+	return needMore(end), out, 0
 }

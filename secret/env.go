@@ -6,13 +6,13 @@ import (
 	"haft"
 )
 
-// The bounds on names of variables and secrets.
+// maxEnvName bounds the names of variables and secrets.
 const maxEnvName = 128
 
 // reserved are the variables that decide which code a process loads, how a shell
-// or an interpreter reads its input, or where the next program is found. Setting
-// one is running code, so nobody sets them from outside. A name that ends with *
-// stands for all that begin so.
+// or an interpreter reads its input, or where the next program is found. Who sets one
+// can run code, so callers may not set them. A name that ends with * stands for all
+// names with that prefix.
 var reserved = []string{
 	// ours: what we tell a tool, and the arguments of a shell script
 	"HAFT_*", "ARG_*",
@@ -27,17 +27,20 @@ var reserved = []string{
 	"_JAVA_OPTIONS", "CLASSPATH", "LUA_*", "PHPRC", "PHP_INI_SCAN_DIR", "DOTNET_STARTUP_HOOKS", "CORECLR_*", "COR_*",
 	"ELECTRON_RUN_AS_NODE", "DENO_*", "BUN_*", "TS_NODE_*", "UV_*", "PIP_*", "VIRTUAL_ENV", "CONDA_*",
 	// where programs look for code, settings and helpers
-	"GIT_ASKPASS", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_PROXY_COMMAND",
-	"GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_TEMPLATE_DIR", "GIT_WORK_TREE", "SSH_ASKPASS*", "SSH_AUTH_SOCK", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "MANPAGER", "TERMINFO", "TERMINFO_DIRS",
+	"GIT_ASKPASS", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PAGER",
+	"GIT_PROXY_COMMAND",
+	"GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_TEMPLATE_DIR", "GIT_WORK_TREE", "SSH_ASKPASS*",
+	"SSH_AUTH_SOCK", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "MANPAGER",
+	"TERMINFO", "TERMINFO_DIRS",
 	"TERMCAP", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE",
-	"CURL_CA_BUNDLE", "CURL_HOME", "REQUESTS_CA_BUNDLE", "WGETRC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY",
+	"CURL_CA_BUNDLE", "CURL_HOME", "REQUESTS_CA_BUNDLE", "WGETRC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+	"FTP_PROXY", "NO_PROXY",
 	"HOME", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "XDG_*", "GCC_EXEC_PREFIX", "COMPILER_PATH",
 	"GODEBUG", "GOTRACEBACK", "GOFLAGS",
 }
 
-// CheckEnvName reports why a variable of this name may not be set from outside.
-// Case does not matter: some programs read http_proxy, and some systems do not
-// tell names apart by case.
+// CheckEnvName returns an error if callers may not set a variable of this name. Case does
+// not matter: some programs read http_proxy, and some systems ignore case.
 func CheckEnvName(name string) error {
 	refuse := func(why string) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: why}

@@ -18,5 +18,5 @@ func ByStep(r *Redactor, text string) string {
 		s.step(buf, 0, i)
 	}
 	s.finish(buf, 0)
-	return string(r.plan.cut(buf, joined(s.spans)))
+	return string(r.plan.mask(buf, mergeSpans(s.spans)))
 }

@@ -1,17 +1,16 @@
 package secret
 
-// format recognises a key, token or password by its look: an opening, then steps.
-// It never goes back: each step takes as many bytes of its set as it can.
+// format recognises a key, token or password: an opening, then steps. It never goes
+// back: each step takes as many bytes of its set as it can.
 type format struct {
-	name  string
-	open  string // at least three bytes
-	exact bool   // the opening in this case only
-	joint bool   // the opening may stand within a word
-	steps []step
-	// What is removed: from the steps mask to last, or all with the opening if
-	// both are 0.
-	mask, last int
-	fixed      *set // what may not follow
+	name   string
+	open   string // at least three bytes
+	exact  bool   // the case of the opening matters
+	inWord bool   // the opening may be within a word
+	steps  []step
+	// Steps first to last are removed; if both are 0, all is, with the opening.
+	first, last   int
+	notFollowedBy *set // bytes that may not follow
 }
 
 // step is one part of a format.
@@ -19,7 +18,7 @@ type step struct {
 	set      *set
 	min, max int
 	text     string // exactly this, in any case, instead of a set
-	until    string // up to and with this, which begins with five dashes, or to the first byte out of set
+	until    string // the step ends after this text, which begins with five dashes, or before a byte not in set
 }
 
 // attempt is a format that has begun in the text.
@@ -28,11 +27,11 @@ type attempt struct {
 	start      int // raw offset of the opening
 	step       int
 	count      int // bytes in this step
-	match      int // of until
-	from, upto int // what to remove so far
+	match      int // bytes of until that were read
+	from, upto int // raw offsets of what to remove so far
 }
 
-// maxAttempts bounds the formats that can have begun at one time.
+// maxAttempts bounds how many formats can have begun at the same time.
 const maxAttempts = 32
 
 // set is a set of bytes.
@@ -63,31 +62,31 @@ func (s *scanner) beginAttempt(f int, buf []byte, base, i int) {
 		return
 	}
 	form := &s.formats[f]
-	at := i - len(form.open) // not below 0: a stream keeps what the automaton remembers
+	at := i - len(form.open) // not negative: a stream keeps the bytes that the state stands for
 	for k := range len(form.open) {
 		if b := buf[at+k]; b != form.open[k] && (form.exact || lower(b) != lower(form.open[k])) {
 			return
 		}
 	}
-	if !form.joint && at > 0 && isWord(buf[at-1]) && isWord(form.open[0]) {
+	if !form.inWord && at > 0 && isWord(buf[at-1]) && isWord(form.open[0]) {
 		return
 	}
 	for _, a := range s.attempts {
-		if a.format == f && form.sure(a) {
-			return // within what will be removed
+		if a.format == f && form.succeeds(a) {
+			return // it will be removed with that attempt
 		}
 	}
 	s.attempts = append(s.attempts, attempt{format: f, start: base + at, from: base + at, upto: base + i})
 }
 
-// sure reports whether nothing that follows can make a fail.
-func (f *format) sure(a attempt) bool {
+// succeeds reports whether a succeeds whatever follows.
+func (f *format) succeeds(a attempt) bool {
 	for k := a.step; k < len(f.steps); k++ {
 		if k > a.step && f.steps[k].min > 0 || k == a.step && a.count < f.steps[k].min {
 			return false
 		}
 	}
-	return f.fixed == nil
+	return f.notFollowedBy == nil
 }
 
 // stepAttempts gives the byte at a raw offset to the formats that have begun.
@@ -105,13 +104,13 @@ func (s *scanner) stepAttempts(b byte, at int) {
 	s.attempts = s.attempts[:n]
 }
 
-// take gives b to a and reports whether a goes on.
+// take gives b, at a raw offset, to a and reports whether a goes on.
 func (s *scanner) take(a *attempt, b byte, at int) bool {
 	form := &s.formats[a.format]
 	for {
 		if a.step == len(form.steps) {
-			if form.fixed == nil || !form.fixed[b] {
-				s.matched(a)
+			if form.notFollowedBy == nil || !form.notFollowedBy[b] {
+				s.addFormat(a)
 			}
 			return false
 		}
@@ -121,10 +120,10 @@ func (s *scanner) take(a *attempt, b byte, at int) bool {
 		case failed:
 			return false
 		case took:
-			if a.step == form.mask && a.count == 1 && form.mask > 0 {
+			if a.step == form.first && a.count == 1 && form.first > 0 {
 				a.from = at
 			}
-			if form.mask == 0 || form.mask <= a.step && a.step <= form.last {
+			if form.first == 0 || form.first <= a.step && a.step <= form.last {
 				a.upto = at + 1
 			}
 		}
@@ -165,14 +164,14 @@ func (st *step) take(a *attempt, b byte) (took, ended, failed bool) {
 	return true, a.match == len(st.until), false
 }
 
-// matched notes what a found.
-func (s *scanner) matched(a *attempt) {
+// addFormat adds the span that a found.
+func (s *scanner) addFormat(a *attempt) {
 	if a.upto > a.from {
 		s.addSpan(a.from, a.upto, s.formatMask+a.format)
 	}
 }
 
-// finishAttempts ends the formats that have begun, as the text has.
+// finishAttempts ends the formats that have begun at the end of the text.
 func (s *scanner) finishAttempts() {
 	for _, a := range s.attempts {
 		form := &s.formats[a.format]
@@ -190,7 +189,7 @@ func (s *scanner) finishAttempts() {
 			ok = ok && have >= least
 		}
 		if ok {
-			s.matched(&a)
+			s.addFormat(&a)
 		}
 	}
 	s.attempts = s.attempts[:0]

@@ -2,9 +2,9 @@ package secret
 
 import "sync"
 
-// formats are the keys, tokens and passwords that are known by their look. Each
-// is anchored at an opening that hardly occurs otherwise; looks without one, such
-// as forty characters of base64, are left alone.
+// formats are those of well-known keys, tokens and passwords. Each begins with an
+// opening that is rare in other text; formats without one, such as forty characters
+// of base64, are not recognised.
 var formats = sync.OnceValue(func() []format {
 	s := newSets()
 	return []format{
@@ -54,10 +54,10 @@ var formats = sync.OnceValue(func() []format {
 		s.pem("PRIVATE KEY"), s.pem("RSA PRIVATE KEY"), s.pem("EC PRIVATE KEY"), s.pem("DSA PRIVATE KEY"),
 		s.pem("OPENSSH PRIVATE KEY"), s.pem("ENCRYPTED PRIVATE KEY"), s.pem("PGP PRIVATE KEY BLOCK"),
 		s.scheme("bearer"), s.scheme("basic"), s.scheme("token"),
-		{name: "authorization", open: "bearer ", steps: []step{some(s.tokens, 20, 8192)}, mask: 0},
-		{name: "url_password", open: "://", joint: true, steps: []step{
+		{name: "authorization", open: "bearer ", steps: []step{some(s.tokens, 20, 8192)}},
+		{name: "url_password", open: "://", inWord: true, steps: []step{
 			some(s.users, 0, 128), text(":"), some(s.secrets, 1, 256), text("@"),
-		}, mask: 2, last: 2},
+		}, first: 2, last: 2},
 		s.assignment("password", "password", 4),
 		s.assignment("password", "passwd", 4),
 		s.assignment("password", "pwd", 6),
@@ -75,8 +75,8 @@ var formats = sync.OnceValue(func() []format {
 	}
 })
 
-// without returns s less the bytes of out.
-func (s *set) without(out string) *set {
+// remove removes the bytes of out from s and returns it.
+func (s *set) remove(out string) *set {
 	for i := range len(out) {
 		s[out[i]] = false
 	}
@@ -89,19 +89,19 @@ func some(s *set, low, high int) step { return step{set: s, min: low, max: high}
 // text takes exactly t, which is in lower case.
 func text(t string) step { return step{text: t, min: 1} }
 
-// key is a format of an opening and a run of at least low bytes. One of a fixed
-// length is not the beginning of something longer.
+// key is a format of an opening and a run of at least low bytes. No byte of the set may
+// follow a key of fixed length.
 func key(name, open string, s *set, low, high int) format {
 	f := format{name: name, open: open, exact: true, steps: []step{some(s, low, high)}}
 	if low == high {
-		f.fixed = s
+		f.notFollowedBy = s
 	}
 	return f
 }
 
 // pem is a block of a private key.
 func (s *sets) pem(label string) format {
-	return format{name: "private_key", open: "-----BEGIN " + label + "-----", joint: true, steps: []step{
+	return format{name: "private_key", open: "-----BEGIN " + label + "-----", inWord: true, steps: []step{
 		{set: s.pems, min: 16, max: 32 << 10, until: "-----END "},
 		some(newSet("AZ", " "), 0, 40),
 		some(newSet("", "-"), 0, 5),
@@ -110,27 +110,28 @@ func (s *sets) pem(label string) format {
 
 // assignment is NAME=value, or NAME: "value", of which the value is removed.
 func (s *sets) assignment(name, open string, low int) format {
-	return format{name: name, open: open, joint: true, steps: []step{
+	return format{name: name, open: open, inWord: true, steps: []step{
 		some(s.slashes, 0, 1), some(s.quotes, 0, 1), some(s.gaps, 0, 2),
 		some(s.assigns, 1, 2), some(s.gaps, 0, 2),
 		some(s.slashes, 0, 1), some(s.quotes, 0, 1),
 		some(s.assigned, low, 512),
-	}, mask: 7, last: 7}
+	}, first: 7, last: 7}
 }
 
 // scheme is an Authorization header, of which the credentials are removed.
 func (s *sets) scheme(name string) format {
-	return format{name: "authorization", open: "authorization", joint: true, steps: []step{
+	return format{name: "authorization", open: "authorization", inWord: true, steps: []step{
 		some(s.slashes, 0, 1), some(s.quotes, 0, 1), some(s.gaps, 0, 2), some(s.assigns, 1, 2), some(s.gaps, 0, 2),
 		some(s.slashes, 0, 1), some(s.quotes, 0, 1),
 		text(name), some(s.gaps, 1, 2), some(s.tokens, 6, 8192),
-	}, mask: 9, last: 9}
+	}, first: 9, last: 9}
 }
 
-// sets are what formats are made of. They are made when first needed: not every
-// command redacts.
+// sets are the sets of bytes that formats use. They are built when first needed: not
+// every command redacts.
 type sets struct {
-	words, alnum, upnum, hexes, urlsafe, base64s, tokens, pems, gaps, quotes, slashes, assigns, users, secrets, assigned *set
+	words, alnum, upnum, hexes, urlsafe, base64s, tokens, pems *set
+	gaps, quotes, slashes, assigns, users, secrets, assigned   *set
 }
 
 // newSets returns the sets.
@@ -149,7 +150,7 @@ func newSets() *sets {
 		slashes:  newSet("", `\`),
 		assigns:  newSet("", "=:"),
 		users:    newSet("azAZ09", "._~%!$&*+-="),
-		secrets:  newSet("!~", "").without(" /@\"'<>\\`"),
-		assigned: newSet("!~", "").without("\"'`,;&<>(){}[]$\\ "),
+		secrets:  newSet("!~", "").remove(" /@\"'<>\\`"),
+		assigned: newSet("!~", "").remove("\"'`,;&<>(){}[]$\\ "),
 	}
 }

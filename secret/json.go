@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// JSON returns the document raw without what is to be removed, from its strings,
+// JSON returns the document raw with masks for what is to be removed from its strings,
 // keys and numbers, and whether that changed it. A valid document stays valid: a
-// number that is removed becomes a string. A value that goes over several of them
-// takes the whole document with it.
+// number that is removed becomes a string. If a value spans several tokens, the mask
+// replaces the whole document.
 func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 	if r == nil || r.plan == nil || len(raw) == 0 {
 		return raw, false
@@ -20,8 +20,8 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 	if len(whole) == 0 && bytes.IndexByte(raw, '\\') < 0 {
 		return raw, false
 	}
-	out, changed := p.tokens(raw, whole)
-	if mask, found := p.across(out, whole); found || changed && !json.Valid(out) {
+	out, changed := p.redactTokens(raw, whole)
+	if mask, found := p.valueAcross(out, whole); found || changed && !json.Valid(out) {
 		return quoted(p.masks[mask]), true
 	}
 	if !changed {
@@ -33,31 +33,31 @@ func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, bool) {
 // isValue reports whether a span is of a value and not of a format.
 func (p *plan) isValue(f span) bool { return f.mask < p.values }
 
-// across returns the mask of a value that is still in the text of a document,
-// whose strings and numbers have none.
+// valueAcross returns the mask of a value that spans several tokens of a document, each
+// of which is redacted already.
 //
-// What is inside a string is not one: the n of an escape and what follows it look
-// like nfoo, but are a line break and foo.
-func (p *plan) across(doc []byte, before []span) (mask int, found bool) {
+// A match within a string is not such a value: the n of an escape and what follows it
+// look like nfoo, but are a line break and foo.
+func (p *plan) valueAcross(doc []byte, before []span) (mask int, found bool) {
 	if len(before) == 0 {
 		return 0, false
 	}
 	mask = before[0].mask
 	left := p.spans(doc)
 	for at := 0; at < len(doc) && len(left) > 0; {
-		start, end, kind := token(doc, at)
+		start, end, kind := nextToken(doc, at)
 		if kind == tokenEnd {
 			break
 		}
 		at = end
 		for len(left) > 0 && left[0].end <= start {
-			left = left[1:] // they are in order: a document of many costs no more than their sum
+			left = left[1:] // both are in order, so each is passed once
 		}
 		for _, f := range left {
 			if f.start >= end {
 				break
 			}
-			if p.isValue(f) && f.start < end && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
+			if p.isValue(f) && start < f.end && (kind != tokenString || f.start <= start || f.end >= end) {
 				return f.mask, true
 			}
 		}
@@ -65,15 +65,16 @@ func (p *plan) across(doc []byte, before []span) (mask int, found bool) {
 	return mask, false
 }
 
-// tokens returns doc with each string and number redacted by itself. found is what
-// is in its text. Of formats it can be what no token shows by itself: the password
-// in {"password": "hunter2"}. Then all of the token goes.
-func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
+// redactTokens returns doc with each string and number redacted by itself. found is what
+// was found in the document as a text. A format can be found there that no token
+// contains alone, as the password in {"password": "hunter2"}. Then the mask replaces
+// the whole token.
+func (p *plan) redactTokens(doc []byte, found []span) (out []byte, changed bool) {
 	done := 0
 	var short [1 << 10]byte
 	plain := short[:0]
 	for at := 0; at < len(doc); {
-		start, end, kind := token(doc, at)
+		start, end, kind := nextToken(doc, at)
 		if kind == tokenEnd {
 			break
 		}
@@ -83,20 +84,20 @@ func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 		}
 		touched := len(found) > 0 && found[0].start < end
 		text := doc[start:end]
-		if kind == tokenMark || !touched && bytes.IndexByte(text, '\\') < 0 {
+		if kind == tokenPunctuation || !touched && bytes.IndexByte(text, '\\') < 0 {
 			continue
 		}
 		if kind == tokenString {
 			var ok bool
-			if plain, ok = unquoted(plain[:0], text); !ok {
-				continue // not JSON, which is seen at the end
+			if plain, ok = appendUnquoted(plain[:0], text); !ok {
+				continue // not JSON: the caller checks the result
 			}
 			text = plain
 		}
 		spans := p.spans(text)
 		switch {
 		case len(spans) > 0:
-			text = p.cut(text, spans)
+			text = p.mask(text, spans)
 		case touched && !p.isValue(found[0]) && !isLiteral(text):
 			text = []byte(p.masks[found[0].mask])
 		default:
@@ -112,8 +113,8 @@ func (p *plan) tokens(doc []byte, found []span) (out []byte, changed bool) {
 	return append(out, doc[done:]...), true
 }
 
-// unquoted appends to to what the JSON string text stands for.
-func unquoted(to, text []byte) (out []byte, ok bool) {
+// appendUnquoted appends to to what the JSON string text stands for.
+func appendUnquoted(to, text []byte) (out []byte, ok bool) {
 	begin := len(to)
 	for i := 1; i < len(text)-1; i++ {
 		b := text[i]
@@ -122,31 +123,32 @@ func unquoted(to, text []byte) (out []byte, ok bool) {
 			continue
 		}
 		if i++; text[i] == 'u' || escapedBy[text[i]] == 0 || strings.IndexByte(`"\/bfnrt`, text[i]) < 0 {
-			return unmarshaled(to[:begin], text)
+			return appendUnmarshaled(to[:begin], text)
 		}
 		to = append(to, escapedBy[text[i]])
 	}
-	if len(text) < 2 || text[len(text)-1] != '"' || !utf8.Valid(text) || bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
-		return unmarshaled(to[:begin], text)
+	isControl := func(r rune) bool { return r < ' ' }
+	if len(text) < 2 || text[len(text)-1] != '"' || !utf8.Valid(text) || bytes.ContainsFunc(text, isControl) {
+		return appendUnmarshaled(to[:begin], text)
 	}
 	return to, true
 }
 
-// unmarshaled is unquoted for what is seldom.
-func unmarshaled(to, text []byte) (out []byte, ok bool) {
+// appendUnmarshaled is appendUnquoted for rare escapes and invalid text.
+func appendUnmarshaled(to, text []byte) (out []byte, ok bool) {
 	var s string
-	if json.Unmarshal(bytes.Clone(text), &s) != nil { // a clone, so that text need not be kept
+	if json.Unmarshal(bytes.Clone(text), &s) != nil { // a clone, so that text does not escape to the heap
 		return to, false
 	}
 	return append(to, s...), true
 }
 
-// isLiteral reports whether a word says that there is nothing to hide.
+// isLiteral reports whether a token is null, true or false, which hide nothing.
 func isLiteral(text []byte) bool {
 	return string(text) == "null" || string(text) == "true" || string(text) == "false"
 }
 
-// quoted returns s as a JSON string, in which only what must be is escaped.
+// quoted returns s as a JSON string with as few escapes as possible.
 func quoted(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -155,19 +157,19 @@ func quoted(s string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// tokenKind sorts the tokens of JSON.
+// tokenKind is a kind of JSON token.
 type tokenKind int
 
 const (
-	tokenEnd    tokenKind = iota
-	tokenMark             // { } [ ] : ,
-	tokenString           // with its quotes
-	tokenWord             // a number, true, false or null
+	tokenEnd         tokenKind = iota
+	tokenPunctuation           // { } [ ] : ,
+	tokenString                // with its quotes
+	tokenWord                  // a number, true, false or null
 )
 
-// token returns where the next token from at on is. It does not check that the
-// document is valid, and goes on to the end of any.
-func token(doc []byte, at int) (start, end int, kind tokenKind) {
+// nextToken returns where the next token from at on is. It does not check that the
+// document is valid.
+func nextToken(doc []byte, at int) (start, end int, kind tokenKind) {
 	for at < len(doc) && (doc[at] == ' ' || doc[at] == '\t' || doc[at] == '\n' || doc[at] == '\r') {
 		at++
 	}
@@ -176,7 +178,7 @@ func token(doc []byte, at int) (start, end int, kind tokenKind) {
 	}
 	switch doc[at] {
 	case '{', '}', '[', ']', ':', ',':
-		return at, at + 1, tokenMark
+		return at, at + 1, tokenPunctuation
 	case '"':
 		for i := at + 1; i < len(doc); i++ {
 			switch doc[i] {

@@ -9,21 +9,21 @@ import (
 	"haft"
 )
 
-// masked stands in the place of the value of a sensitive name.
+// masked replaces the value of a sensitive name.
 const masked = `"[redacted]"`
 
-// Names knows the names of arguments that mean secrets. It never changes and is
-// safe for concurrent use. A nil Names knows the common ones.
+// Names recognises arguments that hold secrets by their names. It never changes and is
+// safe for concurrent use. A nil Names recognises the common names.
 type Names struct {
 	extra map[string]bool
 }
 
-// NewNames returns the common names and those of extra. How words are joined, and
-// their case, does not matter: apiKey, api_key and API-KEY are one name.
+// NewNames returns the common names and those of extra. Case and the characters
+// between words do not matter: apiKey, api_key and API-KEY are one name.
 func NewNames(extra []string) *Names {
 	n := &Names{extra: make(map[string]bool, len(extra))}
 	for _, e := range extra {
-		n.extra[strings.Join(split(e), "")] = true
+		n.extra[strings.Join(splitWords(e), "")] = true
 	}
 	return n
 }
@@ -31,12 +31,12 @@ func NewNames(extra []string) *Names {
 // Sensitive reports whether an argument of this name holds a secret. It goes by
 // the words of the name: access_token does, max_tokens and tokenizer do not.
 func (n *Names) Sensitive(name string) bool {
-	const longest = 256 // of a name that means anything
+	const longest = 256 // the rest of a longer name is ignored
 	name = name[:min(len(name), longest)]
 	few, count := splitPlain(name)
 	words := few[:count]
 	if len(words) == 0 {
-		words = split(name)
+		words = splitWords(name)
 	}
 	if len(words) == 0 {
 		return false
@@ -53,7 +53,7 @@ func (n *Names) Sensitive(name string) bool {
 			}
 		}
 	}
-	if about(words[len(words)-1]) && len(words) > 1 {
+	if describesSecret(words[len(words)-1]) && len(words) > 1 {
 		return false // token_count, password_policy
 	}
 	for i, w := range words {
@@ -68,7 +68,8 @@ func (n *Names) Sensitive(name string) bool {
 	return false
 }
 
-// secretWord reports whether a word means a secret after the word before it.
+// secretWord reports whether a word means a secret after the word before it. more says
+// that words follow.
 func secretWord(w, before string, more bool) bool {
 	switch w {
 	case "password", "passwords", "passwd", "pwd", "passphrase", "passcode", "pass",
@@ -83,9 +84,13 @@ func secretWord(w, before string, more bool) bool {
 	case "token":
 		return !harmlessToken(before)
 	case "tokens":
-		return before == "access" || before == "refresh" || before == "auth" || before == "api" || before == "session" || before == "bearer"
+		switch before {
+		case "access", "refresh", "auth", "api", "session", "bearer":
+			return true
+		}
+		return false
 	case "key", "keys":
-		return keeping(before)
+		return secretKey(before)
 	case "string", "str", "url", "uri":
 		return before == "connection" || before == "conn"
 	case "session":
@@ -95,7 +100,10 @@ func secretWord(w, before string, more bool) bool {
 	case "code":
 		return before == "pin" || before == "otp" || before == "mfa" || before == "verification"
 	}
-	for _, part := range []string{"password", "passwd", "passphrase", "apikey", "secretkey", "privatekey", "accesstoken", "authtoken", "clientsecret"} {
+	for _, part := range []string{
+		"password", "passwd", "passphrase", "apikey", "secretkey", "privatekey", "accesstoken", "authtoken",
+		"clientsecret",
+	} {
 		if strings.HasSuffix(w, part) {
 			return true
 		}
@@ -103,10 +111,10 @@ func secretWord(w, before string, more bool) bool {
 	return false
 }
 
-// harmlessToken reports whether a token of this sort is no secret: a place in a
+// harmlessToken reports whether a token of this kind is no secret: a position in a
 // list, or a piece of a model's text.
-func harmlessToken(sort string) bool {
-	switch sort {
+func harmlessToken(kind string) bool {
+	switch kind {
 	case "page", "next", "prev", "previous", "continuation", "cursor", "sync", "start", "end",
 		"pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "special", "first", "last", "per", "new", "sub":
 		return true
@@ -114,9 +122,9 @@ func harmlessToken(sort string) bool {
 	return false
 }
 
-// keeping reports whether a key of this sort is one that keeps something shut.
-func keeping(sort string) bool {
-	switch sort {
+// secretKey reports whether a key of this kind gives access to something.
+func secretKey(kind string) bool {
+	switch kind {
 	case "api", "access", "private", "secret", "encryption", "decryption", "signing", "master", "auth", "ssh",
 		"account", "shared", "storage", "service", "subscription", "session", "client", "admin", "host", "hmac",
 		"aes", "rsa", "pgp", "gpg", "license", "app", "application", "consumer", "webhook", "deploy", "bot", "token":
@@ -125,9 +133,9 @@ func keeping(sort string) bool {
 	return false
 }
 
-// about reports whether a last word says that the name is about a secret and does
-// not hold it.
-func about(w string) bool {
+// describesSecret reports whether a last word means that the argument describes a
+// secret and does not hold it, as in token_count.
+func describesSecret(w string) bool {
 	switch w {
 	case "count", "counts", "length", "len", "limit", "limits", "size", "type", "types", "name", "names",
 		"endpoint", "budget", "usage", "used", "policy", "expiry", "expires", "expiration", "ttl", "at",
@@ -139,8 +147,8 @@ func about(w string) bool {
 	return false
 }
 
-// splitPlain is split for names of lower case words with one sign between two, as
-// most are. There are none if the name is another.
+// splitPlain is splitWords without allocations, for names of at most eight lower case
+// words with one separator between two. It returns none for other names.
 func splitPlain(name string) (words [8]string, n int) {
 	start := 0
 	for i := 0; i <= len(name); i++ {
@@ -156,9 +164,9 @@ func splitPlain(name string) (words [8]string, n int) {
 	return words, n
 }
 
-// split returns the words of a name, in lower case: at case changes and at what
-// is no letter or digit. Digits stay with the word before them, and are dropped.
-func split(name string) []string {
+// splitWords returns the words of a name in lower case. Words end at case changes and at
+// characters that are neither letters nor digits. Digits are dropped.
+func splitWords(name string) []string {
 	var words []string
 	var word []rune
 	flush := func() {
@@ -189,8 +197,8 @@ func split(name string) []string {
 }
 
 // Redact returns the JSON document args with the values of sensitive names
-// replaced, at any depth, and whether that changed it. A null stays: it says that
-// there is no secret. It fails if args is no JSON.
+// replaced, at any depth, and whether that changed it. A null stays: there is no secret.
+// It fails if args is not valid JSON.
 func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 	if len(args) == 0 {
 		return args, false, nil
@@ -201,7 +209,7 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 	var out []byte
 	done := 0
 	for at := 0; ; {
-		start, end, kind := token(args, at)
+		start, end, kind := nextToken(args, at)
 		if kind == tokenEnd {
 			break
 		}
@@ -209,8 +217,8 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 		if kind != tokenString {
 			continue
 		}
-		_, colon, mark := token(args, at)
-		if mark != tokenMark || args[colon-1] != ':' {
+		_, colon, mark := nextToken(args, at)
+		if mark != tokenPunctuation || args[colon-1] != ':' {
 			continue
 		}
 		at = colon
@@ -218,8 +226,8 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 			if !n.Sensitive(string(name)) {
 				continue
 			}
-		} else if text, _ := unquoted(nil, args[start:end]); !n.Sensitive(string(text)) {
-			continue // it is valid, so it can be read
+		} else if text, _ := appendUnquoted(nil, args[start:end]); !n.Sensitive(string(text)) {
+			continue // valid JSON can always be unquoted
 		}
 		from, to := valueAt(args, colon)
 		at = to
@@ -235,14 +243,14 @@ func (n *Names) Redact(args json.RawMessage) (json.RawMessage, bool, error) {
 	return append(out, args[done:]...), true, nil
 }
 
-// valueAt returns where the value is that begins after at, in a valid document.
+// valueAt returns the range of the value that follows at in a valid document.
 func valueAt(doc []byte, at int) (start, end int) {
-	start, _, _ = token(doc, at)
+	start, _, _ = nextToken(doc, at)
 	depth := 0
 	for at = start; ; at = end {
 		var kind tokenKind
-		_, end, kind = token(doc, at)
-		if kind == tokenMark {
+		_, end, kind = nextToken(doc, at)
+		if kind == tokenPunctuation {
 			switch doc[end-1] {
 			case '{', '[':
 				depth++

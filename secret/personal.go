@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// kinds are the names of personal data that is known by its look.
-var kinds = [...]string{"email", "card_number", "iban", "phone", "national_id"}
+// personalKinds are the names of personal data of known formats.
+var personalKinds = [...]string{"email", "card_number", "iban", "phone", "national_id"}
 
-// The indexes of kinds.
+// The indexes of personalKinds.
 const (
 	kindEmail = iota
 	kindCard
@@ -20,14 +20,14 @@ const (
 
 // What a byte can be part of.
 const (
-	inAddress   = 1 << iota // an e-mail address
-	inNumber                // a number in groups
-	inToken                 // a word of letters and digits
-	opensNumber             // the first of a number
+	inAddress    = 1 << iota // an e-mail address
+	inNumber                 // a number in groups
+	inToken                  // a word of letters and digits
+	beginsNumber             // the first byte of a number
 )
 
-// Longer runs hold nothing of the kind. A run of numbers that is longer is looked
-// at in pieces.
+// Bounds of runs. Longer addresses and words are no personal data; a longer run of
+// numbers is checked in pieces.
 const (
 	longestAddress = 320
 	longestNumber  = 256
@@ -35,8 +35,8 @@ const (
 	longestIBAN    = 34 + 8
 )
 
-// sorts tells what each byte can be part of.
-var sorts = sync.OnceValue(func() *[256]uint8 {
+// byteUses says what each byte can be part of.
+var byteUses = sync.OnceValue(func() *[256]uint8 {
 	var t [256]uint8
 	for b := range 256 {
 		c := byte(b)
@@ -51,29 +51,29 @@ var sorts = sync.OnceValue(func() *[256]uint8 {
 			t[b] |= inToken
 		}
 		if isDigit(c) || c == '+' || c == '(' {
-			t[b] |= opensNumber
+			t[b] |= beginsNumber
 		}
 	}
 	return &t
 })
 
-// run is a stretch of bytes of one sort. start is -1 if there is none.
+// run is a sequence of bytes of the same use. start is -1 if there is none.
 type run struct {
-	start int
-	at    bool // an @ was seen
-	lost  bool // it is too long
+	start   int
+	at      bool // an @ was seen
+	tooLong bool
 }
 
-// personalFinder finds personal data. It collects runs of bytes that may be part of it and
-// looks at each when it has ended, so that it does not matter how the text came.
+// personalFinder finds personal data. It collects runs of bytes that may be part of it
+// and checks each run at its end, so that it does not matter how the text was split.
 type personalFinder struct {
 	begun   bool
-	last    uint8 // what the last byte can be part of
+	last    uint8 // uses of the last byte
 	check   int   // raw offset at which a run becomes too long
 	address run
 	number  run
 	token   run
-	iban    int // where groups of four have begun that may be an IBAN, or -1
+	iban    int // raw offset of groups of four that may be an IBAN, or -1
 	before  byte
 }
 
@@ -84,20 +84,20 @@ func (p *personalFinder) feed(s *scanner, buf []byte, base, from int) {
 		p.address.start, p.number.start, p.token.start, p.iban = -1, -1, -1, -1
 		p.last = 0xff
 	}
-	table := sorts()
+	uses := byteUses()
 	for i := from; i < len(buf); i++ {
 		b := buf[i]
-		sort := table[b]
-		if sort == p.last && b != '@' && base+i < p.check {
+		use := uses[b]
+		if use == p.last && b != '@' && base+i < p.check {
 			p.before = b // all runs go on
 			continue
 		}
-		p.takeAddress(s, buf, base, i, sort&inAddress != 0)
-		if p.number.start >= 0 || sort&opensNumber != 0 {
-			p.takeNumber(s, buf, base, i, sort&inNumber != 0, sort&opensNumber != 0)
+		p.takeAddress(s, buf, base, i, use&inAddress != 0)
+		if p.number.start >= 0 || use&beginsNumber != 0 {
+			p.takeNumber(s, buf, base, i, use&inNumber != 0, use&beginsNumber != 0)
 		}
-		p.takeToken(s, buf, base, i, sort&inToken != 0)
-		p.before, p.last = b, sort
+		p.takeToken(s, buf, base, i, use&inToken != 0)
+		p.before, p.last = b, use
 		p.check = min(p.address.until(longestAddress), p.number.until(longestNumber), p.token.until(longestToken))
 	}
 }
@@ -110,17 +110,17 @@ func (r *run) until(length int) int {
 	return r.start + length
 }
 
-// takeAddress goes on to buf[i], which is in the run of an address or ends it.
+// takeAddress takes buf[i], which is part of an address or ends it.
 func (p *personalFinder) takeAddress(s *scanner, buf []byte, base, i int, in bool) {
 	r := &p.address
 	if !in {
 		if r.start >= 0 && r.at {
-			addresses(s, buf[r.start-base:i], r.start)
+			findAddresses(s, buf[r.start-base:i], r.start)
 		}
 		*r = run{start: -1}
 		return
 	}
-	if r.lost {
+	if r.tooLong {
 		return
 	}
 	if r.start < 0 {
@@ -128,53 +128,53 @@ func (p *personalFinder) takeAddress(s *scanner, buf []byte, base, i int, in boo
 	}
 	r.at = r.at || buf[i] == '@'
 	if base+i-r.start >= longestAddress {
-		*r = run{start: -1, lost: true}
+		*r = run{start: -1, tooLong: true}
 	}
 }
 
-// takeNumber goes on to buf[i], which is in a run of numbers or ends it.
-func (p *personalFinder) takeNumber(s *scanner, buf []byte, base, i int, in, opens bool) {
+// takeNumber takes buf[i], which is part of a run of numbers or ends it.
+func (p *personalFinder) takeNumber(s *scanner, buf []byte, base, i int, in, begins bool) {
 	r := &p.number
 	if r.start >= 0 && (!in || base+i-r.start >= longestNumber) {
-		numbers(s, buf[r.start-base:i], r.start, !in && isWord(buf[i]))
+		findNumbers(s, buf[r.start-base:i], r.start, !in && isWord(buf[i]))
 		r.start = -1
 	}
-	if r.start < 0 && opens && !isWord(p.before) {
+	if r.start < 0 && begins && !isWord(p.before) {
 		r.start = base + i
 	}
 }
 
-// takeToken goes on to buf[i], which is in a word or ends it.
+// takeToken takes buf[i], which is part of a word or ends it.
 func (p *personalFinder) takeToken(s *scanner, buf []byte, base, i int, in bool) {
 	r := &p.token
 	if in {
-		if r.start < 0 && !r.lost {
-			r.start, r.lost = base+i, p.before == '_'
+		if r.start < 0 && !r.tooLong {
+			r.start, r.tooLong = base+i, p.before == '_'
 		}
 		if r.start >= 0 && base+i-r.start >= longestToken {
-			*r = run{start: -1, lost: true}
+			*r = run{start: -1, tooLong: true}
 			p.iban = -1
 		}
 		return
 	}
-	if r.start >= 0 && !r.lost {
-		p.word(s, buf, base, i, buf[i] == ' ')
+	if r.start >= 0 && !r.tooLong {
+		p.checkWord(s, buf, base, i, buf[i] == ' ')
 	} else {
 		p.iban = -1
 	}
 	*r = run{start: -1}
 }
 
-// word looks at the word that has ended before buf[i].
-func (p *personalFinder) word(s *scanner, buf []byte, base, i int, space bool) {
+// checkWord checks the word that ends before buf[i].
+func (p *personalFinder) checkWord(s *scanner, buf []byte, base, i int, space bool) {
 	w := buf[p.token.start-base : i]
 	switch {
-	case len(w) == 9 && national(w):
+	case len(w) == 9 && isSpanishID(w):
 		s.addPersonal(p.token.start, base+i, kindNational)
 	case len(w) >= 15 && isIBAN(w):
 		s.addPersonal(p.token.start, base+i, kindIBAN)
 	}
-	if p.iban < 0 && len(w) == 4 && opensIBAN(w) {
+	if p.iban < 0 && len(w) == 4 && beginsIBAN(w) {
 		p.iban = p.token.start
 	}
 	if p.iban < 0 {
@@ -188,25 +188,25 @@ func (p *personalFinder) word(s *scanner, buf []byte, base, i int, space bool) {
 	}
 }
 
-// finish tells that the text has ended.
+// finish takes the end of the text.
 func (p *personalFinder) finish(s *scanner, buf []byte, base int) {
 	if !p.begun {
 		return
 	}
 	end := len(buf)
 	if p.address.start >= 0 && p.address.at {
-		addresses(s, buf[p.address.start-base:], p.address.start)
+		findAddresses(s, buf[p.address.start-base:], p.address.start)
 	}
 	if p.number.start >= 0 {
-		numbers(s, buf[p.number.start-base:], p.number.start, false)
+		findNumbers(s, buf[p.number.start-base:], p.number.start, false)
 	}
-	if p.token.start >= 0 && !p.token.lost {
-		p.word(s, buf, base, end, false)
+	if p.token.start >= 0 && !p.token.tooLong {
+		p.checkWord(s, buf, base, end, false)
 	}
 	p.begun = false
 }
 
-// safe returns an offset before which nothing that is to come begins.
+// safe returns an offset before which nothing can begin that is found later.
 func (p *personalFinder) safe() int {
 	at := math.MaxInt
 	if p.begun {
@@ -219,11 +219,11 @@ func (p *personalFinder) safe() int {
 	return at
 }
 
-// addPersonal notes personal data.
+// addPersonal adds a span of personal data.
 func (s *scanner) addPersonal(start, end, kind int) { s.addSpan(start, end, s.personalMask+kind) }
 
-// addresses finds e-mail addresses in a run that begins at a raw offset.
-func addresses(s *scanner, text []byte, base int) {
+// findAddresses finds e-mail addresses in a run that begins at a raw offset.
+func findAddresses(s *scanner, text []byte, base int) {
 	for at := bytes.IndexByte(text, '@'); at >= 0; {
 		start := at
 		for start > 0 && at-start < 64 && text[start-1] != '@' {
@@ -233,7 +233,7 @@ func addresses(s *scanner, text []byte, base int) {
 			start++
 		}
 		end, dot, label := at+1, -1, 0
-		for end < len(text) && text[end] != '@' && text[end] != '\'' && text[end] != '%' && text[end] != '+' && text[end] != '_' {
+		for end < len(text) && bytes.IndexByte([]byte("@'%+_"), text[end]) < 0 {
 			if text[end] == '.' {
 				if label == 0 {
 					break
@@ -259,15 +259,15 @@ func addresses(s *scanner, text []byte, base int) {
 	}
 }
 
-// group is digits, and what stands before them.
+// group is a group of digits, and the separator before it.
 type group struct {
 	start, end int
 	sep        string
 }
 
-// numbers finds what is known by its digits in a run that begins at a raw offset.
-// joined says that a letter follows the run.
-func numbers(s *scanner, text []byte, base int, joined bool) {
+// findNumbers finds personal numbers in a run that begins at a raw offset. inWord says
+// that a letter follows the run.
+func findNumbers(s *scanner, text []byte, base int, inWord bool) {
 	var groups []group
 	for i := 0; i < len(text); {
 		from := i
@@ -282,11 +282,11 @@ func numbers(s *scanner, text []byte, base int, joined bool) {
 			groups = append(groups, group{start, i, string(text[from:start])})
 		}
 	}
-	if n := len(groups); joined && n > 0 && groups[n-1].end == len(text) {
+	if n := len(groups); inWord && n > 0 && groups[n-1].end == len(text) {
 		groups = groups[:n-1]
 	}
 	for i := 0; i < len(groups); i++ {
-		kind, n, from := number(text, groups[i:])
+		kind, n, from := identify(text, groups[i:])
 		if n > 0 {
 			s.addPersonal(base+from, base+groups[i+n-1].end, kind)
 			i += n - 1
@@ -294,8 +294,9 @@ func numbers(s *scanner, text []byte, base int, joined bool) {
 	}
 }
 
-// number reports what the first n groups are, if anything, and where it begins.
-func number(text []byte, groups []group) (kind, n, from int) {
+// identify returns which kind of number the first n groups are and where it begins; n is
+// 0 if they are none.
+func identify(text []byte, groups []group) (kind, n, from int) {
 	first := groups[0]
 	digits := make([]byte, 0, 24)
 	for i, g := range groups[:min(len(groups), 6)] {
@@ -310,7 +311,8 @@ func number(text []byte, groups []group) (kind, n, from int) {
 				same = same && h.sep == groups[1].sep && (h.sep == " " || h.sep == "-")
 			}
 		}
-		if same && isCard(digits, groups[:i+1]) && (i+1 == len(groups) || groups[i+1].sep != groups[min(1, i)].sep || len(digits) >= 15) {
+		last := i+1 == len(groups) || groups[i+1].sep != groups[min(1, i)].sep || len(digits) >= 15
+		if same && last && isCard(digits, groups[:i+1]) {
 			return kindCard, i + 1, first.start
 		}
 		if isNational(digits, groups[:i+1]) {
@@ -320,8 +322,8 @@ func number(text []byte, groups []group) (kind, n, from int) {
 	return phone(text, groups)
 }
 
-// phone reports whether groups begin with a telephone number: international with
-// its +, or as it is written in North America. Others look like any number.
+// phone is identify for telephone numbers: international ones with +, or as they are
+// written in North America. Others cannot be told from other numbers.
 func phone(text []byte, groups []group) (kind, n, from int) {
 	first := groups[0]
 	if n := len(first.sep); n > 0 && first.sep[n-1] == '+' && (n > 1 || first.start == 1) { // not as in 1+2

@@ -6,22 +6,24 @@ import (
 	"strings"
 )
 
-// minRandom is how many characters of a placeholder are made up, so that it
-// cannot be guessed: 16 digits are 53 bits, letters more.
+// minRandom is how many characters of a placeholder are random at least, so that it
+// cannot be guessed: 16 digits have 53 bits, letters more.
 const minRandom = 16
 
-// keyPrefixes are the beginnings of keys that programs look at. They are public.
+// keyPrefixes are public prefixes of keys that programs check.
 var keyPrefixes = []string{
-	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-or-v1-", "sk-", "sk_live_", "sk_test_", "pk_live_", "pk_test_", "rk_live_", "rk_test_", "whsec_",
-	"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "hf_", "npm_", "pypi-",
-	"AKIA", "ASIA", "AIza", "ya29.", "SG.", "key-", "dop_v1_", "shpat_", "lin_api_", "secret_", "ntn_", "pat-", "gsk_", "xai-", "r8_", "tvly-",
+	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-or-v1-", "sk-", "sk_live_", "sk_test_", "pk_live_", "pk_test_",
+	"rk_live_", "rk_test_", "whsec_",
+	"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "hf_",
+	"npm_", "pypi-",
+	"AKIA", "ASIA", "AIza", "ya29.", "SG.", "key-", "dop_v1_", "shpat_", "lin_api_", "secret_", "ntn_", "pat-", "gsk_",
+	"xai-", "r8_", "tvly-",
 }
 
-// Placeholder returns a text of the same shape as like that cannot be guessed
-// and tells nothing more about it: the same length, the same known prefix, letters for
-// letters (hexadecimal ones if all are), digits for digits, everything else as it
-// is. What has too few letters and digits to hide behind becomes letters, and
-// longer.
+// Placeholder returns a random text of the same shape as like: the same length, the
+// same known prefix, letters for letters (hexadecimal ones if all are), digits for
+// digits, other characters unchanged. A text with fewer than minRandom letters and
+// digits becomes letters, and longer if necessary.
 func Placeholder(like string) string {
 	keep := 0
 	for _, p := range keyPrefixes {
@@ -31,7 +33,7 @@ func Placeholder(like string) string {
 		}
 	}
 	if parts := strings.Split(like, "."); len(parts) == 3 && strings.HasPrefix(like, "eyJ") {
-		keep = len(parts[0]) // the head of a JWT: its algorithm, which programs read
+		keep = len(parts[0]) // the header of a JWT has the algorithm, which programs read
 	}
 	lower, upper := "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if hexadecimal(like[keep:]) {
@@ -43,7 +45,7 @@ func Placeholder(like string) string {
 			letters++
 		}
 	}
-	bare := letters < minRandom // what is not a letter would tell too much
+	bare := letters < minRandom // other characters would reveal too much of a short value
 	var b strings.Builder
 	b.WriteString(like[:keep])
 	random := 0
@@ -94,7 +96,7 @@ func hexadecimal(s string) bool {
 	return letters && digits
 }
 
-// pick returns one byte of set.
+// pick returns a random byte of set.
 func pick(set string) byte {
 	n, err := rand.Int(rand.Reader, big.NewInt(int64(len(set))))
 	if err != nil {

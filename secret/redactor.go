@@ -24,33 +24,32 @@ const (
 type Named struct {
 	Name  string
 	Value Value
-	// Bound says where the value may go; nil means wherever who has it likes.
+	// Bound says which hosts the value may be sent to; nil means any.
 	Bound *Binding
-	// Mask stands in the place of the value, whatever form it is found in; "" means
-	// that of [Config].
+	// Mask replaces the value, in whatever form it is found; "" means that of [Config].
 	Mask string
 }
 
 // Config says what a Redactor removes.
 type Config struct {
-	// Values are removed by name. Zero values are left out.
+	// Values are removed wherever they are found. Zero values are ignored.
 	Values []Named
-	// Formats removes keys, tokens and passwords that are known by their look.
+	// Formats removes keys, tokens and passwords of known formats.
 	Formats bool
 	// Personal removes e-mail addresses, card, bank account and telephone
 	// numbers, and national numbers that have a checksum.
 	Personal bool
-	// Mask stands in the place of what is removed, with {name} for its name;
-	// "" means "[redacted:{name}]". A mask that would show a value is replaced
-	// by one that does not.
+	// Mask replaces what is removed, with {name} for its name; "" means
+	// "[redacted:{name}]". A mask that contains a value is replaced by one that
+	// does not.
 	Mask string
 }
 
-// A Redactor removes secrets from what leaves. It never changes and is safe for
-// concurrent use. A nil Redactor removes nothing and costs nothing.
+// A Redactor removes secrets from text. It never changes and is safe for concurrent
+// use. A nil Redactor removes nothing and costs nothing.
 type Redactor struct {
-	plan    *plan // nil if there is nothing to remove
-	skipped []string
+	plan    *plan    // nil if there is nothing to remove
+	skipped []string // names of values that are too short or too long
 }
 
 // plan is what a scanner looks for.
@@ -67,20 +66,20 @@ type plan struct {
 	scanners     sync.Pool // of *scanner that have finished
 }
 
-// NewRedactor returns a redactor of what cfg says.
+// NewRedactor returns a redactor of what cfg names.
 func NewRedactor(cfg Config) *Redactor {
 	r := &Redactor{}
 	if len(cfg.Values) == 0 && !cfg.Formats && !cfg.Personal {
 		return r
 	}
-	p := &plan{findPersonal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(kinds))}
+	p := &plan{findPersonal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(personalKinds))}
 	mask := cfg.Mask
 	if mask == "" {
 		mask = "[redacted:{name}]"
 	}
 	maskOf := func(name string) string { return strings.ReplaceAll(mask, "{name}", printable(name)) }
-	all := newForms(cfg.Values)
-	total, odd := 0, false
+	all := newPatternSet(cfg.Values)
+	total, withEscapes := 0, false
 	for _, n := range cfg.Values {
 		if n.Value.IsZero() {
 			continue
@@ -91,8 +90,8 @@ func NewRedactor(cfg Config) *Redactor {
 			r.skipped = append(r.skipped, n.Name)
 			continue
 		}
-		odd = odd || strings.ContainsAny(text, `\%&`)
-		all.value(text, int32(p.values))
+		withEscapes = withEscapes || strings.ContainsAny(text, `\%&`)
+		all.addValue(text, int32(p.values))
 		p.values++
 		if n.Mask == "" {
 			n.Mask = maskOf(n.Name)
@@ -112,7 +111,7 @@ func NewRedactor(cfg Config) *Redactor {
 	}
 	if cfg.Personal {
 		p.personalMask = len(p.masks)
-		for _, name := range kinds {
+		for _, name := range personalKinds {
 			p.masks = append(p.masks, maskOf(name))
 		}
 	}
@@ -121,40 +120,40 @@ func NewRedactor(cfg Config) *Redactor {
 	}
 	p.auto = newAutomaton(all.patterns())
 	all.wipe()
-	p.viewSpecs = viewsFor(odd)
+	p.viewSpecs = viewsFor(withEscapes)
 	p.children = childViews(p.viewSpecs)
-	p.hide()
+	p.replaceUnsafeMasks()
 	r.plan = p
 	return r
 }
 
-// forms collects patterns. Their text is folded into one buffer, which is wiped
-// when the automaton is built: it has no text.
-type forms struct {
+// patternSet collects patterns. Their text is folded into one buffer, which is wiped
+// as soon as the automaton is built.
+type patternSet struct {
 	text []byte
 	all  []pattern
 	ends []int
-	// for the value at hand: after two zero bytes, and encoded
+	// The current value after two zero bytes, and encoded.
 	padded, enc []byte
 }
 
-// newForms returns one with room for the forms of values.
-func newForms(values []Named) *forms {
-	total, longest := 4096, 0 // with openings of formats
+// newPatternSet returns a set with memory for the patterns of values.
+func newPatternSet(values []Named) *patternSet {
+	total, longest := 4096, 0 // 4096 for the openings of formats
 	for _, n := range values {
 		if size := len(n.Value.Reveal()); size <= MaxValue {
 			total, longest = total+8*size, max(longest, size)
 		}
 	}
 	total = min(total, 9*MaxValues)
-	return &forms{
+	return &patternSet{
 		text: make([]byte, 0, total), padded: make([]byte, 2, 2+longest), enc: make([]byte, 0, 2*longest+4),
 		all: make([]pattern, 0, 6*len(values)), ends: make([]int, 0, 6*len(values)),
 	}
 }
 
 // wipe overwrites the text.
-func (f *forms) wipe() {
+func (f *patternSet) wipe() {
 	clear(f.text)
 	clear(f.padded)
 	clear(f.enc[:cap(f.enc)])
@@ -165,7 +164,7 @@ func (f *forms) wipe() {
 const minPattern = 3
 
 // add adds a pattern, unless it is too short for one.
-func (f *forms) add(text []byte, value int32) {
+func (f *patternSet) add(text []byte, value int32) {
 	if len(text) < minPattern {
 		return
 	}
@@ -176,8 +175,8 @@ func (f *forms) add(text []byte, value int32) {
 	f.ends = append(f.ends, len(f.text))
 }
 
-// patterns returns what was added.
-func (f *forms) patterns() []pattern {
+// patterns returns the patterns that were added.
+func (f *patternSet) patterns() []pattern {
 	from := 0
 	for i, end := range f.ends {
 		f.all[i].text, from = f.text[from:end], end
@@ -185,9 +184,9 @@ func (f *forms) patterns() []pattern {
 	return f.all
 }
 
-// value adds what to look for to find text, whatever was done to it. Escapes are
-// not among it: those are undone in the text that is searched.
-func (f *forms) value(text string, value int32) {
+// addValue adds the patterns that find a value in any encoding. Escapes need none:
+// they are undone in the text that is searched.
+func (f *patternSet) addValue(text string, value int32) {
 	f.padded = append(f.padded[:2], text...)
 	raw := f.padded[2:]
 	f.add(raw, value)
@@ -201,21 +200,21 @@ func (f *forms) value(text string, value int32) {
 		f.add([]byte(strings.ToLower(text)), value)
 	}
 	if special {
-		f.special(raw, value)
+		f.addUnescaped(raw, value)
 	}
 	f.enc = hex.AppendEncode(f.enc[:0], raw)
 	f.add(f.enc, value)
 	for offset := range 3 {
-		// The characters that stand for bits of the value only. One more at either
-		// end may share bits with its neighbour.
+		// Only the characters that encode bits of the value and nothing else. One more
+		// at either end may share bits with its neighbour.
 		f.enc = base64.RawStdEncoding.AppendEncode(f.enc[:0], f.padded[2-offset:])
 		f.add(f.enc[(offset*8+5)/6:(offset+len(raw))*8/6], value)
 	}
 }
 
-// special adds the forms of a value that itself has what looks like an escape, or
-// lines. A view in which another escape is undone has lost these.
-func (f *forms) special(raw []byte, value int32) {
+// addUnescaped adds the forms of a value that itself contains line breaks, or what looks
+// like an escape. Views in which all escapes are undone no longer contain it as it is.
+func (f *patternSet) addUnescaped(raw []byte, value int32) {
 	longEnough := func(b []byte) {
 		if len(b) >= MinValue {
 			f.add(b, value)
@@ -228,13 +227,13 @@ func (f *forms) special(raw []byte, value int32) {
 		return c
 	}, raw))
 	for range Levels {
-		raw = unescaped(raw)
+		raw = unescape(raw)
 		longEnough(raw)
 	}
 }
 
-// unescaped returns b with one level of escapes undone.
-func unescaped(b []byte) []byte {
+// unescape returns b with one level of escapes undone.
+func unescape(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for breaks := 0; len(b) > 0; {
 		used, decoded, size := allFamilies.decode(b[:min(len(b), maxEscape)], breaks, len(b) <= maxEscape)
@@ -246,7 +245,7 @@ func unescaped(b []byte) []byte {
 	return out
 }
 
-// printable returns a name of which nothing has to be escaped anywhere.
+// printable returns a name with _ for every character that some format escapes.
 func printable(name string) string {
 	const longest = 64
 	return strings.Map(func(c rune) rune {
@@ -257,27 +256,27 @@ func printable(name string) string {
 	}, name[:min(len(name), longest)])
 }
 
-// hide replaces the masks that would show a value, such as that of a PASSWORD
-// which is "password".
-func (p *plan) hide() {
+// replaceUnsafeMasks replaces the masks that contain a value, such as that of a
+// variable PASSWORD whose value is "password".
+func (p *plan) replaceUnsafeMasks() {
 	if p.values == 0 {
 		return
 	}
-	last, instead := "", "" // formats of one name stand together
+	last, safe := "", "" // formats of the same name are neighbours
 	for i, m := range p.masks {
 		if m != last || i == 0 {
-			for _, instead = range []string{m, "[redacted]", "***"} { // no value is as short as the last
-				if !p.shows(instead) {
+			for _, safe = range []string{m, "[redacted]", "***"} { // no value is as short as ***
+				if !p.containsValue(safe) {
 					break
 				}
 			}
 		}
-		last, p.masks[i] = m, instead
+		last, p.masks[i] = m, safe
 	}
 }
 
-// shows reports whether text holds a value.
-func (p *plan) shows(text string) bool {
+// containsValue reports whether text contains a value.
+func (p *plan) containsValue(text string) bool {
 	for _, f := range p.scan([]byte(text)) {
 		if p.isValue(f) {
 			return true
@@ -287,8 +286,7 @@ func (p *plan) shows(text string) bool {
 }
 
 // Skipped returns the names of the values that are not removed because they are
-// too short or too long. Whether they may be used all the same is for the caller
-// to say.
+// too short or too long. The caller decides whether they may be used.
 func (r *Redactor) Skipped() []string {
 	if r == nil {
 		return nil
@@ -296,22 +294,22 @@ func (r *Redactor) Skipped() []string {
 	return r.skipped
 }
 
-// Text returns s without what is to be removed.
+// Text returns s with masks for what is to be removed.
 func (r *Redactor) Text(s string) string {
 	if r == nil || r.plan == nil || s == "" {
 		return s
 	}
-	var short [1 << 10]byte // most texts are, and need no memory
+	var short [1 << 10]byte // most texts fit, and need no allocation
 	buf := append(short[:0], s...)
 	spans := r.plan.spans(buf)
 	if len(spans) == 0 {
 		return s
 	}
-	return string(r.plan.cut(buf, spans))
+	return string(r.plan.mask(buf, spans))
 }
 
-// Bytes is [Redactor.Text] for the content of a file, whether or not it is text. The
-// very same bytes are returned if nothing is removed.
+// Bytes is [Redactor.Text] for the content of a file, whether or not it is text. It
+// returns b itself if nothing is removed.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if r == nil || r.plan == nil || len(b) == 0 {
 		return b
@@ -320,18 +318,18 @@ func (r *Redactor) Bytes(b []byte) []byte {
 	if len(spans) == 0 {
 		return b
 	}
-	return r.plan.cut(b, spans)
+	return r.plan.mask(b, spans)
 }
 
-// Shows reports whether text holds one of the values. Formats and personal data do
-// not count.
-func (r *Redactor) Shows(text string) bool {
-	return r != nil && r.plan != nil && r.plan.values > 0 && text != "" && r.plan.shows(text)
+// ContainsValue reports whether text contains one of the values. Formats and personal
+// data do not count.
+func (r *Redactor) ContainsValue(text string) bool {
+	return r != nil && r.plan != nil && r.plan.values > 0 && text != "" && r.plan.containsValue(text)
 }
 
-// spans returns what is to be removed from a whole text, in order, each apart
-// from the others.
-func (p *plan) spans(buf []byte) []span { return joined(p.scan(buf)) }
+// spans returns what is to be removed from a whole text, in order and without
+// overlaps.
+func (p *plan) spans(buf []byte) []span { return mergeSpans(p.scan(buf)) }
 
 // scan returns what is to be removed from a whole text as it was found. Spans may
 // overlap.
@@ -348,8 +346,8 @@ func (p *plan) scan(buf []byte) []span {
 	return found
 }
 
-// cut returns buf with masks for spans.
-func (p *plan) cut(buf []byte, spans []span) []byte {
+// mask returns buf with masks in the place of spans.
+func (p *plan) mask(buf []byte, spans []span) []byte {
 	out := make([]byte, 0, len(buf)+16*len(spans))
 	at := 0
 	for _, f := range spans {

@@ -70,7 +70,7 @@ func (s *scanner) step(buf []byte, base, i int) {
 	}
 }
 
-// addMatch notes what ends in the raw text before buf[i].
+// addMatch adds the value, and begins the formats, that end in the raw text before buf[i].
 func (s *scanner) addMatch(buf []byte, base, i int) {
 	m := s.auto.matches[s.state]
 	if m.value >= 0 {
@@ -81,18 +81,18 @@ func (s *scanner) addMatch(buf []byte, base, i int) {
 	}
 }
 
-// addSpan notes a span. It is joined with the last one if they overlap, so that a
+// addSpan adds a span. It is merged with the last one if they overlap, so that a
 // text full of overlapping values needs no memory for each.
 func (s *scanner) addSpan(start, end, mask int) {
 	p := span{start, end, mask, end - start}
 	if n := len(s.spans); n > 0 && p.start < s.spans[n-1].end && s.spans[n-1].start < p.end {
-		s.spans[n-1] = join(s.spans[n-1], p)
+		s.spans[n-1] = mergeTwo(s.spans[n-1], p)
 		return
 	}
 	s.spans = append(s.spans, p)
 }
 
-// finish tells that the text has ended.
+// finish takes the end of the text.
 func (s *scanner) finish(buf []byte, base int) {
 	if s.findPersonal {
 		s.personal.finish(s, buf, base)
@@ -109,7 +109,7 @@ func (s *scanner) finish(buf []byte, base int) {
 	s.finishAttempts()
 }
 
-// safe returns a raw offset before which nothing that is to come can begin.
+// safe returns a raw offset before which nothing can begin that is found later.
 func (s *scanner) safe() int {
 	at := s.pos - s.auto.depth(s.state)
 	for k := range s.views {
@@ -133,8 +133,7 @@ func (s *scanner) safe() int {
 	return at
 }
 
-// partial returns how many bytes of a value, in whatever form, stand at the end of
-// the text so far.
+// partial returns how many bytes of a value, in any form, the text so far ends with.
 func (s *scanner) partial() int {
 	longest := s.auto.depth(s.state)
 	for k := range s.views {

@@ -6,29 +6,28 @@ import (
 	"unicode/utf8"
 )
 
-// A Stream removes secrets from what is written to it. However the text is cut
-// into writes, the same comes out. Use it from one goroutine.
+// A Stream removes secrets from the text that is written to it. The result does not
+// depend on how the text is split into writes. Use it from one goroutine.
 //
 //	NewStream → Write … → Close
 type Stream struct {
 	scan   scanner
 	out    func([]byte)
-	buf    []byte // what was not given out, and one byte before it
+	buf    []byte // text that was not handed out, and one byte before it
 	base   int    // raw offset of buf[0]
-	next   int    // raw offset of what to give out next
-	give   []byte
+	next   int    // raw offset of the text to hand out next
+	clean  []byte // what is handed out, to reuse its memory
 	found  bool
 	closed bool
 }
 
-// piece bounds what a stream looks at in one go, and so what it needs for it.
-const piece = 64 << 10
+// maxPiece bounds how much text a stream searches at once, and so its memory.
+const maxPiece = 64 << 10
 
-// NewStream returns a stream that hands what may be seen to out. The bytes are
-// out's only until it returns, and hold no part of a character, unless the text
-// does. What is held back is never more than the beginning of what may become a
-// secret: a few bytes in ordinary text, and at most a small multiple of the
-// longest value.
+// NewStream returns a stream that hands the redacted text to out. out must not keep the
+// bytes. They never end within a UTF-8 character, unless the text does. The stream holds
+// back only what may be the beginning of a secret: a few bytes in ordinary text, and at
+// most a small multiple of the longest value.
 func (r *Redactor) NewStream(out func([]byte)) *Stream {
 	s := &Stream{out: out}
 	if r != nil {
@@ -51,7 +50,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	for len(p) > 0 {
-		part := p[:min(len(p), piece)]
+		part := p[:min(len(p), maxPiece)]
 		p = p[len(part):]
 		from := len(s.buf)
 		s.buf = append(s.buf, part...)
@@ -61,10 +60,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Found reports whether anything that is to be removed was in the text so far.
+// Found reports whether the text so far contained something to remove.
 func (s *Stream) Found() bool { return s.found || len(s.scan.spans) > 0 }
 
-// Close hands out what was held back.
+// Close hands out the text that was held back.
 func (s *Stream) Close() error {
 	if s.closed {
 		return nil
@@ -78,48 +77,48 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// minCut is the length in bytes from which on the beginning of a value is not handed
-// out by [Stream.Break].
-const minCut = 4
+// minPartial is the length in bytes from which on [Stream.Break] does not hand out the
+// beginning of a value.
+const minPartial = 4
 
-// Break ends a part of the text that goes out by itself, such as a message: what is
-// held back is handed out now. The search goes on behind it, so that a value is found
-// that lies in two parts. Of such a value, no more than the first three bytes are
-// handed out: a longer beginning is replaced by stars.
+// Break ends a part of the text that is sent alone, such as a message: the text that is
+// held back is handed out now. The search goes on, so that a value is found that is
+// split over two parts. No more than the first three bytes of such a value are handed
+// out: a longer beginning is replaced by stars.
 func (s *Stream) Break() {
 	if s.closed || s.scan.plan == nil {
 		return
 	}
-	s.give = s.give[:0]
-	for _, f := range joined(s.scan.spans) {
+	s.clean = s.clean[:0]
+	for _, f := range mergeSpans(s.scan.spans) {
 		if f.start > s.next {
-			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
+			s.clean = append(s.clean, s.buf[s.next-s.base:f.start-s.base]...)
 		}
 		if s.found = true; f.end > s.next {
-			s.give, s.next = append(s.give, s.scan.masks[f.mask]...), f.end
+			s.clean, s.next = append(s.clean, s.scan.masks[f.mask]...), f.end
 		}
 	}
 	s.scan.spans = s.scan.spans[:0]
 	if end := s.base + len(s.buf); end > s.next {
 		begun := max(s.scan.safe(), s.next)
-		s.give = append(s.give, s.buf[s.next-s.base:begun-s.base]...)
-		if s.scan.partial() < minCut {
-			s.give = append(s.give, s.buf[begun-s.base:]...)
+		s.clean = append(s.clean, s.buf[s.next-s.base:begun-s.base]...)
+		if s.scan.partial() < minPartial {
+			s.clean = append(s.clean, s.buf[begun-s.base:]...)
 		} else {
-			s.give = append(s.give, "***"...)
+			s.clean = append(s.clean, "***"...)
 		}
 		s.next = end
 	}
-	if len(s.give) > 0 {
-		s.out(s.give)
+	if len(s.clean) > 0 {
+		s.out(s.clean)
 	}
 }
 
-// flush gives out what is before safe. A stretch that reaches beyond it may yet
-// grow, and waits; its text is dropped meanwhile.
+// flush hands out the text before safe. A span that reaches beyond safe may still grow:
+// it waits, but its text is dropped.
 func (s *Stream) flush(safe int, end bool) {
-	s.give = s.give[:0]
-	spans := joined(s.scan.spans)
+	s.clean = s.clean[:0]
+	spans := mergeSpans(s.scan.spans)
 	done := 0
 	for _, f := range spans {
 		if f.end > safe {
@@ -127,12 +126,12 @@ func (s *Stream) flush(safe int, end bool) {
 		}
 		s.found = true
 		if done++; f.end <= s.next {
-			continue // Break has given it out
+			continue // Break has handed it out
 		}
 		if f.start > s.next {
-			s.give = append(s.give, s.buf[s.next-s.base:f.start-s.base]...)
+			s.clean = append(s.clean, s.buf[s.next-s.base:f.start-s.base]...)
 		}
-		s.give = append(s.give, s.scan.masks[f.mask]...)
+		s.clean = append(s.clean, s.scan.masks[f.mask]...)
 		s.next = f.end
 	}
 	spans = spans[:copy(spans, spans[done:])]
@@ -145,27 +144,27 @@ func (s *Stream) flush(safe int, end bool) {
 	if limit > s.next {
 		part := s.buf[s.next-s.base : limit-s.base]
 		if !end {
-			part = part[:whole(part)]
+			part = part[:completeRunes(part)]
 		}
-		s.give = append(s.give, part...)
+		s.clean = append(s.clean, part...)
 		s.next += len(part)
 	}
 	keep = s.next
 	if len(spans) > 0 && spans[0].start <= s.next {
 		keep = safe
 	}
-	keep = min(keep, safe)                   // after a Break the search is behind what was given out
-	if drop := keep - 1 - s.base; drop > 0 { // the byte before tells where words begin
+	keep = min(keep, safe)                   // after a Break the search is behind what was handed out
+	if drop := keep - 1 - s.base; drop > 0 { // formats look at the byte before a word
 		s.buf = s.buf[:copy(s.buf, s.buf[drop:])]
 		s.base += drop
 	}
-	if len(s.give) > 0 {
-		s.out(s.give)
+	if len(s.clean) > 0 {
+		s.out(s.clean)
 	}
 }
 
-// whole returns how much of p ends with a whole character.
-func whole(p []byte) int {
+// completeRunes returns the length of p without an incomplete character at its end.
+func completeRunes(p []byte) int {
 	for i := 1; i <= min(len(p), utf8.UTFMax-1); i++ {
 		if b := p[len(p)-i]; utf8.RuneStart(b) {
 			if !utf8.FullRune(p[len(p)-i:]) {
@@ -177,8 +176,8 @@ func whole(p []byte) int {
 	return len(p)
 }
 
-// join makes one span of two. The longer match chooses the mask.
-func join(f, g span) span {
+// mergeTwo makes one span of two. The longer match chooses the mask.
+func mergeTwo(f, g span) span {
 	mask, length := f.mask, f.length
 	if g.length > length || g.length == length && g.mask < mask {
 		mask, length = g.mask, g.length
@@ -186,16 +185,18 @@ func join(f, g span) span {
 	return span{min(f.start, g.start), max(f.end, g.end), mask, length}
 }
 
-// joined sorts spans and makes one of those that overlap, in place.
-func joined(spans []span) []span {
+// mergeSpans sorts spans and merges those that overlap, in place.
+func mergeSpans(spans []span) []span {
 	if len(spans) < 2 {
 		return spans
 	}
-	slices.SortFunc(spans, func(f, g span) int { return cmp.Or(cmp.Compare(f.start, g.start), cmp.Compare(f.end, g.end)) })
+	slices.SortFunc(spans, func(f, g span) int {
+		return cmp.Or(cmp.Compare(f.start, g.start), cmp.Compare(f.end, g.end))
+	})
 	n := 0
 	for _, f := range spans[1:] {
 		if f.start < spans[n].end {
-			spans[n] = join(spans[n], f)
+			spans[n] = mergeTwo(spans[n], f)
 		} else {
 			n++
 			spans[n] = f

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// shown is what a value looks like to everyone who does not ask for it by name.
+// shown is printed instead of a value.
 const shown = "[secret]"
 
 // A Value is text that must not be seen. Printing, logging or encoding it gives
@@ -28,7 +28,7 @@ func New(text string) Value {
 	return Value{func() string { return text }}
 }
 
-// Reveal returns the text. Whoever calls it answers for where it goes.
+// Reveal returns the text. The caller is responsible for where it goes.
 func (v Value) Reveal() string {
 	if v.reveal == nil {
 		return ""
@@ -39,8 +39,8 @@ func (v Value) Reveal() string {
 // IsZero reports whether v is no secret.
 func (v Value) IsZero() bool { return v.reveal == nil }
 
-// Equal reports whether both have the same text, in a time that depends on their
-// lengths only.
+// Equal reports whether both have the same text, in a time that depends only on their
+// lengths.
 func (v Value) Equal(w Value) bool {
 	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(w.Reveal())) == 1
 }
@@ -78,5 +78,5 @@ func (v *Value) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// errNotText does not say what there was instead.
+// errNotText does not quote its input, which may be the secret.
 var errNotText = fmt.Errorf("a secret is a JSON string")
