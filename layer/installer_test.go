@@ -242,6 +242,47 @@ func TestInstaller_says_which_requirement_failed(t *testing.T) {
 	})
 }
 
+// contradicting returns what a tool and its organisation need together.
+func contradicting(t *testing.T, tool, org requirement.Set, err error) requirement.Set {
+	t.Helper()
+	if err == nil {
+		tool, err = requirement.Merge(tool, org)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool
+}
+
+// Requirements that contradict each other are read: the installer refuses them, and
+// the error says who asked for what.
+func TestInstaller_says_who_contradicts_whom(t *testing.T) {
+	wheels := t.TempDir()
+	for _, version := range []string{"1.0", "1.4.2", "1.5", "2.0"} {
+		wheel(t, wheels, "hafttiny", version, "")
+	}
+	in := installer(t, open(t, tempDir(t), layer.Config{}), wheels)
+	for _, tt := range []struct{ name, tool, org string }{
+		{"pins differ", "==1.0", "==2.0"},
+		{"pin is in an excluded series", "==1.4.2", "!=1.4.*"},
+		{"before and after", ">1.5", "<1.5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tool, err := requirement.Parse("the tool", []string{"hafttiny" + tt.tool}, nil)
+			org, err2 := requirement.Parse("the organisation", []string{"hafttiny" + tt.org}, nil)
+			_, err = in.Resolve(t.Context(), "pip", contradicting(t, tool, org, errors.Join(err, err2)), nil)
+			if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion || haft.CodeOf(err) != haft.CodeInvalid {
+				t.Fatalf("got %+v of %v", p, err)
+			}
+			for _, part := range []string{"no version of hafttiny", "the tool asks for " + tt.tool, "the organisation asks for " + tt.org} {
+				if !strings.Contains(haft.MessageOf(err), part) {
+					t.Errorf("the message lacks %q: %s", part, haft.MessageOf(err))
+				}
+			}
+		})
+	}
+}
+
 func TestInstaller_index_that_fails(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

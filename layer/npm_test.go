@@ -18,6 +18,7 @@ import (
 
 	"haft"
 	"haft/layer"
+	"haft/requirement"
 	"haft/sandbox/sandboxtest"
 )
 
@@ -133,6 +134,13 @@ func TestNPM_says_which_requirement_failed(t *testing.T) {
 				t.Errorf("got %+v of %v", p, err)
 			}
 		})
+	}
+	tool, err := requirement.Parse("the tool", nil, []string{"haft-tiny@^1 || ^3"})
+	org, err2 := requirement.Parse("the organisation", nil, []string{"haft-tiny@2.0.0"})
+	_, err = in.Resolve(t.Context(), "npm", contradicting(t, tool, org, errors.Join(err, err2)), nil)
+	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion || p.Requirement != "haft-tiny@^1 2.0.0 || ^3 2.0.0" ||
+		!strings.Contains(haft.MessageOf(err), "(asked for by the tool and the organisation)") {
+		t.Errorf("a contradiction: %+v of %v", p, err)
 	}
 	lock, err := in.Resolve(t.Context(), "npm", needs(t, nil, []string{"haft-tiny"}), nil)
 	if err != nil {

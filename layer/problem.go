@@ -94,10 +94,11 @@ var signs = sync.OnceValue(func() []sign {
 		{ProblemNotFound, regexp.MustCompile(`\bE404\b[\s\S]{0,600}?404\s+'([^'\s]+)' is not in`)},
 		{ProblemNotFound, regexp.MustCompile(`\bE404\b`)},
 		{ProblemVersion, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from`)},
-		{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\s]+?)\.?\s`)},
+		{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\n]{1,200}?)\.?\s*(?:\n|$)`)},
 		{ProblemVersion, regexp.MustCompile(`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
 		{ProblemVersion, regexp.MustCompile(`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
 		{ProblemConflict, regexp.MustCompile(`[Bb]ecause ([^\n]{1,150}? depends on [^\n]{1,100}?) and ([^\n]{1,150}?),? we can conclude`)},
+		{ProblemConflict, regexp.MustCompile(`you require ([^\s,]\S{0,150}) and ([^\s,]\S{0,150}), (?:which are incompatible|we can conclude)`)},
 		{ProblemConflict, regexp.MustCompile(`No solution found when resolving`)},
 		{ProblemNotFound, regexp.MustCompile(`No matching distribution found for ([^\s]+)`)},
 	}
@@ -212,6 +213,8 @@ func diagnose(text string) *Problem {
 // who names what failed, in a sentence.
 func (st *step) who(p *Problem) string {
 	switch {
+	case p.Requirement != "" && p.Other != "" && packageName(p.Requirement) == packageName(p.Other):
+		return fmt.Sprintf("%q and %q", p.Requirement, p.Other) + st.asker(p.Requirement)
 	case p.Requirement != "" && p.Other != "":
 		return fmt.Sprintf("%q and %q", p.Requirement, p.Other)
 	case p.Requirement != "":
@@ -231,13 +234,29 @@ func (st *step) only() string {
 
 var leadingName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^@?[A-Za-z0-9][A-Za-z0-9._/-]*`) })
 
-// asker says who asked for a requirement that an installer names.
+// packageName returns the name of the package that a requirement begins with.
+func packageName(text string) string {
+	return requirement.NormalName(leadingName().FindString(text))
+}
+
+// asker says who asked for a requirement that an installer names, and who for which
+// version if several did: their constraints may contradict each other.
 func (st *step) asker(text string) string {
-	name := requirement.NormalName(leadingName().FindString(text))
+	name := packageName(text)
 	for _, p := range st.set.Pip {
-		if p.Name == name && len(p.Specs) > 0 && p.Specs[0].From != "" {
-			return " (asked for by " + p.Specs[0].From + ")"
+		if p.Name != name || len(p.Specs) == 0 || p.Specs[0].From == "" {
+			continue
 		}
+		var asked []string
+		several := false
+		for _, s := range p.Specs {
+			several = several || s.From != p.Specs[0].From
+			asked = append(asked, s.From+" asks for "+s.Op+s.Version)
+		}
+		if several {
+			return " (" + strings.Join(asked, ", ") + ")"
+		}
+		return " (asked for by " + p.Specs[0].From + ")"
 	}
 	for _, n := range st.set.NPM {
 		if n.Name == name && n.From != "" {

@@ -17,8 +17,9 @@
 //     installer that reads it sees what was checked here.
 //   - What was accepted once is accepted again and comes out the same.
 //   - Sizes and counts are bounded: [MaxCount], [MaxLength], [MaxFile].
-//   - Contradictions are errors that name both sides where they can be seen without
-//     an index. That none is seen does not mean that there is a solution.
+//
+// Whether versions exist that fit, and fit together, is for the installer to say:
+// package layer reports its refusal with who asked for what.
 //
 // [MissingModule] goes the other way: from a failed import to the package that
 // would provide it.

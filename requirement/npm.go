@@ -85,7 +85,7 @@ func parseNPM(name, rng string) (NPM, error) {
 	if n.alternatives, err = parseRange(rng); err != nil {
 		return NPM{}, err
 	}
-	n.Range = writeRange(n.alternatives)
+	n.Range = strings.Join(n.alternatives, " || ")
 	return n.measured()
 }
 
@@ -111,7 +111,7 @@ func mergeNPM(list []NPM) ([]NPM, error) {
 	var out []NPM
 	for _, n := range list {
 		if n.Range == "" { // a zero value that was not parsed
-			n.Range = "*"
+			n.Range = anyVersion
 		}
 		if n.tag() { // made by hand, or read back
 			m, err := parseNPM(n.Name, n.Range)
@@ -135,25 +135,24 @@ func mergeNPM(list []NPM) ([]NPM, error) {
 
 // and returns the requirement that holds both.
 func (n NPM) and(m NPM) (NPM, error) {
-	anything := func(x NPM) bool { return x.Range == "*" || x.Range == "latest" }
+	anything := func(x NPM) bool { return x.Range == anyVersion || x.Range == "latest" }
 	switch {
 	case n.Range == m.Range || anything(m):
 		return n, nil
 	case anything(n):
 		return m, nil
 	case n.tag() || m.tag():
-		return NPM{}, contradiction(n.Name, n.From, n.Range, m.From, m.Range)
+		return NPM{}, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
+			"%s: %s asks for %s, %s for %s, and a tag cannot be joined with another version; change one of them",
+			n.Name, n.From, n.Range, m.From, m.Range)}
 	}
-	var both []span
+	var both []string
 	for _, a := range n.alternatives {
 		for _, b := range m.alternatives {
-			if s, ok := a.and(b); ok && !slices.ContainsFunc(both, func(t span) bool { return t.text == s.text }) {
-				both = append(both, s)
+			if joined := joinComparators(a, b); !slices.Contains(both, joined) {
+				both = append(both, joined)
 			}
 		}
-	}
-	if len(both) == 0 {
-		return NPM{}, contradiction(n.Name, n.From, n.Range, m.From, m.Range)
 	}
 	if len(both) > maxAlternatives {
 		return NPM{}, &haft.Error{Code: haft.CodeInvalid, Message: n.Name + ": there are too many alternatives (||) together"}
@@ -162,8 +161,7 @@ func (n NPM) and(m NPM) (NPM, error) {
 	if m.From != n.From {
 		from = fmt.Sprintf("%s and %s", n.From, m.From)
 	}
-	r := NPM{Name: n.Name, Range: writeRange(both), From: from, alternatives: both}
-	r, err := r.measured()
+	r, err := NPM{Name: n.Name, Range: strings.Join(both, " || "), From: from, alternatives: both}.measured()
 	if err != nil {
 		return NPM{}, at(n.Name, err)
 	}

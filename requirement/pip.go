@@ -66,10 +66,7 @@ func ParsePip(text string) (Pip, error) {
 			return Pip{}, err
 		}
 	}
-	p.Specs, err = mergeSpecs(p.Name, p.Specs)
-	if err != nil {
-		return Pip{}, err
-	}
+	p.Specs = sortSpecs(p.Specs)
 	// Written anew it may be longer: by a quoted marker, or a dev0.
 	if n := len(p.String()); n > MaxLength {
 		return Pip{}, refuse("it is %d characters long when written out, %d is the most", n, MaxLength)

@@ -60,7 +60,7 @@ type NPM struct {
 	// From says who asks for it.
 	From string
 
-	alternatives []span
+	alternatives []string // of Range; nil if it is a tag
 }
 
 // Parse reads requirements that are given as strings. Origin says who asks for
@@ -122,8 +122,9 @@ func (s Set) Digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Merge puts sets together. It returns an error with [haft.CodeConflict] that
-// names both sides if two of them cannot hold at once.
+// Merge puts sets together. Constraints of one package are joined, and the installer
+// says if no version fits them all. It returns an error with [haft.CodeConflict] that
+// names both sides if two of them cannot be written as one, as a tag of npm and a range.
 func Merge(sets ...Set) (Set, error) {
 	var all Set
 	for _, s := range sets {
@@ -138,9 +139,7 @@ func Merge(sets ...Set) (Set, error) {
 	if all.NPM, err = mergeNPM(all.NPM); err != nil {
 		return Set{}, err
 	}
-	if all.Python, err = mergeSpecs("the version of Python", all.Python); err != nil {
-		return Set{}, err
-	}
+	all.Python = sortSpecs(all.Python)
 	if err := count("together", len(all.Pip), len(all.NPM)); err != nil {
 		return Set{}, err
 	}
@@ -165,10 +164,7 @@ func mergePip(list []Pip) ([]Pip, error) {
 		out = append(out, p)
 	}
 	for i := range out {
-		var err error
-		if out[i].Specs, err = mergeSpecs(out[i].Name, out[i].Specs); err != nil {
-			return nil, err
-		}
+		out[i].Specs = sortSpecs(out[i].Specs)
 		if n := len(out[i].String()); n > MaxLength {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
 				"%s: what is asked of it is %d characters long together, %d is the most", out[i].Name, n, MaxLength)}
@@ -177,39 +173,14 @@ func mergePip(list []Pip) ([]Pip, error) {
 	return out, nil
 }
 
-// mergeSpecs sorts specs, drops repetitions, and refuses two that exclude each
-// other.
-func mergeSpecs(name string, specs []Spec) ([]Spec, error) {
-	if len(specs) > MaxLength {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: name + ": there are too many constraints"}
-	}
+// sortSpecs sorts specs and drops repetitions. Whether a version fits all of them is
+// for the installer to find out, which knows the versions.
+func sortSpecs(specs []Spec) []Spec {
 	specs = slices.Clone(specs)
-	for i, a := range specs {
-		for _, b := range specs[:i] {
-			if excludes(a, b) {
-				return nil, contradiction(name, b.From, b.Op+b.Version, a.From, a.Op+a.Version)
-			}
-		}
-	}
 	slices.SortStableFunc(specs, func(a, b Spec) int {
 		return cmp.Or(strings.Compare(a.Op, b.Op), strings.Compare(a.Version, b.Version))
 	})
-	return slices.CompactFunc(specs, func(a, b Spec) bool { return a.Op == b.Op && a.Version == b.Version }), nil
-}
-
-// contradiction says that no version fits both sides.
-func contradiction(name, fromA, a, fromB, b string) error {
-	who := func(from string) string {
-		if from == "" {
-			return "one requirement"
-		}
-		return from
-	}
-	if fromA == fromB && fromA != "" {
-		fromB = "also"
-	}
-	return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-		"%s: %s asks for %s, %s for %s, and no version is both; change one of them", name, who(fromA), a, who(fromB), b)}
+	return slices.CompactFunc(specs, func(a, b Spec) bool { return a.Op == b.Op && a.Version == b.Version })
 }
 
 // union returns the sorted elements of a and b.

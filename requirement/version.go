@@ -125,19 +125,6 @@ func (v version) preRank() int {
 	return map[string]int{"a": 1, "b": 2, "rc": 3}[v.preKind]
 }
 
-// next returns the first version after all that begin with the first n numbers
-// of v's release.
-func (v version) next(n int) version {
-	release := slices.Clone(v.release[:n])
-	release[n-1]++
-	return version{epoch: v.epoch, release: release, post: -1, dev: 0}
-}
-
-// first returns the first version that begins with the release of v.
-func (v version) first() version {
-	return version{epoch: v.epoch, release: v.release, post: -1, dev: 0}
-}
-
 // ops are the comparisons, the longer before those that they begin with.
 var ops = []string{"===", "~=", "==", "!=", "<=", ">=", "<", ">"}
 
@@ -202,91 +189,46 @@ func joinSpecs(specs []Spec) string {
 	return strings.Join(parts, ",")
 }
 
-// reach is the interval of versions that a Spec lets through.
-type reach struct {
-	lo, hi         *version // nil is without end
-	loOpen, hiOpen bool     // the bound itself is outside
-}
-
-// parts returns the version of s, and whether it ends in .*.
-func (s Spec) parts() (version, bool) {
-	base, wild := strings.CutSuffix(s.Version, ".*")
-	v, _ := parseVersion(base)
-	return v, wild
-}
-
-// reach returns the interval of s. It may be wider than what s lets through, and
-// never narrower.
-func (s Spec) reach() reach {
-	v, wild := s.parts()
-	switch {
-	case wild && s.Op == "==":
-		lo, hi := v.first(), v.next(len(v.release))
-		return reach{lo: &lo, hi: &hi, hiOpen: true}
-	case s.Op == "==" || s.Op == "===":
-		return reach{lo: &v, hi: &v}
-	case s.Op == "~=":
-		hi := v.next(len(v.release) - 1)
-		return reach{lo: &v, hi: &hi, hiOpen: true}
-	case s.Op == ">=":
-		return reach{lo: &v}
-	case s.Op == ">":
-		return reach{lo: &v, loOpen: true}
-	case s.Op == "<=":
-		return reach{hi: &v}
-	case s.Op == "<":
-		return reach{hi: &v, hiOpen: true}
-	}
-	return reach{} // !=
-}
-
-// excludes reports whether it is certain that no version fits both. Intervals on
-// a line meet in one point if each two of them meet, so looking at pairs is enough.
-func excludes(a, b Spec) bool {
-	va, wildA := a.parts()
-	vb, wildB := b.parts()
-	if b.Op == "!=" {
-		a, b, va, vb, wildA, wildB = b, a, vb, va, wildB, wildA
-	}
-	if a.Op == "!=" {
-		switch {
-		case b.Op == "!=":
-			return false
-		case wildA:
-			r, around := b.reach(), Spec{Op: "==", Version: a.Version}.reach()
-			return r.lo != nil && r.hi != nil && r.lo.compare(*around.lo) >= 0 && r.hi.compare(*around.hi) <= 0 &&
-				(r.hi.compare(*around.hi) < 0 || r.hiOpen)
-		}
-		exact := (b.Op == "==" && !wildB) || b.Op == "==="
-		return exact && va.compare(vb) == 0 && (va.local == vb.local || va.local == "")
-	}
-	if va.local != "" && vb.local != "" && va.local != vb.local {
-		return true
-	}
-	ra, rb := a.reach(), b.reach()
-	return before(ra, rb) || before(rb, ra)
-}
-
 // Fits reports whether a version is one that all specs let through.
 func Fits(specs []Spec, text string) bool {
 	v, ok := parseVersion(text)
+	return ok && !slices.ContainsFunc(specs, func(s Spec) bool { return !s.fits(v) })
+}
+
+// fits reports whether s lets v through. With < and > it lets versions through that
+// differ from that of s only in a suffix, of which PEP 440 excepts some.
+func (s Spec) fits(v version) bool {
+	base, wild := strings.CutSuffix(s.Version, ".*")
+	w, ok := parseVersion(base)
 	if !ok {
 		return false
 	}
-	exact := Spec{Op: "==", Version: v.String()}
-	for _, s := range specs {
-		if excludes(s, exact) {
-			return false
-		}
+	c := v.compare(w)
+	equal := c == 0 && (w.local == "" || w.local == v.local)
+	if wild {
+		equal = v.startsWith(w, len(w.release))
 	}
-	return true
+	switch s.Op {
+	case "==", "===":
+		return equal
+	case "!=":
+		return !equal
+	case "~=":
+		return c >= 0 && v.startsWith(w, len(w.release)-1)
+	case ">=":
+		return c >= 0
+	case "<=":
+		return c <= 0
+	case ">":
+		return c > 0
+	case "<":
+		return c < 0
+	}
+	return false
 }
 
-// before reports whether a ends where b has not begun.
-func before(a, b reach) bool {
-	if a.hi == nil || b.lo == nil {
-		return false
-	}
-	c := a.hi.compare(*b.lo)
-	return c < 0 || c == 0 && (a.hiOpen || b.loOpen)
+// startsWith reports whether v begins with the first n numbers of w's release.
+func (v version) startsWith(w version, n int) bool {
+	padded := slices.Concat(v.release, make([]uint64, n))
+	return v.epoch == w.epoch && slices.Equal(padded[:n], w.release[:n])
 }
