@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/auth"
+	"haft/auth/authtest"
 	"haft/store/storetest"
 )
 
@@ -127,7 +128,7 @@ func read(t *testing.T, file string) []byte {
 
 // A key in a file may be the only one of another store.
 func TestOpenAuth_overwrites_no_key(t *testing.T) {
-	ring, err := auth.NewKeyring(&auth.Memory{}, make([]byte, 32), nil)
+	ring, err := auth.NewKeyring(&authtest.Memory{}, make([]byte, 32), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMemory_is_a_backend(t *testing.T) {
-	authtest.TestKeys(t, func(*testing.T) auth.Keys { return &auth.Memory{} })
+	authtest.TestKeys(t, func(*testing.T) auth.Keys { return &authtest.Memory{} })
 }
 
 func TestKey_text(t *testing.T) {
@@ -236,7 +236,7 @@ type ctx = context.Context
 
 // A touched backend counts writes of the last use.
 type touched struct {
-	auth.Memory
+	authtest.Memory
 	times []time.Time
 	fail  bool
 }
@@ -283,7 +283,7 @@ func TestLast_use_is_written_once_a_minute(t *testing.T) {
 }
 
 // A broken backend has no answer.
-type broken struct{ auth.Memory }
+type broken struct{ authtest.Memory }
 
 func (*broken) Key(ctx, string) (auth.Key, error) {
 	return auth.Key{}, errors.New("no route to the database at 10.0.0.1")

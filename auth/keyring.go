@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ func (r *Keyring) issue(ctx context.Context, k Key) (Key, Token, error) {
 	if err := k.check(now); err != nil {
 		return Key{}, Token{}, err
 	}
-	k = k.clone()
+	k.Roles, k.Scope = slices.Clone(k.Roles), slices.Clone(k.Scope)
 	k.ID, k.Rev = newID(), 0
 	k.Created, k.Expires = micros(now), micros(k.Expires)
 	k.LastUsed, k.Rotated, k.Overlap = time.Time{}, time.Time{}, time.Time{}

@@ -28,6 +28,7 @@ import (
 
 	"haft"
 	"haft/auth"
+	"haft/auth/authtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ const oneMessage = "the credential is missing or not valid"
 type world struct {
 	*auth.Authenticator
 	ring  *auth.Keyring
-	kept  *auth.Memory
+	kept  *authtest.Memory
 	admin auth.Identity
 	key   string // that of the administrator of acme
 	id    string
@@ -52,7 +53,7 @@ type world struct {
 // setup makes a world. The failures that attacks make do not end it.
 func setup(t testing.TB, change ...func(*auth.Config)) *world {
 	t.Helper()
-	w := &world{kept: &auth.Memory{}}
+	w := &world{kept: &authtest.Memory{}}
 	var err error
 	if w.ring, err = auth.NewKeyring(w.kept, pepper, nil); err != nil {
 		t.Fatal(err)

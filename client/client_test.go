@@ -20,6 +20,7 @@ import (
 
 	"haft"
 	"haft/auth"
+	"haft/auth/authtest"
 	"haft/client"
 )
 
@@ -269,7 +270,7 @@ func TestPages_are_followed_to_the_end(t *testing.T) {
 
 // Over a connection that others can read the key signs, and is not sent.
 func TestKey_signs_where_others_could_read_it(t *testing.T) {
-	ring, err := auth.NewKeyring(&auth.Memory{}, bytes.Repeat([]byte("p"), 32), nil)
+	ring, err := auth.NewKeyring(&authtest.Memory{}, bytes.Repeat([]byte("p"), 32), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

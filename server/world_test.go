@@ -21,6 +21,7 @@ import (
 	"haft"
 	"haft/audit"
 	"haft/auth"
+	"haft/auth/authtest"
 	"haft/authority"
 	"haft/engine"
 	"haft/executor"
@@ -201,7 +202,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, hooks.Close()) })
-	ring, err := auth.NewKeyring(&auth.Memory{}, bytes.Repeat([]byte("p"), 32), nil)
+	ring, err := auth.NewKeyring(&authtest.Memory{}, bytes.Repeat([]byte("p"), 32), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package auth
+package authtest
 
 import (
 	"bytes"
@@ -9,60 +9,61 @@ import (
 	"time"
 
 	"haft"
+	"haft/auth"
 )
 
-// Memory keeps keys in memory. The zero value is empty and ready.
+// Memory keeps keys in memory, for tests of what uses them. The zero value is empty and ready.
 type Memory struct {
 	mu   sync.Mutex
-	keys map[string]Key
+	keys map[string]auth.Key
 }
 
-// Key implements [Keys].
-func (m *Memory) Key(_ context.Context, id string) (Key, error) {
+// Key implements [auth.Keys].
+func (m *Memory) Key(_ context.Context, id string) (auth.Key, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, ok := m.keys[id]
 	if !ok {
-		return Key{}, notFound()
+		return auth.Key{}, notFound()
 	}
-	return k.clone(), nil
+	return clone(k), nil
 }
 
-// Keys implements [Keys].
-func (m *Memory) Keys(_ context.Context, org, after string, limit int) ([]Key, error) {
+// Keys implements [auth.Keys].
+func (m *Memory) Keys(_ context.Context, org, after string, limit int) ([]auth.Key, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []Key
+	var all []auth.Key
 	for _, k := range m.keys {
 		if k.Org == org && k.ID > after {
-			all = append(all, k.clone())
+			all = append(all, clone(k))
 		}
 	}
-	slices.SortFunc(all, func(a, b Key) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b auth.Key) int { return strings.Compare(a.ID, b.ID) })
 	return all[:min(len(all), max(limit, 0))], nil
 }
 
-// PutKey implements [Keys].
-func (m *Memory) PutKey(_ context.Context, k Key) error {
+// PutKey implements [auth.Keys].
+func (m *Memory) PutKey(_ context.Context, k auth.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.keys[k.ID]
 	if old.Rev != k.Rev || ok && old.Org != k.Org {
 		return &haft.Error{Code: haft.CodeConflict, Message: "the key was changed meanwhile"}
 	}
-	k = k.clone()
+	k = clone(k)
 	k.Rev++
 	if ok {
 		k.LastUsed = old.LastUsed
 	}
 	if m.keys == nil {
-		m.keys = make(map[string]Key)
+		m.keys = make(map[string]auth.Key)
 	}
 	m.keys[k.ID] = k
 	return nil
 }
 
-// TouchKey implements [Keys].
+// TouchKey implements [auth.Keys].
 func (m *Memory) TouchKey(_ context.Context, id string, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +74,7 @@ func (m *Memory) TouchKey(_ context.Context, id string, at time.Time) error {
 	return nil
 }
 
-// RemoveKey implements [Keys].
+// RemoveKey implements [auth.Keys].
 func (m *Memory) RemoveKey(_ context.Context, org, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,12 +86,16 @@ func (m *Memory) RemoveKey(_ context.Context, org, id string) error {
 }
 
 // clone returns a key that shares nothing with k.
-func (k Key) clone() Key {
+func clone(k auth.Key) auth.Key {
 	k.Roles, k.Scope = slices.Clone(k.Roles), slices.Clone(k.Scope)
-	k.Secret, k.Previous = k.Secret.clone(), k.Previous.clone()
+	k.Secret, k.Previous = cloneProof(k.Secret), cloneProof(k.Previous)
 	return k
 }
 
-func (p Proof) clone() Proof {
-	return Proof{bytes.Clone(p.Hash), bytes.Clone(p.Signing)}
+func cloneProof(p auth.Proof) auth.Proof {
+	return auth.Proof{Hash: bytes.Clone(p.Hash), Signing: bytes.Clone(p.Signing)}
+}
+
+func notFound() error {
+	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such key"}
 }
