@@ -107,6 +107,8 @@ var only = []struct {
 	{"go.opentelemetry.io", "spans are made from what the engine tells", []string{"telemetry"}},
 	{"github.com/danielgtaylor/huma", "one door that writes its own document", []string{"server"}},
 	{"github.com/coder/websocket", "sockets are the door's", []string{"server"}},
+	{"github.com/coreos/go-oidc", "tokens are judged in one package", []string{"auth"}},
+	{"github.com/go-jose/go-jose", "tokens are judged in one package", []string{"auth"}},
 	{"github.com/BurntSushi/toml", "one reader of pyproject.toml", []string{"requirement"}},
 	{"github.com/prometheus", "counts are made from what the engine tells", []string{"telemetry"}},
 	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},

@@ -65,10 +65,14 @@
 //
 // [Issuer] says which issuers are believed, and what of their claims. Their keys
 // are found by discovery and fetched with a client that the caller guards. RS256,
-// ES256 and EdDSA are known, and no other algorithm: there is no code for "none",
-// for a shared secret, for encryption or compression, nor for keys that a token
-// brings along (jwk, jku, x5c, x5u). This is why there is no library here either:
-// most of what one brings is what has to be refused.
+// ES256 and EdDSA are known, and no other algorithm: not "none", none with a shared
+// secret, no encryption or compression. Keys that a token brings along (jwk, jku,
+// x5c, x5u) are never used.
+//
+// go-oidc does the discovery, go-jose reads keys and checks signatures and times. What
+// they would let through is refused before they see it: names that stand twice, base64
+// that is not canonical, tokens of other types, answers that are too large. They keep
+// no keys either: [Issuer] says for how long these are good.
 //
 // # What is promised
 //

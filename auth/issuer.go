@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 
 	"haft"
 )
@@ -109,6 +112,7 @@ func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	i.Audience, i.Orgs, i.Algorithms = slices.Clone(i.Audience), slices.Clone(i.Orgs), slices.Clone(i.Algorithms)
 	i.Scope, i.Roles = slices.Clone(i.Scope), maps.Clone(i.Roles)
 	own := *client
+	own.Transport = documents{cmp.Or(client.Transport, http.DefaultTransport)}
 	own.CheckRedirect = func(next *http.Request, past []*http.Request) error {
 		if err := onlyHTTPS(next, past); err != nil || client.CheckRedirect == nil {
 			return err
@@ -179,7 +183,7 @@ func (a *Authenticator) RefetchKeys() []string {
 func match(keys []publicKey, kid string, alg Algorithm) []publicKey {
 	var found []publicKey
 	for _, k := range keys {
-		if k.alg == alg && (kid == "" || k.id == kid) {
+		if k.alg == alg && (kid == "" || k.KeyID == kid) {
 			found = append(found, k)
 		}
 	}
@@ -247,27 +251,45 @@ func away(err error) error {
 func (i *issuer) fetch(ctx context.Context) ([]publicKey, error) {
 	at := i.Keys
 	if at == "" {
-		raw, err := i.load(ctx, strings.TrimSuffix(i.URL, "/")+"/.well-known/openid-configuration")
-		if err != nil {
+		var err error
+		if at, err = i.discover(ctx); err != nil {
 			return nil, err
 		}
-		document, err := strictObject(raw)
-		if err != nil {
-			return nil, fmt.Errorf("read what the issuer says of itself: %w", err)
-		}
-		// Or one issuer could speak for another (OIDC Discovery, 4.3).
-		if document["issuer"] != i.URL {
-			return nil, errors.New("the issuer calls itself something else")
-		}
-		if at, _ = textOf(document, "jwks_uri"); !keysURL(at) {
-			return nil, errors.New("the issuer has no address of keys with https")
-		}
 	}
-	raw, err := i.load(ctx, at)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ask the issuer: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := i.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the issuer: %w", err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the issuer's answer: %w", err)
 	}
 	return parseKeySet(raw)
+}
+
+// discover returns the address of the keys. The library refuses an issuer that calls
+// itself something else, or one issuer could speak for another (OIDC Discovery, 4.3).
+func (i *issuer) discover(ctx context.Context) (string, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.URL)
+	if _, other := errors.AsType[*oidc.IssuerMismatchError](err); other {
+		return "", errors.New("the issuer calls itself something else")
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask the issuer: %w", err)
+	}
+	var document struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&document); err != nil || !keysURL(document.Keys) {
+		return "", errors.New("the issuer has no address of keys with https")
+	}
+	return document.Keys, nil
 }
 
 // keysURL is like secureURL for an address that the issuer gave, which may have a
@@ -281,16 +303,21 @@ func keysURL(s string) bool {
 	return len(s) <= 2048 && secureURL(u.String())
 }
 
-// load gets a small document.
-func (i *issuer) load(ctx context.Context, at string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+// A documents is a transport that hands on only small JSON objects that can be read in
+// one way. The library reads what there is, and quotes answers in its errors.
+type documents struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (d documents) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := d.next.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the issuer: %w", err)
+		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
-	res, err := i.client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("ask the issuer: %w", err)
+	switch res.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		if res.Header.Get("Location") != "" {
+			return res, nil // the client follows it, or refuses to
+		}
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -303,5 +330,9 @@ func (i *issuer) load(ctx context.Context, at string) ([]byte, error) {
 	if len(raw) > maxFetch {
 		return nil, fmt.Errorf("the issuer answered more than %d bytes", maxFetch)
 	}
-	return raw, nil
+	if _, err := strictObject(raw); err != nil {
+		return nil, fmt.Errorf("read the issuer's answer: %w", err)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(raw))
+	return res, nil
 }

@@ -2,25 +2,29 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // A token is a JWT that was read and not believed yet.
 type token struct {
-	alg    Algorithm
-	kid    string
-	claims map[string]any
-	signed string // header and claims as they were sent
-	sum    []byte
+	text    string
+	alg     Algorithm
+	kid     string
+	payload []byte
+	claims  map[string]any // of payload
+	sum     []byte
 }
 
-// parseToken reads a JWT in the compact form. It refuses what it does not know:
-// every header but alg, kid and typ either asks for something that we do not do
-// (crit, zip, cty, b64, enc), or brings along a key or where to find one, and is
-// then looked at by nobody.
+// parseToken reads a JWT in the compact form. It refuses headers that ask for something
+// that we do not do (crit, zip, cty, b64, enc). Those that bring along a key, or say
+// where to find one, are never used.
 func parseToken(text string) (token, Reason) {
 	var t token
 	parts := strings.Split(text, ".")
@@ -61,7 +65,19 @@ func parseToken(text string) (token, Reason) {
 	if err != nil {
 		return t, ReasonMalformed
 	}
-	return token{Algorithm(alg), kid, claims, parts[0] + "." + parts[1], raw[2]}, ""
+	return token{text, Algorithm(alg), kid, raw[1], claims, raw[2]}, ""
+}
+
+// signedBy reports whether one of keys signed t.
+func (t token) signedBy(keys []publicKey) bool {
+	signed, err := jose.ParseSignedCompact(t.text, []Algorithm{t.alg})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(keys, func(k publicKey) bool {
+		_, err := signed.Verify(k.Key)
+		return err == nil
+	})
 }
 
 // token looks at a token of an issuer.
@@ -85,10 +101,10 @@ func (a *Authenticator) token(ctx context.Context, text string) (Identity, error
 	if len(keys) == 0 {
 		return Identity{}, refuse(ReasonSignedBy, "")
 	}
-	if !slices.ContainsFunc(keys, func(k publicKey) bool { return k.verify(t.signed, t.sum) }) {
+	if !t.signedBy(keys) {
 		return Identity{}, refuse(ReasonWrong, "")
 	}
-	expires, reason := i.valid(t.claims, time.Now(), a.skew)
+	expires, reason := i.valid(t.payload, time.Now(), a.skew)
 	if reason != "" {
 		return Identity{}, refuse(reason, "")
 	}
@@ -105,45 +121,33 @@ func (a *Authenticator) token(ctx context.Context, text string) (Identity, error
 }
 
 // valid holds the claims that say for whom and when against now.
-func (i *issuer) valid(claims map[string]any, now time.Time, skew time.Duration) (expires time.Time, reason Reason) {
-	audience, ok := textsOf(claims["aud"])
-	if !ok || !slices.ContainsFunc(audience, func(s string) bool { return slices.Contains(i.Audience, s) }) {
-		return expires, ReasonAudience
+func (i *issuer) valid(claims []byte, now time.Time, skew time.Duration) (expires time.Time, reason Reason) {
+	var c struct {
+		Audience  jwt.Audience    `json:"aud"`
+		Expires   jwt.NumericDate `json:"exp"`
+		NotBefore jwt.NumericDate `json:"nbf"`
+		Issued    jwt.NumericDate `json:"iat"`
 	}
-	expires, ok = dateOf(claims, "exp")
-	if !ok || expires.IsZero() {
+	if err := json.Unmarshal(claims, &c); errors.Is(err, jwt.ErrUnmarshalAudience) {
+		return expires, ReasonAudience
+	} else if err != nil {
 		return expires, ReasonClaims
 	}
-	if !now.Before(expires.Add(skew)) {
-		return expires, ReasonExpired
+	const most = 1e11 // until the year 5138
+	if min(c.Expires-1, c.NotBefore, c.Issued) < 0 || max(c.Expires, c.NotBefore, c.Issued) >= most {
+		return expires, ReasonClaims
 	}
-	for _, name := range []string{"nbf", "iat"} {
-		from, ok := dateOf(claims, name)
-		if !ok {
-			return expires, ReasonClaims
-		}
-		if from.After(now.Add(skew)) {
-			return expires, ReasonEarly
-		}
+	expires = c.Expires.Time()
+	// A nanosecond less, since it has expired once the difference is over.
+	err := jwt.Claims{Audience: c.Audience, Expiry: &c.Expires, NotBefore: &c.NotBefore, IssuedAt: &c.Issued}.
+		ValidateWithLeeway(jwt.Expected{AnyAudience: i.Audience, Time: now}, skew-1)
+	switch {
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return expires, ReasonAudience
+	case errors.Is(err, jwt.ErrExpired):
+		return expires, ReasonExpired
+	case err != nil:
+		return expires, ReasonEarly
 	}
 	return expires, ""
-}
-
-// dateOf reads seconds since 1970, which may have a fraction: the zero time if
-// they are not there, and not ok if they are something else.
-func dateOf(claims map[string]any, name string) (time.Time, bool) {
-	v, there := claims[name]
-	if !there {
-		return time.Time{}, true
-	}
-	n, ok := v.(json.Number)
-	if !ok {
-		return time.Time{}, false
-	}
-	const most = 1e11 // until the year 5138
-	f, err := n.Float64()
-	if err != nil || !(f >= 0 && f < most) {
-		return time.Time{}, false
-	}
-	return time.UnixMicro(int64(f * 1e6)), true
 }

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -348,6 +349,39 @@ func TestIssuer_that_does_not_answer(t *testing.T) {
 		}
 		<-slow
 	})
+}
+
+// answer is a transport that answers every request alike.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+}
+
+// What an issuer answers may hold anything, and does not get into the log.
+func TestIssuer_whose_answer_is_not_quoted(t *testing.T) {
+	const secret = "hunter2"
+	at := http.Header{"Location": {"https://issuer.example/hunter2"}}
+	for _, a := range []answer{
+		{http.StatusOK, nil, secret}, {http.StatusOK, nil, `{"issuer":"` + secret + `"}`}, {http.StatusOK, nil, `{"issuer":["` + secret + `"]}`},
+		{http.StatusOK, nil, `{"hunter2":1,"hunter2":2}`}, {http.StatusForbidden, nil, secret}, {http.StatusCreated, nil, secret},
+		{http.StatusFound, nil, secret}, {http.StatusNotModified, at, secret}, {http.StatusMultipleChoices, at, secret},
+	} {
+		p := newIDP()
+		w := setup(t, func(c *auth.Config) {
+			p.use()(c)
+			c.Client = &http.Client{Transport: a}
+		})
+		_, err := w.bearer(t.Context(), goodToken("d1"))
+		wantCode(t, "its token", err, haft.CodeUnavailable)
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%d %s: the error quotes it: %v", a.status, a.body, err)
+		}
+	}
 }
 
 func TestIssuer_with_a_given_address_of_keys(t *testing.T) {

@@ -2,10 +2,13 @@ package auth
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"io"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4/json"
 )
 
 // maxDepth is how deep JSON of issuers and tokens is nested.
@@ -15,69 +18,48 @@ var errJSON = errors.New("not one JSON object that can be read in one way only")
 
 // strictObject reads one JSON object of which every reader would make the same.
 // Names come once, at every depth: of {"sub":"a","sub":"b"} some take the first
-// and some the last. They are told apart by case, unlike by encoding/json in
-// structs. Text is UTF-8 and nothing follows the object. Numbers are json.Number.
+// and some the last. The decoder of go-jose sees to that, and tells names apart by
+// case. Text is UTF-8 and nothing follows the object. Numbers are json.Number. Errors
+// of the decoder quote what they read, and so are not handed on.
 func strictObject(raw []byte) (map[string]any, error) {
-	if !utf8.Valid(raw) {
-		return nil, errJSON
-	}
+	var object map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	v, err := strictValue(dec, 0)
-	if err != nil {
-		return nil, err
+	if err := dec.Decode(&object); err != nil || object == nil || !utf8.Valid(raw) || deeper(object, maxDepth) {
+		return nil, errJSON
 	}
-	object, ok := v.(map[string]any)
-	if _, err := dec.Token(); !ok || !errors.Is(err, io.EOF) {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errJSON
 	}
 	return object, nil
 }
 
-func strictValue(dec *json.Decoder, depth int) (any, error) {
-	t, err := dec.Token()
-	if err != nil || depth > maxDepth {
-		return nil, errJSON
-	}
-	switch t {
-	case json.Delim('{'):
-		object := make(map[string]any)
-		for dec.More() {
-			name, err := dec.Token()
-			text, ok := name.(string)
-			if err != nil || !ok {
-				return nil, errJSON
-			}
-			if _, twice := object[text]; twice {
-				return nil, errJSON
-			}
-			if object[text], err = strictValue(dec, depth+1); err != nil {
-				return nil, err
+// deeper reports whether v has values that are nested deeper than most.
+func deeper(v any, most int) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if most == 0 || deeper(e, most-1) {
+				return true
 			}
 		}
-		_, err = dec.Token()
-		return object, plain(err)
-	case json.Delim('['):
-		array := []any{}
-		for dec.More() {
-			v, err := strictValue(dec, depth+1)
-			if err != nil {
-				return nil, err
+	case []any:
+		for _, e := range v {
+			if most == 0 || deeper(e, most-1) {
+				return true
 			}
-			array = append(array, v)
 		}
-		_, err = dec.Token()
-		return array, plain(err)
 	}
-	return t, nil
+	return false
 }
 
-// plain hides errors of the decoder, which quote what they read.
-func plain(err error) error {
-	if err != nil {
-		return errJSON
+// decode64 reads base64url in its one canonical form, unlike go-jose. The decoder
+// itself passes over line breaks even if it is strict.
+func decode64(s string) ([]byte, error) {
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, errors.New("a line break in base64")
 	}
-	return nil
+	return base64.RawURLEncoding.Strict().DecodeString(s)
 }
 
 // textOf returns the text of that name: "" if it is not there, and not ok if it is
