@@ -33,14 +33,6 @@ const (
 	ProblemOther    ProblemKind = "other"
 )
 
-// ProblemKinds lists every kind.
-func ProblemKinds() []ProblemKind {
-	return []ProblemKind{
-		ProblemNotFound, ProblemVersion, ProblemConflict, ProblemHash, ProblemNetwork, ProblemTrust, ProblemAccess,
-		ProblemTimeout, ProblemBuild, ProblemDisk, ProblemMemory, ProblemTool, ProblemOther,
-	}
-}
-
 // A Problem says why packages were not installed. It is the cause of an
 // [*haft.Error], whose message is for people and models.
 type Problem struct {

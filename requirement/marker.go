@@ -2,7 +2,6 @@ package requirement
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -154,16 +153,4 @@ func (m *markerReader) operand() (out string, variable bool, err error) {
 		name = word
 	}
 	return name, true, nil
-}
-
-// MarkerNames lists the variables that a marker may ask for, sorted.
-func MarkerNames() []string {
-	var out []string
-	for name, now := range markerNames {
-		if now == "" {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -81,6 +81,17 @@ func deep(v any, levels int) bool {
 	return false
 }
 
+// keep copies the named keys of o, in its order.
+func keep(o *Object, keys ...string) *Object {
+	c := &Object{}
+	for _, k := range o.Keys() {
+		if slices.Contains(keys, k) {
+			c.Set(k, Clone(o.Value(k)))
+		}
+	}
+	return c
+}
+
 // without copies o less some keys. The values are shared.
 func without(o *Object, keys ...string) *Object {
 	c := &Object{}

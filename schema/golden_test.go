@@ -38,7 +38,6 @@ var goldens = map[string][]struct {
 		{"health.txt", func(c goldenCase) (any, error) { return healthText(schema.Health(c.root)), nil }},
 	},
 	"strict": {
-		{"structured.json", func(c goldenCase) (any, error) { return schema.Structured(c.sig) }},
 		{"strict.json", func(c goldenCase) (any, error) {
 			p, ok := schema.Strict(c.sig.Parameters)
 			return schema.Obj("strict", ok, "parameters", p), nil

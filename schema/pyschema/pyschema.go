@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -61,12 +60,6 @@ type Deriver struct {
 	Resolve Resolver
 }
 
-// Derive returns the signature of the function in source that is the tool,
-// without resolving imported types.
-func Derive(ctx context.Context, read Reader, source []byte, opts schema.Options) (*schema.Signature, error) {
-	return (&Deriver{Read: read}).Derive(ctx, source, opts)
-}
-
 // Derive returns the signature of the function in source that is the tool: the
 // one named in opts; else one with a decorator called tool; else the only public
 // function of the module; else the last one.
@@ -80,21 +73,6 @@ func (d *Deriver) Derive(ctx context.Context, source []byte, opts schema.Options
 		return nil, err
 	}
 	return m.signature(ctx, d.Resolve, f, opts)
-}
-
-// Functions returns the names of the public functions of the module, in order.
-func (d *Deriver) Functions(ctx context.Context, source []byte) ([]string, error) {
-	m, err := d.module(ctx, source)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, f := range m.functions {
-		if public(f.Name) && !slices.Contains(names, f.Name) {
-			names = append(names, f.Name)
-		}
-	}
-	return names, nil
 }
 
 // module has source described.
