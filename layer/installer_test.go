@@ -271,10 +271,10 @@ func TestInstaller_says_who_contradicts_whom(t *testing.T) {
 			tool, err := requirement.Parse("the tool", []string{"hafttiny" + tt.tool}, nil)
 			org, err2 := requirement.Parse("the organisation", []string{"hafttiny" + tt.org}, nil)
 			_, err = in.Resolve(t.Context(), "pip", contradicting(t, tool, org, errors.Join(err, err2)), nil)
-			if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion || haft.CodeOf(err) != haft.CodeInvalid {
+			if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemConflict || haft.CodeOf(err) != haft.CodeConflict {
 				t.Fatalf("got %+v of %v", p, err)
 			}
-			for _, part := range []string{"no version of hafttiny", "the tool asks for " + tt.tool, "the organisation asks for " + tt.org} {
+			for _, part := range []string{"hafttiny", "cannot be installed together", "the tool asks for " + tt.tool, "the organisation asks for " + tt.org} {
 				if !strings.Contains(haft.MessageOf(err), part) {
 					t.Errorf("the message lacks %q: %s", part, haft.MessageOf(err))
 				}

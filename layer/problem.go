@@ -142,6 +142,9 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 	if p.Requirement == "" && p.Kind != ProblemConflict {
 		p.Requirement = st.only()
 	}
+	if p.Kind == ProblemVersion && st.contested(p.Requirement) {
+		p.Kind = ProblemConflict
+	}
 	a := advice[p.Kind]
 	message := a.text
 	if strings.Contains(message, "%s") {
@@ -231,6 +234,15 @@ func packageName(text string) string {
 	return requirement.NormalName(leadingName().FindString(text))
 }
 
+// contested reports whether several ask for versions of a Python package that an
+// installer names.
+func (st *step) contested(text string) bool {
+	name := packageName(text)
+	return slices.ContainsFunc(st.set.Pip, func(p requirement.Pip) bool {
+		return p.Name == name && slices.ContainsFunc(p.Specs, func(s requirement.Spec) bool { return s.From != p.Specs[0].From })
+	})
+}
+
 // asker says who asked for a requirement that an installer names, and who for which
 // version if several did: their constraints may contradict each other.
 func (st *step) asker(text string) string {
@@ -239,16 +251,14 @@ func (st *step) asker(text string) string {
 		if p.Name != name || len(p.Specs) == 0 || p.Specs[0].From == "" {
 			continue
 		}
+		if !st.contested(text) {
+			return " (asked for by " + p.Specs[0].From + ")"
+		}
 		var asked []string
-		several := false
 		for _, s := range p.Specs {
-			several = several || s.From != p.Specs[0].From
 			asked = append(asked, s.From+" asks for "+s.Op+s.Version)
 		}
-		if several {
-			return " (" + strings.Join(asked, ", ") + ")"
-		}
-		return " (asked for by " + p.Specs[0].From + ")"
+		return " (" + strings.Join(asked, ", ") + ")"
 	}
 	for _, n := range st.set.NPM {
 		if n.Name == name && n.From != "" {
