@@ -12,6 +12,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 
 	"haft"
+	"haft/internal/javascript"
 	"haft/schema/tsschema"
 )
 
@@ -118,7 +119,7 @@ const (
 // time, and puts footer behind it.
 func (t *transformer) esbuild(source, footer string, opts api.TransformOptions) (api.TransformResult, bool) {
 	// At most one source that takes long is left to run to its end.
-	if tsschema.NamesAreCheap([]byte(source)) && (t.left.Load() == 0 || len(source) <= smallSource) {
+	if namesAreCheap(source) && (t.left.Load() == 0 || len(source) <= smallSource) {
 		opts.Footer = footer
 		if res, ok := t.timed(source, opts, niceTime); ok {
 			return res, true
@@ -127,6 +128,13 @@ func (t *transformer) esbuild(source, footer string, opts api.TransformOptions) 
 	// Here the footer has to get the same short names.
 	opts.Footer, opts.MinifyIdentifiers, opts.KeepNames = "", true, true
 	return t.timed(source+footer, opts, shortTime)
+}
+
+// namesAreCheap reports whether esbuild keeps the names of variables in bounded
+// time.
+func namesAreCheap(source string) bool {
+	s, bad := javascript.Scan([]byte(source))
+	return bad == nil && s.NamesAreCheap()
 }
 
 // timed runs esbuild, which cannot be interrupted. After its time it is left to

@@ -1,5 +1,7 @@
 package tsschema
 
+import "haft/internal/javascript"
+
 // The names under which a module of the older kind gives things out: the value
 // of module.exports is what an import calls default.
 const wholeModule = "default"
@@ -10,20 +12,20 @@ func (p *parser) commonTargets() []string {
 	var names []string
 	for {
 		i := p.i
-		if p.textAt(i) == "module" && p.kindAt(i) == kIdent && p.textAt(i+1) == "." {
+		if p.textAt(i) == "module" && p.kindAt(i) == javascript.Ident && p.textAt(i+1) == "." {
 			i += 2
 		}
-		if p.textAt(i) != "exports" || p.kindAt(i) != kIdent {
+		if p.textAt(i) != "exports" || p.kindAt(i) != javascript.Ident {
 			return names
 		}
 		name := wholeModule
 		switch {
 		case p.textAt(i+1) == "=":
 			i += 2
-		case p.textAt(i+1) == "." && p.kindAt(i+2) == kIdent && p.textAt(i+3) == "=":
+		case p.textAt(i+1) == "." && p.kindAt(i+2) == javascript.Ident && p.textAt(i+3) == "=":
 			name = p.textAt(i + 2)
 			i += 4
-		case p.textAt(i+1) == "[" && p.kindAt(i+2) == kString && p.textAt(i+3) == "]" && p.textAt(i+4) == "=":
+		case p.textAt(i+1) == "[" && p.kindAt(i+2) == javascript.String && p.textAt(i+3) == "]" && p.textAt(i+4) == "=":
 			name = unquote(p.textAt(i + 2))
 			i += 5
 		default:
@@ -48,7 +50,7 @@ func (p *parser) commonExport(f *file, doc *doc, names []string) {
 		f.functions = append(f.functions, fn)
 	case p.is("{") && names[0] == wholeModule:
 		p.commonObject(f)
-	case p.peek().kind == kIdent:
+	case p.peek().Kind == javascript.Ident:
 		for _, name := range names {
 			f.aliases = append(f.aliases, alias{p.text(), name, p.at()})
 		}
@@ -60,7 +62,7 @@ func (p *parser) commonExport(f *file, doc *doc, names []string) {
 // commonObject reads { a, b: c, d: () => …, e() { … } }. What it does not know
 // it steps over.
 func (p *parser) commonObject(f *file) {
-	end := p.peek().match
+	end := p.peek().Match
 	p.expect("{")
 	for p.err == nil && p.i < end {
 		doc := p.docBefore(p.i, false)
@@ -97,7 +99,7 @@ func (p *parser) commonMember(f *file, doc *doc) {
 			f.functions = append(f.functions, fn)
 			return
 		}
-		if p.peek().kind != kIdent {
+		if p.peek().Kind != javascript.Ident {
 			p.fail("no function")
 			return
 		}
@@ -123,10 +125,10 @@ func (p *parser) method() *function {
 		fn.method = "a generator cannot be a tool: return a list"
 		i++
 	}
-	if p.kindAt(i) != kIdent || p.textAt(i+1) != "(" && p.textAt(i+1) != "<" {
+	if p.kindAt(i) != javascript.Ident || p.textAt(i+1) != "(" && p.textAt(i+1) != "<" {
 		return nil
 	}
-	fn.name, fn.at = p.textAt(i), p.tokenAt(i).from
+	fn.name, fn.at = p.textAt(i), p.tokenAt(i).From
 	p.i = i + 1
 	p.signature(fn)
 	p.skipGroup()

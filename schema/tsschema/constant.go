@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/big"
 
+	"haft/internal/javascript"
 	"haft/schema"
 )
 
@@ -15,18 +16,18 @@ func (p *parser) constant(depth int) (any, bool) {
 	}
 	t := p.peek()
 	text := p.text()
-	switch t.kind {
-	case kString:
+	switch t.Kind {
+	case javascript.String:
 		p.next()
 		return unquote(text), true
-	case kTemplate:
+	case javascript.Template:
 		p.next()
 		return unescape(text[1 : len(text)-1]), true
-	case kNumber:
+	case javascript.Number:
 		p.next()
 		n, ok := jsonNumber(text)
 		return n, ok
-	case kIdent:
+	case javascript.Ident:
 		p.next()
 		switch text {
 		case "true", "false":
@@ -119,7 +120,7 @@ func (p *parser) enumValue(known map[string]any) (any, bool) {
 }
 
 func (p *parser) enumOperand(known map[string]any) (any, bool) {
-	if p.peek().kind == kIdent {
+	if p.peek().Kind == javascript.Ident {
 		if v, ok := known[p.text()]; ok {
 			p.next()
 			return v, true

@@ -1,5 +1,7 @@
 package tsschema
 
+import "haft/internal/javascript"
+
 // A constVar is a variable of the top level, whose value typeof may ask for.
 type constVar struct {
 	at    int   // its first token, -1 without a value
@@ -66,11 +68,11 @@ func (p *parser) value(frozen, fixed bool, depth int) *node {
 // asConst reports whether "as const" follows the value in tokens[start:end].
 func (p *parser) asConst(start, end int) bool {
 	for i := start; i < end; i++ {
-		if m := p.tokens[i].match; m > i {
+		if m := p.tokens[i].Match; m > i {
 			i = m
 			continue
 		}
-		if p.textAt(i) == "as" && p.textAt(i+1) == "const" && p.kindAt(i) == kIdent {
+		if p.textAt(i) == "as" && p.textAt(i+1) == "const" && p.kindAt(i) == javascript.Ident {
 			return true
 		}
 	}
@@ -90,7 +92,7 @@ func (p *parser) plainValue(frozen, fixed bool, depth int) *node {
 		n := p.value(frozen, fixed, depth+1)
 		p.expect(")")
 		return n
-	case p.peek().kind == kIdent && p.text() != "true" && p.text() != "false" && p.text() != "null":
+	case p.peek().Kind == javascript.Ident && p.text() != "true" && p.text() != "false" && p.text() != "null":
 		if p.accept("undefined") {
 			return &node{op: oName, at: at, name: "undefined"}
 		}
@@ -114,7 +116,7 @@ func (p *parser) plainValue(frozen, fixed bool, depth int) *node {
 func (p *parser) typeofName() *node {
 	n := &node{op: oTypeof, at: p.at(), name: p.text()}
 	p.next()
-	for p.is(".") && p.kindAt(p.i+1) == kIdent {
+	for p.is(".") && p.kindAt(p.i+1) == javascript.Ident {
 		p.next()
 		n.texts = append(n.texts, p.text())
 		p.next()

@@ -1,11 +1,15 @@
 package tsschema
 
-import "strings"
+import (
+	"strings"
+
+	"haft/internal/javascript"
+)
 
 // objectType reads { a: T; b?: U; [key: string]: V }.
 func (p *parser) objectType() *node {
 	n := &node{op: oObject, at: p.at()}
-	end := p.peek().match
+	end := p.peek().Match
 	p.expect("{")
 	for p.err == nil && p.i < end {
 		before := p.i
@@ -13,7 +17,7 @@ func (p *parser) objectType() *node {
 		if p.i == before {
 			p.fail("a member of the type is expected here")
 		}
-		if !p.accept(";") && !p.accept(",") && p.i < end && !p.peek().newline {
+		if !p.accept(";") && !p.accept(",") && p.i < end && !p.peek().NewLine {
 			p.fail("the member of the type does not end here")
 		}
 	}
@@ -87,17 +91,17 @@ func (p *parser) callSignature(n *node) {
 // before it is a modifier and not the name itself.
 func (p *parser) endsName(i int) bool {
 	k := p.kindAt(i)
-	return k == kIdent || k == kString || k == kNumber || p.textAt(i) == "["
+	return k == javascript.Ident || k == javascript.String || k == javascript.Number || p.textAt(i) == "["
 }
 
 // toEndOfMember steps over what is left of a member.
 func (p *parser) toEndOfMember() {
 	start := p.i
-	for p.err == nil && p.peek().kind != kEOF && !p.is(";") && !p.is(",") && !p.is("}") {
-		if p.i > start && p.peek().newline && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" && p.textAt(p.i-1) != "|" {
+	for p.err == nil && p.peek().Kind != javascript.EOF && !p.is(";") && !p.is(",") && !p.is("}") {
+		if p.i > start && p.peek().NewLine && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" && p.textAt(p.i-1) != "|" {
 			return
 		}
-		if p.peek().match > p.i {
+		if p.peek().Match > p.i {
 			p.skipGroup()
 		} else {
 			p.next()
@@ -146,7 +150,7 @@ func (p *parser) param() *param {
 			p.skipGroup()
 		}
 	}
-	for (p.is("public") || p.is("private") || p.is("readonly")) && p.kindAt(p.i+1) == kIdent {
+	for (p.is("public") || p.is("private") || p.is("readonly")) && p.kindAt(p.i+1) == javascript.Ident {
 		p.next()
 	}
 	q := &param{at: p.at()}
@@ -157,7 +161,7 @@ func (p *parser) param() *param {
 		q.pattern = p.objectPattern()
 	case p.is("["):
 		p.skipGroup()
-	case p.peek().kind == kIdent:
+	case p.peek().Kind == javascript.Ident:
 		q.name = p.text()
 		p.next()
 	default:
@@ -177,7 +181,7 @@ func (p *parser) param() *param {
 // objectPattern reads { a, b: c = 2, ...rest }.
 func (p *parser) objectPattern() []*binding {
 	var list []*binding
-	end := p.peek().match
+	end := p.peek().Match
 	p.expect("{")
 	for p.err == nil && p.i < end {
 		b := &binding{at: p.at()}
@@ -188,7 +192,7 @@ func (p *parser) objectPattern() []*binding {
 		}
 		b.name = name
 		if p.accept(":") {
-			if p.peek().match > p.i {
+			if p.peek().Match > p.i {
 				p.skipGroup()
 			} else {
 				p.next()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"haft/internal/javascript"
 	"haft/schema"
 )
 
@@ -59,22 +60,23 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	src, l, err := scan(source)
-	if err != nil {
-		return nil, err
+	scanned, wrong := scan(source)
+	src := scanned.Text
+	if wrong != nil {
+		return nil, joined(src, []problem{*wrong}, "")
 	}
 	loader := api.LoaderTS
 	if config.JavaScript {
 		loader = api.LoaderJS
 	}
-	found, err := strict(ctx, src, loader)
+	found, err := strict(ctx, scanned, loader)
 	if err != nil {
 		return nil, err
 	}
 	if len(found) > 0 {
 		return nil, joined(src, found, "")
 	}
-	p := &parser{lex: l, tokens: l.tokens}
+	p := &parser{source: scanned, tokens: scanned.Tokens}
 	f := p.module()
 	p.typedefs(f)
 	for _, fn := range f.functions {
@@ -105,29 +107,14 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 	return r, nil
 }
 
-// CheckBounds refuses source that a parser of the whole language could not read
-// in bounded stack and time: esbuild, given 180 bytes of conditions with arrow
-// functions, takes 10 seconds, and given enough brackets ends the process. It
-// takes time by the length of the source. Its errors are those of [Derive].
+// CheckBounds refuses source that esbuild could not read in bounded stack and
+// time, and names that are written with escapes. Its errors are those of [Derive].
 func CheckBounds(source []byte) error {
-	_, _, err := scan(source)
-	return err
-}
-
-// scan splits source into tokens that are within the bounds.
-func scan(source []byte) (string, *lexer, error) {
-	src, bad := text(source)
-	var l *lexer
-	if bad == nil {
-		l, bad = lex(src, 0)
-	}
-	if bad == nil {
-		bad = bounded(l)
-	}
+	s, bad := scan(source)
 	if bad != nil {
-		return src, nil, joined(src, []problem{*bad}, "")
+		return joined(s.Text, []problem{*bad}, "")
 	}
-	return src, l, nil
+	return nil
 }
 
 // joined makes errors of problems that are about no parameter.
@@ -148,7 +135,7 @@ func position(src string, at int) (line, column int) {
 		return 0, 0
 	}
 	at = min(at, len(src))
-	starts := lineStarts(src)
+	starts := javascript.LineStarts(src)
 	i, ok := slices.BinarySearch(starts, at)
 	if !ok {
 		i--

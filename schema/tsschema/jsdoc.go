@@ -3,6 +3,8 @@ package tsschema
 import (
 	"slices"
 	"strings"
+
+	"haft/internal/javascript"
 )
 
 // A doc is a comment that documents something.
@@ -31,24 +33,24 @@ type tag struct {
 func (p *parser) docBefore(i int, member bool) *doc {
 	t := p.tokenAt(i)
 	var lines []string
-	for k := t.afterNotes - 1; k >= t.firstNote; k-- {
-		c := p.lex.comments[k]
-		text := p.lex.src[c.from:c.to]
+	for k := t.AfterComments - 1; k >= t.FirstComment; k-- {
+		c := p.source.Comments[k]
+		text := p.source.Text[c.From:c.To]
 		switch {
 		case strings.HasPrefix(text, "/**") && len(text) > 4:
 			if len(lines) > 0 {
-				k = t.firstNote
+				k = t.FirstComment
 				continue
 			}
 			if d := p.parseDoc(c); member || d.find("typedef") == nil && d.find("callback") == nil {
 				return d
 			}
-		case member && strings.HasPrefix(text, "//") && !p.trails(c.from):
+		case member && strings.HasPrefix(text, "//") && !p.trails(c.From):
 			lines = append(lines, strings.TrimSpace(strings.TrimLeft(text, "/")))
 		}
 	}
 	slices.Reverse(lines)
-	return noteDoc(t.from, lines)
+	return noteDoc(t.From, lines)
 }
 
 // noteDoc makes a doc of plain lines, or nil.
@@ -62,7 +64,7 @@ func noteDoc(at int, lines []string) *doc {
 
 // trails reports whether code stands before the comment on its line.
 func (p *parser) trails(from int) bool {
-	line := p.lex.src[strings.LastIndexAny(p.lex.src[:from], "\r\n")+1 : from]
+	line := p.source.Text[strings.LastIndexAny(p.source.Text[:from], "\r\n")+1 : from]
 	return strings.TrimSpace(line) != ""
 }
 
@@ -71,31 +73,31 @@ const maxMemberLine = 1000
 
 // trailingNote returns the // comment at the end of the line of a member.
 func (p *parser) trailingNote(at int) *doc {
-	src := p.lex.src
-	lo, hi := 0, len(p.lex.comments)
+	src := p.source.Text
+	lo, hi := 0, len(p.source.Comments)
 	for lo < hi {
-		if mid := (lo + hi) / 2; p.lex.comments[mid].from < at {
+		if mid := (lo + hi) / 2; p.source.Comments[mid].From < at {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo == len(p.lex.comments) || p.lex.comments[lo].from > at+maxMemberLine {
+	if lo == len(p.source.Comments) || p.source.Comments[lo].From > at+maxMemberLine {
 		return nil
 	}
-	c := p.lex.comments[lo]
-	text := src[c.from:c.to]
-	between := src[at:c.from]
+	c := p.source.Comments[lo]
+	text := src[c.From:c.To]
+	between := src[at:c.From]
 	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") || strings.ContainsAny(strings.TrimRight(between, " \t;,"), ";,{") {
 		return nil
 	}
-	return noteDoc(c.from, []string{strings.TrimSpace(strings.TrimLeft(text, "/"))})
+	return noteDoc(c.From, []string{strings.TrimSpace(strings.TrimLeft(text, "/"))})
 }
 
 // blank returns the source with everything up to the end of a comment, the
 // comment's own marks replaced by spaces, so that places stay true.
-func blank(src string, c comment) (string, int) {
-	b := []byte(src[c.from : c.to-2])
+func blank(src string, c javascript.Comment) (string, int) {
+	b := []byte(src[c.From : c.To-2])
 	copy(b, "   ")
 	fresh := true
 	for i, ch := range b {
@@ -109,16 +111,16 @@ func blank(src string, c comment) (string, int) {
 			fresh = false
 		}
 	}
-	return string(b), c.from
+	return string(b), c.From
 }
 
 // maxTags is how many tags of one comment are read.
 const maxTags = 1000
 
 // parseDoc reads a /** */ comment.
-func (p *parser) parseDoc(c comment) *doc {
-	text, base := blank(p.lex.src, c)
-	d := &doc{at: c.from}
+func (p *parser) parseDoc(c javascript.Comment) *doc {
+	text, base := blank(p.source.Text, c)
+	d := &doc{at: c.From}
 	starts := tagStarts(text)
 	starts = starts[:min(len(starts), maxTags)]
 	d.text = fold(text[:append(starts, len(text))[0]])
@@ -142,7 +144,7 @@ func tagStarts(text string) []int {
 			fresh = true
 		case fresh && strings.HasPrefix(text[i:], "```"):
 			fenced, fresh = !fenced, false
-		case c == '@' && fresh && !fenced && i+1 < len(text) && identStart(text[i+1:]):
+		case c == '@' && fresh && !fenced && i+1 < len(text) && javascript.StartsName(text[i+1:]):
 			starts = append(starts, i)
 			fresh = false
 		case c != ' ' && c != '\t':
@@ -187,7 +189,7 @@ var typed = map[string]bool{"param": true, "arg": true, "argument": true, "retur
 // readTag reads the tag at text[from:]; base is where text begins in the source.
 func readTag(text string, from, base int) tag {
 	i := from + 1
-	for i < len(text) && (identStart(text[i:]) || text[i] >= '0' && text[i] <= '9') {
+	for i < len(text) && (javascript.StartsName(text[i:]) || text[i] >= '0' && text[i] <= '9') {
 		i++
 	}
 	t := tag{name: text[from+1 : i], at: base + from}
@@ -223,19 +225,19 @@ func readTag(text string, from, base int) tag {
 
 // readType reads {T} at text[i:] and returns where it ends.
 func (t *tag) readType(text string, i, base int) int {
-	l, _ := lex(text, i) // what follows the type is prose, not code
-	if len(l.tokens) == 0 || l.tokens[0].match < 0 {
+	l, _ := javascript.Lex(text, i) // what follows the type is prose, not code
+	if len(l.Tokens) == 0 || l.Tokens[0].Match < 0 {
 		t.typErr = &problem{base + i, "the type is never closed"}
 		return len(text)
 	}
-	end := l.tokens[0].match
-	p := &parser{lex: l, tokens: append(l.tokens[1:end:end], token{from: l.tokens[end].from, to: l.tokens[end].from, match: -1}), jsdoc: true}
+	end := l.Tokens[0].Match
+	p := &parser{source: l, tokens: append(l.Tokens[1:end:end], javascript.Token{From: l.Tokens[end].From, To: l.Tokens[end].From, Match: -1}), jsdoc: true}
 	for k := range p.tokens { // brackets count from the first token of the type
-		p.tokens[k].match = max(p.tokens[k].match-1, -1)
+		p.tokens[k].Match = max(p.tokens[k].Match-1, -1)
 	}
 	rest := p.accept("...")
 	t.typ = p.typ()
-	if p.err == nil && p.peek().kind != kEOF {
+	if p.err == nil && p.peek().Kind != javascript.EOF {
 		p.fail("the type does not end here")
 	}
 	if rest {
@@ -246,7 +248,7 @@ func (t *tag) readType(text string, i, base int) int {
 		t.typErr = &problem{base + p.err.at, p.err.message}
 	}
 	shift(t.typ, base)
-	return l.tokens[end].to
+	return l.Tokens[end].To
 }
 
 // shift moves the places of a type, which were counted from its comment.
@@ -278,10 +280,10 @@ func (t *tag) readName(rest string) {
 		t.text = fold(strings.TrimLeft(rest[end:], " \t-–:"))
 		return
 	}
-	l, _ := lex(rest, 0)
+	l, _ := javascript.Lex(rest, 0)
 	end := len(rest)
-	if len(l.tokens) > 0 && l.tokens[0].match > 0 {
-		end = l.tokens[l.tokens[0].match].from
+	if len(l.Tokens) > 0 && l.Tokens[0].Match > 0 {
+		end = l.Tokens[l.Tokens[0].Match].From
 	} else if n := strings.IndexByte(rest, ']'); n > 0 {
 		end = n
 	}
@@ -295,9 +297,9 @@ func (t *tag) readName(rest string) {
 
 // defaultOf reads a default written in a comment: JSON-like, or else a text.
 func defaultOf(text string) *deflt {
-	if l, bad := lex(text, 0); bad == nil {
-		p := &parser{lex: l, tokens: l.tokens}
-		if v, ok := p.constant(0); ok && p.peek().kind == kEOF {
+	if l, bad := javascript.Lex(text, 0); bad == nil {
+		p := &parser{source: l, tokens: l.Tokens}
+		if v, ok := p.constant(0); ok && p.peek().Kind == javascript.EOF {
 			return &deflt{v, true}
 		}
 	}

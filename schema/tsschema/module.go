@@ -1,11 +1,13 @@
 package tsschema
 
+import "haft/internal/javascript"
+
 // module reads what a source declares at its top level. What it does not know
 // (statements, classes) it steps over; a strict parser has seen the source
 // before.
 func (p *parser) module() *file {
 	f := &file{types: map[string]*decl{}, vars: map[string]*constVar{}, imports: map[string]string{}, reader: p}
-	for p.peek().kind != kEOF {
+	for p.peek().Kind != javascript.EOF {
 		before := p.i
 		p.statement(f)
 		p.err = nil
@@ -18,12 +20,12 @@ func (p *parser) module() *file {
 
 // step moves over one token or one pair of brackets.
 func (p *parser) step() {
-	if p.peek().match > p.i {
+	if p.peek().Match > p.i {
 		p.skipGroup()
 		return
 	}
 	p.next()
-	if p.i == len(p.tokens)-1 && p.peek().kind != kEOF {
+	if p.i == len(p.tokens)-1 && p.peek().Kind != javascript.EOF {
 		p.i = len(p.tokens)
 	}
 }
@@ -58,14 +60,14 @@ func (p *parser) statement(f *file) {
 func (p *parser) declares(i int) bool {
 	switch p.textAt(i) {
 	case "function", "interface", "type", "enum", "const", "let", "var", "class", "abstract", "async":
-		return p.kindAt(i) == kIdent
+		return p.kindAt(i) == javascript.Ident
 	}
 	return false
 }
 
 // declaration reads what comes after export, default and declare.
 func (p *parser) declaration(f *file, doc *doc, exported, isDefault bool) {
-	named := p.kindAt(p.i+1) == kIdent && !p.tokenAt(p.i+1).newline
+	named := p.kindAt(p.i+1) == javascript.Ident && !p.tokenAt(p.i+1).NewLine
 	switch {
 	case p.is("function") || p.is("async") && p.textAt(p.i+1) == "function":
 		p.functionDecl(f, doc, exported, isDefault)
@@ -98,13 +100,13 @@ func (p *parser) declaration(f *file, doc *doc, exported, isDefault bool) {
 
 // skipStatement moves to where a statement can begin.
 func (p *parser) skipStatement() {
-	for p.peek().kind != kEOF {
+	for p.peek().Kind != javascript.EOF {
 		if p.accept(";") {
 			return
 		}
 		group := p.is("{")
 		p.step()
-		if group && p.textAt(p.i) != "." || p.peek().newline && p.statementEnds() {
+		if group && p.textAt(p.i) != "." || p.peek().NewLine && p.statementEnds() {
 			return
 		}
 	}
@@ -112,7 +114,7 @@ func (p *parser) skipStatement() {
 
 // finish moves to the end of a statement that may have ended already.
 func (p *parser) finish() {
-	if p.peek().kind != kEOF && !p.statementEnds() {
+	if p.peek().Kind != javascript.EOF && !p.statementEnds() {
 		p.skipStatement()
 	}
 }
@@ -138,7 +140,7 @@ func (p *parser) function() *function {
 	if p.accept("*") {
 		fn.method = "a generator cannot be a tool: return a list"
 	}
-	if p.peek().kind == kIdent {
+	if p.peek().Kind == javascript.Ident {
 		fn.name, fn.at = p.text(), p.at()
 		p.next()
 	}
@@ -159,7 +161,7 @@ func (p *parser) signature(fn *function) {
 		fn.generic = true
 		p.typeParams()
 	}
-	after := p.peek().match + 1
+	after := p.peek().Match + 1
 	fn.params = p.params()
 	if p.accept(":") {
 		fn.result = p.typ()
@@ -177,7 +179,7 @@ func (p *parser) arrow() *function {
 		fn.async = true
 		p.next()
 	}
-	if p.peek().kind == kIdent {
+	if p.peek().Kind == javascript.Ident {
 		fn.params = []*param{{name: p.text(), at: p.at()}}
 		p.next()
 	} else {
@@ -206,7 +208,7 @@ func (p *parser) functionValue() *function {
 			p.next()
 		})
 	}
-	for fn != nil && (p.is("satisfies") || p.is("as")) && !p.peek().newline {
+	for fn != nil && (p.is("satisfies") || p.is("as")) && !p.peek().NewLine {
 		if !p.try(func() { p.next(); fn.context = p.typ() }) {
 			break
 		}
@@ -217,22 +219,22 @@ func (p *parser) functionValue() *function {
 // bareFunction reads a function expression, or returns nil.
 func (p *parser) bareFunction() *function {
 	i := p.i
-	if p.is("async") && !p.tokenAt(i+1).newline {
+	if p.is("async") && !p.tokenAt(i+1).NewLine {
 		i++
 	}
 	switch {
-	case p.textAt(i) == "function" && p.kindAt(i) == kIdent:
+	case p.textAt(i) == "function" && p.kindAt(i) == javascript.Ident:
 		return p.function()
-	case p.kindAt(i) == kIdent && p.textAt(i+1) == "=>":
+	case p.kindAt(i) == javascript.Ident && p.textAt(i+1) == "=>":
 		return p.arrow()
-	case p.textAt(i) == "<" && p.kindAt(i) == kPunct:
+	case p.textAt(i) == "<" && p.kindAt(i) == javascript.Punct:
 		var fn *function
 		p.try(func() { fn = p.arrow() })
 		return fn
-	case p.textAt(i) != "(" || p.kindAt(i) != kPunct:
+	case p.textAt(i) != "(" || p.kindAt(i) != javascript.Punct:
 		return nil
 	}
-	after := p.textAt(p.tokens[i].match + 1)
+	after := p.textAt(p.tokens[i].Match + 1)
 	if after != "=>" && after != ":" {
 		return nil
 	}
@@ -245,7 +247,7 @@ func (p *parser) variables(f *file, doc *doc, exported bool) {
 	p.next()
 	for {
 		at, name := p.at(), p.text()
-		if p.peek().kind != kIdent {
+		if p.peek().Kind != javascript.Ident {
 			p.skipStatement()
 			return
 		}
@@ -289,7 +291,7 @@ func (p *parser) exportedValue(f *file, doc *doc) {
 	if fn := p.functionValue(); fn != nil {
 		fn.doc, fn.exported = doc, []string{"default"}
 		f.functions = append(f.functions, fn)
-	} else if p.peek().kind == kIdent {
+	} else if p.peek().Kind == javascript.Ident {
 		f.aliases = append(f.aliases, alias{p.text(), "default", p.at()})
 		p.next()
 	}
@@ -332,17 +334,17 @@ func (p *parser) importDecl(f *file) {
 		return
 	}
 	start := p.i
-	for p.peek().kind != kEOF && p.peek().kind != kString && !p.is(";") {
+	for p.peek().Kind != javascript.EOF && p.peek().Kind != javascript.String && !p.is(";") {
 		p.next()
 	}
 	end, module := p.i, "another module"
-	if p.peek().kind == kString {
+	if p.peek().Kind == javascript.String {
 		module = unquote(p.text())
 		p.next()
 	}
 	p.finish()
 	for i := start + 1; i < end; i++ {
-		if p.kindAt(i) == kIdent && p.textAt(i+1) != "as" {
+		if p.kindAt(i) == javascript.Ident && p.textAt(i+1) != "as" {
 			f.imports[p.textAt(i)] = module
 		}
 	}
@@ -367,7 +369,7 @@ func (p *parser) interfaceDecl(f *file, doc *doc) {
 			}
 		}
 	}
-	after := p.peek().match + 1
+	after := p.peek().Match + 1
 	d.typ = p.objectType()
 	p.keep(f, d, after)
 }
@@ -406,7 +408,7 @@ func (p *parser) enumDecl(f *file, doc *doc) {
 	p.next()
 	d := &decl{name: p.text(), at: p.at(), doc: doc}
 	p.next()
-	after := p.peek().match + 1
+	after := p.peek().Match + 1
 	d.typ, d.enum = p.enum(), true
 	p.keep(f, d, after)
 	p.i = max(p.i, after)
@@ -416,11 +418,11 @@ func (p *parser) enumDecl(f *file, doc *doc) {
 func (p *parser) classDecl(f *file) {
 	p.accept("abstract")
 	p.next()
-	if p.peek().kind == kIdent {
+	if p.peek().Kind == javascript.Ident {
 		name := p.text()
 		f.types[name] = &decl{name: name, at: p.at(), typ: p.refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
 	}
-	for p.peek().kind != kEOF && !p.is("{") {
+	for p.peek().Kind != javascript.EOF && !p.is("{") {
 		p.step()
 	}
 	p.step()

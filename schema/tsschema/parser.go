@@ -3,21 +3,22 @@ package tsschema
 import (
 	"strconv"
 	"strings"
+
+	"haft/internal/javascript"
 )
 
 // The bounds on what a source may nest.
 const (
-	maxNesting   = 256 // brackets in brackets
-	maxTypeDepth = 64  // types in types
-	maxGuesses   = 16  // comparisons in one expression that are tried as type arguments
+	maxTypeDepth = 64 // types in types
+	maxGuesses   = 16 // comparisons in one expression that are tried as type arguments
 )
 
 // A parser reads declarations and types, and steps over everything else by its
 // brackets. Its first problem sticks: from then on it sees the end of the file,
 // so that every loop comes to its end.
 type parser struct {
-	lex    *lexer
-	tokens []token
+	source *javascript.Source
+	tokens []javascript.Token
 	i      int
 	err    *problem
 	depth  int
@@ -28,19 +29,19 @@ type parser struct {
 }
 
 // eof is what a parser sees after a problem.
-var eof = token{match: -1}
+var eof = javascript.Token{Match: -1}
 
-func (p *parser) tokenAt(i int) token {
+func (p *parser) tokenAt(i int) javascript.Token {
 	if p.err != nil || i < 0 || i >= len(p.tokens) {
 		return eof
 	}
 	return p.tokens[i]
 }
 
-func (p *parser) peek() token         { return p.tokenAt(p.i) }
-func (p *parser) kindAt(i int) kind   { return p.tokenAt(i).kind }
-func (p *parser) textAt(i int) string { return p.lex.text(p.tokenAt(i)) }
-func (p *parser) text() string        { return p.textAt(p.i) }
+func (p *parser) peek() javascript.Token       { return p.tokenAt(p.i) }
+func (p *parser) kindAt(i int) javascript.Kind { return p.tokenAt(i).Kind }
+func (p *parser) textAt(i int) string          { return p.source.TextOf(p.tokenAt(i)) }
+func (p *parser) text() string                 { return p.textAt(p.i) }
 func (p *parser) refuse() *node {
 	return &node{op: oRefused, at: p.at()}
 }
@@ -50,7 +51,7 @@ func (p *parser) at() int {
 	if len(p.tokens) == 0 {
 		return 0
 	}
-	return p.tokens[min(p.i, len(p.tokens)-1)].from
+	return p.tokens[min(p.i, len(p.tokens)-1)].From
 }
 
 // next steps over one token.
@@ -62,8 +63,8 @@ func (p *parser) next() {
 
 // is reports whether the next token is this word or mark.
 func (p *parser) is(s string) bool {
-	k := p.peek().kind
-	return (k == kPunct || k == kIdent) && p.text() == s
+	k := p.peek().Kind
+	return (k == javascript.Punct || k == javascript.Ident) && p.text() == s
 }
 
 // accept steps over s if it is next.
@@ -107,12 +108,12 @@ func (p *parser) try(read func()) bool {
 func (p *parser) skipGroup() {
 	for p.err == nil {
 		t := p.peek()
-		if t.match <= p.i {
+		if t.Match <= p.i {
 			p.next()
 			return
 		}
-		p.i = t.match
-		if k := p.peek().kind; k != kMiddle {
+		p.i = t.Match
+		if k := p.peek().Kind; k != javascript.TemplateMiddle {
 			p.next()
 			return
 		}
@@ -125,15 +126,15 @@ func (p *parser) skipExpr() {
 	start, guesses := p.i, maxGuesses
 	for p.err == nil {
 		t := p.peek()
-		if t.kind == kEOF || p.i > start && p.statementEnds() {
+		if t.Kind == javascript.EOF || p.i > start && p.statementEnds() {
 			return
 		}
 		switch text := p.text(); {
-		case t.kind == kPunct && (text == "," || text == ";" || closers[text] != ""), t.kind == kTail, t.kind == kMiddle && p.i > start:
+		case t.Kind == javascript.Punct && (text == "," || text == ";" || javascript.ClosesBracket(text)), t.Kind == javascript.TemplateTail, t.Kind == javascript.TemplateMiddle && p.i > start:
 			return
-		case t.match > p.i:
+		case t.Match > p.i:
 			p.skipGroup()
-		case t.kind == kIdent && p.textAt(p.i+1) == "<" && guesses > 0:
+		case t.Kind == javascript.Ident && p.textAt(p.i+1) == "<" && guesses > 0:
 			p.next()
 			if !p.try(func() {
 				p.typeArgs()
@@ -155,29 +156,29 @@ func (p *parser) skipExpr() {
 // statementEnds reports whether a semicolon is inserted before the next token.
 func (p *parser) statementEnds() bool {
 	t, before := p.peek(), p.tokenAt(p.i-1)
-	if !t.newline {
+	if !t.NewLine {
 		return false
 	}
-	switch before.kind {
-	case kPunct:
-		if text := p.lex.text(before); closers[text] == "" && text != "++" && text != "--" {
+	switch before.Kind {
+	case javascript.Punct:
+		if text := p.source.TextOf(before); !javascript.ClosesBracket(text) && text != "++" && text != "--" {
 			return false
 		}
-	case kIdent:
-		if beforeRegexp[p.lex.text(before)] {
+	case javascript.Ident:
+		if javascript.ValueFollows(p.source.TextOf(before)) {
 			return false
 		}
 	}
-	switch t.kind {
-	case kIdent:
+	switch t.Kind {
+	case javascript.Ident:
 		switch p.text() {
 		case "as", "satisfies", "in", "of", "instanceof":
 			return false
 		}
 		return true
-	case kString, kNumber, kRegexp:
+	case javascript.String, javascript.Number, javascript.Regexp:
 		return true
-	case kPunct:
+	case javascript.Punct:
 		return p.text() == "{" || p.text() == "++" || p.text() == "--"
 	}
 	return false
@@ -214,19 +215,19 @@ func itoa(n int) string { return strconv.Itoa(n) }
 func (p *parser) propertyName() (string, bool) {
 	t := p.peek()
 	text := p.text()
-	switch t.kind {
-	case kIdent:
+	switch t.Kind {
+	case javascript.Ident:
 		p.next()
 		return text, !strings.HasPrefix(text, "#")
-	case kString:
+	case javascript.String:
 		p.next()
 		return unquote(text), true
-	case kNumber:
+	case javascript.Number:
 		p.next()
 		n, ok := jsonNumber(text)
 		return n.String(), ok
 	}
-	if p.is("[") && p.kindAt(p.i+1) == kString && p.textAt(p.i+2) == "]" {
+	if p.is("[") && p.kindAt(p.i+1) == javascript.String && p.textAt(p.i+2) == "]" {
 		name := unquote(p.textAt(p.i + 1))
 		p.skipGroup()
 		return name, true

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"haft/internal/javascript"
 )
 
 // typ reads a type.
@@ -19,7 +21,7 @@ func (p *parser) typ() *node {
 		return f
 	}
 	t := p.union()
-	if p.is("extends") && !p.peek().newline && !p.noConditional {
+	if p.is("extends") && !p.peek().NewLine && !p.noConditional {
 		p.next()
 		saved := p.noConditional
 		p.noConditional = true
@@ -31,7 +33,7 @@ func (p *parser) typ() *node {
 		p.typ()
 		return &node{op: oRefused, at: at, name: "a conditional type has no schema: write the type that it comes to"}
 	}
-	if p.is("is") && !p.peek().newline && t.op == oName { // x is string
+	if p.is("is") && !p.peek().NewLine && t.op == oName { // x is string
 		p.next()
 		p.typ()
 		return &node{op: oName, at: at, name: "boolean"}
@@ -50,7 +52,7 @@ func (p *parser) functionType() *node {
 			open = p.i
 		}
 	}
-	if !isNew && !(p.textAt(open) == "(" && p.kindAt(open) == kPunct && p.textAt(p.tokens[open].match+1) == "=>") {
+	if !isNew && !(p.textAt(open) == "(" && p.kindAt(open) == javascript.Punct && p.textAt(p.tokens[open].Match+1) == "=>") {
 		return nil
 	}
 	for isNew && !p.is("(") && !p.is("<") && p.err == nil {
@@ -98,7 +100,7 @@ func (p *parser) prefix() *node {
 		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
 		return p.refuse()
 	}
-	if p.peek().kind == kIdent && p.startsType(p.i+1) {
+	if p.peek().Kind == javascript.Ident && p.startsType(p.i+1) {
 		switch p.text() {
 		case "keyof":
 			p.next()
@@ -127,13 +129,13 @@ func (p *parser) prefix() *node {
 
 // typeofType reads what follows typeof.
 func (p *parser) typeofType() *node {
-	if p.is("import") || p.peek().kind != kIdent {
+	if p.is("import") || p.peek().Kind != javascript.Ident {
 		at := p.at()
 		p.primary()
 		return p.refused(at, "typeof has no schema here: declare a type and use its name")
 	}
 	n := p.typeofName()
-	if p.is("<") && !p.peek().newline {
+	if p.is("<") && !p.peek().NewLine {
 		p.typeArgs()
 	}
 	return n
@@ -156,12 +158,12 @@ func (p *parser) nullable(at int) *node {
 // startsType reports whether a type can begin at token i.
 func (p *parser) startsType(i int) bool {
 	switch p.kindAt(i) {
-	case kIdent:
+	case javascript.Ident:
 		w := p.textAt(i)
 		return w != "extends" && w != "is"
-	case kString, kNumber, kTemplate, kHead:
+	case javascript.String, javascript.Number, javascript.Template, javascript.TemplateHead:
 		return true
-	case kPunct:
+	case javascript.Punct:
 		switch p.textAt(i) {
 		case "(", "[", "{", "-":
 			return true
@@ -175,7 +177,7 @@ func (p *parser) postfix() *node { return p.suffix(p.primary()) }
 
 // suffix reads them after the type that is given.
 func (p *parser) suffix(t *node) *node {
-	for p.err == nil && !p.peek().newline && p.is("[") {
+	for p.err == nil && !p.peek().NewLine && p.is("[") {
 		at := p.at()
 		p.next()
 		if p.accept("]") {
@@ -195,20 +197,20 @@ func (p *parser) suffix(t *node) *node {
 // primary reads a type without operators.
 func (p *parser) primary() *node {
 	at := p.at()
-	switch t := p.peek(); t.kind {
-	case kString:
+	switch t := p.peek(); t.Kind {
+	case javascript.String:
 		p.next()
-		return &node{op: oLiteral, at: at, value: unquote(p.lex.text(t))}
-	case kNumber:
+		return &node{op: oLiteral, at: at, value: unquote(p.source.TextOf(t))}
+	case javascript.Number:
 		p.next()
-		return p.numberType(at, p.lex.text(t))
-	case kTemplate:
+		return p.numberType(at, p.source.TextOf(t))
+	case javascript.Template:
 		p.next()
-		s := p.lex.text(t)
+		s := p.source.TextOf(t)
 		return &node{op: oLiteral, at: at, value: unescape(s[1 : len(s)-1])}
-	case kHead:
+	case javascript.TemplateHead:
 		return p.templateType()
-	case kIdent:
+	case javascript.Ident:
 		return p.nameType()
 	}
 	switch p.text() {
@@ -256,15 +258,15 @@ func (p *parser) templateType() *node {
 	n := &node{op: oTemplate, at: p.at()}
 	for p.err == nil {
 		t := p.peek()
-		text := p.lex.text(t)
+		text := p.source.TextOf(t)
 		p.next()
-		if t.kind == kTail {
+		if t.Kind == javascript.TemplateTail {
 			n.texts = append(n.texts, unescape(text[1:len(text)-1]))
 			return n
 		}
 		n.texts = append(n.texts, unescape(text[1:len(text)-2]))
 		n.kids = append(n.kids, p.typ())
-		if k := p.peek().kind; k != kMiddle && k != kTail {
+		if k := p.peek().Kind; k != javascript.TemplateMiddle && k != javascript.TemplateTail {
 			p.fail("the substitution does not end here")
 		}
 	}
@@ -290,7 +292,7 @@ func (p *parser) nameType() *node {
 		}
 		return &node{op: oFunction, at: at}
 	}
-	for p.is(".") && p.kindAt(p.i+1) == kIdent {
+	for p.is(".") && p.kindAt(p.i+1) == javascript.Ident {
 		p.next()
 		name += "." + p.text()
 		p.next()
@@ -299,7 +301,7 @@ func (p *parser) nameType() *node {
 	if p.jsdoc {
 		p.accept(".") // Array.<string>
 	}
-	if p.is("<") && !p.peek().newline {
+	if p.is("<") && !p.peek().NewLine {
 		n.kids = p.typeArgs()
 	}
 	return n
@@ -308,7 +310,7 @@ func (p *parser) nameType() *node {
 // importType reads import("module").Name.
 func (p *parser) importType(at int) *node {
 	n := &node{op: oImport, at: at, name: "another module"}
-	if p.kindAt(p.i+1) == kString {
+	if p.kindAt(p.i+1) == javascript.String {
 		n.name = unquote(p.textAt(p.i + 1))
 	}
 	p.skipGroup()
@@ -339,7 +341,7 @@ func (p *parser) typeArgs() []*node {
 func (p *parser) typeParams() {
 	p.expect("<")
 	for p.err == nil && !p.is(">") {
-		for (p.is("const") || p.is("in") || p.is("out")) && p.kindAt(p.i+1) == kIdent {
+		for (p.is("const") || p.is("in") || p.is("out")) && p.kindAt(p.i+1) == javascript.Ident {
 			p.next()
 		}
 		p.next()
@@ -363,7 +365,7 @@ func (p *parser) tupleType() *node {
 	for p.err == nil && !p.is("]") {
 		var e elem
 		e.rest = p.accept("...")
-		if p.kindAt(p.i) == kIdent && (p.textAt(p.i+1) == ":" || p.textAt(p.i+1) == "?" && p.textAt(p.i+2) == ":") {
+		if p.kindAt(p.i) == javascript.Ident && (p.textAt(p.i+1) == ":" || p.textAt(p.i+1) == "?" && p.textAt(p.i+2) == ":") {
 			e.label = p.text()
 			p.next()
 			e.optional = p.accept("?")

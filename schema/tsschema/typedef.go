@@ -4,8 +4,8 @@ import "strings"
 
 // typedefs adds the types that comments declare with @typedef.
 func (p *parser) typedefs(f *file) {
-	for _, c := range p.lex.comments {
-		text := p.lex.src[c.from:c.to]
+	for _, c := range p.source.Comments {
+		text := p.source.Text[c.From:c.To]
 		if !strings.HasPrefix(text, "/**") || !strings.Contains(text, "@typedef") {
 			continue
 		}

@@ -3,6 +3,8 @@ package tsschema
 import (
 	"slices"
 	"strings"
+
+	"haft/internal/javascript"
 )
 
 // A zodType is a schema of zod, read from how it is written.
@@ -102,7 +104,7 @@ func (p *parser) zod(f *file, depth int) *zodType {
 	switch {
 	case depth > maxTypeDepth:
 		p.fail("schemas are nested deeper than " + itoa(maxTypeDepth))
-	case p.peek().kind != kIdent:
+	case p.peek().Kind != javascript.Ident:
 		p.fail("a schema of zod is expected here")
 	case f.isZod(name) && p.textAt(p.i+1) == ".":
 		p.next()
@@ -146,7 +148,7 @@ func (p *parser) zodBase(f *file, at, depth int) *zodType {
 		name = p.text()
 		p.next()
 	}
-	end := p.peek().match
+	end := p.peek().Match
 	t := &zodType{node: &node{op: oName, at: at, name: zodPlain[name]}}
 	format, isFormat := zodFormats[name]
 	switch {
@@ -243,7 +245,7 @@ func (p *parser) zodList(f *file, n *node, depth int) {
 // zodValues reads the values of a literal or an enum.
 func (p *parser) zodValues(f *file) *node {
 	at := p.at()
-	if d := f.types[p.text()]; p.peek().kind == kIdent && d != nil && d.enum {
+	if d := f.types[p.text()]; p.peek().Kind == javascript.Ident && d != nil && d.enum {
 		return &node{op: oName, at: at, name: p.text()}
 	}
 	n := p.value(true, true, 0)

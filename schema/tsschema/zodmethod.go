@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"haft/internal/javascript"
 	"haft/schema"
 )
 
@@ -25,7 +26,7 @@ func (p *parser) zodMethod(f *file, t *zodType, depth int) {
 		p.fail("a schema of zod does not go on like this here: declare a type")
 		return
 	}
-	end := p.peek().match
+	end := p.peek().Match
 	p.next()
 	format, isFormat := zodFormats[name]
 	switch {
@@ -93,7 +94,7 @@ func (p *parser) zodText(t *zodType, name string) bool {
 	switch name {
 	case "regex":
 		pattern := p.text()
-		if p.peek().kind != kRegexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):], "/u") != "" {
+		if p.peek().Kind != javascript.Regexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):], "/u") != "" {
 			p.fail("the pattern must be a regular expression without flags")
 			return true
 		}

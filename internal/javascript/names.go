@@ -1,32 +1,29 @@
-package tsschema
+package javascript
 
 import "strings"
 
 // maxRenaming is how many steps a renamer may take: a quarter of a second.
 const maxRenaming = 20_000_000
 
-// NamesAreCheap reports whether esbuild, printing source that CheckBounds let
-// through, can keep the names of variables in bounded time. Where a name is used
-// around a scope it tries name2, name3 and so on, and looks for each in every
-// scope around, which takes time by the cube of how deep they are nested: 6 kB of
-// x=>x=>x=> take it 15 seconds. With MinifyIdentifiers it gives short names
-// instead, which takes no such time.
-func NamesAreCheap(source []byte) bool {
-	_, l, err := scan(source)
-	return err == nil && l.renaming() <= maxRenaming
-}
+// NamesAreCheap reports whether esbuild, printing this source, can keep the names
+// of variables in bounded time. Where a name is used around a scope it tries
+// name2, name3 and so on, and looks for each in every scope around, which takes
+// time by the cube of how deep they are nested: 6 kB of x=>x=>x=> take it 15
+// seconds. With MinifyIdentifiers it gives short names instead, which takes no
+// such time.
+func (s *Source) NamesAreCheap() bool { return s.renaming() <= maxRenaming }
 
 // renaming is a bound on the steps: for every name the candidates that may be
 // taken, times the scopes around. Places where a name is used count like those
 // where it is declared.
-func (l *lexer) renaming() int {
+func (s *Source) renaming() int {
 	numbered := map[string]int{} // name → how many of name2, name3 … there are
 	seen := map[string]bool{}
-	for _, t := range l.tokens {
-		if t.kind != kIdent || seen[l.text(t)] {
+	for _, t := range s.Tokens {
+		if t.Kind != Ident || seen[s.TextOf(t)] {
 			continue
 		}
-		text := l.text(t)
+		text := s.TextOf(t)
 		seen[text] = true
 		if name := strings.TrimRight(text, "0123456789"); name != text {
 			numbered[name]++
@@ -35,11 +32,11 @@ func (l *lexer) renaming() int {
 	steps := 0
 	open := []int{0} // scopes begun in each bracket that is open
 	depth := 0
-	for i, t := range l.tokens {
-		word := l.text(t)
+	for i, t := range s.Tokens {
+		word := s.TextOf(t)
 		top := len(open) - 1
 		switch {
-		case l.begins(i) || word == ";":
+		case s.begins(i) || word == ";":
 			depth -= open[top]
 			open[top] = 0
 		case word == "=>":
@@ -47,13 +44,13 @@ func (l *lexer) renaming() int {
 			depth++
 		}
 		switch {
-		case t.match > i && t.kind != kMiddle:
+		case t.Match > i && t.Kind != TemplateMiddle:
 			open = append(open, 0)
 			depth++
-		case t.match >= 0 && t.match < i && top > 0:
+		case t.Match >= 0 && t.Match < i && top > 0:
 			depth -= open[top] + 1
 			open = open[:top]
-		case t.kind == kIdent && l.wordAt(i-1) != ".":
+		case t.Kind == Ident && s.wordAt(i-1) != ".":
 			steps += (numbered[word] + depth) * depth
 		}
 		if steps > maxRenaming {

@@ -1,4 +1,4 @@
-package tsschema
+package javascript
 
 import (
 	"context"
@@ -7,25 +7,32 @@ import (
 	"testing"
 	"time"
 
-	"haft/schema"
+	"github.com/evanw/esbuild/pkg/api"
 )
 
-func TestDerive_large_sources_wait_for_each_other(t *testing.T) {
-	config := Config{Options: schema.Options{DescriptionsOptional: true}}
+func TestTransform_large_sources_wait_for_each_other(t *testing.T) {
+	transform := func(ctx context.Context, source string) error {
+		s, bad := Scan([]byte(source))
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		_, err := s.Transform(ctx, api.TransformOptions{})
+		return err
+	}
 	small := "export function f() {}\n"
 	large := small + strings.Repeat("// x\n", largeSource/5)
 	oneLarge <- struct{}{} // as a source that takes long would
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := Derive(ctx, []byte(large), config); !errors.Is(err, context.DeadlineExceeded) {
+	if err := transform(ctx, large); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a large source beside another: error = %v, want %v", err, context.DeadlineExceeded)
 	}
-	if _, err := Derive(t.Context(), []byte(small), config); err != nil {
+	if err := transform(t.Context(), small); err != nil {
 		t.Errorf("a small source beside a large one: %v", err)
 	}
 	<-oneLarge
 	for range 2 {
-		if _, err := Derive(t.Context(), []byte(large), config); err != nil {
+		if err := transform(t.Context(), large); err != nil {
 			t.Errorf("large sources after each other: %v", err)
 		}
 	}

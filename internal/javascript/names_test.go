@@ -1,11 +1,11 @@
-package tsschema_test
+package javascript_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"haft/schema/tsschema"
+	"haft/internal/javascript"
 )
 
 func TestNamesAreCheap(t *testing.T) {
@@ -31,24 +31,10 @@ func TestNamesAreCheap(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tsschema.NamesAreCheap([]byte(tt.source)); got != tt.want {
+			s, bad := javascript.Scan([]byte(tt.source))
+			if got := bad == nil && s.NamesAreCheap(); got != tt.want {
 				t.Errorf("NamesAreCheap = %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestCheckBounds(t *testing.T) {
-	for source, want := range map[string]string{
-		"export function f() {}":                                     "",
-		"export const f = " + strings.Repeat("a?(b):c=>", 20) + "1;": "too many conditions with arrow functions",
-		strings.Repeat("[", 10_000):                                  "brackets are nested deeper than 256",
-		strings.Repeat("!", 10_000):                                  "one statement has more than 4000 words",
-		"a\x00":                                                      "zero byte",
-	} {
-		err := tsschema.CheckBounds([]byte(source))
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("CheckBounds(%.20q…) = %v, want %q", source, err, want)
-		}
 	}
 }
