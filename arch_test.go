@@ -115,6 +115,7 @@ var only = []struct {
 	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},
 	{"mvdan.cc/sh", "readers of shell", []string{"schema/bashschema", "review"}},
 	{"github.com/evanw/esbuild", "readers of TypeScript", []string{"internal/javascript", "schema/tsschema", "executor/script", "review"}},
+	{"github.com/grafana/sobek", "one reader of JavaScript as a tree", []string{"review"}},
 	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
 	{"github.com/modelcontextprotocol/go-sdk", "the protocol is spoken at two ends and nowhere between", []string{"executor/upstream", "server/mcpserver"}},
 	{"unsafe", "only system calls need it", []string{"sandbox/local"}},

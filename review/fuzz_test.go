@@ -124,6 +124,9 @@ func hostile(n int) []string {
 	for i := range 12 {
 		doubled += fmt.Sprintf("v%d=%s\n", i, strings.Repeat(fmt.Sprintf("$v%d", i+1), 12))
 	}
+	long := "const v = \"" + strings.Repeat("a", 50*n) + "\";"
+	all = append(all, long+strings.Repeat("v.trim();", 5*n), long+"x="+strings.Repeat("v+", n)+"v", long+"x=v"+strings.Repeat(".concat(v)", n/2),
+		"x=f()"+strings.Repeat(".a", n), strings.Repeat("(a=", min(n, 200))+"1"+strings.Repeat(")=>1", min(n, 200)))
 	return append(all, doubled+"v12=x\n$v0\n", strings.ReplaceAll(doubled, "$", "+")+"v12='x'\neval(v0)\n")
 }
 

@@ -1,177 +1,354 @@
 package review
 
 import (
-	"regexp"
+	"context"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/grafana/sobek/ast"
+	"github.com/grafana/sobek/file"
+
+	"haft"
+	"haft/internal/javascript"
 )
 
+// A script is the review of one source in JavaScript or TypeScript. It follows
+// names through imports and assignments, whatever the order and the scope in
+// which they run: a name may stand for several things.
+type script struct {
+	*jsTree
+	n       *notes
+	names   map[string][]string // what a name may stand for, as paths: child_process.exec
+	texts   map[string]string   // names that are always the same text
+	unknown map[string]bool     // names that are assigned something else too
+	known   known
+	around  []ast.Node     // the nodes around the one that is looked at, and itself
+	modules map[string]int // modules that are loaded, with the line
+	shell   int            // the line where a shell is started
+	pipes   bool           // something is piped
+	madeLen int            // of the texts that were put together and looked at
+}
+
 // reviewJS looks at a source in JavaScript or TypeScript.
-func reviewJS(n *notes, source string) {
-	tokens, broken := scanJS(source, n.stopped)
-	if broken > 0 {
-		n.add(ruleUnreadable, broken)
+func reviewJS(ctx context.Context, n *notes, kind haft.Kind, source string) error {
+	if strings.TrimSpace(source) == "" {
+		return nil
 	}
-	s := &script{n: n, tokens: tokens, uses: map[string]int{}}
-	s.match()
+	reviewSigns(n, source)
+	tree, bad, err := readJS(ctx, kind, source)
+	if err != nil {
+		return err
+	}
+	s := &script{jsTree: tree, n: n, modules: map[string]int{}}
+	s.reviewNames()
+	if bad != nil {
+		n.add(ruleUnreadable, s.lineOf(bad.At))
+		return nil
+	}
+	if s.renamed {
+		n.add(ruleComplex, 1)
+	}
 	s.learn()
-	signs := 0
-	for i, t := range tokens {
-		if n.stopped() {
-			return
-		}
-		if t.kind == jsPunct && strings.Contains("[]()!+", t.text) {
-			if signs++; signs == 150 { // JSFuck: any program can be written with these six
-				n.add("js-hidden", t.line)
+	s.walk(s.program)
+	_, process := s.modules["child_process"]
+	_, net := s.modules["net"]
+	if process && net && s.shell > 0 && s.pipes {
+		n.add("js-reverse-shell", s.shell)
+	}
+	return nil
+}
+
+// reviewSigns looks for JSFuck: any program can be written with six signs.
+func reviewSigns(n *notes, source string) {
+	signs, line := 0, 1
+	for _, c := range source {
+		switch {
+		case c == '\n':
+			line++
+		case strings.ContainsRune("[]()!+", c):
+			if signs++; signs == 150 {
+				n.add("js-hidden", line)
 			}
-		} else if t.kind != jsPunct {
+		case c > ' ' && !strings.ContainsRune("{}<>=;,.:?&|*/%^~-", c):
 			signs = 0
 		}
-		switch t.kind {
-		case jsName:
-			s.name(i)
-		case jsString:
-			s.str(i)
-		case jsRegexp:
-			if hides().MatchString(t.text) {
-				n.add(ruleComplex, t.line)
-			}
-		case jsPunct:
-			s.sign(i)
+	}
+}
+
+// reviewNames looks at how names are written.
+func (s *script) reviewNames() {
+	for _, t := range s.source.Tokens {
+		if t.Kind != javascript.Ident {
+			continue
+		}
+		name := s.source.TextOf(t)
+		if strings.Contains(name, `\`) {
+			s.n.add("js-escaped-name", s.lineOf(t.From))
+		}
+		if mixed(name) {
+			s.n.add(ruleMixed, s.lineOf(t.From))
 		}
 	}
-	s.together()
 }
 
-// hides finds code in a regular expression, in case it is none.
-var hides = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(?:eval|require|Function|import)\(|child_process`)
-})
+// found notes a finding at a place in the tree.
+func (s *script) found(rule string, at file.Idx) { s.n.add(rule, s.line(at)) }
 
-// str looks at a string.
-func (s *script) str(i int) {
-	t := s.tok(i)
-	reviewString(s.n, t.text, t.line)
-	if t.escapes >= 4 && t.escapes*2 >= len(t.text) && strings.ContainsAny(t.text, letters) {
-		s.n.add("js-char-codes", t.line)
-	}
-	if s.is(i-1, "+") {
+// walk looks at a node and at those below it.
+func (s *script) walk(n ast.Node) {
+	if s.n.stopped() {
 		return
 	}
-	if text, made, _, ok := s.constant(i); ok && made > jsWritten {
-		reviewString(s.n, text, t.line)
+	s.around = append(s.around, n)
+	if !s.look(n) {
+		children(n, s.walk)
 	}
+	s.around = s.around[:len(s.around)-1]
 }
 
-// name looks at a name and at the chain that it begins.
-func (s *script) name(i int) {
-	t := s.tok(i)
-	if t.escapes > 0 {
-		s.n.add("js-escaped-name", t.line)
-	}
-	if mixed(t.text) {
-		s.n.add(ruleMixed, t.line)
-	}
-	if s.oneOf(i-1, ".", "?.") {
-		s.member(i)
-		return
-	}
-	if s.is(i+1, ":") && s.oneOf(i-1, "{", ",") || s.is(i+1, "(") && s.oneOf(i-1, "{", "}", "async", "static", "get", "set", "function") && s.is(s.close(i+1)+1, "{") {
-		s.key(i)
-		return // a key or a method
-	}
-	if s.is(i, "import") || s.is(i, "export") {
-		s.statement(i)
-	}
-	ref, end := s.path(i)
-	s.reference(ref, i, end)
-}
-
-// key looks at name: value in an object.
-func (s *script) key(i int) {
-	if s.is(i, "rejectUnauthorized") && s.is(i+2, "false") {
-		s.n.add("js-tls", s.tok(i).line)
-	}
-	if s.is(i, "__proto__") && !s.is(i+2, "null") {
-		s.n.add("js-prototype", s.tok(i).line)
-	}
-}
-
-// member looks at .name after anything.
-func (s *script) member(i int) {
-	line := s.tok(i).line
-	switch s.tok(i).text {
-	case "constructor":
-		prototype := false
-		for j := i - 3; j > max(0, i-40) && !s.is(j, ";"); j-- {
-			prototype = prototype || s.is(j, "getPrototypeOf")
+// look looks at one node. It reports whether it has seen to those below it.
+func (s *script) look(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.ImportDeclaration:
+		s.imported(n.ModuleSpecifier.String(), n.Idx)
+		if n.FromClause != nil {
+			s.imported(n.FromClause.ModuleSpecifier.String(), n.Idx)
 		}
-		if s.oneOf(i+1, ".", "?.") && s.is(i+2, "constructor") || s.is(i-2, ")") && prototype && !s.is(i+2, "name") ||
-			s.is(i+1, "(") && s.tok(i-2).kind != jsName {
-			s.n.add("js-constructor", line)
+	case *ast.ExportDeclaration:
+		if n.FromClause != nil {
+			s.imported(n.FromClause.ModuleSpecifier.String(), n.Idx)
+		}
+	case *ast.StringLiteral:
+		if strings.ContainsAny(n.Literal[:min(1, len(n.Literal))], `"'`) { // not the name of a property
+			s.reviewText(n.Value.String(), n.Idx)
+		}
+	case *ast.TemplateLiteral:
+		for _, part := range n.Elements {
+			s.reviewText(part.Parsed.String(), n.OpenQuote)
+		}
+		s.made(n)
+	case *ast.BinaryExpression:
+		s.made(n)
+	case *ast.PropertyKeyed:
+		s.property(n)
+	case *ast.CallExpression:
+		s.made(n)
+		s.call(n)
+	case *ast.Binding: // a name that is declared is not used
+		if _, plain := n.Target.(*ast.Identifier); !plain {
+			s.walk(n.Target)
+		}
+		if n.Initializer != nil {
+			s.walk(n.Initializer)
+		}
+		return true
+	case *ast.Identifier:
+		s.reference(n, n.Idx)
+	case *ast.DotExpression, *ast.BracketExpression:
+		s.chain(n.(ast.Expression))
+		return true
+	}
+	return false
+}
+
+// chain looks at a chain of members such as a.b["c"].d: at each member, and at
+// what the longest known part of it from the left stands for.
+func (s *script) chain(e ast.Expression) {
+	depth := len(s.around)
+	defer func() { s.around = s.around[:depth] }()
+	for known := false; ; s.around = append(s.around, e) {
+		if !known && len(s.refs(e)) > 0 {
+			known = true
+			s.reference(e, e.Idx0())
+		}
+		switch n := e.(type) {
+		case *ast.OptionalChain:
+			e = n.Expression
+		case *ast.Optional:
+			e = n.Expression
+		case *ast.DotExpression:
+			s.member(n.Left, n.Identifier.Name.String(), n.Identifier.Idx)
+			e = n.Left
+		case *ast.BracketExpression:
+			s.bracket(n)
+			s.walk(n.Member)
+			e = n.Left
+		case *ast.Identifier, *ast.ThisExpression:
+			return
+		default:
+			s.around = s.around[:len(s.around)-1]
+			s.walk(e)
+			return
+		}
+	}
+}
+
+// outer returns the node around the one that is looked at and the part of it that
+// the latter is, without the marks of optional chaining.
+func (s *script) outer() (parent, child ast.Node) {
+	child = s.around[len(s.around)-1]
+	for i := len(s.around) - 2; i >= 0; i-- {
+		switch parent := s.around[i].(type) {
+		case *ast.OptionalChain, *ast.Optional:
+			child = parent
+		default:
+			return parent, child
+		}
+	}
+	return nil, child
+}
+
+// called returns the call of what is looked at, or nil. A construction is one too.
+func (s *script) called() *ast.CallExpression {
+	switch parent, child := s.outer(); n := parent.(type) {
+	case *ast.CallExpression:
+		if n.Callee == child {
+			return n
+		}
+	case *ast.NewExpression:
+		if n.Callee == child {
+			return &ast.CallExpression{Callee: n.Callee, ArgumentList: n.ArgumentList, LeftParenthesis: n.LeftParenthesis}
+		}
+	}
+	return nil
+}
+
+// assigned returns the value that is assigned to what is looked at, or nil.
+func (s *script) assigned() ast.Expression {
+	if parent, child := s.outer(); parent != nil {
+		if n, ok := parent.(*ast.AssignExpression); ok && n.Left == child {
+			return n.Right
+		}
+	}
+	return nil
+}
+
+// reviewText looks at a text that stands in the source.
+func (s *script) reviewText(text string, at file.Idx) {
+	line := s.line(at)
+	reviewString(s.n, text, line)
+	if _, escapes := measure(s.written(at)); escapes >= 4 && escapes*2 >= len(text) && strings.ContainsAny(text, letters) {
+		s.n.add("js-char-codes", line)
+	}
+}
+
+// maxMade bounds the texts that are put together and looked at.
+const maxMade = 256 << 10
+
+// made looks at a text that is put together.
+func (s *script) made(e ast.Expression) {
+	text, ok := s.constant(e)
+	if !ok {
+		return
+	}
+	if s.madeLen += len(text.text); s.madeLen > maxMade {
+		s.found(ruleComplex, e.Idx0())
+		return
+	}
+	reviewString(s.n, text.text, s.line(e.Idx0()))
+}
+
+// property looks at name: value in an object.
+func (s *script) property(n *ast.PropertyKeyed) {
+	key, ok := n.Key.(*ast.StringLiteral)
+	if !ok {
+		return
+	}
+	switch key.Value {
+	case "rejectUnauthorized":
+		if isFalse(n.Value) {
+			s.found("js-tls", key.Idx)
 		}
 	case "__proto__":
-		s.n.add("js-prototype", line)
+		if _, null := n.Value.(*ast.NullLiteral); !null && !n.Computed {
+			s.found("js-prototype", key.Idx)
+		}
+	}
+}
+
+// isFalse reports whether an expression is the constant false.
+func isFalse(e ast.Expression) bool {
+	b, ok := e.(*ast.BooleanLiteral)
+	return ok && !b.Value
+}
+
+// member looks at a member of anything.
+func (s *script) member(left ast.Expression, name string, at file.Idx) {
+	switch name {
+	case "constructor":
+		if s.makesFunction(unwrap(left)) {
+			s.found("js-constructor", at)
+		}
+	case "__proto__":
+		s.found("js-prototype", at)
 	case "mainModule", "_linkedBinding", "dlopen":
-		s.n.add("js-native", line)
+		s.found("js-native", at)
 	case "rejectUnauthorized":
-		if s.is(i+1, "=") && s.is(i+2, "false") {
-			s.n.add("js-tls", line)
+		if isFalse(s.assigned()) {
+			s.found("js-tls", at)
 		}
 	case "NODE_TLS_REJECT_UNAUTHORIZED":
-		if s.is(i+1, "=") {
-			s.n.add("js-tls", line)
+		if s.assigned() != nil {
+			s.found("js-tls", at)
 		}
+	case "pipe":
+		s.pipes = true
 	}
 }
 
-// sign looks at brackets that reach into something: x["constructor"]["constructor"].
-func (s *script) sign(i int) {
-	if !s.is(i, "[") || !(s.tok(i-1).kind == jsName || s.oneOf(i-1, ")", "]", "?.")) {
-		return
+// makesFunction reports whether left.constructor, which is looked at, may be
+// Function: the constructor of a constructor, or of anything that has no name.
+func (s *script) makesFunction(left ast.Expression) bool {
+	switch left := left.(type) {
+	case *ast.DotExpression:
+		return left.Identifier.Name == "constructor"
+	case *ast.BracketExpression:
+		name, ok := s.constant(left.Member)
+		return ok && name.text == "constructor"
+	case *ast.Identifier, *ast.ThisExpression:
+		return false
+	case *ast.CallExpression:
+		parent, _ := s.outer()
+		if name, ok := parent.(*ast.DotExpression); ok && name.Identifier.Name == "name" {
+			return false
+		}
+		if callee, ok := unwrap(left.Callee).(*ast.DotExpression); ok && callee.Identifier.Name == "getPrototypeOf" {
+			return true
+		}
 	}
-	text, made, end, ok := s.constant(i + 1)
-	if !ok || !s.is(end, "]") {
-		return
-	}
-	line := s.tok(i).line
-	switch text {
-	case "constructor":
-		s.n.add("js-constructor", line)
-	case "__proto__":
-		s.n.add("js-prototype", line)
+	return s.called() != nil
+}
+
+// hiddenMembers are members whose names nobody puts together for an honest reason.
+var hiddenMembers = []string{"eval", "Function", "require", "mainModule", "binding", "exec", "execSync", "spawn"}
+
+// bracket looks at a member whose name is an expression.
+func (s *script) bracket(n *ast.BracketExpression) {
+	name, ok := s.constant(n.Member)
+	switch {
+	case !ok:
+	case name.text == "constructor":
+		s.found("js-constructor", n.LeftBracket)
 	default:
-		if made == jsMade || made == jsJoined && slices.Contains([]string{"eval", "Function", "require", "mainModule", "binding", "exec", "execSync", "spawn"}, text) {
-			s.n.add("js-computed-global", line)
+		s.member(n.Left, name.text, n.LeftBracket)
+		if name.made == jsMade || name.made == jsJoined && slices.Contains(hiddenMembers, name.text) {
+			s.found("js-computed-global", n.LeftBracket)
 		}
 	}
 }
 
-// statement looks at import "m" and export ... from "m".
-func (s *script) statement(i int) {
-	if s.is(i+1, "type") && !s.is(i+2, "from") || s.oneOf(i+1, "(", ".") {
-		return
-	}
-	for j := i + 1; j < len(s.tokens) && j < i+400; j++ {
-		switch {
-		case s.is(j, "from") && s.tok(j+1).kind == jsString:
-			s.loaded(module(s.tok(j+1).text), s.tok(j+1).line)
-			return
-		case j == i+1 && s.tok(j).kind == jsString:
-			s.loaded(module(s.tok(j).text), s.tok(j).line)
-			return
-		case s.oneOf(j, ";", "=", "(", "function", "class", "const", "let", "var", "default", "interface", "enum"):
-			return
-		}
+// imported looks at a module that a statement names.
+func (s *script) imported(name string, at file.Idx) {
+	if name != "" {
+		s.reviewText(name, at)
+		s.loaded(module(name), s.line(at))
 	}
 }
 
 // loaded looks at which module is loaded.
 func (s *script) loaded(m string, line int) {
-	if _, ok := s.uses[m]; !ok {
-		s.uses[m] = line
+	if _, ok := s.modules[m]; !ok {
+		s.modules[m] = line
 	}
 	switch m {
 	case "child_process":
@@ -192,206 +369,5 @@ func (s *script) loaded(m string, line int) {
 	}
 	if strings.HasSuffix(m, ".node") {
 		s.n.add("js-native", line)
-	}
-}
-
-// reference looks at what a chain from i to end stands for.
-func (s *script) reference(ref string, i, end int) {
-	line := s.tok(i).line
-	called := s.oneOf(end, "(") || s.is(end, "?.") && s.is(end+1, "(")
-	base, _, _ := strings.Cut(ref, ".")
-	if slices.Contains([]string{"require", "import"}, s.alias(i)) {
-		s.require(i, ref)
-	}
-	switch {
-	case ref == "eval" || strings.HasPrefix(ref, "eval.") || ref == "execScript" && called:
-		if !s.typed(i) && !s.is(i-1, "function") {
-			s.runs("js-eval", i, end)
-		}
-	case ref == "Function" || ref == "Function.constructor" || ref == "Function.prototype.constructor" || strings.HasPrefix(ref, "Function.") && strings.HasSuffix(ref, "l"):
-		if called || strings.HasPrefix(ref, "Function.") && !strings.HasPrefix(ref, "Function.prototype.") || s.oneOf(i-1, "(", ",", "=") && s.oneOf(end, ")", ",", ";") {
-			s.runs("js-function", i, end)
-		}
-	case (ref == "setTimeout" || ref == "setInterval" || ref == "setImmediate") && called:
-		if _, _, _, ok := s.constant(end + 1); ok || s.tok(end+1).template {
-			s.n.add("js-timer-string", line)
-		}
-	case ref == "process.env":
-		s.environ(i, end)
-	case strings.HasPrefix(ref, "process.binding"), strings.HasPrefix(ref, "process._linkedBinding"), strings.HasPrefix(ref, "process.dlopen"), strings.HasPrefix(ref, "process.mainModule"):
-		s.n.add("js-native", line)
-	case ref == "process.env.NODE_TLS_REJECT_UNAUTHORIZED" && s.is(end, "="):
-		s.n.add("js-tls", line)
-	case base == "module" && (strings.HasPrefix(ref, "module._") || strings.HasPrefix(ref, "module.constructor")), strings.HasPrefix(ref, "module.Module._"):
-		s.n.add("js-import-computed", line)
-	case base == "child_process" && called:
-		s.starts(strings.TrimPrefix(ref, "child_process."), end)
-	case (base == "fs" || base == "fs-extra") && called:
-		s.file(strings.TrimPrefix(strings.TrimPrefix(ref, "fs."), "promises."), end)
-	case strings.HasSuffix(ref, "__proto__"), strings.HasPrefix(ref, "Object.prototype.") && s.is(end, "="), strings.HasPrefix(ref, "Array.prototype.") && s.is(end, "="):
-		s.n.add("js-prototype", line)
-	case (ref == "String.fromCharCode" || ref == "String.fromCodePoint") && called:
-		if text, _, _, ok := s.function(i); ok && len([]rune(text)) >= 4 {
-			s.n.add("js-char-codes", line)
-			reviewString(s.n, text, line)
-		}
-	case (ref == "atob" || ref == "Buffer.from") && called:
-		if text, _, _, ok := s.function(i); ok && s.tok(end+1).kind == jsString && text != s.tok(end+1).text && len(text) >= 8 {
-			s.n.add("js-decode", line)
-			reviewString(s.n, text, line)
-		}
-	}
-	// The global object, reached into by something that is not known.
-	if slices.Contains(globals[:3], ref) && s.is(end, "[") {
-		s.n.add("js-computed-global", line)
-	}
-}
-
-// alias is what the name at i stands for.
-func (s *script) alias(i int) string {
-	name := s.tok(i).text
-	if to, ok := s.names[name]; ok {
-		return to
-	}
-	return name
-}
-
-// typed reports whether the name at i is a key or declared rather than used.
-func (s *script) typed(i int) bool { return s.is(i+1, ":") && s.oneOf(i-1, "{", ",") }
-
-// require looks at require(...) and import(...).
-func (s *script) require(i int, ref string) {
-	line := s.tok(i).line
-	if s.is(i+1, ".") || !s.is(i+1, "(") {
-		if strings.HasPrefix(ref, "require.cache") || strings.HasPrefix(ref, "require.extensions") {
-			s.n.add("js-native", line)
-		}
-		return
-	}
-	m, made, end, ok := s.constant(i + 2)
-	switch {
-	case !ok || !s.oneOf(end, ")", ","):
-		s.n.add("js-import-computed", line)
-	case made > jsWritten:
-		s.n.add("js-computed-global", line)
-		fallthrough
-	default:
-		s.loaded(module(m), line)
-	}
-}
-
-// maxArguments bounds the tokens of a call that are looked at again for it.
-const maxArguments = 2000
-
-// runs notes that text is run as code, and what kind of text.
-func (s *script) runs(rule string, i, end int) {
-	line := s.tok(i).line
-	open := end
-	for open < len(s.tokens) && s.is(open, ")") {
-		open++ // (0, eval)(...)
-	}
-	if s.is(open, "(") {
-		for j, closing := open, min(s.close(open), open+maxArguments); j < closing; j++ {
-			t := s.tok(j)
-			decodes := t.kind == jsName && slices.Contains([]string{"atob", "fromCharCode", "fromCodePoint", "unescape", "decodeURIComponent", "inflateSync", "gunzipSync", "base64", "fetch", "get"}, t.text) ||
-				t.kind == jsString && (t.text == "base64" || t.text == "hex" || t.escapes > 8)
-			if decodes {
-				s.n.add("js-exec-decoded", line)
-			}
-			if v, ok := s.names[t.text]; ok && t.kind == jsName && (v == "atob" || v == "Buffer.from") {
-				s.n.add("js-exec-decoded", line)
-			}
-		}
-	}
-	s.n.add(rule, line)
-}
-
-// environ looks at process.env: one variable of it is fine, and so is handing it
-// on to a child.
-func (s *script) environ(i, end int) {
-	switch {
-	case s.is(i-1, "...") || s.is(i-1, ":") && s.is(i-2, "env"):
-		return
-	case s.oneOf(i-1, "{", ",") && s.oneOf(end, "}", ",") && s.is(s.inside[i], "{"):
-		return // { env } = process, and { env } as the options of a child
-	case s.is(i-1, "=") && (s.is(i-2, "}") || s.ends(end)):
-		return
-	case s.is(end, "[") || s.oneOf(i-1, "in", "typeof") || s.oneOf(end, "?", "=", "&&", "||", "as", "??"):
-		return
-	}
-	s.n.add("js-environ", s.tok(i).line)
-}
-
-// starts looks at what child_process starts.
-func (s *script) starts(how string, open int) {
-	line := s.tok(open).line
-	text, made, end, ok := s.constant(open + 1)
-	shell := false
-	for j, closing := open, min(s.close(open), open+maxArguments); j < closing; j++ {
-		shell = shell || s.is(j, "shell") && s.is(j+1, ":") && !s.is(j+2, "false")
-	}
-	if made == jsMade {
-		s.n.add("js-computed-global", line)
-	}
-	switch {
-	case (how == "exec" || how == "execSync" || shell) && !ok:
-		s.n.add("js-shell", line)
-		if t := s.tok(open + 1); t.template {
-			reviewCommand(s.n, t.text, line)
-		}
-	case how == "exec" || how == "execSync" || shell:
-		reviewCommand(s.n, text, line)
-	case ok && isShell(text[strings.LastIndexByte(text, '/')+1:]):
-		s.uses["shell"] = line
-		if s.is(end, ",") && s.is(end+1, "[") {
-			for j, closing := end+2, min(s.close(end+1), end+maxArguments); j < closing; j++ {
-				if s.tok(j).text != "-c" || !s.is(j+1, ",") {
-					continue
-				}
-				if code, _, after, ok := s.constant(j + 2); ok && s.oneOf(after, ",", "]") {
-					reviewCommand(s.n, code, line)
-				} else {
-					s.n.add("js-shell", line)
-				}
-			}
-		}
-	}
-}
-
-// file looks at what is done to files by constant names.
-func (s *script) file(how string, open int) {
-	line := s.tok(open).line
-	if (how == "writeSync" || how == "write" || how == "closeSync") && s.tok(open+1).kind == jsNumber {
-		if v, err := strconv.ParseUint(s.tok(open+1).text, 0, 32); err == nil && v == 3 {
-			s.n.add("js-channel", line)
-		}
-		return
-	}
-	path, _, _, ok := s.constant(open + 1)
-	if !ok {
-		return
-	}
-	switch {
-	case strings.HasPrefix(how, "write"), strings.HasPrefix(how, "append"), strings.HasPrefix(how, "createWrite"), strings.HasPrefix(how, "chmod"), strings.HasPrefix(how, "unlink"), strings.HasPrefix(how, "symlink"):
-		if systemPath(path) {
-			s.n.add("js-system-write", line)
-		}
-	case strings.HasPrefix(how, "rm"):
-		if wholeTree(path) {
-			s.n.add("js-delete-root", line)
-		}
-	}
-}
-
-// together notes what only means something together.
-func (s *script) together() {
-	_, process := s.uses["child_process"]
-	_, net := s.uses["net"]
-	line, shell := s.uses["shell"]
-	for i := range s.tokens {
-		if process && net && shell && s.is(i, "pipe") && s.is(i-1, ".") {
-			s.n.add("js-reverse-shell", line)
-			return
-		}
 	}
 }

@@ -4,78 +4,17 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/grafana/sobek/ast"
+	"github.com/grafana/sobek/file"
+	"github.com/grafana/sobek/token"
 )
-
-// A script is the review of one source in JavaScript or TypeScript. It follows
-// names through imports and assignments, whatever the order in which they run.
-type script struct {
-	n      *notes
-	tokens []jsToken
-	names  map[string]string // what a name stands for, as a path: child_process.exec
-	texts  map[string]string // constants that are assigned once
-	many   map[string]bool   // names that are assigned more than once
-	uses   map[string]int    // modules, with the line
-	closes []int             // of a bracket, where it closes
-	inside []int             // of a token, the bracket that it stands in; -1 if none
-	depth  int               // of constants in constants
-}
-
-// maxConstant bounds constants in constants.
-const maxConstant = 60
-
-// tok returns a token, jsEnd outside.
-func (s *script) tok(i int) jsToken {
-	if i < 0 || i >= len(s.tokens) {
-		return jsToken{}
-	}
-	return s.tokens[i]
-}
-
-// is reports whether a token is this sign or name.
-func (s *script) is(i int, text string) bool {
-	t := s.tok(i)
-	return (t.kind == jsPunct || t.kind == jsName) && t.text == text
-}
-
-// oneOf reports whether a token is one of these signs or names.
-func (s *script) oneOf(i int, texts ...string) bool {
-	t := s.tok(i)
-	return (t.kind == jsPunct || t.kind == jsName) && slices.Contains(texts, t.text)
-}
-
-// close returns where the bracket that opens at i closes, or the end.
-func (s *script) close(i int) int {
-	if i >= 0 && i < len(s.closes) && s.closes[i] > 0 {
-		return s.closes[i]
-	}
-	return len(s.tokens) - 1
-}
-
-// match finds out where brackets close.
-func (s *script) match() {
-	s.closes, s.inside = make([]int, len(s.tokens)), make([]int, len(s.tokens))
-	var open []int
-	for i, t := range s.tokens {
-		if s.inside[i] = -1; len(open) > 0 {
-			s.inside[i] = open[len(open)-1]
-		}
-		if t.kind != jsPunct {
-			continue
-		}
-		switch t.text {
-		case "(", "[", "{", "${":
-			open = append(open, i)
-		case ")", "]", "}":
-			if n := len(open); n > 0 {
-				s.closes[open[n-1]] = i
-				open = open[:n-1]
-			}
-		}
-	}
-}
 
 // How a constant came about.
 const (
@@ -84,99 +23,182 @@ const (
 	jsMade           // from codes, or by decoding
 )
 
-// constant reads a constant expression that begins at i. It returns the text, how
-// it was made and the token after it.
-func (s *script) constant(i int) (text string, made, end int, ok bool) {
-	if s.depth++; s.depth > maxConstant {
-		s.depth--
-		return "", 0, i, false
-	}
-	defer func() { s.depth-- }()
-	var b strings.Builder
-	count := 0
-	for {
-		part, how, next, ok := s.operand(i)
-		if !ok {
-			return "", 0, i, false
-		}
-		count++
-		made = max(made, how)
-		b.WriteString(part)
-		if b.Len() > maxWord || !s.is(next, "+") {
-			end = next
-			break
-		}
-		i = next + 1
-	}
-	if count > 1 {
-		made = max(made, jsJoined)
-	}
-	return b.String(), made, end, true
+// A jsText is the value of a constant expression.
+type jsText struct {
+	text string
+	made int
 }
 
-// operand reads one operand of a constant expression.
-func (s *script) operand(i int) (text string, made, end int, ok bool) {
-	t := s.tok(i)
-	switch {
-	case t.kind == jsString && t.template && s.is(i+1, "${"):
-		return "", 0, i, false
-	case t.kind == jsString:
-		text, end, ok = t.text, i+1, true
-		if t.escapes > 2 {
-			made = jsMade
-		}
-	case s.is(i, "("):
-		text, made, end, ok = s.constant(i + 1)
-		if ok = ok && s.is(end, ")"); ok {
-			end++
-		}
-	case s.is(i, "["):
-		text, made, end, ok = s.list(i)
-	case t.kind == jsName:
-		text, made, end, ok = s.function(i)
-	}
+// known keeps what is known of expressions, so that each is looked at once
+// however many are around it.
+type known struct {
+	constants map[ast.Expression]*jsText // nil if it is not constant
+	refs      map[ast.Expression][]string
+}
+
+// forget drops what is known, because names have got other meanings.
+func (s *script) forget() {
+	s.known = known{map[ast.Expression]*jsText{}, map[ast.Expression][]string{}}
+}
+
+// constant returns the value of an expression that is always the same text.
+func (s *script) constant(e ast.Expression) (jsText, bool) {
+	t, ok := s.known.constants[e]
 	if !ok {
-		return "", 0, i, false
+		if value, constant := s.evaluate(e); constant {
+			t = &value
+		}
+		s.known.constants[e] = t
 	}
-	return s.methods(text, made, end)
+	if t == nil {
+		return jsText{}, false
+	}
+	return *t, true
 }
 
-// function reads a function of constants, or a name of one.
-func (s *script) function(i int) (string, int, int, bool) {
-	t := s.tok(i)
-	if v, known := s.texts[t.text]; known && !s.oneOf(i+1, "(", ".", "[", "?.") || known && s.is(i+1, ".") && s.oneOf(i+2, "split", "toString", "replace") {
-		return v, jsWritten, i + 1, true
-	}
-	ref, end := s.path(i)
-	if !s.is(end, "(") {
-		return "", 0, i, false
-	}
-	closing := s.close(end)
-	switch ref {
-	case "atob", "decodeURIComponent", "unescape", "decodeURI", "Buffer.from":
-		arg, _, next, ok := s.constant(end + 1)
+// evaluate is constant for an expression that is not known.
+func (s *script) evaluate(e ast.Expression) (jsText, bool) {
+	switch e := e.(type) {
+	case *ast.StringLiteral:
+		return s.literal(e.Value.String(), e.Idx), true
+	case *ast.TemplateLiteral:
+		return s.template(e)
+	case *ast.Identifier:
+		text, ok := s.texts[e.Name.String()]
+		return jsText{text, jsWritten}, ok
+	case *ast.SequenceExpression:
+		return s.constant(e.Sequence[len(e.Sequence)-1])
+	case *ast.BinaryExpression:
+		if e.Operator != token.PLUS {
+			return jsText{}, false
+		}
+		left, ok := s.constant(e.Left)
 		if !ok {
-			return "", 0, i, false
+			return jsText{}, false
 		}
-		how := map[string]string{"atob": "base64", "Buffer.from": "utf8"}[ref]
-		if s.is(next, ",") && s.tok(next+1).kind == jsString {
-			how = s.tok(next + 1).text
+		right, ok := s.constant(e.Right)
+		return left.join(right), ok && len(left.text)+len(right.text) <= maxWord
+	case *ast.CallExpression:
+		if text, ok := s.decoded(e); ok {
+			return text, true
 		}
-		return decodeText(arg, how), jsMade, closing + 1, true
-	case "String.fromCharCode", "String.fromCodePoint":
-		var b strings.Builder
-		for j := end + 1; j < closing; j++ {
-			if s.tok(j).kind == jsNumber {
-				if v, err := strconv.ParseUint(s.tok(j).text, 0, 21); err == nil {
-					b.WriteRune(rune(v))
-				}
-			} else if s.tok(j).kind != jsPunct {
-				return "", 0, i, false
+		return s.method(e)
+	}
+	return jsText{}, false
+}
+
+// join puts two texts together.
+func (t jsText) join(more jsText) jsText {
+	return jsText{t.text + more.text, max(t.made, more.made, jsJoined)}
+}
+
+// literal returns the value of a string. esbuild puts literals together and reads
+// their escapes, so how it was made is in the source.
+func (s *script) literal(text string, at file.Idx) jsText {
+	t := jsText{text: text}
+	written := s.written(at)
+	switch characters, escapes := measure(written); {
+	case written == "":
+	case escapes > 2:
+		t.made = jsMade
+	case characters != utf8.RuneCountInString(t.text):
+		t.made = jsJoined
+	}
+	return t
+}
+
+// measure returns how many characters a string literal has, and how many
+// printable ones of them are written as escapes.
+func measure(literal string) (characters, escapes int) {
+	if len(literal) < 2 {
+		return 0, 0
+	}
+	body := literal[1 : len(literal)-1]
+	if !strings.Contains(body, `\`) {
+		return utf8.RuneCountInString(body), 0
+	}
+	for _, c := range jsCharacter().FindAllString(body, -1) {
+		if c != "\\\n" && c != "\\\r\n" {
+			characters++
+		}
+		if len(c) < 3 || c[0] != '\\' {
+			continue
+		}
+		base := 16
+		if c[1] <= '7' {
+			base = 8
+		}
+		if v, err := strconv.ParseUint(strings.Trim(c, `\xu{}`), base, 32); err == nil && v > ' ' && v < 0x7f {
+			escapes++
+		}
+	}
+	return characters, escapes
+}
+
+// jsCharacter finds one character of a string, or an escape.
+var jsCharacter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]+\}|[0-7]{1,3}|\r\n|.)|.`)
+})
+
+// template returns the value of a template whose parts are constants.
+func (s *script) template(e *ast.TemplateLiteral) (jsText, bool) {
+	if e.Tag != nil {
+		return jsText{}, false
+	}
+	if len(e.Expressions) == 0 && len(e.Elements) == 1 {
+		return s.literal(e.Elements[0].Parsed.String(), e.OpenQuote), true
+	}
+	var t jsText
+	for i, part := range e.Elements {
+		t.text += part.Parsed.String()
+		if i < len(e.Expressions) {
+			value, ok := s.constant(e.Expressions[i])
+			if t = t.join(value); !ok || len(t.text) > maxWord {
+				return t, false
 			}
 		}
-		return b.String(), jsMade, closing + 1, true
 	}
-	return "", 0, i, false
+	return t, true
+}
+
+// decoded returns the value of a call that makes text from codes or from another
+// text, such as atob.
+func (s *script) decoded(call *ast.CallExpression) (jsText, bool) {
+	for _, ref := range s.refs(call.Callee) {
+		switch ref {
+		case "atob", "decodeURIComponent", "unescape", "decodeURI", "Buffer.from":
+			arg, ok := s.argument(call, 0)
+			if !ok {
+				return jsText{}, false
+			}
+			how := map[string]string{"atob": "base64", "Buffer.from": "utf8"}[ref]
+			if second, ok := s.argument(call, 1); ok {
+				how = second.text
+			}
+			return jsText{decodeText(arg.text, how), jsMade}, true
+		case "String.fromCharCode", "String.fromCodePoint":
+			var b strings.Builder
+			for _, arg := range call.ArgumentList {
+				number, ok := arg.(*ast.NumberLiteral)
+				if !ok {
+					return jsText{}, false
+				}
+				if v, err := strconv.ParseUint(number.Literal, 0, 21); err == nil {
+					b.WriteRune(rune(v))
+				}
+			}
+			return jsText{b.String(), jsMade}, true
+		}
+	}
+	return jsText{}, false
+}
+
+// argument returns an argument of a call, if it is constant.
+func (s *script) argument(call *ast.CallExpression, i int) (jsText, bool) {
+	if i >= len(call.ArgumentList) {
+		return jsText{}, false
+	}
+	return s.constant(call.ArgumentList[i])
 }
 
 // decodeText undoes an encoding. What does not decode stays as it is.
@@ -199,125 +221,191 @@ func decodeText(text, how string) string {
 	return text
 }
 
-// list reads ["a", "b"].join("").
-func (s *script) list(i int) (string, int, int, bool) {
-	var parts []string
-	j := i + 1
-	for !s.is(j, "]") {
-		text, _, next, ok := s.constant(j)
-		if !ok || !s.oneOf(next, ",", "]") {
-			return "", 0, i, false
+// method returns the value of a method of a constant, such as
+// "abc".replace("b", "c") and ["a", "b"].join("").
+func (s *script) method(call *ast.CallExpression) (jsText, bool) {
+	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
+	if !ok {
+		return jsText{}, false
+	}
+	name := callee.Identifier.Name.String()
+	if name == "join" {
+		list, ok := s.list(callee.Left)
+		glue, given := s.argument(call, 0)
+		if !given {
+			glue.text = ","
 		}
-		parts = append(parts, text)
-		j = next
-		if s.is(j, ",") {
-			j++
+		return jsText{strings.Join(list, glue.text), jsMade}, ok && len(list)*(1+len(glue.text)) <= maxWord
+	}
+	t, ok := s.constant(callee.Left)
+	if !ok {
+		return t, false
+	}
+	switch name {
+	case "toString", "trim":
+		return t, true
+	case "toLowerCase":
+		t.text = strings.ToLower(t.text)
+		return t, true
+	case "concat":
+		more, ok := s.argument(call, 0)
+		return t.join(more), ok && len(t.text)+len(more.text) <= maxWord
+	case "replace", "replaceAll":
+		from, constant := s.argument(call, 0)
+		to, ok := s.argument(call, 1)
+		if !ok || !constant || from.text == "" || len(t.text)*(1+len(to.text)) > maxWord {
+			return t, false
 		}
+		return jsText{strings.ReplaceAll(t.text, from.text, to.text), jsMade}, true
 	}
-	j++
-	if s.is(j, ".") && s.is(j+1, "reverse") && s.is(j+2, "(") && s.is(j+3, ")") {
-		slices.Reverse(parts)
-		j += 4
-	}
-	if !s.is(j, ".") || !s.is(j+1, "join") || !s.is(j+2, "(") {
-		return "", 0, i, false
-	}
-	glue := ","
-	if s.tok(j+3).kind == jsString {
-		glue = s.tok(j + 3).text
-	}
-	return strings.Join(parts, glue), jsMade, s.close(j+2) + 1, true
+	return t, false
 }
 
-// methods reads what is done to a constant: .split("").reverse().join("").
-func (s *script) methods(text string, made, end int) (string, int, int, bool) {
-	for s.is(end, ".") && s.is(end+2, "(") {
-		closing := s.close(end + 2)
-		arg := s.tok(end + 3)
-		switch s.tok(end + 1).text {
-		case "toString", "trim", "concat":
-			if s.is(end+1, "concat") {
-				more, _, _, ok := s.constant(end + 3)
-				if !ok {
-					return text, made, end, true
-				}
-				text, made = text+more, max(made, jsJoined)
+// list returns the elements of a constant list.
+func (s *script) list(e ast.Expression) ([]string, bool) {
+	switch e := e.(type) {
+	case *ast.ArrayLiteral:
+		var all []string
+		for _, element := range e.Value {
+			t, ok := s.constant(element)
+			if !ok {
+				return nil, false
 			}
-		case "split", "join":
+			all = append(all, t.text)
+		}
+		return all, true
+	case *ast.CallExpression:
+		callee, ok := unwrap(e.Callee).(*ast.DotExpression)
+		if !ok {
+			return nil, false
+		}
+		switch callee.Identifier.Name {
 		case "reverse":
-			runes := []rune(text)
-			slices.Reverse(runes)
-			text, made = string(runes), jsMade
-		case "toLowerCase":
-			text = strings.ToLower(text)
-		case "replace", "replaceAll":
-			with := s.tok(end + 5)
-			if arg.kind != jsString || with.kind != jsString || arg.text == "" || len(text)*(1+len(with.text)) > maxWord {
-				return text, made, end, true
-			}
-			text, made = strings.ReplaceAll(text, arg.text, with.text), jsMade
-		default:
-			return text, made, end, true
+			all, ok := s.list(callee.Left)
+			slices.Reverse(all)
+			return all, ok
+		case "split":
+			t, ok := s.constant(callee.Left)
+			separator, constant := s.argument(e, 0)
+			return strings.Split(t.text, separator.text), ok && constant
 		}
-		end = closing + 1
 	}
-	return text, made, end, true
+	return nil, false
 }
 
-// maxPath bounds a chain of names. The dangerous ones are short.
-const maxPath = 400
+// unwrap removes the marks of optional chaining, and await.
+func unwrap(e ast.Expression) ast.Expression {
+	for {
+		switch inner := e.(type) {
+		case *ast.OptionalChain:
+			e = inner.Expression
+		case *ast.Optional:
+			e = inner.Expression
+		case *ast.AwaitExpression:
+			e = inner.Argument
+		default:
+			return e
+		}
+	}
+}
 
 // globals are the names of the global object.
 var globals = []string{"globalThis", "global", "window", "self", "this", "frames", "top"}
 
-// path reads a chain of names such as a.b["c"] that begins at i, and returns what
-// it stands for and the token after it.
-func (s *script) path(i int) (string, int) {
-	ref := s.tok(i).text
-	if to, ok := s.names[ref]; ok {
-		ref = to
+// The bounds on what a name may stand for. What is dangerous is short.
+const (
+	maxPath = 400
+	maxRefs = 16
+)
+
+// refs returns the paths that an expression may stand for, such as
+// child_process.exec. It follows names through imports and assignments.
+func (s *script) refs(e ast.Expression) []string {
+	refs, ok := s.known.refs[e]
+	if !ok {
+		refs = s.resolve(e)
+		s.known.refs[e] = refs
 	}
-	j := i + 1
-	if ref == "require" || ref == "import" {
-		if m, end, ok := s.required(i); ok {
-			ref, j = m, end
-		}
-	}
-	for {
-		switch {
-		case len(ref) > maxPath:
-			return trimGlobal(ref), j
-		case s.oneOf(j, ".", "?.") && s.tok(j+1).kind == jsName:
-			ref, j = ref+"."+s.tok(j+1).text, j+2
-		case s.is(j, "[") || s.is(j, "?.") && s.is(j+1, "["):
-			open := j
-			if s.is(j, "?.") {
-				open++
-			}
-			text, _, end, ok := s.constant(open + 1)
-			if !ok || !s.is(end, "]") {
-				return trimGlobal(ref), j
-			}
-			ref, j = ref+"."+text, end+1
-		case s.is(j, "!") && s.oneOf(j+1, ".", "["): // TypeScript: it is not null
-			j++
-		default:
-			return trimGlobal(ref), j
-		}
-	}
+	return refs
 }
 
-// required reads require("m") or import("m") at i, where the callee is one token.
-func (s *script) required(i int) (string, int, bool) {
-	if !s.is(i+1, "(") {
-		return "", i, false
+// resolve is refs for an expression that is not known.
+func (s *script) resolve(e ast.Expression) []string {
+	switch e := unwrap(e).(type) {
+	case *ast.ThisExpression:
+		return []string{"this"}
+	case *ast.Identifier:
+		name := e.Name.String()
+		known := s.names[name]
+		if len(known) > 0 && (name == "fs" || name == "child_process") {
+			return known // such a name is no module by itself
+		}
+		return append(slices.Clone(known), name)
+	case *ast.SequenceExpression:
+		return s.refs(e.Sequence[len(e.Sequence)-1])
+	case *ast.AssignExpression:
+		return s.refs(e.Right)
+	case *ast.ConditionalExpression:
+		return bound(slices.Concat(s.refs(e.Consequent), s.refs(e.Alternate)))
+	case *ast.BinaryExpression:
+		switch e.Operator {
+		case token.LOGICAL_AND:
+			return s.refs(e.Right)
+		case token.LOGICAL_OR, token.COALESCE:
+			return bound(slices.Concat(s.refs(e.Left), s.refs(e.Right)))
+		}
+	case *ast.DotExpression:
+		return s.members(e.Left, e.Identifier.Name.String())
+	case *ast.BracketExpression:
+		if member, ok := s.constant(e.Member); ok {
+			return s.members(e.Left, member.text)
+		}
+	case *ast.CallExpression:
+		return s.returned(e)
 	}
-	m, _, end, ok := s.constant(i + 2)
-	if !ok {
-		return "", i, false
+	return nil
+}
+
+// bound keeps a list of paths short.
+func bound(refs []string) []string { return refs[:min(len(refs), maxRefs)] }
+
+// members returns the paths of a member of what an expression stands for.
+func (s *script) members(of ast.Expression, name string) []string {
+	var all []string
+	for _, ref := range s.refs(of) {
+		switch {
+		case len(ref) > maxPath:
+		case slices.Contains(globals, ref) && (ref != "this" || name != "constructor"):
+			all = append(all, name)
+		case name == "default" && !strings.Contains(ref, "."):
+			all = append(all, ref) // of a module
+		default:
+			all = append(all, ref+"."+name)
+		}
 	}
-	_ = end // import may have options
-	return module(m), s.close(i+1) + 1, true
+	return all
+}
+
+// returned returns what a call gives back, where that is known: a module, the
+// function that loads modules, or the function that was given.
+func (s *script) returned(call *ast.CallExpression) []string {
+	var all []string
+	_, dynamic := call.Callee.(*ast.DynamicImportExpression)
+	for _, ref := range append(slices.Clone(s.refs(call.Callee)), "") {
+		switch {
+		case ref == "require" || ref == "" && dynamic:
+			if m, ok := s.argument(call, 0); ok {
+				all = append(all, module(m.text))
+			}
+		case strings.HasSuffix(ref, "createRequire"):
+			all = append(all, "require")
+		case strings.HasSuffix(ref, ".bind") && !strings.HasSuffix(ref, ".call.bind"): // which makes a function of a method
+			all = append(all, strings.TrimSuffix(ref, ".bind"))
+		case strings.HasSuffix(ref, "promisify") && len(call.ArgumentList) > 0:
+			all = append(all, s.refs(call.ArgumentList[0])...)
+		}
+	}
+	return bound(all)
 }
 
 // module is the name of a module without its scheme.
@@ -325,138 +413,160 @@ func module(name string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(name, "/promises"), "node:")
 }
 
-// trimGlobal removes the global object from a path.
-func trimGlobal(ref string) string {
-	for {
-		head, rest, ok := strings.Cut(ref, ".")
-		if !ok || !slices.Contains(globals, head) || head == "this" && rest == "constructor" {
-			return ref
-		}
-		ref = rest
-	}
-}
-
 // learn finds out what names stand for.
 func (s *script) learn() {
-	s.names, s.texts, s.many = map[string]string{}, map[string]string{}, map[string]bool{}
+	s.names, s.texts = map[string][]string{}, map[string]string{}
+	var assigned []assignment
+	var collect func(n ast.Node)
+	collect = func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.ImportDeclaration:
+			s.imports(n)
+		case *ast.ParameterList:
+			for _, b := range n.List {
+				assigned = append(assigned, assignment{b.Target, nil})
+			}
+			assigned = append(assigned, assignment{n.Rest, nil})
+		case *ast.Binding:
+			if n.Initializer != nil {
+				assigned = append(assigned, assignment{n.Target, n.Initializer})
+			}
+		case *ast.AssignExpression:
+			value := n.Right
+			if n.Operator != token.ASSIGN {
+				value = nil
+			}
+			assigned = append(assigned, assignment{n.Left, value})
+		case *ast.ForIntoVar:
+			assigned = append(assigned, assignment{n.Binding.Target, nil})
+		case *ast.ForDeclaration:
+			assigned = append(assigned, assignment{n.Target, nil})
+		case *ast.ForIntoExpression:
+			assigned = append(assigned, assignment{n.Expression, nil})
+		case *ast.CatchStatement:
+			assigned = append(assigned, assignment{n.Parameter, nil})
+		}
+		children(n, collect)
+	}
+	collect(s.program)
 	for range 3 { // an alias of an alias of an alias
-		for i, t := range s.tokens {
-			switch {
-			case t.kind == jsName && t.text == "import" && !s.oneOf(i-1, ".", "?."):
-				s.imports(i)
-			case s.is(i, "="):
-				s.assigned(i)
-			}
-		}
-	}
-}
-
-// imports reads an import statement.
-func (s *script) imports(i int) {
-	j := i + 1
-	if s.is(j, "type") && s.tok(j+1).kind != jsEnd && !s.is(j+1, "from") {
-		return // types are gone when it runs
-	}
-	for j < len(s.tokens) && j < i+400 && !s.is(j, "from") && s.tok(j).kind != jsString && !s.oneOf(j, ";", "(", "=") {
-		j++
-	}
-	if !s.is(j, "from") || s.tok(j+1).kind != jsString {
-		return
-	}
-	m := module(s.tok(j + 1).text)
-	for k := i + 1; k < j; k++ {
-		if s.tok(k).kind != jsName || s.is(k, "as") || s.is(k, "type") {
-			continue
-		}
-		name, of := s.tok(k).text, m+"."+s.tok(k).text
-		inside := s.oneOf(k-1, "{", ",") && !s.oneOf(k+1, "from") && k > i+1 && s.braced(i, k)
-		switch {
-		case s.is(k-1, "as") && s.is(k-2, "*"):
-			of = m
-		case s.is(k-1, "as"):
-			of = m + "." + s.tok(k-2).text
-		case s.is(k+1, "as"):
-			continue
-		case !inside:
-			of = m
-		}
-		s.names[name] = strings.TrimSuffix(of, ".default")
-	}
-}
-
-// braced reports whether k stands in braces that open after i.
-func (s *script) braced(i, k int) bool {
-	for j := k; j > i; j-- {
-		if s.is(j, "{") {
-			return true
-		}
-	}
-	return false
-}
-
-// assigned reads name = value and { a, b: c } = value at the sign i.
-func (s *script) assigned(i int) {
-	left, right := i-1, i+1
-	if s.is(right, "await") {
-		right++
-	}
-	for s.is(right, "(") && s.oneOf(right+1, "await", "0", "import", "require") {
-		right++
-		if s.is(right, "await") {
-			right++
-		}
-	}
-	if s.tok(left).kind == jsName && !s.oneOf(left-1, ".", "?.") {
-		name := s.tok(left).text
-		if s.is(left-1, ":") { // name: type = value
-			name = s.tok(left - 2).text
-		}
-		if text, _, end, ok := s.constant(right); ok && s.ends(end) {
-			if had, known := s.texts[name]; known && had != text {
-				s.many[name] = true
-			}
-			if s.texts[name] = text; s.many[name] {
-				delete(s.texts, name)
-			}
+		if s.n.stopped() {
 			return
 		}
-		if ref, end := s.path(right); s.tok(right).kind == jsName && (s.ends(end) || s.is(end, "(") && strings.HasSuffix(ref, ".bind")) {
-			ref = strings.TrimSuffix(ref, ".bind")
-			if ref != name && len(ref) < 200 && !strings.HasPrefix(ref, name+".") {
-				s.names[name] = ref
+		s.forget()
+		s.unknown = map[string]bool{}
+		for _, a := range assigned {
+			s.assign(a)
+		}
+		for name := range s.unknown {
+			delete(s.texts, name)
+		}
+	}
+	s.forget()
+}
+
+// An assignment gives a value to what stands on the left. A nil value is unknown.
+type assignment struct{ target, value ast.Expression }
+
+// imports reads an import statement.
+func (s *script) imports(n *ast.ImportDeclaration) {
+	clause := n.ImportClause
+	if clause == nil || n.FromClause == nil {
+		return
+	}
+	m := module(n.FromClause.ModuleSpecifier.String())
+	if d := clause.ImportedDefaultBinding; d != nil {
+		s.alias(d.Name.String(), m)
+	}
+	if space := clause.NameSpaceImport; space != nil {
+		s.alias(space.ImportedBinding.String(), m)
+	}
+	if clause.NamedImports == nil {
+		return
+	}
+	for _, x := range clause.NamedImports.ImportsList {
+		name, of := x.IdentifierName.String(), m+"."+x.IdentifierName.String()
+		if name == "default" {
+			of = m
+		}
+		if x.Alias != "" {
+			name = x.Alias.String()
+		}
+		s.alias(name, of)
+	}
+}
+
+// alias notes that a name may stand for a path.
+func (s *script) alias(name, ref string) {
+	known := s.names[name]
+	if ref == "" || ref == name || len(ref) > 200 || strings.HasPrefix(ref, name+".") || slices.Contains(known, ref) {
+		return
+	}
+	if len(known) == maxRefs {
+		known = known[:maxRefs-1] // an honest name stands for one thing
+	}
+	s.names[name] = append(known, ref)
+}
+
+// assign notes what an assignment makes of names.
+func (s *script) assign(a assignment) {
+	switch target := a.target.(type) {
+	case *ast.Identifier:
+		s.assignName(target.Name.String(), a.value)
+	case *ast.AssignExpression: // with a default
+		s.assign(assignment{target.Left, a.value})
+	case *ast.Binding:
+		s.assign(assignment{target.Target, a.value})
+	case *ast.ArrayPattern:
+		list, _ := a.value.(*ast.ArrayLiteral)
+		for i, element := range target.Elements {
+			var value ast.Expression
+			if list != nil && i < len(list.Value) {
+				value = list.Value[i]
 			}
-		} else if strings.HasSuffix(ref, "createRequire") {
-			s.names[name] = "require"
+			s.assign(assignment{element, value})
 		}
-		return
-	}
-	if !s.is(left, "}") || s.tok(right).kind != jsName {
-		return
-	}
-	ref, end := s.path(right)
-	if !s.ends(end) {
-		return
-	}
-	for j := left - 1; j > max(0, left-400) && !s.is(j, "{"); j-- {
-		if s.tok(j).kind != jsName || s.is(j+1, ":") {
-			continue
-		}
-		of := s.tok(j).text
-		if s.is(j-1, ":") {
-			of = s.tok(j - 2).text
-		}
-		if len(ref) < 200 {
-			s.names[s.tok(j).text] = trimGlobal(ref + "." + of)
+	case *ast.ObjectPattern:
+		for _, p := range target.Properties {
+			switch p := p.(type) {
+			case *ast.PropertyShort:
+				s.assign(assignment{&p.Name, memberOf(a.value, p.Name)})
+			case *ast.PropertyKeyed:
+				var value ast.Expression
+				if key, ok := p.Key.(*ast.StringLiteral); ok && !p.Computed {
+					value = memberOf(a.value, ast.Identifier{Name: key.Value, Idx: key.Idx})
+				}
+				s.assign(assignment{p.Value, value})
+			}
 		}
 	}
 }
 
-// ends reports whether an expression ends before i: what follows does not go on
-// with it.
-func (s *script) ends(i int) bool {
-	t := s.tok(i)
-	if t.kind == jsEnd || t.kind == jsPunct && slices.Contains([]string{";", ",", ")", "}", "]", "|", "&&", "||", "??", "!"}, t.text) {
-		return true
+// memberOf returns the expression of a member of a value.
+func memberOf(value ast.Expression, name ast.Identifier) ast.Expression {
+	if value == nil {
+		return nil
 	}
-	return t.line > s.tok(i-1).line && !(t.kind == jsPunct && slices.Contains([]string{".", "?.", "(", "[", "+"}, t.text)) || t.kind == jsName && t.text == "as"
+	return &ast.DotExpression{Left: value, Identifier: name}
+}
+
+// assignName notes what a name is assigned.
+func (s *script) assignName(name string, value ast.Expression) {
+	t, ok := jsText{}, false
+	if value != nil {
+		t, ok = s.constant(value)
+	}
+	if had, known := s.texts[name]; !ok || known && had != t.text {
+		s.unknown[name] = true
+	}
+	if ok {
+		s.texts[name] = t.text
+		return
+	}
+	if value == nil {
+		return
+	}
+	for _, ref := range s.refs(value) {
+		s.alias(name, ref)
+	}
 }

@@ -72,7 +72,7 @@ func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (R
 			err = r.bandit(ctx, n, source)
 		}
 	case haft.KindJavaScript, haft.KindTypeScript:
-		reviewJS(n, source)
+		err = reviewJS(ctx, n, kind, source)
 	case haft.KindBash:
 		reviewBash(n, source)
 	default:

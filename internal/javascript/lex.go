@@ -174,7 +174,7 @@ func (l *lexer) next() Kind {
 	case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 		return l.number()
 	case c == '/' && l.regexpAllowed():
-		if closingTag().MatchString(rest) && strings.HasSuffix(l.Text[:l.pos], "<") {
+		if strings.HasSuffix(l.Text[:l.pos], "<") && closingTag().MatchString(rest) {
 			l.fail(l.pos-1, NoJSX)
 		}
 		return l.regexp()
@@ -200,7 +200,7 @@ func (l *lexer) next() Kind {
 const NoJSX = "JSX is not supported: a tool returns data, not elements"
 
 // closingTag is what follows the "<" of </name>.
-var closingTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z_$][\w$.:-]*\s*>|^/>`) })
+var closingTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/(?:[A-Za-z_$][\w$.:-]*\s*)?>`) })
 
 // isTemplate reports whether token i opens a substitution.
 func (l *lexer) isTemplate(i int) bool {

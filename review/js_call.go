@@ -1,0 +1,325 @@
+package review
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/grafana/sobek/ast"
+	"github.com/grafana/sobek/file"
+	"github.com/grafana/sobek/token"
+)
+
+// reference looks at what a name or a chain of members stands for.
+func (s *script) reference(e ast.Expression, at file.Idx) {
+	parent, _ := s.outer()
+	switch declared := parent.(type) {
+	case *ast.FunctionLiteral:
+		if declared.Name == e {
+			return
+		}
+	case *ast.ClassLiteral:
+		if declared.Name == e {
+			return
+		}
+	}
+	for _, ref := range s.refs(e) {
+		s.path(ref, at)
+	}
+}
+
+// path looks at one path that what is looked at may stand for.
+func (s *script) path(ref string, at file.Idx) {
+	call := s.called()
+	base, member, _ := strings.Cut(ref, ".")
+	switch base {
+	case "eval":
+		s.runs("js-eval", at)
+	case "execScript":
+		if call != nil {
+			s.runs("js-eval", at)
+		}
+	case "Function":
+		if s.isFunction(member) {
+			s.runs("js-function", at)
+		}
+	case "setTimeout", "setInterval", "setImmediate":
+		if call != nil && member == "" {
+			s.timer(call, at)
+		}
+	case "process":
+		s.process(member, at)
+	case "require":
+		if strings.HasPrefix(member, "cache") || strings.HasPrefix(member, "extensions") {
+			s.found("js-native", at)
+		}
+	case "module":
+		if strings.HasPrefix(member, "_") || strings.HasPrefix(member, "constructor") || strings.HasPrefix(member, "Module._") {
+			s.found("js-import-computed", at)
+		}
+	case "child_process":
+		if call != nil {
+			s.starts(member, call)
+		}
+	case "fs", "fs-extra":
+		if call != nil {
+			s.file(strings.TrimPrefix(member, "promises."), call)
+		}
+	case "Object", "Array":
+		if strings.HasPrefix(member, "prototype.") && s.assigned() != nil {
+			s.found("js-prototype", at)
+		}
+	case "globalThis", "global", "window":
+		// The global object, reached into by something that is not known.
+		if parent, child := s.outer(); parent != nil {
+			if b, ok := parent.(*ast.BracketExpression); ok && b.Left == child {
+				s.found("js-computed-global", at)
+			}
+		}
+	}
+}
+
+// isFunction reports whether Function, which is looked at, may be used to make a
+// function of text. Comparing something with it is fine.
+func (s *script) isFunction(member string) bool {
+	switch parent, _ := s.outer(); n := parent.(type) {
+	case *ast.BinaryExpression:
+		return n.Operator == token.LOGICAL_OR || n.Operator == token.LOGICAL_AND || n.Operator == token.COALESCE
+	case *ast.UnaryExpression:
+		return false
+	}
+	return slices.Contains([]string{"", "constructor", "prototype.constructor", "call", "apply", "bind"}, member)
+}
+
+// timer looks at what a timer runs.
+func (s *script) timer(call *ast.CallExpression, at file.Idx) {
+	_, text := s.argument(call, 0)
+	if len(call.ArgumentList) > 0 && !text {
+		_, text = call.ArgumentList[0].(*ast.TemplateLiteral)
+	}
+	if text {
+		s.found("js-timer-string", at)
+	}
+}
+
+// process looks at a member of process.
+func (s *script) process(member string, at file.Idx) {
+	name, _, _ := strings.Cut(member, ".")
+	switch name {
+	case "env":
+		if member == "env" && !s.handsOn() {
+			s.found("js-environ", at)
+		}
+	case "binding", "_linkedBinding", "dlopen", "mainModule":
+		s.found("js-native", at)
+	}
+}
+
+// handsOn reports whether process.env, which is looked at, is only handed on to a
+// child, given a name, tested, or looked into for one variable.
+func (s *script) handsOn() bool {
+	for i := len(s.around) - 2; i >= 0; i-- {
+		child := s.around[i+1]
+		switch n := s.around[i].(type) {
+		case *ast.OptionalChain, *ast.Optional:
+			continue
+		case *ast.SpreadElement, *ast.PropertyShort, *ast.Binding, *ast.FieldDefinition, *ast.AssignExpression, *ast.BracketExpression,
+			*ast.UnaryExpression:
+			return true
+		case *ast.PropertyKeyed:
+			key, ok := n.Key.(*ast.StringLiteral)
+			return ok && key.Value == "env"
+		case *ast.ConditionalExpression:
+			return n.Test == child
+		case *ast.BinaryExpression:
+			if n.Operator == token.LOGICAL_AND && n.Right == child {
+				continue // as in process && process.env && process.env.HOME
+			}
+			return n.Operator == token.IN || n.Left == child
+		}
+		return false
+	}
+	return false
+}
+
+// call looks at a call: at modules that it loads and at texts that it makes.
+func (s *script) call(n *ast.CallExpression) {
+	if _, dynamic := n.Callee.(*ast.DynamicImportExpression); dynamic {
+		s.load(n)
+		return
+	}
+	for _, ref := range s.refs(n.Callee) {
+		switch ref {
+		case "require":
+			s.load(n)
+		case "String.fromCharCode", "String.fromCodePoint":
+			if text, ok := s.decoded(n); ok && utf8.RuneCountInString(text.text) >= 4 {
+				s.found("js-char-codes", n.Idx0())
+			}
+		case "atob", "Buffer.from":
+			text, ok := s.decoded(n)
+			if given, constant := s.argument(n, 0); ok && constant && text.text != given.text && len(text.text) >= 8 {
+				s.found("js-decode", n.Idx0())
+			}
+		}
+	}
+}
+
+// load looks at a call that loads a module.
+func (s *script) load(n *ast.CallExpression) {
+	at := n.LeftParenthesis // the tree has no place for the word import
+	m, ok := s.argument(n, 0)
+	if !ok {
+		s.found("js-import-computed", at)
+		return
+	}
+	if m.made > jsWritten {
+		s.found("js-computed-global", at)
+	}
+	s.loaded(module(m.text), s.line(at))
+}
+
+// decoders are functions that make a text nobody has read.
+var decoders = []string{"atob", "fromCharCode", "fromCodePoint", "unescape", "decodeURIComponent", "inflateSync", "gunzipSync",
+	"base64", "fetch", "get"}
+
+// runs notes that text is run as code, and whether the text is decoded.
+func (s *script) runs(rule string, at file.Idx) {
+	s.found(rule, at)
+	if call := s.callAround(); call != nil {
+		for _, arg := range call.ArgumentList {
+			if s.decodes(arg) {
+				s.found("js-exec-decoded", at)
+			}
+		}
+	}
+}
+
+// callAround returns the call whose function what is looked at may be, as in
+// (0, eval)(...).
+func (s *script) callAround() *ast.CallExpression {
+	if call := s.called(); call != nil {
+		return call
+	}
+	for i := len(s.around) - 2; i >= 0; i-- {
+		switch n := s.around[i].(type) {
+		case *ast.CallExpression:
+			if n.Callee == s.around[i+1] {
+				return n
+			}
+			return nil
+		case *ast.SequenceExpression, *ast.ConditionalExpression, *ast.BinaryExpression, *ast.AssignExpression,
+			*ast.DotExpression, *ast.OptionalChain, *ast.Optional:
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// decodes reports whether something below a node makes a text nobody has read.
+func (s *script) decodes(n ast.Node) bool {
+	found := false
+	switch n := n.(type) {
+	case *ast.Identifier:
+		found = slices.Contains(decoders, n.Name.String()) || slices.Contains(s.names[n.Name.String()], "atob") ||
+			slices.Contains(s.names[n.Name.String()], "Buffer.from")
+	case *ast.StringLiteral:
+		_, escapes := measure(s.written(n.Idx))
+		found = n.Value == "base64" || n.Value == "hex" || escapes > 8
+	}
+	children(n, func(below ast.Node) { found = found || s.decodes(below) })
+	return found
+}
+
+// starts looks at what child_process starts.
+func (s *script) starts(how string, call *ast.CallExpression) {
+	at := call.LeftParenthesis
+	command, constant := s.argument(call, 0)
+	if command.made == jsMade {
+		s.found("js-computed-global", at)
+	}
+	switch {
+	case how == "exec" || how == "execSync" || slices.ContainsFunc(call.ArgumentList, asksForShell):
+		if !constant {
+			s.found("js-shell", at)
+		}
+		s.command(call.ArgumentList, at)
+	case constant && isShell(command.text[strings.LastIndexByte(command.text, '/')+1:]):
+		s.shell = s.line(at)
+		if len(call.ArgumentList) > 1 {
+			s.shellArguments(call.ArgumentList[1], at)
+		}
+	}
+}
+
+// command looks at a command of a shell, or at the part of it that is written.
+func (s *script) command(args []ast.Expression, at file.Idx) {
+	if len(args) == 0 {
+		return
+	}
+	if text, ok := s.constant(args[0]); ok {
+		reviewCommand(s.n, text.text, s.line(at))
+	} else if t, ok := args[0].(*ast.TemplateLiteral); ok && len(t.Elements) > 0 {
+		reviewCommand(s.n, t.Elements[0].Parsed.String(), s.line(at))
+	}
+}
+
+// asksForShell reports whether an argument has the option shell.
+func asksForShell(e ast.Expression) bool {
+	options, ok := e.(*ast.ObjectLiteral)
+	return ok && slices.ContainsFunc(options.Value, func(p ast.Property) bool {
+		switch p := p.(type) {
+		case *ast.PropertyShort:
+			return p.Name.Name == "shell"
+		case *ast.PropertyKeyed:
+			key, ok := p.Key.(*ast.StringLiteral)
+			return ok && key.Value == "shell" && !isFalse(p.Value)
+		}
+		return false
+	})
+}
+
+// shellArguments looks at the arguments of a shell.
+func (s *script) shellArguments(e ast.Expression, at file.Idx) {
+	list, ok := e.(*ast.ArrayLiteral)
+	if !ok {
+		return
+	}
+	for i, arg := range list.Value {
+		if flag, ok := s.constant(arg); !ok || flag.text != "-c" || i+1 == len(list.Value) {
+			continue
+		}
+		if code, ok := s.constant(list.Value[i+1]); ok {
+			reviewCommand(s.n, code.text, s.line(at))
+		} else {
+			s.found("js-shell", at)
+		}
+	}
+}
+
+// file looks at what is done to files by constant names.
+func (s *script) file(how string, call *ast.CallExpression) {
+	at := call.LeftParenthesis
+	if len(call.ArgumentList) == 0 {
+		return
+	}
+	if number, ok := call.ArgumentList[0].(*ast.NumberLiteral); ok && (how == "writeSync" || how == "write" || how == "closeSync") {
+		if v, err := strconv.ParseUint(number.Literal, 0, 32); err == nil && v == 3 {
+			s.found("js-channel", at)
+		}
+		return
+	}
+	path, ok := s.argument(call, 0)
+	writes := slices.ContainsFunc([]string{"write", "append", "createWrite", "chmod", "unlink", "symlink"}, func(prefix string) bool {
+		return strings.HasPrefix(how, prefix)
+	})
+	switch {
+	case !ok:
+	case writes && systemPath(path.text):
+		s.found("js-system-write", at)
+	case strings.HasPrefix(how, "rm") && wholeTree(path.text):
+		s.found("js-delete-root", at)
+	}
+}
