@@ -1,56 +1,20 @@
 package review
 
 import (
-	"context"
 	"errors"
-	"io"
-	"runtime"
 	"strings"
-	"time"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"haft/internal/shell"
 )
 
-// The bounds on the parser of shell. It descends without one of its own, and Go
-// ends the whole process at 1 GB of stack.
-const (
-	maxFrames = 4_000 // calls inside each other: some 500 levels of shell
-	parseTime = 2 * time.Second
-	chunk     = 512 // bytes that the parser gets at once
-	maxShells = 4   // scripts in texts in scripts
-)
-
-// errStopped says that the parser was stopped.
-var errStopped = errors.New("it is nested too deep or takes too long to read")
-
-// A meter gives the parser its text in small pieces, and ends it when it has
-// gone too deep or taken too long: the reader is the only thing of ours that the
-// parser calls, and it calls it from wherever it is.
-type meter struct {
-	ctx  context.Context // of the one parse that it is for
-	text string
-	end  time.Time
-}
-
-// Read gives the next piece, or says why there is none.
-func (m *meter) Read(b []byte) (int, error) {
-	var pc [1]uintptr
-	switch {
-	case m.ctx.Err() != nil:
-		return 0, m.ctx.Err()
-	case runtime.Callers(maxFrames, pc[:]) > 0, time.Now().After(m.end):
-		return 0, errStopped
-	case m.text == "":
-		return 0, io.EOF
-	}
-	n := copy(b[:min(len(b), chunk)], m.text)
-	m.text = m.text[n:]
-	return n, nil
-}
+// maxShells is how many scripts may stand in texts of scripts.
+const maxShells = 4
 
 // reviewBash looks at a script.
 func reviewBash(n *notes, source string) {
-	s := &shell{n: n}
+	s := &shellScript{n: n}
 	if line, err := s.read(source); err != nil {
 		n.add(ruleUnreadable, line)
 	}
@@ -59,13 +23,13 @@ func reviewBash(n *notes, source string) {
 // reviewCommand looks at a command line that a program in another language has a
 // shell run. That it does not parse is for the shell to say.
 func reviewCommand(n *notes, text string, line int) {
-	s := &shell{n: n, line: line, depth: 1}
+	s := &shellScript{n: n, line: line, depth: 1}
 	_, err := s.read(text)
 	_ = err // the text may be only part of a command
 }
 
-// A shell is the review of one script.
-type shell struct {
+// A shellScript is the review of one script.
+type shellScript struct {
 	n     *notes
 	line  int // of all findings, if the script stands in another source
 	depth int // of scripts in scripts
@@ -81,7 +45,7 @@ type shell struct {
 const maxSteps = 1 << 17
 
 // step counts one, and reports whether there may be another.
-func (s *shell) step(node syntax.Node) bool {
+func (s *shellScript) step(node syntax.Node) bool {
 	if s.steps++; s.steps == maxSteps {
 		s.add(ruleComplex, node)
 	}
@@ -89,21 +53,14 @@ func (s *shell) step(node syntax.Node) bool {
 }
 
 // read parses and looks at a script, and returns the line where that failed.
-func (s *shell) read(source string) (line int, err error) {
-	defer func() {
-		if recover() != nil { // the parser's fault
-			line, err = 1, errors.New("the parser failed")
-		}
-	}()
-	text := withoutHead(source)
-	m := &meter{ctx: s.n.ctx, text: text, end: time.Now().Add(parseTime)}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(m, "")
+func (s *shellScript) read(source string) (line int, err error) {
+	file, err := shell.Parse(s.n.ctx, source)
+	var bad *shell.SyntaxError
+	if errors.As(err, &bad) {
+		return max(bad.Line, 1), err
+	}
 	if err != nil {
-		var parse syntax.ParseError
-		if errors.As(err, &parse) {
-			return int(parse.Pos.Line()), err
-		}
-		return strings.Count(text[:len(text)-len(m.text)], "\n") + 1, err
+		return 1, err
 	}
 	s.values, s.downloaded, s.does = map[string][]*syntax.Word{}, map[string]bool{}, map[string]int{}
 	syntax.Walk(file, s.gather)
@@ -112,26 +69,13 @@ func (s *shell) read(source string) (line int, err error) {
 	return 0, nil
 }
 
-// withoutHead returns src with nothing on the lines of its first comments, which
-// may be many: the parser descends for each line of a block of them.
-func withoutHead(src string) string {
-	n := 0
-	for line := range strings.Lines(src) {
-		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
-			break
-		}
-		n += len(line)
-	}
-	return strings.Repeat("\n", strings.Count(src[:n], "\n")) + src[n:]
-}
-
 // add notes a finding.
-func (s *shell) add(rule string, node syntax.Node) {
+func (s *shellScript) add(rule string, node syntax.Node) {
 	s.n.add(rule, s.at(node))
 }
 
 // at is the line of a node, or of the script that stands in another source.
-func (s *shell) at(node syntax.Node) int {
+func (s *shellScript) at(node syntax.Node) int {
 	if s.line > 0 {
 		return s.line
 	}
@@ -139,25 +83,25 @@ func (s *shell) at(node syntax.Node) int {
 }
 
 // mark remembers that the script does something.
-func (s *shell) mark(what string, node syntax.Node) {
+func (s *shellScript) mark(what string, node syntax.Node) {
 	if _, ok := s.does[what]; !ok {
 		s.does[what] = s.at(node)
 	}
 }
 
 // nested looks at a script that stands in a text of this one.
-func (s *shell) nested(text string, node syntax.Node) {
+func (s *shellScript) nested(text string, node syntax.Node) {
 	if s.depth >= maxShells || s.n.stopped() {
 		s.add(ruleComplex, node)
 		return
 	}
-	inner := &shell{n: s.n, line: s.at(node), depth: s.depth + 1}
+	inner := &shellScript{n: s.n, line: s.at(node), depth: s.depth + 1}
 	_, err := inner.read(text)
 	_ = err // the text may be only part of a script
 }
 
 // gather learns what variables are set to.
-func (s *shell) gather(node syntax.Node) bool {
+func (s *shellScript) gather(node syntax.Node) bool {
 	switch x := node.(type) {
 	case *syntax.Assign:
 		if x.Name == nil {
@@ -186,7 +130,7 @@ func (s *shell) gather(node syntax.Node) bool {
 }
 
 // visit holds a node against the rules.
-func (s *shell) visit(node syntax.Node) bool {
+func (s *shellScript) visit(node syntax.Node) bool {
 	switch x := node.(type) {
 	case *syntax.CallExpr:
 		for _, a := range x.Assigns {
@@ -216,7 +160,7 @@ func (s *shell) visit(node syntax.Node) bool {
 }
 
 // assign looks at what a variable is set to.
-func (s *shell) assign(a *syntax.Assign) {
+func (s *shellScript) assign(a *syntax.Assign) {
 	value := word{}
 	if a.Value != nil {
 		value = s.word(a.Value)
@@ -239,7 +183,7 @@ func (s *shell) assign(a *syntax.Assign) {
 
 // function looks for one that calls itself beside itself, and for one that takes
 // the place of a command.
-func (s *shell) function(f *syntax.FuncDecl) {
+func (s *shellScript) function(f *syntax.FuncDecl) {
 	if f.Name == nil {
 		return
 	}
@@ -280,7 +224,7 @@ func replaced(name string) bool {
 }
 
 // redirects looks at where a statement reads and writes.
-func (s *shell) redirects(st *syntax.Stmt) {
+func (s *shellScript) redirects(st *syntax.Stmt) {
 	for _, r := range st.Redirs {
 		target := word{}
 		if r.Word != nil {
@@ -336,7 +280,7 @@ func systemPath(path string) bool {
 }
 
 // together notes what only means something together.
-func (s *shell) together() {
+func (s *shellScript) together() {
 	_, tcp := s.does["tcp"]
 	_, computed := s.does["computed"]
 	_, interactive := s.does["interactive"]

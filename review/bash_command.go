@@ -30,7 +30,7 @@ var wrappers = []string{"sudo", "command", "builtin", "exec", "env", "nohup", "t
 
 // command returns the name of what a call runs and its arguments, without what
 // stands before it: sudo -u x env A=b curl is curl.
-func (s *shell) command(c *syntax.CallExpr) (string, []word) {
+func (s *shellScript) command(c *syntax.CallExpr) (string, []word) {
 	var all []word
 	for _, a := range c.Args {
 		all = append(all, s.word(a))
@@ -53,7 +53,7 @@ func (s *shell) command(c *syntax.CallExpr) (string, []word) {
 }
 
 // call looks at one command.
-func (s *shell) call(c *syntax.CallExpr) {
+func (s *shellScript) call(c *syntax.CallExpr) {
 	for _, a := range c.Args {
 		if w := s.word(a); w.known && len(w.text) < 40 {
 			s.wrapper(path.Base(w.text), a)
@@ -98,7 +98,7 @@ func (s *shell) call(c *syntax.CallExpr) {
 }
 
 // wrapper looks at what stands before a command.
-func (s *shell) wrapper(name string, node syntax.Node) {
+func (s *shellScript) wrapper(name string, node syntax.Node) {
 	switch name {
 	case "sudo", "su", "doas", "pkexec":
 		s.add("bash-privilege", node)
@@ -122,7 +122,7 @@ func forwards(w *syntax.Word) bool {
 }
 
 // named looks at a command by its name.
-func (s *shell) named(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(args, func(a word) bool { return slices.Contains(words, a.text) && a.known })
 	}
@@ -171,7 +171,7 @@ func (s *shell) named(name string, args []word, c *syntax.CallExpr) {
 }
 
 // evaluates looks at what eval runs.
-func (s *shell) evaluates(args []word, c *syntax.CallExpr) {
+func (s *shellScript) evaluates(args []word, c *syntax.CallExpr) {
 	var text []string
 	for _, a := range args {
 		if rule := s.runs(a, c); rule != "" {
@@ -192,7 +192,7 @@ func (s *shell) evaluates(args []word, c *syntax.CallExpr) {
 
 // runs notes that the output of a command in a word is run as code, and returns
 // the rule for it.
-func (s *shell) runs(w word, node syntax.Node) string {
+func (s *shellScript) runs(w word, node syntax.Node) string {
 	for _, sub := range w.substs {
 		switch s.prints(sub.Stmts) {
 		case "remote":
@@ -207,7 +207,7 @@ func (s *shell) runs(w word, node syntax.Node) string {
 }
 
 // prints says what kind of text commands print: remote, decoded, environ or "".
-func (s *shell) prints(stmts []*syntax.Stmt) string {
+func (s *shellScript) prints(stmts []*syntax.Stmt) string {
 	kind := ""
 	for _, st := range stmts {
 		syntax.Walk(st, func(n syntax.Node) bool {
@@ -272,7 +272,7 @@ func source(name string, args []word) string {
 }
 
 // interprets looks at what a shell or another interpreter is given.
-func (s *shell) interprets(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) interprets(name string, args []word, c *syntax.CallExpr) {
 	if isShell(name) {
 		s.mark("shell", c)
 	}
@@ -326,7 +326,7 @@ func wholeTree(p string) bool {
 }
 
 // deletes looks at what rm deletes.
-func (s *shell) deletes(args []word, c *syntax.CallExpr) {
+func (s *shellScript) deletes(args []word, c *syntax.CallExpr) {
 	recursive := slices.ContainsFunc(args, func(a word) bool {
 		return a.text == "--recursive" || a.text == "--no-preserve-root" || strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(a.text, "rR")
 	})
@@ -347,7 +347,7 @@ func (s *shell) deletes(args []word, c *syntax.CallExpr) {
 var mode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-7]{3,4}$`) })
 
 // permits looks at modes of files.
-func (s *shell) permits(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) permits(name string, args []word, c *syntax.CallExpr) {
 	if name == "setcap" {
 		s.add("bash-setuid", c)
 		return
@@ -370,7 +370,7 @@ func (s *shell) permits(name string, args []word, c *syntax.CallExpr) {
 }
 
 // connects looks at programs that make connections of their own.
-func (s *shell) connects(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) connects(name string, args []word, c *syntax.CallExpr) {
 	s.mark("nc", c)
 	for _, a := range args {
 		t := a.lead
@@ -385,7 +385,7 @@ func (s *shell) connects(name string, args []word, c *syntax.CallExpr) {
 }
 
 // fetch looks at what is downloaded, and how.
-func (s *shell) fetch(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) fetch(name string, args []word, c *syntax.CallExpr) {
 	if name == "nc" || name == "ncat" {
 		s.connects(name, args, c)
 		return
@@ -414,7 +414,7 @@ func (s *shell) fetch(name string, args []word, c *syntax.CallExpr) {
 }
 
 // installs looks for package managers.
-func (s *shell) installs(name string, args []word, c *syntax.CallExpr) {
+func (s *shellScript) installs(name string, args []word, c *syntax.CallExpr) {
 	var verbs []string
 	switch name {
 	case "pip", "pip3", "apt", "apt-get", "yum", "dnf", "brew", "gem", "cargo", "go", "pipx", "conda":
@@ -435,7 +435,7 @@ func (s *shell) installs(name string, args []word, c *syntax.CallExpr) {
 }
 
 // pipeline looks at what runs what another command prints.
-func (s *shell) pipeline(b *syntax.BinaryCmd) {
+func (s *shellScript) pipeline(b *syntax.BinaryCmd) {
 	last, ok := b.Y.Cmd.(*syntax.CallExpr)
 	if !ok || len(last.Args) == 0 {
 		return
@@ -480,7 +480,7 @@ func readsStdin(name string, args []word) bool {
 }
 
 // echoed returns the constant that a statement prints.
-func (s *shell) echoed(st *syntax.Stmt) (string, bool) {
+func (s *shellScript) echoed(st *syntax.Stmt) (string, bool) {
 	c, ok := st.Cmd.(*syntax.CallExpr)
 	if !ok || len(c.Args) < 2 {
 		return "", false

@@ -28,9 +28,9 @@ type word struct {
 const maxWord = 64 << 10
 
 // word reads a word, following variables that are set to constants.
-func (s *shell) word(w *syntax.Word) word { return s.follow(w, 0) }
+func (s *shellScript) word(w *syntax.Word) word { return s.follow(w, 0) }
 
-func (s *shell) follow(w *syntax.Word, depth int) word {
+func (s *shellScript) follow(w *syntax.Word, depth int) word {
 	if !s.step(w) {
 		return word{}
 	}
@@ -113,7 +113,7 @@ func (w *word) take(part word, first, quoted bool) {
 }
 
 // parts reads the parts of a word or of a text in quotes.
-func (s *shell) parts(parts []syntax.WordPart, depth int) word {
+func (s *shellScript) parts(parts []syntax.WordPart, depth int) word {
 	out := word{known: true}
 	var b strings.Builder
 	for i, p := range parts {
@@ -147,7 +147,7 @@ func (s *shell) parts(parts []syntax.WordPart, depth int) word {
 }
 
 // variable reads an expansion.
-func (s *shell) variable(p *syntax.ParamExp, depth int) word {
+func (s *shellScript) variable(p *syntax.ParamExp, depth int) word {
 	name := ""
 	if p.Param != nil {
 		name = p.Param.Value
@@ -208,7 +208,7 @@ func filled(w *syntax.Word) bool {
 }
 
 // subst reads what a command prints, if that is a constant: $(echo eval).
-func (s *shell) subst(c *syntax.CmdSubst, depth int) word {
+func (s *shellScript) subst(c *syntax.CmdSubst, depth int) word {
 	out := word{substs: []*syntax.CmdSubst{c}}
 	if len(c.Stmts) != 1 || depth >= 8 {
 		return out

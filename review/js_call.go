@@ -70,8 +70,9 @@ func (s *script) path(ref string, at file.Idx) {
 		if strings.HasPrefix(member, "prototype.") && s.assigned() != nil {
 			s.found("js-prototype", at)
 		}
-	case "globalThis", "global", "window":
-		// The global object, reached into by something that is not known.
+	}
+	if slices.Contains(guarded, ref) {
+		// A member of it is reached whose name is not known.
 		if parent, child := s.outer(); parent != nil {
 			if b, ok := parent.(*ast.BracketExpression); ok && b.Left == child {
 				s.found("js-computed-global", at)
@@ -79,6 +80,9 @@ func (s *script) path(ref string, at file.Idx) {
 		}
 	}
 }
+
+// guarded are the objects that have dangerous members.
+var guarded = []string{"globalThis", "global", "window", "child_process", "process"}
 
 // isFunction reports whether Function, which is looked at, may be used to make a
 // function of text. Comparing something with it is fine.

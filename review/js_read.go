@@ -99,12 +99,7 @@ func readJS(ctx context.Context, kind haft.Kind, text string) (*jsTree, *javascr
 }
 
 // parseJS returns the tree of code that esbuild printed, or nil.
-func parseJS(code string) (program *ast.Program) {
-	defer func() {
-		if recover() != nil {
-			program = nil // the fault of the parser is no reason to call a source clean
-		}
-	}()
+func parseJS(code string) *ast.Program {
 	program, err := parser.ParseFile(nil, "", code, parser.IgnoreRegExpErrors, parser.WithDisableSourceMaps, parser.IsModule)
 	if err != nil {
 		return nil

@@ -82,7 +82,7 @@ func (s *script) evaluate(e ast.Expression) (jsText, bool) {
 		if text, ok := s.decoded(e); ok {
 			return text, true
 		}
-		return s.method(e)
+		return s.joined(e)
 	}
 	return jsText{}, false
 }
@@ -221,44 +221,19 @@ func decodeText(text, how string) string {
 	return text
 }
 
-// method returns the value of a method of a constant, such as
-// "abc".replace("b", "c") and ["a", "b"].join("").
-func (s *script) method(call *ast.CallExpression) (jsText, bool) {
+// joined returns the value of ["a", "b"].join("").
+func (s *script) joined(call *ast.CallExpression) (jsText, bool) {
 	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
-	if !ok {
+	if !ok || callee.Identifier.Name != "join" {
 		return jsText{}, false
 	}
-	name := callee.Identifier.Name.String()
-	if name == "join" {
-		list, ok := s.list(callee.Left)
-		glue, given := s.argument(call, 0)
-		if !given {
-			glue.text = ","
-		}
-		return jsText{strings.Join(list, glue.text), jsMade}, ok && len(list)*(1+len(glue.text)) <= maxWord
+	list, ok := s.list(callee.Left)
+	glue, given := s.argument(call, 0)
+	if !given {
+		glue.text = ","
 	}
-	t, ok := s.constant(callee.Left)
-	if !ok {
-		return t, false
-	}
-	switch name {
-	case "toString", "trim":
-		return t, true
-	case "toLowerCase":
-		t.text = strings.ToLower(t.text)
-		return t, true
-	case "concat":
-		more, ok := s.argument(call, 0)
-		return t.join(more), ok && len(t.text)+len(more.text) <= maxWord
-	case "replace", "replaceAll":
-		from, constant := s.argument(call, 0)
-		to, ok := s.argument(call, 1)
-		if !ok || !constant || from.text == "" || len(t.text)*(1+len(to.text)) > maxWord {
-			return t, false
-		}
-		return jsText{strings.ReplaceAll(t.text, from.text, to.text), jsMade}, true
-	}
-	return t, false
+	text := strings.Join(list, glue.text)
+	return jsText{text, jsMade}, ok && len(text) <= maxWord
 }
 
 // list returns the elements of a constant list.

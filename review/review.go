@@ -65,19 +65,7 @@ func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (R
 	n := &notes{ctx: ctx, lines: 1 + strings.Count(source, "\n")}
 	reviewText(n, source)
 	reviewSecrets(n, kind, source)
-	var err error
-	switch kind {
-	case haft.KindPython:
-		if err = r.python(ctx, n, source); err == nil {
-			err = r.bandit(ctx, n, source)
-		}
-	case haft.KindJavaScript, haft.KindTypeScript:
-		err = reviewJS(ctx, n, kind, source)
-	case haft.KindBash:
-		reviewBash(n, source)
-	default:
-		err = &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", kind)}
-	}
+	err := r.read(ctx, n, kind, source)
 	if ctx.Err() != nil {
 		return Report{}, fmt.Errorf("review source: %w", context.Cause(ctx))
 	}
@@ -85,6 +73,28 @@ func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (R
 		return Report{}, fmt.Errorf("review source: %w", err)
 	}
 	return n.report(), nil
+}
+
+// read looks at a source by means of its language.
+func (r *Reviewer) read(ctx context.Context, n *notes, kind haft.Kind, source string) (err error) {
+	defer func() {
+		if recover() != nil { // the fault of a parser is no reason to call a source clean
+			n.add(ruleUnreadable, 1)
+		}
+	}()
+	switch kind {
+	case haft.KindPython:
+		if err := r.python(ctx, n, source); err != nil {
+			return err
+		}
+		return r.bandit(ctx, n, source)
+	case haft.KindJavaScript, haft.KindTypeScript:
+		return reviewJS(ctx, n, kind, source)
+	case haft.KindBash:
+		reviewBash(n, source)
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", kind)}
 }
 
 // notes gather findings.
