@@ -10,8 +10,9 @@
 //     that runs in a confined interpreter; and by bandit, where it is installed
 //     ([BanditScript]).
 //   - Bash by the syntax tree of mvdan.cc/sh.
-//   - JavaScript and TypeScript by tokens, which is less: names that only become
-//     what they are at run time are followed where constants make them.
+//   - JavaScript and TypeScript by the syntax tree of what esbuild prints for
+//     them, which is what runs. Names that only become what they are at run time
+//     are followed where constants make them.
 //   - All of them by their text: secrets, characters that cannot be seen,
 //     encoded blocks, lines that nobody reads.
 //

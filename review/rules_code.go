@@ -50,7 +50,7 @@ func pythonRules() []Rule {
 	}
 }
 
-// jsRules are found in the tokens of JavaScript and TypeScript.
+// jsRules are found in the syntax tree of JavaScript and TypeScript.
 func jsRules() []Rule {
 	return []Rule{
 		{"js-eval", high, "text is run as code", "call the function that is meant, or read data with JSON.parse"},

@@ -19,8 +19,8 @@
 //
 // # How it is read
 //
-// Every bound comes first. A scanner that cannot recurse splits the text and
-// pairs its brackets; then the source is known to be shallow enough for a strict
+// Every bound comes first. A scanner that cannot recurse (internal/javascript)
+// splits the text and pairs its brackets; then the source is known to be shallow enough for a strict
 // parser of the whole language (esbuild), which finds syntax errors anywhere in
 // it but tells nothing about types; then our own parser reads the declarations
 // and types, and steps over function bodies by their brackets. Nothing is
