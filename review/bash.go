@@ -230,7 +230,7 @@ func (s *shellScript) redirects(st *syntax.Stmt) {
 		if r.Word != nil {
 			target = s.word(r.Word)
 		}
-		if strings.HasPrefix(target.lead, "/dev/tcp/") || strings.HasPrefix(target.lead, "/dev/udp/") {
+		if hasPrefix(target.lead, "/dev/tcp/", "/dev/udp/") {
 			s.add("bash-tcp", r)
 			s.mark("tcp", r)
 			if c, ok := st.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
@@ -261,22 +261,13 @@ func (s *shellScript) redirects(st *syntax.Stmt) {
 
 // rawDevice reports whether a path is a disk or the memory.
 func rawDevice(path string) bool {
-	for _, p := range []string{"/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/mem", "/dev/kmem", "/dev/hd", "/dev/disk", "/dev/mmcblk"} {
-		if strings.HasPrefix(path, p) {
-			return true
-		}
-	}
-	return false
+	return hasPrefix(path, "/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/mem", "/dev/kmem", "/dev/hd", "/dev/disk",
+		"/dev/mmcblk")
 }
 
 // systemPath reports whether a path belongs to the machine and not to the tool.
 func systemPath(path string) bool {
-	for _, p := range []string{"/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/", "/root/", "/proc/sys"} {
-		if strings.HasPrefix(path, p) {
-			return true
-		}
-	}
-	return false
+	return hasPrefix(path, "/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/", "/root/", "/proc/sys")
 }
 
 // together notes what only means something together.

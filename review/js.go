@@ -207,7 +207,8 @@ func (s *script) called() *ast.CallExpression {
 		}
 	case *ast.NewExpression:
 		if n.Callee == child {
-			return &ast.CallExpression{Callee: n.Callee, ArgumentList: n.ArgumentList, LeftParenthesis: n.LeftParenthesis}
+			at := n.LeftParenthesis
+			return &ast.CallExpression{Callee: n.Callee, ArgumentList: n.ArgumentList, LeftParenthesis: at}
 		}
 	}
 	return nil
@@ -227,7 +228,8 @@ func (s *script) assigned() ast.Expression {
 func (s *script) reviewText(text string, at file.Idx) {
 	line := s.line(at)
 	reviewString(s.n, text, line)
-	if _, escapes := measure(s.written(at)); escapes >= 4 && escapes*2 >= len(text) && strings.ContainsAny(text, letters) {
+	_, escapes := measure(s.written(at))
+	if escapes >= 4 && escapes*2 >= len(text) && strings.ContainsAny(text, letters) {
 		s.n.add("js-char-codes", line)
 	}
 }
@@ -364,7 +366,7 @@ func (s *script) loaded(m string, line int) {
 	case "ffi-napi", "ffi", "koffi", "v8", "process.binding", "bindings", "node-gyp-build":
 		s.n.add("js-native", line)
 	}
-	if strings.HasPrefix(m, "data:") || strings.HasPrefix(m, "http:") || strings.HasPrefix(m, "https:") {
+	if hasPrefix(m, "data:", "http:", "https:") {
 		s.n.add("js-eval", line)
 	}
 	if strings.HasSuffix(m, ".node") {

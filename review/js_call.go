@@ -51,11 +51,11 @@ func (s *script) path(ref string, at file.Idx) {
 	case "process":
 		s.process(member, at)
 	case "require":
-		if strings.HasPrefix(member, "cache") || strings.HasPrefix(member, "extensions") {
+		if hasPrefix(member, "cache", "extensions") {
 			s.found("js-native", at)
 		}
 	case "module":
-		if strings.HasPrefix(member, "_") || strings.HasPrefix(member, "constructor") || strings.HasPrefix(member, "Module._") {
+		if hasPrefix(member, "_", "constructor", "Module._") {
 			s.found("js-import-computed", at)
 		}
 	case "child_process":
@@ -128,8 +128,8 @@ func (s *script) handsOn() bool {
 		switch n := s.around[i].(type) {
 		case *ast.OptionalChain, *ast.Optional:
 			continue
-		case *ast.SpreadElement, *ast.PropertyShort, *ast.Binding, *ast.FieldDefinition, *ast.AssignExpression, *ast.BracketExpression,
-			*ast.UnaryExpression:
+		case *ast.SpreadElement, *ast.PropertyShort, *ast.Binding, *ast.FieldDefinition, *ast.AssignExpression,
+			*ast.BracketExpression, *ast.UnaryExpression:
 			return true
 		case *ast.PropertyKeyed:
 			key, ok := n.Key.(*ast.StringLiteral)
@@ -185,8 +185,8 @@ func (s *script) load(n *ast.CallExpression) {
 }
 
 // decoders are functions that make a text nobody has read.
-var decoders = []string{"atob", "fromCharCode", "fromCodePoint", "unescape", "decodeURIComponent", "inflateSync", "gunzipSync",
-	"base64", "fetch", "get"}
+var decoders = []string{"atob", "fromCharCode", "fromCodePoint", "unescape", "decodeURIComponent", "inflateSync",
+	"gunzipSync", "base64", "fetch", "get"}
 
 // runs notes that text is run as code, and whether the text is decoded.
 func (s *script) runs(rule string, at file.Idx) {
@@ -309,16 +309,15 @@ func (s *script) file(how string, call *ast.CallExpression) {
 	if len(call.ArgumentList) == 0 {
 		return
 	}
-	if number, ok := call.ArgumentList[0].(*ast.NumberLiteral); ok && (how == "writeSync" || how == "write" || how == "closeSync") {
+	number, ok := call.ArgumentList[0].(*ast.NumberLiteral)
+	if ok && (how == "writeSync" || how == "write" || how == "closeSync") {
 		if v, err := strconv.ParseUint(number.Literal, 0, 32); err == nil && v == 3 {
 			s.found("js-channel", at)
 		}
 		return
 	}
 	path, ok := s.argument(call, 0)
-	writes := slices.ContainsFunc([]string{"write", "append", "createWrite", "chmod", "unlink", "symlink"}, func(prefix string) bool {
-		return strings.HasPrefix(how, prefix)
-	})
+	writes := hasPrefix(how, "write", "append", "createWrite", "chmod", "unlink", "symlink")
 	switch {
 	case !ok:
 	case writes && systemPath(path.text):
@@ -326,4 +325,9 @@ func (s *script) file(how string, call *ast.CallExpression) {
 	case strings.HasPrefix(how, "rm") && wholeTree(path.text):
 		s.found("js-delete-root", at)
 	}
+}
+
+// hasPrefix reports whether text begins with one of these.
+func hasPrefix(text string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }

@@ -100,7 +100,8 @@ func readJS(ctx context.Context, kind haft.Kind, text string) (*jsTree, *javascr
 
 // parseJS returns the tree of code that esbuild printed, or nil.
 func parseJS(code string) *ast.Program {
-	program, err := parser.ParseFile(nil, "", code, parser.IgnoreRegExpErrors, parser.WithDisableSourceMaps, parser.IsModule)
+	const lenient = parser.IgnoreRegExpErrors // Node judges them
+	program, err := parser.ParseFile(nil, "", code, lenient, parser.WithDisableSourceMaps, parser.IsModule)
 	if err != nil {
 		return nil
 	}

@@ -374,7 +374,7 @@ func (s *script) returned(call *ast.CallExpression) []string {
 			}
 		case strings.HasSuffix(ref, "createRequire"):
 			all = append(all, "require")
-		case strings.HasSuffix(ref, ".bind") && !strings.HasSuffix(ref, ".call.bind"): // which makes a function of a method
+		case strings.HasSuffix(ref, ".bind") && !strings.HasSuffix(ref, ".call.bind"): // of a method, a function
 			all = append(all, strings.TrimSuffix(ref, ".bind"))
 		case strings.HasSuffix(ref, "promisify") && len(call.ArgumentList) > 0:
 			all = append(all, s.refs(call.ArgumentList[0])...)

@@ -108,7 +108,7 @@ func (s *Source) begins(i int) bool {
 	}
 	switch before.Kind {
 	case Ident:
-		return !beforeValue[s.TextOf(before)]
+		return !ValueFollows(s.TextOf(before))
 	case Punct:
 		switch s.TextOf(before) {
 		case "]", "}":

@@ -66,7 +66,7 @@ type lexer struct {
 
 // puncts are the operators that must not be taken apart, longest first. ">" is
 // always alone: it closes type arguments.
-var puncts = []string{"...", "===", "!==", "**=", "??=", "&&=", "||=", "=>", "==", "!=", "<=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "**"}
+var puncts = strings.Fields("... === !== **= ??= &&= ||= => == != <= && || ?? ?. ++ -- += -= *= /= %= &= |= ^= **")
 
 // Lex splits text from a byte on, and pairs its brackets. After a problem the
 // source has the tokens before it.
@@ -200,7 +200,9 @@ func (l *lexer) next() Kind {
 const NoJSX = "JSX is not supported: a tool returns data, not elements"
 
 // closingTag is what follows the "<" of </name>.
-var closingTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/(?:[A-Za-z_$][\w$.:-]*\s*)?>`) })
+var closingTag = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^/(?:[A-Za-z_$][\w$.:-]*\s*)?>`)
+})
 
 // isTemplate reports whether token i opens a substitution.
 func (l *lexer) isTemplate(i int) bool {
@@ -283,10 +285,14 @@ func (l *lexer) number() Kind {
 }
 
 // ValueFollows reports whether a value begins after this word.
-func ValueFollows(word string) bool { return beforeValue[word] }
-
-// beforeValue are the words after which a value begins.
-var beforeValue = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "do": true, "else": true, "void": true, "delete": true, "throw": true, "new": true, "instanceof": true, "await": true, "yield": true, "default": true, "extends": true}
+func ValueFollows(word string) bool {
+	switch word {
+	case "return", "typeof", "case", "in", "of", "do", "else", "void", "delete", "throw", "new", "instanceof", "await",
+		"yield", "default", "extends":
+		return true
+	}
+	return false
+}
 
 // regexpAllowed decides whether "/" begins a regular expression, from the token
 // before it. After "}" only a grammar of statements could tell: a "/" at the
@@ -300,7 +306,7 @@ func (l *lexer) regexpAllowed() bool {
 	case Number, String, Template, TemplateTail, Regexp:
 		return false
 	case Ident:
-		return beforeValue[l.TextOf(p)]
+		return ValueFollows(l.TextOf(p))
 	}
 	switch l.TextOf(p) {
 	case "]", "++", "--":

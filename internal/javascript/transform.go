@@ -55,7 +55,8 @@ func (s *Source) Transform(ctx context.Context, opts api.TransformOptions) (api.
 		case oneLarge <- struct{}{}:
 			release = func() { <-oneLarge }
 		case <-timer.C:
-			return none, &haft.Error{Code: haft.CodeUnavailable, Message: "another large source is being parsed: try again"}
+			return none, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "another large source is being parsed: try again"}
 		case <-ctx.Done():
 			return none, fmt.Errorf("parse the source: %w", context.Cause(ctx))
 		}
