@@ -92,7 +92,7 @@ func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
 			return err
 		}
 		if s.front != nil {
-			s.front.released[k.Call] = true
+			s.front.release(k.Call)
 		}
 		// A statement of its own: it sees what was written while the first one waited.
 		_, err = t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)", append(k.args(), column(string(k.Call)))...)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -35,8 +36,8 @@ type front struct {
 	seen  int       // batches that the log could have had, guarded by order
 	void  bool      // the database still names a log that failed, guarded by order
 	buf   []byte    // guarded by order
-	// released are calls whose keys were taken from them, see ReleaseUnkept; guarded by order.
-	released map[haft.CallID]bool
+	// released are calls whose keys were taken from them, and when, see ReleaseUnkept; guarded by order.
+	released map[haft.CallID]time.Time
 
 	mu      sync.Mutex
 	waiting []*rowset // acknowledged, and not in the database yet; oldest first
@@ -75,7 +76,7 @@ func (s *Store) openFront(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the directory of the log: %w", err)
 	}
-	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}), released: map[haft.CallID]bool{}}
+	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}), released: map[haft.CallID]time.Time{}}
 	if err := f.recover(ctx); err != nil {
 		return errors.Join(err, root.Close())
 	}
@@ -130,6 +131,16 @@ func (f *front) begin(ctx context.Context) error {
 	return nil
 }
 
+// release notes that a call has lost its key, and forgets calls that lost theirs long ago:
+// none of them is about to begin. Precondition: order is held.
+func (f *front) release(id haft.CallID) {
+	now := time.Now()
+	if len(f.released) >= 1000 {
+		maps.DeleteFunc(f.released, func(_ haft.CallID, at time.Time) bool { return now.Sub(at) > 24*time.Hour })
+	}
+	f.released[id] = now
+}
+
 // acknowledge keeps a batch in the log if it can: if it reports false, nothing of
 // it is kept.
 func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, error) {
@@ -140,7 +151,7 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		return false, f.s.explain(err)
 	}
 	defer func() { f.order <- struct{}{} }()
-	if slices.ContainsFunc(b.Keys, func(k Key) bool { return f.released[k.Call] }) {
+	if slices.ContainsFunc(b.Keys, func(k Key) bool { return !f.released[k.Call].IsZero() }) {
 		return false, nil // the database refuses it
 	}
 	if f.stuck.Load() {
