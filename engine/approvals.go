@@ -70,11 +70,11 @@ func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approv
 	if err != nil {
 		return false
 	}
-	f, err := e.unseal(rec)
+	ex, err := e.unseal(rec)
 	if err != nil {
 		return false
 	}
-	return e.judge(ctx, f, &a, p, haft.Answer{Approve: true}) == nil
+	return e.judge(ctx, ex, &a, p, haft.Answer{Approve: true}) == nil
 }
 
 // Decide implements [haft.Approver]. Who may answer is decided by the policy of
@@ -103,12 +103,12 @@ func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 		}
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has expired"}
 	}
-	f, err := e.unseal(rec)
+	ex, err := e.unseal(rec)
 	if err != nil {
 		return nil, err
 	}
-	if now, _, err := e.principalNow(ctx, f.call.Principal); err == nil {
-		f.call.Principal = now
+	if now, _, err := e.principalNow(ctx, ex.call.Principal); err == nil {
+		ex.call.Principal = now
 	} else if w, ok := errors.AsType[*withdrawal](err); ok {
 		if err := e.dropWithdrawn(ctx, rec, w); err != nil {
 			return nil, err
@@ -117,42 +117,42 @@ func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 	} else {
 		return nil, err
 	}
-	if err := e.judge(ctx, f, a, p, answer); err != nil {
+	if err := e.judge(ctx, ex, a, p, answer); err != nil {
 		return nil, err
 	}
-	return e.answer(ctx, f, a, p, answer)
+	return e.answer(ctx, ex, a, p, answer)
 }
 
 // judge looks at the call as it would run, with the arguments of the answer, and
 // at whether p may answer.
-func (e *Engine) judge(ctx context.Context, f *flight, a *haft.Approval, p haft.Principal, answer haft.Answer) error {
-	f.call.Digest = f.rec.Digest // the version that was shown
-	if err := e.resolve(ctx, f); err != nil {
+func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal, answer haft.Answer) error {
+	ex.call.Digest = ex.rec.Digest // the version that was shown
+	if err := e.resolve(ctx, ex); err != nil {
 		return asCoded(err)
 	}
 	rules, err := e.policyOf(ctx, p.Org)
 	if err != nil {
 		return err
 	}
-	f.rules = rules
+	ex.rules = rules
 	edited := len(answer.Args) > 0
 	if edited {
 		if !answer.Approve {
 			return &haft.Error{Code: haft.CodeInvalid, Message: "arguments are changed by agreeing, not by refusing"}
 		}
-		f.call.Args = answer.Args
+		ex.call.Args = answer.Args
 	}
-	if err := e.validate(ctx, f); err != nil {
+	if err := e.validate(ctx, ex); err != nil {
 		return asCoded(err)
 	}
-	d := rules.Decide(f.request(f.args))
+	d := rules.Decide(ex.request(ex.args))
 	if d.Effect == policy.Allow {
 		// It was asked for by a rule that is gone, or by the agent's tool rules.
-		asking := f.request(f.args)
+		asking := ex.request(ex.args)
 		asking.Tool.Version.Settings.RequiresApproval = true
 		d = rules.Decide(asking)
 	}
-	f.decision = d
+	ex.decision = d
 	if d.Effect == policy.Deny && answer.Approve {
 		return asCoded(denied(d))
 	}
@@ -183,59 +183,59 @@ func asCoded(err error) error {
 }
 
 // answer writes down what p says, once, and has the call go on or ends it.
-func (e *Engine) answer(ctx context.Context, f *flight, a *haft.Approval, p haft.Principal, answer haft.Answer) (*haft.Approval, error) {
-	answer.Reason = f.redactor.Text(answer.Reason)
+func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal, answer haft.Answer) (*haft.Approval, error) {
+	answer.Reason = ex.redactor.Text(answer.Reason)
 	next := *a
 	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
 	if answer.Approve {
 		next.State, next.Edited = haft.ApprovalApproved, len(answer.Args) > 0
-		terms, err := e.terms(ctx, f)
+		terms, err := e.terms(ctx, ex)
 		if err != nil {
 			return nil, err
 		}
 		// With other arguments everything else is as it was shown.
-		if !next.Edited && !e.agreedTo(f, a, terms) || next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
+		if !next.Edited && !e.agreedTo(ex, a, terms) || next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more: " +
 				"its environment, network, limits, sandbox, packages or server has changed, or was not shown; refuse it, and have it called again"}
 		}
-		next.Binds = e.bindsTerms(f, terms)
-		if next.Terms, err = f.shownTerms(terms); err != nil {
+		next.Binds = e.bindsTerms(ex, terms)
+		if next.Terms, err = ex.shownTerms(terms); err != nil {
 			return nil, err
 		}
 		if next.Edited {
-			e.keep(f)
-			next.Args = f.rec.Call.Args
+			e.keep(ex)
+			next.Args = ex.rec.Call.Args
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // once it is decided the rest happens
-	f.release()
+	ex.release()
 	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason, "edited": next.Edited}
 	if !answer.Approve {
 		message := "a person refused the call"
 		if answer.Reason != "" {
 			message += ": " + answer.Reason
 		}
-		res := f.failed(haft.StatusRejected, haft.FailRejected, message)
-		e.finish(f, res)
-		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
-		if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
+		res := ex.failed(haft.StatusRejected, haft.FailRejected, message)
+		e.completeResult(ex, res)
+		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{e.decidedEntry(ex, p, decided)}}
+		if err := e.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
 			return nil, answered(err)
 		}
-		return &next, ended(e.close(ctx, f, res))
+		return &next, ended(e.close(ctx, ex, res))
 	}
-	f.approval = &next
-	sealed, err := e.seal(f)
+	ex.approval = &next
+	sealed, err := e.seal(ex)
 	if err != nil {
 		return nil, err
 	}
-	f.rec.Sealed, f.rec.Status, f.rec.Result = sealed, haft.StatusQueued, nil
-	part := &store.Batch{Records: []haft.Record{f.rec}, Approvals: []haft.Approval{next},
-		Audit: []audit.Entry{e.decidedEntry(f, p, decided)}}
-	if err := e.tell(ctx, f, haft.EventDecided, decided, part); err != nil {
+	ex.rec.Sealed, ex.rec.Status, ex.rec.Result = sealed, haft.StatusQueued, nil
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{next},
+		Audit: []audit.Entry{e.decidedEntry(ex, p, decided)}}
+	if err := e.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
 		return nil, answered(err)
 	}
-	e.dispatcher.add(f.call.Principal.Org)
-	e.accepted(e.approved(f, &next))
+	e.dispatcher.add(ex.call.Principal.Org)
+	e.accepted(e.approved(ex, &next))
 	return &next, nil
 }
 
@@ -248,17 +248,17 @@ func answered(err error) error {
 }
 
 // decidedEntry is what the audit says about an answer.
-func (e *Engine) decidedEntry(f *flight, p haft.Principal, body map[string]any) audit.Entry {
-	entry := e.entry(f, "approval.decided", body)
+func (e *Engine) decidedEntry(ex *execution, p haft.Principal, body map[string]any) audit.Entry {
+	entry := e.entry(ex, "approval.decided", body)
 	entry.Actor = p
 	return entry
 }
 
-// approved makes a flight of a call that a person agreed to: it starts from the beginning.
-func (e *Engine) approved(f *flight, a *haft.Approval) *flight {
-	again := &flight{call: f.call, rec: f.rec, async: true, began: time.Now(), approval: a, env: f.call.Env,
-		redactor: e.redactor(nil, nil, f.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
-	again.call.Digest = f.rec.Digest
+// approved makes an execution of a call that a person agreed to: it starts from the beginning.
+func (e *Engine) approved(ex *execution, a *haft.Approval) *execution {
+	again := &execution{call: ex.call, rec: ex.rec, async: true, began: time.Now(), approval: a, env: ex.call.Env,
+		redactor: e.redactor(nil, nil, ex.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
+	again.call.Digest = ex.rec.Digest
 	return again
 }
 
@@ -274,8 +274,8 @@ func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 		return nil, err
 	}
 	// A call that was only just made has no record yet.
-	if f := e.flying(id); f != nil {
-		whose := authority.Owned("call", f.asked.Principal)
+	if ex := e.executionOf(id); ex != nil {
+		whose := authority.Owned("call", ex.asked.Principal)
 		if e.authority.Any(p, whose, haft.CallsRead, haft.CallsWrite) == nil {
 			return e.await(ctx, p, id)
 		}

@@ -16,26 +16,26 @@ import (
 // roles, the rules of the agent and the policies of server and organisation. It
 // looks at the arguments as they came; [Engine.approve] decides again with those
 // that will run. [Engine.Explain] asks by the same functions.
-func (e *Engine) authorize(ctx context.Context, f *flight) error {
-	if err := e.blocks.check(f); err != nil {
+func (e *Engine) authorize(ctx context.Context, ex *execution) error {
+	if err := e.blocks.check(ex); err != nil {
 		return err
 	}
-	if !hasRoles(f.call.Principal, f.tool) {
+	if !hasRoles(ex.call.Principal, ex.tool) {
 		message := "the tool is for callers with a certain role"
-		if f.explains { // who asks why may know which
-			message = "the tool is for callers with one of the roles " + strings.Join(rolesOf(f.tool), ", ")
+		if ex.explains { // who asks why may know which
+			message = "the tool is for callers with one of the roles " + strings.Join(rolesOf(ex.tool), ", ")
 		}
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, message).by("roles")
 	}
-	if err := e.followRules(ctx, f); err != nil {
+	if err := e.followRules(ctx, ex); err != nil {
 		return err
 	}
-	rules, err := e.policyOf(ctx, f.call.Principal.Org)
+	rules, err := e.policyOf(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}
-	f.rules = rules
-	return e.decide(f, readable(f.call.Args))
+	ex.rules = rules
+	return e.decide(ex, readable(ex.call.Args))
 }
 
 // readable returns arguments as rules look at them before they are validated.
@@ -52,17 +52,17 @@ func readable(args json.RawMessage) json.RawMessage {
 }
 
 // decide asks policy about args and keeps the answer.
-func (e *Engine) decide(f *flight, args json.RawMessage) error {
-	if f.decided != nil && bytes.Equal(f.decided, args) {
+func (e *Engine) decide(ex *execution, args json.RawMessage) error {
+	if ex.decided != nil && bytes.Equal(ex.decided, args) {
 		return nil // equal policies and requests give equal decisions
 	}
-	if f.explains {
-		f.decision = f.rules.Explain(f.request(args))
+	if ex.explains {
+		ex.decision = ex.rules.Explain(ex.request(args))
 	} else {
-		f.decision = f.rules.Decide(f.request(args))
+		ex.decision = ex.rules.Decide(ex.request(args))
 	}
-	f.decided = args
-	return denied(f.decision)
+	ex.decided = args
+	return denied(ex.decision)
 }
 
 // denied returns the refusal of a decision, or nil.
@@ -79,61 +79,61 @@ func denied(d policy.Decision) error {
 // followRules holds the call against the tool rules of its agent. Rules that look
 // at the turn so far take its lock, so that two calls of one turn cannot both be
 // the first.
-func (e *Engine) followRules(ctx context.Context, f *flight) error {
-	if f.agent == nil || len(f.agent.Rules) == 0 {
+func (e *Engine) followRules(ctx context.Context, ex *execution) error {
+	if ex.agent == nil || len(ex.agent.Rules) == 0 {
 		return nil
 	}
-	rules, p := f.agent.Rules, f.call.Principal
+	rules, p := ex.agent.Rules, ex.call.Principal
 	var history []toolrule.Past
 	if toolrule.NeedsTurn(rules) {
-		if f.call.Turn == "" {
+		if ex.call.Turn == "" {
 			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made").by("tool_rules")
 		}
 		var err error
-		if !f.explains && !f.parent.turning() { // else the call that made this one has it, and waits
-			if f.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+f.call.Turn); err != nil {
+		if !ex.explains && !ex.parent.turning() { // else the call that made this one has it, and waits
+			if ex.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
 				return err
 			}
 		}
-		if history, err = e.past(ctx, f); err != nil {
+		if history, err = e.past(ctx, ex); err != nil {
 			return err
 		}
 	}
-	state, err := toolrule.Evaluate(rules, history, f.agent.Tools)
+	state, err := toolrule.Evaluate(rules, history, ex.agent.Tools)
 	if err == nil {
-		err = state.Admit(f.tool.Tool.Name)
+		err = state.Admit(ex.tool.Tool.Name)
 	}
 	if err != nil {
 		r := refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, haft.MessageOf(err)).by("tool_rules")
 		r.cause = err
 		return r
 	}
-	if state.NeedsApproval(f.tool.Tool.Name) {
-		asks := *f.tool
+	if state.NeedsApproval(ex.tool.Tool.Name) {
+		asks := *ex.tool
 		asks.Tool.Version.Settings.RequiresApproval = true
-		f.tool = &asks
+		ex.tool = &asks
 	}
-	args, err := state.Prefilled(f.tool.Tool.Name, f.call.Args, f.tool.Tool.Version.Parameters)
+	args, err := state.Prefilled(ex.tool.Tool.Name, ex.call.Args, ex.tool.Tool.Version.Parameters)
 	if err != nil {
 		r := refuse(haft.StatusValidation, haft.FailRule, haft.RetryNever, haft.MessageOf(err))
 		r.cause = err
 		return r
 	}
-	f.call.Args = args
+	ex.call.Args = args
 	return nil
 }
 
 // past returns what was called in the turn before, also what waits. Package
 // toolrule sorts out what was refused.
-func (e *Engine) past(ctx context.Context, f *flight) ([]toolrule.Past, error) {
-	p := f.call.Principal
-	records, err := e.store.Turn(ctx, p.Org, p.Agent, f.call.Turn)
+func (e *Engine) past(ctx context.Context, ex *execution) ([]toolrule.Past, error) {
+	p := ex.call.Principal
+	records, err := e.store.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
 	if err != nil {
 		return nil, err
 	}
 	var history []toolrule.Past
 	for _, r := range records {
-		if r.Call.ID == f.call.ID {
+		if r.Call.ID == ex.call.ID {
 			continue
 		}
 		past := toolrule.Past{Tool: r.Call.Tool, Status: r.Status}

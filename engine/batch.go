@@ -75,12 +75,12 @@ func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result 
 	if errors.Is(err, errLabel) {
 		c.ID = "" // which may be what holds the secret
 	}
-	f := &flight{call: c}
+	ex := &execution{call: c}
 	var blind error
-	if f.redactor, blind = e.coverOf(ctx, c.Principal); blind != nil {
-		f.redactor, f.call.Tool = e.plain, "" // nobody can tell what in it is a secret
+	if ex.redactor, blind = e.coverOf(ctx, c.Principal); blind != nil {
+		ex.redactor, ex.call.Tool = e.plain, "" // nobody can tell what in it is a secret
 	}
-	res, _ = e.coded(f, err) // it is the error that we have
-	f.redactResult(res)
+	res, _ = e.coded(ex, err) // it is the error that we have
+	ex.redactResult(res)
 	return res
 }

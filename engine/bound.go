@@ -25,42 +25,42 @@ type Bound struct {
 	Agent  haft.AgentID
 }
 
-// wear puts values on top of the environment. A name that is bound below stays
+// overlay puts values on top of the environment. A name that is bound below stays
 // so: who replaces a value need not know that it must not be seen.
-func (f *flight) wear(values []secret.Named, stored bool, agent haft.AgentID) {
+func (ex *execution) overlay(values []secret.Named, stored bool, agent haft.AgentID) {
 	for _, v := range values {
-		f.env[v.Name] = v.Value.Reveal()
+		ex.env[v.Name] = v.Value.Reveal()
 		to := v.Bound
 		if to == nil {
-			to = f.bound[v.Name].To
+			to = ex.bound[v.Name].To
 		}
 		if to == nil {
 			continue
 		}
 		if v.Value.IsZero() { // nothing that could be seen
-			delete(f.bound, v.Name)
+			delete(ex.bound, v.Name)
 			continue
 		}
-		if f.bound == nil {
-			f.bound = map[string]Bound{}
+		if ex.bound == nil {
+			ex.bound = map[string]Bound{}
 		}
-		f.bound[v.Name] = Bound{Name: v.Name, Value: v.Value, To: to, Stored: stored, Agent: agent}
+		ex.bound[v.Name] = Bound{Name: v.Name, Value: v.Value, To: to, Stored: stored, Agent: agent}
 	}
 }
 
-// wearText is wear for what came as text.
-func (f *flight) wearText(env map[string]string) {
+// overlayText is overlay for what came as text.
+func (ex *execution) overlayText(env map[string]string) {
 	for name, text := range env {
-		f.wear([]secret.Named{{Name: name, Value: secret.New(text)}}, false, "")
+		ex.overlay([]secret.Named{{Name: name, Value: secret.New(text)}}, false, "")
 	}
 }
 
 // bounds lists the bound secrets by name, those first that the tool says it needs.
-func (f *flight) bounds() []Bound {
-	needs := f.tool.Tool.Version.Settings.Secrets
+func (ex *execution) bounds() []Bound {
+	needs := ex.tool.Tool.Version.Settings.Secrets
 	var first, rest []Bound
-	for _, name := range slices.Sorted(maps.Keys(f.bound)) {
-		if b := f.bound[name]; slices.Contains(needs, name) {
+	for _, name := range slices.Sorted(maps.Keys(ex.bound)) {
+		if b := ex.bound[name]; slices.Contains(needs, name) {
 			first = append(first, b)
 		} else {
 			rest = append(rest, b)
@@ -72,8 +72,8 @@ func (f *flight) bounds() []Bound {
 // stand gives the program placeholders: those of the way out, which does not lead to
 // where those elsewhere are for, and others that mean nothing to anybody for what it
 // does not know.
-func (f *flight) stand(req *executor.Request, given map[string]string, elsewhere []string) {
-	for name, b := range f.bound {
+func (ex *execution) stand(req *executor.Request, given map[string]string, elsewhere []string) {
+	for name, b := range ex.bound {
 		text, ok := given[name]
 		if !ok {
 			like := ""
@@ -84,7 +84,7 @@ func (f *flight) stand(req *executor.Request, given map[string]string, elsewhere
 		}
 		req.Env[name] = text
 		if req.Bound == nil {
-			req.Bound = make(map[string]bool, len(f.bound))
+			req.Bound = make(map[string]bool, len(ex.bound))
 		}
 		req.Bound[name] = ok && !slices.Contains(elsewhere, name)
 	}
@@ -92,44 +92,44 @@ func (f *flight) stand(req *executor.Request, given map[string]string, elsewhere
 
 // unreached tells of a secret that the tool needs and that can get nowhere, since
 // the tool may not reach its hosts.
-func (f *flight) unreached(name string) {
-	b, ok := f.bound[name]
-	if !ok || !slices.Contains(f.tool.Tool.Version.Settings.Secrets, name) {
+func (ex *execution) unreached(name string) {
+	b, ok := ex.bound[name]
+	if !ok || !slices.Contains(ex.tool.Tool.Version.Settings.Secrets, name) {
 		return
 	}
 	hosts := strings.Join(b.To.Hosts, ", ")
-	f.notices = append(f.notices, fmt.Sprintf("secrets: %s goes to %s and nowhere else, which the tool may not reach: its network list needs a rule for that", name, hosts))
+	ex.notices = append(ex.notices, fmt.Sprintf("secrets: %s goes to %s and nowhere else, which the tool may not reach: its network list needs a rule for that", name, hosts))
 }
 
-// unhad refuses the call if a token that the tool needs is not to be had, and
+// failOnMissingTokens refuses the call if a token that the tool needs is not to be had, and
 // tells of others.
-func (f *flight) unhad(failed map[string]error) error {
+func (ex *execution) failOnMissingTokens(failed map[string]error) error {
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
 		err := failed[name]
-		if slices.Contains(f.tool.Tool.Version.Settings.Secrets, name) {
+		if slices.Contains(ex.tool.Tool.Version.Settings.Secrets, name) {
 			r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the secret "+name+", and "+haft.MessageOf(err))
 			r.cause = err
 			return r
 		}
-		f.notices = append(f.notices, "secrets: "+name+": "+haft.MessageOf(err)+"; requests with it fail")
+		ex.notices = append(ex.notices, "secrets: "+name+": "+haft.MessageOf(err)+"; requests with it fail")
 	}
 	return nil
 }
 
 // leased has values that were fetched for the call removed from what leaves, too.
-func (e *Engine) leased(f *flight, values []secret.Named) {
+func (e *Engine) leased(ex *execution, values []secret.Named) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v secret.Named) bool {
-		return slices.ContainsFunc(f.lease.fetched, func(h secret.Named) bool { return h.Value.Equal(v.Value) })
+		return slices.ContainsFunc(ex.lease.fetched, func(h secret.Named) bool { return h.Value.Equal(v.Value) })
 	})
 	if len(values) == 0 {
 		return
 	}
-	f.lease.fetched = slices.Concat(f.lease.fetched, values)
+	ex.lease.fetched = slices.Concat(ex.lease.fetched, values)
 	var own map[string]string
-	if f.agent != nil {
-		own = f.agent.Env
+	if ex.agent != nil {
+		own = ex.agent.Env
 	}
-	f.redactor = e.redactor(&f.lease, own, f.call.Env)
+	ex.redactor = e.redactor(&ex.lease, own, ex.call.Env)
 }
 
 // BindSecret stores a variable as [Engine.PutSecret] does, and where it may go. A

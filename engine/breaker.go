@@ -51,8 +51,8 @@ func newBreakers(cfg BreakerConfig) *breakers {
 }
 
 // circuit returns that of the tool, or nil if it has none and needs none.
-func (b *breakers) circuit(f *flight, make bool) circuitbreaker.CircuitBreaker[any] {
-	name := watched{org: f.call.Principal.Org, digest: f.tool.Tool.Version.Digest, tool: f.tool.Tool.ID}
+func (b *breakers) circuit(ex *execution, make bool) circuitbreaker.CircuitBreaker[any] {
+	name := watched{org: ex.call.Principal.Org, digest: ex.tool.Tool.Version.Digest, tool: ex.tool.Tool.ID}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.all[name]
@@ -72,11 +72,11 @@ func (b *breakers) circuit(f *flight, make bool) circuitbreaker.CircuitBreaker[a
 }
 
 // admit refuses a call of a tool that is broken.
-func (b *breakers) admit(f *flight) error {
+func (b *breakers) admit(ex *execution) error {
 	if b.cfg.Failures < 0 {
 		return nil
 	}
-	c := b.circuit(f, false)
+	c := b.circuit(ex, false)
 	if c == nil || c.TryAcquirePermit() {
 		return nil
 	}
@@ -87,12 +87,12 @@ func (b *breakers) admit(f *flight) error {
 
 // report tells the circuit what became of a call. Only failures that are not the
 // caller's count; tools that never failed have no circuit.
-func (b *breakers) report(f *flight) {
+func (b *breakers) report(ex *execution) {
 	if b.cfg.Failures < 0 {
 		return
 	}
-	bad := f.res == nil || f.res.Error != nil && (policy.Transient(f.res.Error.Kind) || f.res.Status == haft.StatusLimit || f.res.Status == haft.StatusUnknown)
-	c := b.circuit(f, bad)
+	bad := ex.res == nil || ex.res.Error != nil && (policy.Transient(ex.res.Error.Kind) || ex.res.Status == haft.StatusLimit || ex.res.Status == haft.StatusUnknown)
+	c := b.circuit(ex, bad)
 	switch {
 	case c == nil:
 	case bad:
@@ -119,13 +119,13 @@ func newBlocks(period time.Duration) *blocks {
 }
 
 // name is who is blocked from what.
-func (b *blocks) name(f *flight) string {
-	p := f.call.Principal
-	return key(p.Org, p.Owner(), p.Agent, string(f.tool.Tool.ID))
+func (b *blocks) name(ex *execution) string {
+	p := ex.call.Principal
+	return key(p.Org, p.Owner(), p.Agent, string(ex.tool.Tool.ID))
 }
 
 // add blocks the caller of f from its tool.
-func (b *blocks) add(f *flight) {
+func (b *blocks) add(ex *execution) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,17 +136,17 @@ func (b *blocks) add(f *flight) {
 			}
 		}
 	}
-	b.until[b.name(f)] = now.Add(b.period)
+	b.until[b.name(ex)] = now.Add(b.period)
 }
 
 // check refuses the call of somebody who is blocked.
-func (b *blocks) check(f *flight) error {
+func (b *blocks) check(ex *execution) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.until) == 0 {
 		return nil
 	}
-	name := b.name(f)
+	name := b.name(ex)
 	t, ok := b.until[name]
 	if !ok {
 		return nil

@@ -15,22 +15,22 @@ const cacheFor = time.Hour
 
 // cacheKey identifies what the value of a pure tool depends on: the version, the
 // arguments and the environment.
-func (e *Engine) cacheKey(f *flight) string {
-	env := make([]string, 0, len(f.env))
-	for k, v := range f.env {
+func (e *Engine) cacheKey(ex *execution) string {
+	env := make([]string, 0, len(ex.env))
+	for k, v := range ex.env {
 		env = append(env, key(k, v))
 	}
 	slices.Sort(env)
-	raw := key(f.tool.Tool.Version.Digest, string(f.args), strings.Join(env, "\n"))
+	raw := key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n"))
 	return e.digest("cache", json.RawMessage(raw))
 }
 
 // cached settles the call with the value of an earlier one, if there is one.
-func (e *Engine) cached(ctx context.Context, f *flight) (bool, error) {
-	if !f.tool.Tool.Version.Settings.Cacheable {
+func (e *Engine) cached(ctx context.Context, ex *execution) (bool, error) {
+	if !ex.tool.Tool.Version.Settings.Cacheable {
 		return false, nil
 	}
-	raw, ok, err := e.store.Cached(ctx, f.call.Principal.Org, e.cacheKey(f), time.Now())
+	raw, ok, err := e.store.Cached(ctx, ex.call.Principal.Org, e.cacheKey(ex), time.Now())
 	if err != nil || !ok {
 		return false, err
 	}
@@ -38,20 +38,20 @@ func (e *Engine) cached(ctx context.Context, f *flight) (bool, error) {
 	if err := json.Unmarshal(raw, &res); err != nil {
 		return false, nil // of another time: as if there were none
 	}
-	res.Call, res.Cached, res.Usage, res.Timeline = f.call.ID, true, haft.Usage{}, haft.Timeline{}
-	f.res = &res
+	res.Call, res.Cached, res.Usage, res.Timeline = ex.call.ID, true, haft.Usage{}, haft.Timeline{}
+	ex.res = &res
 	return true, errSettled
 }
 
 // cache keeps the value of a pure tool. It is redacted first, since it is kept.
-func (e *Engine) cache(ctx context.Context, f *flight) {
-	settings := f.tool.Tool.Version.Settings
-	if !settings.Cacheable || f.res.Status != haft.StatusSuccess || len(f.res.Artifacts)+len(f.res.Content) > 0 {
+func (e *Engine) cache(ctx context.Context, ex *execution) {
+	settings := ex.tool.Tool.Version.Settings
+	if !settings.Cacheable || ex.res.Status != haft.StatusSuccess || len(ex.res.Artifacts)+len(ex.res.Content) > 0 {
 		return
 	}
-	res := *f.res
+	res := *ex.res
 	res.Call, res.Tool, res.Digest, res.Approval, res.Notices = "", "", "", "", nil // each call has its own
-	f.redactResult(&res)
+	ex.redactResult(&res)
 	raw, err := json.Marshal(res)
 	if err != nil {
 		return
@@ -60,8 +60,8 @@ func (e *Engine) cache(ctx context.Context, f *flight) {
 	if keep <= 0 {
 		keep = cacheFor
 	}
-	if err := e.store.PutCached(ctx, f.call.Principal.Org, e.cacheKey(f), raw, now, now.Add(keep)); err != nil {
+	if err := e.store.PutCached(ctx, ex.call.Principal.Org, e.cacheKey(ex), raw, now, now.Add(keep)); err != nil {
 		// A cache that cannot be written costs time and nothing else.
-		e.logOf(f).Warn("a result cannot be cached", "call", f.call.ID, "error", err)
+		e.logOf(ex).Warn("a result cannot be cached", "call", ex.call.ID, "error", err)
 	}
 }

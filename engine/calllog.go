@@ -8,13 +8,13 @@ import (
 
 // logOf returns the logger for what is said of one call: errors may quote what a tool
 // or a server said, and so all texts are filtered and redacted like those of its result.
-func (e *Engine) logOf(f *flight) *slog.Logger {
-	return slog.New(cleanHandler{e.cfg.Logger.Handler(), f.cleanLog})
+func (e *Engine) logOf(ex *execution) *slog.Logger {
+	return slog.New(cleanHandler{e.cfg.Logger.Handler(), ex.cleanLog})
 }
 
 // cleanLog returns a text as it may be logged.
-func (f *flight) cleanLog(text string) string {
-	if screen := f.outputScreen(); screen != nil {
+func (ex *execution) cleanLog(text string) string {
+	if screen := ex.outputScreen(); screen != nil {
 		ctx, stop := context.WithTimeout(context.Background(), screenGrace) //nolint:forbidigo // of its own
 		defer stop()
 		out, err := screen.Text(ctx, "log", text)
@@ -23,7 +23,7 @@ func (f *flight) cleanLog(text string) string {
 		}
 		text = out.Text
 	}
-	return f.redactor.Text(text)
+	return ex.redactor.Text(text)
 }
 
 // cleanHandler redacts texts on their way to a log.

@@ -23,8 +23,8 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 	if err := e.may(p, haft.CallsWrite); err != nil {
 		return err
 	}
-	if f := e.flying(id); f != nil && e.Authorize(p, haft.CallsWrite, authority.Owned("call", f.asked.Principal)) == nil {
-		f.cancel(errCancelled)
+	if ex := e.executionOf(id); ex != nil && e.Authorize(p, haft.CallsWrite, authority.Owned("call", ex.asked.Principal)) == nil {
+		ex.cancel(errCancelled)
 		return nil
 	}
 	r, err := e.seen(ctx, p, id, haft.CallsRead, haft.CallsWrite)
@@ -45,29 +45,29 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 
 // drop closes a call that has not begun and is not on its way here.
 func (e *Engine) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
-	f, err := e.unseal(r)
+	ex, err := e.unseal(r)
 	if err != nil { // what cannot be opened can still be closed
-		f = e.bareFlight(r)
+		ex = e.bareExecution(r)
 	}
 	var expired []haft.Approval
 	if a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil && a.State == haft.ApprovalPending {
 		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message
 		expired = append(expired, *a) // unless somebody answers right now, who is first then
 	}
-	res := f.failed(status, kind, message)
-	e.finish(f, res)
-	return e.close(ctx, f, res, expired...)
+	res := ex.failed(status, kind, message)
+	e.completeResult(ex, res)
+	return e.close(ctx, ex, res, expired...)
 }
 
 // close writes the end of a call that has not begun, and what became of its request for
 // approval.
-func (e *Engine) close(ctx context.Context, f *flight, res *haft.Result, answers ...haft.Approval) error {
-	res.Tool, res.Digest = f.rec.Call.Tool, f.rec.Digest
-	f.rec.Status, f.rec.Ended, f.rec.Result, f.rec.Sealed = res.Status, time.Now(), res, nil
-	f.rec.ResultDigest = e.digest("result", res.Value)
-	part := &store.Batch{Records: []haft.Record{f.rec}, Approvals: answers,
-		Audit: []audit.Entry{e.entry(f, "call.closed", e.endedBody(f, res))}}
-	return e.tell(ctx, f, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
+func (e *Engine) close(ctx context.Context, ex *execution, res *haft.Result, answers ...haft.Approval) error {
+	res.Tool, res.Digest = ex.rec.Call.Tool, ex.rec.Digest
+	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
+	ex.rec.ResultDigest = e.digest("result", res.Value)
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: answers,
+		Audit: []audit.Entry{e.entry(ex, "call.closed", e.endedBody(ex, res))}}
+	return e.tell(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }
 
 // CancelAll implements [haft.Operator]. Of is a user, an agent or the credential of
@@ -80,7 +80,7 @@ func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, erro
 		return 0, &haft.Error{Code: haft.CodeOf(err), Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
 	}
 	who := of.Owner()
-	n := e.cancelFlights(errCancelled, func(q haft.Principal) bool {
+	n := e.cancelExecutions(errCancelled, func(q haft.Principal) bool {
 		return q.Org == of.Org && (who == "" || q.Owner() == who) && (of.Agent == "" || q.Agent == of.Agent)
 	})
 	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent, Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
@@ -91,7 +91,7 @@ func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, erro
 		}
 		for _, r := range records {
 			filter.Before = r.Call.ID
-			if e.flying(r.Call.ID) != nil {
+			if e.executionOf(r.Call.ID) != nil {
 				continue
 			}
 			full, err := e.store.Record(ctx, of.Org, r.Call.ID)
@@ -106,14 +106,14 @@ func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, erro
 	}
 }
 
-// cancelFlights cancels what is on its way here for those that which says.
-func (e *Engine) cancelFlights(cause error, which func(haft.Principal) bool) int {
+// cancelExecutions cancels what is on its way here for those that which says.
+func (e *Engine) cancelExecutions(cause error, which func(haft.Principal) bool) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := 0
-	for _, f := range e.flights {
-		if which(f.asked.Principal) {
-			f.cancel(cause)
+	for _, ex := range e.executions {
+		if which(ex.asked.Principal) {
+			ex.cancel(cause)
 			n++
 		}
 	}
@@ -148,7 +148,7 @@ func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill
 	}
 	e.stopped.Store(note) // first: what cannot be written is stopped all the same
 	if kill {
-		e.cancelFlights(errCancelled, func(haft.Principal) bool { return true })
+		e.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
 	}
 	if err := e.store.PutSetting(ctx, stopSetting, string(raw)); err != nil {
 		return err

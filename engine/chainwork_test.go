@@ -49,14 +49,14 @@ func TestChainWork_of_one_organisation_does_not_keep_others_waiting(t *testing.T
 // another server has begun since.
 func TestDispatcher_begun_by_others(t *testing.T) {
 	d := newDispatcher(10, 10, 10)
-	f := &flight{call: haft.Call{ID: "c"}}
-	f.rec = haft.Record{Call: f.call, Started: time.Now()}
-	d.noteUnbegun(f)
-	if !d.neverBegan(&f.rec) {
+	ex := &execution{call: haft.Call{ID: "c"}}
+	ex.rec = haft.Record{Call: ex.call, Started: time.Now()}
+	d.noteUnbegun(ex)
+	if !d.neverBegan(&ex.rec) {
 		t.Error("a call whose start could not be written is not known to have never begun")
 	}
-	later := f.rec
-	later.Started = f.rec.Started.Add(time.Second)
+	later := ex.rec
+	later.Started = ex.rec.Started.Add(time.Second)
 	if d.neverBegan(&later) {
 		t.Error("a call that another server has begun would run again")
 	}
@@ -83,20 +83,20 @@ func TestDispatcher_counts_each_organisation(t *testing.T) {
 	}
 }
 
-// TestDispatcher_keeps_reserved_places: a flight that lands takes no place of a call that is
+// TestDispatcher_keeps_reserved_places: an execution that finishes takes no place of a call that is
 // about to be accepted, also not if its own was taken by a count.
 func TestDispatcher_keeps_reserved_places(t *testing.T) {
 	d := newDispatcher(1, 10, 10)
-	key, f := store.OrgKey("a"), &flight{asked: haft.Call{Principal: haft.Principal{Org: "a"}}}
-	if !d.board(key) {
+	key, ex := store.OrgKey("a"), &execution{asked: haft.Call{Principal: haft.Principal{Org: "a"}}}
+	if !d.takePlace(key) {
 		t.Fatal("there is no place in memory")
 	}
 	if err := d.reserve("a"); err != nil {
 		t.Fatal(err)
 	}
-	d.landed(f, nil)
+	d.returnPlace(ex, nil)
 	d.settle("a", true)
-	if l := d.lanes[key]; l == nil || l.kept != 1 || l.reserved != 0 || d.kept != 1 {
-		t.Errorf("one call waits: %+v", l)
+	if q := d.queues[key]; q == nil || q.kept != 1 || q.reserved != 0 || d.kept != 1 {
+		t.Errorf("one call waits: %+v", q)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 // check holds what the tool gave back against what it promised and against the
 // filters of policy. A failed call is filtered too: it has output.
-func (e *Engine) check(ctx context.Context, f *flight) error {
+func (e *Engine) check(ctx context.Context, ex *execution) error {
 	began := time.Now()
-	res := f.res
+	res := ex.res
 	if err := value.Bound(res.Value); err != nil {
 		// Before anything looks into it: each part of a value costs more than the tool
 		// paid for it.
@@ -22,15 +22,15 @@ func (e *Engine) check(ctx context.Context, f *flight) error {
 			Error: &haft.Failure{Kind: haft.FailResult, Message: haft.MessageOf(err), Retry: haft.RetryChanged}}
 	}
 	if res.Status == haft.StatusSuccess {
-		f.tool.Check(ctx, res)
+		ex.tool.Check(ctx, res)
 	}
-	f.boundContent()
-	f.timeline.Serialise += haft.Millis(time.Since(began))
-	e.screen(ctx, f, res)
-	if err := e.tellHeld(f); err != nil {
-		e.untold(f, err)
+	ex.boundContent()
+	ex.timeline.Serialise += haft.Millis(time.Since(began))
+	e.screen(ctx, ex, res)
+	if err := e.tellHeld(ex); err != nil {
+		e.untold(ex, err)
 	}
-	e.cache(ctx, f)
+	e.cache(ctx, ex)
 	return nil
 }
 
@@ -38,13 +38,13 @@ func (e *Engine) check(ctx context.Context, f *flight) error {
 const maxParts = 256
 
 // boundContent cuts the texts of the content as the value is cut, together.
-func (f *flight) boundContent() {
-	res := f.res
+func (ex *execution) boundContent() {
+	res := ex.res
 	if n := len(res.Content) - maxParts; n > 0 {
 		res.Content = res.Content[:maxParts]
-		f.notices = append(f.notices, "content: some parts were left out: there were too many")
+		ex.notices = append(ex.notices, "content: some parts were left out: there were too many")
 	}
-	left := f.tool.Tool.Version.Settings.Output.MaxChars
+	left := ex.tool.Tool.Version.Settings.Output.MaxChars
 	if left <= 0 {
 		left = haft.DefaultMaxChars
 	}

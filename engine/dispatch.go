@@ -13,11 +13,11 @@ import (
 
 // The bounds of what is accepted and of what of it is in memory.
 const (
-	// laneFlights is how many accepted calls of an organisation are in memory at once, if
+	// maxTenantInFlight is how many accepted calls of an organisation are in memory at once, if
 	// the queue of the limiter takes twice as many; the others wait in the store.
-	laneFlights = 400
-	// allFlights bounds those of all organisations.
-	allFlights = 8000
+	maxTenantInFlight = 400
+	// maxInFlight bounds those of all organisations.
+	maxInFlight = 8000
 	// postponeFor is how long an organisation's calls wait after one could not be taken
 	// further for a reason that passes, and postponeMost how long they wait at most.
 	postponeFor  = 20 * time.Millisecond
@@ -31,12 +31,12 @@ const (
 // remembers. It only counts, so as to know where to look.
 type dispatcher struct {
 	most, mostAll int // how many calls are accepted of an organisation and of all
-	perLane       int // how many of an organisation are in memory
+	perTenant     int // how many of an organisation are in memory
 
-	mu     sync.Mutex
-	lanes  map[string]*lane // by store.OrgKey
-	kept   int              // of all lanes
-	flying int
+	mu       sync.Mutex
+	queues   map[string]*tenantQueue // by store.OrgKey
+	kept     int                     // of all queues
+	inFlight int
 	// changes counts calls that came, began or went.
 	changes int
 	closed  bool // nothing is launched any more
@@ -48,61 +48,61 @@ type dispatcher struct {
 	wake    chan struct{}
 }
 
-// A lane has the accepted calls of one organisation.
-type lane struct {
+// A tenantQueue has the accepted calls of one organisation.
+type tenantQueue struct {
 	kept int // accepted, and not ended
 	// reserved are those of them that are not in the store yet.
 	reserved int
-	flying   int // of them, in memory
+	inFlight int // of them, in memory
 	begun    int // of those, whatever became of them since
 	wait     time.Duration
 	after    time.Time // nothing is launched before
 	look     time.Time // the store is not read before: it had nothing
-	changed  int       // the last of dispatcher.changes that was one of this lane
+	changed  int       // the last of dispatcher.changes that was one of this queue
 }
 
 func newDispatcher(most, mostAll, queue int) *dispatcher {
 	if queue == 0 {
-		queue = 2 * laneFlights
+		queue = 2 * maxTenantInFlight
 	}
-	return &dispatcher{most: most, mostAll: mostAll, perLane: min(max(queue/2, 2), laneFlights), lanes: map[string]*lane{}, postponed: map[string]int{},
+	return &dispatcher{most: most, mostAll: mostAll, perTenant: min(max(queue/2, 2), maxTenantInFlight), queues: map[string]*tenantQueue{}, postponed: map[string]int{},
 		unbegun: map[haft.CallID]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
-// lane returns that of an organisation. mu is held.
-func (d *dispatcher) lane(key string) *lane {
-	l := d.lanes[key]
-	if l == nil {
-		l = &lane{}
-		d.lanes[key] = l
+// queue returns that of an organisation. mu is held.
+func (d *dispatcher) queue(key string) *tenantQueue {
+	q := d.queues[key]
+	if q == nil {
+		q = &tenantQueue{}
+		d.queues[key] = q
 	}
-	return l
+	return q
 }
 
-// change notes that a call of a lane came, began or went. mu is held.
-func (d *dispatcher) change(l *lane) {
+// change notes that a call of a queue came, began or went. mu is held.
+func (d *dispatcher) change(q *tenantQueue) {
 	d.changes++
-	l.changed = d.changes
+	q.changed = d.changes
 }
 
 // reserve takes the place of a call that is about to be accepted, or refuses it.
 func (d *dispatcher) reserve(org string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(store.OrgKey(org))
+	q := d.queue(store.OrgKey(org))
 	switch {
 	case d.closed:
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down", RetryAfter: haft.Millis(time.Second)}
-	case l.kept >= d.most:
+	case q.kept >= d.most:
 		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(retryBacklog),
-			Message: fmt.Sprintf("%d calls of the organisation wait already, which is the most", l.kept)}
+			Message: fmt.Sprintf("%d calls of the organisation wait already, which is the most", q.kept)}
 	case d.kept >= d.mostAll:
 		return &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(retryBacklog), Message: "too many calls wait on this server already"}
 	}
-	l.kept++
-	l.reserved++
+	q.kept++
+	q.reserved++
 	d.kept++
-	d.change(l)
+	d.change(q)
 	return nil
 }
 
@@ -113,58 +113,58 @@ const retryBacklog = 5 * time.Second
 func (d *dispatcher) settle(org string, kept bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(store.OrgKey(org))
-	d.change(l)
-	l.reserved--
-	if !kept && l.kept > 0 {
-		l.kept--
+	q := d.queue(store.OrgKey(org))
+	d.change(q)
+	q.reserved--
+	if !kept && q.kept > 0 {
+		q.kept--
 		d.kept--
 	}
 }
 
-// board takes the place of a flight in memory, if there is one.
-func (d *dispatcher) board(key string) bool {
+// takePlace takes the place of an execution in memory, if there is one.
+func (d *dispatcher) takePlace(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(key)
-	if d.closed || l.flying >= d.perLane || d.flying >= allFlights || time.Now().Before(l.after) {
+	q := d.queue(key)
+	if d.closed || q.inFlight >= d.perTenant || d.inFlight >= maxInFlight || time.Now().Before(q.after) {
 		return false
 	}
-	l.flying++
-	d.flying++
+	q.inFlight++
+	d.inFlight++
 	return true
 }
 
-// landed gives a place in memory back. The call may still be in the store as it was.
-func (d *dispatcher) landed(f *flight, why error) {
-	key := store.OrgKey(f.asked.Principal.Org)
+// returnPlace gives a place in memory back. The call may still be in the store as it was.
+func (d *dispatcher) returnPlace(ex *execution, why error) {
+	key := store.OrgKey(ex.asked.Principal.Org)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(key)
-	l.flying--
-	d.flying--
-	d.change(l)
-	if f.begun {
-		l.begun--
+	q := d.queue(key)
+	q.inFlight--
+	d.inFlight--
+	d.change(q)
+	if ex.begun {
+		q.begun--
 	}
 	if errors.Is(why, errPostponed) {
 		if errors.Is(why, errQueueFull) {
-			l.wait = postponeFor
+			q.wait = postponeFor
 		} else {
-			l.wait = min(max(2*l.wait, postponeFor), postponeMost)
+			q.wait = min(max(2*q.wait, postponeFor), postponeMost)
 		}
-		l.after = time.Now().Add(l.wait)
+		q.after = time.Now().Add(q.wait)
 	} else {
-		l.wait = 0
-		delete(d.postponed, string(f.call.ID))
-		if l.kept > l.reserved {
-			l.kept--
+		q.wait = 0
+		delete(d.postponed, string(ex.call.ID))
+		if q.kept > q.reserved {
+			q.kept--
 			d.kept--
 		}
 	}
-	if l.flying == 0 && l.kept == 0 {
-		delete(d.lanes, key)
-	} else if l.kept > l.flying && l.flying <= d.perLane/2 {
+	if q.inFlight == 0 && q.kept == 0 {
+		delete(d.queues, key)
+	} else if q.kept > q.inFlight && q.inFlight <= d.perTenant/2 {
 		d.nudge()
 	}
 }
@@ -178,9 +178,9 @@ func (d *dispatcher) neverBegan(r *haft.Record) bool {
 }
 
 // noteUnbegun notes that a call has not begun, whatever the store may say.
-func (d *dispatcher) noteUnbegun(f *flight) {
+func (d *dispatcher) noteUnbegun(ex *execution) {
 	d.mu.Lock()
-	d.unbegun[f.call.ID] = f.rec.Started
+	d.unbegun[ex.call.ID] = ex.rec.Started
 	d.mu.Unlock()
 }
 
@@ -210,7 +210,7 @@ func (d *dispatcher) forget() {
 func (d *dispatcher) rest(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lane(key).look = time.Now().Add(postponeMost / 10)
+	d.queue(key).look = time.Now().Add(postponeMost / 10)
 }
 
 // seen returns how many changes there were.
@@ -224,10 +224,10 @@ func (d *dispatcher) seen() int {
 func (d *dispatcher) add(org string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(store.OrgKey(org))
-	l.kept++
+	q := d.queue(store.OrgKey(org))
+	q.kept++
 	d.kept++
-	d.change(l)
+	d.change(q)
 }
 
 // nudge has the dispatcher look again.
@@ -245,18 +245,18 @@ func (d *dispatcher) close() {
 	d.mu.Unlock()
 }
 
-// due lists the lanes that have more calls in the store than in memory, and when the next
+// due lists the queues that have more calls in the store than in memory, and when the next
 // of the others is due.
 func (d *dispatcher) due() (keys []string, next time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	next = time.Hour
-	for key, l := range d.lanes {
+	for key, q := range d.queues {
 		switch {
-		case d.closed || l.kept <= l.flying || l.flying > d.perLane/2:
-		case now.Before(l.after), now.Before(l.look):
-			next = min(next, max(l.after.Sub(now), l.look.Sub(now)))
+		case d.closed || q.kept <= q.inFlight || q.inFlight > d.perTenant/2:
+		case now.Before(q.after), now.Before(q.look):
+			next = min(next, max(q.after.Sub(now), q.look.Sub(now)))
 		default:
 			keys = append(keys, key)
 		}
@@ -271,33 +271,33 @@ func (d *dispatcher) count(queued map[string]int, changes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range queued {
-		d.lane(key)
+		d.queue(key)
 	}
-	for key, l := range d.lanes {
-		n := queued[key] + l.begun + l.reserved
-		if l.changed > changes {
-			n = max(n, l.kept)
+	for key, q := range d.queues {
+		n := queued[key] + q.begun + q.reserved
+		if q.changed > changes {
+			n = max(n, q.kept)
 		}
-		d.kept += n - l.kept
-		if l.kept = n; n == 0 && l.flying == 0 {
-			delete(d.lanes, key)
+		d.kept += n - q.kept
+		if q.kept = n; n == 0 && q.inFlight == 0 {
+			delete(d.queues, key)
 		}
 	}
-	if len(d.lanes) > 0 {
+	if len(d.queues) > 0 {
 		d.nudge()
 	}
 }
 
 // begins counts an accepted call that runs from now on, or does not after all.
-func (d *dispatcher) begins(f *flight, n int) {
-	if !f.accepted {
+func (d *dispatcher) begins(ex *execution, n int) {
+	if !ex.accepted {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lane(store.OrgKey(f.asked.Principal.Org))
-	l.begun += n
-	d.change(l)
+	q := d.queue(store.OrgKey(ex.asked.Principal.Org))
+	q.begun += n
+	d.change(q)
 }
 
 // dispatch launches accepted calls until ctx ends.
@@ -316,7 +316,7 @@ func (e *Engine) dispatch(ctx context.Context) {
 		}
 		keys, next := e.dispatcher.due()
 		for _, key := range keys {
-			if err := e.launchQueued(ctx, key); err != nil {
+			if err := e.startQueued(ctx, key); err != nil {
 				if ctx.Err() == nil {
 					e.cfg.Logger.Warn("calls that wait cannot be read; it is tried again", "error", err)
 				}
@@ -327,9 +327,9 @@ func (e *Engine) dispatch(ctx context.Context) {
 	}
 }
 
-// launchQueued launches calls of an organisation that wait in the store.
-func (e *Engine) launchQueued(ctx context.Context, key string) error {
-	list, err := e.store.Queued(ctx, e.owner(), key, e.dispatcher.perLane)
+// startQueued starts calls of an organisation that wait in the store.
+func (e *Engine) startQueued(ctx context.Context, key string) error {
+	list, err := e.store.Queued(ctx, e.owner(), key, e.dispatcher.perTenant)
 	if err != nil {
 		return err
 	}
@@ -337,27 +337,27 @@ func (e *Engine) launchQueued(ctx context.Context, key string) error {
 	launched := false
 	for i := range list {
 		r := &list[i]
-		if e.flying(r.Call.ID) != nil {
+		if e.executionOf(r.Call.ID) != nil {
 			continue
 		}
-		f, err := e.revive(ctx, r)
+		ex, err := e.revive(ctx, r)
 		switch {
 		case errors.Is(err, errSealed):
 			closed = append(closed, r.Call.ID)
 			continue
 		case err != nil:
 			return err
-		case f == nil:
+		case ex == nil:
 			continue // it has ended
 		}
-		if !e.dispatcher.board(key) {
+		if !e.dispatcher.takePlace(key) {
 			return e.leaveSealed(ctx, closed)
 		}
-		e.dispatcher.forgetUnbegun(f.call.ID) // the store says that it is queued
-		e.launch(f)
+		e.dispatcher.forgetUnbegun(ex.call.ID) // the store says that it is queued
+		e.startBackground(ex)
 		launched = true
 	}
-	if !launched && len(list) < e.dispatcher.perLane { // what was counted is not there
+	if !launched && len(list) < e.dispatcher.perTenant { // what was counted is not there
 		e.dispatcher.rest(key)
 		e.recount(ctx)
 	}
@@ -411,31 +411,31 @@ func (e *Engine) noteSealed() {
 
 // accepted launches a call that was accepted just now, if there is room; else it waits in
 // the store for its turn.
-func (e *Engine) accepted(f *flight) {
-	if e.dispatcher.board(store.OrgKey(f.call.Principal.Org)) {
-		e.launch(f)
+func (e *Engine) accepted(ex *execution) {
+	if e.dispatcher.takePlace(store.OrgKey(ex.call.Principal.Org)) {
+		e.startBackground(ex)
 		return
 	}
-	e.journal.forget(f.call.ID)
+	e.journal.forget(ex.call.ID)
 	e.dispatcher.nudge()
 }
 
-// launch flies a call for which nobody waits, and for which there is a place in memory.
-func (e *Engine) launch(f *flight) {
-	f.asked = f.call
+// startBackground runs a call for which nobody waits, and for which there is a place in memory.
+func (e *Engine) startBackground(ex *execution) {
+	ex.asked = ex.call
 	ok := e.spawn(func(ctx context.Context) {
-		_, err := e.fly(ctx, f)
+		_, err := e.runCall(ctx, ex)
 		postponed := errors.Is(err, errPostponed)
-		e.dispatcher.landed(f, err)
+		e.dispatcher.returnPlace(ex, err)
 		if err != nil && !postponed && !e.overtaken(ctx, err) {
-			e.logOf(f).Warn("a call in the background has no result", "call", f.call.ID, "error", err)
+			e.logOf(ex).Warn("a call in the background has no result", "call", ex.call.ID, "error", err)
 		}
-		if f.call.Chain != "" && !postponed {
-			e.chainWork.push(chainRef{f.call.Principal.Org, f.call.Chain})
+		if ex.call.Chain != "" && !postponed {
+			e.chainWork.push(chainRef{ex.call.Principal.Org, ex.call.Chain})
 		}
 	})
 	if !ok {
-		e.dispatcher.landed(f, errPostponed) // the next engine goes on with it
+		e.dispatcher.returnPlace(ex, errPostponed) // the next engine goes on with it
 	}
 }
 
@@ -446,13 +446,13 @@ var errPostponed = errors.New("the call waits in the store")
 // postpones reports whether an accepted call, or a step of a chain, that has not begun stays
 // as it is in the store: it must not end for a reason that is not its own. One that cannot be
 // taken further for long although the store answers ends all the same.
-func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
-	if err == nil || f.begun || !f.accepted && !f.isStep() {
+func (e *Engine) postpones(ctx context.Context, ex *execution, err error) bool {
+	if err == nil || ex.begun || !ex.accepted && !ex.isStep() {
 		return false
 	}
-	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) || e.passes(ctx, f, err) {
-		if f.phase == phaseBegins {
-			e.dispatcher.noteUnbegun(f)
+	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) || e.passes(ctx, ex, err) {
+		if ex.phase == phaseBegins {
+			e.dispatcher.noteUnbegun(ex)
 		}
 		return true
 	}
@@ -461,11 +461,11 @@ func (e *Engine) postpones(ctx context.Context, f *flight, err error) bool {
 
 // isStep reports whether the call is a step of a chain, which was accepted with it. Calls
 // that a step makes are not: their tool waits for them.
-func (f *flight) isStep() bool { return f.call.Chain != "" && f.call.Parent == "" }
+func (ex *execution) isStep() bool { return ex.call.Chain != "" && ex.call.Parent == "" }
 
 // passes reports whether a call failed for a reason that passes: the store is away, or this
 // is one of the first times.
-func (e *Engine) passes(ctx context.Context, f *flight, err error) bool {
+func (e *Engine) passes(ctx context.Context, ex *execution, err error) bool {
 	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) || errors.Is(err, errSettled) {
 		return false
 	}
@@ -477,9 +477,9 @@ func (e *Engine) passes(ctx context.Context, f *flight, err error) bool {
 	if _, down := e.store.Setting(ctx, stopSetting); down != nil {
 		return true
 	}
-	name := string(f.call.ID)
-	if !f.accepted {
-		name = string(f.call.Chain) // whose step has a new id each time
+	name := string(ex.call.ID)
+	if !ex.accepted {
+		name = string(ex.call.Chain) // whose step has a new id each time
 	}
 	d := e.dispatcher
 	d.mu.Lock()

@@ -208,14 +208,14 @@ type Engine struct {
 
 	stopped atomic.Pointer[stopNote] // nil while calls are taken
 
-	mu      sync.Mutex
-	flights map[haft.CallID]*flight // what is on its way in this process
+	mu         sync.Mutex
+	executions map[haft.CallID]*execution // what is on its way in this process
 	// recording are calls that have ended and whose end the store has yet to take.
 	recording map[haft.CallID]bool
 	closed    bool
 
 	launched   atomic.Int64   // ends of calls that are still to be recorded
-	aloft      sync.WaitGroup // every flight
+	inFlight   sync.WaitGroup // every execution
 	background sync.WaitGroup // every goroutine of the engine
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -233,7 +233,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
 		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
-		flights: make(map[haft.CallID]*flight), recording: make(map[haft.CallID]bool), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		executions: make(map[haft.CallID]*execution), recording: make(map[haft.CallID]bool), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 		authority: authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators},
 	}
 	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{}, ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
@@ -256,7 +256,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("close what was left open: %w", err)
 	}
 	e.spawn(e.dispatch)
-	e.spawn(e.keepHouse)
+	e.spawn(e.housekeep)
 	e.spawn(e.watchPermissions)
 	return e, nil
 }
@@ -386,10 +386,10 @@ func (e *Engine) HandOver(ctx context.Context) {
 	e.dispatcher.close()
 	e.chainWork.close()
 	e.mu.Lock()
-	for _, f := range e.flights {
-		if f.accepted && f.phase == phaseWaits {
-			f.phase = phaseLeft
-			f.cancel(errClosing)
+	for _, ex := range e.executions {
+		if ex.accepted && ex.phase == phaseWaits {
+			ex.phase = phaseLeft
+			ex.cancel(errClosing)
 		}
 	}
 	e.mu.Unlock()
@@ -402,7 +402,7 @@ func (e *Engine) HandOver(ctx context.Context) {
 func (e *Engine) Running() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.flights)
+	return len(e.executions)
 }
 
 // errClosing is the cause of the end of what runs when the engine is closed.
@@ -418,14 +418,14 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	for _, f := range e.flights {
-		f.cancel(errClosing)
+	for _, ex := range e.executions {
+		ex.cancel(errClosing)
 	}
 	e.mu.Unlock()
 	e.dispatcher.close()
 	e.chainWork.close()
 	e.cancel(errClosing)
-	e.aloft.Wait() // their ends are recorded
+	e.inFlight.Wait() // their ends are recorded
 	e.background.Wait()
 	e.hub.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 10*time.Second)

@@ -28,53 +28,53 @@ func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 // callSince is Call for somebody who was known when there were so many changes of
 // permissions.
 func (e *Engine) callSince(ctx context.Context, c haft.Call, seen int64) (*haft.Result, error) {
-	f, first, err := e.arrive(ctx, c)
+	ex, first, err := e.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	f.seen = seen
-	if first != f.call.ID {
-		return e.await(ctx, f.call.Principal, first)
+	ex.seen = seen
+	if first != ex.call.ID {
+		return e.await(ctx, ex.call.Principal, first)
 	}
-	return e.fly(ctx, f)
+	return e.runCall(ctx, ex)
 }
 
 // arrive enters a call that somebody made. First is the call that has its idempotency
 // key: itself, or one that came before.
-func (e *Engine) arrive(ctx context.Context, c haft.Call) (f *flight, first haft.CallID, err error) {
+func (e *Engine) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
 	c.Principal = e.canonical(ctx, c.Principal)
-	if f, err = e.enter(c); err != nil {
+	if ex, err = e.enter(c); err != nil {
 		return nil, "", err
 	}
-	if first, err = e.admit(ctx, f); err != nil {
-		e.journal.forget(f.call.ID)
+	if first, err = e.admit(ctx, ex); err != nil {
+		e.journal.forget(ex.call.ID)
 		return nil, "", err
 	}
-	return f, first, nil
+	return ex, first, nil
 }
 
-// admit is arrive for a flight that has its id. If it fails, nothing is kept of the flight.
-func (e *Engine) admit(ctx context.Context, f *flight) (first haft.CallID, err error) {
-	c := f.call
-	if err := e.unused(ctx, f); err != nil {
+// admit is arrive for an execution that has its id. If it fails, nothing is kept of the execution.
+func (e *Engine) admit(ctx context.Context, ex *execution) (first haft.CallID, err error) {
+	c := ex.call
+	if err := e.unused(ctx, ex); err != nil {
 		return "", err
 	}
 	if c.IdempotencyKey == "" {
 		return c.ID, nil
 	}
-	if err := e.checkEarly(ctx, f); err != nil {
-		return "", e.refuseLabel(ctx, &flight{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
+	if err := e.checkEarly(ctx, ex); err != nil {
+		return "", e.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
 	}
-	return e.claim(ctx, f)
+	return e.claim(ctx, ex)
 }
 
 // unused refuses an id that the caller chose and that is taken: a call must not
 // write over the record of another.
-func (e *Engine) unused(ctx context.Context, f *flight) error {
-	if f.ours {
+func (e *Engine) unused(ctx context.Context, ex *execution) error {
+	if ex.ours {
 		return nil // nobody can guess it
 	}
-	_, err := e.store.Record(ctx, f.call.Principal.Org, f.call.ID)
+	_, err := e.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return nil
@@ -87,7 +87,7 @@ func (e *Engine) unused(ctx context.Context, f *flight) error {
 // enter opens the record of a call: it has an id, somebody on whose behalf it is
 // made, and sizes that can be dealt with. The record is in the store before
 // anything runs; a call that is refused is written once, when it leaves.
-func (e *Engine) enter(c haft.Call) (*flight, error) {
+func (e *Engine) enter(c haft.Call) (*execution, error) {
 	if err := e.may(c.Principal, haft.CallsWrite); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (e *Engine) enter(c haft.Call) (*flight, error) {
 }
 
 // open is enter for whoever it is.
-func (e *Engine) open(c haft.Call) (*flight, error) {
+func (e *Engine) open(c haft.Call) (*execution, error) {
 	if err := checkCall(c); err != nil {
 		return nil, err
 	}
@@ -106,17 +106,17 @@ func (e *Engine) open(c haft.Call) (*flight, error) {
 	switch {
 	case ours:
 		c.ID = NewCallID()
-	case e.flying(c.ID) != nil: // of whichever organisation
+	case e.executionOf(c.ID) != nil: // of whichever organisation
 		return nil, errIDRuns()
 	}
 	now := time.Now()
-	f := &flight{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
-	f.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now, ArgsDigest: e.digest("args", c.Args)}
-	f.rec.Call, f.rec.Redacted = e.kept(c)
-	f.env = c.Env
-	f.redactor = e.redactor(nil, nil, c.Env)
+	ex := &execution{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
+	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now, ArgsDigest: e.digest("args", c.Args)}
+	ex.rec.Call, ex.rec.Redacted = e.kept(c)
+	ex.env = c.Env
+	ex.redactor = e.redactor(nil, nil, c.Env)
 	e.journal.begin(c.ID)
-	return f, nil
+	return ex, nil
 }
 
 // checkCall bounds what a call carries.
@@ -152,15 +152,15 @@ type sealed struct {
 }
 
 // seal returns what has to be kept so that f can run later.
-func (e *Engine) seal(f *flight) (json.RawMessage, error) {
-	raw, err := json.Marshal(sealed{Args: f.call.Args, Env: f.call.Env, Async: f.async, Free: f.approval == nil})
+func (e *Engine) seal(ex *execution) (json.RawMessage, error) {
+	raw, err := json.Marshal(sealed{Args: ex.call.Args, Env: ex.call.Env, Async: ex.async, Free: ex.approval == nil})
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
 	if e.cfg.Sealer == nil {
 		return raw, nil
 	}
-	box, err := e.cfg.Sealer.Seal(raw, []byte(f.call.ID))
+	box, err := e.cfg.Sealer.Seal(raw, []byte(ex.call.ID))
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
@@ -171,8 +171,8 @@ func (e *Engine) seal(f *flight) (json.RawMessage, error) {
 // server may have it.
 var errSealed = errors.New("no key of this server opens it")
 
-// unseal makes a flight of a record that has yet to run.
-func (e *Engine) unseal(r *haft.Record) (*flight, error) {
+// unseal makes an execution of a record that has yet to run.
+func (e *Engine) unseal(r *haft.Record) (*execution, error) {
 	if r.Status.Final() {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already"}
 	}
@@ -195,10 +195,10 @@ func (e *Engine) unseal(r *haft.Record) (*flight, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
-	f := &flight{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
-	f.call.Args, f.call.Env, f.free = s.Args, s.Env, s.Free
-	f.rec.Owner = e.owner()
-	f.env = f.call.Env
-	f.redactor = e.redactor(nil, nil, f.env)
-	return f, nil
+	ex := &execution{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
+	ex.call.Args, ex.call.Env, ex.free = s.Args, s.Env, s.Free
+	ex.rec.Owner = e.owner()
+	ex.env = ex.call.Env
+	ex.redactor = e.redactor(nil, nil, ex.env)
+	return ex, nil
 }

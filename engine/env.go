@@ -62,7 +62,7 @@ func (s *Stored) cover(personal bool) *secret.Redactor {
 	return s.redactor
 }
 
-// A lease is what a flight was given. It keeps it to its end, whatever is stored
+// A lease is what an execution was given. It keeps it to its end, whatever is stored
 // meanwhile.
 type lease struct {
 	stored  *Stored
@@ -74,61 +74,61 @@ type lease struct {
 }
 
 // equip takes what is stored for the call, once its agent is known.
-func (e *Engine) equip(ctx context.Context, f *flight) error {
+func (e *Engine) equip(ctx context.Context, ex *execution) error {
 	if e.cfg.Vault != nil {
 		var agent haft.AgentID
-		if f.agent != nil {
-			agent = f.agent.ID
+		if ex.agent != nil {
+			agent = ex.agent.ID
 		}
-		stored, err := e.cfg.Vault.Stored(ctx, f.call.Principal.Org, agent)
-		if f.lease.blind = err != nil; err != nil {
+		stored, err := e.cfg.Vault.Stored(ctx, ex.call.Principal.Org, agent)
+		if ex.lease.blind = err != nil; err != nil {
 			return fmt.Errorf("read the stored environment: %w", err)
 		}
-		if f.lease.stored = stored; len(stored.Org)+len(stored.Agent) == 0 {
-			f.lease.stored = nil // most calls have none, and need not pay for it
+		if ex.lease.stored = stored; len(stored.Org)+len(stored.Agent) == 0 {
+			ex.lease.stored = nil // most calls have none, and need not pay for it
 		}
 	}
-	return e.dress(f)
+	return e.buildEnv(ex)
 }
 
-// dress puts the environment of the call together, low to high: organisation,
+// buildEnv puts the environment of the call together, low to high: organisation,
 // webhook, agent, call; and what removes all that is secret in it from what
 // leaves.
-func (e *Engine) dress(f *flight) error {
+func (e *Engine) buildEnv(ex *execution) error {
 	var own map[string]string // of an agent whose variables are in its row
-	if f.agent != nil {
-		own = f.agent.Env
+	if ex.agent != nil {
+		own = ex.agent.Env
 	}
-	for _, layer := range []map[string]string{own, f.call.Env} {
+	for _, layer := range []map[string]string{own, ex.call.Env} {
 		for name := range layer {
 			if err := secret.CheckEnvName(name); err != nil {
 				return err
 			}
 		}
 	}
-	l := &f.lease
-	if f.redactor == nil || l.stored != nil || len(l.fetched) > 0 || len(own) > 0 { // else it covers the call already
-		f.redactor = e.redactor(l, own, f.call.Env)
+	l := &ex.lease
+	if ex.redactor == nil || l.stored != nil || len(l.fetched) > 0 || len(own) > 0 { // else it covers the call already
+		ex.redactor = e.redactor(l, own, ex.call.Env)
 	}
-	if len(f.redactor.Skipped()) > 0 && l.size(own, f.call.Env) > secret.MaxValues {
+	if len(ex.redactor.Skipped()) > 0 && l.size(own, ex.call.Env) > secret.MaxValues {
 		// Those that are merely too short stand in every other word.
-		f.lease.blind = true
+		ex.lease.blind = true
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}
 	}
 	if l.stored == nil && len(l.hooked) == 0 && len(own) == 0 {
-		f.env = f.call.Env
+		ex.env = ex.call.Env
 		return nil
 	}
-	f.env, f.bound = make(map[string]string, len(own)+len(f.call.Env)+len(l.hooked)+8), nil
+	ex.env, ex.bound = make(map[string]string, len(own)+len(ex.call.Env)+len(l.hooked)+8), nil
 	if l.stored != nil {
-		f.wear(l.stored.Org, true, "")
+		ex.overlay(l.stored.Org, true, "")
 	}
-	f.wear(l.hooked, false, "")
-	f.wearText(own)
-	if l.stored != nil && f.agent != nil {
-		f.wear(l.stored.Agent, true, f.agent.ID)
+	ex.overlay(l.hooked, false, "")
+	ex.overlayText(own)
+	if l.stored != nil && ex.agent != nil {
+		ex.overlay(l.stored.Agent, true, ex.agent.ID)
 	}
-	f.wearText(f.call.Env)
+	ex.overlayText(ex.call.Env)
 	return nil
 }
 
@@ -162,55 +162,55 @@ func reveal(env map[string]string, values []secret.Named) {
 // fetch asks for credentials right before the call runs: not for calls that are
 // refused, and not before a person has agreed. If there are none to be had, tools
 // that said what they need are not run, and others with a notice.
-func (e *Engine) fetch(ctx context.Context, f *flight) error {
-	needs := f.tool.Tool.Version.Settings.Secrets
+func (e *Engine) fetch(ctx context.Context, ex *execution) error {
+	needs := ex.tool.Tool.Version.Settings.Secrets
 	if e.cfg.Credentials != nil {
-		who := f.call.Principal
-		if f.agent != nil {
-			who.Agent = string(f.agent.ID)
+		who := ex.call.Principal
+		if ex.agent != nil {
+			who.Agent = string(ex.agent.ID)
 		}
-		values, err := e.cfg.Credentials.Fetch(ctx, who, f.tool.Tool, f.call.ID)
+		values, err := e.cfg.Credentials.Fetch(ctx, who, ex.tool.Tool, ex.call.ID)
 		switch {
 		case err == nil:
-			f.lease.hooked, f.lease.fetched = values, values
-			if err := e.dress(f); err != nil {
+			ex.lease.hooked, ex.lease.fetched = values, values
+			if err := e.buildEnv(ex); err != nil {
 				return err
 			}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			e.logOf(f).Warn("credentials of a call cannot be had", "call", f.call.ID, "org", who.Org, "tool", f.tool.Tool.Name, "error", err)
+			e.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org, "tool", ex.tool.Tool.Name, "error", err)
 			// What is stored for the organisation is not asked: the webhook's
 			// would have replaced it.
-			if name := f.lacks(needs, f.higher()); name != "" {
+			if name := ex.lacks(needs, ex.higher()); name != "" {
 				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the variable "+name+", and "+haft.MessageOf(err))
 				r.cause = err
 				return r
 			}
-			f.notices = append(f.notices, "credentials: "+haft.MessageOf(err)+"; the tool ran without them")
+			ex.notices = append(ex.notices, "credentials: "+haft.MessageOf(err)+"; the tool ran without them")
 		}
 	}
-	if name := f.lacks(needs, f.env); name != "" {
+	if name := ex.lacks(needs, ex.env); name != "" {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or give it with the call")
 	}
 	return nil
 }
 
 // higher is the part of the environment that a webhook cannot replace.
-func (f *flight) higher() map[string]string {
+func (ex *execution) higher() map[string]string {
 	env := map[string]string{}
-	if f.agent != nil {
-		maps.Copy(env, f.agent.Env)
+	if ex.agent != nil {
+		maps.Copy(env, ex.agent.Env)
 	}
-	if f.lease.stored != nil {
-		reveal(env, f.lease.stored.Agent)
+	if ex.lease.stored != nil {
+		reveal(env, ex.lease.stored.Agent)
 	}
-	maps.Copy(env, f.call.Env)
+	maps.Copy(env, ex.call.Env)
 	return env
 }
 
 // lacks returns the first of names that is not in env.
-func (f *flight) lacks(names []string, env map[string]string) string {
+func (ex *execution) lacks(names []string, env map[string]string) string {
 	for _, name := range names {
 		if _, ok := env[name]; !ok {
 			return name

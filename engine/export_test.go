@@ -20,12 +20,12 @@ func Stages() []string {
 // CallWith is Call with something that happens after the call has come in and before
 // it is on its way.
 func (e *Engine) CallWith(ctx context.Context, c haft.Call, meanwhile func()) (*haft.Result, error) {
-	f, _, err := e.arrive(ctx, c)
+	ex, _, err := e.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	meanwhile()
-	return e.fly(ctx, f)
+	return e.runCall(ctx, ex)
 }
 
 // FreshCalls counts the calls that are remembered to have no events yet.
@@ -66,8 +66,8 @@ func (e *Engine) PostponedCalls() int {
 	e.dispatcher.mu.Lock()
 	defer e.dispatcher.mu.Unlock()
 	n := 0
-	for _, l := range e.dispatcher.lanes {
-		if l.wait > 0 {
+	for _, q := range e.dispatcher.queues {
+		if q.wait > 0 {
 			n++
 		}
 	}

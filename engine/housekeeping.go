@@ -7,8 +7,8 @@ import (
 	"haft"
 )
 
-// keepHouse does what has to be done from time to time, until ctx ends.
-func (e *Engine) keepHouse(ctx context.Context) {
+// housekeep does what has to be done from time to time, until ctx ends.
+func (e *Engine) housekeep(ctx context.Context) {
 	beat := time.NewTicker(e.cfg.Beat)
 	defer beat.Stop()
 	pass := &pruning{}

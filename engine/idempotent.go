@@ -9,13 +9,13 @@ import (
 	"haft/store"
 )
 
-// claim takes the idempotency key for a flight. It returns the call that has it:
+// claim takes the idempotency key for an execution. It returns the call that has it:
 // this one, or an earlier one with the same tool and arguments. The key belongs to
 // the owner of the call and to its agent: nobody else's call is ever found by it.
 // What the earlier call gave is told to who may make the call now, and to nobody
 // else: f.refused says why not, and then f itself goes on, to be refused like any.
-func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
-	p, c := f.call.Principal, f.call
+func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) {
+	p, c := ex.call.Principal, ex.call
 	if p.Owner() == "" {
 		return "", &haft.Error{Code: haft.CodeInvalid, Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
@@ -27,16 +27,16 @@ func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 		}
 		key := &store.Key{Org: p.Org, Scope: p.Owner(), Agent: p.Agent, Name: c.IdempotencyKey, Call: winner}
 		if winner == c.ID {
-			f.claimed = key
+			ex.claimed = key
 			return winner, nil
 		}
-		if f.refused = e.repeatable(ctx, f, winner); f.refused != nil {
+		if ex.refused = e.repeatable(ctx, ex, winner); ex.refused != nil {
 			return c.ID, nil
 		}
 		if !same {
 			return "", &haft.Error{Code: haft.CodeConflict, Message: "the idempotency key was used for another call"}
 		}
-		if e.flying(winner) == nil {
+		if e.executionOf(winner) == nil {
 			_, err = e.store.Record(ctx, p.Org, winner)
 		}
 		if err == nil || haft.CodeOf(err) != haft.CodeNotFound {
@@ -61,25 +61,25 @@ func (e *Engine) claim(ctx context.Context, f *flight) (haft.CallID, error) {
 const claimWait = 2 * time.Second
 
 // keysHeld are the keys that the call must still have when it is recorded first.
-func (f *flight) keysHeld() []store.Key {
-	if f.claimed == nil || f.accepted {
+func (ex *execution) keysHeld() []store.Key {
+	if ex.claimed == nil || ex.accepted {
 		return nil
 	}
-	return []store.Key{*f.claimed}
+	return []store.Key{*ex.claimed}
 }
 
 // repeatable takes a call that was made before through the stages that decide who
 // may make it, and returns why it may not be made now.
-func (e *Engine) repeatable(ctx context.Context, f *flight, first haft.CallID) error {
-	probe := *f
+func (e *Engine) repeatable(ctx context.Context, ex *execution, first haft.CallID) error {
+	probe := *ex
 	probe.call.ID = first // so that the agent's tool rules do not count it as another one
 	defer func() {
-		f.lease, f.redactor = probe.lease, probe.redactor
+		ex.lease, ex.redactor = probe.lease, probe.redactor
 		probe.release()
 	}()
 	for _, s := range deciding {
 		if err := s.run(e, ctx, &probe); err != nil {
-			f.tool, f.rules, f.decision = probe.tool, probe.rules, probe.decision
+			ex.tool, ex.rules, ex.decision = probe.tool, probe.rules, probe.decision
 			return err
 		}
 	}
@@ -92,37 +92,37 @@ func sameKey(a, b haft.Call) bool {
 	return a.IdempotencyKey == b.IdempotencyKey && p.Org == q.Org && p.Owner() == q.Owner() && p.Agent == q.Agent
 }
 
-// unclaim gives the key of a flight back.
-func (e *Engine) unclaim(ctx context.Context, f *flight) {
-	if f.call.IdempotencyKey == "" {
+// unclaim gives the key of an execution back.
+func (e *Engine) unclaim(ctx context.Context, ex *execution) {
+	if ex.call.IdempotencyKey == "" {
 		return
 	}
-	p := f.call.Principal
-	if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, f.call.IdempotencyKey, f.call.ID); err != nil {
-		e.logOf(f).Warn("an idempotency key cannot be given back", "call", f.call.ID, "error", err)
+	p := ex.call.Principal
+	if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, ex.call.IdempotencyKey, ex.call.ID); err != nil {
+		e.logOf(ex).Warn("an idempotency key cannot be given back", "call", ex.call.ID, "error", err)
 	}
 }
 
-// flying returns the flight of a call in this process, or nil.
-func (e *Engine) flying(id haft.CallID) *flight {
+// executionOf returns the execution of a call in this process, or nil.
+func (e *Engine) executionOf(id haft.CallID) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.flights[id]
+	return e.executions[id]
 }
 
 // await waits for the end of another call, or until it waits for a person. The
 // caller has found out that p may have its result.
 func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if f := e.flying(id); f != nil && f.asked.Principal.Org == p.Org {
+		if ex := e.executionOf(id); ex != nil && ex.asked.Principal.Org == p.Org {
 			select {
-			case <-f.done:
-				if f.result != nil {
-					res := *f.result
+			case <-ex.done:
+				if ex.result != nil {
+					res := *ex.result
 					return &res, nil
 				}
-				if !e.overtaken(ctx, f.err) && !errors.Is(f.err, errPostponed) {
-					return nil, f.err
+				if !e.overtaken(ctx, ex.err) && !errors.Is(ex.err, errPostponed) {
+					return nil, ex.err
 				}
 				// Its record says what becomes of it.
 			case <-ctx.Done():

@@ -12,15 +12,15 @@ import (
 
 // others are the tools that a call may call while it runs: those of its principal.
 type others struct {
-	e *Engine
-	f *flight
+	e  *Engine
+	ex *execution
 }
 
 var _ executor.Others = others{}
 
 // Tools implements [executor.Others].
 func (o others) Tools(ctx context.Context) iter.Seq2[haft.Tool, error] {
-	return o.e.Tools(ctx, o.f.call.Principal, haft.ToolFilter{})
+	return o.e.Tools(ctx, o.ex.call.Principal, haft.ToolFilter{})
 }
 
 // Call implements [executor.Others].
@@ -29,28 +29,28 @@ func (o others) Tools(ctx context.Context) iter.Seq2[haft.Tool, error] {
 // it. So that neither waits for ever, its place in the queue is given up, and slots
 // and the agent's turn that it holds count for both.
 func (o others) Call(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error) {
-	f := o.f
-	if f.depth >= maxDepth {
+	ex := o.ex
+	if ex.depth >= maxDepth {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "calls that make calls are nested too deep"}
 	}
 	child, err := o.e.enter(haft.Call{
-		Tool: tool, Args: args, Principal: f.call.Principal, Deadline: f.call.Deadline, Env: f.call.Env,
-		Parent: f.call.ID, Turn: f.call.Turn, Chain: f.call.Chain, Trace: f.call.Trace,
+		Tool: tool, Args: args, Principal: ex.call.Principal, Deadline: ex.call.Deadline, Env: ex.call.Env,
+		Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	child.depth, child.parent, child.seen = f.depth+1, f, f.seen
-	f.grant.Settle()
-	return o.e.fly(ctx, child)
+	child.depth, child.parent, child.seen = ex.depth+1, ex, ex.seen
+	ex.grant.Settle()
+	return o.e.runCall(ctx, child)
 }
 
 // turning reports whether f, or one that waits for it, has the agent's turn.
-func (f *flight) turning() bool {
-	return f != nil && (f.unlock != nil || f.parent.turning())
+func (ex *execution) turning() bool {
+	return ex != nil && (ex.unlock != nil || ex.parent.turning())
 }
 
 // holding reports whether f, or one that waits for it, has a slot of that key.
-func (f *flight) holding(key string) bool {
-	return f != nil && (slices.Contains(f.keys, key) || f.parent.holding(key))
+func (ex *execution) holding(key string) bool {
+	return ex != nil && (slices.Contains(ex.keys, key) || ex.parent.holding(key))
 }

@@ -211,19 +211,19 @@ func (j *journal) Last(ctx context.Context, calls []haft.CallID) (int64, map[haf
 	return j.store.LastEvents(ctx, ask)
 }
 
-// tell publishes an event of a flight together with part.
-func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data any, part *store.Batch) error {
+// tell publishes an event of an execution together with part.
+func (e *Engine) tell(ctx context.Context, ex *execution, typ haft.EventType, data any, part *store.Batch) error {
 	var raw json.RawMessage
 	if data != nil {
 		var err error
 		if raw, err = json.Marshal(data); err != nil {
 			return fmt.Errorf("encode the data of an event: %w", err)
 		}
-		if raw, _ = f.redactor.JSON(raw); len(raw) > event.MaxData {
+		if raw, _ = ex.redactor.JSON(raw); len(raw) > event.MaxData {
 			raw = json.RawMessage(`{"omitted":"too large"}`)
 		}
 	}
-	call := f.named()
+	call := ex.named()
 	if call.Principal.User != "" { // else it says whose events they are
 		call.Principal.Credential = "" // it is nothing that others watch
 	}
@@ -231,30 +231,30 @@ func (e *Engine) tell(ctx context.Context, f *flight, typ haft.EventType, data a
 	if err != nil {
 		return err
 	}
-	if f.rec.Owner != e.owner() {
-		e.journal.forget(f.call.ID)
+	if ex.rec.Owner != e.owner() {
+		e.journal.forget(ex.call.ID)
 		return givenUp() // others tell what becomes of it
 	}
 	if part != nil {
-		if part.Owner = f.rec.Owner; !e.journal.attach(f.call.ID, part) {
+		if part.Owner = ex.rec.Owner; !e.journal.attach(ex.call.ID, part) {
 			return overtaken()
 		}
 	}
 	if _, err = e.hub.Publish(ctx, ev); err == nil {
 		return nil
 	}
-	if why, known := e.journal.outcome(f.call.ID); known {
+	if why, known := e.journal.outcome(ex.call.ID); known {
 		return why
 	}
-	e.journal.forget(f.call.ID)
+	e.journal.forget(ex.call.ID)
 	if errors.Is(err, store.ErrGivenUp) {
 		e.hurry()
 	}
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
 }
 
-// errOvertaken says that the store has a later state of a call than its flight: somebody
-// else has ended it or goes on with it. Nothing of the flight is written or told.
+// errOvertaken says that the store has a later state of a call than its execution: somebody
+// else has ended it or goes on with it. Nothing of the execution is written or told.
 var errOvertaken = errors.New("somebody else has moved the call")
 
 func overtaken() error {
@@ -263,15 +263,15 @@ func overtaken() error {
 
 // named returns the call with the name of its tool, whatever it was called by, and
 // without its payload.
-func (f *flight) named() haft.Call {
-	c := haft.Call{ID: f.call.ID, Tool: f.call.Tool, Principal: f.call.Principal, Trace: f.call.Trace}
-	if f.tool != nil {
-		c.Tool = f.tool.Tool.Name
+func (ex *execution) named() haft.Call {
+	c := haft.Call{ID: ex.call.ID, Tool: ex.call.Tool, Principal: ex.call.Principal, Trace: ex.call.Trace}
+	if ex.tool != nil {
+		c.Tool = ex.tool.Tool.Name
 	} else {
-		c.Tool = f.redactor.Text(c.Tool) // it can be anything
+		c.Tool = ex.redactor.Text(c.Tool) // it can be anything
 	}
-	if f.agent == nil && c.Principal.Agent != "" {
-		c.Principal.Agent = f.redactor.Text(c.Principal.Agent) // nor is there an agent of this name
+	if ex.agent == nil && c.Principal.Agent != "" {
+		c.Principal.Agent = ex.redactor.Text(c.Principal.Agent) // nor is there an agent of this name
 	}
 	return c
 }

@@ -20,13 +20,13 @@ type label struct{ what, text string }
 // labels returns the names of a call that its caller chose, and by which it is kept and
 // found again. Those cannot be redacted. The name of the tool is not among them: it is
 // that of a tool, or it is redacted.
-func (f *flight) labels() []label {
-	c := f.call
+func (ex *execution) labels() []label {
+	c := ex.call
 	all := []label{
 		{"idempotency_key", c.IdempotencyKey}, {"turn", c.Turn}, {"trace", c.Trace}, {"digest", c.Digest},
 		{"sandbox", c.Sandbox}, {"parent", string(c.Parent)},
 	}
-	if !f.ours {
+	if !ex.ours {
 		all = append(all, label{"id", string(c.ID)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
@@ -39,16 +39,16 @@ func (f *flight) labels() []label {
 // its own environment, in whatever form the redactor would find it. It is asked before
 // anything of the call is kept. Values that are no secrets by their name and short do
 // not count: a turn may have the word production in it.
-func (e *Engine) checkLabels(f *flight, stored *Stored) error {
-	if stored == nil && len(f.call.Env) == 0 {
+func (e *Engine) checkLabels(ex *execution, stored *Stored) error {
+	if stored == nil && len(ex.call.Env) == 0 {
 		return nil // there is no secret
 	}
 	var known *secret.Redactor
 	if stored != nil {
 		known = stored.secretive(e)
 	}
-	for _, l := range f.labels() {
-		if l.text != "" && (known.ContainsValue(l.text) || e.showsEnv(f.call.Env, l)) {
+	for _, l := range ex.labels() {
+		if l.text != "" && (known.ContainsValue(l.text) || e.showsEnv(ex.call.Env, l)) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
 				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose another"}
 		}
@@ -68,12 +68,12 @@ func (e *Engine) showsEnv(env map[string]string, l label) bool {
 
 // checkEarly is checkLabels for a call whose key is about to be kept, before its agent
 // is known.
-func (e *Engine) checkEarly(ctx context.Context, f *flight) error {
-	stored, err := e.storedFor(ctx, f.call.Principal)
+func (e *Engine) checkEarly(ctx context.Context, ex *execution) error {
+	stored, err := e.storedFor(ctx, ex.call.Principal)
 	if err != nil {
 		return err
 	}
-	return e.checkLabels(f, stored)
+	return e.checkLabels(ex, stored)
 }
 
 // storedFor returns what is stored for calls of a principal, or nil without a vault.
@@ -109,12 +109,12 @@ func (e *Engine) coverOf(ctx context.Context, p haft.Principal) (*secret.Redacto
 
 // refuseLabel ends a call that is named by a secret. It has no record, since that
 // would be found by its name; the audit says that it was refused.
-func (e *Engine) refuseLabel(ctx context.Context, f *flight, err error) error {
-	e.journal.forget(f.call.ID)
-	e.unclaim(ctx, f)
-	e.endTrace(f, nil, err)
+func (e *Engine) refuseLabel(ctx context.Context, ex *execution, err error) error {
+	e.journal.forget(ex.call.ID)
+	e.unclaim(ctx, ex)
+	e.endTrace(ex, nil, err)
 	body := map[string]any{"reason": haft.MessageOf(err)}
-	if logged := e.log(ctx, f.named().Principal, "call.refused", body); logged != nil {
+	if logged := e.log(ctx, ex.named().Principal, "call.refused", body); logged != nil {
 		return logged
 	}
 	return err

@@ -17,32 +17,32 @@ import (
 // limit takes what the call costs of rates and quotas, and waits for its turn in
 // the fair queue. An attempt counts: what is taken is not given back if a later
 // stage refuses the call.
-func (e *Engine) limit(ctx context.Context, f *flight) error {
+func (e *Engine) limit(ctx context.Context, ex *execution) error {
 	now := time.Now()
-	ask := e.ask(f, now)
-	if f.approval == nil && f.rec.Status != haft.StatusQueued { // it has paid when it was accepted
+	ask := e.ask(ex, now)
+	if ex.approval == nil && ex.rec.Status != haft.StatusQueued { // it has paid when it was accepted
 		taken, err := e.limits.Take(ctx, ask, now)
 		if err != nil {
 			return limited(err)
 		}
-		f.taken = taken
+		ex.taken = taken
 	}
 	queue := e.light
-	if e.cfg.Heavy(f.tool.Tool) {
+	if e.cfg.Heavy(ex.tool.Tool) {
 		queue = e.limits
 	}
 	for {
 		grant, waited, err := queue.Enter(ctx, ask)
-		f.timeline.Queue += haft.Millis(waited)
+		ex.timeline.Queue += haft.Millis(waited)
 		switch {
 		case err == nil:
-			f.grant = grant
-			return e.renew(ctx, f)
+			ex.grant = grant
+			return e.renew(ctx, ex)
 		case haft.CodeOf(err) != haft.CodeRateLimited:
 			return err
-		case f.accepted:
+		case ex.accepted:
 			return fmt.Errorf("%w: %w", errQueueFull, err)
-		case !f.isStep():
+		case !ex.isStep():
 			return limited(err)
 		}
 		if err := pause(ctx, postponeMost/10); err != nil {
@@ -68,30 +68,30 @@ func limited(err error) error {
 }
 
 // ask is what the call needs of the limiter.
-func (e *Engine) ask(f *flight, now time.Time) limit.Ask {
-	p, t := f.call.Principal, f.tool.Tool
+func (e *Engine) ask(ex *execution, now time.Time) limit.Ask {
+	p, t := ex.call.Principal, ex.tool.Tool
 	a := limit.Ask{Tenant: p.Org}
-	for _, r := range f.decision.Rates {
+	for _, r := range ex.decision.Rates {
 		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
 	}
 	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
 		name := key("tool-rate", p.Org, p.Owner(), string(t.ID))
 		a.Rates = append(a.Rates, limit.Rate{Key: name, PerSecond: r.PerSecond, Burst: burst(r)})
 	}
-	for _, q := range f.decision.Quotas {
+	for _, q := range ex.decision.Quotas {
 		start, end := q.Period.Window(now)
 		a.Quotas = append(a.Quotas, limit.Quota{Key: q.Key, Max: q.Calls, Start: start, End: end})
 	}
-	for _, c := range f.decision.Concurrency {
+	for _, c := range ex.decision.Concurrency {
 		a.Slots = append(a.Slots, limit.Slot{Key: c.Key, Max: c.Max})
 	}
 	if n := t.Version.Settings.Concurrency; n > 0 {
 		a.Slots = append(a.Slots, limit.Slot{Key: key("tool-slots", p.Org, string(t.ID)), Max: n})
 	}
-	a.Slots = slices.DeleteFunc(a.Slots, func(s limit.Slot) bool { return f.parent.holding(s.Key) })
-	f.keys = nil
+	a.Slots = slices.DeleteFunc(a.Slots, func(s limit.Slot) bool { return ex.parent.holding(s.Key) })
+	ex.keys = nil
 	for _, s := range a.Slots {
-		f.keys = append(f.keys, s.Key)
+		ex.keys = append(ex.keys, s.Key)
 	}
 	return a
 }

@@ -13,79 +13,79 @@ import (
 )
 
 // missing returns the package that a run failed for, if that is why it failed.
-func missing(f *flight) (requirement.Missing, bool) {
-	if f.res == nil || f.res.Error == nil || f.res.Error.Kind != haft.FailException {
+func missing(ex *execution) (requirement.Missing, bool) {
+	if ex.res == nil || ex.res.Error == nil || ex.res.Error.Kind != haft.FailException {
 		return requirement.Missing{}, false
 	}
-	m, ok := requirement.MissingModule(f.res.Error.Type + ": " + f.res.Error.Message)
-	python := f.tool.Tool.Version.Kind == haft.KindPython
+	m, ok := requirement.MissingModule(ex.res.Error.Type + ": " + ex.res.Error.Message)
+	python := ex.tool.Tool.Version.Kind == haft.KindPython
 	return m, ok && (m.Kind == "pip") == python
 }
 
 // amend answers a run that failed for a package that is not there: with what to add,
 // and, if policy says so, by adding it. That makes a new version, which the call is
 // run with, once, where the first run cannot have done anything.
-func (e *Engine) amend(ctx context.Context, f *flight, x executor.Executor, req executor.Request) error {
-	m, ok := missing(f)
+func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) error {
+	m, ok := missing(ex)
 	if !ok {
 		return nil
 	}
-	f.res.Error.Message += "; " + m.Advice()
-	f.res.Error.Retry = haft.RetryNever
-	if !m.Known || f.rules.Missing(f.call.Principal.Org) != policy.MissingAdd || f.approval != nil || f.call.Digest != "" || f.tool.Tool.Version.Number == 0 {
+	ex.res.Error.Message += "; " + m.Advice()
+	ex.res.Error.Retry = haft.RetryNever
+	if !m.Known || ex.rules.Missing(ex.call.Principal.Org) != policy.MissingAdd || ex.approval != nil || ex.call.Digest != "" || ex.tool.Tool.Version.Number == 0 {
 		return nil
 	}
-	next, err := e.addPackage(ctx, f, m)
+	next, err := e.addPackage(ctx, ex, m)
 	if err != nil {
-		e.logOf(f).Warn("a package that a tool needs could not be added", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
-		f.notices = append(f.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
+		e.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool", ex.tool.Tool.Name, "err", err)
+		ex.notices = append(ex.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
 		return nil
 	}
 	if next == nil {
-		f.notices = append(f.notices, "packages: a version with "+m.Requirement+" waits for a person to look at it")
+		ex.notices = append(ex.notices, "packages: a version with "+m.Requirement+" waits for a person to look at it")
 		return nil
 	}
-	f.notices = append(f.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
-	if !atLoad(f, m) && !next.Tool.Version.Settings.Idempotent {
+	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
+	if !atLoad(ex, m) && !next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
-	if !e.decideAgain(ctx, f, next) {
-		f.notices = append(f.notices, "packages: the rules do not let this call run in the new version")
+	if !e.decideAgain(ctx, ex, next) {
+		ex.notices = append(ex.notices, "packages: the rules do not let this call run in the new version")
 		return nil
 	}
-	f.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
-	if err := e.outdated(ctx, f); err != nil {
+	ex.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
+	if err := e.outdated(ctx, ex); err != nil {
 		return err
 	}
-	release, err := e.supply(ctx, f, &req)
+	release, err := e.supply(ctx, ex, &req)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := e.tell(ctx, f, haft.EventRetry, map[string]any{"try": f.rec.Tries + 1, "kind": haft.FailException, "reason": "packages"}, nil); err != nil {
+	if err := e.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1, "kind": haft.FailException, "reason": "packages"}, nil); err != nil {
 		return err
 	}
-	return e.run(ctx, f, x, nil, req)
+	return e.runTool(ctx, ex, x, nil, req)
 }
 
 // decideAgain has a call go on in another version of its tool, if the rules allow that
 // without asking anybody. Else the call stays as it is.
-func (e *Engine) decideAgain(ctx context.Context, f *flight, next *registry.Compiled) bool {
-	tool, decision, decided := f.tool, f.decision, f.decided
-	f.tool, f.decided = next, nil
-	if hasRoles(f.call.Principal, next) && e.decide(f, f.args) == nil && f.decision.Effect == policy.Allow &&
-		e.stillGranted(ctx, f, f.granted) == nil {
-		e.grantVersion(f)
+func (e *Engine) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
+	tool, decision, decided := ex.tool, ex.decision, ex.decided
+	ex.tool, ex.decided = next, nil
+	if hasRoles(ex.call.Principal, next) && e.decide(ex, ex.args) == nil && ex.decision.Effect == policy.Allow &&
+		e.stillGranted(ctx, ex, ex.granted) == nil {
+		e.grantVersion(ex)
 		return true
 	}
-	f.tool, f.decision, f.decided = tool, decision, decided
+	ex.tool, ex.decision, ex.decided = tool, decision, decided
 	return false
 }
 
 // addPackage makes a version of a call's tool that names one more package. It
 // returns nil if the version waits for review.
-func (e *Engine) addPackage(ctx context.Context, f *flight, m requirement.Missing) (*registry.Compiled, error) {
-	p, t := f.call.Principal, f.tool.Tool
+func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Missing) (*registry.Compiled, error) {
+	p, t := ex.call.Principal, ex.tool.Tool
 	d := registry.DraftOf(t)
 	list := &d.Needs.Pip
 	if m.Kind == "npm" {
@@ -121,8 +121,8 @@ func names(n haft.Requirements, m requirement.Missing) bool {
 
 // atLoad reports whether the import failed while the source was being loaded, before
 // the tool's function was called.
-func atLoad(f *flight, m requirement.Missing) bool {
-	v, trace := f.tool.Tool.Version, f.res.Error.Traceback
+func atLoad(ex *execution, m requirement.Missing) bool {
+	v, trace := ex.tool.Tool.Version, ex.res.Error.Traceback
 	if v.Kind == haft.KindPython {
 		first := true
 		for line := range strings.Lines(trace) {

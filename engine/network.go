@@ -111,19 +111,19 @@ type egressPlan struct {
 //	server                told apart by call: see [Engine.serverHosts]
 //
 // A fallback and a call that code makes are calls of their own, and decided here too.
-func (e *Engine) egressFor(ctx context.Context, f *flight) (egressPlan, error) {
-	v := f.tool.Tool.Version
-	plan := egressPlan{networks: f.decision.Networks}
+func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, error) {
+	v := ex.tool.Tool.Version
+	plan := egressPlan{networks: ex.decision.Networks}
 	switch v.Kind {
 	case haft.KindMCP:
-		return plan, e.fitServer(ctx, f)
+		return plan, e.fitServer(ctx, ex)
 	case haft.KindBuiltin:
-		if plan.here = true; len(f.bound) > 0 {
+		if plan.here = true; len(ex.bound) > 0 {
 			plan.hosts = v.Settings.Network
 		}
 	default:
 		if plan.hosts = v.Settings.Network; len(plan.hosts) == 0 {
-			plan.hosts = f.config.Network
+			plan.hosts = ex.config.Network
 		}
 	}
 	if len(plan.hosts) == 0 {
@@ -139,7 +139,7 @@ func (e *Engine) egressFor(ctx context.Context, f *flight) (egressPlan, error) {
 	if slices.Contains(plan.hosts, networkFull) && len(plan.networks) == 0 {
 		return plan, noEgress(haft.FailDenied, "the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
 	}
-	if _, refused := f.decision.Reach(hosts); len(refused) > 0 {
+	if _, refused := ex.decision.Reach(hosts); len(refused) > 0 {
 		return plan, noEgress(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
 	}
 	return plan, nil
@@ -167,49 +167,49 @@ func (e *Engine) hostsOf(entries []string) ([]string, error) {
 }
 
 // reach gives the call the way out that [Engine.egressFor] lets it have.
-func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) error {
-	plan, err := e.egressFor(ctx, f)
+func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request) error {
+	plan, err := e.egressFor(ctx, ex)
 	if err != nil {
 		return err
 	}
 	var j *judge
 	switch {
 	case plan.here && e.cfg.Gate != nil:
-		f.here = &herePassage{engine: e, flight: f}
-		req.Egress, j = f.here.wrap, &f.here.judge
-		j.follow(plan.networks, f.seen)
+		ex.here = &herePassage{engine: e, execution: ex}
+		req.Egress, j = ex.here.wrap, &ex.here.judge
+		j.follow(plan.networks, ex.seen)
 	case len(plan.hosts) > 0:
 		j = &judge{}
-		j.follow(plan.networks, f.seen)
+		j.follow(plan.networks, ex.seen)
 	}
 	if j != nil {
-		e.grantNetwork(f, plan, j)
+		e.grantNetwork(ex, plan, j)
 	}
 	if len(plan.hosts) == 0 {
-		f.stand(req, nil, nil)
-		for _, name := range f.tool.Tool.Version.Settings.Secrets {
-			f.unreached(name)
+		ex.stand(req, nil, nil)
+		for _, name := range ex.tool.Tool.Version.Settings.Secrets {
+			ex.unreached(name)
 		}
 		return nil
 	}
-	exit, err := e.cfg.Gate.Open(ctx, Way{Call: f.named(), Hosts: plan.hosts, Bound: f.bounds(), Forbids: j.forbids})
+	exit, err := e.cfg.Gate.Open(ctx, Way{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(), Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
-	f.passage = exit.Passage
+	ex.passage = exit.Passage
 	if ctx.Err() != nil {
-		e.unreach(f)
+		e.unreach(ex)
 		return context.Cause(ctx)
 	}
-	if err := f.unhad(exit.Failed); err != nil {
-		e.unreach(f)
+	if err := ex.failOnMissingTokens(exit.Failed); err != nil {
+		e.unreach(ex)
 		return err
 	}
 	for _, name := range exit.Unreached {
-		f.unreached(name)
+		ex.unreached(name)
 	}
-	e.leased(f, exit.Leased)
-	f.stand(req, exit.Stand, exit.Unreached)
+	e.leased(ex, exit.Leased)
+	ex.stand(req, exit.Stand, exit.Unreached)
 	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
 	return nil
 }
@@ -217,9 +217,9 @@ func (e *Engine) reach(ctx context.Context, f *flight, req *executor.Request) er
 // herePassage is the way out of a built-in tool. It is made when the tool first wants
 // it, since most do not.
 type herePassage struct {
-	engine *Engine
-	flight *flight // read until the passage is over
-	judge  judge
+	engine    *Engine
+	execution *execution // read until the passage is over
+	judge     judge
 
 	mu   sync.Mutex
 	exit *Exit
@@ -231,9 +231,9 @@ func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.flight.named(), Forbids: h.judge.forbids, Here: true})
+		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
 		if err != nil {
-			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.flight.call.ID, "error", err)
+			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID, "error", err)
 			return closedPassage{}
 		}
 		h.exit = exit
@@ -291,26 +291,28 @@ func (closedPassage) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // unreach closes the ways out and keeps what went through them, for the audit, and
 // what was refused, for the model.
-func (e *Engine) unreach(f *flight) {
-	if f.passage == nil && f.here == nil {
+func (e *Engine) unreach(ex *execution) {
+	if ex.passage == nil && ex.here == nil {
 		return
 	}
-	f.contacts = append(f.contacts, f.here.close()...)
-	f.here = nil
-	if f.passage != nil {
-		contacts, leased := f.passage.Close()
-		f.contacts = append(f.contacts, contacts...)
-		f.passage = nil
-		e.leased(f, leased)
+	ex.contacts = append(ex.contacts, ex.here.close()...)
+	ex.here = nil
+	if ex.passage != nil {
+		contacts, leased := ex.passage.Close()
+		ex.contacts = append(ex.contacts, contacts...)
+		ex.passage = nil
+		e.leased(ex, leased)
 	}
 	var told []string
-	for _, c := range f.contacts {
+	for _, c := range ex.contacts {
 		if c.Refused != "" && !slices.Contains(told, c.Refused) && len(told) < 10 {
 			told = append(told, c.Refused)
-			f.notices = append(f.notices, "network: "+c.Refused)
+			ex.notices = append(ex.notices, "network: "+c.Refused)
 		}
 	}
 }
 
 // kept returns as many contacts as the audit keeps.
-func (f *flight) keptContacts() []Contact { return f.contacts[:min(len(f.contacts), maxContacts)] }
+func (ex *execution) keptContacts() []Contact {
+	return ex.contacts[:min(len(ex.contacts), maxContacts)]
+}

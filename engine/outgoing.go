@@ -15,7 +15,7 @@ import (
 // This file is the one place where what leaves a call is changed. Whatever a tool, an
 // MCP server, a recovery or a cache gave is held against the output filters of policy
 // by [Engine.screen], and whatever leaves, by whichever way, is redacted by
-// [flight.redactResult], with the same list of texts: [visitResult]. Answers, records,
+// [execution.redactResult], with the same list of texts: [visitResult]. Answers, records,
 // events, the audit, webhooks and spans are made of what comes out of here. A test
 // fills every text of every type that leaves, by reflection, and finds those that are
 // not in the list.
@@ -212,13 +212,13 @@ const (
 
 // outputScreen returns the output filters that concern a call, or nil if there are
 // none.
-func (f *flight) outputScreen() *policy.Screen {
-	if f.tool == nil || !f.rules.Filters(policy.Output) {
+func (ex *execution) outputScreen() *policy.Screen {
+	if ex.tool == nil || !ex.rules.Filters(policy.Output) {
 		return nil
 	}
-	s := f.rules.Screen(f.request(f.args), policy.Output)
+	s := ex.rules.Screen(ex.request(ex.args), policy.Output)
 	if s != nil {
-		s.Clean = f.redactor.Text
+		s.Clean = ex.redactor.Text
 	}
 	return s
 }
@@ -226,13 +226,13 @@ func (f *flight) outputScreen() *policy.Screen {
 // screen holds a result, and all that is known of its run, against the output filters.
 // What they mask is replaced. If they refuse it, or cannot look at all of it, it is
 // withheld: nothing of the tool leaves. It does nothing to a result that was screened.
-func (e *Engine) screen(ctx context.Context, f *flight, res *haft.Result) {
-	if f.screened == res {
+func (e *Engine) screen(ctx context.Context, ex *execution, res *haft.Result) {
+	if ex.screened == res {
 		return
 	}
-	f.screened = res
+	ex.screened = res
 	closeSets(res)
-	screen := f.outputScreen()
+	screen := ex.outputScreen()
 	if screen == nil {
 		return
 	}
@@ -249,23 +249,23 @@ func (e *Engine) screen(ctx context.Context, f *flight, res *haft.Result) {
 	} else {
 		defer leave()
 		visitResult(res, s)
-		f.held.visitProgress(s)
-		for i := f.before; i < len(f.notices); i++ {
-			f.notices[i] = s.text("notices", f.notices[i])
+		ex.held.visitProgress(s)
+		for i := ex.before; i < len(ex.notices); i++ {
+			ex.notices[i] = s.text("notices", ex.notices[i])
 		}
-		f.contacts = f.keptContacts()
-		visitContacts(f.contacts, s)
+		ex.contacts = ex.keptContacts()
+		visitContacts(ex.contacts, s)
 	}
 	switch {
 	case s.refused != nil:
-		f.withhold(res, haft.StatusError, haft.FailFiltered, haft.MessageOf(s.refused))
+		ex.withhold(res, haft.StatusError, haft.FailFiltered, haft.MessageOf(s.refused))
 	case s.err != nil:
-		f.withholdUnseen(ctx, res, s.err)
+		ex.withholdUnseen(ctx, res, s.err)
 	}
 	for _, out := range s.findings {
-		f.note(out)
+		ex.note(out)
 	}
-	f.timeline.Serialise += haft.Millis(time.Since(began))
+	ex.timeline.Serialise += haft.Millis(time.Since(began))
 }
 
 // sizeOf is about how much text a result has.
@@ -294,30 +294,30 @@ func (e *Engine) screenPlace(ctx context.Context, steps int) (leave func(), err 
 }
 
 // withholdUnseen withholds a result that could not be looked at, and says why.
-func (f *flight) withholdUnseen(ctx context.Context, res *haft.Result, err error) {
+func (ex *execution) withholdUnseen(ctx context.Context, res *haft.Result, err error) {
 	switch {
 	case errors.Is(err, policy.ErrTooMuch):
-		f.withhold(res, haft.StatusError, haft.FailFiltered,
+		ex.withhold(res, haft.StatusError, haft.FailFiltered,
 			"the result is withheld: it is larger than filters look at; return less")
 	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
-		f.withhold(res, haft.StatusError, haft.FailFiltered,
+		ex.withhold(res, haft.StatusError, haft.FailFiltered,
 			"the result is withheld: it cannot be held against the filters")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		f.withhold(res, haft.StatusTimeout, haft.FailTimeout,
+		ex.withhold(res, haft.StatusTimeout, haft.FailTimeout,
 			"the result is withheld: the deadline passed before the filters had looked at it")
 	case ctx.Err() != nil:
-		f.withhold(res, haft.StatusCancelled, haft.FailCancelled,
+		ex.withhold(res, haft.StatusCancelled, haft.FailCancelled,
 			"the result is withheld: the call was stopped before the filters had looked at it")
 	default:
-		f.withhold(res, haft.StatusError, haft.FailFiltered,
+		ex.withhold(res, haft.StatusError, haft.FailFiltered,
 			"the result is withheld: the filters take too long for it; return less, or use simpler patterns")
 	}
 }
 
 // withhold takes back everything that the tool gave, and what the engine noted of its
 // run. A call that did not run keeps its status.
-func (f *flight) withhold(res *haft.Result, status haft.Status, kind haft.FailureKind, message string) {
-	if !f.begun && !res.Cached {
+func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.FailureKind, message string) {
+	if !ex.begun && !res.Cached {
 		status = res.Status
 		if res.Error != nil {
 			kind = res.Error.Kind
@@ -331,9 +331,9 @@ func (f *flight) withhold(res *haft.Result, status haft.Status, kind haft.Failur
 	res.Content, res.Artifacts = nil, nil
 	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: retry}
 	res.Notices = nil
-	f.notices = f.notices[:min(f.before, len(f.notices))]
-	f.contacts = withheldContacts(f.contacts)
-	f.held.take()
+	ex.notices = ex.notices[:min(ex.before, len(ex.notices))]
+	ex.contacts = withheldContacts(ex.contacts)
+	ex.held.take()
 }
 
 // withheldContacts keeps of connections that they were made.
@@ -352,29 +352,29 @@ func withheldContacts(contacts []Contact) []Contact {
 const withheld = "[withheld]"
 
 // redactResult removes secrets from everything in a result.
-func (f *flight) redactResult(res *haft.Result) { visitResult(res, redacting{f.redactor}) }
+func (ex *execution) redactResult(res *haft.Result) { visitResult(res, redacting{ex.redactor}) }
 
 // cleanError returns an error as it may be told and logged.
-func (f *flight) cleanError(err error) error {
+func (ex *execution) cleanError(err error) error {
 	coded, ok := errors.AsType[*haft.Error](err)
-	if !ok || f.redactor.Text(err.Error()) == err.Error() && !slices.ContainsFunc(coded.Misfits, f.shows) {
+	if !ok || ex.redactor.Text(err.Error()) == err.Error() && !slices.ContainsFunc(coded.Misfits, ex.shows) {
 		return err
 	}
 	c := *coded
-	c.Message, c.Misfits = f.redactor.Text(c.Message), slices.Clone(c.Misfits)
+	c.Message, c.Misfits = ex.redactor.Text(c.Message), slices.Clone(c.Misfits)
 	for i := range c.Misfits {
 		m := &c.Misfits[i]
-		m.Pointer, m.Message = f.redactor.Text(m.Pointer), f.redactor.Text(m.Message)
+		m.Pointer, m.Message = ex.redactor.Text(m.Pointer), ex.redactor.Text(m.Message)
 	}
 	if c.Err != nil {
-		if text := c.Err.Error(); f.redactor.Text(text) != text {
-			c.Err = errors.New(f.redactor.Text(text))
+		if text := c.Err.Error(); ex.redactor.Text(text) != text {
+			c.Err = errors.New(ex.redactor.Text(text))
 		}
 	}
 	return &c
 }
 
 // shows reports whether a misfit holds something that is removed.
-func (f *flight) shows(m haft.Misfit) bool {
-	return f.redactor.Text(m.Pointer) != m.Pointer || f.redactor.Text(m.Message) != m.Message
+func (ex *execution) shows(m haft.Misfit) bool {
+	return ex.redactor.Text(m.Pointer) != m.Pointer || ex.redactor.Text(m.Message) != m.Message
 }

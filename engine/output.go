@@ -19,8 +19,8 @@ const maxPiece = 64 << 10
 // are that it comes in. Nothing is begun before the tool prints something. What
 // comes while a piece is being written down goes into the next.
 type outlet struct {
-	e *Engine
-	f *flight
+	e  *Engine
+	ex *execution
 
 	mu      sync.Mutex
 	pieces  []piece
@@ -41,11 +41,11 @@ type piece struct {
 // output filters for the call, when they have looked at all of it. What a filter masks
 // or refuses must not have been seen before, and a match may go over any number of
 // pieces.
-func (e *Engine) stream(f *flight, req *executor.Request) *outlet {
-	o := &outlet{e: e, f: f}
-	if f.outputScreen() != nil {
-		f.held = &heldOutput{}
-		req.Stdout, req.Stderr, req.Progress = nil, nil, f.held.add
+func (e *Engine) stream(ex *execution, req *executor.Request) *outlet {
+	o := &outlet{e: e, ex: ex}
+	if ex.outputScreen() != nil {
+		ex.held = &heldOutput{}
+		req.Stdout, req.Stderr, req.Progress = nil, nil, ex.held.add
 		return o
 	}
 	req.Stdout, req.Stderr = o.lane("stdout"), o.lane("stderr")
@@ -65,7 +65,7 @@ func (o *outlet) lane(name string) func([]byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		if s == nil {
-			s = o.f.redactor.NewStream(func(clean []byte) { o.print(name, clean) })
+			s = o.ex.redactor.NewStream(func(clean []byte) { o.print(name, clean) })
 			o.mu.Lock()
 			o.streams = append(o.streams, s)
 			o.mu.Unlock()
@@ -124,15 +124,15 @@ func (o *outlet) write() {
 // tell publishes one piece.
 func (o *outlet) tell(ctx context.Context, p *piece) error {
 	if p.progress != nil {
-		return o.e.tell(ctx, o.f, haft.EventProgress, p.progress, nil)
+		return o.e.tell(ctx, o.ex, haft.EventProgress, p.progress, nil)
 	}
-	return o.e.tell(ctx, o.f, haft.EventOutput, map[string]string{"stream": p.stream, "text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
+	return o.e.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream, "text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
 }
 
 // untold notes that output of a call could not be told.
-func (e *Engine) untold(f *flight, err error) {
-	e.logOf(f).Error("output of a call could not be told", "call", f.call.ID, "error", err)
-	f.notices = append(f.notices, "events: some output of the call could not be told to those who watch")
+func (e *Engine) untold(ex *execution, err error) {
+	e.logOf(ex).Error("output of a call could not be told", "call", ex.call.ID, "error", err)
+	ex.notices = append(ex.notices, "events: some output of the call could not be told to those who watch")
 }
 
 // close tells what is left, waits until it is told, and returns the last error of
@@ -202,19 +202,19 @@ func (h *heldOutput) visitProgress(c cleaner) {
 }
 
 // tellHeld tells what was held back, of a result that the filters let pass.
-func (e *Engine) tellHeld(f *flight) error {
-	if f.held == nil {
+func (e *Engine) tellHeld(ex *execution) error {
+	if ex.held == nil {
 		return nil
 	}
 	ctx := context.WithoutCancel(e.ctx)
-	o := &outlet{e: e, f: f}
-	for _, data := range f.held.take() {
+	o := &outlet{e: e, ex: ex}
+	for _, data := range ex.held.take() {
 		if err := o.tell(ctx, &piece{progress: data}); err != nil {
 			return err
 		}
 	}
-	for _, s := range []struct{ name, text string }{{"stdout", f.res.Stdout}, {"stderr", f.res.Stderr}} {
-		o.print(s.name, []byte(f.redactor.Text(s.text))) // as a whole: a secret may go over two pieces
+	for _, s := range []struct{ name, text string }{{"stdout", ex.res.Stdout}, {"stderr", ex.res.Stderr}} {
+		o.print(s.name, []byte(ex.redactor.Text(s.text))) // as a whole: a secret may go over two pieces
 	}
 	return o.close()
 }

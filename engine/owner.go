@@ -77,9 +77,9 @@ func (e *Engine) rejoin(ctx context.Context) error {
 	old := e.owner()
 	dropped := 0
 	e.mu.Lock()
-	for _, f := range e.flights {
-		if f.owner == old {
-			f.cancel(errGivenUp)
+	for _, ex := range e.executions {
+		if ex.owner == old {
+			ex.cancel(errGivenUp)
 			dropped++
 		}
 	}

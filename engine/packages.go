@@ -23,11 +23,11 @@ const progressEvery = 200 * time.Millisecond
 
 // supply gives a request the packages of its tool. That they cannot be had is a
 // result: nothing of the tool has run.
-func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (release func(), err error) {
-	v := f.tool.Tool.Version
+func (e *Engine) supply(ctx context.Context, ex *execution, req *executor.Request) (release func(), err error) {
+	v := ex.tool.Tool.Version
 	if e.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
 		if len(v.Requirements.Pip)+len(v.Requirements.NPM) > 0 {
-			f.notices = append(f.notices, "requirements: packages are not installed here; only what the interpreter has is there")
+			ex.notices = append(ex.notices, "requirements: packages are not installed here; only what the interpreter has is there")
 		}
 		return func() {}, nil
 	}
@@ -35,24 +35,24 @@ func (e *Engine) supply(ctx context.Context, f *flight, req *executor.Request) (
 	var told time.Time
 	progress := func(line string) {
 		if told.IsZero() {
-			f.grant.Settle() // it waits for others, and needs no processor
+			ex.grant.Settle() // it waits for others, and needs no processor
 		}
 		if time.Since(told) < progressEvery || ctx.Err() != nil {
 			return
 		}
 		told = time.Now()
 		data := map[string]any{"phase": "packages", "message": line}
-		if err := e.tell(ctx, f, haft.EventProgress, data, nil); err != nil {
-			e.logOf(f).Warn("progress of a call could not be told", "call", f.call.ID, "err", err)
+		if err := e.tell(ctx, ex, haft.EventProgress, data, nil); err != nil {
+			e.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
 		}
 	}
-	layers, release, err := e.cfg.Packages.Open(ctx, f.call.Principal.Org, v, f.config.Needs, progress)
-	f.timeline.Packages = haft.Millis(time.Since(began))
+	layers, release, err := e.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.config.Needs, progress)
+	ex.timeline.Packages = haft.Millis(time.Since(began))
 	if ctx.Err() != nil && err != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		e.logOf(f).Warn("the packages of a tool could not be had", "call", f.call.ID, "tool", f.tool.Tool.Name, "err", err)
+		e.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool", ex.tool.Tool.Name, "err", err)
 		retry := haft.RetryNever
 		if haft.CodeOf(err) == haft.CodeUnavailable {
 			retry = haft.RetrySame

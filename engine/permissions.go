@@ -63,8 +63,8 @@ func (e *Engine) orgsWithCalls(ctx context.Context) []string {
 		e.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers", "error", err)
 	}
 	e.mu.Lock()
-	for _, f := range e.flights {
-		orgs = append(orgs, f.asked.Principal.Org)
+	for _, ex := range e.executions {
+		orgs = append(orgs, ex.asked.Principal.Org)
 	}
 	e.mu.Unlock()
 	slices.Sort(orgs)
@@ -142,12 +142,12 @@ type running struct {
 	cancel  context.CancelCauseFunc
 }
 
-// running returns what is looked at of the flight. Engine.mu is held, unless its own
+// running returns what is looked at of the execution. Engine.mu is held, unless its own
 // goroutine asks.
-func (f *flight) running() running {
-	r := running{call: f.asked, pinned: f.pinned, final: f.final != nil, granted: f.granted, cancel: f.cancel}
+func (ex *execution) running() running {
+	r := running{call: ex.asked, pinned: ex.pinned, final: ex.final != nil, granted: ex.granted, cancel: ex.cancel}
 	if r.final {
-		r.call.Args = f.final
+		r.call.Args = ex.final
 	}
 	return r
 }
@@ -158,12 +158,12 @@ func (e *Engine) reviewRunning(ctx context.Context, org string) error {
 	changes := e.changes.Load()
 	e.mu.Lock()
 	var list []running
-	for _, f := range e.flights {
-		if f.asked.Principal.Org != org {
+	for _, ex := range e.executions {
+		if ex.asked.Principal.Org != org {
 			continue
 		}
-		r := f.running()
-		r.fresh = f.seen == changes
+		r := ex.running()
+		r.fresh = ex.seen == changes
 		list = append(list, r)
 	}
 	e.mu.Unlock()
@@ -214,7 +214,7 @@ func (e *Engine) reviewParked(ctx context.Context, org string) error {
 		}
 		for _, r := range records {
 			filter.Before = r.Call.ID
-			if e.flying(r.Call.ID) != nil || r.Status == haft.StatusQueued && r.Owner != e.owner() {
+			if e.executionOf(r.Call.ID) != nil || r.Status == haft.StatusQueued && r.Owner != e.owner() {
 				continue // it is looked at where it is on its way
 			}
 			ends, err := e.reviewRecord(ctx, org, r.Call.ID)
@@ -244,12 +244,12 @@ func (e *Engine) reviewRecord(ctx context.Context, org string, id haft.CallID) (
 	if err != nil || r.Status.Final() {
 		return ends, err
 	}
-	f, err := e.unseal(r)
+	ex, err := e.unseal(r)
 	if err != nil {
 		return ends, nil //nolint:nilerr // what cannot be opened cannot run either
 	}
-	f.call.Digest = r.Digest
-	err = e.stillAllowed(ctx, running{call: f.call, pinned: r.Call.Digest, final: r.Status == haft.StatusPending})
+	ex.call.Digest = r.Digest
+	err = e.stillAllowed(ctx, running{call: ex.call, pinned: r.Call.Digest, final: r.Status == haft.StatusPending})
 	if w, ok := errors.AsType[*withdrawal](err); ok {
 		return ends, e.dropWithdrawn(ctx, r, w)
 	}
@@ -346,7 +346,7 @@ func (e *Engine) followStop(ctx context.Context) error {
 		return err
 	}
 	if note := e.stopped.Load(); note != nil && note.Kill && (before == nil || !before.At.Equal(note.At)) {
-		e.cancelFlights(errCancelled, func(haft.Principal) bool { return true })
+		e.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
 	}
 	return nil
 }
@@ -361,9 +361,9 @@ func (e *Engine) reviewEnded(ctx context.Context, known map[string]time.Time) ma
 	now := time.Now()
 	held := map[string]haft.Principal{}
 	e.mu.Lock()
-	for _, f := range e.flights {
-		if f.asked.Principal.Credential != "" && now.Sub(f.began) > permissionsPoll {
-			held[f.asked.Principal.Credential] = f.asked.Principal
+	for _, ex := range e.executions {
+		if ex.asked.Principal.Credential != "" && now.Sub(ex.began) > permissionsPoll {
+			held[ex.asked.Principal.Credential] = ex.asked.Principal
 		}
 	}
 	e.mu.Unlock()

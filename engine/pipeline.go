@@ -22,7 +22,7 @@ import (
 // A stage is one step in the handling of a call.
 type stage struct {
 	name string
-	run  func(*Engine, context.Context, *flight) error
+	run  func(*Engine, context.Context, *execution) error
 }
 
 // stages returns the order in which a call is handled. The order is a security
@@ -47,31 +47,31 @@ var pipeline = stages()
 // deciding are the stages that find out whether a call may be made.
 var deciding = pipeline[:2]
 
-// errSettled ends the pipeline early: the flight has its result, such as that of
+// errSettled ends the pipeline early: the execution has its result, such as that of
 // a cache, or that a person has to agree.
 var errSettled = errors.New("the result is there")
 
-// A flight is one call on its way through the pipeline. One goroutine has it.
-type flight struct {
+// An execution is one call on its way through the pipeline. One goroutine has it.
+type execution struct {
 	call     haft.Call // as it came, with its id
-	asked    haft.Call // the same; it does not change once others know of the flight
+	asked    haft.Call // the same; it does not change once others know of the execution
 	pinned   string    // the version that the caller named; set with asked
 	seen     int64     // how many changes of permissions there were when it came in
 	confirm  bool      // its credential has to be looked at again before anything else
 	probe    bool      // nothing runs: it is only asked whether it may
 	rec      haft.Record
 	depth    int        // of fallbacks, and of calls that calls make
-	parent   *flight    // that made it and waits for it
+	parent   *execution // that made it and waits for it
 	keys     []string   // of slots that it holds
 	explains bool       // it only asks what would be decided, and runs nothing
 	async    bool       // nobody waits: it was submitted, or goes on after an approval
 	claimed  *store.Key // its idempotency key
 	accepted bool       // it is in the store, to be run by whoever owns it
 	free     bool       // of what was kept: no request for approval is asked for
-	owner    string     // the name that this process had when it was boarded
+	owner    string     // the name that this process had when it was started
 	phase    int        // guarded by Engine.mu
 	refused  error      // why it may not be made, if that is known already
-	ours     bool       // its id was made here, and nothing is kept of it but by this flight
+	ours     bool       // its id was made here, and nothing is kept of it but by this execution
 	began    time.Time
 	trace    Span
 	redactor *secret.Redactor
@@ -111,7 +111,7 @@ type flight struct {
 	err    error
 }
 
-// The phases of a flight, between which one goroutine decides.
+// The phases of an execution, between which one goroutine decides.
 const (
 	phaseWaits  = iota // it has not begun, and can be left to others
 	phaseBegins        // it is being written down that it runs
@@ -160,58 +160,58 @@ func NewCallID() haft.CallID {
 	return haft.CallID("c_" + base32.HexEncoding.EncodeToString(now[:6])[:10] + rand.Text()[:20])
 }
 
-// fly takes a flight through all stages and out.
-func (e *Engine) fly(ctx context.Context, f *flight) (*haft.Result, error) {
+// runCall takes an execution through all stages and out.
+func (e *Engine) runCall(ctx context.Context, ex *execution) (*haft.Result, error) {
 	callers := ctx
-	ctx, other, err := e.board(ctx, f)
+	ctx, other, err := e.start(ctx, ex)
 	if err != nil {
-		e.turnAway(context.WithoutCancel(callers), f, other)
+		e.dropUnstarted(context.WithoutCancel(callers), ex, other)
 		return nil, err
 	}
 	defer func() {
-		e.land(f)
-		if f.result != nil && f.result.Status == haft.StatusPending && withdrawalOf(ctx) != nil {
-			e.review(f.call.Principal.Org) // it was withdrawn while it was written down that it waits
+		e.finish(ex)
+		if ex.result != nil && ex.result.Status == haft.StatusPending && withdrawalOf(ctx) != nil {
+			e.review(ex.call.Principal.Org) // it was withdrawn while it was written down that it waits
 		}
 	}()
 	if e.cfg.Observer != nil {
-		ctx, f.trace = e.cfg.Observer.Begin(ctx, f.named())
+		ctx, ex.trace = e.cfg.Observer.Begin(ctx, ex.named())
 	}
-	err = e.drive(ctx, f)
-	f.result, f.err = e.leave(ctx, f, err)
-	if f.result != nil && f.result.Status == haft.StatusPending {
-		e.noteParked(f.call.Principal)
+	err = e.runStages(ctx, ex)
+	ex.result, ex.err = e.leave(ctx, ex, err)
+	if ex.result != nil && ex.result.Status == haft.StatusPending {
+		e.noteParked(ex.call.Principal)
 	}
-	return f.result, f.err
+	return ex.result, ex.err
 }
 
-// board makes a flight known, so that it can be cancelled, and gives it its
-// deadline. If it cannot, other is the flight that has its id, if that is why.
-func (e *Engine) board(ctx context.Context, f *flight) (boarded context.Context, other *flight, err error) {
-	ctx, f.cancel = context.WithCancelCause(ctx)
-	f.stop = func() { f.cancel(nil) }
-	if !f.call.Deadline.IsZero() {
+// start makes an execution known, so that it can be cancelled, and gives it its
+// deadline. If it cannot, other is the execution that has its id, if that is why.
+func (e *Engine) start(ctx context.Context, ex *execution) (running context.Context, other *execution, err error) {
+	ctx, ex.cancel = context.WithCancelCause(ctx)
+	ex.stop = func() { ex.cancel(nil) }
+	if !ex.call.Deadline.IsZero() {
 		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, f.call.Deadline)
-		cancel := f.stop
-		f.stop = func() { stop(); cancel() }
+		ctx, stop = context.WithDeadline(ctx, ex.call.Deadline)
+		cancel := ex.stop
+		ex.stop = func() { stop(); cancel() }
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		f.stop()
+		ex.stop()
 		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down", Err: errClosing}
 	}
-	if other := e.flights[f.call.ID]; other != nil {
-		f.stop()
+	if other := e.executions[ex.call.ID]; other != nil {
+		ex.stop()
 		return nil, other, errIDRuns()
 	}
-	f.asked, f.pinned, f.owner = f.call, f.rec.Call.Digest, f.rec.Owner
-	if f.seen != e.changes.Load() {
-		f.confirm = true // the change need not have seen this call
+	ex.asked, ex.pinned, ex.owner = ex.call, ex.rec.Call.Digest, ex.rec.Owner
+	if ex.seen != e.changes.Load() {
+		ex.confirm = true // the change need not have seen this call
 	}
-	e.flights[f.call.ID] = f
-	e.aloft.Add(1)
+	e.executions[ex.call.ID] = ex
+	e.inFlight.Add(1)
 	return ctx, nil, nil
 }
 
@@ -220,62 +220,62 @@ func errIDRuns() error {
 	return &haft.Error{Code: haft.CodeConflict, Message: "a call with this id is running"}
 }
 
-// turnAway gives back what a flight holds that could not be boarded, except what
+// dropUnstarted gives back what an execution holds that could not be started, except what
 // belongs to the other one that has its id: its events, and its idempotency key if it
-// is the same. A flight that is kept keeps its key: the next engine goes on with it.
-func (e *Engine) turnAway(ctx context.Context, f, other *flight) {
+// is the same. An execution that is kept keeps its key: the next engine goes on with it.
+func (e *Engine) dropUnstarted(ctx context.Context, ex, other *execution) {
 	if other == nil {
-		e.journal.forget(f.call.ID)
+		e.journal.forget(ex.call.ID)
 	}
-	if !f.async && (other == nil || !sameKey(f.call, other.asked)) {
-		e.unclaim(ctx, f)
+	if !ex.async && (other == nil || !sameKey(ex.call, other.asked)) {
+		e.unclaim(ctx, ex)
 	}
 }
 
-// land gives back everything that a flight holds.
-func (e *Engine) land(f *flight) {
-	f.release()
+// finish gives back everything that an execution holds.
+func (e *Engine) finish(ex *execution) {
+	ex.release()
 	e.mu.Lock()
-	delete(e.flights, f.call.ID)
+	delete(e.executions, ex.call.ID)
 	e.mu.Unlock()
-	f.stop()
-	close(f.done)
-	e.aloft.Done()
+	ex.stop()
+	close(ex.done)
+	e.inFlight.Done()
 }
 
 // release gives back slots and locks. It can be called twice.
-func (f *flight) release() {
-	if f.grant != nil {
-		f.grant.Leave()
+func (ex *execution) release() {
+	if ex.grant != nil {
+		ex.grant.Leave()
 	}
-	if f.unlock != nil {
-		f.unlock()
-		f.unlock = nil
+	if ex.unlock != nil {
+		ex.unlock()
+		ex.unlock = nil
 	}
 }
 
-// drive runs the stages. A panic is an error like another, so that the call
+// runStages runs the stages. A panic is an error like another, so that the call
 // leaves by the one exit.
-func (e *Engine) drive(ctx context.Context, f *flight) (err error) {
+func (e *Engine) runStages(ctx context.Context, ex *execution) (err error) {
 	name := "enter"
 	defer func() {
 		if p := recover(); p != nil {
-			e.logOf(f).Error("a stage panicked", "stage", name, "call", f.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			e.logOf(ex).Error("a stage panicked", "stage", name, "call", ex.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("stage %s: %w", name, errPanic)
 		}
 	}()
-	if f.refused != nil {
-		return f.refused
+	if ex.refused != nil {
+		return ex.refused
 	}
 	for _, s := range pipeline {
 		name = s.name
-		if ctx.Err() != nil && !f.begun { // what has run is checked
+		if ctx.Err() != nil && !ex.begun { // what has run is checked
 			return context.Cause(ctx)
 		}
 		began := time.Now()
-		err := s.run(e, ctx, f)
-		f.took(name, time.Since(began))
-		if err != nil && !f.begun && ctx.Err() != nil && haft.CodeOf(err) == haft.CodeUnavailable {
+		err := s.run(e, ctx, ex)
+		ex.took(name, time.Since(began))
+		if err != nil && !ex.begun && ctx.Err() != nil && haft.CodeOf(err) == haft.CodeUnavailable {
 			return context.Cause(ctx) // whatever failed at the same moment
 		}
 		if err != nil {
@@ -289,14 +289,14 @@ func (e *Engine) drive(ctx context.Context, f *flight) (err error) {
 var errPanic = errors.New("a fault inside haft")
 
 // took notes how long a stage took.
-func (f *flight) took(stage string, d time.Duration) {
+func (ex *execution) took(stage string, d time.Duration) {
 	switch stage {
 	case "resolve", "authorize":
-		f.timeline.Policy += haft.Millis(d)
+		ex.timeline.Policy += haft.Millis(d)
 	case "validate":
-		f.timeline.Validate = haft.Millis(d)
+		ex.timeline.Validate = haft.Millis(d)
 	}
-	if f.trace != nil {
-		f.trace.Stage(stage, d)
+	if ex.trace != nil {
+		ex.trace.Stage(stage, d)
 	}
 }

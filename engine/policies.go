@@ -165,32 +165,32 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 		return policy.Decision{}, err
 	}
 	c.Principal = e.canonical(ctx, c.Principal)
-	f := &flight{call: c, explains: true}
-	f.rec.Call = c
-	defer f.release()
-	for _, stage := range []func(context.Context, *flight) error{e.resolve, e.authorize, e.validate, e.decideFinal} {
-		if err := stage(ctx, f); err != nil {
-			return explained(f, err)
+	ex := &execution{call: c, explains: true}
+	ex.rec.Call = c
+	defer ex.release()
+	for _, stage := range []func(context.Context, *execution) error{e.resolve, e.authorize, e.validate, e.decideFinal} {
+		if err := stage(ctx, ex); err != nil {
+			return explained(ex, err)
 		}
 	}
-	return f.decision, nil
+	return ex.decision, nil
 }
 
 // explained makes a decision of what a stage says to a call that would be denied.
 // Other errors are about the question, and not about the call.
-func explained(f *flight, err error) (policy.Decision, error) {
+func explained(ex *execution, err error) (policy.Decision, error) {
 	coded := asCoded(err)
 	if haft.CodeOf(coded) != haft.CodeDenied {
 		return policy.Decision{}, coded
 	}
-	if f.decision.Effect == policy.Deny {
-		return f.decision, nil
+	if ex.decision.Effect == policy.Deny {
+		return ex.decision, nil
 	}
 	rule := "haft/tool" // it is disabled, or waits for review
 	if r, ok := errors.AsType[*refusal](err); ok {
 		rule = cmp.Or(r.rule, "haft/"+string(r.failure.Kind))
 	}
-	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: f.decision.Considered}, nil
+	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: ex.decision.Considered}, nil
 }
 
 // Review says what the policy of its organisation demands of a tool in whose source

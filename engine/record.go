@@ -16,36 +16,36 @@ const recordWait = 30 * time.Second
 // record closes the record of the call. A tool that ran does not end as unknown because
 // the store is away: its end is tried until it is kept. Whoever made the call waits for
 // that as long as waiting, and not for ever.
-func (e *Engine) record(ctx, waiting context.Context, f *flight, res *haft.Result) error {
-	if !f.begun {
-		e.keep(f)
+func (e *Engine) record(ctx, waiting context.Context, ex *execution, res *haft.Result) error {
+	if !ex.begun {
+		e.keep(ex)
 	}
-	f.rec.Status, f.rec.Ended, f.rec.Result, f.rec.Sealed = res.Status, time.Now(), res, nil
-	f.rec.ResultDigest = e.digest("result", res.Value)
-	write := e.ending(ctx, f, res)
+	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
+	ex.rec.ResultDigest = e.digest("result", res.Value)
+	write := e.ending(ctx, ex, res)
 	var err error
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		if wait > 0 {
 			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back
 		}
-		if err = write(wait > 0); err == nil || !f.begun || e.overtaken(ctx, err) {
+		if err = write(wait > 0); err == nil || !ex.begun || e.overtaken(ctx, err) {
 			return err
 		}
 	}
 	e.mu.Lock()
-	e.recording[f.call.ID] = true
+	e.recording[ex.call.ID] = true
 	e.mu.Unlock()
-	e.logOf(f).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call", f.call.ID, "error", err)
-	if f.async {
-		return e.recordUntil(f, write)
+	e.logOf(ex).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call", ex.call.ID, "error", err)
+	if ex.async {
+		return e.recordUntil(ex, write)
 	}
 	e.launched.Add(1)
 	done := make(chan error, 1)
 	if !e.spawn(func(context.Context) {
 		defer e.launched.Add(-1)
-		err := e.recordUntil(f, write)
+		err := e.recordUntil(ex, write)
 		if done <- err; err != nil {
-			e.logOf(f).Error("the end of a call is not recorded", "call", f.call.ID, "error", err)
+			e.logOf(ex).Error("the end of a call is not recorded", "call", ex.call.ID, "error", err)
 		}
 	}) {
 		e.launched.Add(-1)
@@ -61,33 +61,33 @@ func (e *Engine) record(ctx, waiting context.Context, f *flight, res *haft.Resul
 }
 
 // ending returns a function that writes the end of a call: the same each time.
-func (e *Engine) ending(ctx context.Context, f *flight, res *haft.Result) func(again bool) error {
+func (e *Engine) ending(ctx context.Context, ex *execution, res *haft.Result) func(again bool) error {
 	kind := "call.ended"
-	if !f.begun {
+	if !ex.begun {
 		kind = "call.refused"
 		if res.Cached {
 			kind = "call.cached"
 		}
 	}
-	entry := e.entry(f, kind, e.endedBody(f, res))
+	entry := e.entry(ex, kind, e.endedBody(ex, res))
 	cpu, rss := res.Usage.Measured()
 	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
 	return func(again bool) error {
-		part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{entry}, Limits: rows(f.taken), Again: again, Sure: f.ours}
-		if !f.begun {
-			part.Approvals = f.spent()
+		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: rows(ex.taken), Again: again, Sure: ex.ours}
+		if !ex.begun {
+			part.Approvals = ex.spent()
 		}
-		return e.tell(ctx, f, haft.EventCompleted, data, part)
+		return e.tell(ctx, ex, haft.EventCompleted, data, part)
 	}
 }
 
 // recordUntil writes the end of a call until the store takes it, somebody else has moved
 // the call, or the engine is closed.
-func (e *Engine) recordUntil(f *flight, write func(again bool) error) error {
+func (e *Engine) recordUntil(ex *execution, write func(again bool) error) error {
 	defer func() {
 		e.mu.Lock()
-		delete(e.recording, f.call.ID)
+		delete(e.recording, ex.call.ID)
 		e.mu.Unlock()
 	}()
 	for wait := time.Second / 2; ; wait = min(2*wait, postponeMost) {
@@ -103,8 +103,8 @@ func (e *Engine) recordUntil(f *flight, write func(again bool) error) error {
 func (e *Engine) inHand(id haft.CallID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f := e.flights[id]
-	return f != nil && f.owner == e.owner() || e.recording[id]
+	ex := e.executions[id]
+	return ex != nil && ex.owner == e.owner() || e.recording[id]
 }
 
 // overtaken reports whether a call is with somebody else, so that nothing about it is
@@ -115,32 +115,32 @@ func (e *Engine) overtaken(ctx context.Context, err error) bool {
 
 // fromOthers is what the caller of a call is told that others have moved: what they wrote,
 // if the tool had begun, and else that nothing ran here.
-func (e *Engine) fromOthers(ctx context.Context, f *flight, err error) (*haft.Result, error) {
+func (e *Engine) fromOthers(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
 	if !errors.Is(err, errOvertaken) {
-		e.journal.forget(f.call.ID)
+		e.journal.forget(ex.call.ID)
 		err = givenUp()
 	}
-	if f.begun {
+	if ex.begun {
 		// Not an error that says to try again: the tool would run twice.
 		err = &haft.Error{Code: haft.CodeInternal, Err: err, Message: "the tool was run, and another server has the call: look it up by its id"}
-		if res := e.ended(ctx, f); res != nil {
-			e.endTrace(f, res, nil)
+		if res := e.ended(ctx, ex); res != nil {
+			e.endTrace(ex, res, nil)
 			return res, nil
 		}
 	}
-	e.endTrace(f, nil, err)
+	e.endTrace(ex, nil, err)
 	return nil, err
 }
 
 // ended is how others have ended a call for which somebody waits here.
-func (e *Engine) ended(ctx context.Context, f *flight) *haft.Result {
-	if f.async {
+func (e *Engine) ended(ctx context.Context, ex *execution) *haft.Result {
+	if ex.async {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
 	for {
-		r, err := e.store.Record(ctx, f.call.Principal.Org, f.call.ID)
+		r, err := e.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}
@@ -151,17 +151,17 @@ func (e *Engine) ended(ctx context.Context, f *flight) *haft.Result {
 }
 
 // unrecorded is what the caller of a call is told whose end is not recorded.
-func (e *Engine) unrecorded(ctx context.Context, f *flight, err error) error {
+func (e *Engine) unrecorded(ctx context.Context, ex *execution, err error) error {
 	switch {
-	case f.isStep(), f.accepted && !f.begun:
+	case ex.isStep(), ex.accepted && !ex.begun:
 		err = errPostponed // the store says later what became of it
-	case f.begun:
+	case ex.begun:
 		// Not one that says to try again: the tool would run twice.
 		err = &haft.Error{Code: haft.CodeInternal, Err: err,
 			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
 	default:
-		e.unclaim(ctx, f)
+		e.unclaim(ctx, ex)
 	}
-	e.endTrace(f, nil, err)
+	e.endTrace(ex, nil, err)
 	return err
 }

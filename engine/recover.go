@@ -121,10 +121,10 @@ func (e *Engine) again(ctx context.Context, r *haft.Record) (bool, error) {
 
 // requeue has a call run that the store has in another state.
 func (e *Engine) requeue(ctx context.Context, r *haft.Record, why string) error {
-	f := e.bareFlight(r)
-	f.rec.Status, f.rec.Result, f.rec.Started = haft.StatusQueued, nil, time.Time{}
-	part := &store.Batch{Records: []haft.Record{f.rec}, Audit: []audit.Entry{e.entry(f, "call.requeued", map[string]any{"reason": why})}}
-	return ended(e.tell(ctx, f, haft.EventQueued, nil, part))
+	ex := e.bareExecution(r)
+	ex.rec.Status, ex.rec.Result, ex.rec.Started = haft.StatusQueued, nil, time.Time{}
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{e.entry(ex, "call.requeued", map[string]any{"reason": why})}}
+	return ended(e.tell(ctx, ex, haft.EventQueued, nil, part))
 }
 
 // leaveToServer is requeue for a call that this process does not run: a command would wait
@@ -179,28 +179,28 @@ func (e *Engine) followAnswer(ctx context.Context, r *haft.Record) error {
 	return nil // it is asked for again
 }
 
-// revive makes a flight of a queued call. It returns nil if the call cannot run and has
+// revive makes an execution of a queued call. It returns nil if the call cannot run and has
 // ended, and an error that wraps errSealed if this server has no key for it.
-func (e *Engine) revive(ctx context.Context, r *haft.Record) (*flight, error) {
-	f, err := e.unseal(r)
+func (e *Engine) revive(ctx context.Context, r *haft.Record) (*execution, error) {
+	ex, err := e.unseal(r)
 	switch {
 	case errors.Is(err, errSealed):
 		return nil, err
 	case err != nil:
 		return nil, e.lose(ctx, r, "what was kept of the call cannot be read")
-	case f.free:
-		return f, nil
+	case ex.free:
+		return ex, nil
 	}
 	a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound: // of an older haft
-		return f, nil
+		return ex, nil
 	case err != nil:
 		return nil, err
 	case a.State == haft.ApprovalUsed: // likewise, right before it wrote that the call runs
 		return nil, e.lose(ctx, r, "the server ended while the call was about to run")
 	}
-	return e.approved(f, a), nil
+	return e.approved(ex, a), nil
 }
 
 // lose closes a call of which nobody can know whether it ran.
@@ -215,20 +215,20 @@ func (e *Engine) endUnbegun(ctx context.Context, r *haft.Record, _ string) error
 
 // end closes a call that nobody has in hand.
 func (e *Engine) end(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
-	f := e.bareFlight(r)
-	res := f.failed(status, kind, message)
-	e.finish(f, res)
-	if err := ended(e.close(ctx, f, res)); err != nil {
+	ex := e.bareExecution(r)
+	res := ex.failed(status, kind, message)
+	e.completeResult(ex, res)
+	if err := ended(e.close(ctx, ex, res)); err != nil {
 		return fmt.Errorf("close the call %s: %w", r.Call.ID, err)
 	}
 	return nil
 }
 
-// bareFlight is a flight for writing the record of a call that does not fly.
-func (e *Engine) bareFlight(r *haft.Record) *flight {
-	f := &flight{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
-	f.rec.Owner = e.owner()
-	return f
+// bareExecution is an execution for writing the record of a call that is not run.
+func (e *Engine) bareExecution(r *haft.Record) *execution {
+	ex := &execution{call: r.Call, rec: *r, began: time.Now(), done: make(chan struct{}), redactor: e.plain}
+	ex.rec.Owner = e.owner()
+	return ex
 }
 
 // ended makes nothing of an error that says that somebody else was faster.

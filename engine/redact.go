@@ -79,18 +79,18 @@ func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
 
 // keep brings the record up to what is known of the call by now: the arguments
 // as they will run, without what policy redacts and without secrets.
-func (e *Engine) keep(f *flight) {
-	args := f.args
+func (e *Engine) keep(ex *execution) {
+	args := ex.args
 	if args == nil {
-		args = f.call.Args
+		args = ex.call.Args
 	}
 	before := args
-	if f.args == nil {
-		args = f.inputScreened(args)
+	if ex.args == nil {
+		args = ex.inputScreened(args)
 	}
-	if len(f.decision.Redact) > 0 {
+	if len(ex.decision.Redact) > 0 {
 		var err error
-		if args, err = f.decision.Redacted(args); err != nil {
+		if args, err = ex.decision.Redacted(args); err != nil {
 			args = nil
 		}
 	}
@@ -100,35 +100,35 @@ func (e *Engine) keep(f *flight) {
 			args = nil
 		}
 	}
-	if f.lease.blind {
+	if ex.lease.blind {
 		args = nil // nobody can tell what in it is a secret
 	}
 	if args != nil {
-		args, _ = f.redactor.JSON(args)
+		args, _ = ex.redactor.JSON(args)
 	}
-	f.rec.Call.Args = args
-	f.rec.Call.Env = f.cleaned(f.rec.Call.Env)
-	f.rec.Call.Tool = f.named().Tool
-	if f.agent == nil {
-		f.rec.Call.Principal.Agent = f.redactor.Text(f.rec.Call.Principal.Agent)
+	ex.rec.Call.Args = args
+	ex.rec.Call.Env = ex.cleaned(ex.rec.Call.Env)
+	ex.rec.Call.Tool = ex.named().Tool
+	if ex.agent == nil {
+		ex.rec.Call.Principal.Agent = ex.redactor.Text(ex.rec.Call.Principal.Agent)
 	}
-	_, less := e.kept(haft.Call{Env: f.call.Env})
-	f.rec.Redacted = less || string(args) != string(before)
-	f.rec.ArgsDigest = e.digest("args", before)
-	if f.tool != nil {
-		f.rec.ToolID, f.rec.Digest = f.tool.Tool.ID, f.tool.Tool.Version.Digest
+	_, less := e.kept(haft.Call{Env: ex.call.Env})
+	ex.rec.Redacted = less || string(args) != string(before)
+	ex.rec.ArgsDigest = e.digest("args", before)
+	if ex.tool != nil {
+		ex.rec.ToolID, ex.rec.Digest = ex.tool.Tool.ID, ex.tool.Tool.Version.Digest
 	}
 }
 
 // inputScreened returns arguments that never passed the input filters as they may be
 // kept: what is masked is replaced, and what is refused is not kept at all.
-func (f *flight) inputScreened(args json.RawMessage) json.RawMessage {
-	if f.rules == nil || f.tool == nil || len(args) == 0 {
+func (ex *execution) inputScreened(args json.RawMessage) json.RawMessage {
+	if ex.rules == nil || ex.tool == nil || len(args) == 0 {
 		return args
 	}
 	ctx, stop := context.WithTimeout(context.Background(), screenGrace) //nolint:forbidigo // of its own
 	defer stop()
-	out, err := f.rules.Screen(f.request(args), policy.Input).JSON(ctx, args)
+	out, err := ex.rules.Screen(ex.request(args), policy.Input).JSON(ctx, args)
 	if err != nil {
 		return nil
 	}
@@ -137,10 +137,10 @@ func (f *flight) inputScreened(args json.RawMessage) json.RawMessage {
 
 // cleaned returns env without stored values, which may come by another name. The
 // map itself is others' too.
-func (f *flight) cleaned(env map[string]string) map[string]string {
+func (ex *execution) cleaned(env map[string]string) map[string]string {
 	var out map[string]string
 	for name, text := range env {
-		if f.lease.blind || f.redactor.Text(text) != text {
+		if ex.lease.blind || ex.redactor.Text(text) != text {
 			if out == nil {
 				out = maps.Clone(env)
 			}
@@ -188,18 +188,18 @@ func (e *Engine) binds(version string, args json.RawMessage) string {
 	return e.digest("binds", append([]byte(version+"\x00"), args...))
 }
 
-// request is what the flight asks policy, with the given arguments. Everything that
+// request is what the execution asks policy, with the given arguments. Everything that
 // decides about a call asks with it: the stages, the answers of approvers and Explain.
 // A version is the caller's choice if the call came with it; one that an approval or a
 // crash left behind is not.
-func (f *flight) request(args json.RawMessage) policy.Request {
-	t := f.tool.Tool
+func (ex *execution) request(args json.RawMessage) policy.Request {
+	t := ex.tool.Tool
 	req := policy.Request{
-		Principal: f.call.Principal, Tool: t, Current: f.tool.Current, Pins: f.rec.Call.Digest != "", Args: args,
-		Annotations: t.Version.Annotations, Scope: f.call.Principal.Scope,
+		Principal: ex.call.Principal, Tool: t, Current: ex.tool.Current, Pins: ex.rec.Call.Digest != "", Args: args,
+		Annotations: t.Version.Annotations, Scope: ex.call.Principal.Scope,
 	}
-	if f.agent != nil {
-		req.Principal.Agent, req.AgentName = string(f.agent.ID), f.agent.Name
+	if ex.agent != nil {
+		req.Principal.Agent, req.AgentName = string(ex.agent.ID), ex.agent.Name
 	}
 	return req
 }

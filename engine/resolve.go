@@ -9,46 +9,46 @@ import (
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
 // behalf it is called.
-func (e *Engine) resolve(ctx context.Context, f *flight) error {
-	refused := e.caller(ctx, f)
-	if !f.probe { // of which nothing is kept, and whose variables are no question of permission
+func (e *Engine) resolve(ctx context.Context, ex *execution) error {
+	refused := e.caller(ctx, ex)
+	if !ex.probe { // of which nothing is kept, and whose variables are no question of permission
 		// Also for a call that is refused: what is stored must not be in its record.
-		if err := e.equip(ctx, f); err != nil {
+		if err := e.equip(ctx, ex); err != nil {
 			return err
 		}
-		if err := e.checkLabels(f, f.lease.stored); err != nil {
+		if err := e.checkLabels(ex, ex.lease.stored); err != nil {
 			return err
 		}
 	}
 	if refused != nil {
 		return refused
 	}
-	tool, err := e.registry.Resolve(ctx, f.call.Principal.Org, f.call.Tool, f.call.Digest)
-	if err == nil && f.agent != nil && !slices.Contains(f.agent.Tools, tool.Tool.Name) {
+	tool, err := e.registry.Resolve(ctx, ex.call.Principal.Org, ex.call.Tool, ex.call.Digest)
+	if err == nil && ex.agent != nil && !slices.Contains(ex.agent.Tools, tool.Tool.Name) {
 		// The same words as for a tool that is not there: it is not, for the agent.
 		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
 	}
-	if haft.CodeOf(err) == haft.CodeNotFound && f.rec.Status == haft.StatusQueued {
+	if haft.CodeOf(err) == haft.CodeNotFound && ex.rec.Status == haft.StatusQueued {
 		// It was accepted while the tool was there, and has to end.
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such tool")
 	}
 	if err != nil {
 		return err
 	}
-	f.tool = tool
-	if f.trace != nil {
-		f.trace.Tool(tool.Tool.Name)
+	ex.tool = tool
+	if ex.trace != nil {
+		ex.trace.Tool(tool.Tool.Name)
 	}
 	if now := tool.Current; now != nil && now.Settings.Sandbox != "" {
 		// The configuration is that of the sandbox which the current version asks for.
 		pinned := *tool
 		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
-		f.tool = &pinned
+		ex.tool = &pinned
 	}
-	if err := e.house(ctx, f); err != nil {
+	if err := e.readSandboxConfig(ctx, ex); err != nil {
 		return err
 	}
-	return e.holdVersions(f)
+	return e.holdVersions(ex)
 }
 
 // canonical returns a principal whose agent is named by its id, so that rules, limits,
@@ -67,8 +67,8 @@ func (e *Engine) canonical(ctx context.Context, p haft.Principal) haft.Principal
 
 // caller finds the agent on whose behalf the call is made, unless calls are
 // stopped.
-func (e *Engine) caller(ctx context.Context, f *flight) error {
-	p := f.call.Principal
+func (e *Engine) caller(ctx context.Context, ex *execution) error {
+	p := ex.call.Principal
 	if p.Agent != "" {
 		agent, err := e.store.Agent(ctx, p.Org, p.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
@@ -77,20 +77,20 @@ func (e *Engine) caller(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
-		f.agent = agent                            // also if it may not call: what is stored for it stays hidden
+		ex.agent = agent                           // also if it may not call: what is stored for it stays hidden
 		if id := string(agent.ID); p.Agent != id { // kept by an older haft, which knew it by its name
-			f.call.Principal.Agent, f.rec.Call.Principal.Agent = id, id
+			ex.call.Principal.Agent, ex.rec.Call.Principal.Agent = id, id
 		}
 	}
-	if f.confirm {
-		if err := e.confirm(ctx, f); err != nil {
+	if ex.confirm {
+		if err := e.confirm(ctx, ex); err != nil {
 			return err
 		}
 	}
-	if note := e.stopped.Load(); note != nil && !f.probe && !(note.leaving && (f.async || f.call.Chain != "")) {
+	if note := e.stopped.Load(); note != nil && !ex.probe && !(note.leaving && (ex.async || ex.call.Chain != "")) {
 		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason).by("stopped")
 	}
-	if f.agent != nil && f.agent.Disabled {
+	if ex.agent != nil && ex.agent.Disabled {
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled").by("agent")
 	}
 	return nil

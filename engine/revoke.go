@@ -41,39 +41,39 @@ func (e *Engine) principalNow(ctx context.Context, p haft.Principal) (now haft.P
 
 // confirm has a call that was kept, or during whose start something was changed, go on
 // with what its credential stands for now.
-func (e *Engine) confirm(ctx context.Context, f *flight) error {
-	now, _, err := e.principalNow(ctx, f.call.Principal)
+func (e *Engine) confirm(ctx context.Context, ex *execution) error {
+	now, _, err := e.principalNow(ctx, ex.call.Principal)
 	if err != nil {
 		return refuseWithdrawn(err)
 	}
-	f.call.Principal, f.confirm = now, false
+	ex.call.Principal, ex.confirm = now, false
 	return nil
 }
 
 // outdated decides again about a call that is about to run if permissions were changed
 // since it came in, each time that it is asked: the call has been given more since the last
 // time, by the rules of when it came in. Preconditions: its arguments are those that will run.
-func (e *Engine) outdated(ctx context.Context, f *flight) error {
-	if f.seen == e.changes.Load() {
+func (e *Engine) outdated(ctx context.Context, ex *execution) error {
+	if ex.seen == e.changes.Load() {
 		return nil
 	}
-	return refuseWithdrawn(e.stillAllowed(ctx, f.running()))
+	return refuseWithdrawn(e.stillAllowed(ctx, ex.running()))
 }
 
 // renew decides again about a call that may have waited for its turn for long, if
 // permissions were changed since it came in: rules of now say whether a person has to
 // agree, and which filters hold.
-func (e *Engine) renew(ctx context.Context, f *flight) error {
-	if f.seen == e.changes.Load() {
+func (e *Engine) renew(ctx context.Context, ex *execution) error {
+	if ex.seen == e.changes.Load() {
 		return nil
 	}
-	rules, err := e.policyOf(ctx, f.call.Principal.Org)
+	rules, err := e.policyOf(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}
-	args := f.decided
-	f.rules, f.decided = rules, nil
-	return refuseWithdrawn(withdrawn(e.decide(f, args)))
+	args := ex.decided
+	ex.rules, ex.decided = rules, nil
+	return refuseWithdrawn(withdrawn(e.decide(ex, args)))
 }
 
 // refuseWithdrawn makes a refusal of a [*withdrawal]. Other errors stay what they are.
@@ -100,7 +100,7 @@ func (e *Engine) stillAllowed(ctx context.Context, r running) error {
 		return err
 	}
 	c.Principal, c.Digest = now, cmp.Or(r.granted.digest, c.Digest)
-	probe := &flight{call: c, probe: true, seen: seen}
+	probe := &execution{call: c, probe: true, seen: seen}
 	probe.rec.Call.Digest = r.pinned
 	if err := e.resolve(ctx, probe); err != nil {
 		return withdrawn(err)
@@ -167,28 +167,28 @@ func withdrawalOf(ctx context.Context) *withdrawal {
 
 // withdrawnResult is what became of a call whose permission was withdrawn while it was
 // on its way, or nil if it was not, or if the tool had ended by itself.
-func (e *Engine) withdrawnResult(ctx context.Context, f *flight, res *haft.Result, err error) *haft.Result {
+func (e *Engine) withdrawnResult(ctx context.Context, ex *execution, res *haft.Result, err error) *haft.Result {
 	w := withdrawalOf(ctx)
-	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) && f.seen != e.changes.Load() {
+	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) && ex.seen != e.changes.Load() {
 		// Whoever waited for it has left at the same moment, perhaps for this reason.
 		late := context.WithoutCancel(ctx)
-		if err := e.stillAllowed(late, f.running()); err != nil {
+		if err := e.stillAllowed(late, ex.running()); err != nil {
 			w, _ = errors.AsType[*withdrawal](err)
 		}
 	}
 	switch {
 	case w == nil:
 		return nil
-	case f.begun && (err != nil || res.Status == haft.StatusCancelled):
-		ended := f.failed(haft.StatusCancelled, haft.FailCancelled, w.Error())
-		if f.res != nil { // with what it printed and used until then
+	case ex.begun && (err != nil || res.Status == haft.StatusCancelled):
+		ended := ex.failed(haft.StatusCancelled, haft.FailCancelled, w.Error())
+		if ex.res != nil { // with what it printed and used until then
 			failure := ended.Error
-			*ended = *f.res
+			*ended = *ex.res
 			ended.Status, ended.Error, ended.Value = haft.StatusCancelled, failure, json.RawMessage("null")
 		}
 		return ended
-	case !f.begun && (err != nil && !decided(err) || res.Status == haft.StatusPending):
-		return f.failed(haft.StatusDenied, haft.FailDenied, w.Error())
+	case !ex.begun && (err != nil && !decided(err) || res.Status == haft.StatusPending):
+		return ex.failed(haft.StatusDenied, haft.FailDenied, w.Error())
 	}
 	return nil
 }

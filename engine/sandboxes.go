@@ -105,12 +105,12 @@ func (e *Engine) hasSandbox(name, pointer string) error {
 }
 
 // house finds what the organisation says of the sandbox that the call runs in.
-func (e *Engine) house(ctx context.Context, f *flight) (err error) {
-	if err := errors.Join(e.hasSandbox(f.call.Sandbox, "/sandbox"), e.hasSandbox(f.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+func (e *Engine) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
+	if err := errors.Join(e.hasSandbox(ex.call.Sandbox, "/sandbox"), e.hasSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	}
-	typ := haft.SandboxType(cmp.Or(f.call.Sandbox, f.tool.Tool.Version.Settings.Sandbox))
-	f.config, err = e.SandboxFor(ctx, f.call.Principal.Org, typ)
+	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
+	ex.config, err = e.SandboxFor(ctx, ex.call.Principal.Org, typ)
 	return err
 }
 

@@ -105,15 +105,15 @@ func (e *Engine) serverHosts(s haft.MCPServer) ([]string, error) {
 // fitServer refuses a call of a tool of an MCP server that can reach more than the
 // rules allow this call. What the server does for one call cannot be told from what it
 // does for another, so its whole network has to fit.
-func (e *Engine) fitServer(ctx context.Context, f *flight) error {
-	if len(f.decision.Networks) == 0 {
+func (e *Engine) fitServer(ctx context.Context, ex *execution) error {
+	if len(ex.decision.Networks) == 0 {
 		return nil
 	}
-	s, err := e.store.MCPServer(ctx, f.call.Principal.Org, f.tool.Tool.Version.Server)
+	s, err := e.store.MCPServer(ctx, ex.call.Principal.Org, ex.tool.Tool.Version.Server)
 	if err != nil {
 		return err
 	}
-	refused, err := e.serverBeyond(*s, f.decision)
+	refused, err := e.serverBeyond(*s, ex.decision)
 	if err != nil {
 		return noEgress(haft.FailDenied, "the network of the MCP server cannot be read: "+haft.MessageOf(err))
 	}

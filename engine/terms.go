@@ -19,32 +19,32 @@ const maxVariables = 200
 // is the one place that says what an approver is shown and what an approval binds. What
 // the credentials webhook gives is not known yet: it is asked when the call runs, and
 // not before a person has agreed.
-func (e *Engine) terms(ctx context.Context, f *flight) (*haft.Terms, error) {
-	v := f.tool.Tool.Version
+func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
+	v := ex.tool.Tool.Version
 	t := &haft.Terms{
-		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: f.config.Needs,
-		Sandbox: cmp.Or(f.call.Sandbox, v.Settings.Sandbox), MinIsolation: e.isolation(f), Limits: e.runLimits(f),
-		Network: f.wants(), Webhook: e.cfg.Credentials != nil,
+		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
+		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: e.isolation(ex), Limits: e.runLimits(ex),
+		Network: ex.wants(), Webhook: e.cfg.Credentials != nil,
 	}
-	if f.agent != nil {
-		t.Agent = string(f.agent.ID)
+	if ex.agent != nil {
+		t.Agent = string(ex.agent.ID)
 	}
-	for _, n := range f.decision.Networks {
+	for _, n := range ex.decision.Networks {
 		t.Within = append(t.Within, n.Hosts)
 	}
 	revision := ""
 	if v.Kind == haft.KindMCP {
 		var err error
-		if t.Server, revision, err = e.termsServer(ctx, f); err != nil {
+		if t.Server, revision, err = e.termsServer(ctx, ex); err != nil {
 			return nil, err
 		}
 	}
-	t.Env = f.variables()
+	t.Env = ex.variables()
 	raw, err := json.Marshal(t)
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = e.digest("terms", json.RawMessage(key(string(raw), revision, key(f.boundValues()...))))
+	t.Binds = e.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.boundValues()...))))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
 	}
@@ -53,9 +53,9 @@ func (e *Engine) terms(ctx context.Context, f *flight) (*haft.Terms, error) {
 
 // termsServer returns what an approver has to know of the server of an MCP tool, and
 // its revision, which changes also with what is not shown.
-func (e *Engine) termsServer(ctx context.Context, f *flight) (*haft.TermsServer, string, error) {
-	name := f.tool.Tool.Version.Server
-	s, err := e.store.MCPServer(ctx, f.call.Principal.Org, name)
+func (e *Engine) termsServer(ctx context.Context, ex *execution) (*haft.TermsServer, string, error) {
+	name := ex.tool.Tool.Version.Server
+	s, err := e.store.MCPServer(ctx, ex.call.Principal.Org, name)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return &haft.TermsServer{Name: name}, "", nil
 	}
@@ -69,31 +69,31 @@ func (e *Engine) termsServer(ctx context.Context, f *flight) (*haft.TermsServer,
 }
 
 // wants are the hosts that the run would be given if policy allows them.
-func (f *flight) wants() []string {
-	v := f.tool.Tool.Version
+func (ex *execution) wants() []string {
+	v := ex.tool.Tool.Version
 	if len(v.Settings.Network) == 0 && v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP {
-		return f.config.Network
+		return ex.config.Network
 	}
 	return v.Settings.Network
 }
 
 // variables lists the variables of the run with where they come from: those of the
 // call first, which its caller chose, and each group by name.
-func (f *flight) variables() []haft.Variable {
+func (ex *execution) variables() []haft.Variable {
 	type layer struct {
 		origin string
 		names  map[string]bool
 	}
 	layers := []layer{{haft.OriginCall, map[string]bool{}}, {haft.OriginAgent, map[string]bool{}}, {haft.OriginOrganisation, map[string]bool{}}}
-	for name := range f.call.Env {
+	for name := range ex.call.Env {
 		layers[0].names[name] = true
 	}
-	if f.agent != nil {
-		for name := range f.agent.Env {
+	if ex.agent != nil {
+		for name := range ex.agent.Env {
 			layers[1].names[name] = true
 		}
 	}
-	if s := f.lease.stored; s != nil {
+	if s := ex.lease.stored; s != nil {
 		for i, list := range [][]secret.Named{s.Agent, s.Org} {
 			for _, v := range list {
 				layers[i+1].names[v.Name] = true
@@ -112,7 +112,7 @@ func (f *flight) variables() []haft.Variable {
 					v.Replaces = below.origin
 				}
 			}
-			if b, ok := f.bound[name]; ok {
+			if b, ok := ex.bound[name]; ok {
 				v.Hosts = b.To.Hosts
 			}
 			all = append(all, v)
@@ -123,31 +123,31 @@ func (f *flight) variables() []haft.Variable {
 
 // boundValues are names and values of the run's variables, for a digest and nothing
 // else. A token of OAuth is left out: it is renewed while a call waits.
-func (f *flight) boundValues() []string {
+func (ex *execution) boundValues() []string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(f.env)) {
-		if b, ok := f.bound[name]; ok && b.To.OAuth != nil {
+	for _, name := range slices.Sorted(maps.Keys(ex.env)) {
+		if b, ok := ex.bound[name]; ok && b.To.OAuth != nil {
 			continue
 		}
-		all = append(all, name, f.env[name])
+		all = append(all, name, ex.env[name])
 	}
 	return all
 }
 
 // bindsTerms is the digest that ties an approval to a version, its arguments and its
 // terms.
-func (e *Engine) bindsTerms(f *flight, t *haft.Terms) string {
-	return e.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(f.args))))
+func (e *Engine) bindsTerms(ex *execution, t *haft.Terms) string {
+	return e.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(ex.args))))
 }
 
 // shownTerms returns terms as an approver may see them: without stored values, which
 // a command or an address may hold.
-func (f *flight) shownTerms(t *haft.Terms) (*haft.Terms, error) {
+func (ex *execution) shownTerms(t *haft.Terms) (*haft.Terms, error) {
 	raw, err := json.Marshal(t)
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	clean, _ := f.redactor.JSON(raw)
+	clean, _ := ex.redactor.JSON(raw)
 	shown := &haft.Terms{}
 	if err := json.Unmarshal(clean, shown); err != nil {
 		return nil, fmt.Errorf("read the terms of a call: %w", err)
@@ -159,10 +159,10 @@ func (f *flight) shownTerms(t *haft.Terms) (*haft.Terms, error) {
 // agreedTo reports whether an approval is for the call as it is now, with terms t. An
 // approval of before there were terms counts only for a call that brings nothing that
 // was not shown then.
-func (e *Engine) agreedTo(f *flight, a *haft.Approval, t *haft.Terms) bool {
+func (e *Engine) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) bool {
 	if a.Terms != nil {
-		return a.Binds == e.bindsTerms(f, t)
+		return a.Binds == e.bindsTerms(ex, t)
 	}
-	brings := len(f.call.Env) > 0 || f.call.Sandbox != "" || f.call.Limits != haft.Limits{}
-	return !brings && a.Binds == e.binds(f.tool.Tool.Version.Digest, f.args)
+	brings := len(ex.call.Env) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
+	return !brings && a.Binds == e.binds(ex.tool.Tool.Version.Digest, ex.args)
 }

@@ -10,12 +10,12 @@ import (
 
 // validate makes the arguments fit the schema of the tool, and holds them against
 // the filters of policy. What a filter masks is what runs, and is told.
-func (e *Engine) validate(ctx context.Context, f *flight) error {
-	args, failure := f.tool.Fit(f.call.Args)
+func (e *Engine) validate(ctx context.Context, ex *execution) error {
+	args, failure := ex.tool.Fit(ex.call.Args)
 	if failure != nil {
 		return &refusal{status: haft.StatusValidation, failure: *failure}
 	}
-	out, err := e.filterInput(ctx, f, args)
+	out, err := e.filterInput(ctx, ex, args)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -24,14 +24,14 @@ func (e *Engine) validate(ctx context.Context, f *flight) error {
 		r.cause = err
 		return r
 	}
-	f.note(out)
+	ex.note(out)
 	if err := out.Err(); err != nil {
 		return refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryChanged, haft.MessageOf(err))
 	}
-	f.args = args
+	ex.args = args
 	if out.Masked {
 		// What is left may no longer fit, and then it does not run.
-		if f.args, failure = f.tool.Fit(out.Value); failure != nil {
+		if ex.args, failure = ex.tool.Fit(out.Value); failure != nil {
 			return &refusal{status: haft.StatusValidation, failure: *failure}
 		}
 	}
@@ -40,11 +40,11 @@ func (e *Engine) validate(ctx context.Context, f *flight) error {
 
 // filterInput holds arguments against the input filters, for as long as the call may
 // wait and filters may take.
-func (e *Engine) filterInput(ctx context.Context, f *flight, args json.RawMessage) (policy.Filtered, error) {
-	if !f.rules.Filters(policy.Input) {
+func (e *Engine) filterInput(ctx context.Context, ex *execution, args json.RawMessage) (policy.Filtered, error) {
+	if !ex.rules.Filters(policy.Input) {
 		return policy.Filtered{Value: args}, nil
 	}
-	screen := f.rules.Screen(f.request(args), policy.Input)
+	screen := ex.rules.Screen(ex.request(args), policy.Input)
 	if screen == nil {
 		return policy.Filtered{Value: args}, nil
 	}
@@ -55,7 +55,7 @@ func (e *Engine) filterInput(ctx context.Context, f *flight, args json.RawMessag
 		return policy.Filtered{}, err
 	}
 	defer leave()
-	screen.Clean = f.redactor.Text
+	screen.Clean = ex.redactor.Text
 	return screen.JSON(ctx, args)
 }
 
@@ -63,11 +63,11 @@ func (e *Engine) filterInput(ctx context.Context, f *flight, args json.RawMessag
 const maxNotices = 200
 
 // note keeps what filters found, for audit and caller.
-func (f *flight) note(out policy.Filtered) {
+func (ex *execution) note(out policy.Filtered) {
 	for _, x := range out.Findings {
-		if len(f.notices) >= maxNotices {
+		if len(ex.notices) >= maxNotices {
 			return
 		}
-		f.notices = append(f.notices, x.String())
+		ex.notices = append(ex.notices, x.String())
 	}
 }

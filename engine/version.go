@@ -13,15 +13,15 @@ import (
 // counts, of either; what the version itself is about (how its value is read, whether
 // it may run twice) stays its own. Roles and rules of policy are looked at for each
 // version, by [hasRoles] and by package policy.
-func (e *Engine) holdVersions(f *flight) error {
-	if f.tool.Current == nil {
+func (e *Engine) holdVersions(ex *execution) error {
+	if ex.tool.Current == nil {
 		return nil
 	}
-	if err := e.mayReach(f); err != nil {
+	if err := e.mayReach(ex); err != nil {
 		return err
 	}
-	both := *f.tool
-	s, now := &both.Tool.Version.Settings, f.tool.Current.Settings
+	both := *ex.tool
+	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
 	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
 	s.Limits = lower(s.Limits, now.Limits)
 	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond), Burst: lowest(burst(s.Rate), burst(now.Rate))}
@@ -40,7 +40,7 @@ func (e *Engine) holdVersions(f *flight) error {
 			s.Secrets = append(slices.Clone(s.Secrets), name)
 		}
 	}
-	f.tool = &both
+	ex.tool = &both
 	return nil
 }
 
@@ -76,11 +76,11 @@ func rolesOf(t *registry.Compiled) []string {
 // mayReach refuses a version that wants to reach hosts which the current version does
 // not: what it may reach is what both may. A version that names none is given those
 // of its organisation that the current one may reach.
-func (e *Engine) mayReach(f *flight) error {
-	script := f.tool.Tool.Version.Kind != haft.KindBuiltin && f.tool.Tool.Version.Kind != haft.KindMCP
-	own, now := f.tool.Tool.Version.Settings.Network, f.tool.Current.Settings.Network
+func (e *Engine) mayReach(ex *execution) error {
+	script := ex.tool.Tool.Version.Kind != haft.KindBuiltin && ex.tool.Tool.Version.Kind != haft.KindMCP
+	own, now := ex.tool.Tool.Version.Settings.Network, ex.tool.Current.Settings.Network
 	if len(now) == 0 && script {
-		now = f.config.Network
+		now = ex.config.Network
 	}
 	covered := func(entry string) bool {
 		return slices.ContainsFunc(now, func(have string) bool { return e.covers(have, entry) })
@@ -96,7 +96,7 @@ func (e *Engine) mayReach(f *flight) error {
 			"the version may reach only what the current version of the tool may, which does not name "+strings.Join(more, ", ")).by("network")
 	}
 	if len(own) == 0 && script {
-		f.config.Network = slices.DeleteFunc(slices.Clone(f.config.Network), func(entry string) bool { return !covered(entry) })
+		ex.config.Network = slices.DeleteFunc(slices.Clone(ex.config.Network), func(entry string) bool { return !covered(entry) })
 	}
 	return nil
 }
