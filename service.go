@@ -22,7 +22,7 @@ type Service interface {
 type Calls interface {
 	Caller
 	Planner
-	Historian
+	CallHistory
 }
 
 // A Caller runs calls.
@@ -50,8 +50,8 @@ type Planner interface {
 	Chain(ctx context.Context, p Principal, id ChainID) (*Chain, error)
 }
 
-// A Historian knows the calls that were made.
-type Historian interface {
+// CallHistory reads the calls that were made.
+type CallHistory interface {
 	// Record returns what is kept of a call, or [CodeNotFound].
 	Record(ctx context.Context, p Principal, id CallID) (*Record, error)
 	// Records lists the calls that p may see, newest first.
@@ -63,7 +63,7 @@ type Historian interface {
 
 // A Toolbox knows which tools there are.
 type Toolbox interface {
-	Shelf
+	ToolReader
 	// PutTool adds a tool, or a version to the tool of that name.
 	PutTool(ctx context.Context, p Principal, d Draft) (*Change, error)
 	// SetTool changes what is not part of a version.
@@ -73,8 +73,8 @@ type Toolbox interface {
 	RemoveTool(ctx context.Context, p Principal, ref, revision string) error
 }
 
-// A Shelf is looked at.
-type Shelf interface {
+// A ToolReader reads tools and their versions.
+type ToolReader interface {
 	// Tool returns the tool of that name or id, or [CodeNotFound].
 	Tool(ctx context.Context, p Principal, ref string) (*Tool, error)
 	// Tools lists the tools that p may see, ordered by name, or if f has a text
@@ -282,11 +282,11 @@ type Webhooks interface {
 	// RemoveWebhook removes one with its dead letters, or returns [CodeNotFound], or
 	// [CodeConflict] if it is not of that revision; empty means any.
 	RemoveWebhook(ctx context.Context, p Principal, id WebhookID, revision string) error
-	Postman
+	WebhookAdmin
 }
 
-// A Postman keeps what could not be delivered.
-type Postman interface {
+// A WebhookAdmin lists and redelivers events that could not be delivered.
+type WebhookAdmin interface {
 	// DeadLetters lists what a webhook could not be sent, oldest first.
 	DeadLetters(ctx context.Context, p Principal, id WebhookID) iter.Seq2[DeadLetter, error]
 	// Redeliver tries to send dead letters again, now: one, or with an empty id all

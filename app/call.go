@@ -106,8 +106,8 @@ func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.R
 	if len(r.Hosts) == 0 {
 		return a.executor.Execute(ctx, req)
 	}
-	g := &gate{guard: egress.New(egress.Config{Allow: r.Ranges}), logger: a.cfg.Logger}
-	out, err := g.Open(ctx, engine.Way{Call: haft.Call{ID: req.Call}, Hosts: r.Hosts})
+	g := &egressGuard{guard: egress.New(egress.Config{Allow: r.Ranges}), logger: a.cfg.Logger}
+	out, err := g.Open(ctx, engine.EgressRequest{Call: haft.Call{ID: req.Call}, Hosts: r.Hosts})
 	if err != nil {
 		return nil, err
 	}

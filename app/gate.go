@@ -20,19 +20,19 @@ import (
 )
 
 // gate makes the ways out of sandboxes: a proxy for each call.
-type gate struct {
+type egressGuard struct {
 	guard  *egress.Guard
 	logger *slog.Logger
 	tokens *tokens // nil where no secrets are kept
 }
 
-var _ engine.Gate = (*gate)(nil)
+var _ engine.EgressGuard = (*egressGuard)(nil)
 
 // Open implements [engine.Gate].
-func (g *gate) Open(ctx context.Context, w engine.Way) (*engine.Exit, error) {
-	p := &passage{logger: g.logger, tell: w.Record, forbid: forbidding(w.Forbids)}
+func (g *egressGuard) Open(ctx context.Context, w engine.EgressRequest) (*engine.EgressRoute, error) {
+	p := &egressSession{logger: g.logger, tell: w.Record, forbid: forbidding(w.Forbids)}
 	if w.Here {
-		return &engine.Exit{Passage: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
+		return &engine.EgressRoute{Passage: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
 	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
@@ -45,7 +45,7 @@ func (g *gate) Open(ctx context.Context, w engine.Way) (*engine.Exit, error) {
 		}
 		rules = append(rules, rule)
 	}
-	exit := &engine.Exit{Passage: p, Stand: map[string]string{}, Failed: map[string]error{}}
+	exit := &engine.EgressRoute{Passage: p, Stand: map[string]string{}, Failed: map[string]error{}}
 	secrets, err := g.bind(ctx, w, rules, p, exit)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func forbidding(forbids func(host string, port uint16) string) func(string, uint
 
 // bind makes what the broker puts in: all that can get somewhere, and of the rest
 // as many as it takes, so that it notices those that strayed.
-func (g *gate) bind(ctx context.Context, w engine.Way, rules egress.Rules, p *passage, exit *engine.Exit) ([]egress.Secret, error) {
+func (g *egressGuard) bind(ctx context.Context, w engine.EgressRequest, rules egress.Rules, p *egressSession, exit *engine.EgressRoute) ([]egress.Secret, error) {
 	var here, elsewhere []egress.Secret
 	for _, b := range w.Bound {
 		s, err := toBroker(b.Name, b.To)
@@ -119,7 +119,7 @@ func (g *gate) bind(ctx context.Context, w engine.Way, rules egress.Rules, p *pa
 
 // exchange returns a token for a bound secret, if the call may reach where it is to be
 // had. That is asked here, before anybody else who wants the token hears of it.
-func (g *gate) exchange(ctx context.Context, org string, p *passage, b engine.Bound) (secret.Value, error) {
+func (g *egressGuard) exchange(ctx context.Context, org string, p *egressSession, b engine.Bound) (secret.Value, error) {
 	u, err := url.Parse(b.To.OAuth.TokenURL)
 	if err != nil || u.Hostname() == "" {
 		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the token endpoint cannot be read"}
@@ -168,7 +168,7 @@ func checkBinding(name string, v secret.Value, b *secret.Binding) error {
 }
 
 // Host implements [engine.Gate].
-func (g *gate) Host(entry string) (string, error) {
+func (g *egressGuard) Host(entry string) (string, error) {
 	rule, err := egress.ParseRule(entry)
 	if err != nil {
 		return "", err
@@ -181,19 +181,19 @@ func (g *gate) Host(entry string) (string, error) {
 const maxPassageContacts = 10_000
 
 // passage is the proxy of one call.
-type passage struct {
+type egressSession struct {
 	proxy  *egress.Proxy // nil if the tool runs in this process
 	logger *slog.Logger
 	forbid func(host string, port uint16) *egress.Refusal // nil if no rule speaks
-	tell   func(engine.Contact)                           // nil if contacts are kept
+	tell   func(engine.Connection)                        // nil if contacts are kept
 
 	mu       sync.Mutex
-	contacts []engine.Contact
+	contacts []engine.Connection
 	leased   []secret.Named // tokens
 }
 
 // lease remembers a token of the call.
-func (p *passage) lease(name string, token secret.Value) {
+func (p *egressSession) lease(name string, token secret.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if token.IsZero() || slices.ContainsFunc(p.leased, func(l secret.Named) bool { return l.Value.Equal(token) }) {
@@ -207,7 +207,7 @@ type scopeKey struct{}
 
 // scoped returns a context whose requests to servers of tokens are among those of the
 // call: an organisation says where such a server is, not the operator.
-func (p *passage) scoped(ctx context.Context) context.Context {
+func (p *egressSession) scoped(ctx context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, egress.Scope{Forbid: p.forbid, Record: p.record})
 }
 
@@ -227,7 +227,7 @@ func (b byScope) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Serve implements [engine.Passage].
-func (p *passage) Serve(ctx context.Context, conn net.Conn) {
+func (p *egressSession) Serve(ctx context.Context, conn net.Conn) {
 	if p.proxy == nil {
 		conn.Close()
 		return
@@ -238,7 +238,7 @@ func (p *passage) Serve(ctx context.Context, conn net.Conn) {
 }
 
 // record keeps what the proxy tells.
-func (p *passage) record(c egress.Connection) {
+func (p *egressSession) record(c egress.Connection) {
 	contact := contactOf(c)
 	if p.tell != nil {
 		p.tell(contact)
@@ -252,7 +252,7 @@ func (p *passage) record(c egress.Connection) {
 }
 
 // contactOf says of a connection what the audit keeps.
-func contactOf(c egress.Connection) engine.Contact {
+func contactOf(c egress.Connection) engine.Connection {
 	to := c.Host
 	if c.Port != 0 {
 		to = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
@@ -260,7 +260,7 @@ func contactOf(c egress.Connection) engine.Contact {
 	if c.Method != "" {
 		to = c.Method + " " + to
 	}
-	contact := engine.Contact{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down, Took: haft.Millis(c.Duration)}
+	contact := engine.Connection{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down, Took: haft.Millis(c.Duration)}
 	if c.Refusal != nil {
 		contact.Refused = c.Refusal.Message()
 	}
@@ -268,14 +268,14 @@ func contactOf(c egress.Connection) engine.Contact {
 }
 
 // Refused implements [engine.Passage].
-func (p *passage) Refused() bool {
+func (p *egressSession) Refused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.contacts, func(c engine.Contact) bool { return c.Refused != "" })
+	return slices.ContainsFunc(p.contacts, func(c engine.Connection) bool { return c.Refused != "" })
 }
 
 // Close implements [engine.Passage].
-func (p *passage) Close() ([]engine.Contact, []secret.Named) {
+func (p *egressSession) Close() ([]engine.Connection, []secret.Named) {
 	if p.proxy != nil {
 		p.proxy.Close()
 	}

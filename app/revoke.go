@@ -12,10 +12,10 @@ import (
 // rechecker is [engine.Config.Recheck].
 type rechecker = func(ctx context.Context, p haft.Principal) (haft.Principal, time.Time, error)
 
-var _ server.Rechecker = doorkeeper{}
+var _ server.Rechecker = authenticator{}
 
 // Recheck implements [server.Rechecker].
-func (d doorkeeper) Recheck(ctx context.Context, who server.Identity) (server.Identity, error) {
+func (d authenticator) Recheck(ctx context.Context, who server.Identity) (server.Identity, error) {
 	id, ok := who.Credential.(auth.Identity)
 	if !ok {
 		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is not known any more"}
@@ -28,7 +28,7 @@ func (d doorkeeper) Recheck(ctx context.Context, who server.Identity) (server.Id
 }
 
 // again is [auth.Authenticator.Recheck], for somebody who knows agents.
-func (d doorkeeper) again(ctx context.Context, id auth.Identity) (auth.Identity, error) {
+func (d authenticator) again(ctx context.Context, id auth.Identity) (auth.Identity, error) {
 	now, err := d.auth.Recheck(ctx, id)
 	if err != nil || now.Key == "" || now.Principal.Agent == "" || now.KeyAgent == now.Principal.Agent {
 		return now, err
@@ -61,7 +61,7 @@ func (s *Server) recheck(cfg ServerConfig) rechecker {
 		case <-ctx.Done():
 			return p, time.Time{}, context.Cause(ctx)
 		}
-		now, err := doorkeeper{s.Auth.Authenticator, cfg, s.Store}.again(ctx, auth.Identity{Principal: p})
+		now, err := authenticator{s.Auth.Authenticator, cfg, s.Store}.again(ctx, auth.Identity{Principal: p})
 		return now.Principal, now.Ends, err
 	}
 }

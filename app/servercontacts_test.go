@@ -16,13 +16,13 @@ import (
 func TestServerContacts(t *testing.T) {
 	type entry struct {
 		server haft.MCPServer
-		list   []engine.ServerContacts
+		list   []engine.ServerConnections
 		more   int
 	}
 	var written []entry
-	c := &serverContacts{
-		every: time.Hour, all: map[*contactLog]bool{},
-		write: func(_ context.Context, s haft.MCPServer, list []engine.ServerContacts, more int) error {
+	c := &serverConnections{
+		every: time.Hour, all: map[*connectionLog]bool{},
+		write: func(_ context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error {
 			written = append(written, entry{s, list, more})
 			return nil
 		},
@@ -30,14 +30,14 @@ func TestServerContacts(t *testing.T) {
 	}
 	l := c.of(haft.MCPServer{Org: "acme", Name: "files", Env: map[string]string{"KEY": "hunter2-the-key"}}, map[string]string{"KEY": "hunter2-the-key"})
 	for range 1000 {
-		l.ended(engine.Contact{To: "GET api.example:443", Up: 1, Down: 2})
+		l.ended(engine.Connection{To: "GET api.example:443", Up: 1, Down: 2})
 	}
-	l.begun(engine.Contact{To: "POST mcp.example:443"})
-	l.over(engine.Contact{To: "POST mcp.example:443", Up: 5, Down: 7}, true)
-	l.over(engine.Contact{To: "POST mcp.example:443", Refused: "no"}, false)
-	l.ended(engine.Contact{To: "hunter2-the-key.evil.example:443", Refused: "the tool may not reach hunter2-the-key.evil.example"})
+	l.begun(engine.Connection{To: "POST mcp.example:443"})
+	l.over(engine.Connection{To: "POST mcp.example:443", Up: 5, Down: 7}, true)
+	l.over(engine.Connection{To: "POST mcp.example:443", Refused: "no"}, false)
+	l.ended(engine.Connection{To: "hunter2-the-key.evil.example:443", Refused: "the tool may not reach hunter2-the-key.evil.example"})
 	for i := range 500 {
-		l.ended(engine.Contact{To: fmt.Sprintf("host%d.example:443", i)})
+		l.ended(engine.Connection{To: fmt.Sprintf("host%d.example:443", i)})
 	}
 	if len(written) != 0 || len(c.all) != 1 {
 		t.Fatalf("%d entries were written, %d logs wait", len(written), len(c.all))
@@ -61,7 +61,7 @@ func TestServerContacts(t *testing.T) {
 		t.Errorf("the key is in the audit: %s", all)
 	}
 	// What is there when everything ends is written too.
-	l.ended(engine.Contact{To: "late.example:443"})
+	l.ended(engine.Connection{To: "late.example:443"})
 	c.flushAll()
 	if len(written) != 2 || written[1].list[0].To != "late.example:443" {
 		t.Errorf("%+v", written[1:])

@@ -29,7 +29,7 @@ const (
 // serverWay makes the way out of the command of an MCP server: to the hosts that it was
 // given, as far as the policy of its organisation allows, when it starts and at each
 // connection. The function ends it.
-func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer, env map[string]string) (*engine.Exit, func(), error) {
+func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer, env map[string]string) (*engine.EgressRoute, func(), error) {
 	e := u.service.Engine
 	if e == nil {
 		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
@@ -38,7 +38,7 @@ func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer, env map[str
 		return nil, nil, err
 	}
 	log := u.contacts.of(s, env)
-	exit, err := u.gate.Open(ctx, engine.Way{
+	exit, err := u.gate.Open(ctx, engine.EgressRequest{
 		Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network, Record: log.ended,
 		Forbids: func(host string, port uint16) string { return e.ServerForbids(u.ctx, s, host, port) },
 	})
@@ -69,21 +69,21 @@ func (u *upstreams) egress(s haft.MCPServer, headers map[string]string, next htt
 
 // serverContacts gathers the connections of MCP servers, and writes them to the audit
 // from time to time, so that neither it nor memory grows with their number.
-type serverContacts struct {
-	write func(ctx context.Context, s haft.MCPServer, list []engine.ServerContacts, more int) error
+type serverConnections struct {
+	write func(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error
 	fail  func(s haft.MCPServer, err error)
 	every time.Duration
 
 	mu  sync.Mutex
-	all map[*contactLog]bool // that have something to write
+	all map[*connectionLog]bool // that have something to write
 }
 
 // newServerContacts makes one that writes to the audit of s.
-func (s *Service) newServerContacts() *serverContacts {
-	return &serverContacts{
-		every: contactsEvery, all: map[*contactLog]bool{},
-		write: func(ctx context.Context, server haft.MCPServer, list []engine.ServerContacts, more int) error {
-			return s.Engine.LogServerContacts(ctx, server, list, more)
+func (s *Service) newServerContacts() *serverConnections {
+	return &serverConnections{
+		every: contactsEvery, all: map[*connectionLog]bool{},
+		write: func(ctx context.Context, server haft.MCPServer, list []engine.ServerConnections, more int) error {
+			return s.Engine.LogServerConnections(ctx, server, list, more)
 		},
 		fail: func(server haft.MCPServer, err error) {
 			s.App.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", server.Org, "server", server.Name, "error", err)
@@ -92,20 +92,20 @@ func (s *Service) newServerContacts() *serverContacts {
 }
 
 // contactLog gathers the connections of one server.
-type contactLog struct {
-	to       *serverContacts
+type connectionLog struct {
+	to       *serverConnections
 	server   haft.MCPServer
 	redactor *secret.Redactor
 
 	mu    sync.Mutex
-	list  []engine.ServerContacts
+	list  []engine.ServerConnections
 	more  int
 	timer *time.Timer
 }
 
 // of returns the log of a server. What is secret of it is kept out: programs choose the
 // names of the hosts that they ask for.
-func (c *serverContacts) of(s haft.MCPServer, secrets map[string]string) *contactLog {
+func (c *serverConnections) of(s haft.MCPServer, secrets map[string]string) *connectionLog {
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		values = append(values, secret.Named{Name: name, Value: secret.New(secrets[name])})
@@ -114,18 +114,18 @@ func (c *serverContacts) of(s haft.MCPServer, secrets map[string]string) *contac
 		}
 	}
 	s.Headers, s.Env, s.OAuth = nil, nil, nil
-	return &contactLog{to: c, server: s, redactor: secret.NewRedactor(secret.Config{Values: values, Formats: true})}
+	return &connectionLog{to: c, server: s, redactor: secret.NewRedactor(secret.Config{Values: values, Formats: true})}
 }
 
 // begun notes a connection that has begun and may last.
-func (l *contactLog) begun(c engine.Contact) { l.add(c, 1) }
+func (l *connectionLog) begun(c engine.Connection) { l.add(c, 1) }
 
 // ended notes a connection that nothing was noted of before.
-func (l *contactLog) ended(c engine.Contact) { l.add(c, 1) }
+func (l *connectionLog) ended(c engine.Connection) { l.add(c, 1) }
 
 // over notes the end of a connection: of one whose beginning was noted, only how much
 // went over it is new.
-func (l *contactLog) over(c engine.Contact, noted bool) {
+func (l *connectionLog) over(c engine.Connection, noted bool) {
 	if noted {
 		l.add(c, 0)
 		return
@@ -134,11 +134,11 @@ func (l *contactLog) over(c engine.Contact, noted bool) {
 }
 
 // add adds connections to a place to what is to be written.
-func (l *contactLog) add(c engine.Contact, count int) {
+func (l *connectionLog) add(c engine.Connection, count int) {
 	c.To, c.Refused = l.redactor.Text(c.To), l.redactor.Text(c.Refused)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.list, func(o engine.ServerContacts) bool {
+	at := slices.IndexFunc(l.list, func(o engine.ServerConnections) bool {
 		return o.To == c.To && o.Rule == c.Rule && o.Refused == c.Refused && slices.Equal(o.Secrets, c.Secrets)
 	})
 	switch {
@@ -146,7 +146,7 @@ func (l *contactLog) add(c engine.Contact, count int) {
 		o := &l.list[at]
 		o.Count, o.Up, o.Down, o.Took = o.Count+count, o.Up+c.Up, o.Down+c.Down, o.Took+c.Took
 	case len(l.list) < contactPlaces:
-		l.list = append(l.list, engine.ServerContacts{Contact: c, Count: count})
+		l.list = append(l.list, engine.ServerConnections{Connection: c, Count: count})
 	default:
 		l.more += count
 	}
@@ -159,7 +159,7 @@ func (l *contactLog) add(c engine.Contact, count int) {
 }
 
 // flush writes what was gathered.
-func (l *contactLog) flush() {
+func (l *connectionLog) flush() {
 	l.mu.Lock()
 	list, more := l.list, l.more
 	l.list, l.more = nil, 0
@@ -182,7 +182,7 @@ func (l *contactLog) flush() {
 }
 
 // flushAll writes what was gathered of every server.
-func (c *serverContacts) flushAll() {
+func (c *serverConnections) flushAll() {
 	c.mu.Lock()
 	logs := slices.Collect(maps.Keys(c.all))
 	c.mu.Unlock()

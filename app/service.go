@@ -285,8 +285,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if ec.Sandboxes == nil {
 		ec.Sandboxes = []haft.SandboxType{haft.SandboxType(s.App.name)}
 	}
-	if ec.Gate == nil {
-		ec.Gate = &gate{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
+	if ec.Egress == nil {
+		ec.Egress = &egressGuard{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
 	}
 	if ec.Packages == nil {
 		ec.Packages = s.locker

@@ -54,11 +54,11 @@ const (
 // vault, and what the engine knows of the pool.
 type upstreams struct {
 	service *Service
-	gate    engine.Gate
+	gate    engine.EgressGuard
 	pool    *upstream.Pool
 	// ctx is for asking what policy says of a connection; it does not end.
 	ctx      context.Context
-	contacts *serverContacts
+	contacts *serverConnections
 	guard    hostpath.Guard
 
 	mu    sync.Mutex
@@ -90,7 +90,7 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 	if cfg.Upstream, err = cfg.Upstream.fromEnv(); err != nil {
 		return nil, err
 	}
-	u := &upstreams{service: s, gate: ec.Gate, guard: s.guard(cfg), known: map[[2]string]knownServer{}, ctx: context.WithoutCancel(ctx)}
+	u := &upstreams{service: s, gate: ec.Egress, guard: s.guard(cfg), known: map[[2]string]knownServer{}, ctx: context.WithoutCancel(ctx)}
 	u.contacts = s.newServerContacts()
 	guard := egress.New(egress.Config{
 		Allow: append(append([]netip.Prefix(nil), cfg.Allow...), cfg.Upstream.Allow...), Names: cfg.Upstream.Names,

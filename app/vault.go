@@ -146,7 +146,7 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 	if ec.Sealer == nil {
 		ec.Sealer = s.vault
 	}
-	if g, ok := ec.Gate.(*gate); ok {
+	if g, ok := ec.Egress.(*egressGuard); ok {
 		g.tokens = newTokens(g.guard, s.vault, s.App.cfg.Logger)
 	}
 	others := ec.Changed

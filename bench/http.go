@@ -22,7 +22,7 @@ import (
 const maxAnswer = 1 << 20
 
 // door is a whole server on loopback, and somebody who calls it.
-type door struct {
+type testServer struct {
 	sys    *app.Server
 	dir    string
 	url    string
@@ -31,12 +31,12 @@ type door struct {
 }
 
 // openDoor opens a server that keeps everything, as `haft serve` does.
-func (b *bench) openDoor(ctx context.Context) (_ *door, err error) {
+func (b *bench) openServer(ctx context.Context) (_ *testServer, err error) {
 	dir, err := os.MkdirTemp("", "haft-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for state: %w", err)
 	}
-	d := &door{dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	d := &testServer{dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	defer func() {
 		if err != nil {
 			d.close(ctx)
@@ -71,7 +71,7 @@ func addNoop(set *builtin.Set) error {
 }
 
 // close ends and removes everything.
-func (d *door) close(ctx context.Context) {
+func (d *testServer) close(ctx context.Context) {
 	d.client.CloseIdleConnections()
 	if d.served != nil {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -86,7 +86,7 @@ func (d *door) close(ctx context.Context) {
 }
 
 // call posts a call and insists on its success.
-func (d *door) call(ctx context.Context, body string) error {
+func (d *testServer) call(ctx context.Context, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/calls", bytes.NewReader([]byte(body)))
 	if err != nil {
 		return fmt.Errorf("make a request: %w", err)
@@ -112,7 +112,7 @@ func (d *door) call(ctx context.Context, body string) error {
 // http measures calls that come over HTTP, with the caller on the same machine.
 func (b *bench) http(ctx context.Context) error {
 	b.cfg.Progress("the same over HTTP")
-	d, err := b.openDoor(ctx)
+	d, err := b.openServer(ctx)
 	if err != nil {
 		return err
 	}

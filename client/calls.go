@@ -161,7 +161,7 @@ func (c *Client) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (
 	return fetched[haft.Chain](ctx, c, query{path: "/v1/chains" + at, as: p})
 }
 
-// Record implements [haft.Historian].
+// Record implements [haft.CallHistory].
 func (c *Client) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
 	return c.record(ctx, p, id, 0)
 }
@@ -204,7 +204,7 @@ func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 	}
 }
 
-// Records implements [haft.Historian].
+// Records implements [haft.CallHistory].
 func (c *Client) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
 	v := url.Values{}
 	set(v, "user", f.User)
@@ -245,7 +245,7 @@ func setTime(v url.Values, name string, t time.Time) {
 	}
 }
 
-// Replay implements [haft.Historian].
+// Replay implements [haft.CallHistory].
 func (c *Client) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 	at, err := part("call", string(id))
 	if err != nil {

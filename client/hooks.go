@@ -79,7 +79,7 @@ func (c *Client) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.We
 	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/webhooks" + at, as: p, header: match(revision)}, nil)
 }
 
-// DeadLetters implements [haft.Postman].
+// DeadLetters implements [haft.WebhookAdmin].
 func (c *Client) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
 	at, err := part("webhook", string(id))
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Client) DeadLetters(ctx context.Context, p haft.Principal, id haft.Webh
 	return list[haft.DeadLetter](ctx, c, query{path: "/v1/webhooks" + at + "/dead_letters", as: p}, 0)
 }
 
-// Redeliver implements [haft.Postman].
+// Redeliver implements [haft.WebhookAdmin].
 func (c *Client) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (int, error) {
 	at, err := part("webhook", string(id))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // defaultSearch is how many tools a search gives that does not say.
 const defaultSearch = 100
 
-// Tool implements [haft.Shelf].
+// Tool implements [haft.ToolReader].
 func (c *Client) Tool(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error) {
 	return c.tool(ctx, query{as: p}, ref)
 }
@@ -32,7 +32,7 @@ func (c *Client) tool(ctx context.Context, q query, ref string) (*haft.Tool, err
 	return out, nil
 }
 
-// Tools implements [haft.Shelf].
+// Tools implements [haft.ToolReader].
 func (c *Client) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	v := url.Values{}
 	set(v, "category", f.Category)
@@ -57,7 +57,7 @@ func (c *Client) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter)
 	return list[haft.Tool](ctx, c, query{path: "/v1/tools", values: v, as: p}, limit)
 }
 
-// Versions implements [haft.Shelf].
+// Versions implements [haft.ToolReader].
 func (c *Client) Versions(ctx context.Context, p haft.Principal, ref string) iter.Seq2[haft.Version, error] {
 	at, err := part("tool", ref)
 	if err != nil {

@@ -92,7 +92,7 @@ func firstWords(br *bufio.Reader) string {
 
 // A pump copies both ways between a program and a server until both are done, or
 // one fails, or nothing has moved for as long as a connection may rest.
-type pump struct {
+type copier struct {
 	proxy    *Proxy
 	idle     time.Duration
 	watch    *time.Timer
@@ -104,8 +104,8 @@ type pump struct {
 }
 
 // newPump returns a pump between a program and a server that copies nothing yet.
-func (p *Proxy) newPump(c net.Conn, end io.Closer) *pump {
-	m := &pump{proxy: p, idle: p.cfg.Limits.Idle, end: end}
+func (p *Proxy) newPump(c net.Conn, end io.Closer) *copier {
+	m := &copier{proxy: p, idle: p.cfg.Limits.Idle, end: end}
 	m.close = sync.OnceFunc(func() {
 		if !m.detached.Load() {
 			c.Close()
@@ -120,7 +120,7 @@ func (p *Proxy) newPump(c net.Conn, end io.Closer) *pump {
 }
 
 // copy copies one way in a goroutine.
-func (m *pump) copy(dst io.Writer, src io.Reader) {
+func (m *copier) copy(dst io.Writer, src io.Reader) {
 	m.wg.Go(func() {
 		err := m.proxy.copy(dst, src, func() {
 			m.spoke.Store(true)
@@ -133,7 +133,7 @@ func (m *pump) copy(dst io.Writer, src io.Reader) {
 }
 
 // wait waits for both ways and closes both ends.
-func (m *pump) wait() {
+func (m *copier) wait() {
 	m.wg.Wait()
 	m.watch.Stop()
 	m.close()
@@ -141,7 +141,7 @@ func (m *pump) wait() {
 
 // detach ends the pump and the server's end, and leaves the program's open. It
 // returns false, and everything is closed, if something was copied already.
-func (m *pump) detach() bool {
+func (m *copier) detach() bool {
 	m.detached.Store(true)
 	m.end.Close()
 	m.wg.Wait()

@@ -102,7 +102,7 @@ type Config struct {
 	OnFailure map[haft.Severity]func(context.Context, haft.Record)
 	// Gate makes the ways out of sandboxes. Nil means that there are none, and
 	// tools that want a network are refused.
-	Gate Gate
+	Egress EgressGuard
 	// Upstream reaches MCP servers. Nil means that there are none.
 	Upstream Upstream
 	// Changed is told that tools, agents or rules of an organisation have changed; ""

@@ -20,8 +20,8 @@ type grant struct {
 	// bound the secrets for which a built-in tool is given hosts.
 	hosts []string
 	bound map[string]Bound
-	judge *judge       // of its connections; nil while it can make none
-	here  *herePassage // of a built-in tool; nil if it has none
+	judge *judge        // of its connections; nil while it can make none
+	here  *localSession // of a built-in tool; nil if it has none
 }
 
 // A judge holds connections against the rules about the network. A review replaces the

@@ -17,16 +17,16 @@ import (
 // openGate is a gate that keeps what was last opened.
 type openGate struct {
 	mu  sync.Mutex
-	way engine.Way
+	way engine.EgressRequest
 }
 
 func (*openGate) Host(entry string) (string, error) { return entry, nil }
 
-func (g *openGate) Open(_ context.Context, w engine.Way) (*engine.Exit, error) {
+func (g *openGate) Open(_ context.Context, w engine.EgressRequest) (*engine.EgressRoute, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.way = w
-	return &engine.Exit{Passage: noPassage{}}, nil
+	return &engine.EgressRoute{Passage: noPassage{}}, nil
 }
 
 // forbids asks what the running call may not reach.
@@ -38,9 +38,9 @@ func (g *openGate) forbids(host string) string {
 
 type noPassage struct{}
 
-func (noPassage) Serve(context.Context, net.Conn)           {}
-func (noPassage) Refused() bool                             { return false }
-func (noPassage) Close() ([]engine.Contact, []secret.Named) { return nil, nil }
+func (noPassage) Serve(context.Context, net.Conn)              {}
+func (noPassage) Refused() bool                                { return false }
+func (noPassage) Close() ([]engine.Connection, []secret.Named) { return nil, nil }
 
 // slowWorld has a tool that runs until the test ends it, and others that run until they
 // are cancelled.
@@ -50,9 +50,9 @@ type slowWorld struct {
 	end     chan struct{}
 }
 
-func newSlowWorld(t *testing.T, g engine.Gate) *slowWorld {
+func newSlowWorld(t *testing.T, g engine.EgressGuard) *slowWorld {
 	t.Helper()
-	w := &slowWorld{world: setup(t, allowAll, engine.Config{Gate: g})}
+	w := &slowWorld{world: setup(t, allowAll, engine.Config{Egress: g})}
 	w.started, w.end = make(chan string, 8), make(chan struct{})
 	w.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
 		w.started <- req.Tool

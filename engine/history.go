@@ -10,7 +10,7 @@ import (
 	"haft/event"
 )
 
-// Record implements [haft.Historian].
+// Record implements [haft.CallHistory].
 func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
 	r, err := e.seen(ctx, p, id, haft.CallsRead)
 	if err != nil {
@@ -20,7 +20,7 @@ func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (
 	return r, nil
 }
 
-// Records implements [haft.Historian].
+// Records implements [haft.CallHistory].
 func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
 	return func(yield func(haft.Record, error) bool) {
 		if err := e.may(p, haft.CallsRead); err != nil {
@@ -72,7 +72,7 @@ func tooMany(what string) error {
 		Misfits: []haft.Misfit{{Pointer: "/" + what, Message: fmt.Sprintf("expected array length <= %d", maxFilter)}}}
 }
 
-// Replay implements [haft.Historian].
+// Replay implements [haft.CallHistory].
 func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 	r, err := e.seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
 	if err != nil {

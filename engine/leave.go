@@ -287,7 +287,7 @@ func (e *Engine) endedBody(ex *execution, res *haft.Result) any {
 		Total     haft.Millis      `json:"total_ms"`
 		Withdrawn string           `json:"withdrawn,omitempty"` // why its permission is gone
 		Notices   []string         `json:"notices,omitempty"`
-		Contacts  []Contact        `json:"connections,omitempty"`
+		Contacts  []Connection     `json:"connections,omitempty"`
 		Connected int              `json:"connections_count,omitempty"`
 	}{
 		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest, Tries: res.Tries,

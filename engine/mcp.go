@@ -459,10 +459,10 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 		if entry == networkFull {
 			continue
 		}
-		if e.cfg.Gate == nil {
+		if e.cfg.Egress == nil {
 			return bad("a network of named hosts cannot be given here")
 		}
-		if _, err := e.cfg.Gate.Host(entry); err != nil {
+		if _, err := e.cfg.Egress.Host(entry); err != nil {
 			return err
 		}
 	}

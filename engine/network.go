@@ -19,15 +19,15 @@ import (
 const networkFull = "full"
 
 // A Gate makes the ways out of sandboxes.
-type Gate interface {
+type EgressGuard interface {
 	// Open makes the way out of one call.
-	Open(ctx context.Context, w Way) (*Exit, error)
+	Open(ctx context.Context, w EgressRequest) (*EgressRoute, error)
 	// Host returns which hosts an entry of a tool's network is about, for policy.
 	Host(entry string) (string, error)
 }
 
 // A Way is where one call wants to go.
-type Way struct {
+type EgressRequest struct {
 	Call haft.Call
 	// Hosts are what it may reach, as the tool names them.
 	Hosts []string
@@ -41,12 +41,12 @@ type Way struct {
 	Here bool
 	// Record is told of each connection, for what lasts longer than a call. Nil means
 	// that the passage keeps them until it is closed.
-	Record func(Contact)
+	Record func(Connection)
 }
 
 // An Exit is a way out that was made.
-type Exit struct {
-	Passage Passage
+type EgressRoute struct {
+	Passage EgressSession
 	// Wrap bounds and records requests of this process; nil unless the way is Here.
 	Wrap func(next http.RoundTripper) http.RoundTripper
 	// CA has certificates that the call's programs have to trust; nil if none.
@@ -62,18 +62,18 @@ type Exit struct {
 }
 
 // A Passage is the way out of one call, and of no other.
-type Passage interface {
+type EgressSession interface {
 	// Serve serves one connection of the sandbox, and returns when it is over.
 	Serve(ctx context.Context, conn net.Conn)
 	// Refused reports whether a connection was refused.
 	Refused() bool
 	// Close ends the passage and tells what went through it, and which tokens were
 	// fetched for it.
-	Close() ([]Contact, []secret.Named)
+	Close() ([]Connection, []secret.Named)
 }
 
 // A Contact is one connection that a call made, or was refused.
-type Contact struct {
+type Connection struct {
 	// To is where: host and port, and the method where it is known.
 	To string `json:"to"`
 	// Rule is what allowed it.
@@ -129,7 +129,7 @@ func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, erro
 	if len(plan.hosts) == 0 {
 		return plan, nil
 	}
-	if e.cfg.Gate == nil {
+	if e.cfg.Egress == nil {
 		return plan, noEgress(haft.FailIsolation, "a network of named hosts cannot be given here")
 	}
 	hosts, err := e.hostsOf(plan.hosts)
@@ -159,7 +159,7 @@ func (e *Engine) hostsOf(entries []string) ([]string, error) {
 			continue
 		}
 		var err error
-		if hosts[i], err = e.cfg.Gate.Host(entry); err != nil {
+		if hosts[i], err = e.cfg.Egress.Host(entry); err != nil {
 			return nil, err
 		}
 	}
@@ -174,8 +174,8 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 	}
 	var j *judge
 	switch {
-	case plan.here && e.cfg.Gate != nil:
-		ex.here = &herePassage{engine: e, execution: ex}
+	case plan.here && e.cfg.Egress != nil:
+		ex.here = &localSession{engine: e, execution: ex}
 		req.Egress, j = ex.here.wrap, &ex.here.judge
 		j.follow(plan.networks, ex.seen)
 	case len(plan.hosts) > 0:
@@ -192,7 +192,7 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 		}
 		return nil
 	}
-	exit, err := e.cfg.Gate.Open(ctx, Way{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(), Forbids: j.forbids})
+	exit, err := e.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(), Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
@@ -216,36 +216,36 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 
 // herePassage is the way out of a built-in tool. It is made when the tool first wants
 // it, since most do not.
-type herePassage struct {
+type localSession struct {
 	engine    *Engine
 	execution *execution // read until the passage is over
 	judge     judge
 
 	mu   sync.Mutex
-	exit *Exit
+	exit *EgressRoute
 	over bool
 }
 
 // wrap is [executor.Request.Egress].
-func (h *herePassage) wrap(next http.RoundTripper) http.RoundTripper {
+func (h *localSession) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Gate.Open(h.engine.ctx, Way{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
+		exit, err := h.engine.cfg.Egress.Open(h.engine.ctx, EgressRequest{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
 		if err != nil {
 			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID, "error", err)
-			return closedPassage{}
+			return closedSession{}
 		}
 		h.exit = exit
 	}
 	if h.over {
-		return closedPassage{}
+		return closedSession{}
 	}
 	return h.exit.Wrap(next)
 }
 
 // opened reports whether the tool has asked for the way out.
-func (h *herePassage) opened() bool {
+func (h *localSession) opened() bool {
 	if h == nil {
 		return false
 	}
@@ -255,7 +255,7 @@ func (h *herePassage) opened() bool {
 }
 
 // refused reports whether a request was refused.
-func (h *herePassage) refused() bool {
+func (h *localSession) refused() bool {
 	if h == nil {
 		return false
 	}
@@ -265,7 +265,7 @@ func (h *herePassage) refused() bool {
 }
 
 // close ends the passage and tells what went through it.
-func (h *herePassage) close() []Contact {
+func (h *localSession) close() []Connection {
 	if h == nil {
 		return nil
 	}
@@ -279,10 +279,10 @@ func (h *herePassage) close() []Contact {
 }
 
 // closedPassage lets nothing out.
-type closedPassage struct{}
+type closedSession struct{}
 
 // RoundTrip implements [http.RoundTripper].
-func (closedPassage) RoundTrip(req *http.Request) (*http.Response, error) {
+func (closedSession) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
@@ -313,6 +313,6 @@ func (e *Engine) unreach(ex *execution) {
 }
 
 // kept returns as many contacts as the audit keeps.
-func (ex *execution) keptContacts() []Contact {
+func (ex *execution) keptContacts() []Connection {
 	return ex.contacts[:min(len(ex.contacts), maxContacts)]
 }

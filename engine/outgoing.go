@@ -67,7 +67,7 @@ func visitFailure(f *haft.Failure, c cleaner) {
 
 // visitContacts gives every text of connection records to a cleaner: a tool chooses
 // the names that it asks for.
-func visitContacts(contacts []Contact, c cleaner) {
+func visitContacts(contacts []Connection, c cleaner) {
 	for i := range contacts {
 		x := &contacts[i]
 		x.To, x.Rule, x.Refused = c.text("connections", x.To), c.text("connections", x.Rule), c.text("connections", x.Refused)
@@ -337,10 +337,10 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 }
 
 // withheldContacts keeps of connections that they were made.
-func withheldContacts(contacts []Contact) []Contact {
-	out := make([]Contact, len(contacts))
+func withheldContacts(contacts []Connection) []Connection {
+	out := make([]Connection, len(contacts))
 	for i, c := range contacts {
-		out[i] = Contact{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
+		out[i] = Connection{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
 		if c.Refused != "" {
 			out[i].Refused = withheld
 		}

@@ -115,8 +115,8 @@ type gate struct{ mark *string }
 
 func (g gate) Host(entry string) (string, error) { return entry, nil }
 
-func (g gate) Open(context.Context, engine.Way) (*engine.Exit, error) {
-	return &engine.Exit{Passage: passage(g)}, nil
+func (g gate) Open(context.Context, engine.EgressRequest) (*engine.EgressRoute, error) {
+	return &engine.EgressRoute{Passage: passage(g)}, nil
 }
 
 type passage struct{ mark *string }
@@ -124,10 +124,10 @@ type passage struct{ mark *string }
 func (passage) Serve(context.Context, net.Conn) {}
 func (passage) Refused() bool                   { return true }
 
-func (p passage) Close() ([]engine.Contact, []secret.Named) {
-	var c engine.Contact
+func (p passage) Close() ([]engine.Connection, []secret.Named) {
+	var c engine.Connection
 	fill(reflect.ValueOf(&c).Elem(), "Contact", *p.mark)
-	return []engine.Contact{c}, nil
+	return []engine.Connection{c}, nil
 }
 
 // everything is a world that keeps all that leaves it: answers, records, events, the
@@ -161,7 +161,7 @@ func watchAll(t *testing.T, rules string) *everything {
 	}
 	x.world = open(t, s, rules, engine.Config{
 		Logger: slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Observer: x.seen, AuditArgs: true,
-		Vault: &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}}, Gate: gate{x.mark}, Sealer: rot{}, OnFailure: hooks,
+		Vault: &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}}, Egress: gate{x.mark}, Sealer: rot{}, OnFailure: hooks,
 		Recoveries: []engine.Recovery{{Tool: "recovered", Recover: func(context.Context, haft.Call, *haft.Result) *haft.Result {
 			res := &haft.Result{}
 			fill(reflect.ValueOf(res).Elem(), "Result", *x.mark)

@@ -92,11 +92,11 @@ type execution struct {
 	approval *haft.Approval   // that lets it run, or that it waits for
 	taken    []limit.State    // to be kept with the record
 	grant    *limit.Grant
-	unlock   func()  // of the agent's turn
-	begun    bool    // the record says that it runs
-	passage  Passage // its way out, while it runs
-	here     *herePassage
-	contacts []Contact
+	unlock   func()        // of the agent's turn
+	begun    bool          // the record says that it runs
+	passage  EgressSession // its way out, while it runs
+	here     *localSession
+	contacts []Connection
 	notices  []string
 	before   int         // how many notices there were when it began: none is of the tool
 	held     *heldOutput // progress that waits for the filters

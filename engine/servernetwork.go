@@ -86,7 +86,7 @@ func (e *Engine) serverBeyond(s haft.MCPServer, d policy.Decision) ([]string, er
 // is.
 func (e *Engine) serverHosts(s haft.MCPServer) ([]string, error) {
 	if s.Transport == haft.MCPStdio {
-		if len(s.Network) > 0 && e.cfg.Gate == nil {
+		if len(s.Network) > 0 && e.cfg.Egress == nil {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a network of named hosts cannot be given here"}
 		}
 		return e.hostsOf(s.Network)
@@ -125,8 +125,8 @@ func (e *Engine) fitServer(ctx context.Context, ex *execution) error {
 }
 
 // ServerContacts is connections of an MCP server to one place.
-type ServerContacts struct {
-	Contact
+type ServerConnections struct {
+	Connection
 	// Count is how many there were. 0 means that more went over those that an earlier
 	// entry tells of.
 	Count int `json:"count"`
@@ -134,12 +134,12 @@ type ServerContacts struct {
 
 // LogServerContacts writes to the audit where an MCP server was connected to, or was
 // refused. More is how many connections are left out.
-func (e *Engine) LogServerContacts(ctx context.Context, s haft.MCPServer, list []ServerContacts, more int) error {
+func (e *Engine) LogServerConnections(ctx context.Context, s haft.MCPServer, list []ServerConnections, more int) error {
 	body := struct {
-		Server      string           `json:"server"`
-		ID          string           `json:"id"`
-		Connections []ServerContacts `json:"connections"`
-		More        int              `json:"left_out,omitempty"`
+		Server      string              `json:"server"`
+		ID          string              `json:"id"`
+		Connections []ServerConnections `json:"connections"`
+		More        int                 `json:"left_out,omitempty"`
 	}{s.Name, s.ID, list, more}
 	raw, err := json.Marshal(body)
 	if err != nil {

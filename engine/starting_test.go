@@ -52,7 +52,7 @@ func TestStarting_calls_follow_the_rules_of_now(t *testing.T) {
 		for stage := range strings.FieldsSeq(c.stages) {
 			t.Run(name+" after "+stage, func(t *testing.T) {
 				g, b := &openGate{}, &between{stage: stage}
-				w := setup(t, allowAll, engine.Config{Gate: g, Observer: b})
+				w := setup(t, allowAll, engine.Config{Egress: g, Observer: b})
 				w.tool("o", "quick", func(d *haft.Draft) { d.Settings.Network = []string{"a.example"} })
 				forbids := ""
 				w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {

@@ -75,7 +75,7 @@ func (e *Engine) attached(ctx context.Context, p haft.Principal) (func(name stri
 	return func(name string) bool { return slices.Contains(a.Tools, name) }, nil
 }
 
-// Tool implements [haft.Shelf].
+// Tool implements [haft.ToolReader].
 func (e *Engine) Tool(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error) {
 	has, err := e.attached(ctx, p)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) Tool(ctx context.Context, p haft.Principal, ref string) (*haft.
 	return t, nil
 }
 
-// Tools implements [haft.Shelf].
+// Tools implements [haft.ToolReader].
 func (e *Engine) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		has, err := e.attached(ctx, p)
@@ -110,7 +110,7 @@ func (e *Engine) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter)
 	}
 }
 
-// Versions implements [haft.Shelf].
+// Versions implements [haft.ToolReader].
 func (e *Engine) Versions(ctx context.Context, p haft.Principal, ref string) iter.Seq2[haft.Version, error] {
 	return func(yield func(haft.Version, error) bool) {
 		t, err := e.Tool(ctx, p, ref)

@@ -107,10 +107,10 @@ func (e *Engine) covers(have, entry string) bool {
 	if have == networkFull || have == entry {
 		return true
 	}
-	if e.cfg.Gate == nil || entry == networkFull {
+	if e.cfg.Egress == nil || entry == networkFull {
 		return false
 	}
-	host, err := e.cfg.Gate.Host(entry)
-	whole, wholeErr := e.cfg.Gate.Host(have)
+	host, err := e.cfg.Egress.Host(entry)
+	whole, wholeErr := e.cfg.Egress.Host(have)
 	return err == nil && wholeErr == nil && whole == have && whole == host
 }

@@ -10,17 +10,17 @@ import (
 // A Door is another way to the same service, such as the API of a system that
 // people come from. What it answers is its own business; who may enter is not: the
 // server has found out who sends, and has read the body, before it is asked.
-type Door interface {
+type API interface {
 	// Action is what the credential of r has to be for; "" means nothing in
 	// particular, where r asks for what is not there.
 	Action(r *http.Request) haft.Action
 	// Enter answers r. Its body is whole, bounded and, if it was signed, what was
 	// signed.
-	Enter(w http.ResponseWriter, r *http.Request, who Identity)
+	Serve(w http.ResponseWriter, r *http.Request, who Identity)
 }
 
 // enter stands before a door.
-func (s *Server) enter(d Door) http.Handler {
+func (s *Server) serveAPI(d API) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		action := d.Action(r)
 		if action == "" {
@@ -39,7 +39,7 @@ func (s *Server) enter(d Door) http.Handler {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
 		}
-		d.Enter(w, r, who)
+		d.Serve(w, r, who)
 	})
 }
 

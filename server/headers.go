@@ -20,8 +20,8 @@ const (
 	TurnHeader = "X-Haft-Turn"
 )
 
-// A HeaderDoor is a [Door] that honours headers of Haft.
-type HeaderDoor interface {
+// A HeaderAPI is an [API] that honours headers of Haft.
+type HeaderAPI interface {
 	// Headers lists those that the route of r honours.
 	Headers(r *http.Request) []string
 }
@@ -87,7 +87,7 @@ func shownHeader(name string) string {
 // honoured lists the headers of Haft that the route of r honours.
 func (s *Server) honoured(mux *http.ServeMux, r *http.Request) []string {
 	_, pattern := mux.Handler(r)
-	if d, ok := s.cfg.Doors[pattern].(HeaderDoor); ok {
+	if d, ok := s.cfg.APIs[pattern].(HeaderAPI); ok {
 		return d.Headers(r)
 	}
 	return s.cfg.Headers[pattern]

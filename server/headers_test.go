@@ -21,7 +21,7 @@ type headerDoor struct{ got chan string }
 
 func (headerDoor) Action(*http.Request) haft.Action { return haft.ToolsRead }
 
-func (d headerDoor) Enter(_ http.ResponseWriter, r *http.Request, who server.Identity) {
+func (d headerDoor) Serve(_ http.ResponseWriter, r *http.Request, who server.Identity) {
 	d.got <- r.Header.Get(server.TurnHeader) + who.Principal.Agent
 }
 
@@ -35,7 +35,7 @@ func (headerDoor) Headers(r *http.Request) []string {
 func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
 	door := headerDoor{make(chan string, 1)}
 	w := setup(t, func(c *server.Config) {
-		c.Doors = map[string]server.Door{"/door/": door}
+		c.APIs = map[string]server.API{"/door/": door}
 		c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
 		})}
@@ -91,7 +91,7 @@ func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
 // Who names an agent is never more than the agent, however it is spelled.
 func TestAgent_in_the_query(t *testing.T) {
 	door := headerDoor{make(chan string, 1)}
-	w := setup(t, func(c *server.Config) { c.Doors = map[string]server.Door{"/door/": door} })
+	w := setup(t, func(c *server.Config) { c.APIs = map[string]server.API{"/door/": door} })
 	var smith haft.Agent
 	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`).into(t, &smith)
 	for query, status := range map[string]int{"as=smith": 200, "%61s=smith": 200, "as=%73mith": 200, "as=": 422, "as": 422, "as=smith&as=": 422, "as=smith&as=smith": 422, "as=none": 404, "aS=smith": 422} {

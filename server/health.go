@@ -28,8 +28,8 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 	for pattern, h := range s.cfg.Mounts {
 		handle(pattern, h)
 	}
-	for pattern, d := range s.cfg.Doors {
-		handle(pattern, s.enter(d))
+	for pattern, d := range s.cfg.APIs {
+		handle(pattern, s.serveAPI(d))
 	}
 	handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")

@@ -22,11 +22,11 @@ import (
 // holding is an entry point that answers when its request is ended, with the reason.
 type holding struct{ began chan struct{} }
 
-// Action implements [server.Door].
+// Action implements [server.API].
 func (holding) Action(*http.Request) haft.Action { return haft.ToolsRead }
 
-// Enter implements [server.Door].
-func (h holding) Enter(w http.ResponseWriter, r *http.Request, _ server.Identity) { h.hold(w, r) }
+// Enter implements [server.API].
+func (h holding) Serve(w http.ResponseWriter, r *http.Request, _ server.Identity) { h.hold(w, r) }
 
 func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 	h.began <- struct{}{}
@@ -53,7 +53,7 @@ func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 			held := holding{make(chan struct{}, 4)}
 			var s *server.Server
 			w := setup(t, func(c *server.Config) {
-				c.Doors = map[string]server.Door{"/door/": held}
+				c.APIs = map[string]server.API{"/door/": held}
 				c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if _, _, err := s.Identify(w, r, ""); err != nil {
 						t.Error(err)

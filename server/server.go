@@ -72,7 +72,7 @@ type Config struct {
 	Mounts map[string]http.Handler
 	// Doors are other ways to the service, by pattern of [http.ServeMux]. They are
 	// told who sends.
-	Doors map[string]Door
+	APIs map[string]API
 	// Headers are the headers of Haft that Mounts honour, by pattern: see
 	// [AgentHeader]. Others are refused.
 	Headers map[string][]string

@@ -45,7 +45,7 @@ func contradictions(rules []haft.ToolRule) error {
 }
 
 // book is what rules say, by tool.
-type book struct {
+type ledger struct {
 	rules            []haft.ToolRule
 	firsts, required []string
 	exits, continues map[string]bool
@@ -54,8 +54,8 @@ type book struct {
 }
 
 // read sorts rules by what they are about.
-func read(rules []haft.ToolRule) *book {
-	b := &book{
+func read(rules []haft.ToolRule) *ledger {
+	b := &ledger{
 		rules: rules, exits: map[string]bool{}, continues: map[string]bool{},
 		leads: map[string]bool{}, parents: map[string][]string{},
 	}
@@ -87,7 +87,7 @@ func read(rules []haft.ToolRule) *book {
 }
 
 // neverFirst reports that no run_first tool can be the first.
-func (b *book) neverFirst() error {
+func (b *ledger) neverFirst() error {
 	for _, tool := range b.firsts {
 		others := slices.ContainsFunc(b.required, func(r string) bool { return r != tool })
 		if len(b.parents[tool]) == 0 && !(b.exits[tool] && others) {
@@ -101,7 +101,7 @@ func (b *book) neverFirst() error {
 }
 
 // canFollow reports whether the rules about what follows a tool leave anything.
-func (b *book) canFollow(tool string) bool {
+func (b *ledger) canFollow(tool string) bool {
 	var left map[string]bool // nil means any
 	keep := func(names []string) {
 		next := map[string]bool{}

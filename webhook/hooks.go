@@ -192,7 +192,7 @@ func (n *Sender) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.We
 	return err
 }
 
-// DeadLetters implements [haft.Postman].
+// DeadLetters implements [haft.WebhookAdmin].
 func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
 	return func(yield func(haft.DeadLetter, error) bool) {
 		if _, err := n.own(ctx, p, id); err != nil {
@@ -217,7 +217,7 @@ func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.Webh
 	}
 }
 
-// Redeliver implements [haft.Postman].
+// Redeliver implements [haft.WebhookAdmin].
 func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (sent int, err error) {
 	err = n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.redeliver", func(ctx context.Context) (any, error) {
 		w, err := n.store.Webhook(ctx, p.Org, id)

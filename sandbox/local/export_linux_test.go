@@ -26,7 +26,7 @@ func PretendLandlock(p *Provider, abi int) {
 // after it was found quiet.
 func Pumped(before, after string) (string, int64, error) {
 	var out bytes.Buffer
-	p, far, err := startPump(&out, 1<<20, func() {})
+	p, far, err := startOutputReader(&out, 1<<20, func() {})
 	if err != nil {
 		return "", 0, err
 	}

@@ -78,7 +78,7 @@ func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) 
 		return nil, err
 	}
 	defer far.Close() // the fork has it
-	doors, err := r.group.Doors()
+	doors, err := r.group.TasksFiles()
 	if err != nil {
 		return nil, errors.Join(&sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}, conn.Close())
 	}

@@ -13,7 +13,7 @@ import (
 
 // A pump carries what a command writes to a writer, up to a limit. Beyond it, it
 // goes on reading, so that the command does not block, and counts.
-type pump struct {
+type outputReader struct {
 	f     *os.File
 	w     io.Writer
 	limit int64
@@ -40,12 +40,12 @@ const (
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // startPump makes a pipe and starts to read it. The other end is for the command.
-func startPump(w io.Writer, limit int64, flooded func()) (*pump, *os.File, error) {
+func startOutputReader(w io.Writer, limit int64, flooded func()) (*outputReader, *os.File, error) {
 	r, far, err := pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &pump{f: r, w: w, limit: limit, flooded: flooded, done: make(chan struct{})}
+	p := &outputReader{f: r, w: w, limit: limit, flooded: flooded, done: make(chan struct{})}
 	go p.run()
 	return p, far, nil
 }
@@ -63,7 +63,7 @@ func pipe() (ours, theirs *os.File, err error) {
 }
 
 // run reads until the end, or until drain says that nothing more can come.
-func (p *pump) run() {
+func (p *outputReader) run() {
 	defer close(p.done)
 	raw, err := p.f.SyscallConn()
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *pump) run() {
 
 // read reads once. It reports whether there was anything to read, the end
 // included, and whether more may come.
-func (p *pump) read(fd int) (ready, more bool) {
+func (p *outputReader) read(fd int) (ready, more bool) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	p.mu.Lock()
@@ -108,7 +108,7 @@ func (p *pump) read(fd int) (ready, more bool) {
 }
 
 // take passes b on, or what of it is within the limit. Preconditions: mu is held.
-func (p *pump) take(b []byte) {
+func (p *outputReader) take(b []byte) {
 	if p.deaf {
 		return
 	}
@@ -134,7 +134,7 @@ func (p *pump) take(b []byte) {
 
 // quiet makes the pump deaf if nothing is in the pipe and nothing is being passed
 // on, and reports that. It waits for nobody.
-func (p *pump) quiet() bool {
+func (p *outputReader) quiet() bool {
 	raw, err := p.f.SyscallConn()
 	if err != nil || !p.mu.TryLock() {
 		return false
@@ -150,13 +150,13 @@ func (p *pump) quiet() bool {
 }
 
 // drain takes what is in the pipe at this moment, and ends.
-func (p *pump) drain() {
+func (p *outputReader) drain() {
 	_ = p.f.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed, and then run has ended
 	<-p.done
 }
 
 // close drains and gives the descriptor back.
-func (p *pump) close() {
+func (p *outputReader) close() {
 	p.drain()
 	_ = p.f.Close() // only read
 }

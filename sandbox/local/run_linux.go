@@ -80,8 +80,8 @@ type run struct {
 	uid    int
 	hasUID bool
 	group  *cgroup.Group
-	stdout *pump
-	stderr *pump
+	stdout *outputReader
+	stderr *outputReader
 	stdin  *feeder
 	flood  chan struct{} // a pump has too much
 	init   *initProcess
@@ -230,11 +230,11 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	theirs = append(theirs, in)
 	over := func() { r.flood <- struct{}{} }
 	stdout, stderr := unmixed(r.spec.Stdout, r.spec.Stderr)
-	if r.stdout, out, err = startPump(stdout, l.Stdout, over); err != nil {
+	if r.stdout, out, err = startOutputReader(stdout, l.Stdout, over); err != nil {
 		return theirs, err
 	}
 	theirs = append(theirs, out)
-	if r.stderr, errs, err = startPump(stderr, l.Stderr, over); err != nil {
+	if r.stderr, errs, err = startOutputReader(stderr, l.Stderr, over); err != nil {
 		return theirs, err
 	}
 	theirs = append(theirs, errs)
@@ -302,7 +302,7 @@ func (r *run) descriptors(pl *plan.Plan, trees []tree) (_ []int, _ func(), err e
 		}
 		opened = append(opened, fd)
 	}
-	doors, err := r.group.Doors()
+	doors, err := r.group.TasksFiles()
 	if err != nil {
 		return nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
@@ -495,7 +495,7 @@ func (r *run) tearDown() error {
 	if r.stdin != nil {
 		r.stdin.close()
 	}
-	for _, p := range []*pump{r.stdout, r.stderr} {
+	for _, p := range []*outputReader{r.stdout, r.stderr} {
 		if p != nil {
 			p.close()
 		}

@@ -49,7 +49,7 @@ type wireVariable struct {
 }
 
 // showAgentState writes an agent. Known has the tools that were looked up already.
-func (d *Door) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent, known map[string]*wireTool) (*wireAgent, error) {
+func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent, known map[string]*wireTool) (*wireAgent, error) {
 	id := agentID(a.ID)
 	w := &wireAgent{
 		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{}, Secrets: []wireVariable{},
@@ -85,7 +85,7 @@ func (d *Door) showAgentState(ctx context.Context, p haft.Principal, a haft.Agen
 }
 
 // known returns the tool of that name, or nil if it is gone.
-func (d *Door) known(ctx context.Context, p haft.Principal, name string, known map[string]*wireTool) (*wireTool, error) {
+func (d *API) known(ctx context.Context, p haft.Principal, name string, known map[string]*wireTool) (*wireTool, error) {
 	if t, ok := known[name]; ok {
 		return t, nil
 	}
@@ -103,7 +103,7 @@ func (d *Door) known(ctx context.Context, p haft.Principal, name string, known m
 }
 
 // findAgent returns the agent that Letta's id names.
-func (d *Door) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
+func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
 	ours, isMade, err := readID(agentWord, agentPrefix, id)
 	if err != nil {
 		return nil, unfit("%s", haft.MessageOf(err))
@@ -131,7 +131,7 @@ func (d *Door) findAgent(ctx context.Context, p haft.Principal, id string) (*haf
 }
 
 // pathAgent is the agent that the path names.
-func (d *Door) pathAgent(ctx context.Context, q *request) (*haft.Agent, error) {
+func (d *API) pathAgent(ctx context.Context, q *request) (*haft.Agent, error) {
 	return d.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
 }
 
@@ -178,7 +178,7 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 }
 
 // apply changes an agent by what a body says.
-func (d *Door) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+func (d *API) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
 	if b.ToolIDs != nil {
 		a.Tools = nil
 		for _, id := range *b.ToolIDs {
@@ -221,7 +221,7 @@ func (d *Door) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody
 	return nil
 }
 
-func (d *Door) createAgent(ctx context.Context, q *request) (any, error) {
+func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
 	if err := q.read(&b, notOurs()...); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (d *Door) createAgent(ctx context.Context, q *request) (any, error) {
 }
 
 // freeName refuses a name that an agent has: to put it would replace that one.
-func (d *Door) freeName(ctx context.Context, q *request, name string) error {
+func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
 	case err == nil:
 		return &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name, and names are unique here"}
@@ -253,7 +253,7 @@ func (d *Door) freeName(ctx context.Context, q *request, name string) error {
 }
 
 // keep writes an agent. Precondition: Agents is held.
-func (d *Door) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
+func (d *API) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
 	kept, err := d.service.PutAgent(ctx, q.who.Principal, a)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (d *Door) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, 
 	return d.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
 }
 
-func (d *Door) showAgent(ctx context.Context, q *request) (any, error) {
+func (d *API) showAgent(ctx context.Context, q *request) (any, error) {
 	a, err := d.pathAgent(ctx, q)
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (d *Door) showAgent(ctx context.Context, q *request) (any, error) {
 	return d.showAgentState(ctx, q.who.Principal, *a, map[string]*wireTool{})
 }
 
-func (d *Door) updateAgent(ctx context.Context, q *request) (any, error) {
+func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
 	if err := q.read(&b, notOurs()...); err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (d *Door) updateAgent(ctx context.Context, q *request) (any, error) {
 	})
 }
 
-func (d *Door) deleteAgent(ctx context.Context, q *request) (any, error) {
+func (d *API) deleteAgent(ctx context.Context, q *request) (any, error) {
 	a, err := d.pathAgent(ctx, q)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (d *Door) deleteAgent(ctx context.Context, q *request) (any, error) {
 // change reads, changes and writes the agent of the path. Tools that were removed
 // since they were attached go, with the rules about them: the service would refuse
 // an agent that has them.
-func (d *Door) change(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
+func (d *API) change(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
 	d.cfg.Agents.Lock()
 	defer d.cfg.Agents.Unlock()
 	a, err := d.pathAgent(ctx, q)
@@ -320,7 +320,7 @@ func (d *Door) change(ctx context.Context, q *request, how func(*haft.Agent) err
 }
 
 // agentPlaces returns the agents that a query wants, and where they stand.
-func (d *Door) agentPlaces(ctx context.Context, q *request) (map[string]haft.Agent, []place, error) {
+func (d *API) agentPlaces(ctx context.Context, q *request) (map[string]haft.Agent, []place, error) {
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
 	agents, all := map[string]haft.Agent{}, []place{}
@@ -337,7 +337,7 @@ func (d *Door) agentPlaces(ctx context.Context, q *request) (map[string]haft.Age
 	return agents, all, nil
 }
 
-func (d *Door) listAgents(ctx context.Context, q *request) (any, error) {
+func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 	pg, err := paging(q.URL.Query(), 50)
 	if err != nil {
 		return nil, err
@@ -372,7 +372,7 @@ func (d *Door) listAgents(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *Door) countAgents(ctx context.Context, q *request) (any, error) {
+func (d *API) countAgents(ctx context.Context, q *request) (any, error) {
 	_, all, err := d.agentPlaces(ctx, q)
 	return len(all), err
 }

@@ -11,7 +11,7 @@ import (
 
 // agentTools lists the tools of an agent, which has them in the order of their
 // names.
-func (d *Door) agentTools(ctx context.Context, q *request) (any, error) {
+func (d *API) agentTools(ctx context.Context, q *request) (any, error) {
 	pg, err := paging(q.URL.Query(), 10)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func changed(q *request, a *wireAgent) any {
 	return a
 }
 
-func (d *Door) attachTool(ctx context.Context, q *request) (any, error) {
+func (d *API) attachTool(ctx context.Context, q *request) (any, error) {
 	t, err := d.pathTool(ctx, q)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (d *Door) attachTool(ctx context.Context, q *request) (any, error) {
 
 // detachTool takes a tool from an agent. One that it does not have is no error, as
 // in Letta.
-func (d *Door) detachTool(ctx context.Context, q *request) (any, error) {
+func (d *API) detachTool(ctx context.Context, q *request) (any, error) {
 	t, err := d.pathTool(ctx, q)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func drop(a *haft.Agent, name string) {
 
 // toolApproval says whether a person has to agree to what the agent does with one
 // of its tools.
-func (d *Door) toolApproval(ctx context.Context, q *request) (any, error) {
+func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Requires *bool `json:"requires_approval"`
 		// Sent is how the client for JavaScript sends it, up to 1.12.1 at least.

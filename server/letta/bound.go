@@ -39,7 +39,7 @@ func bodyShape() *bounds.Shape {
 
 // bounded reports why a body is more than is taken, before anybody decodes it. It is
 // the one place at which bodies of this door are bounded.
-func (d *Door) bounded(body []byte) error {
+func (d *API) bounded(body []byte) error {
 	if len(body) == 0 {
 		return nil
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // servers returns what keeps MCP servers.
-func (d *Door) servers() (haft.MCPServers, error) {
+func (d *API) servers() (haft.MCPServers, error) {
 	if s, ok := d.service.(haft.MCPServers); ok {
 		return s, nil
 	}
@@ -150,7 +150,7 @@ func blank(m map[string]string) map[string]string {
 func serverID(s haft.MCPServer) string { return digestID(serverWord, s.Org, s.ID) }
 
 // pathServer is the server that the path names, by id or, for old clients, by name.
-func (d *Door) pathServer(ctx context.Context, q *request) (haft.MCPServers, *haft.MCPServer, error) {
+func (d *API) pathServer(ctx context.Context, q *request) (haft.MCPServers, *haft.MCPServer, error) {
 	all, err := d.servers()
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +196,7 @@ func (b serverBody) config() (wireServer, error) {
 	return w, nil
 }
 
-func (d *Door) createServer(ctx context.Context, q *request) (any, error) {
+func (d *API) createServer(ctx context.Context, q *request) (any, error) {
 	var b serverBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (d *Door) createServer(ctx context.Context, q *request) (any, error) {
 }
 
 // putServer adds a server; with fresh there must be none of that name.
-func (d *Door) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
+func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
 	all, err := d.servers()
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (d *Door) putServer(ctx context.Context, q *request, w wireServer, fresh bo
 // inheritServer takes over what a client does not name or cannot say of a server that is
 // there: that it is disabled, its limits, hosts and mounts. Credentials belong to an
 // origin, and stay with it.
-func (d *Door) inheritServer(ctx context.Context, q *request, all haft.MCPServers, s haft.MCPServer) (haft.MCPServer, error) {
+func (d *API) inheritServer(ctx context.Context, q *request, all haft.MCPServers, s haft.MCPServer) (haft.MCPServer, error) {
 	old, err := all.MCPServer(ctx, q.who.Principal, s.Name)
 	if gone(err) {
 		return s, nil
@@ -266,7 +266,7 @@ func (d *Door) inheritServer(ctx context.Context, q *request, all haft.MCPServer
 	return next, nil
 }
 
-func (d *Door) listServers(ctx context.Context, q *request) (any, error) {
+func (d *API) listServers(ctx context.Context, q *request) (any, error) {
 	all, err := d.servers()
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func (d *Door) listServers(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *Door) showServer(ctx context.Context, q *request) (any, error) {
+func (d *API) showServer(ctx context.Context, q *request) (any, error) {
 	_, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -290,7 +290,7 @@ func (d *Door) showServer(ctx context.Context, q *request) (any, error) {
 }
 
 // updateServer changes a server. What a client leaves out stays.
-func (d *Door) updateServer(ctx context.Context, q *request) (any, error) {
+func (d *API) updateServer(ctx context.Context, q *request) (any, error) {
 	var b serverBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (d *Door) updateServer(ctx context.Context, q *request) (any, error) {
 }
 
 // mergeServer puts what a client says of the server of the path over what there is.
-func (d *Door) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.MCPServer, error) {
+func (d *API) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.MCPServer, error) {
 	all, old, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -348,7 +348,7 @@ func (d *Door) mergeServer(ctx context.Context, q *request, w wireServer) (*haft
 	return &change.Server, nil
 }
 
-func (d *Door) deleteServer(ctx context.Context, q *request) (any, error) {
+func (d *API) deleteServer(ctx context.Context, q *request) (any, error) {
 	all, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -359,7 +359,7 @@ func (d *Door) deleteServer(ctx context.Context, q *request) (any, error) {
 // refreshServer lists the tools of a server again. What is new or says something
 // else than before waits for a person: a server may have been looked at because of
 // what it said then.
-func (d *Door) refreshServer(ctx context.Context, q *request) (any, error) {
+func (d *API) refreshServer(ctx context.Context, q *request) (any, error) {
 	all, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -376,7 +376,7 @@ func (d *Door) refreshServer(ctx context.Context, q *request) (any, error) {
 }
 
 // toolsOf lists the tools of a server.
-func (d *Door) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]haft.Tool, error) {
+func (d *API) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]haft.Tool, error) {
 	var list []haft.Tool
 	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindMCP}) {
 		if err != nil {
@@ -389,7 +389,7 @@ func (d *Door) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) 
 	return list, nil
 }
 
-func (d *Door) serverTools(ctx context.Context, q *request) (any, error) {
+func (d *API) serverTools(ctx context.Context, q *request) (any, error) {
 	_, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -406,7 +406,7 @@ func (d *Door) serverTools(ctx context.Context, q *request) (any, error) {
 }
 
 // serverTool is the tool of a server that the path names.
-func (d *Door) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
+func (d *API) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
 	_, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -423,7 +423,7 @@ func (d *Door) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
 	return t, err
 }
 
-func (d *Door) showServerTool(ctx context.Context, q *request) (any, error) {
+func (d *API) showServerTool(ctx context.Context, q *request) (any, error) {
 	t, err := d.serverTool(ctx, q)
 	if err != nil {
 		return nil, err
@@ -432,7 +432,7 @@ func (d *Door) showServerTool(ctx context.Context, q *request) (any, error) {
 }
 
 // runServerTool calls a tool of a server.
-func (d *Door) runServerTool(ctx context.Context, q *request) (any, error) {
+func (d *API) runServerTool(ctx context.Context, q *request) (any, error) {
 	res, t, err := d.callServerTool(ctx, q)
 	if err != nil {
 		return nil, err
@@ -441,7 +441,7 @@ func (d *Door) runServerTool(ctx context.Context, q *request) (any, error) {
 }
 
 // callServerTool makes the call.
-func (d *Door) callServerTool(ctx context.Context, q *request) (*haft.Result, *haft.Tool, error) {
+func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *haft.Tool, error) {
 	var b struct {
 		Args json.RawMessage `json:"args"`
 	}
@@ -464,6 +464,6 @@ func (d *Door) callServerTool(ctx context.Context, q *request) (*haft.Result, *h
 }
 
 // noLogin is the answer where Letta streams how a login goes on.
-func (d *Door) noLogin(context.Context, *request) (any, error) {
+func (d *API) noLogin(context.Context, *request) (any, error) {
 	return nil, &httpError{http.StatusNotImplemented, "logins at MCP servers are made with Haft's own API, not with this one"}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // oldServers lists the servers by name, as clients before 1.0 want it.
-func (d *Door) oldServers(ctx context.Context, q *request) (any, error) {
+func (d *API) oldServers(ctx context.Context, q *request) (any, error) {
 	all, err := d.servers()
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (d *Door) oldServers(ctx context.Context, q *request) (any, error) {
 }
 
 // oldPutServer adds a server and lists all.
-func (d *Door) oldPutServer(ctx context.Context, q *request) (any, error) {
+func (d *API) oldPutServer(ctx context.Context, q *request) (any, error) {
 	var w wireServer
 	if err := q.lenient(&w); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (d *Door) oldPutServer(ctx context.Context, q *request) (any, error) {
 }
 
 // oldList lists the servers as clients before 1.0 get them after a change.
-func (d *Door) oldList(ctx context.Context, q *request) (any, error) {
+func (d *API) oldList(ctx context.Context, q *request) (any, error) {
 	all, err := d.oldServers(ctx, q)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (d *Door) oldList(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *Door) oldUpdateServer(ctx context.Context, q *request) (any, error) {
+func (d *API) oldUpdateServer(ctx context.Context, q *request) (any, error) {
 	var w wireServer
 	if err := q.lenient(&w); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (d *Door) oldUpdateServer(ctx context.Context, q *request) (any, error) {
 	return showServer(*s, true), nil
 }
 
-func (d *Door) oldDeleteServer(ctx context.Context, q *request) (any, error) {
+func (d *API) oldDeleteServer(ctx context.Context, q *request) (any, error) {
 	if _, err := d.deleteServer(ctx, q); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (d *Door) oldDeleteServer(ctx context.Context, q *request) (any, error) {
 }
 
 // oldServerTools lists the tools of a server as the server lists them.
-func (d *Door) oldServerTools(ctx context.Context, q *request) (any, error) {
+func (d *API) oldServerTools(ctx context.Context, q *request) (any, error) {
 	_, s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (d *Door) oldServerTools(ctx context.Context, q *request) (any, error) {
 }
 
 // oldExecute calls a tool of a server by the server's name for it.
-func (d *Door) oldExecute(ctx context.Context, q *request) (any, error) {
+func (d *API) oldExecute(ctx context.Context, q *request) (any, error) {
 	res, t, err := d.callServerTool(ctx, q)
 	if err != nil {
 		return nil, err

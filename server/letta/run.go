@@ -115,7 +115,7 @@ func problems(res *haft.Result, why string) []string {
 }
 
 // runTool runs a tool on behalf of an agent that has it.
-func (d *Door) runTool(ctx context.Context, q *request) (any, error) {
+func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Args json.RawMessage `json:"args"`
 	}
@@ -239,7 +239,7 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 }
 
 // runSource runs the function of a source that is not kept.
-func (d *Door) runSource(ctx context.Context, q *request) (any, error) {
+func (d *API) runSource(ctx context.Context, q *request) (any, error) {
 	if d.cfg.SourceTool == "" {
 		return nil, missing("tool that runs source which is not kept")
 	}
@@ -274,7 +274,7 @@ func (d *Door) runSource(ctx context.Context, q *request) (any, error) {
 }
 
 // functionOf is what the function of a source is called, for the words of a failure.
-func (d *Door) functionOf(ctx context.Context, b sourceRun, res *haft.Result) string {
+func (d *API) functionOf(ctx context.Context, b sourceRun, res *haft.Result) string {
 	if b.Name != nil && haft.CheckToolName(*b.Name) == nil {
 		return *b.Name
 	}
@@ -291,7 +291,7 @@ func (d *Door) functionOf(ctx context.Context, b sourceRun, res *haft.Result) st
 }
 
 // generateSchema reads the schema of a source.
-func (d *Door) generateSchema(ctx context.Context, q *request) (any, error) {
+func (d *API) generateSchema(ctx context.Context, q *request) (any, error) {
 	if d.cfg.Derive == nil {
 		return nil, missing("reader of sources")
 	}
@@ -323,6 +323,6 @@ func (d *Door) generateSchema(ctx context.Context, q *request) (any, error) {
 }
 
 // generateTool would have a model write a tool. There is none here.
-func (d *Door) generateTool(context.Context, *request) (any, error) {
+func (d *API) generateTool(context.Context, *request) (any, error) {
 	return nil, missing("model that writes tools")
 }

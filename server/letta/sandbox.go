@@ -130,7 +130,7 @@ func showConfig(c haft.SandboxConfig) wireConfig {
 func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org, string(c.ID), "") }
 
 // sandboxes returns what keeps configurations.
-func (d *Door) sandboxes() (haft.Sandboxes, error) {
+func (d *API) sandboxes() (haft.Sandboxes, error) {
 	if s, ok := d.service.(haft.Sandboxes); ok {
 		return s, nil
 	}
@@ -138,7 +138,7 @@ func (d *Door) sandboxes() (haft.Sandboxes, error) {
 }
 
 // pathConfig is the configuration that the path names.
-func (d *Door) pathConfig(ctx context.Context, q *request) (haft.Sandboxes, *haft.SandboxConfig, error) {
+func (d *API) pathConfig(ctx context.Context, q *request) (haft.Sandboxes, *haft.SandboxConfig, error) {
 	all, err := d.sandboxes()
 	if err != nil {
 		return nil, nil, err
@@ -165,7 +165,7 @@ type configBody struct {
 
 // createConfig adds a configuration, or changes the one of its type: there is one
 // for each.
-func (d *Door) createConfig(ctx context.Context, q *request) (any, error) {
+func (d *API) createConfig(ctx context.Context, q *request) (any, error) {
 	var b configBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (d *Door) createConfig(ctx context.Context, q *request) (any, error) {
 }
 
 // localConfig is createConfig with the configuration itself as the body.
-func (d *Door) localConfig(ctx context.Context, q *request) (any, error) {
+func (d *API) localConfig(ctx context.Context, q *request) (any, error) {
 	var b wireSandbox
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -187,17 +187,17 @@ func (d *Door) localConfig(ctx context.Context, q *request) (any, error) {
 
 // defaultLocal and defaultE2B return the configuration of a type, which there is
 // from then on.
-func (d *Door) defaultLocal(ctx context.Context, q *request) (any, error) {
+func (d *API) defaultLocal(ctx context.Context, q *request) (any, error) {
 	return d.putConfig(ctx, q, haft.SandboxLocal, nil)
 }
 
-func (d *Door) defaultE2B(ctx context.Context, q *request) (any, error) {
+func (d *API) defaultE2B(ctx context.Context, q *request) (any, error) {
 	return d.putConfig(ctx, q, haft.SandboxE2B, nil)
 }
 
 // putConfig changes the configuration of a type, or makes one. Nil changes nothing
 // of one that there is.
-func (d *Door) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
+func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
 	all, err := d.sandboxes()
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (d *Door) putConfig(ctx context.Context, q *request, typ haft.SandboxType, 
 	return showConfig(*kept), nil
 }
 
-func (d *Door) updateConfig(ctx context.Context, q *request) (any, error) {
+func (d *API) updateConfig(ctx context.Context, q *request) (any, error) {
 	var b configBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (d *Door) updateConfig(ctx context.Context, q *request) (any, error) {
 	return d.putConfig(ctx, q, c.Type, b.Config)
 }
 
-func (d *Door) deleteConfig(ctx context.Context, q *request) (any, error) {
+func (d *API) deleteConfig(ctx context.Context, q *request) (any, error) {
 	all, c, err := d.pathConfig(ctx, q)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (d *Door) deleteConfig(ctx context.Context, q *request) (any, error) {
 	return nothing{}, all.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
 }
 
-func (d *Door) listConfigs(ctx context.Context, q *request) (any, error) {
+func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
 	all, err := d.sandboxes()
 	if err != nil {
 		return nil, err

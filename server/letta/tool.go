@@ -71,7 +71,7 @@ func typeOf(k haft.Kind) string {
 
 // show writes a tool. One that waits for its first review has no version yet; what
 // waits is shown.
-func (d *Door) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
+func (d *API) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
 	state := ""
 	if t.Version.Number == 0 {
 		for v, err := range d.service.Versions(ctx, p, string(t.ID)) {
@@ -162,7 +162,7 @@ func names(list []wirePackage, separator string) ([]string, error) {
 }
 
 // find returns the tool that a path or a list names by Letta's id.
-func (d *Door) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
+func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
 	ours, isMade, err := readID(toolWord, toolPrefix, id)
 	if err != nil {
 		return nil, unfit("%s", haft.MessageOf(err))
@@ -192,11 +192,11 @@ func noTool() error {
 }
 
 // pathTool is the tool that the path names.
-func (d *Door) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
+func (d *API) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
 	return d.find(ctx, q.who.Principal, q.PathValue("tool"))
 }
 
-func (d *Door) showTool(ctx context.Context, q *request) (any, error) {
+func (d *API) showTool(ctx context.Context, q *request) (any, error) {
 	t, err := d.pathTool(ctx, q)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (d *Door) showTool(ctx context.Context, q *request) (any, error) {
 	return d.show(ctx, q.who.Principal, *t), nil
 }
 
-func (d *Door) deleteTool(ctx context.Context, q *request) (any, error) {
+func (d *API) deleteTool(ctx context.Context, q *request) (any, error) {
 	t, err := d.pathTool(ctx, q)
 	if err != nil {
 		return nil, err

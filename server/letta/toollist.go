@@ -58,7 +58,7 @@ func (f filter) fits(t haft.Tool) bool {
 }
 
 // places returns where the tools stand that are wanted.
-func (d *Door) places(ctx context.Context, p haft.Principal, f filter) ([]place, error) {
+func (d *API) places(ctx context.Context, p haft.Principal, f filter) ([]place, error) {
 	var all []place
 	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{}) {
 		if err != nil {
@@ -71,7 +71,7 @@ func (d *Door) places(ctx context.Context, p haft.Principal, f filter) ([]place,
 	return all, nil
 }
 
-func (d *Door) listTools(ctx context.Context, q *request) (any, error) {
+func (d *API) listTools(ctx context.Context, q *request) (any, error) {
 	query, p := q.URL.Query(), q.who.Principal
 	pg, err := paging(query, 50)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Door) listTools(ctx context.Context, q *request) (any, error) {
 }
 
 // pageOf shows the tools of a page.
-func (d *Door) pageOf(ctx context.Context, p haft.Principal, pg page, all []place) ([]wireTool, error) {
+func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []place) ([]wireTool, error) {
 	part, err := pg.cut(all, func(id string) (place, error) {
 		t, err := d.find(ctx, p, id)
 		if err != nil {
@@ -114,7 +114,7 @@ func (d *Door) pageOf(ctx context.Context, p haft.Principal, pg page, all []plac
 	return tools, nil
 }
 
-func (d *Door) countTools(ctx context.Context, q *request) (any, error) {
+func (d *API) countTools(ctx context.Context, q *request) (any, error) {
 	f, err := filterOf(q.URL.Query())
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *Door) countTools(ctx context.Context, q *request) (any, error) {
 
 // baseTools lists the tools that come with the server: they are there for everybody
 // and need not be added.
-func (d *Door) baseTools(ctx context.Context, q *request) (any, error) {
+func (d *API) baseTools(ctx context.Context, q *request) (any, error) {
 	tools := []wireTool{}
 	for t, err := range d.service.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
 		if err != nil {
@@ -156,7 +156,7 @@ type found struct {
 
 // searchTools finds tools by their words, whatever mode is asked for: nothing is
 // embedded here.
-func (d *Door) searchTools(ctx context.Context, q *request) (any, error) {
+func (d *API) searchTools(ctx context.Context, q *request) (any, error) {
 	var b searching
 	if err := q.read(&b); err != nil {
 		return nil, err

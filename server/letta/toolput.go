@@ -140,7 +140,7 @@ func mismatch() error {
 
 // createTool adds a tool, or a version to the one of that name: Letta does so for
 // POST and for PUT.
-func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
+func (d *API) createTool(ctx context.Context, q *request) (any, error) {
 	var b toolCreate
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (d *Door) createTool(ctx context.Context, q *request) (any, error) {
 
 // changed shows a tool that was written, with what whoever did so has to know: above
 // all what it controls less than before.
-func (d *Door) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
+func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
 	w := d.show(ctx, q.who.Principal, c.Tool)
 	if own, ok := w.Metadata["haft"].(map[string]any); ok && len(c.Warnings) > 0 {
 		own["warnings"] = c.Warnings
@@ -178,7 +178,7 @@ func (d *Door) changed(ctx context.Context, q *request, c *haft.Change) wireTool
 // inherit takes over what a request does not name, such as that a person has to agree,
 // or cannot say, such as the hosts that a tool may reach, from the tool that gets a
 // version. This is the one place where an upsert decides what stays.
-func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
+func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
 	name := draft.Name
 	if name == "" && d.cfg.Derive != nil {
 		sig, err := d.cfg.Derive(ctx, draft.Kind, draft.Source)
@@ -226,7 +226,7 @@ func (d *Door) inherit(ctx context.Context, q *request, draft *haft.Draft, b too
 
 // newest is the version of a tool that the next one follows: the current one, or the
 // newest of a tool that waits for its first review.
-func (d *Door) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version, error) {
+func (d *API) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version, error) {
 	if t.Version.Number != 0 {
 		return t.Version, nil
 	}
@@ -238,7 +238,7 @@ func (d *Door) newest(ctx context.Context, q *request, t haft.Tool) (haft.Versio
 
 // updateTool changes a tool. Unlike Letta it reads the schema again from a source
 // that has changed, unless one is given.
-func (d *Door) updateTool(ctx context.Context, q *request) (any, error) {
+func (d *API) updateTool(ctx context.Context, q *request) (any, error) {
 	var b toolUpdate
 	if err := q.lenient(&b); err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (d *Door) updateTool(ctx context.Context, q *request) (any, error) {
 }
 
 // redraft makes a draft of a tool and what is to change.
-func (d *Door) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
+func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
 	v, err := d.newest(ctx, q, t)
 	if err != nil {
 		return nil, err
@@ -313,7 +313,7 @@ func schemaName(s *wireSchema) *string {
 
 // checkMetadata refuses metadata that would be lost. What the door said itself may
 // be sent back.
-func (d *Door) checkMetadata(raw json.RawMessage, t haft.Tool) error {
+func (d *API) checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	if !given(raw) {
 		return nil
 	}

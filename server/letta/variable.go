@@ -44,7 +44,7 @@ func showVariable(org string, config *string, v Variable) sandboxVariable {
 }
 
 // variables returns what keeps them, and what is kept.
-func (d *Door) variables(ctx context.Context, q *request) ([]Variable, error) {
+func (d *API) variables(ctx context.Context, q *request) ([]Variable, error) {
 	if d.cfg.Variables == nil {
 		return nil, missing("stored variables")
 	}
@@ -61,7 +61,7 @@ type variableBody struct {
 
 // createVariable stores a variable. It is the organisation's, whichever of its
 // configurations the path names.
-func (d *Door) createVariable(ctx context.Context, q *request) (any, error) {
+func (d *API) createVariable(ctx context.Context, q *request) (any, error) {
 	var b variableBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d *Door) createVariable(ctx context.Context, q *request) (any, error) {
 }
 
 // putVariable stores a variable and shows what became of it.
-func (d *Door) putVariable(ctx context.Context, q *request, name, value string, config *string) (any, error) {
+func (d *API) putVariable(ctx context.Context, q *request, name, value string, config *string) (any, error) {
 	if d.cfg.Variables == nil {
 		return nil, missing("stored variables")
 	}
@@ -97,7 +97,7 @@ func (d *Door) putVariable(ctx context.Context, q *request, name, value string, 
 	return showVariable(q.who.Principal.Org, config, Variable{Name: name}), nil // removed by somebody else since
 }
 
-func (d *Door) listVariables(ctx context.Context, q *request) (any, error) {
+func (d *API) listVariables(ctx context.Context, q *request) (any, error) {
 	_, c, err := d.pathConfig(ctx, q)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func noVariable() error {
 }
 
 // pathVariable is the name of the variable that the path names.
-func (d *Door) pathVariable(ctx context.Context, q *request) (string, error) {
+func (d *API) pathVariable(ctx context.Context, q *request) (string, error) {
 	id := q.PathValue("variable")
 	if _, _, err := readID(variableWord, "", id); err != nil {
 		return "", unfit("%s", haft.MessageOf(err))
@@ -152,7 +152,7 @@ func (d *Door) pathVariable(ctx context.Context, q *request) (string, error) {
 	return "", noVariable()
 }
 
-func (d *Door) updateVariable(ctx context.Context, q *request) (any, error) {
+func (d *API) updateVariable(ctx context.Context, q *request) (any, error) {
 	var b variableBody
 	if err := q.read(&b); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (d *Door) updateVariable(ctx context.Context, q *request) (any, error) {
 	return d.putVariable(ctx, q, name, *b.Value, nil)
 }
 
-func (d *Door) deleteVariable(ctx context.Context, q *request) (any, error) {
+func (d *API) deleteVariable(ctx context.Context, q *request) (any, error) {
 	name, err := d.pathVariable(ctx, q)
 	if err != nil {
 		return nil, err

@@ -187,7 +187,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			return &letta.Signature{Name: name, Parameters: text}, err
 		},
 	})
-	srv, err := server.New(w.engine, people{}, server.Config{Doors: map[string]server.Door{letta.Prefix + "/": door}})
+	srv, err := server.New(w.engine, people{}, server.Config{APIs: map[string]server.API{letta.Prefix + "/": door}})
 	if err != nil {
 		t.Fatal(err)
 	}

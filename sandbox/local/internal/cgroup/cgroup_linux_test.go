@@ -20,7 +20,7 @@ func TestTree_makes_limits_and_removes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doors, err := g.Doors()
+	doors, err := g.TasksFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

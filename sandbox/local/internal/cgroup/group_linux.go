@@ -136,14 +136,14 @@ func (g *Group) limit(l Limits) error {
 }
 
 // A Door lets a process move itself into a group.
-type Door struct {
+type TasksFile struct {
 	Controller string
 	File       *os.File
 }
 
 // Doors opens the tasks files of version 1. The caller closes them.
-func (g *Group) Doors() ([]Door, error) {
-	var doors []Door
+func (g *Group) TasksFiles() ([]TasksFile, error) {
+	var doors []TasksFile
 	if g.tree.V2 {
 		return nil, nil
 	}
@@ -153,7 +153,7 @@ func (g *Group) Doors() ([]Door, error) {
 			CloseDoors(doors)
 			return nil, fmt.Errorf("open cgroup: %w", err)
 		}
-		doors = append(doors, Door{c, f})
+		doors = append(doors, TasksFile{c, f})
 	}
 	return doors, nil
 }
@@ -184,7 +184,7 @@ func PID(pidfd *os.File) (int, error) {
 }
 
 // CloseDoors closes the files.
-func CloseDoors(doors []Door) {
+func CloseDoors(doors []TasksFile) {
 	for _, d := range doors {
 		_ = d.File.Close() // nothing is written through it
 	}

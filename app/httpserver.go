@@ -107,7 +107,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
-	if s.HTTP, err = server.New(s.Engine, doorkeeper{s.Auth.Authenticator, cfg, s.Store}, s.offers(cfg)); err != nil {
+	if s.HTTP, err = server.New(s.Engine, authenticator{s.Auth.Authenticator, cfg, s.Store}, s.offers(cfg)); err != nil {
 		return nil, err
 	}
 	s.requests.Store(s.HTTP)
@@ -139,7 +139,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
-	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, doorKeys{s}, s.Engine, s.Sender
+	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, keyAPI{s}, s.Engine, s.Sender
 	c.Retainer, c.Eraser = s.Engine, s.Engine
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
@@ -150,11 +150,11 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	if c.Agents == nil {
 		c.Agents = new(sync.Mutex)
 	}
-	c.Doors = maps.Clone(c.Doors)
-	if c.Doors == nil {
-		c.Doors = map[string]server.Door{}
+	c.APIs = maps.Clone(c.APIs)
+	if c.APIs == nil {
+		c.APIs = map[string]server.API{}
 	}
-	c.Doors[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
+	c.APIs[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
 		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.Engine}, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {
@@ -208,8 +208,8 @@ func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name st
 	return v.engine.RemoveSecret(ctx, p, "", name)
 }
 
-// A doorkeeper knows who stands at the door.
-type doorkeeper struct {
+// An authenticator finds out who sends a request.
+type authenticator struct {
 	auth   *auth.Authenticator
 	cfg    ServerConfig
 	agents interface {
@@ -218,7 +218,7 @@ type doorkeeper struct {
 }
 
 // Authenticate implements [server.Authenticator].
-func (d doorkeeper) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
+func (d authenticator) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
 	id, err := d.auth.Admit(r, source)
 	if err != nil {
 		return server.Identity{}, err
@@ -227,7 +227,7 @@ func (d doorkeeper) Authenticate(r *http.Request, source netip.Addr) (server.Ide
 }
 
 // identity returns what the server knows of whoever has a credential.
-func (d doorkeeper) identity(id auth.Identity) server.Identity {
+func (d authenticator) identity(id auth.Identity) server.Identity {
 	p := id.Principal
 	has := func(role string) bool { return slices.Contains(p.Roles, role) }
 	known := server.Identity{Principal: p, Expires: id.Ends, Rules: d.cfg.Auth.Rules, Credential: id}

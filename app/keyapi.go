@@ -10,13 +10,13 @@ import (
 	"haft/server"
 )
 
-// doorKeys lets callers of the HTTP server keep API keys. Everything that they
+// keyAPI lets callers of the HTTP server keep API keys. Everything that they
 // change is in the audit.
-type doorKeys struct {
+type keyAPI struct {
 	*Server
 }
 
-var _ server.Keys = doorKeys{}
+var _ server.Keys = keyAPI{}
 
 // known returns the credential of a caller. One that acts as somebody else keeps
 // no keys.
@@ -29,7 +29,7 @@ func known(by server.Identity) (auth.Identity, error) {
 }
 
 // Key implements [server.Keys].
-func (d doorKeys) Key(ctx context.Context, by server.Identity, id string) (auth.Key, error) {
+func (d keyAPI) Key(ctx context.Context, by server.Identity, id string) (auth.Key, error) {
 	who, err := known(by)
 	if err != nil {
 		return auth.Key{}, err
@@ -38,7 +38,7 @@ func (d doorKeys) Key(ctx context.Context, by server.Identity, id string) (auth.
 }
 
 // Keys implements [server.Keys].
-func (d doorKeys) Keys(ctx context.Context, by server.Identity, after string) iter.Seq2[auth.Key, error] {
+func (d keyAPI) Keys(ctx context.Context, by server.Identity, after string) iter.Seq2[auth.Key, error] {
 	who, err := known(by)
 	if err != nil {
 		return func(yield func(auth.Key, error) bool) { yield(auth.Key{}, err) }
@@ -47,7 +47,7 @@ func (d doorKeys) Keys(ctx context.Context, by server.Identity, after string) it
 }
 
 // IssueKey implements [server.Keys].
-func (d doorKeys) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (made auth.Key, text string, err error) {
+func (d keyAPI) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (made auth.Key, text string, err error) {
 	err = d.manage(ctx, by, "key.create", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		var token auth.Token
 		made, token, err = d.Auth.Keyring.Issue(ctx, who, k)
@@ -58,7 +58,7 @@ func (d doorKeys) IssueKey(ctx context.Context, by server.Identity, k auth.Key) 
 }
 
 // RotateKey implements [server.Keys].
-func (d doorKeys) RotateKey(ctx context.Context, by server.Identity, id string, overlap time.Duration) (made auth.Key, text string, err error) {
+func (d keyAPI) RotateKey(ctx context.Context, by server.Identity, id string, overlap time.Duration) (made auth.Key, text string, err error) {
 	err = d.manage(ctx, by, "key.rotate", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		var token auth.Token
 		made, token, err = d.Auth.Keyring.Rotate(ctx, who, id, overlap)
@@ -69,7 +69,7 @@ func (d doorKeys) RotateKey(ctx context.Context, by server.Identity, id string, 
 }
 
 // SetKey implements [server.Keys].
-func (d doorKeys) SetKey(ctx context.Context, by server.Identity, id string, s auth.KeyState) (made auth.Key, err error) {
+func (d keyAPI) SetKey(ctx context.Context, by server.Identity, id string, s auth.KeyState) (made auth.Key, err error) {
 	err = d.manage(ctx, by, "key.set", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		made, err = d.Auth.Keyring.Set(ctx, who, id, s)
 		return made, err
@@ -78,7 +78,7 @@ func (d doorKeys) SetKey(ctx context.Context, by server.Identity, id string, s a
 }
 
 // RemoveKey implements [server.Keys].
-func (d doorKeys) RemoveKey(ctx context.Context, by server.Identity, id string) error {
+func (d keyAPI) RemoveKey(ctx context.Context, by server.Identity, id string) error {
 	return d.manage(ctx, by, "key.remove", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		k, err := d.Auth.Keyring.Key(ctx, who, id)
 		if err != nil {
@@ -89,7 +89,7 @@ func (d doorKeys) RemoveKey(ctx context.Context, by server.Identity, id string) 
 }
 
 // manage has do run for a manager, and what it did written to the audit.
-func (d doorKeys) manage(ctx context.Context, by server.Identity, kind string, do func(context.Context, auth.Identity) (auth.Key, error)) error {
+func (d keyAPI) manage(ctx context.Context, by server.Identity, kind string, do func(context.Context, auth.Identity) (auth.Key, error)) error {
 	who, err := known(by)
 	if err != nil {
 		return err

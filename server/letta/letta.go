@@ -44,8 +44,8 @@ type Signature struct {
 	Parameters json.RawMessage
 }
 
-// A Door implements [server.Door]. It is safe for concurrent use.
-type Door struct {
+// A Door implements [server.API]. It is safe for concurrent use.
+type API struct {
 	service haft.Service
 	cfg     Config
 	mux     *http.ServeMux
@@ -54,19 +54,19 @@ type Door struct {
 }
 
 var (
-	_ server.Door       = (*Door)(nil)
-	_ server.HeaderDoor = (*Door)(nil)
+	_ server.API       = (*API)(nil)
+	_ server.HeaderAPI = (*API)(nil)
 )
 
 // New makes a door to a service.
-func New(service haft.Service, cfg Config) *Door {
+func New(service haft.Service, cfg Config) *API {
 	if cfg.Agents == nil {
 		cfg.Agents = new(sync.Mutex)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
+	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
 	for what, r := range d.routes() {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -78,10 +78,10 @@ func New(service haft.Service, cfg Config) *Door {
 
 // Routes lists the addresses of the door, such as "GET /letta/v1/tools", and the
 // action that each asks for.
-func (d *Door) Routes() map[string]haft.Action { return maps.Clone(d.actions) }
+func (d *API) Routes() map[string]haft.Action { return maps.Clone(d.actions) }
 
-// Action implements [server.Door].
-func (d *Door) Action(r *http.Request) haft.Action {
+// Action implements [server.API].
+func (d *API) Action(r *http.Request) haft.Action {
 	_, pattern := d.mux.Handler(trimmed(r))
 	return d.actions[pattern]
 }
@@ -89,8 +89,8 @@ func (d *Door) Action(r *http.Request) haft.Action {
 // runPattern is the route that honours [server.TurnHeader].
 const runPattern = "POST " + Prefix + "/v1/agents/{agent}/tools/{name}/run"
 
-// Headers implements [server.HeaderDoor].
-func (d *Door) Headers(r *http.Request) []string {
+// Headers implements [server.HeaderAPI].
+func (d *API) Headers(r *http.Request) []string {
 	if _, pattern := d.mux.Handler(trimmed(r)); pattern == runPattern {
 		return []string{server.TurnHeader}
 	}
@@ -106,7 +106,7 @@ type route struct {
 
 // routes are all of them. Addresses are served with and without a slash at their
 // end: Letta's have one where they name a collection, and not all clients send it.
-func (d *Door) routes() map[string]route {
+func (d *API) routes() map[string]route {
 	all := map[string]route{
 		"GET /health": {haft.ToolsRead, d.health},
 
@@ -141,7 +141,7 @@ func (d *Door) routes() map[string]route {
 }
 
 // sandboxRoutes are those of sandbox configurations and their variables.
-func (d *Door) sandboxRoutes() map[string]route {
+func (d *API) sandboxRoutes() map[string]route {
 	return map[string]route{
 		"GET /sandbox-config":                                    {haft.SandboxesRead, d.listConfigs},
 		"POST /sandbox-config":                                   {haft.SandboxesWrite, d.createConfig},
@@ -159,7 +159,7 @@ func (d *Door) sandboxRoutes() map[string]route {
 }
 
 // serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.
-func (d *Door) serverRoutes() map[string]route {
+func (d *API) serverRoutes() map[string]route {
 	return map[string]route{
 		"GET /mcp-servers":                            {haft.ServersRead, d.listServers},
 		"POST /mcp-servers":                           {haft.ServersWrite, d.createServer},
@@ -192,8 +192,8 @@ type request struct {
 	body []byte
 }
 
-// Enter implements [server.Door].
-func (d *Door) Enter(w http.ResponseWriter, r *http.Request, who server.Identity) {
+// Enter implements [server.API].
+func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity) {
 	inner := trimmed(r)
 	if _, pattern := d.mux.Handler(inner); pattern == "" {
 		d.fail(w, r, d.absent(inner))
@@ -229,7 +229,7 @@ type httpError struct {
 func (e *httpError) Error() string { return e.detail }
 
 // absent says that there is nothing at the address of r, or not for its method.
-func (d *Door) absent(r *http.Request) error {
+func (d *API) absent(r *http.Request) error {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
 		if _, pattern := d.mux.Handler(probe); pattern != "" {
@@ -240,7 +240,7 @@ func (d *Door) absent(r *http.Request) error {
 }
 
 // serve makes a handler of a route.
-func (d *Door) serve(t route) http.HandlerFunc {
+func (d *API) serve(t route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, _ := r.Context().Value(whoKey{}).(server.Identity)
 		q := &request{Request: r, who: who}
@@ -299,7 +299,7 @@ func statusOf(code haft.Code) int {
 // fail answers with an error. Only what is too early is worth sending again: its
 // clients would otherwise repeat every conflict and every fault of ours, with runs
 // that may have happened among them.
-func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	h.Set("X-Should-Retry", "false")
 	if why := server.Withdrawn(r.Context()); why != nil {
@@ -335,6 +335,6 @@ func missing(what string) error {
 }
 
 // health says that the server is there.
-func (d *Door) health(context.Context, *request) (any, error) {
+func (d *API) health(context.Context, *request) (any, error) {
 	return map[string]string{"status": "ok", "version": d.cfg.Version}, nil
 }
