@@ -9,7 +9,7 @@ import (
 // Code sorts errors by what a caller would do about them.
 type Code string
 
-// The codes. Every door maps every code, and a test walks [Codes] to see to it.
+// The codes. Every API maps every code, and a test walks [Codes] to see to it.
 const (
 	// CodeInvalid: the request is wrong; change it.
 	CodeInvalid Code = "invalid"
@@ -49,7 +49,7 @@ type Error struct {
 	Err        error
 }
 
-// Error returns message and cause, for logs. Doors send [MessageOf] only.
+// Error returns message and cause, for logs. APIs send [MessageOf] only.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Message

@@ -174,7 +174,7 @@ type MCPAnswer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// MCPServers are kept, listed and logged in at. Doors that offer them find out by
+// MCPServers are kept, listed and logged in at. APIs that offer them find out by
 // type assertion whether a [Service] does.
 type MCPServers interface {
 	MCPLogin

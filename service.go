@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Service is everything that a door can do. The engine implements it, and so
+// A Service is everything that an API can do. The engine implements it, and so
 // does the client of a remote engine.
 type Service interface {
 	Calls

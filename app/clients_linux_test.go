@@ -12,7 +12,7 @@ import (
 	"haft/auth"
 )
 
-// nearMCP lets MCP servers be on this machine, such as the door of the server itself.
+// nearMCP lets MCP servers be on this machine, such as the API of the server itself.
 func nearMCP() app.UpstreamConfig {
 	return app.UpstreamConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 }

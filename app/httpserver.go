@@ -37,12 +37,12 @@ type ServerConfig struct {
 	Operators string
 	// Auth says whose tokens are believed besides keys.
 	Auth auth.Config
-	// HTTP has the names, bounds and other doors of the server.
+	// HTTP has the names, bounds and other APIs of the server.
 	HTTP server.Config
 	// ActFor are roles that may call on behalf of every agent of their
 	// organisation; administrators may.
 	ActFor []string
-	// MCP adjusts the door at /mcp.
+	// MCP adjusts the endpoint at /mcp.
 	MCP mcpserver.Config
 }
 
@@ -50,7 +50,7 @@ type ServerConfig struct {
 type Server struct {
 	*Service
 	HTTP *server.Server
-	// MCP is the door at /mcp.
+	// MCP is the endpoint at /mcp.
 	MCP *mcpserver.Server
 	// Auth knows the callers, and has the first key if it was made just now.
 	Auth *Auth
@@ -182,7 +182,7 @@ func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*le
 	return &letta.Signature{Name: d.Name, Description: d.Description, Parameters: text}, nil
 }
 
-// variables are the secrets of an organisation, as the Letta door knows them.
+// variables are the secrets of an organisation, as the Letta API knows them.
 type variables struct{ engine *engine.Engine }
 
 // Variables implements [letta.Variables].

@@ -17,7 +17,7 @@ import (
 	"haft/server/mcpserver"
 )
 
-// MCPConfig completes the configuration of an MCP door to the service.
+// MCPConfig completes the configuration of an MCP endpoint to the service.
 func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
 	cfg.Wait, cfg.Stream = s.Wait, s.Stream
 	if cfg.Logger == nil {
@@ -26,13 +26,13 @@ func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
 	return cfg
 }
 
-// The addresses of the MCP door.
+// The addresses of the MCP endpoint.
 const (
 	mcpPath  = "/mcp"
 	metaPath = "/.well-known/oauth-protected-resource"
 )
 
-// openMCP makes the MCP door and adds it to the doors of the server.
+// openMCP makes the MCP endpoint and adds it to the APIs of the server.
 func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 	c := s.MCPConfig(cfg.MCP)
 	if c.Version == "" {
@@ -77,7 +77,7 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 	return nil
 }
 
-// tellChanged has the MCP door told of changes, besides whom the configuration names.
+// tellChanged has the MCP endpoint told of changes, besides whom the configuration names.
 func (s *Server) tellChanged(others func(string)) func(string) {
 	return func(org string) {
 		if requests := s.requests.Load(); requests != nil {
@@ -92,7 +92,7 @@ func (s *Server) tellChanged(others func(string)) func(string) {
 	}
 }
 
-// Bounds on what a request asks of the MCP door.
+// Bounds on what a request asks of the MCP endpoint.
 const (
 	maxMCPTags = 16
 	maxMCPTag  = 200
@@ -169,7 +169,7 @@ func base(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// metadata says which issuers' tokens the MCP door takes (RFC 9728).
+// metadata says which issuers' tokens the MCP endpoint takes (RFC 9728).
 func metadata(issuers []auth.Issuer) http.Handler {
 	servers := make([]string, len(issuers))
 	for i, is := range issuers {

@@ -39,7 +39,7 @@ type refusedEntry struct {
 	Count int `json:"count"`
 }
 
-// A porter keeps the book of those who were turned away at the door: it counts all,
+// A porter keeps the book of those who were turned away by the server: it counts all,
 // logs and audits the first of a kind in a while, and says how many there were.
 type porter struct {
 	service   *Service

@@ -16,7 +16,7 @@ const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 // they are the signed ones, and else a refusal, as it does from then on.
 //
 // A reader that stops before the end knows nothing: a decoder of JSON stops behind
-// the last brace. So a door reads all, or calls Finish, before it acts.
+// the last brace. So an API reads all, or calls Finish, before it acts.
 type Body struct {
 	body io.ReadCloser
 	want []byte

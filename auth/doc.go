@@ -1,7 +1,7 @@
 // Package auth turns a credential into a [haft.Principal], and nothing else knows
 // how. Credentials are compared here, in constant time.
 //
-// A door makes a [Credential] of what it was sent and asks an [Authenticator],
+// An API makes a [Credential] of what it was sent and asks an [Authenticator],
 // which gives an [Identity]: the principal, and what the credential may do. What
 // is not understood, not known or not allowed is refused. There are three kinds:
 //
@@ -57,7 +57,7 @@
 //	  │                          │── reads the body to its end: digest right?
 //	  │◄── 401, or the answer ───│
 //
-// Not signed are the host and the headers, so a door acts on no header that would
+// Not signed are the host and the headers, so an API acts on no header that would
 // change what is done, other than Idempotency-Key, which cannot make more of a
 // request.
 //

@@ -44,7 +44,7 @@ type Key struct {
 	// until Overlap.
 	Rotated time.Time `json:"rotated_at,omitzero"`
 	Overlap time.Time `json:"overlap_until,omitzero"`
-	// Secret and Previous are what is at rest of the secrets. Doors do not show
+	// Secret and Previous are what is at rest of the secrets. APIs do not show
 	// them.
 	Secret   Proof `json:"-"`
 	Previous Proof `json:"-"`

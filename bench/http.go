@@ -21,7 +21,7 @@ import (
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 1 << 20
 
-// door is a whole server on loopback, and somebody who calls it.
+// testServer is a whole server on loopback, and somebody who calls it.
 type testServer struct {
 	sys    *app.Server
 	dir    string

@@ -23,7 +23,7 @@ const (
 var errSOCKS = errors.New("not SOCKS5")
 
 // serveSOCKS serves one connection whose first byte says SOCKS5. CONNECT is all
-// it can do: BIND would open a door inwards, and UDP is not checked.
+// it can do: BIND would let connections in, and UDP is not checked.
 func (p *Proxy) serveSOCKS(ctx context.Context, c *client, br *bufio.Reader) {
 	if err := socksGreet(c, br); err != nil {
 		return

@@ -114,10 +114,10 @@ type Route struct {
 }
 
 // Patterns lists the addresses that are not of the API, with [Config.Mounts] and
-// [Config.Doors], by pattern of [http.ServeMux].
+// [Config.APIs], by pattern of [http.ServeMux].
 func (s *Server) Patterns() []string { return slices.Sorted(slices.Values(s.patterns)) }
 
-// Routes lists the addresses of the API, without [Config.Mounts] and [Config.Doors].
+// Routes lists the addresses of the API, without [Config.Mounts] and [Config.APIs].
 func (s *Server) Routes() []Route { return slices.Clone(s.routed) }
 
 // whoKey is the key under which admit leaves the identity for register, which

@@ -1,4 +1,4 @@
-// Package server is the HTTP door: it turns requests into calls of a
+// Package server is the HTTP API: it turns requests into calls of a
 // [haft.Service] and answers into JSON.
 //
 // A [Server] knows the vocabulary of the root and nothing of what is behind it. It

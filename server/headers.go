@@ -11,12 +11,12 @@ import (
 )
 
 // The headers that Haft gives a meaning. Which routes honour them is said by
-// [Config.Headers] and by doors; everywhere else they are refused, because whoever
+// [Config.Headers] and by other APIs; everywhere else they are refused, because whoever
 // sends one counts on it.
 const (
 	// AgentHeader names the agent on whose behalf a client of MCP works.
 	AgentHeader = "Haft-Agent"
-	// TurnHeader groups runs of an agent's tools at the door of Letta's API.
+	// TurnHeader groups runs of an agent's tools at Letta's API.
 	TurnHeader = "X-Haft-Turn"
 )
 

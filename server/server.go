@@ -67,19 +67,19 @@ type Config struct {
 	// Refused hears of every request that is turned away before anything is done for
 	// it. It must be quick, and is called from many goroutines. Nil means nobody.
 	Refused func(ctx context.Context, r Refusal)
-	// Mounts are other doors, by pattern of [http.ServeMux]. They stand behind the
+	// Mounts are other APIs, by pattern of [http.ServeMux]. They stand behind the
 	// same guard and know themselves who sends.
 	Mounts map[string]http.Handler
-	// Doors are other ways to the service, by pattern of [http.ServeMux]. They are
+	// APIs are other ways to the service, by pattern of [http.ServeMux]. They are
 	// told who sends.
 	APIs map[string]API
 	// Headers are the headers of Haft that Mounts honour, by pattern: see
 	// [AgentHeader]. Others are refused.
 	Headers map[string][]string
-	// Agents is held while an agent is read, changed and written. Doors that do so
+	// Agents is held while an agent is read, changed and written. APIs that do so
 	// share it. Nil means one of its own.
 	Agents sync.Locker
-	// Leaving is called when the server begins to shut down: streams of other doors
+	// Leaving is called when the server begins to shut down: streams of other APIs
 	// end then. Nil means that there are none.
 	Leaving func()
 
@@ -186,7 +186,7 @@ type ToolCalls struct {
 	Body  json.RawMessage
 }
 
-// A Server is an HTTP door. It is safe for concurrent use.
+// A Server is an HTTP server. It is safe for concurrent use.
 //
 // Lifecycle: New, then Serve or Handler, then Shutdown.
 type Server struct {
@@ -291,7 +291,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Handler returns the door for a server of somebody else.
+// Handler returns the API for a server of somebody else.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // OpenAPI returns the document of the API, as JSON.

@@ -12,7 +12,7 @@ import (
 )
 
 // A keyDoc is what is kept of an API key beside what is looked up. It has names of
-// its own: what doors call things may change, and what is kept may not.
+// its own: what APIs call things may change, and what is kept may not.
 type keyDoc struct {
 	Name       string   `json:"name,omitempty"`
 	User       string   `json:"user,omitempty"`

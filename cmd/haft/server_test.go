@@ -99,7 +99,7 @@ func TestScript_server(t *testing.T) {
 	}))
 }
 
-// startServer starts a server as haft serve does, but for a door that hands out
+// startServer starts a server as haft serve does, but for an API that hands out
 // keys.
 func startServer(ctx context.Context, data string) (at string, stop func(), err error) {
 	door := &keyDoor{}

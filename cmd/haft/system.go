@@ -25,7 +25,7 @@ type system interface {
 	witness
 }
 
-// A service is everything that a door can do.
+// A service is everything that an API can do.
 type service interface {
 	haft.Service
 	haft.MCPServers

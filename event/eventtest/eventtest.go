@@ -70,7 +70,7 @@ func keeps(t *testing.T, l event.Log) {
 	}
 }
 
-// text is an event as doors send it.
+// text is an event as APIs send it.
 func text(t *testing.T, e haft.Event) string {
 	t.Helper()
 	b, err := json.Marshal(e)

@@ -16,7 +16,7 @@ import (
 
 // An order asks a template for one fork. Its descriptors are standard input,
 // output and error, the fork's socket, the channel if there is one, and the
-// doors of the cgroups.
+// tasks files of the cgroups.
 type forkOrder struct {
 	Channel bool        `json:"channel"`
 	Wait    bool        `json:"wait,omitempty"`
@@ -78,11 +78,11 @@ func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) 
 		return nil, err
 	}
 	defer far.Close() // the fork has it
-	doors, err := r.group.TasksFiles()
+	tasks, err := r.group.TasksFiles()
 	if err != nil {
 		return nil, errors.Join(&sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}, conn.Close())
 	}
-	defer cgroup.CloseDoors(doors)
+	defer cgroup.CloseTasksFiles(tasks)
 	own := plan.Plan{}
 	if err := files(&own, "/work/", r.spec.Files); err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -91,7 +91,7 @@ func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) 
 		Channel: r.spec.Channel != nil, Wait: r.p.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()), Steps: own.Steps,
 	}
 	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
-	for _, d := range doors {
+	for _, d := range tasks {
 		all = append(all, d.File)
 	}
 	c, err := g.fork(o, numbers(all))

@@ -286,7 +286,7 @@ func (r *run) request() (request, []int, func(), error) {
 }
 
 // descriptors opens what the slots of the plan stand for: first the trees, whose
-// slots are there, then the doors of the cgroups, which are added.
+// slots are there, then the tasks files of the cgroups, which are added.
 func (r *run) descriptors(pl *plan.Plan, trees []tree) (_ []int, _ func(), err error) {
 	var opened []int
 	closeFDs := func() { wire.CloseAll(opened) }
@@ -302,12 +302,12 @@ func (r *run) descriptors(pl *plan.Plan, trees []tree) (_ []int, _ func(), err e
 		}
 		opened = append(opened, fd)
 	}
-	doors, err := r.group.TasksFiles()
+	files, err := r.group.TasksFiles()
 	if err != nil {
 		return nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
-	defer cgroup.CloseDoors(doors)
-	for _, d := range doors {
+	defer cgroup.CloseTasksFiles(files)
+	for _, d := range files {
 		pl.Join(d.Controller)
 		fd, err := unix.FcntlInt(d.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {

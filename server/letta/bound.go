@@ -38,7 +38,7 @@ func bodyShape() *bounds.Shape {
 }
 
 // bounded reports why a body is more than is taken, before anybody decodes it. It is
-// the one place at which bodies of this door are bounded.
+// the one place at which bodies of this API are bounded.
 func (d *API) bounded(body []byte) error {
 	if len(body) == 0 {
 		return nil

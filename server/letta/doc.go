@@ -1,14 +1,14 @@
-// Package letta is the door for those who come from Letta: it speaks the part of
+// Package letta is the API for those who come from Letta: it speaks the part of
 // its REST API that is about tools, so that its clients work unchanged with their
 // base URL set to /letta of this server.
 //
 //	client = Letta(base_url="http://127.0.0.1:7717/letta", api_key=KEY)
 //
-// A [Door] turns requests into calls of a [haft.Service] and answers into Letta's
+// An [API] turns requests into calls of a [haft.Service] and answers into Letta's
 // shapes: bare arrays that page by the id of their last item and end, errors with a
 // detail, and a tool that fails as 200 with the status "error", because its clients
 // send every 5xx a second time. Nothing is decided here: keys, policies, limits,
-// approvals and the audit are those of every door.
+// approvals and the audit are those of every API.
 //
 // # Ids
 //

@@ -15,10 +15,10 @@ import (
 	"haft/server"
 )
 
-// Prefix is where the door stands.
+// Prefix is where the API stands.
 const Prefix = "/letta"
 
-// Config says what a door offers besides its service. What it was not given it
+// Config says what an API offers besides its service. What it was not given it
 // answers with 501.
 type Config struct {
 	// Derive reads what a source says of its tool, without running or keeping it.
@@ -44,7 +44,7 @@ type Signature struct {
 	Parameters json.RawMessage
 }
 
-// A Door implements [server.API]. It is safe for concurrent use.
+// An API implements [server.API]. It is safe for concurrent use.
 type API struct {
 	service haft.Service
 	cfg     Config
@@ -58,7 +58,7 @@ var (
 	_ server.HeaderAPI = (*API)(nil)
 )
 
-// New makes a door to a service.
+// New makes an API to a service.
 func New(service haft.Service, cfg Config) *API {
 	if cfg.Agents == nil {
 		cfg.Agents = new(sync.Mutex)
@@ -76,7 +76,7 @@ func New(service haft.Service, cfg Config) *API {
 	return d
 }
 
-// Routes lists the addresses of the door, such as "GET /letta/v1/tools", and the
+// Routes lists the addresses of the API, such as "GET /letta/v1/tools", and the
 // action that each asks for.
 func (d *API) Routes() map[string]haft.Action { return maps.Clone(d.actions) }
 
@@ -288,7 +288,7 @@ type fault struct {
 }
 
 // statusOf maps codes to statuses. Letta answers what is wrong with a tool with 400
-// and what is wrong with a request with 422; the door's own errors choose.
+// and what is wrong with a request with 422; the API's own errors choose.
 func statusOf(code haft.Code) int {
 	if code == haft.CodeInvalid {
 		return http.StatusBadRequest
@@ -319,10 +319,10 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch f.Code {
 	case haft.CodeInternal:
 		if r.Context().Err() == nil {
-			d.cfg.Logger.Error("a request to the Letta door failed", "route", r.Pattern, "err", err)
+			d.cfg.Logger.Error("a request to the Letta API failed", "route", r.Pattern, "err", err)
 		}
 	case haft.CodeUnavailable:
-		d.cfg.Logger.Warn("a request to the Letta door failed", "route", r.Pattern, "err", err)
+		d.cfg.Logger.Warn("a request to the Letta API failed", "route", r.Pattern, "err", err)
 	case haft.CodeRateLimited:
 		h.Set("X-Should-Retry", "true")
 	}

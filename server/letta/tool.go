@@ -108,7 +108,7 @@ func (d *API) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool 
 	return w
 }
 
-// stamps are what the door says of a tool besides Letta's own words.
+// stamps are what the API says of a tool besides Letta's own words.
 func stamps(t haft.Tool, state string) map[string]any {
 	own := map[string]any{"id": t.ID, "version": t.Version.Number, "digest": t.Version.Digest}
 	if state == "" {

@@ -311,7 +311,7 @@ func schemaName(s *wireSchema) *string {
 	return &s.Name
 }
 
-// checkMetadata refuses metadata that would be lost. What the door said itself may
+// checkMetadata refuses metadata that would be lost. What the API said itself may
 // be sent back.
 func (d *API) checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	if !given(raw) {

@@ -74,7 +74,7 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 	return id, nil
 }
 
-// A world is a door to a real engine, whose tools are a function of the test.
+// A world is an API to a real engine, whose tools are a function of the test.
 type world struct {
 	t      testing.TB
 	engine *engine.Engine

@@ -1,4 +1,4 @@
-// Package mcpserver is the MCP door: it makes the tools of a [haft.Service] tools of
+// Package mcpserver is the MCP endpoint: it makes the tools of a [haft.Service] tools of
 // a Model Context Protocol server, over stdio and over streamable HTTP.
 //
 //	client ─► transport ─► view ─► Service

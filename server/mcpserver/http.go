@@ -53,7 +53,7 @@ func (s *Server) transport(stateless bool) http.Handler {
 	})
 }
 
-// Handler returns the door for HTTP. Who says who sends a request, and why not if it
+// Handler returns the API for HTTP. Who says who sends a request, and why not if it
 // is nobody. The error is an [*haft.Error].
 func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

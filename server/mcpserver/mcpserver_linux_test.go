@@ -93,7 +93,7 @@ func byKey(_ http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
 	return mcpserver.Caller{Principal: p, Person: p, Artifacts: true, Tags: r.URL.Query()["tag"]}, nil
 }
 
-// A house is a service with a door to it.
+// A house is a service with an API to it.
 type house struct {
 	*app.Service
 	door *mcpserver.Server

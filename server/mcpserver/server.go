@@ -77,7 +77,7 @@ type Caller struct {
 	Expires time.Time
 }
 
-// A Server is an MCP door. It is safe for concurrent use.
+// A Server is an MCP endpoint. It is safe for concurrent use.
 //
 // Lifecycle: New, then Handler or Run, then Leave, then Close.
 type Server struct {

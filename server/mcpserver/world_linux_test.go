@@ -40,7 +40,7 @@ func openService(t *testing.T, cfg app.ServiceConfig) *app.Service {
 	return s
 }
 
-// openDoor makes an MCP door to a service.
+// openDoor makes an MCP endpoint to a service.
 func openDoor(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Server {
 	t.Helper()
 	door, err := mcpserver.New(s.Engine, s.MCPConfig(cfg))
@@ -62,7 +62,7 @@ func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, err
 	return server.Identity{Principal: e.Principal}, nil
 }
 
-// serveDoor puts a door behind the guard of the HTTP server, as it is used, and
+// serveDoor puts an API behind the guard of the HTTP server, as it is used, and
 // returns its address.
 func serveDoor(t *testing.T, s *app.Service, door *mcpserver.Server, who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
 	t.Helper()

@@ -20,14 +20,14 @@ func TestTree_makes_limits_and_removes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doors, err := g.TasksFiles()
+	files, err := g.TasksFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !tree.V2 && len(doors) != 3 {
-		t.Errorf("%d doors", len(doors))
+	if !tree.V2 && len(files) != 3 {
+		t.Errorf("%d files", len(files))
 	}
-	cgroup.CloseDoors(doors)
+	cgroup.CloseTasksFiles(files)
 	if r := g.Read(); r.OOM != 0 || r.Refused != 0 || r.CPU != 0 {
 		t.Errorf("an empty group has used %+v", r)
 	}

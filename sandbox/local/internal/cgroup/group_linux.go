@@ -135,27 +135,27 @@ func (g *Group) limit(l Limits) error {
 	return nil
 }
 
-// A Door lets a process move itself into a group.
+// A TasksFile lets a process move itself into a group.
 type TasksFile struct {
 	Controller string
 	File       *os.File
 }
 
-// Doors opens the tasks files of version 1. The caller closes them.
+// TasksFiles opens the tasks files of version 1. The caller closes them.
 func (g *Group) TasksFiles() ([]TasksFile, error) {
-	var doors []TasksFile
+	var files []TasksFile
 	if g.tree.V2 {
 		return nil, nil
 	}
 	for _, c := range g.tree.Joined() {
 		f, err := os.OpenFile(filepath.Join(g.dirs[c], "tasks"), os.O_WRONLY, 0)
 		if err != nil {
-			CloseDoors(doors)
+			CloseTasksFiles(files)
 			return nil, fmt.Errorf("open cgroup: %w", err)
 		}
-		doors = append(doors, TasksFile{c, f})
+		files = append(files, TasksFile{c, f})
 	}
-	return doors, nil
+	return files, nil
 }
 
 // Add moves a process, given by its pidfd, into a group of version 2.
@@ -183,9 +183,9 @@ func PID(pidfd *os.File) (int, error) {
 	return int(pid), nil
 }
 
-// CloseDoors closes the files.
-func CloseDoors(doors []TasksFile) {
-	for _, d := range doors {
+// CloseTasksFiles closes the files.
+func CloseTasksFiles(files []TasksFile) {
+	for _, d := range files {
 		_ = d.File.Close() // nothing is written through it
 	}
 }

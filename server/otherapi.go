@@ -7,7 +7,7 @@ import (
 	"haft"
 )
 
-// A Door is another way to the same service, such as the API of a system that
+// An API is another way to the same service, such as the API of a system that
 // people come from. What it answers is its own business; who may enter is not: the
 // server has found out who sends, and has read the body, before it is asked.
 type API interface {
@@ -19,7 +19,7 @@ type API interface {
 	Serve(w http.ResponseWriter, r *http.Request, who Identity)
 }
 
-// enter stands before a door.
+// serveAPI authenticates requests of another API.
 func (s *Server) serveAPI(d API) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		action := d.Action(r)
