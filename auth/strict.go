@@ -22,10 +22,13 @@ var errJSON = errors.New("not one JSON object that can be read in one way only")
 // case. Text is UTF-8 and nothing follows the object. Numbers are json.Number. Errors
 // of the decoder quote what they read, and so are not handed on.
 func strictObject(raw []byte) (map[string]any, error) {
+	if tooDeep(raw) {
+		return nil, errJSON
+	}
 	var object map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	if err := dec.Decode(&object); err != nil || object == nil || !utf8.Valid(raw) || deeper(object, maxDepth) {
+	if err := dec.Decode(&object); err != nil || object == nil || !utf8.Valid(raw) {
 		return nil, errJSON
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
@@ -34,20 +37,24 @@ func strictObject(raw []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// deeper reports whether v has values that are nested deeper than most.
-func deeper(v any, most int) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, e := range v {
-			if most == 0 || deeper(e, most-1) {
+// tooDeep reports whether arrays and objects are nested deeper than maxDepth. It looks
+// at the text, because the decoder goes down thousands of levels, and so takes a
+// megabyte of stack for a token that nobody has signed.
+func tooDeep(raw []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '[' || b == '{':
+			if depth++; depth > maxDepth {
 				return true
 			}
-		}
-	case []any:
-		for _, e := range v {
-			if most == 0 || deeper(e, most-1) {
-				return true
-			}
+		case b == ']' || b == '}':
+			depth--
 		}
 	}
 	return false

@@ -152,6 +152,29 @@ func TestAttack_token_claims(t *testing.T) {
 	}
 }
 
+// Whoever sends a token that nobody signed has little work done for it.
+func TestAttack_deep_tokens_cost_little(t *testing.T) {
+	w := setup(t, newIDP().use())
+	for _, deep := range []string{
+		`{"x":` + strings.Repeat("[", 5_900) + strings.Repeat("]", 5_900) + "}",
+		strings.Repeat(`{"x":`, 1_900) + "1" + strings.Repeat("}", 1_900),
+	} {
+		token := mint(object{"alg": "EdDSA", "kid": "d1"}, deep, edKey())
+		most := testing.AllocsPerRun(10, func() {
+			if _, err := w.bearer(t.Context(), token); err == nil {
+				t.Error("it was accepted")
+			}
+		})
+		if most > 200 {
+			t.Errorf("%v allocations for a token of %d bytes", most, len(token))
+		}
+	}
+	brackets := claims(object{"x": strings.Repeat("[", 100) + `\"` + strings.Repeat("{", 100)})
+	if _, err := w.bearer(t.Context(), mint(object{"alg": "EdDSA", "kid": "d1"}, brackets, edKey())); err != nil {
+		t.Errorf("brackets in a text: %v", err)
+	}
+}
+
 // An issuer speaks for itself and not for another.
 func TestAttack_issuer_of_another_organisation(t *testing.T) {
 	p := newIDP()
