@@ -263,7 +263,7 @@ func (i *issuer) fetch(ctx context.Context) ([]publicKey, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := i.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the issuer: %w", err)
+		return nil, i.askError(err)
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
@@ -271,6 +271,16 @@ func (i *issuer) fetch(ctx context.Context) ([]publicKey, error) {
 		return nil, fmt.Errorf("read the issuer's answer: %w", err)
 	}
 	return parseKeySet(raw)
+}
+
+// askError returns the error of a request to the issuer. It names the issuer as it is
+// configured: the address in the client's error may be from a redirect, which is part
+// of an answer.
+func (i *issuer) askError(err error) error {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err
+	}
+	return fmt.Errorf("ask the issuer %s: %w", i.URL, err)
 }
 
 // discover returns the address of the keys. The library refuses an issuer that calls
@@ -281,15 +291,18 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 		return "", errors.New("the issuer calls itself something else")
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask the issuer: %w", err)
+		return "", i.askError(err)
 	}
-	var document struct {
-		Keys string `json:"jwks_uri"`
+	// The library also reads names in another case of letters, and takes the last one.
+	var document map[string]any
+	if err := provider.Claims(&document); err != nil || document["issuer"] != i.URL {
+		return "", errors.New("the issuer calls itself something else")
 	}
-	if err := provider.Claims(&document); err != nil || !keysURL(document.Keys) {
+	at, _ := textOf(document, "jwks_uri")
+	if !keysURL(at) {
 		return "", errors.New("the issuer has no address of keys with https")
 	}
-	return document.Keys, nil
+	return at, nil
 }
 
 // keysURL is like secureURL for an address that the issuer gave, which may have a
@@ -315,7 +328,7 @@ func (d documents) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch res.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		if res.Header.Get("Location") != "" {
+		if _, err := res.Location(); err == nil {
 			return res, nil // the client follows it, or refuses to
 		}
 	}
@@ -333,6 +346,7 @@ func (d documents) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, err := strictObject(raw); err != nil {
 		return nil, fmt.Errorf("read the issuer's answer: %w", err)
 	}
+	res.Header = make(http.Header) // the library quotes the type of the content
 	res.Body = io.NopCloser(bytes.NewReader(raw))
 	return res, nil
 }

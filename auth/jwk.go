@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
@@ -103,7 +104,9 @@ func parseKey(entry map[string]any) (publicKey, bool) {
 func algorithmOf(key any) Algorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
-		if key.N.BitLen() >= minRSA && key.E > 2 {
+		// crypto/rsa refuses even numbers and larger exponents, but only with a token: a
+		// set of such keys must not replace good ones.
+		if key.N.BitLen() >= minRSA && key.N.Bit(0) == 1 && key.E > 2 && key.E <= math.MaxInt32 && key.E%2 == 1 {
 			return RS256
 		}
 	case *ecdsa.PublicKey:

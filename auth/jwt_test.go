@@ -254,6 +254,8 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 		{"says it is another", config, text(object{"issuer": "https://other.example", "jwks_uri": keys})},
 		{"says nothing", config, "{}"},
 		{"names itself twice", config, `{"issuer":"https://evil.example","issuer":"` + issuerURL + `","jwks_uri":"` + keys + `"}`},
+		{"names itself twice in two cases", config, `{"issuer":"https://evil.example","Issuer":"` + issuerURL + `","jwks_uri":"` + keys + `"}`},
+		{"has keys at two addresses in two cases", config, `{"issuer":"` + issuerURL + `","jwks_uri":"http://keys.example","JWKS_URI":"` + keys + `"}`},
 		{"has keys over http", config, text(object{"issuer": issuerURL, "jwks_uri": "http://keys.example/jwks"})},
 		{"has keys in a file", config, text(object{"issuer": issuerURL, "jwks_uri": "file:///etc/passwd"})},
 		{"has keys nowhere", config, text(object{"issuer": issuerURL})},
@@ -274,6 +276,9 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 		{"has a key of another curve", keys, text(object{"keys": []any{with(edJWK("d1"), "crv", "X25519")}})},
 		{"has a small RSA key", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 255))))}})},
 		{"has an RSA key with the exponent 1", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "AQ")}})},
+		{"has an RSA key with an even exponent", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "BA")}})},
+		{"has an RSA key with a huge exponent", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "AQAAAAAB")}})},
+		{"has an RSA key with an even modulus", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xfe", 256))))}})},
 		{"has a giant RSA key", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 1025))))}})},
 		{"has a point off the curve", keys, text(object{"keys": []any{with(ecJWK("d1"), "y", b64(make([]byte, 32)))}})},
 		{"has a short point", keys, text(object{"keys": []any{with(ecJWK("d1"), "y", "AAAA")}})},
@@ -369,6 +374,9 @@ func TestIssuer_whose_answer_is_not_quoted(t *testing.T) {
 	for _, a := range []answer{
 		{http.StatusOK, nil, secret}, {http.StatusOK, nil, `{"issuer":"` + secret + `"}`}, {http.StatusOK, nil, `{"issuer":["` + secret + `"]}`},
 		{http.StatusOK, nil, `{"hunter2":1,"hunter2":2}`}, {http.StatusForbidden, nil, secret}, {http.StatusCreated, nil, secret},
+		{http.StatusOK, http.Header{"Content-Type": {"text/hunter2"}}, `{"issuer":1}`},
+		{http.StatusFound, at, ""}, {http.StatusFound, http.Header{"Location": {"http://issuer.example/?hunter2"}}, ""},
+		{http.StatusFound, http.Header{"Location": {"https://[hunter2"}}, ""},
 		{http.StatusFound, nil, secret}, {http.StatusNotModified, at, secret}, {http.StatusMultipleChoices, at, secret},
 	} {
 		p := newIDP()
