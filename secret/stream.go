@@ -13,7 +13,7 @@ import (
 type Stream struct {
 	scan   scanner
 	out    func([]byte)
-	buf    []byte // text that was not handed out, and one byte before it
+	buf    []byte // text that was not handed out, and at least one byte before it
 	base   int    // raw offset of buf[0]
 	next   int    // raw offset of the text to hand out next
 	clean  []byte // what is handed out, to reuse its memory
@@ -153,8 +153,10 @@ func (s *Stream) flush(safe int, end bool) {
 	if len(spans) > 0 && spans[0].start <= s.next {
 		keep = safe
 	}
-	keep = min(keep, safe)                   // after a Break the search is behind what was handed out
-	if drop := keep - 1 - s.base; drop > 0 { // formats look at the byte before a word
+	keep = min(keep, safe) // after a Break the search is behind what was handed out
+	// Formats look at the byte before a word. Text is moved once half of it is not needed
+	// any more: a write of one byte must not move all that is held back.
+	if drop := keep - 1 - s.base; drop > len(s.buf)/2 {
 		s.buf = s.buf[:copy(s.buf, s.buf[drop:])]
 		s.base += drop
 	}

@@ -67,3 +67,25 @@ func TestStream_takes_linear_time(t *testing.T) {
 		}
 	}
 }
+
+// A write of one byte costs no more if the stream holds back much text.
+func TestStream_takes_linear_time_for_short_writes(t *testing.T) {
+	fastest := func(length int) time.Duration {
+		value := strings.Repeat("a", length) + "!"
+		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(value)}}})
+		s := r.NewStream(func([]byte) {})
+		_, _ = s.Write([]byte(value[:length]))
+		best := time.Hour
+		for range 3 {
+			before := processorTime(t)
+			for range 5_000 {
+				_, _ = s.Write([]byte("a"))
+			}
+			best = min(best, processorTime(t)-before)
+		}
+		return best
+	}
+	if short, long := fastest(1<<10), fastest(512<<10); long > 10*short+50*time.Millisecond {
+		t.Errorf("holding 1 KiB takes %v, holding 512 KiB %v", short, long)
+	}
+}
