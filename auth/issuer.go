@@ -114,10 +114,14 @@ func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	own := *client
 	own.Transport = documents{cmp.Or(client.Transport, http.DefaultTransport)}
 	own.CheckRedirect = func(next *http.Request, past []*http.Request) error {
-		if err := onlyHTTPS(next, past); err != nil || client.CheckRedirect == nil {
-			return err
+		err := onlyHTTPS(next, past)
+		if err == nil && client.CheckRedirect != nil {
+			err = client.CheckRedirect(next, past)
 		}
-		return client.CheckRedirect(next, past)
+		if errors.Is(err, http.ErrUseLastResponse) {
+			return errors.New("the issuer led elsewhere") // or the redirect would be read like a document
+		}
+		return err
 	}
 	return &issuer{Issuer: i, client: &own, turn: make(chan struct{}, 1)}, nil
 }

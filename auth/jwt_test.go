@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -388,6 +389,58 @@ func TestIssuer_whose_answer_is_not_quoted(t *testing.T) {
 		wantCode(t, "its token", err, haft.CodeUnavailable)
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("%d %s: the error quotes it: %v", a.status, a.body, err)
+		}
+	}
+}
+
+// endless is a body that does not end, of which only so much may be read.
+type endless struct{ left int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.left -= len(p); e.left < 0 {
+		return 0, errors.New("too much was read")
+	}
+	return copy(p, strings.Repeat(" ", len(p))), nil
+}
+
+func (*endless) Close() error { return nil }
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A client that does not follow redirects, such as that of haft serve, hands out the
+// redirect itself: its body is no document, and is not read.
+func TestIssuer_that_redirects_a_client_that_stays(t *testing.T) {
+	at := http.Header{"Location": {"https://elsewhere.example/"}}
+	document := text(object{"issuer": issuerURL, "jwks_uri": "https://keys.example/jwks?v=1"})
+	keySet := text(object{"keys": []any{edJWK("d1")}})
+	for _, part := range []string{"configuration", "jwks"} {
+		for _, isEndless := range []bool{false, true} {
+			body := &endless{4 * auth.MaxFetch}
+			serve := transport(func(r *http.Request) (*http.Response, error) {
+				page := keySet
+				if strings.Contains(r.URL.Path, "configuration") {
+					page = document
+				}
+				res, err := answer{http.StatusOK, nil, page}.RoundTrip(r)
+				if strings.Contains(r.URL.Path, part) {
+					res.StatusCode, res.Header = http.StatusFound, at
+					if isEndless {
+						res.Body = body
+					}
+				}
+				return res, err
+			})
+			w := setup(t, func(c *auth.Config) {
+				newIDP().use()(c)
+				c.Client = &http.Client{Transport: serve, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+			})
+			_, err := w.bearer(t.Context(), goodToken("d1"))
+			wantCode(t, "a redirect of "+part, err, haft.CodeUnavailable)
+			if body.left < 0 || err != nil && strings.Contains(err.Error(), "jwks_uri") {
+				t.Errorf("a redirect of %s: its body was read: %v", part, err)
+			}
 		}
 	}
 }
