@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The house rules. Changing the architecture means changing this file, which a
+// The rules of the codebase. Changing the architecture means changing this file, which a
 // reviewer sees.
 const (
 	maxFile      = 600 // lines
@@ -21,9 +21,9 @@ const (
 	maxInterface = 6   // methods, embedded interfaces counted as one
 )
 
-// rooms says which of our packages each package may import besides the root.
-// A package that is not listed here does not belong to the house.
-var rooms = map[string][]string{
+// imports says which of our packages each package may import besides the root.
+// A package that is not listed here has to be added.
+var imports = map[string][]string{
 	"":                    {},
 	"bounds":              {},
 	"internal/jsontree":   {},
@@ -89,22 +89,22 @@ var rooms = map[string][]string{
 }
 
 // below says which packages may import a subtree of internal packages that is
-// not listed room by room. They follow the rules of their owner.
+// not listed one by one. They follow the rules of their owner.
 var below = []string{"sandbox/local/internal/", "executor/script/internal/"}
 
-// only says which rooms may import a dependency, and why no other.
+// only says which packages may import a dependency, and why no other.
 var only = []struct {
 	dep, reason string
-	rooms       []string
+	pkgs        []string
 }{
-	{"golang.org/x/sys/unix", "system calls live in one room, where each error is looked at", []string{"sandbox/hostpath", "sandbox/local", "sandbox/process", "sandbox/sandboxtest"}},
+	{"golang.org/x/sys/unix", "system calls live in few packages, where each error is looked at", []string{"sandbox/hostpath", "sandbox/local", "sandbox/process", "sandbox/sandboxtest"}},
 	{"os/exec", "processes are started by sandboxes and by nobody else", []string{"sandbox/local", "sandbox/process", "bench", "store/storetest"}},
 	{"github.com/santhosh-tekuri/jsonschema", "one compiler of schemas", []string{"schema"}},
 	{"cel.dev/cel-go", "expressions are bounded where they are compiled", []string{"value", "policy", "chain"}},
 	{"modernc.org/sqlite", "a driver belongs to its opener", []string{"store/sqlite"}},
 	{"github.com/jackc/pgx", "a driver belongs to its opener", []string{"store/postgres"}},
 	{"github.com/pressly/goose", "one runner of migrations", []string{"store"}},
-	{"github.com/tink-crypto/tink-go", "one room of cryptography", []string{"secret/keeper"}},
+	{"github.com/tink-crypto/tink-go", "one package of cryptography", []string{"secret/keeper"}},
 	{"github.com/failsafe-go", "circuits are the engine's", []string{"engine"}},
 	{"go.opentelemetry.io", "spans are made from what the engine tells", []string{"telemetry"}},
 	{"github.com/danielgtaylor/huma", "one door that writes its own document", []string{"server"}},
@@ -166,7 +166,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// owner returns the room that answers for dir.
+// owner returns the package that answers for dir.
 func owner(dir string) string {
 	for _, b := range below {
 		if strings.HasPrefix(dir, b) {
@@ -176,12 +176,12 @@ func owner(dir string) string {
 	return dir
 }
 
-// allowed reports whether a room may import one of our packages.
-func allowed(room, dep string) bool {
-	if dep == "" || owner(dep) == room {
+// allowed reports whether a package may import one of our packages.
+func allowed(pkg, dep string) bool {
+	if dep == "" || owner(dep) == pkg {
 		return true
 	}
-	return slices.ContainsFunc(rooms[room], func(p string) bool {
+	return slices.ContainsFunc(imports[pkg], func(p string) bool {
 		if rest, ok := strings.CutSuffix(p, "..."); ok {
 			return strings.HasPrefix(dep, rest)
 		}
@@ -191,9 +191,9 @@ func allowed(room, dep string) bool {
 
 func TestArchitecture_imports(t *testing.T) {
 	for _, s := range sources(t) {
-		room := owner(s.dir)
-		if _, ok := rooms[room]; !ok {
-			t.Errorf("%s: package %q is not in the plan of the house (rooms in arch_test.go)", s.name, s.dir)
+		pkg := owner(s.dir)
+		if _, ok := imports[pkg]; !ok {
+			t.Errorf("%s: package %q is not listed in imports (arch_test.go)", s.name, s.dir)
 			continue
 		}
 		if s.test {
@@ -202,16 +202,16 @@ func TestArchitecture_imports(t *testing.T) {
 		for _, imp := range s.file.Imports {
 			dep := strings.Trim(imp.Path.Value, `"`)
 			if dep == "haft" || strings.HasPrefix(dep, "haft/") {
-				if d := strings.TrimPrefix(strings.TrimPrefix(dep, "haft"), "/"); !allowed(room, d) {
-					t.Errorf("%s imports %s, which %q may not", s.name, dep, room)
+				if d := strings.TrimPrefix(strings.TrimPrefix(dep, "haft"), "/"); !allowed(pkg, d) {
+					t.Errorf("%s imports %s, which %q may not", s.name, dep, pkg)
 				}
 				continue
 			}
-			if room == "" && strings.Contains(strings.SplitN(dep, "/", 2)[0], ".") {
+			if pkg == "" && strings.Contains(strings.SplitN(dep, "/", 2)[0], ".") {
 				t.Errorf("%s imports %s: the root speaks the standard library only", s.name, dep)
 			}
 			for _, o := range only {
-				if (dep == o.dep || strings.HasPrefix(dep, o.dep+"/")) && !slices.Contains(o.rooms, room) {
+				if (dep == o.dep || strings.HasPrefix(dep, o.dep+"/")) && !slices.Contains(o.pkgs, pkg) {
 					t.Errorf("%s imports %s: %s", s.name, dep, o.reason)
 				}
 			}

@@ -144,7 +144,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
-		book := &porter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators, logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
+		book := &refusalCounter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators, logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
 		c.Refused = book.Refused
 	}
 	if c.Agents == nil {

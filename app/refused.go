@@ -39,9 +39,9 @@ type refusedEntry struct {
 	Count int `json:"count"`
 }
 
-// A porter keeps the book of those who were turned away by the server: it counts all,
+// A refusalCounter keeps count of requests that the server refused: it counts all,
 // logs and audits the first of a kind in a while, and says how many there were.
-type porter struct {
+type refusalCounter struct {
 	service   *Service
 	count     func(why, reason string)
 	operators string
@@ -59,7 +59,7 @@ type refusedTally struct {
 
 // Refused hears of one. Only refusals of credentials are audited: what names no key
 // and no caller says nothing that the counts do not.
-func (p *porter) Refused(ctx context.Context, r server.Refusal) {
+func (p *refusalCounter) Refused(ctx context.Context, r server.Refusal) {
 	reason := auth.ReasonOf(r.Err)
 	p.count(string(r.Why), string(reason))
 	kind := refusedKind{why: r.Why, reason: reason, key: auth.KeyOf(r.Err), org: r.Principal.Org}
@@ -75,7 +75,7 @@ func (p *porter) Refused(ctx context.Context, r server.Refusal) {
 }
 
 // due returns how many of a kind are to be written about now: 0 if it is too early.
-func (p *porter) due(kind refusedKind, now time.Time) int {
+func (p *refusalCounter) due(kind refusedKind, now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.seen[kind]
@@ -106,7 +106,7 @@ func (p *porter) due(kind refusedKind, now time.Time) int {
 
 // audit writes an entry: to the audit of the organisation whose key it is, or else
 // of those who run the server.
-func (p *porter) audit(ctx context.Context, kind refusedKind, source netip.Addr, count int) {
+func (p *refusalCounter) audit(ctx context.Context, kind refusedKind, source netip.Addr, count int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	org := kind.org

@@ -167,7 +167,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 
 // leaveChain leaves a chain to others, or to the next engine.
 func (e *Engine) leaveChain(ctx context.Context, owner string, c *haft.Chain) error {
-	return errors.Join(leavesChain(), e.store.DisownChain(ctx, owner, c.ID))
+	return errors.Join(leavesChain(), e.store.ReleaseChain(ctx, owner, c.ID))
 }
 
 func leavesChain() error {

@@ -388,13 +388,13 @@ func (e *Engine) leaveSealed(ctx context.Context, ids []haft.CallID) error {
 	}
 	e.noteSealed()
 	defer e.dispatcher.nudge() // there may be more behind them
-	return e.store.Disown(ctx, e.owner(), ids)
+	return e.store.ReleaseCalls(ctx, e.owner(), ids)
 }
 
 // leaveSealedChain is leaveSealed for a chain.
 func (e *Engine) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
 	e.noteSealed()
-	return e.store.DisownChain(ctx, owner, c.ID)
+	return e.store.ReleaseChain(ctx, owner, c.ID)
 }
 
 // sealedPause is how long a server that found something for which it has no key adopts

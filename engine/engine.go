@@ -393,7 +393,7 @@ func (e *Engine) HandOver(ctx context.Context) {
 		}
 	}
 	e.mu.Unlock()
-	if err := e.store.Disown(ctx, e.owner(), nil); err != nil {
+	if err := e.store.ReleaseCalls(ctx, e.owner(), nil); err != nil {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
 	}
 }

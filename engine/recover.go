@@ -40,7 +40,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 	}
 	err := errors.Join(e.sweepRunning(ctx), e.sweepAnswered(ctx))
 	if e.handedOver.Load() { // also what was accepted, or queued again, since
-		err = errors.Join(err, e.store.Disown(ctx, e.owner(), nil))
+		err = errors.Join(err, e.store.ReleaseCalls(ctx, e.owner(), nil))
 	} else {
 		if err = errors.Join(err, e.countQueued(ctx)); !e.cfg.Brief {
 			err = errors.Join(err, e.sweepChains(ctx))
@@ -133,7 +133,7 @@ func (e *Engine) leaveToServer(ctx context.Context, r *haft.Record, why string) 
 	if err := e.requeue(ctx, r, why); err != nil {
 		return err
 	}
-	return e.store.Disown(ctx, e.owner(), []haft.CallID{r.Call.ID})
+	return e.store.ReleaseCalls(ctx, e.owner(), []haft.CallID{r.Call.ID})
 }
 
 // sweepAnswered takes calls further whose requests for approval are answered and that wait

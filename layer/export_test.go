@@ -4,7 +4,7 @@ package layer
 func (s *Store) WaitersOf(digest string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.flights[digest]; f != nil {
+	if f := s.builds[digest]; f != nil {
 		return f.waiters
 	}
 	return 0

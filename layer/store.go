@@ -45,7 +45,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	closed   bool
-	flights  map[string]*flight
+	builds   map[string]*sharedBuild
 	held     map[string]*hold
 	verified map[string]string // manifests of layers that were compared with them
 }
@@ -102,7 +102,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.MaxFiles <= 0 {
 		cfg.MaxFiles = defaultMaxFiles
 	}
-	s := &Store{cfg: cfg, flights: map[string]*flight{}, held: map[string]*hold{}, verified: map[string]string{}}
+	s := &Store{cfg: cfg, builds: map[string]*sharedBuild{}, held: map[string]*hold{}, verified: map[string]string{}}
 	// Tools may run as other users than we do, and must reach layers. Half-built
 	// ones are open to the sandbox's user, and so nobody else may reach them.
 	for name, mode := range map[string]fs.FileMode{"": 0o755, "layers": 0o755, "locks": 0o700, "tmp": 0o700} {

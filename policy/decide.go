@@ -138,7 +138,7 @@ func (p *Policy) decide(req Request, all bool) Decision {
 // gather holds a request against every rule, for the one version of its Tool.
 func (p *Policy) gather(req *Request, all bool) *decision {
 	d := &decision{req: req, all: all}
-	d.house()
+	d.applyBuiltin()
 	e := &evaluation{req: req}
 	if p != nil {
 		for i := range p.layers {
@@ -167,8 +167,8 @@ func (d *decision) problem(c Considered, message string) {
 	d.Considered = append(d.Considered, c)
 }
 
-// house holds the request against what no document changes.
-func (d *decision) house() {
+// applyBuiltin holds the request against what no document changes.
+func (d *decision) applyBuiltin() {
 	r := d.req
 	note := func(id string, effect Effect, why string) {
 		d.consider(Considered{Rule: "haft/" + id, Effect: effect, Matched: true, Why: why})

@@ -43,8 +43,8 @@ type entry struct {
 	cost     int64
 }
 
-// A flight is a tool that is being loaded, for all who want it.
-type flight struct {
+// A pendingLoad is a tool that is being loaded, for all who want it.
+type pendingLoad struct {
 	done  chan struct{}
 	entry *entry
 	err   error
@@ -63,11 +63,11 @@ type cache struct {
 	recent  *list.List            // most recent first
 	cost    int64
 	age     uint64
-	flights map[flightKey]*flight
+	loads   map[loadKey]*pendingLoad
 }
 
 // A flightKey lets only those wait for each other who may have the same answer.
-type flightKey struct {
+type loadKey struct {
 	key   key
 	age   uint64
 	stamp stamp
@@ -77,7 +77,7 @@ func newCache(most int) *cache {
 	if most <= 0 {
 		most = defaultCache
 	}
-	return &cache{most: most, entries: map[key]*list.Element{}, recent: list.New(), flights: map[flightKey]*flight{}}
+	return &cache{most: most, entries: map[key]*list.Element{}, recent: list.New(), loads: map[loadKey]*pendingLoad{}}
 }
 
 // entry returns what is known under k. If fresh is set, that must be of this
@@ -92,14 +92,14 @@ func (c *cache) entry(ctx context.Context, k key, fresh *stamp, load func(contex
 				return e, nil
 			}
 		}
-		fk := flightKey{key: k, age: c.age}
+		fk := loadKey{key: k, age: c.age}
 		if fresh != nil {
 			fk.stamp = *fresh
 		}
-		f := c.flights[fk]
+		f := c.loads[fk]
 		if f == nil {
-			f = &flight{done: make(chan struct{})}
-			c.flights[fk] = f
+			f = &pendingLoad{done: make(chan struct{})}
+			c.loads[fk] = f
 			c.mu.Unlock()
 			c.fly(ctx, fk, f, load)
 			return f.entry, f.err
@@ -124,12 +124,12 @@ func (c *cache) entry(ctx context.Context, k key, fresh *stamp, load func(contex
 var errPanic = errors.New("loading a tool panicked")
 
 // fly loads an entry and keeps it unless something was written meanwhile.
-func (c *cache) fly(ctx context.Context, fk flightKey, f *flight, load func(context.Context) (*entry, error)) {
+func (c *cache) fly(ctx context.Context, fk loadKey, f *pendingLoad, load func(context.Context) (*entry, error)) {
 	f.err = errPanic
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.flights, fk)
+		delete(c.loads, fk)
 		if f.err == nil && c.age == fk.age {
 			c.keep(f.entry)
 		}

@@ -32,5 +32,5 @@ func (r *Registry) Load(ctx context.Context, name string, load func(context.Cont
 func (r *Registry) Waiting() int {
 	r.cache.mu.Lock()
 	defer r.cache.mu.Unlock()
-	return len(r.cache.flights)
+	return len(r.cache.loads)
 }

@@ -101,7 +101,7 @@ func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter, a
 			return nil, nil, fmt.Errorf("search the audit trail: %w", err)
 		}
 		if len(facets) > 1 {
-			if next, err = s.farthest(ctx, org, f, after, facets[0]); err != nil {
+			if next, err = s.lastOfPage(ctx, org, f, after, facets[0]); err != nil {
 				return nil, nil, fmt.Errorf("search the audit trail: %w", err)
 			}
 		}
@@ -165,10 +165,10 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 	return list, nil
 }
 
-// farthest returns the place up to which one page looks for entries that have
+// lastOfPage returns the place up to which one page looks for entries that have
 // several facets, or nil if that is the end.
-func (s *Store) farthest(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (*haft.AuditPlace, error) {
-	text, args := farthestQuery(org, f, after, driver)
+func (s *Store) lastOfPage(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (*haft.AuditPlace, error) {
+	text, args := lastOfPageQuery(org, f, after, driver)
 	var found *haft.AuditPlace
 	err := s.rows(ctx, func(r scanner) error {
 		var at int64
@@ -180,8 +180,8 @@ func (s *Store) farthest(ctx context.Context, org string, f haft.AuditFilter, af
 	return found, err
 }
 
-// farthestQuery finds the last of so many rows of a facet.
-func farthestQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (string, []any) {
+// lastOfPageQuery finds the last of so many rows of a facet.
+func lastOfPageQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (string, []any) {
 	q := &facetText{args: []any{}}
 	q.from(org, f, driver, after, nil)
 	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " + q.arg(maxLooked-1)

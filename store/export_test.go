@@ -79,7 +79,7 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 			add("audit of "+name, text, args)
 			text, args = facetQuery("acme", f, haft.AuditPlace{}, facetsOf(f), nil)
 			add("first audit of "+name, text, args)
-			text, args = farthestQuery("acme", f, place, facetsOf(f)[0])
+			text, args = lastOfPageQuery("acme", f, place, facetsOf(f)[0])
 			add("audit of, how far, "+name, text, args)
 		}
 	}

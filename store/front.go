@@ -31,11 +31,11 @@ type front struct {
 
 	// order holds one token: whoever took it decides what comes next, in the log
 	// or in the database. It comes before the turn of the store.
-	order chan struct{}
-	log   *redo.Log // guarded by order; nil if batches go to the database itself
-	seen  int       // batches that the log could have had, guarded by order
-	void  bool      // the database still names a log that failed, guarded by order
-	buf   []byte    // guarded by order
+	order      chan struct{}
+	log        *redo.Log // guarded by order; nil if batches go to the database itself
+	seen       int       // batches that the log could have had, guarded by order
+	logInvalid bool      // the database still names a log that failed, guarded by order
+	buf        []byte    // guarded by order
 	// released are calls whose keys were taken from them, and when, see ReleaseUnkept; guarded by order.
 	released map[haft.CallID]time.Time
 
@@ -86,7 +86,7 @@ func (s *Store) openFront(ctx context.Context) error {
 	s.front = f
 	if s.cfg.Busy && !s.cfg.NoLog {
 		f.seen = warmUp
-		f.tend(ctx)
+		f.maintain(ctx)
 	}
 	go f.run(own)
 	return nil
@@ -182,7 +182,7 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		f.buf = payload
 	}
 	if set.number, err = f.append(context.WithoutCancel(ctx), payload); err != nil {
-		f.renounce()
+		f.abandonLog()
 		return false, nil // it goes into the database, or else that says why not
 	}
 	f.report(partWrite, nil)
@@ -226,22 +226,22 @@ func (f *front) append(ctx context.Context, payload []byte) (uint64, error) {
 	return n, err
 }
 
-// renounce gives up a log that failed. Its last record may be in it or not: the
+// abandonLog gives up a log that failed. Its last record may be in it or not: the
 // batch goes into the database, together with the word that the log counts no more.
-func (f *front) renounce() {
+func (f *front) abandonLog() {
 	if f.log.Err() == nil {
 		return // it was only full, or the record too long
 	}
 	f.report(partWrite, f.log.Err())
 	_ = f.log.Close() // it has failed already
-	f.log, f.seen, f.void = nil, 0, true
-	signal(f.hurry) // to disown it, if nobody else does
+	f.log, f.seen, f.logInvalid = nil, 0, true
+	signal(f.hurry) // to clearEpoch it, if nobody else does
 }
 
-// disown has the database name no log, if the one that it names failed.
+// clearEpoch has the database name no log, if the one that it names failed.
 // Precondition: the order is taken, and everything acknowledged is in the database.
-func (f *front) disown(ctx context.Context, t *tx) error {
-	if !f.void {
+func (f *front) clearEpoch(ctx context.Context, t *tx) error {
+	if !f.logInvalid {
 		return nil
 	}
 	return t.putEpoch(ctx, 0)
@@ -364,7 +364,7 @@ func (f *front) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		f.tend(ctx)
+		f.maintain(ctx)
 		if f.count.Load() > 0 { // what came meanwhile woke nobody
 			signal(f.wake)
 		}
@@ -373,11 +373,11 @@ func (f *front) run(ctx context.Context) {
 
 // tend does what is due. What fails is tried again by whoever comes next, who is
 // told why.
-func (f *front) tend(ctx context.Context) {
+func (f *front) maintain(ctx context.Context) {
 	if take(ctx, f.order) != nil {
 		return
 	}
-	log, due, void := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.void
+	log, due, void := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.logInvalid
 	f.order <- struct{}{}
 	if void { // whoever writes disowns it
 		if f.s.write(ctx, func(context.Context, *tx) error { return nil }) != nil {
@@ -414,7 +414,7 @@ func (f *front) close() error {
 	if err == nil {
 		err = f.settleTurn(ctx, true)
 		// A log whose records may not be on the disk elsewhere is still needed.
-		if err == nil && (f.void || f.log != nil && !f.unsafe.Load()) {
+		if err == nil && (f.logInvalid || f.log != nil && !f.unsafe.Load()) {
 			err = f.s.transact(ctx, func(ctx context.Context, t *tx) error { return t.putEpoch(ctx, 0) })
 		}
 		f.s.turn <- struct{}{}

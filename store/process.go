@@ -163,8 +163,8 @@ func adopt(table, open string) string {
 	return "UPDATE " + table + " SET owner = $1 WHERE id IN (SELECT id FROM " + table + " WHERE " + cond + " LIMIT $2) AND " + cond
 }
 
-// Disown leaves queued calls of a process to others: all of them if none are named.
-func (s *Store) Disown(ctx context.Context, owner string, ids []haft.CallID) error {
+// ReleaseCalls leaves queued calls of a process to others: all of them if none are named.
+func (s *Store) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallID) error {
 	text := "UPDATE calls SET owner = '' WHERE status = 'queued' AND owner = $1"
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		if len(ids) == 0 {
@@ -187,8 +187,8 @@ func (s *Store) Disown(ctx context.Context, owner string, ids []haft.CallID) err
 	return nil
 }
 
-// DisownChain leaves a chain of a process to others.
-func (s *Store) DisownChain(ctx context.Context, owner string, id haft.ChainID) error {
+// ReleaseChain leaves a chain of a process to others.
+func (s *Store) ReleaseChain(ctx context.Context, owner string, id haft.ChainID) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, "UPDATE chains SET owner = '' WHERE final = 0 AND owner = $1 AND id = $2", owner, column(string(id)))
 		return err

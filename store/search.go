@@ -20,7 +20,7 @@ const (
 	maxToolWords  = 512
 	maxWord       = 48  // runes
 	maxCandidates = 128 // tools per word
-	maxGlance     = 16  // tools per word at first
+	firstLook     = 16  // tools per word at first
 	// DefaultFound is how many tools a search gives if nobody says.
 	DefaultFound = 100
 )
@@ -196,9 +196,9 @@ func (s *Store) search(ctx context.Context, org, text string) ([]candidate, erro
 	if len(query) == 0 {
 		return nil, nil
 	}
-	// First a glance: if some tools have a word that few have, they come first,
+	// First a short look: if some tools have a word that few have, they come first,
 	// and nobody has to look at all that have the others.
-	found, rare, full, err := s.poll(ctx, org, query, maxGlance)
+	found, rare, full, err := s.poll(ctx, org, query, firstLook)
 	if err == nil && full && !slices.ContainsFunc(rare, func(says float64) bool { return says > common }) {
 		found, rare, full, err = s.poll(ctx, org, query, maxCandidates)
 	}
@@ -222,7 +222,7 @@ func (s *Store) search(ctx context.Context, org, text string) ([]candidate, erro
 	return found.list, nil
 }
 
-// common is what a word says that more tools have than a glance shows, or none.
+// common is what a word says that more tools have than a first look shows, or none.
 const common = 1
 
 // poll asks who has the words of a query, at most so many for each. It returns how

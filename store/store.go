@@ -342,7 +342,7 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 	}()
 	err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 		if s.front != nil {
-			if err := s.front.disown(ctx, t); err != nil {
+			if err := s.front.clearEpoch(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -353,7 +353,7 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 	}
 	done = true
 	if s.front != nil {
-		s.front.void = false
+		s.front.logInvalid = false
 	}
 	if s.heads.known {
 		s.last.Store(s.heads.cursor)

@@ -17,7 +17,7 @@ const pageSize = 100
 // keepEvery is how often the place of a webhook is kept if nothing was for it.
 const keepEvery = 10 * time.Second
 
-// A round is a courier at work: the webhook as it is now, which the couriers of
+// A round is one run of a subscriber: the webhook as it is now, which the subscribers of
 // single calls change.
 type round struct {
 	n      *Sender

@@ -138,7 +138,7 @@ type subscriber struct {
 	gone     chan struct{}
 }
 
-// supervise has a courier for each webhook that is enabled.
+// supervise has a subscriber for each webhook that is enabled.
 func (n *Sender) supervise(ctx context.Context) {
 	running := map[haft.WebhookID]*subscriber{}
 	defer func() {
@@ -162,7 +162,7 @@ func (n *Sender) supervise(ctx context.Context) {
 	}
 }
 
-// adjust starts and stops couriers until they are those of the webhooks.
+// adjust starts and stops subscribers until they are those of the webhooks.
 func (n *Sender) adjust(ctx context.Context, running map[haft.WebhookID]*subscriber) error {
 	active := map[haft.WebhookID]store.Subscription{}
 	for after := haft.WebhookID(""); ; {

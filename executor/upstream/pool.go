@@ -45,7 +45,7 @@ var errClosed = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is 
 func New(ctx context.Context, cfg Config) *Pool {
 	p := &Pool{cfg: cfg.filled(), slots: map[key]*slot{}, accounts: map[owner]*account{}, logins: map[string]*login{}, changed: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	p.work.Go(p.keepHouse)
+	p.work.Go(p.housekeep)
 	p.work.Go(p.recheckWhenTold)
 	return p
 }
@@ -227,8 +227,8 @@ func (p *Pool) evict(org string, own bool) bool {
 	return true
 }
 
-// keepHouse closes what nobody uses and asks the others whether they live.
-func (p *Pool) keepHouse() {
+// housekeep closes what nobody uses and asks the others whether they live.
+func (p *Pool) housekeep() {
 	tick := time.NewTicker(min(p.cfg.Health, p.cfg.Idle))
 	defer tick.Stop()
 	for {

@@ -219,13 +219,13 @@ func queued(t testing.TB, s *store.Store) {
 	if err != nil || ids(list) != "other" || list[0].Call.Principal.Org != "a\x00b" {
 		t.Errorf("Queued of another = %q, %v", ids(list), err)
 	}
-	if err := s.Disown(ctx, "p1", []haft.CallID{"c00009"}); err != nil {
+	if err := s.ReleaseCalls(ctx, "p1", []haft.CallID{"c00009"}); err != nil {
 		t.Fatal(err)
 	}
 	if counts, err := s.QueuedByOrg(ctx, "p1"); err != nil || counts[store.OrgKey("acme")] != 4 {
 		t.Errorf("after one was disowned: %v, %v", counts, err)
 	}
-	if err := s.Disown(ctx, "p1", nil); err != nil {
+	if err := s.ReleaseCalls(ctx, "p1", nil); err != nil {
 		t.Fatal(err)
 	}
 	if counts, err := s.QueuedByOrg(ctx, "p1"); err != nil || len(counts) != 0 {

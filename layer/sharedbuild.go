@@ -37,9 +37,9 @@ func (l *Layer) Close() error {
 	return nil
 }
 
-// flight is one build, or one wait for somebody else's, and those who wait for it.
+// sharedBuild is one build, or one wait for somebody else's, and those who wait for it.
 // All but done is guarded by the store's mu; listeners by its own.
-type flight struct {
+type sharedBuild struct {
 	want    Want
 	build   Build
 	digest  string
@@ -78,7 +78,7 @@ func (s *Store) Layer(ctx context.Context, want Want, build Build) (*Layer, erro
 		s.mu.Unlock()
 		return s.layer(digest, h), nil
 	}
-	f := s.flights[digest]
+	f := s.builds[digest]
 	if f == nil {
 		f = s.begin(digest, want, build)
 	}
@@ -104,22 +104,22 @@ func (s *Store) Layer(ctx context.Context, want Want, build Build) (*Layer, erro
 	return s.layer(digest, f.hold), nil
 }
 
-// begin starts a flight. The store's mu is held.
-func (s *Store) begin(digest string, want Want, build Build) *flight {
+// begin starts a build. The store's mu is held.
+func (s *Store) begin(digest string, want Want, build Build) *sharedBuild {
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	f := &flight{want: want, build: build, digest: digest, cancel: cancel, done: make(chan struct{})}
-	s.flights[digest] = f
+	f := &sharedBuild{want: want, build: build, digest: digest, cancel: cancel, done: make(chan struct{})}
+	s.builds[digest] = f
 	s.wg.Go(func() {
 		lock, info, err := s.obtain(ctx, f)
 		cancel(nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.flights[digest] == f {
-			delete(s.flights, digest)
+		if s.builds[digest] == f {
+			delete(s.builds, digest)
 		}
 		f.ended = true
 		if f.err = err; err == nil {
-			// The flight itself is the first user, until its last waiter has gone.
+			// The build itself is the first user, until its last waiter has gone.
 			f.hold = s.held[digest]
 			if f.hold == nil {
 				f.hold = &hold{lock: lock, info: info}
@@ -138,14 +138,14 @@ func (s *Store) begin(digest string, want Want, build Build) *flight {
 }
 
 // left counts down the waiters of f. The store's mu is held.
-func (s *Store) left(f *flight) {
+func (s *Store) left(f *sharedBuild) {
 	f.waiters--
 	switch {
 	case f.waiters > 0:
 	case !f.ended:
 		f.cancel(errNobody)
-		if s.flights[f.digest] == f {
-			delete(s.flights, f.digest) // who comes now begins anew
+		if s.builds[f.digest] == f {
+			delete(s.builds, f.digest) // who comes now begins anew
 		}
 	case f.hold != nil:
 		s.release(f.digest, f.hold)
@@ -182,7 +182,7 @@ func (s *Store) layer(digest string, h *hold) *Layer {
 }
 
 // listen has progress told to fn until leave is called.
-func (f *flight) listen(fn func(string)) (leave func()) {
+func (f *sharedBuild) listen(fn func(string)) (leave func()) {
 	if fn == nil {
 		return func() {}
 	}
@@ -197,7 +197,7 @@ func (f *flight) listen(fn func(string)) (leave func()) {
 }
 
 // progress tells all who wait.
-func (f *flight) progress(line string) {
+func (f *sharedBuild) progress(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fn := range f.listeners {
@@ -206,7 +206,7 @@ func (f *flight) progress(line string) {
 }
 
 // obtain returns the shared lock of a layer that is there and whole.
-func (s *Store) obtain(ctx context.Context, f *flight) (*os.File, Info, error) {
+func (s *Store) obtain(ctx context.Context, f *sharedBuild) (*os.File, Info, error) {
 	waiting := func() { f.progress("waiting for another process that builds the same packages") }
 	for range 5 {
 		lock, err := s.open(ctx, f.digest, false, true, waiting)
@@ -268,7 +268,7 @@ func (s *Store) present(ctx context.Context, digest string) (Info, error) {
 }
 
 // make builds a layer. The exclusive lock is held: what there is of it is of no use.
-func (s *Store) make(ctx context.Context, f *flight) error {
+func (s *Store) make(ctx context.Context, f *sharedBuild) error {
 	if err := s.discard(f.digest); err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (s *Store) make(ctx context.Context, f *flight) error {
 }
 
 // fill runs the build in tmp/files and seals what it leaves.
-func (s *Store) fill(ctx context.Context, f *flight, tmp string) (Info, error) {
+func (s *Store) fill(ctx context.Context, f *sharedBuild, tmp string) (Info, error) {
 	files := filepath.Join(tmp, "files")
 	if err := makeOpen(files); err != nil {
 		return Info{}, explain("make a layer", err)
