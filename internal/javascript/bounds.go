@@ -124,8 +124,10 @@ func (s *Source) begins(i int) bool {
 // closesHead reports whether ")" ends the head of an if or a loop.
 func (s *Source) closesHead(t Token) bool {
 	switch s.wordAt(t.Match - 1) {
-	case "if", "while", "for", "with", "await":
-		return true
+	case "if", "while", "for", "with":
+		return !s.isMember(t.Match - 1)
+	case "await":
+		return s.wordAt(t.Match-2) == "for"
 	}
 	return false
 }

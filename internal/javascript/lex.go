@@ -55,13 +55,18 @@ type Problem struct {
 // Error returns the message.
 func (p *Problem) Error() string { return p.Message }
 
+// lineEnds end a line, a comment of one line and a regular expression.
+const lineEnds = "\r\n\u2028\u2029"
+
 // A lexer splits source into tokens. It needs no more than one pass and no
 // recursion, so that nothing in the source can make it slow or deep.
 type lexer struct {
 	*Source
 	pos  int
 	open []int // indexes of brackets that are open
-	err  *Problem
+	// unsure is how many bytes may be code or a regular expression.
+	unsure int
+	err    *Problem
 }
 
 // puncts are the operators that must not be taken apart, longest first. ">" is
@@ -73,7 +78,7 @@ var puncts = strings.Fields("... === !== **= ??= &&= ||= => == != <= && || ?? ?.
 func Lex(text string, from int) (*Source, *Problem) {
 	l := &lexer{Source: &Source{Text: text}, pos: from}
 	if from == 0 && strings.HasPrefix(text, "#!") {
-		l.pos = strings.IndexByte(text+"\n", '\n')
+		l.pos = strings.IndexAny(text+"\n", lineEnds)
 	}
 	for l.err == nil {
 		first := len(l.Comments)
@@ -128,8 +133,9 @@ func (l *lexer) space() (newline bool) {
 			l.pos++
 		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\v' || rest[0] == '\f':
 			l.pos++
-		case strings.HasPrefix(rest, "//"):
-			n := strings.IndexAny(rest, "\r\n")
+		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "<!--"),
+			strings.HasPrefix(rest, "-->") && (newline || len(l.Tokens) == 0):
+			n := strings.IndexAny(rest, lineEnds)
 			if n < 0 {
 				n = len(rest)
 			}
@@ -141,12 +147,12 @@ func (l *lexer) space() (newline bool) {
 				l.fail(l.pos, "the comment is never closed")
 				return newline
 			}
-			newline = newline || strings.ContainsAny(rest[:n+4], "\r\n")
+			newline = newline || strings.ContainsAny(rest[:n+4], lineEnds)
 			l.Comments = append(l.Comments, Comment{l.pos, l.pos + n + 4})
 			l.pos += n + 4
 		case rest[0] >= utf8.RuneSelf:
 			r, n := utf8.DecodeRuneInString(rest)
-			if !unicode.IsSpace(r) && r != '\u2028' && r != '\u2029' && r != '\ufeff' {
+			if !isSpace(r) {
 				return newline
 			}
 			newline = newline || r == '\u2028' || r == '\u2029'
@@ -156,6 +162,11 @@ func (l *lexer) space() (newline bool) {
 		}
 	}
 	return newline
+}
+
+// isSpace reports whether r stands between tokens.
+func isSpace(r rune) bool {
+	return unicode.IsSpace(r) || r == '\u2028' || r == '\u2029' || r == '\ufeff'
 }
 
 // next reads one token.
@@ -178,7 +189,7 @@ func (l *lexer) next() Kind {
 			l.fail(l.pos-1, NoJSX)
 		}
 		return l.regexp()
-	case c == '#' || c == '@' || c == '\\' || StartsName(rest):
+	case c == '#' || c == '@' || c == '\\' || c >= utf8.RuneSelf || StartsName(rest):
 		return l.ident()
 	}
 	for _, p := range puncts {
@@ -215,15 +226,19 @@ func StartsName(s string) bool {
 	return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r)
 }
 
-// ident reads an identifier, a private name or the @ of a decorator.
+// ident reads an identifier, a private name or the @ of a decorator. Every sign
+// beyond ASCII counts as part of it: esbuild stops at those that are not.
 func (l *lexer) ident() Kind {
 	start := l.pos
 	for l.pos < len(l.Text) {
 		r, n := utf8.DecodeRuneInString(l.Text[l.pos:])
-		ok := r == '_' || r == '$' || r == '\u200c' || r == '\u200d' || unicode.IsLetter(r) || unicode.IsDigit(r) ||
-			unicode.In(r, unicode.Nl, unicode.Mn, unicode.Mc, unicode.Pc) || l.pos == start || r == '\\'
+		ok := r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) || r >= utf8.RuneSelf && !isSpace(r) ||
+			l.pos == start || r == '\\'
 		if !ok {
 			break
+		}
+		if end := strings.IndexByte(l.Text[l.pos:], '}'); end > 0 && strings.HasPrefix(l.Text[l.pos:], `\u{`) {
+			n = end + 1
 		}
 		l.pos += n
 	}
@@ -271,11 +286,12 @@ func (l *lexer) template(atEnd, atSubstitution Kind) Kind {
 
 // number reads a number with all that may be glued to it.
 func (l *lexer) number() Kind {
+	hex := strings.HasPrefix(strings.ToLower(l.Text[l.pos:min(l.pos+2, len(l.Text))]), "0x") // 0xe+1 is a sum
 	for l.pos < len(l.Text) {
 		c := l.Text[l.pos]
 		switch {
 		case c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '.':
-		case (c == '+' || c == '-') && (l.Text[l.pos-1] == 'e' || l.Text[l.pos-1] == 'E'):
+		case !hex && (c == '+' || c == '-') && (l.Text[l.pos-1] == 'e' || l.Text[l.pos-1] == 'E'):
 		default:
 			return Number
 		}
@@ -294,29 +310,85 @@ func ValueFollows(word string) bool {
 	return false
 }
 
+// maxUnsure is how many bytes of a source may be code or a regular expression: too
+// few to hide anything from the bounds.
+const maxUnsure = 64
+
 // regexpAllowed decides whether "/" begins a regular expression, from the token
-// before it. After "}" only a grammar of statements could tell: a "/" at the
-// beginning of a line is taken as a regular expression there.
+// before it. Sometimes only a grammar of statements and types could tell. Without
+// another "/" on the line it divides then, or esbuild stops there; else this is a
+// guess about the rest of the line, and a wrong one hides code from the bounds.
 func (l *lexer) regexpAllowed() bool {
-	if len(l.Tokens) == 0 {
-		return true
+	begins, sure := l.regexpFollows()
+	if sure {
+		return begins
 	}
-	p := l.Tokens[len(l.Tokens)-1]
+	line := l.Text[l.pos+1:]
+	if end := strings.IndexAny(line, lineEnds); end >= 0 {
+		line = line[:end]
+	}
+	if !strings.Contains(line, "/") {
+		return false
+	}
+	l.unsure += len(line)
+	if l.unsure > maxUnsure || strings.Contains(line, "`") || strings.Contains(line, "//") || strings.Contains(line, "/*") {
+		l.fail(l.pos, "this “/” may divide or begin a regular expression: give the regular expression a name, "+
+			"or put the division into brackets and its comment on another line")
+	}
+	return begins
+}
+
+// regexpFollows reports whether "/" begins a regular expression after the token
+// before it, and whether that is sure.
+func (l *lexer) regexpFollows() (begins, sure bool) {
+	last := len(l.Tokens) - 1
+	if last < 0 {
+		return true, true
+	}
+	p := l.Tokens[last]
+	word := l.TextOf(p)
+	sameLine := !strings.ContainsAny(l.Text[p.To:l.pos], lineEnds) // else a statement may end without ";"
 	switch p.Kind {
 	case Number, String, Template, TemplateTail, Regexp:
-		return false
+		return false, sameLine
 	case Ident:
-		return ValueFollows(l.TextOf(p))
+		if !ValueFollows(word) || l.isMember(last) {
+			return false, sameLine
+		}
+		return true, word != "of" && word != "yield" && word != "await" // which may be names
 	}
-	switch l.TextOf(p) {
-	case "]", "++", "--":
-		return false
+	switch word {
+	case "]":
+		return false, sameLine
 	case ")":
-		return l.closesHead(p)
+		head := l.closesHead(p)
+		return head, head || sameLine
+	case "!": // not, or the mark of TypeScript after a value
+		return true, !l.endsValue(last - 1)
 	case "}":
-		return strings.TrimLeft(l.Text[p.To:l.pos], " \t") != ""
+		return !sameLine, false
+	case ">", "++", "--":
+		return word == ">", false
 	}
-	return true
+	return true, true
+}
+
+// isMember reports whether token i is the name of a member.
+func (s *Source) isMember(i int) bool { return s.wordAt(i-1) == "." || s.wordAt(i-1) == "?." }
+
+// endsValue reports whether token i may be the last of a value.
+func (s *Source) endsValue(i int) bool {
+	if i < 0 {
+		return false
+	}
+	t := s.Tokens[i]
+	switch word := s.TextOf(t); {
+	case t.Kind == Ident:
+		return !ValueFollows(word) || s.isMember(i) || word == "of" || word == "yield" || word == "await"
+	case t.Kind == Punct:
+		return word == "]" || word == "}" || word == "!" || word == ">" || word == ")" && !s.closesHead(t)
+	}
+	return t.Kind != TemplateHead && t.Kind != TemplateMiddle
 }
 
 // regexp reads a regular expression and its flags.
