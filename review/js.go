@@ -24,6 +24,8 @@ type script struct {
 	known   known
 	around  []ast.Node     // the nodes around the one that is looked at, and itself
 	modules map[string]int // modules that are loaded, with the line
+	learned int            // how many dangerous meanings of names were found
+	crowded bool           // a name stands for more than is followed
 	shell   int            // the line where a shell is started
 	pipes   bool           // something is piped
 	madeLen int            // of the texts that were put together and looked at
@@ -50,6 +52,9 @@ func reviewJS(ctx context.Context, n *notes, kind haft.Kind, source string) erro
 	}
 	s.learn()
 	s.walk(s.program)
+	if s.crowded {
+		n.add(ruleComplex, 1)
+	}
 	_, process := s.modules["child_process"]
 	_, net := s.modules["net"]
 	if process && net && s.shell > 0 && s.pipes {
@@ -117,7 +122,16 @@ func (s *script) look(n ast.Node) bool {
 	case *ast.ExportDeclaration:
 		if n.FromClause != nil {
 			s.imported(n.FromClause.ModuleSpecifier.String(), n.Idx)
+			if module(n.FromClause.ModuleSpecifier.String()) == "child_process" {
+				s.found("js-shell", n.Idx)
+			}
 		}
+	case *ast.WithStatement: // what the names in it are cannot be known
+		s.found("js-computed-global", n.With)
+	case *ast.ObjectPattern:
+		s.patternKeys(n)
+	case *ast.ThisExpression:
+		s.this(n.Idx)
 	case *ast.StringLiteral:
 		if strings.ContainsAny(n.Literal[:min(1, len(n.Literal))], `"'`) { // not the name of a property
 			s.reviewText(n.Value.String(), n.Idx)
@@ -173,7 +187,10 @@ func (s *script) chain(e ast.Expression) {
 			s.bracket(n)
 			s.walk(n.Member)
 			e = n.Left
-		case *ast.Identifier, *ast.ThisExpression:
+		case *ast.Identifier:
+			return
+		case *ast.ThisExpression:
+			s.this(n.Idx)
 			return
 		default:
 			s.around = s.around[:len(s.around)-1]
@@ -198,7 +215,8 @@ func (s *script) outer() (parent, child ast.Node) {
 	return nil, child
 }
 
-// called returns the call of what is looked at, or nil. A construction is one too.
+// called returns the call of what is looked at, or nil. A construction and a
+// template with a tag are calls too.
 func (s *script) called() *ast.CallExpression {
 	switch parent, child := s.outer(); n := parent.(type) {
 	case *ast.CallExpression:
@@ -209,6 +227,10 @@ func (s *script) called() *ast.CallExpression {
 		if n.Callee == child {
 			at := n.LeftParenthesis
 			return &ast.CallExpression{Callee: n.Callee, ArgumentList: n.ArgumentList, LeftParenthesis: at}
+		}
+	case *ast.TemplateLiteral:
+		if n.Tag == child {
+			return &ast.CallExpression{Callee: n.Tag, LeftParenthesis: n.OpenQuote}
 		}
 	}
 	return nil
@@ -283,6 +305,10 @@ func (s *script) member(left ast.Expression, name string, at file.Idx) {
 		}
 	case "__proto__":
 		s.found("js-prototype", at)
+	case "require":
+		if len(s.refs(left)) == 0 { // of a module that is not known
+			s.found("js-import-computed", at)
+		}
 	case "mainModule", "_linkedBinding", "dlopen":
 		s.found("js-native", at)
 	case "rejectUnauthorized":
@@ -303,12 +329,15 @@ func (s *script) member(left ast.Expression, name string, at file.Idx) {
 func (s *script) makesFunction(left ast.Expression) bool {
 	switch left := left.(type) {
 	case *ast.DotExpression:
-		return left.Identifier.Name == "constructor"
+		if left.Identifier.Name == "constructor" {
+			return true
+		}
 	case *ast.BracketExpression:
-		name, ok := s.constant(left.Member)
-		return ok && name.text == "constructor"
-	case *ast.Identifier, *ast.ThisExpression:
-		return false
+		if name, ok := s.constant(left.Member); ok && name.text == "constructor" {
+			return true
+		}
+	case *ast.ThisExpression: // new this.constructor() makes another of the same class
+		return s.called() != nil && !s.constructed()
 	case *ast.CallExpression:
 		parent, _ := s.outer()
 		if name, ok := parent.(*ast.DotExpression); ok && name.Identifier.Name == "name" {
@@ -321,6 +350,13 @@ func (s *script) makesFunction(left ast.Expression) bool {
 	return s.called() != nil
 }
 
+// constructed reports whether what is looked at is called by new.
+func (s *script) constructed() bool {
+	parent, _ := s.outer()
+	_, ok := parent.(*ast.NewExpression)
+	return ok
+}
+
 // hiddenMembers are members whose names nobody puts together for an honest reason.
 var hiddenMembers = []string{"eval", "Function", "require", "mainModule", "binding", "exec", "execSync", "spawn"}
 
@@ -329,6 +365,9 @@ func (s *script) bracket(n *ast.BracketExpression) {
 	name, ok := s.constant(n.Member)
 	switch {
 	case !ok:
+		if s.called() != nil && s.twiceComputed(n) {
+			s.found("js-constructor", n.LeftBracket)
+		}
 	case name.text == "constructor":
 		s.found("js-constructor", n.LeftBracket)
 	default:
@@ -339,6 +378,27 @@ func (s *script) bracket(n *ast.BracketExpression) {
 	}
 }
 
+// twiceComputed reports whether an unknown member of an unknown member is taken as
+// only the way to Function does: by the same name, as in x[k][k], or of a literal.
+func (s *script) twiceComputed(n *ast.BracketExpression) bool {
+	inner, ok := unwrap(n.Left).(*ast.BracketExpression)
+	if !ok {
+		return false
+	}
+	first, ok := inner.Member.(*ast.Identifier)
+	second, same := n.Member.(*ast.Identifier)
+	if ok && same && first.Name == second.Name {
+		return true
+	}
+	switch of := inner.Left.(type) {
+	case *ast.ArrayLiteral:
+		return len(of.Value) == 0
+	case *ast.StringLiteral, *ast.NumberLiteral, *ast.BooleanLiteral, *ast.RegExpLiteral, *ast.FunctionLiteral:
+		return true
+	}
+	return false
+}
+
 // imported looks at a module that a statement names.
 func (s *script) imported(name string, at file.Idx) {
 	if name != "" {
@@ -346,6 +406,9 @@ func (s *script) imported(name string, at file.Idx) {
 		s.loaded(module(name), s.line(at))
 	}
 }
+
+// urlBlanks removes what addresses are read without.
+var urlBlanks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
 // loaded looks at which module is loaded.
 func (s *script) loaded(m string, line int) {
@@ -366,7 +429,9 @@ func (s *script) loaded(m string, line int) {
 	case "ffi-napi", "ffi", "koffi", "v8", "process.binding", "bindings", "node-gyp-build":
 		s.n.add("js-native", line)
 	}
-	if hasPrefix(m, "data:", "http:", "https:") {
+	// The scheme of an address may be written in capitals, behind and with blanks in it.
+	scheme := strings.ToLower(strings.TrimLeftFunc(urlBlanks.Replace(m), func(r rune) bool { return r <= ' ' }))
+	if hasPrefix(scheme, "data:", "http:", "https:") {
 		s.n.add("js-eval", line)
 	}
 	if strings.HasSuffix(m, ".node") {

@@ -32,8 +32,14 @@ func (s *script) reference(e ast.Expression, at file.Idx) {
 // path looks at one path that what is looked at may stand for.
 func (s *script) path(ref string, at file.Idx) {
 	call := s.called()
+	s.escape(ref, at)
+	if call != nil && strings.HasSuffix(ref, ".constructor") && (ref != "this.constructor" || !s.constructed()) {
+		s.found("js-constructor", at)
+	}
 	base, member, _ := strings.Cut(ref, ".")
 	switch base {
+	case moduleArguments:
+		s.found("js-import-computed", at)
 	case "eval":
 		s.runs("js-eval", at)
 	case "execScript":
@@ -55,7 +61,7 @@ func (s *script) path(ref string, at file.Idx) {
 			s.found("js-native", at)
 		}
 	case "module":
-		if hasPrefix(member, "_", "constructor", "Module._") {
+		if hasPrefix(member, "_", "constructor", "Module._", "prototype", "Module.prototype", "register", "Module.register") {
 			s.found("js-import-computed", at)
 		}
 	case "child_process":
@@ -82,7 +88,7 @@ func (s *script) path(ref string, at file.Idx) {
 }
 
 // guarded are the objects that have dangerous members.
-var guarded = []string{"globalThis", "global", "window", "child_process", "process"}
+var guarded = []string{"globalThis", "global", "window", "child_process", "process", "require"}
 
 // isFunction reports whether Function, which is looked at, may be used to make a
 // function of text. Comparing something with it is fine.
@@ -93,7 +99,10 @@ func (s *script) isFunction(member string) bool {
 	case *ast.UnaryExpression:
 		return false
 	}
-	return slices.Contains([]string{"", "constructor", "prototype.constructor", "call", "apply", "bind"}, member)
+	if hasPrefix(member, "constructor", "prototype.constructor") {
+		return true
+	}
+	return slices.Contains([]string{"", "call", "apply", "bind"}, member)
 }
 
 // timer looks at what a timer runs.
@@ -117,6 +126,8 @@ func (s *script) process(member string, at file.Idx) {
 		}
 	case "binding", "_linkedBinding", "dlopen", "mainModule":
 		s.found("js-native", at)
+	case "execve":
+		s.found("js-shell", at)
 	}
 }
 
@@ -128,9 +139,18 @@ func (s *script) handsOn() bool {
 		switch n := s.around[i].(type) {
 		case *ast.OptionalChain, *ast.Optional:
 			continue
-		case *ast.SpreadElement, *ast.PropertyShort, *ast.Binding, *ast.FieldDefinition, *ast.AssignExpression,
-			*ast.BracketExpression, *ast.UnaryExpression:
+		case *ast.SpreadElement, *ast.ObjectLiteral:
+			continue
+		case *ast.PropertyShort, *ast.BracketExpression, *ast.UnaryExpression:
 			return true
+		case *ast.Binding:
+			return followed(n.Target)
+		case *ast.FieldDefinition:
+			key, ok := n.Key.(*ast.StringLiteral)
+			return ok && key.Value == "env"
+		case *ast.AssignExpression:
+			member, ok := n.Left.(*ast.DotExpression)
+			return n.Left == child || followed(n.Left) || ok && member.Identifier.Name == "env"
 		case *ast.PropertyKeyed:
 			key, ok := n.Key.(*ast.StringLiteral)
 			return ok && key.Value == "env"
@@ -151,12 +171,19 @@ func (s *script) handsOn() bool {
 func (s *script) call(n *ast.CallExpression) {
 	if _, dynamic := n.Callee.(*ast.DynamicImportExpression); dynamic {
 		s.load(n)
-		return
+	}
+	for _, ref := range s.refs(n) {
+		s.escape(ref, n.LeftParenthesis)
 	}
 	for _, ref := range s.refs(n.Callee) {
-		switch ref {
-		case "require":
+		if loads(ref) {
 			s.load(n)
+		}
+		switch ref {
+		case "Reflect.get", "Object.getOwnPropertyDescriptor":
+			if name, ok := s.argument(n, 1); ok && name.text == "constructor" {
+				s.found("js-constructor", n.Idx0())
+			}
 		case "String.fromCharCode", "String.fromCodePoint":
 			if text, ok := s.decoded(n); ok && utf8.RuneCountInString(text.text) >= 4 {
 				s.found("js-char-codes", n.Idx0())
@@ -292,7 +319,8 @@ func (s *script) shellArguments(e ast.Expression, at file.Idx) {
 		return
 	}
 	for i, arg := range list.Value {
-		if flag, ok := s.constant(arg); !ok || flag.text != "-c" || i+1 == len(list.Value) {
+		flag, ok := s.constant(arg)
+		if !ok || !strings.HasPrefix(flag.text, "-") || !strings.HasSuffix(flag.text, "c") || i+1 == len(list.Value) {
 			continue
 		}
 		if code, ok := s.constant(list.Value[i+1]); ok {
@@ -317,8 +345,13 @@ func (s *script) file(how string, call *ast.CallExpression) {
 		return
 	}
 	path, ok := s.argument(call, 0)
-	writes := hasPrefix(how, "write", "append", "createWrite", "chmod", "unlink", "symlink")
+	target, _ := s.argument(call, 1)
+	writes := hasPrefix(how, "write", "append", "createWrite", "chmod", "chown", "truncate", "unlink", "symlink",
+		"rename") ||
+		strings.HasPrefix(how, "open") && strings.ContainsAny(target.text, "wa+")
 	switch {
+	case hasPrefix(how, "copyFile", "cp", "rename", "link", "symlink") && systemPath(target.text):
+		s.found("js-system-write", at)
 	case !ok:
 	case writes && systemPath(path.text):
 		s.found("js-system-write", at)

@@ -39,6 +39,10 @@ type jsTree struct {
 	last struct{ line, column, offset int }
 }
 
+// moduleArguments is what esbuild prints for the word arguments outside of
+// functions, where it holds the parameters of a module of CommonJS: require is one.
+const moduleArguments = "module_arguments"
+
 // jsOptions are how esbuild prints for the parser: without syntax that the parser
 // does not know (asynchronous generators and newer), without arrow functions,
 // whose parameters the parser reads twice for every one inside another, and with
@@ -51,6 +55,7 @@ func jsOptions(kind haft.Kind) api.TransformOptions {
 			"arrow": false, "async-generator": false, "for-await": false, "using": false, "decorators": false,
 			"import-attributes": false, "import-assertions": false,
 		},
+		Define:      map[string]string{"arguments": moduleArguments},
 		TsconfigRaw: `{"compilerOptions":{"verbatimModuleSyntax":true}}`,
 	}
 	if kind == haft.KindTypeScript {

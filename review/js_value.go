@@ -1,18 +1,10 @@
 package review
 
 import (
-	"encoding/base64"
-	"encoding/hex"
-	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"unicode/utf8"
 
 	"github.com/grafana/sobek/ast"
-	"github.com/grafana/sobek/file"
 	"github.com/grafana/sobek/token"
 )
 
@@ -41,233 +33,6 @@ func (s *script) forget() {
 	s.known = known{map[ast.Expression]*jsText{}, map[ast.Expression][]string{}}
 }
 
-// constant returns the value of an expression that is always the same text.
-func (s *script) constant(e ast.Expression) (jsText, bool) {
-	t, ok := s.known.constants[e]
-	if !ok {
-		if value, constant := s.evaluate(e); constant {
-			t = &value
-		}
-		s.known.constants[e] = t
-	}
-	if t == nil {
-		return jsText{}, false
-	}
-	return *t, true
-}
-
-// evaluate is constant for an expression that is not known.
-func (s *script) evaluate(e ast.Expression) (jsText, bool) {
-	switch e := e.(type) {
-	case *ast.StringLiteral:
-		return s.literal(e.Value.String(), e.Idx), true
-	case *ast.TemplateLiteral:
-		return s.template(e)
-	case *ast.Identifier:
-		text, ok := s.texts[e.Name.String()]
-		return jsText{text, jsWritten}, ok
-	case *ast.SequenceExpression:
-		return s.constant(e.Sequence[len(e.Sequence)-1])
-	case *ast.BinaryExpression:
-		if e.Operator != token.PLUS {
-			return jsText{}, false
-		}
-		left, ok := s.constant(e.Left)
-		if !ok {
-			return jsText{}, false
-		}
-		right, ok := s.constant(e.Right)
-		return left.join(right), ok && len(left.text)+len(right.text) <= maxWord
-	case *ast.CallExpression:
-		if text, ok := s.decoded(e); ok {
-			return text, true
-		}
-		return s.joined(e)
-	}
-	return jsText{}, false
-}
-
-// join puts two texts together.
-func (t jsText) join(more jsText) jsText {
-	return jsText{t.text + more.text, max(t.made, more.made, jsJoined)}
-}
-
-// literal returns the value of a string. esbuild puts literals together and reads
-// their escapes, so how it was made is in the source.
-func (s *script) literal(text string, at file.Idx) jsText {
-	t := jsText{text: text}
-	written := s.written(at)
-	switch characters, escapes := measure(written); {
-	case written == "":
-	case escapes > 2:
-		t.made = jsMade
-	case characters != utf8.RuneCountInString(t.text):
-		t.made = jsJoined
-	}
-	return t
-}
-
-// measure returns how many characters a string literal has, and how many
-// printable ones of them are written as escapes.
-func measure(literal string) (characters, escapes int) {
-	if len(literal) < 2 {
-		return 0, 0
-	}
-	body := literal[1 : len(literal)-1]
-	if !strings.Contains(body, `\`) {
-		return utf8.RuneCountInString(body), 0
-	}
-	for _, c := range jsCharacter().FindAllString(body, -1) {
-		if c != "\\\n" && c != "\\\r\n" {
-			characters++
-		}
-		if len(c) < 3 || c[0] != '\\' {
-			continue
-		}
-		base := 16
-		if c[1] <= '7' {
-			base = 8
-		}
-		if v, err := strconv.ParseUint(strings.Trim(c, `\xu{}`), base, 32); err == nil && v > ' ' && v < 0x7f {
-			escapes++
-		}
-	}
-	return characters, escapes
-}
-
-// jsCharacter finds one character of a string, or an escape.
-var jsCharacter = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]+\}|[0-7]{1,3}|\r\n|.)|.`)
-})
-
-// template returns the value of a template whose parts are constants.
-func (s *script) template(e *ast.TemplateLiteral) (jsText, bool) {
-	if e.Tag != nil {
-		return jsText{}, false
-	}
-	if len(e.Expressions) == 0 && len(e.Elements) == 1 {
-		return s.literal(e.Elements[0].Parsed.String(), e.OpenQuote), true
-	}
-	var t jsText
-	for i, part := range e.Elements {
-		t.text += part.Parsed.String()
-		if i < len(e.Expressions) {
-			value, ok := s.constant(e.Expressions[i])
-			if t = t.join(value); !ok || len(t.text) > maxWord {
-				return t, false
-			}
-		}
-	}
-	return t, true
-}
-
-// decoded returns the value of a call that makes text from codes or from another
-// text, such as atob.
-func (s *script) decoded(call *ast.CallExpression) (jsText, bool) {
-	for _, ref := range s.refs(call.Callee) {
-		switch ref {
-		case "atob", "decodeURIComponent", "unescape", "decodeURI", "Buffer.from":
-			arg, ok := s.argument(call, 0)
-			if !ok {
-				return jsText{}, false
-			}
-			how := map[string]string{"atob": "base64", "Buffer.from": "utf8"}[ref]
-			if second, ok := s.argument(call, 1); ok {
-				how = second.text
-			}
-			return jsText{decodeText(arg.text, how), jsMade}, true
-		case "String.fromCharCode", "String.fromCodePoint":
-			var b strings.Builder
-			for _, arg := range call.ArgumentList {
-				number, ok := arg.(*ast.NumberLiteral)
-				if !ok {
-					return jsText{}, false
-				}
-				if v, err := strconv.ParseUint(number.Literal, 0, 21); err == nil {
-					b.WriteRune(rune(v))
-				}
-			}
-			return jsText{b.String(), jsMade}, true
-		}
-	}
-	return jsText{}, false
-}
-
-// argument returns an argument of a call, if it is constant.
-func (s *script) argument(call *ast.CallExpression, i int) (jsText, bool) {
-	if i >= len(call.ArgumentList) {
-		return jsText{}, false
-	}
-	return s.constant(call.ArgumentList[i])
-}
-
-// decodeText undoes an encoding. What does not decode stays as it is.
-func decodeText(text, how string) string {
-	switch strings.ToLower(how) {
-	case "base64", "base64url":
-		clean := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
-		if out, err := base64.RawStdEncoding.DecodeString(clean); err == nil {
-			return string(out)
-		}
-	case "hex":
-		if out, err := hex.DecodeString(text); err == nil {
-			return string(out)
-		}
-	case "":
-		if out, err := url.PathUnescape(text); err == nil {
-			return out
-		}
-	}
-	return text
-}
-
-// joined returns the value of ["a", "b"].join("").
-func (s *script) joined(call *ast.CallExpression) (jsText, bool) {
-	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
-	if !ok || callee.Identifier.Name != "join" {
-		return jsText{}, false
-	}
-	list, ok := s.list(callee.Left)
-	glue, given := s.argument(call, 0)
-	if !given {
-		glue.text = ","
-	}
-	text := strings.Join(list, glue.text)
-	return jsText{text, jsMade}, ok && len(text) <= maxWord
-}
-
-// list returns the elements of a constant list.
-func (s *script) list(e ast.Expression) ([]string, bool) {
-	switch e := e.(type) {
-	case *ast.ArrayLiteral:
-		var all []string
-		for _, element := range e.Value {
-			t, ok := s.constant(element)
-			if !ok {
-				return nil, false
-			}
-			all = append(all, t.text)
-		}
-		return all, true
-	case *ast.CallExpression:
-		callee, ok := unwrap(e.Callee).(*ast.DotExpression)
-		if !ok {
-			return nil, false
-		}
-		switch callee.Identifier.Name {
-		case "reverse":
-			all, ok := s.list(callee.Left)
-			slices.Reverse(all)
-			return all, ok
-		case "split":
-			t, ok := s.constant(callee.Left)
-			separator, constant := s.argument(e, 0)
-			return strings.Split(t.text, separator.text), ok && constant
-		}
-	}
-	return nil, false
-}
-
 // unwrap removes the marks of optional chaining, and await.
 func unwrap(e ast.Expression) ast.Expression {
 	for {
@@ -289,8 +54,10 @@ var globals = []string{"globalThis", "global", "window", "self", "this", "frames
 
 // The bounds on what a name may stand for. What is dangerous is short.
 const (
-	maxPath = 400
-	maxRefs = 16
+	maxPath   = 400
+	maxRefs   = 16
+	minRounds = 3 // of learning what names stand for
+	maxRounds = 8
 )
 
 // refs returns the paths that an expression may stand for, such as
@@ -321,13 +88,13 @@ func (s *script) resolve(e ast.Expression) []string {
 	case *ast.AssignExpression:
 		return s.refs(e.Right)
 	case *ast.ConditionalExpression:
-		return bound(slices.Concat(s.refs(e.Consequent), s.refs(e.Alternate)))
+		return s.bound(slices.Concat(s.refs(e.Consequent), s.refs(e.Alternate)))
 	case *ast.BinaryExpression:
 		switch e.Operator {
 		case token.LOGICAL_AND:
 			return s.refs(e.Right)
 		case token.LOGICAL_OR, token.COALESCE:
-			return bound(slices.Concat(s.refs(e.Left), s.refs(e.Right)))
+			return s.bound(slices.Concat(s.refs(e.Left), s.refs(e.Right)))
 		}
 	case *ast.DotExpression:
 		return s.members(e.Left, e.Identifier.Name.String())
@@ -337,12 +104,33 @@ func (s *script) resolve(e ast.Expression) []string {
 		}
 	case *ast.CallExpression:
 		return s.returned(e)
+	case *ast.FunctionLiteral, *ast.ClassLiteral:
+		return []string{"Function.prototype"} // its members are those of any function
+	case *ast.ObjectLiteral:
+		var all []string
+		for _, p := range e.Value {
+			if spread, ok := p.(*ast.SpreadElement); ok {
+				all = append(all, s.refs(spread.Expression)...)
+			}
+		}
+		return s.bound(all)
 	}
 	return nil
 }
 
 // bound keeps a list of paths short.
-func bound(refs []string) []string { return refs[:min(len(refs), maxRefs)] }
+func (s *script) bound(refs []string) []string {
+	kept := min(len(refs), maxRefs)
+	s.crowded = s.crowded || slices.ContainsFunc(refs[kept:], dangerous)
+	return refs[:kept]
+}
+
+// dangerous reports whether a path that is not followed must be told of.
+func dangerous(ref string) bool {
+	base, _, _ := strings.Cut(ref, ".")
+	return ref != "Function.prototype" &&
+		(escapeRules[base] != "" || slices.Contains([]string{"eval", "Function", "module", "fs"}, base))
+}
 
 // members returns the paths of a member of what an expression stands for.
 func (s *script) members(of ast.Expression, name string) []string {
@@ -368,7 +156,7 @@ func (s *script) returned(call *ast.CallExpression) []string {
 	_, dynamic := call.Callee.(*ast.DynamicImportExpression)
 	for _, ref := range append(slices.Clone(s.refs(call.Callee)), "") {
 		switch {
-		case ref == "require" || ref == "" && dynamic:
+		case loads(ref) || ref == "" && dynamic:
 			if m, ok := s.argument(call, 0); ok {
 				all = append(all, module(m.text))
 			}
@@ -380,7 +168,7 @@ func (s *script) returned(call *ast.CallExpression) []string {
 			all = append(all, s.refs(call.ArgumentList[0])...)
 		}
 	}
-	return bound(all)
+	return s.bound(all)
 }
 
 // module is the name of a module without its scheme.
@@ -402,6 +190,10 @@ func (s *script) learn() {
 				assigned = append(assigned, assignment{b.Target, nil})
 			}
 			assigned = append(assigned, assignment{n.Rest, nil})
+		case *ast.FunctionDeclaration:
+			s.alias(n.Function.Name.Name.String(), "Function.prototype")
+		case *ast.ClassDeclaration:
+			s.alias(n.Class.Name.Name.String(), "Function.prototype")
 		case *ast.Binding:
 			if n.Initializer != nil {
 				assigned = append(assigned, assignment{n.Target, n.Initializer})
@@ -424,9 +216,13 @@ func (s *script) learn() {
 		children(n, collect)
 	}
 	collect(s.program)
-	for range 3 { // an alias of an alias of an alias
+	for before, round := 0, 0; round < minRounds || before != s.learned; round++ { // an alias of an alias of an alias
 		if s.n.stopped() {
 			return
+		}
+		if before = s.learned; round == maxRounds {
+			s.crowded = true
+			break
 		}
 		s.forget()
 		s.unknown = map[string]bool{}
@@ -478,9 +274,13 @@ func (s *script) alias(name, ref string) {
 		return
 	}
 	if len(known) == maxRefs {
-		known = known[:maxRefs-1] // an honest name stands for one thing
+		s.crowded = s.crowded || dangerous(ref) // an honest name stands for one thing
+		return
 	}
 	s.names[name] = append(known, ref)
+	if dangerous(ref) {
+		s.learned++
+	}
 }
 
 // assign notes what an assignment makes of names.
@@ -513,6 +313,9 @@ func (s *script) assign(a assignment) {
 				}
 				s.assign(assignment{p.Value, value})
 			}
+		}
+		if target.Rest != nil {
+			s.assign(assignment{target.Rest, a.value})
 		}
 	}
 }

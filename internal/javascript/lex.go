@@ -331,7 +331,8 @@ func (l *lexer) regexpAllowed() bool {
 		return false
 	}
 	l.unsure += len(line)
-	if l.unsure > maxUnsure || strings.Contains(line, "`") || strings.Contains(line, "//") || strings.Contains(line, "/*") {
+	spans := strings.Contains(line, "`") || strings.Contains(line, "//") || strings.Contains(line, "/*")
+	if l.unsure > maxUnsure || spans {
 		l.fail(l.pos, "this “/” may divide or begin a regular expression: give the regular expression a name, "+
 			"or put the division into brackets and its comment on another line")
 	}

@@ -1,0 +1,310 @@
+package review
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/grafana/sobek/ast"
+	"github.com/grafana/sobek/file"
+	"github.com/grafana/sobek/token"
+)
+
+// constant returns the value of an expression that is always the same text.
+func (s *script) constant(e ast.Expression) (jsText, bool) {
+	t, ok := s.known.constants[e]
+	if !ok {
+		if value, constant := s.evaluate(e); constant {
+			t = &value
+		}
+		s.known.constants[e] = t
+	}
+	if t == nil {
+		return jsText{}, false
+	}
+	return *t, true
+}
+
+// evaluate is constant for an expression that is not known.
+func (s *script) evaluate(e ast.Expression) (jsText, bool) {
+	switch e := e.(type) {
+	case *ast.StringLiteral:
+		return s.literal(e.Value.String(), e.Idx), true
+	case *ast.TemplateLiteral:
+		return s.template(e)
+	case *ast.Identifier:
+		text, ok := s.texts[e.Name.String()]
+		return jsText{text, jsWritten}, ok
+	case *ast.SequenceExpression:
+		return s.constant(e.Sequence[len(e.Sequence)-1])
+	case *ast.BinaryExpression:
+		if e.Operator != token.PLUS {
+			return jsText{}, false
+		}
+		left, ok := s.constant(e.Left)
+		if !ok {
+			return jsText{}, false
+		}
+		right, ok := s.constant(e.Right)
+		return left.join(right), ok && len(left.text)+len(right.text) <= maxWord
+	case *ast.CallExpression:
+		if text, ok := s.decoded(e); ok {
+			return text, true
+		}
+		if text, ok := s.joined(e); ok {
+			return text, true
+		}
+		return s.changed(e)
+	}
+	return jsText{}, false
+}
+
+// join puts two texts together.
+func (t jsText) join(more jsText) jsText {
+	return jsText{t.text + more.text, max(t.made, more.made, jsJoined)}
+}
+
+// literal returns the value of a string. esbuild puts literals together and reads
+// their escapes, so how it was made is in the source.
+func (s *script) literal(text string, at file.Idx) jsText {
+	t := jsText{text: text}
+	written := s.written(at)
+	switch characters, escapes := measure(written); {
+	case written == "":
+	case escapes > 2:
+		t.made = jsMade
+	case characters != utf8.RuneCountInString(t.text):
+		t.made = jsJoined
+	}
+	return t
+}
+
+// measure returns how many characters a string literal has, and how many
+// printable ones of them are written as escapes.
+func measure(literal string) (characters, escapes int) {
+	if len(literal) < 2 {
+		return 0, 0
+	}
+	body := literal[1 : len(literal)-1]
+	if !strings.Contains(body, `\`) {
+		return utf8.RuneCountInString(body), 0
+	}
+	for _, c := range jsCharacter().FindAllString(body, -1) {
+		if c != "\\\n" && c != "\\\r\n" {
+			characters++
+		}
+		if len(c) < 3 || c[0] != '\\' {
+			continue
+		}
+		base := 16
+		if c[1] <= '7' {
+			base = 8
+		}
+		if v, err := strconv.ParseUint(strings.Trim(c, `\xu{}`), base, 32); err == nil && v > ' ' && v < 0x7f {
+			escapes++
+		}
+	}
+	return characters, escapes
+}
+
+// jsCharacter finds one character of a string, or an escape.
+var jsCharacter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]+\}|[0-7]{1,3}|\r\n|.)|.`)
+})
+
+// template returns the value of a template whose parts are constants.
+func (s *script) template(e *ast.TemplateLiteral) (jsText, bool) {
+	if e.Tag != nil {
+		return jsText{}, false
+	}
+	if len(e.Expressions) == 0 && len(e.Elements) == 1 {
+		return s.literal(e.Elements[0].Parsed.String(), e.OpenQuote), true
+	}
+	var t jsText
+	for i, part := range e.Elements {
+		t.text += part.Parsed.String()
+		if i < len(e.Expressions) {
+			value, ok := s.constant(e.Expressions[i])
+			if t = t.join(value); !ok || len(t.text) > maxWord {
+				return t, false
+			}
+		}
+	}
+	return t, true
+}
+
+// decoded returns the value of a call that makes text from codes or from another
+// text, such as atob.
+func (s *script) decoded(call *ast.CallExpression) (jsText, bool) {
+	for _, ref := range s.refs(call.Callee) {
+		switch ref {
+		case "atob", "decodeURIComponent", "unescape", "decodeURI", "Buffer.from":
+			arg, ok := s.argument(call, 0)
+			if !ok {
+				return jsText{}, false
+			}
+			how := map[string]string{"atob": "base64", "Buffer.from": "utf8"}[ref]
+			if second, ok := s.argument(call, 1); ok {
+				how = second.text
+			}
+			return jsText{decodeText(arg.text, how), jsMade}, true
+		case "String.fromCharCode", "String.fromCodePoint":
+			var b strings.Builder
+			for _, arg := range call.ArgumentList {
+				number, ok := arg.(*ast.NumberLiteral)
+				if !ok {
+					return jsText{}, false
+				}
+				if v, err := strconv.ParseUint(number.Literal, 0, 21); err == nil {
+					b.WriteRune(rune(v))
+				}
+			}
+			return jsText{b.String(), jsMade}, true
+		}
+	}
+	return jsText{}, false
+}
+
+// argument returns an argument of a call, if it is constant.
+func (s *script) argument(call *ast.CallExpression, i int) (jsText, bool) {
+	if i >= len(call.ArgumentList) {
+		return jsText{}, false
+	}
+	return s.constant(call.ArgumentList[i])
+}
+
+// decodeText undoes an encoding. What does not decode stays as it is.
+func decodeText(text, how string) string {
+	switch strings.ToLower(how) {
+	case "base64", "base64url":
+		clean := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
+		if out, err := base64.RawStdEncoding.DecodeString(clean); err == nil {
+			return string(out)
+		}
+	case "hex":
+		if out, err := hex.DecodeString(text); err == nil {
+			return string(out)
+		}
+	case "":
+		if out, err := url.PathUnescape(text); err == nil {
+			return out
+		}
+	}
+	return text
+}
+
+// joined returns the value of ["a", "b"].join("").
+func (s *script) joined(call *ast.CallExpression) (jsText, bool) {
+	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
+	if !ok || callee.Identifier.Name != "join" {
+		return jsText{}, false
+	}
+	list, ok := s.list(callee.Left)
+	glue, given := s.argument(call, 0)
+	if !given {
+		glue.text = ","
+	}
+	text := strings.Join(list, glue.text)
+	return jsText{text, jsMade}, ok && len(text) <= maxWord
+}
+
+// changed returns the value of a method that makes another text of a constant.
+func (s *script) changed(call *ast.CallExpression) (jsText, bool) {
+	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
+	if !ok {
+		return jsText{}, false
+	}
+	t, ok := s.constant(callee.Left)
+	if !ok {
+		return t, false
+	}
+	text := t.text
+	switch callee.Identifier.Name {
+	case "toString", "valueOf":
+		return t, true
+	case "trim":
+		text = strings.TrimSpace(text)
+	case "toLowerCase":
+		text = strings.ToLower(text)
+	case "toUpperCase":
+		text = strings.ToUpper(text)
+	case "concat":
+		for i := range call.ArgumentList {
+			more, ok := s.argument(call, i)
+			if text += more.text; !ok || len(text) > maxWord {
+				return t, false
+			}
+		}
+	case "replace", "replaceAll":
+		from, constant := s.argument(call, 0)
+		to, ok := s.argument(call, 1)
+		if !constant || !ok || from.text == "" || len(to.text) > len(from.text) {
+			return t, false
+		}
+		text = strings.Replace(text, from.text, to.text, 1)
+		if callee.Identifier.Name == "replaceAll" {
+			text = strings.ReplaceAll(text, from.text, to.text)
+		}
+	case "slice", "substring", "substr":
+		number := func(i, without int) int {
+			if i < len(call.ArgumentList) {
+				n, ok := call.ArgumentList[i].(*ast.NumberLiteral)
+				if without = -1; ok {
+					if v, err := strconv.Atoi(n.Literal); err == nil {
+						without = min(v, len(text))
+					}
+				}
+			}
+			return without
+		}
+		from, to := number(0, 0), number(1, len(text))
+		if callee.Identifier.Name == "substr" && len(call.ArgumentList) > 1 {
+			to = min(from+to, len(text))
+		}
+		if from < 0 || to < from {
+			return t, false
+		}
+		text = text[from:to]
+	default:
+		return t, false
+	}
+	return jsText{text, jsMade}, true
+}
+
+// list returns the elements of a constant list.
+func (s *script) list(e ast.Expression) ([]string, bool) {
+	switch e := e.(type) {
+	case *ast.ArrayLiteral:
+		var all []string
+		for _, element := range e.Value {
+			t, ok := s.constant(element)
+			if !ok {
+				return nil, false
+			}
+			all = append(all, t.text)
+		}
+		return all, true
+	case *ast.CallExpression:
+		callee, ok := unwrap(e.Callee).(*ast.DotExpression)
+		if !ok {
+			return nil, false
+		}
+		switch callee.Identifier.Name {
+		case "reverse":
+			all, ok := s.list(callee.Left)
+			slices.Reverse(all)
+			return all, ok
+		case "split":
+			t, ok := s.constant(callee.Left)
+			separator, constant := s.argument(e, 0)
+			return strings.Split(t.text, separator.text), ok && constant
+		}
+	}
+	return nil, false
+}
