@@ -25,10 +25,12 @@ type script struct {
 	around  []ast.Node     // the nodes around the one that is looked at, and itself
 	modules map[string]int // modules that are loaded, with the line
 	learned int            // how many dangerous meanings of names were found
-	crowded bool           // a name stands for more than is followed
-	shell   int            // the line where a shell is started
-	pipes   bool           // something is piped
-	madeLen int            // of the texts that were put together and looked at
+	// evaluated is how many bytes of constants were put together.
+	evaluated int
+	crowded   bool // a name stands for more than is followed
+	shell     int  // the line where a shell is started
+	pipes     bool // something is piped
+	madeLen   int  // of the texts that were put together and looked at
 }
 
 // reviewJS looks at a source in JavaScript or TypeScript.

@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"strings"
 	"testing"
 
 	"haft"
@@ -205,6 +206,21 @@ func TestEvasion_javascript(t *testing.T) {
 	for _, source := range jsHonest {
 		if ok, report := waits(t, haft.KindJavaScript, source); ok {
 			t.Errorf("it is honest, and yet: %q\n%s", report, source)
+		}
+	}
+}
+
+// TestReview_javascript_constants: 240 kB that put a text together again and again
+// took 20 seconds and 2 GB.
+func TestReview_javascript_constants(t *testing.T) {
+	for _, again := range []string{"y=x+'b';\n", "y=`${x}b`;\n", "y=[x,''].join('');\n", "y=x.split('').join('');\n"} {
+		source := "let x='" + strings.Repeat("a", 60_000) + "';\n" + strings.Repeat(again, 180_000/len(again))
+		report, err := review.New(review.Config{}).Review(t.Context(), haft.KindJavaScript, source)
+		if err != nil || !strings.Contains(listed(report), "source-complex") {
+			t.Errorf("%q again and again: %q, %v", again, listed(report), err)
+		}
+		if len(report.Findings) > 10 {
+			t.Errorf("%q again and again: %d findings, so every text was made", again, len(report.Findings))
 		}
 	}
 }

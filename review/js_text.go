@@ -16,12 +16,24 @@ import (
 	"github.com/grafana/sobek/token"
 )
 
+// maxEvaluated bounds the texts that are put together to learn what they are: one
+// of 60 kB may be put together anew in every statement.
+const maxEvaluated = 16 << 20
+
 // constant returns the value of an expression that is always the same text.
 func (s *script) constant(e ast.Expression) (jsText, bool) {
 	t, ok := s.known.constants[e]
-	if !ok {
-		if value, constant := s.evaluate(e); constant {
+	switch {
+	case ok:
+	case s.evaluated > maxEvaluated:
+		s.crowded = true
+	default:
+		value, constant := s.evaluate(e)
+		if constant {
 			t = &value
+		}
+		if value.made > jsWritten {
+			s.evaluated += len(value.text)
 		}
 		s.known.constants[e] = t
 	}
@@ -303,6 +315,7 @@ func (s *script) list(e ast.Expression) ([]string, bool) {
 		case "split":
 			t, ok := s.constant(callee.Left)
 			separator, constant := s.argument(e, 0)
+			s.evaluated += len(t.text) * 16 // a part takes as much beside its text
 			return strings.Split(t.text, separator.text), ok && constant
 		}
 	}
