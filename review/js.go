@@ -21,6 +21,7 @@ type script struct {
 	names   map[string][]string // what a name may stand for, as paths: child_process.exec
 	texts   map[string]string   // names that are always the same text
 	unknown map[string]bool     // names that are assigned something else too
+	same    map[string]bool     // names that are assigned the global of the same name
 	known   known
 	around  []ast.Node     // the nodes around the one that is looked at, and itself
 	modules map[string]int // modules that are loaded, with the line

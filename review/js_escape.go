@@ -26,6 +26,10 @@ func (s *script) escape(ref string, at file.Idx) {
 			s.found(escapeRules[of], at)
 		}
 	}
+	name, ok := s.around[len(s.around)-1].(*ast.Identifier)
+	if ok && name.Name.String() == ref && !s.same[ref] && slices.Contains([]string{"process", "global", "window"}, ref) {
+		return // a variable
+	}
 	if rule := escapeRules[ref]; rule != "" && s.escapes() {
 		s.found(rule, at)
 	}

@@ -10,6 +10,10 @@ import (
 
 // jsEvasions are ways to reach what is dangerous without saying so.
 var jsEvasions = []string{
+	`function f(process) { return process } send(process)`,
+	`const process = globalThis.process; send(process)`,
+	`import process from "node:process"; send(process)`,
+	`const { process } = globalThis; send(process)`,
 	`process.getBuiltinModule("child_process").execSync(x)`,
 	`module.require("child_process").execSync(x)`,
 	`require.main.require("child_process").execSync(x)`,
@@ -170,6 +174,9 @@ var tsEvasions = []string{
 
 // jsHonest are sources that look like evasions and are none.
 var jsHonest = []string{
+	`const process = (x) => x + 1; exports.run = (list) => list.map(process)`,
+	`exports.run = (list) => { const window = list.slice(3); return sum(window) }`,
+	`function f({ global }) { return g(global) }`,
 	`function f(){return arguments[1]} f(1,2); const o={m(){return arguments.length}}`,
 	`x=Function.prototype.toString.call(f); class A{clone(){return new this.constructor(1)}} if (require.main===module) main(); const run=promisify(execFile); y=typeof process!=="undefined"&&process.versions; z=x.constructor.name`,
 	`import {execFile} from "child_process"; import {promisify} from "util"; const run=promisify(execFile); await run("ls",["-l"],{env:{...process.env,A:"1"}})`,

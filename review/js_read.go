@@ -43,6 +43,10 @@ type jsTree struct {
 // functions, where it holds the parameters of a module of CommonJS: require is one.
 const moduleArguments = "module_arguments"
 
+// unbound is what esbuild puts before globals whose names people give to variables
+// too, where no variable is meant.
+const unbound = "unbound_"
+
 // jsOptions are how esbuild prints for the parser: without syntax that the parser
 // does not know (asynchronous generators and newer), without arrow functions,
 // whose parameters the parser reads twice for every one inside another, and with
@@ -55,7 +59,10 @@ func jsOptions(kind haft.Kind) api.TransformOptions {
 			"arrow": false, "async-generator": false, "for-await": false, "using": false, "decorators": false,
 			"import-attributes": false, "import-assertions": false,
 		},
-		Define:      map[string]string{"arguments": moduleArguments},
+		Define: map[string]string{
+			"arguments": moduleArguments, "process": unbound + "process", "global": unbound + "global",
+			"window": unbound + "window",
+		},
 		TsconfigRaw: `{"compilerOptions":{"verbatimModuleSyntax":true}}`,
 	}
 	if kind == haft.KindTypeScript {

@@ -77,7 +77,7 @@ func (s *script) resolve(e ast.Expression) []string {
 	case *ast.ThisExpression:
 		return []string{"this"}
 	case *ast.Identifier:
-		name := e.Name.String()
+		name := strings.TrimPrefix(e.Name.String(), unbound)
 		known := s.names[name]
 		if len(known) > 0 && (name == "fs" || name == "child_process") {
 			return known // such a name is no module by itself
@@ -178,7 +178,7 @@ func module(name string) string {
 
 // learn finds out what names stand for.
 func (s *script) learn() {
-	s.names, s.texts = map[string][]string{}, map[string]string{}
+	s.names, s.texts, s.same = map[string][]string{}, map[string]string{}, map[string]bool{}
 	var assigned []assignment
 	var collect func(n ast.Node)
 	collect = func(n ast.Node) {
@@ -270,6 +270,9 @@ func (s *script) imports(n *ast.ImportDeclaration) {
 // alias notes that a name may stand for a path.
 func (s *script) alias(name, ref string) {
 	known := s.names[name]
+	if ref == name {
+		s.same[name] = true
+	}
 	if ref == "" || ref == name || len(ref) > 200 || strings.HasPrefix(ref, name+".") || slices.Contains(known, ref) {
 		return
 	}
