@@ -129,6 +129,15 @@ func (s *script) look(n ast.Node) bool {
 				s.found("js-shell", n.Idx)
 			}
 		}
+		if n.NamedExports != nil && n.FromClause == nil {
+			for _, x := range n.NamedExports.ExportsList {
+				for _, ref := range s.refs(&ast.Identifier{Name: x.IdentifierName}) {
+					if rule := escapeRules[ref]; rule != "" && ref != x.IdentifierName.String() {
+						s.found(rule, n.Idx)
+					}
+				}
+			}
+		}
 	case *ast.WithStatement: // what the names in it are cannot be known
 		s.found("js-computed-global", n.With)
 	case *ast.ObjectPattern:

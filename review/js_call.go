@@ -67,6 +67,9 @@ func (s *script) path(ref string, at file.Idx) {
 	case "child_process":
 		if call != nil {
 			s.starts(member, call)
+			if member == "then" { // its function gets the module
+				s.found("js-shell", at)
+			}
 		}
 	case "fs", "fs-extra":
 		if call != nil {

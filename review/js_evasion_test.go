@@ -10,6 +10,8 @@ import (
 
 // jsEvasions are ways to reach what is dangerous without saying so.
 var jsEvasions = []string{
+	`import("child_process").then((c) => c.execSync(x))`,
+	`import { exec } from "child_process"; export { exec as run }`,
 	`function f(process) { return process } send(process)`,
 	`const process = globalThis.process; send(process)`,
 	`import process from "node:process"; send(process)`,
