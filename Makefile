@@ -81,7 +81,7 @@ suites: # the first tier; a make of its own, which sees what setup-test has inst
 test-more: ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
 	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
 	@echo "more than they compute, so side by side"
-	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./soak; soak=$$?; wait $$app && exit $$soak
+	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
@@ -102,7 +102,7 @@ attack: setup build ## run the hostile programs on this machine's kernel
 
 .PHONY: soak
 soak: ## kill, pause and starve real servers, and check every accepted call
-	HAFT_SOAK=long $(GO) test -count=1 -timeout 2h -v ./soak -run '^TestSoak$$/^all$$/$(SOAK)'
+	HAFT_SOAK=long $(GO) test -count=1 -timeout 2h -v ./internal/soak -run '^TestSoak$$/^all$$/$(SOAK)'
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (60s)

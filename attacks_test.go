@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"haft"
+	"haft/internal/skiptest"
 	"haft/sandbox/sandboxtest"
-	"haft/skiptest"
 )
 
 const attackPage = "docs/attacks.md"

@@ -18,11 +18,11 @@ var retired = []string{
 var unfinished = map[string][]string{
 	"app":              {"door", "house", "passage"},
 	"cmd/haft":         {"door"},
-	"engine":           {"lane", "passage"},
+	"internal/engine":  {"lane", "passage"},
 	"server":           {"door"},
-	"server/letta":     {"door"},
+	"compat/letta":     {"door"},
 	"server/mcpserver": {"door", "house"},
-	"webhook":          {"lane"},
+	"internal/webhook": {"lane"},
 }
 
 // words splits a name such as inFlight or HTTPDoor.

@@ -12,12 +12,12 @@ import (
 
 	"haft"
 	"haft/executor/script"
+	"haft/internal/supply"
 	"haft/sandbox"
 	"haft/sandbox/cell"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
-	"haft/supply"
 )
 
 // Config says what to put together. The zero value is useful.

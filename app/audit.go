@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
-	"haft/authority"
+	"haft/internal/audit"
+	"haft/internal/authority"
 )
 
 // auditFor reports why p may not see the audit of its organisation.

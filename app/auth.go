@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // The files of API keys in the data directory.

@@ -12,9 +12,9 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
-	"haft/auth/authtest"
-	"haft/store/storetest"
+	"haft/internal/auth"
+	"haft/internal/auth/authtest"
+	"haft/internal/store/storetest"
 )
 
 // serve opens a service without a sandbox: who may call is known without one.

@@ -12,7 +12,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/policy"
 )
 

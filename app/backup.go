@@ -13,10 +13,10 @@ import (
 	"syscall"
 
 	"haft"
-	"haft/audit"
-	"haft/checkpoint"
-	"haft/store"
-	"haft/store/sqlite"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
+	"haft/internal/store"
+	"haft/internal/store/sqlite"
 )
 
 // dbFile is the database in a data directory and in a backup.

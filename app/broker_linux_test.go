@@ -28,8 +28,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/egress"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/secret"
 )
 
 // directory is a resolver under which every name below .example is this machine.

@@ -14,8 +14,8 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/secret"
 	"haft/sandbox/sandboxtest"
-	"haft/secret"
 )
 
 // hoarder uses every secret it is given, keeps all that it gets, and then looks for

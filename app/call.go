@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
-	"haft/engine"
 	"haft/executor"
 	"haft/executor/script"
-	"haft/requirement"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/requirement"
+	"haft/internal/secret"
 	"haft/sandbox"
 	"haft/schema"
-	"haft/secret"
 )
 
 // A Run is one call of a tool.

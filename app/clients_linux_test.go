@@ -9,7 +9,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // nearMCP lets MCP servers be on this machine, such as the API of the server itself.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"haft/internal/skiptest"
 	"haft/sandbox/sandboxtest"
-	"haft/skiptest"
 )
 
 // pythonClient is the client for Python with what checks it.

@@ -16,8 +16,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
-	"haft/skiptest"
+	"haft/internal/auth"
+	"haft/internal/skiptest"
 )
 
 // typescriptClient copies the TypeScript client, with the compiler that is in the test

@@ -16,7 +16,7 @@ import (
 	"haft"
 	"haft/executor/script"
 	"haft/executor/upstream"
-	"haft/requirement"
+	"haft/internal/requirement"
 	"haft/sandbox"
 	"haft/sandbox/hostpath"
 )

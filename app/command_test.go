@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"haft/app"
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // A file in the working directory is no module of a program that uvx starts.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"haft"
-	"haft/credential"
-	"haft/egress"
-	"haft/secret"
+	"haft/internal/credential"
+	"haft/internal/egress"
+	"haft/internal/secret"
 )
 
 // CredentialsConfig says where credentials of calls are fetched. The zero value

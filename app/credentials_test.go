@@ -6,7 +6,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 func TestCredentials_are_configured_by_the_environment(t *testing.T) {

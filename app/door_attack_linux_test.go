@@ -17,7 +17,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"haft/app"
-	"haft/audit"
+	"haft/internal/audit"
 )
 
 // startServer opens a server on a free port and returns it and its address.

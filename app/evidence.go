@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
-	"haft/checkpoint"
-	"haft/engine"
-	"haft/store"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
+	"haft/internal/engine"
+	"haft/internal/store"
 )
 
 // openAudit reads the keys of the audit and demands, before anything else is done, that the

@@ -6,8 +6,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/audit"
-	"haft/store"
+	"haft/internal/audit"
+	"haft/internal/store"
 )
 
 // A checkpoint that is linked as it has to be, and that no trusted key signed, is found by

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"net/http"
 
-	"haft/engine"
-	"haft/oauth"
-	"haft/secret"
-	"haft/secret/keeper"
-	"haft/store"
+	"haft/internal/engine"
+	"haft/internal/oauth"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
 )
 
 // Vault is what keeps secrets.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
-	"haft/checkpoint"
-	"haft/store"
-	"haft/store/sqlite"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
+	"haft/internal/store"
+	"haft/internal/store/sqlite"
 )
 
 // The files of keys in the data directory; see also pepperFile and masterFile.

@@ -12,8 +12,8 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor/builtin"
-	"haft/secret"
-	"haft/store/storetest"
+	"haft/internal/secret"
+	"haft/internal/store/storetest"
 )
 
 // crashed makes a data directory with every file that there can be, as a server leaves it

@@ -13,10 +13,10 @@ import (
 	"sync"
 
 	"haft"
-	"haft/egress"
-	"haft/engine"
-	"haft/oauth"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/oauth"
+	"haft/internal/secret"
 )
 
 // gate makes the ways out of sandboxes: a proxy for each call.

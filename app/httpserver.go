@@ -16,16 +16,16 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
-	"haft/authority"
-	"haft/engine"
-	"haft/modelapi"
+	"haft/compat/letta"
+	"haft/internal/auth"
+	"haft/internal/authority"
+	"haft/internal/engine"
+	"haft/internal/modelapi"
+	"haft/internal/secret"
+	"haft/internal/telemetry"
 	"haft/schema"
-	"haft/secret"
 	"haft/server"
-	"haft/server/letta"
 	"haft/server/mcpserver"
-	"haft/telemetry"
 )
 
 // ServerConfig says what to put together for a system that others reach over

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

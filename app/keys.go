@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"haft"
-	"haft/audit"
-	"haft/checkpoint"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
 )
 
 // digestKeySize is that of the key for digests of arguments and results.

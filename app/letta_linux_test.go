@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"haft/app"
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // lettaRules let administrators call every tool, and have commands of this machine

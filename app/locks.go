@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"haft"
-	"haft/engine"
 	"haft/executor"
-	"haft/registry"
-	"haft/requirement"
-	"haft/store"
-	"haft/supply"
+	"haft/internal/engine"
+	"haft/internal/registry"
+	"haft/internal/requirement"
+	"haft/internal/store"
+	"haft/internal/supply"
 )
 
 // locker keeps the locks of tools in the store, and gives calls their packages.

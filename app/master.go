@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/secret/keeper"
 	"haft/sandbox"
 	"haft/sandbox/process"
-	"haft/secret/keeper"
 )
 
 // The variables that say where the master key is.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 	"haft/server/mcpserver"
 )

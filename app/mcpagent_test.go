@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/checkpoint"
+	"haft/internal/checkpoint"
 	"haft/policy"
 	"haft/sandbox"
 	"haft/sandbox/hostpath"

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"haft/app"
-	"haft/requirement"
+	"haft/internal/requirement"
+	"haft/internal/supply"
 	"haft/sandbox/sandboxtest"
-	"haft/supply"
 )
 
 // online returns a service that installs from the indexes which this machine is

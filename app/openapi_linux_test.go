@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"haft/app"
-	"haft/auth"
-	"haft/skiptest"
+	"haft/internal/auth"
+	"haft/internal/skiptest"
 )
 
 // strictDocument writes the document of a server without its answers for every

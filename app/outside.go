@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/egress"
+	"haft/internal/egress"
 )
 
 // outside says how what is outside is reached: as cfg says, and as the environment

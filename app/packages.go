@@ -8,8 +8,8 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
-	"haft/requirement"
-	"haft/supply"
+	"haft/internal/requirement"
+	"haft/internal/supply"
 )
 
 // openSupply makes what locks and installs packages. It touches nothing until the

@@ -13,9 +13,9 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/layer"
-	"haft/layer/layertest"
-	"haft/supply"
+	"haft/internal/layer"
+	"haft/internal/layer/layertest"
+	"haft/internal/supply"
 )
 
 // wheels makes the packages of these tests, and a service that installs them.

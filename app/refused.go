@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

@@ -19,9 +19,9 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/skiptest"
 	"haft/sandbox/local"
 	"haft/schema"
-	"haft/skiptest"
 )
 
 var update = flag.Bool("update", false, "write what comes out into testdata")

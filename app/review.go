@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"haft"
-	"haft/registry"
-	"haft/review"
+	"haft/internal/registry"
+	"haft/internal/review"
 	"haft/schema"
 )
 

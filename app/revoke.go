@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

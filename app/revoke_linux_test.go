@@ -18,8 +18,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
 	"haft/executor/builtin"
+	"haft/internal/auth"
 )
 
 // bound is within what everything has to end. What is promised is one second; this is

@@ -10,10 +10,10 @@ import (
 	"os"
 
 	"haft"
-	"haft/authority"
-	"haft/secret/keeper"
-	"haft/store"
-	"haft/webhook"
+	"haft/internal/authority"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
+	"haft/internal/webhook"
 )
 
 // RotateConfig says what to rotate besides the data keys. The zero value is

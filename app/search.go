@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"os"
 
-	"haft/egress"
 	"haft/executor/builtin"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/secret"
 )
 
 // SearchConfig says whom the tool web_search asks. The zero value is what the

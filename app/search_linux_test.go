@@ -8,7 +8,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // searching opens a market whose https server is a provider of searches that repeats

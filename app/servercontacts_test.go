@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/engine"
+	"haft/internal/engine"
 )
 
 // Connections of a server are gathered by place, bounded, without what is secret of

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
-	"haft/engine"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/secret"
 )
 
 // Bounds of what the audit is told of the connections of an MCP server.

@@ -9,7 +9,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // Where a secret is exchanged for a token is said by whoever stores it, and not by the

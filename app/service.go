@@ -13,18 +13,18 @@ import (
 	"time"
 
 	"haft"
-	"haft/audit"
-	"haft/checkpoint"
-	"haft/egress"
-	"haft/engine"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/registry"
+	"haft/internal/store"
+	"haft/internal/store/postgres"
+	"haft/internal/store/sqlite"
+	"haft/internal/webhook"
 	"haft/policy"
-	"haft/registry"
-	"haft/store"
-	"haft/store/postgres"
-	"haft/store/sqlite"
-	"haft/webhook"
 )
 
 // ServiceConfig says what to put together for a system that keeps tools and

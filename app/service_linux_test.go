@@ -6,7 +6,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // openService opens a service that keeps its state in a directory.

@@ -25,9 +25,9 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/credential"
-	"haft/event"
-	"haft/secret"
+	"haft/internal/credential"
+	"haft/internal/event"
+	"haft/internal/secret"
 )
 
 // leaky is a tool that does its worst with its environment.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/engine"
-	"haft/event"
+	"haft/internal/engine"
+	"haft/internal/event"
 )
 
 // lastEvent is how long to wait for the last event of a call whose result is

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
-	"haft/engine"
-	"haft/oauth"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/oauth"
+	"haft/internal/secret"
 )
 
 // tokens exchanges stored secrets for access tokens, and keeps what servers give in

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"haft/app"
-	"haft/engine"
-	"haft/secret"
-	"haft/store/postgres"
-	"haft/store/storetest"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/store/postgres"
+	"haft/internal/store/storetest"
 )
 
 // rotator is a token endpoint that gives another refresh token with each exchange, and

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"haft"
-	"haft/registry"
+	"haft/internal/registry"
 	"haft/schema"
 )
 

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
-	"haft/engine"
 	"haft/executor/upstream"
+	"haft/internal/egress"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
 	"haft/sandbox/hostpath"
-	"haft/secret"
-	"haft/secret/keeper"
-	"haft/store"
 )
 
 // UpstreamConfig adjusts how MCP servers are reached. The zero value is useful.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"haft"
-	"haft/egress"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/secret"
 )
 
 // permit reports why an MCP server may not be used any more as it was: it was removed,

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"haft"
-	"haft/engine"
-	"haft/secret"
-	"haft/secret/keeper"
-	"haft/store"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
 )
 
 // backend is a store as a [keeper.Backend].

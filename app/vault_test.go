@@ -19,12 +19,12 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/engine"
-	"haft/secret"
-	"haft/store"
-	"haft/store/postgres"
-	"haft/store/sqlite"
-	"haft/store/storetest"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/store"
+	"haft/internal/store/postgres"
+	"haft/internal/store/sqlite"
+	"haft/internal/store/storetest"
 )
 
 // openStore opens the store of a directory.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"haft"
-	"haft/secret"
-	"haft/secret/keeper"
-	"haft/store"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
 )
 
 // envTries is how often the variables of an agent are encrypted that somebody else

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"haft/egress"
-	"haft/webhook"
+	"haft/internal/egress"
+	"haft/internal/webhook"
 )
 
 // openWebhooks opens what sends events to webhooks, through a guard of its own: one

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // ErrMaybeDone is wrapped by errors after which nobody can know whether the server

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
-	"haft/auth/authtest"
 	"haft/client"
+	"haft/internal/auth"
+	"haft/internal/auth/authtest"
 )
 
 // A cutter is a way to a server that is cut now and then.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
-	"haft/secret"
+	"haft/internal/auth"
+	"haft/internal/secret"
 )
 
 // A Secret is what there is to say of a stored variable. Nobody gets its value.

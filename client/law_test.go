@@ -13,15 +13,15 @@ import (
 	"go.uber.org/goleak"
 
 	"haft"
-	"haft/authority"
 	"haft/client"
-	"haft/engine"
 	"haft/executor"
+	"haft/internal/authority"
+	"haft/internal/engine"
+	"haft/internal/registry"
+	"haft/internal/servicetest"
+	"haft/internal/store/sqlite"
 	"haft/policy"
-	"haft/registry"
 	"haft/server"
-	"haft/servicetest"
-	"haft/store/sqlite"
 )
 
 func TestMain(m *testing.M) {

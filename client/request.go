@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // A query is one request to the server.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // In containers of a real Docker the sandbox holds what it promises: see the script.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // systemd reads the unit without a complaint. The binary need not be installed.

@@ -13,8 +13,8 @@ import (
 	"net/http"
 
 	"haft"
+	"haft/internal/secret"
 	"haft/sandbox"
-	"haft/secret"
 )
 
 // ErrMaybeRan is wrapped by errors after which nobody can know whether the tool

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"haft/audit"
+	"haft/internal/audit"
 )
 
 // Pages of the audit hold what fits the filter, each entry once, in the order that

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/authority"
+	"haft/internal/authority"
 )
 
 // anyAction is what every credential is for: to hear who it is. An operation that

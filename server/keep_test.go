@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
-	"haft/engine"
-	"haft/secret"
+	"haft/internal/auth"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/store"
 	"haft/server"
-	"haft/store"
 )
 
 // vault keeps variables in memory.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // NewKey is what an API key is to be.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/engine"
 	"haft/executor"
+	"haft/internal/engine"
 	"haft/server"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"haft"
-	"haft/bounds"
+	"haft/internal/bounds"
 )
 
 // A limit bounds a field of a request: how many elements an array has, how many

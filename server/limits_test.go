@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"haft/bounds"
+	"haft/internal/bounds"
 	"haft/server"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // The pinned document passes a linter of others. Without it the test is skipped,

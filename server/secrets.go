@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // SecretRef names a stored variable in a path.

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"haft"
-	"haft/auth"
-	"haft/bounds"
-	"haft/secret"
+	"haft/internal/auth"
+	"haft/internal/bounds"
+	"haft/internal/secret"
 )
 
 // Config says what a server offers besides its service, and its bounds. The zero

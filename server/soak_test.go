@@ -22,8 +22,8 @@ import (
 	"github.com/coder/websocket"
 
 	"haft"
-	"haft/event"
 	"haft/executor"
+	"haft/internal/event"
 )
 
 // A soak is a server with many readers over WebSockets while many calls run.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/audit"
-	"haft/authority"
+	"haft/internal/audit"
+	"haft/internal/authority"
 )
 
 // auditCommand proves what was done.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/audit"
+	"haft/internal/audit"
 )
 
 // auditFlags say which entries of the log are meant.

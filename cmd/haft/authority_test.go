@@ -20,8 +20,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
-	"haft/server/letta"
+	"haft/compat/letta"
+	"haft/internal/auth"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of docs/authority.md")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft/bench"
-	"haft/supply"
+	"haft/internal/bench"
+	"haft/internal/supply"
 )
 
 // benchCommand measures ours beside others.

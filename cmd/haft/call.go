@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/engine"
+	"haft/internal/engine"
 	"haft/policy"
 	"haft/schema"
 )

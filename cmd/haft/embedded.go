@@ -9,8 +9,8 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/audit"
-	"haft/auth"
+	"haft/internal/audit"
+	"haft/internal/auth"
 )
 
 // embedded is a system in this process. What it acknowledged it has to end.

@@ -14,9 +14,9 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/layer"
-	"haft/requirement"
-	"haft/supply"
+	"haft/internal/layer"
+	"haft/internal/requirement"
+	"haft/internal/supply"
 )
 
 // envCommand keeps installed packages.

@@ -15,7 +15,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/store/storetest"
+	"haft/internal/store/storetest"
 )
 
 // TestFixtures opens what earlier versions left: a data directory that was closed, one whose

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // keyCommand keeps API keys.

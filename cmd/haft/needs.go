@@ -13,7 +13,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/requirement"
+	"haft/internal/requirement"
 )
 
 // neededBy returns the packages that a source and files of requirements name.

@@ -13,7 +13,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/supply"
+	"haft/internal/supply"
 )
 
 // A persona is who works where: the flags that every command on kept state has.

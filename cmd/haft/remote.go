@@ -14,12 +14,12 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/audit"
-	"haft/auth"
 	"haft/client"
-	"haft/engine"
+	"haft/internal/audit"
+	"haft/internal/auth"
+	"haft/internal/engine"
+	"haft/internal/secret"
 	"haft/policy"
-	"haft/secret"
 )
 
 // remote is the system of a server.

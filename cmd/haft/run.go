@@ -16,9 +16,9 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor"
+	"haft/internal/supply"
 	"haft/sandbox"
 	"haft/schema"
-	"haft/supply"
 )
 
 // runFlags are the flags of haft run.

@@ -15,9 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"haft"
+	"haft/internal/store/storetest"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
-	"haft/store/storetest"
 )
 
 func TestMain(m *testing.M) {

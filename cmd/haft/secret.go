@@ -14,9 +14,9 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/engine"
-	"haft/secret"
-	"haft/secret/keeper"
+	"haft/internal/engine"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
 )
 
 // secretCommand keeps secrets.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft/secret"
-	"haft/secret/keeper"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
 )
 
 // bindFlags say where a secret may go.

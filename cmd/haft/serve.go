@@ -18,7 +18,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/supply"
+	"haft/internal/supply"
 )
 
 // serving has the flags of serve.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"haft/auth"
+	"haft/internal/auth"
 	"haft/server"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/auth"
+	"haft/internal/auth"
 )
 
 // alone are the scripts that cannot run on a server, and why.

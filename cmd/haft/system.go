@@ -7,11 +7,11 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/audit"
-	"haft/auth"
-	"haft/engine"
+	"haft/internal/audit"
+	"haft/internal/auth"
+	"haft/internal/engine"
+	"haft/internal/secret"
 	"haft/policy"
-	"haft/secret"
 )
 
 // A system is what commands work on: one that is put together in this process

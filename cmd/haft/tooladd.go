@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/registry"
+	"haft/internal/registry"
 	"haft/schema"
 )
 

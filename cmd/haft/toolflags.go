@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
-	"haft/requirement"
+	"haft/internal/requirement"
 )
 
 // draftFlags are what the command line says about a tool that its file does not.

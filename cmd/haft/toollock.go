@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft/registry"
+	"haft/internal/registry"
 )
 
 // toolLock shows the exact packages of a tool, or finds newer ones.

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/text/encoding/japanese"
 
 	"haft"
-	"haft/egress"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/internal/egress"
 )
 
 // page is the value of fetch_webpage.

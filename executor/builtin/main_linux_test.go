@@ -9,8 +9,8 @@ import (
 
 	"haft"
 	"haft/executor/builtin"
+	"haft/internal/skiptest"
 	"haft/sandbox/local"
-	"haft/skiptest"
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // Bounds of web_search.

@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
-	"haft/egress"
 	"haft/executor"
 	"haft/executor/builtin"
-	"haft/secret"
+	"haft/internal/egress"
+	"haft/internal/secret"
 )
 
 // engineOf starts a provider over https, and a set that searches with it through

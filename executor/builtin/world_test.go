@@ -13,9 +13,9 @@ import (
 	"haft/executor"
 	"haft/executor/builtin"
 	"haft/executor/script"
+	"haft/internal/skiptest"
 	"haft/sandbox"
 	"haft/sandbox/process"
-	"haft/skiptest"
 )
 
 // languages are those of run_code, with the kind of their interpreter and what

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
-	"haft/value"
 )
 
 // Where the script and its arguments are, below the work directory.

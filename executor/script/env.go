@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/secret"
 	"haft/sandbox"
-	"haft/secret"
 )
 
 // Bounds on what a caller puts into the environment. The kernel's own are

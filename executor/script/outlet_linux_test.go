@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/internal/egress"
 	"haft/sandbox"
 	"haft/sandbox/local"
 )

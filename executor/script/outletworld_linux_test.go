@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/egress"
 	"haft/executor"
+	"haft/internal/egress"
 	"haft/sandbox"
 )
 

@@ -13,7 +13,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
-	"haft/layer"
+	"haft/internal/layer"
 )
 
 // A package that leaves processes behind when it is imported runs them only while a call

@@ -10,9 +10,9 @@ import (
 	"syscall"
 
 	"haft"
+	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
-	"haft/value"
 )
 
 // errWall is the cause of stopping a call that took too long in a process that

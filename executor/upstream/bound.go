@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // checkBound refuses credentials of which a part is bound to other places than those

@@ -14,8 +14,8 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/secret"
 	"haft/sandbox"
-	"haft/secret"
 )
 
 // Execute implements [executor.Executor].

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/secret"
 	"haft/sandbox"
-	"haft/secret"
 )
 
 // A Directory knows the servers of organisations.

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // The bounds on what a server sends over HTTP.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // A login is one that waits for a person.

@@ -14,7 +14,7 @@ import (
 
 	"haft"
 	"haft/executor/upstream"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // mallory is a server that keeps everything it is sent.

@@ -11,7 +11,7 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // A key names what a session may be used for: everything that decides whose it is.

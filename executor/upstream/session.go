@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // stateless is the revision from which on there is no ping.

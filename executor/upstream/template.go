@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"haft"
-	"haft/secret"
+	"haft/internal/secret"
 )
 
 // variable is how a value names a variable: {{ NAME }}.

@@ -3,7 +3,7 @@ package sandboxtest
 import (
 	"testing"
 
-	"haft/skiptest"
+	"haft/internal/skiptest"
 )
 
 // Require skips a test because thing is missing, or fails it if that is required: see

@@ -17,8 +17,8 @@ import (
 	"sync"
 	"testing"
 
+	"haft/internal/skiptest"
 	"haft/schema/pyschema"
-	"haft/skiptest"
 )
 
 // A python is an interpreter on this machine.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"haft/internal/skiptest"
 	"haft/schema/pyschema"
-	"haft/skiptest"
 )
 
 // testenv returns the path of something in the environment of real packages that

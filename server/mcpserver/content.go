@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
-	"haft/modelapi"
+	"haft/internal/modelapi"
 )
 
 // maxInline bounds the files that one result shows, in bytes. What is larger is

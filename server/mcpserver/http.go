@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
-	"haft/bounds"
+	"haft/internal/bounds"
 )
 
 // The headers that tell the two wires apart.

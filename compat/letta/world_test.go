@@ -1,0 +1,317 @@
+package letta_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"haft"
+	"haft/compat/letta"
+	"haft/executor"
+	"haft/internal/engine"
+	"haft/internal/registry"
+	"haft/internal/store/sqlite"
+	"haft/policy"
+	"haft/schema"
+	"haft/server"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+const rules = `
+version: 1
+roles:
+  admin: ["tool:*"]
+  reader: ["tool:read_*"]
+`
+
+// The people of the tests: ORG/USER/ROLE, and what the credential is confined to.
+const (
+	admin    = "acme/root/admin"
+	reader   = "acme/ann/reader"
+	confined = "acme/cat/admin/tools:read"
+	stranger = "evil/root/admin"
+	nobody   = ""
+)
+
+// canary is a value that no error may repeat.
+const canary = "hunter2canary"
+
+// people knows who a token of the tests is.
+type people struct{}
+
+// Authenticate implements server.Authenticator.
+func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	parts := strings.SplitN(token, "/", 4)
+	if !ok || len(parts) < 3 {
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
+	}
+	id := server.Identity{
+		Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
+	}
+	if len(parts) > 3 {
+		id.Principal.Actions = []haft.Action{haft.Action(parts[3])}
+	}
+	if parts[1] == "root" {
+		id.ActAs = func(string) error { return nil }
+	}
+	return id, nil
+}
+
+// A world is an API to a real engine, whose tools are a function of the test.
+type world struct {
+	t      testing.TB
+	engine *engine.Engine
+	http   *httptest.Server
+
+	mu   sync.Mutex
+	run  func(req executor.Request) *haft.Result
+	vars map[string]map[string]time.Time // by organisation and name
+}
+
+// Execute implements executor.Executor.
+func (w *world) Execute(_ context.Context, req executor.Request) (*haft.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.run(req), nil
+}
+
+// Variables implements letta.Variables.
+func (w *world) Variables(_ context.Context, p haft.Principal) ([]letta.Variable, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []letta.Variable
+	for _, name := range slices.Sorted(maps.Keys(w.vars[p.Org])) {
+		list = append(list, letta.Variable{Name: name, Created: w.vars[p.Org][name], Updated: w.vars[p.Org][name]})
+	}
+	return list, nil
+}
+
+// PutVariable implements letta.Variables.
+func (w *world) PutVariable(_ context.Context, p haft.Principal, name, _ string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.vars[p.Org] == nil {
+		w.vars[p.Org] = map[string]time.Time{}
+	}
+	w.vars[p.Org][name] = time.Now()
+	return nil
+}
+
+// RemoveVariable implements letta.Variables.
+func (w *world) RemoveVariable(_ context.Context, p haft.Principal, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.vars[p.Org], name)
+	return nil
+}
+
+// function finds the function of a source of the tests.
+var function = regexp.MustCompile(`def (\w+)\(([^)]*)\)`)
+
+// signature reads sources of the tests: def name(a, b).
+func signature(source string) (name string, parameters *schema.Object, err error) {
+	m := function.FindStringSubmatch(source)
+	if m == nil {
+		return "", nil, &schema.SourceError{Line: 1, Message: "there is no function"}
+	}
+	properties, required := schema.Obj(), []any{}
+	for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' }) {
+		properties.Set(arg, schema.Obj("type", "integer"))
+		required = append(required, arg)
+	}
+	return m[1], schema.Obj("type", "object", "properties", properties, "required", required), nil
+}
+
+// setup makes a world. Its tools run in these sandboxes, or in the local one.
+func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
+	t.Helper()
+	w := &world{t: t, vars: map[string]map[string]time.Time{}, run: func(req executor.Request) *haft.Result {
+		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
+	}}
+	st, err := sqlite.Open(t.Context(), sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, st.Close()) })
+	reg := registry.New(st, registry.Config{
+		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
+		Review: func(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {
+			if strings.Contains(source, "suspicious") {
+				return []haft.Finding{{Rule: "test", Severity: haft.SeverityHigh, Message: "looks suspicious"}}, nil
+			}
+			return nil, nil
+		},
+		Derive: func(_ context.Context, src registry.Source) (*registry.Derived, error) {
+			name, parameters, err := signature(string(src.Text))
+			if err != nil {
+				return nil, err
+			}
+			return &registry.Derived{Signature: &schema.Signature{Name: name, Parameters: parameters}, Function: name}, nil
+		},
+	})
+	pol, err := policy.Compile([]byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: st, Registry: reg,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}, engine.Config{Policy: pol, Sandboxes: sandboxes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, w.engine.Close()) })
+	door := letta.New(w.engine, letta.Config{
+		SourceTool: "run_code", Variables: w, Version: "1",
+		Derive: func(_ context.Context, _ haft.Kind, source string) (*letta.Signature, error) {
+			name, parameters, err := signature(source)
+			if err != nil {
+				return nil, &haft.Error{Code: haft.CodeInvalid, Message: err.Error(), Err: err}
+			}
+			text, err := schema.Encode(parameters)
+			return &letta.Signature{Name: name, Parameters: text}, err
+		},
+	})
+	srv, err := server.New(w.engine, people{}, server.Config{APIs: map[string]server.API{letta.Prefix + "/": door}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.http = httptest.NewServer(srv.Handler())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		check(t, srv.Shutdown(ctx))
+		w.http.Close()
+	})
+	return w
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// An answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request. Headers are pairs.
+func (w *world) ask(who, method, path, body string, headers ...string) answer {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+"/letta/v1"+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if who != nobody {
+		r.Header.Set("Authorization", "Bearer "+who)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := w.http.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a := answer{res.StatusCode, res.Header, string(raw)}
+	if a.status >= 400 {
+		if strings.Contains(a.body, canary) {
+			w.t.Errorf("%s %s: the error repeats what was sent: %s", method, path, a.body)
+		}
+		var e struct {
+			Detail string `json:"detail"`
+		}
+		if err := json.Unmarshal(raw, &e); err != nil || e.Detail == "" {
+			w.t.Errorf("%s %s: %d without a detail: %s", method, path, a.status, a.body)
+		}
+	}
+	return a
+}
+
+// must sends a request by the administrator, expects a status and reads the answer.
+func must[T any](w *world, status int, method, path, body string) T {
+	w.t.Helper()
+	a := w.ask(admin, method, path, body)
+	if a.status != status {
+		w.t.Fatalf("%s %s: %d %s, want %d", method, path, a.status, a.body, status)
+	}
+	var v T
+	if a.body != "" {
+		if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+			w.t.Fatalf("%s %s: %s: %v", method, path, a.body, err)
+		}
+	}
+	return v
+}
+
+// tool is what the tests look at of one.
+type tool struct {
+	ID       string                    `json:"id"`
+	Name     string                    `json:"name"`
+	Type     string                    `json:"tool_type"`
+	Desc     string                    `json:"description"`
+	Tags     []string                  `json:"tags"`
+	Source   string                    `json:"source_code"`
+	Schema   map[string]any            `json:"json_schema"`
+	Limit    int                       `json:"return_char_limit"`
+	Pip      []map[string]string       `json:"pip_requirements"`
+	NPM      []map[string]string       `json:"npm_requirements"`
+	Approval bool                      `json:"default_requires_approval"`
+	Parallel bool                      `json:"enable_parallel_execution"`
+	Metadata map[string]map[string]any `json:"-"`
+}
+
+// add registers a tool.
+func (w *world) add(name string) tool {
+	w.t.Helper()
+	return must[tool](w, 200, "POST", "/tools/", fmt.Sprintf(`{"source_code":"def %s(a): pass"}`, name))
+}
+
+// walk lists to the end as clients do, and fails if there is none.
+func (w *world) walk(path string) []tool {
+	w.t.Helper()
+	var all []tool
+	after := ""
+	for range 100 {
+		page := must[[]tool](w, 200, "GET", path+after, "")
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+		after = "&after=" + page[len(page)-1].ID
+	}
+	w.t.Fatalf("%s: the list does not end", path)
+	return nil
+}
+
+func namesOf(list []tool) string {
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, " ")
+}

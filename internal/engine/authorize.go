@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"haft"
+	"haft/internal/toolrule"
+	"haft/policy"
+	"haft/schema"
+)
+
+// authorize asks whether this principal may call this tool, by the tool's own
+// roles, the rules of the agent and the policies of server and organisation. It
+// looks at the arguments as they came; [Engine.approve] decides again with those
+// that will run. [Engine.Explain] asks by the same functions.
+func (e *Engine) authorize(ctx context.Context, ex *execution) error {
+	if err := e.blocks.check(ex); err != nil {
+		return err
+	}
+	if !hasRoles(ex.call.Principal, ex.tool) {
+		message := "the tool is for callers with a certain role"
+		if ex.explains { // who asks why may know which
+			message = "the tool is for callers with one of the roles " + strings.Join(rolesOf(ex.tool), ", ")
+		}
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, message).by("roles")
+	}
+	if err := e.followRules(ctx, ex); err != nil {
+		return err
+	}
+	rules, err := e.policyOf(ctx, ex.call.Principal.Org)
+	if err != nil {
+		return err
+	}
+	ex.rules = rules
+	return e.decide(ex, readable(ex.call.Args))
+}
+
+// readable returns arguments as rules look at them before they are validated.
+func readable(args json.RawMessage) json.RawMessage {
+	tree, err := schema.ReadArguments(args)
+	if err != nil {
+		// Arguments that cannot be read do not fit, which validate says better.
+		return json.RawMessage("{}")
+	}
+	if raw, err := schema.Encode(tree); err == nil {
+		return raw
+	}
+	return args
+}
+
+// decide asks policy about args and keeps the answer.
+func (e *Engine) decide(ex *execution, args json.RawMessage) error {
+	if ex.decided != nil && bytes.Equal(ex.decided, args) {
+		return nil // equal policies and requests give equal decisions
+	}
+	if ex.explains {
+		ex.decision = ex.rules.Explain(ex.request(args))
+	} else {
+		ex.decision = ex.rules.Decide(ex.request(args))
+	}
+	ex.decided = args
+	return denied(ex.decision)
+}
+
+// denied returns the refusal of a decision, or nil.
+func denied(d policy.Decision) error {
+	err := d.Err()
+	if err == nil {
+		return nil
+	}
+	r := refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, haft.MessageOf(err))
+	r.cause = err
+	return r
+}
+
+// followRules holds the call against the tool rules of its agent. Rules that look
+// at the turn so far take its lock, so that two calls of one turn cannot both be
+// the first.
+func (e *Engine) followRules(ctx context.Context, ex *execution) error {
+	if ex.agent == nil || len(ex.agent.Rules) == 0 {
+		return nil
+	}
+	rules, p := ex.agent.Rules, ex.call.Principal
+	var history []toolrule.Past
+	if toolrule.NeedsTurn(rules) {
+		if ex.call.Turn == "" {
+			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made").by("tool_rules")
+		}
+		var err error
+		if !ex.explains && !ex.parent.turning() { // else the call that made this one has it, and waits
+			if ex.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
+				return err
+			}
+		}
+		if history, err = e.past(ctx, ex); err != nil {
+			return err
+		}
+	}
+	state, err := toolrule.Evaluate(rules, history, ex.agent.Tools)
+	if err == nil {
+		err = state.Admit(ex.tool.Tool.Name)
+	}
+	if err != nil {
+		r := refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, haft.MessageOf(err)).by("tool_rules")
+		r.cause = err
+		return r
+	}
+	if state.NeedsApproval(ex.tool.Tool.Name) {
+		asks := *ex.tool
+		asks.Tool.Version.Settings.RequiresApproval = true
+		ex.tool = &asks
+	}
+	args, err := state.Prefilled(ex.tool.Tool.Name, ex.call.Args, ex.tool.Tool.Version.Parameters)
+	if err != nil {
+		r := refuse(haft.StatusValidation, haft.FailRule, haft.RetryNever, haft.MessageOf(err))
+		r.cause = err
+		return r
+	}
+	ex.call.Args = args
+	return nil
+}
+
+// past returns what was called in the turn before, also what waits. Package
+// toolrule sorts out what was refused.
+func (e *Engine) past(ctx context.Context, ex *execution) ([]toolrule.Past, error) {
+	p := ex.call.Principal
+	records, err := e.store.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
+	if err != nil {
+		return nil, err
+	}
+	var history []toolrule.Past
+	for _, r := range records {
+		if r.Call.ID == ex.call.ID {
+			continue
+		}
+		past := toolrule.Past{Tool: r.Call.Tool, Status: r.Status}
+		if r.Result != nil {
+			past.Value = r.Result.Value
+		}
+		history = append(history, past)
+	}
+	return history, nil
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"haft"
+	"haft/internal/secret"
+)
+
+// sealedPlan is what is kept of the arguments and the input of a chain that has yet
+// to go on: encrypted, in the place of the input.
+type sealedPlan struct {
+	Sealed []byte `json:"$sealed"`
+}
+
+// keptChain returns a chain as it is kept. While it is open its plan is sealed: it
+// is needed whole, and may hold anything. Afterwards it is kept without secrets.
+func (e *Engine) keptChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
+	if c.Status.Final() {
+		return e.shownChain(ctx, c)
+	}
+	if e.cfg.Sealer == nil {
+		return c, nil
+	}
+	raw, err := json.Marshal(c.Plan)
+	if err != nil {
+		return c, fmt.Errorf("write the plan of a chain: %w", err)
+	}
+	var s sealedPlan
+	if s.Sealed, err = e.cfg.Sealer.Seal(raw, []byte(c.ID)); err != nil {
+		return c, fmt.Errorf("seal the plan of a chain: %w", err)
+	}
+	c.Plan = bare(c.Plan)
+	for i := range c.Plan.Steps {
+		c.Plan.Steps[i].Tool, c.Plan.Steps[i].If = "", "" // sealed with the rest
+	}
+	c.Plan.Input, err = json.Marshal(s)
+	return c, err
+}
+
+// bare is a plan without arguments and input.
+func bare(p haft.Plan) haft.Plan {
+	steps := make([]haft.Step, len(p.Steps))
+	for i, s := range p.Steps {
+		s.Args = nil
+		steps[i] = s
+	}
+	p.Steps, p.Input = steps, nil
+	return p
+}
+
+// openChain reads a chain that is kept. If this server has no key for its plan the error
+// wraps errSealed, and the chain is without it.
+func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	c, err := e.store.Chain(ctx, org, id)
+	if err != nil || c.Status.Final() {
+		return c, err
+	}
+	if !bytes.HasPrefix(c.Plan.Input, []byte(`{"$sealed":`)) {
+		return c, nil // of an older haft
+	}
+	var s sealedPlan
+	if err := json.Unmarshal(c.Plan.Input, &s); err != nil {
+		return nil, fmt.Errorf("read the sealed plan of a chain: %w", err)
+	}
+	if c.Plan.Input = nil; e.cfg.Sealer == nil {
+		return c, fmt.Errorf("open the plan of a chain: %w", errSealed)
+	}
+	raw, err := e.cfg.Sealer.Open(s.Sealed, []byte(c.ID))
+	if err != nil {
+		return c, fmt.Errorf("open the plan of a chain: %w: %w", errSealed, err)
+	}
+	c.Plan = haft.Plan{}
+	if err := json.Unmarshal(raw, &c.Plan); err != nil {
+		return nil, fmt.Errorf("read the plan of a chain: %w", err)
+	}
+	return c, nil
+}
+
+// shownChain returns a chain whose plan may be seen: without arguments whose names
+// mean secrets, and without stored values.
+func (e *Engine) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
+	r, err := e.coverOf(ctx, c.Principal)
+	if err != nil { // nobody can tell what in it is a secret
+		c.Plan = bare(c.Plan)
+		for i := range c.Plan.Steps {
+			c.Plan.Steps[i].If = ""
+		}
+		return c, nil
+	}
+	plan := bare(c.Plan)
+	for i, s := range c.Plan.Steps {
+		plan.Steps[i].Args = e.clean(r, s.Args)
+	}
+	plan.Input = e.clean(r, c.Plan.Input)
+	c.Plan = plan
+	visitChain(&c, redacting{r})
+	return c, nil
+}
+
+// clean removes what is secret by its name or by its value.
+func (e *Engine) clean(r *secret.Redactor, raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	out, _, err := e.cfg.Names.Redact(raw)
+	if err != nil {
+		return nil
+	}
+	out, _ = r.JSON(out)
+	return out
+}

@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"haft"
+	"haft/internal/secret"
+	"haft/internal/store"
+)
+
+// A Vault keeps the variables of organisations and of agents: what is put into it
+// can be used, replaced and removed, and not be read back. An empty agent means
+// the organisation itself.
+type Vault interface {
+	// Stored returns what calls of an agent are given, or those of no agent.
+	Stored(ctx context.Context, org string, agent haft.AgentID) (*Stored, error)
+	// List says what is stored in one scope, by name.
+	List(ctx context.Context, org string, agent haft.AgentID) ([]SecretInfo, error)
+	// Put stores a value in the place of the one that is there, and where it may
+	// go: nil means where that may, and no hosts means everywhere.
+	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value, b *secret.Binding) error
+	// Remove removes a value, or returns [haft.CodeNotFound].
+	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
+	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
+	// that is there. What has to be written for that is given to write, which writes
+	// the agent with it, or neither. It may be called more than once.
+	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error
+}
+
+// Credentials fetches variables for a call from elsewhere.
+type Credentials interface {
+	Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error)
+}
+
+// SecretInfo is what may be known of a stored value.
+type SecretInfo = secret.Info
+
+// Stored is what is stored for calls, low to high. It never changes, so that many
+// calls can share it and what is made of it.
+type Stored struct {
+	Org, Agent []secret.Named
+	// Hidden are parts of them that must not be seen either, and no variables.
+	Hidden []secret.Named
+
+	once     sync.Once
+	redactor *secret.Redactor
+
+	strictOnce sync.Once
+	strict     *secret.Redactor // of those that are secrets by name or length
+}
+
+// cover returns what removes the stored values. It is made once: that takes longer
+// than a short call.
+func (s *Stored) cover(personal bool) *secret.Redactor {
+	s.once.Do(func() {
+		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent, s.Hidden), Formats: true, Personal: personal})
+	})
+	return s.redactor
+}
+
+// A lease is what an execution was given. It keeps it to its end, whatever is stored
+// meanwhile.
+type lease struct {
+	stored  *Stored
+	hooked  []secret.Named // of the webhook
+	fetched []secret.Named // of the webhook, and tokens
+	// blind says that stored values could not be read, so that nobody can tell
+	// whether the arguments hold one.
+	blind bool
+}
+
+// equip takes what is stored for the call, once its agent is known.
+func (e *Engine) equip(ctx context.Context, ex *execution) error {
+	if e.cfg.Vault != nil {
+		var agent haft.AgentID
+		if ex.agent != nil {
+			agent = ex.agent.ID
+		}
+		stored, err := e.cfg.Vault.Stored(ctx, ex.call.Principal.Org, agent)
+		if ex.lease.blind = err != nil; err != nil {
+			return fmt.Errorf("read the stored environment: %w", err)
+		}
+		if ex.lease.stored = stored; len(stored.Org)+len(stored.Agent) == 0 {
+			ex.lease.stored = nil // most calls have none, and need not pay for it
+		}
+	}
+	return e.buildEnv(ex)
+}
+
+// buildEnv puts the environment of the call together, low to high: organisation,
+// webhook, agent, call; and what removes all that is secret in it from what
+// leaves.
+func (e *Engine) buildEnv(ex *execution) error {
+	var own map[string]string // of an agent whose variables are in its row
+	if ex.agent != nil {
+		own = ex.agent.Env
+	}
+	for _, layer := range []map[string]string{own, ex.call.Env} {
+		for name := range layer {
+			if err := secret.CheckEnvName(name); err != nil {
+				return err
+			}
+		}
+	}
+	l := &ex.lease
+	if ex.redactor == nil || l.stored != nil || len(l.fetched) > 0 || len(own) > 0 { // else it covers the call already
+		ex.redactor = e.redactor(l, own, ex.call.Env)
+	}
+	if len(ex.redactor.Skipped()) > 0 && l.size(own, ex.call.Env) > secret.MaxValues {
+		// Those that are merely too short stand in every other word.
+		ex.lease.blind = true
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}
+	}
+	if l.stored == nil && len(l.hooked) == 0 && len(own) == 0 {
+		ex.env = ex.call.Env
+		return nil
+	}
+	ex.env, ex.bound = make(map[string]string, len(own)+len(ex.call.Env)+len(l.hooked)+8), nil
+	if l.stored != nil {
+		ex.overlay(l.stored.Org, true, "")
+	}
+	ex.overlay(l.hooked, false, "")
+	ex.overlayText(own)
+	if l.stored != nil && ex.agent != nil {
+		ex.overlay(l.stored.Agent, true, ex.agent.ID)
+	}
+	ex.overlayText(ex.call.Env)
+	return nil
+}
+
+// size counts the bytes of all that was leased, and of more.
+func (l *lease) size(more ...map[string]string) int {
+	n := 0
+	lists := [][]secret.Named{l.fetched}
+	if l.stored != nil {
+		lists = append(lists, l.stored.Org, l.stored.Agent, l.stored.Hidden)
+	}
+	for _, list := range lists {
+		for _, v := range list {
+			n += len(v.Value.Reveal())
+		}
+	}
+	for _, env := range more {
+		for _, text := range env {
+			n += len(text)
+		}
+	}
+	return n
+}
+
+// reveal writes values to an environment.
+func reveal(env map[string]string, values []secret.Named) {
+	for _, v := range values {
+		env[v.Name] = v.Value.Reveal()
+	}
+}
+
+// fetch asks for credentials right before the call runs: not for calls that are
+// refused, and not before a person has agreed. If there are none to be had, tools
+// that said what they need are not run, and others with a notice.
+func (e *Engine) fetch(ctx context.Context, ex *execution) error {
+	needs := ex.tool.Tool.Version.Settings.Secrets
+	if e.cfg.Credentials != nil {
+		who := ex.call.Principal
+		if ex.agent != nil {
+			who.Agent = string(ex.agent.ID)
+		}
+		values, err := e.cfg.Credentials.Fetch(ctx, who, ex.tool.Tool, ex.call.ID)
+		switch {
+		case err == nil:
+			ex.lease.hooked, ex.lease.fetched = values, values
+			if err := e.buildEnv(ex); err != nil {
+				return err
+			}
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			e.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org, "tool", ex.tool.Tool.Name, "error", err)
+			// What is stored for the organisation is not asked: the webhook's
+			// would have replaced it.
+			if name := ex.lacks(needs, ex.higher()); name != "" {
+				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the variable "+name+", and "+haft.MessageOf(err))
+				r.cause = err
+				return r
+			}
+			ex.notices = append(ex.notices, "credentials: "+haft.MessageOf(err)+"; the tool ran without them")
+		}
+	}
+	if name := ex.lacks(needs, ex.env); name != "" {
+		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or give it with the call")
+	}
+	return nil
+}
+
+// higher is the part of the environment that a webhook cannot replace.
+func (ex *execution) higher() map[string]string {
+	env := map[string]string{}
+	if ex.agent != nil {
+		maps.Copy(env, ex.agent.Env)
+	}
+	if ex.lease.stored != nil {
+		reveal(env, ex.lease.stored.Agent)
+	}
+	maps.Copy(env, ex.call.Env)
+	return env
+}
+
+// lacks returns the first of names that is not in env.
+func (ex *execution) lacks(names []string, env map[string]string) string {
+	for _, name := range names {
+		if _, ok := env[name]; !ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// noVault is the error where nothing is kept.
+func noVault() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "secrets are not kept here"}
+}
+
+// scope finds the agent of a secret; "" means the organisation.
+func (e *Engine) scope(ctx context.Context, p haft.Principal, a haft.Action, ref string) (haft.AgentID, error) {
+	if err := e.may(p, a); err != nil {
+		return "", err
+	}
+	if e.cfg.Vault == nil {
+		return "", noVault()
+	}
+	if ref == "" {
+		return "", nil
+	}
+	agent, err := e.store.Agent(ctx, p.Org, ref)
+	if err != nil {
+		return "", err
+	}
+	return agent.ID, nil
+}
+
+// PutSecret stores a variable for all calls of the organisation of p, or for those
+// of one agent. The next call sees it; those that run do not. It cannot be read
+// back.
+func (e *Engine) PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error {
+	return e.BindSecret(ctx, p, agent, name, v, nil)
+}
+
+// Secrets says which variables are stored for the organisation, or for one agent.
+func (e *Engine) Secrets(ctx context.Context, p haft.Principal, agent string) ([]SecretInfo, error) {
+	id, err := e.scope(ctx, p, haft.SecretsRead, agent)
+	if err != nil {
+		return nil, err
+	}
+	return e.cfg.Vault.List(ctx, p.Org, id)
+}
+
+// RemoveSecret removes a stored variable.
+func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
+	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
+	if err != nil {
+		return err
+	}
+	if err := e.cfg.Vault.Remove(ctx, p.Org, id, name); err != nil {
+		return err
+	}
+	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
+}
+
+// putAgent writes an agent and its variables at once. They are in the vault, and
+// none of them is in its row. An empty value keeps what is there.
+func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	if e.cfg.Vault == nil {
+		put, err := e.store.PutAgent(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if put.ID != a.ID {
+			return nil, &haft.Error{Code: haft.CodeConflict, Message: "somebody else made this agent at the same time; try again"}
+		}
+		return e.shown(ctx, *put)
+	}
+	have, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	env := make(map[string]secret.Value, len(a.Env))
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		value := a.Env[name]
+		if value == notKept {
+			value = ""
+		}
+		if value == "" && !slices.ContainsFunc(have, func(i SecretInfo) bool { return i.Name == name }) {
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
+		}
+		env[name] = secret.New(value)
+	}
+	row := a
+	row.Env = nil
+	var put *haft.Agent
+	err = e.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.OwnSecrets) (err error) {
+		put, err = e.store.PutAgentEnv(ctx, row, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.shown(ctx, *put)
+}
+
+// pruneEnv removes the stored variables of an agent that keep does not have.
+func (e *Engine) pruneEnv(ctx context.Context, org string, agent haft.AgentID, keep map[string]string) error {
+	if e.cfg.Vault == nil {
+		return nil
+	}
+	have, err := e.cfg.Vault.List(ctx, org, agent)
+	if err != nil {
+		return err
+	}
+	for _, i := range have {
+		if _, ok := keep[i.Name]; ok {
+			continue
+		}
+		if err := e.cfg.Vault.Remove(ctx, org, agent, i.Name); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// shown returns an agent with the names of its environment and without the values:
+// once stored they can be used and replaced, and not be read.
+func (e *Engine) shown(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+	env := make(map[string]string, len(a.Env))
+	for k := range a.Env {
+		env[k] = notKept
+	}
+	if e.cfg.Vault != nil {
+		list, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range list {
+			env[i.Name] = notKept
+		}
+	}
+	a.Env = env
+	return &a, nil
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/internal/audit"
+	"haft/internal/authority"
+	"haft/internal/store"
+)
+
+// eraseWait is how long the calls of somebody may take to end who is erased.
+const eraseWait = 30 * time.Second
+
+var _ haft.Eraser = (*Engine)(nil)
+
+// subject returns whose data is meant, if p may do that to it.
+func (e *Engine) subject(p haft.Principal, a haft.Action, of haft.Subject) (haft.Subject, error) {
+	of.Org = cmp.Or(of.Org, p.Org)
+	return of, e.Authorize(p, a, authority.Resource{Server: of.Org != p.Org})
+}
+
+// Erase implements [haft.Eraser].
+func (e *Engine) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (*haft.Erasure, error) {
+	of, err := e.subject(p, haft.DataErase, of)
+	if err != nil {
+		return nil, err
+	}
+	if !e.store.Shared() { // the next start rewrites the files of the store, unless this does
+		if err := e.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
+			return nil, err
+		}
+	}
+	done := &haft.Erasure{ID: newID("er_")}
+	if done.Cancelled, err = e.endCalls(ctx, of); err != nil {
+		return nil, err
+	}
+	if done.Entries, err = e.eraseEntries(ctx, p, of, done.ID); err != nil {
+		return nil, err
+	}
+	if err := e.eraseKept(ctx, of); err != nil {
+		return nil, err
+	}
+	if err := e.changed(ctx, of.Org); err != nil {
+		return nil, err
+	}
+	// Rewriting the files keeps every organisation waiting: that is the operator's to decide.
+	if !e.authority.Operates(p) {
+		return done, nil
+	}
+	if err := e.store.Scrub(ctx); err != nil {
+		return nil, err
+	}
+	return done, e.store.PutSetting(ctx, store.ScrubDue, "")
+}
+
+// eraseKept removes what the store has of a subject, and ends sessions with MCP servers,
+// which hold logins in memory.
+func (e *Engine) eraseKept(ctx context.Context, of haft.Subject) error {
+	var kinds []string
+	var servers []haft.MCPServer
+	if e.cfg.Upstream != nil {
+		kinds = e.cfg.Upstream.Kinds()
+		for s, err := range e.MCPServerList(ctx, e.anyManager(of.Org)) {
+			if err != nil {
+				return err
+			}
+			servers = append(servers, s)
+		}
+	}
+	var err error
+	if of.User != "" {
+		err = e.store.EraseUser(ctx, of.Org, of.User, kinds)
+	} else if err = e.store.EraseOrg(ctx, of.Org); err == nil {
+		err = e.store.PutSetting(ctx, retentionSetting(of.Org), "")
+	}
+	for _, s := range servers {
+		e.cfg.Upstream.Drop(s)
+	}
+	return err
+}
+
+// changed has what is kept in memory of an organisation read again, here and elsewhere.
+func (e *Engine) changed(ctx context.Context, org string) error {
+	e.rules.forget(org)
+	e.forgetSandboxes(org)
+	if e.store.Shared() {
+		if err := e.store.MarkChange(ctx, org); err != nil {
+			return err
+		}
+	}
+	e.permissionsChanged(org)
+	return nil
+}
+
+// endCalls cancels the calls of a subject, and waits until those have ended that were made
+// before. Others may go on to be made: they are none that had to be erased.
+func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, eraseWait)
+	defer cancel()
+	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(), Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
+	for n := 0; ; {
+		m, err := e.CancelAll(ctx, e.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
+		if err != nil {
+			return n, err
+		}
+		n += m
+		list, err := e.store.Records(ctx, open)
+		if err != nil || len(list) == 0 {
+			return n, err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return n, &haft.Error{Code: haft.CodeUnavailable, Message: "calls still run, perhaps on another server: nothing was erased; try again", Err: err}
+		}
+	}
+}
+
+// anyManager is a manager of an organisation, who sees all of it and no value of a secret.
+func (e *Engine) anyManager(org string) haft.Principal {
+	roles := e.cfg.Managers
+	if len(roles) == 0 {
+		roles = []string{haft.RoleAdmin}
+	}
+	return haft.Principal{Org: org, User: "haft", Roles: roles}
+}
+
+// about returns which entries of the audit are about the calls of a subject, or about all
+// that the subject did.
+func (e *Engine) about(ctx context.Context, of haft.Subject, all bool) (func(audit.Entry) bool, error) {
+	ofCall := func(entry audit.Entry) bool { return strings.HasPrefix(entry.Kind, "call.") }
+	if of.User == "" {
+		return func(entry audit.Entry) bool { return all || entry.Call != "" || ofCall(entry) }, nil
+	}
+	calls := map[haft.CallID]bool{}
+	for entry, err := range e.store.Trail(ctx, of.Org) {
+		if err != nil {
+			return nil, err
+		}
+		if entry.Actor.User == of.User && ofCall(entry) {
+			calls[entry.Call] = true
+		}
+	}
+	delete(calls, "")
+	return func(entry audit.Entry) bool {
+		return calls[entry.Call] || entry.Actor.User == of.User && (all || ofCall(entry))
+	}, nil
+}
+
+// erasedAtOnce is how many entries of the audit lose their content in one transaction:
+// others wait for it, about 50 ms.
+const erasedAtOnce = 10_000
+
+// eraseEntries takes the content of the entries of the audit about a subject, and returns of
+// how many. Each transaction adds an entry that vouches for its part, so the log is sound
+// wherever this ends. Those that say what was erased before stay. So does, unless the operator
+// of the server erases, what somebody managed or approved: managers do not remove the traces
+// of what they did.
+func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Subject, id string) (int64, error) {
+	about, err := e.about(ctx, of, e.authority.Operates(p))
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	var part []audit.Entry
+	parts := 0
+	erase := func() error {
+		parts++
+		n += int64(len(part))
+		err := e.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, parts), part)
+		part = part[:0]
+		return err
+	}
+	for entry, err := range e.store.Trail(ctx, of.Org) {
+		if err == nil && entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
+			if part = append(part, entry); len(part) == erasedAtOnce {
+				err = erase()
+			}
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	if len(part) > 0 || parts == 0 { // also where nothing was found somebody asked for it
+		if err := erase(); err != nil {
+			return n, err
+		}
+	}
+	return n, e.store.DropAuditIndex(ctx, of.Org)
+}
+
+// erasePart takes the content of some entries, and adds the one that vouches for that.
+func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string, part []audit.Entry) error {
+	var eraser audit.Eraser
+	seqs := make([]int64, len(part))
+	for i, entry := range part {
+		eraser.Add(entry)
+		seqs[i] = entry.Seq
+	}
+	body, err := json.Marshal(struct {
+		audit.Erased
+		Of string `json:"of"`
+	}{eraser.Erased(id), subjectKind(of)})
+	if err != nil {
+		return fmt.Errorf("encode an entry of the audit: %w", err)
+	}
+	entry := audit.Entry{Org: of.Org, Time: time.Now(), Kind: audit.ErasedKind, Actor: p, Body: body}
+	return e.store.EraseAudit(ctx, id, entry, seqs)
+}
+
+// subjectKind says of what kind a subject is; the audit must not name it again.
+func subjectKind(of haft.Subject) string {
+	if of.User != "" {
+		return "user"
+	}
+	return "organisation"
+}

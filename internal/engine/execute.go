@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/internal/secret"
+	"haft/internal/store"
+	"haft/policy"
+	"haft/sandbox"
+)
+
+// execute runs the tool, again where a failure passes and a second run does no
+// harm, within the circuit of the tool. Before the first run the record says that
+// the call has begun.
+func (e *Engine) execute(ctx context.Context, ex *execution) error {
+	x := e.executors[ex.tool.Tool.Version.Kind]
+	if x == nil {
+		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
+	}
+	e.grantVersion(ex)
+	if err := e.outdated(ctx, ex); err != nil {
+		return err
+	}
+	if err := e.fetch(ctx, ex); err != nil {
+		return err
+	}
+	req := e.prepare(ex)
+	if hit, err := e.cached(ctx, ex); err != nil || hit {
+		return err
+	}
+	release, err := e.supply(ctx, ex, &req)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := e.breaker.admit(ex); err != nil {
+		return err
+	}
+	if err := e.reach(ctx, ex, &req); err != nil {
+		return err
+	}
+	defer e.unreach(ex)
+	if err := e.outdated(ctx, ex); err != nil {
+		return err
+	}
+	first := e.ahead(ctx, ex, x, req)
+	if first != nil {
+		defer first.Drop()
+	}
+	if err := e.begin(ctx, ex); err != nil {
+		return err
+	}
+	out := e.stream(ex, &req)
+	defer func() {
+		if told := out.close(); told != nil {
+			e.untold(ex, told)
+		}
+		e.breaker.report(ex)
+	}()
+	settle := time.AfterFunc(e.cfg.Patience, func() { ex.grant.Settle() })
+	defer func() {
+		settle.Stop()
+		ex.grant.Leave() // writing down what became of it needs no turn
+	}()
+	if err := e.runTool(ctx, ex, x, first, req); err != nil {
+		return err
+	}
+	return e.amend(ctx, ex, x, req)
+}
+
+// ahead has the executor make ready for the first run, while it is still being
+// written down that there will be one. It returns nil if the executor cannot.
+func (e *Engine) ahead(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) executor.Prepared {
+	p, ok := x.(executor.Preparer)
+	if !ok {
+		return nil
+	}
+	req.Limits.Wall = e.wall(ex, req.Limits.Wall, 1)
+	return p.Prepare(ctx, req)
+}
+
+// wall is how long a try may take.
+func (e *Engine) wall(ex *execution, first haft.Millis, try int) haft.Millis {
+	return min(ex.tool.Tool.Version.Settings.Retry.Wall(first, try), e.cfg.Ceilings.Wall)
+}
+
+// begin writes down that the call runs from now on. If that fails it does not.
+func (e *Engine) begin(ctx context.Context, ex *execution) error {
+	e.mu.Lock()
+	left := ex.phase == phaseLeft || e.closed // which is known before all contexts have ended
+	if !left {
+		ex.phase = phaseBegins
+	}
+	e.mu.Unlock()
+	if left {
+		return errClosing
+	}
+	e.keep(ex)
+	if !ex.tool.Tool.Version.Settings.Idempotent {
+		ex.rec.Sealed = nil // nobody will run it again
+	}
+	ex.rec.Status, ex.rec.Started = haft.StatusRunning, time.Now()
+	data := map[string]any{"digest": ex.rec.Digest, "args": ex.rec.Call.Args}
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: rows(ex.taken), Keys: ex.keysHeld(), Sure: ex.ours}
+	part.Audit = append(part.Audit, e.entry(ex, "call.started", e.startedBody(ex)))
+	part.Approvals = ex.spent()
+	ex.taken = nil
+	e.dispatcher.begins(ex, 1) // first: at no moment is it in no count
+	if err := e.tell(ctx, ex, haft.EventExecuting, data, part); err != nil {
+		e.dispatcher.begins(ex, -1)
+		return err
+	}
+	ex.begun, ex.before = true, len(ex.notices)
+	return nil
+}
+
+// run runs the tool as often as its settings allow, the first time in what was made
+// ready.
+func (e *Engine) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared, req executor.Request) error {
+	settings := ex.tool.Tool.Version.Settings
+	wall := req.Limits.Wall
+	for try := 1; ; try++ {
+		ex.rec.Tries = try
+		req.Limits.Wall = e.wall(ex, wall, try)
+		execute := x.Execute
+		if try == 1 && first != nil {
+			execute = first.Execute
+		}
+		res, err := execute(ctx, req)
+		if err != nil && errors.Is(err, executor.ErrMaybeRan) {
+			e.logOf(ex).Warn("nobody knows whether a call ran", "call", ex.call.ID, "error", err)
+			res, err = ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
+		}
+		ran := err == nil && !neverRan(res)
+		if res != nil {
+			ex.res = res
+		}
+		wait, again := settings.Retry.Wait(try, rand.Float64())
+		if ex.passage != nil && ex.passage.Refused() || ex.here.refused() {
+			again = false // a host that is refused is refused again
+		}
+		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
+			return err
+		}
+		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": kindOf(res)}
+		if err := e.tell(ctx, ex, haft.EventRetry, data, nil); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil // with the result of the try before
+		}
+	}
+}
+
+// neverRan reports whether nothing of the tool's code can have run.
+func neverRan(res *haft.Result) bool {
+	if res == nil || res.Error == nil {
+		return false
+	}
+	switch res.Error.Kind {
+	case haft.FailRuntime, haft.FailIsolation, haft.FailNetwork, haft.FailLogin:
+		return true
+	}
+	return false
+}
+
+// retryable reports whether the same call may succeed later.
+func retryable(res *haft.Result, err error) bool {
+	if err != nil {
+		code := haft.CodeOf(err)
+		return code == haft.CodeUnavailable || code == haft.CodeInternal
+	}
+	if res.Error == nil || res.Status == haft.StatusUnknown {
+		return false
+	}
+	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException && slices.Contains(passing(), res.Error.Type)
+}
+
+// passing are exceptions that are about somebody else who was away.
+func passing() []string {
+	return []string{
+		"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError",
+		"TimeoutError", "socket.timeout", "urllib.error.URLError", "requests.exceptions.ConnectionError",
+		"requests.exceptions.Timeout", "httpx.ConnectError", "httpx.ReadTimeout",
+	}
+}
+
+// kindOf names the failure of a result.
+func kindOf(res *haft.Result) haft.FailureKind {
+	if res == nil || res.Error == nil {
+		return haft.FailInternal
+	}
+	return res.Error.Kind
+}
+
+// failed is a result of the engine's own.
+func (ex *execution) failed(status haft.Status, kind haft.FailureKind, message string) *haft.Result {
+	res := ex.blank(status)
+	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: haft.RetryNever}
+	return res
+}
+
+// prepare makes the request of a call that nothing stands in the way of.
+func (e *Engine) prepare(ex *execution) executor.Request {
+	t, v, p := ex.tool.Tool, ex.tool.Tool.Version, ex.call.Principal
+	req := executor.Request{
+		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
+		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass, Inject: ex.inject(),
+		Env: ex.environment(), Limits: e.runLimits(ex), Need: sandbox.Need{Level: e.isolation(ex)}, Output: v.Settings.Output.Type, Returns: v.Returns,
+	}
+	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
+	switch v.Kind {
+	case haft.KindBuiltin:
+		req.Others = others{e, ex}
+	case haft.KindMCP:
+		for _, b := range ex.bounds() {
+			req.Secrets = append(req.Secrets, secret.Named{Name: b.Name, Value: b.Value, Bound: b.To})
+		}
+	}
+	return req
+}
+
+// isolation is the least that the run must be given.
+func (e *Engine) isolation(ex *execution) haft.Level {
+	level := e.cfg.MinIsolation
+	for _, l := range []haft.Level{ex.tool.Tool.Version.Settings.MinIsolation, ex.decision.MinIsolation} {
+		if l != "" && (level == "" || l.AtLeast(level)) {
+			level = l
+		}
+	}
+	return level
+}
+
+// runLimits are the bounds of the run: those of the tool, lowered by the call, or
+// those of the call where the tool does not say, or those of the organisation
+// where neither does.
+func (e *Engine) runLimits(ex *execution) haft.Limits {
+	tool := ex.tool.Tool.Version.Settings.Limits
+	asked := ex.call.Limits.Or(tool)
+	return asked.Within(tool.Or(e.cfg.Ceilings)).Or(ex.config.Limits).Or(e.cfg.Defaults).Within(e.cfg.Ceilings)
+}
+
+// environment is what the tool sees: that of the agent, that of the call, and
+// last who it runs for, which nobody else can say. What is bound is not in it.
+func (ex *execution) environment() map[string]string {
+	env := make(map[string]string, len(ex.env)+4)
+	maps.Copy(env, ex.env)
+	for name := range ex.bound {
+		delete(env, name)
+	}
+	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = ex.call.Principal.Org, string(ex.tool.Tool.ID), string(ex.call.ID)
+	if ex.agent != nil {
+		env["HAFT_AGENT_ID"] = string(ex.agent.ID)
+	}
+	return env
+}
+
+// inject gives every parameter that Haft fills in its value.
+func (ex *execution) inject() map[string]json.RawMessage {
+	names := ex.tool.Tool.Version.Injected
+	if len(names) == 0 {
+		return nil
+	}
+	values := make(map[string]json.RawMessage, len(names))
+	for _, n := range names {
+		values[n] = json.RawMessage("null")
+		if ex.agent == nil {
+			continue
+		}
+		var v any = map[string]any{"id": ex.agent.ID, "name": ex.agent.Name, "tools": ex.agent.Tools}
+		if n == "agent_id" {
+			v = ex.agent.ID
+		}
+		if raw, err := json.Marshal(v); err == nil {
+			values[n] = raw
+		}
+	}
+	return values
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"haft"
+	"haft/internal/audit"
+	"haft/internal/event"
+	"haft/internal/store"
+)
+
+// Export implements [haft.Eraser].
+func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
+	of, err := e.subject(p, haft.DataExport, of)
+	if err != nil {
+		return err
+	}
+	if err := e.noteExport(ctx, p, of); err != nil {
+		return err
+	}
+	if err := haft.WriteExport(w, "subject", of); err != nil {
+		return err
+	}
+	if err := e.exportCalls(ctx, of, w); err != nil {
+		return err
+	}
+	if err := e.exportKeys(ctx, of, w); err != nil {
+		return err
+	}
+	own := e.anyManager(of.Org)
+	if err := exportAll(w, "approval", e.Approvals(ctx, own, haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
+		return err
+	}
+	about, err := e.about(ctx, of, true)
+	if err != nil {
+		return err
+	}
+	for entry, err := range e.store.Trail(ctx, of.Org) {
+		if err == nil && about(entry) {
+			err = haft.WriteExport(w, "audit", entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	sums, err := e.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User, By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
+	if err != nil {
+		return err
+	}
+	for _, sum := range sums {
+		if err := haft.WriteExport(w, "usage", sum); err != nil {
+			return err
+		}
+	}
+	if of.User != "" {
+		return nil
+	}
+	return e.exportOrg(ctx, own, w)
+}
+
+// noteExport adds to the audit of the organisation who has its data, or that of a user.
+func (e *Engine) noteExport(ctx context.Context, p haft.Principal, of haft.Subject) error {
+	body, err := json.Marshal(map[string]string{"of": subjectKind(of)})
+	if err != nil {
+		return fmt.Errorf("encode an entry of the audit: %w", err)
+	}
+	return e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{{Org: of.Org, Time: time.Now(), Kind: "data.exported", Actor: p, Body: body}}})
+}
+
+// exportKeys writes what API keys are for, and nothing of their secrets.
+func (e *Engine) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) error {
+	for after, more := "", true; more; {
+		list, err := e.store.Keys(ctx, of.Org, after, page)
+		if err != nil {
+			return err
+		}
+		for _, k := range list {
+			after = k.ID
+			if of.User != "" && k.User != of.User {
+				continue
+			}
+			if err := haft.WriteExport(w, "api_key", k); err != nil {
+				return err
+			}
+		}
+		more = len(list) == page
+	}
+	return nil
+}
+
+// exportCalls writes calls with their events and chains, oldest first.
+func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
+	chains := map[haft.ChainID]bool{"": true}
+	f := haft.CallFilter{Org: of.Org, User: of.User, Oldest: true, Limit: page}
+	for more := true; more; {
+		list, err := e.store.Records(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			f.Before, r.Sealed = r.Call.ID, nil
+			if err := haft.WriteExport(w, "call", r); err != nil {
+				return err
+			}
+			if err := e.exportEvents(ctx, of.Org, r.Call.ID, w); err != nil {
+				return err
+			}
+			if chains[r.Call.Chain] {
+				continue
+			}
+			chains[r.Call.Chain] = true
+			c, err := e.Chain(ctx, e.anyManager(of.Org), r.Call.Chain)
+			if err == nil {
+				err = haft.WriteExport(w, "chain", c)
+			}
+			if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+				return err
+			}
+		}
+		more = len(list) == f.Limit
+	}
+	return nil
+}
+
+// exportEvents writes the events of a call that are still kept.
+func (e *Engine) exportEvents(ctx context.Context, org string, id haft.CallID, w io.Writer) error {
+	for after, more := int64(0), true; more; {
+		list, err := e.store.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
+		if err != nil && !errors.Is(err, event.ErrLost) {
+			return err
+		}
+		for _, ev := range list {
+			after = ev.Cursor
+			if err := haft.WriteExport(w, "event", ev); err != nil {
+				return err
+			}
+		}
+		more = len(list) == page
+	}
+	return nil
+}
+
+// exportOrg writes what belongs to an organisation and to nobody in it.
+func (e *Engine) exportOrg(ctx context.Context, own haft.Principal, w io.Writer) error {
+	if err := exportAll(w, "agent", e.AgentList(ctx, own, haft.AgentFilter{})); err != nil {
+		return err
+	}
+	if err := exportAll(w, "sandbox_config", e.SandboxConfigs(ctx, own)); err != nil {
+		return err
+	}
+	if err := exportAll(w, "mcp_server", e.MCPServerList(ctx, own)); err != nil {
+		return err
+	}
+	hooks, err := e.store.Webhooks(ctx, own.Org)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		if err := haft.WriteExport(w, "webhook", hook); err != nil {
+			return err
+		}
+	}
+	return exportAll(w, "tool", e.Tools(ctx, own, haft.ToolFilter{}))
+}
+
+// exportAll writes what a list has.
+func exportAll[T any](w io.Writer, kind string, list iter.Seq2[T, error]) error {
+	for v, err := range list {
+		if err == nil {
+			err = haft.WriteExport(w, kind, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

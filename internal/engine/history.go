@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+
+	"haft"
+	"haft/internal/event"
+)
+
+// Record implements [haft.CallHistory].
+func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
+	r, err := e.seen(ctx, p, id, haft.CallsRead)
+	if err != nil {
+		return nil, err
+	}
+	r.Sealed = nil
+	return r, nil
+}
+
+// Records implements [haft.CallHistory].
+func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
+	return func(yield func(haft.Record, error) bool) {
+		if err := e.may(p, haft.CallsRead); err != nil {
+			yield(haft.Record{}, err)
+			return
+		}
+		if len(f.Status) > maxFilter {
+			yield(haft.Record{}, tooMany("status"))
+			return
+		}
+		f.Org = p.Org
+		if !e.authority.SeesAll(p, haft.CallsRead) { // somebody who sees only their own
+			if f.User, f.Agent = p.Owner(), cmp.Or(p.Agent, f.Agent); f.User == "" {
+				return
+			}
+		}
+		left := f.Limit
+		if left <= 0 {
+			left = 50
+		}
+		for left > 0 {
+			f.Limit = min(left, page)
+			list, err := e.store.Records(ctx, f)
+			if err != nil {
+				yield(haft.Record{}, err)
+				return
+			}
+			for _, r := range list {
+				f.Before = r.Call.ID
+				r.Sealed = nil
+				if !yield(r, nil) {
+					return
+				}
+			}
+			left -= len(list)
+			if len(list) < f.Limit {
+				return
+			}
+		}
+	}
+}
+
+// maxFilter bounds a list of a filter: more than there are to name.
+const maxFilter = 20
+
+// tooMany refuses a filter that names more.
+func tooMany(what string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s of a filter has at most %d entries", what, maxFilter),
+		Misfits: []haft.Misfit{{Pointer: "/" + what, Message: fmt.Sprintf("expected array length <= %d", maxFilter)}}}
+}
+
+// Replay implements [haft.CallHistory].
+func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	r, err := e.seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
+	if err != nil {
+		return nil, err
+	}
+	if r.Redacted {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: some of its arguments or its environment were not kept, since they may be secret"}
+	}
+	if r.ToolID == "" {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: it never had a tool"}
+	}
+	c := haft.Call{
+		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits, Env: r.Call.Env,
+		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
+	}
+	if e.authority.Manages(p) {
+		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had
+		c.Turn = newID("replay_")
+	}
+	return e.Call(ctx, c)
+}
+
+// Watch implements [haft.Watcher].
+func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event, error] {
+	nothing := func(err error) iter.Seq2[haft.Event, error] {
+		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
+	}
+	if err := e.may(p, haft.EventsRead); err != nil {
+		return nothing(err)
+	}
+	if len(f.Types) > maxFilter {
+		return nothing(tooMany("types"))
+	}
+	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types, Marks: f.Marks}
+	if !e.authority.SeesAll(p, haft.EventsRead) {
+		own := event.For(p)
+		if want.User != "" && want.User != own.User || own.Agent != "" && want.Agent != "" && want.Agent != own.Agent {
+			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers, and an agent watches its own"})
+		}
+		want.User, want.Agent = own.User, cmp.Or(own.Agent, want.Agent)
+	}
+	return e.WatchFor(ctx, want, after)
+}
+
+// WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
+// it answers for who may see them.
+func (e *Engine) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
+	return e.hub.Watch(ctx, f, after)
+}
+
+// Cursor returns that of the last event of all: a watch after it gets what happens
+// from now on.
+func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Cursor(ctx) }
+
+// EventsOf returns up to limit events of a call that p may see, after the one with
+// that cursor.
+func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error) {
+	r, err := e.seen(ctx, p, id, haft.EventsRead)
+	if err != nil {
+		return nil, err
+	}
+	return e.store.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+}
+
+// WatchCall yields the events of a call that p may see, after the one with that
+// cursor, as [Engine.Watch] does.
+func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
+	r, err := e.seen(ctx, p, id, haft.EventsRead)
+	if err != nil {
+		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
+	}
+	return e.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after)
+}

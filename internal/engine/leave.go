@@ -1,0 +1,304 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/internal/audit"
+	"haft/internal/store"
+	"haft/policy"
+)
+
+// asError returns the coded error that err is or wraps.
+func asError(err error) (*haft.Error, bool) { return errors.AsType[*haft.Error](err) }
+
+// leave is the one way out: whatever became of the call, it is redacted, written
+// down and told here, and only then does the caller hear of it.
+func (e *Engine) leave(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
+	if e.overtaken(ctx, err) {
+		return e.fromOthers(ctx, ex, err)
+	}
+	if e.postpones(ctx, ex, err) {
+		e.journal.forget(ex.call.ID)
+		e.endTrace(ex, nil, errPostponed)
+		return nil, fmt.Errorf("%w: %w", errPostponed, err)
+	}
+	if errors.Is(err, errLabel) {
+		return nil, e.refuseLabel(context.WithoutCancel(ctx), ex, err)
+	}
+	waiting, stages := ctx, err
+	ctx = context.WithoutCancel(ctx) // what happened is written also when the caller has left
+	res, err := e.outcome(ex, err)
+	if ended := e.withdrawnResult(waiting, ex, res, stages); ended != nil {
+		res, err = ended, nil
+	}
+	if res.Status == haft.StatusPending {
+		return e.park(ctx, ex, res)
+	}
+	if ex.begun && res.Status != haft.StatusSuccess {
+		ex.release() // another call may stand in, which needs what this one holds
+		res = e.rescue(ctx, ex, res)
+	}
+	e.screen(waiting, ex, res)
+	e.completeResult(ex, res)
+	err = ex.cleanError(err)
+	if werr := e.record(ctx, waiting, ex, res); werr != nil {
+		if e.overtaken(waiting, werr) {
+			return e.fromOthers(ctx, ex, werr)
+		}
+		return nil, e.unrecorded(ctx, ex, werr)
+	}
+	if !ex.begun && !res.Cached {
+		e.unclaim(ctx, ex) // nothing ran: the key may be used again
+	}
+	e.react(ctx, ex, res)
+	e.endTrace(ex, res, err)
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// endTrace tells the observer.
+func (e *Engine) endTrace(ex *execution, res *haft.Result, err error) {
+	if ex.trace != nil {
+		ex.trace.End(res, err)
+	}
+}
+
+// outcome makes a result of what the stages came to. The error is what the caller
+// gets instead of the result, where the contract of [haft.Caller] wants one.
+func (e *Engine) outcome(ex *execution, err error) (*haft.Result, error) {
+	var r *refusal
+	switch {
+	case err == nil, errors.Is(err, errSettled):
+		return ex.res, nil
+	case errors.As(err, &r):
+		res := ex.failed(r.status, r.failure.Kind, r.failure.Message)
+		res.Error = &r.failure
+		return res, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return ex.failed(haft.StatusTimeout, haft.FailTimeout, "the deadline of the call has passed"), nil
+	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, errClosing), isWithdrawn(err):
+		return ex.failed(haft.StatusCancelled, haft.FailCancelled, "the call was cancelled"), nil
+	case errors.Is(err, errPanic) && ex.begun:
+		return ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
+	}
+	return e.coded(ex, err)
+}
+
+// coded makes a result of an error with a code, or of a fault of ours.
+func (e *Engine) coded(ex *execution, err error) (*haft.Result, error) {
+	message := haft.MessageOf(err)
+	switch haft.CodeOf(err) {
+	case haft.CodeNotFound:
+		return ex.failed(haft.StatusValidation, haft.FailNotFound, message), err
+	case haft.CodeDenied:
+		kind := haft.FailDenied
+		if ex.begun {
+			kind = haft.FailIsolation // of the executor, which could not give what is demanded
+		}
+		return ex.failed(haft.StatusDenied, kind, message), nil
+	case haft.CodeInvalid:
+		return ex.failed(haft.StatusValidation, haft.FailValidation, message), nil
+	case haft.CodeConflict:
+		return ex.failed(haft.StatusValidation, haft.FailValidation, message), err
+	}
+	e.logOf(ex).Error("a call failed inside haft", "call", ex.call.ID, "error", err)
+	res := ex.failed(haft.StatusError, haft.FailInternal, message)
+	res.Error.Retry = haft.RetrySame
+	if ex.begun {
+		return res, nil
+	}
+	return res, err
+}
+
+// finish completes a result and redacts it.
+func (e *Engine) completeResult(ex *execution, res *haft.Result) {
+	res.Call, res.Tool, res.Tries = ex.call.ID, ex.named().Tool, ex.rec.Tries
+	if res.Digest = ""; ex.tool != nil {
+		res.Digest = ex.tool.Tool.Version.Digest
+	}
+	if res.Approval = ""; ex.approval != nil {
+		res.Approval = ex.approval.ID
+	}
+	if res.Value == nil {
+		res.Value = json.RawMessage("null")
+	}
+	t := &ex.timeline
+	res.Timeline.Queue, res.Timeline.Policy, res.Timeline.Validate = t.Queue, t.Policy, t.Validate
+	res.Timeline.Approval = t.Approval
+	res.Timeline.Serialise += t.Serialise
+	res.Timeline.Total = haft.Millis(time.Since(ex.began))
+	res.Notices = ex.notices
+	if res.Error != nil && res.Error.Severity == "" {
+		res.Error.Severity = e.severity(ex, res.Error.Kind)
+	}
+	ex.redactResult(res)
+}
+
+// severity says how bad a failure is.
+func (e *Engine) severity(ex *execution, kind haft.FailureKind) haft.Severity {
+	if ex.rules != nil && ex.tool != nil {
+		return ex.rules.Severity(ex.tool.Tool, kind)
+	}
+	return policy.SeverityOf(kind)
+}
+
+// endedData is what the last event of a call says.
+type endedData struct {
+	Status haft.Status   `json:"status"`
+	Error  *haft.Failure `json:"error,omitempty"`
+	Wall   haft.Millis   `json:"wall_ms"`
+	CPU    *haft.Millis  `json:"cpu_ms"`
+	MaxRSS *int64        `json:"max_rss_bytes"`
+	Queue  haft.Millis   `json:"queue_ms,omitempty"`
+	Total  haft.Millis   `json:"total_ms"`
+	Tries  int           `json:"tries,omitempty"`
+	Cached bool          `json:"cached,omitempty"`
+}
+
+// park writes down that the call waits for a person.
+func (e *Engine) park(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {
+	sealed, err := e.seal(ex)
+	if err != nil {
+		return nil, err
+	}
+	e.completeResult(ex, res)
+	ex.rec.Status, ex.rec.Sealed, ex.rec.Result = haft.StatusPending, sealed, res
+	body := map[string]any{"approval": ex.approval.ID, "binds": ex.approval.Binds, "rule": ex.approval.Rule, "expires": ex.approval.Expires}
+	part := &store.Batch{
+		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: rows(ex.taken), Keys: ex.keysHeld(),
+		Audit: []audit.Entry{e.entry(ex, "approval.requested", body)},
+	}
+	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires, "rule": ex.approval.Rule, "terms": ex.approval.Terms}
+	if err := e.tell(ctx, ex, haft.EventApproval, data, part); err != nil {
+		return nil, err // it keeps its key: it may be in the store all the same
+	}
+	e.endTrace(ex, res, nil)
+	return res, nil
+}
+
+// rescue asks the recoveries, then the tool's fallback, for another result.
+func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
+	if res.Error == nil || res.Status == haft.StatusCancelled {
+		return res
+	}
+	for _, r := range e.cfg.Recoveries {
+		if r.Tool != "" && r.Tool != ex.tool.Tool.Name || r.Kind != "" && r.Kind != res.Error.Kind {
+			continue
+		}
+		if other := r.Recover(ctx, ex.call, res); other != nil {
+			ex.notices = append(ex.notices, "recovered from "+string(res.Error.Kind))
+			return other
+		}
+	}
+	name := ex.tool.Tool.Version.Settings.Fallback
+	if name == "" || ex.depth >= maxDepth {
+		return res
+	}
+	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline, Env: ex.call.Env,
+		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
+	child, err := e.enter(c)
+	if err != nil {
+		return res
+	}
+	child.depth, child.seen = ex.depth+1, ex.seen
+	other, err := e.runCall(ctx, child)
+	if err != nil || other.Status != haft.StatusSuccess {
+		return res
+	}
+	copied := *other
+	copied.Error = nil
+	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts) // those who see the other call have its own
+	ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s", ex.tool.Tool.Name, res.Error.Kind, name, other.Call))
+	return &copied
+}
+
+// maxDepth is how far fallbacks of fallbacks go.
+const maxDepth = 3
+
+// react does what the severity of a failure demands.
+func (e *Engine) react(ctx context.Context, ex *execution, res *haft.Result) {
+	if res.Error == nil {
+		return
+	}
+	if ex.begun && res.Error.Severity == haft.SeverityCritical {
+		e.blocks.add(ex)
+		e.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call", ex.call.ID, "tool", res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)
+	}
+	if hook := e.cfg.OnFailure[res.Error.Severity]; hook != nil {
+		hook(ctx, ex.rec)
+	}
+}
+
+// entry makes an entry of the audit about an execution.
+func (e *Engine) entry(ex *execution, kind string, body any) audit.Entry {
+	raw, err := json.Marshal(body)
+	if err != nil { // of our own types: cannot be
+		raw = json.RawMessage(`{"error":"the body cannot be encoded"}`)
+	}
+	raw, _ = ex.redactor.JSON(raw)
+	named := ex.named()
+	return audit.Entry{
+		Org: ex.call.Principal.Org, Time: time.Now(), Kind: kind, Actor: named.Principal,
+		Call: ex.call.ID, Tool: named.Tool, Digest: ex.rec.Digest, Body: raw,
+	}
+}
+
+// startedBody is what the audit says when a call begins.
+func (e *Engine) startedBody(ex *execution) any {
+	b := struct {
+		Effect   policy.Effect   `json:"effect"`
+		Rule     string          `json:"rule,omitempty"`
+		Policy   string          `json:"policy,omitempty"`
+		Approval haft.ApprovalID `json:"approval,omitempty"`
+		Digest   string          `json:"args_digest"`
+		Args     json.RawMessage `json:"args,omitempty"`
+		Parent   haft.CallID     `json:"parent,omitempty"`
+	}{Effect: ex.decision.Effect, Rule: ex.decision.Rule, Policy: ex.rules.Digest(), Digest: ex.rec.ArgsDigest, Parent: ex.call.Parent}
+	if ex.approval != nil {
+		b.Approval = ex.approval.ID
+	}
+	if e.cfg.AuditArgs {
+		b.Args = ex.rec.Call.Args
+	}
+	return b
+}
+
+// endedBody is what the audit says when a call ends.
+func (e *Engine) endedBody(ex *execution, res *haft.Result) any {
+	b := struct {
+		Status    haft.Status      `json:"status"`
+		Kind      haft.FailureKind `json:"kind,omitempty"`
+		Rule      string           `json:"rule,omitempty"`
+		Args      string           `json:"args_digest"`
+		Result    string           `json:"result_digest"`
+		Tries     int              `json:"tries,omitempty"`
+		Provider  string           `json:"provider,omitempty"`
+		Isolation haft.Level       `json:"isolation,omitempty"`
+		Wall      haft.Millis      `json:"wall_ms,omitempty"`
+		Total     haft.Millis      `json:"total_ms"`
+		Withdrawn string           `json:"withdrawn,omitempty"` // why its permission is gone
+		Notices   []string         `json:"notices,omitempty"`
+		Contacts  []Connection     `json:"connections,omitempty"`
+		Connected int              `json:"connections_count,omitempty"`
+	}{
+		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest, Tries: res.Tries,
+		Provider: res.Sandbox.Provider, Isolation: res.Sandbox.Isolation.Level, Wall: res.Usage.Wall,
+		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptContacts(), Connected: len(ex.contacts),
+	}
+	if res.Error != nil {
+		b.Kind = res.Error.Kind
+		if why, ok := strings.CutPrefix(res.Error.Message, withdrawnPrefix); ok {
+			b.Withdrawn = why
+		}
+	}
+	return b
+}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/executor"
+	"haft/internal/registry"
+	"haft/internal/requirement"
+	"haft/policy"
+)
+
+// missing returns the package that a run failed for, if that is why it failed.
+func missing(ex *execution) (requirement.Missing, bool) {
+	if ex.res == nil || ex.res.Error == nil || ex.res.Error.Kind != haft.FailException {
+		return requirement.Missing{}, false
+	}
+	m, ok := requirement.MissingModule(ex.res.Error.Type + ": " + ex.res.Error.Message)
+	python := ex.tool.Tool.Version.Kind == haft.KindPython
+	return m, ok && (m.Kind == "pip") == python
+}
+
+// amend answers a run that failed for a package that is not there: with what to add,
+// and, if policy says so, by adding it. That makes a new version, which the call is
+// run with, once, where the first run cannot have done anything.
+func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) error {
+	m, ok := missing(ex)
+	if !ok {
+		return nil
+	}
+	ex.res.Error.Message += "; " + m.Advice()
+	ex.res.Error.Retry = haft.RetryNever
+	if !m.Known || ex.rules.Missing(ex.call.Principal.Org) != policy.MissingAdd || ex.approval != nil || ex.call.Digest != "" || ex.tool.Tool.Version.Number == 0 {
+		return nil
+	}
+	next, err := e.addPackage(ctx, ex, m)
+	if err != nil {
+		e.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool", ex.tool.Tool.Name, "err", err)
+		ex.notices = append(ex.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
+		return nil
+	}
+	if next == nil {
+		ex.notices = append(ex.notices, "packages: a version with "+m.Requirement+" waits for a person to look at it")
+		return nil
+	}
+	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
+	if !atLoad(ex, m) && !next.Tool.Version.Settings.Idempotent {
+		return nil // it may have done something before it failed
+	}
+	if !e.decideAgain(ctx, ex, next) {
+		ex.notices = append(ex.notices, "packages: the rules do not let this call run in the new version")
+		return nil
+	}
+	ex.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
+	if err := e.outdated(ctx, ex); err != nil {
+		return err
+	}
+	release, err := e.supply(ctx, ex, &req)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := e.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1, "kind": haft.FailException, "reason": "packages"}, nil); err != nil {
+		return err
+	}
+	return e.runTool(ctx, ex, x, nil, req)
+}
+
+// decideAgain has a call go on in another version of its tool, if the rules allow that
+// without asking anybody. Else the call stays as it is.
+func (e *Engine) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
+	tool, decision, decided := ex.tool, ex.decision, ex.decided
+	ex.tool, ex.decided = next, nil
+	if hasRoles(ex.call.Principal, next) && e.decide(ex, ex.args) == nil && ex.decision.Effect == policy.Allow &&
+		e.stillGranted(ctx, ex, ex.granted) == nil {
+		e.grantVersion(ex)
+		return true
+	}
+	ex.tool, ex.decision, ex.decided = tool, decision, decided
+	return false
+}
+
+// addPackage makes a version of a call's tool that names one more package. It
+// returns nil if the version waits for review.
+func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Missing) (*registry.Compiled, error) {
+	p, t := ex.call.Principal, ex.tool.Tool
+	d := registry.DraftOf(t)
+	list := &d.Needs.Pip
+	if m.Kind == "npm" {
+		list = &d.Needs.NPM
+	}
+	*list, d.If = append(slices.Clone(*list), m.Requirement), t.Version.Digest
+	change, err := e.registry.Put(ctx, p, d)
+	switch {
+	case haft.CodeOf(err) == haft.CodeConflict:
+		// Another call may have been quicker.
+		now, again := e.registry.Resolve(ctx, p.Org, string(t.ID), "")
+		if again == nil && now.Tool.Version.Digest != t.Version.Digest && names(now.Tool.Version.Requirements, m) {
+			return now, nil
+		}
+		return nil, err
+	case err != nil:
+		return nil, err
+	}
+	v := change.Tool.Version
+	err = e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest, "version": v.Number, "waiting": change.Waiting, "added": m.Requirement})
+	if err != nil || change.Waiting > 0 {
+		return nil, err
+	}
+	return e.registry.Resolve(ctx, p.Org, string(t.ID), v.Digest)
+}
+
+// names reports whether requirements name the package that is missing.
+func names(n haft.Requirements, m requirement.Missing) bool {
+	return slices.ContainsFunc(append(slices.Clone(n.Pip), n.NPM...), func(s string) bool {
+		return s == m.Requirement || strings.HasPrefix(s, m.Requirement) && strings.ContainsAny(s[len(m.Requirement):][:1], "=<>!~@[ ;")
+	})
+}
+
+// atLoad reports whether the import failed while the source was being loaded, before
+// the tool's function was called.
+func atLoad(ex *execution, m requirement.Missing) bool {
+	v, trace := ex.tool.Tool.Version, ex.res.Error.Traceback
+	if v.Kind == haft.KindPython {
+		first := true
+		for line := range strings.Lines(trace) {
+			if !strings.HasPrefix(line, "  File ") {
+				continue
+			}
+			if first && !strings.HasSuffix(strings.TrimSpace(line), ", in <module>") {
+				return false
+			}
+			first = false
+		}
+		return !first
+	}
+	for line := range strings.Lines(v.Source) {
+		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) || strings.Contains(line, "'"+m.Module)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/executor"
+	"haft/internal/secret"
+	"haft/policy"
+	"haft/sandbox"
+)
+
+// networkFull is how a tool asks for every public host. Policy must name it.
+const networkFull = "full"
+
+// A Gate makes the ways out of sandboxes.
+type EgressGuard interface {
+	// Open makes the way out of one call.
+	Open(ctx context.Context, w EgressRequest) (*EgressRoute, error)
+	// Host returns which hosts an entry of a tool's network is about, for policy.
+	Host(entry string) (string, error)
+}
+
+// A Way is where one call wants to go.
+type EgressRequest struct {
+	Call haft.Call
+	// Hosts are what it may reach, as the tool names them.
+	Hosts []string
+	// Bound are secrets that are put in on the way, the most wanted first.
+	Bound []Bound
+	// Forbids returns the rule of the policy by which a host and port may not be
+	// reached all the same, or "". It is asked for every connection. Nil forbids nothing.
+	Forbids func(host string, port uint16) (rule string)
+	// Here says that the tool runs in this process: it is given a way to send requests
+	// to every host that the policy does not forbid, and Hosts and Bound do not count.
+	Here bool
+	// Record is told of each connection, for what lasts longer than a call. Nil means
+	// that the passage keeps them until it is closed.
+	Record func(Connection)
+}
+
+// An Exit is a way out that was made.
+type EgressRoute struct {
+	Passage EgressSession
+	// Wrap bounds and records requests of this process; nil unless the way is Here.
+	Wrap func(next http.RoundTripper) http.RoundTripper
+	// CA has certificates that the call's programs have to trust; nil if none.
+	CA []byte
+	// Stand is what programs are given instead of bound secrets, by name.
+	Stand map[string]string
+	// Leased are tokens that bound secrets were exchanged for, and Failed says why
+	// that could not be done.
+	Leased []secret.Named
+	Failed map[string]error
+	// Unreached are bound secrets whose hosts are not among those of the way.
+	Unreached []string
+}
+
+// A Passage is the way out of one call, and of no other.
+type EgressSession interface {
+	// Serve serves one connection of the sandbox, and returns when it is over.
+	Serve(ctx context.Context, conn net.Conn)
+	// Refused reports whether a connection was refused.
+	Refused() bool
+	// Close ends the passage and tells what went through it, and which tokens were
+	// fetched for it.
+	Close() ([]Connection, []secret.Named)
+}
+
+// A Contact is one connection that a call made, or was refused.
+type Connection struct {
+	// To is where: host and port, and the method where it is known.
+	To string `json:"to"`
+	// Rule is what allowed it.
+	Rule string `json:"rule,omitempty"`
+	// Refused says why it was not made, and what to ask for.
+	Refused string      `json:"refused,omitempty"`
+	Secrets []string    `json:"secrets,omitempty"`
+	Up      int64       `json:"up"`
+	Down    int64       `json:"down"`
+	Took    haft.Millis `json:"took_ms"`
+}
+
+// maxContacts is how many connections of a call the audit keeps.
+const maxContacts = 100
+
+// An egressPlan is what one call may reach.
+type egressPlan struct {
+	// hosts are those that its sandbox reaches, as tool or organisation name them.
+	// None means that it has no network.
+	hosts []string
+	// here says that it sends requests from this process.
+	here bool
+	// networks are the rules that bound every connection of it.
+	networks []policy.Network
+}
+
+// egressFor decides what a call may reach, of whatever kind its tool is, from the
+// settings of the tool, what its organisation says of sandboxes, and the rules of the
+// policy that speak of the network. It is the one place where that is decided. A call
+// that wants more than it may have is refused: nothing is weakened in silence.
+//
+//	a script              the hosts that the tool names, or its organisation if it names none
+//	a built-in tool       all public hosts; with bound secrets, those that the tool names for them
+//	a tool of an MCP      no more than the policy lets the server reach, which cannot be
+//	server                told apart by call: see [Engine.serverHosts]
+//
+// A fallback and a call that code makes are calls of their own, and decided here too.
+func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, error) {
+	v := ex.tool.Tool.Version
+	plan := egressPlan{networks: ex.decision.Networks}
+	switch v.Kind {
+	case haft.KindMCP:
+		return plan, e.fitServer(ctx, ex)
+	case haft.KindBuiltin:
+		if plan.here = true; len(ex.bound) > 0 {
+			plan.hosts = v.Settings.Network
+		}
+	default:
+		if plan.hosts = v.Settings.Network; len(plan.hosts) == 0 {
+			plan.hosts = ex.config.Network
+		}
+	}
+	if len(plan.hosts) == 0 {
+		return plan, nil
+	}
+	if e.cfg.Egress == nil {
+		return plan, noEgress(haft.FailIsolation, "a network of named hosts cannot be given here")
+	}
+	hosts, err := e.hostsOf(plan.hosts)
+	if err != nil {
+		return plan, noEgress(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
+	}
+	if slices.Contains(plan.hosts, networkFull) && len(plan.networks) == 0 {
+		return plan, noEgress(haft.FailDenied, "the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
+	}
+	if _, refused := ex.decision.Reach(hosts); len(refused) > 0 {
+		return plan, noEgress(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
+	}
+	return plan, nil
+}
+
+// noEgress refuses a call for what it wants to reach.
+func noEgress(kind haft.FailureKind, message string) error {
+	return refuse(haft.StatusDenied, kind, haft.RetryNever, message)
+}
+
+// hostsOf returns which hosts entries of a network are about, for policy.
+func (e *Engine) hostsOf(entries []string) ([]string, error) {
+	hosts := make([]string, len(entries))
+	for i, entry := range entries {
+		if entry == networkFull {
+			hosts[i] = "*"
+			continue
+		}
+		var err error
+		if hosts[i], err = e.cfg.Egress.Host(entry); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// reach gives the call the way out that [Engine.egressFor] lets it have.
+func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request) error {
+	plan, err := e.egressFor(ctx, ex)
+	if err != nil {
+		return err
+	}
+	var j *judge
+	switch {
+	case plan.here && e.cfg.Egress != nil:
+		ex.here = &localSession{engine: e, execution: ex}
+		req.Egress, j = ex.here.wrap, &ex.here.judge
+		j.follow(plan.networks, ex.seen)
+	case len(plan.hosts) > 0:
+		j = &judge{}
+		j.follow(plan.networks, ex.seen)
+	}
+	if j != nil {
+		e.grantNetwork(ex, plan, j)
+	}
+	if len(plan.hosts) == 0 {
+		ex.stand(req, nil, nil)
+		for _, name := range ex.tool.Tool.Version.Settings.Secrets {
+			ex.unreached(name)
+		}
+		return nil
+	}
+	exit, err := e.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(), Forbids: j.forbids})
+	if err != nil {
+		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
+	}
+	ex.passage = exit.Passage
+	if ctx.Err() != nil {
+		e.unreach(ex)
+		return context.Cause(ctx)
+	}
+	if err := ex.failOnMissingTokens(exit.Failed); err != nil {
+		e.unreach(ex)
+		return err
+	}
+	for _, name := range exit.Unreached {
+		ex.unreached(name)
+	}
+	e.leased(ex, exit.Leased)
+	ex.stand(req, exit.Stand, exit.Unreached)
+	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
+	return nil
+}
+
+// herePassage is the way out of a built-in tool. It is made when the tool first wants
+// it, since most do not.
+type localSession struct {
+	engine    *Engine
+	execution *execution // read until the passage is over
+	judge     judge
+
+	mu   sync.Mutex
+	exit *EgressRoute
+	over bool
+}
+
+// wrap is [executor.Request.Egress].
+func (h *localSession) wrap(next http.RoundTripper) http.RoundTripper {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.exit == nil && !h.over {
+		exit, err := h.engine.cfg.Egress.Open(h.engine.ctx, EgressRequest{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
+		if err != nil {
+			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID, "error", err)
+			return closedSession{}
+		}
+		h.exit = exit
+	}
+	if h.over {
+		return closedSession{}
+	}
+	return h.exit.Wrap(next)
+}
+
+// opened reports whether the tool has asked for the way out.
+func (h *localSession) opened() bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.exit != nil
+}
+
+// refused reports whether a request was refused.
+func (h *localSession) refused() bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.exit != nil && h.exit.Passage.Refused()
+}
+
+// close ends the passage and tells what went through it.
+func (h *localSession) close() []Connection {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over = true; h.exit == nil {
+		return nil
+	}
+	contacts, _ := h.exit.Passage.Close()
+	return contacts
+}
+
+// closedPassage lets nothing out.
+type closedSession struct{}
+
+// RoundTrip implements [http.RoundTripper].
+func (closedSession) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	return nil, &haft.Error{Code: haft.CodeDenied, Message: "the call has no network any more"}
+}
+
+// unreach closes the ways out and keeps what went through them, for the audit, and
+// what was refused, for the model.
+func (e *Engine) unreach(ex *execution) {
+	if ex.passage == nil && ex.here == nil {
+		return
+	}
+	ex.contacts = append(ex.contacts, ex.here.close()...)
+	ex.here = nil
+	if ex.passage != nil {
+		contacts, leased := ex.passage.Close()
+		ex.contacts = append(ex.contacts, contacts...)
+		ex.passage = nil
+		e.leased(ex, leased)
+	}
+	var told []string
+	for _, c := range ex.contacts {
+		if c.Refused != "" && !slices.Contains(told, c.Refused) && len(told) < 10 {
+			told = append(told, c.Refused)
+			ex.notices = append(ex.notices, "network: "+c.Refused)
+		}
+	}
+}
+
+// kept returns as many contacts as the audit keeps.
+func (ex *execution) keptContacts() []Connection {
+	return ex.contacts[:min(len(ex.contacts), maxContacts)]
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/internal/authority"
+	"haft/policy"
+)
+
+// policies are compiled once and kept, by organisation. One that is being read while it
+// is forgotten is written to an entry that is not in the map any more, and so not kept.
+type policies struct {
+	mu  sync.Mutex
+	all map[string]*compiledPolicy
+}
+
+// maxPolicies is of how many organisations the policies are kept.
+const maxPolicies = 10_000
+
+// forget has the policy of an organisation read again, or those of all if it is empty:
+// that of the server is a part of each.
+func (p *policies) forget(org string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if org == "" {
+		p.all = nil
+	} else {
+		delete(p.all, org)
+	}
+}
+
+// entry returns the entry of an organisation, and a copy of what it has. The lock is
+// not held.
+func (p *policies) entry(org string) (at *compiledPolicy, has compiledPolicy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at = p.all[org]; at == nil {
+		if p.all == nil || len(p.all) >= maxPolicies {
+			p.all = make(map[string]*compiledPolicy)
+		}
+		at = &compiledPolicy{}
+		p.all[org] = at
+	}
+	return at, *at
+}
+
+// compiledPolicy is a policy and when it was read; a zero time means not yet.
+type compiledPolicy struct {
+	policy *policy.Policy
+	at     time.Time
+}
+
+// policyFresh is how long a policy is taken for current when other processes may
+// change it.
+const policyFresh = time.Second
+
+// policyOf returns what holds in an organisation.
+func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
+	entry, k := e.rules.entry(org)
+	if !k.at.IsZero() && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
+		return k.policy, nil
+	}
+	both, err := e.compose(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	e.rules.mu.Lock()
+	defer e.rules.mu.Unlock()
+	*entry = compiledPolicy{both, time.Now()}
+	return both, nil
+}
+
+// Rules returns the policy that holds in an organisation now, for those who decide
+// about things that the engine does not see, such as the mounts of MCP servers.
+func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
+	return e.policyOf(ctx, org)
+}
+
+// compose puts the policies of server and organisation together.
+func (e *Engine) compose(ctx context.Context, org string) (*policy.Policy, error) {
+	if org == canaryOrg {
+		return policy.Compile([]byte(canaryRules))
+	}
+	server, err := e.readPolicy(ctx, "", e.cfg.Policy)
+	if err != nil {
+		return nil, err
+	}
+	own, err := e.readPolicy(ctx, org, nil)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compose(server, own), nil
+}
+
+// readPolicy reads and compiles one, or returns what to take where there is none.
+func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
+	kept, err := e.store.Policy(ctx, org)
+	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
+		return or, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := policy.CompileKept(kept.Text)
+	if err != nil { // it was compiled before it was kept
+		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
+	}
+	return p, nil
+}
+
+// Policy returns the document of p's organisation, or of the server. Its text is
+// nil if there is none.
+func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
+	if err := e.authority.Any(p, authority.Resource{Server: server}, haft.PoliciesRead, haft.PoliciesWrite); err != nil {
+		return nil, err
+	}
+	org := p.Org
+	if server {
+		org = ""
+	}
+	kept, err := e.store.Policy(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	return &kept, nil
+}
+
+// PutPolicy replaces the document of p's organisation, or of the server, if that is
+// what next.If says, and else returns [haft.CodeConflict]. It is compiled first: what
+// is wrong changes nothing.
+func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
+	if err := e.Authorize(p, haft.PoliciesWrite, authority.Resource{Server: server}); err != nil {
+		return nil, err
+	}
+	compiled, err := policy.Compile(next.Text)
+	if err != nil {
+		return nil, err
+	}
+	org := p.Org
+	if server {
+		org = ""
+	}
+	next.Updated = time.Now()
+	kept, err := e.store.PutPolicy(ctx, org, next, p.User)
+	if err != nil {
+		return nil, err
+	}
+	e.rules.forget(org)
+	return kept, e.logFor(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
+}
+
+// Explain says what would be decided about a call, and why. It takes the call through
+// the very stages that decide about one that is made, and through no other.
+func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
+	if err := c.Principal.Check(); err != nil {
+		return policy.Decision{}, err
+	}
+	if err := checkCall(c); err != nil {
+		return policy.Decision{}, err
+	}
+	c.Principal = e.canonical(ctx, c.Principal)
+	ex := &execution{call: c, explains: true}
+	ex.rec.Call = c
+	defer ex.release()
+	for _, stage := range []func(context.Context, *execution) error{e.resolve, e.authorize, e.validate, e.decideFinal} {
+		if err := stage(ctx, ex); err != nil {
+			return explained(ex, err)
+		}
+	}
+	return ex.decision, nil
+}
+
+// explained makes a decision of what a stage says to a call that would be denied.
+// Other errors are about the question, and not about the call.
+func explained(ex *execution, err error) (policy.Decision, error) {
+	coded := asCoded(err)
+	if haft.CodeOf(coded) != haft.CodeDenied {
+		return policy.Decision{}, coded
+	}
+	if ex.decision.Effect == policy.Deny {
+		return ex.decision, nil
+	}
+	rule := "haft/tool" // it is disabled, or waits for review
+	if r, ok := errors.AsType[*refusal](err); ok {
+		rule = cmp.Or(r.rule, "haft/"+string(r.failure.Kind))
+	}
+	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: ex.decision.Considered}, nil
+}
+
+// Review says what the policy of its organisation demands of a tool in whose source
+// this was found. Where the policy cannot be had, a person has to look.
+func (e *Engine) Review(t haft.Tool, findings []haft.Finding) policy.ReviewVerdict {
+	rules, err := e.policyOf(e.ctx, t.Org)
+	if err != nil {
+		e.cfg.Logger.Error("the policy for a review cannot be read", "org", t.Org, "error", err)
+		rules = nil
+	}
+	return rules.Review(t, findings)
+}

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"haft"
+	"haft/internal/secret"
+)
+
+// maxVariables is how many variables a request for approval lists.
+const maxVariables = 200
+
+// terms returns everything that changes the effect of a call besides its arguments. It
+// is the one place that says what an approver is shown and what an approval binds. What
+// the credentials webhook gives is not known yet: it is asked when the call runs, and
+// not before a person has agreed.
+func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
+	v := ex.tool.Tool.Version
+	t := &haft.Terms{
+		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
+		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: e.isolation(ex), Limits: e.runLimits(ex),
+		Network: ex.wants(), Webhook: e.cfg.Credentials != nil,
+	}
+	if ex.agent != nil {
+		t.Agent = string(ex.agent.ID)
+	}
+	for _, n := range ex.decision.Networks {
+		t.Within = append(t.Within, n.Hosts)
+	}
+	revision := ""
+	if v.Kind == haft.KindMCP {
+		var err error
+		if t.Server, revision, err = e.termsServer(ctx, ex); err != nil {
+			return nil, err
+		}
+	}
+	t.Env = ex.variables()
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("encode the terms of a call: %w", err)
+	}
+	t.Binds = e.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.boundValues()...))))
+	if n := len(t.Env) - maxVariables; n > 0 {
+		t.Env, t.MoreEnv = t.Env[:maxVariables], n
+	}
+	return t, nil
+}
+
+// termsServer returns what an approver has to know of the server of an MCP tool, and
+// its revision, which changes also with what is not shown.
+func (e *Engine) termsServer(ctx context.Context, ex *execution) (*haft.TermsServer, string, error) {
+	name := ex.tool.Tool.Version.Server
+	s, err := e.store.MCPServer(ctx, ex.call.Principal.Org, name)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return &haft.TermsServer{Name: name}, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return &haft.TermsServer{
+		Name: s.Name, URL: s.URL, Command: s.Command, Mounts: s.Mounts, Network: s.Network, Requirements: s.Requirements,
+		Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)),
+	}, s.Revision(), nil
+}
+
+// wants are the hosts that the run would be given if policy allows them.
+func (ex *execution) wants() []string {
+	v := ex.tool.Tool.Version
+	if len(v.Settings.Network) == 0 && v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP {
+		return ex.config.Network
+	}
+	return v.Settings.Network
+}
+
+// variables lists the variables of the run with where they come from: those of the
+// call first, which its caller chose, and each group by name.
+func (ex *execution) variables() []haft.Variable {
+	type layer struct {
+		origin string
+		names  map[string]bool
+	}
+	layers := []layer{{haft.OriginCall, map[string]bool{}}, {haft.OriginAgent, map[string]bool{}}, {haft.OriginOrganisation, map[string]bool{}}}
+	for name := range ex.call.Env {
+		layers[0].names[name] = true
+	}
+	if ex.agent != nil {
+		for name := range ex.agent.Env {
+			layers[1].names[name] = true
+		}
+	}
+	if s := ex.lease.stored; s != nil {
+		for i, list := range [][]secret.Named{s.Agent, s.Org} {
+			for _, v := range list {
+				layers[i+1].names[v.Name] = true
+			}
+		}
+	}
+	var all []haft.Variable
+	for i, l := range layers {
+		for _, name := range slices.Sorted(maps.Keys(l.names)) {
+			if slices.ContainsFunc(layers[:i], func(above layer) bool { return above.names[name] }) {
+				continue
+			}
+			v := haft.Variable{Name: name, Origin: l.origin}
+			for _, below := range layers[i+1:] {
+				if v.Replaces == "" && below.names[name] {
+					v.Replaces = below.origin
+				}
+			}
+			if b, ok := ex.bound[name]; ok {
+				v.Hosts = b.To.Hosts
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// boundValues are names and values of the run's variables, for a digest and nothing
+// else. A token of OAuth is left out: it is renewed while a call waits.
+func (ex *execution) boundValues() []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(ex.env)) {
+		if b, ok := ex.bound[name]; ok && b.To.OAuth != nil {
+			continue
+		}
+		all = append(all, name, ex.env[name])
+	}
+	return all
+}
+
+// bindsTerms is the digest that ties an approval to a version, its arguments and its
+// terms.
+func (e *Engine) bindsTerms(ex *execution, t *haft.Terms) string {
+	return e.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(ex.args))))
+}
+
+// shownTerms returns terms as an approver may see them: without stored values, which
+// a command or an address may hold.
+func (ex *execution) shownTerms(t *haft.Terms) (*haft.Terms, error) {
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("encode the terms of a call: %w", err)
+	}
+	clean, _ := ex.redactor.JSON(raw)
+	shown := &haft.Terms{}
+	if err := json.Unmarshal(clean, shown); err != nil {
+		return nil, fmt.Errorf("read the terms of a call: %w", err)
+	}
+	shown.Digest, shown.Binds = t.Digest, t.Binds
+	return shown, nil
+}
+
+// agreedTo reports whether an approval is for the call as it is now, with terms t. An
+// approval of before there were terms counts only for a call that brings nothing that
+// was not shown then.
+func (e *Engine) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) bool {
+	if a.Terms != nil {
+		return a.Binds == e.bindsTerms(ex, t)
+	}
+	brings := len(ex.call.Env) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
+	return !brings && a.Binds == e.binds(ex.tool.Tool.Version.Digest, ex.args)
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/internal/registry"
+)
+
+// holdVersions holds a call of a version that is not the current one to the settings
+// of both: it is the one place where settings of two versions meet. What restricts
+// counts, of either; what the version itself is about (how its value is read, whether
+// it may run twice) stays its own. Roles and rules of policy are looked at for each
+// version, by [hasRoles] and by package policy.
+func (e *Engine) holdVersions(ex *execution) error {
+	if ex.tool.Current == nil {
+		return nil
+	}
+	if err := e.mayReach(ex); err != nil {
+		return err
+	}
+	both := *ex.tool
+	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
+	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
+	s.Limits = lower(s.Limits, now.Limits)
+	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond), Burst: lowest(burst(s.Rate), burst(now.Rate))}
+	s.Concurrency = lowest(s.Concurrency, now.Concurrency)
+	s.Output.MaxChars = lowest(s.Output.MaxChars, now.Output.MaxChars)
+	s.Cacheable = s.Cacheable && now.Cacheable
+	s.CacheFor = lowest(s.CacheFor, now.CacheFor)
+	if s.MinIsolation == "" || now.MinIsolation != "" && now.MinIsolation.AtLeast(s.MinIsolation) {
+		s.MinIsolation = now.MinIsolation
+	}
+	if now.Sandbox != "" {
+		s.Sandbox = now.Sandbox
+	}
+	for _, name := range now.Secrets {
+		if !slices.Contains(s.Secrets, name) {
+			s.Secrets = append(slices.Clone(s.Secrets), name)
+		}
+	}
+	ex.tool = &both
+	return nil
+}
+
+// lowest returns the lower of two bounds, of which 0 is none.
+func lowest[T int | int64 | float64 | haft.Millis](a, b T) T {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// lower returns the lower of each bound.
+func lower(a, b haft.Limits) haft.Limits { return a.Or(b).Within(b.Or(a)) }
+
+// hasRoles reports whether p has a role that the tool demands, and one that its
+// current version does.
+func hasRoles(p haft.Principal, t *registry.Compiled) bool {
+	has := func(roles []string) bool {
+		return len(roles) == 0 || slices.ContainsFunc(p.Roles, func(r string) bool { return slices.Contains(roles, r) })
+	}
+	return has(t.Tool.Version.Settings.Roles) && (t.Current == nil || has(t.Current.Settings.Roles))
+}
+
+// rolesOf lists the roles that the tool and its current version ask for.
+func rolesOf(t *registry.Compiled) []string {
+	roles := slices.Clone(t.Tool.Version.Settings.Roles)
+	if t.Current != nil {
+		roles = append(roles, t.Current.Settings.Roles...)
+	}
+	return roles
+}
+
+// mayReach refuses a version that wants to reach hosts which the current version does
+// not: what it may reach is what both may. A version that names none is given those
+// of its organisation that the current one may reach.
+func (e *Engine) mayReach(ex *execution) error {
+	script := ex.tool.Tool.Version.Kind != haft.KindBuiltin && ex.tool.Tool.Version.Kind != haft.KindMCP
+	own, now := ex.tool.Tool.Version.Settings.Network, ex.tool.Current.Settings.Network
+	if len(now) == 0 && script {
+		now = ex.config.Network
+	}
+	covered := func(entry string) bool {
+		return slices.ContainsFunc(now, func(have string) bool { return e.covers(have, entry) })
+	}
+	var more []string
+	for _, entry := range own {
+		if !covered(entry) {
+			more = append(more, entry)
+		}
+	}
+	if len(more) > 0 {
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
+			"the version may reach only what the current version of the tool may, which does not name "+strings.Join(more, ", ")).by("network")
+	}
+	if len(own) == 0 && script {
+		ex.config.Network = slices.DeleteFunc(slices.Clone(ex.config.Network), func(entry string) bool { return !covered(entry) })
+	}
+	return nil
+}
+
+// covers reports whether an entry of a tool's network is within another: it is the
+// same, or the other is a host with all its paths and methods.
+func (e *Engine) covers(have, entry string) bool {
+	if have == networkFull || have == entry {
+		return true
+	}
+	if e.cfg.Egress == nil || entry == networkFull {
+		return false
+	}
+	host, err := e.cfg.Egress.Host(entry)
+	whole, wholeErr := e.cfg.Egress.Host(have)
+	return err == nil && wholeErr == nil && whole == have && whole == host
+}

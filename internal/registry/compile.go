@@ -1,0 +1,146 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"haft"
+	"haft/internal/value"
+	"haft/schema"
+)
+
+// A Compiled is a tool that is ready to be called: arguments and values can be
+// held against what it promises. It never changes, nobody may change its Tool,
+// and it is safe for concurrent use.
+type Compiled struct {
+	Tool haft.Tool
+	// Current is the current version of the tool if Tool is in another one, which was
+	// asked for by its digest. What the current version demands holds for it too.
+	Current *haft.Version
+
+	args, returns *schema.Compiled
+	validators    *value.Validators
+}
+
+// Compile reads the schemas and validators of a tool's version.
+func Compile(t haft.Tool) (*Compiled, error) {
+	c := &Compiled{Tool: t}
+	var err error
+	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
+		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)
+	}
+	if len(t.Version.Returns) > 0 {
+		if c.returns, err = compileSchema(t.Version.Returns); err != nil {
+			return nil, fmt.Errorf("compile the schema of the value: %w", err)
+		}
+	}
+	if c.validators, err = value.CompileValidators(t.Version.Settings.Output.Validators); err != nil {
+		return nil, fmt.Errorf("compile the validators: %w", err)
+	}
+	return c, nil
+}
+
+// compileSchema reads and compiles the text of a schema.
+func compileSchema(text json.RawMessage) (*schema.Compiled, error) {
+	tree, err := schema.Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Compile(tree)
+}
+
+// Fit reads arguments as models write them and makes them fit, or returns the
+// failure that says why they do not.
+func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
+	args, err := schema.ReadArguments(text)
+	if err != nil {
+		return nil, &haft.Failure{Kind: haft.FailValidation, Message: haft.MessageOf(err), Retry: haft.RetryChanged}
+	}
+	fitted, misfits := c.args.Fit(args, schema.FitOptions{})
+	if len(misfits) > 0 {
+		return nil, &haft.Failure{Kind: haft.FailValidation, Message: "the arguments do not fit: " + inWords(misfits),
+			Retry: haft.RetryChanged, Misfits: misfits}
+	}
+	raw, err := schema.Encode(fitted)
+	if err != nil {
+		return nil, &haft.Failure{Kind: haft.FailInternal, Message: "the arguments cannot be passed on", Retry: haft.RetryNever}
+	}
+	return raw, nil
+}
+
+// Check holds the value of a result against what the tool promises: its output
+// type, its schema and its validators. A value that does not fit becomes a
+// failure; one that does is cut to what a model gets to see. A result that is not
+// a success is left as it is.
+func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
+	if res.Status != haft.StatusSuccess {
+		return
+	}
+	out := c.Tool.Version.Settings.Output
+	read, misfits := readAs(res.Value, out.Type, c.Tool.Version.Kind)
+	if len(misfits) == 0 {
+		misfits = append(value.Misfits(read, c.returns), c.validators.Check(ctx, read)...)
+	}
+	if len(misfits) > 0 {
+		res.Status = haft.StatusError
+		res.Error = &haft.Failure{Kind: haft.FailValue, Message: "the value is not what the tool promises: " + inWords(misfits),
+			Retry: haft.RetryNever, Misfits: misfits}
+		res.Value = json.RawMessage("null")
+		return
+	}
+	res.Value, res.Truncated.Value = value.Cut(read, out.MaxChars)
+}
+
+// readAs reads a value as the type that is expected. A text is read like one that
+// was printed, as a function that gives back the words of another program means
+// it; what a shell script printed was read when it ended.
+func readAs(v json.RawMessage, typ haft.OutputType, kind haft.Kind) (json.RawMessage, []haft.Misfit) {
+	if typ == haft.OutputAny || typ == haft.OutputJSON && kind == haft.KindBash {
+		return v, nil
+	}
+	text, isText := "", len(v) > 0 && v[0] == '"'
+	if isText && typ != haft.OutputText {
+		if err := json.Unmarshal(v, &text); err != nil {
+			return nil, []haft.Misfit{{Message: "is not JSON"}}
+		}
+		read, err := value.Read(text, typ)
+		if err != nil {
+			return nil, []haft.Misfit{{Message: haft.MessageOf(err)}}
+		}
+		return read, nil
+	}
+	var fits bool
+	switch typ {
+	case haft.OutputJSON:
+		fits = true
+	case haft.OutputText:
+		fits = isText
+	case haft.OutputNumber:
+		fits = len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9')
+	case haft.OutputBoolean:
+		fits = string(v) == "true" || string(v) == "false"
+	case haft.OutputList:
+		fits = len(v) > 0 && v[0] == '['
+	}
+	if !fits {
+		return nil, []haft.Misfit{{Message: fmt.Sprintf("must be of type %s", typ)}}
+	}
+	return v, nil
+}
+
+// inWords lists misfits in one line.
+func inWords(misfits []haft.Misfit) string {
+	var b strings.Builder
+	for i, m := range misfits {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if m.Pointer != "" {
+			b.WriteString(m.Pointer + " ")
+		}
+		b.WriteString(m.Message)
+	}
+	return b.String()
+}

@@ -1,0 +1,144 @@
+package registry_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"haft"
+	"haft/internal/registry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// builtin is a built-in tool that takes an optional text.
+func builtin(name string) haft.Tool {
+	return haft.Tool{Name: name, Category: "code", Tags: []string{"builtin"}, Version: haft.Version{
+		Description: "Is built in.",
+		Parameters:  json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":[],"additionalProperties":false}`),
+	}}
+}
+
+func TestCompiled_Fit(t *testing.T) {
+	c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(
+		`{"type":"object","properties":{"n":{"type":"integer"},"unit":{"type":"string","default":"m"}},"required":["n"]}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, args, want, failure string }{
+		{"fits, with a default", `{"n":1}`, `{"n":1,"unit":"m"}`, ""},
+		{"is coerced", `{"n":"2","unit":"km"}`, `{"n":2,"unit":"km"}`, ""},
+		{"is a string of JSON", `"{\"n\":3}"`, `{"n":3,"unit":"m"}`, ""},
+		{"misses", `{}`, "", "the arguments do not fit: /n is required"},
+		{"is broken", `{"n":`, "", "arguments"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, failure := c.Fit([]byte(tt.args))
+			if (failure != nil) != (tt.failure != "") {
+				t.Fatalf("Fit(%s) = %s, %+v", tt.args, got, failure)
+			}
+			if failure != nil {
+				if failure.Kind != haft.FailValidation || failure.Retry != haft.RetryChanged || failure.Message == "" {
+					t.Errorf("Fit(%s) failure = %+v", tt.args, failure)
+				}
+				return
+			}
+			if string(got) != tt.want {
+				t.Errorf("Fit(%s) = %s, want %s", tt.args, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompiled_Check(t *testing.T) {
+	tests := []struct {
+		name    string
+		kind    haft.Kind
+		returns string
+		out     haft.Output
+		value   string
+		want    string // "" is a failure
+	}{
+		{"anything", haft.KindPython, "", haft.Output{}, `{"a":1}`, `{"a":1}`},
+		{"schema fits", haft.KindPython, `{"type":"integer"}`, haft.Output{}, `5`, `5`},
+		{"schema does not fit", haft.KindPython, `{"type":"integer"}`, haft.Output{}, `"x"`, ``},
+		{"validator holds", haft.KindPython, "", haft.Output{Validators: []string{"value > 3"}}, `5`, `5`},
+		{"validator does not hold", haft.KindPython, "", haft.Output{Validators: []string{"value > 3"}}, `2`, ``},
+		{"number", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `-2.5`, `-2.5`},
+		{"number in a text", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `" 7 "`, `7`},
+		{"number that is none", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `[7]`, ``},
+		{"number in no text", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `"seven"`, ``},
+		{"boolean", haft.KindPython, "", haft.Output{Type: haft.OutputBoolean}, `false`, `false`},
+		{"boolean in a text", haft.KindPython, "", haft.Output{Type: haft.OutputBoolean}, `"Yes"`, `true`},
+		{"boolean that is none", haft.KindPython, "", haft.Output{Type: haft.OutputBoolean}, `1`, ``},
+		{"list", haft.KindPython, "", haft.Output{Type: haft.OutputList}, `[1]`, `[1]`},
+		{"list in a text", haft.KindPython, "", haft.Output{Type: haft.OutputList}, `"- a\n- b"`, `["a","b"]`},
+		{"list that is none", haft.KindPython, "", haft.Output{Type: haft.OutputList}, `{}`, ``},
+		{"text", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `"5"`, `"5"`},
+		{"text that is none", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `5`, ``},
+		{"JSON", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `{"a":1}`, `{"a":1}`},
+		{"JSON in a text", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `"{\"a\":1}"`, `{"a":1}`},
+		{"JSON that a script printed is not read twice", haft.KindBash, "", haft.Output{Type: haft.OutputJSON}, `"5"`, `"5"`},
+		{"schema of what was read", haft.KindPython, `{"type":"number"}`, haft.Output{Type: haft.OutputNumber}, `"7"`, `7`},
+		{"cut", haft.KindPython, "", haft.Output{MaxChars: 3}, `"abcdef"`, `"abc"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: tt.kind, Parameters: json.RawMessage(`{}`),
+				Returns: json.RawMessage(tt.returns), Settings: haft.Settings{Output: tt.out}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(tt.value)}
+			c.Check(t.Context(), res)
+			switch {
+			case tt.want == "":
+				if res.Status != haft.StatusError || res.Error == nil || res.Error.Kind != haft.FailValue || string(res.Value) != "null" {
+					t.Errorf("Check(%s) = %+v", tt.value, res)
+				}
+			case res.Status != haft.StatusSuccess || string(res.Value) != tt.want:
+				t.Errorf("Check(%s) = %s %s (%+v), want %s", tt.value, res.Status, res.Value, res.Error, tt.want)
+			}
+		})
+	}
+	c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`), Settings: haft.Settings{Output: haft.Output{Type: haft.OutputText}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := &haft.Result{Status: haft.StatusTimeout, Value: json.RawMessage(`null`)}
+	if c.Check(t.Context(), res); res.Status != haft.StatusTimeout || res.Error != nil {
+		t.Errorf("Check of a result that is no success = %+v", res)
+	}
+}
+
+func TestCompile_refuses(t *testing.T) {
+	for name, v := range map[string]haft.Version{
+		"no schema":           {},
+		"broken schema":       {Parameters: json.RawMessage(`{"type":"x"}`)},
+		"broken value schema": {Parameters: json.RawMessage(`{}`), Returns: json.RawMessage(`[`)},
+		"broken validator":    {Parameters: json.RawMessage(`{}`), Settings: haft.Settings{Output: haft.Output{Validators: []string{"1"}}}},
+	} {
+		if c, err := registry.Compile(haft.Tool{Version: v}); err == nil {
+			t.Errorf("Compile of a tool with %s = %+v", name, c)
+		}
+	}
+}
+
+func TestNew_panics_on_built_in_tools_that_are_none(t *testing.T) {
+	bad := builtin("x")
+	bad.Version.Parameters = json.RawMessage(`{`)
+	for name, tools := range map[string][]haft.Tool{
+		"two of a name": {builtin("x"), builtin("x")}, "bad name": {builtin("x y")}, "bad schema": {bad},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("New with %s does not panic", name)
+				}
+			}()
+			registry.New(open(t), registry.Config{Builtin: tools})
+		}()
+	}
+}

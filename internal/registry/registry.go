@@ -1,0 +1,181 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/internal/store"
+	"haft/schema"
+)
+
+// A Source is the text of a tool whose signature is wanted.
+type Source struct {
+	Name     string // of the tool, where the text does not say
+	Kind     haft.Kind
+	Text     []byte
+	Function string // "" lets the rules of the language choose
+	// Undocumented accepts functions and parameters without documentation.
+	Undocumented bool
+	// Org and Lock say which packages the source will run with.
+	Org  string
+	Lock haft.Lock
+}
+
+// A Derived is what a source says about its tool, and how to call it.
+type Derived struct {
+	*schema.Signature
+	// Function is what to call in the source.
+	Function string
+	// Pass is what the function is given, as in [haft.Version].
+	Pass []haft.Argument
+	// Output is what the source says about how its output is read.
+	Output haft.OutputType
+}
+
+// A Verdict is what policy says to the findings of a review. Anything else than
+// the constants means [Refuse].
+type Verdict string
+
+// The verdicts, mildest first.
+const (
+	Pass   Verdict = "pass"   // nothing to say
+	Warn   Verdict = "warn"   // tell who registers
+	Ask    Verdict = "ask"    // a person has to look first
+	Refuse Verdict = "refuse" // it is not kept
+)
+
+// Config says what a registry does with drafts. Every function may be called by
+// several goroutines at once.
+type Config struct {
+	// Derive reads the signature of a tool from its source, without running it.
+	// Nil means that drafts must bring a schema and name their function.
+	Derive func(ctx context.Context, src Source) (*Derived, error)
+	// Review looks for what is dangerous in a source, before it is kept. A source
+	// that cannot be reviewed, which is every one if Review is nil, is refused
+	// unless ReviewOptional is set.
+	Review func(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error)
+	// ReviewOptional keeps sources that could not be reviewed, with a warning.
+	ReviewOptional bool
+	// Judge is what policy says to findings in a version of a tool. Nil means
+	// [DefaultJudge].
+	Judge func(t haft.Tool, findings []haft.Finding) Verdict
+	// SelfReview lets those who registered a version accept it.
+	SelfReview bool
+	// Builtin are the tools of this binary. They are there in every organisation.
+	Builtin []haft.Tool
+	// Lock finds the exact packages that a draft needs: what it names, and what its
+	// source does. It returns all that is named, and the lock. Nil locks nothing.
+	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
+	// Network reports why an entry of a tool's network cannot be read; nil takes
+	// names and addresses with a port.
+	Network func(entry string) error
+	// Reserved reports names that drafts may not have; nil reserves none but
+	// those of the built-in tools.
+	Reserved func(name string) bool
+	// Cache is how many compiled tools are kept at most; 0 means 4096.
+	Cache int
+}
+
+// DefaultJudge refuses critical findings, asks about high ones and warns of the
+// others. It is the same for every organisation and tool.
+func DefaultJudge(_ haft.Tool, findings []haft.Finding) Verdict {
+	v := Pass
+	for _, f := range findings {
+		switch {
+		case f.Severity.AtLeast(haft.SeverityCritical):
+			return Refuse
+		case f.Severity.AtLeast(haft.SeverityHigh):
+			v = Ask
+		case v == Pass:
+			v = Warn
+		}
+	}
+	return v
+}
+
+// A Registry knows the tools of every organisation. It is safe for concurrent
+// use.
+type Registry struct {
+	store   *store.Store
+	shared  bool // whether others write too
+	cfg     Config
+	cache   *cache
+	builtin map[string]*Compiled // by name and by id
+	names   []string             // of the built-in tools, in order
+
+	// writes is held while the store is read and then written, so that nothing of
+	// this process and organisation comes between. Nothing is compiled meanwhile. Stores
+	// that are shared have conditions of their own.
+	writes orgLocks
+}
+
+// New makes a registry over a store. It panics if a built-in tool is not one:
+// that is a mistake of the programmer.
+func New(s *store.Store, cfg Config) *Registry {
+	if cfg.Judge == nil {
+		cfg.Judge = DefaultJudge
+	}
+	if cfg.Reserved == nil {
+		cfg.Reserved = func(string) bool { return false }
+	}
+	r := &Registry{store: s, shared: s.Shared(), cfg: cfg, cache: newCache(cfg.Cache), builtin: map[string]*Compiled{}}
+	for _, t := range cfg.Builtin {
+		c, err := compileBuiltin(t)
+		if err != nil {
+			panic(fmt.Sprintf("registry: built-in tool %q: %v", t.Name, err))
+		}
+		if r.builtin[c.Tool.Name] != nil || r.builtin[string(c.Tool.ID)] != nil {
+			panic(fmt.Sprintf("registry: two built-in tools are called %q", t.Name))
+		}
+		r.builtin[c.Tool.Name], r.builtin[string(c.Tool.ID)] = c, c
+		r.names = append(r.names, c.Tool.Name)
+	}
+	slices.Sort(r.names)
+	return r
+}
+
+// compileBuiltin fills in what a built-in tool leaves out, and compiles it.
+func compileBuiltin(t haft.Tool) (*Compiled, error) {
+	if err := haft.CheckToolName(t.Name); err != nil {
+		return nil, err
+	}
+	t.Org = ""
+	if t.ID == "" {
+		t.ID = haft.ToolID("builtin." + t.Name)
+	}
+	v := &t.Version
+	v.Kind, v.Number = haft.KindBuiltin, max(v.Number, 1)
+	if v.Digest == "" { // else it is the program's own, which its executor knows
+		v.Digest = Digest(*v)
+	}
+	if v.Digest == "" {
+		return nil, fmt.Errorf("its schemas are not JSON")
+	}
+	if v.Health.Status == "" {
+		tree, err := schema.Decode(v.Parameters)
+		if err != nil {
+			return nil, err
+		}
+		v.Health = schema.Health(tree)
+	}
+	return Compile(t)
+}
+
+// taken reports whether a name is that of a built-in tool, or so close that a
+// model or a person would take it for one.
+func (r *Registry) taken(name string) bool {
+	if r.builtin[name] != nil {
+		return true
+	}
+	return slices.ContainsFunc(r.names, func(n string) bool { return plain(n) == plain(name) })
+}
+
+// plain is a name without what readers overlook.
+func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
+
+// now is the time as stores keep it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,345 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"haft"
+	"haft/internal/audit"
+)
+
+// An auditDoc is what of an entry has no column of its own.
+type auditDoc struct {
+	Kind   string         `json:"kind"`
+	Actor  haft.Principal `json:"actor"`
+	Call   haft.CallID    `json:"call,omitempty"`
+	Tool   string         `json:"tool,omitempty"`
+	Digest string         `json:"digest,omitempty"`
+	Erased string         `json:"erased,omitempty"`
+}
+
+// heads are the ends of the audit chains and of the events, as far as a store
+// that nobody else writes to remembers them.
+type heads struct {
+	chains map[string]audit.Head
+	cursor int64
+	known  bool // cursor is
+}
+
+// maxHeads bounds the chains whose heads are remembered.
+const maxHeads = 10_000
+
+// forget makes the store look again.
+func (h *heads) forget() { *h = heads{} }
+
+// encodeAudit encodes entries. Their numbers are not known yet.
+func (e *encoded) encodeAudit(entries []audit.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	e.audit = make([]audit.Entry, len(entries))
+	e.auditDocs, e.auditBodies = make([]string, len(entries)), make([]string, len(entries))
+	for i, entry := range entries {
+		if entry.Org == "" || entry.Kind == "" {
+			return invalid("an entry of the audit trail has an organisation and a kind")
+		}
+		entry = tidy(entry)
+		doc, err := encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool, Digest: entry.Digest})
+		if err != nil {
+			return err
+		}
+		e.audit[i], e.auditDocs[i], e.auditBodies[i] = entry, doc, string(entry.Body)
+		if len(doc)+len(entry.Body) > MaxRecord {
+			return invalid("an entry of the audit trail has %d bytes, %d is the most", len(doc)+len(entry.Body), MaxRecord)
+		}
+	}
+	return nil
+}
+
+// tidy makes of the text of an entry what comes back unchanged. [audit.Link] does
+// the same to all but Body, which has to be encoded before it is linked.
+func tidy(e audit.Entry) audit.Entry {
+	text := func(s string) string {
+		if utf8.ValidString(s) {
+			return s
+		}
+		return strings.ToValidUTF8(s, string(utf8.RuneError))
+	}
+	e.Org, e.Kind, e.Tool, e.Digest, e.Call = text(e.Org), text(e.Kind), text(e.Tool), text(e.Digest), haft.CallID(text(string(e.Call)))
+	e.Actor.Org, e.Actor.User, e.Actor.Agent = text(e.Actor.Org), text(e.Actor.User), text(e.Actor.Agent)
+	for _, list := range []*[]string{&e.Actor.Roles, &e.Actor.Scope} {
+		if slices.ContainsFunc(*list, func(s string) bool { return !utf8.ValidString(s) }) {
+			*list = slices.Clone(*list)
+			for i, s := range *list {
+				(*list)[i] = text(s)
+			}
+		}
+	}
+	if !utf8.Valid(e.Body) || slices.Contains(e.Body, 0) {
+		e.Body = json.RawMessage(strings.ReplaceAll(utf8Text(e.Body), "\x00", string(utf8.RuneError)))
+	}
+	return e
+}
+
+// addAudit links entries to their chains and adds them.
+func (t *tx) addAudit(ctx context.Context, e *encoded) error {
+	if len(e.audit) == 0 {
+		return nil
+	}
+	heads, err := t.chainHeads(ctx, e.audit)
+	if err != nil {
+		return err
+	}
+	if _, err := t.add(ctx, insertAudit, e.link(heads)); err != nil {
+		return err
+	}
+	return t.moveHeads(ctx, heads)
+}
+
+// link links entries to the ends of their chains, moves the ends, and returns the
+// rows. It is done in the order of the chain: an entry without a time gets that of now,
+// so that the times of a chain do not go back because somebody had to wait.
+func (e *encoded) link(ends map[string]audit.Head) []any {
+	rows := make([]any, 0, len(e.audit)*insertAudit.cols)
+	now := time.Now()
+	for i, entry := range e.audit {
+		if entry.Time.IsZero() {
+			entry.Time = now
+		}
+		linked := audit.Link(ends[entry.Org], entry)
+		ends[entry.Org] = linked.Head()
+		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i], linked.Prev, linked.Hash)
+	}
+	return rows
+}
+
+// chainHeads returns where the chains of entries stand. In a shared store they
+// are locked, in the order of their names, until the transaction ends.
+func (t *tx) chainHeads(ctx context.Context, entries []audit.Entry) (map[string]audit.Head, error) {
+	found := make(map[string]audit.Head, 1)
+	for _, e := range entries {
+		found[e.Org] = audit.Head{Org: e.Org}
+	}
+	if t.s.dialect.Shared {
+		return found, t.lockHeads(ctx, found)
+	}
+	kept := &t.s.heads
+	if kept.chains == nil || len(kept.chains) > maxHeads {
+		kept.chains = make(map[string]audit.Head)
+	}
+	for org := range found {
+		head, ok := kept.chains[org]
+		if !ok {
+			rows, err := t.query(ctx, lastEntry, column(org))
+			if err != nil {
+				return nil, err
+			}
+			head = audit.Genesis(org)
+			if err := each(rows, func(r scanner) error { return r.Scan(&head.Seq, &head.Hash) }); err != nil {
+				return nil, err
+			}
+		}
+		found[org] = head
+	}
+	return found, nil
+}
+
+const lastEntry = "SELECT seq, hash FROM audit WHERE org = $1 ORDER BY seq DESC LIMIT 1"
+
+// lockHeads locks and reads the heads of chains, and makes those that are new.
+func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
+	orgs := sortedKeys(heads)
+	byColumn := make(map[string]string, len(orgs))
+	var fresh []any
+	for _, org := range orgs {
+		name, err := encode(org)
+		if err != nil {
+			return err
+		}
+		byColumn[column(org)] = org
+		fresh = append(fresh, column(org), name, int64(0), audit.Genesis(org).Hash)
+	}
+	for range 2 {
+		n := 0
+		err := chunks(orgs, func(part []string) error {
+			args := make([]any, len(part))
+			for i, org := range part {
+				args[i] = column(org)
+			}
+			args = pad(args)
+			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+in(len(args), 1)+" ORDER BY org"+t.s.dialect.ForUpdate, args...)
+			if err != nil {
+				return err
+			}
+			return each(rows, func(r scanner) error {
+				var col string
+				var h audit.Head
+				if err := r.Scan(&col, &h.Seq, &h.Hash); err != nil {
+					return err
+				}
+				h.Org = byColumn[col]
+				heads[h.Org] = h
+				n++
+				return nil
+			})
+		})
+		if err != nil || n == len(orgs) {
+			return err
+		}
+		if _, err := t.add(ctx, insertNewHeads, fresh); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the heads of %d audit chains cannot be locked", len(orgs))
+}
+
+var insertNewHeads = &insert{"INSERT INTO audit_heads (org, name, seq, hash)", 4, " ON CONFLICT (org) DO NOTHING"}
+
+// moveHeads keeps where chains stand now: in the database if it is shared, and
+// else in memory. Then the database only has to know the names of the chains.
+func (t *tx) moveHeads(ctx context.Context, heads map[string]audit.Head) error {
+	var rows []any
+	for _, org := range sortedKeys(heads) {
+		head := heads[org]
+		if !t.s.dialect.Shared {
+			_, known := t.s.heads.chains[org]
+			t.s.heads.chains[org] = head // forgotten if the transaction fails
+			if known {
+				continue
+			}
+		}
+		name, err := encode(org)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, column(org), name, head.Seq, head.Hash)
+	}
+	_, err := t.add(ctx, insertHeads, rows)
+	return err
+}
+
+// sortedKeys returns the keys of m in the order of their columns.
+func sortedKeys(m map[string]audit.Head) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(column(a), column(b)) })
+	return keys
+}
+
+// AuditEntries lists the entries of an organisation after the one with that
+// number, in order.
+func (s *Store) AuditEntries(ctx context.Context, org string, after int64, limit int) ([]audit.Entry, error) {
+	var list []audit.Entry
+	err := s.rows(ctx, func(r scanner) error {
+		e, err := scanAudit(r, org)
+		list = append(list, e)
+		return err
+	}, "SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3", column(org), after, page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list the audit trail: %w", err)
+	}
+	return list, nil
+}
+
+// AuditHead returns where the chain of an organisation stands; one that is empty
+// stands at its [audit.Genesis].
+func (s *Store) AuditHead(ctx context.Context, org string) (audit.Head, error) {
+	head := audit.Genesis(org)
+	err := s.rows(ctx, func(r scanner) error { return r.Scan(&head.Seq, &head.Hash) }, lastEntry, column(org))
+	if err != nil {
+		return audit.Head{}, fmt.Errorf("find the end of the audit trail: %w", err)
+	}
+	return head, nil
+}
+
+// AuditOrgs lists the organisations that have a chain.
+func (s *Store) AuditOrgs(ctx context.Context) ([]string, error) {
+	var list []string
+	for after := ""; ; {
+		n := 0
+		err := s.rows(ctx, func(r scanner) error {
+			var name, org string
+			if err := r.Scan(&after, &name); err != nil {
+				return err
+			}
+			if err := decode(name, &org); err != nil {
+				return err
+			}
+			list = append(list, org)
+			n++
+			return nil
+		}, "SELECT org, name FROM audit_heads WHERE org > $1 ORDER BY org LIMIT $2", after, MaxPage)
+		if err != nil {
+			return nil, fmt.Errorf("list the audit trails: %w", err)
+		}
+		if n < MaxPage {
+			return list, nil
+		}
+	}
+}
+
+// PutCheckpoint keeps a checkpoint without a place, as earlier versions made them; see
+// AddCheckpoints. The first one of a key for an entry stays.
+func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
+	doc, err := encode(c)
+	if err == nil {
+		err = s.write(ctx, func(ctx context.Context, t *tx) error {
+			_, err := t.exec(ctx, "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (org, seq, key) DO NOTHING",
+				column(c.Org), c.Seq, column(c.Key), doc)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("keep a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Checkpoints lists the checkpoints of an organisation without a place after the entry
+// with that number, in order.
+func (s *Store) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
+	list, err := docs[audit.Checkpoint](ctx, s,
+		"SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3", column(org), after, page(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	return list, nil
+}
+
+// docs reads a list of what is kept as one column of JSON.
+func docs[T any](ctx context.Context, s *Store, text string, args ...any) ([]T, error) {
+	var list []T
+	err := s.rows(ctx, func(r scanner) error {
+		var doc string
+		if err := r.Scan(&doc); err != nil {
+			return err
+		}
+		var v T
+		if err := decode(doc, &v); err != nil {
+			return err
+		}
+		list = append(list, v)
+		return nil
+	}, text, args...)
+	return list, err
+}
+
+// one reads what is kept as one column of JSON, or returns [haft.CodeNotFound].
+func one[T any](ctx context.Context, s *Store, what, text string, args ...any) (*T, error) {
+	list, err := docs[T](ctx, s, text, args...)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find the %s: %w", what, err)
+	case len(list) == 0:
+		return nil, notFound(what)
+	}
+	return &list[0], nil
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"haft/internal/audit"
+)
+
+// An Unsigned chain has entries after its last checkpoint.
+type Unsigned struct {
+	Head audit.Head
+	// Last is its last checkpoint; nil if it has none.
+	Last *audit.Checkpoint
+}
+
+// tipMark is the name under which the serial of the last checkpoint is kept, so that two
+// servers cannot both add one after it.
+const tipMark = "audit_tip"
+
+// AddCheckpoints adds chained checkpoints after the one with the serial tip, which is 0 if
+// there is none, or reports [haft.CodeConflict] if it is not the last any more. So the
+// chain of checkpoints cannot fork, whoever signs at the same time.
+func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Checkpoint) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows := make([]any, 0, len(list)*insertCheckpoints.cols)
+	for _, c := range list {
+		if c.Place == nil {
+			return invalid("a checkpoint that is chained has a place")
+		}
+		doc, err := encode(c)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, c.Place.Serial, column(c.Org), c.Place.Number, c.Seq, doc)
+	}
+	last := list[len(list)-1].Place.Serial
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		moved, err := t.exec(ctx, putMark+" WHERE marks.value = $3", tipMark, last, tip)
+		if err != nil {
+			return err
+		}
+		n, err := t.add(ctx, insertCheckpoints, rows)
+		if err != nil {
+			return err
+		}
+		if moved != 1 || int(n) != len(list) {
+			return conflict("another server has signed the audit log at the same time")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep checkpoints: %w", err)
+	}
+	return nil
+}
+
+var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, number, seq, doc)", 5, " ON CONFLICT DO NOTHING"}
+
+// ResetTip makes the last checkpoint that is there the one to add others after. It is for
+// [AddCheckpoints] after an older database was put back.
+func (s *Store) ResetTip(ctx context.Context) error {
+	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, "INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
+			" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("find the last checkpoint: %w", err)
+	}
+	return nil
+}
+
+// ChainedFrom lists the chained checkpoints of all organisations from that serial on, in
+// their order.
+func (s *Store) ChainedFrom(ctx context.Context, serial int64, limit int) ([]audit.Checkpoint, error) {
+	return s.chained(ctx, "WHERE serial >= $1 ORDER BY serial LIMIT $2", serial, page(limit))
+}
+
+// LastChained returns the last chained checkpoint of all organisations, or nil.
+func (s *Store) LastChained(ctx context.Context) (*audit.Checkpoint, error) {
+	list, err := s.chained(ctx, "ORDER BY serial DESC LIMIT 1")
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// LastChainedOf lists the last chained checkpoints of an organisation, newest first.
+func (s *Store) LastChainedOf(ctx context.Context, org string, limit int) ([]audit.Checkpoint, error) {
+	return s.chained(ctx, "WHERE org = $1 ORDER BY number DESC LIMIT $2", column(org), page(limit))
+}
+
+// chained lists chained checkpoints.
+func (s *Store) chained(ctx context.Context, where string, args ...any) (list []audit.Checkpoint, err error) {
+	err = s.rows(ctx, func(r scanner) error {
+		var row chainedRow
+		if err := r.Scan(&row.serial, &row.org, &row.number, &row.seq, &row.doc); err != nil {
+			return err
+		}
+		list = append(list, row.checkpoint())
+		return nil
+	}, "SELECT serial, org, number, seq, doc FROM audit_checkpoints "+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list chained checkpoints: %w", err)
+	}
+	return list, nil
+}
+
+// A chainedRow is a chained checkpoint as it is kept.
+type chainedRow struct {
+	serial, number, seq int64
+	org, doc            string
+}
+
+// checkpoint returns what the row says. A row that says two things was changed behind the
+// program's back: it comes as a checkpoint without a signature, which no check passes.
+func (r chainedRow) checkpoint() audit.Checkpoint {
+	var c audit.Checkpoint
+	if err := decode(r.doc, &c); err == nil && c.Place != nil && c.Place.Serial == r.serial && c.Place.Number == r.number &&
+		c.Seq == r.seq && column(c.Org) == r.org {
+		return c
+	}
+	return audit.Checkpoint{Org: c.Org, Seq: r.seq, Key: c.Key, Place: &audit.Place{Number: r.number, Serial: r.serial}}
+}
+
+// UnsignedChains lists chains that have entries after their last chained checkpoint, in the
+// order of their columns. It gives a cursor for the next page, and "" with the last one.
+func (s *Store) UnsignedChains(ctx context.Context, after string, limit int) (list []Unsigned, next string, err error) {
+	limit = page(limit)
+	last := ""
+	err = s.rows(ctx, func(r scanner) error {
+		var name string
+		var serial, number, seq *int64
+		var doc *string
+		var u Unsigned
+		if err := r.Scan(&last, &name, &u.Head.Seq, &u.Head.Hash, &serial, &number, &seq, &doc); err != nil {
+			return err
+		}
+		if err := decode(name, &u.Head.Org); err != nil {
+			return err
+		}
+		if column(u.Head.Org) != last {
+			return conflict("the name of an organisation in the audit log was changed behind the program's back")
+		}
+		if doc != nil {
+			c := chainedRow{*serial, *number, *seq, column(u.Head.Org), *doc}.checkpoint()
+			u.Last = &c
+		}
+		list = append(list, u)
+		return nil
+	}, `SELECT h.org, h.name, a.seq, a.hash, c.serial, c.number, c.seq, c.doc FROM audit_heads h
+		JOIN audit a ON a.org = h.org AND a.seq = (SELECT max(seq) FROM audit WHERE audit.org = h.org)
+		LEFT JOIN audit_checkpoints c ON c.org = h.org
+			AND c.number = (SELECT max(number) FROM audit_checkpoints WHERE audit_checkpoints.org = h.org)
+		WHERE h.org > $1 AND (c.seq IS NULL OR c.seq <> a.seq) ORDER BY h.org LIMIT $2`, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list audit chains that have grown: %w", err)
+	}
+	if len(list) < limit {
+		last = ""
+	}
+	return list, last, nil
+}
+
+// HasEntries returns those of heads whose entry is in its chain with that hash. It asks for
+// many at once: a server looks at every organisation when it starts.
+func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.Head]bool, error) {
+	found := make(map[audit.Head]bool, len(heads))
+	err := chunks(heads, func(part []audit.Head) error {
+		names := make(map[string]string, len(part))
+		args := make([]any, 0, 2*maxRows)
+		for _, h := range part {
+			names[column(h.Org)] = h.Org
+			args = append(args, column(h.Org), h.Seq)
+		}
+		for n := len(part); n&(n-1) != 0; n++ { // few texts
+			args = append(args, args[len(args)-2], args[len(args)-1])
+		}
+		var text strings.Builder
+		text.WriteString("SELECT org, seq, hash FROM audit WHERE ")
+		for i := 1; i <= len(args); i += 2 {
+			if i > 1 {
+				text.WriteString(" OR ")
+			}
+			text.WriteString("org = $" + strconv.Itoa(i) + " AND seq = $" + strconv.Itoa(i+1))
+		}
+		return s.rows(ctx, func(r scanner) error {
+			var h audit.Head
+			if err := r.Scan(&h.Org, &h.Seq, &h.Hash); err != nil {
+				return err
+			}
+			h.Org = names[h.Org]
+			found[h] = true
+			return nil
+		}, text.String(), args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for signed entries: %w", err)
+	}
+	return found, nil
+}
+
+// Alive reports whether a process has said since a time that it lives.
+func (s *Store) Alive(ctx context.Context, since time.Time) (bool, error) {
+	alive := false
+	err := s.rows(ctx, func(r scanner) error {
+		var n int64
+		err := r.Scan(&n)
+		alive = n > 0
+		return err
+	}, "SELECT count(*) FROM processes WHERE beat >= $1", micros(since))
+	if err != nil {
+		return false, fmt.Errorf("look for processes that live: %w", err)
+	}
+	return alive, nil
+}

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"haft"
+	"haft/internal/audit"
+)
+
+// The statements of a batch. What an update does not name never changes, and so
+// the indexes over it are not touched when a call ends.
+var (
+	insertCalls = &insert{
+		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)", 14,
+		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
+		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
+		WHERE calls.org = excluded.org AND calls.created = excluded.created AND calls.final = 0
+		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')`,
+	}
+	insertEvents    = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11, ""}
+	insertAudit     = &insert{"INSERT INTO audit (org, seq, at, doc, body, prev, hash)", 7, ""}
+	insertApprovals = &insert{
+		"INSERT INTO approvals (id, org, call, state, created, expires, doc)", 7,
+		` ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires = excluded.expires, doc = excluded.doc
+		WHERE approvals.org = excluded.org AND (approvals.state = 'pending' OR approvals.state = 'approved' AND excluded.state = 'used')`,
+	}
+	insertChains = &insert{
+		"INSERT INTO chains (id, org, created, final, owner, doc)", 6,
+		` ON CONFLICT (id) DO UPDATE SET final = excluded.final, doc = excluded.doc
+		WHERE chains.org = excluded.org AND chains.final = 0 AND chains.owner = excluded.owner`,
+	}
+	insertLimits = &insert{
+		"INSERT INTO limits (name, tokens, used, at)", 4,
+		// The latest counts, in whatever order they come: see limit.State.
+		` ON CONFLICT (name) DO UPDATE SET tokens = excluded.tokens, used = excluded.used, at = excluded.at
+		WHERE excluded.at > limits.at OR (excluded.at = limits.at AND (excluded.used > limits.used OR excluded.tokens < limits.tokens))`,
+	}
+	insertHeads = &insert{
+		"INSERT INTO audit_heads (org, name, seq, hash)", 4,
+		" ON CONFLICT (org) DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
+	}
+)
+
+// A Stale error says of which calls of a batch the store has a later state than whoever
+// writes knows: they have ended, belong to another process, have another call's id, or
+// their request for approval was answered. Nothing of the batch was kept; without what
+// belongs to these calls it can be.
+type Stale struct {
+	Calls []haft.CallID
+	// Kept are calls whose end is in the store just as the batch has it: an earlier try
+	// was kept although it seemed to fail.
+	Kept []haft.CallID
+}
+
+// Error implements error.
+func (s *Stale) Error() string {
+	return fmt.Sprintf("%d calls have moved on, and %d have ended as they were to", len(s.Calls), len(s.Kept))
+}
+
+// encoded is a batch as it goes to the database. It is made before anybody waits.
+type encoded struct {
+	calls, events, approvals, chains, limits []any
+	audit                                    []audit.Entry
+	auditDocs                                []string
+	auditBodies                              []string
+}
+
+// Commit keeps all of b or nothing of it, and returns when it is on the disk. The
+// end of ctx stops it only as long as nothing is written.
+func (s *Store) Commit(ctx context.Context, b Batch) error {
+	e, err := encodeBatch(b)
+	if err != nil {
+		return fmt.Errorf("keep a batch: %w", err)
+	}
+	if s.front != nil {
+		if kept, err := s.front.acknowledge(ctx, b, e); err != nil || kept {
+			return err
+		}
+	}
+	for try := 1; ; try++ {
+		err = s.write(ctx, func(ctx context.Context, t *tx) error { return t.addBatch(ctx, b, e) })
+		if !errors.Is(err, errMoved) {
+			break
+		}
+		// What stood in the way is looked up when nothing of the batch is there any more.
+		if err = s.staleOf(ctx, b.Records, e.calls); err != nil || try == maxMoved {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep a batch: %w", err)
+	}
+	return nil
+}
+
+// addBatch adds everything of a batch.
+func (t *tx) addBatch(ctx context.Context, b Batch, e *encoded) error {
+	if err := t.alive(ctx, b.Owner); err != nil {
+		return err
+	}
+	if err := t.hold(ctx, b.Keys); err != nil {
+		return err
+	}
+	if n, err := t.add(ctx, insertCalls, e.calls); err != nil {
+		return err
+	} else if int(n)*insertCalls.cols != len(e.calls) {
+		return errMoved
+	}
+	if err := t.addUsage(ctx, b); err != nil {
+		return err
+	}
+	if err := t.addApprovals(ctx, b.Approvals, e.approvals); err != nil {
+		return err
+	}
+	if n, err := t.add(ctx, insertChains, e.chains); err != nil {
+		return err
+	} else if int(n)*insertChains.cols != len(e.chains) {
+		return conflict("a chain that has ended or belongs to another process cannot go on here")
+	}
+	if _, err := t.add(ctx, insertLimits, e.limits); err != nil {
+		return err
+	}
+	if err := t.addAudit(ctx, e); err != nil {
+		return err
+	}
+	return t.addEvents(ctx, b.Events, e.events)
+}
+
+// errMoved says that some call of a batch could not be moved as it says.
+var errMoved = errors.New("a call has moved on")
+
+// maxMoved is how often a batch is tried whose calls can be moved when they are looked at.
+const maxMoved = 3
+
+// staleOf says which calls of a batch cannot be moved as it says: a [Stale], or nil if all
+// can by now. The conditions are those of insertCalls; docs/calls.md has the states.
+func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) error {
+	stale := &Stale{}
+	for row := range slices.Chunk(rows, insertCalls.cols) {
+		const id, org, created, status, final, owner, doc = 0, 1, 8, 9, 10, 11, 12
+		err := s.rows(ctx, func(r scanner) error {
+			var has struct {
+				org, status, owner, doc string
+				created, final          int64
+			}
+			if err := r.Scan(&has.org, &has.created, &has.status, &has.final, &has.owner, &has.doc); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(records, func(r haft.Record) bool { return column(string(r.Call.ID)) == row[id] })
+			same, running := has.org == row[org] && has.created == row[created], string(haft.StatusRunning)
+			switch {
+			case same && has.final == 1 && row[final] == int64(1) && has.doc == row[doc]:
+				stale.Kept = append(stale.Kept, records[i].Call.ID)
+			case !same || has.final == 1 || has.owner != row[owner] && (has.status == running || row[status] == running):
+				stale.Calls = append(stale.Calls, records[i].Call.ID)
+			}
+			return nil
+		}, "SELECT org, created, status, final, owner, doc FROM calls WHERE id = $1", row[id])
+		if err != nil {
+			return err
+		}
+	}
+	if len(stale.Calls)+len(stale.Kept) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server, or its id is used", Err: stale}
+}
+
+// addApprovals adds requests for approval, or their answers. There are few, and each is
+// asked by itself which of them came too late.
+func (t *tx) addApprovals(ctx context.Context, list []haft.Approval, rows []any) error {
+	stale := &Stale{}
+	for row := range slices.Chunk(rows, insertApprovals.cols) {
+		n, err := t.add(ctx, insertApprovals, row)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			i := slices.IndexFunc(list, func(a haft.Approval) bool { return column(string(a.ID)) == row[0] })
+			stale.Calls = append(stale.Calls, list[i].Call)
+		}
+	}
+	if len(stale.Calls) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the request for approval is answered already", Err: stale}
+}
+
+// encodeBatch makes the rows of b.
+func encodeBatch(b Batch) (*encoded, error) {
+	e := &encoded{}
+	var err error
+	if e.calls, err = callRows(b.Records); err != nil {
+		return nil, err
+	}
+	if e.events, err = eventRows(b.Events); err != nil {
+		return nil, err
+	}
+	if e.approvals, err = approvalRows(b.Approvals); err != nil {
+		return nil, err
+	}
+	if e.chains, err = chainRows(b.Chains, b.Owner); err != nil {
+		return nil, err
+	}
+	e.limits = limitRows(b.Limits)
+	return e, e.encodeAudit(b.Audit)
+}
+
+// distinct returns list ordered by key, with the last one of each key. Postgres
+// changes no row twice in one statement, and processes that lock rows in one
+// order cannot wait for each other in a circle.
+func distinct[T any](list []T, key func(*T) string) []*T {
+	refs := make([]*T, len(list))
+	sorted := true
+	for i := range list {
+		refs[i] = &list[i]
+		sorted = sorted && (i == 0 || key(refs[i-1]) < key(refs[i]))
+	}
+	if sorted {
+		return refs
+	}
+	slices.SortStableFunc(refs, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
+	kept := refs[:0]
+	for i, r := range refs {
+		if i+1 == len(refs) || key(r) != key(refs[i+1]) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// callRows encodes records.
+func callRows(records []haft.Record) ([]any, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	open := map[haft.CallID]bool{}
+	if len(records) > 1 {
+		for _, r := range slices.Backward(records) {
+			if r.Status.Final() && open[r.Call.ID] {
+				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call that has ended cannot be opened again", Err: &Stale{Calls: []haft.CallID{r.Call.ID}}}
+			}
+			open[r.Call.ID] = open[r.Call.ID] || !r.Status.Final()
+		}
+	}
+	rows := make([]any, 0, len(records)*insertCalls.cols)
+	for _, r := range distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
+		c := &r.Call
+		switch {
+		case c.ID == "" || c.Principal.Org == "" || r.Status == "":
+			return nil, invalid("a record has an id, an organisation and a status")
+		case len(r.Sealed) > MaxSealed:
+			return nil, invalid("the arguments and environment of a call have %d bytes, %d is the most", len(r.Sealed), MaxSealed)
+		case !utf8.Valid(r.Sealed) || bytes.IndexByte(r.Sealed, 0) >= 0:
+			return nil, invalid("the arguments of a call are not text")
+		}
+		doc, err := encodeRecord(r)
+		if err != nil {
+			return nil, err
+		}
+		var sealed any
+		if len(r.Sealed) > 0 && !r.Status.Final() {
+			sealed = string(r.Sealed)
+		}
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.Owner()), column(c.Principal.Agent),
+			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created), string(r.Status), number(r.Status.Final()),
+			column(r.Owner), doc, sealed)
+	}
+	return rows, nil
+}
+
+// encodeRecord encodes r, cut to what may be kept: first the files go, then what
+// was printed, then the value. The result says so.
+func encodeRecord(r *haft.Record) (string, error) {
+	doc, err := encode(r)
+	if err != nil || len(doc) <= MaxRecord || r.Result == nil {
+		return doc, bounded(err, doc)
+	}
+	small, result := *r, *r.Result
+	small.Result = &result
+	result.Artifacts = slices.Clone(result.Artifacts)
+	for i := range result.Artifacts {
+		result.Artifacts[i].Data = nil
+	}
+	result.Truncated.Artifacts += int64(len(result.Artifacts))
+	if doc, err = encode(small); err != nil || len(doc) <= MaxRecord {
+		return doc, err
+	}
+	result.Truncated.Stdout += int64(len(result.Stdout))
+	result.Truncated.Stderr += int64(len(result.Stderr))
+	result.Stdout, result.Stderr = "", ""
+	if doc, err = encode(small); err != nil || len(doc) <= MaxRecord {
+		return doc, err
+	}
+	result.Truncated.Value += int64(utf8.RuneCount(result.Value))
+	result.Value, result.Content = json.RawMessage("null"), nil
+	doc, err = encode(small)
+	return doc, bounded(err, doc)
+}
+
+func bounded(err error, doc string) error {
+	if err == nil && len(doc) > MaxRecord {
+		return invalid("what is to be kept of a call has %d bytes, %d is the most", len(doc), MaxRecord)
+	}
+	return err
+}
+
+// approvalRows encodes approvals.
+func approvalRows(list []haft.Approval) ([]any, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows := make([]any, 0, len(list)*insertApprovals.cols)
+	for _, a := range distinct(list, func(a *haft.Approval) string { return string(a.ID) }) {
+		if a.ID == "" || a.Requester.Org == "" || a.State == "" {
+			return nil, invalid("an approval has an id, an organisation and a state")
+		}
+		doc, err := encode(a)
+		if err = bounded(err, doc); err != nil {
+			return nil, err
+		}
+		rows = append(rows, column(string(a.ID)), column(a.Requester.Org), column(string(a.Call)), string(a.State),
+			micros(a.Created), micros(a.Expires), doc)
+	}
+	return rows, nil
+}
+
+// chainRows encodes chains.
+func chainRows(list []haft.Chain, owner string) ([]any, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows := make([]any, 0, len(list)*insertChains.cols)
+	for _, c := range distinct(list, func(c *haft.Chain) string { return string(c.ID) }) {
+		if c.ID == "" || c.Principal.Org == "" || c.Status == "" {
+			return nil, invalid("a chain has an id, an organisation and a status")
+		}
+		doc, err := encode(c)
+		if err = bounded(err, doc); err != nil {
+			return nil, err
+		}
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()), column(owner), doc)
+	}
+	return rows, nil
+}
+
+// limitRows encodes states of limits.
+func limitRows(list []LimitState) []any {
+	if len(list) == 0 {
+		return nil
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b LimitState) int { // the latest last, which is the one that stays
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Used, b.Used), cmp.Compare(b.Tokens, a.Tokens))
+	})
+	rows := make([]any, 0, len(list)*insertLimits.cols)
+	for _, l := range distinct(list, func(l *LimitState) string { return l.Key }) {
+		rows = append(rows, column(l.Key), l.Tokens, l.Used, micros(l.At))
+	}
+	return rows
+}

@@ -1,0 +1,317 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/internal/event"
+)
+
+// An eventRest is what of an event does not fit its columns.
+type eventRest struct {
+	Principal haft.Principal `json:"principal"`
+	Call      haft.CallID    `json:"call"`
+	Tool      string         `json:"tool"`
+}
+
+// eventRows encodes events. Their cursors may still change, see addEvents.
+func eventRows(events []haft.Event) ([]any, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	rows := make([]any, 0, len(events)*insertEvents.cols)
+	for i := range events {
+		e := &events[i]
+		p := &e.Principal
+		if p.Org == "" || e.Call == "" || e.Type == "" {
+			return nil, invalid("an event has an organisation, a call and a type")
+		}
+		if len(e.Data) > event.MaxData {
+			return nil, invalid("the data of an event has %d bytes, %d is the most", len(e.Data), event.MaxData)
+		}
+		rest := ""
+		if len(p.Roles) > 0 || p.Scope != nil || p.Actions != nil || p.Credential != "" || !plain(p.Org) || !plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
+			var err error
+			if rest, err = encode(eventRest{*p, e.Call, e.Tool}); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.Owner()), column(p.Agent), column(e.Tool),
+			e.Seq, string(e.Type), micros(e.Time), rest, utf8Text(e.Data))
+	}
+	return rows, nil
+}
+
+// addEvents adds events behind those that are there.
+func (t *tx) addEvents(ctx context.Context, events []haft.Event, rows []any) error {
+	if len(events) == 0 {
+		return nil
+	}
+	cursor, err := t.lastCursor(ctx)
+	if err != nil {
+		return err
+	}
+	if t.s.dialect.Shared && events[0].Cursor != cursor+1 {
+		if err := t.raiseSeqs(ctx, events, rows); err != nil {
+			return err
+		}
+	}
+	cursor = numberEvents(events, rows, cursor)
+	if _, err := t.add(ctx, insertEvents, rows); err != nil {
+		return err
+	}
+	if !t.s.dialect.Shared {
+		t.s.heads.cursor, t.s.heads.known = cursor, true
+		return nil
+	}
+	_, err = t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events'", cursor)
+	return err
+}
+
+// raiseSeqs has the events of each call go on after those that other processes have
+// added. It is for whoever did not know of the last event of all.
+func (t *tx) raiseSeqs(ctx context.Context, events []haft.Event, rows []any) error {
+	var calls []haft.CallID
+	for _, e := range events {
+		if !slices.Contains(calls, e.Call) {
+			calls = append(calls, e.Call)
+		}
+	}
+	last := make(map[haft.CallID]int64, len(calls))
+	err := lastSeqs(calls, last, func(scan func(scanner) error, text string, args ...any) error {
+		found, err := t.query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		return each(found, scan)
+	})
+	if err != nil {
+		return fmt.Errorf("find the last events of calls: %w", err)
+	}
+	for i := range events {
+		e := &events[i]
+		e.Seq = max(e.Seq, last[e.Call]+1)
+		last[e.Call] = e.Seq
+		rows[i*insertEvents.cols+seqColumn] = e.Seq
+	}
+	return nil
+}
+
+// seqColumn is where insertEvents has the number of an event of its call.
+const seqColumn = 6
+
+// lastSeqs asks for the highest Seq of calls.
+func lastSeqs(calls []haft.CallID, into map[haft.CallID]int64, ask func(scan func(scanner) error, text string, args ...any) error) error {
+	return chunks(calls, func(part []haft.CallID) error {
+		args := make([]any, len(part))
+		ids := make(map[string]haft.CallID, len(part))
+		for i, id := range part {
+			ids[column(string(id))] = id
+			args[i] = column(string(id))
+		}
+		args = pad(args)
+		return ask(func(r scanner) error {
+			var id string
+			var seq int64
+			err := r.Scan(&id, &seq)
+			into[ids[id]] = seq
+			return err
+		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+in(len(args), 1)+" GROUP BY call", args...)
+	})
+}
+
+// numberEvents gives events the cursors behind the last one, and returns the last
+// of theirs.
+func numberEvents(events []haft.Event, rows []any, cursor int64) int64 {
+	for i := range events {
+		cursor = max(cursor+1, events[i].Cursor)
+		events[i].Cursor = cursor
+		rows[i*insertEvents.cols] = cursor
+	}
+	return cursor
+}
+
+// lastCursor returns the highest cursor. In a shared store it is locked until the
+// transaction ends: cursors become visible in their order, so that nobody who
+// reads on after one misses a smaller one.
+func (t *tx) lastCursor(ctx context.Context) (cursor int64, err error) {
+	text := highest
+	if t.s.dialect.Shared {
+		text = "SELECT value FROM marks WHERE name = 'events'" + t.s.dialect.ForUpdate
+	} else if t.s.heads.known {
+		return t.s.heads.cursor, nil
+	}
+	rows, err := t.query(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	return cursor, each(rows, func(r scanner) error { return r.Scan(&cursor) })
+}
+
+// highest finds the highest cursor: of the events that are kept, or of those that
+// were.
+const highest = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h`
+
+// EventTip returns the highest cursor of a shared store: every event up to it can be
+// read.
+func (s *Store) EventTip(ctx context.Context) (cursor int64, err error) {
+	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, "SELECT value FROM marks WHERE name = 'events'"); err != nil {
+		return 0, fmt.Errorf("find the last event: %w", err)
+	}
+	return cursor, nil
+}
+
+// LastEvents returns the highest Cursor, and of the given calls those that have
+// events with their highest Seq. It is what [event.Log] asks for.
+func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (cursor int64, seqs map[haft.CallID]int64, err error) {
+	if cursor = s.last.Load(); cursor == 0 {
+		if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, highest); err != nil {
+			return 0, nil, fmt.Errorf("find the last event: %w", err)
+		}
+	}
+	seqs = make(map[haft.CallID]int64)
+	err = lastSeqs(calls, seqs, func(scan func(scanner) error, text string, args ...any) error {
+		return s.rows(ctx, scan, text, args...)
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("find the last events of calls: %w", err)
+	}
+	return cursor, seqs, nil
+}
+
+// EventsAfter lists events that fit f after the one with that cursor, in order. If
+// after is not 0 and some behind it are no longer kept, it returns an error that
+// wraps [event.ErrLost].
+func (s *Store) EventsAfter(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
+	text, args := eventQuery(f, after, page(limit))
+	var list []haft.Event
+	err := s.rows(ctx, func(r scanner) error {
+		e, err := scanEvent(r)
+		list = append(list, e)
+		return err
+	}, text, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	if after == 0 {
+		return list, nil
+	}
+	// Asked last: what was lost while the list was read is noticed.
+	var lost int64
+	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&lost) }, "SELECT value FROM marks WHERE name = 'events_lost'"); err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	if after < lost {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: event.ErrLost}
+	}
+	return list, nil
+}
+
+// eventQuery returns the query for a filter.
+func eventQuery(f event.Filter, after int64, limit int) (string, []any) {
+	text := "SELECT cursor, org, call, usr, agent, tool, seq, type, at, rest, data FROM events WHERE cursor > $1"
+	args := []any{after}
+	for _, c := range []struct{ name, value string }{
+		{"call", string(f.Call)}, {"org", f.Org}, {"usr", f.User}, {"agent", f.Agent}, {"tool", f.Tool},
+	} {
+		if c.value != "" {
+			args = append(args, column(c.value))
+			text += fmt.Sprintf(" AND %s = $%d", c.name, len(args))
+		}
+	}
+	if len(f.Types) > 0 {
+		types := make([]any, len(f.Types))
+		for i, t := range f.Types {
+			types[i] = string(t)
+		}
+		types = pad(types)
+		text += " AND type IN " + in(len(types), len(args)+1)
+		args = append(args, types...)
+	}
+	args = append(args, limit)
+	return text + fmt.Sprintf(" ORDER BY cursor LIMIT $%d", len(args)), args
+}
+
+// scanEvent reads one row.
+func scanEvent(r scanner) (haft.Event, error) {
+	var e haft.Event
+	var at int64
+	var rest, data string
+	p := &e.Principal
+	if err := r.Scan(&e.Cursor, &p.Org, &e.Call, &p.User, &p.Agent, &e.Tool, &e.Seq, &e.Type, &at, &rest, &data); err != nil {
+		return e, err
+	}
+	e.Time = fromMicros(at)
+	if data != "" {
+		e.Data = json.RawMessage(data)
+	}
+	if rest == "" {
+		return e, nil
+	}
+	var more eventRest
+	err := decode(rest, &more)
+	e.Principal, e.Call, e.Tool = more.Principal, more.Call, more.Tool
+	return e, err
+}
+
+// PruneEvents forgets events from before a time, but for those of calls that have
+// not ended: their numbers go on. It returns how many are gone.
+func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) {
+	// The first one to stay. Cursors rise with time, or nearly: a clock that was
+	// set back only makes an event stay for longer.
+	var stays int64
+	err := s.rows(ctx, func(r scanner) error { return r.Scan(&stays) },
+		"SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)", micros(before))
+	if err != nil {
+		return 0, fmt.Errorf("prune events: %w", err)
+	}
+	gone := 0
+	for from := int64(0); ; {
+		n := 0
+		err := s.write(ctx, func(ctx context.Context, t *tx) error {
+			var err error
+			n, from, err = t.pruneEvents(ctx, from, stays)
+			return err
+		})
+		if err != nil {
+			return gone, fmt.Errorf("prune events: %w", err)
+		}
+		if gone += n; from == 0 {
+			return gone, nil
+		}
+	}
+}
+
+// pruneRows is how much is removed at once, so that nobody waits for long.
+const pruneRows = 1000
+
+// pruneEvents removes some events between from and stays, and returns where to go
+// on, or 0 if there are no more.
+func (t *tx) pruneEvents(ctx context.Context, from, stays int64) (gone int, next int64, err error) {
+	rows, err := t.query(ctx, "SELECT cursor FROM events WHERE cursor >= $1 AND cursor < $2 ORDER BY cursor LIMIT $3", from, stays, pruneRows)
+	if err != nil {
+		return 0, 0, err
+	}
+	seen, last := 0, int64(0)
+	if err := each(rows, func(r scanner) error { seen++; return r.Scan(&last) }); err != nil || seen == 0 {
+		return 0, 0, err
+	}
+	n, err := t.exec(ctx, `DELETE FROM events WHERE cursor >= $1 AND cursor <= $2
+		AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = events.call AND calls.final = 0)`, from, last)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n > 0 {
+		if _, err := t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events_lost' AND value < $1", last); err != nil {
+			return 0, 0, err
+		}
+	}
+	if seen == pruneRows {
+		next = last + 1
+	}
+	return int(n), next, nil
+}

@@ -1,0 +1,100 @@
+package supply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"context"
+
+	"haft/internal/requirement"
+)
+
+// safeName makes a name of a file of any text.
+func safeName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// LockOnce is Lock for callers that keep nothing themselves: what was found for a
+// set is found again, until renew is true. It is remembered beside the layers, for
+// the interpreter and the index that it was found with.
+func (s *Supply) LockOnce(ctx context.Context, set requirement.Set, renew bool, progress func(string)) ([]Lock, error) {
+	var locks []Lock
+	for _, kind := range kinds(set) {
+		_, runtime, err := s.installer(ctx, kind, progress)
+		if err != nil {
+			return nil, err
+		}
+		part := requirement.Set{Pip: set.Pip, Python: set.Python}
+		if kind == "npm" {
+			part = requirement.Set{NPM: set.NPM}
+		}
+		ix := s.cfg.Index
+		name := "lock-" + safeName(fmt.Sprintf("%q %q %q %q %q %q %v %v", kind, runtime, part.Digest(), ix.URL, ix.Extra, ix.Registry, ix.Wheels, s.cfg.Source))
+		if text, ok := s.recall(name); ok && !renew {
+			locks = append(locks, Lock{Kind: kind, Text: text})
+			continue
+		}
+		found, err := s.Lock(ctx, part, progress)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range found {
+			s.remember(name, l.Text)
+		}
+		locks = append(locks, found...)
+	}
+	return locks, nil
+}
+
+// recall returns what was remembered under a name. The directory is ours, as the
+// layers are.
+func (s *Supply) recall(name string) ([]byte, bool) {
+	f, err := os.Open(filepath.Join(s.cfg.Dir, "known", name))
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, requirement.MaxLock+1))
+	if err != nil || len(text) > requirement.MaxLock {
+		return nil, false
+	}
+	// The first line is the hash of the rest: a file that was cut short by a crash
+	// is none.
+	sum, rest, ok := strings.Cut(string(text), "\n")
+	if want := sha256.Sum256([]byte(rest)); !ok || sum != hex.EncodeToString(want[:]) {
+		return nil, false
+	}
+	return []byte(rest), true
+}
+
+// remember keeps a text. If that fails it is found out again the next time.
+func (s *Supply) remember(name string, text []byte) {
+	dir := filepath.Join(s.cfg.Dir, "known")
+	err := os.MkdirAll(dir, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return
+	}
+	tmp, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return
+	}
+	sum := sha256.Sum256(text)
+	_, err = tmp.WriteString(hex.EncodeToString(sum[:]) + "\n" + string(text))
+	if closed := tmp.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // a leftover, and harmless
+	}
+}
