@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The rules of the codebase. Changing the architecture means changing this file, which a
@@ -18,6 +21,8 @@ import (
 const (
 	maxFile      = 600 // lines
 	maxFunc      = 80  // lines
+	maxTest      = 120 // lines of a function of tests, which is mostly a table
+	maxColumn    = 120 // with tabs of four; raw strings, and what holds one, may be wider
 	maxInterface = 6   // methods, embedded interfaces counted as one
 )
 
@@ -42,50 +47,56 @@ var imports = map[string][]string{
 	"sandbox/sandboxtest":      {"sandbox", "internal/skiptest"},
 	"sandbox/cell":             {"sandbox"},
 	"executor":                 {"sandbox", "internal/secret"},
-	"executor/script":          {"executor", "sandbox", "sandbox/cell", "internal/secret", "internal/javascript", "schema/tsschema", "internal/value", "executor/script/..."},
-	"executor/upstream":        {"executor", "sandbox", "internal/secret"},
-	"executor/builtin":         {"executor", "sandbox", "schema", "internal/secret", "internal/egress"},
-	"internal/secret":          {},
-	"internal/secret/keeper":   {"internal/secret"},
-	"internal/credential":      {"internal/jsontree", "internal/secret"},
-	"internal/oauth":           {"internal/secret"},
-	"internal/authority":       {},
-	"internal/auth":            {"internal/authority"},
-	"internal/auth/authtest":   {"internal/auth"},
-	"internal/egress":          {"internal/secret"},
-	"internal/limit":           {},
-	"internal/audit":           {},
-	"internal/toolrule":        {},
-	"internal/chain":           {"internal/bounds"},
-	"internal/javascript":      {},
-	"internal/shell":           {},
-	"internal/review":          {"internal/javascript", "internal/shell"},
-	"internal/store":           {"internal/event", "internal/audit", "internal/auth", "internal/store/redo"},
-	"internal/store/redo":      {},
-	"internal/store/sqlite":    {"internal/store"},
-	"internal/store/postgres":  {"internal/store"},
-	"internal/store/storetest": {"internal/store", "internal/event", "internal/audit", "internal/event/eventtest", "internal/auth", "internal/auth/authtest", "internal/skiptest"},
+	"executor/script": {"executor", "sandbox", "sandbox/cell", "internal/secret", "internal/javascript",
+		"schema/tsschema", "internal/value", "executor/script/..."},
+	"executor/upstream":       {"executor", "sandbox", "internal/secret"},
+	"executor/builtin":        {"executor", "sandbox", "schema", "internal/secret", "internal/egress"},
+	"internal/secret":         {},
+	"internal/secret/keeper":  {"internal/secret"},
+	"internal/credential":     {"internal/jsontree", "internal/secret"},
+	"internal/oauth":          {"internal/secret"},
+	"internal/authority":      {},
+	"internal/auth":           {"internal/authority"},
+	"internal/auth/authtest":  {"internal/auth"},
+	"internal/egress":         {"internal/secret"},
+	"internal/limit":          {},
+	"internal/audit":          {},
+	"internal/toolrule":       {},
+	"internal/chain":          {"internal/bounds"},
+	"internal/javascript":     {},
+	"internal/shell":          {},
+	"internal/review":         {"internal/javascript", "internal/shell"},
+	"internal/store":          {"internal/event", "internal/audit", "internal/auth", "internal/store/redo"},
+	"internal/store/redo":     {},
+	"internal/store/sqlite":   {"internal/store"},
+	"internal/store/postgres": {"internal/store"},
+	"internal/store/storetest": {"internal/store", "internal/event", "internal/audit", "internal/event/eventtest",
+		"internal/auth", "internal/auth/authtest", "internal/skiptest"},
 	"internal/requirement":     {},
 	"internal/layer":           {"internal/requirement", "sandbox"},
 	"internal/layer/layertest": {},
-	"internal/supply":          {"internal/egress", "executor", "executor/script", "internal/layer", "internal/requirement", "sandbox"},
-	"internal/modelapi":        {"internal/jsontree", "schema"},
-	"internal/webhook":         {"internal/event", "internal/store"},
-	"server":                   {"internal/auth", "internal/authority", "internal/bounds", "internal/secret"},
-	"client":                   {"internal/auth", "internal/secret"},
-	"internal/skiptest":        {},
-	"internal/servicetest":     {"executor", "sandbox"},
-	"compat/letta":             {"internal/bounds", "server"},
-	"server/mcpserver":         {"internal/bounds", "internal/modelapi"},
-	"internal/registry":        {"internal/requirement", "schema", "internal/value", "internal/store"},
-	"internal/checkpoint":      {"internal/audit", "internal/store"},
-	"internal/engine":          {"internal/audit", "internal/authority", "internal/chain", "internal/event", "executor", "internal/limit", "policy", "internal/registry", "internal/requirement", "sandbox", "schema", "internal/secret", "internal/store", "internal/toolrule", "internal/value"},
-	"internal/telemetry":       {"internal/engine"},
-	"app":                      {"..."},
-	"internal/bench":           {"app", "internal/supply", "executor", "internal/requirement", "executor/builtin", "sandbox/cell", "schema", "internal/secret"},
-	"cmd/haft":                 {"..."},
-	"internal/soak":            {}, // a harness and a checker, which know the API and nothing of what is behind it
-	"deploy":                   {}, // files for operators, and the tests that hold them to their word
+	"internal/supply": {"internal/egress", "executor", "executor/script", "internal/layer",
+		"internal/requirement", "sandbox"},
+	"internal/modelapi":    {"internal/jsontree", "schema"},
+	"internal/webhook":     {"internal/event", "internal/store"},
+	"server":               {"internal/auth", "internal/authority", "internal/bounds", "internal/secret"},
+	"client":               {"internal/auth", "internal/secret"},
+	"internal/skiptest":    {},
+	"internal/servicetest": {"executor", "sandbox"},
+	"compat/letta":         {"internal/bounds", "server"},
+	"server/mcpserver":     {"internal/bounds", "internal/modelapi"},
+	"internal/registry":    {"internal/requirement", "schema", "internal/value", "internal/store"},
+	"internal/checkpoint":  {"internal/audit", "internal/store"},
+	"internal/engine": {"internal/audit", "internal/authority", "internal/chain", "internal/event", "executor",
+		"internal/limit", "policy", "internal/registry", "internal/requirement", "sandbox", "schema", "internal/secret",
+		"internal/store", "internal/toolrule", "internal/value"},
+	"internal/telemetry": {"internal/engine"},
+	"app":                {"..."},
+	"internal/bench": {"app", "internal/supply", "executor", "internal/requirement", "executor/builtin",
+		"sandbox/cell", "schema", "internal/secret"},
+	"cmd/haft":      {"..."},
+	"internal/soak": {}, // a harness and a checker, which know the API and nothing of what is behind it
+	"deploy":        {}, // files for operators, and the tests that hold them to their word
 }
 
 // below says which packages may import a subtree of internal packages that is
@@ -97,10 +108,13 @@ var only = []struct {
 	dep, reason string
 	pkgs        []string
 }{
-	{"golang.org/x/sys/unix", "system calls live in few packages, where each error is looked at", []string{"sandbox/hostpath", "sandbox/local", "sandbox/process", "sandbox/sandboxtest"}},
-	{"os/exec", "processes are started by sandboxes and by nobody else", []string{"sandbox/local", "sandbox/process", "internal/bench", "internal/store/storetest"}},
+	{"golang.org/x/sys/unix", "system calls live in few packages, where each error is looked at",
+		[]string{"sandbox/hostpath", "sandbox/local", "sandbox/process", "sandbox/sandboxtest"}},
+	{"os/exec", "processes are started by sandboxes and by nobody else",
+		[]string{"sandbox/local", "sandbox/process", "internal/bench", "internal/store/storetest"}},
 	{"github.com/santhosh-tekuri/jsonschema", "one compiler of schemas", []string{"schema"}},
-	{"cel.dev/cel-go", "expressions are bounded where they are compiled", []string{"internal/value", "policy", "internal/chain"}},
+	{"cel.dev/cel-go", "expressions are bounded where they are compiled",
+		[]string{"internal/value", "policy", "internal/chain"}},
 	{"modernc.org/sqlite", "a driver belongs to its opener", []string{"internal/store/sqlite"}},
 	{"github.com/jackc/pgx", "a driver belongs to its opener", []string{"internal/store/postgres"}},
 	{"github.com/pressly/goose", "one runner of migrations", []string{"internal/store"}},
@@ -115,15 +129,18 @@ var only = []struct {
 	{"github.com/prometheus", "counts are made from what the engine tells", []string{"internal/telemetry"}},
 	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},
 	{"mvdan.cc/sh", "readers of shell", []string{"internal/shell", "internal/review"}},
-	{"github.com/evanw/esbuild", "readers of TypeScript", []string{"internal/javascript", "schema/tsschema", "executor/script", "internal/review"}},
+	{"github.com/evanw/esbuild", "readers of TypeScript",
+		[]string{"internal/javascript", "schema/tsschema", "executor/script", "internal/review"}},
 	{"github.com/grafana/sobek", "one reader of JavaScript as a tree", []string{"internal/review"}},
 	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
-	{"github.com/modelcontextprotocol/go-sdk", "the protocol is spoken at two ends and nowhere between", []string{"executor/upstream", "server/mcpserver"}},
+	{"github.com/modelcontextprotocol/go-sdk", "the protocol is spoken at two ends and nowhere between",
+		[]string{"executor/upstream", "server/mcpserver"}},
 	{"unsafe", "only system calls need it", []string{"sandbox/local"}},
 }
 
 // emptyNames say nothing about what is inside.
-var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "core", "lib", "types", "models", "manager"}
+var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "core", "lib",
+	"types", "models", "manager"}
 
 // source is one parsed Go file.
 type source struct {
@@ -143,7 +160,8 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "node_modules" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".") {
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "node_modules" ||
+			d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
@@ -268,7 +286,8 @@ func undocumented(t *testing.T, s source, d ast.Decl) {
 				t.Errorf("%s: %s has no comment", at(ts), ts.Name.Name)
 			}
 			if it, ok := ts.Type.(*ast.InterfaceType); ok && it.Methods.NumFields() > maxInterface {
-				t.Errorf("%s: interface %s has %d methods, %d is the most", at(ts), ts.Name.Name, it.Methods.NumFields(), maxInterface)
+				t.Errorf("%s: interface %s has %d methods, %d is the most", at(ts), ts.Name.Name,
+					it.Methods.NumFields(), maxInterface)
 			}
 		}
 	}
@@ -285,9 +304,13 @@ func TestArchitecture_sizes(t *testing.T) {
 			if !ok {
 				continue
 			}
+			most := maxFunc
+			if s.test || strings.HasSuffix(s.dir, "test") {
+				most = maxTest
+			}
 			from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
-			if n := to - from + 1; n > maxFunc {
-				t.Errorf("%s:%d: %s has %d lines, %d is the most", s.name, from, f.Name.Name, n, maxFunc)
+			if n := to - from + 1; n > most {
+				t.Errorf("%s:%d: %s has %d lines, %d is the most", s.name, from, f.Name.Name, n, most)
 			}
 		}
 	}
@@ -314,6 +337,47 @@ func TestArchitecture_nothing_is_compiled_before_main(t *testing.T) {
 				}
 				return true
 			})
+		}
+	}
+}
+
+// Lines fit beside each other on a screen. What cannot be broken may be wider: raw strings, preformatted comments,
+// directives, and lines that are one word.
+func TestArchitecture_columns(t *testing.T) {
+	for _, s := range sources(t) {
+		text, err := os.ReadFile(s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := rawLines(s, text)
+		for i, line := range strings.Split(string(text), "\n") {
+			bare := strings.TrimSpace(line)
+			switch {
+			case utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) <= maxColumn, raw[i+1]:
+			case strings.HasPrefix(bare, "//\t"), strings.Contains(bare, "//nolint"), strings.HasPrefix(bare, "//go:"):
+			case len(strings.Fields(bare)) <= 3:
+			default:
+				t.Errorf("%s:%d has more than %d columns", s.name, i+1, maxColumn)
+			}
+		}
+	}
+}
+
+// rawLines says on which lines of a file there is a raw string.
+func rawLines(s source, text []byte) map[int]bool {
+	lines := map[int]bool{}
+	var sc scanner.Scanner
+	file := token.NewFileSet().AddFile(s.name, -1, len(text))
+	sc.Init(file, text, nil, 0)
+	for {
+		pos, tok, lit := sc.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		if tok == token.STRING && lit[0] == '`' {
+			for n := range strings.Count(lit, "\n") + 1 {
+				lines[file.Line(pos)+n] = true
+			}
 		}
 	}
 }

@@ -23,7 +23,8 @@ type AuditFilter struct {
 // Narrow reports whether anything is asked of an entry. Where nothing is, they are
 // listed by their numbers, and else by their times.
 func (f AuditFilter) Narrow() bool {
-	return f.Kind != "" || f.User != "" || f.Agent != "" || f.Tool != "" || f.Call != "" || !f.Since.IsZero() || !f.Until.IsZero()
+	return f.Kind != "" || f.User != "" || f.Agent != "" || f.Tool != "" || f.Call != "" || !f.Since.IsZero() ||
+		!f.Until.IsZero()
 }
 
 // An AuditPlace is where an entry stands in a list of them. The zero value is before

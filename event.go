@@ -22,7 +22,8 @@ const (
 
 // EventTypes lists every type.
 func EventTypes() []EventType {
-	return []EventType{EventQueued, EventExecuting, EventRetry, EventProgress, EventOutput, EventCompleted, EventApproval, EventDecided}
+	return []EventType{EventQueued, EventExecuting, EventRetry, EventProgress, EventOutput, EventCompleted,
+		EventApproval, EventDecided}
 }
 
 // An Event is one thing that happened to a call. Events of one call are ordered

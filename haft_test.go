@@ -47,7 +47,8 @@ func TestLimits(t *testing.T) {
 	if got.Memory != haft.LimitCeilings().Memory || got.Processes != 3 || got.Wall != haft.DefaultLimits().Wall {
 		t.Errorf("limits are %+v", got)
 	}
-	if neg := (haft.Limits{Memory: -1, Wall: -1}).Or(haft.DefaultLimits()); neg.Memory != haft.DefaultLimits().Memory || neg.Wall <= 0 {
+	if neg := (haft.Limits{Memory: -1, Wall: -1}).Or(haft.DefaultLimits()); neg.Memory != haft.DefaultLimits().Memory ||
+		neg.Wall <= 0 {
 		t.Errorf("a negative limit became %+v, want the default", neg)
 	}
 	// Every default is set and within its ceiling: no tool runs without a bound.
@@ -101,7 +102,8 @@ func TestError(t *testing.T) {
 }
 
 func TestNewEvent_needs_a_principal(t *testing.T) {
-	if _, err := haft.NewEvent(haft.Call{ID: "c"}, haft.EventOutput, time.Now(), nil); haft.CodeOf(err) != haft.CodeUnauthenticated {
+	if _, err := haft.NewEvent(haft.Call{ID: "c"}, haft.EventOutput, time.Now(),
+		nil); haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("an event without a principal: %v", err)
 	}
 }

@@ -210,9 +210,12 @@ type MCPLogin interface {
 func CheckServerName(name string) error {
 	switch {
 	case len(name) > maxServerName:
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the name of a server has at most %d characters", maxServerName)}
-	case CheckToolName(name) != nil, strings.Contains(name, MCPSeparator), strings.HasSuffix(name, "_"), strings.HasPrefix(name, "_"):
-		return &Error{Code: CodeInvalid, Message: "the name of a server starts with a letter, holds only letters, digits, - and single _, and does not end with _"}
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the name of a server has at most %d characters",
+			maxServerName)}
+	case CheckToolName(name) != nil, strings.Contains(name, MCPSeparator), strings.HasSuffix(name, "_"),
+		strings.HasPrefix(name, "_"):
+		return &Error{Code: CodeInvalid, Message: "the name of a server starts with a letter, holds only letters, " +
+			"digits, - and single _, and does not end with _"}
 	}
 	return nil
 }

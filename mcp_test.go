@@ -49,7 +49,8 @@ func TestCheckServerName(t *testing.T) {
 // TestMCPServer_Origin_after_reload: what is empty when a server is added is absent when
 // it is read again, and that is no other server.
 func TestMCPServer_Origin_after_reload(t *testing.T) {
-	added := haft.MCPServer{Transport: haft.MCPHTTP, URL: "https://example.com/mcp", Command: []string{}, Requirements: haft.Requirements{Pip: []string{}, NPM: []string{}}}
+	added := haft.MCPServer{Transport: haft.MCPHTTP, URL: "https://example.com/mcp", Command: []string{},
+		Requirements: haft.Requirements{Pip: []string{}, NPM: []string{}}}
 	text, err := json.Marshal(added)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,8 @@ func TestMCPServer_Audience(t *testing.T) {
 			t.Errorf("%s is at %s, want %s", same, at(same), base)
 		}
 	}
-	for _, other := range []string{"http://example.com/mcp", "https://example.com:8443/mcp", "https://example.com.evil/", "https://evil/https://example.com"} {
+	for _, other := range []string{"http://example.com/mcp", "https://example.com:8443/mcp",
+		"https://example.com.evil/", "https://evil/https://example.com"} {
 		if at(other) == base {
 			t.Errorf("%s is at %s", other, base)
 		}
@@ -100,10 +102,13 @@ func commandAudience() map[string]audienceChange {
 		"URL":       {func(s *haft.MCPServer) { s.URL = "https://example.com/" }, false},
 		"Headers":   {func(s *haft.MCPServer) { s.Headers = map[string]string{"A": "b"} }, true},
 		// Which values are stored is not known here: see upstreams.sealed of package app.
-		"Env":          {func(s *haft.MCPServer) { s.Env = map[string]string{"A": "b"} }, true},
-		"OAuth":        {func(s *haft.MCPServer) { s.OAuth = &haft.MCPOAuth{} }, true},
-		"Network":      {func(s *haft.MCPServer) { s.Network = append(s.Network, "evil.example") }, false},
-		"Mounts":       {func(s *haft.MCPServer) { s.Mounts = []haft.MCPMount{{Dir: "/a", Inside: "/b", Writable: true}} }, false},
+		"Env":     {func(s *haft.MCPServer) { s.Env = map[string]string{"A": "b"} }, true},
+		"OAuth":   {func(s *haft.MCPServer) { s.OAuth = &haft.MCPOAuth{} }, true},
+		"Network": {func(s *haft.MCPServer) { s.Network = append(s.Network, "evil.example") }, false},
+		"Mounts": {func(
+			s *haft.MCPServer) {
+			s.Mounts = []haft.MCPMount{{Dir: "/a", Inside: "/b", Writable: true}}
+		}, false},
 		"Requirements": {func(s *haft.MCPServer) { s.Requirements.NPM = []string{"evil"} }, false},
 		"Limits":       {func(s *haft.MCPServer) { s.Limits.Memory = 1 << 20 }, true},
 		"Connect":      {func(s *haft.MCPServer) { s.Connect = 1 }, true},
@@ -118,8 +123,9 @@ func commandAudience() map[string]audienceChange {
 
 func TestMCPServer_Audience_of_a_command(t *testing.T) {
 	base := func() haft.MCPServer {
-		return haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "a"}, Network: []string{"a.example", "b.example"},
-			Mounts: []haft.MCPMount{{Dir: "/a", Inside: "/b"}, {Dir: "/c"}}}
+		return haft.MCPServer{Transport: haft.MCPStdio, Command: []string{"npx", "a"},
+			Network: []string{"a.example", "b.example"},
+			Mounts:  []haft.MCPMount{{Dir: "/a", Inside: "/b"}, {Dir: "/c"}}}
 	}
 	for f := range reflect.TypeFor[haft.MCPServer]().Fields() {
 		field, ok := commandAudience()[f.Name]
@@ -143,7 +149,8 @@ func TestMCPServer_Audience_of_a_command(t *testing.T) {
 	if same.Audience() != base().Audience() {
 		t.Error("the same hosts and mounts, written otherwise, are another audience")
 	}
-	none, empty := haft.MCPServer{Command: []string{"a"}}, haft.MCPServer{Command: []string{"a"}, Network: []string{}, Mounts: []haft.MCPMount{}}
+	none, empty := haft.MCPServer{Command: []string{"a"}},
+		haft.MCPServer{Command: []string{"a"}, Network: []string{}, Mounts: []haft.MCPMount{}}
 	if none.Audience() != empty.Audience() {
 		t.Error("no hosts and an empty list of them are two audiences")
 	}

@@ -145,8 +145,10 @@ const (
 // FailureKinds lists every kind.
 func FailureKinds() []FailureKind {
 	return []FailureKind{
-		FailException, FailExit, FailSignal, FailRecursion, FailSource, FailValue, FailProtocol, FailBlocked, FailRuntime,
-		FailTimeout, FailCPU, FailMemory, FailPIDs, FailOpenFiles, FailFileSize, FailDisk, FailInodes, FailOutput, FailResult,
+		FailException, FailExit, FailSignal, FailRecursion, FailSource, FailValue, FailProtocol, FailBlocked,
+		FailRuntime,
+		FailTimeout, FailCPU, FailMemory, FailPIDs, FailOpenFiles, FailFileSize, FailDisk, FailInodes, FailOutput,
+		FailResult,
 		FailArtifacts, FailValidation, FailIsolation, FailDenied, FailRejected, FailRate, FailCancelled, FailUnknown,
 		FailNotFound, FailStopped, FailBroken, FailRule, FailFiltered, FailNetwork, FailLogin, FailInternal,
 	}

@@ -249,9 +249,11 @@ func CheckToolName(name string) error {
 	case name == "":
 		return &Error{Code: CodeInvalid, Message: "a tool needs a name"}
 	case len(name) > MaxToolName:
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the tool name is %d characters long, %d is the most", len(name), MaxToolName)}
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the tool name is %d characters long, %d is the most",
+			len(name), MaxToolName)}
 	case !toolName().MatchString(name):
-		return &Error{Code: CodeInvalid, Message: "a tool name starts with a letter or _ and holds only letters, digits, _ and -"}
+		return &Error{Code: CodeInvalid,
+			Message: "a tool name starts with a letter or _ and holds only letters, digits, _ and -"}
 	}
 	return nil
 }

@@ -17,9 +17,11 @@ func (s Settings) Weaker(before Settings) []string {
 	}
 	say(before.RequiresApproval && !s.RequiresApproval, "requires_approval: no person has to agree any more")
 	say(opened(s.Roles, before.Roles), "roles: callers with other roles may call it, too")
-	say(more(s.Rate.PerSecond, before.Rate.PerSecond) || before.Rate.PerSecond > 0 && s.Rate.Burst > before.Rate.Burst, "rate: it may be called more often")
+	say(more(s.Rate.PerSecond, before.Rate.PerSecond) || before.Rate.PerSecond > 0 && s.Rate.Burst > before.Rate.Burst,
+		"rate: it may be called more often")
 	say(more(s.Concurrency, before.Concurrency), "concurrency: more calls may run at once")
-	say(before.MinIsolation != "" && !s.MinIsolation.AtLeast(before.MinIsolation), "min_isolation: less isolation is enough")
+	say(before.MinIsolation != "" && !s.MinIsolation.AtLeast(before.MinIsolation),
+		"min_isolation: less isolation is enough")
 	say(before.Sandbox != "" && s.Sandbox != before.Sandbox, "sandbox: it may run elsewhere")
 	say(added(s.Network, before.Network), "network: it may reach more hosts")
 	say(len(before.Secrets) > 0 && added(before.Secrets, s.Secrets), "secrets: it runs without some of them")
@@ -51,8 +53,10 @@ func opened(list, before []string) bool {
 
 // looser reports whether a limit was raised or taken away.
 func (l Limits) looser(before Limits) bool {
-	return more(l.Wall, before.Wall) || more(l.CPU, before.CPU) || more(l.Memory, before.Memory) || more(l.Processes, before.Processes) ||
-		more(l.OpenFiles, before.OpenFiles) || more(l.FileSize, before.FileSize) || more(l.Disk, before.Disk) || more(l.Inodes, before.Inodes) ||
+	return more(l.Wall, before.Wall) || more(l.CPU, before.CPU) || more(l.Memory, before.Memory) ||
+		more(l.Processes, before.Processes) ||
+		more(l.OpenFiles, before.OpenFiles) || more(l.FileSize, before.FileSize) || more(l.Disk, before.Disk) ||
+		more(l.Inodes, before.Inodes) ||
 		more(l.Stdout, before.Stdout) || more(l.Stderr, before.Stderr) || more(l.Result, before.Result) ||
 		more(l.Artifacts, before.Artifacts) || more(l.ArtBytes, before.ArtBytes)
 }

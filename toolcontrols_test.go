@@ -10,7 +10,8 @@ import (
 // strict are settings in which every field controls something.
 func strict() haft.Settings {
 	s := haft.Settings{
-		Network: []string{"a.example"}, Secrets: []string{"TOKEN"}, Sandbox: "local", MinIsolation: haft.Levels()[len(haft.Levels())-1],
+		Network: []string{"a.example"}, Secrets: []string{"TOKEN"}, Sandbox: "local",
+		MinIsolation:     haft.Levels()[len(haft.Levels())-1],
 		RequiresApproval: true, Roles: []string{"chief"}, Rate: haft.Rate{PerSecond: 1, Burst: 1}, Concurrency: 1,
 		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != ''"}, MaxChars: 10},
 	}

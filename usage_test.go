@@ -13,8 +13,9 @@ func TestUsage_writes_null_for_what_is_unknown(t *testing.T) {
 		usage haft.Usage
 		want  string
 	}{
-		"no run":         {haft.Usage{}, `{"wall_ms":0,"cpu_ms":null,"max_rss_bytes":null}`},
-		"not measured":   {haft.Usage{Wall: 2e6, Stdout: 3}, `{"wall_ms":2,"cpu_ms":null,"max_rss_bytes":null,"stdout_bytes":3}`},
+		"no run": {haft.Usage{}, `{"wall_ms":0,"cpu_ms":null,"max_rss_bytes":null}`},
+		"not measured": {haft.Usage{Wall: 2e6, Stdout: 3},
+			`{"wall_ms":2,"cpu_ms":null,"max_rss_bytes":null,"stdout_bytes":3}`},
 		"memory unknown": {haft.Usage{Wall: 2e6, CPU: 1500e3}, `{"wall_ms":2,"cpu_ms":1.5,"max_rss_bytes":null}`},
 		"time unknown":   {haft.Usage{Wall: 2e6, MaxRSS: 1}, `{"wall_ms":2,"cpu_ms":null,"max_rss_bytes":1}`},
 		"below a step":   {haft.Usage{Wall: 2e6, CPU: 1, MaxRSS: 1}, `{"wall_ms":2,"cpu_ms":0.001,"max_rss_bytes":1}`},

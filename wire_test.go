@@ -39,13 +39,15 @@ func TestWire(t *testing.T) {
 		}},
 		Requirements: haft.Requirements{Pip: []string{"numpy==2.1"}, NPM: []string{"zod@4"}},
 		Settings: haft.Settings{
-			Limits: limits, Network: []string{"api.example.com"}, Secrets: []string{"API_KEY"}, Sandbox: "local", MinIsolation: haft.LevelNamespaces,
+			Limits: limits, Network: []string{"api.example.com"}, Secrets: []string{"API_KEY"}, Sandbox: "local",
+			MinIsolation:     haft.LevelNamespaces,
 			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true,
 			Output: haft.Output{Type: haft.OutputJSON, Validators: []string{"value.n > 0"}, MaxChars: 100},
 		},
 		Author: "ann", Created: when,
 	}
-	event, err := haft.NewEvent(haft.Call{ID: "c_1", Tool: "add", Principal: principal}, haft.EventCompleted, when, json.RawMessage(`{"status":"success"}`))
+	event, err := haft.NewEvent(haft.Call{ID: "c_1", Tool: "add", Principal: principal}, haft.EventCompleted, when,
+		json.RawMessage(`{"status":"success"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +65,15 @@ func TestWire(t *testing.T) {
 		"result": haft.Result{
 			Call: "c_1", Tool: "add", Digest: "sha256:00", Status: haft.StatusError, Value: json.RawMessage(`null`),
 			Error: &haft.Failure{
-				Kind: haft.FailException, Message: "ValueError: no", Retry: haft.RetryChanged, RetryAfter: haft.Millis(time.Second),
-				Type: "ValueError", Traceback: "line 2, in add", Misfits: []haft.Misfit{{Pointer: "/a", Message: "must be an integer"}},
+				Kind: haft.FailException, Message: "ValueError: no", Retry: haft.RetryChanged,
+				RetryAfter: haft.Millis(time.Second),
+				Type:       "ValueError", Traceback: "line 2, in add",
+				Misfits: []haft.Misfit{{Pointer: "/a", Message: "must be an integer"}},
 			},
 			Stdout: "out", Stderr: "err",
 			Content: []haft.Content{{
-				Type: haft.ContentResource, Text: "t", Artifact: "a.txt", URI: "file:///a", Name: "a", Title: "A", Description: "d", Size: 2,
+				Type: haft.ContentResource, Text: "t", Artifact: "a.txt", URI: "file:///a", Name: "a", Title: "A",
+				Description: "d", Size: 2,
 				MIME: "text/plain", Audience: []string{"user"},
 			}},
 			Artifacts: []haft.Artifact{{Name: "a.txt", ContentType: "text/plain", Size: 2, Data: []byte("hi")}},
@@ -78,13 +83,16 @@ func TestWire(t *testing.T) {
 			},
 			Sandbox: haft.Sandbox{Provider: "local", Isolation: isolation},
 			Timeline: haft.Timeline{
-				Queue: 1e6, Validate: 1e6, Policy: 1e6, Approval: 1e6, Cell: "hit", Setup: 1e6, Execute: 1e6, Serialise: 1e6, Total: 7e6,
+				Queue: 1e6, Validate: 1e6, Policy: 1e6, Approval: 1e6, Cell: "hit", Setup: 1e6, Execute: 1e6,
+				Serialise: 1e6, Total: 7e6,
 			},
 			Truncated: haft.Truncated{Stdout: 1, Stderr: 2, Value: 3},
 		},
-		"result_minimal": haft.Result{Call: "c_1", Tool: "add", Status: haft.StatusSuccess, Value: json.RawMessage(`3`)},
+		"result_minimal": haft.Result{Call: "c_1", Tool: "add", Status: haft.StatusSuccess,
+			Value: json.RawMessage(`3`)},
 		"approval": haft.Approval{
-			ID: "ap_1", Call: "c_1", Tool: "add", State: haft.ApprovalApproved, Binds: "sha256:11", Args: json.RawMessage(`{"a":1}`),
+			ID: "ap_1", Call: "c_1", Tool: "add", State: haft.ApprovalApproved, Binds: "sha256:11",
+			Args:      json.RawMessage(`{"a":1}`),
 			Requester: principal, Approver: &approver, Reason: "fine", Created: when, Expires: when, Decided: when,
 		},
 		"event": event,

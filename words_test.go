@@ -44,7 +44,8 @@ func TestWords(t *testing.T) {
 					found[s.dir] = map[string]bool{}
 				}
 				if found[s.dir][w] = true; !slices.Contains(unfinished[s.dir], w) {
-					t.Errorf("%s: the name %s has the word %q; see retired in words_test.go", s.fset.Position(id.Pos()), id.Name, w)
+					t.Errorf("%s: the name %s has the word %q; see retired in words_test.go", s.fset.Position(id.Pos()),
+						id.Name, w)
 				}
 			}
 			return true

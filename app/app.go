@@ -80,7 +80,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the process provider: %w", err)
 	}
-	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Cache: cacheDir(), Reader: pyschema.Script()})
+	a.finder = script.NewFinder(ask, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"),
+		Cache: cacheDir(), Reader: pyschema.Script()})
 	var finding sync.WaitGroup
 	if cfg.Soon != "" {
 		finding.Go(func() { _, _ = a.Runtime(ctx, cfg.Soon) }) // whoever asks again is told

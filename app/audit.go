@@ -54,7 +54,8 @@ func (s *Service) WriteAudit(ctx context.Context, p haft.Principal, w io.Writer)
 		return audit.Report{}, err
 	}
 	x := audit.Extract{
-		From: audit.Head{Org: p.Org}, Checkpoints: k.points, Marks: k.marks, Keys: s.Keys, Signer: s.Signer, Time: time.Now(),
+		From: audit.Head{Org: p.Org}, Checkpoints: k.points, Marks: k.marks, Keys: s.Keys, Signer: s.Signer,
+		Time: time.Now(),
 	}
 	if len(k.problems) > 0 {
 		x.Signer = nil
@@ -106,7 +107,8 @@ func (s *Service) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditF
 }
 
 // auditPage returns a page of entries that fit f, and where to go on.
-func (s *Service) auditPage(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
+func (s *Service) auditPage(ctx context.Context, p haft.Principal, f haft.AuditFilter,
+	after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
 	if err := s.auditFor(p); err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +117,8 @@ func (s *Service) auditPage(ctx context.Context, p haft.Principal, f haft.AuditF
 }
 
 // AuditEntries returns a page of entries for the HTTP server.
-func (s *Service) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (any, *haft.AuditPlace, error) {
+func (s *Service) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter,
+	after haft.AuditPlace) (any, *haft.AuditPlace, error) {
 	return s.auditPage(ctx, p, f, after)
 }
 

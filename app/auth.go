@@ -53,7 +53,8 @@ func (s *Service) Keyring(ctx context.Context, data string) (*auth.Keyring, erro
 func (s *Service) pepper(ctx context.Context, data string) ([]byte, error) {
 	switch {
 	case data == "" && s.Store.Shared():
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "API keys in a database need a data directory, for " + pepperFile}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "API keys in a database need a data directory, for " + pepperFile}
 	case data == "":
 		return newDigestKey() // nothing outlives the process
 	}
@@ -143,7 +144,9 @@ func (s *Service) knownKey(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	return &haft.Error{Code: haft.CodeConflict, Message: adminFile + " in the data directory is not of this store, which has no keys: move it away, or make a key with: haft key create --role admin"}
+	return &haft.Error{Code: haft.CodeConflict, Message: adminFile +
+		" in the data directory is not of this store, which has no keys: move it away, or make a key with: haft key " +
+		"create --role admin"}
 }
 
 // createFile writes a file that nobody else can read, whole or not at all. It

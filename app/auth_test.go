@@ -41,7 +41,8 @@ func admit(t *testing.T, a *app.Auth, file string) (auth.Identity, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: strings.TrimSpace(string(text))})
+	return a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer,
+		Token: strings.TrimSpace(string(text))})
 }
 
 // keyIDs lists the keys of an organisation.
@@ -67,7 +68,8 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if made := a.First.Reveal(); (made != "") != (i == 0) || made != "" && (made+"\n" != string(read(t, admin)) || a.FirstFile != admin) {
+		if made := a.First.Reveal(); (made != "") != (i == 0) ||
+			made != "" && (made+"\n" != string(read(t, admin)) || a.FirstFile != admin) {
 			t.Errorf("start %d says that it made %d characters in %q", i, len(made), a.FirstFile)
 		}
 		id, err := admit(t, a, admin)
@@ -212,7 +214,8 @@ func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer, Token: a.First.Reveal()}); err != nil || a.FirstFile != "" {
+	if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: auth.SchemeBearer,
+		Token: a.First.Reveal()}); err != nil || a.FirstFile != "" {
 		t.Errorf("the first key: %v, in %q", err, a.FirstFile)
 	}
 	if _, err := os.Lstat("admin.key"); err == nil {

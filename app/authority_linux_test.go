@@ -32,10 +32,12 @@ type authority struct {
 // newAuthority opens one.
 func newAuthority(t *testing.T) *authority {
 	open(t, app.Config{})
-	s, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Policy: []byte("version: 1\nmcp: []\n")}})
+	s, url, stop := startServerWith(t,
+		app.ServerConfig{ServiceConfig: app.ServiceConfig{Policy: []byte("version: 1\nmcp: []\n")}})
 	t.Cleanup(stop)
-	w := &authority{t: t, s: s, url: url, keys: map[string]string{}, agents: map[string]haft.AgentID{}, letta: map[string]string{},
-		old: map[string]string{}, now: map[string]string{}}
+	w := &authority{t: t, s: s, url: url, keys: map[string]string{}, agents: map[string]haft.AgentID{},
+		letta: map[string]string{},
+		old:   map[string]string{}, now: map[string]string{}}
 	for _, name := range []string{"wipe", "guard"} {
 		w.old[name] = w.version(name, "1", haft.Settings{})
 	}
@@ -65,8 +67,10 @@ func newAuthority(t *testing.T) *authority {
 func (w *authority) version(name, value string, settings haft.Settings) string {
 	w.t.Helper()
 	settings.Parallel = true
-	c, err := w.s.PutTool(w.t.Context(), root(), haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Settings: settings,
-		Source: "def " + name + "(x: int) -> int:\n    \"\"\"Work.\n\n    Args:\n        x: One.\n    \"\"\"\n    return " + value + "\n"})
+	c, err := w.s.PutTool(w.t.Context(), root(), haft.Draft{Name: name, Kind: haft.KindPython, Function: name,
+		Settings: settings,
+		Source: "def " + name + "(x: int) -> int:\n    \"\"\"Work.\n\n    Args:\n        x: One.\n    \"\"\"\n    " +
+			"return " + value + "\n"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -79,7 +83,8 @@ func (w *authority) key(p haft.Principal) string {
 	id := fmt.Sprint(p)
 	if w.keys[id] == "" {
 		by := haft.Principal{Org: p.Org, User: "test", Roles: []string{haft.RoleAdmin}}
-		_, token, err := w.s.Auth.Keyring.Issue(w.t.Context(), auth.Trusted(by), auth.Key{Name: "test", User: p.User, Agent: p.Agent, Roles: p.Roles})
+		_, token, err := w.s.Auth.Keyring.Issue(w.t.Context(), auth.Trusted(by),
+			auth.Key{Name: "test", User: p.User, Agent: p.Agent, Roles: p.Roles})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -153,10 +158,13 @@ func (w *authority) draw(t *rapid.T) drawnRule {
 	always := func(subject) bool { return true }
 	bot := string(w.agents["bot"])
 	some("tools", choice{"tool:wipe", tool("wipe")}, choice{"tool:guard", tool("guard")}, choice{"tool:*", always})
-	some("agents", choice{"bot", agent("bot")}, choice{"helper", agent("helper")}, choice{bot, agent("bot")}, choice{"b*", agent("bot")},
+	some("agents", choice{"bot", agent("bot")}, choice{"helper", agent("helper")}, choice{bot, agent("bot")},
+		choice{"b*", agent("bot")},
 		choice{"*", func(s subject) bool { return s.agent != "" }}, choice{"a*", agent("a")})
-	some("users", choice{"ann", func(s subject) bool { return s.user == "ann" }}, choice{"bob", func(s subject) bool { return s.user == "bob" }})
-	some("roles", choice{"user", func(s subject) bool { return s.role == "user" }}, choice{"admin", func(s subject) bool { return s.role == "admin" }})
+	some("users", choice{"ann", func(s subject) bool { return s.user == "ann" }},
+		choice{"bob", func(s subject) bool { return s.user == "bob" }})
+	some("roles", choice{"user", func(s subject) bool { return s.role == "user" }},
+		choice{"admin", func(s subject) bool { return s.role == "admin" }})
 	if rapid.IntRange(0, 3).Draw(t, "digests") == 0 {
 		name := rapid.SampledFrom([]string{"wipe", "guard"}).Draw(t, "digest of")
 		r.named = rapid.IntRange(1, 2).Draw(t, "digest")
@@ -164,13 +172,16 @@ func (w *authority) draw(t *rapid.T) drawnRule {
 		if r.named == 2 {
 			digest = w.now[name]
 		}
-		r.parts = append(r.parts, choice{fmt.Sprintf("digests: [%q]", digest), func(s subject) bool { return s.tool == name && s.version == r.named }})
+		r.parts = append(r.parts, choice{fmt.Sprintf("digests: [%q]", digest),
+			func(s subject) bool { return s.tool == name && s.version == r.named }})
 	}
 	if rapid.IntRange(0, 3).Draw(t, "conditional") == 0 {
 		all := []choice{
-			{`principal.agent == "bot"`, agent("bot")}, {`principal.agent != "bot"`, func(s subject) bool { return s.agent != "bot" }},
+			{`principal.agent == "bot"`, agent("bot")},
+			{`principal.agent != "bot"`, func(s subject) bool { return s.agent != "bot" }},
 			{`principal.agent == "` + bot + `"`, agent("bot")}, {`principal.agent_id == "` + bot + `"`, agent("bot")},
-			{`principal.agent_name == "helper"`, agent("helper")}, {`tool.version == 1`, func(s subject) bool { return s.version == 1 }},
+			{`principal.agent_name == "helper"`, agent("helper")},
+			{`tool.version == 1`, func(s subject) bool { return s.version == 1 }},
 			{`has(args.x) && args.x > 3`, func(s subject) bool { return s.x > 3 }}, {`args.y == 1`, always},
 		}
 		i := rapid.IntRange(0, len(all)-1).Draw(t, "when")
@@ -269,7 +280,8 @@ const codeMode = "code mode"
 
 // inCode is a call of code that makes a call.
 func inCode(c haft.Call) haft.Call {
-	code := "import json\ntry:\n    " + c.Tool + "(**json.loads('" + string(c.Args) + "'))\nexcept ToolError as e:\n    print(e)\n"
+	code := "import json\ntry:\n    " + c.Tool + "(**json.loads('" + string(c.Args) +
+		"'))\nexcept ToolError as e:\n    print(e)\n"
 	raw, err := json.Marshal(map[string]string{"language": "python", "code": code})
 	if err != nil {
 		panic(err) // of two texts: cannot be
@@ -323,9 +335,12 @@ func ways() []way {
 			w.post("POST", w.key(p), "/v1/chains", b)
 		}},
 		{"tool_calls", false, false, func(w *authority, p haft.Principal, as string, c haft.Call) {
-			call := fields{"id": "x", "type": "function", "function": fields{"name": c.Tool, "arguments": string(c.Args)}}
-			w.post("POST", w.key(p), "/v1/tool_calls"+acting(as), fields{"id": "r", "object": "chat.completion", "choices": []any{
-				fields{"index": 0, "finish_reason": "tool_calls", "message": fields{"role": "assistant", "tool_calls": []any{call}}}}})
+			call := fields{"id": "x", "type": "function",
+				"function": fields{"name": c.Tool, "arguments": string(c.Args)}}
+			w.post("POST", w.key(p), "/v1/tool_calls"+acting(as),
+				fields{"id": "r", "object": "chat.completion", "choices": []any{
+					fields{"index": 0, "finish_reason": "tool_calls",
+						"message": fields{"role": "assistant", "tool_calls": []any{call}}}}})
 		}},
 		{"letta", false, true, func(w *authority, p haft.Principal, as string, c haft.Call) {
 			name := as
@@ -338,10 +353,11 @@ func ways() []way {
 		}},
 		{"mcp", false, false, func(w *authority, p haft.Principal, as string, c haft.Call) {
 			const at = "2026-07-28"
-			w.post("POST", w.key(p), "/mcp"+acting(as), fields{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": fields{
-				"name": c.Tool, "arguments": c.Args, "_meta": fields{"io.modelcontextprotocol/protocolVersion": at,
-					"io.modelcontextprotocol/clientInfo":         fields{"name": "test", "version": "1"},
-					"io.modelcontextprotocol/clientCapabilities": fields{}}}},
+			w.post("POST", w.key(p), "/mcp"+acting(as),
+				fields{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": fields{
+					"name": c.Tool, "arguments": c.Args, "_meta": fields{"io.modelcontextprotocol/protocolVersion": at,
+						"io.modelcontextprotocol/clientInfo":         fields{"name": "test", "version": "1"},
+						"io.modelcontextprotocol/clientCapabilities": fields{}}}},
 				"MCP-Protocol-Version", at, "Mcp-Method", "tools/call", "Mcp-Name", c.Tool)
 		}},
 		{codeMode, false, false, func(w *authority, p haft.Principal, as string, c haft.Call) {
@@ -363,7 +379,8 @@ func (w *authority) last(tool string) *haft.Record {
 }
 
 // happened makes a call by one way and says what was decided about it.
-func (w *authority) happened(t *rapid.T, by way, p haft.Principal, as string, c haft.Call) (policy.Effect, *haft.Record) {
+func (w *authority) happened(t *rapid.T, by way, p haft.Principal, as string,
+	c haft.Call) (policy.Effect, *haft.Record) {
 	before := w.last(c.Tool)
 	by.call(w, p, as, c)
 	r := w.last(c.Tool)
@@ -496,7 +513,8 @@ func (w *authority) resumed(t *rapid.T, r *haft.Record, p haft.Principal, as str
 		}
 		if res.Status.Final() {
 			if res.Status != haft.StatusSuccess {
-				t.Fatalf("after somebody agreed the call is %s: %+v, and %s is explained", res.Status, res.Error, want.Effect)
+				t.Fatalf("after somebody agreed the call is %s: %+v, and %s is explained", res.Status, res.Error,
+					want.Effect)
 			}
 			return
 		}

@@ -25,7 +25,8 @@ const dbFile = "haft.db"
 // backupFiles are copied besides the database. audit.head comes first: it may be behind
 // the database, and not ahead of it.
 func backupFiles() []string {
-	return []string{checkpoint.HeadFile, auditFile, "audit.keys", digestFile, pepperFile, adminFile, masterFile, masterFile + ".old"}
+	return []string{checkpoint.HeadFile, auditFile, "audit.keys", digestFile, pepperFile, adminFile, masterFile,
+		masterFile + ".old"}
 }
 
 // BackupConfig says what to copy. Data and To are needed.
@@ -89,7 +90,8 @@ func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 			return made, err
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the keys of the data directory are being replaced: try again"}
+	return nil, &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the keys of the data directory are being replaced: try again"}
 }
 
 // emptyDir makes and opens a directory, or reports that it has something in it.
@@ -103,7 +105,8 @@ func emptyDir(dir string) (*os.Root, error) {
 	}
 	list, err := fs.ReadDir(root.FS(), ".")
 	if err == nil && len(list) > 0 {
-		err = &haft.Error{Code: haft.CodeConflict, Message: "the directory to write to is not empty: name a new one; nothing was changed"}
+		err = &haft.Error{Code: haft.CodeConflict,
+			Message: "the directory to write to is not empty: name a new one; nothing was changed"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -119,7 +122,9 @@ func ownDir(dir *os.Root) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if info.Mode().Perm()&0o022 != 0 || ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "others can write to the directory of the backup: name a new one in it, which is made; nothing was changed"}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "others can write to the directory of the backup: name a new one in it, which is made; nothing " +
+				"was changed"}
 	}
 	return nil
 }
@@ -222,11 +227,14 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 		}
 		if !rep.Sound() {
 			return 0, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-				"the audit log of organisation %q in the backup is not what was written: %s. Look at it with: haft audit verify", org, rep.Problems[0])}
+				"the audit log of organisation %q in the backup is not what was written: %s. Look at it with: haft "+
+					"audit verify", org, rep.Problems[0])}
 		}
 		entries += rep.Entries
 	}
-	return entries, s.Store.Commit(ctx, store.Batch{Audit: []audit.Entry{restoredEntry(p, []string{"all files were put back from a backup"})}})
+	return entries,
+		s.Store.Commit(ctx,
+			store.Batch{Audit: []audit.Entry{restoredEntry(p, []string{"all files were put back from a backup"})}})
 }
 
 // copyBack copies the files of a backup into a data directory, all or none.
@@ -240,8 +248,9 @@ func copyBack(backup, data string) (err error) {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "there is no " + dbFile + " in the backup", Err: err}
 	}
 	if info, err := from.Lstat(dbFile + "-wal"); err == nil && info.Size() > 0 {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "this is a copy of a data directory that was in use, and its newest data is in " + dbFile +
-			"-wal: copy the whole directory, and start haft with the copy; nothing was changed"}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "this is a copy of a data directory that was in use, and its newest data is in " + dbFile +
+				"-wal: copy the whole directory, and start haft with the copy; nothing was changed"}
 	}
 	to, err := emptyDir(data)
 	if err != nil {

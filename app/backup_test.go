@@ -21,7 +21,8 @@ func TestBackup_leaves_no_half(t *testing.T) {
 		spoil func(data, to string) error
 		want  haft.Code
 	}{
-		"a database is missing": {func(data, _ string) error { return os.Remove(filepath.Join(data, "haft.db")) }, haft.CodeNotFound},
+		"a database is missing": {func(data, _ string) error { return os.Remove(filepath.Join(data, "haft.db")) },
+			haft.CodeNotFound},
 		"a link": {func(data, _ string) error {
 			return os.Symlink(filepath.Join(data, "master.key"), filepath.Join(data, "audit.keys"))
 		}, haft.CodeInvalid},
@@ -45,7 +46,8 @@ func TestBackup_leaves_no_half(t *testing.T) {
 func TestPutBack_a_copy_in_use(t *testing.T) {
 	from, _ := crashed(t)
 	data := filepath.Join(t.TempDir(), "data")
-	if _, err := app.PutBack(t.Context(), from, data, haft.Principal{Org: "acme"}); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := app.PutBack(t.Context(), from, data,
+		haft.Principal{Org: "acme"}); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("PutBack: %v", err)
 	}
 	if _, err := os.Stat(data); err == nil {
@@ -58,8 +60,9 @@ func TestPutBack_a_copy_in_use(t *testing.T) {
 func TestPutBack_a_changed_backup(t *testing.T) {
 	made, _ := crashed(t)
 	for name, text := range map[string]string{
-		"nothing":  "SELECT 1",
-		"all":      "DELETE FROM audit; DELETE FROM audit_heads; DELETE FROM checkpoints; DELETE FROM audit_checkpoints",
+		"nothing": "SELECT 1",
+		"all": "DELETE FROM audit; DELETE FROM audit_heads; DELETE FROM checkpoints; DELETE FROM " +
+			"audit_checkpoints",
 		"an end":   "DELETE FROM audit WHERE seq > 3",
 		"an entry": "UPDATE audit SET doc = (SELECT doc FROM audit WHERE seq = 3) WHERE seq = 2",
 	} {

@@ -16,10 +16,11 @@ type nothing struct{}
 // BenchmarkService64 is a built-in tool that does nothing through a whole service,
 // recorded on the disk, for 64 callers.
 func BenchmarkService64(b *testing.B) {
-	s, err := app.OpenService(b.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: b.TempDir(), Builtins: func(set *builtin.Set) error {
-		return builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."},
-			func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil })
-	}})
+	s, err := app.OpenService(b.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: b.TempDir(),
+		Builtins: func(set *builtin.Set) error {
+			return builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."},
+				func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil })
+		}})
 	if err != nil {
 		b.Skip(err)
 	}
@@ -30,7 +31,8 @@ func BenchmarkService64(b *testing.B) {
 	for range 64 {
 		wg.Go(func() {
 			for range calls {
-				if res, err := s.Call(b.Context(), haft.Call{Tool: "noop", Principal: root()}); err != nil || res.Status != haft.StatusSuccess {
+				if res, err := s.Call(b.Context(), haft.Call{Tool: "noop", Principal: root()}); err != nil ||
+					res.Status != haft.StatusSuccess {
 					b.Error(res, err)
 				}
 			}

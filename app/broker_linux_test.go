@@ -92,7 +92,8 @@ func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bo
 			all += " " + u + " " + p
 		}
 		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
-		fmt.Fprintf(w, "%s\n%s\n%s\n%s", all, strings.ToUpper(all), hex.EncodeToString([]byte(all)), base64.StdEncoding.EncodeToString([]byte(all)))
+		fmt.Fprintf(w, "%s\n%s\n%s\n%s", all, strings.ToUpper(all), hex.EncodeToString([]byte(all)),
+			base64.StdEncoding.EncodeToString([]byte(all)))
 	})
 	plain := httptest.NewServer(h)
 	t.Cleanup(plain.Close)
@@ -106,7 +107,8 @@ func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bo
 	_, m.https, _ = net.SplitHostPort(secure.Listener.Addr().String())
 	cfg.Data, cfg.SelfReview = m.dir, true
 	cfg.Logger = slog.New(slog.NewJSONHandler(m.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	cfg.Egress = egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: directory{}, TLS: &egress.TLS{Roots: roots}}
+	cfg.Egress = egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: directory{},
+		TLS: &egress.TLS{Roots: roots}}
 	cfg.Search.URL = strings.ReplaceAll(cfg.Search.URL, "{https}", m.https)
 	var err error
 	cfg.AllowReduced = true // what a machine gives is what is tried
@@ -187,7 +189,8 @@ def send(url: str, name: str, how: str) -> str:
 `
 
 // sent asks the tool to send a variable, and returns what it had and what it got.
-func (m *market) sent(who haft.Principal, url, name, how string, env map[string]string) (placeholder, status, body string, res *haft.Result) {
+func (m *market) sent(who haft.Principal, url, name, how string,
+	env map[string]string) (placeholder, status, body string, res *haft.Result) {
 	m.t.Helper()
 	res = m.do(who, "send", map[string]string{"url": url, "name": name, "how": how}, env)
 	var text string
@@ -204,23 +207,29 @@ const brokered = "Zx8Qv1Lm4Rt7/real+Value=99"
 // never has it, whatever the server repeats; the audit names it.
 func TestService_brokers_stored_secrets(t *testing.T) {
 	m := openMarket(t, nil, app.ServiceConfig{})
-	put(t, m.Service, sender, haft.Settings{Network: append(m.hosts("api.example"), "http://other.example:"+m.http, "GET https://other.example:"+m.https), Secrets: []string{"API_KEY"}})
+	put(t, m.Service, sender,
+		haft.Settings{Network: append(m.hosts("api.example"), "http://other.example:"+m.http,
+			"GET https://other.example:"+m.https), Secrets: []string{"API_KEY"}})
 	for _, tt := range []struct {
 		how string
 		to  secret.Binding
 		got func(*http.Request) string
 	}{
-		{"bearer", secret.Binding{Header: "Authorization", Prefix: "Bearer "}, func(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }},
-		{"header X-Key", secret.Binding{Header: "x-key"}, func(r *http.Request) string { return r.Header.Get("X-Key") }},
+		{"bearer", secret.Binding{Header: "Authorization", Prefix: "Bearer "},
+			func(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }},
+		{"header X-Key", secret.Binding{Header: "x-key"},
+			func(r *http.Request) string { return r.Header.Get("X-Key") }},
 		{"query", secret.Binding{Query: "key"}, func(r *http.Request) string { return r.URL.Query().Get("key") }},
-		{"basic", secret.Binding{Basic: "password"}, func(r *http.Request) string { _, p, _ := r.BasicAuth(); return p }},
+		{"basic", secret.Binding{Basic: "password"},
+			func(r *http.Request) string { _, p, _ := r.BasicAuth(); return p }},
 	} {
 		m.bind("", "API_KEY", brokered, tt.to)
 		for _, base := range m.hosts("api.example") {
 			before := len(m.requests())
 			stand, status, body, res := m.sent(root(), base+"/x", "API_KEY", tt.how, nil)
 			if status != "200" || len(m.requests()) != before+1 || tt.got(m.requests()[before]) != brokered {
-				t.Errorf("%s to %s: %s, notices %v; the server got %v", tt.how, base, status, res.Notices, m.requests()[before:])
+				t.Errorf("%s to %s: %s, notices %v; the server got %v", tt.how, base, status, res.Notices,
+					m.requests()[before:])
 			}
 			if len(stand) != len(brokered) || stand == brokered || !strings.ContainsAny(stand, "/+=") {
 				t.Errorf("%s: the tool had %q", tt.how, stand)
@@ -234,12 +243,14 @@ func TestService_brokers_stored_secrets(t *testing.T) {
 		for _, base := range m.hosts("other.example") {
 			before := len(m.requests())
 			_, status, _, res := m.sent(root(), base+"/x", "API_KEY", tt.how, nil)
-			if status != "403" || !strings.Contains(fmt.Sprint(res.Notices), "the secret API_KEY is not for other.example") || len(m.requests()) != before {
+			if status != "403" || !strings.Contains(fmt.Sprint(res.Notices),
+				"the secret API_KEY is not for other.example") || len(m.requests()) != before {
 				t.Errorf("%s to %s: %s, notices %v", tt.how, base, status, res.Notices)
 			}
 		}
 	}
-	if all := m.audit(); !strings.Contains(all, `"secrets":["API_KEY"]`) || !strings.Contains(all, `"bound":{"hosts":`) {
+	if all := m.audit(); !strings.Contains(all, `"secrets":["API_KEY"]`) ||
+		!strings.Contains(all, `"bound":{"hosts":`) {
 		t.Errorf("the audit does not name the secret: %.2000s", all)
 	}
 	searchFiles(t, m.dir, map[string]string{"API_KEY": brokered})
@@ -249,9 +260,11 @@ func TestService_brokers_stored_secrets(t *testing.T) {
 func TestService_brokers_nothing_out_of_place(t *testing.T) {
 	m := openMarket(t, nil, app.ServiceConfig{})
 	put(t, m.Service, sender, haft.Settings{Network: m.hosts("api.example")})
-	m.bind("", "API_KEY", brokered, secret.Binding{Hosts: []string{"GET https://api.example:" + m.https + "/v1/*"}, Header: "X-Key"})
+	m.bind("", "API_KEY", brokered, secret.Binding{Hosts: []string{"GET https://api.example:" + m.https + "/v1/*"},
+		Header: "X-Key"})
 	for _, tt := range []struct{ path, how string }{
-		{"/v1/a", "body"}, {"/v1/a", "query"}, {"/v1/a", "basic"}, {"/v1/a", "bearer"}, {"/v1/a", "header X-Other"}, {"/v1/a", "encoded"},
+		{"/v1/a", "body"}, {"/v1/a", "query"}, {"/v1/a", "basic"}, {"/v1/a", "bearer"}, {"/v1/a", "header X-Other"},
+		{"/v1/a", "encoded"},
 		{"/v2/a", "header X-Key"}, {"/v1/../v2/a", "header X-Key"}, {"/v1", "path"},
 	} {
 		before := len(m.requests())
@@ -260,7 +273,8 @@ func TestService_brokers_nothing_out_of_place(t *testing.T) {
 			t.Errorf("%s as %s: %s %s", tt.path, tt.how, status, body)
 		}
 		for _, r := range m.requests()[before:] {
-			search(t, "the request "+tt.path+" "+tt.how, fmt.Appendf(nil, "%v %v", r.URL, r.Header), map[string]string{"API_KEY": brokered})
+			search(t, "the request "+tt.path+" "+tt.how, fmt.Appendf(nil, "%v %v", r.URL, r.Header),
+				map[string]string{"API_KEY": brokered})
 		}
 	}
 	// The placeholder of another call is text like any other.
@@ -272,7 +286,8 @@ func TestService_brokers_nothing_out_of_place(t *testing.T) {
 		t.Errorf("the placeholder of another call: %s %s, the server got %q", status, again, got)
 	}
 	// Over http it is not for, though the tool may go there.
-	if _, status, _, _ := m.sent(root(), "http://api.example:"+m.http+"/v1/a", "API_KEY", "header X-Key", nil); status != "403" {
+	if _, status, _, _ := m.sent(root(), "http://api.example:"+m.http+"/v1/a", "API_KEY", "header X-Key",
+		nil); status != "403" {
 		t.Errorf("over http: %s", status)
 	}
 }
@@ -284,7 +299,9 @@ func TestService_binds_by_name(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"HOOKED": "value-of-the-webhook-4711"})
 	}))
 	t.Cleanup(hook.Close)
-	m := openMarket(t, nil, app.ServiceConfig{Credentials: app.CredentialsConfig{URL: hook.URL, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	m := openMarket(t, nil,
+		app.ServiceConfig{Credentials: app.CredentialsConfig{URL: hook.URL,
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	put(t, m.Service, sender, haft.Settings{Network: m.hosts("api.example")})
 	agent, err := m.PutAgent(t.Context(), root(), haft.Agent{Name: "helper", Tools: []string{"send"}})
 	must(t, err)
@@ -300,7 +317,8 @@ func TestService_binds_by_name(t *testing.T) {
 		{"GIVEN", "X-Key", "value-of-the-call-4711"}, {"MINE", "X-Mine", "another-of-the-agent-4711"},
 	} {
 		before := len(m.requests())
-		stand, status, body, res := m.sent(who, "https://api.example:"+m.https, tt.name, "header "+tt.header, map[string]string{"GIVEN": "value-of-the-call-4711"})
+		stand, status, body, res := m.sent(who, "https://api.example:"+m.https, tt.name, "header "+tt.header,
+			map[string]string{"GIVEN": "value-of-the-call-4711"})
 		if status != "200" || stand == tt.want {
 			t.Fatalf("%s: the tool had %q and got %s %s %v", tt.name, stand, status, body, res.Notices)
 		}
@@ -315,9 +333,11 @@ func TestService_tells_of_bound_secrets_that_get_nowhere(t *testing.T) {
 	m := openMarket(t, nil, app.ServiceConfig{})
 	m.bind("", "API_KEY", brokered, secret.Binding{Header: "X-Key"})
 	for _, network := range [][]string{nil, m.hosts("other.example")} {
-		put(t, m.Service, "import os\ndef look() -> str:\n    \"\"\"Look.\"\"\"\n    return os.environ['API_KEY'][::-1]\n", haft.Settings{Network: network, Secrets: []string{"API_KEY"}})
+		put(t, m.Service, "import os\ndef look() -> str:\n    \"\"\"Look.\"\"\"\n    return "+
+			"os.environ['API_KEY'][::-1]\n", haft.Settings{Network: network, Secrets: []string{"API_KEY"}})
 		res := m.do(root(), "look", map[string]string{}, nil)
-		if res.Status != haft.StatusSuccess || strings.Contains(string(res.Value), reversed(brokered)) || !strings.Contains(fmt.Sprint(res.Notices), "API_KEY goes to http://api.example") {
+		if res.Status != haft.StatusSuccess || strings.Contains(string(res.Value), reversed(brokered)) ||
+			!strings.Contains(fmt.Sprint(res.Notices), "API_KEY goes to http://api.example") {
 			t.Errorf("with the network %v: %s %s, notices %v", network, res.Status, res.Value, res.Notices)
 		}
 	}

@@ -86,12 +86,14 @@ func TestService_keeps_bound_secrets_out_of_memory(t *testing.T) {
 		}
 	}
 	put(t, m.Service, hoarder, haft.Settings{Network: m.hosts("api.example"), Secrets: names})
-	res := m.do(root(), "hoard", map[string]any{"url": "https://api.example:" + m.https, "names": names, "backwards": forms}, nil)
+	res := m.do(root(), "hoard", map[string]any{"url": "https://api.example:" + m.https, "names": names,
+		"backwards": forms}, nil)
 	var got struct {
 		Found, Searched, Kept int
 		Own                   bool
 	}
-	if err := json.Unmarshal(res.Value, &got); err != nil || got.Found != 0 || !got.Own || got.Searched < 4<<20 || got.Kept == 0 {
+	if err := json.Unmarshal(res.Value, &got); err != nil || got.Found != 0 || !got.Own || got.Searched < 4<<20 ||
+		got.Kept == 0 {
 		t.Errorf("the program found %+v: %v %s %+v", got, err, res.Status, res.Error)
 	}
 	for _, r := range m.requests() {
@@ -124,11 +126,20 @@ var clients = []struct {
 	name, place, source string
 	kind                haft.Kind
 }{
-	{"requests", "bearer", "import os, requests\ndef requests_(url: str) -> int:\n    \"\"\"Fetch.\n\n    Args:\n        url: where\n    \"\"\"\n    return requests.get(url, headers={'Authorization': 'Bearer ' + os.environ['API_KEY']}, timeout=20).status_code\n", haft.KindPython},
-	{"httpx", "bearer", "import os, httpx\ndef httpx_(url: str) -> int:\n    \"\"\"Fetch.\n\n    Args:\n        url: where\n    \"\"\"\n    return httpx.get(url, headers={'Authorization': 'Bearer ' + os.environ['API_KEY']}, timeout=20).status_code\n", haft.KindPython},
-	{"curl", "basic", "#!/bin/bash\n# Fetch.\n#\n# Args:\n#   url (string): where\ncurl -sS -o /dev/null -w '%{http_code}' -m 20 -u \"me:$API_KEY\" \"$ARG_URL\"\n", haft.KindBash},
-	{"git", "basic", "#!/bin/bash\n# Fetch.\n#\n# Args:\n#   url (string): where\ncd /tmp && git -c credential.helper='!f() { echo username=me; echo \"password=$API_KEY\"; }; f' clone -q \"$ARG_URL/repo.git\" repo && git -C repo log -1 --format=%s >&2 && echo 200\n", haft.KindBash},
-	{"fetch", "bearer", "/**\n * Fetch.\n * @param url where\n */\nexport async function fetch_(url: string): Promise<number> {\n  const r = await fetch(url, { headers: { Authorization: 'Bearer ' + process.env.API_KEY } });\n  return r.status;\n}\n", haft.KindTypeScript},
+	{"requests", "bearer", "import os, requests\ndef requests_(url: str) -> int:\n    \"\"\"Fetch.\n\n    Args:\n   " +
+		"     url: where\n    \"\"\"\n    return requests.get(url, headers={'Authorization': 'Bearer ' + " +
+		"os.environ['API_KEY']}, timeout=20).status_code\n", haft.KindPython},
+	{"httpx", "bearer", "import os, httpx\ndef httpx_(url: str) -> int:\n    \"\"\"Fetch.\n\n    Args:\n        " +
+		"url: where\n    \"\"\"\n    return httpx.get(url, headers={'Authorization': 'Bearer ' + " +
+		"os.environ['API_KEY']}, timeout=20).status_code\n", haft.KindPython},
+	{"curl", "basic", "#!/bin/bash\n# Fetch.\n#\n# Args:\n#   url (string): where\ncurl -sS -o /dev/null -w " +
+		"'%{http_code}' -m 20 -u \"me:$API_KEY\" \"$ARG_URL\"\n", haft.KindBash},
+	{"git", "basic", "#!/bin/bash\n# Fetch.\n#\n# Args:\n#   url (string): where\ncd /tmp && git -c " +
+		"credential.helper='!f() { echo username=me; echo \"password=$API_KEY\"; }; f' clone -q " +
+		"\"$ARG_URL/repo.git\" repo && git -C repo log -1 --format=%s >&2 && echo 200\n", haft.KindBash},
+	{"fetch", "bearer", "/**\n * Fetch.\n * @param url where\n */\nexport async function fetch_(url: string): " +
+		"Promise<number> {\n  const r = await fetch(url, { headers: { Authorization: 'Bearer ' + " +
+		"process.env.API_KEY } });\n  return r.status;\n}\n", haft.KindTypeScript},
 }
 
 // Real clients work with a stored secret that they never have, over the whole way.
@@ -161,10 +172,13 @@ func TestService_brokers_for_real_clients(t *testing.T) {
 				to = secret.Binding{Basic: "password"}
 			}
 			m.bind("", "API_KEY", brokered, to)
-			change, err := m.PutTool(t.Context(), root(), haft.Draft{Name: "try_" + tt.name, Kind: tt.kind, Source: tt.source, Settings: haft.Settings{Network: m.hosts("api.example")}})
+			change, err := m.PutTool(t.Context(), root(),
+				haft.Draft{Name: "try_" + tt.name, Kind: tt.kind, Source: tt.source,
+					Settings: haft.Settings{Network: m.hosts("api.example")}})
 			must(t, err)
 			if change.Waiting != 0 {
-				_, err := m.SetTool(t.Context(), root(), change.Tool.Name, haft.ToolState{Review: &haft.Answer{Approve: true}})
+				_, err := m.SetTool(t.Context(), root(), change.Tool.Name,
+					haft.ToolState{Review: &haft.Answer{Approve: true}})
 				must(t, err)
 			}
 			for _, base := range m.hosts("api.example") {
@@ -172,9 +186,12 @@ func TestService_brokers_for_real_clients(t *testing.T) {
 				if got := strings.Trim(string(res.Value), `"`); got != "200" {
 					t.Errorf("%s: %s %s %+v %s %v", base, res.Status, res.Value, res.Error, res.Stderr, res.Notices)
 				}
-				res = m.do(root(), "try_"+tt.name, map[string]string{"url": strings.Replace(base, "api.", "other.", 1)}, nil)
-				if got := strings.Trim(string(res.Value), `"`); got == "200" || !strings.Contains(fmt.Sprint(res.Notices), "network: [") {
-					t.Errorf("%s, another host: %s %s %+v, notices %v", base, res.Status, res.Value, res.Error, res.Notices)
+				res = m.do(root(), "try_"+tt.name, map[string]string{"url": strings.Replace(base, "api.", "other.", 1)},
+					nil)
+				if got := strings.Trim(string(res.Value), `"`); got == "200" ||
+					!strings.Contains(fmt.Sprint(res.Notices), "network: [") {
+					t.Errorf("%s, another host: %s %s %+v, notices %v", base, res.Status, res.Value, res.Error,
+						res.Notices)
 				}
 			}
 		})
@@ -197,12 +214,15 @@ func venv(t *testing.T) string {
 	must(t, os.Chmod(dir, 0o755))
 	python, err := filepath.EvalSymlinks("../.haft/testenv/bin/python3")
 	must(t, err)
-	if out, err := exec.CommandContext(t.Context(), python, "-m", "venv", "--without-pip", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), python, "-m", "venv", "--without-pip",
+		dir).CombinedOutput(); err != nil {
 		t.Fatalf("make a virtual environment: %v\n%s", err, out)
 	}
 	to, _ := filepath.Glob(filepath.Join(dir, "lib/python3*/site-packages"))
-	for _, n := range []string{"requests", "urllib3", "charset_normalizer", "httpx", "httpcore", "h11", "anyio", "certifi", "idna", "sniffio"} {
-		if err := os.CopyFS(filepath.Join(to[0], n), os.DirFS(filepath.Join(found[0], n))); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, n := range []string{"requests", "urllib3", "charset_normalizer", "httpx", "httpcore", "h11", "anyio",
+		"certifi", "idna", "sniffio"} {
+		if err := os.CopyFS(filepath.Join(to[0], n), os.DirFS(filepath.Join(found[0], n))); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +242,8 @@ func bareRepo(t *testing.T) string {
 	} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = dir
-		cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.example", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.example"}
+		cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "GIT_AUTHOR_NAME=a",
+			"GIT_AUTHOR_EMAIL=a@a.example", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.example"}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -241,19 +262,23 @@ func TestService_exchanges_secrets_for_tokens(t *testing.T) {
 			return false
 		}
 		_, client, _ := r.BasicAuth()
-		if want := fmt.Sprint("refresh-token-of-4711-", n.Load()); fail.Load() || client != "client-secret-of-4711" || r.PostFormValue("refresh_token") != want {
+		if want := fmt.Sprint("refresh-token-of-4711-", n.Load()); fail.Load() || client != "client-secret-of-4711" ||
+			r.PostFormValue("refresh_token") != want {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 			return true
 		}
-		fmt.Fprintf(w, `{"access_token":"access-token-of-4711-%d","token_type":"bearer","expires_in":0,"refresh_token":"refresh-token-of-4711-%d"}`, n.Load(), n.Add(1))
+		fmt.Fprintf(w,
+			`{"access_token":"access-token-of-4711-%d","token_type":"bearer","expires_in":0,"refresh_token":"refresh-token-of-4711-%d"}`, n.Load(), n.Add(1))
 		return true
 	}, app.ServiceConfig{})
 	all := map[string]string{"the client's secret": "client-secret-of-4711"}
 	for i := range 6 {
-		all[fmt.Sprint("refresh ", i)], all[fmt.Sprint("token ", i)] = fmt.Sprint("refresh-token-of-4711-", i), fmt.Sprint("access-token-of-4711-", i)
+		all[fmt.Sprint("refresh ", i)], all[fmt.Sprint("token ", i)] = fmt.Sprint("refresh-token-of-4711-", i),
+			fmt.Sprint("access-token-of-4711-", i)
 	}
-	o := &secret.OAuth{TokenURL: "https://login.example:" + m.https + "/token", Grant: secret.GrantRefresh, ClientID: "me"}
+	o := &secret.OAuth{TokenURL: "https://login.example:" + m.https + "/token", Grant: secret.GrantRefresh,
+		ClientID: "me"}
 	value, err := o.Join(secret.New(all["the client's secret"]), secret.New(all["refresh 0"]))
 	must(t, err)
 	m.bind("", "GOOGLE", value.Reveal(), secret.Binding{Header: "Authorization", Prefix: "Bearer ", OAuth: o})
@@ -261,7 +286,8 @@ func TestService_exchanges_secrets_for_tokens(t *testing.T) {
 	for i := range 2 {
 		stand, status, body, res := m.sent(root(), "https://api.example:"+m.https, "GOOGLE", "bearer", nil)
 		seen := m.requests()
-		if got := seen[len(seen)-1].Header.Get("Authorization"); status != "200" || !strings.HasPrefix(got, "Bearer access-token-of-4711-") {
+		if got := seen[len(seen)-1].Header.Get("Authorization"); status != "200" ||
+			!strings.HasPrefix(got, "Bearer access-token-of-4711-") {
 			t.Fatalf("call %d: %s %v; the server got %q", i, status, res.Notices, got)
 		}
 		if !strings.HasPrefix(stand, "a") && len(stand) != len(all["token 0"]) {

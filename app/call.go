@@ -61,7 +61,8 @@ func (a *App) request(kind haft.Kind, r Run) executor.Request {
 	if len(r.Hosts) > 0 {
 		r.Network = sandbox.NetworkOutlet
 	}
-	return executor.Request{Org: r.Org, Kind: kind, Stored: true, Env: r.Env, Files: r.Files, Layers: r.Layers, Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
+	return executor.Request{Org: r.Org, Kind: kind, Stored: true, Env: r.Env, Files: r.Files, Layers: r.Layers,
+		Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
 }
 
 // NewCallID makes an id that nobody can guess.
@@ -129,7 +130,8 @@ const maxNotices = 10
 func refused(id haft.CallID, t *Tool, f *haft.Failure, took time.Duration) *haft.Result {
 	return &haft.Result{
 		Call: id, Tool: t.Derived.Name, Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: f,
-		Sandbox:  haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}},
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
+			Controls: []haft.Control{}}},
 		Timeline: haft.Timeline{Validate: haft.Millis(took), Total: haft.Millis(took)},
 	}
 }

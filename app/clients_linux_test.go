@@ -26,7 +26,8 @@ func clientServer(t *testing.T) []string {
 	dir := t.TempDir()
 	s, url, stop := startServerWith(t, app.ServerConfig{
 		ServiceConfig: app.ServiceConfig{Data: dir, Upstream: nearMCP()},
-		Auth:          auth.Config{Attempts: auth.Attempts{Failures: 1_000_000}}, // so that each is told 401, and not 429
+		// so that each is told 401, and not 429
+		Auth: auth.Config{Attempts: auth.Attempts{Failures: 1_000_000}},
 	})
 	t.Cleanup(stop)
 	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
@@ -34,9 +35,11 @@ func clientServer(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	admin := haft.Principal{Org: "other", Roles: []string{haft.RoleAdmin}}
-	_, other, err := s.Auth.Keyring.Issue(t.Context(), auth.Trusted(admin), auth.Key{Org: "other", User: "eve", Roles: []string{haft.RoleAdmin}})
+	_, other, err := s.Auth.Keyring.Issue(t.Context(), auth.Trusted(admin),
+		auth.Key{Org: "other", User: "eve", Roles: []string{haft.RoleAdmin}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_KEY_FILE=", "HAFT_MCP_URL=" + url + "/mcp"}
+	return []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)),
+		"HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_KEY_FILE=", "HAFT_MCP_URL=" + url + "/mcp"}
 }

@@ -58,7 +58,8 @@ func TestClients_python(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := pythonClient{dir: filepath.Join(root, "clients", "python"), bin: filepath.Join(skiptest.Part(t, "clients", "clientspy"), "bin")}
+	c := pythonClient{dir: filepath.Join(root, "clients", "python"),
+		bin: filepath.Join(skiptest.Part(t, "clients", "clientspy"), "bin")}
 	c.env = []string{
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=", "RUFF_NO_CACHE=true", "MYPY_CACHE_DIR=" + t.TempDir(),
 		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
@@ -70,7 +71,8 @@ func TestClients_python(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 			t.Skipf("this is no clone of a repository: %v", err)
 		}
-		if out, err := c.command(t.Context(), "python", "-m", "pip", "download", "-q", "--no-deps", "-d", t.TempDir(), "idna==3.20").CombinedOutput(); err != nil {
+		if out, err := c.command(t.Context(), "python", "-m", "pip", "download", "-q", "--no-deps", "-d", t.TempDir(),
+			"idna==3.20").CombinedOutput(); err != nil {
 			sandboxtest.Require(t, "index", "the index cannot be asked: "+string(out))
 		}
 		fresh := pythonClient{dir: t.TempDir(), bin: filepath.Join(t.TempDir(), "venv", "bin"), env: c.env}
@@ -90,7 +92,8 @@ func TestClients_python(t *testing.T) {
 		t.Parallel()
 		c := c
 		site := c.install(t, c.dir)
-		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site, "HAFT_OPENAPI="+filepath.Join(root, "server", "testdata", "openapi.json"))
+		c.env = append(append(c.env, clientServer(t)...), "PYTHONPATH="+site,
+			"HAFT_OPENAPI="+filepath.Join(root, "server", "testdata", "openapi.json"))
 		c.run(t, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 	})
 }

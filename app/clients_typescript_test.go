@@ -85,14 +85,16 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir, Upstream: nearMCP()}})
+	s, url, stop := startServerWith(t,
+		app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir, Upstream: nearMCP()}})
 	defer stop()
 	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stranger := haft.Principal{Org: "other", User: "eve", Roles: []string{haft.RoleAdmin}}
-	_, other, err := s.Auth.Keyring.Issue(t.Context(), auth.Trusted(stranger), auth.Key{Org: "other", User: "eve", Roles: stranger.Roles})
+	_, other, err := s.Auth.Keyring.Issue(t.Context(), auth.Trusted(stranger),
+		auth.Key{Org: "other", User: "eve", Roles: stranger.Roles})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,8 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 	if err != nil || len(tests) == 0 {
 		t.Fatalf("there are no tests: %v", err)
 	}
-	runIn(t, client, []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_FILE=", "HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_OPENAPI=" + document, "HAFT_MCP_URL=" + url + "/mcp"},
+	runIn(t, client, []string{"HAFT_SERVER=" + url, "HAFT_KEY=" + strings.TrimSpace(string(key)), "HAFT_KEY_FILE=",
+		"HAFT_OTHER_KEY=" + other.Reveal(), "HAFT_OPENAPI=" + document, "HAFT_MCP_URL=" + url + "/mcp"},
 		"node", append([]string{"--test"}, tests...)...)
 }
 
@@ -121,7 +124,8 @@ func TestClients_typescript_as_its_README_says(t *testing.T) {
 	if len(blocks) != 3 {
 		t.Fatalf("the README has %d programs", len(blocks))
 	}
-	env := []string{"HAFT_SERVER=" + url, "HAFT_KEY=", "HAFT_KEY_FILE=" + filepath.Join(dir, "admin.key"), "npm_config_cache=" + t.TempDir()}
+	env := []string{"HAFT_SERVER=" + url, "HAFT_KEY=", "HAFT_KEY_FILE=" + filepath.Join(dir, "admin.key"),
+		"npm_config_cache=" + t.TempDir()}
 	install := func(from string, files map[string]string) string {
 		work := t.TempDir()
 		for name, text := range files {
@@ -138,7 +142,8 @@ func TestClients_typescript_as_its_README_says(t *testing.T) {
 		"rest.ts": "declare const request: { headers: Headers; body: string };\n" + blocks[2][1],
 	})
 	modules := filepath.Join(client, "node_modules")
-	runIn(t, linked, nil, "node", filepath.Join(modules, "typescript", "bin", "tsc"), "--module", "nodenext", "--target", "es2022", "--lib", "es2023", "--sourceMap", "--strict",
+	runIn(t, linked, nil, "node", filepath.Join(modules, "typescript", "bin", "tsc"), "--module", "nodenext",
+		"--target", "es2022", "--lib", "es2023", "--sourceMap", "--strict",
 		"--types", "node", "--typeRoots", filepath.Join(modules, "@types"), "tools.ts", "agent.ts", "rest.ts")
 	files := map[string]string{"package.json": manifest}
 	for _, name := range []string{"tools.ts", "tools.js", "tools.js.map", "agent.js"} {

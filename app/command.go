@@ -190,7 +190,8 @@ func (a *App) program(ctx context.Context, c *resolved, files *hostFiles, file s
 		if err != nil {
 			return err
 		}
-		c.argv, c.mounts = slices.Concat([]string{rt.Argv[0]}, words[1:], []string{file}, args), append(c.mounts, rt.Mounts...)
+		c.argv, c.mounts = slices.Concat([]string{rt.Argv[0]}, words[1:], []string{file}, args),
+			append(c.mounts, rt.Mounts...)
 		return nil
 	}
 	in := a.finder.Program(words[0])

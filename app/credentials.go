@@ -38,8 +38,10 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 	if c.URL = os.Getenv("HAFT_CREDENTIALS_URL"); c.URL == "" {
 		return c, nil
 	}
-	c.Key, c.Signing = secret.New(os.Getenv("HAFT_CREDENTIALS_KEY")), secret.New(os.Getenv("HAFT_CREDENTIALS_SIGNING_KEY"))
-	for name, to := range map[string]*time.Duration{"HAFT_CREDENTIALS_TIMEOUT": &c.Timeout, "HAFT_CREDENTIALS_TTL": &c.TTL} {
+	c.Key, c.Signing = secret.New(os.Getenv("HAFT_CREDENTIALS_KEY")),
+		secret.New(os.Getenv("HAFT_CREDENTIALS_SIGNING_KEY"))
+	for name, to := range map[string]*time.Duration{"HAFT_CREDENTIALS_TIMEOUT": &c.Timeout,
+		"HAFT_CREDENTIALS_TTL": &c.TTL} {
 		text := os.Getenv(name)
 		if text == "" {
 			continue
@@ -65,7 +67,8 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 type credentials struct{ client *credential.Client }
 
 // Fetch implements [engine.Credentials].
-func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error) {
+func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.Tool,
+	call haft.CallID) ([]secret.Named, error) {
 	return c.client.Fetch(ctx, credential.Ask{
 		Org: who.Org, User: who.User, Agent: who.Agent, Tool: tool.Name, ToolID: string(tool.ID), Call: call,
 	})

@@ -14,12 +14,14 @@ func TestCredentials_are_configured_by_the_environment(t *testing.T) {
 		t.Errorf("a silent environment gives %v, %v", c, err)
 	}
 	for name, text := range map[string]string{
-		"URL": "https://host/credentials", "KEY": "bearer-key", "SIGNING_KEY": "signing-key", "TIMEOUT": "3s", "TTL": "0s", "ALLOW": "10.0.0.0/8, fd00::/8,",
+		"URL": "https://host/credentials", "KEY": "bearer-key", "SIGNING_KEY": "signing-key", "TIMEOUT": "3s",
+		"TTL": "0s", "ALLOW": "10.0.0.0/8, fd00::/8,",
 	} {
 		t.Setenv("HAFT_CREDENTIALS_"+name, text)
 	}
 	c, err := (app.CredentialsConfig{}).FromEnv()
-	if err != nil || c.URL != "https://host/credentials" || !c.Key.Equal(secret.New("bearer-key")) || !c.Signing.Equal(secret.New("signing-key")) ||
+	if err != nil || c.URL != "https://host/credentials" || !c.Key.Equal(secret.New("bearer-key")) ||
+		!c.Signing.Equal(secret.New("signing-key")) ||
 		c.Timeout != 3*time.Second || c.TTL >= 0 || len(c.Allow) != 2 || c.Insecure {
 		t.Errorf("the environment gives %+v, %v", c, err)
 	}

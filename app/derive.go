@@ -57,7 +57,8 @@ func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Der
 		return &Derived{Signature: sig, Function: sig.Name}, nil
 	case haft.KindTypeScript, haft.KindJavaScript:
 		js := src.Kind == haft.KindJavaScript
-		res, err := tsschema.Derive(ctx, src.Text, tsschema.Config{Options: opts, JavaScript: js, DefaultName: src.Name})
+		res, err := tsschema.Derive(ctx, src.Text,
+			tsschema.Config{Options: opts, JavaScript: js, DefaultName: src.Name})
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +110,8 @@ var errDied = errors.New("the script died")
 // confined runs a script of ours in a fresh Python, without network and files, on
 // input, and returns what it wrote. With packages it sees those of the
 // interpreter.
-func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits, packages bool) ([]byte, error) {
+func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits,
+	packages bool) ([]byte, error) {
 	rt, err := a.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err
@@ -129,7 +131,8 @@ func (a *App) confined(ctx context.Context, script string, input []byte, limits 
 		return nil, fmt.Errorf("run a script on source: %w", err)
 	}
 	if exit.Cause != sandbox.CauseExit || exit.Code != 0 {
-		return nil, fmt.Errorf("it ended with cause %s, code %d, signal %d: %w", exit.Cause, exit.Code, exit.Signal, errDied)
+		return nil, fmt.Errorf("it ended with cause %s, code %d, signal %d: %w", exit.Cause, exit.Code, exit.Signal,
+			errDied)
 	}
 	return out.Bytes(), nil
 }

@@ -61,7 +61,8 @@ func newHouse(t *testing.T) *house {
 // key makes a key.
 func (h *house) key(k auth.Key) string {
 	h.t.Helper()
-	_, token, err := h.sys.Auth.Keyring.Issue(h.t.Context(), auth.Trusted(haft.Principal{Org: k.Org, Roles: []string{haft.RoleAdmin}}), k)
+	_, token, err := h.sys.Auth.Keyring.Issue(h.t.Context(),
+		auth.Trusted(haft.Principal{Org: k.Org, Roles: []string{haft.RoleAdmin}}), k)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ func (h *house) counted(label string) bool {
 // audited returns the reasons in the audit of an organisation.
 func (h *house) audited(org string) string {
 	var all []string
-	for e, err := range h.sys.FindAudit(h.t.Context(), haft.Principal{Org: org, Roles: []string{haft.RoleAdmin}}, haft.AuditFilter{Kind: "request.refused"}) {
+	for e, err := range h.sys.FindAudit(h.t.Context(), haft.Principal{Org: org, Roles: []string{haft.RoleAdmin}},
+		haft.AuditFilter{Kind: "request.refused"}) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -157,13 +159,16 @@ func TestDoor_credentials_that_are_not_good(t *testing.T) {
 	if _, status := h.send(h.admin, false, "GET", "/v1/tools", ""); status != 200 {
 		t.Errorf("a good key beside bad ones: %d", status)
 	}
-	for _, label := range []string{`reason="expired",why="credential"`, `reason="a nonce that was used before",why="credential"`, `reason="wrong secret or signature",why="credential"`, `reason="",why="scope"`} {
+	for _, label := range []string{`reason="expired",why="credential"`,
+		`reason="a nonce that was used before",why="credential"`, `reason="wrong secret or signature",why="credential"`,
+		`reason="",why="scope"`} {
 		if !h.counted(label) {
 			t.Errorf("not counted: %s", label)
 		}
 	}
 	log := h.audited("local")
-	for _, want := range []string{`"reason":"expired"`, `"reason":"a nonce that was used before"`, `"why":"scope"`, `"source":"127.0.0.1"`} {
+	for _, want := range []string{`"reason":"expired"`, `"reason":"a nonce that was used before"`, `"why":"scope"`,
+		`"source":"127.0.0.1"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the audit does not have %s:\n%s", want, log)
 		}
@@ -245,13 +250,15 @@ func TestDoor_requests_that_are_not_meant_to_be_answered(t *testing.T) {
 	}
 	wg.Wait()
 	// A body that stays away.
-	if status := h.raw(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", host, h.admin)); status != 408 {
+	if status := h.raw(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", host, h.admin)); status != 408 {
 		t.Errorf("half a body: %d", status)
 	}
 	// Too large, with and without saying so; many times.
 	big := `{"tool":"f","args":{"x":"` + strings.Repeat("x", 100<<10) + `"}}`
 	for range 200 {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/v1/calls", io.MultiReader(strings.NewReader(big)))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/v1/calls",
+			io.MultiReader(strings.NewReader(big)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,17 +272,22 @@ func TestDoor_requests_that_are_not_meant_to_be_answered(t *testing.T) {
 			res.Body.Close()
 		}
 	}
-	if status := h.raw(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 9999999999\r\n\r\n", host, h.admin)); status != 413 {
+	if status := h.raw(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Length: 9999999999\r\n\r\n", host, h.admin)); status != 413 {
 		t.Errorf("a length that is too large: %d", status)
 	}
-	if status := h.raw(fmt.Sprintf("GET /v1/tools HTTP/1.1\r\nHost: %s\r\nX: %s\r\n\r\n", host, strings.Repeat("x", 32<<10))); status != 431 {
+	if status := h.raw(fmt.Sprintf("GET /v1/tools HTTP/1.1\r\nHost: %s\r\nX: %s\r\n\r\n", host,
+		strings.Repeat("x", 32<<10))); status != 431 {
 		t.Errorf("headers that are too large: %d", status)
 	}
 	// Nested without end: arguments, a schema, where an object is expected.
-	for _, deep := range []string{strings.Repeat("[", 30_000), strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000)} {
-		for _, body := range []string{`{"tool":"run_code","args":` + deep + `}`, deep, `{"source_code":"x","parameters":` + deep + `}`} {
+	for _, deep := range []string{strings.Repeat("[", 30_000),
+		strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000)} {
+		for _, body := range []string{`{"tool":"run_code","args":` + deep + `}`, deep,
+			`{"source_code":"x","parameters":` + deep + `}`} {
 			for _, path := range []string{"/v1/calls", "/v1/tools", "/v1/tool_calls", "/v1/chains"} {
-				if status, answer := request(t, h.admin, "POST", h.url+path, body[:min(len(body), 60<<10)]); status < 400 || status >= 500 {
+				if status, answer := request(t, h.admin, "POST", h.url+path,
+					body[:min(len(body), 60<<10)]); status < 400 || status >= 500 {
 					t.Errorf("%s nested without end: %d %.200s", path, status, answer)
 				}
 			}
@@ -318,8 +330,10 @@ func TestDoor_path_tricks(t *testing.T) {
 	h := newHouse(t)
 	host := strings.TrimPrefix(h.url, "http://")
 	for _, target := range []string{
-		"/v1/tools/../keys", "/v1/./tools", "//v1/tools", "/v1//tools", "/v1/tools/%2e%2e/%2e%2e/metrics", "/v1/tools%2f..%2fpolicies", "/V1/TOOLS",
-		"/v1/tools;x=1", "/v1/tools/%00", "/v1/tools/..%5c..%5cetc", "/metrics/../v1/tools", "/healthz/../v1/audit", "/%76%31/tools", "/v1/tools/.", "/v1/tools/..",
+		"/v1/tools/../keys", "/v1/./tools", "//v1/tools", "/v1//tools", "/v1/tools/%2e%2e/%2e%2e/metrics",
+		"/v1/tools%2f..%2fpolicies", "/V1/TOOLS",
+		"/v1/tools;x=1", "/v1/tools/%00", "/v1/tools/..%5c..%5cetc", "/metrics/../v1/tools", "/healthz/../v1/audit",
+		"/%76%31/tools", "/v1/tools/.", "/v1/tools/..",
 		"http://" + host + "/v1/tools", "http://attacker.example/v1/tools", "*", "/v1/audit?x=1#/healthz",
 	} {
 		// Without a credential nothing is answered but what is open to all.
@@ -334,7 +348,8 @@ func TestDoor_path_tricks(t *testing.T) {
 			t.Fatal(err)
 		}
 		line, _, _ := bytes.Cut(raw, []byte("\r\n"))
-		if fields := bytes.Fields(line); len(fields) < 2 || bytes.HasPrefix(fields[1], []byte("2")) || bytes.HasPrefix(fields[1], []byte("5")) {
+		if fields := bytes.Fields(line); len(fields) < 2 || bytes.HasPrefix(fields[1], []byte("2")) ||
+			bytes.HasPrefix(fields[1], []byte("5")) {
 			t.Errorf("%s: %s", target, raw)
 		}
 		if bytes.Contains(raw, []byte("run_code")) || bytes.Contains(raw, []byte("haft_calls")) {
@@ -342,7 +357,8 @@ func TestDoor_path_tricks(t *testing.T) {
 		}
 	}
 	for _, method := range []string{"TRACE", "CONNECT", "OPTIONS", "PROPFIND"} {
-		if status := h.raw(method + " /v1/tools HTTP/1.1\r\nHost: " + host + "\r\nOrigin: https://attacker.example\r\n\r\n"); status < 400 || status >= 500 {
+		if status := h.raw(method + " /v1/tools HTTP/1.1\r\nHost: " + host +
+			"\r\nOrigin: https://attacker.example\r\n\r\n"); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", method, status)
 		}
 	}

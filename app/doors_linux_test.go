@@ -89,7 +89,8 @@ func TestServer_with_its_first_key(t *testing.T) {
 	if status, _ := request(t, "", "GET", url+"/v1/tools", ""); status != 401 {
 		t.Errorf("without a key: %d", status)
 	}
-	source, err := json.Marshal(map[string]string{"source_code": "def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: one\n        b: two\n    \"\"\"\n    return a + b\n"})
+	source, err := json.Marshal(map[string]string{"source_code": "def add(a: int, b: int) -> int:\n    " +
+		"\"\"\"Add.\n\n    Args:\n        a: one\n        b: two\n    \"\"\"\n    return a + b\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,17 +101,20 @@ func TestServer_with_its_first_key(t *testing.T) {
 		method, path, body, want string
 	}{
 		{"POST", "/v1/calls", `{"tool":"add","args":{"a":2,"b":3}}`, `"value":5`},
-		{"POST", "/v1/tool_calls", `{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"add","arguments":"{\"a\":1,\"b\":2}"}},{"id":"call_2","type":"function","function":{"name":"add","arguments":"{"}}]}`, `"tool_call_id":"call_2"`},
+		{"POST", "/v1/tool_calls",
+			`{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"add","arguments":"{\"a\":1,\"b\":2}"}},{"id":"call_2","type":"function","function":{"name":"add","arguments":"{"}}]}`, `"tool_call_id":"call_2"`},
 		{"GET", "/v1/tools?format=anthropic", "", `"input_schema"`},
 		{"GET", "/readyz", "", `"ready"`},
 		{"GET", "/metrics", "", "haft_"},
 	} {
-		if status, body := request(t, key, c.method, url+c.path, c.body); status != 200 || !strings.Contains(body, c.want) {
+		if status, body := request(t, key, c.method, url+c.path, c.body); status != 200 ||
+			!strings.Contains(body, c.want) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
 	}
 	_, export := request(t, key, "GET", url+"/v1/audit", "")
-	if rep, err := audit.Read(strings.NewReader(export), "local", s.Keys, func(audit.Entry) error { return nil }); err != nil || !rep.Sound() || rep.Entries == 0 {
+	if rep, err := audit.Read(strings.NewReader(export), "local", s.Keys,
+		func(audit.Entry) error { return nil }); err != nil || !rep.Sound() || rep.Entries == 0 {
 		t.Errorf("the export is not sound: %+v, %v", rep, err)
 	}
 	stop()

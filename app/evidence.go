@@ -127,7 +127,8 @@ func Restore(ctx context.Context, cfg ServiceConfig, p haft.Principal, accept fu
 
 // restoreKeys makes new keys in place of those that are lost, if ask agrees, and writes
 // that into the audit first. It reports false if ask does not.
-func (s *Service) restoreKeys(ctx context.Context, p haft.Principal, ask func(lost []string) (bool, error)) (bool, error) {
+func (s *Service) restoreKeys(ctx context.Context, p haft.Principal,
+	ask func(lost []string) (bool, error)) (bool, error) {
 	list, err := s.lostKeys(ctx)
 	if err != nil || len(list) == 0 {
 		return err == nil, err
@@ -159,7 +160,8 @@ func (s *Service) unused(ctx context.Context) error {
 	}
 	if alive {
 		return &haft.Error{Code: haft.CodeConflict,
-			Message: "a haft server is using this database: stop every one of them, and wait 30 seconds after one that crashed"}
+			Message: "a haft server is using this database: stop every one of them, and wait 30 seconds after one " +
+				"that crashed"}
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // ResolveWithin looks up one type of a Python module, in at most wall.
-func (a *App) ResolveWithin(ctx context.Context, wall time.Duration, memory int64, module, name string) (*schema.Object, error) {
+func (a *App) ResolveWithin(ctx context.Context, wall time.Duration, memory int64, module,
+	name string) (*schema.Object, error) {
 	l := a.newLookups(nil)
 	l.limits.Wall, l.limits.Memory = haft.Millis(wall), memory
 	return l.resolve(ctx, module, name)

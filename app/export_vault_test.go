@@ -42,7 +42,8 @@ func (c CredentialsConfig) FromEnv() (CredentialsConfig, error) { return c.fromE
 
 // Exchange returns what exchanges a stored secret for an access token, as the service
 // of one process does.
-func Exchange(v *Vault, client *http.Client) func(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
+func Exchange(v *Vault, client *http.Client) func(ctx context.Context, org string,
+	b engine.Bound) (secret.Value, error) {
 	t := &tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: slog.New(slog.DiscardHandler)}
 	return t.token
 }

@@ -74,7 +74,8 @@ func (l *lostKey) consequence() string {
 
 // refusal says what to do about the key.
 func (l *lostKey) refusal() error {
-	return &haft.Error{Code: l.code, Err: l, Message: l.name + " in the data directory " + l.why() + ": put back the right file. " +
+	return &haft.Error{Code: l.code, Err: l, Message: l.name + " in the data directory " + l.why() +
+		": put back the right file. " +
 		"If nobody has it, run: haft restore --accept-loss; then " + l.consequence() + ". Nothing was changed"}
 }
 
@@ -199,7 +200,8 @@ func restoredEntry(p haft.Principal, lost []string) audit.Entry {
 
 // openDamaged opens the store for [Restore]: if files of it are missing, ask is asked
 // first, and that is written into the audit. It reports whether it was opened.
-func (s *Service) openDamaged(ctx context.Context, cfg ServiceConfig, p haft.Principal, ask func(lost []string) (bool, error)) (bool, error) {
+func (s *Service) openDamaged(ctx context.Context, cfg ServiceConfig, p haft.Principal,
+	ask func(lost []string) (bool, error)) (bool, error) {
 	err := s.openStore(ctx, cfg)
 	log, isLog := errors.AsType[*store.LogLoss](err)
 	none, isNone := errors.AsType[*sqlite.NoDatabase](err)

@@ -37,7 +37,8 @@ func crashed(t *testing.T) (dir, older string) {
 	must(t, s.PutSecret(t.Context(), id.Principal, "", "KEY", secret.New("value")))
 	for _, to := range []string{older, dir} {
 		for range 5 {
-			res, err := s.Call(t.Context(), haft.Call{Tool: "same", Args: json.RawMessage(`{"text":"x"}`), Principal: id.Principal})
+			res, err := s.Call(t.Context(), haft.Call{Tool: "same", Args: json.RawMessage(`{"text":"x"}`),
+				Principal: id.Principal})
 			if err != nil || res.Status != haft.StatusSuccess {
 				t.Fatal(res, err)
 			}
@@ -57,17 +58,21 @@ func TestOpen_files_that_belong_together(t *testing.T) {
 	for file, tt := range map[string]struct{ missing, empty, short, old, foreign string }{
 		"haft.db":     {"put the database back", "put the database back", "-", "audit", "*another database"},
 		"haft.db-wal": {"redo.log", "redo.log", "redo.log", "audit", "*redo.log"},
-		"redo.log":    {"redo.log in the data directory is missing", "is cut off", "is cut off", "earlier moment", "another database"},
-		"audit.head":  {"audit.head is missing", "cannot be believed", "cannot be believed", "", "cannot be believed"},
-		"audit.key":   {"*audit.key in the data directory is missing", "*key", "*key", "", "*cannot be believed"},
-		"digest.key":  {"digest.key in the data directory is missing", "not a key", "not a key", "", "not the one that this database"},
-		"auth.key":    {"auth.key in the data directory is missing", "not a key", "not a key", "", "not the one that this database"},
+		"redo.log": {"redo.log in the data directory is missing", "is cut off", "is cut off", "earlier moment",
+			"another database"},
+		"audit.head": {"audit.head is missing", "cannot be believed", "cannot be believed", "", "cannot be believed"},
+		"audit.key":  {"*audit.key in the data directory is missing", "*key", "*key", "", "*cannot be believed"},
+		"digest.key": {"digest.key in the data directory is missing", "not a key", "not a key", "",
+			"not the one that this database"},
+		"auth.key": {"auth.key in the data directory is missing", "not a key", "not a key", "",
+			"not the one that this database"},
 		"master.key":  {"*master.key in the data directory is missing", "*", "*", "", "*another master key"},
 		"admin.key":   {"", "", "", "", ""},
 		"lock":        {"", "", "", "", ""},
 		"haft.db-shm": {"", "", "", "", ""},
 	} {
-		for how, want := range map[string]string{"missing": tt.missing, "empty": tt.empty, "short": tt.short, "older": tt.old, "foreign": tt.foreign} {
+		for how, want := range map[string]string{"missing": tt.missing, "empty": tt.empty, "short": tt.short,
+			"older": tt.old, "foreign": tt.foreign} {
 			if want == "-" {
 				continue // see the tests of the store: damage, and what redo.log knows of the rest
 			}
@@ -81,7 +86,8 @@ func TestOpen_files_that_belong_together(t *testing.T) {
 					return
 				}
 				words, final := strings.CutPrefix(want, "*")
-				if err == nil || !slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(haft.MessageOf(err), w) }) {
+				if err == nil || !slices.ContainsFunc(strings.Split(words, "|"),
+					func(w string) bool { return strings.Contains(haft.MessageOf(err), w) }) {
 					t.Fatalf("Open: %v, want %q", err, words)
 				}
 				if strings.Contains(haft.MessageOf(err), dir) {
@@ -160,7 +166,8 @@ func restored(t *testing.T, dir string, final bool) {
 	t.Helper()
 	p := haft.Principal{Org: "acme", User: "olga", Roles: []string{haft.RoleAdmin}}
 	asked := 0
-	err := app.Restore(t.Context(), app.ServiceConfig{Data: dir}, p, func(app.Loss) (bool, error) { asked++; return true, nil })
+	err := app.Restore(t.Context(), app.ServiceConfig{Data: dir}, p,
+		func(app.Loss) (bool, error) { asked++; return true, nil })
 	if final {
 		if openAll(t, dir) == nil {
 			t.Error("it opens though the file is not the right one")
@@ -207,19 +214,22 @@ func TestOpenServer_keys_beside_a_database(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(other, name), []byte(strings.Repeat("k", 32)), 0o600))
 	}
 	for _, tt := range []struct{ master, auth, want string }{
-		{"", "", "master.key in the data directory is missing; put it back (with --database: copy it from another server)"},
+		{"", "", "master.key in the data directory is missing; put it back (with --database: copy it from another " +
+			"server)"},
 		{other, dir, "another master key"},
 		{dir, "", "auth.key in the data directory is missing"},
 		{dir, other, "auth.key in the data directory is not the one"},
 		{dir, dir, ""},
 	} {
 		fresh := t.TempDir()
-		for name, from := range map[string]string{"audit.key": dir, "audit.head": dir, "digest.key": dir, "master.key": tt.master, "auth.key": tt.auth} {
+		for name, from := range map[string]string{"audit.key": dir, "audit.head": dir, "digest.key": dir,
+			"master.key": tt.master, "auth.key": tt.auth} {
 			if from != "" {
 				must(t, os.WriteFile(filepath.Join(fresh, name), read(t, filepath.Join(from, name)), 0o600))
 			}
 		}
-		if err := start(fresh); tt.want == "" && err != nil || tt.want != "" && !strings.Contains(haft.MessageOf(err), tt.want) {
+		if err := start(fresh); tt.want == "" && err != nil ||
+			tt.want != "" && !strings.Contains(haft.MessageOf(err), tt.want) {
 			t.Errorf("OpenServer: %v, want %q", err, tt.want)
 		}
 	}

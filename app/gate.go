@@ -78,7 +78,8 @@ func forbidding(forbids func(host string, port uint16) string) func(string, uint
 
 // bind makes what the broker puts in: all that can get somewhere, and of the rest
 // as many as it takes, so that it notices those that strayed.
-func (g *egressGuard) bind(ctx context.Context, w engine.EgressRequest, rules egress.Rules, p *egressSession, exit *engine.EgressRoute) ([]egress.Secret, error) {
+func (g *egressGuard) bind(ctx context.Context, w engine.EgressRequest, rules egress.Rules, p *egressSession,
+	exit *engine.EgressRoute) ([]egress.Secret, error) {
 	var here, elsewhere []egress.Secret
 	for _, b := range w.Bound {
 		s, err := toBroker(b.Name, b.To)
@@ -112,26 +113,32 @@ func (g *egressGuard) bind(ctx context.Context, w engine.EgressRequest, rules eg
 		}
 	}
 	if len(here) > egress.MaxBound {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the hosts of the tool have more than %d bound secrets", egress.MaxBound)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the hosts of the tool have more than %d bound secrets", egress.MaxBound)}
 	}
 	return append(here, elsewhere[:min(len(elsewhere), egress.MaxBound-len(here))]...), nil
 }
 
 // exchange returns a token for a bound secret, if the call may reach where it is to be
 // had. That is asked here, before anybody else who wants the token hears of it.
-func (g *egressGuard) exchange(ctx context.Context, org string, p *egressSession, b engine.Bound) (secret.Value, error) {
+func (g *egressGuard) exchange(ctx context.Context, org string, p *egressSession,
+	b engine.Bound) (secret.Value, error) {
 	u, err := url.Parse(b.To.OAuth.TokenURL)
 	if err != nil || u.Hostname() == "" {
-		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the token endpoint cannot be read"}
+		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the address of the token endpoint cannot be read"}
 	}
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
 	if err != nil {
-		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the token endpoint cannot be read", Err: err}
+		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the address of the token endpoint cannot be read", Err: err}
 	}
 	if p.forbid != nil {
 		if r := p.forbid(u.Hostname(), uint16(port)); r != nil {
-			p.record(egress.Connection{Host: u.Hostname(), Port: uint16(port), Method: http.MethodPost, Outcome: egress.OutcomeRefused, Refusal: r})
-			return secret.Value{}, &haft.Error{Code: haft.CodeDenied, Message: "the token endpoint may not be reached: " + r.Message(), Err: r}
+			p.record(egress.Connection{Host: u.Hostname(), Port: uint16(port), Method: http.MethodPost,
+				Outcome: egress.OutcomeRefused, Refusal: r})
+			return secret.Value{}, &haft.Error{Code: haft.CodeDenied,
+				Message: "the token endpoint may not be reached: " + r.Message(), Err: r}
 		}
 	}
 	return g.tokens.token(p.scoped(ctx), org, b)
@@ -143,7 +150,8 @@ func toBroker(name string, b *secret.Binding) (egress.Secret, error) {
 	if err != nil {
 		return egress.Secret{}, err
 	}
-	return egress.Secret{Name: name, Hosts: hosts, Place: egress.Place{Header: b.Header, Prefix: b.Prefix, Query: b.Query, Basic: b.Basic}}, nil
+	return egress.Secret{Name: name, Hosts: hosts,
+		Place: egress.Place{Header: b.Header, Prefix: b.Prefix, Query: b.Query, Basic: b.Basic}}, nil
 }
 
 // checkBinding reports, as an error with [haft.CodeInvalid], why a value cannot be
@@ -260,7 +268,8 @@ func contactOf(c egress.Connection) engine.Connection {
 	if c.Method != "" {
 		to = c.Method + " " + to
 	}
-	contact := engine.Connection{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down, Took: haft.Millis(c.Duration)}
+	contact := engine.Connection{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down,
+		Took: haft.Millis(c.Duration)}
 	if c.Refusal != nil {
 		contact.Refused = c.Refusal.Message()
 	}

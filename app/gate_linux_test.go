@@ -30,12 +30,16 @@ def fetch(url: str) -> str:
 // nothing else; the audit has every connection.
 func TestService_network_of_named_hosts(t *testing.T) {
 	open(t, app.Config{})
-	allowed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello from outside")) }))
+	allowed := httptest.NewServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello from outside")) }))
 	defer allowed.Close()
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("you should not see this")) }))
+	other := httptest.NewServer(
+		http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("you should not see this")) }))
 	defer other.Close()
-	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir(), SelfReview: true,
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir(),
+		SelfReview: true,
+		Allow:      []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +56,8 @@ func TestService_network_of_named_hosts(t *testing.T) {
 		}
 	}
 	call := func(url string) *haft.Result {
-		res, err := s.Call(ctx, haft.Call{Tool: "fetch", Args: json.RawMessage(`{"url":"` + url + `"}`), Principal: root()})
+		res, err := s.Call(ctx, haft.Call{Tool: "fetch", Args: json.RawMessage(`{"url":"` + url + `"}`),
+			Principal: root()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +81,8 @@ func TestService_network_of_named_hosts(t *testing.T) {
 	if connections != 2 {
 		t.Errorf("the audit has %d connections, want 2", connections)
 	}
-	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: none, effect: limit, network: []}\n")}); err != nil {
+	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: none, " +
+		"effect: limit, network: []}\n")}); err != nil {
 		t.Fatal(err)
 	}
 	if res := call(allowed.URL); res.Status != haft.StatusDenied {

@@ -107,7 +107,8 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
-	if s.HTTP, err = server.New(s.Engine, authenticator{s.Auth.Authenticator, cfg, s.Store}, s.offers(cfg)); err != nil {
+	if s.HTTP, err = server.New(s.Engine, authenticator{s.Auth.Authenticator, cfg, s.Store},
+		s.offers(cfg)); err != nil {
 		return nil, err
 	}
 	s.requests.Store(s.HTTP)
@@ -144,7 +145,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
-		book := &refusalCounter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators, logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
+		book := &refusalCounter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators,
+			logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
 		c.Refused = book.Refused
 	}
 	if c.Agents == nil {
@@ -155,7 +157,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		c.APIs = map[string]server.API{}
 	}
 	c.APIs[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
-		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.Engine}, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
+		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.Engine}, Agents: c.Agents,
+		Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {
 		c.Ready = s.Healthy
@@ -261,7 +264,8 @@ func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawM
 	var places []int
 	for i, c := range asked.Calls {
 		if results[i] = c.Refused(); results[i] == nil {
-			calls = append(calls, haft.Call{Tool: c.Name, Args: c.Args, Principal: req.Principal, Turn: req.Turn, Trace: req.Trace})
+			calls = append(calls, haft.Call{Tool: c.Name, Args: c.Args, Principal: req.Principal, Turn: req.Turn,
+				Trace: req.Trace})
 			places = append(places, i)
 		}
 	}

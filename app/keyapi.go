@@ -58,7 +58,8 @@ func (d keyAPI) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (m
 }
 
 // RotateKey implements [server.Keys].
-func (d keyAPI) RotateKey(ctx context.Context, by server.Identity, id string, overlap time.Duration) (made auth.Key, text string, err error) {
+func (d keyAPI) RotateKey(ctx context.Context, by server.Identity, id string,
+	overlap time.Duration) (made auth.Key, text string, err error) {
 	err = d.manage(ctx, by, "key.rotate", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		var token auth.Token
 		made, token, err = d.Auth.Keyring.Rotate(ctx, who, id, overlap)
@@ -89,10 +90,12 @@ func (d keyAPI) RemoveKey(ctx context.Context, by server.Identity, id string) er
 }
 
 // manage has do run for a manager, and what it did written to the audit.
-func (d keyAPI) manage(ctx context.Context, by server.Identity, kind string, do func(context.Context, auth.Identity) (auth.Key, error)) error {
+func (d keyAPI) manage(ctx context.Context, by server.Identity, kind string,
+	do func(context.Context, auth.Identity) (auth.Key, error)) error {
 	who, err := known(by)
 	if err != nil {
 		return err
 	}
-	return d.Manage(ctx, by.Principal, haft.KeysWrite, kind, func(ctx context.Context) (any, error) { return do(ctx, who) })
+	return d.Manage(ctx, by.Principal, haft.KeysWrite, kind,
+		func(ctx context.Context) (any, error) { return do(ctx, who) })
 }

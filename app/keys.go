@@ -71,7 +71,9 @@ func trustedFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("look at a file of keys: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > 1<<20 || info.Mode().Perm()&0o022 != 0 {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: filepath.Base(path) + " in the data directory is not a file that only its owner writes, or too large"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: filepath.Base(path) + " in the data directory is not a file that only its owner writes, or " +
+				"too large"}
 	}
 	return os.ReadFile(path)
 }
@@ -100,7 +102,9 @@ func keyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: name + " in the data directory is not a key"}
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: name + " in the data directory can be read by others; change its mode to 0600, and make a new one if it may be known"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: name + " in the data directory can be read by others; change its mode to 0600, and make a new " +
+				"one if it may be known"}
 	}
 	key, err := os.ReadFile(path)
 	if err != nil {

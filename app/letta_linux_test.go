@@ -54,14 +54,18 @@ func remote(t *testing.T) string {
 		result := map[string]any{}
 		switch m.Method {
 		case "initialize":
-			result = map[string]any{"protocolVersion": m.Params.Version, "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "remote", "version": "1"}}
+			result = map[string]any{"protocolVersion": m.Params.Version,
+				"capabilities": map[string]any{"tools": map[string]any{}},
+				"serverInfo":   map[string]any{"name": "remote", "version": "1"}}
 		case "tools/list":
-			result["tools"] = []any{map[string]any{"name": "ping", "description": "Answers.", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}
+			result["tools"] = []any{map[string]any{"name": "ping", "description": "Answers.",
+				"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}
 		case "tools/call":
 			result["content"] = []any{map[string]any{"type": "text", "text": "pong"}}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}) // a client that is gone cannot be told
+		// a client that is gone cannot be told
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -73,7 +77,8 @@ func TestLetta_clients(t *testing.T) {
 	open(t, app.Config{})
 	dir := t.TempDir()
 	_, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{
-		Data: dir, Policy: []byte(lettaRules), Upstream: app.UpstreamConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Data: dir, Policy: []byte(lettaRules),
+		Upstream: app.UpstreamConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	}})
 	defer stop()
 	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
@@ -89,13 +94,15 @@ func TestLetta_clients(t *testing.T) {
 		{"node_1.x", "node", "new.mjs", ""},
 		{"node_0.x", "node", "old.mjs", ""},
 		{"python_1.x", filepath.Join(skiptest.Part(t, "letta", "lettapy"), "bin", "python"), "new.py", ""},
-		{"python_0.x", filepath.Join(skiptest.Part(t, "letta", "lettapy"), "bin", "python"), "old.py", skiptest.Part(t, "letta", "lettaold")},
+		{"python_0.x", filepath.Join(skiptest.Part(t, "letta", "lettapy"), "bin", "python"), "old.py",
+			skiptest.Part(t, "letta", "lettaold")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
 			defer cancel()
 			cmd := exec.CommandContext(ctx, tt.program, filepath.Join(scripts, tt.script))
-			cmd.Env = append(os.Environ(), "BASE="+url+"/letta", "KEY="+strings.TrimSpace(string(key)), "CLIENTS="+skiptest.Part(t, "letta", "lettajs"),
+			cmd.Env = append(os.Environ(), "BASE="+url+"/letta", "KEY="+strings.TrimSpace(string(key)),
+				"CLIENTS="+skiptest.Part(t, "letta", "lettajs"),
 				"MCP="+filepath.Join(scripts, "server.py"), "REMOTE="+at, "PYTHONPATH="+tt.path, "LETTA_LOG=")
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
 				t.Errorf("%s: %v\n%s", tt.script, err, out)

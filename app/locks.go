@@ -124,7 +124,8 @@ func (l *locker) told(also func(string)) (progress func(string), done func()) {
 }
 
 // resolve returns the lock of a set that is kept under id, or finds and keeps it.
-func (l *locker) resolve(ctx context.Context, org, id string, set requirement.Set, renew bool, progress func(string)) (haft.Lock, error) {
+func (l *locker) resolve(ctx context.Context, org, id string, set requirement.Set, renew bool,
+	progress func(string)) (haft.Lock, error) {
 	var lock haft.Lock
 	if !renew {
 		switch text, err := l.store.PackageLock(ctx, org, id); {
@@ -188,7 +189,8 @@ func (l *locker) texts(ctx context.Context, org string, lock haft.Lock) ([]suppl
 }
 
 // Open implements [engine.Packages].
-func (l *locker) Open(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) ([]executor.Layer, func(), error) {
+func (l *locker) Open(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+	progress func(string)) ([]executor.Layer, func(), error) {
 	none := func() {}
 	if !scripted(v.Kind) {
 		return nil, none, nil
@@ -206,7 +208,8 @@ func (l *locker) Open(ctx context.Context, org string, v haft.Version, more haft
 }
 
 // locks returns the locks that a version runs with now.
-func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) ([]supply.Lock, error) {
+func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+	progress func(string)) ([]supply.Lock, error) {
 	plain := len(more.Pip)+len(more.NPM) == 0
 	if plain && v.Lock == (haft.Lock{}) && len(v.Requirements.Pip)+len(v.Requirements.NPM) == 0 {
 		return nil, nil
@@ -236,7 +239,8 @@ func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haf
 
 // lockOf returns the lock of a version: its own, or one for all that it and the
 // organisation ask for.
-func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(string)) (haft.Lock, error) {
+func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+	progress func(string)) (haft.Lock, error) {
 	if len(more.Pip)+len(more.NPM) == 0 && v.Lock != (haft.Lock{}) {
 		return v.Lock, nil
 	}

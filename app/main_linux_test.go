@@ -88,7 +88,8 @@ func open(t *testing.T, cfg app.Config) *app.App {
 // prepare prepares one function of the source.
 func prepare(t *testing.T, a *app.App, function string) *app.Tool {
 	t.Helper()
-	tool, err := a.Prepare(t.Context(), app.Source{Name: function, Kind: haft.KindPython, Text: []byte(source), Function: function}, schema.Options{}, haft.Output{})
+	tool, err := a.Prepare(t.Context(), app.Source{Name: function, Kind: haft.KindPython, Text: []byte(source),
+		Function: function}, schema.Options{}, haft.Output{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,9 @@ func findMaster(ctx context.Context, cfg ServiceConfig, kept bool) (masterKey, e
 		key, err := runMaster(ctx, os.Getenv(envMasterCommand))
 		return masterKey{key: key}, err
 	case cfg.Data == "" && cfg.Database != "":
-		return masterKey{}, &haft.Error{Code: haft.CodeInvalid, Message: "secrets in a database need a master key: name its file with " + envMasterFile + ", or a data directory"}
+		return masterKey{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "secrets in a database need a master key: name its file with " + envMasterFile +
+				", or a data directory"}
 	case cfg.Data == "":
 		return masterKey{key: newMaster()}, nil // nothing outlives the process
 	}
@@ -82,7 +84,9 @@ func ownMaster(path string, kept bool) (masterKey, error) {
 	}
 	if kept {
 		return masterKey{}, &haft.Error{Code: haft.CodeUnavailable, Err: err,
-			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it back (with --database: copy it from another server), or name the key with " + envMasterFile + "; nothing was changed"}
+			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it " +
+				"back (with --database: copy it from another server), or name the key with " + envMasterFile +
+				"; nothing was changed"}
 	}
 	err = createMaster(path, newMaster())
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -152,7 +156,8 @@ func readMaster(path string, forbidden fs.FileMode) ([]byte, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
 		return nil, wrong("is not a key", nil)
 	case info.Mode().Perm()&forbidden != 0:
-		return nil, wrong("can be read or changed by others; change its mode to 0600, and replace the key if it may be known", nil)
+		return nil, wrong("can be read or changed by others; change its mode to 0600, and replace the key if it may "+
+			"be known", nil)
 	}
 	text := make([]byte, info.Size())
 	if n, err := f.Read(text); err != nil || n < len(text) {
@@ -176,28 +181,34 @@ func parseMaster(text []byte) ([]byte, error) {
 			return key, nil
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a master key has %d random bytes, as they are, in base64 or hexadecimal; make one with: openssl rand -base64 32", keeper.MasterSize)}
+	return nil, &haft.Error{Code: haft.CodeInvalid,
+		Message: fmt.Sprintf("a master key has %d random bytes, as they are, in base64 or hexadecimal; make one "+
+			"with: openssl rand -base64 32", keeper.MasterSize)}
 }
 
 // runMaster runs a command of the operator's that prints the key: it may ask a
 // service that keeps keys. It has the environment of this process, less the keys.
 func runMaster(ctx context.Context, command string) ([]byte, error) {
 	failed := func(why string, err error) error {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the command for the master key (" + envMasterCommand + ") " + why + "; run it by hand to see more", Err: err}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the command for the master key (" + envMasterCommand + ") " + why +
+				"; run it by hand to see more", Err: err}
 	}
 	p, err := process.Open(process.Config{})
 	if err != nil {
 		return nil, failed("cannot be run", err)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, envMaster+"=") || strings.HasPrefix(kv, "HAFT_CREDENTIALS_") || strings.Index(kv, "=") <= 0
+		return strings.HasPrefix(kv, envMaster+"=") || strings.HasPrefix(kv, "HAFT_CREDENTIALS_") ||
+			strings.Index(kv, "=") <= 0
 	})
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(ctx, masterTime)
 	defer cancel()
 	exit, err := p.Run(ctx, sandbox.Spec{
 		Argv: []string{"/bin/sh", "-c", command}, Env: env, Stdout: &out, Network: sandbox.NetworkFull,
-		Limits: haft.Limits{Wall: haft.Millis(masterTime), CPU: haft.Millis(masterTime), Memory: 4 << 30, OpenFiles: 1024, Stdout: 4 << 10},
+		Limits: haft.Limits{Wall: haft.Millis(masterTime), CPU: haft.Millis(masterTime), Memory: 4 << 30,
+			OpenFiles: 1024, Stdout: 4 << 10},
 	})
 	switch {
 	case err != nil:

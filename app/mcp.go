@@ -137,7 +137,8 @@ func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Ca
 	}
 	for _, t := range tags {
 		if t == "" || len(t) > maxMCPTag {
-			return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid, Message: "a tag in the address is empty or too long"}
+			return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid,
+				Message: "a tag in the address is empty or too long"}
 		}
 	}
 	agent, err := mcpAgent(r, q)
@@ -154,8 +155,10 @@ func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Ca
 	if err := server.Needs(r.Context(), haft.ToolsRead, haft.CallsWrite); err != nil {
 		return mcpserver.Caller{}, err
 	}
-	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires, Artifacts: actor.Permit(haft.CallsRead) == nil}
-	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(haft.ApprovalsRead) == nil && holder.Permit(haft.ApprovalsWrite) == nil {
+	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires,
+		Artifacts: actor.Permit(haft.CallsRead) == nil}
+	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(haft.ApprovalsRead) == nil &&
+		holder.Permit(haft.ApprovalsWrite) == nil {
 		who.Person = p
 	}
 	return who, nil

@@ -30,7 +30,9 @@ func TestMCP_conditions(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	dir := t.TempDir()
-	s, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	s, url, stop := startServerWith(t,
+		app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir,
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	t.Cleanup(stop)
 	key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 	must(t, err)
@@ -39,11 +41,13 @@ func TestMCP_conditions(t *testing.T) {
 	t.Cleanup(func() { must(t, c.Close()) })
 	var none haft.Principal
 	server := func(n, condition string) haft.MCPServer {
-		return haft.MCPServer{Name: "far", URL: srv.URL + "/" + n, Headers: map[string]string{"X-Key": "key-of-" + n}, Disabled: true, If: condition}
+		return haft.MCPServer{Name: "far", URL: srv.URL + "/" + n, Headers: map[string]string{"X-Key": "key-of-" + n},
+			Disabled: true, If: condition}
 	}
 	first, err := c.PutMCPServer(t.Context(), none, server("first", haft.IfNone))
 	must(t, err)
-	if _, err := c.PutMCPServer(t.Context(), none, server("second", haft.IfNone)); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := c.PutMCPServer(t.Context(), none,
+		server("second", haft.IfNone)); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("PutMCPServer where one is = %v", err)
 	}
 	revision := first.Server.Revision()

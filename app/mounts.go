@@ -111,12 +111,14 @@ func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 	}
 	if slices.ContainsFunc(append(links, p.Real), func(name string) bool { return h.rules.OthersMount(h.org, name) }) {
 		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "the program of the server, or a link to it, is in a directory that another organisation may mount and write: see mcp in the policy"}
+			Message: "the program of the server, or a link to it, is in a directory that another organisation may " +
+				"mount and write: see mcp in the policy"}
 	}
 	own := func(dir string) bool { return h.rules.MayMount(h.org, dir) == nil }
 	if slices.ContainsFunc(links, own) && !own(p.Real) {
 		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "the program of the server is a symbolic link to a file that the organisation may not mount: see mcp in the policy"}
+			Message: "the program of the server is a symbolic link to a file that the organisation may not mount: " +
+				"see mcp in the policy"}
 	}
 	return p, nil
 }
@@ -125,12 +127,14 @@ func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 // those of the system, those that the organisation may run, and its own.
 func (h *hostFiles) mayInterpret(name, file string) bool {
 	inDir := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
-	return slices.ContainsFunc(programDirs, inDir) || h.rules.MayRun(h.org, name) == nil || h.rules.MayMount(h.org, file) == nil
+	return slices.ContainsFunc(programDirs, inDir) || h.rules.MayRun(h.org, name) == nil ||
+		h.rules.MayMount(h.org, file) == nil
 }
 
 // place adds what was opened to the mounts of a command: the mounts of the server, and
 // the programs, each as the file that was looked at.
-func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount, programs map[string]*hostpath.Path) ([]sandbox.Mount, error) {
+func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
+	programs map[string]*hostpath.Path) ([]sandbox.Mount, error) {
 	var named []sandbox.Mount
 	for _, m := range s.Mounts {
 		mount, err := h.mount(m)
@@ -183,7 +187,8 @@ func covers(m sandbox.Mount, others []sandbox.Mount) error {
 		meets := strings.HasPrefix(o.Inside, m.Inside+"/") || strings.HasPrefix(m.Inside, o.Inside+"/")
 		if m.Inside == o.Inside || m.Host != m.Inside && meets {
 			return &haft.Error{Code: haft.CodeInvalid,
-				Message: "the mount at " + m.Inside + " would cover files that the command runs with: choose another path inside"}
+				Message: "the mount at " + m.Inside +
+					" would cover files that the command runs with: choose another path inside"}
 		}
 	}
 	return nil

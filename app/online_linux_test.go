@@ -17,7 +17,8 @@ func online(t *testing.T) *app.Service {
 	t.Helper()
 	open(t, app.Config{})
 	s, err := app.OpenService(t.Context(), app.ServiceConfig{
-		Data: filepath.Join(newPlace(t).dir, "state"), Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: true},
+		Data:   filepath.Join(newPlace(t).dir, "state"),
+		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: true},
 	})
 	if err != nil {
 		t.Fatal(err)

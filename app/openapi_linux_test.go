@@ -67,7 +67,8 @@ func strictDocument(t *testing.T, url string) string {
 }
 
 // there are the names of what the test makes, by what paths call them or have them in.
-var there = map[string]string{"sandbox_configs": "local", "agent": "worker", "ref": "add", "name": "TOKEN", "of": "organisation"}
+var there = map[string]string{"sandbox_configs": "local", "agent": "worker", "ref": "add", "name": "TOKEN",
+	"of": "organisation"}
 
 // unfuzzed are the operations that nothing is sent to, and why.
 var unfuzzed = []string{
@@ -85,7 +86,8 @@ func TestOpenAPI_is_what_the_server_does(t *testing.T) {
 	dir := t.TempDir()
 	_, url, stop := startServerWith(t, app.ServerConfig{
 		ServiceConfig: app.ServiceConfig{Data: dir},
-		Auth:          auth.Config{Attempts: auth.Attempts{Failures: 1_000_000}}, // so that each is told 401, and not 429
+		// so that each is told 401, and not 429
+		Auth: auth.Config{Attempts: auth.Attempts{Failures: 1_000_000}},
 	})
 	defer stop()
 	raw, err := os.ReadFile(filepath.Join(dir, "admin.key"))
@@ -96,7 +98,8 @@ func TestOpenAPI_is_what_the_server_does(t *testing.T) {
 
 	// Something for each to find: it goes on with what it is answered.
 	for _, c := range []struct{ method, path, body string }{
-		{"POST", "/v1/tools", `{"source_code":"def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: One.\n        b: The other.\n    \"\"\"\n    return a + b\n"}`},
+		{"POST", "/v1/tools",
+			`{"source_code":"def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: One.\n        b: The other.\n    \"\"\"\n    return a + b\n"}`},
 		{"PUT", "/v1/agents/worker", `{}`},
 		{"PUT", "/v1/agents/worker/tools/add", ``},
 		{"POST", "/v1/calls", `{"tool":"add","args":{"a":2,"b":3}}`},
@@ -121,9 +124,11 @@ func TestOpenAPI_is_what_the_server_does(t *testing.T) {
 	}
 	args := []string{
 		"run", strictDocument(t, url), "--url", url, "--header", "Authorization: Bearer " + key, "--no-color",
-		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,ignored_auth",
+		"--checks",
+		"not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,ignored_auth",
 		"--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "1", "--generation-database", "none",
-		"--suppress-health-check", "all", "--continue-on-failure", "--no-shrink", "--request-timeout", "60", "--warnings", "off",
+		"--suppress-health-check", "all", "--continue-on-failure", "--no-shrink", "--request-timeout", "60",
+		"--warnings", "off",
 	}
 	for _, id := range unfuzzed {
 		args = append(args, "--exclude-operation-id", id)

@@ -41,7 +41,8 @@ func parsePrefixes(name string) ([]netip.Prefix, error) {
 	for _, part := range listed(name) {
 		p, err := netip.ParsePrefix(part)
 		if err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: name + " is not a list of ranges such as 10.0.0.0/8", Err: err}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: name + " is not a list of ranges such as 10.0.0.0/8", Err: err}
 		}
 		list = append(list, p)
 	}

@@ -29,14 +29,18 @@ func (a *App) openSupply() {
 		cfg.Logger = a.cfg.Logger
 	}
 	cfg.Need = a.cfg.Need
-	a.Supply = supply.New(a.provider, func(ctx context.Context, kind haft.Kind) (*script.Runtime, error) { return a.Runtime(ctx, kind) }, cfg)
+	a.Supply = supply.New(a.provider, func(ctx context.Context, kind haft.Kind) (*script.Runtime,
+		error) {
+		return a.Runtime(ctx, kind)
+	}, cfg)
 	a.closers = append(a.closers, a.Supply.Close)
 }
 
 // Provide has the packages of a set installed for a source, and returns them, as
 // [supply.Supply.Open] does. What was found for the set once is found again, until
 // renew is true.
-func (a *App) Provide(ctx context.Context, set requirement.Set, source []byte, renew bool, progress func(string)) ([]executor.Layer, func(), error) {
+func (a *App) Provide(ctx context.Context, set requirement.Set, source []byte, renew bool,
+	progress func(string)) ([]executor.Layer, func(), error) {
 	if set.Empty() {
 		return nil, func() {}, nil
 	}

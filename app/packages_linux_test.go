@@ -28,9 +28,11 @@ func wheels(t *testing.T, policy string) *app.Service {
 		t.Fatal(err)
 	}
 	layertest.Wheel(t, files, "hafttiny", "1.0", "value = 1\n")
-	layertest.Wheel(t, files, "haftuser", "1.0", "import hafttiny\nvalue = 10 * hafttiny.value\nclass Order:\n    pass\n", "hafttiny<2")
+	layertest.Wheel(t, files, "haftuser", "1.0",
+		"import hafttiny\nvalue = 10 * hafttiny.value\nclass Order:\n    pass\n", "hafttiny<2")
 	layertest.Wheel(t, files, "pyserial:serial", "6.0", "def safe_load(text):\n    return {'read': text}\n")
-	layertest.Wheel(t, files, "haftdeath", "1.0", "import os\nif not os.environ.get('HAFT_CALL_ID'):\n    os._exit(3)\nvalue = 'alive'\n")
+	layertest.Wheel(t, files, "haftdeath", "1.0",
+		"import os\nif not os.environ.get('HAFT_CALL_ID'):\n    os._exit(3)\nvalue = 'alive'\n")
 	cfg := app.ServiceConfig{Data: filepath.Join(dir, "state"), Config: app.Config{Packages: supply.Config{
 		Index: layer.Index{Wheels: []string{files}, Offline: true}, Installer: "pip",
 	}}}
@@ -53,8 +55,10 @@ func wheels(t *testing.T, policy string) *app.Service {
 // putTool registers a Python tool with no parameters whose body is given.
 func putTool(t *testing.T, s *app.Service, name, head, body string, pip ...string) *haft.Change {
 	t.Helper()
-	source := head + "\ndef " + name + "():\n    \"\"\"Do it.\"\"\"\n    " + strings.ReplaceAll(body, "\n", "\n    ") + "\n"
-	c, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindPython, Source: source, Needs: haft.Requirements{Pip: pip}})
+	source := head + "\ndef " + name + "():\n    \"\"\"Do it.\"\"\"\n    " + strings.ReplaceAll(body, "\n", "\n    ") +
+		"\n"
+	c, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindPython, Source: source,
+		Needs: haft.Requirements{Pip: pip}})
 	if err != nil {
 		t.Fatalf("PutTool %s: %v", name, err)
 	}
@@ -139,7 +143,8 @@ func TestPackages_a_version_keeps_its_packages(t *testing.T) {
 	if again := putTool(t, s, "one", "import hafttiny", "return hafttiny.value", "hafttiny"); !again.Same {
 		t.Error("a new release of a package alone makes a version")
 	}
-	d := haft.Draft{Kind: haft.KindPython, Source: first.Tool.Version.Source, Needs: first.Tool.Version.Requirements, Relock: true}
+	d := haft.Draft{Kind: haft.KindPython, Source: first.Tool.Version.Source, Needs: first.Tool.Version.Requirements,
+		Relock: true}
 	up, err := s.PutTool(t.Context(), root(), d)
 	if err != nil || up.Same || up.Tool.Version.Number != 2 || up.Tool.Version.Lock == first.Tool.Version.Lock {
 		t.Fatalf("upgraded: %+v, %v", up, err)
@@ -158,10 +163,12 @@ func TestPackages_of_the_organisation(t *testing.T) {
 	ctx := t.Context()
 	putTool(t, s, "plain", "import haftuser", "return haftuser.value")
 	res, err := s.Call(ctx, haft.Call{Tool: "plain", Principal: root()})
-	if err != nil || res.Error == nil || !strings.Contains(res.Error.Message, "No module named 'haftuser'") || !strings.Contains(res.Error.Message, "add that as a requirement") {
+	if err != nil || res.Error == nil || !strings.Contains(res.Error.Message, "No module named 'haftuser'") ||
+		!strings.Contains(res.Error.Message, "add that as a requirement") {
 		t.Fatalf("without: %+v, %v", res, err)
 	}
-	_, err = s.PutSandboxConfig(ctx, root(), haft.SandboxConfig{Type: haft.SandboxLocal, Needs: haft.Requirements{Pip: []string{"haftuser", "hafttiny<2"}}})
+	_, err = s.PutSandboxConfig(ctx, root(), haft.SandboxConfig{Type: haft.SandboxLocal,
+		Needs: haft.Requirements{Pip: []string{"haftuser", "hafttiny<2"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,16 +176,20 @@ func TestPackages_of_the_organisation(t *testing.T) {
 		t.Errorf("with the organisation's packages it gives %s", got)
 	}
 	source := "def other():\n    \"\"\"Do it.\"\"\"\n"
-	_, err = s.PutTool(ctx, root(), haft.Draft{Kind: haft.KindPython, Source: source, Needs: haft.Requirements{Pip: []string{"hafttiny>=3"}}})
-	if haft.CodeOf(err) != haft.CodeConflict || !strings.Contains(haft.MessageOf(err), "the tool asks for") || !strings.Contains(haft.MessageOf(err), "the sandbox configuration of the organisation") {
+	_, err = s.PutTool(ctx, root(), haft.Draft{Kind: haft.KindPython, Source: source,
+		Needs: haft.Requirements{Pip: []string{"hafttiny>=3"}}})
+	if haft.CodeOf(err) != haft.CodeConflict || !strings.Contains(haft.MessageOf(err), "the tool asks for") ||
+		!strings.Contains(haft.MessageOf(err), "the sandbox configuration of the organisation") {
 		t.Errorf("a conflict: %v", err)
 	}
 }
 
 func TestPackages_refuses_what_is_none(t *testing.T) {
 	s := wheels(t, "")
-	for _, bad := range []string{"--index-url=http://evil.example.com", "x; rm -rf /", "x @ file:///etc/passwd", "-r /etc/passwd", "git+https://x/y", "../x", "x\n--pre", "nosuchpackageanywhere"} {
-		_, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindPython, Source: "def f():\n    \"\"\"Do it.\"\"\"\n", Needs: haft.Requirements{Pip: []string{bad}}})
+	for _, bad := range []string{"--index-url=http://evil.example.com", "x; rm -rf /", "x @ file:///etc/passwd",
+		"-r /etc/passwd", "git+https://x/y", "../x", "x\n--pre", "nosuchpackageanywhere"} {
+		_, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindPython,
+			Source: "def f():\n    \"\"\"Do it.\"\"\"\n", Needs: haft.Requirements{Pip: []string{bad}}})
 		if haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -193,7 +204,8 @@ roles: {admin: ["tool:*"]}
 	tells := wheels(t, text)
 	putTool(t, tells, "load", "import serial", "return serial.safe_load('x')")
 	res, err := tells.Call(t.Context(), haft.Call{Tool: "load", Principal: root()})
-	if err != nil || res.Error == nil || !strings.HasSuffix(res.Error.Message, "add the requirement pyserial to the tool") {
+	if err != nil || res.Error == nil || !strings.HasSuffix(res.Error.Message,
+		"add the requirement pyserial to the tool") {
 		t.Fatalf("told: %+v, %v", res, err)
 	}
 	adds := wheels(t, text+"packages: {missing: add}\n")
@@ -203,7 +215,8 @@ roles: {admin: ["tool:*"]}
 		t.Errorf("added: %s", got)
 	}
 	tool, err := adds.Tool(t.Context(), root(), "load")
-	if err != nil || tool.Version.Number != 2 || strings.ToLower(fmt.Sprint(tool.Version.Requirements.Pip)) != "[pyserial]" {
+	if err != nil || tool.Version.Number != 2 ||
+		strings.ToLower(fmt.Sprint(tool.Version.Requirements.Pip)) != "[pyserial]" {
 		t.Errorf("the tool is %+v, %v", tool, err)
 	}
 	// What may have done something already is not run twice; its next call works.
@@ -259,12 +272,14 @@ return [int(numpy.arange(5).sum()), int(pandas.DataFrame({'a': [1, 2]})['a'].sum
 	putTool(t, s, "tables", "import pandas", `df = pandas.DataFrame({'a': [1, 2, 2], 'c': ['x', 'y', 'y']})
 return [df[df.a > 1], df.describe().head(1), df.groupby('c').sum(), df.groupby(['c', 'a']).size(), df['c'].value_counts(), df[df.a > 1]['a'],
     pandas.DataFrame({'index': [1]}, index=['r']), pandas.Series([1, 2], index=['d', 'd'])]`, "numpy", "pandas", "pydantic>=2")
-	if got, want := valueOf(t, s, "tables"), `[[{"a":2,"c":"y"},{"a":2,"c":"y"}],[{"index":"count","a":3.0}],[{"c":"x","a":1},{"c":"y","a":4}],`+
-		`[{"c":"x","a":1,"value":1},{"c":"y","a":2,"value":2}],{"y":2,"x":1},[2,2],[{"index_0":"r","index":1}],`+
-		`[{"index":"d","value":1},{"index":"d","value":2}]]`; got != want {
+	if got, want := valueOf(t, s, "tables"),
+		`[[{"a":2,"c":"y"},{"a":2,"c":"y"}],[{"index":"count","a":3.0}],[{"c":"x","a":1},{"c":"y","a":4}],`+
+			`[{"c":"x","a":1,"value":1},{"c":"y","a":2,"value":2}],{"y":2,"x":1},[2,2],[{"index_0":"r","index":1}],`+
+			`[{"index":"d","value":1},{"index":"d","value":2}]]`; got != want {
 		t.Errorf("tables give %s,\nwant %s", got, want)
 	}
-	_, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindTypeScript, Needs: haft.Requirements{NPM: []string{"lodash@^4", "zod@^3"}}, Source: `
+	_, err := s.PutTool(t.Context(), root(), haft.Draft{Kind: haft.KindTypeScript,
+		Needs: haft.Requirements{NPM: []string{"lodash@^4", "zod@^3"}}, Source: `
 import _ from 'lodash';
 import { z } from 'zod';
 /** Capitalise. @param text what */
@@ -273,7 +288,8 @@ export function cap(text: string): string { return _.capitalize(z.string().parse
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := s.Call(t.Context(), haft.Call{Tool: "cap", Args: json.RawMessage(`{"text":"hELLO"}`), Principal: root()})
+	res, err := s.Call(t.Context(), haft.Call{Tool: "cap", Args: json.RawMessage(`{"text":"hELLO"}`),
+		Principal: root()})
 	if err != nil || string(res.Value) != `"Hello"` {
 		t.Errorf("cap = %+v, %v", res, err)
 	}

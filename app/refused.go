@@ -67,7 +67,8 @@ func (p *refusalCounter) Refused(ctx context.Context, r server.Refusal) {
 	if count == 0 {
 		return
 	}
-	p.logger.Warn("requests were turned away", "why", r.Why, "reason", reason, "key", kind.key, "source", r.Source, "tenant", kind.org, "count", count)
+	p.logger.Warn("requests were turned away", "why", r.Why, "reason", reason, "key", kind.key, "source", r.Source,
+		"tenant", kind.org, "count", count)
 	if r.Why != server.WhyCredential && r.Why != server.WhyScope {
 		return
 	}
@@ -123,7 +124,8 @@ func (p *refusalCounter) audit(ctx context.Context, kind refusedKind, source net
 		entry.Source = source.String()
 	}
 	by := haft.Principal{Org: org, User: "haft", Roles: []string{haft.RoleAdmin}}
-	if err := p.service.Manage(ctx, by, haft.AuditRead, "request.refused", func(context.Context) (any, error) { return entry, nil }); err != nil {
+	if err := p.service.Manage(ctx, by, haft.AuditRead, "request.refused",
+		func(context.Context) (any, error) { return entry, nil }); err != nil {
 		p.logger.Error("a refusal could not be audited", "err", err)
 	}
 }

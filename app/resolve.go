@@ -62,7 +62,8 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 	}
 	if l.left == 0 || l.spent > maxLookTime {
 		return nil, &schema.SourceError{Message: fmt.Sprintf(
-			"the source imports too many types to look them all up: %d types and %s are the most", maxLookups, maxLookTime)}
+			"the source imports too many types to look them all up: %d types and %s are the most", maxLookups,
+			maxLookTime)}
 	}
 	l.left--
 	rt, err := l.app.Runtime(ctx, haft.KindPython)
@@ -91,7 +92,8 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 
 // run imports a module in a fresh sandbox without network. It is a
 // [pyschema.Introspector].
-func (l *lookups) run(ctx context.Context, rt *script.Runtime, mounts []sandbox.Mount, question []byte) ([]byte, error) {
+func (l *lookups) run(ctx context.Context, rt *script.Runtime, mounts []sandbox.Mount,
+	question []byte) ([]byte, error) {
 	var out bytes.Buffer
 	exit, err := l.app.provider.Run(ctx, sandbox.Spec{
 		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", pyschema.IntrospectScript()),
@@ -121,5 +123,6 @@ func (l *lookups) why(exit sandbox.Exit) string {
 	case exit.DroppedStdout > 0:
 		return "importing the module writes over the answer"
 	}
-	return fmt.Sprintf("importing the module ends the interpreter: %s, status %d, signal %d", exit.Cause, exit.Code, exit.Signal)
+	return fmt.Sprintf("importing the module ends the interpreter: %s, status %d, signal %d", exit.Cause, exit.Code,
+		exit.Signal)
 }

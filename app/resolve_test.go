@@ -207,7 +207,8 @@ func imported(t *testing.T, a *app.App, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "schema.json" || f.Name == "error" })
+	archive.Files = slices.DeleteFunc(archive.Files,
+		func(f txtar.File) bool { return f.Name == "schema.json" || f.Name == "error" })
 	archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(got)})
 	if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 		t.Fatal(err)
@@ -230,28 +231,37 @@ var hostile = []struct {
 	{"dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "ends the interpreter"},
 	{"raises", "raise ValueError('see ' + __file__)\n", "importing the module raised ValueError"},
 	{"raises_text", "raise ValueError('no licence')\n", "importing the module raised ValueError: no licence"},
-	{"raises_what_cannot_be_shown", "class E(BaseException):\n    def __str__(self):\n        raise SystemExit\nraise E\n", "importing the module raised E"},
+	{"raises_what_cannot_be_shown", "class E(BaseException):\n    def __str__(self):\n        raise " +
+		"SystemExit\nraise E\n", "importing the module raised E"},
 	{"sleeps", "import time\ntime.sleep(600)\n", "takes longer than 3s"},
 	{"spins", "while True:\n    pass\n", "takes longer than 3s"},
 	{"eats_memory", "x = []\nwhile True:\n    x.append(bytearray(1 << 22))\n", "importing the module "},
-	{"forks_for_ever", "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n", "importing the module "},
-	{"writes_garbage", "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'\\x00[[[[')\n    except OSError:\n        pass\n", "left no answer that makes sense"},
-	{"writes_much", "import os\nfor fd in range(3, 20):\n    try:\n        while True:\n            os.write(fd, b'[' * 65536)\n    except OSError:\n        pass\n", "importing the module "},
+	{"forks_for_ever", "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n",
+		"importing the module "},
+	{"writes_garbage", "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'\\x00[[[[')\n    " +
+		"except OSError:\n        pass\n", "left no answer that makes sense"},
+	{"writes_much", "import os\nfor fd in range(3, 20):\n    try:\n        while True:\n            os.write(fd, " +
+		"b'[' * 65536)\n    except OSError:\n        pass\n", "importing the module "},
 	{"forges_nonsense", forge(`{"schema": {"type": 7}}`), "is not valid"},
 	{"forges_a_reference", forge(`{"schema": {"$ref": "https://example.com/x"}}`), "refers to something else"},
-	{"forges_a_loop", forge(`{"schema": {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}}`), "is not valid"},
-	{"forges_an_error", forge(`{"error": "import", "exception": "/root/x", "text": "\u001b[2J/etc"}`), "importing the module raised something"},
-	{"wants_the_network", "import socket\nsocket.create_connection(('1.1.1.1', 53), 2)\n", "importing the module raised"},
+	{"forges_a_loop", forge(`{"schema": {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}}`),
+		"is not valid"},
+	{"forges_an_error", forge(`{"error": "import", "exception": "/root/x", "text": "\u001b[2J/etc"}`),
+		"importing the module raised something"},
+	{"wants_the_network", "import socket\nsocket.create_connection(('1.1.1.1', 53), 2)\n",
+		"importing the module raised"},
 	{"wants_files", "open('/etc/shadow').read()\n", "importing the module raised"},
 	{"wants_to_write", "open(__file__, 'a').write('x')\n", "importing the module raised"},
 	{"is_not_a_type", "T = 7\n", "it is a value (int), not a type"},
-	{"lies_about_its_class", "class M(type):\n    def __getattribute__(c, n):\n        raise KeyError(n)\nclass T(metaclass=M):\n    pass\n", "looking at it raised KeyError"},
+	{"lies_about_its_class", "class M(type):\n    def __getattribute__(c, n):\n        raise KeyError(n)\nclass " +
+		"T(metaclass=M):\n    pass\n", "looking at it raised KeyError"},
 	{"grows", "import dataclasses\nT = int\nfor i in range(40):\n    T = tuple[T, T]\n", "its schema is too large"},
 }
 
 // forge writes text where the answer is expected, and leaves.
 func forge(text string) string {
-	return fmt.Sprintf("import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, %q.encode())\n        break\n    except OSError:\n        pass\nos._exit(0)\n", text)
+	return fmt.Sprintf("import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, %q.encode())\n        "+
+		"break\n    except OSError:\n        pass\nos._exit(0)\n", text)
 }
 
 func TestResolve_survives_hostile_modules(t *testing.T) {
@@ -307,7 +317,8 @@ func TestDerive_bounds_the_types_that_are_looked_up(t *testing.T) {
 	for i := range 40 {
 		text += fmt.Sprintf("a%d: nothing_here.T%d, b%d: nothing_here.T%d, ", i, i, i, i)
 	}
-	_, err := a.Derive(t.Context(), app.Source{Kind: haft.KindPython, Text: []byte(text + "):\n    'Do.'\n")}, schema.Options{})
+	_, err := a.Derive(t.Context(), app.Source{Kind: haft.KindPython, Text: []byte(text + "):\n    'Do.'\n")},
+		schema.Options{})
 	if err == nil {
 		t.Fatal("it is read")
 	}

@@ -16,7 +16,8 @@ import (
 
 // derive is what the registry derives schemas with.
 func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.Derived, error) {
-	d, err := s.App.Derive(ctx, Source{Name: src.Name, Kind: src.Kind, Text: src.Text, Function: src.Function, Layers: s.locker.layersOf(src)},
+	d, err := s.App.Derive(ctx, Source{Name: src.Name, Kind: src.Kind, Text: src.Text, Function: src.Function,
+		Layers: s.locker.layersOf(src)},
 		schema.Options{DescriptionsOptional: src.Undocumented})
 	if err != nil {
 		return nil, err

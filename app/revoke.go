@@ -18,7 +18,8 @@ var _ server.Rechecker = authenticator{}
 func (d authenticator) Recheck(ctx context.Context, who server.Identity) (server.Identity, error) {
 	id, ok := who.Credential.(auth.Identity)
 	if !ok {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is not known any more"}
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
+			Message: "the credential is not known any more"}
 	}
 	now, err := d.again(ctx, id)
 	if err != nil {

@@ -41,16 +41,18 @@ func newRevokedServer(t *testing.T) *revokedServer {
 	r.Server, r.url, stop = startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{
 		Policy: []byte("version: 1\nroles:\n  dev: [\"tool:*\"]\n  admin: [\"tool:*\"]\n"),
 		Builtins: func(set *builtin.Set) error {
-			return builtin.Add(set, builtin.Def{Name: "forever", Description: "Never ends."}, func(ctx context.Context, c builtin.Call, _ struct{}) (string, error) {
-				r.started <- string(c.ID)
-				<-ctx.Done()
-				return "", ctx.Err()
-			})
+			return builtin.Add(set, builtin.Def{Name: "forever", Description: "Never ends."},
+				func(ctx context.Context, c builtin.Call, _ struct{}) (string, error) {
+					r.started <- string(c.ID)
+					<-ctx.Done()
+					return "", ctx.Err()
+				})
 		},
 	}})
 	t.Cleanup(stop)
 	var err error
-	if r.admin, err = r.Auth.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: r.Auth.First.Reveal()}); err != nil {
+	if r.admin, err = r.Auth.Authenticate(t.Context(),
+		auth.Credential{Scheme: "Bearer", Token: r.Auth.First.Reveal()}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -59,7 +61,8 @@ func newRevokedServer(t *testing.T) *revokedServer {
 // manage does something as the administrator, as the API would.
 func (r *revokedServer) manage(t *testing.T, kind string, do func(ctx context.Context) error) {
 	t.Helper()
-	if err := r.Manage(t.Context(), r.admin.Principal, haft.KeysWrite, kind, func(ctx context.Context) (any, error) { return nil, do(ctx) }); err != nil {
+	if err := r.Manage(t.Context(), r.admin.Principal, haft.KeysWrite, kind,
+		func(ctx context.Context) (any, error) { return nil, do(ctx) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,7 +79,8 @@ func (r *revokedServer) issue(t *testing.T, agent bool) holder {
 	var h holder
 	if agent {
 		var err error
-		if h.agent, err = r.PutAgent(t.Context(), r.admin.Principal, haft.Agent{Name: "bot", Tools: []string{"forever"}}); err != nil {
+		if h.agent, err = r.PutAgent(t.Context(), r.admin.Principal,
+			haft.Agent{Name: "bot", Tools: []string{"forever"}}); err != nil {
 			t.Fatal(err)
 		}
 		k.Agent = string(h.agent.ID)
@@ -96,7 +100,8 @@ func changes() map[string]struct {
 	do    func(t *testing.T, r *revokedServer, h holder)
 	why   string
 } {
-	key := func(do func(ctx context.Context, r *revokedServer, id string) error) func(*testing.T, *revokedServer, holder) {
+	key := func(do func(ctx context.Context, r *revokedServer, id string) error) func(*testing.T, *revokedServer,
+		holder) {
 		return func(t *testing.T, r *revokedServer, h holder) {
 			r.manage(t, "key.set", func(ctx context.Context) error { return do(ctx, r, h.id) })
 		}
@@ -161,7 +166,8 @@ func (r *revokedServer) dial(t *testing.T, h holder, method, path, headers, body
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%s\r\n%s", method, path, h.text, headers, body); err != nil {
+	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%s\r\n%s", method,
+		path, h.text, headers, body); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -242,7 +248,9 @@ func uses() map[string]func(t *testing.T, r *revokedServer, h holder) func() str
 			return ends(t, conn)
 		},
 		"a WebSocket": func(t *testing.T, r *revokedServer, h holder) func() string {
-			conn := r.dial(t, h, "GET", "/v1/events", "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "")
+			conn := r.dial(t, h, "GET", "/v1/events",
+				"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+
+					"dGhlIHNhbXBsZSBub25jZQ==\r\n", "")
 			until(t, conn, "\r\n\r\n")
 			return func() string { return closing(t, conn) }
 		},
@@ -253,7 +261,8 @@ func uses() map[string]func(t *testing.T, r *revokedServer, h holder) func() str
 				t.Fatalf("%d %s %v", status, body, err)
 			}
 			begun(t, r)
-			conn := r.dial(t, h, "GET", "/v1/calls/"+made.ID+"?wait=600", "Connection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n", "")
+			conn := r.dial(t, h, "GET", "/v1/calls/"+made.ID+"?wait=600",
+				"Connection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n", "")
 			until(t, conn, "100 Continue\r\n\r\n") // whoever sends it is known
 			if _, err := conn.Write([]byte("{}")); err != nil {
 				t.Fatal(err)
@@ -262,31 +271,42 @@ func uses() map[string]func(t *testing.T, r *revokedServer, h holder) func() str
 		},
 		"a call": func(t *testing.T, r *revokedServer, h holder) func() string {
 			body := `{"tool":"forever","args":{}}`
-			conn := r.dial(t, h, "POST", "/v1/calls", fmt.Sprintf("Connection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body)), body)
+			conn := r.dial(t, h, "POST", "/v1/calls",
+				fmt.Sprintf("Connection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body)),
+				body)
 			begun(t, r)
 			return ends(t, conn)
 		},
 		"a batch": func(t *testing.T, r *revokedServer, h holder) func() string {
 			body := `{"calls":[{"tool":"forever","args":{}},{"tool":"forever","args":{}}]}`
-			conn := r.dial(t, h, "POST", "/v1/calls/batch", fmt.Sprintf("Connection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body)), body)
+			conn := r.dial(t, h, "POST", "/v1/calls/batch",
+				fmt.Sprintf("Connection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body)),
+				body)
 			begun(t, r)
 			return ends(t, conn)
 		},
 		"an upload": func(t *testing.T, r *revokedServer, h holder) func() string {
-			conn := r.dial(t, h, "POST", "/v1/calls", "Connection: close\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n", "")
+			conn := r.dial(t, h, "POST", "/v1/calls",
+				"Connection: close\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: "+
+					"1000000\r\n", "")
 			until(t, conn, "100 Continue\r\n\r\n") // the body is being read
 			return ends(t, conn)
 		},
 		"a stream of MCP": func(t *testing.T, r *revokedServer, h holder) func() string {
-			session, _ := sendMCP(t, r, h, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-			conn := r.dial(t, h, "GET", "/mcp", "Connection: close\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+session+"\r\n", "")
+			session, _ := sendMCP(t, r, h,
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			conn := r.dial(t, h, "GET", "/mcp", "Connection: close\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+
+				session+"\r\n", "")
 			until(t, conn, "\r\n\r\n")
 			return ends(t, conn)
 		},
 		"a call of MCP": func(t *testing.T, r *revokedServer, h holder) func() string {
-			session, _ := sendMCP(t, r, h, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			session, _ := sendMCP(t, r, h,
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 			body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"forever","arguments":{}}}`
-			conn := r.dial(t, h, "POST", "/mcp", fmt.Sprintf("Connection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n", session, len(body)), body)
+			conn := r.dial(t, h, "POST", "/mcp", fmt.Sprintf("Connection: close\r\nContent-Type: "+
+				"application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: "+
+				"%s\r\nContent-Length: %d\r\n", session, len(body)), body)
 			begun(t, r)
 			return ends(t, conn)
 		},
@@ -372,7 +392,8 @@ func TestRevoked_leaves_others(t *testing.T) {
 		text = token.Reveal()
 		return err
 	})
-	if status, body := request(t, text, "POST", r.url+"/v1/calls", `{"tool":"run_code","args":{"language":"python","code":"6*7"}}`); status != 200 {
+	if status, body := request(t, text, "POST", r.url+"/v1/calls",
+		`{"tool":"run_code","args":{"language":"python","code":"6*7"}}`); status != 200 {
 		t.Errorf("%d %s", status, body)
 	}
 	until(t, conn, `"status":"success"`)

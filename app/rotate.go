@@ -87,7 +87,8 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	if done.Calls, err = v.resealCalls(ctx, k); err != nil {
 		return done, fmt.Errorf("encrypt the calls that wait again: %w", err)
 	}
-	if done.Webhooks, err = webhook.Reseal(ctx, v.store, func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
+	if done.Webhooks, err = webhook.Reseal(ctx, v.store,
+		func(box, label []byte) ([]byte, error) { return rebox(ctx, k, box, label) }); err != nil {
 		return done, err
 	}
 	gone, kept, err := v.forget(ctx, k, cfg)
@@ -162,7 +163,8 @@ func rebox(ctx context.Context, k *keeper.Keeper, box, label []byte) ([]byte, er
 // errReplacing refuses to write keys that those with the new master key could not
 // read.
 func errReplacing() error {
-	return &haft.Error{Code: haft.CodeConflict, Message: "the master key is being replaced: give this process the new one first, or name it again as the new one; nothing was changed"}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the master key is being replaced: give this process the " +
+		"new one first, or name it again as the new one; nothing was changed"}
 }
 
 // replace has the keys be encrypted under the master key of a file, and returns
@@ -180,7 +182,8 @@ func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 		return k, "", nil
 	}
 	if err := createMaster(file, newMaster()); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the file of the new master key cannot be made", Err: err}
+		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the file of the new master key cannot be made",
+			Err: err}
 	}
 	key, err := readMaster(file, 0o027)
 	if err != nil {
@@ -211,7 +214,9 @@ func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 	}
 	v.use(both)
 	if v.master.own == "" {
-		return both, "give the new master key to every process in place of the old one, then rotate again: that forgets the old one", nil
+		return both,
+			"give the new master key to every process in place of the old one, then rotate again: that forgets the " +
+				"old one", nil
 	}
 	if err := swapMaster(v.master.own, key); err != nil {
 		return nil, "", fmt.Errorf("replace the master key in the data directory: %w", err)

@@ -41,6 +41,7 @@ func addSearch(set *builtin.Set, cfg SearchConfig, outside egress.Config) (func(
 	// Where the provider is, is the operator's word and not that of who searches.
 	outside.Allow = cfg.Allow
 	guard := egress.New(outside)
-	err := builtin.WebSearch(set, builtin.SearchConfig{Provider: cfg.Provider, URL: cfg.URL, Key: cfg.Key, Client: guard.Client()})
+	err := builtin.WebSearch(set, builtin.SearchConfig{Provider: cfg.Provider, URL: cfg.URL, Key: cfg.Key,
+		Client: guard.Client()})
 	return func() error { guard.CloseIdle(); return nil }, err
 }

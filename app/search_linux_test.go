@@ -22,11 +22,14 @@ func searching(t *testing.T, provider, key string) *market {
 			return true
 		}
 		w.Header().Set("X-Echo", got)
-		one := fmt.Sprintf(`[{"title":"t %s","url":"https://a.example/?k=%s","description":"%x","content":"%x"}]`, got, got, got, got)
+		one := fmt.Sprintf(`[{"title":"t %s","url":"https://a.example/?k=%s","description":"%x","content":"%x"}]`, got,
+			got, got, got)
 		fmt.Fprintf(w, `{"web":{"results":%s},"results":%s}`, one, one)
 		return true
 	}
-	return openMarket(t, handle, app.ServiceConfig{Search: app.SearchConfig{Provider: provider, URL: "https://api.example:{https}", Key: secret.New(key)}})
+	return openMarket(t, handle,
+		app.ServiceConfig{Search: app.SearchConfig{Provider: provider, URL: "https://api.example:{https}",
+			Key: secret.New(key)}})
 }
 
 // A key of the web search that is bound to the provider gets there, over https, and
@@ -37,8 +40,10 @@ func TestWebSearch_with_a_bound_key(t *testing.T) {
 		to   secret.Binding
 		got  func(*http.Request) string
 	}{
-		"brave":  {"BRAVE_API_KEY", secret.Binding{Header: "X-Subscription-Token"}, func(r *http.Request) string { return r.Header.Get("X-Subscription-Token") }},
-		"tavily": {"TAVILY_API_KEY", secret.Binding{Header: "Authorization", Prefix: "Bearer "}, func(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }},
+		"brave": {"BRAVE_API_KEY", secret.Binding{Header: "X-Subscription-Token"},
+			func(r *http.Request) string { return r.Header.Get("X-Subscription-Token") }},
+		"tavily": {"TAVILY_API_KEY", secret.Binding{Header: "Authorization", Prefix: "Bearer "},
+			func(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }},
 	} {
 		t.Run(provider, func(t *testing.T) {
 			const plain = "plain-key-of-the-organisation-4711"
@@ -47,30 +52,37 @@ func TestWebSearch_with_a_bound_key(t *testing.T) {
 				t.Helper()
 				before := len(m.requests())
 				res := m.do(root(), "web_search", map[string]string{"query": query}, nil)
-				search(t, "the result", fmt.Appendf(nil, "%s %+v %v", res.Value, res.Error, res.Notices), map[string]string{tt.name: brokered})
+				search(t, "the result", fmt.Appendf(nil, "%s %+v %v", res.Value, res.Error, res.Notices),
+					map[string]string{tt.name: brokered})
 				return res, m.requests()[before:]
 			}
 			m.bind("", tt.name, brokered, tt.to)
-			if res, sent := ask("x"); res.Status != haft.StatusSuccess || len(sent) != 1 || tt.got(sent[0]) != brokered || !strings.Contains(string(res.Value), "a.example") {
+			if res, sent := ask("x"); res.Status != haft.StatusSuccess || len(sent) != 1 ||
+				tt.got(sent[0]) != brokered || !strings.Contains(string(res.Value), "a.example") {
 				t.Errorf("with a bound key: %s %s %+v %v; sent %v", res.Status, res.Value, res.Error, res.Notices, sent)
 			}
-			if all := m.audit(); !strings.Contains(all, `"secrets":["`+tt.name+`"]`) || !strings.Contains(all, "api.example:"+m.https) {
+			if all := m.audit(); !strings.Contains(all, `"secrets":["`+tt.name+`"]`) ||
+				!strings.Contains(all, "api.example:"+m.https) {
 				t.Errorf("the audit does not name the secret and where it went: %.2000s", all)
 			}
 			if res, sent := ask("redirect me"); provider == "brave" && (res.Error == nil || len(sent) != 1) {
 				t.Errorf("a redirect was followed: %s %s; sent %v", res.Status, res.Value, sent)
 			}
 			// Bound elsewhere, or to another place of the request, it is not sent.
-			for _, to := range []secret.Binding{{Hosts: m.hosts("other.example"), Header: tt.to.Header, Prefix: tt.to.Prefix}, {Header: "X-Other"}} {
+			for _, to := range []secret.Binding{{Hosts: m.hosts("other.example"), Header: tt.to.Header,
+				Prefix: tt.to.Prefix}, {Header: "X-Other"}} {
 				m.bind("", tt.name, brokered, to)
-				if res, sent := ask("x"); res.Error == nil || len(sent) != 0 || !strings.Contains(fmt.Sprint(res.Error, res.Notices), tt.name) {
+				if res, sent := ask("x"); res.Error == nil || len(sent) != 0 ||
+					!strings.Contains(fmt.Sprint(res.Error, res.Notices), tt.name) {
 					t.Errorf("bound to %v: %s %s, notices %v; sent %v", to, res.Status, res.Value, res.Notices, sent)
 				}
 			}
 			// One that is not bound goes as it did.
 			m.bind("", tt.name, plain, secret.Binding{Hosts: []string{}})
-			if res, sent := ask("x"); res.Error == nil || len(sent) != 0 || !strings.Contains(res.Error.Message, "not public") {
-				t.Errorf("unbound, to where the search may not go by itself: %s %+v; sent %v", res.Status, res.Error, sent)
+			if res, sent := ask("x"); res.Error == nil || len(sent) != 0 ||
+				!strings.Contains(res.Error.Message, "not public") {
+				t.Errorf("unbound, to where the search may not go by itself: %s %+v; sent %v", res.Status, res.Error,
+					sent)
 			}
 			searchFiles(t, m.dir, map[string]string{tt.name: brokered})
 		})
@@ -81,7 +93,9 @@ func TestWebSearch_with_a_bound_key(t *testing.T) {
 func TestWebSearch_with_a_bound_key_is_under_policy(t *testing.T) {
 	m := searching(t, "brave", "")
 	m.bind("", "BRAVE_API_KEY", brokered, secret.Binding{Header: "X-Subscription-Token"})
-	_, err := m.PutPolicy(t.Context(), root(), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: all, effect: allow}\n  - {id: few, effect: limit, network: [somewhere.example]}\n")})
+	_, err := m.PutPolicy(t.Context(), root(), false,
+		haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: all, effect: allow}\n  - {id: few, effect: " +
+			"limit, network: [somewhere.example]}\n")})
 	must(t, err)
 	res := m.do(root(), "web_search", map[string]string{"query": "x"}, nil)
 	if res.Status != haft.StatusDenied || len(m.requests()) != 0 {

@@ -28,14 +28,16 @@ func TestServerContacts(t *testing.T) {
 		},
 		fail: func(_ haft.MCPServer, err error) { t.Error(err) },
 	}
-	l := c.of(haft.MCPServer{Org: "acme", Name: "files", Env: map[string]string{"KEY": "hunter2-the-key"}}, map[string]string{"KEY": "hunter2-the-key"})
+	l := c.of(haft.MCPServer{Org: "acme", Name: "files", Env: map[string]string{"KEY": "hunter2-the-key"}},
+		map[string]string{"KEY": "hunter2-the-key"})
 	for range 1000 {
 		l.ended(engine.Connection{To: "GET api.example:443", Up: 1, Down: 2})
 	}
 	l.begun(engine.Connection{To: "POST mcp.example:443"})
 	l.over(engine.Connection{To: "POST mcp.example:443", Up: 5, Down: 7}, true)
 	l.over(engine.Connection{To: "POST mcp.example:443", Refused: "no"}, false)
-	l.ended(engine.Connection{To: "hunter2-the-key.evil.example:443", Refused: "the tool may not reach hunter2-the-key.evil.example"})
+	l.ended(engine.Connection{To: "hunter2-the-key.evil.example:443",
+		Refused: "the tool may not reach hunter2-the-key.evil.example"})
 	for i := range 500 {
 		l.ended(engine.Connection{To: fmt.Sprintf("host%d.example:443", i)})
 	}

@@ -29,7 +29,8 @@ const (
 // serverWay makes the way out of the command of an MCP server: to the hosts that it was
 // given, as far as the policy of its organisation allows, when it starts and at each
 // connection. The function ends it.
-func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer, env map[string]string) (*engine.EgressRoute, func(), error) {
+func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer,
+	env map[string]string) (*engine.EgressRoute, func(), error) {
 	e := u.service.Engine
 	if e == nil {
 		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
@@ -86,7 +87,8 @@ func (s *Service) newServerContacts() *serverConnections {
 			return s.Engine.LogServerConnections(ctx, server, list, more)
 		},
 		fail: func(server haft.MCPServer, err error) {
-			s.App.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", server.Org, "server", server.Name, "error", err)
+			s.App.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", server.Org, "server",
+				server.Name, "error", err)
 		},
 	}
 }

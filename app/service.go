@@ -204,7 +204,8 @@ func (s *Service) Healthy(ctx context.Context) error {
 		Value json.RawMessage `json:"value"`
 	}
 	if err := json.Unmarshal(res.Value, &out); err != nil || string(out.Value) != "42" {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the canary call ended with " + string(res.Status) + " and not with its value"}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the canary call ended with " + string(res.Status) + " and not with its value"}
 	}
 	return nil
 }
@@ -242,7 +243,8 @@ func makeDataDir(cfg ServiceConfig) error {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
 	if cfg.Logger != nil {
-		cfg.Logger.Info("made the data directory: tools and calls are in the database, keys and installed packages are here; keep a copy of the keys",
+		cfg.Logger.Info("made the data directory: tools and calls are in the database, keys and installed packages "+
+			"are here; keep a copy of the keys",
 			"dir", cfg.Data, "keys", "auth.key audit.key digest.key master.key")
 	}
 	return nil
@@ -330,7 +332,8 @@ func DataDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no home directory: say where to keep state with --data", Err: err}
+		return "", &haft.Error{Code: haft.CodeInvalid,
+			Message: "there is no home directory: say where to keep state with --data", Err: err}
 	}
 	return filepath.Join(home, ".local", "state", "haft"), nil
 }

@@ -122,7 +122,8 @@ func TestService_runs_code(t *testing.T) {
 		skiptest.Lacking(t, "node", err.Error())
 	}
 	s := openService(t, t.TempDir())
-	for language, code := range map[string]string{"python": "6*7", "javascript": "6*7", "typescript": "const n: number = 42; n", "bash": "echo 42"} {
+	for language, code := range map[string]string{"python": "6*7", "javascript": "6*7",
+		"typescript": "const n: number = 42; n", "bash": "echo 42"} {
 		args, err := json.Marshal(map[string]string{"language": language, "code": code})
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +141,8 @@ func TestService_runs_code(t *testing.T) {
 		if err := json.Unmarshal(res.Value, &out); err != nil {
 			t.Errorf("%s: %s: %v", language, res.Value, err)
 		}
-		if out.Status != "success" || language != "bash" && out.Value != 42.0 || language == "bash" && res.Stdout+out.Stdout == "" {
+		if out.Status != "success" || language != "bash" && out.Value != 42.0 ||
+			language == "bash" && res.Stdout+out.Stdout == "" {
 			t.Errorf("%s gave %s, %q, %+v", language, res.Value, res.Stdout, res.Error)
 		}
 		if res.Sandbox.Isolation.Level == haft.LevelNone {

@@ -70,11 +70,13 @@ func encodings(value string) map[string]string {
 	quoted, _ := json.Marshal(value)
 	all := map[string]string{
 		"raw": value, "upper case": strings.ToUpper(value), "hex": hex.EncodeToString([]byte(value)),
-		"upper hex": strings.ToUpper(hex.EncodeToString([]byte(value))), "url": url.QueryEscape(value), "path": url.PathEscape(value),
+		"upper hex": strings.ToUpper(hex.EncodeToString([]byte(value))), "url": url.QueryEscape(value),
+		"path": url.PathEscape(value),
 		"json": strings.Trim(string(quoted), `"`),
 	}
 	for pad := range 3 {
-		for name, enc := range map[string]*base64.Encoding{"base64": base64.StdEncoding, "base64url": base64.URLEncoding} {
+		for name, enc := range map[string]*base64.Encoding{"base64": base64.StdEncoding,
+			"base64url": base64.URLEncoding} {
 			text := enc.EncodeToString([]byte(strings.Repeat("\x00", pad) + value))
 			// Without the characters at the ends, which depend on what is around.
 			all[fmt.Sprint(name, " ", pad)] = strings.TrimRight(text[(pad*4+2)/3:len(text)-4], "=")
@@ -127,7 +129,8 @@ func (b *buffer) Write(p []byte) (int, error) {
 func twenty() (org, hook, agent, call, all map[string]string) {
 	scopes := []map[string]string{{}, {}, {}, {}}
 	all = map[string]string{}
-	shapes := []string{"key-%d-Zx8Qv1Lm4Rt7", "pass %d/word+with=signs&more", "quo\"te-%d\\back'slash", "ünï-%d-cödé-välue", "line-%d\nbreak\tand-tab"}
+	shapes := []string{"key-%d-Zx8Qv1Lm4Rt7", "pass %d/word+with=signs&more", "quo\"te-%d\\back'slash",
+		"ünï-%d-cödé-välue", "line-%d\nbreak\tand-tab"}
 	for i := range 20 {
 		name, value := fmt.Sprintf("SECRET_%02d", i), fmt.Sprintf(shapes[i%len(shapes)], i*7919)
 		scopes[i/5][name], all[name] = value, value
@@ -166,7 +169,8 @@ func startLeaky(t *testing.T) *leakyRun {
 	}))
 	t.Cleanup(service.Close)
 	cfg := app.ServiceConfig{Data: r.dir, Busy: true, Credentials: app.CredentialsConfig{
-		URL: service.URL + "/webhook/sandbox-credentials", Key: secret.New(all["BEARER"]), Signing: signing, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		URL: service.URL + "/webhook/sandbox-credentials", Key: secret.New(all["BEARER"]), Signing: signing,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
@@ -188,8 +192,10 @@ func startLeaky(t *testing.T) *leakyRun {
 // leak calls the tool, and gives it some of the values as arguments too.
 func (r *leakyRun) leak(how string) haft.Call {
 	c := r.call
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(r.all)), func(n string) bool { return !strings.HasPrefix(n, "SECRET_") })
-	args, err := json.Marshal(map[string]any{"names": names, "how": how, "note": "in the arguments: " + r.all["SECRET_01"] + " " + r.all["SECRET_11"] + " " + r.all["SECRET_16"]})
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(r.all)),
+		func(n string) bool { return !strings.HasPrefix(n, "SECRET_") })
+	args, err := json.Marshal(map[string]any{"names": names, "how": how,
+		"note": "in the arguments: " + r.all["SECRET_01"] + " " + r.all["SECRET_11"] + " " + r.all["SECRET_16"]})
 	must(r.t, err)
 	c.Args = args
 	return c
@@ -208,10 +214,12 @@ func (r *leakyRun) returns() {
 		}
 	}
 	if err := json.Unmarshal(res.Value, &value); err != nil || value.Length != length {
-		r.t.Errorf("the tool saw %d characters of secrets, want %d: %v, %.300s, %+v", value.Length, length, err, res.Value, res.Error)
+		r.t.Errorf("the tool saw %d characters of secrets, want %d: %v, %.300s, %+v", value.Length, length, err,
+			res.Value, res.Error)
 	}
 	if len(res.Artifacts) != 1 || res.Stdout == "" || res.Stderr == "" || r.asked.Load() != 1 {
-		r.t.Errorf("the tool left %d artifacts, %d bytes on stdout and %d on stderr; the webhook was asked %d times", len(res.Artifacts), len(res.Stdout), len(res.Stderr), r.asked.Load())
+		r.t.Errorf("the tool left %d artifacts, %d bytes on stdout and %d on stderr; the webhook was asked %d times",
+			len(res.Artifacts), len(res.Stdout), len(res.Stderr), r.asked.Load())
 	}
 	for _, a := range res.Artifacts {
 		search(r.t, "an artifact", a.Data, r.all)
@@ -271,7 +279,8 @@ func TestService_leaves_no_secret_behind(t *testing.T) {
 	must(t, r.Stop(ctx, root(), "for a moment", false))
 	stopped, err := r.Call(ctx, r.leak("return"))
 	must(t, err)
-	for what, v := range map[string]any{"raised": raised, "queued": queued, "record": rec, "stopped": stopped, "refused": fmt.Sprint(refused)} {
+	for what, v := range map[string]any{"raised": raised, "queued": queued, "record": rec, "stopped": stopped,
+		"refused": fmt.Sprint(refused)} {
 		r.outputs[what] = v
 	}
 	r.searchAll()
@@ -285,7 +294,8 @@ func put(t *testing.T, s *app.Service, source string, settings haft.Settings) {
 	if change.Waiting != 0 {
 		other := root()
 		other.User = "second"
-		_, err := s.SetTool(t.Context(), other, change.Tool.Name, haft.ToolState{Review: &haft.Answer{Approve: true, Reason: "a test"}})
+		_, err := s.SetTool(t.Context(), other, change.Tool.Name,
+			haft.ToolState{Review: &haft.Answer{Approve: true, Reason: "a test"}})
 		must(t, err)
 	}
 }
@@ -308,7 +318,8 @@ def show(password: str) -> str:
     return str(password == "hunter2-in-the-" + "arguments") + str(os.environ["TOKEN"] == "hunter2-in-the-" + "environment")
 `, haft.Settings{RequiresApproval: true})
 	all := map[string]string{"the argument": "hunter2-in-the-arguments", "the variable": "hunter2-in-the-environment"}
-	res, err := s.Call(t.Context(), haft.Call{Tool: "show", Principal: root(), Env: map[string]string{"TOKEN": all["the variable"]},
+	res, err := s.Call(t.Context(), haft.Call{Tool: "show", Principal: root(),
+		Env:  map[string]string{"TOKEN": all["the variable"]},
 		Args: json.RawMessage(`{"password":"hunter2-in-the-arguments"}`)})
 	must(t, err)
 	if res.Status != haft.StatusPending {
@@ -354,7 +365,8 @@ def look() -> list[str]:
 	res, err := s.Call(t.Context(), haft.Call{Tool: "look", Principal: root()})
 	must(t, err)
 	text := string(res.Value)
-	if !strings.Contains(text, `"True"`) || strings.Contains(text, "SERVER_ONLY") || strings.Contains(text, "HAFT_MASTER_KEY") || strings.Contains(text, "GOCACHE") {
+	if !strings.Contains(text, `"True"`) || strings.Contains(text, "SERVER_ONLY") ||
+		strings.Contains(text, "HAFT_MASTER_KEY") || strings.Contains(text, "GOCACHE") {
 		t.Errorf("the tool sees %s, %+v", text, res.Error)
 	}
 }
@@ -379,7 +391,8 @@ func TestService_webhook_that_does_not_answer(t *testing.T) {
 		"elsewhere": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"TOKEN":"hunter2"}`) },
 	}
 	source := func(name string) string {
-		return fmt.Sprintf("import os\n\ndef %s() -> str:\n    \"\"\"Show.\"\"\"\n    return os.environ.get(\"TOKEN\", \"none\")\n", name)
+		return fmt.Sprintf("import os\n\ndef %s() -> str:\n    \"\"\"Show.\"\"\"\n    return "+
+			"os.environ.get(\"TOKEN\", \"none\")\n", name)
 	}
 	for name, h := range handlers {
 		t.Run(name, func(t *testing.T) {
@@ -389,7 +402,8 @@ func TestService_webhook_that_does_not_answer(t *testing.T) {
 			} else {
 				t.Cleanup(service.Close)
 			}
-			cfg := app.ServiceConfig{Credentials: app.CredentialsConfig{URL: service.URL, Timeout: 300 * time.Millisecond}}
+			cfg := app.ServiceConfig{Credentials: app.CredentialsConfig{URL: service.URL,
+				Timeout: 300 * time.Millisecond}}
 			if name != "elsewhere" { // an address that nobody allowed
 				cfg.Credentials.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			}
@@ -401,20 +415,24 @@ func TestService_webhook_that_does_not_answer(t *testing.T) {
 			put(t, s, source("needs"), haft.Settings{Secrets: []string{"TOKEN"}})
 			res, err := s.Call(t.Context(), haft.Call{Tool: "easy", Principal: root()})
 			must(t, err)
-			if string(res.Value) != `"none"` || len(res.Notices) != 1 || !strings.Contains(res.Notices[0], "the credentials webhook") {
+			if string(res.Value) != `"none"` || len(res.Notices) != 1 ||
+				!strings.Contains(res.Notices[0], "the credentials webhook") {
 				t.Errorf("a tool that needs nothing: %s, %q, %+v", res.Value, res.Notices, res.Error)
 			}
 			must(t, s.PutSecret(t.Context(), root(), "", "TOKEN", secret.New("of-the-organisation")))
 			res, err = s.Call(t.Context(), haft.Call{Tool: "needs", Principal: root()})
 			must(t, err)
-			if res.Status != haft.StatusError || res.Error == nil || !strings.Contains(res.Error.Message, "the tool needs the variable TOKEN") || res.Error.Retry != haft.RetrySame {
+			if res.Status != haft.StatusError || res.Error == nil ||
+				!strings.Contains(res.Error.Message, "the tool needs the variable TOKEN") ||
+				res.Error.Retry != haft.RetrySame {
 				t.Errorf("a tool that needs it: %s, %+v", res.Status, res.Error)
 			}
 			raw, err := json.Marshal(res)
 			if must(t, err); bytes.Contains(raw, []byte("hunter2")) || bytes.Contains(raw, []byte(service.URL)) {
 				t.Errorf("the result shows too much: %s", raw)
 			}
-			res, err = s.Call(t.Context(), haft.Call{Tool: "needs", Principal: root(), Env: map[string]string{"TOKEN": "own"}})
+			res, err = s.Call(t.Context(), haft.Call{Tool: "needs", Principal: root(),
+				Env: map[string]string{"TOKEN": "own"}})
 			must(t, err)
 			if string(res.Value) != `"own"` && !strings.Contains(string(res.Value), "redacted") {
 				t.Errorf("a call that brings its own: %s, %+v", res.Value, res.Error)
@@ -474,11 +492,14 @@ func TestService_seals_plans(t *testing.T) {
 	open(t, app.Config{})
 	dir := t.TempDir()
 	s := openService(t, dir)
-	put(t, s, "def check(password: str, note: str) -> bool:\n    \"\"\"Check.\n\n    Args:\n        password: what to check\n        note: more\n    \"\"\"\n    return password == 'hunter2-in-' + 'the-plan' and note == 'stored-value-' + 'of-4711'\n", haft.Settings{RequiresApproval: true})
+	put(t, s, "def check(password: str, note: str) -> bool:\n    \"\"\"Check.\n\n    Args:\n        password: what "+
+		"to check\n        note: more\n    \"\"\"\n    return password == 'hunter2-in-' + 'the-plan' and note == "+
+		"'stored-value-' + 'of-4711'\n", haft.Settings{RequiresApproval: true})
 	must(t, s.PutSecret(t.Context(), root(), "", "STORED", secret.New("stored-value-of-4711")))
 	all := map[string]string{"the argument": "hunter2-in-the-plan", "the stored value": "stored-value-of-4711"}
 	c, err := s.Run(t.Context(), root(), haft.Plan{Input: json.RawMessage(`{"password":"hunter2-in-the-plan"}`),
-		Steps: []haft.Step{{ID: "a", Tool: "check", Args: json.RawMessage(`{"password":{"$from":"input/password"},"note":"stored-value-of-4711"}`)}}})
+		Steps: []haft.Step{{ID: "a", Tool: "check",
+			Args: json.RawMessage(`{"password":{"$from":"input/password"},"note":"stored-value-of-4711"}`)}}})
 	must(t, err)
 	if c.Status != haft.StatusPending {
 		t.Fatalf("the chain does not wait: %+v", c)

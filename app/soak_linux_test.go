@@ -36,7 +36,8 @@ func TestCalls_leave_nothing_behind(t *testing.T) {
 	add := prepare(t, a, "add")
 	heap := map[int]uint64{}
 	for i := range row {
-		if v, err := call(t.Context(), a, add, "acme", fmt.Sprintf(`{"a": %d, "b": 1}`, i)); err != nil || v != fmt.Sprint(i+1) {
+		if v, err := call(t.Context(), a, add, "acme", fmt.Sprintf(`{"a": %d, "b": 1}`, i)); err != nil ||
+			v != fmt.Sprint(i+1) {
 			t.Fatalf("call %d gave %s, %v", i, v, err)
 		}
 		if i == row/3 || i == row-1 {
@@ -125,7 +126,8 @@ func victim() {
 		fmt.Fprintln(os.Stdout, "open:", err)
 		os.Exit(1)
 	}
-	tool, err := a.Prepare(ctx, app.Source{Name: "sleep", Kind: haft.KindPython, Text: []byte(source), Function: "sleep"}, schema.Options{}, haft.Output{})
+	tool, err := a.Prepare(ctx, app.Source{Name: "sleep", Kind: haft.KindPython, Text: []byte(source),
+		Function: "sleep"}, schema.Options{}, haft.Output{})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "prepare:", err)
 		os.Exit(1)

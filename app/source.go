@@ -30,7 +30,8 @@ type sourceIn struct {
 
 // draft is the tool that the source would be.
 func (in sourceIn) draft() (haft.Draft, error) {
-	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function, Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
+	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function,
+		Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
 	if in.Parameters == nil {
 		return d, nil
 	}
@@ -47,7 +48,8 @@ func (s *Service) addSourceTool(set *builtin.Set) error {
 	no := false
 	return builtin.AddRaw[sourceIn, any](set, builtin.Def{
 		Name: SourceTool, Version: "1", Category: "code", Tags: []string{"code"},
-		Description: "Runs the function of a source in a sandbox and returns its value, without keeping the source as a tool: to try it out before it becomes one. " +
+		Description: "Runs the function of a source in a sandbox and returns its value, without keeping the source " +
+			"as a tool: to try it out before it becomes one. " +
 			"The source is reviewed as that of a tool is. There is no network.",
 		Enums:       map[string][]string{"source_type": {"python", "typescript", "javascript", "bash"}},
 		Annotations: haft.Annotations{Title: "Run source", ReadOnly: &no},

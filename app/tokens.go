@@ -40,7 +40,8 @@ func (t *tokens) token(ctx context.Context, org string, b engine.Bound) (secret.
 		ask.Rotated = func(ctx context.Context, prev, next secret.Value) {
 			if err := t.rotated(ctx, org, b, prev, next); err != nil {
 				// It works on from memory until this process ends.
-				t.logger.Error("a new refresh token cannot be stored: store it again by hand if it does not work after a restart", "org", org, "secret", b.Name, "error", err)
+				t.logger.Error("a new refresh token cannot be stored: store it again by hand if it does not work "+
+					"after a restart", "org", org, "secret", b.Name, "error", err)
 			}
 		}
 	}
@@ -78,7 +79,8 @@ func (t *tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.
 	}
 	done := func() {
 		if err := t.vault.store.EndLease(context.WithoutCancel(ctx), name, owner); err != nil {
-			t.logger.Warn("a lease of a refresh token cannot be given back, and ends by itself", "org", org, "secret", b.Name, "error", err)
+			t.logger.Warn("a lease of a refresh token cannot be given back, and ends by itself", "org", org, "secret",
+				b.Name, "error", err)
 		}
 	}
 	refresh, _, err := t.stored(ctx, org, b)

@@ -34,7 +34,9 @@ func (r *rotator) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	r.n++
-	fmt.Fprintf(w, `{"access_token":"access-%04d","token_type":"Bearer","expires_in":3600,"refresh_token":"refresh-%04d"}`, r.n, r.n)
+	fmt.Fprintf(w,
+		`{"access_token":"access-%04d","token_type":"Bearer","expires_in":3600,"refresh_token":"refresh-%04d"}`, r.n,
+		r.n)
 }
 
 // Of two processes that need a token at the same moment one uses the refresh token, and
@@ -44,7 +46,8 @@ func TestTokens_of_two_processes_take_turns(t *testing.T) {
 	r := &rotator{}
 	web := httptest.NewTLSServer(r)
 	t.Cleanup(web.Close)
-	bound := &secret.Binding{Hosts: []string{"api.example.com"}, Header: "Authorization", Prefix: "Bearer ", OAuth: &secret.OAuth{TokenURL: web.URL, Grant: secret.GrantRefresh, ClientID: "haft"}}
+	bound := &secret.Binding{Hosts: []string{"api.example.com"}, Header: "Authorization", Prefix: "Bearer ",
+		OAuth: &secret.OAuth{TokenURL: web.URL, Grant: secret.GrantRefresh, ClientID: "haft"}}
 	vaults := make([]*app.Vault, 2)
 	for i := range vaults {
 		s, err := postgres.Open(t.Context(), url, postgres.Config{})
@@ -73,6 +76,7 @@ func TestTokens_of_two_processes_take_turns(t *testing.T) {
 		all.Wait()
 	}
 	if r.twice != 0 || r.n != 2*rounds {
-		t.Errorf("%d exchanges, and %d with a refresh token that was used already; want %d and none", r.n, r.twice, 2*rounds)
+		t.Errorf("%d exchanges, and %d with a refresh token that was used already; want %d and none", r.n, r.twice,
+			2*rounds)
 	}
 }

@@ -90,7 +90,8 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 	if cfg.Upstream, err = cfg.Upstream.fromEnv(); err != nil {
 		return nil, err
 	}
-	u := &upstreams{service: s, gate: ec.Egress, guard: s.guard(cfg), known: map[[2]string]knownServer{}, ctx: context.WithoutCancel(ctx)}
+	u := &upstreams{service: s, gate: ec.Egress, guard: s.guard(cfg), known: map[[2]string]knownServer{},
+		ctx: context.WithoutCancel(ctx)}
 	u.contacts = s.newServerContacts()
 	guard := egress.New(egress.Config{
 		Allow: append(append([]netip.Prefix(nil), cfg.Allow...), cfg.Upstream.Allow...), Names: cfg.Upstream.Names,
@@ -245,7 +246,8 @@ func filled(shown, stored map[string]string) map[string]string {
 }
 
 // Keep implements [engine.Upstream].
-func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer, write func(haft.MCPServer, store.OwnSecrets) error) error {
+func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer,
+	write func(haft.MCPServer, store.OwnSecrets) error) error {
 	if err := upstream.CheckHeaders(s.Headers); err != nil {
 		return err
 	}
@@ -264,7 +266,8 @@ func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer, write func(haft.
 }
 
 // sealed parts a server into what is shown of it and what is stored encrypted.
-func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (shown haft.MCPServer, own store.OwnSecrets, err error) {
+func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (
+	shown haft.MCPServer, own store.OwnSecrets, err error) {
 	at := keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}
 	have, err := u.service.Store.Secrets(ctx, at.Org, string(at.Kind), at.ID, "", 0)
 	if err != nil {
@@ -342,7 +345,8 @@ func sameVariables(asked, stored, shown map[string]string) error {
 		return nil
 	}
 	return &haft.Error{Code: haft.CodeInvalid, Message: "the variables of a command change together: " +
-		"give the variable " + kept + " and every other one its value again, since the command may send it elsewhere now"}
+		"give the variable " + kept + " and every other one its value again, since the command may send it " +
+		"elsewhere now"}
 }
 
 // given are the values that came with a request, without those that only say that there
@@ -378,7 +382,8 @@ func hidden(what string, values, old map[string]string) (shown, stored map[strin
 }
 
 // List implements [engine.Upstream].
-func (u *upstreams) List(ctx context.Context, p haft.Principal, s haft.MCPServer, vars []secret.Named) (*haft.MCPListing, error) {
+func (u *upstreams) List(ctx context.Context, p haft.Principal, s haft.MCPServer,
+	vars []secret.Named) (*haft.MCPListing, error) {
 	u.forget(s)
 	return u.pool.List(ctx, p, s.ID, vars)
 }
@@ -403,7 +408,8 @@ func (u *upstreams) Drop(s haft.MCPServer) {
 }
 
 // Login implements [engine.Upstream].
-func (u *upstreams) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string, vars []secret.Named) (string, error) {
+func (u *upstreams) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string,
+	vars []secret.Named) (string, error) {
 	return u.pool.Login(ctx, p, s.ID, redirect, vars)
 }
 

@@ -73,6 +73,7 @@ func fitsBinding(b *secret.Binding, method string, to *url.URL) bool {
 	if path == "" {
 		path = "/"
 	}
-	_, ok := s.Hosts.Allows(egress.Dest{Host: to.Hostname(), Port: uint16(port), Scheme: scheme, Method: method, Path: path})
+	_, ok := s.Hosts.Allows(egress.Dest{Host: to.Hostname(), Port: uint16(port), Scheme: scheme, Method: method,
+		Path: path})
 	return ok
 }

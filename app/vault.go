@@ -25,14 +25,16 @@ type backend struct{ store *store.Store }
 func row(s store.Secret) keeper.Row {
 	return keeper.Row{
 		Scope: keeper.Scope{Org: s.Org, Kind: keeper.Kind(s.Kind), ID: s.Scope}, Name: s.Name,
-		Data: s.Data, Plain: s.Plain, Key: s.Key, Bound: s.Bound, Fingerprint: s.Print, Created: s.Created, Updated: s.Updated, Rev: s.Rev,
+		Data: s.Data, Plain: s.Plain, Key: s.Key, Bound: s.Bound, Fingerprint: s.Print, Created: s.Created,
+		Updated: s.Updated, Rev: s.Rev,
 	}
 }
 
 func kept(r keeper.Row) store.Secret {
 	return store.Secret{
 		Org: r.Scope.Org, Kind: string(r.Scope.Kind), Scope: r.Scope.ID, Name: r.Name,
-		Data: r.Data, Plain: r.Plain, Key: r.Key, Bound: r.Bound, Print: r.Fingerprint, Created: r.Created, Updated: r.Updated, Rev: r.Rev,
+		Data: r.Data, Plain: r.Plain, Key: r.Key, Bound: r.Bound, Print: r.Fingerprint, Created: r.Created,
+		Updated: r.Updated, Rev: r.Rev,
 	}
 }
 
@@ -113,7 +115,8 @@ type stored struct {
 // openVault opens the secrets of a store, and encrypts what is in it in the
 // clear. Where something is encrypted, the master key must fit.
 func openVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*vault, error) {
-	v := &vault{store: s, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{}, nothing: &engine.Stored{}}
+	v := &vault{store: s, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{},
+		nothing: &engine.Stored{}}
 	if v.logger == nil {
 		v.logger = slog.New(slog.DiscardHandler)
 	}
@@ -320,7 +323,8 @@ func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 			if err != nil {
 				return nil, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
 			}
-			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Bound: bound, Created: r.Created, Updated: r.Updated})
+			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Bound: bound,
+				Created: r.Created, Updated: r.Updated})
 		}
 		if len(list) < store.MaxPage {
 			return infos, nil
@@ -329,7 +333,8 @@ func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 }
 
 // Put implements [engine.Vault].
-func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value, b *secret.Binding) error {
+func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value,
+	b *secret.Binding) error {
 	k, err := v.open(ctx)
 	if err != nil {
 		return err
@@ -455,7 +460,8 @@ func (v *vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 		switch err := v.Put(ctx, a.Org, a.ID, name, secret.New(a.Env[name]), nil); haft.CodeOf(err) {
 		case "":
 		case haft.CodeInvalid:
-			v.logger.Warn("a variable of an agent cannot be encrypted and stays as it is: remove it", "org", a.Org, "agent", a.Name, "variable", name, "error", err)
+			v.logger.Warn("a variable of an agent cannot be encrypted and stays as it is: remove it", "org", a.Org,
+				"agent", a.Name, "variable", name, "error", err)
 			return 0, nil
 		default:
 			return 0, err

@@ -137,7 +137,8 @@ func TestVault_serves_the_next_call(t *testing.T) {
 			if err := a.Remove(ctx, "acme", "", "KEY"); haft.CodeOf(err) != haft.CodeNotFound {
 				t.Errorf("a second removal: %v", err)
 			}
-			if err := a.Put(ctx, "acme", "", "LD_PRELOAD", secret.New("x.so"), nil); haft.CodeOf(err) != haft.CodeInvalid {
+			if err := a.Put(ctx, "acme", "", "LD_PRELOAD", secret.New("x.so"),
+				nil); haft.CodeOf(err) != haft.CodeInvalid {
 				t.Errorf("a reserved name: %v", err)
 			}
 		})
@@ -182,7 +183,8 @@ func addHooks(t *testing.T, s *store.Store, v *app.Vault) {
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
 		sealed, err := v.Seal([]byte("whsec_"+string(id)), []byte("webhook:"+string(id)))
 		must(t, err)
-		_, err = s.AddWebhook(t.Context(), haft.Webhook{ID: id, Org: "acme", URL: "https://example.com/", Disabled: id == "wh_2"}, "sealed:"+hex.EncodeToString(sealed))
+		_, err = s.AddWebhook(t.Context(), haft.Webhook{ID: id, Org: "acme", URL: "https://example.com/",
+			Disabled: id == "wh_2"}, "sealed:"+hex.EncodeToString(sealed))
 		must(t, err)
 	}
 }
@@ -195,7 +197,8 @@ func checkHooks(t *testing.T, s *store.Store, v *app.Vault) {
 		must(t, err)
 		sealed, err := hex.DecodeString(strings.TrimPrefix(w.Secret, "sealed:"))
 		must(t, err)
-		if plain, err := v.Open(sealed, []byte("webhook:"+string(id))); err != nil || string(plain) != "whsec_"+string(id) {
+		if plain, err := v.Open(sealed, []byte("webhook:"+string(id))); err != nil ||
+			string(plain) != "whsec_"+string(id) {
 			t.Fatalf("the secret of the webhook %s: %q, %v", id, plain, err)
 		}
 	}
@@ -222,11 +225,14 @@ func plainDatabase(t *testing.T, dir string) {
 	ctx := t.Context()
 	for i := range 3 {
 		id := fmt.Sprintf("ag_%d", i)
-		_, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(id), Org: "acme", Name: id, Env: map[string]string{"A": "plaintext-a-" + id, "B": "plaintext-b-" + id}})
+		_, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(id), Org: "acme", Name: id,
+			Env: map[string]string{"A": "plaintext-a-" + id, "B": "plaintext-b-" + id}})
 		must(t, err)
-		must(t, s.PutSecret(ctx, store.Secret{Org: "acme", Kind: "org", Name: fmt.Sprintf("S%d", i), Data: fmt.Appendf(nil, "plaintext-s-%d", i), Plain: true, Created: time.Now(), Updated: time.Now()}))
+		must(t, s.PutSecret(ctx, store.Secret{Org: "acme", Kind: "org", Name: fmt.Sprintf("S%d", i),
+			Data: fmt.Appendf(nil, "plaintext-s-%d", i), Plain: true, Created: time.Now(), Updated: time.Now()}))
 		must(t, s.Commit(ctx, store.Batch{Records: []haft.Record{{
-			Call:   haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "x", Principal: haft.Principal{Org: "acme"}},
+			Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "x",
+				Principal: haft.Principal{Org: "acme"}},
 			Status: haft.StatusQueued, Created: time.Now(), Sealed: json.RawMessage(`{"args":{"q":"plaintext-call"}}`),
 		}}}))
 	}
@@ -242,7 +248,8 @@ func inFiles(t *testing.T, dir, text string) []string {
 			return err
 		}
 		raw, err := os.ReadFile(path)
-		if bytes.Contains(raw, []byte(text)) || bytes.Contains(raw, []byte(base64.StdEncoding.EncodeToString([]byte(text))[:12])) {
+		if bytes.Contains(raw, []byte(text)) || bytes.Contains(raw,
+			[]byte(base64.StdEncoding.EncodeToString([]byte(text))[:12])) {
 			found = append(found, filepath.Base(path))
 		}
 		return err
@@ -277,7 +284,8 @@ func TestVault_seals_in_place(t *testing.T) {
 	v := openVault(t, s, app.ServiceConfig{Data: dir})
 	for i := range 3 {
 		id := fmt.Sprintf("ag_%d", i)
-		want := fmt.Sprintf("S0=plaintext-s-0 S1=plaintext-s-1 S2=plaintext-s-2 | A=plaintext-a-%s B=plaintext-b-%s", id, id)
+		want := fmt.Sprintf("S0=plaintext-s-0 S1=plaintext-s-1 S2=plaintext-s-2 | A=plaintext-a-%s B=plaintext-b-%s",
+			id, id)
 		if got := values(t, v, "acme", haft.AgentID(id)); got != want {
 			t.Errorf("stored for %s: %q", id, got)
 		}
@@ -308,14 +316,16 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 			s := openStore(t, dir)
 			v := openVault(t, s, cfg)
 			for i := range 3 {
-				must(t, v.Put(t.Context(), "acme", "", fmt.Sprintf("S%d", i), secret.New(fmt.Sprintf("value-%d", i)), nil))
+				must(t, v.Put(t.Context(), "acme", "", fmt.Sprintf("S%d", i), secret.New(fmt.Sprintf("value-%d", i)),
+					nil))
 			}
 			box, err := v.Seal([]byte("waiting"), []byte("c_1"))
 			must(t, err)
 			raw, err := json.Marshal(box)
 			must(t, err)
 			must(t, s.Commit(t.Context(), store.Batch{Records: []haft.Record{{
-				Call: haft.Call{ID: "c_1", Tool: "x", Principal: haft.Principal{Org: "acme"}}, Status: haft.StatusQueued, Created: time.Now(), Sealed: raw,
+				Call:   haft.Call{ID: "c_1", Tool: "x", Principal: haft.Principal{Org: "acme"}},
+				Status: haft.StatusQueued, Created: time.Now(), Sealed: raw,
 			}}}))
 			addHooks(t, s, v)
 			check := func(v *app.Vault) {
@@ -358,7 +368,8 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 					t.Fatal(err)
 				}
 				check(v)
-				if _, err := app.OpenVault(t.Context(), s, app.ServiceConfig{Data: dir, MasterKey: master(1)}); haft.CodeOf(err) != haft.CodeUnavailable {
+				if _, err := app.OpenVault(t.Context(), s,
+					app.ServiceConfig{Data: dir, MasterKey: master(1)}); haft.CodeOf(err) != haft.CodeUnavailable {
 					t.Errorf("the old key after the rotation: %v", err)
 				}
 			}
@@ -393,12 +404,20 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 		says string
 	}{
 		{name: "lost", cfg: app.ServiceConfig{Data: dir}, code: haft.CodeUnavailable, says: "is missing"},
-		{name: "wrong", cfg: app.ServiceConfig{Data: dir, MasterKey: master(9)}, code: haft.CodeUnavailable, says: "another master key"},
-		{name: "short", cfg: app.ServiceConfig{Data: dir, MasterKey: []byte("short")}, code: haft.CodeInvalid, says: "32 random bytes"},
-		{name: "no file", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: filepath.Join(dir, "nowhere")}, code: haft.CodeInvalid, says: "cannot be read"},
-		{name: "a directory", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: dir}, code: haft.CodeInvalid, says: "is not a key"},
-		{name: "a command that fails", cfg: app.ServiceConfig{Data: dir}, env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo 1; exit 7"}, code: haft.CodeUnavailable, says: "exit 7"},
-		{name: "a command that prints no key", cfg: app.ServiceConfig{Data: dir}, env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo secret-output"}, code: haft.CodeInvalid, says: "32 random bytes"},
+		{name: "wrong", cfg: app.ServiceConfig{Data: dir, MasterKey: master(9)}, code: haft.CodeUnavailable,
+			says: "another master key"},
+		{name: "short", cfg: app.ServiceConfig{Data: dir, MasterKey: []byte("short")}, code: haft.CodeInvalid,
+			says: "32 random bytes"},
+		{name: "no file", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: filepath.Join(dir, "nowhere")},
+			code: haft.CodeInvalid, says: "cannot be read"},
+		{name: "a directory", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: dir}, code: haft.CodeInvalid,
+			says: "is not a key"},
+		{name: "a command that fails", cfg: app.ServiceConfig{Data: dir},
+			env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo 1; exit 7"}, code: haft.CodeUnavailable,
+			says: "exit 7"},
+		{name: "a command that prints no key", cfg: app.ServiceConfig{Data: dir},
+			env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo secret-output"}, code: haft.CodeInvalid,
+			says: "32 random bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -406,7 +425,8 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 				t.Setenv(k, text)
 			}
 			_, err := app.OpenVault(t.Context(), s, tt.cfg)
-			if haft.CodeOf(err) != tt.code || !strings.Contains(haft.MessageOf(err), tt.says) || strings.Contains(haft.MessageOf(err), dir) || strings.Contains(err.Error(), "secret-output") {
+			if haft.CodeOf(err) != tt.code || !strings.Contains(haft.MessageOf(err), tt.says) ||
+				strings.Contains(haft.MessageOf(err), dir) || strings.Contains(err.Error(), "secret-output") {
 				t.Errorf("OpenVault = %v", err)
 			}
 			if _, err := os.Stat(path); err == nil {
@@ -459,14 +479,17 @@ func TestParseMaster(t *testing.T) {
 	key := bytes.Repeat([]byte{0xfb, 0xff}, 16)
 	for _, text := range []string{
 		string(key), hex.EncodeToString(key), strings.ToUpper(hex.EncodeToString(key)) + "\n",
-		base64.StdEncoding.EncodeToString(key), base64.RawStdEncoding.EncodeToString(key), " " + base64.URLEncoding.EncodeToString(key) + "\r\n",
+		base64.StdEncoding.EncodeToString(key), base64.RawStdEncoding.EncodeToString(key),
+		" " + base64.URLEncoding.EncodeToString(key) + "\r\n",
 	} {
 		if got, err := app.ParseMaster([]byte(text)); err != nil || !bytes.Equal(got, key) {
 			t.Errorf("ParseMaster(%q) = %x, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "\n", strings.Repeat("x", 31), strings.Repeat("x", 33), base64.StdEncoding.EncodeToString(key[:31]), hex.EncodeToString(key) + "00"} {
-		if got, err := app.ParseMaster([]byte(text)); haft.CodeOf(err) != haft.CodeInvalid || text != "" && strings.Contains(err.Error(), text) {
+	for _, text := range []string{"", "\n", strings.Repeat("x", 31), strings.Repeat("x", 33),
+		base64.StdEncoding.EncodeToString(key[:31]), hex.EncodeToString(key) + "00"} {
+		if got, err := app.ParseMaster([]byte(text)); haft.CodeOf(err) != haft.CodeInvalid ||
+			text != "" && strings.Contains(err.Error(), text) {
 			t.Errorf("ParseMaster(%q) = %x, %v", text, got, err)
 		}
 	}
@@ -489,7 +512,8 @@ func TestVault_hammered(t *testing.T) {
 					return
 				}
 				if i%10 == 0 {
-					if err := v.Put(ctx, "acme", "", "KEY", secret.New(fmt.Sprint("value-", i)), nil); err != nil && haft.CodeOf(err) != haft.CodeConflict {
+					if err := v.Put(ctx, "acme", "", "KEY", secret.New(fmt.Sprint("value-", i)), nil); err != nil &&
+						haft.CodeOf(err) != haft.CodeConflict {
 						t.Error(err)
 					}
 				}

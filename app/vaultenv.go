@@ -16,7 +16,8 @@ import (
 const envTries = 5
 
 // PutEnv implements [engine.Vault].
-func (v *vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error {
+func (v *vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+	write func(store.OwnSecrets) error) error {
 	s := scope(org, agent)
 	defer v.changed(org) // also if it failed: that may be after it was written
 	for try := 1; ; try++ {
@@ -35,7 +36,8 @@ func (v *vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env 
 }
 
 // prepare encrypts what has a value, and names what stays.
-func (v *vault) prepare(ctx context.Context, s keeper.Scope, have []store.Secret, env map[string]secret.Value) (store.OwnSecrets, error) {
+func (v *vault) prepare(ctx context.Context, s keeper.Scope, have []store.Secret,
+	env map[string]secret.Value) (store.OwnSecrets, error) {
 	next := store.OwnSecrets{Kind: string(s.Kind)}
 	rows := make([]keeper.Row, len(have))
 	values := make(map[string]secret.Value, len(env))

@@ -14,7 +14,8 @@ import (
 func (s *Service) openWebhooks(ctx context.Context, cfg ServiceConfig) (err error) {
 	nc := cfg.Webhooks
 	if nc.Client == nil {
-		guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Timeout: 15 * time.Second, MaxBytes: 1 << 20})
+		guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Timeout: 15 * time.Second,
+			MaxBytes: 1 << 20})
 		nc.Client = guard.Client()
 		s.closers = append(s.closers, func() error { guard.CloseIdle(); return nil })
 	}

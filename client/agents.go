@@ -81,7 +81,8 @@ func (c *Client) Approval(ctx context.Context, p haft.Principal, id haft.Approva
 }
 
 // Approvals implements [haft.Approver].
-func (c *Client) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval, error] {
+func (c *Client) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval,
+	error] {
 	v := url.Values{}
 	set(v, "state", string(f.State))
 	set(v, "tool", f.Tool)
@@ -98,7 +99,8 @@ func (c *Client) Approvals(ctx context.Context, p haft.Principal, f haft.Approva
 }
 
 // Decide implements [haft.Approver].
-func (c *Client) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID, a haft.Answer) (*haft.Approval, error) {
+func (c *Client) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID,
+	a haft.Answer) (*haft.Approval, error) {
 	at, err := part("request", string(id))
 	if err != nil {
 		return nil, err
@@ -111,5 +113,6 @@ func (c *Client) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 	if a.Approve {
 		word, said.Args = "/approve", a.Args
 	}
-	return fetched[haft.Approval](ctx, c, query{method: http.MethodPost, path: "/v1/approvals" + at + word, as: p, body: said})
+	return fetched[haft.Approval](ctx, c, query{method: http.MethodPost, path: "/v1/approvals" + at + word, as: p,
+		body: said})
 }

@@ -16,12 +16,14 @@ func TestAuditEntries_go_on_behind_empty_pages(t *testing.T) {
 	var asked []string
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
-		pages := map[string]string{"": `{"data":[{"n":1}],"next_cursor":"a"}`, "a": `{"data":[],"next_cursor":"b"}`, "b": `{"data":[{"n":2},{"n":3}]}`}
+		pages := map[string]string{"": `{"data":[{"n":1}],"next_cursor":"a"}`, "a": `{"data":[],"next_cursor":"b"}`,
+			"b": `{"data":[{"n":2},{"n":3}]}`}
 		_, _ = w.Write([]byte(pages[r.URL.Query().Get("cursor")]))
 	}))
 	t.Cleanup(web.Close)
 	c := dial(t, client.Config{URL: web.URL})
-	f := haft.AuditFilter{Kind: "k", User: "u", Agent: "a", Tool: "t", Call: "c", Since: time.Unix(1, 5).UTC(), Until: time.Unix(2, 0).UTC(), Oldest: true}
+	f := haft.AuditFilter{Kind: "k", User: "u", Agent: "a", Tool: "t", Call: "c", Since: time.Unix(1, 5).UTC(),
+		Until: time.Unix(2, 0).UTC(), Oldest: true}
 	read := func(limit int) (got []string) {
 		f.Limit = limit
 		for raw, err := range c.AuditEntries(t.Context(), haft.Principal{}, f) {

@@ -62,7 +62,8 @@ func (c *Client) Call(ctx context.Context, call haft.Call) (*haft.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b, header: trace(call.Trace), again: call.IdempotencyKey != ""})
+	return c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b,
+		header: trace(call.Trace), again: call.IdempotencyKey != ""})
 }
 
 // called reads the result of a call.
@@ -82,7 +83,8 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 		return nil, err
 	}
 	b.Wait = new(bool)
-	res, err := c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b, header: trace(call.Trace), again: call.IdempotencyKey != ""})
+	res, err := c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b,
+		header: trace(call.Trace), again: call.IdempotencyKey != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -137,12 +139,14 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 	var out struct {
 		Results []*haft.Result `json:"results"`
 	}
-	q := query{method: http.MethodPost, path: "/v1/calls/batch", body: map[string]any{"calls": list}, header: trace(calls[0].Trace), again: again}
+	q := query{method: http.MethodPost, path: "/v1/calls/batch", body: map[string]any{"calls": list},
+		header: trace(calls[0].Trace), again: again}
 	if err := c.read(ctx, q, &out); err != nil {
 		return nil, err
 	}
 	if len(out.Results) != len(calls) {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the server gave another number of results than there were calls"}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the server gave another number of results than there were calls"}
 	}
 	return out.Results, nil
 }
@@ -167,7 +171,8 @@ func (c *Client) Record(ctx context.Context, p haft.Principal, id haft.CallID) (
 }
 
 // record looks at a call, and waits so long for its end.
-func (c *Client) record(ctx context.Context, p haft.Principal, id haft.CallID, wait time.Duration) (*haft.Record, error) {
+func (c *Client) record(ctx context.Context, p haft.Principal, id haft.CallID,
+	wait time.Duration) (*haft.Record, error) {
 	at, err := part("call", string(id))
 	if err != nil {
 		return nil, err
@@ -198,7 +203,8 @@ func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 			continue
 		}
 		if r.Result == nil {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the server has no result of the call any more"}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "the server has no result of the call any more"}
 		}
 		return r.Result, nil
 	}

@@ -70,7 +70,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if cfg.Retry.Tries == 0 {
-		cfg.Retry = haft.Backoff{Tries: 3, Initial: haft.Millis(200 * time.Millisecond), Max: haft.Millis(3 * time.Second)}
+		cfg.Retry = haft.Backoff{Tries: 3, Initial: haft.Millis(200 * time.Millisecond),
+			Max: haft.Millis(3 * time.Second)}
 	}
 	if cfg.MaxAnswer <= 0 {
 		cfg.MaxAnswer = 64 << 20
@@ -100,7 +101,10 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, base: base, key: func() string { return key },
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 	}, nil
 }
 
@@ -113,9 +117,11 @@ func (c *Client) Close() error {
 // address reads that of a server.
 func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
 		// The parser's error repeats the address, which may hold a password.
-		return nil, invalid("the address of a server is such as https://haft.example.com, without a user, a query or a fragment")
+		return nil, invalid("the address of a server is such as https://haft.example.com, without a user, a query " +
+			"or a fragment")
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
@@ -177,7 +183,8 @@ func (c *Client) as(ctx context.Context, p haft.Principal) (agent string, err er
 		p.User != "" && p.User != own.User,
 		p.Roles != nil && !same(p.Roles, own.Roles),
 		p.Scope != nil && (own.Scope == nil || !same(p.Scope, own.Scope)):
-		return "", &haft.Error{Code: haft.CodeDenied, Message: "the key of this client is somebody else's: who asks is said by the key"}
+		return "", &haft.Error{Code: haft.CodeDenied,
+			Message: "the key of this client is somebody else's: who asks is said by the key"}
 	case p.Agent == own.Agent:
 		return "", nil
 	}

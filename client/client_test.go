@@ -112,24 +112,30 @@ func TestErrors_keep_code_misfits_and_time(t *testing.T) {
 			w.Header().Set("Content-Type", "application/problem+json; charset=utf-8")
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(499)
-			_ = json.NewEncoder(w).Encode(map[string]any{"code": code, "detail": "words", "misfits": []haft.Misfit{{Pointer: "/a", Message: "b"}}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"code": code, "detail": "words",
+				"misfits": []haft.Misfit{{Pointer: "/a", Message: "b"}}})
 		})
-		_, err := dial(t, client.Config{URL: url, Retry: haft.Backoff{Tries: 1}}).Tool(t.Context(), haft.Principal{}, "f")
+		_, err := dial(t, client.Config{URL: url, Retry: haft.Backoff{Tries: 1}}).Tool(t.Context(), haft.Principal{},
+			"f")
 		e, ok := errors.AsType[*haft.Error](err)
-		if !ok || e.Code != code || e.Message != "words" || len(e.Misfits) != 1 || e.Misfits[0].Pointer != "/a" || e.RetryAfter.D() != 2*time.Second {
+		if !ok || e.Code != code || e.Message != "words" || len(e.Misfits) != 1 || e.Misfits[0].Pointer != "/a" ||
+			e.RetryAfter.D() != 2*time.Second {
 			t.Errorf("%s becomes %+v", code, err)
 		}
 	}
 	for status, code := range map[int]haft.Code{
-		301: haft.CodeUnavailable, 400: haft.CodeInvalid, 401: haft.CodeUnauthenticated, 403: haft.CodeDenied, 404: haft.CodeNotFound,
-		413: haft.CodeInvalid, 429: haft.CodeRateLimited, 500: haft.CodeInternal, 502: haft.CodeUnavailable, 504: haft.CodeUnavailable,
+		301: haft.CodeUnavailable, 400: haft.CodeInvalid, 401: haft.CodeUnauthenticated, 403: haft.CodeDenied,
+		404: haft.CodeNotFound,
+		413: haft.CodeInvalid, 429: haft.CodeRateLimited, 500: haft.CodeInternal, 502: haft.CodeUnavailable,
+		504: haft.CodeUnavailable,
 	} {
 		url := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, "<html>a proxy</html>")
 		})
-		if _, err := dial(t, client.Config{URL: url, Retry: quick}).Tool(t.Context(), haft.Principal{}, "f"); haft.CodeOf(err) != code {
+		if _, err := dial(t, client.Config{URL: url, Retry: quick}).Tool(t.Context(), haft.Principal{},
+			"f"); haft.CodeOf(err) != code {
 			t.Errorf("%d becomes %v, want %s", status, err, code)
 		}
 	}
@@ -143,7 +149,8 @@ func TestCalls_that_come_too_early_have_a_result(t *testing.T) {
 		w.Header().Set("Content-Type", kind)
 		w.Header().Set("Retry-After", "2")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = io.WriteString(w, `{"call_id":"c_1","status":"rate_limited","error":{"kind":"rate_limited","retry_after_ms":1500}}`)
+		_, _ = io.WriteString(w,
+			`{"call_id":"c_1","status":"rate_limited","error":{"kind":"rate_limited","retry_after_ms":1500}}`)
 	})
 	c := dial(t, client.Config{URL: url, Retry: quick})
 	call := haft.Call{Tool: "f", IdempotencyKey: "k"}
@@ -159,7 +166,8 @@ func TestCalls_that_come_too_early_have_a_result(t *testing.T) {
 	}
 	kind = "text/html" // a proxy's
 	_, err = c.Call(t.Context(), call)
-	if e, ok := errors.AsType[*haft.Error](err); !ok || e.Code != haft.CodeRateLimited || e.RetryAfter.D() != 2*time.Second {
+	if e, ok := errors.AsType[*haft.Error](err); !ok || e.Code != haft.CodeRateLimited ||
+		e.RetryAfter.D() != 2*time.Second {
 		t.Errorf("Call through a proxy that refuses: %v", err)
 	}
 }
@@ -186,12 +194,16 @@ func TestRequests_are_repeated_only_where_that_does_no_harm(t *testing.T) {
 			_, err := c.Batch(ctx, []haft.Call{{Tool: "f", IdempotencyKey: "k"}, {Tool: "f"}})
 			return err
 		}, 1},
-		{"cancel", func(ctx context.Context, c *client.Client) error { return c.Cancel(ctx, haft.Principal{}, "c_1") }, 3},
+		{"cancel", func(ctx context.Context, c *client.Client) error { return c.Cancel(ctx, haft.Principal{}, "c_1") },
+			3},
 		{"register", func(ctx context.Context, c *client.Client) error {
 			_, err := c.PutTool(ctx, haft.Principal{}, haft.Draft{})
 			return err
 		}, 1},
-		{"remove", func(ctx context.Context, c *client.Client) error { return c.RemoveTool(ctx, haft.Principal{}, "f", "") }, 1},
+		{"remove", func(ctx context.Context, c *client.Client) error {
+			return c.RemoveTool(ctx, haft.Principal{}, "f",
+				"")
+		}, 1},
 		{"decide", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Decide(ctx, haft.Principal{}, "a_1", haft.Answer{})
 			return err
@@ -219,11 +231,13 @@ func TestAnswers_are_bounded(t *testing.T) {
 	url := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"name":"`+strings.Repeat("x", 1<<20)+`"}`)
 	})
-	if _, err := dial(t, client.Config{URL: url, MaxAnswer: 1000}).Tool(t.Context(), haft.Principal{}, "f"); haft.CodeOf(err) != haft.CodeUnavailable {
+	if _, err := dial(t, client.Config{URL: url, MaxAnswer: 1000}).Tool(t.Context(), haft.Principal{},
+		"f"); haft.CodeOf(err) != haft.CodeUnavailable {
 		t.Errorf("too large: %v", err)
 	}
 	url = answering(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"name":3}`) })
-	if _, err := dial(t, client.Config{URL: url}).Tool(t.Context(), haft.Principal{}, "f"); haft.CodeOf(err) != haft.CodeUnavailable {
+	if _, err := dial(t, client.Config{URL: url}).Tool(t.Context(), haft.Principal{},
+		"f"); haft.CodeOf(err) != haft.CodeUnavailable {
 		t.Errorf("not what was asked for: %v", err)
 	}
 	url = answering(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -235,7 +249,8 @@ func TestAnswers_are_bounded(t *testing.T) {
 			}
 		}
 	})
-	for _, err := range dial(t, client.Config{URL: url, Patience: time.Millisecond, Retry: quick}).Watch(t.Context(), haft.Principal{}, haft.EventFilter{}, 0) {
+	for _, err := range dial(t, client.Config{URL: url, Patience: time.Millisecond, Retry: quick}).Watch(t.Context(),
+		haft.Principal{}, haft.EventFilter{}, 0) {
 		if haft.CodeOf(err) != haft.CodeUnavailable {
 			t.Errorf("an event without end: %v", err)
 		}
@@ -247,7 +262,8 @@ func TestPages_are_followed_to_the_end(t *testing.T) {
 	url := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		next := map[string]string{"": "a", "a": "b"}[r.URL.Query().Get("cursor")]
-		_ = json.NewEncoder(w).Encode(map[string]any{"data": []haft.Tool{{Name: r.URL.Query().Get("cursor")}}, "next_cursor": next})
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": []haft.Tool{{Name: r.URL.Query().Get("cursor")}},
+			"next_cursor": next})
 	})
 	c := dial(t, client.Config{URL: url})
 	list := c.Tools(t.Context(), haft.Principal{}, haft.ToolFilter{Tag: "x"})
@@ -263,7 +279,8 @@ func TestPages_are_followed_to_the_end(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	if len(asked) != 6 || !strings.Contains(asked[5], "tag=x") || !strings.Contains(asked[5], "cursor=b") || strings.Contains(asked[3], "cursor") {
+	if len(asked) != 6 || !strings.Contains(asked[5], "tag=x") || !strings.Contains(asked[5], "cursor=b") ||
+		strings.Contains(asked[3], "cursor") {
 		t.Errorf("asked for %q", asked)
 	}
 }
@@ -304,16 +321,19 @@ func TestKey_signs_where_others_could_read_it(t *testing.T) {
 			}
 		}
 	}
-	if strings.HasPrefix(headers[0], "HAFT-") || !strings.HasPrefix(headers[2], "HAFT-") || strings.Contains(headers[2], token.Reveal()) {
+	if strings.HasPrefix(headers[0], "HAFT-") || !strings.HasPrefix(headers[2], "HAFT-") ||
+		strings.Contains(headers[2], token.Reveal()) {
 		t.Errorf("headers %q", headers)
 	}
 	secure := httptest.NewTLSServer(serve)
 	defer secure.Close()
-	if _, err := dial(t, client.Config{URL: secure.URL, Key: token.Reveal(), Retry: quick}).Call(t.Context(), haft.Call{Tool: "f", IdempotencyKey: "k"}); err == nil {
+	if _, err := dial(t, client.Config{URL: secure.URL, Key: token.Reveal(), Retry: quick}).Call(t.Context(),
+		haft.Call{Tool: "f", IdempotencyKey: "k"}); err == nil {
 		t.Error("a server that nobody vouches for is believed")
 	}
 	trusted := &tls.Config{RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
-	if _, err := dial(t, client.Config{URL: secure.URL, Key: token.Reveal(), TLS: trusted}).Call(t.Context(), haft.Call{Tool: "f"}); err != nil {
+	if _, err := dial(t, client.Config{URL: secure.URL, Key: token.Reveal(), TLS: trusted}).Call(t.Context(),
+		haft.Call{Tool: "f"}); err != nil {
 		t.Errorf("over TLS: %v", err)
 	}
 }
@@ -338,11 +358,13 @@ func TestContext_ends_what_is_asked(t *testing.T) {
 // FuzzStream: whatever a server sends, a watch ends or goes on, and an event that it
 // yields has a cursor after the one before.
 func FuzzStream(f *testing.F) {
-	f.Add("retry: 1000\n\n: heartbeat\nid: 3\n\nid: 4\nevent: tool_completed\ndata: {\"cursor\":4,\"seq\":1}\n\nevent: error\ndata: {\"code\":\"conflict\",\"message\":\"gone\"}\n\n")
+	f.Add("retry: 1000\n\n: heartbeat\nid: 3\n\nid: 4\nevent: tool_completed\ndata: " +
+		"{\"cursor\":4,\"seq\":1}\n\nevent: error\ndata: {\"code\":\"conflict\",\"message\":\"gone\"}\n\n")
 	f.Add("data: {\ndata: }\n\n")
 	f.Add("id: 99999999999999999999\r\n\r\ndata: []\n\n")
 	f.Fuzz(func(t *testing.T, stream string) {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, stream) }))
+		s := httptest.NewServer(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, stream) }))
 		defer s.Close()
 		c, err := client.New(client.Config{URL: s.URL, Patience: time.Nanosecond, Retry: haft.Backoff{Tries: 1}})
 		if err != nil {

@@ -41,15 +41,24 @@ func TestConditions_are_sent(t *testing.T) {
 			_, err := c.PutMCPServer(ctx, none, haft.MCPServer{Name: "m", If: condition})
 			return err
 		},
-		"webhook to remove": func(ctx context.Context, condition string) error { return c.RemoveWebhook(ctx, none, "w", condition) },
+		"webhook to remove": func(ctx context.Context,
+			condition string) error {
+			return c.RemoveWebhook(ctx, none, "w", condition)
+		},
 		"sandbox configuration to remove": func(ctx context.Context, condition string) error {
 			return c.RemoveSandboxConfig(ctx, none, "local", condition)
 		},
 		"MCP server to remove": func(ctx context.Context, condition string) error {
 			return c.RemoveMCPServer(ctx, none, "m", condition)
 		},
-		"tool to remove":  func(ctx context.Context, condition string) error { return c.RemoveTool(ctx, none, "f", condition) },
-		"agent to remove": func(ctx context.Context, condition string) error { return c.RemoveAgent(ctx, none, "f", condition) },
+		"tool to remove": func(ctx context.Context,
+			condition string) error {
+			return c.RemoveTool(ctx, none, "f", condition)
+		},
+		"agent to remove": func(ctx context.Context,
+			condition string) error {
+			return c.RemoveAgent(ctx, none, "f", condition)
+		},
 	} {
 		for condition, want := range map[string][2]string{"": {}, "a1": {`"a1"`, ""}, haft.IfNone: {"", "*"}} {
 			check(t, write(t.Context(), condition))

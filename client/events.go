@@ -31,7 +31,8 @@ var errEnough = errors.New("enough")
 
 // Watch implements [haft.Watcher]. When the connection is cut it comes back and goes
 // on after the last event.
-func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event, error] {
+func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
+	error] {
 	v := url.Values{}
 	set(v, "call", string(f.Call))
 	set(v, "user", f.User)
@@ -47,7 +48,8 @@ func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 
 // WatchCall yields the events of one call after the one with that cursor, 0
 // meaning from the first on, until it has ended.
-func (c *Client) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
+func (c *Client) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
+	error] {
 	if _, err := part("call", string(id)); err != nil {
 		return failed[haft.Event](err)
 	}
@@ -67,7 +69,8 @@ func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID)
 func (c *Client) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
 	return func(yield func(haft.Event, error) bool) {
 		at := after
-		backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries, Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
+		backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries,
+			Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
 		failures, since := 0, time.Now()
 		for {
 			heard, err := c.stream(ctx, q, &at, func(e haft.Event) error {

@@ -80,7 +80,8 @@ func (c *Client) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.We
 }
 
 // DeadLetters implements [haft.WebhookAdmin].
-func (c *Client) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
+func (c *Client) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter,
+	error] {
 	at, err := part("webhook", string(id))
 	if err != nil {
 		return failed[haft.DeadLetter](err)
@@ -120,16 +121,18 @@ func (c *Client) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2
 }
 
 // PutSandboxConfig implements [haft.Sandboxes].
-func (c *Client) PutSandboxConfig(ctx context.Context, p haft.Principal, s haft.SandboxConfig) (*haft.SandboxConfig, error) {
+func (c *Client) PutSandboxConfig(ctx context.Context, p haft.Principal,
+	s haft.SandboxConfig) (*haft.SandboxConfig, error) {
 	if err := s.Type.Check(); err != nil {
 		return nil, err
 	}
-	return fetched[haft.SandboxConfig](ctx, c, query{method: http.MethodPut, path: "/v1/sandbox_configs/" + string(s.Type), as: p, header: match(s.If), body: struct {
-		Description string            `json:"description,omitempty"`
-		Limits      haft.Limits       `json:"limits,omitzero"`
-		Network     []string          `json:"network,omitempty"`
-		Needs       haft.Requirements `json:"requirements,omitzero"`
-	}{s.Description, s.Limits, s.Network, s.Needs}})
+	return fetched[haft.SandboxConfig](ctx, c, query{method: http.MethodPut,
+		path: "/v1/sandbox_configs/" + string(s.Type), as: p, header: match(s.If), body: struct {
+			Description string            `json:"description,omitempty"`
+			Limits      haft.Limits       `json:"limits,omitzero"`
+			Network     []string          `json:"network,omitempty"`
+			Needs       haft.Requirements `json:"requirements,omitzero"`
+		}{s.Description, s.Limits, s.Network, s.Needs}})
 }
 
 // RemoveSandboxConfig implements [haft.Sandboxes].
@@ -138,7 +141,8 @@ func (c *Client) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref,
 	if err != nil {
 		return err
 	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/sandbox_configs" + at, as: p, header: match(revision)}, nil)
+	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/sandbox_configs" + at, as: p,
+		header: match(revision)}, nil)
 }
 
 // Usage implements [haft.Meter].

@@ -104,7 +104,8 @@ func (c *Client) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key,
 
 // RotateKey gives a key a new secret and returns its text. The old one is good for
 // overlap.
-func (c *Client) RotateKey(ctx context.Context, p haft.Principal, id string, overlap haft.Millis) (auth.Key, string, error) {
+func (c *Client) RotateKey(ctx context.Context, p haft.Principal, id string,
+	overlap haft.Millis) (auth.Key, string, error) {
 	at, err := part("key", id)
 	if err != nil {
 		return auth.Key{}, "", err
@@ -124,7 +125,8 @@ func (c *Client) DisableKey(ctx context.Context, p haft.Principal, id string) (a
 	}
 	yes := true
 	var out auth.Key
-	err = c.read(ctx, query{method: http.MethodPatch, path: "/v1/keys" + at, as: p, body: auth.KeyState{Disabled: &yes}}, &out)
+	err = c.read(ctx, query{method: http.MethodPatch, path: "/v1/keys" + at, as: p,
+		body: auth.KeyState{Disabled: &yes}}, &out)
 	return out, err
 }
 

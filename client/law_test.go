@@ -36,13 +36,15 @@ func newEngine(t *testing.T) *engine.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, store.Close()) })
-	reg := registry.New(store, registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil }})
+	reg := registry.New(store,
+		registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil }})
 	pol, err := policy.Compile([]byte(servicetest.Policy))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e, err := engine.Open(t.Context(), engine.Parts{Store: store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: servicetest.Executor{}}}, engine.Config{Policy: pol})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: servicetest.Executor{}}},
+		engine.Config{Policy: pol})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ type people struct{}
 func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, error) {
 	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), "/")
 	if len(parts) != 3 {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
+			Message: "the credential is missing or not valid"}
 	}
 	admin := parts[2] == haft.RoleAdmin
 	id := server.Identity{Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
@@ -138,12 +141,14 @@ func TestClient_is_whom_the_key_says(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, p := range map[string]haft.Principal{"the same": servicetest.Ann, "nobody in particular": {}, "only the organisation": {Org: "acme"}} {
+	for name, p := range map[string]haft.Principal{"the same": servicetest.Ann, "nobody in particular": {},
+		"only the organisation": {Org: "acme"}} {
 		if _, err := c.Tool(t.Context(), p, "f"); haft.CodeOf(err) != haft.CodeNotFound {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := system(t, haft.Principal{Org: "x", User: "y", Roles: []string{"a/b"}}).Tool(t.Context(), haft.Principal{}, "f")
+	_, err := system(t, haft.Principal{Org: "x", User: "y", Roles: []string{"a/b"}}).Tool(t.Context(), haft.Principal{},
+		"f")
 	if haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("a bad key: %v", err)
 	}
@@ -156,8 +161,9 @@ func TestWatch_survives_cuts(t *testing.T) {
 	cut := &cutter{to: strings.TrimPrefix(web.URL, "http://")}
 	c := dial(t, client.Config{URL: cut.start(t), Key: "acme/root/admin"})
 	admin := system(t, servicetest.Admin)
-	if _, err := admin.PutTool(t.Context(), servicetest.Admin, haft.Draft{Name: "echo", Kind: haft.KindPython, Function: "echo", Source: "def echo(): pass",
-		Description: "A tool.", Parameters: []byte(`{"type":"object"}`)}); err != nil {
+	if _, err := admin.PutTool(t.Context(), servicetest.Admin,
+		haft.Draft{Name: "echo", Kind: haft.KindPython, Function: "echo", Source: "def echo(): pass",
+			Description: "A tool.", Parameters: []byte(`{"type":"object"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	const calls = 30

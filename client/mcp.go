@@ -50,16 +50,19 @@ func (c *Client) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 		Connect      haft.Millis       `json:"connect_ms,omitempty"`
 		List         haft.Millis       `json:"list_ms,omitempty"`
 		Disabled     bool              `json:"disabled,omitempty"`
-	}{s.Transport, s.Command, s.URL, s.Headers, s.Env, s.OAuth, s.Network, s.Mounts, s.Requirements, s.Limits, s.Connect, s.List, s.Disabled}
+	}{s.Transport, s.Command, s.URL, s.Headers, s.Env, s.OAuth, s.Network, s.Mounts, s.Requirements, s.Limits,
+		s.Connect, s.List, s.Disabled}
 	out := &haft.MCPChange{}
-	if err := c.mcp(ctx, query{method: http.MethodPut, as: p, body: body, header: match(s.If)}, s.Name, "", out); err != nil {
+	if err := c.mcp(ctx, query{method: http.MethodPut, as: p, body: body, header: match(s.If)}, s.Name, "",
+		out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
 // RefreshMCPServer implements [haft.MCPServers].
-func (c *Client) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string, accept bool) (*haft.MCPChange, error) {
+func (c *Client) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string,
+	accept bool) (*haft.MCPChange, error) {
 	out := &haft.MCPChange{}
 	body := struct {
 		Accept bool `json:"accept,omitempty"`

@@ -68,7 +68,8 @@ func (c *Client) Policy(ctx context.Context, p haft.Principal, server bool) (*ha
 // PutPolicy replaces the document of the organisation or of the server, if that is
 // what next.If says, and else returns [haft.CodeConflict]. One that is wrong changes
 // nothing.
-func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
+func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool,
+	next haft.PolicyText) (*haft.PolicyText, error) {
 	kept, err := c.policy(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, header: match(next.If),
 		raw: append([]byte{}, next.Text...), kind: "application/yaml", again: next.If == ""})
 	if err != nil {
@@ -161,7 +162,8 @@ func (c *Client) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error
 
 // AuditEntries yields the entries of the audit that fit f, each JSON as the server
 // writes it.
-func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[json.RawMessage, error] {
+func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[json.RawMessage,
+	error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		v := auditValues(f)
 		for left := f.Limit; ; {

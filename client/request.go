@@ -63,7 +63,8 @@ func (c *Client) read(ctx context.Context, q query, out any) error {
 	case err != nil:
 		return c.cut(ctx, q, err)
 	case int64(len(raw)) > c.cfg.MaxAnswer:
-		return &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the answer of the server has more than %d bytes", c.cfg.MaxAnswer)}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: fmt.Sprintf("the answer of the server has more than %d bytes", c.cfg.MaxAnswer)}
 	case out == nil:
 		return nil
 	}
@@ -72,7 +73,8 @@ func (c *Client) read(ctx context.Context, q query, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the answer is not one of a Haft server of this version", Err: err}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the answer is not one of a Haft server of this version", Err: err}
 	}
 	return nil
 }
@@ -191,8 +193,9 @@ func (c *Client) cut(ctx context.Context, q query, err error) error {
 	if q.repeatable() {
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the server did not answer", Err: err}
 	}
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "the connection to the server ended before the answer, and whether it was done is not known",
-		Err: errors.Join(ErrMaybeDone, err)}
+	return &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the connection to the server ended before the answer, and whether it was done is not known",
+		Err:     errors.Join(ErrMaybeDone, err)}
 }
 
 // The bounds on what is believed of a refusal.
@@ -238,8 +241,10 @@ func (c *Client) refused(ctx context.Context, q query, res *http.Response) error
 	if !known {
 		p = problem{Code: codeOf(res.StatusCode), Detail: foreign(res.StatusCode)}
 	}
-	e := &haft.Error{Code: p.Code, Message: p.Detail[:min(len(p.Detail), maxDetail)], Misfits: p.Misfits[:min(len(p.Misfits), maxMisfits)], RetryAfter: p.RetryAfter}
-	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 1e6 && e.RetryAfter == 0 {
+	e := &haft.Error{Code: p.Code, Message: p.Detail[:min(len(p.Detail), maxDetail)],
+		Misfits: p.Misfits[:min(len(p.Misfits), maxMisfits)], RetryAfter: p.RetryAfter}
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 1e6 &&
+		e.RetryAfter == 0 {
 		e.RetryAfter = haft.Millis(time.Duration(seconds) * time.Second)
 	}
 	if id := res.Header.Get("X-Request-Id"); id != "" && e.Code == haft.CodeInternal {

@@ -20,7 +20,8 @@ func TestSubmit_returns_the_call_as_it_was_acknowledged(t *testing.T) {
 			_, _ = io.WriteString(w, `{"call_id":"c_1","tool":"t","status":"queued","value":null}`)
 			return
 		}
-		_, _ = io.WriteString(w, `{"call":{"id":"c_1","tool":"t"},"status":"success","started_at":"2026-01-01T00:00:00Z",
+		_, _ = io.WriteString(w,
+			`{"call":{"id":"c_1","tool":"t"},"status":"success","started_at":"2026-01-01T00:00:00Z",
 			"ended_at":"2026-01-01T00:00:01Z","result_digest":"d","result":{"call_id":"c_1","tool":"t","status":"success","value":1}}`)
 	}))
 	t.Cleanup(web.Close)
@@ -29,7 +30,8 @@ func TestSubmit_returns_the_call_as_it_was_acknowledged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec.Call.ID != "c_1" || rec.Status != haft.StatusQueued || rec.Result != nil || !rec.Started.IsZero() || !rec.Ended.IsZero() {
+	if rec.Call.ID != "c_1" || rec.Status != haft.StatusQueued || rec.Result != nil || !rec.Started.IsZero() ||
+		!rec.Ended.IsZero() {
 		t.Errorf("got %+v, want the call queued", rec)
 	}
 }

@@ -79,7 +79,8 @@ func (c *Client) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if err := c.read(ctx, query{method: http.MethodPost, path: "/v1/tools", as: p, body: d}, &out); err != nil {
 		return nil, err
 	}
-	return &haft.Change{Tool: out.Tool, Created: out.Created, Same: out.Same, Waiting: out.Waiting, Schema: out.Schema, Warnings: out.Warnings}, nil
+	return &haft.Change{Tool: out.Tool, Created: out.Created, Same: out.Same, Waiting: out.Waiting, Schema: out.Schema,
+		Warnings: out.Warnings}, nil
 }
 
 // SetTool implements [haft.Toolbox].

@@ -39,7 +39,8 @@ func TestUnit_is_understood_by_systemd(t *testing.T) {
 func TestUnit_leaves_the_sandbox_what_it_needs(t *testing.T) {
 	unit := read(t, "haft.service")
 	for _, option := range []string{
-		"RestrictNamespaces", "PrivateUsers", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectKernelModules", "ProtectProc",
+		"RestrictNamespaces", "PrivateUsers", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectKernelModules",
+		"ProtectProc",
 		"ProcSubset", "ProtectControlGroups", "SystemCallFilter", "MemoryDenyWriteExecute", "PrivateNetwork",
 	} {
 		if regexp.MustCompile(`(?m)^` + option + `=`).MatchString(unit) {

@@ -165,7 +165,8 @@ func (c *compiler) roles(n ast.Node) {
 		if role == "" {
 			c.fail(k, "a role has a name")
 		}
-		c.add(k, rule{id: "roles." + short(role), effect: Allow, who: who{roles: names{role}}, tools: c.permissions(v, "the role")})
+		c.add(k, rule{id: "roles." + short(role), effect: Allow, who: who{roles: names{role}},
+			tools: c.permissions(v, "the role")})
 	})
 }
 
@@ -255,18 +256,19 @@ func (c *compiler) rule(n ast.Node) {
 		"effect": func(n ast.Node) {
 			r.effect = oneOf(&c.document, n, "effect", []Effect{Allow, Deny, NeedsApproval, Limit})
 		},
-		"reason":        func(n ast.Node) { r.reason = c.text(n, "reason", 300) },
-		"kinds":         func(n ast.Node) { r.kinds = c.kinds(n) },
-		"digests":       func(n ast.Node) { r.digests = c.texts(n, "digests") },
-		"when":          func(n ast.Node) { r.when = c.expression(n) },
-		"pin":           func(n ast.Node) { r.pin = c.truth(n, "pin") },
-		"approval":      func(n ast.Node) { r.ask = c.approval(n) },
-		"rate":          attach(func(n ast.Node) { r.rate = c.rate(n) }),
-		"concurrency":   attach(func(n ast.Node) { r.concurrency = c.concurrency(n) }),
-		"quota":         attach(func(n ast.Node) { r.quota = c.quota(n) }),
-		"min_isolation": attach(func(n ast.Node) { r.minIsolation = oneOf(&c.document, n, "min_isolation", haft.Levels()) }),
-		"network":       attach(func(n ast.Node) { r.network = c.network(n) }),
-		"redact":        attach(func(n ast.Node) { r.redact = c.places(n, "redact") }),
+		"reason":      func(n ast.Node) { r.reason = c.text(n, "reason", 300) },
+		"kinds":       func(n ast.Node) { r.kinds = c.kinds(n) },
+		"digests":     func(n ast.Node) { r.digests = c.texts(n, "digests") },
+		"when":        func(n ast.Node) { r.when = c.expression(n) },
+		"pin":         func(n ast.Node) { r.pin = c.truth(n, "pin") },
+		"approval":    func(n ast.Node) { r.ask = c.approval(n) },
+		"rate":        attach(func(n ast.Node) { r.rate = c.rate(n) }),
+		"concurrency": attach(func(n ast.Node) { r.concurrency = c.concurrency(n) }),
+		"quota":       attach(func(n ast.Node) { r.quota = c.quota(n) }),
+		"min_isolation": attach(
+			func(n ast.Node) { r.minIsolation = oneOf(&c.document, n, "min_isolation", haft.Levels()) }),
+		"network": attach(func(n ast.Node) { r.network = c.network(n) }),
+		"redact":  attach(func(n ast.Node) { r.redact = c.places(n, "redact") }),
 	}
 	c.whoFields(fields, &r.who, &r.tools)
 	c.object(n, "a rule", fields)

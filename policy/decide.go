@@ -272,13 +272,16 @@ func (d *decision) apply(l *layer, r *rule) {
 		d.Asks = append(d.Asks, a)
 	}
 	if r.rate != nil {
-		d.Rates = append(d.Rates, Rate{ref, r.rate.perSecond, r.rate.burst, key("rate", ref, r.rate.by, l.forced, d.req)})
+		d.Rates = append(d.Rates, Rate{ref, r.rate.perSecond, r.rate.burst,
+			key("rate", ref, r.rate.by, l.forced, d.req)})
 	}
 	if r.concurrency != nil {
-		d.Concurrency = append(d.Concurrency, Concurrency{ref, r.concurrency.max, key("concurrency", ref, r.concurrency.by, l.forced, d.req)})
+		d.Concurrency = append(d.Concurrency, Concurrency{ref, r.concurrency.max,
+			key("concurrency", ref, r.concurrency.by, l.forced, d.req)})
 	}
 	if r.quota != nil {
-		d.Quotas = append(d.Quotas, Quota{ref, r.quota.calls, r.quota.period, key("quota", ref, r.quota.by, l.forced, d.req)})
+		d.Quotas = append(d.Quotas, Quota{ref, r.quota.calls, r.quota.period,
+			key("quota", ref, r.quota.by, l.forced, d.req)})
 	}
 	if r.network != nil {
 		d.Networks = append(d.Networks, Network{ref, r.network.hosts})

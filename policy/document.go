@@ -34,7 +34,8 @@ type document struct {
 // failAt complains about a place.
 func (d *document) failAt(pos *token.Position, format string, args ...any) {
 	if d.err == nil {
-		d.err = &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("line %d, column %d: ", pos.Line, pos.Column) + fmt.Sprintf(format, args...)}
+		d.err = &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("line %d, column %d: ", pos.Line, pos.Column) + fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -94,8 +95,10 @@ func (d *document) plain(tokens token.Tokens) {
 			line, dashes, colons = t.Position.Line, 0, 0
 		}
 		switch t.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
-			d.failAt(t.Position, "%q: a policy has no anchors, aliases, tags, directives or complex keys; put texts with special characters in quotes", short(t.Value))
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
+			token.MappingKeyType:
+			d.failAt(t.Position, "%q: a policy has no anchors, aliases, tags, directives or complex keys; put texts "+
+				"with special characters in quotes", short(t.Value))
 		case token.InvalidType:
 			d.failAt(t.Position, "this is not YAML")
 		case token.SequenceStartType, token.MappingStartType:

@@ -123,7 +123,9 @@ func (e *evaluation) holds(c *condition) (bool, error) {
 	}
 	if err != nil {
 		// The text of the error may hold a value.
-		return false, errors.New("its expression does not fit these arguments; one that may be missing is asked for first: has(args.name)")
+		return false,
+			errors.New("its expression does not fit these arguments; one that may be missing is asked for first: " +
+				"has(args.name)")
 	}
 	truth, ok := out.Value().(bool)
 	if !ok {

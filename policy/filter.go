@@ -105,7 +105,8 @@ func (f Filtered) Err() error {
 	e := &haft.Error{Code: haft.CodeDenied, Message: "a filter refuses it"}
 	for _, x := range f.Findings {
 		if x.Action == Refuse {
-			e.Misfits = append(e.Misfits, haft.Misfit{Pointer: x.Pointer, Message: cmp.Or(x.Reason, "the filter "+x.Rule+" refuses it")})
+			e.Misfits = append(e.Misfits, haft.Misfit{Pointer: x.Pointer,
+				Message: cmp.Or(x.Reason, "the filter "+x.Rule+" refuses it")})
 		}
 	}
 	return e

@@ -55,7 +55,8 @@ func FuzzCompile(f *testing.F) {
 		}()
 		p, err := policy.Compile([]byte(text))
 		if err != nil {
-			if m := haft.MessageOf(err); haft.CodeOf(err) != haft.CodeInvalid || !place.MatchString(m) || !utf8.ValidString(m) {
+			if m := haft.MessageOf(err); haft.CodeOf(err) != haft.CodeInvalid || !place.MatchString(m) ||
+				!utf8.ValidString(m) {
 				t.Errorf("Compile(%q) = %v", text, err)
 			}
 			return
@@ -76,7 +77,8 @@ func FuzzCompile(f *testing.F) {
 // FuzzFilter: what goes on is JSON, the same bytes if nothing was found, and free
 // of what is masked and refused.
 func FuzzFilter(f *testing.F) {
-	for _, s := range []string{`{"a": "AKIAABCD"}`, `["x", {"AKIAABCD": 1}]`, `"key=\u0041KIAABCD"`, `4111111111111111`, `{"a":1,"a":2}`, `"AKIAAKIAABCD no-go"`, `{"bad": "no-go"}`} {
+	for _, s := range []string{`{"a": "AKIAABCD"}`, `["x", {"AKIAABCD": 1}]`, `"key=\u0041KIAABCD"`, `4111111111111111`,
+		`{"a":1,"a":2}`, `"AKIAAKIAABCD no-go"`, `{"bad": "no-go"}`} {
 		f.Add(s)
 	}
 	p, err := policy.Compile([]byte(`version: 1

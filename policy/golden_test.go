@@ -108,7 +108,8 @@ type request struct {
 }
 
 func (r request) request() policy.Request {
-	return policy.Request{Principal: r.Principal, Tool: r.Tool, Args: r.Args, Annotations: r.Annotations, Scope: r.Scope}
+	return policy.Request{Principal: r.Principal, Tool: r.Tool, Args: r.Args, Annotations: r.Annotations,
+		Scope: r.Scope}
 }
 
 // answer returns the name and text of what a file asks for.

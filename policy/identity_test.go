@@ -48,12 +48,14 @@ func TestIdentity(t *testing.T) {
 		{`when: principal.agent.matches("^(bot|` + other + `)$")`, true, true, false},
 		{`when: principal.agent + "/x" == "bot/x" || principal.agent + "/x" == "` + other + `/x"`, true, true, false},
 		{`when: size(principal.agent) == 3`, true, false, false},
-		{`when: '{"bot": true}[principal.agent == "bot" ? principal.agent : "bot"] && principal.agent == "` + bot + `"'`, true, false, false},
+		{`when: '{"bot": true}[principal.agent == "bot" ? principal.agent : "bot"] && principal.agent == "` + bot +
+			`"'`, true, false, false},
 		{`tools: ["tool:work"]`, true, true, true},
 		{`tools: ["tool:tool_7"]`, true, true, true},
 		{`tools: ["tool:tool_*"]`, false, false, false}, // names, and not every id
 	} {
-		p, err := policy.Compile([]byte("version: 1\nrules:\n  - {id: all, effect: allow}\n  - id: x\n    effect: deny\n    " + c.rule + "\n"))
+		p, err := policy.Compile([]byte("version: 1\nrules:\n  - {id: all, effect: allow}\n  - id: x\n    effect: " +
+			"deny\n    " + c.rule + "\n"))
 		if err != nil {
 			t.Fatalf("%s: %v", c.rule, err)
 		}
@@ -71,7 +73,8 @@ func TestIdentity(t *testing.T) {
 // A version that is not the current one is held to the rules of both.
 func TestVersions(t *testing.T) {
 	yes := true
-	old := haft.Version{Number: 1, Digest: "sha256:1", Kind: haft.KindPython, Annotations: haft.Annotations{ReadOnly: &yes}}
+	old := haft.Version{Number: 1, Digest: "sha256:1", Kind: haft.KindPython,
+		Annotations: haft.Annotations{ReadOnly: &yes}}
 	now := haft.Version{Number: 2, Digest: "sha256:2", Kind: haft.KindPython}
 	for _, c := range []struct {
 		rules string
@@ -88,16 +91,20 @@ func TestVersions(t *testing.T) {
 		{`{id: all, effect: allow, pin: true, digests: ["sha256:2"]}`, true, policy.Deny, ""},
 		{`{id: all, effect: allow, pin: true}, {id: no, effect: deny, digests: ["sha256:2"]}`, true, policy.Deny, "no"},
 		{`{id: all, effect: allow, pin: true}, {id: no, effect: deny, digests: ["sha256:1"]}`, true, policy.Deny, "no"},
-		{`{id: all, effect: allow, pin: true}, {id: no, effect: deny, when: tool.version == 2}`, true, policy.Deny, "no"},
-		{`{id: all, effect: allow, pin: true}, {id: ask, effect: ask, when: "!annotations.readOnlyHint"}`, true, policy.NeedsApproval, "ask"},
+		{`{id: all, effect: allow, pin: true}, {id: no, effect: deny, when: tool.version == 2}`, true, policy.Deny,
+			"no"},
+		{`{id: all, effect: allow, pin: true}, {id: ask, effect: ask, when: "!annotations.readOnlyHint"}`, true,
+			policy.NeedsApproval, "ask"},
 		{`{id: hints, effect: allow, pin: true, when: annotations.readOnlyHint}`, true, policy.Deny, "haft/current"},
-		{`{id: all, effect: allow, digests: ["sha256:1"]}, {id: no, effect: deny, digests: ["sha256:2"]}`, true, policy.Deny, "no"},
+		{`{id: all, effect: allow, digests: ["sha256:1"]}, {id: no, effect: deny, digests: ["sha256:2"]}`, true,
+			policy.Deny, "no"},
 	} {
 		p, err := policy.Compile([]byte("version: 1\nrules: [" + c.rules + "]\n"))
 		if err != nil {
 			t.Fatalf("%s: %v", c.rules, err)
 		}
-		req := policy.Request{Principal: haft.Principal{Org: "o", User: "ann"}, Tool: haft.Tool{Name: "wipe", Version: old},
+		req := policy.Request{Principal: haft.Principal{Org: "o", User: "ann"},
+			Tool:        haft.Tool{Name: "wipe", Version: old},
 			Annotations: old.Annotations, Current: &now, Pins: c.pins}
 		if d := p.Decide(req); d.Effect != c.want || d.Rule != c.rule {
 			t.Errorf("%s: %s by %q (%s), want %s by %q", c.rules, d.Effect, d.Rule, d.Reason, c.want, c.rule)
@@ -118,8 +125,10 @@ filters:
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := policy.Request{Principal: haft.Principal{Org: "o", User: "ann"}, Current: &haft.Version{Number: 2, Kind: haft.KindBash},
-		Tool: haft.Tool{Name: "pay", Tags: []string{"money"}, Version: haft.Version{Number: 1, Kind: haft.KindPython}}}
+	req := policy.Request{Principal: haft.Principal{Org: "o", User: "ann"},
+		Current: &haft.Version{Number: 2, Kind: haft.KindBash},
+		Tool: haft.Tool{Name: "pay", Tags: []string{"money"},
+			Version: haft.Version{Number: 1, Kind: haft.KindPython}}}
 	out, err := p.Screen(req, policy.Output).Text(t.Context(), "stdout", "old now tag not")
 	if want := "[masked by old] [masked by now] [masked by tag] not"; err != nil || out.Text != want {
 		t.Errorf("%q %v, want %q", out.Text, err, want)

@@ -57,8 +57,10 @@ func (d *draw) rule(effect string) string {
 			`tool.tags.exists(t, t == "money")`, `args.p.matches("^/")`, `args.list.all(x, x < 10)`))
 	}
 	if effect == "limit" || effect != "deny" && d.IntN(3) == 0 {
-		b.WriteString(pick(d, `, rate: {per_second: 2, by: [org]}`, `, concurrency: {max: 3}`, `, quota: {calls: 5, period: hour}`,
-			`, min_isolation: kernel`, `, network: ["*.example.com"]`, `, redact: [p]`, `, min_isolation: reduced, network: []`))
+		b.WriteString(pick(d, `, rate: {per_second: 2, by: [org]}`, `, concurrency: {max: 3}`,
+			`, quota: {calls: 5, period: hour}`,
+			`, min_isolation: kernel`, `, network: ["*.example.com"]`, `, redact: [p]`,
+			`, min_isolation: reduced, network: []`))
 	}
 	return b.String() + "}"
 }
@@ -75,12 +77,14 @@ func (d *draw) rules() []string {
 func (d *draw) request() policy.Request {
 	yes := d.IntN(2) == 0
 	req := policy.Request{
-		Principal: haft.Principal{Org: pick(d, "acme", "other"), User: pick(d, "ann", "bob", ""), Agent: pick(d, "x", "")},
+		Principal: haft.Principal{Org: pick(d, "acme", "other"), User: pick(d, "ann", "bob", ""),
+			Agent: pick(d, "x", "")},
 		Tool: haft.Tool{Name: pick(d, "delete", "add"), Category: pick(d, "xy", ""), Version: haft.Version{
 			Kind: pick(d, haft.KindPython, haft.KindMCP), Settings: haft.Settings{RequiresApproval: d.IntN(8) == 0},
 		}},
 		Args: json.RawMessage(pick(d,
-			`{"a": 5, "p": "/tmp/s3cr3t", "list": [1, 2]}`, `{"a": "s3cr3t", "p": "s3cr3t"}`, `{"p": ["s3cr3t"], "list": ["s3cr3t"]}`,
+			`{"a": 5, "p": "/tmp/s3cr3t", "list": [1, 2]}`, `{"a": "s3cr3t", "p": "s3cr3t"}`,
+			`{"p": ["s3cr3t"], "list": ["s3cr3t"]}`,
 			`{"s3cr3t": 1}`, `{"p": "s3cr3t", "p": "x"}`, `{"p": "s3cr3t`, `"s3cr3t"`, ``)),
 	}
 	if d.IntN(2) == 0 {
@@ -125,7 +129,8 @@ func checkLaws(t testing.TB, d *draw) {
 	base := compile(t, rules).Decide(req)
 	say := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf(format+"\nrules:\n%s\nrequest: %+v\ndecision: %s", append(args, strings.Join(rules, "\n"), req, base)...)
+		t.Errorf(format+"\nrules:\n%s\nrequest: %+v\ndecision: %s",
+			append(args, strings.Join(rules, "\n"), req, base)...)
 	}
 	checkSelf(say, base, compile(t, rules), req, len(rules))
 
@@ -174,8 +179,10 @@ var anyOrder = []cmp.Option{
 // checkSelf holds a decision against itself.
 func checkSelf(say func(string, ...any), d policy.Decision, p *policy.Policy, req policy.Request, rules int) {
 	explained := p.Explain(req)
-	allows := slices.ContainsFunc(explained.Considered, func(c policy.Considered) bool { return c.Matched && c.Effect == policy.Allow })
-	denies := slices.ContainsFunc(explained.Considered, func(c policy.Considered) bool { return c.Matched && c.Effect == policy.Deny })
+	allows := slices.ContainsFunc(explained.Considered,
+		func(c policy.Considered) bool { return c.Matched && c.Effect == policy.Allow })
+	denies := slices.ContainsFunc(explained.Considered,
+		func(c policy.Considered) bool { return c.Matched && c.Effect == policy.Deny })
 	fromRules := 0
 	for _, c := range explained.Considered {
 		if !strings.HasPrefix(c.Rule, "haft/") {
@@ -204,7 +211,8 @@ func checkSelf(say func(string, ...any), d policy.Decision, p *policy.Policy, re
 }
 
 // checkCompose: what the server denies, asks or limits holds.
-func checkCompose(t testing.TB, d *draw, say func(string, ...any), rules []string, req policy.Request, base policy.Decision) {
+func checkCompose(t testing.TB, d *draw, say func(string, ...any), rules []string, req policy.Request,
+	base policy.Decision) {
 	server := compile(t, rules)
 	org := compile(t, d.rules())
 	got := policy.Compose(server, org).Decide(req)
@@ -214,7 +222,9 @@ func checkCompose(t testing.TB, d *draw, say func(string, ...any), rules []strin
 		say("an organisation lifts it to %s", got)
 	case base.Effect == policy.NeedsApproval && got.Effect == policy.Allow:
 		say("an organisation lifts the ask: %s", got)
-	case got.Effect != policy.Deny && base.Effect != policy.Deny && (len(got.Rates) < len(base.Rates) || len(got.Networks) < len(base.Networks) || !got.MinIsolation.AtLeast(base.MinIsolation)):
+	case got.Effect != policy.Deny && base.Effect != policy.Deny &&
+		(len(got.Rates) < len(base.Rates) || len(got.Networks) < len(base.Networks) ||
+			!got.MinIsolation.AtLeast(base.MinIsolation)):
 		say("an organisation lifts a limit: %s", got)
 	}
 	if alone := policy.Compose(server, nil).Decide(req); alone.Effect != base.Effect {

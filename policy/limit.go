@@ -195,7 +195,8 @@ func (c *compiler) network(n ast.Node) *network {
 		host := strings.ToLower(c.text(v, "a host", 260))
 		name := strings.TrimSuffix(strings.TrimPrefix(host, "*."), ":*")
 		if c.err == nil && (strings.ContainsAny(name, "*/@ ") && host != "*" || name == "") {
-			c.fail(v, "a host is a name or an address, with :PORT, :FROM-TO or :* if it is not about 80 and 443, *.NAME for what is below a name, or *")
+			c.fail(v, "a host is a name or an address, with :PORT, :FROM-TO or :* if it is not about 80 and 443, "+
+				"*.NAME for what is below a name, or *")
 		}
 		r.hosts = append(r.hosts, host)
 	})

@@ -18,7 +18,8 @@ import (
 // it gives as a whole.
 func TestFind_long(t *testing.T) {
 	patterns := []string{
-		`needle`, `(?i)NEEDLE`, `\bneed`, `\Beedle`, `^a`, `(?m)^n\w+`, `(?m)needle$`, `a+`, `[^x]+x`, `é.`, `(?s)need.*le`,
+		`needle`, `(?i)NEEDLE`, `\bneed`, `\Beedle`, `^a`, `(?m)^n\w+`, `(?m)needle$`, `a+`, `[^x]+x`, `é.`,
+		`(?s)need.*le`,
 		`ne(ed|x)le|q`, `\b`, `a|ab`, `ab|a`, `\x{1F600}`, `needle\z`, `\An`, `.`,
 	}
 	units := []string{"needle", "a", "ab ", "x\nneedle\n", "é!", "😀", "\xff\xfe", "-", " n"}
@@ -60,12 +61,21 @@ func (e ending) Err() error {
 // TestScreen_ends checks that no filter goes on when nobody waits any more: in one
 // long text, between patterns, and between the parts of a value.
 func TestScreen_ends(t *testing.T) {
-	p := compiled(t, "version: 1\nfilters:\n  - {id: a, on: output, action: mask, pattern: '[a-c]+[78]'}\n  - {id: b, on: output, action: mask, pattern: '[a-c]+[89]'}\n")
+	p := compiled(t, "version: 1\nfilters:\n  - {id: a, on: output, action: mask, pattern: '[a-c]+[78]'}\n  - {id: "+
+		"b, on: output, action: mask, pattern: '[a-c]+[89]'}\n")
 	long := strings.Repeat("abc ", 1<<18)
 	list := `["` + strings.Repeat(`ab","`, 1<<16) + `"]`
 	for name, run := range map[string]func(ctx context.Context, s *policy.Screen) error{
-		"a long text": func(ctx context.Context, s *policy.Screen) error { _, err := s.Text(ctx, "stdout", long); return err },
-		"many texts":  func(ctx context.Context, s *policy.Screen) error { _, err := s.JSON(ctx, []byte(list)); return err },
+		"a long text": func(ctx context.Context, s *policy.Screen) error {
+			_, err := s.Text(ctx, "stdout",
+				long)
+			return err
+		},
+		"many texts": func(ctx context.Context, s *policy.Screen) error {
+			_, err := s.JSON(ctx,
+				[]byte(list))
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := 0
@@ -106,7 +116,8 @@ func TestScreen_bounded(t *testing.T) {
 func TestScreen_masksBounded(t *testing.T) {
 	p := compiled(t, "version: 1\nfilters:\n  - {id: a, on: output, action: mask, pattern: 'x'}\n")
 	out, err := p.Screen(policy.Request{}, policy.Output).Text(t.Context(), "stdout", strings.Repeat("x", 8<<20))
-	if err != nil || strings.ContainsRune(strings.ReplaceAll(out.Text, "[masked by a]", ""), 'x') || len(out.Text) > 1<<20 {
+	if err != nil || strings.ContainsRune(strings.ReplaceAll(out.Text, "[masked by a]", ""), 'x') ||
+		len(out.Text) > 1<<20 {
 		t.Errorf("8 MiB of matches became %d bytes: %v", len(out.Text), err)
 	}
 }
@@ -127,13 +138,15 @@ func TestScreen_keys(t *testing.T) {
 // written, and that those which are kept already still hold.
 func TestCompile_costly(t *testing.T) {
 	for name, doc := range map[string]string{
-		"a count":         "  - {id: a, on: output, action: mask, pattern: '[a-z]{1000}!'}\n",
-		"nested counts":   "  - {id: a, on: output, action: mask, pattern: '((ab?){30}c?){30}'}\n",
-		"optional parts":  "  - {id: a, on: output, action: mask, pattern: '(x?y?z?){400}q'}\n",
-		"many in a row":   "  - {id: a, on: output, action: mask, pattern: '" + strings.Repeat(".{0,100}", 12) + "q'}\n",
-		"many of them":    lines("  - {id: r%d, on: input, action: warn, pattern: 'a[bc]{90}'}\n", 60),
-		"wide classes":    lines("  - {id: r%d, on: input, action: warn, pattern: '\\pL{200}x'}\n", 30),
-		"alternatives":    "  - {id: a, on: output, action: mask, pattern: '(" + strings.Repeat("ab?|", 90) + "c){10}'}\n",
+		"a count":        "  - {id: a, on: output, action: mask, pattern: '[a-z]{1000}!'}\n",
+		"nested counts":  "  - {id: a, on: output, action: mask, pattern: '((ab?){30}c?){30}'}\n",
+		"optional parts": "  - {id: a, on: output, action: mask, pattern: '(x?y?z?){400}q'}\n",
+		"many in a row": "  - {id: a, on: output, action: mask, pattern: '" + strings.Repeat(".{0,100}", 12) +
+			"q'}\n",
+		"many of them": lines("  - {id: r%d, on: input, action: warn, pattern: 'a[bc]{90}'}\n", 60),
+		"wide classes": lines("  - {id: r%d, on: input, action: warn, pattern: '\\pL{200}x'}\n", 30),
+		"alternatives": "  - {id: a, on: output, action: mask, pattern: '(" + strings.Repeat("ab?|", 90) +
+			"c){10}'}\n",
 		"behind each two": "  - {id: a, on: output, action: mask, pattern: '(a{0,500})(b{0,500})c'}\n",
 	} {
 		text := []byte("version: 1\nfilters:\n" + doc)
@@ -145,7 +158,9 @@ func TestCompile_costly(t *testing.T) {
 			t.Errorf("%s, which is kept: %v", name, err)
 		}
 	}
-	ordinary := "version: 1\nfilters:\n" + lines("  - {id: r%d, on: output, action: mask, pattern: '\\b[A-Za-z0-9._%%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,10}\\b'}\n", 50)
+	ordinary := "version: 1\nfilters:\n" +
+		lines("  - {id: r%d, on: output, action: mask, pattern: "+
+			"'\\b[A-Za-z0-9._%%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,10}\\b'}\n", 50)
 	if _, err := policy.Compile([]byte(ordinary)); err != nil {
 		t.Errorf("fifty ordinary patterns: %v", err)
 	}

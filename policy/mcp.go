@@ -62,7 +62,8 @@ func (p *Policy) mcpRules(org string) []mcpRule {
 func (p *Policy) MayRun(org, program string) error {
 	if strings.Contains(program, "/") && (!path.IsAbs(program) || path.Clean(program) != program) {
 		// A pattern is held against what runs: /opt/tools/../../bin/bash is not in /opt/tools.
-		return &haft.Error{Code: haft.CodeDenied, Message: "the program of an MCP server is a name, or a clean absolute path"}
+		return &haft.Error{Code: haft.CodeDenied,
+			Message: "the program of an MCP server is a name, or a clean absolute path"}
 	}
 	for _, r := range p.mcpRules(org) {
 		for _, pattern := range r.commands {
@@ -71,7 +72,8 @@ func (p *Policy) MayRun(org, program string) error {
 			}
 		}
 	}
-	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation run MCP servers with that command: see mcp in the policy"}
+	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation run " +
+		"MCP servers with that command: see mcp in the policy"}
 }
 
 // MayMount reports why the command of an MCP server of an organisation may not see
@@ -84,7 +86,8 @@ func (p *Policy) MayMount(org, dir string) error {
 			}
 		}
 	}
-	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation mount that directory: see mcp in the policy"}
+	return &haft.Error{Code: haft.CodeDenied,
+		Message: "the policy of the server does not let this organisation mount that directory: see mcp in the policy"}
 }
 
 // OthersMount reports whether a path of the host lies in a directory that the policy gives

@@ -18,7 +18,8 @@ const maxPath = 4096
 // errPath says that a path cannot be judged. The rule that asks then denies, whatever
 // its effect, so that neither "must be under" nor "must not be under" can be passed
 // with a path that means another directory than it says.
-var errPath = errors.New("its expression looks at a path that is relative, too long, or has .. in it: give an absolute path without")
+var errPath = errors.New("its expression looks at a path that is relative, too long, or has .. in it: give an " +
+	"absolute path without")
 
 // pathFunctions declares path.under(path, directory): whether an absolute path is the
 // directory or lies below it. It compares elements, so that "/tmpfoo" is not under
@@ -35,15 +36,16 @@ const underOverload = "path_under_string_string"
 // pathCosts makes path.under cost as much as the standard functions that read a text:
 // a unit for ten characters.
 func pathCosts() cel.ProgramOption {
-	return cel.CostTrackerOptions(interpreter.OverloadCostTracker(underOverload, func(args []ref.Val, _ ref.Val) *uint64 {
-		units := uint64(1)
-		for _, a := range args {
-			if text, ok := a.Value().(string); ok {
-				units += uint64(min(len(text), maxPath) / 10)
+	return cel.CostTrackerOptions(interpreter.OverloadCostTracker(underOverload,
+		func(args []ref.Val, _ ref.Val) *uint64 {
+			units := uint64(1)
+			for _, a := range args {
+				if text, ok := a.Value().(string); ok {
+					units += uint64(min(len(text), maxPath) / 10)
+				}
 			}
-		}
-		return &units
-	}))
+			return &units
+		}))
 }
 
 // pathUnder implements path.under.
@@ -59,5 +61,6 @@ func pathUnder(p, dir ref.Val) ref.Val {
 
 // plainPath reports whether a path means what its text says.
 func plainPath(p string) bool {
-	return len(p) <= maxPath && path.IsAbs(p) && !strings.Contains(p, "\x00") && !slices.Contains(strings.Split(p, "/"), "..")
+	return len(p) <= maxPath && path.IsAbs(p) && !strings.Contains(p, "\x00") &&
+		!slices.Contains(strings.Split(p, "/"), "..")
 }

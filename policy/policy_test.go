@@ -52,15 +52,21 @@ rules:
 		{"by role", pay, haft.Principal{Org: "acme", User: "bob", Roles: lead}, ""},
 		{"by name", pay, haft.Principal{Org: "acme", User: "cfo"}, ""},
 		{"somebody", pay, haft.Principal{Org: "acme", User: "eve"}, "the rule pay names other approvers"},
-		{"the requester", pay, haft.Principal{Org: "acme", User: "ann", Roles: lead}, "the one who asks cannot approve"},
+		{"the requester", pay, haft.Principal{Org: "acme", User: "ann", Roles: lead},
+			"the one who asks cannot approve"},
 		{"the requester where the rule says so", own, haft.Principal{Org: "acme", User: "ann", Roles: lead}, ""},
-		{"the requester where one of two rules says so", big, haft.Principal{Org: "acme", User: "ann", Roles: lead}, "the one who asks cannot approve"},
-		{"who suits one of two rules only", big, haft.Principal{Org: "acme", User: "bob", Roles: []string{"boss"}}, "the rule own names other approvers"},
-		{"another organisation", pay, haft.Principal{Org: "other", User: "cfo", Roles: lead}, "an approver belongs to the organisation of the call"},
+		{"the requester where one of two rules says so", big, haft.Principal{Org: "acme", User: "ann", Roles: lead},
+			"the one who asks cannot approve"},
+		{"who suits one of two rules only", big, haft.Principal{Org: "acme", User: "bob", Roles: []string{"boss"}},
+			"the rule own names other approvers"},
+		{"another organisation", pay, haft.Principal{Org: "other", User: "cfo", Roles: lead},
+			"an approver belongs to the organisation of the call"},
 		{"no person", pay, haft.Principal{Org: "acme", Roles: lead}, "an approver is a person"},
 		{"an agent", pay, haft.Principal{Org: "acme", User: "bob", Agent: "y", Roles: lead}, "an agent cannot approve"},
-		{"nothing was asked", decide("add", "{}"), haft.Principal{Org: "acme", User: "bob", Roles: lead}, "there is nothing to approve"},
-		{"nothing was decided", policy.Decision{}, haft.Principal{Org: "acme", User: "bob", Roles: lead}, "there is nothing to approve"},
+		{"nothing was asked", decide("add", "{}"), haft.Principal{Org: "acme", User: "bob", Roles: lead},
+			"there is nothing to approve"},
+		{"nothing was decided", policy.Decision{}, haft.Principal{Org: "acme", User: "bob", Roles: lead},
+			"there is nothing to approve"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.d.MayApprove(tt.approver, ann)
@@ -81,11 +87,14 @@ rules:
   - {id: any, effect: limit, network: ["*"]}
 `)
 	want := []string{
-		"a.example.com", "A.Example.COM.", "x.y.example.com:443", "*.example.com", "example.com", "evilexample.com", "a.example.com.evil.test",
-		"api.test:443", "api.test", "api.test:80", "ok.test:1", "ok.test:443", "ok.test:80-443", "many.test", "many.test:9", "many.test:1-99", "10.0.0.1", "10.0.0.10", "*", "x.p.test:8443", "x.p.test:80",
+		"a.example.com", "A.Example.COM.", "x.y.example.com:443", "*.example.com", "example.com", "evilexample.com",
+		"a.example.com.evil.test",
+		"api.test:443", "api.test", "api.test:80", "ok.test:1", "ok.test:443", "ok.test:80-443", "many.test",
+		"many.test:9", "many.test:1-99", "10.0.0.1", "10.0.0.10", "*", "x.p.test:8443", "x.p.test:80",
 	}
 	for user, allowed := range map[string]string{
-		"":    "a.example.com A.Example.COM. x.y.example.com:443 *.example.com api.test:443 ok.test:443 many.test many.test:9 many.test:1-99 10.0.0.1 x.p.test:8443",
+		"": "a.example.com A.Example.COM. x.y.example.com:443 *.example.com api.test:443 ok.test:443 many.test " +
+			"many.test:9 many.test:1-99 10.0.0.1 x.p.test:8443",
 		"ann": "a.example.com A.Example.COM.",
 		"bob": "",
 	} {
@@ -103,7 +112,9 @@ rules:
   - {id: all, effect: allow, redact: [password, "/headers/*", "/list/*/token", "/a~1b"]}
 `)
 	d := p.Decide(policy.Request{Principal: haft.Principal{Org: "acme"}, Tool: haft.Tool{Name: "x"}})
-	got, err := d.Redacted(json.RawMessage(`{"b": 1.0, "password": {"x": 1}, "headers": {"A": "1"}, "list": [{"token": 1, "t": "<"}], "a/b": 2, "a": {"b": 3}}`))
+	got, err := d.Redacted(
+		json.RawMessage(
+			`{"b": 1.0, "password": {"x": 1}, "headers": {"A": "1"}, "list": [{"token": 1, "t": "<"}], "a/b": 2, "a": {"b": 3}}`))
 	const want = `{"b":1.0,"password":"[redacted]","headers":{"A":"[redacted]"},"list":[{"token":"[redacted]","t":"<"}],"a/b":"[redacted]","a":{"b":3}}`
 	if err != nil || string(got) != want {
 		t.Errorf("Redacted = %s, %v, want %s", got, err, want)
@@ -131,7 +142,8 @@ func TestPolicy_nil_denies(t *testing.T) {
 	var p *policy.Policy
 	req := policy.Request{Principal: haft.Principal{Org: "acme"}, Tool: haft.Tool{Name: "x"}}
 	for name, d := range map[string]policy.Decision{
-		"nil": p.Decide(req), "two nils": policy.Compose(nil, nil).Decide(req), "zero": {}, "empty": must(t, "version: 1").Decide(req),
+		"nil": p.Decide(req), "two nils": policy.Compose(nil, nil).Decide(req), "zero": {},
+		"empty": must(t, "version: 1").Decide(req),
 	} {
 		if err := d.Err(); haft.CodeOf(err) != haft.CodeDenied || !strings.HasPrefix(d.String(), "deny") {
 			t.Errorf("%s: %v", name, err)
@@ -148,7 +160,8 @@ func TestPolicy_nil_denies(t *testing.T) {
 func TestPolicy_Digest_changes_with_text_and_place(t *testing.T) {
 	a, b := must(t, "version: 1"), must(t, "version: 1 # other")
 	seen := map[string]bool{}
-	for _, p := range []*policy.Policy{a, b, policy.Compose(a, b), policy.Compose(b, a), policy.Compose(a, nil), policy.Compose(nil, a)} {
+	for _, p := range []*policy.Policy{a, b, policy.Compose(a, b), policy.Compose(b, a), policy.Compose(a, nil),
+		policy.Compose(nil, a)} {
 		if seen[p.Digest()] || !strings.HasPrefix(p.Digest(), "sha256:") {
 			t.Errorf("Digest = %q again", p.Digest())
 		}
@@ -210,7 +223,8 @@ func TestSeverity_every_kind_of_failure_has_one(t *testing.T) {
 			t.Errorf("%s passes by itself, and is %s", kind, s)
 		}
 	}
-	for _, kind := range []haft.FailureKind{haft.FailValidation, haft.FailDenied, haft.FailMemory, haft.FailUnknown, "new"} {
+	for _, kind := range []haft.FailureKind{haft.FailValidation, haft.FailDenied, haft.FailMemory, haft.FailUnknown,
+		"new"} {
 		if policy.Transient(kind) {
 			t.Errorf("%s is retried", kind)
 		}
@@ -262,7 +276,8 @@ func TestBackoff_Wait(t *testing.T) {
 	}{
 		{"zero never tries again", haft.Backoff{}, 0.5, ""},
 		{"constant", haft.Backoff{Strategy: haft.Constant, Tries: 4, Initial: ms(100)}, 0.5, "100ms 100ms 100ms"},
-		{"exponential up to the most", haft.Backoff{Strategy: haft.Exponential, Tries: 5, Initial: ms(100), Max: ms(350)}, 0.5, "100ms 200ms 350ms 350ms"},
+		{"exponential up to the most", haft.Backoff{Strategy: haft.Exponential, Tries: 5, Initial: ms(100),
+			Max: ms(350)}, 0.5, "100ms 200ms 350ms 350ms"},
 		{"jitter", haft.Backoff{Strategy: haft.Jitter, Tries: 4, Initial: ms(100)}, 0.5, "50ms 100ms 200ms"},
 		{"defaults", haft.Backoff{Tries: 3}, 0.25, "50ms 100ms"},
 		{"chance out of range", haft.Backoff{Tries: 2}, 7, "200ms"},
@@ -288,11 +303,15 @@ func TestBackoff_Wait(t *testing.T) {
 }
 
 func TestPermission(t *testing.T) {
-	tool := haft.Tool{Name: "weather_now", Category: "search", Tags: []string{"read", ""}, Version: haft.Version{Kind: haft.KindMCP}}
+	tool := haft.Tool{Name: "weather_now", Category: "search", Tags: []string{"read", ""},
+		Version: haft.Version{Kind: haft.KindMCP}}
 	for text, want := range map[string]bool{
-		"tool:weather_now": true, "tool:weather_*": true, "tool:*": true, "tool:*now": true, "tool:w*r*w": true, "tool:***": true,
-		"tool:weather": false, "tool:now": false, "tool:Weather_now": false, "tool:weather_now*x": false, "tool:*x*": false,
-		"category:search": true, "category:s*": true, "category:x": false, "tag:read": true, "tag:r*d": true, "tag:x": false,
+		"tool:weather_now": true, "tool:weather_*": true, "tool:*": true, "tool:*now": true, "tool:w*r*w": true,
+		"tool:***":     true,
+		"tool:weather": false, "tool:now": false, "tool:Weather_now": false, "tool:weather_now*x": false,
+		"tool:*x*":        false,
+		"category:search": true, "category:s*": true, "category:x": false, "tag:read": true, "tag:r*d": true,
+		"tag:x":    false,
 		"kind:mcp": true, "kind:python": false,
 	} {
 		p, err := policy.ParsePermission(text)
@@ -323,35 +342,40 @@ func TestCompile_bounds(t *testing.T) {
 		return b.String()
 	}
 	for name, text := range map[string]string{
-		"too long":         strings.Repeat("#", policy.MaxDocument+1),
-		"flow lists":       fill("["),
-		"flow mappings":    fill("{a: "),
-		"block lists":      fill("- "),
-		"colons":           fill("a: "),
-		"colons in flow":   "{" + fill("a: ")[3:],
-		"question marks":   fill("? "),
-		"quotes":           fill(`"`),
-		"single quotes":    fill(`'`),
-		"pipes":            fill("|\n"),
-		"tags":             fill("!!a "),
-		"anchors":          fill("&a "),
-		"indents":          deep(600),
-		"commas":           "[" + fill(",")[1:],
-		"newlines":         fill("\n"),
-		"tabs":             fill("\t"),
-		"documents":        fill("---\n"),
-		"rules":            many("rules", "  - {id: r%d, effect: allow}\n", policy.MaxRules+1),
-		"filters":          many("filters", "  - {id: r%d, on: input, action: warn, pattern: x}\n", policy.MaxFilters+1),
-		"expression":       "version: 1\nrules:\n  - {id: a, effect: deny, when: '" + strings.Repeat("true&&", 400) + "true'}",
-		"deep expression":  "version: 1\nrules:\n  - {id: a, effect: deny, when: '" + strings.Repeat("(", 900) + "true" + strings.Repeat(")", 900) + "'}",
-		"repeated pattern": "version: 1\nfilters:\n  - {id: a, on: input, action: mask, pattern: '((x{100}){100}){100}'}",
-		"not UTF-8":        "version: \xff",
-		"control":          "version: 1\x00",
+		"too long":       strings.Repeat("#", policy.MaxDocument+1),
+		"flow lists":     fill("["),
+		"flow mappings":  fill("{a: "),
+		"block lists":    fill("- "),
+		"colons":         fill("a: "),
+		"colons in flow": "{" + fill("a: ")[3:],
+		"question marks": fill("? "),
+		"quotes":         fill(`"`),
+		"single quotes":  fill(`'`),
+		"pipes":          fill("|\n"),
+		"tags":           fill("!!a "),
+		"anchors":        fill("&a "),
+		"indents":        deep(600),
+		"commas":         "[" + fill(",")[1:],
+		"newlines":       fill("\n"),
+		"tabs":           fill("\t"),
+		"documents":      fill("---\n"),
+		"rules":          many("rules", "  - {id: r%d, effect: allow}\n", policy.MaxRules+1),
+		"filters": many("filters", "  - {id: r%d, on: input, action: warn, pattern: x}\n",
+			policy.MaxFilters+1),
+		"expression": "version: 1\nrules:\n  - {id: a, effect: deny, when: '" + strings.Repeat("true&&", 400) +
+			"true'}",
+		"deep expression": "version: 1\nrules:\n  - {id: a, effect: deny, when: '" + strings.Repeat("(", 900) +
+			"true" + strings.Repeat(")", 900) + "'}",
+		"repeated pattern": "version: 1\nfilters:\n  - {id: a, on: input, action: mask, pattern: " +
+			"'((x{100}){100}){100}'}",
+		"not UTF-8": "version: \xff",
+		"control":   "version: 1\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			_, err := policy.Compile([]byte(text))
-			if haft.CodeOf(err) != haft.CodeInvalid || !place.MatchString(haft.MessageOf(err)) || len(haft.MessageOf(err)) > 600 {
+			if haft.CodeOf(err) != haft.CodeInvalid || !place.MatchString(haft.MessageOf(err)) ||
+				len(haft.MessageOf(err)) > 600 {
 				t.Errorf("Compile = %v", err)
 			}
 			if took := time.Since(start); took > 90*time.Second {
@@ -364,16 +388,21 @@ func TestCompile_bounds(t *testing.T) {
 }
 
 func TestCompile_reads_JSON_and_folded_text(t *testing.T) {
-	req := policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"}, Args: json.RawMessage(`{"a": 1, "b": "c: d # e"}`)}
+	req := policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"},
+		Args: json.RawMessage(`{"a": 1, "b": "c: d # e"}`)}
 	for name, text := range map[string]string{
-		"JSON":           `{"version": 1, "rules": [{"id": "a", "effect": "allow", "when": "args.b == \"c: d # e\""}]}`,
-		"JSON in lines":  "{\n  \"version\": 1,\n  \"rules\": [\n    {\n      \"id\": \"a\",\n      \"effect\": \"allow\"\n    }\n  ]\n}\n",
+		"JSON": `{"version": 1, "rules": [{"id": "a", "effect": "allow", "when": "args.b == \"c: d # e\""}]}`,
+		"JSON in lines": "{\n  \"version\": 1,\n  \"rules\": [\n    {\n      \"id\": \"a\",\n      \"effect\": " +
+			"\"allow\"\n    }\n  ]\n}\n",
 		"JSON with tabs": "{\n\t\"version\": 1,\n\t\"rules\": [\n\t\t{\"id\": \"a\", \"effect\": \"allow\"}\n\t]\n}\n",
-		"literal":        "version: 1\nrules:\n- id: a\n  effect: allow\n  when: |\n    args.a == 1 &&\n    args.b == 'c: d # e'\n",
-		"folded":         "version: 1\nrules:\n- id: a\n  effect: allow\n  when: >-\n    args.a == 1 &&\n    args.b == 'c: d # e'\n",
-		"CRLF":           "version: 1\r\nrules:\r\n- id: a\r\n  effect: allow\r\n",
-		"comments":       "# a\nversion: 1 # b\n# c\nrules: # d\n  # e\n  - id: a # f\n    # g\n    effect: allow\n# h\n",
-		"header":         "---\nversion: 1\nrules:\n- {id: a, effect: allow}\n",
+		"literal": "version: 1\nrules:\n- id: a\n  effect: allow\n  when: |\n    args.a == 1 &&\n    args.b " +
+			"== 'c: d # e'\n",
+		"folded": "version: 1\nrules:\n- id: a\n  effect: allow\n  when: >-\n    args.a == 1 &&\n    args.b " +
+			"== 'c: d # e'\n",
+		"CRLF": "version: 1\r\nrules:\r\n- id: a\r\n  effect: allow\r\n",
+		"comments": "# a\nversion: 1 # b\n# c\nrules: # d\n  # e\n  - id: a # f\n    # g\n    effect: " +
+			"allow\n# h\n",
+		"header": "---\nversion: 1\nrules:\n- {id: a, effect: allow}\n",
 	} {
 		p, err := policy.Compile([]byte(text))
 		if err != nil {
@@ -395,7 +424,8 @@ func deep(n int) string {
 
 // TestPolicy_is_safe_for_concurrent_use means something with -race only.
 func TestPolicy_is_safe_for_concurrent_use(t *testing.T) {
-	p := policy.Compose(manyRules(t, 20), must(t, "version: 1\nfilters: [{id: f, on: both, pattern: a+, action: mask}]"))
+	p := policy.Compose(manyRules(t, 20),
+		must(t, "version: 1\nfilters: [{id: f, on: both, pattern: a+, action: mask}]"))
 	want := p.Decide(benchRequest).String()
 	var all sync.WaitGroup
 	for range 8 {
@@ -422,17 +452,20 @@ func TestFiltered_lists_a_bounded_number_of_findings(t *testing.T) {
 	}
 	edges := must(t, `version: 1
 filters: [{id: f, on: both, pattern: '\b', action: mask}]`)
-	if f, err := edges.Filter(policy.Request{}, policy.Input, json.RawMessage(`"a b"`)); err == nil && (f.Masked || len(f.Findings) > 0) {
+	if f, err := edges.Filter(policy.Request{}, policy.Input, json.RawMessage(`"a b"`)); err == nil &&
+		(f.Masked || len(f.Findings) > 0) {
 		t.Errorf("places without text are found: %+v", f)
 	}
 	deepest := strings.Repeat("[", 200) + strings.Repeat("]", 200)
-	if _, err := p.Filter(policy.Request{}, policy.Input, json.RawMessage(deepest)); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := p.Filter(policy.Request{}, policy.Input,
+		json.RawMessage(deepest)); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("Filter(200 deep) = %v", err)
 	}
 }
 
 func TestDecision_Err_keeps_problems_for_the_operator(t *testing.T) {
-	d := must(t, "version: 1\nrules: [{id: a, effect: allow, when: args.x}]").Decide(policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"}})
+	d := must(t, "version: 1\nrules: [{id: a, effect: allow, when: args.x}]").Decide(
+		policy.Request{Principal: haft.Principal{Org: "o"}, Tool: haft.Tool{Name: "x"}})
 	err := d.Err()
 	e, ok := errors.AsType[*haft.Error](err)
 	if !ok || e.Err == nil || !strings.Contains(err.Error(), "rule a:") {
@@ -447,7 +480,8 @@ func TestPolicy_Decide_bounds_all_expressions_together(t *testing.T) {
 	costly := func(n int) []string {
 		rules := []string{"{id: all, effect: allow}"}
 		for i := range n {
-			rules = append(rules, fmt.Sprintf(`{id: r%d, effect: deny, when: 'args.a.exists(x, args.a.exists(y, x + y < 0))'}`, i))
+			rules = append(rules,
+				fmt.Sprintf(`{id: r%d, effect: deny, when: 'args.a.exists(x, args.a.exists(y, x + y < 0))'}`, i))
 		}
 		return rules
 	}
@@ -465,7 +499,9 @@ func TestPolicy_Decide_bounds_all_expressions_together(t *testing.T) {
 	}
 	long := req
 	long.Args = text
-	if d := compile(t, append(costly(0), `{id: long, effect: deny, when: 'args.text.matches("secret[0-9]+ and so on")'}`)).Decide(long); d.Effect != policy.Allow {
+	if d := compile(t,
+		append(costly(0), `{id: long, effect: deny, when: 'args.text.matches("secret[0-9]+ and so on")'}`)).Decide(
+		long); d.Effect != policy.Allow {
 		t.Errorf("a long text: %s", d)
 	}
 	p := compile(t, costly(400))
@@ -487,7 +523,8 @@ rules: [{id: a, effect: allow, users: ["*"], agents: ["*"], roles: ["*"]}]`)
 	full := haft.Principal{Org: "o", User: "u", Agent: "a", Roles: []string{"r"}}
 	for name, change := range map[string]func(*haft.Principal){
 		"no user": func(p *haft.Principal) { p.User = "" }, "no agent": func(p *haft.Principal) { p.Agent = "" },
-		"no role": func(p *haft.Principal) { p.Roles = nil }, "an empty role": func(p *haft.Principal) { p.Roles = []string{""} },
+		"no role":       func(p *haft.Principal) { p.Roles = nil },
+		"an empty role": func(p *haft.Principal) { p.Roles = []string{""} },
 	} {
 		who := full
 		change(&who)
@@ -504,40 +541,6 @@ var benchRequest = policy.Request{
 	Principal: haft.Principal{Org: "acme", User: "ann", Roles: []string{"operator"}},
 	Tool:      haft.Tool{Name: "add", Version: haft.Version{Kind: haft.KindPython}},
 	Args:      json.RawMessage(`{"a": 1, "b": "aaa", "c": [1, 2, 3]}`),
-}
-
-// manyRules makes a policy of n rules, a tenth of them with an expression that is
-// evaluated.
-func manyRules(t testing.TB, n int) *policy.Policy {
-	rules := []string{"{id: all, effect: allow, rate: {per_second: 5}}"}
-	for i := range n {
-		r := fmt.Sprintf(`{id: r%d, effect: deny, tools: ["tool:x%d_*"]}`, i, i)
-		if i%10 == 0 {
-			r = fmt.Sprintf(`{id: r%d, effect: deny, when: 'args.a > 10 && args.b.startsWith("x")'}`, i)
-		}
-		rules = append(rules, r)
-	}
-	return compile(t, rules)
-}
-
-func BenchmarkPolicy_Decide(b *testing.B) {
-	for _, n := range []int{1, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p := manyRules(b, n)
-			b.ReportAllocs()
-			for b.Loop() {
-				if p.Decide(benchRequest).Effect != policy.Allow {
-					b.Fatal("denied")
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkCompile(b *testing.B) {
-	for b.Loop() {
-		manyRules(b, 10)
-	}
 }
 
 func ExamplePolicy_Decide() {

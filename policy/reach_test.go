@@ -50,7 +50,8 @@ rules:
 		t.Fatal(err)
 	}
 	names := func(tool string) (list []string, err error) {
-		all, err := p.Networks(policy.Request{Principal: haft.Principal{Org: "acme"}, Tool: haft.Tool{Org: "acme", Name: tool, Version: haft.Version{Kind: haft.KindMCP}}})
+		all, err := p.Networks(policy.Request{Principal: haft.Principal{Org: "acme"},
+			Tool: haft.Tool{Org: "acme", Name: tool, Version: haft.Version{Kind: haft.KindMCP}}})
 		for _, n := range all {
 			list = append(list, n.Rule)
 		}
@@ -78,22 +79,24 @@ func TestNarrower(t *testing.T) {
 		was, now list
 		want     string
 	}{
-		"nothing":               {nil, nil, ""},
-		"a rule goes":           {list{net("a", "a.example")}, nil, ""},
-		"the first rule":        {nil, list{net("a", "a.example")}, "a"},
-		"every host":            {nil, list{net("a", "*")}, ""},
-		"the same":              {list{net("a", "a.example")}, list{net("b", "a.example")}, ""},
-		"one more":              {list{net("a", "a.example")}, list{net("a", "b.example", "a.example")}, ""},
-		"one less":              {list{net("a", "a.example", "b.example")}, list{net("a", "b.example")}, "a"},
-		"from all":              {list{net("a", "*")}, list{net("a", "b.example")}, "a"},
-		"what is below":         {list{net("a", "x.a.example")}, list{net("a", "*.a.example")}, ""},
-		"not what is below":     {list{net("a", "*.a.example")}, list{net("a", "x.a.example")}, "a"},
-		"another port":          {list{net("a", "a.example:8080")}, list{net("a", "a.example")}, "a"},
-		"none":                  {list{net("a", "a.example")}, list{net("a")}, "a"},
-		"from none":             {list{net("a")}, list{net("a", "a.example")}, ""},
-		"a second rule":         {list{net("a", "a.example")}, list{net("a", "a.example"), net("b", "b.example")}, "b"},
-		"a second rule, wider":  {list{net("a", "a.example")}, list{net("a", "a.example"), net("b", "*.example", "b.example")}, ""},
-		"each covers one of it": {list{net("a", "a.example", "b.example")}, list{net("c", "a.example"), net("d", "b.example")}, "c"},
+		"nothing":           {nil, nil, ""},
+		"a rule goes":       {list{net("a", "a.example")}, nil, ""},
+		"the first rule":    {nil, list{net("a", "a.example")}, "a"},
+		"every host":        {nil, list{net("a", "*")}, ""},
+		"the same":          {list{net("a", "a.example")}, list{net("b", "a.example")}, ""},
+		"one more":          {list{net("a", "a.example")}, list{net("a", "b.example", "a.example")}, ""},
+		"one less":          {list{net("a", "a.example", "b.example")}, list{net("a", "b.example")}, "a"},
+		"from all":          {list{net("a", "*")}, list{net("a", "b.example")}, "a"},
+		"what is below":     {list{net("a", "x.a.example")}, list{net("a", "*.a.example")}, ""},
+		"not what is below": {list{net("a", "*.a.example")}, list{net("a", "x.a.example")}, "a"},
+		"another port":      {list{net("a", "a.example:8080")}, list{net("a", "a.example")}, "a"},
+		"none":              {list{net("a", "a.example")}, list{net("a")}, "a"},
+		"from none":         {list{net("a")}, list{net("a", "a.example")}, ""},
+		"a second rule":     {list{net("a", "a.example")}, list{net("a", "a.example"), net("b", "b.example")}, "b"},
+		"a second rule, wider": {list{net("a", "a.example")},
+			list{net("a", "a.example"), net("b", "*.example", "b.example")}, ""},
+		"each covers one of it": {list{net("a", "a.example", "b.example")},
+			list{net("c", "a.example"), net("d", "b.example")}, "c"},
 	} {
 		if got := policy.Narrower(tt.was, tt.now); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

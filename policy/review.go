@@ -102,7 +102,8 @@ func usual() *review { return &review{warn: Low, ask: High, refuse: never} }
 func (p *Policy) Review(t haft.Tool, findings []haft.Finding) ReviewVerdict {
 	best := ReviewVerdict{Action: ReviewPass}
 	consider := func(a ReviewAction, rule string, f haft.Finding) {
-		if a.rank() > best.Action.rank() || a == best.Action && a != ReviewPass && f.Severity.AtLeast(best.Finding.Severity) && f.Severity != best.Finding.Severity {
+		if a.rank() > best.Action.rank() || a == best.Action && a != ReviewPass &&
+			f.Severity.AtLeast(best.Finding.Severity) && f.Severity != best.Finding.Severity {
 			best = ReviewVerdict{Action: a, Finding: f, Rule: rule}
 		}
 	}
@@ -172,7 +173,8 @@ func (r *review) judge(t haft.Tool, f haft.Finding) (ReviewAction, string) {
 
 // reviewRuleName is what a rule of a review is called, with * for any text. Which
 // ones there are is the reviewers' business.
-var reviewRuleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_-]{0,63}$`) })
+var reviewRuleName = sync.OnceValue(
+	func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_-]{0,63}$`) })
 
 // review reads the section.
 func (c *compiler) review(n ast.Node) {
@@ -182,7 +184,10 @@ func (c *compiler) review(n ast.Node) {
 		"warn":   func(n ast.Node) { r.warn = oneOf(&c.document, n, "warn", bounds) },
 		"ask":    func(n ast.Node) { r.ask = oneOf(&c.document, n, "ask", bounds) },
 		"refuse": func(n ast.Node) { r.refuse = oneOf(&c.document, n, "refuse", bounds) },
-		"rules":  func(n ast.Node) { c.list(n, "rules", func(n ast.Node) { r.rules = append(r.rules, c.reviewRule(n)) }) },
+		"rules": func(n ast.Node) {
+			c.list(n, "rules",
+				func(n ast.Node) { r.rules = append(r.rules, c.reviewRule(n)) })
+		},
 	})
 	c.layer.review = r
 }

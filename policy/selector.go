@@ -18,7 +18,8 @@ func ParsePermission(text string) (Permission, error) {
 	what, name, ok := strings.Cut(text, ":")
 	known := []string{"tool", "category", "tag", "kind"}
 	if !ok || name == "" || len(text) > maxText || !slices.Contains(known, what) {
-		return Permission{}, &haft.Error{Code: haft.CodeInvalid, Message: "a permission is tool:NAME, category:NAME, tag:NAME or kind:KIND, with * for any text"}
+		return Permission{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "a permission is tool:NAME, category:NAME, tag:NAME or kind:KIND, with * for any text"}
 	}
 	return Permission{what, name}, nil
 }

@@ -26,15 +26,18 @@ func Severities() []Severity { return haft.Severities() }
 // itself. Every kind is here: a test reads them in the source of the root.
 func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
 	switch kind {
-	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled, haft.FailRule, haft.FailNotFound:
+	case haft.FailValidation, haft.FailValue, haft.FailOutput, haft.FailResult, haft.FailArtifacts, haft.FailCancelled,
+		haft.FailRule, haft.FailNotFound:
 		return Low, false, true // another try with other arguments may do
-	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol, haft.FailSignal, haft.FailNetwork:
+	case haft.FailTimeout, haft.FailRate, haft.FailBroken, haft.FailInternal, haft.FailRuntime, haft.FailProtocol,
+		haft.FailSignal, haft.FailNetwork:
 		return Medium, true, true
 	case haft.FailException, haft.FailExit, haft.FailRecursion, haft.FailCPU:
 		return Medium, false, true
 	case haft.FailMemory, haft.FailPIDs, haft.FailOpenFiles, haft.FailFileSize, haft.FailDisk, haft.FailInodes:
 		return High, false, true // it will need as much again
-	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown, haft.FailStopped, haft.FailFiltered, haft.FailLogin:
+	case haft.FailSource, haft.FailIsolation, haft.FailDenied, haft.FailRejected, haft.FailUnknown, haft.FailStopped,
+		haft.FailFiltered, haft.FailLogin:
 		return High, false, true
 	case haft.FailBlocked:
 		return Critical, false, true // a forbidden system call is an attempt to get out
@@ -72,7 +75,8 @@ func (p *Policy) Severity(t haft.Tool, kind haft.FailureKind) Severity {
 	if p != nil {
 		for _, l := range p.layers {
 			for _, s := range l.severities {
-				if (len(s.tools) == 0 || covered(s.tools, t)) && (len(s.kinds) == 0 || slices.Contains(s.kinds, kind)) &&
+				if (len(s.tools) == 0 || covered(s.tools, t)) &&
+					(len(s.kinds) == 0 || slices.Contains(s.kinds, kind)) &&
 					(found == "" || s.level.AtLeast(found)) {
 					found = s.level
 				}

@@ -37,7 +37,8 @@ func (d *decision) join(now *decision) {
 	case d.allow == "": // which says enough
 	case d.req.Pins && !d.pin:
 		note("haft/pin", "the call names a version that is not the current one, and no rule lets this caller do that: "+
-			"call the tool without a version, or have a rule with effect: allow and pin: true, or with the digest in digests")
+			"call the tool without a version, or have a rule with effect: allow and pin: true, or with the digest "+
+			"in digests")
 	case now.allow == "" && !d.named:
 		note("haft/current", "no rule allows the current version of the tool, and so none of its other versions")
 	}

@@ -28,7 +28,8 @@ func TestSpec_Check(t *testing.T) {
 		{"no command", func(s *sandbox.Spec) { s.Argv = nil }, false},
 		{"a relative command", func(s *sandbox.Spec) { s.Argv[0] = "sh" }, false},
 		{"a NUL in an argument", func(s *sandbox.Spec) { s.Argv = append(s.Argv, "a\x00b") }, false},
-		{"one endless argument", func(s *sandbox.Spec) { s.Argv = append(s.Argv, strings.Repeat("x", 128<<10)) }, false},
+		{"one endless argument", func(s *sandbox.Spec) { s.Argv = append(s.Argv, strings.Repeat("x", 128<<10)) },
+			false},
 		{"many arguments", func(s *sandbox.Spec) { s.Argv = append(s.Argv, make([]string, 5000)...) }, false},
 		{"arguments too large together", func(s *sandbox.Spec) {
 			for range 10 {
@@ -39,13 +40,18 @@ func TestSpec_Check(t *testing.T) {
 		{"environment without a name", func(s *sandbox.Spec) { s.Env = []string{"=x"} }, false},
 		{"environment without a value", func(s *sandbox.Spec) { s.Env = []string{"A"} }, false},
 		{"a mount", func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr"}} }, true},
-		{"a mount that climbs", func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr/../etc"}} }, false},
-		{"a mount over the root", func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/"}} }, false},
+		{"a mount that climbs",
+			func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr/../etc"}} }, false},
+		{"a mount over the root", func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/"}} },
+			false},
 		{"an unknown network", func(s *sandbox.Spec) { s.Network = "some" }, false},
 		{"an outlet", func(s *sandbox.Spec) { s.Network, s.Outlet = sandbox.NetworkOutlet, outlet }, true},
 		{"an outlet that nobody serves", func(s *sandbox.Spec) { s.Network = sandbox.NetworkOutlet }, false},
 		{"an outlet without its network", func(s *sandbox.Spec) { s.Outlet = outlet }, false},
-		{"an outlet beside the full network", func(s *sandbox.Spec) { s.Network, s.Outlet = sandbox.NetworkFull, outlet }, false},
+		{"an outlet beside the full network", func(s *sandbox.Spec) {
+			s.Network, s.Outlet = sandbox.NetworkFull,
+				outlet
+		}, false},
 		{"files", file("a", "b/c", "out/d", "-rf", "new\nline", "é"), true},
 		{"an absolute file", file("/etc/passwd"), false},
 		{"a file that climbs", file("../x"), false},

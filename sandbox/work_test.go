@@ -16,7 +16,8 @@ func TestSpec_WorkAt(t *testing.T) {
 	if diff := cmp.Diff([]string{"/bin/sh", "/tmp/7/tool.sh", "/tmp/7", "/workshop", "a/work/b"}, argv); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"A=/tmp/7/x", "B=/tmp/7", "C=/workshop", "D=", "E=/bin:/work", "F=/work=/work"}, env); diff != "" {
+	if diff := cmp.Diff([]string{"A=/tmp/7/x", "B=/tmp/7", "C=/workshop", "D=", "E=/bin:/work", "F=/work=/work"},
+		env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	if argv, env := (sandbox.Spec{}).WorkAt("/tmp/7"); argv == nil || env == nil {

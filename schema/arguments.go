@@ -31,7 +31,8 @@ var fence = []byte("```")
 // [MaxValues], and numbers that [jsontree.CheckNumber] refuses are errors.
 func ReadArguments(text []byte) (*Object, error) {
 	if len(text) > MaxBytes {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments have %d bytes, %d is the most", len(text), MaxBytes)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the arguments have %d bytes, %d is the most", len(text), MaxBytes)}
 	}
 	inside := ""
 	for range maxEncodings + 1 {
@@ -48,10 +49,13 @@ func ReadArguments(text []byte) (*Object, error) {
 			text = []byte(v)
 			inside = " within the string that holds them"
 		default:
-			return nil, argumentsError(text, inside, &SyntaxError{Offset: int64(at), Message: "expected an object, this is " + article(kindOf(v))})
+			return nil, argumentsError(text, inside,
+				&SyntaxError{Offset: int64(at), Message: "expected an object, this is " + article(kindOf(v))})
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are a string within a string more than %d times over; send an object", maxEncodings)}
+	return nil, &haft.Error{Code: haft.CodeInvalid,
+		Message: fmt.Sprintf("the arguments are a string within a string more than %d times over; send an object",
+			maxEncodings)}
 }
 
 // readArguments reads the one value in text, and says where it begins.
@@ -71,7 +75,8 @@ func readArguments(text []byte) (v any, at int, err error) {
 			return nil, 0, err
 		}
 		if end != len(text) {
-			return nil, 0, &SyntaxError{Offset: int64(end), Message: "expected the end: there is something after the value"}
+			return nil, 0, &SyntaxError{Offset: int64(end),
+				Message: "expected the end: there is something after the value"}
 		}
 		return v, start, nil
 	}
@@ -100,7 +105,8 @@ func readFenced(text []byte, open int) (any, int, error) {
 	}
 	end += len(fence)
 	if more := bytes.Index(text[end:], fence); more >= 0 {
-		return nil, 0, &SyntaxError{Offset: int64(end + more), Message: "expected no second fence: nobody can know which one holds the arguments"}
+		return nil, 0, &SyntaxError{Offset: int64(end + more),
+			Message: "expected no second fence: nobody can know which one holds the arguments"}
 	}
 	return v, start, nil
 }
@@ -108,7 +114,8 @@ func readFenced(text []byte, open int) (any, int, error) {
 // decodeAt reads the value at start and returns where what follows it begins,
 // white space passed over.
 func decodeAt(text []byte, start int) (any, int, error) {
-	v, n, err := jsontree.DecodePrefix(text[start:], jsontree.Limits{Bytes: MaxBytes, Depth: MaxDepth, Values: MaxValues})
+	v, n, err := jsontree.DecodePrefix(text[start:],
+		jsontree.Limits{Bytes: MaxBytes, Depth: MaxDepth, Values: MaxValues})
 	if err != nil {
 		if s, ok := errors.AsType[*SyntaxError](err); ok {
 			s.Offset += int64(start)
@@ -130,8 +137,9 @@ func argumentsError(text []byte, inside string, err error) error {
 		s = &SyntaxError{Offset: s.Offset, Message: s.Message + "; the text is not valid UTF-8"}
 	}
 	return &haft.Error{
-		Code:    haft.CodeInvalid,
-		Message: fmt.Sprintf("the arguments are not a JSON object:%s line %d, column %d (byte %d): %s", inside, line, column, s.Offset, s.Message),
-		Err:     s,
+		Code: haft.CodeInvalid,
+		Message: fmt.Sprintf("the arguments are not a JSON object:%s line %d, column %d (byte %d): %s", inside, line,
+			column, s.Offset, s.Message),
+		Err: s,
 	}
 }

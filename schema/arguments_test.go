@@ -62,7 +62,8 @@ func TestReadArguments(t *testing.T) {
 func TestReadArguments_says_where_it_is_broken(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"cut", `{"a":1`, "line 1, column 7 (byte 6): expected a comma or }, but the text ends"},
-		{"cut string", `{"a":"canary7391`, "line 1, column 6 (byte 5): expected a closing double quote: a string that begins here does not end"},
+		{"cut string", `{"a":"canary7391`,
+			"line 1, column 6 (byte 5): expected a closing double quote: a string that begins here does not end"},
 		{"cut after the colon", `{"a":`, "line 1, column 6 (byte 5): expected a value, but the text ends"},
 		{"second line", "{\n  \"é\": x}", "line 2, column 8 (byte 10): expected a value"},
 		{"no colon", `{"a" 1}`, "column 6 (byte 5): expected a colon after the key"},
@@ -88,7 +89,8 @@ func TestReadArguments_says_where_it_is_broken(t *testing.T) {
 		{"too deep", `{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "nested deeper than 128"},
 		{"list", `[1]`, "line 1, column 1 (byte 0): expected an object, this is an array"},
 		{"number", ` 5`, "column 2 (byte 1): expected an object, this is a number"},
-		{"string that is no JSON", `"canary7391"`, "within the string that holds them line 1, column 1 (byte 0): expected a value"},
+		{"string that is no JSON", `"canary7391"`,
+			"within the string that holds them line 1, column 1 (byte 0): expected a value"},
 		{"encoded four times", jsonString(t, `{"a":1}`, 4), "more than 3 times"},
 		{"two objects", `{"a":1}{"b":2}`, "byte 7): expected the end"},
 		{"prose", "the answer is canary7391", "column 1 (byte 0): expected a value"},
@@ -102,7 +104,8 @@ func TestReadArguments_says_where_it_is_broken(t *testing.T) {
 		{"half a surrogate pair", `{"a":"\ud800"}`, "half of a surrogate pair"},
 		{"not UTF-8", "{\"a\":\"\xff\"}", "not valid UTF-8"},
 		{"binary", "\x00\x01\x02", "byte 0): expected a value"},
-		{"too long", `{"a":"` + strings.Repeat("x", schema.MaxBytes) + `"}`, fmt.Sprintf("%d is the most", schema.MaxBytes)},
+		{"too long", `{"a":"` + strings.Repeat("x", schema.MaxBytes) + `"}`,
+			fmt.Sprintf("%d is the most", schema.MaxBytes)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,7 +137,8 @@ func TestReadArguments_bounds_the_number_of_values(t *testing.T) {
 		"a fence with one":     "```json\n" + `{"x":[` + list(schema.MaxValues-1) + "]}\n```",
 		"empty objects nested": `{"x":[` + strings.TrimSuffix(strings.Repeat("{},", 2_000_000), ",") + `]}`,
 	} {
-		if _, err := schema.ReadArguments([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 100000 values") {
+		if _, err := schema.ReadArguments([]byte(text)); err == nil ||
+			!strings.Contains(err.Error(), "more than 100000 values") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

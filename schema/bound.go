@@ -8,7 +8,8 @@ import "fmt"
 func tooLarge(root any) string {
 	var c sizer
 	if !c.count(root, 0) {
-		return fmt.Sprintf("it is too large: %d values, %d objects and %d levels are the most", MaxSchemaNodes, MaxSchemaObjects, MaxDepth)
+		return fmt.Sprintf("it is too large: %d values, %d objects and %d levels are the most", MaxSchemaNodes,
+			MaxSchemaObjects, MaxDepth)
 	}
 	return ""
 }

@@ -47,7 +47,8 @@ func TestBounds_hold_for_every_walk(t *testing.T) {
 				t.Errorf("Compile: %v", err)
 			}
 			for _, form := range schema.Forms() {
-				if _, err := schema.Render(&schema.Signature{Name: "f", Parameters: root}, form, true); haft.CodeOf(err) != haft.CodeInvalid {
+				if _, err := schema.Render(&schema.Signature{Name: "f", Parameters: root}, form,
+					true); haft.CodeOf(err) != haft.CodeInvalid {
 					t.Errorf("Render %s: %v", form, err)
 				}
 			}

@@ -64,7 +64,8 @@ func Compile(root any) (c *Compiled, err error) {
 	// The library panics on some hostile schemas.
 	defer func() {
 		if p := recover(); p != nil {
-			c, err = nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be understood", Err: fmt.Errorf("compile schema: panic: %v", p)}
+			c, err = nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be understood",
+				Err: fmt.Errorf("compile schema: panic: %v", p)}
 		}
 	}()
 	doc, err := schemaDocument(root)
@@ -110,10 +111,13 @@ func schemaDocument(root any) (any, error) {
 	p := plainer{}
 	doc, bad := p.plain(root, nil)
 	if bad != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be read", Misfits: []haft.Misfit{*bad}}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be read",
+			Misfits: []haft.Misfit{*bad}}
 	}
 	if p.nodes > MaxSchemaNodes || p.objects > MaxSchemaObjects {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the schema has %d values and %d objects, %d and %d are the most", p.nodes, p.objects, MaxSchemaNodes, MaxSchemaObjects)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the schema has %d values and %d objects, %d and %d are the most", p.nodes, p.objects,
+				MaxSchemaNodes, MaxSchemaObjects)}
 	}
 	return doc, nil
 }
@@ -141,13 +145,15 @@ func compileError(root any, err error) error {
 			x := explainer{c: &Compiled{}}
 			e.Misfits = tidy(x.explain(v))
 			if onlyPatterns(v) {
-				e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
+				e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no "+
+					"look-around, no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
 			}
 		}
 		return e
 	}
 	if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
+		e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, "+
+			"no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
 		if tokens, ok := locationTokens(bad.URL); ok {
 			e.Misfits = []haft.Misfit{{Pointer: Pointer(tokens), Message: "holds a pattern that is not RE2"}}
 		}
@@ -181,9 +187,11 @@ func remoteRefs(v any, at []string, target string) []haft.Misfit {
 	switch v := v.(type) {
 	case *Object:
 		for _, k := range v.Keys() {
-			if s, ok := v.Value(k).(string); ok && (k == "$ref" || k == "$schema") && !strings.HasPrefix(s, "#") && strings.TrimSuffix(s, "#") != home {
+			if s, ok := v.Value(k).(string); ok && (k == "$ref" || k == "$schema") && !strings.HasPrefix(s, "#") &&
+				strings.TrimSuffix(s, "#") != home {
 				if base, _, _ := strings.Cut(s, "#"); strings.HasSuffix(target, strings.TrimPrefix(base, "./")) {
-					found = append(found, haft.Misfit{Pointer: Pointer(append(at, k)), Message: "refers to another document"})
+					found = append(found, haft.Misfit{Pointer: Pointer(append(at, k)),
+						Message: "refers to another document"})
 				}
 			}
 			found = append(found, remoteRefs(v.Value(k), append(at[:len(at):len(at)], k), target)...)

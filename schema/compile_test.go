@@ -26,16 +26,20 @@ func TestCompile_refuses(t *testing.T) {
 		name, schema string
 		message      string // part of the error or its misfits; "" if it compiles
 	}{
-		{"remote reference", `{"properties":{"a":{"$ref":"https://example.com/s.json"}}}`, "/properties/a/$ref: refers to another document"},
+		{"remote reference", `{"properties":{"a":{"$ref":"https://example.com/s.json"}}}`,
+			"/properties/a/$ref: refers to another document"},
 		{"file reference", `{"$ref":"file:///etc/passwd"}`, "/$ref: refers to another document"},
 		{"relative reference", `{"$ref":"other.json#/a"}`, "/$ref: refers to another document"},
 		{"unknown dialect", `{"$schema":"https://example.com/dialect"}`, "/$schema: refers to another document"},
 		{"reference to nothing", `{"$ref":"#/$defs/x"}`, "points to nothing"},
 		{"loop", `{"$ref":"#"}`, "refers to itself without consuming a value"},
-		{"loop of two", `{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}},"properties":{"x":{"$ref":"#/$defs/a"}}}`, "refers to itself without consuming a value"},
+		{"loop of two",
+			`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}},"properties":{"x":{"$ref":"#/$defs/a"}}}`, "refers to itself without consuming a value"},
 		{"dynamic reference", `{"$dynamicRef":"#x","$defs":{"x":{"$dynamicAnchor":"x"}}}`, "$dynamicRef"},
-		{"look-ahead", `{"properties":{"a":{"pattern":"(?=x)y"}}}`, "/properties/a/pattern: must be a regular expression (RE2"},
-		{"back-reference", `{"properties":{"a":{"pattern":"(x)\\1"}}}`, "/properties/a/pattern: must be a regular expression (RE2"},
+		{"look-ahead", `{"properties":{"a":{"pattern":"(?=x)y"}}}`,
+			"/properties/a/pattern: must be a regular expression (RE2"},
+		{"back-reference", `{"properties":{"a":{"pattern":"(x)\\1"}}}`,
+			"/properties/a/pattern: must be a regular expression (RE2"},
 		{"look-ahead for names", `{"patternProperties":{"(?!x)":{}}}`, "regular expression that we know"},
 		{"type that does not exist", `{"properties":{"a":{"type":"strnig"}}}`, `/properties/a/type: must be one of`},
 		{"properties that are a list", `{"properties":[]}`, "/properties: must be an object, is an array"},
@@ -44,7 +48,8 @@ func TestCompile_refuses(t *testing.T) {
 		{"too many objects", `{"allOf":[` + strings.Repeat(`{},`, schema.MaxSchemaObjects) + `{}]}`, "are the most"},
 		{"exploding references compile", chain(60), ""},
 		{"recursion is fine", `{"properties":{"a":{"$ref":"#"}}}`, ""},
-		{"own identifier", `{"$id":"https://example.com/x","$defs":{"a":{"$id":"a","type":"integer"}},"properties":{"p":{"$ref":"a"}}}`, ""},
+		{"own identifier",
+			`{"$id":"https://example.com/x","$defs":{"a":{"$id":"a","type":"integer"}},"properties":{"p":{"$ref":"a"}}}`, ""},
 		{"anchor", `{"$defs":{"a":{"$anchor":"here"}},"$ref":"#here"}`, ""},
 		{"true", `true`, ""},
 	}
@@ -101,7 +106,8 @@ func TestCheck_is_bounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 100) + `{"a":1}` + strings.Repeat(`}`, 100)
 	tests := []struct{ name, schema, value string }{
 		{"allOf of allOf", wide.String(), `{}`},
-		{"recursive alternatives", `{"$ref":"#/$defs/e","$defs":{"e":{"anyOf":[{"properties":{"a":{"$ref":"#/$defs/e"}},"required":["x"]},{"properties":{"a":{"$ref":"#/$defs/e"}},"required":["y"]},{"type":"string"}]}}}`, deep},
+		{"recursive alternatives",
+			`{"$ref":"#/$defs/e","$defs":{"e":{"anyOf":[{"properties":{"a":{"$ref":"#/$defs/e"}},"required":["x"]},{"properties":{"a":{"$ref":"#/$defs/e"}},"required":["y"]},{"type":"string"}]}}}`, deep},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,7 +136,8 @@ func TestCheck_large_list_is_affordable(t *testing.T) {
 }
 
 func TestCompiled_is_safe_for_concurrent_use(t *testing.T) {
-	c := compiled(t, `{"type":"object","properties":{"a":{"type":"integer","default":1},"b":{"pattern":"^x"},"t":{"$ref":"#"}}}`)
+	c := compiled(t,
+		`{"type":"object","properties":{"a":{"type":"integer","default":1},"b":{"pattern":"^x"},"t":{"$ref":"#"}}}`)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -147,7 +154,8 @@ func TestCompiled_is_safe_for_concurrent_use(t *testing.T) {
 }
 
 func BenchmarkCheck_small_call(b *testing.B) {
-	c := compiled(b, `{"type":"object","properties":{"city":{"type":"string","minLength":1},"days":{"type":"integer","minimum":1,"maximum":14},"unit":{"enum":["c","f"]}},"required":["city"],"additionalProperties":false}`)
+	c := compiled(b,
+		`{"type":"object","properties":{"city":{"type":"string","minLength":1},"days":{"type":"integer","minimum":1,"maximum":14},"unit":{"enum":["c","f"]}},"required":["city"],"additionalProperties":false}`)
 	v := treeOf(b, `{"city":"Berlin","days":3,"unit":"c"}`)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -158,7 +166,8 @@ func BenchmarkCheck_small_call(b *testing.B) {
 }
 
 func BenchmarkFit_small_call(b *testing.B) {
-	c := compiled(b, `{"type":"object","properties":{"city":{"type":"string","minLength":1},"days":{"type":"integer","minimum":1,"maximum":14},"unit":{"enum":["c","f"]}},"required":["city"],"additionalProperties":false}`)
+	c := compiled(b,
+		`{"type":"object","properties":{"city":{"type":"string","minLength":1},"days":{"type":"integer","minimum":1,"maximum":14},"unit":{"enum":["c","f"]}},"required":["city"],"additionalProperties":false}`)
 	v := treeOf(b, `{"city":"Berlin","days":"3","unit":"c"}`).(*schema.Object)
 	b.ReportAllocs()
 	for b.Loop() {

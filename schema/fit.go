@@ -58,13 +58,15 @@ func (c *Compiled) knownArguments(args *Object) (*Object, []haft.Misfit) {
 	var misfits []haft.Misfit
 	known := &Object{}
 	for _, k := range args.Keys() {
-		if slices.Contains(c.params, k) || slices.ContainsFunc(c.patterns, func(re jsonschema.Regexp) bool { return re.MatchString(k) }) {
+		if slices.Contains(c.params, k) || slices.ContainsFunc(c.patterns,
+			func(re jsonschema.Regexp) bool { return re.MatchString(k) }) {
 			known.Set(k, args.Value(k))
 			continue
 		}
 		message := "is not a parameter; the tool takes none"
 		if len(c.params) > 0 {
-			message = "is not a parameter; known parameters are " + listed(c.params, func(n string) string { return printable(n, maxQuoted) })
+			message = "is not a parameter; known parameters are " +
+				listed(c.params, func(n string) string { return printable(n, maxQuoted) })
 		}
 		misfits = append(misfits, haft.Misfit{Pointer: Pointer([]string{k}), Message: message})
 	}
@@ -169,7 +171,8 @@ func (f *fitter) array(s *jsonschema.Schema, list []any, depth int) []any {
 	facets := f.facets(s, list, depth)
 	out := make([]any, len(list))
 	for i, v := range list {
-		out[i] = f.all(schemasFor(facets, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemSchemas(s, i) }), v, depth)
+		out[i] = f.all(schemasFor(facets, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemSchemas(s, i) }),
+			v, depth)
 	}
 	return out
 }

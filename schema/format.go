@@ -43,13 +43,15 @@ func isDuration(s string) bool {
 
 // duration is ISO 8601, but for the need of at least one part.
 var duration = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[+-]?P(\d+(\.\d+)?Y)?(\d+(\.\d+)?M)?(\d+(\.\d+)?W)?(\d+(\.\d+)?D)?(T(\d+(\.\d+)?H)?(\d+(\.\d+)?M)?(\d+(\.\d+)?S)?)?$`)
+	return regexp.MustCompile(
+		`^[+-]?P(\d+(\.\d+)?Y)?(\d+(\.\d+)?M)?(\d+(\.\d+)?W)?(\d+(\.\d+)?D)?(T(\d+(\.\d+)?H)?(\d+(\.\d+)?M)?(\d+(\.\d+)?S)?)?$`)
 })
 
 // uuid is a UUID in the four ways of writing one: with hyphens, without, in braces
 // and as a URN.
 var uuid = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^((urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$`)
+	return regexp.MustCompile(
+		`(?i)^((urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$`)
 })
 
 // isUUID accepts all four.

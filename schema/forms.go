@@ -42,7 +42,8 @@ func ParseForm(name string) (Form, error) {
 	for _, f := range Forms() {
 		all = append(all, string(f))
 	}
-	return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no such form of a tool; there are " + strings.Join(all, ", ")}
+	return "", &haft.Error{Code: haft.CodeInvalid,
+		Message: "there is no such form of a tool; there are " + strings.Join(all, ", ")}
 }
 
 // Render writes a tool in a form. It never changes sig.
@@ -142,7 +143,8 @@ func anthropicTool(sig *Signature, parameters *Object, strict bool) (*Object, er
 		for _, name := range properties.Keys() {
 			if !propertyName().MatchString(name) {
 				// One such name makes Anthropic refuse all tools of a request.
-				return nil, badSchema("root.properties."+name, "Anthropic accepts 1 to 64 of a-z A-Z 0-9 _ . - as the name of a property")
+				return nil, badSchema("root.properties."+name,
+					"Anthropic accepts 1 to 64 of a-z A-Z 0-9 _ . - as the name of a property")
 			}
 		}
 	}

@@ -36,7 +36,8 @@ func wholeOptions(o *Object) bool {
 }
 
 // annotations are keywords that accept or refuse nothing.
-var annotations = []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
+var annotations = []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+	"$comment"}
 
 // beside puts the keywords of rest onto the schema that stood for its reference.
 // Its annotations win. Where other keywords differ, both schemas have to hold.
@@ -48,7 +49,8 @@ func beside(target, rest *Object) *Object {
 		}
 		if target.Has(k) && !slices.Contains(annotations, k) && !same(target.Value(k), rest.Value(k)) {
 			c := keep(rest, annotations...)
-			return c.Set("allOf", []any{target, without(rest, append([]string{"$ref", "$defs", "definitions"}, annotations...)...)})
+			return c.Set("allOf",
+				[]any{target, without(rest, append([]string{"$ref", "$defs", "definitions"}, annotations...)...)})
 		}
 	}
 	for _, k := range target.Keys() {

@@ -14,7 +14,8 @@ import (
 // again, or an error for the caller that says where.
 func FuzzReadArguments(f *testing.F) {
 	for _, s := range []string{
-		`{"a":1}`, `"{\"a\":\"}{\"}"`, "```json\n{\"a\":[1e5,null]}\n```", `null`, "\ufeff{}", `{"a":1e400}`, `{"a":"\ud83d\ude00"}`, "x ```{}``` y",
+		`{"a":1}`, `"{\"a\":\"}{\"}"`, "```json\n{\"a\":[1e5,null]}\n```", `null`, "\ufeff{}", `{"a":1e400}`,
+		`{"a":"\ud83d\ude00"}`, "x ```{}``` y",
 		`{"a":-0.0}`, `{"a":{"a":{"a":[[[[]]]]}}}`, `{"a":1,"a":2}`, `{'a':True}`,
 	} {
 		f.Add([]byte(s))
@@ -22,7 +23,8 @@ func FuzzReadArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		o, err := schema.ReadArguments(text)
 		if err != nil {
-			if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) == "" || !utf8.ValidString(haft.MessageOf(err)) {
+			if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) == "" ||
+				!utf8.ValidString(haft.MessageOf(err)) {
 				t.Errorf("ReadArguments(%q) = %v", text, err)
 			}
 			return
@@ -79,7 +81,8 @@ func mark(v any) any {
 // Check; the input stays; no misfit tells a value.
 func FuzzFit(f *testing.F) {
 	args := []string{
-		`{"i":"5","n":"2.5","b":"true","s":"abc","l":"[1,2]","o":"{\"x\":null}","e":"1"}`, `{"i":1e400}`, `{"v":"5","t":[{"v":null},{"t":{}}],"z":"2026-01-31T10:00:00"}`,
+		`{"i":"5","n":"2.5","b":"true","s":"abc","l":"[1,2]","o":"{\"x\":null}","e":"1"}`, `{"i":1e400}`,
+		`{"v":"5","t":[{"v":null},{"t":{}}],"z":"2026-01-31T10:00:00"}`,
 		`{"s":{"k":"a","n":"1"},"x1":"0.25"}`, `{"unknown":1}`, `{"i":5.0,"b":null}`,
 	}
 	for _, s := range fuzzSchemas {
@@ -87,8 +90,10 @@ func FuzzFit(f *testing.F) {
 			f.Add(s, a)
 		}
 	}
-	f.Add(`{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}],"$defs":{"a":{"properties":{"p":{"$ref":"#"}}}}}`, `{"p":{"p":{}}}`)
-	f.Add(`{"$id":"http://x/y","properties":{"a":{"$ref":"y#/properties/b"},"b":{"if":true,"then":{"minLength":1}}}}`, `{"a":""}`)
+	f.Add(`{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}],"$defs":{"a":{"properties":{"p":{"$ref":"#"}}}}}`,
+		`{"p":{"p":{}}}`)
+	f.Add(`{"$id":"http://x/y","properties":{"a":{"$ref":"y#/properties/b"},"b":{"if":true,"then":{"minLength":1}}}}`,
+		`{"a":""}`)
 	f.Fuzz(func(t *testing.T, schemaText, argText string) {
 		tree, err := schema.Decode([]byte(schemaText))
 		if err != nil {

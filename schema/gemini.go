@@ -102,14 +102,16 @@ func geminiSchema(v any) *Object {
 func geminiFinish(c *Object, notes []string) *Object {
 	if !c.Has("type") && !c.Has("anyOf") {
 		// Any value. There is no type for that.
-		c.Set("anyOf", []any{Obj("type", "string"), Obj("type", "number"), Obj("type", "boolean"), Obj("type", "object")})
+		c.Set("anyOf", []any{Obj("type", "string"), Obj("type", "number"), Obj("type", "boolean"),
+			Obj("type", "object")})
 	}
 	if c.Value("type") == "array" && !c.Has("items") {
 		c.Set("items", geminiSchema(&Object{}))
 	}
 	if c.Has("required") {
 		properties := c.Object("properties")
-		required := slices.DeleteFunc(names(c.Array("required")), func(name string) bool { return properties == nil || !properties.Has(name) })
+		required := slices.DeleteFunc(names(c.Array("required")),
+			func(name string) bool { return properties == nil || !properties.Has(name) })
 		c.Set("required", anys(required))
 		if len(required) == 0 {
 			c.Delete("required")

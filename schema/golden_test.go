@@ -44,7 +44,10 @@ var goldens = map[string][]struct {
 		}},
 	},
 	"normalize": {
-		{"normalized.json", func(c goldenCase) (any, error) { return schema.Normalize(c.root, schema.NormalizeOptions{}) }},
+		{"normalized.json", func(c goldenCase) (any,
+			error) {
+			return schema.Normalize(c.root, schema.NormalizeOptions{})
+		}},
 		{"strict.json", func(c goldenCase) (any, error) {
 			return schema.Normalize(c.root, schema.NormalizeOptions{Strict: true})
 		}},
@@ -100,7 +103,8 @@ func TestGolden(t *testing.T) {
 			t.Errorf("there are no golden files in testdata/%s", dir)
 		}
 		for _, file := range files {
-			t.Run(dir+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, dir, file) })
+			t.Run(dir+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"),
+				func(t *testing.T) { golden(t, dir, file) })
 		}
 	}
 }

@@ -131,7 +131,8 @@ func merged(root, o *Object, budget *int) *Object {
 			if i == 0 {
 				always = r
 			}
-			always = slices.DeleteFunc(slices.Clone(always), func(name string) bool { return !slices.Contains(r, name) })
+			always = slices.DeleteFunc(slices.Clone(always),
+				func(name string) bool { return !slices.Contains(r, name) })
 		}
 		add(either)
 		required = union(required, always)

@@ -150,7 +150,8 @@ func (c *checkup) schema(path string, v any, depth int) {
 		if free, ok := s.value.(*Object); s.keyword == "additionalProperties" && ok && free.Len() == 0 {
 			continue // the object was already called free-form
 		}
-		if _, isBool := s.value.(bool); isBool && s.keyword != "properties" && s.keyword != "items" && nestings[s.keyword] != schemaList {
+		if _, isBool := s.value.(bool); isBool && s.keyword != "properties" && s.keyword != "items" &&
+			nestings[s.keyword] != schemaList {
 			continue // additionalProperties and the like
 		}
 		if isBool := s.value == false; isBool && s.keyword == "items" && o.Has("prefixItems") {
@@ -201,7 +202,8 @@ func (c *checkup) types(path string, o *Object) {
 			c.invalid(path, "'type' must be a string or a list of strings")
 			return
 		}
-		for _, k := range []string{"properties", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"} {
+		for _, k := range []string{"properties", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf",
+			"allOf", "$ref", "enum", "const"} {
 			if o.Has(k) {
 				return
 			}
@@ -236,7 +238,8 @@ func (c *checkup) object(path string, o *Object) {
 			c.properties++
 			c.text += len([]rune(name))
 			if !propertyName().MatchString(name) {
-				c.nonStrict(path+".properties", fmt.Sprintf("property name '%s' is not accepted by every vendor (Anthropic wants 1 to 64 of a-z A-Z 0-9 _ . -)", short(name)))
+				c.nonStrict(path+".properties", fmt.Sprintf("property name '%s' is not accepted by every vendor "+
+					"(Anthropic wants 1 to 64 of a-z A-Z 0-9 _ . -)", short(name)))
 			}
 		}
 	}
@@ -290,14 +293,16 @@ func (c *checkup) optional(path string, properties *Object, required []string) {
 	}
 	for _, name := range properties.Keys() {
 		if o := properties.Object(name); o != nil && !needed[name] && onlyEmpty(through(c.root, o)) {
-			c.nonStrict(path, fmt.Sprintf("optional property '%s' allows only an empty object, which strict mode would require", short(name)))
+			c.nonStrict(path, fmt.Sprintf("optional property '%s' allows only an empty object, which strict mode "+
+				"would require", short(name)))
 		}
 	}
 }
 
 // onlyEmpty reports whether o admits nothing but {}.
 func onlyEmpty(o *Object) bool {
-	if !isType(o, "object") || len(typesOf(o)) > 1 || o.Has("patternProperties") || o.Value("additionalProperties") != false {
+	if !isType(o, "object") || len(typesOf(o)) > 1 || o.Has("patternProperties") ||
+		o.Value("additionalProperties") != false {
 		return false
 	}
 	properties := o.Object("properties")

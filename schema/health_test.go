@@ -39,10 +39,13 @@ func TestHealth_limits_of_strict_mode(t *testing.T) {
 		reason string
 	}{
 		{"5000 properties are the most", properties(5000, str), haft.HealthStrict, ""},
-		{"5001 properties are too many", properties(5001, str), haft.HealthNonStrict, "root: 5001 properties in all, strict mode allows 5000"},
+		{"5001 properties are too many", properties(5001, str), haft.HealthNonStrict,
+			"root: 5001 properties in all, strict mode allows 5000"},
 		{"1000 enum values are the most", properties(4, enum(text(250))), haft.HealthStrict, ""},
-		{"1004 enum values are too many", properties(4, enum(text(251))), haft.HealthNonStrict, "root: 1004 enum values in all, strict mode allows 1000"},
-		{"long enum values are too much text", properties(1, enum([]any{strings.Repeat("x", 120_001)})), haft.HealthNonStrict,
+		{"1004 enum values are too many", properties(4, enum(text(251))), haft.HealthNonStrict,
+			"root: 1004 enum values in all, strict mode allows 1000"},
+		{"long enum values are too much text", properties(1, enum([]any{strings.Repeat("x", 120_001)})),
+			haft.HealthNonStrict,
 			"root: 120003 characters of names and enum values in all, strict mode allows 120000"},
 		{"one large enum of long values", properties(1, enum(prefixAll(long, text(251)))), haft.HealthNonStrict,
 			"root.properties.p0: 'enum' has more than 250 values with more than 15000 characters in all"},
@@ -134,7 +137,8 @@ func TestForms_parse(t *testing.T) {
 }
 
 func TestRender_refuses_names_that_anthropic_refuses(t *testing.T) {
-	sig := &schema.Signature{Name: "f", Parameters: schema.Obj("type", "object", "properties", schema.Obj("filter[id]", schema.Obj("type", "string")))}
+	sig := &schema.Signature{Name: "f", Parameters: schema.Obj("type", "object", "properties",
+		schema.Obj("filter[id]", schema.Obj("type", "string")))}
 	if _, err := schema.Render(sig, schema.FormAnthropic, false); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("error = %v, want code invalid", err)
 	}

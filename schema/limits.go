@@ -52,7 +52,8 @@ func (c *checkup) enum(path string, o *Object, list []any) {
 		c.nonStrict(path, "'enum' has a value that is not of the declared type")
 	}
 	if len(list) > strictBigEnum && text > strictBigText {
-		c.nonStrict(path, fmt.Sprintf("'enum' has more than %d values with more than %d characters in all", strictBigEnum, strictBigText))
+		c.nonStrict(path, fmt.Sprintf("'enum' has more than %d values with more than %d characters in all",
+			strictBigEnum, strictBigText))
 	}
 }
 

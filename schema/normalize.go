@@ -165,7 +165,8 @@ func (n *normalizer) document() (*Object, error) {
 		return nil, err
 	}
 	if deep(result, MaxDepth) {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined", MaxDepth))
+		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined",
+			MaxDepth))
 	}
 	return result, nil
 }
@@ -233,7 +234,8 @@ func (n *normalizer) spend(o *Object, text int) (*Object, error) {
 	n.nodes++
 	n.bytes += text + 2
 	if n.nodes > maxNodes || n.bytes > maxExpanded {
-		return nil, badSchema("root", fmt.Sprintf("it grows beyond %d schemas or %d bytes when its references are inlined", maxNodes, maxExpanded))
+		return nil, badSchema("root", fmt.Sprintf("it grows beyond %d schemas or %d bytes when its references are "+
+			"inlined", maxNodes, maxExpanded))
 	}
 	return o, nil
 }
@@ -241,7 +243,8 @@ func (n *normalizer) spend(o *Object, text int) (*Object, error) {
 // object normalizes a schema that is an object.
 func (n *normalizer) object(o *Object, may freedom, depth int) (*Object, error) {
 	if depth > MaxDepth {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined", MaxDepth))
+		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined",
+			MaxDepth))
 	}
 	if o.Has("$ref") {
 		return n.reference(o, may, depth)
@@ -310,7 +313,8 @@ func (n *normalizer) spread(o *Object) bool {
 	for next := range l.next(o) {
 		known, ok := n.about[next]
 		if !ok {
-			known = next.Has("properties") || next.Has("patternProperties") || next.Has("additionalProperties") || n.spread(next)
+			known = next.Has("properties") || next.Has("patternProperties") || next.Has("additionalProperties") ||
+				n.spread(next)
 			n.about[next] = known
 		}
 		if known {

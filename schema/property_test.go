@@ -86,9 +86,11 @@ func drawValue(t *rapid.T, depth int) any {
 	case 1:
 		return rapid.Bool().Draw(t, "boolean")
 	case 2:
-		return json.Number(rapid.SampledFrom([]string{"0", "5", "5.0", "-1", "2.5", "1e2", "12345678901234567890"}).Draw(t, "number"))
+		return json.Number(
+			rapid.SampledFrom([]string{"0", "5", "5.0", "-1", "2.5", "1e2", "12345678901234567890"}).Draw(t, "number"))
 	case 3:
-		return rapid.SampledFrom([]string{"5", "2.50", "true", "null", "05", " 5", "[1]", `{"a":"5"}`, `["` + canary + `"]`, "2026-01-31"}).Draw(t, "text")
+		return rapid.SampledFrom([]string{"5", "2.50", "true", "null", "05", " 5", "[1]", `{"a":"5"}`,
+			`["` + canary + `"]`, "2026-01-31"}).Draw(t, "text")
 	case 4, 5:
 		return canary
 	case 6:

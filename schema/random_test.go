@@ -105,14 +105,19 @@ func (g gen) object(depth int) *schema.Object {
 func (g gen) leaf() any {
 	if g.plain {
 		return []any{
-			schema.Obj("type", "string", "minLength", 1), schema.Obj("enum", []any{"x", "y"}), schema.Obj("type", "string", "const", "x"),
-			schema.Obj("type", []any{"integer", "null"}), schema.Obj("$ref", fmt.Sprintf("#/$defs/D%d", g.IntN(4)), "description", "beside"),
-			schema.Obj("$ref", fmt.Sprintf("#/$defs/D%d", g.IntN(4))), schema.Obj("type", "string", "enum", []any{"x", "y"}),
+			schema.Obj("type", "string", "minLength", 1), schema.Obj("enum", []any{"x", "y"}),
+			schema.Obj("type", "string", "const", "x"),
+			schema.Obj("type", []any{"integer", "null"}),
+			schema.Obj("$ref", fmt.Sprintf("#/$defs/D%d", g.IntN(4)), "description", "beside"),
+			schema.Obj("$ref", fmt.Sprintf("#/$defs/D%d", g.IntN(4))),
+			schema.Obj("type", "string", "enum", []any{"x", "y"}),
 		}[g.IntN(7)]
 	}
 	simple := []any{
-		schema.Obj("type", "string"), schema.Obj("type", "string", "format", "uuid"), schema.Obj("type", "integer", "minimum", 1),
-		schema.Obj("type", []any{"string", "null"}), schema.Obj("enum", []any{"x", "y"}), schema.Obj("const", 1), &schema.Object{},
+		schema.Obj("type", "string"), schema.Obj("type", "string", "format", "uuid"),
+		schema.Obj("type", "integer", "minimum", 1),
+		schema.Obj("type", []any{"string", "null"}), schema.Obj("enum", []any{"x", "y"}), schema.Obj("const", 1),
+		&schema.Object{},
 		true, false, schema.Obj("type", "null"), schema.Obj("type", "object"), schema.Obj("required", []any{"a"}),
 	}
 	switch g.IntN(8) {
@@ -213,7 +218,8 @@ func TestRandom_normalized_schemas_accept_nothing_new(t *testing.T) {
 		}
 		after, err := schema.Compile(normalized)
 		if err != nil {
-			t.Fatalf("seed %d: %s\nbecame %s\nwhich does not compile: %v", seed, encode(t, root), encode(t, normalized), err)
+			t.Fatalf("seed %d: %s\nbecame %s\nwhich does not compile: %v", seed, encode(t, root), encode(t, normalized),
+				err)
 		}
 		checked++
 		for range 40 {
@@ -223,7 +229,8 @@ func TestRandom_normalized_schemas_accept_nothing_new(t *testing.T) {
 			}
 			accepted++
 			if misfits := before.Check(v); len(misfits) > 0 {
-				t.Fatalf("seed %d: %s\nbecame %s\nwhich accepts %s: %v", seed, encode(t, root), encode(t, normalized), encode(t, v), misfits)
+				t.Fatalf("seed %d: %s\nbecame %s\nwhich accepts %s: %v", seed, encode(t, root), encode(t, normalized),
+					encode(t, v), misfits)
 			}
 		}
 	}

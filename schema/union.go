@@ -32,7 +32,8 @@ func (x *explainer) union(e *jsonschema.ValidationError, tooMany bool) []haft.Mi
 	subs := x.alternatives(e)
 	names := listed(subs, nameOf)
 	if tooMany {
-		return []haft.Misfit{{Pointer: at, Message: orWords("fits more than one of: "+names, names, "fits more than one alternative")}}
+		return []haft.Misfit{{Pointer: at, Message: orWords("fits more than one of: "+names, names,
+			"fits more than one alternative")}}
 	}
 	branches := make([]branch, len(e.Causes))
 	for i, c := range e.Causes {
@@ -158,7 +159,8 @@ func oneValue(near []branch, at string) (haft.Misfit, bool) {
 		}
 		parts = append(parts, strings.TrimPrefix(rest, "one of "))
 	}
-	return haft.Misfit{Pointer: at, Message: "must be one of " + listed(parts, func(s string) string { return s })}, true
+	return haft.Misfit{Pointer: at, Message: "must be one of " + listed(parts, func(s string) string { return s })},
+		true
 }
 
 // nameOf names an alternative as its author would.

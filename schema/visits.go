@@ -52,7 +52,8 @@ func below(s *jsonschema.Schema, f func(*jsonschema.Schema)) {
 	for _, sub := range s.PatternProperties {
 		f(sub)
 	}
-	for _, sub := range append(s.PrefixItems[:len(s.PrefixItems):len(s.PrefixItems)], s.Items2020, s.Contains, s.UnevaluatedItems, s.UnevaluatedProperties, s.PropertyNames, s.ContentSchema) {
+	for _, sub := range append(s.PrefixItems[:len(s.PrefixItems):len(s.PrefixItems)], s.Items2020, s.Contains,
+		s.UnevaluatedItems, s.UnevaluatedProperties, s.PropertyNames, s.ContentSchema) {
 		if sub != nil {
 			f(sub)
 		}

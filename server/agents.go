@@ -35,14 +35,24 @@ type oneAgent struct {
 func (a *api) agents() {
 	const tag = "agents"
 	conflict, condition := []int{http.StatusConflict}, []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: haft.AgentsRead, tag: tag, summary: "List agents by name"}, a.s.listAgents)
-	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: haft.AgentsWrite, tag: tag, summary: "Add an agent", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
-	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: haft.AgentsRead, tag: tag, summary: "Show an agent"}, a.s.showAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: haft.AgentsWrite, tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated}, errors: condition}, a.s.putAgent)
-	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent", action: haft.AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent", action: haft.AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool", action: haft.AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool", action: haft.AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: haft.AgentsRead,
+		tag: tag, summary: "List agents by name"}, a.s.listAgents)
+	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: haft.AgentsWrite,
+		tag: tag, summary: "Add an agent", status: http.StatusCreated,
+		errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
+	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: haft.AgentsRead,
+		tag: tag, summary: "Show an agent"}, a.s.showAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: haft.AgentsWrite,
+		tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated},
+		errors: condition}, a.s.putAgent)
+	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent",
+		action: haft.AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent",
+		action: haft.AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
+	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool",
+		action: haft.AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool",
+		action: haft.AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
 }
 
 type listAgents struct {
@@ -58,8 +68,10 @@ func (s *Server) listAgents(ctx context.Context, who Identity, in *listAgents) (
 	if err != nil {
 		return nil, err
 	}
-	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, After: cmp.Or(after, in.After), Limit: in.Limit + 1}
-	return collect(s.service.AgentList(ctx, who.Principal, f), in.Paging, "agents", nil, func(a haft.Agent) string { return a.Name })
+	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, After: cmp.Or(after, in.After),
+		Limit: in.Limit + 1}
+	return collect(s.service.AgentList(ctx, who.Principal, f), in.Paging, "agents", nil,
+		func(a haft.Agent) string { return a.Name })
 }
 
 type addAgent struct {
@@ -93,7 +105,8 @@ func (s *Server) keepAgent(ctx context.Context, who Identity, status int, a haft
 	if err != nil {
 		return nil, err
 	}
-	return &oneAgent{Status: status, ETag: quote(kept.Revision()), Location: "/v1/agents/" + string(kept.ID), Body: *kept}, nil
+	return &oneAgent{Status: status, ETag: quote(kept.Revision()), Location: "/v1/agents/" + string(kept.ID),
+		Body: *kept}, nil
 }
 
 func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*oneAgent, error) {
@@ -175,7 +188,8 @@ const changeTries = 5
 // changeAgent reads, changes and writes an agent, and nobody else's change gets
 // lost in between: it is written only over what was read. The values of its
 // environment are not among that; the service keeps them.
-func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Condition, change func(*haft.Agent) error) (*oneAgent, error) {
+func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Condition,
+	change func(*haft.Agent) error) (*oneAgent, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
 	for try := 1; ; try++ {

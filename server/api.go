@@ -55,7 +55,8 @@ func (s *Server) document() huma.Config {
 		Info: &huma.Info{
 			Title: "Haft", Version: "1",
 			Description: "Runs the tools that AI agents call: checked, confined, limited and recorded.\n\n" +
-				"Lists are pages: `data`, and `next_cursor` if there is more, which goes into `cursor` of the next request. " +
+				"Lists are pages: `data`, and `next_cursor` if there is more, which goes into `cursor` of the next " +
+				"request. " +
 				"Errors are problem details (RFC 9457); `code` is what a program decides by. " +
 				"429 and 503 say in Retry-After after how many seconds to try again. " +
 				"What belongs to another organisation is not there: 404.",
@@ -65,9 +66,11 @@ func (s *Server) document() huma.Config {
 		Components: &huma.Components{
 			Schemas: registry(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"key": {Type: "http", Scheme: "bearer", Description: "An API key, or a token of an OIDC issuer that the server believes."},
+				"key": {Type: "http", Scheme: "bearer",
+					Description: "An API key, or a token of an OIDC issuer that the server believes."},
 				"signature": {Type: "apiKey", In: "header", Name: "Authorization",
-					Description: "HAFT-HMAC-SHA256 key=ID,time=TIME,nonce=NONCE,body=SHA256,signature=HMAC: a request signed with an API key."},
+					Description: "HAFT-HMAC-SHA256 key=ID,time=TIME,nonce=NONCE,body=SHA256,signature=HMAC: a " +
+						"request signed with an API key."},
 			},
 		},
 		Security: []map[string][]string{{"key": {}}, {"signature": {}}},
@@ -130,7 +133,8 @@ const actionKey = "action"
 // register adds an operation. Its handler gets who asks as a value.
 func register[I, O any](a *api, op operation, handle func(ctx context.Context, who Identity, in *I) (*O, error)) {
 	o := huma.Operation{
-		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary, Description: op.about,
+		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary,
+		Description:   op.about,
 		DefaultStatus: op.status, Metadata: map[string]any{actionKey: op.action},
 		MaxBodyBytes: -1, BodyReadTimeout: -1, // admit has read it
 		SkipValidateBody: op.id == rawOperation,
@@ -140,7 +144,8 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 		o.Responses["200"] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Schema: op.body}}}
 	}
 	// Every operation can be on behalf of an agent that is not there.
-	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests,
+		http.StatusServiceUnavailable}
 	if op.method != http.MethodGet && op.method != http.MethodDelete {
 		usual = append(usual, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
@@ -182,7 +187,8 @@ func register[I, O any](a *api, op operation, handle func(ctx context.Context, w
 func (a *api) responses(op operation) map[string]*huma.Response {
 	item := a.OpenAPI().Paths[op.path]
 	for method, o := range map[string]*huma.Operation{
-		http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete,
+		http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch,
+		http.MethodDelete: item.Delete,
 	} {
 		if method == op.method {
 			return o.Responses
@@ -293,7 +299,10 @@ func (a *api) finish() ([]byte, error) {
 	}
 	schemas := doc.Components.Schemas.Map()
 	// The library describes its own errors, which nobody is sent.
-	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool { return name == "ErrorModel" || name == "ErrorDetail" })
+	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool {
+		return name == "ErrorModel" ||
+			name == "ErrorDetail"
+	})
 	doc.Components.Parameters = map[string]*huma.Param{agentParam: {Name: agentParam, In: "query",
 		Description: "The agent on whose behalf the request is, by name or id. The credential must be for it.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: new(maxAgent)}}}

@@ -14,10 +14,16 @@ import (
 // approvals are the operations on requests that wait for a person.
 func (a *api) approvals() {
 	const tag = "approvals"
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals", action: haft.ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing else is said, those that wait"}, a.s.listApprovals)
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval", action: haft.ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve", action: haft.ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown or others", errors: []int{http.StatusConflict}}, a.s.approve)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny", action: haft.ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals",
+		action: haft.ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing " +
+			"else is said, those that wait"}, a.s.listApprovals)
+	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval",
+		action: haft.ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
+	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve",
+		action: haft.ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown " +
+			"or others", errors: []int{http.StatusConflict}}, a.s.approve)
+	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny",
+		action: haft.ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
 }
 
 type listApprovals struct {
@@ -41,14 +47,16 @@ func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprov
 	if err != nil {
 		return nil, err
 	}
-	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User, Agent: s.agentID(ctx, who, in.Agent),
+	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User,
+		Agent: s.agentID(ctx, who, in.Agent),
 		After: after, AfterID: cmp.Or(haft.ApprovalID(id), in.AfterID), Limit: in.Limit + 1}
 	if in.State == "any" {
 		f.State, f.Any = "", true
 	}
-	return collect(s.service.Approvals(ctx, who.Principal, f), in.Paging, "approvals", nil, func(a haft.Approval) string {
-		return strconv.FormatInt(a.Created.UnixMicro(), 10) + "." + string(a.ID)
-	})
+	return collect(s.service.Approvals(ctx, who.Principal, f), in.Paging, "approvals", nil,
+		func(a haft.Approval) string {
+			return strconv.FormatInt(a.Created.UnixMicro(), 10) + "." + string(a.ID)
+		})
 }
 
 func (s *Server) showApproval(ctx context.Context, who Identity, in *ApprovalRef) (*oneApproval, error) {
@@ -97,7 +105,8 @@ func (s *Server) deny(ctx context.Context, who Identity, in *deny) (*oneApproval
 	return s.decide(ctx, who, in.ID, answer)
 }
 
-func (s *Server) decide(ctx context.Context, who Identity, id haft.ApprovalID, answer haft.Answer) (*oneApproval, error) {
+func (s *Server) decide(ctx context.Context, who Identity, id haft.ApprovalID,
+	answer haft.Answer) (*oneApproval, error) {
 	a, err := s.service.Decide(ctx, who.Principal, id, answer)
 	if err != nil {
 		return nil, err

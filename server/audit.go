@@ -16,11 +16,20 @@ import (
 // audit are the operations on what was written of what was done.
 func (a *api) audit() {
 	const tag = "operation"
-	register(a, operation{method: http.MethodGet, path: "/v1/audit", id: "export-audit", action: haft.AuditRead, tag: tag, summary: "Export the audit of the organisation as JSON lines", about: "`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, and nothing to prove it by.", errors: []int{http.StatusNotFound}}, a.s.exportAudit)
-	register(a, operation{method: http.MethodGet, path: "/v1/audit/entries", id: "list-audit", action: haft.AuditRead, tag: tag, summary: "List entries of the audit, newest first", about: "Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or none, and a next_cursor: then there is more to look at.", errors: []int{http.StatusNotFound}}, a.s.auditEntries)
-	register(a, operation{method: http.MethodGet, path: "/v1/audit/keys", id: "audit-keys", action: haft.AuditRead, tag: tag, summary: "Show the public keys that prove an export of the audit", errors: []int{http.StatusNotFound}}, a.s.auditKeys)
-	a.OpenAPI().Paths["/v1/audit/keys"].Get.Responses["200"].Content = map[string]*huma.MediaType{pemFile: {Schema: &huma.Schema{Type: huma.TypeString}}}
-	a.OpenAPI().Paths["/v1/audit"].Get.Responses["200"].Content = map[string]*huma.MediaType{jsonLines: {Schema: &huma.Schema{Type: huma.TypeString}}}
+	register(a, operation{method: http.MethodGet, path: "/v1/audit", id: "export-audit", action: haft.AuditRead,
+		tag: tag, summary: "Export the audit of the organisation as JSON lines",
+		about: "`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, " +
+			"and nothing to prove it by.", errors: []int{http.StatusNotFound}}, a.s.exportAudit)
+	register(a, operation{method: http.MethodGet, path: "/v1/audit/entries", id: "list-audit", action: haft.AuditRead,
+		tag: tag, summary: "List entries of the audit, newest first",
+		about: "Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or " +
+			"none, and a next_cursor: then there is more to look at.", errors: []int{http.StatusNotFound}},
+		a.s.auditEntries)
+	register(a, operation{method: http.MethodGet, path: "/v1/audit/keys", id: "audit-keys", action: haft.AuditRead,
+		tag: tag, summary: "Show the public keys that prove an export of the audit",
+		errors: []int{http.StatusNotFound}}, a.s.auditKeys)
+	a.OpenAPI().Paths["/v1/audit/keys"].Get.Responses["200"].Content = textContent(pemFile)
+	a.OpenAPI().Paths["/v1/audit"].Get.Responses["200"].Content = textContent(jsonLines)
 }
 
 // The media types of what is not JSON.
@@ -156,3 +165,8 @@ func (l *lazy) Write(b []byte) (int, error) {
 }
 
 var _ io.Writer = (*lazy)(nil)
+
+// textContent describes an answer of a media type that has no schema but text.
+func textContent(mediaType string) map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}}
+}

@@ -43,11 +43,17 @@ func TestAudit_is_filtered_and_paged(t *testing.T) {
 	for query, fits := range map[string]func(audit.Entry) bool{
 		"":                 func(audit.Entry) bool { return true },
 		"&kind=call.ended": func(e audit.Entry) bool { return e.Kind == "call.ended" },
-		"&kind=call.ended&tool=f&user=" + all[len(all)-1].Actor.User: func(e audit.Entry) bool { return e.Kind == "call.ended" },
-		"&call=" + string(all[len(all)-1].Call):                      func(e audit.Entry) bool { return e.Call == all[len(all)-1].Call },
-		"&agent=nobody":                                              func(audit.Entry) bool { return false },
-		"&since=2100-01-01T00:00:00Z":                                func(audit.Entry) bool { return false },
-		"&until=2100-01-01T00:00:00Z":                                func(audit.Entry) bool { return true },
+		"&kind=call.ended&tool=f&user=" + all[len(all)-1].Actor.User: func(
+			e audit.Entry) bool {
+			return e.Kind == "call.ended"
+		},
+		"&call=" + string(all[len(all)-1].Call): func(
+			e audit.Entry) bool {
+			return e.Call == all[len(all)-1].Call
+		},
+		"&agent=nobody":               func(audit.Entry) bool { return false },
+		"&since=2100-01-01T00:00:00Z": func(audit.Entry) bool { return false },
+		"&until=2100-01-01T00:00:00Z": func(audit.Entry) bool { return true },
 	} {
 		want := 0
 		for _, e := range all {
@@ -58,7 +64,8 @@ func TestAudit_is_filtered_and_paged(t *testing.T) {
 		for _, order := range []string{"time", "-time"} {
 			got := list(query + "&sort=" + order)
 			for i, e := range got {
-				if !fits(e) || i > 0 && (e.Time.Before(got[i-1].Time) != (order == "-time")) && !e.Time.Equal(got[i-1].Time) {
+				if !fits(e) || i > 0 && (e.Time.Before(got[i-1].Time) != (order == "-time")) &&
+					!e.Time.Equal(got[i-1].Time) {
 					t.Errorf("%s by %s: entry %d is %s of %v", query, order, i, e.Kind, e.Time)
 				}
 			}
@@ -67,7 +74,8 @@ func TestAudit_is_filtered_and_paged(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"cursor=x", "cursor=" + url.QueryEscape("YXVkaXQ6MQ"), "since=soon", "sort=kind", "limit=0"} {
+	for _, bad := range []string{"cursor=x", "cursor=" + url.QueryEscape("YXVkaXQ6MQ"), "since=soon", "sort=kind",
+		"limit=0"} {
 		if a := w.ask(admin, "GET", "/v1/audit/entries?"+bad, ""); a.status != 422 && a.status != 400 {
 			t.Errorf("%s: %d %s", bad, a.status, a.body)
 		}

@@ -28,7 +28,8 @@ type Wait struct {
 // Schema implements huma.SchemaProvider.
 func (Wait) Schema(huma.Registry) *huma.Schema {
 	zero, most := 0.0, maxWait.Seconds()
-	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeBoolean}, {Type: huma.TypeNumber, Minimum: &zero, Maximum: &most}},
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeBoolean},
+		{Type: huma.TypeNumber, Minimum: &zero, Maximum: &most}},
 		Description: "true waits until there is a result, false does not wait, and a number waits so many seconds."}
 }
 
@@ -105,14 +106,31 @@ type answered struct {
 func (a *api) calls() {
 	const tag = "calls"
 	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
-	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag, summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 as application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.", also: other, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}}, a.s.makeCall)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: haft.CallsRead, tag: tag, summary: "List calls, newest first"}, a.s.listCalls)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: haft.CallsWrite, tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls", action: haft.CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"}, a.s.cancelAll)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: haft.CallsRead, tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call", action: haft.CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is", errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call", action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: other, errors: []int{http.StatusConflict}}, a.s.replayCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: rawOperation, action: haft.CallsWrite, tag: tag, summary: "Run what a model returned, and get the messages to append", errors: []int{http.StatusNotFound}}, a.s.toolCalls)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag,
+		summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: " +
+			"`status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 as " +
+			"application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it " +
+			"unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.",
+		also: other, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}},
+		a.s.makeCall)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: haft.CallsRead, tag: tag,
+		summary: "List calls, newest first"}, a.s.listCalls)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: haft.CallsWrite,
+		tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls",
+		action: haft.CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"},
+		a.s.cancelAll)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: haft.CallsRead,
+		tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call",
+		action: haft.CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is",
+		errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call",
+		action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: other,
+		errors: []int{http.StatusConflict}}, a.s.replayCall)
+	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: rawOperation, action: haft.CallsWrite,
+		tag: tag, summary: "Run what a model returned, and get the messages to append",
+		errors: []int{http.StatusNotFound}}, a.s.toolCalls)
 }
 
 // as returns on whose behalf somebody acts who names an agent.
@@ -123,8 +141,9 @@ func (s *Server) as(ctx context.Context, who Identity, agent string) (haft.Princ
 // call makes a call of a body.
 func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 	return haft.Call{
-		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey, Deadline: b.Deadline,
-		Env: b.Env, Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn, Trace: traceparent(trace),
+		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey,
+		Deadline: b.Deadline,
+		Env:      b.Env, Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn, Trace: traceparent(trace),
 	}
 }
 
@@ -132,10 +151,12 @@ func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 // header must not fail a call.
 func traceparent(h string) string {
 	parts := strings.Split(h, "-")
-	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 || parts[0] == "ff" {
+	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 ||
+		parts[0] == "ff" {
 		return ""
 	}
-	if strings.ContainsFunc(strings.Join(parts, ""), func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
+	if strings.ContainsFunc(strings.Join(parts, ""),
+		func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
 		return ""
 	}
 	return h
@@ -147,7 +168,8 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 	case b.IdempotencyKey == "":
 		b.IdempotencyKey = in.IdempotencyKey
 	case in.IdempotencyKey != "" && in.IdempotencyKey != b.IdempotencyKey:
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the header Idempotency-Key and idempotency_key differ"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the header Idempotency-Key and idempotency_key differ"}
 	}
 	if !b.Wait.set && strings.Contains(in.Prefer, "respond-async") {
 		b.Wait = Wait{true, 0}
@@ -195,14 +217,17 @@ func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, 
 	if rec.Result != nil {
 		return answer(rec.Result), nil
 	}
-	return answer(&haft.Result{Call: rec.Call.ID, Tool: rec.Call.Tool, Digest: rec.Digest, Status: rec.Status, Value: json.RawMessage("null"),
-		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}}), nil
+	return answer(&haft.Result{Call: rec.Call.ID, Tool: rec.Call.Tool, Digest: rec.Digest, Status: rec.Status,
+		Value: json.RawMessage("null"),
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
+			Controls: []haft.Control{}}}}), nil
 }
 
 // answer is what a caller is told of a result.
 func answer(res *haft.Result) *answered {
 	status, wait := resultStatus(res)
-	return &answered{Status: status, Location: "/v1/calls/" + string(res.Call), RetryAfter: haft.RetrySeconds(wait), Body: Called{res.Call, *res}}
+	return &answered{Status: status, Location: "/v1/calls/" + string(res.Call), RetryAfter: haft.RetrySeconds(wait),
+		Body: Called{res.Call, *res}}
 }
 
 type listCalls struct {
@@ -226,7 +251,8 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 		return nil, err
 	}
 	f := haft.CallFilter{
-		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent, Chain: in.Chain, Oldest: in.Sort == "created", Since: in.Since, Until: in.Until,
+		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent,
+		Chain: in.Chain, Oldest: in.Sort == "created", Since: in.Since, Until: in.Until,
 		Before: cmp.Or(haft.CallID(before), in.Before), Limit: in.Limit + 1,
 	}
 	for _, status := range in.Status {
@@ -347,7 +373,8 @@ type cancelled struct {
 func (s *Server) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*cancelled, error) {
 	of := haft.Principal{Org: who.Principal.Org, User: in.Body.User, Agent: in.Body.Agent}
 	if in.Body.All && (of.User != "" || of.Agent != "") {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "either all calls are meant, or those of a user or an agent"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "either all calls are meant, or those of a user or an agent"}
 	}
 	if !in.Body.All && of.User == "" && of.Agent == "" {
 		of.User, of.Agent, of.Credential = who.Principal.User, who.Principal.Agent, who.Principal.Credential
@@ -389,7 +416,8 @@ func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*a
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.cfg.ToolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn, Trace: traceparent(in.Trace), Body: in.Body})
+	raw, err := s.cfg.ToolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn,
+		Trace: traceparent(in.Trace), Body: in.Body})
 	if err != nil {
 		return nil, err
 	}

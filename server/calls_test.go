@@ -25,7 +25,8 @@ func (w *world) hold() (began <-chan struct{}, release func()) {
 		case <-r:
 			return echo(ctx, req)
 		case <-ctx.Done():
-			return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusCancelled, Value: json.RawMessage("null"),
+			return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusCancelled,
+				Value: json.RawMessage("null"),
 				Error: &haft.Failure{Kind: haft.FailCancelled, Message: "stopped", Retry: haft.RetryNever}}, nil
 		}
 	})
@@ -47,7 +48,8 @@ func TestCalls_wait(t *testing.T) {
 		{"false", `{"tool":"f","wait":false}`, "", 202, haft.StatusQueued},
 		{"zero", `{"tool":"f","wait":0}`, "", 202, haft.StatusQueued},
 		{"RFC 7240", `{"tool":"f"}`, "respond-async", 202, haft.StatusQueued},
-		{"arguments that do not fit are a result", `{"tool":"f","args":{"x":"` + canary + `"}}`, "", 200, haft.StatusValidation},
+		{"arguments that do not fit are a result", `{"tool":"f","args":{"x":"` + canary + `"}}`, "", 200,
+			haft.StatusValidation},
 		{"too long", `{"tool":"f","wait":1e9}`, "", 422, ""},
 		{"a text", `{"tool":"f","wait":"1s"}`, "", 422, ""},
 	} {
@@ -65,7 +67,8 @@ func TestCalls_wait(t *testing.T) {
 			}
 			var got server.Called
 			a.into(t, &got)
-			if got.Status != c.want || got.ID == "" || got.ID != got.Call || a.header.Get("Location") != "/v1/calls/"+string(got.ID) {
+			if got.Status != c.want || got.ID == "" || got.ID != got.Call ||
+				a.header.Get("Location") != "/v1/calls/"+string(got.ID) {
 				t.Errorf("got %s", a.body)
 			}
 			var rec haft.Record
@@ -137,8 +140,10 @@ func TestCalls_take_nothing_from_clients_that_is_ours(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
 	for _, body := range []string{
-		`{"tool":"f","id":"c_mine"}`, `{"tool":"f","principal":{"org":"evil"}}`, `{"tool":"f","org":"evil"}`, `{"tool":"f","user":"root"}`,
-		`{"tool":"f","roles":["admin"]}`, `{"tool":"f","ID":"c_mine"}`, `{"tool":"f","trace":"x"}`, `{"tool":"f","Principal":{"org":"evil"}}`,
+		`{"tool":"f","id":"c_mine"}`, `{"tool":"f","principal":{"org":"evil"}}`, `{"tool":"f","org":"evil"}`,
+		`{"tool":"f","user":"root"}`,
+		`{"tool":"f","roles":["admin"]}`, `{"tool":"f","ID":"c_mine"}`, `{"tool":"f","trace":"x"}`,
+		`{"tool":"f","Principal":{"org":"evil"}}`,
 	} {
 		w.must(422, user, "POST", "/v1/calls", body)
 	}
@@ -148,7 +153,8 @@ func TestCalls_continue_a_trace(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	for header, want := range map[string]string{trace: trace, "nonsense": "", strings.ToUpper(trace): "", "ff" + trace[2:]: ""} {
+	for header, want := range map[string]string{trace: trace, "nonsense": "", strings.ToUpper(trace): "",
+		"ff" + trace[2:]: ""} {
 		var got server.Called
 		w.must(200, user, "POST", "/v1/calls", `{"tool":"f"}`, "Traceparent", header).into(t, &got)
 		var rec haft.Record
@@ -225,7 +231,8 @@ func TestLists_page_to_their_end(t *testing.T) {
 		waiting = append(waiting, string(r.Approval))
 	}
 	for i := range 4 {
-		w.must(201, admin, "POST", "/v1/tools", strings.Replace(draft("t0", ""), "A tool.", fmt.Sprintf("Tool %d.", i), 1))
+		w.must(201, admin, "POST", "/v1/tools", strings.Replace(draft("t0", ""), "A tool.", fmt.Sprintf("Tool %d.", i),
+			1))
 	}
 	slices.Reverse(ids)
 	for _, c := range []struct {
@@ -259,7 +266,8 @@ func TestLists_page_to_their_end(t *testing.T) {
 					got = append(got, fmt.Sprint(item[c.key]))
 				}
 				link, _, _ := strings.Cut(strings.TrimPrefix(a.header.Get("Link"), "<"), ">")
-				if (link == "") != (page.Next == "") || page.Next != "" && !strings.Contains(link, url.QueryEscape(page.Next)) {
+				if (link == "") != (page.Next == "") ||
+					page.Next != "" && !strings.Contains(link, url.QueryEscape(page.Next)) {
 					t.Errorf("the link %q is not that of %q", link, page.Next)
 				}
 				path = link
@@ -269,7 +277,9 @@ func TestLists_page_to_their_end(t *testing.T) {
 			}
 		})
 	}
-	for _, path := range []string{"/v1/tools?cursor=x", "/v1/tools?cursor=YWdlbnRzOmE", "/v1/calls?limit=0", "/v1/calls?limit=1001", "/v1/calls?statsu=error", "/v1/calls?status=fine", "/v1/tools?kind=cobol", "/v1/events?after=x"} {
+	for _, path := range []string{"/v1/tools?cursor=x", "/v1/tools?cursor=YWdlbnRzOmE", "/v1/calls?limit=0",
+		"/v1/calls?limit=1001", "/v1/calls?statsu=error", "/v1/calls?status=fine", "/v1/tools?kind=cobol",
+		"/v1/events?after=x"} {
 		if a := w.ask(user, "GET", path, ""); a.status != 422 {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -282,7 +292,8 @@ func TestApprovals_with_other_arguments(t *testing.T) {
 	var r haft.Result
 	w.must(202, user, "POST", "/v1/calls", `{"tool":"ask","args":{"x":1}}`).into(t, &r)
 	var a haft.Approval
-	w.must(200, boss, "POST", "/v1/approvals/"+string(r.Approval)+"/approve", `{"reason":"smaller","args":{"x":2}}`).into(t, &a)
+	w.must(200, boss, "POST", "/v1/approvals/"+string(r.Approval)+"/approve",
+		`{"reason":"smaller","args":{"x":2}}`).into(t, &a)
 	if !a.Edited || a.State != haft.ApprovalApproved {
 		t.Errorf("got %+v", a)
 	}

@@ -16,7 +16,8 @@ type Condition struct {
 }
 
 // errPrecondition is what a condition that does not hold is answered with.
-var errPrecondition = problem(http.StatusPreconditionFailed, "it is not what If-Match or If-None-Match says; look again first")
+var errPrecondition = problem(http.StatusPreconditionFailed,
+	"it is not what If-Match or If-None-Match says; look again first")
 
 // quote makes an ETag of a revision.
 func quote(revision string) string { return `"` + revision + `"` }

@@ -306,7 +306,8 @@ func stateOf(conn net.Conn, state http.ConnState) {
 // listen has a listener accept what the bounds allow.
 func (s *Server) listen(ln net.Listener) net.Listener {
 	c := &crowd{sources: map[netip.Prefix]*source{}, bounds: connBounds{
-		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve, exempt: s.proxy,
+		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve,
+		exempt: s.proxy,
 	}}
 	return &crowdListener{ln, c}
 }
@@ -326,7 +327,8 @@ func (t *tally) enter(p haft.Principal) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	many := func(whose string) error {
-		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second), Message: whose + " has as many open streams as it may: end one first"}
+		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second),
+			Message: whose + " has as many open streams as it may: end one first"}
 	}
 	switch {
 	case t.count[credential] >= t.perCredential:
@@ -385,7 +387,8 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 			over = t.reserved
 		}
 	}
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 && s.proxy(at.Addr().Unmap()) {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 &&
+		s.proxy(at.Addr().Unmap()) {
 		var many bool
 		many, leave = s.forwarded.enter(s.source(r), s.cfg.PerSource)
 		over = over || many

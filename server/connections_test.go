@@ -94,7 +94,8 @@ func TestConnections_silent_ones_block_nobody(t *testing.T) {
 						t.Errorf("%s: %d", path, status)
 					}
 				}
-				if status, _ := asked(t, dialFrom(t, "127.9.9.9", address), "acme/ann/user", "/v1/whoami", ""); status != 200 {
+				if status, _ := asked(t, dialFrom(t, "127.9.9.9", address), "acme/ann/user", "/v1/whoami",
+					""); status != 200 {
 					t.Errorf("another address: %d", status)
 				}
 			})
@@ -121,7 +122,8 @@ func TestConnections_in_use_leave_a_reserve(t *testing.T) {
 		}
 		return status, h
 	}
-	for who, want := range map[string]int{operatorWho: 200, "acme/ann/user": 503, "acme/root/admin": 503, "nonsense": 401} {
+	for who, want := range map[string]int{operatorWho: 200, "acme/ann/user": 503, "acme/root/admin": 503,
+		"nonsense": 401} {
 		status, h := ask(who, "/v1/whoami")
 		if status != want || want == 503 && h.Get("Retry-After") == "" || h.Get("Connection") != "close" {
 			t.Errorf("%s: %d %v, want %d", who, status, h, want)
@@ -159,7 +161,8 @@ func TestConnections_of_a_proxy(t *testing.T) {
 		c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.1.1/32")}
 	})
 	ask := func(source, path string) int {
-		status, _ := asked(t, dialFrom(t, "127.0.1.1", address), "acme/ann/user", path, "X-Forwarded-For: "+source+"\r\n")
+		status, _ := asked(t, dialFrom(t, "127.0.1.1", address), "acme/ann/user", path,
+			"X-Forwarded-For: "+source+"\r\n")
 		return status
 	}
 	for i := range 3 {
@@ -170,7 +173,8 @@ func TestConnections_of_a_proxy(t *testing.T) {
 			t.Fatalf("stream %d of one network: %d", i, status)
 		}
 	}
-	for source, want := range map[string]int{"198.51.100.7": 503, "2001:db8::99": 503, "198.51.100.8": 200, "2001:db8:0:1::1": 200} {
+	for source, want := range map[string]int{"198.51.100.7": 503, "2001:db8::99": 503, "198.51.100.8": 200,
+		"2001:db8:0:1::1": 200} {
 		if status := ask(source, "/v1/whoami"); status != want {
 			t.Errorf("%s: %d, want %d", source, status, want)
 		}
@@ -269,7 +273,8 @@ func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"}
 func TestChanged_cuts_a_reader_that_does_not_read(t *testing.T) {
 	auth := rechecking{gone: map[string]string{}}
 	w := setup(t, nil)
-	s, err := server.New(w.engine, auth, server.Config{Events: w.engine, Heartbeat: time.Millisecond, WriteTimeout: time.Hour})
+	s, err := server.New(w.engine, auth, server.Config{Events: w.engine, Heartbeat: time.Millisecond,
+		WriteTimeout: time.Hour})
 	check(t, err)
 	ln := make(pipes, 1)
 	served := make(chan error, 1)

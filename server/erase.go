@@ -12,14 +12,17 @@ import (
 // erase are the operations on what is kept of somebody.
 func (a *api) erase() {
 	const tag = "retention"
-	register(a, operation{method: http.MethodGet, path: "/v1/export", id: "export-data", action: haft.DataExport, tag: tag,
+	register(a, operation{method: http.MethodGet, path: "/v1/export", id: "export-data", action: haft.DataExport,
+		tag:     tag,
 		summary: "Export what is kept of an organisation or a user, as JSON lines",
 		about:   "Each line has a `type` and `data`. Values of secrets are not in it."}, a.s.exportData)
-	a.OpenAPI().Paths["/v1/export"].Get.Responses["200"].Content = map[string]*huma.MediaType{jsonLines: {Schema: &huma.Schema{Type: huma.TypeString}}}
-	register(a, operation{method: http.MethodPost, path: "/v1/erase", id: "erase-data", action: haft.DataErase, tag: tag,
+	a.OpenAPI().Paths["/v1/export"].Get.Responses["200"].Content = textContent(jsonLines)
+	register(a, operation{method: http.MethodPost, path: "/v1/erase", id: "erase-data", action: haft.DataErase,
+		tag:     tag,
 		summary: "Erase what is kept of an organisation or a user, for good",
-		about:   "Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still verifies them and says so.",
-		errors:  []int{http.StatusServiceUnavailable}}, a.s.eraseData)
+		about: "Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still " +
+			"verifies them and says so.",
+		errors: []int{http.StatusServiceUnavailable}}, a.s.eraseData)
 }
 
 // ExportOf says whose data is meant.

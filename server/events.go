@@ -20,12 +20,18 @@ import (
 
 // events are the streams of what happens.
 func (a *api) events() {
-	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: haft.EventsRead, tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
-		about: "A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get server-sent events, whose id is the cursor of the event.\n\n" +
-			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
-			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more."},
+	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: haft.EventsRead,
+		tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
+		about: "A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get " +
+			"server-sent events, whose id is the cursor of the event.\n\n" +
+			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in " +
+			"order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
+			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the " +
+			"type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events " +
+			"are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more."},
 		a.s.watch)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events", action: haft.EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
+	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events",
+		action: haft.EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
 	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
 	get := a.OpenAPI().Paths["/v1/events"].Get
 	get.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: event}}
@@ -53,7 +59,8 @@ func (in *watch) from() (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, &haft.Error{Code: haft.CodeInvalid, Message: "after and Last-Event-ID are the cursor of an event", Err: err}
+		return 0, &haft.Error{Code: haft.CodeInvalid, Message: "after and Last-Event-ID are the cursor of an event",
+			Err: err}
 	}
 	return n, nil
 }
@@ -289,7 +296,8 @@ func (o *sseSink) Beat(cursor int64) error {
 }
 
 // sse streams server-sent events.
-func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch, after int64) {
+func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
+	after int64) {
 	out := &sseSink{w: w, ctl: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies must not collect them

@@ -153,7 +153,8 @@ func (s *socket) next() (haft.Event, error) {
 }
 
 // both runs a test with either kind of connection.
-func both(t *testing.T, change func(*server.Config), test func(t *testing.T, w *world, open func(ctx context.Context, who, query string) stream)) {
+func both(t *testing.T, change func(*server.Config),
+	test func(t *testing.T, w *world, open func(ctx context.Context, who, query string) stream)) {
 	t.Run("sse", func(t *testing.T) {
 		w := setup(t, change)
 		test(t, w, func(ctx context.Context, who, query string) stream { return w.watchSSE(ctx, who, query) })
@@ -192,7 +193,8 @@ func TestEvents_resume_without_loss_or_repetition(t *testing.T) {
 					t.Fatalf("after %d events: %v", ended, err)
 				}
 				if e.Cursor <= last || e.Seq != seqs[e.Call]+1 {
-					t.Fatalf("event %d of call %s after %d, cursor %d after %d", e.Seq, e.Call, seqs[e.Call], e.Cursor, last)
+					t.Fatalf("event %d of call %s after %d, cursor %d after %d", e.Seq, e.Call, seqs[e.Call], e.Cursor,
+						last)
 				}
 				last, seqs[e.Call] = e.Cursor, e.Seq
 				if e.Type == haft.EventCompleted {
@@ -360,12 +362,14 @@ func (f flood) Watch(ctx context.Context, p haft.Principal, _ haft.EventFilter, 
 	return func(yield func(haft.Event, error) bool) {
 		defer close(f.stopped)
 		for i := int64(1); ctx.Err() == nil; i++ {
-			e := haft.Event{Cursor: i, Seq: i, Type: haft.EventOutput, Call: "c", Principal: p, Data: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)}
+			e := haft.Event{Cursor: i, Seq: i, Type: haft.EventOutput, Call: "c", Principal: p,
+				Data: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)}
 			if !yield(e, nil) {
 				return
 			}
 			if i == floods {
-				yield(haft.Event{}, &haft.Error{Code: haft.CodeUnavailable, Message: "events came faster than they were read; go on after the last one"})
+				yield(haft.Event{}, &haft.Error{Code: haft.CodeUnavailable,
+					Message: "events came faster than they were read; go on after the last one"})
 				return
 			}
 		}

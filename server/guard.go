@@ -32,14 +32,16 @@ func newHosts(names, origins []string) (hosts, error) {
 	var h hosts
 	for _, n := range names {
 		if n == "" || strings.ContainsAny(n, "/ *") {
-			return h, &haft.Error{Code: haft.CodeInvalid, Message: "a host is a name or an address, without a port or *"}
+			return h, &haft.Error{Code: haft.CodeInvalid,
+				Message: "a host is a name or an address, without a port or *"}
 		}
 		h.names = append(h.names, strings.ToLower(strings.Trim(n, "[]")))
 	}
 	for _, o := range origins {
 		u, err := url.Parse(o)
 		if err != nil || u.Host == "" || u.Scheme == "" || u.Path != "" || u.RawQuery != "" {
-			return h, &haft.Error{Code: haft.CodeInvalid, Message: "an origin is a scheme and a host, such as https://console.example.com", Err: err}
+			return h, &haft.Error{Code: haft.CodeInvalid,
+				Message: "an origin is a scheme and a host, such as https://console.example.com", Err: err}
 		}
 		h.origins = append(h.origins, strings.ToLower(o))
 	}
@@ -90,7 +92,8 @@ func requestID(ctx context.Context) string {
 
 // What those are told who did not mean us.
 var (
-	errHost   = problem(http.StatusMisdirectedRequest, "this server does not go by that name; the operator can allow it")
+	errHost = problem(http.StatusMisdirectedRequest,
+		"this server does not go by that name; the operator can allow it")
 	errOrigin = problem(http.StatusForbidden, "requests of pages of another origin are not taken")
 )
 
@@ -122,7 +125,8 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			crash := recover()
 			s.finish(l)
 			if crash != nil && crash != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too
-				s.cfg.Logger.Error("a handler panicked", "request", id, "route", r.Pattern, "panic", fmt.Sprint(crash), "stack", string(debug.Stack()))
+				s.cfg.Logger.Error("a handler panicked", "request", id, "route", r.Pattern, "panic", fmt.Sprint(crash),
+					"stack", string(debug.Stack()))
 				if w.status == 0 {
 					problem(http.StatusInternalServerError, "internal error").write(w, id)
 				}
@@ -166,7 +170,8 @@ func (s *Server) access(r *http.Request, w *writer, id string, took time.Duratio
 		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
 	}
 	if w.who.Org != "" {
-		attrs = append(attrs, slog.String("tenant", w.who.Org), slog.String("user", w.who.User), slog.String("agent", w.who.Agent))
+		attrs = append(attrs, slog.String("tenant", w.who.Org), slog.String("user", w.who.User),
+			slog.String("agent", w.who.Agent))
 	}
 	s.cfg.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
@@ -302,7 +307,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 			return why
 		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBody))
+			return problem(http.StatusRequestEntityTooLarge,
+				fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBody))
 		}
 		if _, ok := errors.AsType[*haft.Error](err); ok {
 			return err

@@ -67,7 +67,8 @@ func TestGuard_refuses_names_and_pages_that_are_not_ours(t *testing.T) {
 
 func TestNew_refuses_settings_that_mean_nothing(t *testing.T) {
 	w := setup(t, nil)
-	for _, cfg := range []server.Config{{Hosts: []string{"*"}}, {Hosts: []string{"a/b"}}, {Origins: []string{"*"}}, {Origins: []string{"https://a/b"}}} {
+	for _, cfg := range []server.Config{{Hosts: []string{"*"}}, {Hosts: []string{"a/b"}}, {Origins: []string{"*"}},
+		{Origins: []string{"https://a/b"}}} {
 		if _, err := server.New(w.engine, people{}, cfg); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("New(%v) = %v", cfg.Hosts, err)
 		}
@@ -85,7 +86,8 @@ func TestBody_bounds(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	t.Run("without a length", func(t *testing.T) {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/calls", io.MultiReader(strings.NewReader(big)))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/calls",
+			io.MultiReader(strings.NewReader(big)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +107,8 @@ func TestBody_bounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 500\r\n\r\n{\"tool\"", user)
+		fmt.Fprintf(conn, "POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+			"%s\r\nContent-Length: 500\r\n\r\n{\"tool\"", user)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -132,9 +135,12 @@ func TestBody_bounds(t *testing.T) {
 		}
 	})
 	t.Run("deep", func(t *testing.T) {
-		w.must(200, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+`}`)
-		p := problemOf(t, w.must(422, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 400)+strings.Repeat("]", 400)+`}`))
-		if len(p.Misfits) != 1 || !strings.HasPrefix(p.Misfits[0].Pointer, "/args/0/0/") || len(p.Misfits[0].Pointer) > 200 {
+		w.must(200, user, "POST", "/v1/calls", `{"tool":"f","args":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+
+			`}`)
+		p := problemOf(t, w.must(422, user, "POST", "/v1/calls",
+			`{"tool":"f","args":`+strings.Repeat("[", 400)+strings.Repeat("]", 400)+`}`))
+		if len(p.Misfits) != 1 || !strings.HasPrefix(p.Misfits[0].Pointer, "/args/0/0/") ||
+			len(p.Misfits[0].Pointer) > 200 {
 			t.Errorf("got %+v", p.Misfits)
 		}
 	})
@@ -169,7 +175,8 @@ func sendRaw(address, text string) (status int, err error) {
 func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
-	s, err := server.New(w.engine, people{}, server.Config{MaxHeader: 4096, ReadTimeout: 2 * time.Second, Connections: 2})
+	s, err := server.New(w.engine, people{}, server.Config{MaxHeader: 4096, ReadTimeout: 2 * time.Second,
+		Connections: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +187,8 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	send := func(text string) (int, error) { return sendRaw(ln.Addr().String(), text) }
-	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 20_000) + "\r\n\r\n"); err != nil || status != 431 {
+	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 20_000) +
+		"\r\n\r\n"); err != nil || status != 431 {
 		t.Errorf("headers that are too large: %d, %v", status, err)
 	}
 	// Slow loris: the connection is closed without an answer, or with 408.
@@ -195,7 +203,8 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 		}
 		defer idle.Close()
 	}
-	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil || status != 200 {
+	if status, err := send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil ||
+		status != 200 {
 		t.Errorf("behind two silent connections: %d, %v", status, err)
 	}
 
@@ -208,7 +217,8 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	answered := make(chan int, 1)
 	go func() {
 		body := `{"tool":"f"}`
-		status, err := send(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", user, len(body), body))
+		status, err := send(fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+			"%s\r\nContent-Length: %d\r\n\r\n%s", user, len(body), body))
 		if err != nil {
 			answered <- 0
 			return
@@ -265,10 +275,12 @@ func TestFaults_are_logged_and_not_told(t *testing.T) {
 			}()
 			s.Handler().ServeHTTP(rec, r)
 		}()
-		if p := problemOf(t, answer{rec.Code, rec.Header(), rec.Body.Bytes()}); p.Code != haft.CodeInternal || p.Detail != "internal error" {
+		if p := problemOf(t, answer{rec.Code, rec.Header(), rec.Body.Bytes()}); p.Code != haft.CodeInternal ||
+			p.Detail != "internal error" {
 			t.Errorf("told %+v", p)
 		}
-		if !strings.Contains(log.String(), canary) || !strings.Contains(log.String(), rec.Header().Get("X-Request-Id")) {
+		if !strings.Contains(log.String(), canary) ||
+			!strings.Contains(log.String(), rec.Header().Get("X-Request-Id")) {
 			t.Errorf("the log has not why: %s", log)
 		}
 	}
@@ -288,7 +300,8 @@ func TestProbes(t *testing.T) {
 		t.Errorf("the canary was called %d times within a second", tries)
 	}
 	w.must(200, nobody, "GET", "/metrics", "")
-	if a := w.must(401, nobody, "GET", "/metrics", "", "X-Forwarded-For", "192.0.2.1"); strings.Contains(string(a.body), "haft_calls") {
+	if a := w.must(401, nobody, "GET", "/metrics", "", "X-Forwarded-For", "192.0.2.1"); strings.Contains(string(a.body),
+		"haft_calls") {
 		t.Error("measures for anybody")
 	}
 	w.must(403, admin, "GET", "/metrics", "", "X-Forwarded-For", "192.0.2.1")
@@ -307,7 +320,8 @@ func TestReadyz_says_that_the_canary_fails(t *testing.T) {
 
 func TestAddresses_that_are_not_there(t *testing.T) {
 	w := setup(t, nil)
-	for _, path := range []string{"/", "/v2/tools", "/v1/tools/f/../../..", "/v1/tools/f/nothing", "/v1/tools/%2e%2e/f/g"} {
+	for _, path := range []string{"/", "/v2/tools", "/v1/tools/f/../../..", "/v1/tools/f/nothing",
+		"/v1/tools/%2e%2e/f/g"} {
 		if a := w.ask(user, "GET", path, ""); a.status != 404 || problemOf(t, a).Code != haft.CodeNotFound {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -341,7 +355,8 @@ func TestSource_believes_only_proxies_that_are_named(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen netip.Addr
-			s, err := server.New(w.engine, from{people{}, &seen}, server.Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+			s, err := server.New(w.engine, from{people{}, &seen},
+				server.Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -387,14 +402,16 @@ type coded struct {
 }
 
 func (c coded) Tool(context.Context, haft.Principal, string) (*haft.Tool, error) {
-	return nil, &haft.Error{Code: c.code, Message: "words", Misfits: []haft.Misfit{{Pointer: "/a", Message: "b"}}, RetryAfter: haft.Millis(1500 * time.Millisecond), Err: errBroken}
+	return nil, &haft.Error{Code: c.code, Message: "words", Misfits: []haft.Misfit{{Pointer: "/a", Message: "b"}},
+		RetryAfter: haft.Millis(1500 * time.Millisecond), Err: errBroken}
 }
 
 func TestWhatIsNotGivenIsNotThere(t *testing.T) {
 	w := setup(t, func(c *server.Config) { *c = server.Config{Logger: c.Logger} })
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", "/v1/tools?format=openai", ""}, {"POST", "/v1/tool_calls", "{}"}, {"GET", "/v1/audit", ""},
-		{"GET", "/v1/policies/organisation", ""}, {"POST", "/v1/policies/explain", `{"tool":"f"}`}, {"GET", "/metrics", ""},
+		{"GET", "/v1/policies/organisation", ""}, {"POST", "/v1/policies/explain", `{"tool":"f"}`},
+		{"GET", "/metrics", ""},
 	} {
 		if a := w.ask(operator, r.method, r.path, r.body); a.status != 404 {
 			t.Errorf("%s %s: %d %s", r.method, r.path, a.status, a.body)
@@ -405,7 +422,8 @@ func TestWhatIsNotGivenIsNotThere(t *testing.T) {
 
 func TestMounts_stand_behind_the_guard(t *testing.T) {
 	w := setup(t, func(c *server.Config) {
-		c.Mounts = map[string]http.Handler{"/other/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode("other") })}
+		c.Mounts = map[string]http.Handler{"/other/": http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode("other") })}
 	})
 	w.must(200, nobody, "GET", "/other/x", "")
 	w.must(421, nobody, "GET", "/other/x", "", "Host", "attacker.example")
@@ -422,7 +440,8 @@ func TestServe_a_connection_that_was_idle_is_as_good_as_new(t *testing.T) {
 	in := bufio.NewReader(conn)
 	body := `{"tool":"f"}`
 	for i := range 2 {
-		fmt.Fprintf(conn, "POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", user, len(body))
+		fmt.Fprintf(conn, "POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: "+
+			"100-continue\r\nContent-Length: %d\r\n\r\n", user, len(body))
 		for _, want := range []int{100, 200} {
 			res, err := http.ReadResponse(in, nil)
 			if err != nil || res.StatusCode != want {

@@ -127,7 +127,8 @@ func namedAgent(r *http.Request) (string, error) {
 		return "", nil
 	}
 	if len(values) != 1 || values[0] == "" {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "query parameter " + agentParam + ": it names one agent"}
+		return "", &haft.Error{Code: haft.CodeInvalid,
+			Message: "query parameter " + agentParam + ": it names one agent"}
 	}
 	query.Del(agentParam)
 	r.URL.RawQuery = query.Encode()

@@ -48,26 +48,33 @@ func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
 		status                                  int
 		says                                    string
 	}{
-		{"agent of the API", "GET", "/v1/tools", "", "Haft-Agent", "smith", 400, "Haft-Agent has no meaning at this address; name the agent in the query, ?as=NAME"},
+		{"agent of the API", "GET", "/v1/tools", "", "Haft-Agent", "smith", 400,
+			"Haft-Agent has no meaning at this address; name the agent in the query, ?as=NAME"},
 		{"in another case", "GET", "/v1/tools", "", "hAFT-aGENT", "smith", 400, "Haft-Agent"},
 		{"with an underscore", "GET", "/v1/tools", "", "haft_agent", "smith", 400, "has no meaning"},
 		{"turn of the API", "POST", "/v1/calls", `{"tool":"f"}`, "X-Haft-Turn", "t", 400, "X-Haft-Turn"},
 		{"one that there is not", "GET", "/v1/whoami", "", "Haft-Org", "evil", 400, "Haft-Org"},
-		{"a name that may be a value", "GET", "/v1/whoami", "", "Haft-" + strings.Repeat("a", 100), "1", 400, "that begins with Haft-"},
+		{"a name that may be a value", "GET", "/v1/whoami", "", "Haft-" + strings.Repeat("a", 100), "1", 400,
+			"that begins with Haft-"},
 		{"at no address", "GET", "/nothing", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
 		{"of a probe", "GET", "/healthz", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
 		{"of another route of a door", "GET", "/door/other", "", "X-Haft-Turn", "t", 400, "X-Haft-Turn"},
 		{"of a door that honours another", "GET", "/door/turn", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
 		{"empty where it is honoured", "GET", "/mount", "", "Haft-Agent", " ", 400, "once"},
-		{"too long where it is honoured", "GET", "/mount", "", "Haft-Agent", strings.Repeat("a", 201), 400, "200 characters"},
+		{"too long where it is honoured", "GET", "/mount", "", "Haft-Agent", strings.Repeat("a", 201), 400,
+			"200 characters"},
 		{"where it is honoured", "GET", "/mount", "", "Haft-Agent", "smith", 204, ""},
-		{"key of a batch", "POST", "/v1/calls/batch", `{"calls":[{"tool":"f"}]}`, "Idempotency-Key", "k", 400, "Idempotency-Key has no meaning for this operation"},
-		{"key of a plan", "POST", "/v1/chains", `{"steps":[{"id":"a","tool":"f"}]}`, "Idempotency-Key", "k", 400, "Idempotency-Key"},
-		{"key of what a model returned", "POST", "/v1/tool_calls", `{}`, "Idempotency-Key", "k", 400, "Idempotency-Key"},
+		{"key of a batch", "POST", "/v1/calls/batch", `{"calls":[{"tool":"f"}]}`, "Idempotency-Key", "k", 400,
+			"Idempotency-Key has no meaning for this operation"},
+		{"key of a plan", "POST", "/v1/chains", `{"steps":[{"id":"a","tool":"f"}]}`, "Idempotency-Key", "k", 400,
+			"Idempotency-Key"},
+		{"key of what a model returned", "POST", "/v1/tool_calls", `{}`, "Idempotency-Key", "k", 400,
+			"Idempotency-Key"},
 		{"key of a call", "POST", "/v1/calls", `{"tool":"f"}`, "Idempotency-Key", "k", 200, ""},
 		{"condition of a secret", "PUT", "/v1/secrets/A", `{"value":"x"}`, "If-Match", `"x"`, 400, "If-Match"},
 		{"condition of a new key", "POST", "/v1/keys", `{"user":"ann"}`, "If-None-Match", "*", 400, "If-None-Match"},
-		{"condition by time", "PUT", "/v1/agents/smith", `{}`, "If-Unmodified-Since", "Mon, 01 Jan 2024 00:00:00 GMT", 400, "If-Unmodified-Since"},
+		{"condition by time", "PUT", "/v1/agents/smith", `{}`, "If-Unmodified-Since", "Mon, 01 Jan 2024 00:00:00 GMT",
+			400, "If-Unmodified-Since"},
 		{"condition that holds", "PUT", "/v1/agents/neo", `{}`, "If-None-Match", "*", 201, ""},
 		{"what browsers send", "GET", "/v1/tools", "", "If-Modified-Since", "Mon, 01 Jan 2024 00:00:00 GMT", 200, ""},
 		{"what others send", "GET", "/v1/tools", "", "X-Stainless-Lang", "js", 200, ""},
@@ -94,7 +101,8 @@ func TestAgent_in_the_query(t *testing.T) {
 	w := setup(t, func(c *server.Config) { c.APIs = map[string]server.API{"/door/": door} })
 	var smith haft.Agent
 	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`).into(t, &smith)
-	for query, status := range map[string]int{"as=smith": 200, "%61s=smith": 200, "as=%73mith": 200, "as=": 422, "as": 422, "as=smith&as=": 422, "as=smith&as=smith": 422, "as=none": 404, "aS=smith": 422} {
+	for query, status := range map[string]int{"as=smith": 200, "%61s=smith": 200, "as=%73mith": 200, "as=": 422,
+		"as": 422, "as=smith&as=": 422, "as=smith&as=smith": 422, "as=none": 404, "aS=smith": 422} {
 		a := w.ask(admin, "GET", "/v1/whoami?"+query, "")
 		if a.status != status {
 			t.Errorf("%s: %d %s", query, a.status, a.body)
@@ -154,7 +162,8 @@ func TestDocs_name_what_there_is(t *testing.T) {
 	}
 	takes := func(path, name string) bool {
 		for pattern, item := range doc.Paths {
-			ok, err := regexp.MatchString("^"+regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(pattern, "[^/?]+")+"$", path)
+			ok, err := regexp.MatchString("^"+regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(pattern, "[^/?]+")+"$",
+				path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,8 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 		s.patterns = append(s.patterns, pattern)
 		mux.Handle(pattern, h)
 	}
-	handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }))
+	handle("GET /healthz",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }))
 	handle("GET /readyz", http.HandlerFunc(s.readyz))
 	handle("GET /metrics", http.HandlerFunc(s.metrics))
 	handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -120,7 +121,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusNotFound, "this server has no measures").write(w, requestID(r.Context()))
 		return
 	}
-	if from := s.source(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+	if from := s.source(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
+		r.Header.Get("Forwarded") != "" {
 		who, err := s.identify(r)
 		if err == nil {
 			err = who.operator(haft.UsageRead)

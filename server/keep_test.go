@@ -34,20 +34,23 @@ func (v *vault) List(_ context.Context, org string, agent haft.AgentID) (list []
 	defer v.mu.Unlock()
 	for at := range v.values {
 		if name, ok := strings.CutPrefix(at, org+"/"+string(agent)+"/"); ok {
-			list = append(list, engine.SecretInfo{Name: name, Fingerprint: "0", Created: time.Now(), Updated: time.Now()})
+			list = append(list, engine.SecretInfo{Name: name, Fingerprint: "0", Created: time.Now(),
+				Updated: time.Now()})
 		}
 	}
 	return list, nil
 }
 
-func (v *vault) Put(_ context.Context, org string, agent haft.AgentID, name string, value secret.Value, _ *secret.Binding) error {
+func (v *vault) Put(_ context.Context, org string, agent haft.AgentID, name string, value secret.Value,
+	_ *secret.Binding) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.values[org+"/"+string(agent)+"/"+name] = value
 	return nil
 }
 
-func (v *vault) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error {
+func (v *vault) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+	write func(store.OwnSecrets) error) error {
 	if err := write(store.OwnSecrets{Kind: "agent"}); err != nil {
 		return err
 	}
@@ -96,7 +99,8 @@ func (k keyring) IssueKey(ctx context.Context, by server.Identity, key auth.Key)
 	return made, token.Reveal(), err
 }
 
-func (k keyring) RotateKey(ctx context.Context, by server.Identity, id string, overlap time.Duration) (auth.Key, string, error) {
+func (k keyring) RotateKey(ctx context.Context, by server.Identity, id string,
+	overlap time.Duration) (auth.Key, string, error) {
 	made, token, err := k.Rotate(ctx, auth.Trusted(by.Principal), id, overlap)
 	return made, token.Reveal(), err
 }
@@ -139,22 +143,26 @@ func TestConditions(t *testing.T) {
 		if a.status != ok || a.header.Get("ETag") == tag || a.header.Get("ETag") == "" {
 			t.Errorf("%s over what is there: %d %s", path, a.status, a.body)
 		}
-		if a := w.ask(admin, write[0], path, write[1], "If-Match", tag); a.status != http.StatusPreconditionFailed || problemOf(t, a).Code != haft.CodeConflict {
+		if a := w.ask(admin, write[0], path, write[1], "If-Match", tag); a.status != http.StatusPreconditionFailed ||
+			problemOf(t, a).Code != haft.CodeConflict {
 			t.Errorf("%s over what is not there any more: %d %s", path, a.status, a.body)
 		}
 		if a := w.ask(admin, write[0], path, write[1], "If-Match", "*"); a.status != ok {
 			t.Errorf("%s over anything: %d %s", path, a.status, a.body)
 		}
 		if write[0] == "PUT" {
-			if a := w.ask(admin, write[0], path, write[1], "If-None-Match", "*"); a.status != http.StatusPreconditionFailed {
+			if a := w.ask(admin, write[0], path, write[1], "If-None-Match",
+				"*"); a.status != http.StatusPreconditionFailed {
 				t.Errorf("%s over nothing: %d %s", path, a.status, a.body)
 			}
 		}
 	}
-	if a := w.ask(admin, "PUT", "/v1/sandbox_configs/gvisor", `{}`, "If-Match", `"x"`); a.status != http.StatusPreconditionFailed {
+	if a := w.ask(admin, "PUT", "/v1/sandbox_configs/gvisor", `{}`, "If-Match",
+		`"x"`); a.status != http.StatusPreconditionFailed {
 		t.Errorf("a configuration that is not there: %d", a.status)
 	}
-	if a := w.ask(admin, "PUT", "/v1/sandbox_configs/gvisor", `{}`, "If-None-Match", "*"); a.status != http.StatusCreated {
+	if a := w.ask(admin, "PUT", "/v1/sandbox_configs/gvisor", `{}`, "If-None-Match",
+		"*"); a.status != http.StatusCreated {
 		t.Errorf("a new configuration: %d %s", a.status, a.body)
 	}
 }
@@ -169,7 +177,8 @@ func TestConditions_of_removals(t *testing.T) {
 		"/v1/tools/f":               {"PATCH", `{"category":"c"}`},
 		"/v1/agents/smith":          {"PATCH", `{"disabled":true}`},
 		"/v1/sandbox_configs/local": {"PUT", `{"description":"d"}`},
-		w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/"}`).header.Get("Location"): {"PUT", `{"url":"https://example.com/2"}`},
+		w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/"}`).header.Get("Location"): {"PUT",
+			`{"url":"https://example.com/2"}`},
 	} {
 		tag := w.must(200, admin, "GET", path, "").header.Get("ETag")
 		now := w.must(200, admin, change[0], path, change[1]).header.Get("ETag")
@@ -201,7 +210,8 @@ func TestSandboxConfigs_are_limits_of_tools_that_name_none(t *testing.T) {
 	w := setup(t, nil)
 	w.tool("f", "")
 	w.tool("own", `,"settings":{"limits":{"wall_ms":5000}}`)
-	w.must(201, admin, "POST", "/v1/sandbox_configs", `{"type":"local","limits":{"wall_ms":1234,"memory_bytes":1048576}}`)
+	w.must(201, admin, "POST", "/v1/sandbox_configs",
+		`{"type":"local","limits":{"wall_ms":1234,"memory_bytes":1048576}}`)
 	for tool, wall := range map[string]time.Duration{"f": 1234 * time.Millisecond, "own": 5 * time.Second} {
 		w.call(user, `{"tool":"`+tool+`"}`)
 		if got := w.limits(tool); got.Wall.D() != wall || got.Memory != 1<<20 {
@@ -213,7 +223,8 @@ func TestSandboxConfigs_are_limits_of_tools_that_name_none(t *testing.T) {
 	if got := w.limits("f"); got.Wall != haft.DefaultLimits().Wall {
 		t.Errorf("without a configuration it runs with %+v", got)
 	}
-	a := w.ask(admin, "POST", "/v1/sandbox_configs", `{"type":"local","limits":{"wall_ms":-1},"network":["http://x"],"requirements":{"pip":["-r x"]}}`)
+	a := w.ask(admin, "POST", "/v1/sandbox_configs",
+		`{"type":"local","limits":{"wall_ms":-1},"network":["http://x"],"requirements":{"pip":["-r x"]}}`)
 	if p := problemOf(t, a); a.status != 422 || len(p.Misfits) != 3 {
 		t.Errorf("a configuration that cannot be: %d %s", a.status, a.body)
 	}
@@ -227,7 +238,8 @@ func TestUsage_counts_calls(t *testing.T) {
 	}
 	var got struct{ Data []haft.UsageSum }
 	w.must(200, admin, "GET", "/v1/usage?by=tool,day", "").into(t, &got)
-	if len(got.Data) != 1 || got.Data[0].Tool != "f" || got.Data[0].Calls != 3 || got.Data[0].ByStatus[haft.StatusSuccess] != 3 {
+	if len(got.Data) != 1 || got.Data[0].Tool != "f" || got.Data[0].Calls != 3 ||
+		got.Data[0].ByStatus[haft.StatusSuccess] != 3 {
 		t.Errorf("usage: %+v", got.Data)
 	}
 	w.must(200, stranger, "GET", "/v1/usage", "").into(t, &got)

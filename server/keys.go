@@ -40,12 +40,23 @@ type (
 // keys are the operations on API keys.
 func (a *api) keys() {
 	const tag = "keys"
-	register(a, operation{method: http.MethodGet, path: "/v1/keys", id: "list-keys", action: haft.KeysRead, tag: tag, summary: "List the API keys of the organisation, without their texts", errors: []int{http.StatusNotFound}}, a.s.listKeys)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys", id: "issue-key", action: haft.KeysWrite, tag: tag, summary: "Make an API key; its text is shown this once", about: "A key is never more than the credential that it is made with.", status: http.StatusCreated, errors: []int{http.StatusNotFound}}, a.s.issueKey)
-	register(a, operation{method: http.MethodGet, path: "/v1/keys/{id}", id: "show-key", action: haft.KeysRead, tag: tag, summary: "Show an API key, without its text"}, a.s.showKey)
-	register(a, operation{method: http.MethodPatch, path: "/v1/keys/{id}", id: "set-key", action: haft.KeysWrite, tag: tag, summary: "Rename or disable an API key, or change when it expires", errors: []int{http.StatusConflict}}, a.s.setKey)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotate-key", action: haft.KeysWrite, tag: tag, summary: "Give an API key a new text, which is shown this once", errors: []int{http.StatusConflict}}, a.s.rotateKey)
-	register(a, operation{method: http.MethodDelete, path: "/v1/keys/{id}", id: "remove-key", action: haft.KeysWrite, tag: tag, summary: "Remove an API key; it is refused from then on"}, a.s.removeKey)
+	register(a, operation{method: http.MethodGet, path: "/v1/keys", id: "list-keys", action: haft.KeysRead, tag: tag,
+		summary: "List the API keys of the organisation, without their texts", errors: []int{http.StatusNotFound}},
+		a.s.listKeys)
+	register(a, operation{method: http.MethodPost, path: "/v1/keys", id: "issue-key", action: haft.KeysWrite, tag: tag,
+		summary: "Make an API key; its text is shown this once",
+		about:   "A key is never more than the credential that it is made with.", status: http.StatusCreated,
+		errors: []int{http.StatusNotFound}}, a.s.issueKey)
+	register(a, operation{method: http.MethodGet, path: "/v1/keys/{id}", id: "show-key", action: haft.KeysRead,
+		tag: tag, summary: "Show an API key, without its text"}, a.s.showKey)
+	register(a, operation{method: http.MethodPatch, path: "/v1/keys/{id}", id: "set-key", action: haft.KeysWrite,
+		tag: tag, summary: "Rename or disable an API key, or change when it expires",
+		errors: []int{http.StatusConflict}}, a.s.setKey)
+	register(a, operation{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotate-key",
+		action: haft.KeysWrite, tag: tag, summary: "Give an API key a new text, which is shown this once",
+		errors: []int{http.StatusConflict}}, a.s.rotateKey)
+	register(a, operation{method: http.MethodDelete, path: "/v1/keys/{id}", id: "remove-key", action: haft.KeysWrite,
+		tag: tag, summary: "Remove an API key; it is refused from then on"}, a.s.removeKey)
 }
 
 func (s *Server) listKeys(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {
@@ -74,7 +85,8 @@ func (s *Server) issueKey(ctx context.Context, who Identity, in *newKey) (*issue
 		b.Agent = string(a.ID)
 	}
 	k, text, err := s.cfg.Keys.IssueKey(ctx, who, auth.Key{
-		Name: b.Name, User: b.User, Agent: b.Agent, Roles: b.Roles, Scope: b.Scope, SignedOnly: b.SignedOnly, Expires: b.Expires,
+		Name: b.Name, User: b.User, Agent: b.Agent, Roles: b.Roles, Scope: b.Scope, SignedOnly: b.SignedOnly,
+		Expires: b.Expires,
 	})
 	if err != nil {
 		return nil, err

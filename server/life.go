@@ -277,7 +277,8 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 	for _, agent := range c.agents {
 		if agent != now.Principal.Agent {
 			if now.ActAs == nil {
-				return ends, &haft.Error{Code: haft.CodeDenied, Message: "the credential may not act as the agent any more"}
+				return ends, &haft.Error{Code: haft.CodeDenied,
+					Message: "the credential may not act as the agent any more"}
 			}
 			if err := now.ActAs(agent); err != nil {
 				return ends, err
@@ -345,7 +346,8 @@ func (s *Server) reviewLives() {
 		}
 		s.lives.mu.Unlock()
 		if err := s.reviewOrg(list); err != nil {
-			s.cfg.Logger.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org, "err", err)
+			s.cfg.Logger.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org,
+				"err", err)
 			select {
 			case <-time.After(recheckAgain):
 			case <-s.ending.Done():

@@ -43,23 +43,25 @@ func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 // names the agent.
 func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, body string }{
-		"a door":             {"GET", "/door/x?as=smith", ""},
-		"a mount":            {"GET", "/mount?as=smith", ""},
-		"a call, query":      {"POST", "/v1/calls?as=smith", `{"tool":"f"}`},
-		"a call, body":       {"POST", "/v1/calls", `{"tool":"f","agent":"smith"}`},
-		"a batch, the first": {"POST", "/v1/calls/batch", `{"calls":[{"tool":"f","agent":"smith"},{"tool":"f","agent":"jones"}]}`},
+		"a door":        {"GET", "/door/x?as=smith", ""},
+		"a mount":       {"GET", "/mount?as=smith", ""},
+		"a call, query": {"POST", "/v1/calls?as=smith", `{"tool":"f"}`},
+		"a call, body":  {"POST", "/v1/calls", `{"tool":"f","agent":"smith"}`},
+		"a batch, the first": {"POST", "/v1/calls/batch",
+			`{"calls":[{"tool":"f","agent":"smith"},{"tool":"f","agent":"jones"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := holding{make(chan struct{}, 4)}
 			var s *server.Server
 			w := setup(t, func(c *server.Config) {
 				c.APIs = map[string]server.API{"/door/": held}
-				c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if _, _, err := s.Identify(w, r, ""); err != nil {
-						t.Error(err)
-					}
-					held.hold(w, r)
-				})}
+				c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(
+					func(w http.ResponseWriter, r *http.Request) {
+						if _, _, err := s.Identify(w, r, ""); err != nil {
+							t.Error(err)
+						}
+						held.hold(w, r)
+					})}
 			})
 			s = w.server
 			w.tool("f", "")
@@ -85,7 +87,8 @@ func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 			w.server.Changed("acme")
 			// The engine withdraws calls too, in its own words.
 			a := <-done
-			if said := string(a.body); !strings.Contains(said, "the agent was removed") && !strings.Contains(said, "there is no such agent") {
+			if said := string(a.body); !strings.Contains(said, "the agent was removed") &&
+				!strings.Contains(said, "there is no such agent") {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 		})
@@ -201,10 +204,12 @@ func TestStreams_count_requests_that_wait(t *testing.T) {
 	var first server.Called
 	w.must(202, user, "POST", "/v1/calls", `{"tool":"f","wait":false}`).into(t, &first)
 	show := func() string {
-		return fmt.Sprintf("GET /v1/calls/%s?wait=600 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", first.Call, user)
+		return fmt.Sprintf("GET /v1/calls/%s?wait=600 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n",
+			first.Call, user)
 	}
 	const body = `{"tool":"f","wait":600}`
-	call := fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	call := fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s",
 		user, len(body), body)
 	var waiting []net.Conn
 	for _, request := range []string{show(), call, show()} { // as many as a credential may have
@@ -218,7 +223,8 @@ func TestStreams_count_requests_that_wait(t *testing.T) {
 		<-waits
 	}
 	for _, one := range []struct{ method, path, body string }{
-		{"GET", fmt.Sprintf("/v1/calls/%s?wait=600", first.Call), ""}, {"POST", "/v1/calls", body}, {"GET", "/v1/events", ""},
+		{"GET", fmt.Sprintf("/v1/calls/%s?wait=600", first.Call), ""}, {"POST", "/v1/calls", body},
+		{"GET", "/v1/events", ""},
 	} {
 		if a := w.ask(user, one.method, one.path, one.body); a.status != 429 {
 			t.Errorf("one more, %s %s: %d %s", one.method, one.path, a.status, a.body)

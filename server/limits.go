@@ -114,7 +114,8 @@ type limiter struct {
 // that are JSON, by operation.
 func (a *api) bound() (map[string]*bounds.Shape, error) {
 	doc := a.OpenAPI()
-	l := &limiter{schemas: doc.Components.Schemas, limits: limits(), made: map[string]*bounds.Shape{}, unused: map[string]bool{}}
+	l := &limiter{schemas: doc.Components.Schemas, limits: limits(), made: map[string]*bounds.Shape{},
+		unused: map[string]bool{}}
 	for name := range l.limits {
 		l.unused[name] = true
 	}
@@ -256,7 +257,8 @@ func (s *Server) bounded(r *http.Request, operation string) error {
 		most.Values = 0 // it is never decoded as a whole
 	}
 	if operation == rawOperation && !json.Valid(body.raw) {
-		return problem(http.StatusBadRequest, "the body cannot be read as JSON, or is missing") // the library does not look
+		// the library does not look
+		return problem(http.StatusBadRequest, "the body cannot be read as JSON, or is missing")
 	}
 	err := bounds.Check(body.raw, most, shape)
 	if err == nil || errors.Is(err, bounds.ErrSyntax) {

@@ -371,7 +371,8 @@ func serve(h http.Handler, r *http.Request) answeredIn {
 }
 
 // sizes are the words in which somebody is told that something is too large.
-var sizes = []string{"<=", "at most", "too long", "too many", "too large", "is the most", "are the most", "longer than", "more than"}
+var sizes = []string{"<=", "at most", "too long", "too many", "too large", "is the most", "are the most", "longer than",
+	"more than"}
 
 // A server that is sent every list, map and text of the document at its limit takes
 // it, and refuses it past that with the place. Both cost memory in proportion to the

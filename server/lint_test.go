@@ -27,12 +27,14 @@ func TestOpenAPI_passes_a_linter(t *testing.T) {
 		}
 	}
 	if err != nil {
-		skiptest.Lacking(t, "schemathesis", fmt.Sprintf("the linter is not in .haft/openapi, or there is no Node.js: run scripts/setup test (%v)", err))
+		skiptest.Lacking(t, "schemathesis", fmt.Sprintf("the linter is not in .haft/openapi, or there is no "+
+			"Node.js: run scripts/setup test (%v)", err))
 	}
 	lint := func(document string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
 		defer cancel()
-		cmd := exec.CommandContext(ctx, node, linter, "lint", "--config", filepath.Join("..", "scripts", "openapi", "redocly.yaml"), document)
+		cmd := exec.CommandContext(ctx, node, linter, "lint", "--config",
+			filepath.Join("..", "scripts", "openapi", "redocly.yaml"), document)
 		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -48,7 +50,9 @@ func TestOpenAPI_passes_a_linter(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := filepath.Join(t.TempDir(), "openapi.json")
-	if err := os.WriteFile(broken, []byte(strings.Replace(string(raw), `"operationId": "whoami"`, `"operationId": "call"`, 1)), 0o600); err != nil {
+	if err := os.WriteFile(broken,
+		[]byte(strings.Replace(string(raw), `"operationId": "whoami"`, `"operationId": "call"`, 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := lint(broken); err == nil || !strings.Contains(out, "operation-operationId-unique") {

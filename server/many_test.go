@@ -35,7 +35,8 @@ func TestEvents_many_readers_that_are_cut_at_random(t *testing.T) {
 								s.close()
 								return
 							}
-							if e.Principal.Org != fmt.Sprintf("org%d", org) || e.Cursor <= last || e.Seq != seqs[e.Call]+1 {
+							if e.Principal.Org != fmt.Sprintf("org%d", org) || e.Cursor <= last ||
+								e.Seq != seqs[e.Call]+1 {
 								t.Errorf("reader %d of org %d got %+v after %d", reader, org, e, last)
 							}
 							last, seqs[e.Call] = e.Cursor, e.Seq

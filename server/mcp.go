@@ -44,13 +44,24 @@ type changedMCPServer struct {
 func (a *api) mcpServers() {
 	const tag, path = "mcp servers", "/v1/mcp_servers/{server}"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/mcp_servers", id: "list-mcp-servers", action: haft.ServersRead, tag: tag, summary: "List MCP servers by name"}, a.s.listMCPServers)
-	register(a, operation{method: http.MethodGet, path: path, id: "show-mcp-server", action: haft.ServersRead, tag: tag, summary: "Show an MCP server, and why some of its tools cannot be called"}, a.s.showMCPServer)
-	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: haft.ServersWrite, tag: tag, summary: "Replace an MCP server, or add it under that name, and list its tools", errors: condition}, a.s.putMCPServer)
-	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: haft.ServersWrite, tag: tag, summary: "Remove an MCP server with its tools and credentials", errors: condition}, a.s.removeMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/refresh", id: "refresh-mcp-server", action: haft.ServersWrite, tag: tag, summary: "List the tools of an MCP server again; what is new or changed waits for review"}, a.s.refreshMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/login", id: "login-mcp-server", action: haft.CallsWrite, tag: tag, summary: "Begin a login: the link that a person has to open"}, a.s.loginMCPServer)
-	register(a, operation{method: http.MethodPost, path: path + "/login/finish", id: "finish-mcp-login", action: haft.CallsWrite, tag: tag, summary: "End a login with what came to the redirect"}, a.s.finishMCPLogin)
+	register(a, operation{method: http.MethodGet, path: "/v1/mcp_servers", id: "list-mcp-servers",
+		action: haft.ServersRead, tag: tag, summary: "List MCP servers by name"}, a.s.listMCPServers)
+	register(a, operation{method: http.MethodGet, path: path, id: "show-mcp-server", action: haft.ServersRead, tag: tag,
+		summary: "Show an MCP server, and why some of its tools cannot be called"}, a.s.showMCPServer)
+	register(a, operation{method: http.MethodPut, path: path, id: "put-mcp-server", action: haft.ServersWrite, tag: tag,
+		summary: "Replace an MCP server, or add it under that name, and list its tools", errors: condition},
+		a.s.putMCPServer)
+	register(a, operation{method: http.MethodDelete, path: path, id: "remove-mcp-server", action: haft.ServersWrite,
+		tag: tag, summary: "Remove an MCP server with its tools and credentials", errors: condition},
+		a.s.removeMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/refresh", id: "refresh-mcp-server",
+		action: haft.ServersWrite, tag: tag, summary: "List the tools of an MCP server again; what is new or " +
+			"changed waits for review"}, a.s.refreshMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/login", id: "login-mcp-server",
+		action: haft.CallsWrite, tag: tag, summary: "Begin a login: the link that a person has to open"},
+		a.s.loginMCPServer)
+	register(a, operation{method: http.MethodPost, path: path + "/login/finish", id: "finish-mcp-login",
+		action: haft.CallsWrite, tag: tag, summary: "End a login with what came to the redirect"}, a.s.finishMCPLogin)
 }
 
 // upstream is what keeps MCP servers.
@@ -109,9 +120,11 @@ func (s *Server) putMCPServer(ctx context.Context, who Identity, in *putMCPServe
 		return nil, err
 	}
 	change, err := m.PutMCPServer(ctx, who.Principal, haft.MCPServer{
-		Name: name, Transport: b.Transport, Command: b.Command, URL: b.URL, Headers: b.Headers, Env: b.Env, OAuth: b.OAuth, Network: b.Network,
-		Mounts: b.Mounts, Requirements: b.Requirements, Limits: b.Limits, Connect: b.Connect, List: b.List, Disabled: b.Disabled,
-		If: condition,
+		Name: name, Transport: b.Transport, Command: b.Command, URL: b.URL, Headers: b.Headers, Env: b.Env,
+		OAuth: b.OAuth, Network: b.Network,
+		Mounts: b.Mounts, Requirements: b.Requirements, Limits: b.Limits, Connect: b.Connect, List: b.List,
+		Disabled: b.Disabled,
+		If:       condition,
 	})
 	if err != nil {
 		return nil, in.failed(err)

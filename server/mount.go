@@ -9,7 +9,8 @@ import (
 
 // Identify says who sent a request to one of [Config.Mounts]: whose credential it is,
 // and who acts, which is another one if as in the query or agent names an agent.
-func (s *Server) Identify(w http.ResponseWriter, r *http.Request, agent string) (credential, actor Identity, err error) {
+func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
+	agent string) (credential, actor Identity, err error) {
 	if credential, err = s.identify(r); err != nil {
 		s.refused(r, busyWhy(err), haft.Principal{}, err)
 		return credential, credential, err

@@ -51,7 +51,8 @@ func open(t *testing.T, raw []byte) *document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &document{t: t, tree: tree.(map[string]any), compiler: jsonschema.NewCompiler(), seen: map[string]*jsonschema.Schema{}}
+	d := &document{t: t, tree: tree.(map[string]any), compiler: jsonschema.NewCompiler(),
+		seen: map[string]*jsonschema.Schema{}}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	if err := d.compiler.AddResource(docURL, tree); err != nil {
 		t.Fatal(err)

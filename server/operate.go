@@ -10,8 +10,10 @@ import (
 // operate are the operations of those who keep the whole in order.
 func (a *api) operate() {
 	const tag = "operation"
-	register(a, operation{method: http.MethodPost, path: "/v1/stop", id: "stop", action: haft.Operate, tag: tag, summary: "Refuse new calls of everybody until resumed, also after a restart"}, a.s.stop)
-	register(a, operation{method: http.MethodPost, path: "/v1/resume", id: "resume", action: haft.Operate, tag: tag, summary: "Take calls again"}, a.s.resume)
+	register(a, operation{method: http.MethodPost, path: "/v1/stop", id: "stop", action: haft.Operate, tag: tag,
+		summary: "Refuse new calls of everybody until resumed, also after a restart"}, a.s.stop)
+	register(a, operation{method: http.MethodPost, path: "/v1/resume", id: "resume", action: haft.Operate, tag: tag,
+		summary: "Take calls again"}, a.s.resume)
 }
 
 type stop struct {

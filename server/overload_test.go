@@ -36,9 +36,12 @@ func (o outcome) Replay(context.Context, haft.Principal, haft.CallID) (*haft.Res
 // error, whether it is waited for or not; and the document has every such answer.
 func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 	result := func(s haft.Status, wait time.Duration) outcome {
-		r := &haft.Result{Call: "c_1", Tool: "f", Status: s, Value: json.RawMessage("null"), Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}}
+		r := &haft.Result{Call: "c_1", Tool: "f", Status: s, Value: json.RawMessage("null"),
+			Sandbox: haft.Sandbox{Provider: "none",
+				Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}}
 		if s != haft.StatusSuccess && s.Final() {
-			r.Error = &haft.Failure{Kind: haft.FailRate, Message: "words", Retry: haft.RetrySame, RetryAfter: haft.Millis(wait)}
+			r.Error = &haft.Failure{Kind: haft.FailRate, Message: "words", Retry: haft.RetrySame,
+				RetryAfter: haft.Millis(wait)}
 		}
 		return outcome{res: r}
 	}
@@ -93,7 +96,8 @@ func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 				s.Handler().ServeHTTP(rec, req)
 				a := answer{rec.Code, rec.Header(), rec.Body.Bytes()}
 				if a.status != r.status || a.header.Get("Retry-After") != r.after {
-					t.Errorf("%d, Retry-After %q; want %d, %q", a.status, a.header.Get("Retry-After"), r.status, r.after)
+					t.Errorf("%d, Retry-After %q; want %d, %q", a.status, a.header.Get("Retry-After"), r.status,
+						r.after)
 				}
 				if a.status != 500 { // which is "default" there
 					doc.fits(t, ask.op, a)
@@ -103,7 +107,8 @@ func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 					return
 				}
 				var got server.Called
-				if err := json.Unmarshal(a.body, &got); err != nil || got.Status != r.of.res.Status || got.Call != "c_1" {
+				if err := json.Unmarshal(a.body, &got); err != nil || got.Status != r.of.res.Status ||
+					got.Call != "c_1" {
 					t.Errorf("the body is %s, %v", a.body, err)
 				}
 			})

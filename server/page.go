@@ -67,7 +67,8 @@ func (p Paging) at(kind string) (string, error) {
 
 // collect takes one page of a list. The list may give one more than the limit,
 // which then only shows that there is more. Skip leaves items out; nil leaves none.
-func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T) bool, key func(T) string) (*listed[T], error) {
+func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T) bool,
+	key func(T) string) (*listed[T], error) {
 	out := &listed[T]{Body: Page[T]{Data: []T{}}}
 	for item, err := range list {
 		if err != nil {

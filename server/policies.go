@@ -21,11 +21,17 @@ type PolicyRef struct {
 // policies are the operations on the documents that say who may do what.
 func (a *api) policies() {
 	const tag = "policies"
-	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy", action: haft.PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
-	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy", action: haft.PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
-	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain", action: haft.PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why", errors: []int{http.StatusNotFound}}, a.s.explain)
+	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy",
+		action: haft.PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
+	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy",
+		action: haft.PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing",
+		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
+	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain",
+		action: haft.PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why",
+		errors: []int{http.StatusNotFound}}, a.s.explain)
 	item := a.OpenAPI().Paths["/v1/policies/{of}"]
-	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
+	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject,
+		Description: "A policy, as YAML."}}}
 	item.Get.Responses["200"].Content = text
 	item.Put.RequestBody.Content = text
 }

@@ -196,11 +196,13 @@ func detailOf(e *huma.ErrorModel) string {
 // safe are the beginnings of messages of the library that hold nothing of what was
 // sent.
 var safe = []string{
-	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean", "unknown query parameter",
+	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean",
+	"unknown query parameter",
 }
 
 // quoting are those of them that hold an error of a parser, which quotes.
-var quoting = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986", "expected string to be RFC 4122", "expected string to be regex"}
+var quoting = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986",
+	"expected string to be RFC 4122", "expected string to be regex"}
 
 // misfit makes one of what the library found. It drops the value, and the message
 // if it may hold one.

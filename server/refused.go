@@ -86,7 +86,10 @@ type connKey struct{}
 // watchConns has the server count connections that never bring a request.
 func (s *Server) watchConns() {
 	s.conns.half = map[net.Conn]bool{}
-	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.http.ConnContext = func(ctx context.Context,
+		c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, c)
+	}
 	s.http.ConnState = func(c net.Conn, state http.ConnState) {
 		stateOf(c, state)
 		if !s.conns.state(c, state) || s.cfg.Refused == nil {
@@ -106,4 +109,5 @@ func (s *Server) watchConns() {
 func (s *Server) life() context.Context { return context.WithoutCancel(s.ending) }
 
 // errHalf is what nobody is told of half a request.
-var errHalf = &haft.Error{Code: haft.CodeInvalid, Message: "the headers of a request are too large or never came in whole"}
+var errHalf = &haft.Error{Code: haft.CodeInvalid,
+	Message: "the headers of a request are too large or never came in whole"}

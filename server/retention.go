@@ -10,11 +10,14 @@ import (
 // retention is how long calls are kept.
 func (a *api) retention() {
 	const tag = "retention"
-	register(a, operation{method: http.MethodGet, path: "/v1/retention", id: "retention", action: haft.PoliciesRead, tag: tag,
+	register(a, operation{method: http.MethodGet, path: "/v1/retention", id: "retention", action: haft.PoliciesRead,
+		tag:     tag,
 		summary: "Say how long calls are kept, and how many there are"}, a.s.showRetention)
-	register(a, operation{method: http.MethodPut, path: "/v1/retention", id: "set-retention", action: haft.PoliciesWrite, tag: tag,
+	register(a, operation{method: http.MethodPut, path: "/v1/retention", id: "set-retention",
+		action: haft.PoliciesWrite, tag: tag,
 		summary: "Set how long calls are kept",
-		about:   "A manager sets bounds up to `most`; the operator of the server sets any, and `most` with them. A bound that is left out, or 0, is that of the server; -1 means none."}, a.s.setRetention)
+		about: "A manager sets bounds up to `most`; the operator of the server sets any, and `most` with them. A " +
+			"bound that is left out, or 0, is that of the server; -1 means none."}, a.s.setRetention)
 }
 
 // RetentionOf says whose retention it is.

@@ -30,78 +30,111 @@ type route struct {
 func routes() []route {
 	const draftF = `{"source_code":"def g(): pass","source_type":"python","function":"g","description":"A tool.","parameters":{"type":"object"},"name":"g"}`
 	return []route{
-		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201, bad: `{"source":"` + canary + `"}`},
+		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201,
+			bad: `{"source":"` + canary + `"}`},
 		{op: "GET /v1/tools", who: user, ok: 200},
 		{op: "GET /v1/tools/{ref}", path: "/v1/tools/f", who: user, ok: 200, foreign: 404},
-		{op: "PATCH /v1/tools/{ref}", path: "/v1/tools/f", body: `{"category":"c"}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"version":"` + canary + `"}`},
+		{op: "PATCH /v1/tools/{ref}", path: "/v1/tools/f", body: `{"category":"c"}`, who: admin, ok: 200, foreign: 404,
+			low: 403, bad: `{"version":"` + canary + `"}`},
 		{op: "DELETE /v1/tools/{ref}", path: "/v1/tools/old", who: admin, ok: 204, foreign: 404, low: 403},
 		{op: "GET /v1/tools/{ref}/versions", path: "/v1/tools/f/versions", who: user, ok: 200, foreign: 404},
 		{op: "GET /v1/tools/{ref}/versions/{number}", path: "/v1/tools/f/versions/1", who: user, ok: 200, foreign: 404},
-		{op: "POST /v1/calls", body: `{"tool":"f","args":{"x":1}}`, who: user, ok: 200, foreign: 404, bad: `{"tool":"f","principal":{"org":"` + canary + `"}}`},
+		{op: "POST /v1/calls", body: `{"tool":"f","args":{"x":1}}`, who: user, ok: 200, foreign: 404,
+			bad: `{"tool":"f","principal":{"org":"` + canary + `"}}`},
 		{op: "GET /v1/calls", who: user, ok: 200},
 		{op: "POST /v1/calls/batch", body: `{"calls":[{"tool":"f"}]}`, who: user, ok: 200, bad: `{"calls":[]}`},
 		{op: "GET /v1/calls/{id}", path: "/v1/calls/$DONE", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "POST /v1/calls/{id}/cancel", path: "/v1/calls/$DONE/cancel", who: user, ok: 204, foreign: 404, low: 404},
 		{op: "POST /v1/calls/{id}/replay", path: "/v1/calls/$DONE/replay", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "POST /v1/tool_calls", body: `{"choices":[]}`, who: user, ok: 200, bad: `{"choices`, badStatus: 400},
-		{op: "POST /v1/chains", body: `{"steps":[{"id":"a","tool":"f"}]}`, who: user, ok: 200, bad: `{"steps":[{"id":"a"}]}`},
+		{op: "POST /v1/chains", body: `{"steps":[{"id":"a","tool":"f"}]}`, who: user, ok: 200,
+			bad: `{"steps":[{"id":"a"}]}`},
 		{op: "GET /v1/chains/{id}", path: "/v1/chains/$CHAIN", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "GET /v1/approvals", who: boss, ok: 200},
 		{op: "GET /v1/approvals/{id}", path: "/v1/approvals/$APPROVAL", who: boss, ok: 200, foreign: 404, low: 404},
-		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss, ok: 200, foreign: 404, low: 404, bad: `{"args":{}}`},
-		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200, foreign: 404, low: 404, bad: `{"reason":1}`},
+		{op: "POST /v1/approvals/{id}/deny", path: "/v1/approvals/$APPROVAL2/deny", body: `{"reason":"no"}`, who: boss,
+			ok: 200, foreign: 404, low: 404, bad: `{"args":{}}`},
+		{op: "POST /v1/approvals/{id}/approve", path: "/v1/approvals/$APPROVAL/approve", who: boss, ok: 200,
+			foreign: 404, low: 404, bad: `{"reason":1}`},
 		{op: "GET /v1/agents", who: user, ok: 200},
-		{op: "POST /v1/agents", body: `{"name":"neo"}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"tools":[1]}`},
+		{op: "POST /v1/agents", body: `{"name":"neo"}`, who: admin, ok: 201, foreign: 201, low: 403,
+			bad: `{"tools":[1]}`},
 		{op: "GET /v1/agents/{agent}", path: "/v1/agents/smith", who: user, ok: 200, foreign: 404},
-		{op: "PUT /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"tools":["f"]}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"org":"` + canary + `"}`},
-		{op: "PATCH /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"env":{"A":"b"}}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"env":{"A":1}}`},
-		{op: "PUT /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200, foreign: 404, low: 403},
-		{op: "DELETE /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200, foreign: 404, low: 403},
+		{op: "PUT /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"tools":["f"]}`, who: admin, ok: 200,
+			foreign: 404, low: 403, bad: `{"org":"` + canary + `"}`},
+		{op: "PATCH /v1/agents/{agent}", path: "/v1/agents/smith", body: `{"env":{"A":"b"}}`, who: admin, ok: 200,
+			foreign: 404, low: 403, bad: `{"env":{"A":1}}`},
+		{op: "PUT /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200,
+			foreign: 404, low: 403},
+		{op: "DELETE /v1/agents/{agent}/tools/{ref}", path: "/v1/agents/smith/tools/ask", who: admin, ok: 200,
+			foreign: 404, low: 403},
 		{op: "DELETE /v1/agents/{agent}", path: "/v1/agents/smith", who: admin, ok: 204, foreign: 404, low: 403},
-		{op: "PUT /v1/policies/{of}", path: "/v1/policies/organisation", body: "version: 1\n", who: admin, ok: 204, foreign: 204, low: 403, bad: canary + `: [`},
+		{op: "PUT /v1/policies/{of}", path: "/v1/policies/organisation", body: "version: 1\n", who: admin, ok: 204,
+			foreign: 204, low: 403, bad: canary + `: [`},
 		{op: "GET /v1/policies/{of}", path: "/v1/policies/organisation", who: admin, ok: 200, foreign: 200, low: 403},
-		{op: "PUT /v1/retention", body: `{"calls_ms":7200000}`, who: admin, ok: 200, foreign: 200, low: 403, bad: `{"calls_ms":"` + canary + `"}`},
+		{op: "PUT /v1/retention", body: `{"calls_ms":7200000}`, who: admin, ok: 200, foreign: 200, low: 403,
+			bad: `{"calls_ms":"` + canary + `"}`},
 		{op: "GET /v1/export", who: admin, ok: 200, foreign: 200, low: 403},
-		{op: "POST /v1/erase", body: `{"org":"acme","user":"nobody"}`, who: admin, ok: 200, foreign: 403, low: 403, bad: `{"org":["` + canary + `"]}`},
+		{op: "POST /v1/erase", body: `{"org":"acme","user":"nobody"}`, who: admin, ok: 200, foreign: 403, low: 403,
+			bad: `{"org":["` + canary + `"]}`},
 		{op: "GET /v1/retention", who: admin, ok: 200, foreign: 200, low: 403},
-		{op: "POST /v1/policies/explain", body: `{"tool":"f","args":{}}`, who: admin, ok: 200, foreign: 404, bad: `{"args":{}}`},
-		{op: "POST /v1/stop", body: `{"reason":"fire"}`, who: operator, ok: 204, foreign: 403, low: 403, bad: `{"kill":"` + canary + `"}`},
+		{op: "POST /v1/policies/explain", body: `{"tool":"f","args":{}}`, who: admin, ok: 200, foreign: 404,
+			bad: `{"args":{}}`},
+		{op: "POST /v1/stop", body: `{"reason":"fire"}`, who: operator, ok: 204, foreign: 403, low: 403,
+			bad: `{"kill":"` + canary + `"}`},
 		{op: "POST /v1/resume", who: operator, ok: 204, foreign: 403, low: 403},
 		{op: "GET /v1/audit", who: admin, ok: 200, low: 403},
 		{op: "GET /v1/audit/entries", path: "/v1/audit/entries?limit=3", who: admin, ok: 200, low: 403},
 		{op: "GET /v1/audit/keys", who: admin, ok: 200, low: 403},
 		{op: "GET /v1/whoami", who: user, ok: 200, any: true},
 		{op: "GET /v1/calls/{id}/events", path: "/v1/calls/$DONE/events", who: user, ok: 200, foreign: 404, low: 404},
-		{op: "POST /v1/sandbox_configs", body: `{"type":"e2b"}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"type":"` + canary + `"}`},
+		{op: "POST /v1/sandbox_configs", body: `{"type":"e2b"}`, who: admin, ok: 201, foreign: 201, low: 403,
+			bad: `{"type":"` + canary + `"}`},
 		{op: "GET /v1/sandbox_configs", who: admin, ok: 200},
 		{op: "GET /v1/sandbox_configs/{ref}", path: "/v1/sandbox_configs/local", who: admin, ok: 200, foreign: 404},
-		{op: "PUT /v1/sandbox_configs/{ref}", path: "/v1/sandbox_configs/local", body: `{"network":["a.test"]}`, who: admin, ok: 200, foreign: 201, low: 403, bad: `{"limits":{"wall_ms":"` + canary + `"}}`},
-		{op: "DELETE /v1/sandbox_configs/{ref}", path: "/v1/sandbox_configs/$SANDBOX", who: admin, ok: 204, foreign: 404, low: 403},
-		{op: "PUT /v1/secrets/{name}", path: "/v1/secrets/TOKEN", body: `{"value":"` + canary + `"}`, who: admin, ok: 204, foreign: 204, low: 403, bad: `{"value":""}`},
+		{op: "PUT /v1/sandbox_configs/{ref}", path: "/v1/sandbox_configs/local", body: `{"network":["a.test"]}`,
+			who: admin, ok: 200, foreign: 201, low: 403, bad: `{"limits":{"wall_ms":"` + canary + `"}}`},
+		{op: "DELETE /v1/sandbox_configs/{ref}", path: "/v1/sandbox_configs/$SANDBOX", who: admin, ok: 204,
+			foreign: 404, low: 403},
+		{op: "PUT /v1/secrets/{name}", path: "/v1/secrets/TOKEN", body: `{"value":"` + canary + `"}`, who: admin,
+			ok: 204, foreign: 204, low: 403, bad: `{"value":""}`},
 		{op: "GET /v1/secrets", who: admin, ok: 200, low: 403},
 		{op: "DELETE /v1/secrets/{name}", path: "/v1/secrets/ONCE", who: admin, ok: 204, foreign: 404, low: 403},
-		{op: "POST /v1/keys", body: `{"name":"ci","user":"ann","scope":["calls:read"]}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"org":"` + canary + `"}`},
+		{op: "POST /v1/keys", body: `{"name":"ci","user":"ann","scope":["calls:read"]}`, who: admin, ok: 201,
+			foreign: 201, low: 403, bad: `{"org":"` + canary + `"}`},
 		{op: "GET /v1/keys", who: admin, ok: 200, low: 403},
 		{op: "GET /v1/keys/{id}", path: "/v1/keys/$KEY", who: admin, ok: 200, foreign: 404, low: 403},
-		{op: "PATCH /v1/keys/{id}", path: "/v1/keys/$KEY", body: `{"name":"other"}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"disabled":"` + canary + `"}`},
-		{op: "POST /v1/keys/{id}/rotate", path: "/v1/keys/$KEY/rotate", body: `{"overlap_ms":1000}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"overlap_ms":-1}`},
+		{op: "PATCH /v1/keys/{id}", path: "/v1/keys/$KEY", body: `{"name":"other"}`, who: admin, ok: 200, foreign: 404,
+			low: 403, bad: `{"disabled":"` + canary + `"}`},
+		{op: "POST /v1/keys/{id}/rotate", path: "/v1/keys/$KEY/rotate", body: `{"overlap_ms":1000}`, who: admin,
+			ok: 200, foreign: 404, low: 403, bad: `{"overlap_ms":-1}`},
 		{op: "DELETE /v1/keys/{id}", path: "/v1/keys/$KEY", who: admin, ok: 204, foreign: 404, low: 403},
-		{op: "POST /v1/webhooks", body: `{"url":"https://example.com/in"}`, who: admin, ok: 201, foreign: 201, low: 403, bad: `{"url":"ftp://` + canary + `"}`},
+		{op: "POST /v1/webhooks", body: `{"url":"https://example.com/in"}`, who: admin, ok: 201, foreign: 201, low: 403,
+			bad: `{"url":"ftp://` + canary + `"}`},
 		{op: "GET /v1/webhooks", who: admin, ok: 200, low: 403},
 		{op: "GET /v1/webhooks/{id}", path: "/v1/webhooks/$HOOK", who: admin, ok: 200, foreign: 404, low: 403},
-		{op: "PUT /v1/webhooks/{id}", path: "/v1/webhooks/$HOOK", body: `{"url":"https://example.com/other"}`, who: admin, ok: 200, foreign: 404, low: 403, bad: `{"url":"https://example.com","types":["` + canary + `"]}`},
-		{op: "GET /v1/webhooks/{id}/dead_letters", path: "/v1/webhooks/$HOOK/dead_letters", who: admin, ok: 200, foreign: 404, low: 403},
-		{op: "POST /v1/webhooks/{id}/redeliver", path: "/v1/webhooks/$HOOK/redeliver", who: admin, ok: 200, foreign: 404, low: 403, bad: `{"letter":1}`},
+		{op: "PUT /v1/webhooks/{id}", path: "/v1/webhooks/$HOOK", body: `{"url":"https://example.com/other"}`,
+			who: admin, ok: 200, foreign: 404, low: 403,
+			bad: `{"url":"https://example.com","types":["` + canary + `"]}`},
+		{op: "GET /v1/webhooks/{id}/dead_letters", path: "/v1/webhooks/$HOOK/dead_letters", who: admin, ok: 200,
+			foreign: 404, low: 403},
+		{op: "POST /v1/webhooks/{id}/redeliver", path: "/v1/webhooks/$HOOK/redeliver", who: admin, ok: 200,
+			foreign: 404, low: 403, bad: `{"letter":1}`},
 		{op: "DELETE /v1/webhooks/{id}", path: "/v1/webhooks/$HOOK", who: admin, ok: 204, foreign: 404, low: 403},
 		{op: "GET /v1/usage", path: "/v1/usage?by=tool,day", who: admin, ok: 200},
 		// No MCP server is reached from this world.
 		{op: "GET /v1/mcp_servers", who: user, ok: 200},
 		{op: "GET /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", who: admin, ok: 404, foreign: 404, low: 404},
-		{op: "PUT /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", body: `{"url":"https://example.com/mcp"}`, who: admin, ok: 503, foreign: 503, low: 403, bad: `{"command":"` + canary + `"}`},
-		{op: "POST /v1/mcp_servers/{server}/refresh", path: "/v1/mcp_servers/none/refresh", body: `{}`, who: admin, ok: 404, foreign: 404, low: 403},
-		{op: "POST /v1/mcp_servers/{server}/login", path: "/v1/mcp_servers/none/login", body: `{"redirect_uri":"http://127.0.0.1/"}`, who: admin, ok: 503, foreign: 503, low: 503},
-		{op: "POST /v1/mcp_servers/{server}/login/finish", path: "/v1/mcp_servers/none/login/finish", body: `{"code":"x","state":"y"}`, who: admin, ok: 503, foreign: 503, low: 503},
-		{op: "DELETE /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", who: admin, ok: 404, foreign: 404, low: 403},
+		{op: "PUT /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", body: `{"url":"https://example.com/mcp"}`,
+			who: admin, ok: 503, foreign: 503, low: 403, bad: `{"command":"` + canary + `"}`},
+		{op: "POST /v1/mcp_servers/{server}/refresh", path: "/v1/mcp_servers/none/refresh", body: `{}`, who: admin,
+			ok: 404, foreign: 404, low: 403},
+		{op: "POST /v1/mcp_servers/{server}/login", path: "/v1/mcp_servers/none/login",
+			body: `{"redirect_uri":"http://127.0.0.1/"}`, who: admin, ok: 503, foreign: 503, low: 503},
+		{op: "POST /v1/mcp_servers/{server}/login/finish", path: "/v1/mcp_servers/none/login/finish",
+			body: `{"code":"x","state":"y"}`, who: admin, ok: 503, foreign: 503, low: 503},
+		{op: "DELETE /v1/mcp_servers/{server}", path: "/v1/mcp_servers/none", who: admin, ok: 404, foreign: 404,
+			low: 403},
 		{op: "POST /v1/calls/cancel", body: `{}`, who: user, ok: 200, bad: `{"org":"acme"}`},
 		{op: "GET /v1/events", path: "/v1/events?after=0", who: "acme/brief/user", ok: 200, foreign: -1, low: -1},
 	}
@@ -128,7 +161,9 @@ func fill(w *world) *strings.Replacer {
 	var key, hook struct{ ID string }
 	w.must(201, admin, "POST", "/v1/keys", `{"user":"ann"}`).into(w.t, &key)
 	w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/","disabled":true}`).into(w.t, &hook)
-	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK", hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL", string(pending.Approval), "$CHAIN", string(chain.ID))
+	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
+		hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL",
+		string(pending.Approval), "$CHAIN", string(chain.ID))
 }
 
 // tryScopes tries a route with every scope but its own, and as an agent, and returns
@@ -183,10 +218,12 @@ func TestRoutes(t *testing.T) {
 				return a
 			}
 			// Those who may not come first: they must change nothing.
-			if a := send(nobody, r.body); a.status != 401 || problemOf(t, a).Code != haft.CodeUnauthenticated || a.header.Get("WWW-Authenticate") == "" {
+			if a := send(nobody, r.body); a.status != 401 || problemOf(t, a).Code != haft.CodeUnauthenticated ||
+				a.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("without a credential: %d %s", a.status, a.body)
 			}
-			if a := send("acme/root/admin//nothing", r.body); !r.any && (a.status != 403 || problemOf(t, a).Code != haft.CodeDenied) {
+			if a := send("acme/root/admin//nothing", r.body); !r.any &&
+				(a.status != 403 || problemOf(t, a).Code != haft.CodeDenied) {
 				t.Errorf("with a credential for nothing: %d %s", a.status, a.body)
 			}
 			if r.bad != "" {
@@ -213,7 +250,8 @@ func TestRoutes(t *testing.T) {
 			if a.status != r.ok {
 				t.Errorf("by who may: %d %s, want %d", a.status, a.body, r.ok)
 			}
-			if a.header.Get("X-Request-Id") == "" || a.header.Get("Access-Control-Allow-Origin") != "" || a.header.Get("Set-Cookie") != "" {
+			if a.header.Get("X-Request-Id") == "" || a.header.Get("Access-Control-Allow-Origin") != "" ||
+				a.header.Get("Set-Cookie") != "" {
 				t.Errorf("headers: %v", a.header)
 			}
 		})
@@ -257,7 +295,8 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 	w := setup(t, nil)
 	values := fill(w)
 	for _, r := range routes() {
-		if r.foreign != http.StatusNotFound || !strings.Contains(r.op, "{") || strings.Contains(r.op, "PUT /v1/agents/{agent}") {
+		if r.foreign != http.StatusNotFound || !strings.Contains(r.op, "{") ||
+			strings.Contains(r.op, "PUT /v1/agents/{agent}") {
 			continue
 		}
 		method, _, _ := strings.Cut(r.op, " ")
@@ -290,7 +329,8 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 			alike = one == other
 		}
 		if !alike {
-			t.Errorf("%s asks the store %d times for what is another's, and %d times for what never was", r.op, one, other)
+			t.Errorf("%s asks the store %d times for what is another's, and %d times for what never was", r.op, one,
+				other)
 		}
 	}
 }

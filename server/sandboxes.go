@@ -31,11 +31,20 @@ type oneSandbox struct {
 func (a *api) sandboxes() {
 	const tag = "sandboxes"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs", id: "list-sandbox-configs", action: haft.SandboxesRead, tag: tag, summary: "List sandbox configurations by type", errors: []int{http.StatusNotFound}}, a.s.listSandboxes)
-	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config", action: haft.SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
-	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type", also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
-	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config", action: haft.SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition}, a.s.removeSandbox)
+	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs", id: "list-sandbox-configs",
+		action: haft.SandboxesRead, tag: tag, summary: "List sandbox configurations by type",
+		errors: []int{http.StatusNotFound}}, a.s.listSandboxes)
+	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config",
+		action: haft.SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated,
+		errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
+	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config",
+		action: haft.SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
+	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config",
+		action: haft.SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type",
+		also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
+	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config",
+		action: haft.SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition},
+		a.s.removeSandbox)
 }
 
 func (s *Server) listSandboxes(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
@@ -47,7 +56,8 @@ func (s *Server) listSandboxes(ctx context.Context, who Identity, in *Paging) (*
 		return nil, err
 	}
 	return collect(s.cfg.Sandboxes.SandboxConfigs(ctx, who.Principal), *in, "sandboxes",
-		func(c haft.SandboxConfig) bool { return string(c.Type) <= after }, func(c haft.SandboxConfig) string { return string(c.Type) })
+		func(c haft.SandboxConfig) bool { return string(c.Type) <= after },
+		func(c haft.SandboxConfig) string { return string(c.Type) })
 }
 
 type addSandbox struct {
@@ -63,7 +73,8 @@ func (s *Server) addSandbox(ctx context.Context, who Identity, in *addSandbox) (
 
 // config makes a configuration of a body.
 func (b SandboxBody) config(typ haft.SandboxType, condition string) haft.SandboxConfig {
-	return haft.SandboxConfig{Type: typ, Description: b.Description, Limits: b.Limits, Network: b.Network, Needs: b.Needs, If: condition}
+	return haft.SandboxConfig{Type: typ, Description: b.Description, Limits: b.Limits, Network: b.Network,
+		Needs: b.Needs, If: condition}
 }
 
 // keepSandbox writes a configuration.
@@ -75,7 +86,8 @@ func (s *Server) keepSandbox(ctx context.Context, who Identity, status int, c ha
 	if err != nil {
 		return nil, err
 	}
-	return &oneSandbox{Status: status, ETag: quote(kept.Revision()), Location: "/v1/sandbox_configs/" + string(kept.ID), Body: *kept}, nil
+	return &oneSandbox{Status: status, ETag: quote(kept.Revision()), Location: "/v1/sandbox_configs/" + string(kept.ID),
+		Body: *kept}, nil
 }
 
 func (s *Server) showSandbox(ctx context.Context, who Identity, in *SandboxRef) (*oneSandbox, error) {

@@ -19,9 +19,16 @@ type SecretRef struct {
 // secrets are the operations on stored variables. No answer has a value.
 func (a *api) secrets() {
 	const tag = "secrets"
-	register(a, operation{method: http.MethodGet, path: "/v1/secrets", id: "list-secrets", action: haft.SecretsRead, tag: tag, summary: "List the names of stored variables", about: "Values are never shown. A fingerprint is the same for the same value.", errors: []int{http.StatusNotFound}}, a.s.listSecrets)
-	register(a, operation{method: http.MethodPut, path: "/v1/secrets/{name}", id: "put-secret", action: haft.SecretsWrite, tag: tag, summary: "Store a variable; nobody can read it back", about: "With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced outside of their sandbox."}, a.s.putSecret)
-	register(a, operation{method: http.MethodDelete, path: "/v1/secrets/{name}", id: "remove-secret", action: haft.SecretsWrite, tag: tag, summary: "Remove a stored variable"}, a.s.removeSecret)
+	register(a, operation{method: http.MethodGet, path: "/v1/secrets", id: "list-secrets", action: haft.SecretsRead,
+		tag: tag, summary: "List the names of stored variables",
+		about:  "Values are never shown. A fingerprint is the same for the same value.",
+		errors: []int{http.StatusNotFound}}, a.s.listSecrets)
+	register(a, operation{method: http.MethodPut, path: "/v1/secrets/{name}", id: "put-secret",
+		action: haft.SecretsWrite, tag: tag, summary: "Store a variable; nobody can read it back",
+		about: "With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced " +
+			"outside of their sandbox."}, a.s.putSecret)
+	register(a, operation{method: http.MethodDelete, path: "/v1/secrets/{name}", id: "remove-secret",
+		action: haft.SecretsWrite, tag: tag, summary: "Remove a stored variable"}, a.s.removeSecret)
 }
 
 type listSecrets struct {
@@ -42,7 +49,8 @@ func (s *Server) listSecrets(ctx context.Context, who Identity, in *listSecrets)
 		return nil, err
 	}
 	slices.SortFunc(list, func(a, b secret.Info) int { return strings.Compare(a.Name, b.Name) })
-	return collect(each(list), in.Paging, "secrets", func(i secret.Info) bool { return i.Name <= after }, func(i secret.Info) string { return i.Name })
+	return collect(each(list), in.Paging, "secrets", func(i secret.Info) bool { return i.Name <= after },
+		func(i secret.Info) string { return i.Name })
 }
 
 type putSecret struct {
@@ -58,9 +66,11 @@ func (s *Server) putSecret(ctx context.Context, who Identity, in *putSecret) (*s
 		return nil, absent("secrets")
 	}
 	if in.Body.Value == "" {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a variable needs a value", Misfits: []haft.Misfit{{Pointer: "/value", Message: "is empty"}}}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a variable needs a value",
+			Misfits: []haft.Misfit{{Pointer: "/value", Message: "is empty"}}}
 	}
-	return nil, s.cfg.Secrets.BindSecret(ctx, who.Principal, in.Agent, in.Name, secret.New(in.Body.Value), in.Body.Bound)
+	return nil, s.cfg.Secrets.BindSecret(ctx, who.Principal, in.Agent, in.Name, secret.New(in.Body.Value),
+		in.Body.Bound)
 }
 
 func (s *Server) removeSecret(ctx context.Context, who Identity, in *SecretRef) (*struct{}, error) {

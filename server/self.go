@@ -51,13 +51,17 @@ type oneSelf struct{ Body Self }
 
 // self is about who asks.
 func (a *api) self() {
-	register(a, operation{method: http.MethodGet, path: "/v1/whoami", id: "whoami", action: anyAction, tag: "identity", summary: "Say who the credential is, and what it is for",
-		about: "With `as`, which every request takes, it is the agent of that name, if the credential may act as it."}, a.s.whoami)
+	register(a, operation{method: http.MethodGet, path: "/v1/whoami", id: "whoami", action: anyAction, tag: "identity",
+		summary: "Say who the credential is, and what it is for",
+		about: "With `as`, which every request takes, it is the agent of that name, if the credential may " +
+			"act as it."},
+		a.s.whoami)
 }
 
 func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {
 	return &oneSelf{Self{
-		Principal: who.Principal, Operator: who.Rules.Operates(who.Principal), Actions: who.Rules.Allowed(who.Principal),
+		Principal: who.Principal, Operator: who.Rules.Operates(who.Principal),
+		Actions: who.Rules.Allowed(who.Principal),
 		Expires: who.Expires, Version: s.cfg.Version,
 	}}, nil
 }

@@ -158,7 +158,8 @@ type Audit interface {
 	// AuditEntries returns a page of entries that fit f, behind a place: a list for
 	// JSON. Next is where to go on, and nil if that was the last page; one that has
 	// few entries, or none, need not be.
-	AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (list any, next *haft.AuditPlace, err error)
+	AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (list any,
+		next *haft.AuditPlace, err error)
 	// AuditKeys returns the public keys that prove an export, as PEM.
 	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
 }
@@ -224,7 +225,8 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		return nil, errors.New("a server needs a service and an authenticator")
 	}
 	cfg = cfg.filled()
-	s := &Server{service: service, auth: auth, cfg: cfg, bounds: tally{perCredential: cfg.Streams, perOrg: cfg.OrgStreams}}
+	s := &Server{service: service, auth: auth, cfg: cfg,
+		bounds: tally{perCredential: cfg.Streams, perOrg: cfg.OrgStreams}}
 	var err error
 	if s.hosts, err = newHosts(cfg.Hosts, cfg.Origins); err != nil {
 		return nil, err

@@ -118,7 +118,8 @@ func (r *reader) open(ctx context.Context, buffer int) (*socket, error) {
 	}}
 	r.opened++
 	conn, _, err := websocket.Dial(ctx, fmt.Sprintf("%s/v1/events?after=%d", r.s.http.URL, r.last), &websocket.DialOptions{ //nolint:bodyclose // the library's
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + r.org + "/root/admin"}}, HTTPClient: &http.Client{Transport: transport}})
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + r.org + "/root/admin"}},
+		HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,8 @@ func (r *reader) drain(s *socket) error {
 			return fmt.Errorf("an event of %s", e.Principal.Org)
 		}
 		if e.Cursor <= r.last || e.Seq != r.seqs[e.Call]+1 {
-			return fmt.Errorf("event %d of call %s after %d, cursor %d after %d", e.Seq, e.Call, r.seqs[e.Call], e.Cursor, r.last)
+			return fmt.Errorf("event %d of call %s after %d, cursor %d after %d", e.Seq, e.Call, r.seqs[e.Call],
+				e.Cursor, r.last)
 		}
 		r.last, r.seqs[e.Call] = e.Cursor, e.Seq
 		r.cursors = append(r.cursors, e.Cursor)
@@ -187,7 +189,8 @@ func (s *soak) reader(org string, life func() int) *reader {
 // call makes the calls of an organisation, one after the other.
 func (s *soak) call(ctx context.Context, org string) error {
 	for range s.calls {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.http.URL+"/v1/calls", strings.NewReader(`{"tool":"f"}`))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.http.URL+"/v1/calls",
+			strings.NewReader(`{"tool":"f"}`))
 		if err != nil {
 			return err
 		}
@@ -298,7 +301,8 @@ func TestEvents_soak(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d readers of %d organisations got %d events of %d calls over %d cuts, told %d times that they are slow, in %v",
+	t.Logf("%d readers of %d organisations got %d events of %d calls over %d cuts, told %d times that they are "+
+		"slow, in %v",
 		len(good), s.orgs, s.events.Load(), s.orgs*s.calls, s.cuts.Load(), s.told.Load(), time.Since(begin))
 
 	// Now those that slept wake up: what they got is what they can have, and they
@@ -315,7 +319,8 @@ func TestEvents_soak(t *testing.T) {
 	if stalled[0].opened < 2 {
 		t.Errorf("%d events waited for one that did not read", len(stalled[0].cursors))
 	}
-	t.Logf("with the %d that did not read: %d events, %d cuts, told %d times, in %v", len(stalled), s.events.Load(), s.cuts.Load(), s.told.Load(), time.Since(begin))
+	t.Logf("with the %d that did not read: %d events, %d cuts, told %d times, in %v", len(stalled), s.events.Load(),
+		s.cuts.Load(), s.told.Load(), time.Since(begin))
 	for org := range s.orgs {
 		want := s.kept(t, soakOrg(org))
 		for _, r := range append(slices.Clone(good), stalled...) {

@@ -53,19 +53,34 @@ type oneTool struct {
 // tools are the operations on tools and their versions.
 func (a *api) tools() {
 	const tag = "tools"
-	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: haft.ToolsWrite, tag: tag, summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated, also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: haft.ToolsRead, tag: tag, summary: "List tools, in our form or that of a model vendor", about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, `skipped` has those that it would refuse, and the header Link says whether there is more.", errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: haft.ToolsRead, tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
-	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: haft.ToolsWrite, tag: tag, summary: "Disable, sort, roll back or review a tool", about: "With `version`, calls run that version from now on: this is how to roll back.", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool", action: haft.ToolsWrite, tag: tag, summary: "Remove a tool with its versions", errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions", action: haft.ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version", action: haft.ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
+	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: haft.ToolsWrite, tag: tag,
+		summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated,
+		also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: haft.ToolsRead, tag: tag,
+		summary: "List tools, in our form or that of a model vendor",
+		about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, " +
+			"`skipped` has those that it would refuse, and the header Link says whether there is more.",
+		errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: haft.ToolsRead,
+		tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
+	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: haft.ToolsWrite,
+		tag: tag, summary: "Disable, sort, roll back or review a tool",
+		about:  "With `version`, calls run that version from now on: this is how to roll back.",
+		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
+	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool",
+		action: haft.ToolsWrite, tag: tag, summary: "Remove a tool with its versions",
+		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions",
+		action: haft.ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
+	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version",
+		action: haft.ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
 }
 
 // toolForms are the forms in which tools are listed: ours, or what a vendor takes.
 func (a *api) toolForms() *huma.Schema {
 	ours := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Page[haft.Tool]](), true, "PageTool")
-	return &huma.Schema{AnyOf: []*huma.Schema{ours, {Type: huma.TypeArray, Items: &huma.Schema{}}, {Type: huma.TypeObject}}}
+	return &huma.Schema{AnyOf: []*huma.Schema{ours, {Type: huma.TypeArray, Items: &huma.Schema{}},
+		{Type: huma.TypeObject}}}
 }
 
 // etag is that of a tool: the digest of its version, and when the rest of it was
@@ -92,7 +107,8 @@ func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*added
 	if in.IfMatch != "" && in.IfMatch != "*" {
 		only := tags(in.IfMatch)
 		if len(only) != 1 || d.If != "" && d.If != only[0] {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "If-Match has one ETag, and if_digest is the same if it is there"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "If-Match has one ETag, and if_digest is the same if it is there"}
 		}
 		d.If = only[0]
 	}
@@ -105,7 +121,8 @@ func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*added
 	}
 	out := &addedTool{
 		Status: http.StatusCreated, ETag: etag(c.Tool), Location: "/v1/tools/" + string(c.Tool.ID),
-		Body: Added{Tool: c.Tool, IsNew: c.Created, Same: c.Same, Waiting: c.Waiting, Schema: c.Schema, Warnings: c.Warnings},
+		Body: Added{Tool: c.Tool, IsNew: c.Created, Same: c.Same, Waiting: c.Waiting, Schema: c.Schema,
+			Warnings: c.Warnings},
 	}
 	if c.Same {
 		out.Status = http.StatusOK
@@ -156,14 +173,17 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	}
 	after = cmp.Or(after, in.After)
 	if len(in.Name) > 0 && (in.Search != "" || in.Sort == "-updated") {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "tools that are named are listed by name, and not searched for"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "tools that are named are listed by name, and not searched for"}
 	}
 	if in.Search != "" && in.Cursor != "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
 	}
 	// A form of a vendor goes to a model, which cannot call what is disabled.
-	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after, Limit: in.Limit + 1,
-		Disabled: in.Disabled && in.Format == "", Enabled: flag(in.Enabled), Recent: in.Sort == "-updated", AfterTime: in.Time}
+	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after,
+		Limit:    in.Limit + 1,
+		Disabled: in.Disabled && in.Format == "", Enabled: flag(in.Enabled), Recent: in.Sort == "-updated",
+		AfterTime: in.Time}
 	if p.Agent != "" {
 		f.Limit = 0 // the filter comes before the agent's tools are picked
 	}
@@ -189,7 +209,8 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 }
 
 // named yields the tools of some names that fit a filter, in the order of the list.
-func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
+func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f haft.ToolFilter) iter.Seq2[haft.Tool,
+	error] {
 	return func(yield func(haft.Tool, error) bool) {
 		names := slices.Compact(slices.Sorted(slices.Values(names)))
 		for _, name := range names {
@@ -205,7 +226,8 @@ func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f 
 				return
 			case t.Name != name, // it is an id
 				f.Category != "" && t.Category != f.Category, f.Tag != "" && !slices.Contains(t.Tags, f.Tag),
-				f.Kind != "" && t.Version.Kind != f.Kind, t.Disabled && !f.Disabled && f.Enabled == nil, f.Enabled != nil && *f.Enabled == t.Disabled:
+				f.Kind != "" && t.Version.Kind != f.Kind, t.Disabled && !f.Disabled && f.Enabled == nil,
+				f.Enabled != nil && *f.Enabled == t.Disabled:
 				continue
 			}
 			if !yield(*t, nil) {

@@ -26,7 +26,8 @@ func TestTools_conditions(t *testing.T) {
 	digest := `"` + tool.Version.Digest + `"`
 	second := strings.Replace(draft("f", ""), "A tool.", "Another.", 1)
 
-	if a := w.must(304, user, "GET", "/v1/tools/f", "", "If-None-Match", `"x", W/`+tag); len(a.body) > 0 || a.header.Get("ETag") != tag {
+	if a := w.must(304, user, "GET", "/v1/tools/f", "", "If-None-Match", `"x", W/`+tag); len(a.body) > 0 ||
+		a.header.Get("ETag") != tag {
 		t.Errorf("not modified: %q %v", a.body, a.header)
 	}
 	w.must(200, user, "GET", "/v1/tools/f", "", "If-None-Match", `"x"`)
@@ -154,7 +155,8 @@ func TestPolicies_of_the_server_are_for_its_operator(t *testing.T) {
 	w.must(403, admin, "PUT", "/v1/policies/server", text)
 	w.must(403, admin, "GET", "/v1/policies/server", "")
 	w.must(204, operator, "PUT", "/v1/policies/server", text, "Content-Type", "application/yaml")
-	if a := w.must(200, operator, "GET", "/v1/policies/server", ""); string(a.body) != text || a.header.Get("Content-Type") != "application/yaml" {
+	if a := w.must(200, operator, "GET", "/v1/policies/server", ""); string(a.body) != text ||
+		a.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("got %q as %s", a.body, a.header.Get("Content-Type"))
 	}
 	w.must(422, operator, "PUT", "/v1/policies/server", "version: [")
@@ -185,7 +187,8 @@ func TestStop_and_resume(t *testing.T) {
 	w.tool("f", "")
 	w.must(403, admin, "POST", "/v1/stop", "")
 	w.must(204, operator, "POST", "/v1/stop", `{"reason":"fire"}`)
-	if a := w.ask(user, "POST", "/v1/calls", `{"tool":"f"}`); a.status == http.StatusOK && strings.Contains(string(a.body), `"success"`) {
+	if a := w.ask(user, "POST", "/v1/calls", `{"tool":"f"}`); a.status == http.StatusOK &&
+		strings.Contains(string(a.body), `"success"`) {
 		t.Errorf("a call runs: %s", a.body)
 	}
 	w.must(204, operator, "POST", "/v1/resume", "")
@@ -222,7 +225,8 @@ func TestBodies_that_cannot_be_read(t *testing.T) {
 			}
 		})
 	}
-	p := problemOf(t, w.must(422, user, "POST", "/v1/calls/batch", `{"calls":[{"tool":"f"},{"tool":"f","env":{"A":`+`1}}]}`))
+	p := problemOf(t, w.must(422, user, "POST", "/v1/calls/batch",
+		`{"calls":[{"tool":"f"},{"tool":"f","env":{"A":`+`1}}]}`))
 	if len(p.Misfits) != 1 || p.Misfits[0].Pointer != "/calls/1/env/A" {
 		t.Errorf("misfits: %+v", p.Misfits)
 	}
@@ -242,7 +246,8 @@ func FuzzBodies(f *testing.F) {
 	door := setup(f, nil).server.Handler()
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		u, err := url.ParseRequestURI(path)
-		if err != nil || !strings.HasPrefix(u.Path, "/v1/") || u.Path == "/v1/events" || !slices.Contains([]string{"POST", "PUT", "PATCH", "GET"}, method) {
+		if err != nil || !strings.HasPrefix(u.Path, "/v1/") || u.Path == "/v1/events" ||
+			!slices.Contains([]string{"POST", "PUT", "PATCH", "GET"}, method) {
 			t.Skip("not a request of ours")
 		}
 		r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost/", bytes.NewReader(body))

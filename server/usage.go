@@ -10,8 +10,9 @@ import (
 
 // usage is what was used.
 func (a *api) usage() {
-	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: haft.UsageRead, tag: "usage", summary: "Sum up what calls used, by tool, user, agent and period",
-		about: "Calls are counted when they end, by the hour (UTC).", errors: []int{http.StatusNotFound}}, a.s.usage)
+	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: haft.UsageRead, tag: "usage",
+		summary: "Sum up what calls used, by tool, user, agent and period",
+		about:   "Calls are counted when they end, by the hour (UTC).", errors: []int{http.StatusNotFound}}, a.s.usage)
 }
 
 type usageQuery struct {
@@ -34,7 +35,8 @@ func (s *Server) usage(ctx context.Context, who Identity, in *usageQuery) (*usag
 	if s.cfg.Meter == nil {
 		return nil, absent("usage")
 	}
-	q := haft.UsageQuery{From: in.From, Until: in.Until, Tool: in.Tool, User: in.User, Agent: s.agentID(ctx, who, in.Agent), Limit: in.Limit}
+	q := haft.UsageQuery{From: in.From, Until: in.Until, Tool: in.Tool, User: in.User,
+		Agent: s.agentID(ctx, who, in.Agent), Limit: in.Limit}
 	for _, by := range in.By {
 		q.By = append(q.By, haft.UsageBy(by))
 	}

@@ -45,13 +45,27 @@ type (
 func (a *api) webhooks() {
 	const tag = "webhooks"
 	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: haft.WebhooksRead, tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Have events sent to an address", about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.", status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook", action: haft.WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
-	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay", errors: condition}, a.s.putWebhook)
-	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook", action: haft.WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition}, a.s.removeWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters", action: haft.WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"}, a.s.deadLetters)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver", action: haft.WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: haft.WebhooksRead,
+		tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
+	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: haft.WebhooksWrite,
+		tag: tag, summary: "Have events sent to an address",
+		about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as " +
+			"Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.",
+		status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook",
+		action: haft.WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
+	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook",
+		action: haft.WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay",
+		errors: condition}, a.s.putWebhook)
+	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook",
+		action: haft.WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition},
+		a.s.removeWebhook)
+	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters",
+		action: haft.WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"},
+		a.s.deadLetters)
+	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver",
+		action: haft.WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until " +
+			"one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
 }
 
 func (s *Server) listWebhooks(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {
@@ -68,7 +82,8 @@ func (s *Server) listWebhooks(ctx context.Context, who Identity, in *Paging) (*l
 
 // webhook makes a webhook of a body.
 func (b WebhookBody) webhook(id haft.WebhookID, condition string) haft.Webhook {
-	return haft.Webhook{ID: id, URL: b.URL, Description: b.Description, Types: b.Types, Tools: b.Tools, Agents: b.Agents, Users: b.Users, Disabled: b.Disabled, If: condition}
+	return haft.Webhook{ID: id, URL: b.URL, Description: b.Description, Types: b.Types, Tools: b.Tools,
+		Agents: b.Agents, Users: b.Users, Disabled: b.Disabled, If: condition}
 }
 
 type addWebhook struct{ Body WebhookBody }
@@ -81,7 +96,8 @@ func (s *Server) addWebhook(ctx context.Context, who Identity, in *addWebhook) (
 	if err != nil {
 		return nil, err
 	}
-	return &newWebhook{ETag: quote(w.Revision()), Location: "/v1/webhooks/" + string(w.ID), Body: NewWebhook{*w, secret}}, nil
+	return &newWebhook{ETag: quote(w.Revision()), Location: "/v1/webhooks/" + string(w.ID),
+		Body: NewWebhook{*w, secret}}, nil
 }
 
 func (s *Server) showWebhook(ctx context.Context, who Identity, in *WebhookRef) (*oneWebhook, error) {

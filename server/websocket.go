@@ -70,7 +70,8 @@ func (o *socketSink) Beat(cursor int64) error {
 }
 
 // socket streams events over a WebSocket. Readers send nothing.
-func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch, after int64) {
+func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
+	after int64) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // guard has looked at Origin, and knows what the operator allows
 		CompressionMode:    websocket.CompressionDisabled,

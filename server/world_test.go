@@ -110,7 +110,8 @@ func (w *world) set(run func(ctx context.Context, req executor.Request) (*haft.R
 
 // echo gives back its arguments.
 func echo(_ context.Context, req executor.Request) (*haft.Result, error) {
-	return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: json.RawMessage(req.Args)}, nil
+	return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: json.RawMessage(req.Args)},
+		nil
 }
 
 // people knows who a token of the tests is: ORG/USER/ROLE+ROLE[/AGENT]. A fifth
@@ -123,7 +124,8 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	parts := strings.Split(token, "/")
 	if !ok || len(parts) < 3 {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
+			Message: "the credential is missing or not valid"}
 	}
 	p := haft.Principal{Org: parts[0], User: parts[1], Roles: strings.Split(parts[2], "+")}
 	id := server.Identity{Principal: p, Rules: authority.Rules{Operators: "ops"}}
@@ -190,7 +192,9 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: w.store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}, engine.Config{Policy: pol, Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B, haft.SandboxModal}, Vault: &vault{values: map[string]secret.Value{}}})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}},
+		engine.Config{Policy: pol, Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
+			haft.SandboxModal}, Vault: &vault{values: map[string]secret.Value{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,18 +211,23 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
-		Sandboxes: w.engine, Meter: w.engine, Retainer: w.engine, Eraser: w.engine, Secrets: w.engine, Webhooks: hooks, Keys: keyring{ring},
+		Sandboxes: w.engine, Meter: w.engine, Retainer: w.engine, Eraser: w.engine, Secrets: w.engine, Webhooks: hooks,
+		Keys: keyring{ring},
 		Wait: w.engine.Wait, Policies: w.engine, Audit: w, Events: w.engine,
 		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.engine.Explain(ctx, c) },
 		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
 			return json.Marshal([]any{format, strict, len(tools)})
 		},
 		ToolCalls: func(_ context.Context, req server.ToolCalls) (json.RawMessage, error) {
-			return json.Marshal(map[string]any{"org": req.Principal.Org, "agent": req.Principal.Agent, "body": req.Body})
+			return json.Marshal(map[string]any{"org": req.Principal.Org, "agent": req.Principal.Agent,
+				"body": req.Body})
 		},
-		Ready:   func(context.Context) error { return nil },
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "haft_calls_total 1") }),
-		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
+		Ready: func(context.Context) error { return nil },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			fmt.Fprintln(w, "haft_calls_total 1")
+		}),
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 	if change != nil {
 		change(&cfg)
@@ -237,7 +246,8 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 }
 
 // AuditEntries implements server.Audit.
-func (w *world) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (any, *haft.AuditPlace, error) {
+func (w *world) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter,
+	after haft.AuditPlace) (any, *haft.AuditPlace, error) {
 	if err := auditor(p); err != nil {
 		return nil, nil, err
 	}
@@ -345,7 +355,8 @@ func (w *world) must(status int, who, method, path, body string, headers ...stri
 
 // draft is a tool with any arguments. More are members of the draft.
 func draft(name, more string) string {
-	return fmt.Sprintf(`{"name":%q,"source_type":"python","function":%q,"description":"A tool.","source_code":"def %s(): pass",
+	return fmt.Sprintf(
+		`{"name":%q,"source_type":"python","function":%q,"description":"A tool.","source_code":"def %s(): pass",
 		"parameters":{"type":"object","properties":{"x":{"type":"integer"},"path":{"type":"string"}}}%s}`, name, name, name, more)
 }
 
@@ -370,7 +381,8 @@ func problemOf(t *testing.T, a answer) server.Problem {
 	t.Helper()
 	var p server.Problem
 	a.into(t, &p)
-	if a.header.Get("Content-Type") != "application/problem+json" || p.Status != a.status || p.Code == "" || p.Request != a.header.Get("X-Request-Id") || p.Type != "urn:haft:error:"+string(p.Code) {
+	if a.header.Get("Content-Type") != "application/problem+json" || p.Status != a.status || p.Code == "" ||
+		p.Request != a.header.Get("X-Request-Id") || p.Type != "urn:haft:error:"+string(p.Code) {
 		t.Errorf("not a problem: %d %v %s", a.status, a.header, a.body)
 	}
 	if bytes.Contains(a.body, []byte(canary)) {

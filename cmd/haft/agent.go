@@ -32,7 +32,8 @@ func agentCommand(std streams) *cobra.Command {
 		agentTools(p, std, "detach", "Take tools from an agent", func(have []string, name string) []string {
 			return slices.DeleteFunc(have, func(n string) bool { return n == name })
 		}),
-		agentEnv(p, std), agentRules(p, std), agentSwitch(p, std, "enable", false), agentSwitch(p, std, "disable", true),
+		agentEnv(p, std), agentRules(p, std), agentSwitch(p, std, "enable", false),
+		agentSwitch(p, std, "disable", true),
 	)
 	return cmd
 }
@@ -54,7 +55,8 @@ func tellAgent(s *session, a *haft.Agent) error {
 	if a.Disabled {
 		state = cell{"disabled", yellow}
 	}
-	printFacts(s.std.out, fact{"name", cell{a.Name, bold}}, fact{"id", a.ID}, fact{"state", state}, fact{"tools", strings.Join(a.Tools, ", ")},
+	printFacts(s.std.out, fact{"name", cell{a.Name, bold}}, fact{"id", a.ID}, fact{"state", state},
+		fact{"tools", strings.Join(a.Tools, ", ")},
 		fact{"environment", strings.Join(slices.Sorted(maps.Keys(a.Env)), ", ")}, fact{"rules", rulesText(a.Rules)},
 		fact{"changed", ago(a.Updated, time.Now())})
 	return nil
@@ -71,28 +73,33 @@ func rulesText(rules []haft.ToolRule) string {
 
 // agentCreate makes an agent.
 func agentCreate(p *persona, std streams) *cobra.Command {
-	return p.command(std, "create NAME", "Make an agent", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		switch _, err := s.Agent(ctx, s.p, args[0]); {
-		case err == nil:
-			return advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"}, "see it with: haft agent show "+args[0])
-		case haft.CodeOf(err) != haft.CodeNotFound:
-			return err
-		}
-		a, err := s.PutAgent(ctx, s.p, haft.Agent{Name: args[0]})
-		if err != nil {
-			return err
-		}
-		return tellAgent(s, a)
-	})
+	return p.command(std, "create NAME", "Make an agent", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			switch _, err := s.Agent(ctx, s.p, args[0]); {
+			case err == nil:
+				return advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"},
+					"see it with: haft agent show "+args[0])
+			case haft.CodeOf(err) != haft.CodeNotFound:
+				return err
+			}
+			a, err := s.PutAgent(ctx, s.p, haft.Agent{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return tellAgent(s, a)
+		})
 }
 
 // agentList lists agents.
 func agentList(p *persona, std streams) *cobra.Command {
 	return p.command(std, "list", "List agents", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
 		now := time.Now()
-		return printList(s, s.AgentList(ctx, s.p, haft.AgentFilter{}), "there are no agents; make one with: haft agent create NAME", []string{"NAME", "ID", "TOOLS", "RULES", "ENVIRONMENT", "CHANGED"}, func(tab *table, a haft.Agent) {
-			tab.row(cell{a.Name, bold}, a.ID, strings.Join(a.Tools, " "), len(a.Rules), len(a.Env), ago(a.Updated, now))
-		})
+		return printList(s, s.AgentList(ctx, s.p, haft.AgentFilter{}),
+			"there are no agents; make one with: haft agent create NAME",
+			[]string{"NAME", "ID", "TOOLS", "RULES", "ENVIRONMENT", "CHANGED"}, func(tab *table, a haft.Agent) {
+				tab.row(cell{a.Name, bold}, a.ID, strings.Join(a.Tools, " "), len(a.Rules), len(a.Env),
+					ago(a.Updated, now))
+			})
 	})
 }
 
@@ -135,21 +142,24 @@ func change(ctx context.Context, s *session, ref string, how func(*haft.Agent) e
 }
 
 // agentTools changes what an agent may call.
-func agentTools(p *persona, std streams, use, short string, how func(have []string, name string) []string) *cobra.Command {
-	return p.command(std, use+" NAME TOOL…", short, cobra.MinimumNArgs(2), func(ctx context.Context, s *session, args []string) error {
-		return change(ctx, s, args[0], func(a *haft.Agent) error {
-			for _, name := range args[1:] {
-				a.Tools = how(a.Tools, name)
-			}
-			return nil
+func agentTools(p *persona, std streams, use, short string,
+	how func(have []string, name string) []string) *cobra.Command {
+	return p.command(std, use+" NAME TOOL…", short, cobra.MinimumNArgs(2),
+		func(ctx context.Context, s *session, args []string) error {
+			return change(ctx, s, args[0], func(a *haft.Agent) error {
+				for _, name := range args[1:] {
+					a.Tools = how(a.Tools, name)
+				}
+				return nil
+			})
 		})
-	})
 }
 
 // agentEnv changes the environment of an agent's calls.
 func agentEnv(p *persona, std streams) *cobra.Command {
 	var unset []string
-	cmd := p.command(std, "env NAME [K=V…]", "Set or remove variables of an agent's calls; values are never shown", cobra.MinimumNArgs(1),
+	cmd := p.command(std, "env NAME [K=V…]", "Set or remove variables of an agent's calls; values are never shown",
+		cobra.MinimumNArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			if len(args) == 1 && len(unset) == 0 {
 				a, err := s.Agent(ctx, s.p, args[0])
@@ -194,7 +204,8 @@ func agentEnv(p *persona, std streams) *cobra.Command {
 
 // agentRules replaces the tool rules of an agent.
 func agentRules(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rules NAME @FILE", "Replace the tool rules of an agent: a JSON array, as in Letta", cobra.RangeArgs(1, 2),
+	return p.command(std, "rules NAME @FILE", "Replace the tool rules of an agent: a JSON array, as in Letta",
+		cobra.RangeArgs(1, 2),
 		func(ctx context.Context, s *session, args []string) error {
 			if len(args) == 1 {
 				a, err := s.Agent(ctx, s.p, args[0])
@@ -203,7 +214,8 @@ func agentRules(p *persona, std streams) *cobra.Command {
 				}
 				return printJSON(s.std.out, append([]haft.ToolRule{}, a.Rules...))
 			}
-			if !strings.HasPrefix(args[1], "@") && !strings.HasPrefix(strings.TrimSpace(args[1]), "[") && args[1] != "-" {
+			if !strings.HasPrefix(args[1], "@") && !strings.HasPrefix(strings.TrimSpace(args[1]), "[") &&
+				args[1] != "-" {
 				return usage(errors.New("the rules are @FILE, - for standard input, or a JSON array"))
 			}
 			var rules []haft.ToolRule

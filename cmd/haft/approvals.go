@@ -21,7 +21,8 @@ func approvalsCommand(std streams) *cobra.Command {
   haft approvals deny a_… --reason "not on a Friday"`)
 	p := attach(cmd)
 	list := func(ctx context.Context, s *session, _ []string) error { return listApprovals(ctx, s) }
-	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), showApproval(p, std), approve(p, std), deny(p, std))
+	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), showApproval(p, std),
+		approve(p, std), deny(p, std))
 	cmd.RunE = p.command(std, "approvals", "", cobra.NoArgs, list).RunE
 	return cmd
 }
@@ -29,14 +30,19 @@ func approvalsCommand(std streams) *cobra.Command {
 // listApprovals prints the requests that wait.
 func listApprovals(ctx context.Context, s *session) error {
 	now := time.Now()
-	return printList(s, s.Approvals(ctx, s.p, haft.ApprovalFilter{}), "nothing waits for a person", []string{"REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS"}, func(tab *table, a haft.Approval) {
-		tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now), a.Rule, string(a.Args))
-	})
+	return printList(s, s.Approvals(ctx, s.p, haft.ApprovalFilter{}), "nothing waits for a person",
+		[]string{"REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS"},
+		func(tab *table, a haft.Approval) {
+			tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now),
+				a.Rule,
+				string(a.Args))
+		})
 }
 
 // showApproval prints everything that a person agrees to.
 func showApproval(p *persona, std streams) *cobra.Command {
-	return p.command(std, "show ID", "Show a request and all that it binds: arguments, environment, network, limits", cobra.ExactArgs(1),
+	return p.command(std, "show ID", "Show a request and all that it binds: arguments, environment, network, limits",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			id, err := requestOf(ctx, s, args[0])
 			if err != nil {
@@ -49,10 +55,12 @@ func showApproval(p *persona, std streams) *cobra.Command {
 			if s.as.json {
 				return printJSON(s.std.out, a)
 			}
-			printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State}, fact{"who asks", who(a.Requester)},
+			printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool},
+				fact{"state", a.State}, fact{"who asks", who(a.Requester)},
 				fact{"rule", a.Rule}, fact{"expires", ago(a.Expires, time.Now())}, fact{"arguments", string(a.Args)})
 			if a.Terms == nil {
-				fmt.Fprintln(s.std.err, "the request was made before everything was shown: refuse it if you do not know the rest")
+				fmt.Fprintln(s.std.err,
+					"the request was made before everything was shown: refuse it if you do not know the rest")
 				return nil
 			}
 			printTerms(s, a.Terms)
@@ -80,8 +88,10 @@ func printTerms(s *session, t *haft.Terms) {
 		within[i] = "[" + strings.Join(hosts, ", ") + "]"
 	}
 	printFacts(s.std.out, fact{"version", t.Digest}, fact{"environment", strings.Join(variables, ", ")}, fact{"", more},
-		fact{"credentials webhook", webhook}, fact{"packages", strings.Join(needs, ", ")}, fact{"network", strings.Join(t.Network, ", ")},
-		fact{"network within", strings.Join(within, " and ")}, fact{"sandbox", t.Sandbox}, fact{"isolation", t.MinIsolation},
+		fact{"credentials webhook", webhook}, fact{"packages", strings.Join(needs, ", ")},
+		fact{"network", strings.Join(t.Network, ", ")},
+		fact{"network within", strings.Join(within, " and ")}, fact{"sandbox", t.Sandbox},
+		fact{"isolation", t.MinIsolation},
 		fact{"time", t.Limits.Wall}, fact{"memory", t.Limits.Memory})
 	if m := t.Server; m != nil {
 		mounts := make([]string, len(m.Mounts))
@@ -90,7 +100,8 @@ func printTerms(s *session, t *haft.Terms) {
 				mounts[i] += " (writable)"
 			}
 		}
-		printFacts(s.std.out, fact{"server", m.Name}, fact{"server url", m.URL}, fact{"server command", strings.Join(m.Command, " ")},
+		printFacts(s.std.out, fact{"server", m.Name}, fact{"server url", m.URL},
+			fact{"server command", strings.Join(m.Command, " ")},
 			fact{"server mounts", strings.Join(mounts, ", ")}, fact{"server network", strings.Join(m.Network, ", ")})
 	}
 }
@@ -117,7 +128,8 @@ func noRequest(err error) error {
 	case haft.CodeNotFound, haft.CodeConflict:
 		return advise(err, "see what waits with: haft approvals")
 	case haft.CodeDenied:
-		return advise(err, "see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
+		return advise(err,
+			"see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
 	}
 	return err
 }
@@ -152,7 +164,8 @@ func approve(p *persona, std streams) *cobra.Command {
 		})
 	cmd.Flags().StringVar(&edited, "args", "", "agree to these arguments instead: `JSON`, @FILE or -")
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "print the answer, not the result; the call runs before the command ends")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false,
+		"print the answer, not the result; the call runs before the command ends")
 	return cmd
 }
 
@@ -205,17 +218,18 @@ func (s *session) chainAfter(ctx context.Context, id haft.ChainID, given haft.Ap
 // deny refuses a call.
 func deny(p *persona, std streams) *cobra.Command {
 	var reason string
-	cmd := p.command(std, "deny ID", "Refuse a call", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		id, err := requestOf(ctx, s, args[0])
-		if err != nil {
-			return err
-		}
-		a, err := s.Decide(ctx, s.p, id, haft.Answer{Reason: reason})
-		if err != nil {
-			return noRequest(err)
-		}
-		return printApproval(s, a)
-	})
+	cmd := p.command(std, "deny ID", "Refuse a call", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			id, err := requestOf(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			a, err := s.Decide(ctx, s.p, id, haft.Answer{Reason: reason})
+			if err != nil {
+				return noRequest(err)
+			}
+			return printApproval(s, a)
+		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why; the caller is told")
 	return cmd
 }
@@ -229,6 +243,7 @@ func printApproval(s *session, a *haft.Approval) error {
 	if a.Approver != nil {
 		by = a.Approver.User
 	}
-	printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State}, fact{"by", by}, fact{"reason", a.Reason})
+	printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State},
+		fact{"by", by}, fact{"reason", a.Reason})
 	return nil
 }

@@ -87,7 +87,8 @@ func takesText(s *schema.Object, v any) bool {
 		return false
 	}
 	types := declaredTypes(s)
-	return slices.Contains(types, "string") && !slices.ContainsFunc(typesOf(v), func(t string) bool { return slices.Contains(types, t) })
+	return slices.Contains(types, "string") && !slices.ContainsFunc(typesOf(v),
+		func(t string) bool { return slices.Contains(types, t) })
 }
 
 // declaredTypes lists the types that a schema names, in its alternatives too.

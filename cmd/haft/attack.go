@@ -29,7 +29,8 @@ func runAttacks(ctx context.Context, a *app.App, std streams, asJSON bool) error
 		if asJSON {
 			return
 		}
-		line := fmt.Sprintf("%3d/%d %-8s %-12s %s", done, total, r.Verdict, r.Group, strings.ReplaceAll(r.Name, "_", " "))
+		line := fmt.Sprintf("%3d/%d %-8s %-12s %s", done, total, r.Verdict, r.Group,
+			strings.ReplaceAll(r.Name, "_", " "))
 		fmt.Fprintln(std.out, paint(std.out, shades[r.Verdict], line))
 		if r.Detail != "" && r.Verdict != sandboxtest.Held {
 			fmt.Fprintln(std.out, "          "+safe(std.out, r.Detail))
@@ -67,7 +68,8 @@ func printGrade(w io.Writer, name string, rep sandboxtest.Report) {
 	for _, v := range slices.Sorted(maps.Keys(n)) {
 		parts = append(parts, fmt.Sprintf("%d %s", n[v], v))
 	}
-	fmt.Fprintf(w, "\nsandbox %s, isolation %s: %s\ngrade %s\n", name, rep.Isolation.Level, strings.Join(parts, ", "), paint(w, bold, rep.Grade))
+	fmt.Fprintf(w, "\nsandbox %s, isolation %s: %s\ngrade %s\n", name, rep.Isolation.Level, strings.Join(parts, ", "),
+		paint(w, bold, rep.Grade))
 }
 
 // printJSON writes v as one JSON object on one line.

@@ -29,19 +29,22 @@ func auditCommand(std streams) *cobra.Command {
   haft audit verify --head sink.jsonl                   against checkpoints that were kept elsewhere`)
 	p := attach(cmd)
 	p.evidence = true
-	cmd.AddCommand(auditVerify(p, std), auditExport(p, std), auditVerifyFile(p, std), auditShow(p, std), auditKey(p, std))
+	cmd.AddCommand(auditVerify(p, std), auditExport(p, std), auditVerifyFile(p, std), auditShow(p, std),
+		auditKey(p, std))
 	return cmd
 }
 
 // auditOnly refuses those who may not read the log of their organisation.
 func auditOnly(s *session) error {
-	return advise(authority.Rules{}.Authorize(s.p, haft.AuditRead, authority.Resource{}), "work as an administrator with --role admin")
+	return advise(authority.Rules{}.Authorize(s.p, haft.AuditRead, authority.Resource{}),
+		"work as an administrator with --role admin")
 }
 
 // auditVerify verifies the log in the store.
 func auditVerify(p *persona, std streams) *cobra.Command {
 	var head string
-	cmd := p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not", cobra.NoArgs,
+	cmd := p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not",
+		cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := auditOnly(s); err != nil {
 				return err
@@ -72,7 +75,8 @@ func auditVerify(p *persona, std streams) *cobra.Command {
 
 // headFlag is for what is known of a log from elsewhere.
 func headFlag(cmd *cobra.Command, head *string) {
-	cmd.Flags().StringVar(head, "head", "", "a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote")
+	cmd.Flags().StringVar(head, "head", "",
+		"a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote")
 }
 
 // readMarks reads what is known of a log from elsewhere.
@@ -97,7 +101,8 @@ func printAudit(std streams, asJSON bool, rep audit.Report) error {
 	} else {
 		w := std.out
 		if rep.Sound() {
-			fmt.Fprintf(w, "%s: %d entries of %s, each linked to the one before; %s\n", paint(w, green, "sound"), rep.Entries, rep.Head.Org, signedText(rep))
+			fmt.Fprintf(w, "%s: %d entries of %s, each linked to the one before; %s\n", paint(w, green, "sound"),
+				rep.Entries, rep.Head.Org, signedText(rep))
 		} else {
 			fmt.Fprintf(w, "%s: the audit log of %s is not what was written\n", paint(w, red, "broken"), rep.Head.Org)
 		}
@@ -173,7 +178,8 @@ func auditExport(p *persona, std streams) *cobra.Command {
 				if err = errors.Join(err, b.Flush()); err != nil {
 					return err
 				}
-				fmt.Fprintf(std.err, "%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
+				fmt.Fprintf(std.err,
+					"%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
 				return nil
 			}
 			rep, err := s.ExportAudit(ctx, s.p, b)
@@ -238,7 +244,8 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 			return printAudit(std, p.json, rep)
 		},
 	}
-	cmd.Flags().StringVar(&keyFile, "key", "", "a `PEM` file with the public keys to trust; that of the data directory if it is not given")
+	cmd.Flags().StringVar(&keyFile, "key", "",
+		"a `PEM` file with the public keys to trust; that of the data directory if it is not given")
 	headFlag(cmd, &head)
 	return cmd
 }
@@ -270,7 +277,8 @@ func (p *persona) keys(ctx context.Context, std streams, name string) (audit.Key
 		return nil, err
 	}
 	if s == nil {
-		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft audit key prints it where the log was written"))
+		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft " +
+			"audit key prints it where the log was written"))
 	}
 	return audit.MakeKeys(s.Public()), nil
 }

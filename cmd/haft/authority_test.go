@@ -42,19 +42,36 @@ func entryAnswers() []entryAnswer {
 		nothing = "—"
 	)
 	return []entryAnswer{
-		{"call", "runs tools", caller, stages, output, leaves, "stage `limit`, and usage when it ends", "call.opened, call.closed or call.refused"},
-		{"cancel", "ends calls", caller, "`authority`: calls:write on the call: who made it, or a manager", nothing, nothing, nothing, "call.closed"},
-		{"history", "shows what was done", caller, "`authority`: own calls; managers and approvers those of all", "as it was when it was kept", "as it was when it was kept", nothing, nothing},
-		{"approve", "asks and answers", "the credential; a person for an answer", "`authority`: approvals:*; then the rule that asks (`policy.MayApprove`)", "as it was when it was kept", "as it was when it was kept", nothing, "approval.requested, approval.decided"},
-		{"find", "finds tools, agents, servers", caller, "`authority`: *:read; an agent sees its own tools", nothing, "values of variables are never shown", nothing, nothing},
-		{"manage", "reads and changes what managers keep", "the credential, never an agent", "`authority`: the action and a role of managers", nothing, "values of secrets, keys and headers are never shown again", nothing, "what was done, by its kind, such as tool.put or key.create; refusals as request.refused"},
-		{"login", "logs a person in at an MCP server", "the credential, never an agent", "`authority`: calls:write, a person", nothing, "tokens are never shown", nothing, "mcp_server.login"},
-		{"operate", "concerns all organisations", "the credential, never an agent", "`authority`: the action and the organisation of operators; measures without a credential from this machine only", nothing, nothing, nothing, "operator.stop, operator.resume, policy.put, secret.rotate"},
-		{"self", "says who asks", caller, "every good credential; lists what `authority` grants", nothing, nothing, nothing, nothing},
+		{"call", "runs tools", caller, stages, output, leaves, "stage `limit`, and usage when it ends",
+			"call.opened, call.closed or call.refused"},
+		{"cancel", "ends calls", caller, "`authority`: calls:write on the call: who made it, or a manager", nothing,
+			nothing, nothing, "call.closed"},
+		{"history", "shows what was done", caller, "`authority`: own calls; managers and approvers those of all",
+			"as it was when it was kept", "as it was when it was kept", nothing, nothing},
+		{"approve", "asks and answers", "the credential; a person for an answer",
+			"`authority`: approvals:*; then the rule that asks (`policy.MayApprove`)", "as it was when it was kept",
+			"as it was when it was kept", nothing, "approval.requested, approval.decided"},
+		{"find", "finds tools, agents, servers", caller, "`authority`: *:read; an agent sees its own tools", nothing,
+			"values of variables are never shown", nothing, nothing},
+		{"manage", "reads and changes what managers keep", "the credential, never an agent",
+			"`authority`: the action and a role of managers", nothing,
+			"values of secrets, keys and headers are never shown again", nothing,
+			"what was done, by its kind, such as tool.put or key.create; refusals as request.refused"},
+		{"login", "logs a person in at an MCP server", "the credential, never an agent",
+			"`authority`: calls:write, a person", nothing, "tokens are never shown", nothing, "mcp_server.login"},
+		{"operate", "concerns all organisations", "the credential, never an agent",
+			"`authority`: the action and the organisation of operators; measures without a credential from this " +
+				"machine only", nothing, nothing, nothing, "operator.stop, operator.resume, policy.put, secret.rotate"},
+		{"self", "says who asks", caller, "every good credential; lists what `authority` grants", nothing, nothing,
+			nothing, nothing},
 		{"open", "tells nothing of anybody", "nobody", "everybody", nothing, nothing, nothing, nothing},
-		{"protocol", "leads to the others", caller, "whoever gets in; each of its routes or methods asks for itself", nothing, nothing, nothing, "request.refused"},
-		{"local", "works without kept state", "who runs the command", "the user of the system", nothing, nothing, nothing, nothing},
-		{"background", "goes on without a request", "the principal that was kept with the call, chain or webhook", "the same stages again, with the rules of then; `authority` for what is listed", output, leaves, "as the call that it goes on with", "as the call that it goes on with"},
+		{"protocol", "leads to the others", caller, "whoever gets in; each of its routes or methods asks for itself",
+			nothing, nothing, nothing, "request.refused"},
+		{"local", "works without kept state", "who runs the command", "the user of the system", nothing, nothing,
+			nothing, nothing},
+		{"background", "goes on without a request", "the principal that was kept with the call, chain or webhook",
+			"the same stages again, with the rules of then; `authority` for what is listed", output, leaves,
+			"as the call that it goes on with", "as the call that it goes on with"},
 	}
 }
 
@@ -64,7 +81,8 @@ func mcpMethods(t *testing.T) []string {
 	t.Helper()
 	names := map[string]string{
 		"ListToolsRequest": "tools/list", "CallToolRequest": "tools/call", "ListResourcesRequest": "resources/list",
-		"ListResourceTemplatesRequest": "resources/templates/list", "ReadResourceRequest": "resources/read", "SetLoggingLevelParams": "logging/setLevel",
+		"ListResourceTemplatesRequest": "resources/templates/list", "ReadResourceRequest": "resources/read",
+		"SetLoggingLevelParams": "logging/setLevel",
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "../../server/mcpserver/view.go", nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -155,20 +173,24 @@ func TestAuthority_every_entry_point_has_an_answer(t *testing.T) {
 	}
 	for _, entry := range ways {
 		if of[entry] == "" {
-			t.Errorf("%s has no answer to who the principal is, and where it is authorised, filtered, redacted, counted and audited: add it to entryPoints", entry)
+			t.Errorf("%s has no answer to who the principal is, and where it is authorised, filtered, redacted, "+
+				"counted and audited: add it to entryPoints", entry)
 		}
 	}
 	var table bytes.Buffer
 	var list bytes.Buffer
-	table.WriteString("| kind | principal | authorised | filtered | redacted | counted | audited |\n|---|---|---|---|---|---|---|\n")
+	table.WriteString("| kind | principal | authorised | filtered | redacted | counted | audited " +
+		"|\n|---|---|---|---|---|---|---|\n")
 	for _, a := range entryAnswers() {
 		text, ok := entryPoints[a.kind]
 		if !ok {
 			t.Errorf("no entry point is of the kind %s", a.kind)
 		}
-		entries := slices.DeleteFunc(strings.Split(text, "\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
+		entries := slices.DeleteFunc(strings.Split(text, "\n"),
+			func(s string) bool { return strings.TrimSpace(s) == "" })
 		fmt.Fprintf(&list, "- **%s**: %s\n", a.kind, strings.Join(quoted(entries), ", "))
-		fmt.Fprintf(&table, "| **%s** (%s) | %s | %s | %s | %s | %s | %s |\n", a.kind, a.what, a.principal, a.authorised, a.filtered, a.redacted, a.counted, a.audited)
+		fmt.Fprintf(&table, "| **%s** (%s) | %s | %s | %s | %s | %s | %s |\n", a.kind, a.what, a.principal,
+			a.authorised, a.filtered, a.redacted, a.counted, a.audited)
 	}
 	for kind := range maps.Keys(entryPoints) {
 		if !slices.ContainsFunc(entryAnswers(), func(a entryAnswer) bool { return a.kind == kind }) {
@@ -250,7 +272,8 @@ func TestAuthority_no_other_scope_opens_a_route(t *testing.T) {
 		}
 		method, path, _ := strings.Cut(route, " ")
 		send := func(token string) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(ctx, method, place.ReplaceAllString(path, "organisation"), strings.NewReader("{}"))
+			r := httptest.NewRequestWithContext(ctx, method, place.ReplaceAllString(path, "organisation"),
+				strings.NewReader("{}"))
 			r.Host = "localhost"
 			r.Header.Set("Authorization", "Bearer "+token)
 			r.Header.Set("Content-Type", "application/json")
@@ -258,7 +281,8 @@ func TestAuthority_no_other_scope_opens_a_route(t *testing.T) {
 			s.HTTP.Handler().ServeHTTP(w, r)
 			return w
 		}
-		if w := send(others[action]); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), string(action)) {
+		if w := send(others[action]); w.Code != http.StatusForbidden ||
+			!strings.Contains(w.Body.String(), string(action)) {
 			t.Errorf("%s with every scope but %s: %d %s", route, action, w.Code, w.Body)
 		}
 		if action.Managed() {

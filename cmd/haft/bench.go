@@ -84,7 +84,8 @@ func printReport(w io.Writer, rep *bench.Report) error {
 	fmt.Fprintln(t, "| one call\t| p50\t| p95\t| p99\t| runs\t|")
 	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|")
 	for _, s := range rep.Samples {
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %s\t| %d\t|\n", s.Name, round(s.Quantile(.5)), round(s.Quantile(.95)), round(s.Quantile(.99)), len(s.Times))
+		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %s\t| %d\t|\n", s.Name, round(s.Quantile(.5)), round(s.Quantile(.95)),
+			round(s.Quantile(.99)), len(s.Times))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print the report: %w", err)
@@ -97,7 +98,8 @@ func printReport(w io.Writer, rep *bench.Report) error {
 		if r.AtLeast {
 			sign = "≥"
 		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %.3g\t| %s %.3g\t| %s %.3g\t| %s\t|\n", r.What, r.Ours, r.Theirs, r.Ratio, sign, r.Must, sign, r.Aim, r.Verdict())
+		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %.3g\t| %s %.3g\t| %s %.3g\t| %s\t|\n", r.What, r.Ours, r.Theirs, r.Ratio,
+			sign, r.Must, sign, r.Aim, r.Verdict())
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print the report: %w", err)

@@ -85,9 +85,11 @@ run; a call that waits for a person is 4.`,
 func (f *callFlags) declare(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
-	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
+	fl.StringArrayVar(&f.arg, "arg", nil,
+		"one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
 	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
-	fl.BoolVar(&f.async, "async", false, "print the id as soon as the call is acknowledged; it runs before the command ends")
+	fl.BoolVar(&f.async, "async", false,
+		"print the id as soon as the call is acknowledged; it runs before the command ends")
 	fl.DurationVar(&f.wait, "wait", 0, "with --async: wait so long for the result, also for an approval")
 	fl.DurationVar(&f.timeout, "timeout", 0, "how long the run may take; that of the tool if it is not given")
 	fl.Var(&f.memory, "memory", "how much memory it may use; that of the tool if it is not given")
@@ -104,7 +106,8 @@ func (f *callFlags) declare(cmd *cobra.Command) {
 // call makes the call that the flags describe.
 func (f callFlags) call(ctx context.Context, s *session, name string) (haft.Call, error) {
 	c := haft.Call{
-		ID: engine.NewCallID(), Tool: name, Principal: s.p, IdempotencyKey: f.key, Turn: f.turn, Digest: f.digest, Trace: f.trace,
+		ID: engine.NewCallID(), Tool: name, Principal: s.p, IdempotencyKey: f.key, Turn: f.turn, Digest: f.digest,
+		Trace:  f.trace,
 		Limits: haft.Limits{Wall: haft.Millis(f.timeout), Memory: int64(f.memory)},
 	}
 	if f.timeout < 0 {
@@ -163,7 +166,8 @@ func (s *session) result(res *haft.Result, shown bool) error {
 		fmt.Fprint(w, safe(w, res.Stdout), safe(w, res.Stderr))
 	}
 	if res.Status == haft.StatusPending {
-		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n", paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
+		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n",
+			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
 		return &exit{code: statusExits[res.Status]}
 	}
 	err := finish(s.std, res, false)
@@ -231,7 +235,8 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 
 // waited waits until a call has ended, or waits for another approval than the one
 // that was given, and returns its result.
-func (s *session) waited(ctx context.Context, id haft.CallID, given haft.ApprovalID, most time.Duration) (*haft.Result, error) {
+func (s *session) waited(ctx context.Context, id haft.CallID, given haft.ApprovalID,
+	most time.Duration) (*haft.Result, error) {
 	if most > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, most)
@@ -312,7 +317,8 @@ func readJSONFile(s *session, flag, text string, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil
 }
@@ -334,7 +340,8 @@ func callBatch(ctx context.Context, s *session, f callFlags) error {
 	}
 	calls := make([]haft.Call, len(list))
 	for i, w := range list {
-		calls[i] = haft.Call{ID: engine.NewCallID(), Tool: w.Tool, Args: w.Args, Env: w.Env, Digest: w.Digest, IdempotencyKey: w.Key, Principal: s.p, Turn: f.turn}
+		calls[i] = haft.Call{ID: engine.NewCallID(), Tool: w.Tool, Args: w.Args, Env: w.Env, Digest: w.Digest,
+			IdempotencyKey: w.Key, Principal: s.p, Turn: f.turn}
 	}
 	results, err := s.Batch(ctx, calls)
 	if err != nil {
@@ -353,7 +360,8 @@ func callBatch(ctx context.Context, s *session, f callFlags) error {
 	} else {
 		tab := newTable(s.std.out, "#", "CALL", "TOOL", "STATUS", "TOOK", "RESULT")
 		for i, res := range results {
-			tab.row(i+1, res.Call, res.Tool, statusCell(res.Status), res.Timeline.Total.D().Round(100*time.Microsecond), outcomeText(res))
+			tab.row(i+1, res.Call, res.Tool, statusCell(res.Status), res.Timeline.Total.D().Round(100*time.Microsecond),
+				outcomeText(res))
 		}
 		tab.print("there were no calls in the batch")
 	}

@@ -14,13 +14,15 @@ import (
 
 // callsCommand looks back at calls, and ends them.
 func callsCommand(std streams) *cobra.Command {
-	cmd := group("calls", "Look back at calls, replay and cancel them, stop everything", `  haft calls --status error --since 1h
+	cmd := group("calls", "Look back at calls, replay and cancel them, stop everything",
+		`  haft calls --status error --since 1h
   haft calls show c_…
   haft calls replay c_…            the same version and arguments again, and what differs
   haft calls stop --reason "bad deploy" --kill`)
 	p := attach(cmd)
 	list := callsList(p, std, "list")
-	cmd.AddCommand(list, callsShow(p, std), callsCancel(p, std), callsReplay(p, std), callsEvents(p, std), callsStats(p, std), callsRetention(p, std), callsStop(p, std), callsResume(p, std))
+	cmd.AddCommand(list, callsShow(p, std), callsCancel(p, std), callsReplay(p, std), callsEvents(p, std),
+		callsStats(p, std), callsRetention(p, std), callsStop(p, std), callsResume(p, std))
 	bare := callsList(p, std, "calls")
 	cmd.RunE = bare.RunE
 	cmd.Flags().AddFlagSet(bare.Flags())
@@ -34,32 +36,33 @@ func callsList(p *persona, std streams, use string) *cobra.Command {
 		statuses []string
 		since    string
 	)
-	cmd := p.command(std, use, "List calls, newest first", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		f.Status = nil
-		for _, st := range statuses {
-			if !known(haft.Statuses(), haft.Status(st)) {
-				return usage(fmt.Errorf("--status is one of %v", haft.Statuses()))
+	cmd := p.command(std, use, "List calls, newest first", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			f.Status = nil
+			for _, st := range statuses {
+				if !known(haft.Statuses(), haft.Status(st)) {
+					return usage(fmt.Errorf("--status is one of %v", haft.Statuses()))
+				}
+				f.Status = append(f.Status, haft.Status(st))
 			}
-			f.Status = append(f.Status, haft.Status(st))
-		}
-		var err error
-		if f.Since, err = parseSince(since, time.Now()); err != nil {
-			return err
-		}
-		f.Agent = s.agentID(ctx, f.Agent)
-		records := []haft.Record{}
-		for r, err := range s.Records(ctx, s.p, f) {
-			if err != nil {
+			var err error
+			if f.Since, err = parseSince(since, time.Now()); err != nil {
 				return err
 			}
-			records = append(records, r)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, records)
-		}
-		printRecords(s, records)
-		return nil
-	})
+			f.Agent = s.agentID(ctx, f.Agent)
+			records := []haft.Record{}
+			for r, err := range s.Records(ctx, s.p, f) {
+				if err != nil {
+					return err
+				}
+				records = append(records, r)
+			}
+			if s.as.json {
+				return printJSON(s.std.out, records)
+			}
+			printRecords(s, records)
+			return nil
+		})
 	fl := cmd.Flags()
 	fl.StringVar(&f.Tool, "tool", "", "only calls of a tool")
 	fl.StringVar(&f.User, "of-user", "", "only calls of a user")
@@ -87,7 +90,8 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(short); err == nil && d >= 0 && d < 1e6*time.Hour {
 		return now.Add(-times * d), nil
 	}
-	return time.Time{}, usage(errors.New("--since is a duration such as 90s, 2h or 3d, or a time such as 2006-01-02T15:04:05Z"))
+	return time.Time{},
+		usage(errors.New("--since is a duration such as 90s, 2h or 3d, or a time such as 2006-01-02T15:04:05Z"))
 }
 
 // printRecords lists calls for a person.
@@ -99,7 +103,8 @@ func printRecords(s *session, records []haft.Record) {
 		if !r.Ended.IsZero() {
 			took = r.Ended.Sub(r.Created).Round(100 * time.Microsecond).String()
 		}
-		tab.row(r.Call.ID, r.Call.Tool, statusCell(r.Status), who(r.Call.Principal), ago(r.Created, now), took, outcomeText(r.Result))
+		tab.row(r.Call.ID, r.Call.Tool, statusCell(r.Status), who(r.Call.Principal), ago(r.Created, now), took,
+			outcomeText(r.Result))
 	}
 	tab.print("there are no such calls")
 }
@@ -157,17 +162,22 @@ func printRecord(s *session, r *haft.Record) {
 		arguments += " (not all is kept)"
 	}
 	facts := []fact{
-		{"call", cell{string(c.ID), bold}}, {"tool", c.Tool}, {"version", r.Digest}, {"status", statusCell(r.Status)}, {"who", who(c.Principal)},
-		{"roles", strings.Join(c.Principal.Roles, ", ")}, {"when", ago(r.Created, now)}, {"arguments", arguments}, {"key", c.IdempotencyKey},
+		{"call", cell{string(c.ID), bold}}, {"tool", c.Tool}, {"version", r.Digest}, {"status", statusCell(r.Status)},
+		{"who", who(c.Principal)},
+		{"roles", strings.Join(c.Principal.Roles, ", ")}, {"when", ago(r.Created, now)}, {"arguments", arguments},
+		{"key", c.IdempotencyKey},
 		{"turn", c.Turn}, {"chain", c.Chain}, {"parent", c.Parent},
 	}
 	if res := r.Result; res != nil {
-		facts = append(facts, fact{"tries", res.Tries}, fact{"sandbox", fmt.Sprintf("%s, isolation %s", res.Sandbox.Provider, res.Sandbox.Isolation.Level)},
+		facts = append(facts, fact{"tries", res.Tries},
+			fact{"sandbox", fmt.Sprintf("%s, isolation %s", res.Sandbox.Provider, res.Sandbox.Isolation.Level)},
 			fact{"used", usageText(res.Usage)},
 			fact{"timeline", timelineText(res.Timeline)}, fact{"notices", strings.Join(res.Notices, "; ")},
 			fact{"stdout", strings.TrimRight(res.Stdout, "\n")}, fact{"stderr", strings.TrimRight(res.Stderr, "\n")})
 		if res.Error != nil {
-			facts = append(facts, fact{"error", fmt.Sprintf("%s (%s): %s", res.Error.Kind, res.Error.Severity, res.Error.Message)}, fact{"traceback", res.Error.Traceback})
+			facts = append(facts,
+				fact{"error", fmt.Sprintf("%s (%s): %s", res.Error.Kind, res.Error.Severity, res.Error.Message)},
+				fact{"traceback", res.Error.Traceback})
 		} else if r.Status == haft.StatusSuccess {
 			facts = append(facts, fact{"value", string(res.Value)})
 		}
@@ -185,7 +195,8 @@ func timelineText(t haft.Timeline) string {
 		name string
 		took haft.Millis
 	}{
-		{"queue", t.Queue}, {"policy", t.Policy}, {"validate", t.Validate}, {"approval", t.Approval}, {"setup", t.Setup},
+		{"queue", t.Queue}, {"policy", t.Policy}, {"validate", t.Validate}, {"approval", t.Approval},
+		{"setup", t.Setup},
 		{"execute", t.Execute}, {"serialise", t.Serialise}, {"total", t.Total},
 	} {
 		if p.took > 0 {
@@ -204,10 +215,12 @@ func callsCancel(p *persona, std streams) *cobra.Command {
 		all bool
 		of  haft.Principal
 	)
-	cmd := p.command(std, "cancel ID…|--all", "Cancel calls that run, are queued or wait for a person", cobra.ArbitraryArgs,
+	cmd := p.command(std, "cancel ID…|--all", "Cancel calls that run, are queued or wait for a person",
+		cobra.ArbitraryArgs,
 		func(ctx context.Context, s *session, args []string) error {
 			if all == (len(args) > 0) {
-				return usage(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs are meant"))
+				return usage(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs " +
+					"are meant"))
 			}
 			if all {
 				of.Agent = s.agentID(ctx, of.Agent)
@@ -291,7 +304,8 @@ func followEvents(ctx context.Context, s *session, id haft.CallID) error {
 		if err != nil {
 			return noCall(err)
 		}
-		fmt.Fprintf(w, "%d  %s  %s  %s\n", e.Seq, e.Time.Local().Format("15:04:05.000"), paint(w, cyan, string(e.Type)), oneLine(string(e.Data), 2*widest))
+		fmt.Fprintf(w, "%d  %s  %s  %s\n", e.Seq, e.Time.Local().Format("15:04:05.000"), paint(w, cyan, string(e.Type)),
+			oneLine(string(e.Data), 2*widest))
 		if e.Type == haft.EventCompleted {
 			return nil
 		}
@@ -305,12 +319,14 @@ func callsStop(p *persona, std streams) *cobra.Command {
 		reason string
 		kill   bool
 	)
-	cmd := p.command(std, "stop", "Refuse all calls of everybody until haft calls resume, also after a restart", cobra.NoArgs,
+	cmd := p.command(std, "stop", "Refuse all calls of everybody until haft calls resume, also after a restart",
+		cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := s.Stop(ctx, s.p, reason, kill); err != nil {
 				return err
 			}
-			return tell(s, map[string]any{"stopped": true, "reason": reason, "kill": kill}, "calls are stopped; let them go on with: haft calls resume")
+			return tell(s, map[string]any{"stopped": true, "reason": reason, "kill": kill},
+				"calls are stopped; let them go on with: haft calls resume")
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who are refused")
 	cmd.Flags().BoolVar(&kill, "kill", false, "end those that run; else they may finish")

@@ -40,7 +40,8 @@ func TestCommands_are_documented(t *testing.T) {
 }
 
 func TestCommands_that_are_not_there_are_usage_errors(t *testing.T) {
-	for _, line := range []string{"tool frob", "calls frob", "approvals frob", "policy frob", "audit frob", "agent frob", "tool add", "calls show", "tool list --frob", "frob"} {
+	for _, line := range []string{"tool frob", "calls frob", "approvals frob", "policy frob", "audit frob",
+		"agent frob", "tool add", "calls show", "tool list --frob", "frob"} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), streams{strings.NewReader(""), &out, &errs})
 		if code != exitUsage && line != "frob" || code == exitOK {
@@ -60,7 +61,8 @@ func TestParseRate(t *testing.T) {
 			t.Errorf("parseRate(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "5", "5/", "5/d", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x", "1e300/s"} {
+	for _, bad := range []string{"", "5", "5/", "5/d", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x",
+		"1e300/s"} {
 		if got, err := parseRate(bad); err == nil {
 			t.Errorf("parseRate(%q) = %v, want an error", bad, got)
 		}
@@ -87,7 +89,8 @@ func TestParseSince(t *testing.T) {
 func TestAgo(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		0: "now", 30 * time.Second: "30 s ago", 90 * time.Minute: "1 h ago", 47 * time.Hour: "47 h ago", 72 * time.Hour: "3 days ago",
+		0: "now", 30 * time.Second: "30 s ago", 90 * time.Minute: "1 h ago", 47 * time.Hour: "47 h ago",
+		72 * time.Hour:   "3 days ago",
 		-5 * time.Minute: "in 5 min", -time.Millisecond: "in a moment",
 	} {
 		if got := ago(now.Add(-d), now); got != want {
@@ -118,13 +121,16 @@ func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	old := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a": 1}`), Stdout: "x\n"}
-	same := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a":1}`), Stdout: "x\n", Usage: haft.Usage{MaxRSS: 7}}
+	same := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a":1}`), Stdout: "x\n",
+		Usage: haft.Usage{MaxRSS: 7}}
 	if got := compare(old, same); len(got) != 0 {
 		t.Errorf("equal results differ in %v", got)
 	}
-	other := &haft.Result{Status: haft.StatusError, Value: json.RawMessage(`null`), Error: &haft.Failure{Kind: haft.FailException, Message: "no"}}
+	other := &haft.Result{Status: haft.StatusError, Value: json.RawMessage(`null`),
+		Error: &haft.Failure{Kind: haft.FailException, Message: "no"}}
 	want := []difference{
-		{"status", "success", "error"}, {"value", `{"a":1}`, "null"}, {"error", "", "exception: no"}, {"stdout", "x\n", ""},
+		{"status", "success", "error"}, {"value", `{"a":1}`, "null"}, {"error", "", "exception: no"},
+		{"stdout", "x\n", ""},
 	}
 	if diff := cmp.Diff(want, compare(old, other)); diff != "" {
 		t.Errorf("compare differs (-want +got):\n%s", diff)

@@ -14,7 +14,9 @@ import (
 
 // remedies say how to get a control that is missing.
 var remedies = map[haft.Control]string{
-	haft.ControlUserNS:    "allow user namespaces: sysctl user.max_user_namespaces=15000; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0; in a container run with --security-opt seccomp=deploy/seccomp.json",
+	haft.ControlUserNS: "allow user namespaces: sysctl user.max_user_namespaces=15000; on Ubuntu also " +
+		"kernel.apparmor_restrict_unprivileged_userns=0; in a container run with --security-opt " +
+		"seccomp=deploy/seccomp.json",
 	haft.ControlMountNS:   "comes with user namespaces",
 	haft.ControlPIDNS:     "comes with user namespaces",
 	haft.ControlNetNS:     "comes with user namespaces; the kernel needs CONFIG_NET_NS",
@@ -26,13 +28,14 @@ var remedies = map[haft.Control]string{
 	haft.ControlCaps:      "start haft with the capabilities it is to drop, or as an ordinary user",
 	haft.ControlNoNewPriv: "needs Linux 3.5",
 	haft.ControlSeccomp:   "the kernel needs CONFIG_SECCOMP_FILTER",
-	haft.ControlLandlock:  "needs Linux 5.13, without namespaces Linux 6.2 (ABI 3), with landlock in CONFIG_LSM or on the command line: lsm=landlock,…",
-	haft.ControlMemory:    "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
-	haft.ControlPIDs:      "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
-	haft.ControlCPU:       "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
-	haft.ControlRlimits:   "every Linux has them",
-	haft.ControlDisk:      "comes with mount namespaces",
-	haft.ControlKernel:    "the gvisor sandbox has one",
+	haft.ControlLandlock: "needs Linux 5.13, without namespaces Linux 6.2 (ABI 3), with landlock in CONFIG_LSM or " +
+		"on the command line: lsm=landlock,…",
+	haft.ControlMemory:  "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
+	haft.ControlPIDs:    "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
+	haft.ControlCPU:     "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
+	haft.ControlRlimits: "every Linux has them",
+	haft.ControlDisk:    "comes with mount namespaces",
+	haft.ControlKernel:  "the gvisor sandbox has one",
 }
 
 // doctorCommand tells what this machine can promise.
@@ -109,7 +112,8 @@ func examine(ctx context.Context, a *app.App, std streams, asJSON, reduced bool)
 
 // printCheckup writes what was found for a person.
 func printCheckup(w io.Writer, c checkup) {
-	fmt.Fprintf(w, "sandbox %s: isolation %s\n\n", paint(w, bold, c.Provider), paint(w, bold, string(c.Isolation.Level)))
+	fmt.Fprintf(w, "sandbox %s: isolation %s\n\n", paint(w, bold, c.Provider),
+		paint(w, bold, string(c.Isolation.Level)))
 	printMode(w, c.Mode)
 	for _, ctl := range haft.Controls() {
 		if c.Isolation.Has(ctl) {

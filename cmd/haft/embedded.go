@@ -115,18 +115,23 @@ func (e *embedded) ExportAudit(ctx context.Context, p haft.Principal, w io.Write
 
 // manage has do run with the keys of the system, and what it did written to the
 // audit.
-func (e *embedded) manage(ctx context.Context, p haft.Principal, kind string, do func(context.Context, *auth.Keyring, auth.Identity) (auth.Key, error)) error {
+func (e *embedded) manage(ctx context.Context, p haft.Principal, kind string,
+	do func(context.Context, *auth.Keyring, auth.Identity) (auth.Key, error)) error {
 	r, err := e.Keyring(ctx, e.dir)
 	if err != nil {
 		return err
 	}
-	return e.Manage(ctx, p, haft.KeysWrite, kind, func(ctx context.Context) (any, error) { return do(ctx, r, auth.Trusted(p)) })
+	return e.Manage(ctx, p, haft.KeysWrite, kind, func(ctx context.Context) (any,
+		error) {
+		return do(ctx, r, auth.Trusted(p))
+	})
 }
 
 // IssueKey implements issuer.
 func (e *embedded) IssueKey(ctx context.Context, p haft.Principal, k auth.Key) (made auth.Key, text string, err error) {
 	var token auth.Token
-	err = e.manage(ctx, p, "key.create", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
+	err = e.manage(ctx, p, "key.create", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key,
+		err error) {
 		made, token, err = r.Issue(ctx, by, k)
 		return made, err
 	})
@@ -146,9 +151,11 @@ func (e *embedded) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Ke
 }
 
 // RotateKey implements issuer.
-func (e *embedded) RotateKey(ctx context.Context, p haft.Principal, id string, overlap haft.Millis) (k auth.Key, text string, err error) {
+func (e *embedded) RotateKey(ctx context.Context, p haft.Principal, id string,
+	overlap haft.Millis) (k auth.Key, text string, err error) {
 	var token auth.Token
-	err = e.manage(ctx, p, "key.rotate", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
+	err = e.manage(ctx, p, "key.rotate", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key,
+		err error) {
 		k, token, err = r.Rotate(ctx, by, id, overlap.D())
 		return k, err
 	})
@@ -161,7 +168,8 @@ func (e *embedded) RotateKey(ctx context.Context, p haft.Principal, id string, o
 // DisableKey implements issuer.
 func (e *embedded) DisableKey(ctx context.Context, p haft.Principal, id string) (k auth.Key, err error) {
 	yes := true
-	err = e.manage(ctx, p, "key.disable", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key, err error) {
+	err = e.manage(ctx, p, "key.disable", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (_ auth.Key,
+		err error) {
 		k, err = r.Set(ctx, by, id, auth.KeyState{Disabled: &yes})
 		return k, err
 	})
@@ -170,7 +178,8 @@ func (e *embedded) DisableKey(ctx context.Context, p haft.Principal, id string) 
 
 // RemoveKey implements issuer.
 func (e *embedded) RemoveKey(ctx context.Context, p haft.Principal, id string) error {
-	return e.manage(ctx, p, "key.remove", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (auth.Key, error) {
+	return e.manage(ctx, p, "key.remove", func(ctx context.Context, r *auth.Keyring, by auth.Identity) (auth.Key,
+		error) {
 		k, err := r.Key(ctx, by, id)
 		if err != nil {
 			return k, err

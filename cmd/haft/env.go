@@ -83,7 +83,8 @@ func eachStore(p *persona, work func(place, *layer.Store) error) error {
 }
 
 // envCmd makes a command on environments.
-func envCmd(use, short string, args cobra.PositionalArgs, work func(ctx context.Context, args []string) error) *cobra.Command {
+func envCmd(use, short string, args cobra.PositionalArgs,
+	work func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short,
 		Args: func(c *cobra.Command, list []string) error { return usageArgs(args(c, list)) },
@@ -93,40 +94,41 @@ func envCmd(use, short string, args cobra.PositionalArgs, work func(ctx context.
 
 // envList lists environments.
 func envList(p *persona, std streams) *cobra.Command {
-	return envCmd("list", "List environments, the one used last first", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		all := []environment{}
-		err := eachStore(p, func(pl place, st *layer.Store) error {
-			list, err := st.List(ctx)
-			for _, i := range list {
-				all = append(all, environment{i, pl.name})
+	return envCmd("list", "List environments, the one used last first", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error {
+			all := []environment{}
+			err := eachStore(p, func(pl place, st *layer.Store) error {
+				list, err := st.List(ctx)
+				for _, i := range list {
+					all = append(all, environment{i, pl.name})
+				}
+				return err
+			})
+			if err != nil {
+				return err
 			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if p.json {
-			return printJSON(std.out, all)
-		}
-		if len(all) == 0 {
-			fmt.Fprintln(std.err, "there are no environments yet")
+			if p.json {
+				return printJSON(std.out, all)
+			}
+			if len(all) == 0 {
+				fmt.Fprintln(std.err, "there are no environments yet")
+				return nil
+			}
+			t := newTable(std.out, "ID", "KIND", "FOR", "SIZE", "FILES", "LAST USE", "RUNTIME")
+			for _, e := range all {
+				kind := e.Kind
+				if kind == "" {
+					kind = "damaged"
+				}
+				used := e.LastUse.Format(time.DateTime)
+				if e.InUse {
+					used = "in use"
+				}
+				t.row(e.Digest[:12], kind, e.For, mebibytes(e.Bytes), e.Files, used, e.Runtime)
+			}
+			t.print("there are no environments yet")
 			return nil
-		}
-		t := newTable(std.out, "ID", "KIND", "FOR", "SIZE", "FILES", "LAST USE", "RUNTIME")
-		for _, e := range all {
-			kind := e.Kind
-			if kind == "" {
-				kind = "damaged"
-			}
-			used := e.LastUse.Format(time.DateTime)
-			if e.InUse {
-				used = "in use"
-			}
-			t.row(e.Digest[:12], kind, e.For, mebibytes(e.Bytes), e.Files, used, e.Runtime)
-		}
-		t.print("there are no environments yet")
-		return nil
-	})
+		})
 }
 
 // mebibytes writes a size for people.
@@ -135,29 +137,31 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 // envShow shows one environment.
 func envShow(p *persona, std streams) *cobra.Command {
 	verify := false
-	cmd := envCmd("show ID", "Show the packages of an environment, by the beginning of its id", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		found := false
-		err := eachStore(p, func(pl place, st *layer.Store) error {
-			info, lock, err := st.Show(ctx, args[0])
-			if haft.CodeOf(err) == haft.CodeNotFound || found {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			found = true
-			if verify {
-				if err := st.Verify(ctx, info.Digest); err != nil {
+	cmd := envCmd("show ID", "Show the packages of an environment, by the beginning of its id", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error {
+			found := false
+			err := eachStore(p, func(pl place, st *layer.Store) error {
+				info, lock, err := st.Show(ctx, args[0])
+				if haft.CodeOf(err) == haft.CodeNotFound || found {
+					return nil
+				}
+				if err != nil {
 					return err
 				}
+				found = true
+				if verify {
+					if err := st.Verify(ctx, info.Digest); err != nil {
+						return err
+					}
+				}
+				return showEnvironment(std, p.json, environment{info, pl.name}, lock)
+			})
+			if err == nil && !found {
+				return advise(&haft.Error{Code: haft.CodeNotFound, Message: "there is no such environment"},
+					"see which there are with: haft env list")
 			}
-			return showEnvironment(std, p.json, environment{info, pl.name}, lock)
+			return err
 		})
-		if err == nil && !found {
-			return advise(&haft.Error{Code: haft.CodeNotFound, Message: "there is no such environment"}, "see which there are with: haft env list")
-		}
-		return err
-	})
 	cmd.Flags().BoolVar(&verify, "verify", false, "compare all files with their hashes")
 	return cmd
 }
@@ -170,8 +174,10 @@ func showEnvironment(std streams, asJSON bool, e environment, lock []byte) error
 			Lock string `json:"lock"`
 		}{e, string(lock)})
 	}
-	printFacts(std.out, fact{"id", cell{e.Digest, bold}}, fact{"kind", e.Kind}, fact{"for", e.For}, fact{"runtime", e.Runtime},
-		fact{"size", fmt.Sprintf("%s, %d files", mebibytes(e.Bytes), e.Files)}, fact{"made", e.Created.Format(time.DateTime) + " in " + e.Took.D().Round(time.Millisecond).String()},
+	printFacts(std.out, fact{"id", cell{e.Digest, bold}}, fact{"kind", e.Kind}, fact{"for", e.For},
+		fact{"runtime", e.Runtime},
+		fact{"size", fmt.Sprintf("%s, %d files", mebibytes(e.Bytes), e.Files)},
+		fact{"made", e.Created.Format(time.DateTime) + " in " + e.Took.D().Round(time.Millisecond).String()},
 		fact{"last use", e.LastUse.Format(time.DateTime)})
 	fmt.Fprintln(std.out, "lock:")
 	_, err := fmt.Fprintln(std.out, strings.TrimRight(string(lock), "\n"))
@@ -182,22 +188,24 @@ func showEnvironment(std streams, asJSON bool, e environment, lock []byte) error
 func envBuild(p *persona, std streams) *cobra.Command {
 	var files, list []string
 	upgrade := false
-	cmd := envCmd("build [TOOL…]", "Install what tools need, or what a file names for haft run", cobra.ArbitraryArgs, func(ctx context.Context, tools []string) error {
-		if len(tools) == 0 && len(files)+len(list) == 0 {
-			return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
-		}
-		if len(files)+len(list) > 0 {
-			if err := buildForRun(ctx, std, files, list, upgrade, p.reduced); err != nil {
-				return err
+	cmd := envCmd("build [TOOL…]", "Install what tools need, or what a file names for haft run", cobra.ArbitraryArgs,
+		func(ctx context.Context, tools []string) error {
+			if len(tools) == 0 && len(files)+len(list) == 0 {
+				return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
 			}
-		}
-		if len(tools) == 0 {
-			return nil
-		}
-		return p.do(ctx, std, func(ctx context.Context, s *session) error { return buildTools(ctx, s, tools) })
-	})
+			if len(files)+len(list) > 0 {
+				if err := buildForRun(ctx, std, files, list, upgrade, p.reduced); err != nil {
+					return err
+				}
+			}
+			if len(tools) == 0 {
+				return nil
+			}
+			return p.do(ctx, std, func(ctx context.Context, s *session) error { return buildTools(ctx, s, tools) })
+		})
 	f := cmd.Flags()
-	f.StringArrayVar(&files, "requirements", nil, "a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
+	f.StringArrayVar(&files, "requirements", nil,
+		"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
 	f.StringArrayVar(&list, "requirement", nil, "a `PACKAGE`; one of npm is written npm:NAME; may be given again")
 	f.BoolVar(&upgrade, "upgrade", false, "find the newest packages that fit, instead of those of the last time")
 	return cmd
@@ -263,28 +271,30 @@ func buildForRun(ctx context.Context, std streams, files, list []string, upgrade
 func envGC(p *persona, std streams) *cobra.Command {
 	var most size
 	var unused time.Duration
-	cmd := envCmd("gc", "Remove environments that nobody uses, those unused longest first", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		type done struct {
-			For   string `json:"for"`
-			Count int    `json:"removed"`
-			Bytes int64  `json:"bytes"`
-			Left  int64  `json:"left"`
-			InUse int    `json:"in_use"`
-		}
-		all := []done{}
-		err := eachStore(p, func(pl place, st *layer.Store) error {
-			swept, err := st.GC(ctx, int64(most), unused)
-			all = append(all, done{pl.name, len(swept.Removed), swept.Bytes, swept.Left, swept.InUse})
+	cmd := envCmd("gc", "Remove environments that nobody uses, those unused longest first", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error {
+			type done struct {
+				For   string `json:"for"`
+				Count int    `json:"removed"`
+				Bytes int64  `json:"bytes"`
+				Left  int64  `json:"left"`
+				InUse int    `json:"in_use"`
+			}
+			all := []done{}
+			err := eachStore(p, func(pl place, st *layer.Store) error {
+				swept, err := st.GC(ctx, int64(most), unused)
+				all = append(all, done{pl.name, len(swept.Removed), swept.Bytes, swept.Left, swept.InUse})
+				return err
+			})
+			if p.json {
+				return errors.Join(printJSON(std.out, all), err)
+			}
+			for _, d := range all {
+				fmt.Fprintf(std.out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count,
+					mebibytes(d.Bytes), mebibytes(d.Left), d.InUse)
+			}
 			return err
 		})
-		if p.json {
-			return errors.Join(printJSON(std.out, all), err)
-		}
-		for _, d := range all {
-			fmt.Fprintf(std.out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count, mebibytes(d.Bytes), mebibytes(d.Left), d.InUse)
-		}
-		return err
-	})
 	cmd.Flags().Var(&most, "max-size", "remove until no more than this is left; everything if it is not given")
 	cmd.Flags().DurationVar(&unused, "unused-for", 0, "spare those that were used within this time")
 	return cmd

@@ -63,14 +63,16 @@ func eraseCommand(std streams) *cobra.Command {
 	made := p.command(std, "erase", "Erase what is kept of an organisation or a user, for good", cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			if !yes {
-				return usage(errors.New("what is erased cannot be had again: export it with haft export, and give --yes"))
+				return usage(errors.New("what is erased cannot be had again: export it with haft export, and " +
+					"give --yes"))
 			}
 			of.Org = or(of.Org, s.p.Org)
 			done, err := s.Erase(ctx, s.p, of)
 			if err != nil {
 				return err
 			}
-			return tell(s, done, fmt.Sprintf("erased: %d calls were cancelled, %d entries of the audit log lost their content (%s)", done.Cancelled, done.Entries, done.ID))
+			return tell(s, done, fmt.Sprintf("erased: %d calls were cancelled, %d entries of the audit log lost "+
+				"their content (%s)", done.Cancelled, done.Entries, done.ID))
 		})
 	cmd.Use, cmd.Short, cmd.Args, cmd.RunE = made.Use, made.Short, made.Args, made.RunE
 	cmd.Long = `Erase what is kept of an organisation, or of one user of it. Calls are cancelled first.

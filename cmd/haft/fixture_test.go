@@ -153,7 +153,8 @@ func (f *fixture) verify(t *testing.T) {
 			args = append(args, "--database", f.database)
 		}
 		var out, errs bytes.Buffer
-		if code := run(context.WithoutCancel(t.Context()), args, streams{strings.NewReader(""), &out, &errs}); code != exitOK || !strings.HasPrefix(out.String(), "sound") {
+		if code := run(context.WithoutCancel(t.Context()), args,
+			streams{strings.NewReader(""), &out, &errs}); code != exitOK || !strings.HasPrefix(out.String(), "sound") {
 			t.Fatalf("haft audit verify of %s ends with %d:\n%s%s", org, code, &out, &errs)
 		}
 	}

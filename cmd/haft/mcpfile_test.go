@@ -18,8 +18,11 @@ func TestParseServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []haft.MCPServer{
-		{Name: "mcp-9-lives", Transport: haft.MCPSSE, URL: "https://a.example/sse", Headers: map[string]string{"Authorization": "Bearer {{ my_token }}"}, Env: map[string]string{}, Disabled: true},
-		{Name: "My-Files", Command: []string{"npx", "-y", "x"}, Env: map[string]string{"KEY": "{{ API_KEY }}"}, Headers: map[string]string{}},
+		{Name: "mcp-9-lives", Transport: haft.MCPSSE, URL: "https://a.example/sse",
+			Headers: map[string]string{"Authorization": "Bearer {{ my_token }}"}, Env: map[string]string{},
+			Disabled: true},
+		{Name: "My-Files", Command: []string{"npx", "-y", "x"}, Env: map[string]string{"KEY": "{{ API_KEY }}"},
+			Headers: map[string]string{}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the servers differ (-want +got):\n%s", d)

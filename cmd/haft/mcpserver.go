@@ -21,13 +21,15 @@ import (
 
 // mcpServerCommand keeps upstream MCP servers.
 func mcpServerCommand(std streams) *cobra.Command {
-	cmd := group("mcp-server", "Use the tools of MCP servers: commands in a sandbox, or addresses", `  haft mcp-server add time -- uvx mcp-server-time
+	cmd := group("mcp-server", "Use the tools of MCP servers: commands in a sandbox, or addresses",
+		`  haft mcp-server add time -- uvx mcp-server-time
   haft mcp-server add files --mount ./docs -- npx -y @modelcontextprotocol/server-filesystem "$PWD/docs"
   haft mcp-server add wiki --url https://mcp.example.com/mcp --header 'Authorization=Bearer {{ WIKI_TOKEN }}'
   haft mcp-server login wiki               agree in a browser, where the server wants that
   haft call time__get_current_time --arg timezone=Europe/Oslo`)
 	p := attach(cmd)
-	cmd.AddCommand(mcpAdd(p, std), mcpList(p, std), mcpShow(p, std), mcpRefresh(p, std), mcpLogin(p, std), mcpRemove(p, std), mcpImport(p, std))
+	cmd.AddCommand(mcpAdd(p, std), mcpList(p, std), mcpShow(p, std), mcpRefresh(p, std), mcpLogin(p, std),
+		mcpRemove(p, std), mcpImport(p, std))
 	return cmd
 }
 
@@ -52,7 +54,8 @@ type mcpFlags struct {
 
 // server makes a server of the flags and a command.
 func (f mcpFlags) server(name string, command []string) (haft.MCPServer, error) {
-	s := haft.MCPServer{Name: name, URL: f.url, Transport: haft.MCPTransport(f.transport), Command: command, Requirements: haft.Requirements{Pip: f.pip, NPM: f.npm}}
+	s := haft.MCPServer{Name: name, URL: f.url, Transport: haft.MCPTransport(f.transport), Command: command,
+		Requirements: haft.Requirements{Pip: f.pip, NPM: f.npm}}
 	if (f.url == "") == (len(command) == 0) {
 		return s, usage(errors.New("a server is a command after --, or an address with --url"))
 	}
@@ -101,7 +104,8 @@ func readMount(text string) (haft.MCPMount, error) {
 // mcpAdd adds a server.
 func mcpAdd(p *persona, std streams) *cobra.Command {
 	var f mcpFlags
-	cmd := p.command(std, "add NAME [-- COMMAND…]", "Add a server and its tools, which are then called NAME__TOOL", cobra.MinimumNArgs(1),
+	cmd := p.command(std, "add NAME [-- COMMAND…]", "Add a server and its tools, which are then called NAME__TOOL",
+		cobra.MinimumNArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			server, err := f.server(args[0], args[1:])
 			if err != nil {
@@ -116,10 +120,13 @@ func mcpAdd(p *persona, std streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.url, "url", "", "the `URL` of a server that speaks HTTP")
 	fl.StringVar(&f.transport, "transport", "", "stdio, http or sse; guessed if empty")
-	fl.StringArrayVar(&f.headers, "header", nil, "a header `NAME=VALUE` of every request; {{ VAR }} stands for a variable of the call")
-	fl.StringArrayVar(&f.env, "env", nil, "a variable `K=V` of the command; {{ VAR }} stands for a variable of the call")
+	fl.StringArrayVar(&f.headers, "header", nil,
+		"a header `NAME=VALUE` of every request; {{ VAR }} stands for a variable of the call")
+	fl.StringArrayVar(&f.env, "env", nil,
+		"a variable `K=V` of the command; {{ VAR }} stands for a variable of the call")
 	fl.StringArrayVar(&f.network, "network", nil, "`HOST`s that the command may reach; none by default")
-	fl.StringArrayVar(&f.mounts, "mount", nil, "a directory `DIR[:INSIDE][:rw]` that the command sees, read-only without :rw")
+	fl.StringArrayVar(&f.mounts, "mount", nil,
+		"a directory `DIR[:INSIDE][:rw]` that the command sees, read-only without :rw")
 	fl.StringArrayVar(&f.pip, "pip", nil, "a Python `PACKAGE` that the command needs")
 	fl.StringArrayVar(&f.npm, "npm", nil, "an npm `PACKAGE` that the command needs")
 	fl.StringVar(&f.clientID, "client-id", "", "the `ID` of a client that is registered at the server")
@@ -147,7 +154,8 @@ func tellServer(s *session, c *haft.MCPChange) error {
 	say("removed", c.Removed)
 	if len(c.Waiting) > 0 {
 		say("waiting for review", c.Waiting)
-		fmt.Fprintln(s.std.err, "  look at one with: haft tool show NAME, and accept it with: haft tool review NAME --accept")
+		fmt.Fprintln(s.std.err,
+			"  look at one with: haft tool show NAME, and accept it with: haft tool review NAME --accept")
 	}
 	tellInvalid(s, c.Server)
 	for _, w := range c.Warnings {
@@ -162,18 +170,23 @@ func tellServer(s *session, c *haft.MCPChange) error {
 // tellInvalid prints the tools that cannot be called, and why.
 func tellInvalid(s *session, m haft.MCPServer) {
 	for _, x := range m.State.Invalid {
-		fmt.Fprintf(s.std.out, "cannot be called: %s: %s\n", safe(s.std.out, x.Tool), safe(s.std.out, strings.Join(x.Reasons, "; ")))
+		fmt.Fprintf(s.std.out, "cannot be called: %s: %s\n", safe(s.std.out, x.Tool),
+			safe(s.std.out, strings.Join(x.Reasons, "; ")))
 	}
 }
 
 // mcpList lists servers.
 func mcpList(p *persona, std streams) *cobra.Command {
-	return p.command(std, "list", "List servers", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		now := time.Now()
-		return printList(s, s.MCPServerList(ctx, s.p), "there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND", []string{"NAME", "TRANSPORT", "WHERE", "TOOLS", "STATE", "LISTED"}, func(tab *table, m haft.MCPServer) {
-			tab.row(cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m), ago(m.State.Listed, now))
+	return p.command(std, "list", "List servers", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			now := time.Now()
+			return printList(s, s.MCPServerList(ctx, s.p),
+				"there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND",
+				[]string{"NAME", "TRANSPORT", "WHERE", "TOOLS", "STATE", "LISTED"}, func(tab *table, m haft.MCPServer) {
+					tab.row(cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m),
+						ago(m.State.Listed, now))
+				})
 		})
-	})
 }
 
 // where says what a server is.
@@ -212,10 +225,14 @@ func mcpShow(p *persona, std streams) *cobra.Command {
 			for _, x := range m.Mounts {
 				mounts = append(mounts, x.Dir+":"+x.Inside+map[bool]string{true: ":rw"}[x.Writable])
 			}
-			printFacts(s.std.out, fact{"name", cell{m.Name, bold}}, fact{"id", m.ID}, fact{"state", serverState(*m)}, fact{"transport", m.Transport}, fact{"where", where(*m)},
-				fact{"headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", ")}, fact{"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", ")},
-				fact{"network", strings.Join(m.Network, ", ")}, fact{"mounts", strings.Join(mounts, ", ")}, fact{"calls itself", m.State.Title},
-				fact{"protocol", m.State.Protocol}, fact{"tools", m.State.Tools}, fact{"error", m.State.Error}, fact{"changed", ago(m.Updated, time.Now())})
+			printFacts(s.std.out, fact{"name", cell{m.Name, bold}}, fact{"id", m.ID}, fact{"state", serverState(*m)},
+				fact{"transport", m.Transport}, fact{"where", where(*m)},
+				fact{"headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", ")},
+				fact{"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", ")},
+				fact{"network", strings.Join(m.Network, ", ")}, fact{"mounts", strings.Join(mounts, ", ")},
+				fact{"calls itself", m.State.Title},
+				fact{"protocol", m.State.Protocol}, fact{"tools", m.State.Tools}, fact{"error", m.State.Error},
+				fact{"changed", ago(m.Updated, time.Now())})
 			tellInvalid(s, *m)
 			return nil
 		})
@@ -224,7 +241,8 @@ func mcpShow(p *persona, std streams) *cobra.Command {
 // mcpRefresh lists the tools of a server again.
 func mcpRefresh(p *persona, std streams) *cobra.Command {
 	var accept bool
-	cmd := p.command(std, "refresh NAME", "List the tools of a server again; what is new or changed waits for review", cobra.ExactArgs(1),
+	cmd := p.command(std, "refresh NAME", "List the tools of a server again; what is new or changed waits for review",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			change, err := s.RefreshMCPServer(ctx, s.p, args[0], accept)
 			if err != nil {
@@ -250,7 +268,8 @@ func mcpRemove(p *persona, std streams) *cobra.Command {
 // mcpImport adds the servers of a file as desktop clients have it.
 func mcpImport(p *persona, std streams) *cobra.Command {
 	var only []string
-	cmd := p.command(std, "import FILE", "Add the servers of a file with mcpServers, as desktop clients have it", cobra.ExactArgs(1),
+	cmd := p.command(std, "import FILE", "Add the servers of a file with mcpServers, as desktop clients have it",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			servers, err := readServers(args[0])
 			if err != nil {
@@ -291,7 +310,8 @@ func mcpLogin(p *persona, std streams) *cobra.Command {
 		func(ctx context.Context, s *session, args []string) error {
 			return login(ctx, s, args[0], redirect)
 		})
-	cmd.Flags().StringVar(&redirect, "listen", "127.0.0.1:0", "the `ADDRESS` on this machine to which the browser comes back")
+	cmd.Flags().StringVar(&redirect, "listen", "127.0.0.1:0",
+		"the `ADDRESS` on this machine to which the browser comes back")
 	return cmd
 }
 
@@ -308,19 +328,23 @@ func login(ctx context.Context, s *session, name, listen string) error {
 		return fmt.Errorf("listen for the browser: %w", err)
 	}
 	answers := make(chan haft.MCPAnswer, 1)
-	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		if r.URL.Path != "/callback" || q.Get("state") == "" {
-			http.NotFound(w, r)
-			return
-		}
-		select {
-		case answers <- haft.MCPAnswer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error")}:
-		default:
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, "<!doctype html><title>Haft</title><p>%s: you can close this page and go back to the terminal.", html.EscapeString(name))
-	})}
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q := r.URL.Query()
+			if r.URL.Path != "/callback" || q.Get("state") == "" {
+				http.NotFound(w, r)
+				return
+			}
+			select {
+			case answers <- haft.MCPAnswer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"),
+				Error: q.Get("error")}:
+			default:
+			}
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintf(w,
+				"<!doctype html><title>Haft</title><p>%s: you can close this page and go back to the terminal.",
+				html.EscapeString(name))
+		})}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
 	defer func() {

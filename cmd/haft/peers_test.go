@@ -58,8 +58,10 @@ type peersKey struct{}
 
 // peerCommands are what scripts can do with peers.
 var peerCommands = map[string]func(*testscript.TestScript, bool, []string){
-	"serve": serveCmd, "stopserver": stopCmd, "reload": reloadCmd, "certificate": certificateCmd, "issuer": issuerCmd, "token": tokenCmd,
-	"collector": collectorCmd, "receiver": receiverCmd, "answer": answerCmd, "received": receivedCmd, "signed": signedCmd,
+	"serve": serveCmd, "stopserver": stopCmd, "reload": reloadCmd, "certificate": certificateCmd, "issuer": issuerCmd,
+	"token":     tokenCmd,
+	"collector": collectorCmd, "receiver": receiverCmd, "answer": answerCmd, "received": receivedCmd,
+	"signed": signedCmd,
 }
 
 func at(ts *testscript.TestScript) *peers { return ts.Value(peersKey{}).(*peers) }
@@ -72,7 +74,9 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(program, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...) //nolint:forbidigo // it is told to stop
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "PATH", "TMPDIR", "HAFT_DATA", "HAFT_LOCK_WAIT", "HAFT_READY_WAIT", "SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_BSP_SCHEDULE_DELAY", "HAFT_OIDC_AUDIENCE"} {
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "HAFT_DATA", "HAFT_LOCK_WAIT", "HAFT_READY_WAIT",
+		"SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_BSP_SCHEDULE_DELAY",
+		"HAFT_OIDC_AUDIENCE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	log, err := os.Create(ts.MkAbs("serve.log"))
@@ -145,7 +149,8 @@ func reloadCmd(ts *testscript.TestScript, _ bool, args []string) {
 // certificateCmd makes an authority, which later commands trust, and a certificate of
 // it for this machine: ca.pem, cert.pem and key.pem.
 func certificateCmd(ts *testscript.TestScript, _ bool, _ []string) {
-	make := func(t *x509.Certificate, parent *x509.Certificate, with crypto.Signer) (*x509.Certificate, *ecdsa.PrivateKey) {
+	make := func(t *x509.Certificate, parent *x509.Certificate, with crypto.Signer) (*x509.Certificate,
+		*ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		ts.Check(err)
 		if parent == nil {
@@ -158,11 +163,15 @@ func certificateCmd(ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Check(err)
 		return made, key
 	}
-	ca, caKey := make(&x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a script"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
-	leaf, key := make(&x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature}, ca, caKey)
+	ca, caKey := make(&x509.Certificate{SerialNumber: big.NewInt(1),
+		Subject: pkix.Name{CommonName: "authority of a script"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	leaf, key := make(&x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature}, ca, caKey)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	ts.Check(err)
-	for name, block := range map[string]*pem.Block{"ca.pem": {Type: "CERTIFICATE", Bytes: ca.Raw}, "cert.pem": {Type: "CERTIFICATE", Bytes: leaf.Raw}, "key.pem": {Type: "PRIVATE KEY", Bytes: der}} {
+	for name, block := range map[string]*pem.Block{"ca.pem": {Type: "CERTIFICATE", Bytes: ca.Raw},
+		"cert.pem": {Type: "CERTIFICATE", Bytes: leaf.Raw}, "key.pem": {Type: "PRIVATE KEY", Bytes: der}} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
 	}
 	at(ts).pair = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
@@ -199,7 +208,8 @@ func issuerCmd(ts *testscript.TestScript, _ bool, _ []string) {
 			return
 		}
 		_ = json.NewEncoder(out).Encode(map[string]any{"keys": []any{map[string]string{
-			"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "k1", "x": b64(point[1:33]), "y": b64(point[33:65]),
+			"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "k1", "x": b64(point[1:33]),
+			"y": b64(point[33:65]),
 		}}})
 	})
 	url = w.secure(ts, mux)
@@ -211,7 +221,8 @@ func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // tokenCmd has the issuer sign a token with claims besides the usual ones, into
 // $HAFT_KEY: token CLAIMS. With ! it is signed by somebody else.
 func tokenCmd(ts *testscript.TestScript, neg bool, args []string) {
-	claims := map[string]any{"iss": ts.Getenv("ISSUER"), "aud": "haft", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	claims := map[string]any{"iss": ts.Getenv("ISSUER"), "aud": "haft", "sub": "ann", "iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Hour).Unix()}
 	ts.Check(json.Unmarshal([]byte(args[0]), &claims))
 	signer := at(ts).signer
 	if neg {

@@ -44,13 +44,17 @@ func attach(cmd *cobra.Command) *persona {
 	f := cmd.PersistentFlags()
 	f.StringVar(&p.data, "data", "", "the `DIR` of the embedded store and of keys ($HAFT_DATA)")
 	f.StringVar(&p.database, "database", os.Getenv("HAFT_DATABASE"), "the `URL` of a Postgres ($HAFT_DATABASE)")
-	f.StringVar(&p.server, "server", os.Getenv("HAFT_SERVER"), "the `URL` of a server to work on ($HAFT_SERVER); who asks is then said by the key")
-	f.StringVar(&p.keyFile, "key-file", os.Getenv("HAFT_KEY_FILE"), "the `FILE` with the key for the server ($HAFT_KEY_FILE, or the key itself in $HAFT_KEY)")
+	f.StringVar(&p.server, "server", os.Getenv("HAFT_SERVER"),
+		"the `URL` of a server to work on ($HAFT_SERVER); who asks is then said by the key")
+	f.StringVar(&p.keyFile, "key-file", os.Getenv("HAFT_KEY_FILE"),
+		"the `FILE` with the key for the server ($HAFT_KEY_FILE, or the key itself in $HAFT_KEY)")
 	f.StringVar(&p.org, "org", or(os.Getenv("HAFT_ORG"), "local"), "the organisation ($HAFT_ORG)")
-	f.StringVar(&p.user, "user", os.Getenv("HAFT_USER"), "on whose behalf; the user of the system if empty ($HAFT_USER)")
+	f.StringVar(&p.user, "user", os.Getenv("HAFT_USER"),
+		"on whose behalf; the user of the system if empty ($HAFT_USER)")
 	f.StringArrayVar(&p.roles, "role", nil, "a role, instead of admin and approver; may be given again ($HAFT_ROLES)")
 	f.StringVar(&p.agent, "agent", os.Getenv("HAFT_AGENT"), "the agent that acts, by name or id ($HAFT_AGENT)")
-	f.DurationVar(&p.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory ($HAFT_LOCK_WAIT)")
+	f.DurationVar(&p.lockWait, "lock-wait", lockWait(),
+		"how long to wait for another haft that uses the directory ($HAFT_LOCK_WAIT)")
 	allowReduced(f, &p.reduced)
 	f.BoolVar(&p.json, "json", false, "print one JSON document")
 	p.given = func(name string) bool { return f.Changed(name) }
@@ -182,7 +186,8 @@ func (p *persona) do(ctx context.Context, std streams, work func(context.Context
 }
 
 // command makes a command on kept state.
-func (p *persona) command(std streams, use, short string, args cobra.PositionalArgs, work func(context.Context, *session, []string) error) *cobra.Command {
+func (p *persona) command(std streams, use, short string, args cobra.PositionalArgs,
+	work func(context.Context, *session, []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short,
 		Args: func(c *cobra.Command, list []string) error { return usageArgs(args(c, list)) },
@@ -198,7 +203,8 @@ func group(use, short, example string) *cobra.Command {
 		Use: use, Short: short, Example: example,
 		Args: func(c *cobra.Command, list []string) error {
 			if len(list) > 0 {
-				return usage(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", list[0], c.Name(), c.Name()))
+				return usage(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", list[0], c.Name(),
+					c.Name()))
 			}
 			return nil
 		},

@@ -16,7 +16,8 @@ import (
 
 // policyCommand keeps the rules.
 func policyCommand(std streams) *cobra.Command {
-	cmd := group("policy", "Keep the rules: who may call what, how often, and who must agree", `  haft policy check rules.yaml
+	cmd := group("policy", "Keep the rules: who may call what, how often, and who must agree",
+		`  haft policy check rules.yaml
   haft policy set rules.yaml
   haft policy explain delete_file --args '{"path": "/etc"}' --user ann --role reader`)
 	p := attach(cmd)
@@ -33,25 +34,29 @@ func serverFlag(cmd *cobra.Command, to *bool) *cobra.Command {
 // policyShow prints the document.
 func policyShow(p *persona, std streams) *cobra.Command {
 	var server bool
-	return serverFlag(p.command(std, "show", "Print the document", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		kept, err := s.Policy(ctx, s.p, server)
-		if haft.CodeOf(err) == haft.CodeNotFound {
-			kept, err = &haft.PolicyText{}, nil
-		}
-		if err != nil {
-			return err
-		}
-		text := kept.Text
-		if s.as.json {
-			return printJSON(s.std.out, map[string]any{"server": server, "set": len(text) > 0, "text": string(text)})
-		}
-		if len(text) == 0 {
-			fmt.Fprintln(s.std.err, "none is set: administrators may call every tool, and nobody else any\n  next: haft policy set FILE")
+	return serverFlag(p.command(std, "show", "Print the document", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			kept, err := s.Policy(ctx, s.p, server)
+			if haft.CodeOf(err) == haft.CodeNotFound {
+				kept, err = &haft.PolicyText{}, nil
+			}
+			if err != nil {
+				return err
+			}
+			text := kept.Text
+			if s.as.json {
+				return printJSON(s.std.out, map[string]any{"server": server, "set": len(text) > 0,
+					"text": string(text)})
+			}
+			if len(text) == 0 {
+				fmt.Fprintln(s.std.err,
+					"none is set: administrators may call every tool, and nobody else any\n  next: haft policy "+
+						"set FILE")
+				return nil
+			}
+			fmt.Fprint(s.std.out, safe(s.std.out, string(text)))
 			return nil
-		}
-		fmt.Fprint(s.std.out, safe(s.std.out, string(text)))
-		return nil
-	}), &server)
+		}), &server)
 }
 
 // readPolicy reads a document from a file or from standard input.
@@ -76,7 +81,8 @@ func readPolicy(std streams, name string) ([]byte, error) {
 // badPolicy names the file before the line.
 func badPolicy(name string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok && e.Code == haft.CodeInvalid {
-		return advise(&haft.Error{Code: e.Code, Message: name + ": " + e.Message, Err: e.Err}, "mend the line and try again with: haft policy check "+name)
+		return advise(&haft.Error{Code: e.Code, Message: name + ": " + e.Message, Err: e.Err},
+			"mend the line and try again with: haft policy check "+name)
 	}
 	return err
 }
@@ -84,7 +90,8 @@ func badPolicy(name string, err error) error {
 // policySet replaces the document.
 func policySet(p *persona, std streams) *cobra.Command {
 	var server bool
-	return serverFlag(p.command(std, "set FILE", "Replace the document; it holds from the next call on", cobra.ExactArgs(1),
+	return serverFlag(p.command(std, "set FILE", "Replace the document; it holds from the next call on",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			text, err := readPolicy(std, args[0])
 			if err != nil {
@@ -128,7 +135,8 @@ func policyCheck(p *persona, std streams) *cobra.Command {
 func policyExplain(p *persona, std streams) *cobra.Command {
 	var f runFlags
 	var digest, turn string
-	cmd := p.command(std, "explain TOOL", "Say what the rules decide about a call, and why; exit code 4 if they deny it", cobra.ExactArgs(1),
+	cmd := p.command(std, "explain TOOL",
+		"Say what the rules decide about a call, and why; exit code 4 if they deny it", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			raw, err := f.arguments(s.std.in)
 			if err != nil {

@@ -37,7 +37,8 @@ func TestFindHostKind(t *testing.T) {
 
 func TestModeOf(t *testing.T) {
 	reduced := haft.Isolation{Level: haft.LevelReduced, Missing: []haft.Gap{
-		{Control: haft.ControlTimeNS, Reason: "another"}, {Control: haft.ControlUserNS, Reason: "unshare: operation not permitted"}}}
+		{Control: haft.ControlTimeNS, Reason: "another"},
+		{Control: haft.ControlUserNS, Reason: "unshare: operation not permitted"}}}
 	for name, tt := range map[string]struct {
 		provider string
 		iso      haft.Isolation
@@ -46,12 +47,18 @@ func TestModeOf(t *testing.T) {
 		says     []string // nil if there is nothing to change
 		not      string
 	}{
-		"namespaces":   {"local", haft.Isolation{Level: haft.LevelNamespaces}, inDocker, false, nil, "change"},
-		"process":      {"process", haft.Isolation{Level: haft.LevelNone}, onMachine, false, nil, "change"},
-		"in Docker":    {"local", reduced, inDocker, false, []string{"in this container: tools are refused", "why: no user_ns: unshare", "docker run --security-opt seccomp", "--allow-reduced", "another sandbox"}, "sysctl"},
-		"in podman":    {"local", reduced, inPodman, false, []string{"podman run --security-opt unmask=ALL", "--allow-reduced"}, "docker run"},
-		"on a machine": {"local", reduced, onMachine, false, []string{"on this machine: tools are refused", "sysctl user.max_user_namespaces", "--allow-reduced"}, "docker run"},
-		"allowed":      {"local", reduced, inDocker, true, []string{"the operator allows it", "docker run"}, "--allow-reduced"},
+		"namespaces": {"local", haft.Isolation{Level: haft.LevelNamespaces}, inDocker, false, nil, "change"},
+		"process":    {"process", haft.Isolation{Level: haft.LevelNone}, onMachine, false, nil, "change"},
+		"in Docker": {"local", reduced, inDocker, false,
+			[]string{"in this container: tools are refused", "why: no user_ns: unshare",
+				"docker run --security-opt seccomp", "--allow-reduced", "another sandbox"}, "sysctl"},
+		"in podman": {"local", reduced, inPodman, false,
+			[]string{"podman run --security-opt unmask=ALL", "--allow-reduced"}, "docker run"},
+		"on a machine": {"local", reduced, onMachine, false,
+			[]string{"on this machine: tools are refused", "sysctl user.max_user_namespaces", "--allow-reduced"},
+			"docker run"},
+		"allowed": {"local", reduced, inDocker, true, []string{"the operator allows it", "docker run"},
+			"--allow-reduced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := modeOf(tt.provider, tt.iso, tt.in, tt.allowed)

@@ -55,7 +55,8 @@ func (p *persona) dial(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		switch haft.CodeOf(err) {
 		case haft.CodeUnauthenticated:
-			err = advise(err, "give the key with --key-file FILE or in $HAFT_KEY; haft serve writes the first one to admin.key in its data directory")
+			err = advise(err, "give the key with --key-file FILE or in $HAFT_KEY; haft serve writes the first one "+
+				"to admin.key in its data directory")
 		case haft.CodeUnavailable, haft.CodeNotFound:
 			err = advise(err, "look whether a Haft server is at "+p.server+"; start one with: haft serve")
 		}
@@ -83,7 +84,8 @@ func (p *persona) key(std streams) (string, error) {
 		text = string(raw)
 	}
 	if text = strings.TrimSpace(text); text == "" {
-		return "", usage(errors.New("a server wants a key: give it with --key-file FILE or in $HAFT_KEY; haft serve writes the first one to admin.key in its data directory"))
+		return "", usage(errors.New("a server wants a key: give it with --key-file FILE or in $HAFT_KEY; haft serve " +
+			"writes the first one to admin.key in its data directory"))
 	}
 	return text, nil
 }
@@ -115,7 +117,8 @@ func (p *persona) whom(own haft.Principal) (haft.Principal, error) {
 	}
 	for _, flag := range []string{"--org", "--user", "--role"} {
 		if named[flag] {
-			return who, usage(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: on a server the key says who asks",
+			return who, usage(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: "+
+				"on a server the key says who asks",
 				own.User, own.Org, strings.Join(own.Roles, " "), flag))
 		}
 	}
@@ -202,7 +205,8 @@ func understood(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "the answer is not one of a Haft server of this version", Err: err}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "the answer is not one of a Haft server of this version",
+		Err: err}
 }
 
 // ExportAudit implements witness. What arrives is verified on its way.
@@ -211,7 +215,8 @@ func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer)
 }
 
 // fetchAudit writes an export to w, and verifies it.
-func (r *remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer, marks []audit.Mark) (audit.Report, error) {
+func (r *remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
+	marks []audit.Mark) (audit.Report, error) {
 	keys, err := r.auditKeys(ctx, p)
 	if err != nil {
 		return audit.Report{}, err
@@ -267,7 +272,8 @@ func (r *remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFi
 }
 
 // BindSecret implements confidant.
-func (r *remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error {
+func (r *remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
+	b *secret.Binding) error {
 	return r.Client.BindSecret(ctx, p, agent, name, v.Reveal(), b)
 }
 
@@ -283,7 +289,8 @@ func (r *remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([
 
 // RotateSecrets implements confidant.
 func (r *remote) RotateSecrets(context.Context, haft.Principal, app.RotateConfig) (app.Rotation, error) {
-	return app.Rotation{}, usage(errors.New("the keys of secrets are where the server keeps its data: rotate them there, with --data"))
+	return app.Rotation{},
+		usage(errors.New("the keys of secrets are where the server keeps its data: rotate them there, with --data"))
 }
 
 // Keys implements issuer.

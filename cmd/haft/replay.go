@@ -29,14 +29,16 @@ type comparison struct {
 
 // callsReplay makes a call again.
 func callsReplay(p *persona, std streams) *cobra.Command {
-	cmd := p.command(std, "replay ID", "Call the same version with the same arguments again, and show what differs", cobra.ExactArgs(1),
+	cmd := p.command(std, "replay ID", "Call the same version with the same arguments again, and show what differs",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			old, err := s.Record(ctx, s.p, haft.CallID(args[0]))
 			if err != nil {
 				return noCall(err)
 			}
 			if old.Result == nil || !old.Status.Final() {
-				return advise(&haft.Error{Code: haft.CodeConflict, Message: "the call has not ended: there is nothing to compare with"},
+				return advise(&haft.Error{Code: haft.CodeConflict,
+					Message: "the call has not ended: there is nothing to compare with"},
 					"see where it stands with: haft calls show "+args[0])
 			}
 			res, err := s.Replay(ctx, s.p, old.Call.ID)

@@ -23,7 +23,8 @@ type restoring struct {
 func restoreCommand(std streams) *cobra.Command {
 	var r restoring
 	cmd := &cobra.Command{
-		Use: "restore {FROM | --accept-loss}", Short: "Put back a backup, or go on with an older database and write into the audit log what was lost",
+		Use:   "restore {FROM | --accept-loss}",
+		Short: "Put back a backup, or go on with an older database and write into the audit log what was lost",
 		Long: `restore FROM copies a backup that haft backup made into a data directory that is empty
 or not there yet, and verifies the audit log in it.
 
@@ -61,7 +62,8 @@ uses the database.`,
 // putBack copies a backup into an empty data directory.
 func (r restoring) putBack(c *cobra.Command, p *persona, std streams, from string) error {
 	if p.remote() || p.database != "" {
-		return usage(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and copy the files of the backup"))
+		return usage(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and " +
+			"copy the files of the backup"))
 	}
 	if r.accept {
 		return usage(errors.New("restore needs FROM or --accept-loss, and not both"))
@@ -83,7 +85,8 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 		return usage(errors.New("restore works where the data is, and not on a server"))
 	}
 	if !r.accept {
-		return usage(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries of the audit log"))
+		return usage(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries " +
+			"of the audit log"))
 	}
 	dir, err := p.dir()
 	if err != nil {
@@ -104,7 +107,8 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 	case err != nil:
 		return err
 	case nothing:
-		fmt.Fprintln(std.out, "nothing is lost: no file is missing, and the database continues the audit log that was signed last")
+		fmt.Fprintln(std.out,
+			"nothing is lost: no file is missing, and the database continues the audit log that was signed last")
 	case !done:
 		fmt.Fprintln(std.err, "nothing was changed")
 		return &exit{code: exitTool}
@@ -134,7 +138,8 @@ func (r restoring) confirm(loss app.Loss, std streams, asJSON bool) (bool, error
 		if plan.Signed == 0 {
 			fmt.Fprintln(std.out, "nothing says what was signed last, so nobody knows what is lost")
 		} else {
-			fmt.Fprintf(std.out, "signed last: checkpoint %d; last in the database: checkpoint %d\n", plan.Signed, plan.Have)
+			fmt.Fprintf(std.out, "signed last: checkpoint %d; last in the database: checkpoint %d\n", plan.Signed,
+				plan.Have)
 		}
 		for _, l := range plan.Losses {
 			fmt.Fprintln(std.out, "  "+safe(std.out, l.String()))

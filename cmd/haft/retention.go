@@ -99,7 +99,8 @@ func keepFlags(f *pflag.FlagSet, r *haft.Retention, prefix string) []string {
 	add := func(v pflag.Value, name, what string) string { f.Var(v, prefix+name, what); return prefix + name }
 	return []string{
 		add((*age)(&r.Refused), "refused", "prune calls that were refused after this `AGE`"),
-		add((*number)(&r.RefusedCount), "refused-count", "keep the newest `N` refused calls of each status of an organisation"),
+		add((*number)(&r.RefusedCount), "refused-count",
+			"keep the newest `N` refused calls of each status of an organisation"),
 		add((*age)(&r.Calls), "calls", "prune calls that have ended after this `AGE`; a day at least"),
 		add((*number)(&r.CallsCount), "calls-count", "keep the newest `N` calls of an organisation"),
 	}
@@ -154,8 +155,10 @@ func callsRetention(p *persona, std streams) *cobra.Command {
 			}
 			tab := newTable(s.std.out, "WHAT", "NOW", "AGE", "COUNT", "MOST")
 			most := func(age haft.Millis, count int64) string { return ageText(age) + ", " + numberText(count) }
-			tab.row("refused", k.Refused, ageText(k.Retention.Refused), numberText(k.Retention.RefusedCount), most(k.Most.Refused, k.Most.RefusedCount))
-			tab.row("calls", k.Calls, ageText(k.Retention.Calls), numberText(k.Retention.CallsCount), most(k.Most.Calls, k.Most.CallsCount))
+			tab.row("refused", k.Refused, ageText(k.Retention.Refused), numberText(k.Retention.RefusedCount),
+				most(k.Most.Refused, k.Most.RefusedCount))
+			tab.row("calls", k.Calls, ageText(k.Retention.Calls), numberText(k.Retention.CallsCount),
+				most(k.Most.Calls, k.Most.CallsCount))
 			tab.print("")
 			return nil
 		})

@@ -59,15 +59,21 @@ stderr; with --json the whole result goes to stdout as one object.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
-	fl.StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
+	fl.StringArrayVar(&f.arg, "arg", nil,
+		"one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
 	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
-	fl.StringArrayVar(&f.files, "file", nil, "a `FILE` or directory to put into the tool's directory; may be given again")
-	fl.StringArrayVar(&f.needs, "requirements", nil, "install what a `FILE` names: requirements.txt, pyproject.toml or package.json; may be given again")
-	fl.BoolVar(&f.upgrade, "upgrade", false, "find the newest packages that fit the requirements, instead of those of the last time")
+	fl.StringArrayVar(&f.files, "file", nil,
+		"a `FILE` or directory to put into the tool's directory; may be given again")
+	fl.StringArrayVar(&f.needs, "requirements", nil,
+		"install what a `FILE` names: requirements.txt, pyproject.toml or package.json; may be given again")
+	fl.BoolVar(&f.upgrade, "upgrade", false,
+		"find the newest packages that fit the requirements, instead of those of the last time")
 	fl.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
 	fl.Var(&f.memory, "memory", "how much memory it may use, such as 512MiB")
-	fl.StringVar(&f.network, "network", "none", "none, full for the host's network, or the `HOSTS` that it may reach, such as api.example.com,*.example.org:8443")
-	fl.StringArrayVar(&f.ranges, "allow-range", nil, "a `CIDR` of addresses that are not public and may be reached all the same")
+	fl.StringVar(&f.network, "network", "none", "none, full for the host's network, or the `HOSTS` that it may "+
+		"reach, such as api.example.com,*.example.org:8443")
+	fl.StringArrayVar(&f.ranges, "allow-range", nil,
+		"a `CIDR` of addresses that are not public and may be reached all the same")
 	fl.StringVar(&f.sandbox, "sandbox", "auto", "auto, local or process")
 	allowReduced(fl, &f.reduced)
 	fl.StringVar(&f.need, "isolation", "", "refuse to run with less: reduced, namespaces, kernel or machine")
@@ -114,7 +120,8 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	r.Layers = layers
 	src.Layers = func(context.Context) ([]executor.Layer, error) { return layers, nil }
 	a.Expect(ctx, src.Kind, r)
-	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: haft.OutputType(f.output)})
+	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose},
+		haft.Output{Type: haft.OutputType(f.output)})
 	if _, ok := errors.AsType[*schema.SourceError](err); ok {
 		return finish(std, app.Unusable(src, err), f.json)
 	}

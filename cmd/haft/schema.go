@@ -106,7 +106,8 @@ func printHealth(w io.Writer, sig *schema.Signature) error {
 
 // printVerdict writes a verdict and its reasons.
 func printVerdict(w io.Writer, name string, h haft.SchemaHealth) error {
-	shade := map[haft.HealthStatus]colour{haft.HealthStrict: green, haft.HealthNonStrict: yellow, haft.HealthInvalid: red}[h.Status]
+	shade := map[haft.HealthStatus]colour{haft.HealthStrict: green, haft.HealthNonStrict: yellow,
+		haft.HealthInvalid: red}[h.Status]
 	fmt.Fprintln(w, paint(w, shade, string(h.Status)), name)
 	for _, r := range h.Reasons {
 		fmt.Fprintln(w, "  "+safe(w, r.String()))

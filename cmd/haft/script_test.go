@@ -44,7 +44,8 @@ func TestScript(t *testing.T) {
 func TestScript_postgres(t *testing.T) {
 	storetest.Postgres(t) // skips where there is none
 	p := testscript.Params{}
-	for _, name := range []string{"approvals", "approvals_attacker", "batch", "cache", "cancel_stop", "chain", "events", "idempotency", "limits_restart", "replay", "tool_lifecycle", "tool_review"} {
+	for _, name := range []string{"approvals", "approvals_attacker", "batch", "cache", "cancel_stop", "chain", "events",
+		"idempotency", "limits_restart", "replay", "tool_lifecycle", "tool_review"} {
 		p.Files = append(p.Files, filepath.Join("testdata/script", name+".txtar"))
 	}
 	testscript.Run(t, params(t, p, func(e *testscript.Env) {
@@ -73,7 +74,8 @@ func TestScript_index(t *testing.T) {
 		e.Setenv("XDG_CACHE_HOME", cache)
 		for _, kv := range os.Environ() {
 			name, v, _ := strings.Cut(kv, "=")
-			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") || strings.HasPrefix(name, "HAFT_NPM") || strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" {
+			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") ||
+				strings.HasPrefix(name, "HAFT_NPM") || strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" {
 				e.Setenv(name, v)
 			}
 		}
@@ -114,7 +116,8 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		}
 		return nil
 	}
-	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab, "eventually": eventually}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab,
+		"eventually": eventually}
 	for name, do := range peerCommands {
 		p.Cmds[name] = do
 	}
@@ -193,7 +196,8 @@ func TestExits_cover_every_status_and_code(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]size{"512MiB": 512 << 20, "1G": 1 << 30, "10": 10, "3MB": 3e6, "7 KiB": 7 << 10} {
+	for text, want := range map[string]size{"512MiB": 512 << 20, "1G": 1 << 30, "10": 10, "3MB": 3e6,
+		"7 KiB": 7 << 10} {
 		var s size
 		if err := s.Set(text); err != nil || s != want {
 			t.Errorf("size %q is %d, %v; want %d", text, s, err, want)

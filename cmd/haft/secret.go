@@ -21,7 +21,8 @@ import (
 
 // secretCommand keeps secrets.
 func secretCommand(std streams) *cobra.Command {
-	cmd := group("secret", "Keep secrets: variables that tools are given and nobody sees", `  haft secret set API_KEY < key.txt               for every call of the organisation
+	cmd := group("secret", "Keep secrets: variables that tools are given and nobody sees",
+		`  haft secret set API_KEY < key.txt               for every call of the organisation
   haft secret set API_KEY --agent helper          for the calls of one agent
   haft secret set API_KEY --host api.example.com --header Authorization --prefix 'Bearer ' < key.txt
                                                   for requests to that host: tools never have it
@@ -55,7 +56,8 @@ func secretSet(p *persona, std streams) *cobra.Command {
 	var value, file string
 	var bind bindFlags
 	var cmd *cobra.Command
-	cmd = p.command(std, "set NAME", "Store a secret, from standard input or a file; it cannot be read back", cobra.ExactArgs(1),
+	cmd = p.command(std, "set NAME", "Store a secret, from standard input or a file; it cannot be read back",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			text, err := secretValue(s.std, cmd.Flags().Changed("value"), value, file)
 			if err != nil {
@@ -70,9 +72,11 @@ func secretSet(p *persona, std streams) *cobra.Command {
 				return noSecret(err)
 			}
 			if len(text.Reveal()) < secret.MinValue {
-				fmt.Fprintf(s.std.err, "note: a value of less than %d bytes is not removed from what tools print\n", secret.MinValue)
+				fmt.Fprintf(s.std.err, "note: a value of less than %d bytes is not removed from what tools print\n",
+					secret.MinValue)
 			}
-			return tell(s, map[string]string{"set": args[0], "agent": agent}, args[0]+" is set for "+words+"; the next call sees it")
+			return tell(s, map[string]string{"set": args[0], "agent": agent},
+				args[0]+" is set for "+words+"; the next call sees it")
 		})
 	cmd.Flags().StringVar(&value, "value", "", "the value; others on this machine can see it while the command runs")
 	bind.add(cmd)
@@ -89,7 +93,8 @@ func secretValue(std streams, given bool, value, file string) (secret.Value, err
 	case given && file != "":
 		return secret.Value{}, usage(errors.New("give the value with --value or with --value-file, not both"))
 	case given:
-		fmt.Fprintln(std.err, "note: a value on the command line is seen by others on this machine and kept in the history of the shell; use standard input or --value-file")
+		fmt.Fprintln(std.err, "note: a value on the command line is seen by others on this machine and kept in the "+
+			"history of the shell; use standard input or --value-file")
 	case file != "":
 		text, err = readBounded(file, keeper.MaxValue+2)
 	case ok && term.IsTerminal(int(in.Fd())):
@@ -106,7 +111,9 @@ func secretValue(std streams, given bool, value, file string) (secret.Value, err
 		text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	}
 	if len(text) == 0 {
-		return secret.Value{}, usage(errors.New("the value is empty: give it on standard input or with --value-file; to remove a secret: haft secret rm NAME"))
+		return secret.Value{},
+			usage(errors.New("the value is empty: give it on standard input or with --value-file; to remove a " +
+				"secret: haft secret rm NAME"))
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
 		return secret.Value{}, usage(errors.New("the value holds NUL, which no variable can"))
@@ -117,36 +124,38 @@ func secretValue(std streams, given bool, value, file string) (secret.Value, err
 // secretList lists secrets.
 func secretList(p *persona, std streams) *cobra.Command {
 	var cmd *cobra.Command
-	cmd = p.command(std, "list", "List secrets, without their values", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		agent, words := target(cmd, s)
-		list, err := s.Secrets(ctx, s.p, agent)
-		if err != nil {
-			return noSecret(err)
-		}
-		if s.as.json {
-			return printJSON(s.std.out, append([]engine.SecretInfo{}, list...))
-		}
-		now := time.Now()
-		tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED", "GOES TO")
-		for _, i := range list {
-			tab.row(cell{i.Name, bold}, i.Fingerprint, ago(i.Updated, now), i.Bound.String())
-		}
-		tab.print("there are no secrets of " + words + "; store one with: haft secret set NAME")
-		return nil
-	})
+	cmd = p.command(std, "list", "List secrets, without their values", cobra.NoArgs,
+		func(ctx context.Context, s *session, _ []string) error {
+			agent, words := target(cmd, s)
+			list, err := s.Secrets(ctx, s.p, agent)
+			if err != nil {
+				return noSecret(err)
+			}
+			if s.as.json {
+				return printJSON(s.std.out, append([]engine.SecretInfo{}, list...))
+			}
+			now := time.Now()
+			tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED", "GOES TO")
+			for _, i := range list {
+				tab.row(cell{i.Name, bold}, i.Fingerprint, ago(i.Updated, now), i.Bound.String())
+			}
+			tab.print("there are no secrets of " + words + "; store one with: haft secret set NAME")
+			return nil
+		})
 	return cmd
 }
 
 // secretRemove removes a secret.
 func secretRemove(p *persona, std streams) *cobra.Command {
 	var cmd *cobra.Command
-	cmd = p.command(std, "rm NAME", "Remove a secret", cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		agent, words := target(cmd, s)
-		if err := s.RemoveSecret(ctx, s.p, agent, args[0]); err != nil {
-			return noSecret(err)
-		}
-		return tell(s, map[string]string{"removed": args[0], "agent": agent}, args[0]+" is removed from "+words)
-	})
+	cmd = p.command(std, "rm NAME", "Remove a secret", cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			agent, words := target(cmd, s)
+			if err := s.RemoveSecret(ctx, s.p, agent, args[0]); err != nil {
+				return noSecret(err)
+			}
+			return tell(s, map[string]string{"removed": args[0], "agent": agent}, args[0]+" is removed from "+words)
+		})
 	return cmd
 }
 
@@ -159,7 +168,8 @@ func secretRotate(p *persona, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			words := fmt.Sprintf("encrypted again: %d values, %d waiting calls, %d secrets of webhooks; old data keys dropped: %d", done.Values, done.Calls, done.Webhooks, done.Keys)
+			words := fmt.Sprintf("encrypted again: %d values, %d waiting calls, %d secrets of webhooks; old data "+
+				"keys dropped: %d", done.Values, done.Calls, done.Webhooks, done.Keys)
 			if done.Master {
 				words += "; the master key is replaced"
 			}
@@ -168,7 +178,9 @@ func secretRotate(p *persona, std streams) *cobra.Command {
 			}
 			return tell(s, done, words)
 		})
-	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "", "the `FILE` of a new master key, which is made if it is not there")
-	cmd.Flags().BoolVar(&cfg.Forget, "forget", false, "drop old data keys also from a shared database; no other haft may be starting calls")
+	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "",
+		"the `FILE` of a new master key, which is made if it is not there")
+	cmd.Flags().BoolVar(&cfg.Forget, "forget", false,
+		"drop old data keys also from a shared database; no other haft may be starting calls")
 	return cmd
 }

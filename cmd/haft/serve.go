@@ -69,26 +69,40 @@ SIGHUP reads the certificate, its key and the keys of issuers again.`,
 	f.StringVar(&s.data, "data", "", "the `DIR` of the embedded store and of keys ($HAFT_DATA)")
 	f.StringVar(&s.database, "database", "", "the `URL` of a Postgres")
 	f.StringVar(&s.org, "org", "local", "the organisation whose administrators run the server")
-	f.StringArrayVar(&s.hosts, "host", nil, "a `NAME` by which the server is reached, instead of the loopback names; may be given again")
-	f.StringArrayVar(&s.origins, "origin", nil, "the `ORIGIN` of another page that may send requests; may be given again")
-	f.StringArrayVar(&s.proxies, "proxy", nil, "a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again")
-	f.StringArrayVar(&s.ranges, "allow-range", nil, "a `RANGE` of addresses that are not public and that tools may reach all the same ($HAFT_ALLOW_RANGES); may be given again")
+	f.StringArrayVar(&s.hosts, "host", nil,
+		"a `NAME` by which the server is reached, instead of the loopback names; may be given again")
+	f.StringArrayVar(&s.origins, "origin", nil,
+		"the `ORIGIN` of another page that may send requests; may be given again")
+	f.StringArrayVar(&s.proxies, "proxy", nil,
+		"a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again")
+	f.StringArrayVar(&s.ranges, "allow-range", nil,
+		"a `RANGE` of addresses that are not public and that tools may reach all the same ($HAFT_ALLOW_RANGES); may "+
+			"be given again")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "the `FILE` of the certificate")
 	f.StringVar(&s.tlsKey, "tls-key", "", "the `FILE` of its key")
-	f.StringVar(&s.pipIndex, "pip-index", "", "the `URL` of the Python package index ($HAFT_PIP_INDEX_URL, which hides credentials better)")
+	f.StringVar(&s.pipIndex, "pip-index", "",
+		"the `URL` of the Python package index ($HAFT_PIP_INDEX_URL, which hides credentials better)")
 	f.StringVar(&s.npmReg, "npm-registry", "", "the `URL` of the npm registry ($HAFT_NPM_REGISTRY)")
-	f.StringArrayVar(&s.wheels, "wheels", nil, "a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)")
+	f.StringArrayVar(&s.wheels, "wheels", nil,
+		"a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)")
 	f.BoolVar(&s.offline, "offline", false, "ask no package index ($HAFT_OFFLINE)")
-	f.BoolVar(&s.source, "build-from-source", false, "also install packages that have to be built, which runs their code in the sandbox")
+	f.BoolVar(&s.source, "build-from-source", false,
+		"also install packages that have to be built, which runs their code in the sandbox")
 	allowReduced(f, &s.reduced)
-	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
-	f.DurationVar(&s.readyWait, "ready-wait", readyWait(std), "how long to answer on after a signal to stop, while /readyz says 503, before the listener closes ($HAFT_READY_WAIT; 5s, and 0 on a terminal)")
-	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may then take to end; a second signal ends them at once")
-	f.DurationVar(&s.takeover, "takeover", envDuration("HAFT_TAKEOVER", 20*time.Second), "how long a server may be silent before others that share its database take its calls over ($HAFT_TAKEOVER)")
+	f.BoolVar(&s.requireUser, "require-user", os.Getenv("HAFT_REQUIRE_USER") != "",
+		"refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)")
+	f.DurationVar(&s.readyWait, "ready-wait", readyWait(std),
+		"how long to answer on after a signal to stop, while /readyz says 503, before the listener closes "+
+			"($HAFT_READY_WAIT; 5s, and 0 on a terminal)")
+	f.DurationVar(&s.drain, "drain", 30*time.Second,
+		"how long calls may then take to end; a second signal ends them at once")
+	f.DurationVar(&s.takeover, "takeover", envDuration("HAFT_TAKEOVER", 20*time.Second),
+		"how long a server may be silent before others that share its database take its calls over ($HAFT_TAKEOVER)")
 	f.BoolVar(&s.noRedoLog, "no-redo-log", os.Getenv("HAFT_NO_REDO_LOG") != "",
 		"write to the embedded database itself, without a log in front: calls take longer ($HAFT_NO_REDO_LOG)")
 	f.DurationVar(&s.lockWait, "lock-wait", lockWait(), "how long to wait for another haft that uses the directory")
-	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"), "the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
+	f.StringVar(&s.sink, "audit-sink", os.Getenv("HAFT_AUDIT_SINK"),
+		"the `FILE` or https URL that gets a copy of every checkpoint of the audit log ($HAFT_AUDIT_SINK)")
 	s.bounds.add(f)
 	s.oidc.add(f)
 	s.keepFromEnv = serveKeep(f, &s.keep)
@@ -133,12 +147,15 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	}
 	cfg.Engine.Retention = s.keep
 	if s.takeover < time.Second {
-		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be given up"))
+		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be " +
+			"given up"))
 	}
 	cfg.Engine.Backlog, cfg.Engine.BacklogAll = s.bounds.backlog, 10*s.bounds.backlog
 	cfg.Engine.DeadAfter, cfg.Engine.Beat = s.takeover, s.takeover/5
-	cfg.Logger.Info("calls that have ended are pruned, see haft calls retention; --keep-calls none and the like keep them",
-		"refused", ageText(s.keep.Refused), "refused_count", numberText(s.keep.RefusedCount), "calls", ageText(s.keep.Calls), "calls_count", numberText(s.keep.CallsCount))
+	cfg.Logger.Info("calls that have ended are pruned, see haft calls retention; --keep-calls none and the like "+
+		"keep them",
+		"refused", ageText(s.keep.Refused), "refused_count", numberText(s.keep.RefusedCount), "calls",
+		ageText(s.keep.Calls), "calls_count", numberText(s.keep.CallsCount))
 	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
 	cfg.Packages = s.packages()
 	cfg.AllowReduced = s.reduced
@@ -212,7 +229,8 @@ func (s *serving) run(ctx context.Context, std streams) error {
 	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
-		return errors.Join(advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"), ln.Close())
+		return errors.Join(advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"),
+			ln.Close())
 	}
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
@@ -259,13 +277,16 @@ func (s *serving) greet(ctx context.Context, std streams, sys *app.Server, at ne
 		fmt.Fprintf(std.out, "sandbox %s: isolation %s\n", name, iso.Level)
 		if iso.Level == haft.LevelReduced && !s.reduced {
 			fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"),
-				"tools that need the sandbox are refused, because it is reduced: haft doctor says why; --allow-reduced allows it")
+				"tools that need the sandbox are refused, because it is reduced: haft doctor says why; "+
+					"--allow-reduced allows it")
 		}
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tlsCert == "" {
-		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "others can reach this address and there is no TLS: keys can be read on the way")
+		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"),
+			"others can reach this address and there is no TLS: keys can be read on the way")
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && len(s.hosts) == 0 {
-		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"), "without --host only requests to loopback names are answered")
+		fmt.Fprintln(std.err, paint(std.err, yellow, "haft:"),
+			"without --host only requests to loopback names are answered")
 	}
 }

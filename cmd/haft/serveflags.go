@@ -30,14 +30,21 @@ func (b *bounds) add(f *pflag.FlagSet) {
 	b.body, b.header = 8<<20, 32<<10
 	f.Var(&b.body, "max-body", "the most bytes that the body of a request has")
 	f.Var(&b.header, "max-header", "the most bytes that the headers of a request have")
-	f.IntVar(&b.connections, "max-connections", 8192, "the most connections at once; a new one takes the place of one on which nobody speaks")
-	f.IntVar(&b.perSource, "max-connections-per-source", 0, "the most connections of one address, or of a /64 of IPv6, and the most requests at once of one that a --proxy names; 0 means a quarter of --max-connections")
-	f.IntVar(&b.silent, "max-silent-per-source", 64, "the most connections of one address that bring no request for over a second")
-	f.IntVar(&b.reserve, "operator-connections", 16, "further connections on which only operators are served when all others are in use")
+	f.IntVar(&b.connections, "max-connections", 8192,
+		"the most connections at once; a new one takes the place of one on which nobody speaks")
+	f.IntVar(&b.perSource, "max-connections-per-source", 0,
+		"the most connections of one address, or of a /64 of IPv6, and the most requests at once of one that a "+
+			"--proxy names; 0 means a quarter of --max-connections")
+	f.IntVar(&b.silent, "max-silent-per-source", 64,
+		"the most connections of one address that bring no request for over a second")
+	f.IntVar(&b.reserve, "operator-connections", 16,
+		"further connections on which only operators are served when all others are in use")
 	f.IntVar(&b.streams, "max-streams", 256, "the most streams of events that one credential has open")
 	f.IntVar(&b.orgStreams, "max-org-streams", 2048, "the most streams of events that one organisation has open")
-	f.IntVar(&b.backlog, "max-backlog", 20_000, "the most accepted calls of one organisation, and the most chains, that have not ended; ten times as many of all")
-	f.DurationVar(&b.readTime, "read-timeout", 15*time.Second, "how long headers, and then the body, may take to arrive")
+	f.IntVar(&b.backlog, "max-backlog", 20_000, "the most accepted calls of one organisation, and the most chains, "+
+		"that have not ended; ten times as many of all")
+	f.DurationVar(&b.readTime, "read-timeout", 15*time.Second,
+		"how long headers, and then the body, may take to arrive")
 	f.DurationVar(&b.writeTime, "write-timeout", 30*time.Second, "how long each write of an answer may take")
 }
 
@@ -50,8 +57,10 @@ func (b *bounds) set(c *server.Config) error {
 		return usage(errors.New("--max-header is between 1KiB and 1MiB"))
 	case b.connections < 1 || b.connections > 1<<20:
 		return usage(errors.New("--max-connections is between 1 and 1048576"))
-	case b.perSource < 0 || b.perSource > 1<<20 || b.silent < 1 || b.silent > 1<<20 || b.reserve < 1 || b.reserve > 1<<16:
-		return usage(errors.New("--max-connections-per-source is between 0 and 1048576, --max-silent-per-source between 1 and 1048576, --operator-connections between 1 and 65536"))
+	case b.perSource < 0 || b.perSource > 1<<20 || b.silent < 1 || b.silent > 1<<20 || b.reserve < 1 ||
+		b.reserve > 1<<16:
+		return usage(errors.New("--max-connections-per-source is between 0 and 1048576, --max-silent-per-source " +
+			"between 1 and 1048576, --operator-connections between 1 and 65536"))
 	case b.streams < 1 || b.streams > 1<<20 || b.orgStreams < 1 || b.orgStreams > 1<<20:
 		return usage(errors.New("--max-streams and --max-org-streams are between 1 and 1048576"))
 	case b.backlog < 1 || b.backlog > 1<<20:
@@ -60,7 +69,8 @@ func (b *bounds) set(c *server.Config) error {
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
 	c.MaxBody, c.MaxHeader, c.Connections = int64(b.body), int(b.header), b.connections
-	c.PerSource, c.Silent, c.Reserve, c.Streams, c.OrgStreams = b.perSource, b.silent, b.reserve, b.streams, b.orgStreams
+	c.PerSource, c.Silent, c.Reserve, c.Streams, c.OrgStreams = b.perSource, b.silent, b.reserve, b.streams,
+		b.orgStreams
 	c.ReadTimeout, c.WriteTimeout = b.readTime, b.writeTime
 	return nil
 }
@@ -92,7 +102,8 @@ func (o *oidcFlags) add(f *pflag.FlagSet) {
 	text(&o.prefix, "oidc-user-prefix", "what goes before the name of the user")
 	text(&o.claims.Agent, "oidc-agent-claim", "the `CLAIM` that names an agent")
 	text(&o.claims.Roles, "oidc-roles-claim", "the `CLAIM` that has the roles, such as /realm_access/roles")
-	list(&o.roles, "oidc-role", "`THEIRS=OURS`: which role of ours one of the issuer's stands for; others count for nothing")
+	list(&o.roles, "oidc-role",
+		"`THEIRS=OURS`: which role of ours one of the issuer's stands for; others count for nothing")
 	text(&o.claims.Scope, "oidc-scope-claim", "the `CLAIM` that has the scope; a token without it may do nothing")
 	list(&o.scope, "oidc-scope", "what all tokens of the issuer are confined to, as of an API key")
 }
@@ -105,12 +116,15 @@ func variable(flag string) string {
 // fromEnv fills in what no flag said.
 func (o *oidcFlags) fromEnv() {
 	for name, to := range map[string]*string{
-		"oidc-issuer": &o.url, "oidc-keys": &o.keys, "oidc-org": &o.org, "oidc-org-claim": &o.claims.Org, "oidc-user-claim": &o.claims.User,
-		"oidc-user-prefix": &o.prefix, "oidc-agent-claim": &o.claims.Agent, "oidc-roles-claim": &o.claims.Roles, "oidc-scope-claim": &o.claims.Scope,
+		"oidc-issuer": &o.url, "oidc-keys": &o.keys, "oidc-org": &o.org, "oidc-org-claim": &o.claims.Org,
+		"oidc-user-claim":  &o.claims.User,
+		"oidc-user-prefix": &o.prefix, "oidc-agent-claim": &o.claims.Agent, "oidc-roles-claim": &o.claims.Roles,
+		"oidc-scope-claim": &o.claims.Scope,
 	} {
 		*to = cmp.Or(*to, os.Getenv(variable(name)))
 	}
-	for name, to := range map[string]*[]string{"oidc-audience": &o.audience, "oidc-orgs": &o.orgs, "oidc-role": &o.roles, "oidc-scope": &o.scope} {
+	for name, to := range map[string]*[]string{"oidc-audience": &o.audience, "oidc-orgs": &o.orgs,
+		"oidc-role": &o.roles, "oidc-scope": &o.scope} {
 		if *to == nil {
 			*to = strings.FieldsFunc(os.Getenv(variable(name)), func(r rune) bool { return r == ',' })
 		}
@@ -122,12 +136,14 @@ func (o *oidcFlags) fromEnv() {
 func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
 	o.fromEnv()
 	if o.url == "" {
-		if o.keys+o.org+o.prefix != "" || o.claims != (auth.Claims{}) || len(o.audience)+len(o.orgs)+len(o.roles)+len(o.scope) > 0 {
+		if o.keys+o.org+o.prefix != "" || o.claims != (auth.Claims{}) ||
+			len(o.audience)+len(o.orgs)+len(o.roles)+len(o.scope) > 0 {
 			return nil, usage(errors.New("what is said of OpenID Connect is of --oidc-issuer, which is missing"))
 		}
 		return nil, nil
 	}
-	i := auth.Issuer{URL: o.url, Audience: o.audience, Keys: o.keys, Org: o.org, Orgs: o.orgs, Claims: o.claims, UserPrefix: o.prefix, Roles: map[string]string{}}
+	i := auth.Issuer{URL: o.url, Audience: o.audience, Keys: o.keys, Org: o.org, Orgs: o.orgs, Claims: o.claims,
+		UserPrefix: o.prefix, Roles: map[string]string{}}
 	if len(o.scope) > 0 {
 		i.Scope = o.scope
 	}
@@ -151,8 +167,10 @@ func issuerClient() *http.Client {
 		Timeout:       15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 2,
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 2,
 		},
 	}
 }

@@ -26,16 +26,17 @@ import (
 
 // alone are the scripts that cannot run on a server, and why.
 var alone = map[string]string{
-	"authority_agent_rules":     "it starts servers of its own",
-	"authority_audit":           "it changes the database behind a server's back",
-	"authority_audit_sink":      "it starts servers of its own",
-	"authority_bounds":          "it starts servers of its own",
-	"authority_broker_echo":     "it says which addresses may be reached, which a server is told when it starts",
-	"authority_connections":     "it starts servers of its own",
-	"authority_headers":         "it starts servers of its own",
-	"authority_idempotency":     "it starts servers of its own",
-	"authority_letta_upsert":    "it starts servers of its own",
-	"authority_mcp_credentials": "its MCP servers are on a loopback address, which only the environment of its own commands allows",
+	"authority_agent_rules":  "it starts servers of its own",
+	"authority_audit":        "it changes the database behind a server's back",
+	"authority_audit_sink":   "it starts servers of its own",
+	"authority_bounds":       "it starts servers of its own",
+	"authority_broker_echo":  "it says which addresses may be reached, which a server is told when it starts",
+	"authority_connections":  "it starts servers of its own",
+	"authority_headers":      "it starts servers of its own",
+	"authority_idempotency":  "it starts servers of its own",
+	"authority_letta_upsert": "it starts servers of its own",
+	"authority_mcp_credentials": "its MCP servers are on a loopback address, which only the environment of its own " +
+		"commands allows",
 	"authority_mcp_revoked":     "it starts servers of its own",
 	"authority_network_revoked": "it starts servers of its own",
 	"authority_metrics":         "it starts servers of its own",
@@ -47,31 +48,32 @@ var alone = map[string]string{
 	"backup":                    "it starts servers of its own",
 	"crash":                     "it kills the process that runs the call, which is then the server of the test",
 	"doctor":                    "it is about this machine",
-	"key":                       "it begins without any key, which no server does, and moves files of the data directory",
-	"languages":                 "it is about files and not about kept tools",
-	"requirements":              "environments are on the machine that runs the tools",
-	"run":                       "it is about files and not about kept tools",
-	"run_attacker":              "it is about files and not about kept tools",
-	"run_failures":              "it is about files and not about kept tools",
-	"schema":                    "it is about files and not about kept tools",
-	"schema_check":              "it is about files and not about kept tools",
-	"schema_errors":             "it is about files and not about kept tools",
-	"schema_imported":           "it is about files and not about kept tools",
-	"secret_bind":               "it changes the database behind a server's back",
-	"secret_keys":               "master keys are replaced where the data is",
-	"serve":                     "it starts servers of its own",
-	"serve_key":                 "it starts servers of its own",
-	"serve_live":                "it starts servers of its own",
-	"serve_oidc":                "it starts servers of its own",
-	"serve_otlp":                "it starts servers of its own",
-	"serve_reduced":             "it starts servers of its own",
-	"serve_recover":             "it starts servers of its own",
-	"serve_reload":              "it starts servers of its own",
-	"serve_stop":                "it starts servers of its own",
-	"serve_tls":                 "it starts servers of its own",
-	"store_trouble":             "it spoils the files of the store",
-	"store_two":                 "it is about two processes on one directory",
-	"webhook":                   "it starts servers of its own",
+	"key": "it begins without any key, which no server does, and moves files of the data " +
+		"directory",
+	"languages":       "it is about files and not about kept tools",
+	"requirements":    "environments are on the machine that runs the tools",
+	"run":             "it is about files and not about kept tools",
+	"run_attacker":    "it is about files and not about kept tools",
+	"run_failures":    "it is about files and not about kept tools",
+	"schema":          "it is about files and not about kept tools",
+	"schema_check":    "it is about files and not about kept tools",
+	"schema_errors":   "it is about files and not about kept tools",
+	"schema_imported": "it is about files and not about kept tools",
+	"secret_bind":     "it changes the database behind a server's back",
+	"secret_keys":     "master keys are replaced where the data is",
+	"serve":           "it starts servers of its own",
+	"serve_key":       "it starts servers of its own",
+	"serve_live":      "it starts servers of its own",
+	"serve_oidc":      "it starts servers of its own",
+	"serve_otlp":      "it starts servers of its own",
+	"serve_reduced":   "it starts servers of its own",
+	"serve_recover":   "it starts servers of its own",
+	"serve_reload":    "it starts servers of its own",
+	"serve_stop":      "it starts servers of its own",
+	"serve_tls":       "it starts servers of its own",
+	"store_trouble":   "it spoils the files of the store",
+	"store_two":       "it is about two processes on one directory",
+	"webhook":         "it starts servers of its own",
 }
 
 // TestScript_server runs the scripts on a server too, one for each script: the
@@ -144,7 +146,8 @@ func (d *keyDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a, err := d.sys.Agent(r.Context(), by, p.Agent); err == nil {
 		p.Agent = string(a.ID)
 	}
-	_, token, err := d.sys.Auth.Keyring.Issue(r.Context(), auth.Trusted(by), auth.Key{Name: "of the script", User: p.User, Agent: p.Agent, Roles: p.Roles})
+	_, token, err := d.sys.Auth.Keyring.Issue(r.Context(), auth.Trusted(by),
+		auth.Key{Name: "of the script", User: p.User, Agent: p.Agent, Roles: p.Roles})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -160,7 +163,8 @@ func impersonate(ctx context.Context, args []string) error {
 		return nil
 	}
 	p := haft.Principal{
-		Org: cmp.Or(flagOf(args, "org"), os.Getenv("HAFT_ORG"), "local"), User: cmp.Or(flagOf(args, "user"), os.Getenv("HAFT_USER")),
+		Org:   cmp.Or(flagOf(args, "org"), os.Getenv("HAFT_ORG"), "local"),
+		User:  cmp.Or(flagOf(args, "user"), os.Getenv("HAFT_USER")),
 		Agent: cmp.Or(flagOf(args, "agent"), os.Getenv("HAFT_AGENT")), Roles: flagsOf(args, "role"),
 	}
 	line := strings.Join(args, " ")

@@ -28,9 +28,10 @@ func (c *certificate) load() error {
 
 // config serves the pair that was loaded last.
 func (c *certificate) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return c.pair.Load(), nil
-	}}
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.pair.Load(), nil
+		}}
 }
 
 // reload reads again, on SIGHUP, what is not in the store: the certificate and the keys
@@ -41,7 +42,8 @@ func (s *serving) reload(log *slog.Logger, sys *app.Server) {
 			log.Error("the certificate was not reloaded; the old one stays", "err", err)
 		} else {
 			leaf := s.tls.pair.Load().Leaf
-			log.Info("the certificate was reloaded", "file", s.tls.cert, "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
+			log.Info("the certificate was reloaded", "file", s.tls.cert, "serial", leaf.SerialNumber.Text(16),
+				"expires", leaf.NotAfter)
 		}
 	}
 	for _, url := range sys.Auth.RefetchKeys() {

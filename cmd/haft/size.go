@@ -18,7 +18,8 @@ type size int64
 var units = []struct {
 	name  string
 	bytes int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"B", 1}, {"", 1}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"K", 1 << 10},
+	{"M", 1 << 20}, {"G", 1 << 30}, {"B", 1}, {"", 1}}
 
 // String returns the size in bytes.
 func (s *size) String() string {
@@ -90,7 +91,8 @@ func readFilesBelow(dir string) ([]sandbox.File, error) {
 		switch {
 		case err != nil:
 			return err
-		case name != abs && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__pycache__" || d.Name() == "node_modules"):
+		case name != abs && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__pycache__" ||
+			d.Name() == "node_modules"):
 			if d.IsDir() {
 				return filepath.SkipDir
 			}

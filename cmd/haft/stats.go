@@ -69,7 +69,8 @@ func callsStats(p *persona, std streams) *cobra.Command {
 		limit int
 		f     haft.CallFilter
 	)
-	cmd := p.command(std, "stats", "Count calls by tool: how many succeeded, failed and were refused, and how long they took", cobra.NoArgs,
+	cmd := p.command(std, "stats",
+		"Count calls by tool: how many succeeded, failed and were refused, and how long they took", cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			var err error
 			if f.Since, err = parseSince(since, time.Now()); err != nil {
@@ -99,7 +100,8 @@ func callsStats(p *persona, std streams) *cobra.Command {
 			}
 			tab := newTable(s.std.out, "TOOL", "CALLS", "SUCCEEDED", "FAILED", "REFUSED", "OPEN", "USERS", "P50", "P95")
 			for _, t := range list {
-				tab.row(cell{t.Tool, bold}, t.Calls, cell{strconv.Itoa(t.Succeeded), green}, cell{strconv.Itoa(t.Failed), red}, cell{strconv.Itoa(t.Refused), yellow},
+				tab.row(cell{t.Tool, bold}, t.Calls, cell{strconv.Itoa(t.Succeeded), green},
+					cell{strconv.Itoa(t.Failed), red}, cell{strconv.Itoa(t.Refused), yellow},
 					strconv.Itoa(t.Open), t.Users, round(t.P50.D()), round(t.P95.D()))
 			}
 			tab.print("there are no such calls")

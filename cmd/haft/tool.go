@@ -22,7 +22,8 @@ func toolCommand(std streams) *cobra.Command {
   haft tool rollback forecast`)
 	p := attach(cmd)
 	cmd.AddCommand(
-		toolAdd(p, std), toolList(p, std), toolSearch(p, std), toolShow(p, std), toolVersions(p, std), toolRollback(p, std),
+		toolAdd(p, std), toolList(p, std), toolSearch(p, std), toolShow(p, std), toolVersions(p, std),
+		toolRollback(p, std),
 		toolSwitch(p, std, "enable", "Let a tool be called again", false),
 		toolSwitch(p, std, "disable", "Refuse calls of a tool, and keep its history", true),
 		toolReview(p, std), toolLock(p, std), toolExport(p, std), toolRemove(p, std), makeCall(p, std),
@@ -61,7 +62,8 @@ func toolList(p *persona, std streams) *cobra.Command {
 
 // toolSearch finds tools.
 func toolSearch(p *persona, std streams) *cobra.Command {
-	return p.command(std, "search TEXT…", "Find tools by words of their name, description, tags and category", cobra.MinimumNArgs(1),
+	return p.command(std, "search TEXT…", "Find tools by words of their name, description, tags and category",
+		cobra.MinimumNArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			return listTools(ctx, s, haft.ToolFilter{Search: strings.Join(args, " ")})
 		})
@@ -70,14 +72,17 @@ func toolSearch(p *persona, std streams) *cobra.Command {
 // listTools prints the tools that fit f.
 func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
 	now := time.Now()
-	return printList(s, s.Tools(ctx, s.p, f), "there are no such tools; register one with: haft tool add FILE", []string{"NAME", "KIND", "VERSION", "STATE", "CATEGORY", "TAGS", "CHANGED", "DESCRIPTION"}, func(tab *table, t haft.Tool) {
-		changed := "with haft"
-		if t.Version.Kind != haft.KindBuiltin {
-			changed = ago(t.Updated, now)
-		}
-		tab.row(cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolStateCell(t), t.Category, strings.Join(t.Tags, " "), changed,
-			firstSentence(t.Version.Description))
-	})
+	return printList(s, s.Tools(ctx, s.p, f), "there are no such tools; register one with: haft tool add FILE",
+		[]string{"NAME", "KIND", "VERSION", "STATE", "CATEGORY", "TAGS", "CHANGED", "DESCRIPTION"},
+		func(tab *table, t haft.Tool) {
+			changed := "with haft"
+			if t.Version.Kind != haft.KindBuiltin {
+				changed = ago(t.Updated, now)
+			}
+			tab.row(cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolStateCell(t), t.Category,
+				strings.Join(t.Tags, " "), changed,
+				firstSentence(t.Version.Description))
+		})
 }
 
 // toolStateCell says whether a tool can be called.
@@ -129,7 +134,8 @@ func toolShow(p *persona, std streams) *cobra.Command {
 			return nil
 		})
 	cmd.Flags().IntVar(&number, "version", 0, "a `NUMBER`; the current one if it is not given")
-	cmd.Flags().StringVar(&format, "format", "", "the schema in the form of openai, openai-responses, anthropic, gemini, mcp or json")
+	cmd.Flags().StringVar(&format, "format", "",
+		"the schema in the form of openai, openai-responses, anthropic, gemini, mcp or json")
 	cmd.Flags().BoolVar(&strict, "strict", false, "the vendor's strict form, where it has one")
 	return cmd
 }
@@ -144,7 +150,8 @@ func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.V
 			return &v, nil
 		}
 	}
-	return nil, advise(&haft.Error{Code: haft.CodeNotFound, Message: fmt.Sprintf("the tool %s has no version %d", ref, number)},
+	return nil, advise(&haft.Error{Code: haft.CodeNotFound,
+		Message: fmt.Sprintf("the tool %s has no version %d", ref, number)},
 		"see which it has with: haft tool versions "+ref)
 }
 
@@ -180,13 +187,17 @@ func printTool(s *session, t *haft.Tool) {
 	}
 	state := toolStateCell(*t)
 	facts := []fact{
-		{"name", cell{t.Name, bold}}, {"id", t.ID}, {"state", state}, {"kind", v.Kind}, {"version", v.Number}, {"digest", v.Digest},
-		{"category", t.Category}, {"tags", strings.Join(t.Tags, ", ")}, {"description", v.Description}, {"function", v.Function},
-		{"parameters", string(v.Parameters)}, {"returns", string(v.Returns)}, {"schema", health}, {"settings", settingsText(v.Settings)},
+		{"name", cell{t.Name, bold}}, {"id", t.ID}, {"state", state}, {"kind", v.Kind}, {"version", v.Number},
+		{"digest", v.Digest},
+		{"category", t.Category}, {"tags", strings.Join(t.Tags, ", ")}, {"description", v.Description},
+		{"function", v.Function},
+		{"parameters", string(v.Parameters)}, {"returns", string(v.Returns)}, {"schema", health},
+		{"settings", settingsText(v.Settings)},
 		{"requirements", strings.Join(append(v.Requirements.Pip, v.Requirements.NPM...), ", ")},
 	}
 	if v.Kind != haft.KindBuiltin {
-		facts = append(facts, fact{"registered", strings.TrimSpace(ago(v.Created, now) + " by " + or(v.Author, "nobody in particular"))})
+		facts = append(facts,
+			fact{"registered", strings.TrimSpace(ago(v.Created, now) + " by " + or(v.Author, "nobody in particular"))})
 	}
 	if r := v.Review; r.State != haft.ReviewNone {
 		text := string(r.State)
@@ -231,19 +242,23 @@ func toolVersions(p *persona, std streams) *cobra.Command {
 				return noTool(err)
 			}
 			now := time.Now()
-			return printList(s, s.Versions(ctx, s.p, args[0]), "the tool has no versions", []string{"", "VERSION", "DIGEST", "REVIEW", "FINDINGS", "AUTHOR", "REGISTERED"}, func(tab *table, v haft.Version) {
-				mark := ""
-				if v.Number == t.Version.Number {
-					mark = "*"
-				}
-				tab.row(cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings), v.Author, ago(v.Created, now))
-			})
+			return printList(s, s.Versions(ctx, s.p, args[0]), "the tool has no versions",
+				[]string{"", "VERSION", "DIGEST", "REVIEW", "FINDINGS", "AUTHOR", "REGISTERED"},
+				func(tab *table, v haft.Version) {
+					mark := ""
+					if v.Number == t.Version.Number {
+						mark = "*"
+					}
+					tab.row(cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings),
+						v.Author, ago(v.Created, now))
+				})
 		})
 }
 
 // toolRollback makes another version the current one.
 func toolRollback(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rollback NAME [VERSION]", "Call an older version from now on: the one before, or that of a number", cobra.RangeArgs(1, 2),
+	return p.command(std, "rollback NAME [VERSION]",
+		"Call an older version from now on: the one before, or that of a number", cobra.RangeArgs(1, 2),
 		func(ctx context.Context, s *session, args []string) error {
 			number := 0
 			if len(args) == 2 {
@@ -282,7 +297,8 @@ func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
 			return v.Number, nil
 		}
 	}
-	return 0, advise(&haft.Error{Code: haft.CodeConflict, Message: "there is no version before the current one that may be called"},
+	return 0, advise(&haft.Error{Code: haft.CodeConflict,
+		Message: "there is no version before the current one that may be called"},
 		"see which versions it has with: haft tool versions "+ref)
 }
 
@@ -297,13 +313,14 @@ func tellTool(s *session, t *haft.Tool, words string) error {
 
 // toolSwitch enables or disables a tool.
 func toolSwitch(p *persona, std streams, name, short string, disabled bool) *cobra.Command {
-	return p.command(std, name+" NAME", short, cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-		t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Disabled: &disabled})
-		if err != nil {
-			return noTool(err)
-		}
-		return tellTool(s, t, t.Name+" is "+name+"d")
-	})
+	return p.command(std, name+" NAME", short, cobra.ExactArgs(1),
+		func(ctx context.Context, s *session, args []string) error {
+			t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Disabled: &disabled})
+			if err != nil {
+				return noTool(err)
+			}
+			return tellTool(s, t, t.Name+" is "+name+"d")
+		})
 }
 
 // toolReview answers for a version that waits.
@@ -313,10 +330,12 @@ func toolReview(p *persona, std streams) *cobra.Command {
 		reason         string
 		number         int
 	)
-	cmd := p.command(std, "review NAME --accept|--refuse", "Accept or refuse a version in which something was found", cobra.ExactArgs(1),
+	cmd := p.command(std, "review NAME --accept|--refuse", "Accept or refuse a version in which something was found",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			if accept == refuse {
-				return usage(errors.New("say either --accept or --refuse; see what was found with: haft tool show " + args[0] + " --version N"))
+				return usage(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
+					args[0] + " --version N"))
 			}
 			state := haft.ToolState{Review: &haft.Answer{Approve: accept, Reason: reason}}
 			if number != 0 {
@@ -324,7 +343,8 @@ func toolReview(p *persona, std streams) *cobra.Command {
 			}
 			t, err := s.SetTool(ctx, s.p, args[0], state)
 			if haft.CodeOf(err) == haft.CodeDenied {
-				return advise(err, "ask another administrator to look: haft tool review "+args[0]+" --accept --user NAME")
+				return advise(err, "ask another administrator to look: haft tool review "+args[0]+
+					" --accept --user NAME")
 			}
 			if err != nil {
 				return noTool(err)
@@ -344,7 +364,8 @@ func toolReview(p *persona, std streams) *cobra.Command {
 
 // toolExport writes tools into a directory.
 func toolExport(p *persona, std streams) *cobra.Command {
-	return p.command(std, "export DIR", "Write the current versions of all tools into a directory, for haft tool add DIR", cobra.ExactArgs(1),
+	return p.command(std, "export DIR",
+		"Write the current versions of all tools into a directory, for haft tool add DIR", cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			var tools []haft.Tool
 			for t, err := range s.Tools(ctx, s.p, haft.ToolFilter{Disabled: true}) {

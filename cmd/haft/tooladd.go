@@ -52,7 +52,8 @@ func toolAdd(p *persona, std streams) *cobra.Command {
 		d     draftFlags
 		watch bool
 	)
-	cmd := p.command(std, "add FILE[:FUNCTION]|DIR…", "Register tools: a new one, or a new version of the one of that name", cobra.MinimumNArgs(1), nil)
+	cmd := p.command(std, "add FILE[:FUNCTION]|DIR…",
+		"Register tools: a new one, or a new version of the one of that name", cobra.MinimumNArgs(1), nil)
 	cmd.Long = `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
 Beside weather.py there may be weather.tool.json with settings; flags win over it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
@@ -164,7 +165,8 @@ func (a *adder) build(ctx context.Context, c *haft.Change) {
 		return
 	}
 	if _, err := local.Build(ctx, a.s.p, string(c.Tool.ID)); err != nil {
-		c.Warnings = append(c.Warnings, "its packages are not installed, which its first call tries again: "+haft.MessageOf(err))
+		c.Warnings = append(c.Warnings, "its packages are not installed, which its first call tries again: "+
+			haft.MessageOf(err))
 	}
 }
 
@@ -187,7 +189,8 @@ func (a *adder) tell(r added) {
 	case c.Same:
 		word, shade = "unchanged", dim
 	}
-	fmt.Fprintf(w, "%s %s version %d, %s, %s\n", paint(w, shade, word), t.Name, t.Version.Number, t.Version.Kind, shortDigest(t.Version.Digest))
+	fmt.Fprintf(w, "%s %s version %d, %s, %s\n", paint(w, shade, word), t.Name, t.Version.Number, t.Version.Kind,
+		shortDigest(t.Version.Digest))
 	for _, change := range c.Schema {
 		fmt.Fprintln(w, "  "+paint(w, cyan, "schema:"), safe(w, change))
 	}
@@ -195,7 +198,8 @@ func (a *adder) tell(r added) {
 		fmt.Fprintln(w, "  "+paint(w, yellow, "warning:"), safe(w, warning))
 	}
 	if c.Waiting > 0 {
-		fmt.Fprintf(w, "  version %d is not called before somebody else looks at it: haft tool review %s --accept\n", c.Waiting, t.Name)
+		fmt.Fprintf(w, "  version %d is not called before somebody else looks at it: haft tool review %s --accept\n",
+			c.Waiting, t.Name)
 	}
 }
 

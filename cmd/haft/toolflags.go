@@ -44,7 +44,8 @@ func (d *draftFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&d.timeout, "timeout", 0, "how long one run may take (30s)")
 	f.Var(&d.memory, "memory", "how much memory it may use")
 	f.StringSliceVar(&d.network, "network", nil, "a `HOST` that it may reach; may be given again")
-	f.StringArrayVar(&d.secrets, "secret", nil, "the `NAME` of a variable that it cannot do without; may be given again")
+	f.StringArrayVar(&d.secrets, "secret", nil,
+		"the `NAME` of a variable that it cannot do without; may be given again")
 	f.StringArrayVar(&d.roles, "for-role", nil, "a role of which callers must have one; may be given again")
 	f.BoolVar(&d.approval, "requires-approval", false, "a person has to agree to every call")
 	f.BoolVar(&d.parallel, "parallel", false, "calls of one batch may run beside each other")
@@ -60,8 +61,10 @@ func (d *draftFlags) add(cmd *cobra.Command) {
 	f.StringVar(&d.output, "output", "", "read what it gives back as json, text, number, boolean or list")
 	f.StringArrayVar(&d.validators, "validator", nil, "an `EXPR` over value that must be true; may be given again")
 	f.IntVar(&d.maxChars, "max-chars", 0, "cut values that are longer")
-	f.StringArrayVar(&d.requirements, "requirement", nil, "a package it needs, such as requests==2.32.3; may be given again")
-	f.StringArrayVar(&d.needFiles, "requirements", nil, "a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
+	f.StringArrayVar(&d.requirements, "requirement", nil,
+		"a package it needs, such as requests==2.32.3; may be given again")
+	f.StringArrayVar(&d.needFiles, "requirements", nil,
+		"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
 	f.BoolVar(&d.fresh, "new", false, "refuse to add a version to a tool that exists")
 }
 
@@ -72,15 +75,20 @@ func (d *draftFlags) apply(cmd *cobra.Command, to *haft.Draft) error {
 	s := &to.Settings
 	for name, set := range map[string]func(){
 		"name": func() { to.Name = d.name }, "description": func() { to.Description = d.description },
-		"category": func() { to.Category = d.category }, "tag": func() { to.Tags = d.tags }, "new": func() { to.New = d.fresh },
-		"timeout": func() { s.Limits.Wall = haft.Millis(d.timeout) }, "memory": func() { s.Limits.Memory = int64(d.memory) },
-		"network": func() { s.Network = d.network }, "for-role": func() { s.Roles = d.roles }, "secret": func() { s.Secrets = d.secrets },
+		"category": func() { to.Category = d.category }, "tag": func() { to.Tags = d.tags },
+		"new":     func() { to.New = d.fresh },
+		"timeout": func() { s.Limits.Wall = haft.Millis(d.timeout) },
+		"memory":  func() { s.Limits.Memory = int64(d.memory) },
+		"network": func() { s.Network = d.network }, "for-role": func() { s.Roles = d.roles },
+		"secret":            func() { s.Secrets = d.secrets },
 		"requires-approval": func() { s.RequiresApproval = d.approval }, "parallel": func() { s.Parallel = d.parallel },
 		"idempotent": func() { s.Idempotent = d.idempotent }, "cacheable": func() { s.Cacheable = d.cacheable },
 		"cache-for": func() { s.CacheFor = haft.Millis(d.cacheFor) }, "retry": func() { s.Retry.Tries = d.retry },
-		"concurrency": func() { s.Concurrency = d.concurrency }, "min-isolation": func() { s.MinIsolation = haft.Level(d.isolation) },
-		"sandbox": func() { s.Sandbox = d.sandbox }, "fallback": func() { s.Fallback = d.fallback },
-		"output": func() { s.Output.Type = haft.OutputType(d.output) }, "validator": func() { s.Output.Validators = d.validators },
+		"concurrency":   func() { s.Concurrency = d.concurrency },
+		"min-isolation": func() { s.MinIsolation = haft.Level(d.isolation) },
+		"sandbox":       func() { s.Sandbox = d.sandbox }, "fallback": func() { s.Fallback = d.fallback },
+		"output":    func() { s.Output.Type = haft.OutputType(d.output) },
+		"validator": func() { s.Output.Validators = d.validators },
 		"max-chars": func() { s.Output.MaxChars = d.maxChars },
 	} {
 		if given(name) {

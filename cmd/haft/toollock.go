@@ -14,7 +14,8 @@ import (
 // toolLock shows the exact packages of a tool, or finds newer ones.
 func toolLock(p *persona, std streams) *cobra.Command {
 	upgrade := false
-	cmd := p.command(std, "lock NAME", "Show the exact packages that a tool runs with, or find newer ones", cobra.ExactArgs(1),
+	cmd := p.command(std, "lock NAME", "Show the exact packages that a tool runs with, or find newer ones",
+		cobra.ExactArgs(1),
 		func(ctx context.Context, s *session, args []string) error {
 			if upgrade {
 				return upgradeTool(ctx, s, args[0])
@@ -32,7 +33,8 @@ version if there are any.`
 func showLock(ctx context.Context, s *session, ref string) error {
 	local, ok := s.system.(*embedded)
 	if !ok {
-		return usage(errors.New("a server shows which locks a version has (haft tool show --json), and not their lists: use haft tool lock where the data is"))
+		return usage(errors.New("a server shows which locks a version has (haft tool show --json), and not their " +
+			"lists: use haft tool lock where the data is"))
 	}
 	lists, err := local.Locked(ctx, s.p, ref)
 	if err != nil {

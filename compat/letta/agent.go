@@ -49,11 +49,14 @@ type wireVariable struct {
 }
 
 // showAgentState writes an agent. Known has the tools that were looked up already.
-func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent, known map[string]*wireTool) (*wireAgent, error) {
+func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent,
+	known map[string]*wireTool) (*wireAgent, error) {
 	id := agentID(a.ID)
 	w := &wireAgent{
-		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{}, Secrets: []wireVariable{},
-		Tags: []string{}, Blocks: []any{}, Memory: map[string]any{"blocks": []any{}, "prompt_template": ""}, Sources: []any{},
+		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{},
+		Secrets: []wireVariable{},
+		Tags:    []string{}, Blocks: []any{}, Memory: map[string]any{"blocks": []any{}, "prompt_template": ""},
+		Sources:    []any{},
 		Identities: []any{}, IdentityIDs: []any{}, MessageIDs: []any{},
 		LLM:       map[string]any{"model": "none", "model_endpoint_type": "openai", "context_window": 0},
 		Embedding: map[string]any{"embedding_model": "none", "embedding_endpoint_type": "openai", "embedding_dim": 0},
@@ -69,7 +72,8 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 			continue // it was removed
 		}
 		w.Tools = append(w.Tools, *t)
-		if t.RequiresApproval && !slices.ContainsFunc(a.Rules, func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name }) {
+		if t.RequiresApproval && !slices.ContainsFunc(a.Rules,
+			func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name }) {
 			// Letta writes the demand of a tool down as a rule of the agent.
 			a.Rules = append(slices.Clone(a.Rules), haft.ToolRule{Type: haft.RuleApproval, Tool: name})
 		}
@@ -150,12 +154,18 @@ type agentBody struct {
 // are taken and not kept: nobody talks to the agent here.
 func notOurs() []string {
 	return []string{
-		"agent_type", "base_template_id", "block_ids", "compaction_settings", "context_window_limit", "description", "embedding",
-		"embedding_chunk_size", "embedding_config", "enable_reasoner", "enable_sleeptime", "folder_ids", "from_template", "hidden",
-		"identity_ids", "include_base_tool_rules", "include_default_source", "include_multi_agent_tools", "initial_message_sequence",
-		"last_run_completion", "last_run_duration_ms", "last_stop_reason", "llm_config", "max_files_open", "max_reasoning_tokens",
-		"max_tokens", "memory_blocks", "memory_variables", "message_buffer_autoclear", "message_ids", "metadata", "model",
-		"model_settings", "parallel_tool_calls", "per_file_view_window_char_limit", "project", "project_id", "reasoning",
+		"agent_type", "base_template_id", "block_ids", "compaction_settings", "context_window_limit", "description",
+		"embedding",
+		"embedding_chunk_size", "embedding_config", "enable_reasoner", "enable_sleeptime", "folder_ids",
+		"from_template", "hidden",
+		"identity_ids", "include_base_tool_rules", "include_default_source", "include_multi_agent_tools",
+		"initial_message_sequence",
+		"last_run_completion", "last_run_duration_ms", "last_stop_reason", "llm_config", "max_files_open",
+		"max_reasoning_tokens",
+		"max_tokens", "memory_blocks", "memory_variables", "message_buffer_autoclear", "message_ids", "metadata",
+		"model",
+		"model_settings", "parallel_tool_calls", "per_file_view_window_char_limit", "project", "project_id",
+		"reasoning",
 		"response_format", "source_ids", "system", "tags", "template", "template_id", "timezone",
 	}
 }
@@ -245,7 +255,8 @@ func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
 	case err == nil:
-		return &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name, and names are unique here"}
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "there is an agent of that name, and names are unique here"}
 	case !gone(err):
 		return err
 	}
@@ -276,7 +287,8 @@ func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
 	}
 	return d.change(ctx, q, func(a *haft.Agent) error {
 		if b.Name != nil && ourName(*b.Name) != a.Name {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "an agent keeps its name here: create one of the other name"}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "an agent keeps its name here: create one of the other name"}
 		}
 		return d.apply(ctx, q, a, b)
 	})
@@ -328,7 +340,8 @@ func (d *API) agentPlaces(ctx context.Context, q *request) (map[string]haft.Agen
 		if err != nil {
 			return nil, nil, err
 		}
-		if named != "" && a.Name != ourName(named) || !strings.Contains(strings.ToLower(a.Name), part) || len(query["tags"]) > 0 {
+		if named != "" && a.Name != ourName(named) || !strings.Contains(strings.ToLower(a.Name), part) ||
+			len(query["tags"]) > 0 {
 			continue // no agent has tags here
 		}
 		agents[string(a.ID)] = a

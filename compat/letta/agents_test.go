@@ -18,7 +18,8 @@ func haftAdmin() haft.Principal {
 // draftOf is a draft of what a tool is.
 func draftOf(t haft.Tool) haft.Draft {
 	v := t.Version
-	return haft.Draft{Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Parameters: v.Parameters, Settings: v.Settings}
+	return haft.Draft{Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Parameters: v.Parameters,
+		Settings: v.Settings}
 }
 
 // agent is what the tests look at of one.
@@ -57,20 +58,24 @@ type ran struct {
 func TestAgents_have_tools(t *testing.T) {
 	w := setup(t)
 	one, two := w.add("one"), w.add("two")
-	a := must[agent](w, 200, "POST", "/agents/", `{"name":"Customer support","tool_ids":["`+one.ID+`"],"model":"openai/gpt-4.1","memory_blocks":[{"label":"human","value":"x"}],
+	a := must[agent](w, 200, "POST", "/agents/", `{"name":"Customer support","tool_ids":["`+one.ID+
+		`"],"model":"openai/gpt-4.1","memory_blocks":[{"label":"human","value":"x"}],
 		"secrets":{"TOKEN":"`+canary+`"},"tool_rules":[{"type":"max_count_per_step","tool_name":"one","max_count_limit":3,"prompt_template":"x"}],"include_base_tools":false}`)
-	if a.Name != "Customer_support" || namesOf(a.Tools) != "one" || len(a.Rules) != 1 || len(a.Secrets) != 1 || a.Secrets[0].Key != "TOKEN" || a.Secrets[0].Value != "" {
+	if a.Name != "Customer_support" || namesOf(a.Tools) != "one" || len(a.Rules) != 1 || len(a.Secrets) != 1 ||
+		a.Secrets[0].Key != "TOKEN" || a.Secrets[0].Value != "" {
 		t.Errorf("made: %+v", a)
 	}
 	if s := w.ask(admin, "GET", "/agents/"+a.ID, ""); strings.Contains(s.body, canary) {
 		t.Error("a stored value is shown")
 	}
-	if r := w.ask(admin, "POST", "/agents/", `{"name":"Customer support"}`); r.status != 409 || r.header.Get("X-Should-Retry") != "false" {
+	if r := w.ask(admin, "POST", "/agents/", `{"name":"Customer support"}`); r.status != 409 ||
+		r.header.Get("X-Should-Retry") != "false" {
 		t.Errorf("the same name again: %+v", r)
 	}
 	// Old clients get the agent and new ones nothing.
 	path := "/agents/" + a.ID + "/tools/attach/" + two.ID
-	if r := w.ask(admin, "PATCH", path, "", "X-Stainless-Package-Version", "1.12.1"); r.status != 200 || r.body != "null\n" {
+	if r := w.ask(admin, "PATCH", path, "", "X-Stainless-Package-Version", "1.12.1"); r.status != 200 ||
+		r.body != "null\n" {
 		t.Errorf("attach by a new client: %+v", r)
 	}
 	if got := must[agent](w, 200, "PATCH", path, ""); namesOf(got.Tools) != "one two" {
@@ -83,7 +88,8 @@ func TestAgents_have_tools(t *testing.T) {
 	if kept, err := w.engine.Agent(t.Context(), haftAdmin(), "Customer_support"); err != nil || len(kept.Env) != 1 {
 		t.Errorf("after an attach: %+v, %v", kept, err)
 	}
-	got := must[agent](w, 200, "PATCH", "/agents/"+a.ID+"/tools/approval/two?requires_approval=false", `{"requires_approval":true}`)
+	got := must[agent](w, 200, "PATCH", "/agents/"+a.ID+"/tools/approval/two?requires_approval=false",
+		`{"requires_approval":true}`)
 	if len(got.Rules) != 2 || got.Rules[1].Type != haft.RuleApproval {
 		t.Errorf("approval: %+v", got.Rules)
 	}
@@ -96,10 +102,12 @@ func TestAgents_have_tools(t *testing.T) {
 	}
 	// So does one that is removed, when the agent is written next.
 	must[any](w, 200, "DELETE", "/tools/"+two.ID, "")
-	if got = must[agent](w, 200, "PATCH", "/agents/"+a.ID+"/tools/attach/"+one.ID, ""); namesOf(got.Tools) != "one" || len(got.Rules) != 0 {
+	if got = must[agent](w, 200, "PATCH", "/agents/"+a.ID+"/tools/attach/"+one.ID, ""); namesOf(got.Tools) != "one" ||
+		len(got.Rules) != 0 {
 		t.Errorf("after its tool was removed: %+v", got)
 	}
-	if got = must[agent](w, 200, "PATCH", "/agents/"+a.ID, `{"tool_ids":[],"secrets":{},"system":"x"}`); len(got.Tools) != 0 || len(got.Secrets) != 0 {
+	if got = must[agent](w, 200, "PATCH", "/agents/"+a.ID,
+		`{"tool_ids":[],"secrets":{},"system":"x"}`); len(got.Tools) != 0 || len(got.Secrets) != 0 {
 		t.Errorf("cleared: %+v", got)
 	}
 	must[any](w, 200, "DELETE", "/agents/"+a.ID, "")
@@ -154,7 +162,8 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
 	path := "/agents/" + a.ID + "/tools/one/run"
-	if got := must[ran](w, 200, "POST", path, `{"args":{"a":5}}`); got.Status != "success" || string(got.Return) != `{"a":5}` || got.Stdout == nil || got.Stderr == nil {
+	if got := must[ran](w, 200, "POST", path, `{"args":{"a":5}}`); got.Status != "success" ||
+		string(got.Return) != `{"a":5}` || got.Stdout == nil || got.Stderr == nil {
 		t.Errorf("success: %+v", got)
 	}
 	// One key, one run, however often a client sends it.
@@ -178,11 +187,19 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 		status int
 		says   string
 	}{
-		"an exception":   {haft.Result{Status: haft.StatusError, Stdout: "out", Stderr: "err", Error: &haft.Failure{Kind: haft.FailException, Type: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no"}}, 200, "Error executing function one: ValueError: no"},
-		"too long":       {haft.Result{Status: haft.StatusTimeout, Error: &haft.Failure{Kind: haft.FailTimeout, Message: "it ran for too long"}}, 200, "timeout: it ran for too long"},
-		"nobody knows":   {haft.Result{Status: haft.StatusUnknown, Error: &haft.Failure{Kind: haft.FailUnknown, Message: "nobody can know"}}, 200, "nobody can know"},
-		"much to say":    {haft.Result{Status: haft.StatusError, Error: &haft.Failure{Kind: haft.FailException, Type: "E", Message: strings.Repeat("ü", 5000)}}, 200, "Error executing function one: E: ü"},
-		"less isolation": {haft.Result{Status: haft.StatusDenied, Error: &haft.Failure{Kind: haft.FailIsolation, Message: "less than demanded"}}, 403, "less than demanded"},
+		"an exception": {haft.Result{Status: haft.StatusError, Stdout: "out", Stderr: "err",
+			Error: &haft.Failure{Kind: haft.FailException, Type: "ValueError", Message: "no",
+				Traceback: "Traceback\nValueError: no"}}, 200, "Error executing function one: ValueError: no"},
+		"too long": {haft.Result{Status: haft.StatusTimeout,
+			Error: &haft.Failure{Kind: haft.FailTimeout, Message: "it ran for too long"}}, 200,
+			"timeout: it ran for too long"},
+		"nobody knows": {haft.Result{Status: haft.StatusUnknown,
+			Error: &haft.Failure{Kind: haft.FailUnknown, Message: "nobody can know"}}, 200, "nobody can know"},
+		"much to say": {haft.Result{Status: haft.StatusError,
+			Error: &haft.Failure{Kind: haft.FailException, Type: "E", Message: strings.Repeat("ü", 5000)}}, 200,
+			"Error executing function one: E: ü"},
+		"less isolation": {haft.Result{Status: haft.StatusDenied,
+			Error: &haft.Failure{Kind: haft.FailIsolation, Message: "less than demanded"}}, 403, "less than demanded"},
 	}
 	for name, tt := range results {
 		w.mu.Lock()
@@ -201,7 +218,8 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 			continue
 		}
 		var got ran
-		if err := json.Unmarshal([]byte(r.body), &got); err != nil || got.Status != "error" || string(got.Return) != "null" {
+		if err := json.Unmarshal([]byte(r.body), &got); err != nil || got.Status != "error" ||
+			string(got.Return) != "null" {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		for _, line := range got.Stderr {
@@ -211,7 +229,8 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 		}
 	}
 	// Arguments that do not fit are the model's mistake, which it should read.
-	if got := must[ran](w, 200, "POST", path, `{"args":{"a":"`+canary+`"}}`); got.Status != "error" || strings.Contains(strings.Join(got.Stderr, ""), canary) {
+	if got := must[ran](w, 200, "POST", path, `{"args":{"a":"`+canary+`"}}`); got.Status != "error" ||
+		strings.Contains(strings.Join(got.Stderr, ""), canary) {
 		t.Errorf("bad arguments: %+v", got)
 	}
 	if r := w.ask(admin, "POST", "/agents/"+a.ID+"/tools/two/run", `{"args":{}}`); r.status != 404 {
@@ -223,14 +242,16 @@ func TestRun_waits_for_a_person(t *testing.T) {
 	w := setup(t)
 	one := must[tool](w, 200, "POST", "/tools/", `{"source_code":"def one(a): pass","default_requires_approval":true}`)
 	a := w.hire("helper", one.ID)
-	if shown := must[agent](w, 200, "GET", "/agents/"+a.ID, ""); len(shown.Rules) != 1 || shown.Rules[0].Type != haft.RuleApproval {
+	if shown := must[agent](w, 200, "GET", "/agents/"+a.ID, ""); len(shown.Rules) != 1 ||
+		shown.Rules[0].Type != haft.RuleApproval {
 		t.Errorf("the rule of the tool: %+v", shown.Rules)
 	}
 	got := must[ran](w, 200, "POST", "/agents/"+a.ID+"/tools/one/run", `{"args":{"a":1}}`)
 	if got.Status != "error" || !strings.Contains(strings.Join(got.Stderr, ""), "a person has to agree") {
 		t.Errorf("waiting: %+v", got)
 	}
-	if r := w.ask(admin, "PATCH", "/agents/"+a.ID+"/tools/approval/one", `{"requires_approval":false}`); r.status != 403 {
+	if r := w.ask(admin, "PATCH", "/agents/"+a.ID+"/tools/approval/one",
+		`{"requires_approval":false}`); r.status != 403 {
 		t.Errorf("lifting what the tool demands: %+v", r)
 	}
 }
@@ -241,11 +262,13 @@ func TestRun_from_source(t *testing.T) {
 	value := `{"ok":[1,true,null,"it's"]}`
 	w.run = func(req executor.Request) *haft.Result {
 		seen = req
-		return &haft.Result{Call: req.Call, Status: haft.StatusSuccess, Value: json.RawMessage(value), Stdout: "printed"}
+		return &haft.Result{Call: req.Call, Status: haft.StatusSuccess, Value: json.RawMessage(value),
+			Stdout: "printed"}
 	}
 	// The tool of the tests takes no arguments, so that the call is refused; the
 	// environment must not be among them.
-	r := w.ask(admin, "POST", "/tools/run", `{"source_code":"def f(a): pass","args":{"a":1},"env_vars":{"K":"`+canary+`"},"name":"f"}`)
+	r := w.ask(admin, "POST", "/tools/run", `{"source_code":"def f(a): pass","args":{"a":1},"env_vars":{"K":"`+canary+
+		`"},"name":"f"}`)
 	if r.status != 200 || strings.Contains(r.body, canary) || strings.Contains(string(seen.Args), canary) {
 		t.Fatalf("run: %+v", r)
 	}
@@ -265,7 +288,8 @@ func TestRun_from_source(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.body), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.ID != "null" || got.Type != "tool_return_message" || got.Call != "null" || got.Name != "f" || got.Date == "" || len(got.Returns) != 1 || got.Returns[0].Type != "tool" {
+	if got.ID != "null" || got.Type != "tool_return_message" || got.Call != "null" || got.Name != "f" ||
+		got.Date == "" || len(got.Returns) != 1 || got.Returns[0].Type != "tool" {
 		t.Errorf("message: %+v", got)
 	}
 }

@@ -86,7 +86,8 @@ func drop(a *haft.Agent, name string) {
 	for i := range a.Rules {
 		r := &a.Rules[i]
 		r.Children = slices.DeleteFunc(slices.Clone(r.Children), is)
-		r.ChildArgs = slices.DeleteFunc(slices.Clone(r.ChildArgs), func(c haft.ChildArgs) bool { return c.Name == name })
+		r.ChildArgs = slices.DeleteFunc(slices.Clone(r.ChildArgs),
+			func(c haft.ChildArgs) bool { return c.Name == name })
 		r.Outputs = maps.Clone(r.Outputs)
 		maps.DeleteFunc(r.Outputs, func(_, tool string) bool { return tool == name })
 		if r.Default == name {
@@ -133,14 +134,19 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 		if !slices.Contains(a.Tools, name) {
 			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}
 		}
-		a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name })
+		a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool {
+			return r.Type == haft.RuleApproval &&
+				r.Tool == name
+		})
 		if *b.Requires {
 			a.Rules = append(a.Rules, haft.ToolRule{Type: haft.RuleApproval, Tool: name})
 			return nil
 		}
 		t, err := d.service.Tool(ctx, q.who.Principal, name)
 		if err == nil && t.Version.Settings.RequiresApproval {
-			err = &haft.Error{Code: haft.CodeDenied, Message: "the tool itself demands that a person agrees, whoever calls it: change default_requires_approval of the tool"}
+			err = &haft.Error{Code: haft.CodeDenied,
+				Message: "the tool itself demands that a person agrees, whoever calls it: change " +
+					"default_requires_approval of the tool"}
 		}
 		return err
 	})

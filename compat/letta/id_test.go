@@ -64,8 +64,10 @@ func lower(s string) string {
 
 func TestPythonText(t *testing.T) {
 	for in, want := range map[string]string{
-		`"plain 'text'"`: "plain 'text'", `null`: "None", `true`: "True", `[]`: "[]", `{}`: "{}", `1.0`: "1.0", `12345678901234567890`: "12345678901234567890",
-		`{"a":[1,false,null],"b":{"c":"d"}}`:                                   "{'a': [1, False, None], 'b': {'c': 'd'}}",
+		`"plain 'text'"`: "plain 'text'", `null`: "None", `true`: "True", `[]`: "[]", `{}`: "{}", `1.0`: "1.0",
+		`12345678901234567890`: "12345678901234567890",
+		`{"a":[1,false,null],"b":{"c":"d"}}`: "{'a': [1, False, None], 'b': " +
+			"{'c': 'd'}}",
 		`["it's","\"","'\"","\\","\n\t\r","é","\u0001","\u00a0","\u200b","😀"]`: `["it's", '"', '\'"', '\\', '\n\t\r', 'é', '\x01', '\xa0', '\u200b', '😀']`,
 		`[1,`: "[1,", ``: "",
 		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): strings.Repeat("[", 5000) + strings.Repeat("]", 5000),

@@ -66,7 +66,8 @@ func New(service haft.Service, cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
+	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{},
+		shape: bodyShape()}
 	for what, r := range d.routes() {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -143,12 +144,13 @@ func (d *API) routes() map[string]route {
 // sandboxRoutes are those of sandbox configurations and their variables.
 func (d *API) sandboxRoutes() map[string]route {
 	return map[string]route{
-		"GET /sandbox-config":                                    {haft.SandboxesRead, d.listConfigs},
-		"POST /sandbox-config":                                   {haft.SandboxesWrite, d.createConfig},
-		"POST /sandbox-config/local":                             {haft.SandboxesWrite, d.localConfig},
-		"POST /sandbox-config/local/default":                     {haft.SandboxesWrite, d.defaultLocal},
-		"POST /sandbox-config/e2b/default":                       {haft.SandboxesWrite, d.defaultE2B},
-		"POST /sandbox-config/local/recreate-venv":               {haft.SandboxesWrite, d.defaultLocal}, // packages are never changed, only added to
+		"GET /sandbox-config":                {haft.SandboxesRead, d.listConfigs},
+		"POST /sandbox-config":               {haft.SandboxesWrite, d.createConfig},
+		"POST /sandbox-config/local":         {haft.SandboxesWrite, d.localConfig},
+		"POST /sandbox-config/local/default": {haft.SandboxesWrite, d.defaultLocal},
+		"POST /sandbox-config/e2b/default":   {haft.SandboxesWrite, d.defaultE2B},
+		// packages are never changed, only added to
+		"POST /sandbox-config/local/recreate-venv":               {haft.SandboxesWrite, d.defaultLocal},
 		"PATCH /sandbox-config/{config}":                         {haft.SandboxesWrite, d.updateConfig},
 		"DELETE /sandbox-config/{config}":                        {haft.SandboxesWrite, d.deleteConfig},
 		"GET /sandbox-config/{config}/environment-variable":      {haft.SecretsRead, d.listVariables},
@@ -236,7 +238,8 @@ func (d *API) absent(r *http.Request) error {
 			return &httpError{http.StatusMethodNotAllowed, "Method Not Allowed"}
 		}
 	}
-	return &httpError{http.StatusNotFound, "Not Found: this is the part of Letta's API that is about tools, see docs/letta.md"}
+	return &httpError{http.StatusNotFound,
+		"Not Found: this is the part of Letta's API that is about tools, see docs/letta.md"}
 }
 
 // serve makes a handler of a route.

@@ -243,7 +243,8 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 // inheritServer takes over what a client does not name or cannot say of a server that is
 // there: that it is disabled, its limits, hosts and mounts. Credentials belong to an
 // origin, and stay with it.
-func (d *API) inheritServer(ctx context.Context, q *request, all haft.MCPServers, s haft.MCPServer) (haft.MCPServer, error) {
+func (d *API) inheritServer(ctx context.Context, q *request, all haft.MCPServers,
+	s haft.MCPServer) (haft.MCPServer, error) {
 	old, err := all.MCPServer(ctx, q.who.Principal, s.Name)
 	if gone(err) {
 		return s, nil
@@ -313,7 +314,8 @@ func (d *API) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.
 		return nil, err
 	}
 	if w.Name != "" && serverName(w.Name) != old.Name {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an MCP server keeps its name here, which its tools are called by: create one of the other name"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "an MCP server keeps its name here, which its tools are called by: create one of the other name"}
 	}
 	next := *old
 	next.If = old.Revision() // what the client leaves out is what was read
@@ -465,5 +467,6 @@ func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *ha
 
 // noLogin is the answer where Letta streams how a login goes on.
 func (d *API) noLogin(context.Context, *request) (any, error) {
-	return nil, &httpError{http.StatusNotImplemented, "logins at MCP servers are made with Haft's own API, not with this one"}
+	return nil, &httpError{http.StatusNotImplemented,
+		"logins at MCP servers are made with Haft's own API, not with this one"}
 }

@@ -70,12 +70,14 @@ func TestRefuses_strangers(t *testing.T) {
 			t.Errorf("%s by a stranger: %d %s", what, r.status, r.body)
 		}
 		if !strings.Contains(path, a.ID) {
-			if other := w.ask(stranger, method, strings.Replace(path, one.ID, never, 1), body); other.body != r.body || other.status != r.status {
+			if other := w.ask(stranger, method, strings.Replace(path, one.ID, never, 1), body); other.body != r.body ||
+				other.status != r.status {
 				t.Errorf("%s by a stranger: %s, and for what never was: %s", what, r.body, other.body)
 			}
 		}
 	}
-	for path, want := range map[string]string{"/tools/?tool_types=custom": "[]\n", "/agents/": "[]\n", "/tools/count?exclude_letta_tools=true": "0\n"} {
+	for path, want := range map[string]string{"/tools/?tool_types=custom": "[]\n", "/agents/": "[]\n",
+		"/tools/count?exclude_letta_tools=true": "0\n"} {
 		if r := w.ask(stranger, "GET", path, ""); r.status != 200 || r.body != want {
 			t.Errorf("GET %s by a stranger: %d %s", path, r.status, r.body)
 		}
@@ -97,7 +99,8 @@ func TestRefuses_what_a_key_is_not_for(t *testing.T) {
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
-	read := []string{"GET /tools/", "POST /tools/add-base-tools", "POST /tools/search", "POST /tools/generate-schema", "GET /health/"}
+	read := []string{"GET /tools/", "POST /tools/add-base-tools", "POST /tools/search", "POST /tools/generate-schema",
+		"GET /health/"}
 	for what, body := range every(one.ID, a.ID) {
 		method, path, _ := strings.Cut(what, " ")
 		want := 403
@@ -119,7 +122,8 @@ func TestRefuses_what_policy_does_not_allow(t *testing.T) {
 	a := w.hire("helper", one.ID)
 	for what, body := range every(one.ID, a.ID) {
 		method, path, _ := strings.Cut(what, " ")
-		if method == "GET" || what == "POST /tools/add-base-tools" || what == "POST /tools/search" || what == "POST /tools/generate-schema" {
+		if method == "GET" || what == "POST /tools/add-base-tools" || what == "POST /tools/search" ||
+			what == "POST /tools/generate-schema" {
 			continue
 		}
 		if r := w.ask(reader, method, path, body); r.status != 403 {
@@ -152,10 +156,13 @@ func TestRefuses_bad_requests(t *testing.T) {
 		{"POST", "/tools/", `{"source_code":"def f(): pass","json_schema":"` + canary + `"}`, 422},
 		{"POST", "/tools/", `{"source_code":"def f(): pass","json_schema":` + deep + `}`, 422},
 		{"POST", "/tools/", `{"source_code":"def f(): pass","json_schema":{"name":"g","parameters":{}}}`, 400},
-		{"POST", "/tools/", `{"source_code":"def f(): pass","json_schema":{"name":"f","parameters":{"type":"array"}}}`, 400},
+		{"POST", "/tools/", `{"source_code":"def f(): pass","json_schema":{"name":"f","parameters":{"type":"array"}}}`,
+			400},
 		{"POST", "/tools/", `{"source_code":"def f(): pass","source_type":"` + canary + `"}`, 400},
-		{"POST", "/tools/", `{"source_code":"def f(): pass","pip_requirements":[{"name":"--index-url=http://x"}]}`, 400},
-		{"POST", "/tools/", `{"source_code":"def f(): pass","pip_requirements":[{"name":"x","version":"1; import os"}]}`, 422},
+		{"POST", "/tools/", `{"source_code":"def f(): pass","pip_requirements":[{"name":"--index-url=http://x"}]}`,
+			400},
+		{"POST", "/tools/",
+			`{"source_code":"def f(): pass","pip_requirements":[{"name":"x","version":"1; import os"}]}`, 422},
 		{"POST", "/tools/", `{"source_code":"x = 1"}`, 400},
 		{"POST", "/tools/", `{"source_code":"def run_code(): pass"}`, 409},
 		{"PATCH", "/tools/" + one.ID, `{"json_schema":{"name":"two","parameters":{}}}`, 400},

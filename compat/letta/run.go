@@ -73,7 +73,8 @@ func failed(function string, res *haft.Result) string {
 	text := ""
 	switch {
 	case res.Status == haft.StatusPending:
-		return fmt.Sprintf("Error executing function %s: PendingApproval: a person has to agree first; the call is %s and the request %s", function, res.Call, res.Approval)
+		return fmt.Sprintf("Error executing function %s: PendingApproval: a person has to agree first; the call is "+
+			"%s and the request %s", function, res.Call, res.Approval)
 	case res.Error == nil:
 		return ""
 	case res.Error.Kind == haft.FailRule:
@@ -134,7 +135,8 @@ func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 	}
 	name := q.PathValue("name")
 	c := haft.Call{
-		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get(server.TurnHeader), IdempotencyKey: q.Header.Get("Idempotency-Key"),
+		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get(server.TurnHeader),
+		IdempotencyKey: q.Header.Get("Idempotency-Key"),
 	}
 	if c.Turn == "" && len(agent.Rules) > 0 {
 		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise
@@ -315,7 +317,8 @@ func (d *API) generateSchema(ctx context.Context, q *request) (any, error) {
 	sig, err := d.cfg.Derive(ctx, kind, b.Code)
 	if err != nil {
 		if haft.CodeOf(err) == haft.CodeInvalid {
-			err = &haft.Error{Code: haft.CodeInvalid, Message: "Schema generation failed: " + haft.MessageOf(err), Err: err}
+			err = &haft.Error{Code: haft.CodeInvalid, Message: "Schema generation failed: " + haft.MessageOf(err),
+				Err: err}
 		}
 		return nil, err
 	}

@@ -61,9 +61,11 @@ func (w wireSandbox) typed() bool {
 func (w wireSandbox) apply(c *haft.SandboxConfig) error {
 	switch {
 	case w.Dir != nil && *w.Dir != "":
-		return &haft.Error{Code: haft.CodeInvalid, Message: "sandbox_dir: tools see no directory of the host here; give them what they import as packages"}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "sandbox_dir: tools see no directory of the host here; give them what they import as packages"}
 	case w.Template != nil && *w.Template != "":
-		return &haft.Error{Code: haft.CodeInvalid, Message: "template: the machines that are rented are chosen by the operator"}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "template: the machines that are rented are chosen by the operator"}
 	}
 	if w.Timeout != nil {
 		if *w.Timeout < 1 || *w.Timeout > 24*3600 {
@@ -122,7 +124,8 @@ func showConfig(c haft.SandboxConfig) wireConfig {
 		config["pip_requirements"] = append([]wirePackage{}, packages(c.Needs.Pip, "==")...)
 	}
 	return wireConfig{
-		ID: configID(c), Type: string(c.Type), Org: digestID(orgWord, c.Org), Config: config, Created: c.Created.UTC(), Updated: c.Updated.UTC(),
+		ID: configID(c), Type: string(c.Type), Org: digestID(orgWord, c.Org), Config: config, Created: c.Created.UTC(),
+		Updated: c.Updated.UTC(),
 	}
 }
 
@@ -279,7 +282,8 @@ func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
 	part, err := pg.cut(places, func(id string) (place, error) {
 		c, ok := byID[id]
 		if !ok {
-			return place{}, &haft.Error{Code: haft.CodeNotFound, Message: "there is no sandbox configuration with that id"}
+			return place{}, &haft.Error{Code: haft.CodeNotFound,
+				Message: "there is no sandbox configuration with that id"}
 		}
 		return place{c.Created, id}, nil
 	})

@@ -25,10 +25,12 @@ type variable struct {
 func TestSandboxConfigs(t *testing.T) {
 	w := setup(t, haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal)
 	local := must[config](w, 200, "POST", "/sandbox-config/local/default", "")
-	if again := must[config](w, 200, "POST", "/sandbox-config/local/default", ""); again.ID != local.ID || local.Type != "local" {
+	if again := must[config](w, 200, "POST", "/sandbox-config/local/default", ""); again.ID != local.ID ||
+		local.Type != "local" {
 		t.Errorf("default: %+v, again %+v", local, again)
 	}
-	put := must[config](w, 200, "POST", "/sandbox-config/", `{"config":{"sandbox_dir":null,"use_venv":true,"pip_requirements":[{"name":"numpy","version":"2.3.1"}]}}`)
+	put := must[config](w, 200, "POST", "/sandbox-config/",
+		`{"config":{"sandbox_dir":null,"use_venv":true,"pip_requirements":[{"name":"numpy","version":"2.3.1"}]}}`)
 	if put.ID != local.ID || fmt.Sprint(put.Config["pip_requirements"]) != "[map[name:numpy version:2.3.1]]" {
 		t.Errorf("there is one of a type: %+v", put)
 	}
@@ -36,16 +38,21 @@ func TestSandboxConfigs(t *testing.T) {
 	if e2b.Type != "e2b" || e2b.Config["timeout"] != 60.0 {
 		t.Errorf("e2b: %+v", e2b)
 	}
-	if got := must[config](w, 200, "PATCH", "/sandbox-config/"+e2b.ID, `{"config":{"timeout":90}}`); got.Config["timeout"] != 90.0 || fmt.Sprint(got.Config["pip_requirements"]) != "[six]" {
+	if got := must[config](w, 200, "PATCH", "/sandbox-config/"+e2b.ID,
+		`{"config":{"timeout":90}}`); got.Config["timeout"] != 90.0 ||
+		fmt.Sprint(got.Config["pip_requirements"]) != "[six]" {
 		t.Errorf("patched: %+v", got)
 	}
-	if r := w.ask(admin, "PATCH", "/sandbox-config/"+e2b.ID, `{"config":{"use_venv":true}}`); r.status != 400 || !strings.Contains(r.body, "Mismatched type") {
+	if r := w.ask(admin, "PATCH", "/sandbox-config/"+e2b.ID, `{"config":{"use_venv":true}}`); r.status != 400 ||
+		!strings.Contains(r.body, "Mismatched type") {
 		t.Errorf("another type: %+v", r)
 	}
-	if got := must[[]config](w, 200, "GET", "/sandbox-config/?limit=1&order=asc", ""); len(got) != 1 || got[0].ID != local.ID {
+	if got := must[[]config](w, 200, "GET", "/sandbox-config/?limit=1&order=asc", ""); len(got) != 1 ||
+		got[0].ID != local.ID {
 		t.Errorf("a page: %+v", got)
 	}
-	if got := must[[]config](w, 200, "GET", "/sandbox-config/?order=asc&after="+local.ID, ""); len(got) != 1 || got[0].ID != e2b.ID {
+	if got := must[[]config](w, 200, "GET", "/sandbox-config/?order=asc&after="+local.ID, ""); len(got) != 1 ||
+		got[0].ID != e2b.ID {
 		t.Errorf("the next page: %+v", got)
 	}
 	if got := must[[]config](w, 200, "GET", "/sandbox-config/?sandbox_type=modal", ""); len(got) != 0 {
@@ -55,16 +62,21 @@ func TestSandboxConfigs(t *testing.T) {
 		t.Errorf("delete: %+v", r)
 	}
 	for what, want := range map[string]int{
-		`POST /sandbox-config/ {"config":{"sandbox_dir":"/etc"}}`:                                                       400,
-		`POST /sandbox-config/ {"config":{"template":"x"}}`:                                                             400,
-		`POST /sandbox-config/ {"config":{"timeout":0}}`:                                                                422,
-		`POST /sandbox-config/ {"config":{"pip_requirements":{"` + canary + `":1}}}`:                                    422,
-		`POST /sandbox-config/ {"config":{"pip_requirements":["--index-url=http://evil"]}}`:                             400,
-		`POST /sandbox-config/ {}`:                                                                                      422,
-		`PATCH /sandbox-config/` + e2b.ID + ` {"config":{}}`:                                                            404,
-		`PATCH /sandbox-config/` + canary + ` {"config":{}}`:                                                            422,
-		`GET /sandbox-config/?sandbox_type=` + canary + ` `:                                                             422,
-		`DELETE /sandbox-config/environment-variable/` + strings.Replace(local.ID, "sandbox-", "sandbox-env-", 1) + ` `: 404,
+		`POST /sandbox-config/ {"config":{"sandbox_dir":"/etc"}}`: 400,
+		`POST /sandbox-config/ {"config":{"template":"x"}}`:       400,
+		`POST /sandbox-config/ {"config":{"timeout":0}}`:          422,
+		`POST /sandbox-config/ {"config":{"pip_requirements":{"` + canary +
+			`":1}}}`: 422,
+		`POST /sandbox-config/ {"config":{"pip_requirements":["--index-url=http://evil"]}}`: 400,
+		`POST /sandbox-config/ {}`: 422,
+		`PATCH /sandbox-config/` + e2b.ID +
+			` {"config":{}}`: 404,
+		`PATCH /sandbox-config/` + canary +
+			` {"config":{}}`: 422,
+		`GET /sandbox-config/?sandbox_type=` + canary +
+			` `: 422,
+		`DELETE /sandbox-config/environment-variable/` + strings.Replace(local.ID, "sandbox-", "sandbox-env-", 1) +
+			` `: 404,
 	} {
 		parts := strings.SplitN(what, " ", 3)
 		if r := w.ask(admin, parts[0], parts[1], parts[2]); r.status != want {
@@ -142,14 +154,25 @@ func TestBodies_are_bounded(t *testing.T) {
 	w := setup(t)
 	many := func(n int, one string) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
 	for name, c := range map[string]struct{ method, path, body, want string }{
-		"tools of an agent":  {"POST", "/agents/", `{"name":"a","tool_ids":` + many(1001, `"tool-1"`) + `}`, "/tool_ids: expected array length <= 1000"},
-		"rules of an agent":  {"POST", "/agents/", `{"name":"a","tool_rules":` + many(101, `{}`) + `}`, "/tool_rules: expected array length <= 100"},
-		"values in all":      {"POST", "/agents/", `{"memory_blocks":` + many(100_001, `{}`) + `}`, "more than 100000 values in all"},
-		"nesting":            {"POST", "/agents/", `{"memory_blocks":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "levels of nesting"},
-		"packages":           {"POST", "/sandbox-config/", `{"config":{"use_venv":true,"pip_requirements":` + many(101, `{"name":"a"}`) + `}}`, "/config/pip_requirements: expected array length <= 100"},
-		"text":               {"POST", "/tools/", `{"source_code":"` + strings.Repeat("a", 1<<20+1) + `"}`, "/source_code: expected length <= 1048576"},
-		"headers":            {"POST", "/mcp-servers/", `{"server_name":"a","config":{"custom_headers":{"a":"` + strings.Repeat("a", 20_000) + `"}}}`, "/config/custom_headers/a: expected length <= 16384"},
-		"arguments of tools": {"POST", "/tools/run", `{"source_code":"def f(): pass","args":{"x":` + many(100_001, `1`) + `}}`, "more than 100000 values in all"},
+		"tools of an agent": {"POST", "/agents/", `{"name":"a","tool_ids":` + many(1001, `"tool-1"`) + `}`,
+			"/tool_ids: expected array length <= 1000"},
+		"rules of an agent": {"POST", "/agents/", `{"name":"a","tool_rules":` + many(101, `{}`) + `}`,
+			"/tool_rules: expected array length <= 100"},
+		"values in all": {"POST", "/agents/", `{"memory_blocks":` + many(100_001, `{}`) + `}`,
+			"more than 100000 values in all"},
+		"nesting": {"POST", "/agents/",
+			`{"memory_blocks":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "levels of nesting"},
+		"packages": {"POST", "/sandbox-config/",
+			`{"config":{"use_venv":true,"pip_requirements":` + many(101, `{"name":"a"}`) + `}}`,
+			"/config/pip_requirements: expected array length <= 100"},
+		"text": {"POST", "/tools/", `{"source_code":"` + strings.Repeat("a", 1<<20+1) + `"}`,
+			"/source_code: expected length <= 1048576"},
+		"headers": {"POST", "/mcp-servers/",
+			`{"server_name":"a","config":{"custom_headers":{"a":"` + strings.Repeat("a", 20_000) + `"}}}`,
+			"/config/custom_headers/a: expected length <= 16384"},
+		"arguments of tools": {"POST", "/tools/run",
+			`{"source_code":"def f(): pass","args":{"x":` + many(100_001, `1`) + `}}`,
+			"more than 100000 values in all"},
 	} {
 		r := w.ask(admin, c.method, c.path, c.body)
 		if r.status != 422 || !strings.Contains(r.body, c.want) {

@@ -54,7 +54,8 @@ const (
 func toolTypes() []string {
 	return []string{
 		typeCustom, "letta_core", "letta_memory_core", "letta_multi_agent_core", "letta_sleeptime_core",
-		"letta_voice_sleeptime_core", typeBuiltin, "letta_files_core", "external_langchain", "external_composio", typeMCP,
+		"letta_voice_sleeptime_core", typeBuiltin, "letta_files_core", "external_langchain", "external_composio",
+		typeMCP,
 	}
 }
 
@@ -83,8 +84,10 @@ func (d *API) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool 
 	}
 	v := t.Version
 	w := wireTool{
-		ID: toolID(t.ID), Type: typeOf(v.Kind), Description: v.Description, SourceType: "json", Name: t.Name, Tags: []string{},
-		ReturnLimit: haft.DefaultMaxChars, Pip: packages(v.Requirements.Pip, "=="), NPM: packages(v.Requirements.NPM, "@"),
+		ID: toolID(t.ID), Type: typeOf(v.Kind), Description: v.Description, SourceType: "json", Name: t.Name,
+		Tags:        []string{},
+		ReturnLimit: haft.DefaultMaxChars, Pip: packages(v.Requirements.Pip, "=="),
+		NPM:              packages(v.Requirements.NPM, "@"),
 		RequiresApproval: v.Settings.RequiresApproval, Parallel: v.Settings.Parallel,
 	}
 	w.Tags = append(w.Tags, t.Tags...)
@@ -145,7 +148,8 @@ func names(list []wirePackage, separator string) ([]string, error) {
 	all := make([]string, 0, len(list))
 	for _, p := range list {
 		if p.Version != nil && strings.ContainsFunc(*p.Version, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".*+!_-<>=~^|, ", r)
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+				!strings.ContainsRune(".*+!_-<>=~^|, ", r)
 		}) {
 			return nil, unfit("body requirements: a version is one, or a range of them")
 		}

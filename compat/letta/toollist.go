@@ -38,7 +38,8 @@ func filterOf(query url.Values) (filter, error) {
 func checkTypes(list []string) error {
 	for _, t := range list {
 		if !slices.Contains(toolTypes(), t) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "Invalid tool_type. Must be one of: " + strings.Join(toolTypes(), ", ")}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "Invalid tool_type. Must be one of: " + strings.Join(toolTypes(), ", ")}
 		}
 	}
 	return nil
@@ -182,7 +183,8 @@ func (d *API) searchTools(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !(filter{types: b.Types}).fits(t) || len(b.Tags) > 0 && !slices.ContainsFunc(b.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) }) {
+		if !(filter{types: b.Types}).fits(t) || len(b.Tags) > 0 &&
+			!slices.ContainsFunc(b.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) }) {
 			continue
 		}
 		rank := len(all) + 1

@@ -51,7 +51,8 @@ func kindOf(s string) (haft.Kind, error) {
 	case haft.KindPython, haft.KindTypeScript, haft.KindJavaScript, haft.KindBash:
 		return k, nil
 	}
-	return "", &haft.Error{Code: haft.CodeInvalid, Message: "Unknown tool source type: it is python or typescript, and here also javascript or bash"}
+	return "", &haft.Error{Code: haft.CodeInvalid,
+		Message: "Unknown tool source type: it is python or typescript, and here also javascript or bash"}
 }
 
 // schemaOf reads a json_schema.
@@ -135,7 +136,8 @@ func defines(kind haft.Kind, source, name string) bool {
 
 // mismatch is the error for a schema and a source that name different tools.
 func mismatch() error {
-	return &haft.Error{Code: haft.CodeInvalid, Message: "the tool's name does not match the name in the JSON schema or in the source code"}
+	return &haft.Error{Code: haft.CodeInvalid,
+		Message: "the tool's name does not match the name in the JSON schema or in the source code"}
 }
 
 // createTool adds a tool, or a version to the one of that name: Letta does so for
@@ -248,7 +250,8 @@ func (d *API) updateTool(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	if t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the tool is not one that was registered with its source, and cannot be changed"}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "the tool is not one that was registered with its source, and cannot be changed"}
 	}
 	if err := d.checkMetadata(b.Metadata, *t); err != nil {
 		return nil, err
@@ -277,7 +280,8 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 		return nil, err
 	}
 	if given(b.Schema) && given(b.ArgsSchema) {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "Cannot provide both json_schema and args_json_schema in update"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "Cannot provide both json_schema and args_json_schema in update"}
 	}
 	s, err := schemaOf(b.Schema)
 	if err != nil {
@@ -285,13 +289,16 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 	}
 	for _, name := range []*string{b.Name, schemaName(s)} {
 		if name != nil && *name != "" && *name != t.Name {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a tool keeps its name here, which its versions, calls and policies know it by: create one of the other name"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "a tool keeps its name here, which its versions, calls and policies know it by: create one " +
+					"of the other name"}
 		}
 	}
 	draft := &haft.Draft{
 		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
-		Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations, Parameters: v.Parameters, Returns: v.Returns,
-		If: t.Version.Digest,
+		Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations, Parameters: v.Parameters,
+		Returns: v.Returns,
+		If:      t.Version.Digest,
 	}
 	if b.Source != nil && *b.Source != v.Source {
 		if !defines(draft.Kind, *b.Source, v.Function) {

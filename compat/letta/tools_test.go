@@ -19,8 +19,10 @@ func TestTools_lists_page_and_end(t *testing.T) {
 	slices.Reverse(newest)
 	for _, limit := range []int{1, 2, 3, 7, 8, 50} {
 		for path, want := range map[string][]string{
-			fmt.Sprintf("/tools/?limit=%d", limit):                                       append(slices.Clone(newest), "run_code"),
-			fmt.Sprintf("/tools?limit=%d&order=asc", limit):                              append([]string{"run_code"}, made...),
+			fmt.Sprintf("/tools/?limit=%d", limit): append(slices.Clone(newest),
+				"run_code"),
+			fmt.Sprintf("/tools?limit=%d&order=asc", limit): append([]string{"run_code"},
+				made...),
 			fmt.Sprintf("/tools/?limit=%d&tool_types=custom", limit):                     newest,
 			fmt.Sprintf("/tools/?limit=%d&names=t1&names=t3&order_by=created_at", limit): {"t3", "t1"},
 			fmt.Sprintf("/tools/?limit=%d&search=T5", limit):                             {"t5"},
@@ -66,10 +68,14 @@ func TestTools_come_and_go(t *testing.T) {
 		"default_requires_approval":true,"enable_parallel_execution":true,"source_type":"python","npm_requirements":null}`
 	made := must[tool](w, 200, "POST", "/tools/", body)
 	want := tool{
-		ID: made.ID, Name: "add", Type: "custom", Desc: "The add tool", Tags: []string{"math"}, Source: "def add(a, b): pass", Limit: 100, Approval: true, Parallel: true,
-		Pip: []map[string]string{{"name": "numpy", "version": "2.3.1"}, {"name": "six", "version": ""}, {"name": "attrs", "version": ">=23"}},
-		Schema: map[string]any{"name": "add", "description": "The add tool", "parameters": map[string]any{"type": "object", "required": []any{"a", "b"},
-			"properties": map[string]any{"a": map[string]any{"type": "integer"}, "b": map[string]any{"type": "integer"}}}},
+		ID: made.ID, Name: "add", Type: "custom", Desc: "The add tool", Tags: []string{"math"},
+		Source: "def add(a, b): pass", Limit: 100, Approval: true, Parallel: true,
+		Pip: []map[string]string{{"name": "numpy", "version": "2.3.1"}, {"name": "six", "version": ""},
+			{"name": "attrs", "version": ">=23"}},
+		Schema: map[string]any{"name": "add", "description": "The add tool",
+			"parameters": map[string]any{"type": "object", "required": []any{"a", "b"},
+				"properties": map[string]any{"a": map[string]any{"type": "integer"},
+					"b": map[string]any{"type": "integer"}}}},
 	}
 	if diff := cmp.Diff(want, made); diff != "" {
 		t.Errorf("made (-want +got):\n%s", diff)
@@ -79,16 +85,21 @@ func TestTools_come_and_go(t *testing.T) {
 	}
 	// An upsert keeps the id, and all that it does not name.
 	again := must[tool](w, 200, "PUT", "/tools/", `{"source_code":"def add(a, b, c): pass","tags":[]}`)
-	if again.ID != made.ID || !slices.Equal(again.Tags, made.Tags) || !again.Approval || !again.Parallel || again.Limit != 100 || len(again.Pip) != 3 {
+	if again.ID != made.ID || !slices.Equal(again.Tags, made.Tags) || !again.Approval || !again.Parallel ||
+		again.Limit != 100 || len(again.Pip) != 3 {
 		t.Errorf("upserted: %+v", again)
 	}
 	// The schema follows the source, unless one is given.
-	changed := must[tool](w, 200, "PATCH", "/tools/"+made.ID, `{"source_code":"def add(z): pass","tags":["x"],"a_field_of_tomorrow":1}`)
-	if p := changed.Schema["parameters"].(map[string]any)["properties"].(map[string]any); len(p) != 1 || p["z"] == nil || changed.Tags[0] != "x" {
+	changed := must[tool](w, 200, "PATCH", "/tools/"+made.ID,
+		`{"source_code":"def add(z): pass","tags":["x"],"a_field_of_tomorrow":1}`)
+	if p := changed.Schema["parameters"].(map[string]any)["properties"].(map[string]any); len(p) != 1 ||
+		p["z"] == nil || changed.Tags[0] != "x" {
 		t.Errorf("a new source: %+v", changed)
 	}
-	changed = must[tool](w, 200, "PATCH", "/tools/"+made.ID, `{"json_schema":{"name":"add","description":"Adds.","parameters":{"type":"object","properties":{"q":{"type":"string"}}}},"return_char_limit":7}`)
-	if changed.Desc != "Adds." || changed.Limit != 7 || changed.Schema["parameters"].(map[string]any)["properties"].(map[string]any)["q"] == nil {
+	changed = must[tool](w, 200, "PATCH", "/tools/"+made.ID,
+		`{"json_schema":{"name":"add","description":"Adds.","parameters":{"type":"object","properties":{"q":{"type":"string"}}}},"return_char_limit":7}`)
+	if changed.Desc != "Adds." || changed.Limit != 7 ||
+		changed.Schema["parameters"].(map[string]any)["properties"].(map[string]any)["q"] == nil {
 		t.Errorf("a given schema: %+v", changed)
 	}
 	changed = must[tool](w, 200, "PATCH", "/tools/"+made.ID, `{"tags":[],"description":"Other."}`)
@@ -121,7 +132,8 @@ func TestTools_upsert_keeps_what_only_haft_knows(t *testing.T) {
 	}
 	must[tool](w, 200, "PUT", "/tools/", `{"source_code":"def fetch(a, b): pass"}`)
 	now, err := w.engine.Tool(t.Context(), p, "fetch")
-	if err != nil || !slices.Equal(now.Version.Settings.Network, d.Settings.Network) || !slices.Equal(now.Version.Settings.Secrets, d.Settings.Secrets) {
+	if err != nil || !slices.Equal(now.Version.Settings.Network, d.Settings.Network) ||
+		!slices.Equal(now.Version.Settings.Secrets, d.Settings.Secrets) {
 		t.Errorf("after an upsert: %+v, %v", now, err)
 	}
 }
@@ -135,7 +147,8 @@ func TestTools_that_wait_for_review_are_shown(t *testing.T) {
 	if got := must[tool](w, 200, "GET", "/tools/"+made.ID, ""); got.Source != "def odd(a): suspicious" {
 		t.Errorf("shown: %+v", got)
 	}
-	if got := must[map[string]any](w, 200, "GET", "/tools/"+made.ID, "")["metadata_"].(map[string]any)["haft"].(map[string]any)["review"]; got != "waiting" {
+	if got := must[map[string]any](w, 200, "GET", "/tools/"+made.ID,
+		"")["metadata_"].(map[string]any)["haft"].(map[string]any)["review"]; got != "waiting" {
 		t.Errorf("review: %v", got)
 	}
 }
@@ -152,7 +165,8 @@ func TestTools_search(t *testing.T) {
 	if len(got) != 1 || got[0].Tool.Name != "weather" || got[0].Rank != 1 || got[0].Score <= 0 {
 		t.Errorf("search: %+v", got)
 	}
-	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "run_code" || base[0].Type != "letta_builtin" {
+	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "run_code" ||
+		base[0].Type != "letta_builtin" {
 		t.Errorf("base tools: %+v", base)
 	}
 	// A built-in tool has an id too, by which it is found.
@@ -164,11 +178,13 @@ func TestTools_search(t *testing.T) {
 
 func TestSchema_is_generated(t *testing.T) {
 	w := setup(t)
-	got := must[map[string]any](w, 200, "POST", "/tools/generate-schema", `{"code":"def f(a): pass","source_type":"python"}`)
+	got := must[map[string]any](w, 200, "POST", "/tools/generate-schema",
+		`{"code":"def f(a): pass","source_type":"python"}`)
 	if got["name"] != "f" || got["parameters"].(map[string]any)["type"] != "object" {
 		t.Errorf("schema: %v", got)
 	}
-	if a := w.ask(admin, "POST", "/tools/generate-schema", `{"code":"x = '`+canary+`'"}`); a.status != 400 || !strings.Contains(a.body, "Schema generation failed: ") {
+	if a := w.ask(admin, "POST", "/tools/generate-schema", `{"code":"x = '`+canary+`'"}`); a.status != 400 ||
+		!strings.Contains(a.body, "Schema generation failed: ") {
 		t.Errorf("no function: %+v", a)
 	}
 	if a := w.ask(admin, "POST", "/tools/generate-tool", `{"tool_name":"x"}`); a.status != 501 {

@@ -14,16 +14,19 @@ import (
 // fullSettings has a value in every field: see unset.
 func fullSettings() haft.Settings {
 	s := haft.Settings{
-		Network: []string{"api.example.com"}, Secrets: []string{"TOKEN"}, Sandbox: "local", MinIsolation: haft.Levels()[1], RequiresApproval: true, Parallel: true,
-		Idempotent: true, Cacheable: true, CacheFor: 1000, Roles: []string{"chief"}, Retry: haft.Backoff{Strategy: haft.Constant, Tries: 2, Initial: 100, Max: 1000, Stretch: 2},
-		Rate: haft.Rate{PerSecond: 2, Burst: 3}, Concurrency: 4, Fallback: "other",
+		Network: []string{"api.example.com"}, Secrets: []string{"TOKEN"}, Sandbox: "local",
+		MinIsolation: haft.Levels()[1], RequiresApproval: true, Parallel: true,
+		Idempotent: true, Cacheable: true, CacheFor: 1000, Roles: []string{"chief"},
+		Retry: haft.Backoff{Strategy: haft.Constant, Tries: 2, Initial: 100, Max: 1000, Stretch: 2},
+		Rate:  haft.Rate{PerSecond: 2, Burst: 3}, Concurrency: 4, Fallback: "other",
 		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != 'x'"}, MaxChars: 77},
 	}
 	l := reflect.ValueOf(&s.Limits).Elem()
 	for i := range l.NumField() {
 		l.Field(i).SetInt(1 << 20)
 	}
-	s.Limits.Processes, s.Limits.OpenFiles, s.Limits.Artifacts, s.Limits.Inodes, s.Limits.Wall, s.Limits.CPU = 8, 64, 4, 100, 5000, 5000
+	s.Limits.Processes, s.Limits.OpenFiles, s.Limits.Artifacts, s.Limits.Inodes, s.Limits.Wall, s.Limits.CPU = 8, 64, 4,
+		100, 5000, 5000
 	return s
 }
 
@@ -71,26 +74,40 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 		change       func(*haft.Version)
 		warns        string
 	}{
-		"PUT that names nothing":           {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2"}`},
-		"POST that names nothing":          {method: "POST", body: `{"source_code":"def wipe(a, b): return 2"}`},
-		"PUT of the same source":           {method: "PUT", body: `{"source_code":"def wipe(a, b): pass"}`},
-		"PUT with a schema of its name":    {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","json_schema":{"name":"wipe","description":"The wipe tool","parameters":{"type":"object","properties":{}}}}`},
-		"PUT with null for every field":    {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","tags":null,"return_char_limit":null,"pip_requirements":null,"npm_requirements":null,"default_requires_approval":null,"enable_parallel_execution":null}`},
-		"PATCH that names nothing":         {method: "PATCH", body: `{"source_code":"def wipe(a, b): return 2"}`},
-		"PATCH of the description":         {method: "PATCH", body: `{"description":"Other."}`},
-		"PUT that wants no approval":       {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","default_requires_approval":false}`, change: func(v *haft.Version) { v.Settings.RequiresApproval = false }, warns: "requires_approval"},
-		"PATCH that wants no approval":     {method: "PATCH", body: `{"default_requires_approval":false}`, change: func(v *haft.Version) { v.Settings.RequiresApproval = false }, warns: "requires_approval"},
-		"PUT that raises the limit":        {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","return_char_limit":5000}`, change: func(v *haft.Version) { v.Settings.Output.MaxChars = 5000 }, warns: "output"},
-		"PUT that lowers the limit":        {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","return_char_limit":5}`, change: func(v *haft.Version) { v.Settings.Output.MaxChars = 5 }},
-		"PUT that is not parallel":         {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","enable_parallel_execution":false}`, change: func(v *haft.Version) { v.Settings.Parallel = false }},
-		"PUT that needs no Python package": {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2","pip_requirements":[]}`, change: func(v *haft.Version) { v.Requirements.Pip = nil }},
+		"PUT that names nothing":  {method: "PUT", body: `{"source_code":"def wipe(a, b): return 2"}`},
+		"POST that names nothing": {method: "POST", body: `{"source_code":"def wipe(a, b): return 2"}`},
+		"PUT of the same source":  {method: "PUT", body: `{"source_code":"def wipe(a, b): pass"}`},
+		"PUT with a schema of its name": {method: "PUT",
+			body: `{"source_code":"def wipe(a, b): return 2","json_schema":{"name":"wipe","description":"The wipe tool","parameters":{"type":"object","properties":{}}}}`},
+		"PUT with null for every field": {method: "PUT",
+			body: `{"source_code":"def wipe(a, b): return 2","tags":null,"return_char_limit":null,"pip_requirements":null,"npm_requirements":null,"default_requires_approval":null,"enable_parallel_execution":null}`},
+		"PATCH that names nothing": {method: "PATCH", body: `{"source_code":"def wipe(a, b): return 2"}`},
+		"PATCH of the description": {method: "PATCH", body: `{"description":"Other."}`},
+		"PUT that wants no approval": {method: "PUT",
+			body:   `{"source_code":"def wipe(a, b): return 2","default_requires_approval":false}`,
+			change: func(v *haft.Version) { v.Settings.RequiresApproval = false }, warns: "requires_approval"},
+		"PATCH that wants no approval": {method: "PATCH", body: `{"default_requires_approval":false}`,
+			change: func(v *haft.Version) { v.Settings.RequiresApproval = false }, warns: "requires_approval"},
+		"PUT that raises the limit": {method: "PUT",
+			body:   `{"source_code":"def wipe(a, b): return 2","return_char_limit":5000}`,
+			change: func(v *haft.Version) { v.Settings.Output.MaxChars = 5000 }, warns: "output"},
+		"PUT that lowers the limit": {method: "PUT",
+			body:   `{"source_code":"def wipe(a, b): return 2","return_char_limit":5}`,
+			change: func(v *haft.Version) { v.Settings.Output.MaxChars = 5 }},
+		"PUT that is not parallel": {method: "PUT",
+			body:   `{"source_code":"def wipe(a, b): return 2","enable_parallel_execution":false}`,
+			change: func(v *haft.Version) { v.Settings.Parallel = false }},
+		"PUT that needs no Python package": {method: "PUT",
+			body:   `{"source_code":"def wipe(a, b): return 2","pip_requirements":[]}`,
+			change: func(v *haft.Version) { v.Requirements.Pip = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := setup(t)
 			w.add("other")
 			made := w.add("wipe")
 			p := haftAdmin()
-			d := haft.Draft{Name: "wipe", Kind: haft.KindPython, Source: "def wipe(a, b): pass", Function: "wipe", Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files"}
+			d := haft.Draft{Name: "wipe", Kind: haft.KindPython, Source: "def wipe(a, b): pass", Function: "wipe",
+				Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files"}
 			if _, err := w.engine.PutTool(t.Context(), p, d); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +143,8 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := strings.Join(shown.Metadata.Haft.Warnings, "\n")
-			if tt.warns != "" && !strings.Contains(told, tt.warns) || tt.warns == "" && strings.Contains(told, "weaker") {
+			if tt.warns != "" && !strings.Contains(told, tt.warns) ||
+				tt.warns == "" && strings.Contains(told, "weaker") {
 				t.Errorf("the answer warns of %q, want %q", told, tt.warns)
 			}
 		})

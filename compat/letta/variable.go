@@ -162,7 +162,8 @@ func (d *API) updateVariable(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	if b.Key != nil && *b.Key != name {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a variable keeps its name here: create one of the other name"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "a variable keeps its name here: create one of the other name"}
 	}
 	if b.Value == nil {
 		return nil, unfit("body value: it is missing")

@@ -60,7 +60,8 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	parts := strings.SplitN(token, "/", 4)
 	if !ok || len(parts) < 3 {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
+			Message: "the credential is missing or not valid"}
 	}
 	id := server.Identity{
 		Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
@@ -151,7 +152,8 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	}
 	t.Cleanup(func() { check(t, st.Close()) })
 	reg := registry.New(st, registry.Config{
-		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
+		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.",
+			Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
 		Review: func(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {
 			if strings.Contains(source, "suspicious") {
 				return []haft.Finding{{Rule: "test", Severity: haft.SeverityHigh, Message: "looks suspicious"}}, nil
@@ -163,7 +165,8 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			if err != nil {
 				return nil, err
 			}
-			return &registry.Derived{Signature: &schema.Signature{Name: name, Parameters: parameters}, Function: name}, nil
+			return &registry.Derived{Signature: &schema.Signature{Name: name, Parameters: parameters}, Function: name},
+				nil
 		},
 	})
 	pol, err := policy.Compile([]byte(rules))
@@ -171,7 +174,8 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: st, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}, engine.Config{Policy: pol, Sandboxes: sandboxes})
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}},
+		engine.Config{Policy: pol, Sandboxes: sandboxes})
 	if err != nil {
 		t.Fatal(err)
 	}

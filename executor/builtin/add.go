@@ -50,7 +50,8 @@ func Add[In, Out any](s *Set, d Def, fn func(ctx context.Context, c Call, in In)
 // limits of the request hold, and its errors mean what those of an
 // [executor.Executor] do: that there is no result. Execute fills in the names, and
 // the place of a result that names none.
-func AddRaw[In, Out any](s *Set, d Def, fn func(ctx context.Context, req executor.Request, in In) (*haft.Result, error)) error {
+func AddRaw[In, Out any](s *Set, d Def, fn func(ctx context.Context, req executor.Request,
+	in In) (*haft.Result, error)) error {
 	t, err := define[In, Out](d)
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ func AddRaw[In, Out any](s *Set, d Def, fn func(ctx context.Context, req executo
 		}
 		res, err := fn(ctx, e.req, in)
 		if err == nil && res == nil {
-			return &failure{haft.Failure{Kind: haft.FailInternal, Message: "the tool gave no result", Retry: haft.RetryNever}}
+			return &failure{haft.Failure{Kind: haft.FailInternal, Message: "the tool gave no result",
+				Retry: haft.RetryNever}}
 		}
 		e.res = res
 		return err
@@ -194,7 +196,8 @@ func tidy(o *schema.Object) {
 			if p == nil {
 				continue
 			}
-			if types := p.Array("type"); len(types) == 2 && types[0] == "null" && !slices.Contains(required, any(name)) {
+			if types := p.Array("type"); len(types) == 2 && types[0] == "null" &&
+				!slices.Contains(required, any(name)) {
 				p.Set("type", types[1])
 			}
 			tidy(p)

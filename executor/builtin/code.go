@@ -103,9 +103,12 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg}
 	no := false
 	return AddRaw[codeIn, codeOut](s, Def{
-		Name: "run_code", Version: "1", Category: "code", Tags: []string{"code", "python", "javascript", "typescript", "bash"},
-		Description: "Runs a program in a sandbox and returns what it prints, the value of its last expression (Python, JavaScript) and the files that it leaves in the directory out. " +
-			"Each run starts from nothing: variables and files of earlier runs are gone. There is no network unless the operator allows it. " +
+		Name: "run_code", Version: "1", Category: "code",
+		Tags: []string{"code", "python", "javascript", "typescript", "bash"},
+		Description: "Runs a program in a sandbox and returns what it prints, the value of its last expression " +
+			"(Python, JavaScript) and the files that it leaves in the directory out. " +
+			"Each run starts from nothing: variables and files of earlier runs are gone. There is no network unless " +
+			"the operator allows it. " +
 			"If status is not success, error says what to change.",
 		Enums: map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
 		// With a network, code can do anything there: no more is claimed.
@@ -126,7 +129,8 @@ type codeRunner struct {
 func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (*haft.Result, error) {
 	inner, err := r.request(ctx, req, in)
 	if f, ok := errors.AsType[*failure](err); ok && f.Kind == haft.FailSource {
-		return value(&haft.Result{}, codeOut{Status: haft.StatusError, Error: &codeError{Kind: f.Kind, Message: f.Message}})
+		return value(&haft.Result{}, codeOut{Status: haft.StatusError,
+			Error: &codeError{Kind: f.Kind, Message: f.Message}})
 	}
 	if err != nil {
 		return invalid(err)
@@ -179,7 +183,8 @@ func value(res *haft.Result, out codeOut) (*haft.Result, error) {
 // the call.
 func ofCode(ctx context.Context, kind haft.FailureKind) bool {
 	switch kind {
-	case haft.FailRuntime, haft.FailIsolation, haft.FailInternal, haft.FailCancelled, haft.FailUnknown, haft.FailValidation:
+	case haft.FailRuntime, haft.FailIsolation, haft.FailInternal, haft.FailCancelled, haft.FailUnknown,
+		haft.FailValidation:
 		return false
 	case haft.FailTimeout:
 		return ctx.Err() == nil
@@ -196,7 +201,8 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
 		Stored: true, // the source is ours, the code is among the arguments
-		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA, Need: req.Need,
+		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA,
+		Need:   req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
 	args := map[string]any{"code": in.Code}
@@ -232,9 +238,11 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	case "bash":
 		out.Kind, out.Source, out.Function, args = haft.KindBash, bashDriver, "", map[string]any{}
 		out.Files = append(out.Files,
-			sandbox.File{Name: ".haft/code.sh", Data: []byte(in.Code)}, sandbox.File{Name: ".haft/stdin", Data: []byte(in.Stdin)})
+			sandbox.File{Name: ".haft/code.sh", Data: []byte(in.Code)},
+			sandbox.File{Name: ".haft/stdin", Data: []byte(in.Stdin)})
 	default:
-		return req, &haft.Error{Code: haft.CodeInvalid, Message: "the language is python, javascript, typescript or bash"}
+		return req, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the language is python, javascript, typescript or bash"}
 	}
 	if out.Args, err = json.Marshal(args); err != nil {
 		return req, fmt.Errorf("encode the code: %w", err)
@@ -294,7 +302,8 @@ func outcome(res *haft.Result) codeOut {
 	case f.Kind == haft.FailValue:
 		// The code ran to its end. Only its last expression is nothing to show.
 		out.Status = haft.StatusSuccess
-		out.note("the last expression has a value that is no data (%s); print it instead", strings.TrimPrefix(f.Message, "value."))
+		out.note("the last expression has a value that is no data (%s); print it instead",
+			strings.TrimPrefix(f.Message, "value."))
 	case f.Kind == haft.FailExit && strings.Contains(f.Message, " with status 0 "):
 		out.exited(0)
 	default:
@@ -310,7 +319,8 @@ func outcome(res *haft.Result) codeOut {
 func (out *codeOut) answered(raw json.RawMessage) {
 	var a codeAnswer
 	if err := json.Unmarshal(raw, &a); err != nil {
-		out.failed(codeError{Kind: haft.FailProtocol, Message: "the code gave an answer of its own in place of its value"})
+		out.failed(codeError{Kind: haft.FailProtocol,
+			Message: "the code gave an answer of its own in place of its value"})
 		return
 	}
 	switch {
@@ -334,7 +344,8 @@ func (out *codeOut) exited(code int) {
 
 // failed says why the code failed.
 func (out *codeOut) failed(e codeError) {
-	e.Type, e.Message, e.Traceback = bounded(clean(e.Type), 256), bounded(clean(e.Message), 8<<10), bounded(clean(e.Traceback), 16<<10)
+	e.Type, e.Message, e.Traceback = bounded(clean(e.Type), 256), bounded(clean(e.Message), 8<<10),
+		bounded(clean(e.Traceback), 16<<10)
 	out.Status, out.Error = haft.StatusError, &e
 }
 

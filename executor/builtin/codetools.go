@@ -27,12 +27,17 @@ func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg, tools: true}
 	no := false
 	return AddRaw[codeIn, codeOut](s, Def{
-		Name: WithToolsName, Version: "1", Category: "code", Tags: []string{"code", "python", "javascript", "typescript"},
-		Description: "Runs a program in a sandbox that can call your other tools as functions, so that many calls, loops and large intermediate results need no turn of yours. " +
-			"Python: value = tool_name(argument=value), or tools[\"tool-name\"](argument=value); a call without a value raises ToolError with kind, retry and call_id. " +
+		Name: WithToolsName, Version: "1", Category: "code",
+		Tags: []string{"code", "python", "javascript", "typescript"},
+		Description: "Runs a program in a sandbox that can call your other tools as functions, so that many calls, " +
+			"loops and large intermediate results need no turn of yours. " +
+			"Python: value = tool_name(argument=value), or tools[\"tool-name\"](argument=value); a call without a " +
+			"value raises ToolError with kind, retry and call_id. " +
 			"JavaScript, TypeScript: await tool_name({argument: value}), or tools[\"tool-name\"]({…}). " +
-			"Values are data, as the tool's schema says. Each call is checked, limited and recorded like one of yours. " +
-			"What it prints comes back, the value of its last expression too, and the files that it leaves in the directory out.",
+			"Values are data, as the tool's schema says. Each call is checked, limited and recorded like one of " +
+			"yours. " +
+			"What it prints comes back, the value of its last expression too, and the files that it leaves in the " +
+			"directory out.",
 		Enums:       map[string][]string{"language": {"python", "javascript", "typescript"}},
 		Annotations: haft.Annotations{Title: "Run code that calls tools", ReadOnly: &no},
 		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
@@ -56,7 +61,8 @@ func belt(ctx context.Context, others executor.Others) ([]belted, error) {
 		if len(list) == maxBelt {
 			break
 		}
-		list = append(list, belted{t.Name, bounded(t.Version.Description, maxBeltText), parameterNames(t.Version.Parameters)})
+		list = append(list, belted{t.Name, bounded(t.Version.Description, maxBeltText),
+			parameterNames(t.Version.Parameters)})
 	}
 	return list, nil
 }

@@ -49,9 +49,11 @@ func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, 
 	case t == nil || req.Kind != "" && req.Kind != haft.KindBuiltin:
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such built-in tool"}
 	case req.Digest != "" && req.Digest != t.tool.Version.Digest:
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "this version of the built-in tool is not in this program"}
+		return nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "this version of the built-in tool is not in this program"}
 	case len(req.Args) > maxArgs:
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)}
 	}
 	if !t.raw && (req.Need.Level != "" || len(req.Need.Controls) > 0) {
 		if err := req.Need.Check(isolation()); err != nil {
@@ -88,7 +90,8 @@ func ours(err error) bool {
 
 // errPanic is what a panic becomes. It holds nothing of it.
 var errPanic = &failure{haft.Failure{
-	Kind: haft.FailInternal, Retry: haft.RetryNever, Message: "the tool failed because of a fault in Haft; the operator finds it in the log",
+	Kind: haft.FailInternal, Retry: haft.RetryNever,
+	Message: "the tool failed because of a fault in Haft; the operator finds it in the log",
 }}
 
 // guarded runs the tool, and makes an error of a panic.
@@ -127,7 +130,8 @@ func (e *execution) progress(v any) {
 	}
 	b, err := json.Marshal(v)
 	if err != nil || len(b) > maxProgress {
-		e.set.logger().Warn("progress cannot be told", "tool", e.req.Tool, "call", e.req.Call, "bytes", len(b), "err", err)
+		e.set.logger().Warn("progress cannot be told", "tool", e.req.Tool, "call", e.req.Call, "bytes", len(b), "err",
+			err)
 		return
 	}
 	e.mu.Lock()
@@ -164,7 +168,8 @@ func (e *execution) encode(out any) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(out); err != nil {
-		return &failure{haft.Failure{Kind: haft.FailValue, Message: "what the tool gives back is no JSON", Retry: haft.RetryNever}}
+		return &failure{haft.Failure{Kind: haft.FailValue, Message: "what the tool gives back is no JSON",
+			Retry: haft.RetryNever}}
 	}
 	e.res.Value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	e.res.Timeline.Serialise = haft.Millis(time.Since(began))

@@ -27,16 +27,19 @@ func (e *execution) explain(ctx context.Context, err error) haft.Failure {
 	if h, ok := errors.AsType[*haft.Error](err); ok {
 		return refused(h)
 	}
-	return haft.Failure{Kind: haft.FailException, Message: bounded(clean(err.Error()), maxMessage), Retry: haft.RetryChanged}
+	return haft.Failure{Kind: haft.FailException, Message: bounded(clean(err.Error()), maxMessage),
+		Retry: haft.RetryChanged}
 }
 
 // ended says why a context did.
 func ended(cause error, wall haft.Millis) haft.Failure {
 	switch {
 	case errors.Is(cause, errWall):
-		return haft.Failure{Kind: haft.FailTimeout, Message: fmt.Sprintf("it ran longer than %s", wall), Retry: haft.RetryChanged}
+		return haft.Failure{Kind: haft.FailTimeout, Message: fmt.Sprintf("it ran longer than %s", wall),
+			Retry: haft.RetryChanged}
 	case errors.Is(cause, context.DeadlineExceeded):
-		return haft.Failure{Kind: haft.FailTimeout, Message: "the call took longer than it was allowed to", Retry: haft.RetryChanged}
+		return haft.Failure{Kind: haft.FailTimeout, Message: "the call took longer than it was allowed to",
+			Retry: haft.RetryChanged}
 	}
 	return haft.Failure{Kind: haft.FailCancelled, Message: "the call was stopped", Retry: haft.RetrySame}
 }

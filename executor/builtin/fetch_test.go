@@ -98,14 +98,17 @@ func TestFetch_formats(t *testing.T) {
 		format   string
 		has, not []string
 	}{
-		{"", []string{"The **first** paragraph", "[anchor](" + w.URL + "/other?a=1&b=2)", "- one", "| A", "x  =  1"}, []string{"<p>", "alert", "data:", "javascript", "color"}},
+		{"", []string{"The **first** paragraph", "[anchor](" + w.URL + "/other?a=1&b=2)", "- one", "| A", "x  =  1"},
+			[]string{"<p>", "alert", "data:", "javascript", "color"}},
 		{"text", []string{"The first paragraph", "one\ntwo", "x  =  1"}, []string{"**", "<", "http", "alert"}},
-		{"html", []string{"<b>first</b>", "Home", `href="` + w.URL + `/home"`}, []string{"<script", "<style", "javascript:", "colspan"}},
+		{"html", []string{"<b>first</b>", "Home", `href="` + w.URL + `/home"`},
+			[]string{"<script", "<style", "javascript:", "colspan"}},
 		{"raw", []string{"<script>", `colspan="1000000000"`}, nil},
 	} {
 		t.Run("format_"+c.format, func(t *testing.T) {
 			p := w.fetch(t, "/a/b", map[string]any{"format": c.format})
-			if p.Status != 200 || p.URL != w.URL+"/a/b" || p.ContentType != "text/html" || p.Truncated || p.Notes != nil {
+			if p.Status != 200 || p.URL != w.URL+"/a/b" || p.ContentType != "text/html" || p.Truncated ||
+				p.Notes != nil {
 				t.Errorf("got %+v", p)
 			}
 			if c.format != "raw" && p.Title != "The Title" {
@@ -146,7 +149,9 @@ func TestFetch_leaves_out_what_nobody_sees(t *testing.T) {
 		"class_of_an_at_rule": `<style>@media (min-width: 1px) { .x { color: red } } .gone{display:none}</style><b class="gone">EVIL</b>`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWeb(t, false, serve("text/html", []byte(`<html><body><article class="words"><p class="words">`+words+`</p>`+html+`<p>`+words+`</p></article></body></html>`)))
+			w := newWeb(t, false, serve("text/html",
+				[]byte(`<html><body><article class="words"><p class="words">`+words+`</p>`+html+`<p>`+words+
+					`</p></article></body></html>`)))
 			for _, format := range []string{"markdown", "text", "html"} {
 				p := w.fetch(t, "/", map[string]any{"format": format})
 				if strings.Contains(p.Content, "EVIL") || !strings.Contains(p.Content, "Seen words") {
@@ -165,7 +170,8 @@ func TestFetch_leaves_out_what_nobody_sees(t *testing.T) {
 
 func TestFetch_shows_what_is_seen(t *testing.T) {
 	for _, style := range []string{
-		"font-size:1em", "font-size:.9em", "font-size:100%", "font-size:10px", "opacity:0.05", "opacity: 1", "width:0;flex:1", "min-width:0;overflow:hidden",
+		"font-size:1em", "font-size:.9em", "font-size:100%", "font-size:10px", "opacity:0.05", "opacity: 1",
+		"width:0;flex:1", "min-width:0;overflow:hidden",
 		"left:-10px", "background-color:transparent", "line-height:0", "visibility:visible", "text-indent:-2em",
 	} {
 		w := newWeb(t, false, serve("text/html", []byte(`<p style="`+style+`">SEEN</p>`)))
@@ -199,7 +205,8 @@ func TestFetch_characters(t *testing.T) {
 			p := w.fetch(t, "/", nil)
 			var notes []string
 			if c.odd > 0 {
-				notes = []string{fmt.Sprintf("%d characters that nobody sees, such as marks of direction, were left out", c.odd)}
+				notes = []string{fmt.Sprintf("%d characters that nobody sees, such as marks of direction, were "+
+					"left out", c.odd)}
 			}
 			if diff := cmp.Diff(notes, p.Notes); p.Content != c.want || diff != "" {
 				t.Errorf("got %q %q, want %q %q", p.Content, p.Notes, c.want, notes)
@@ -222,16 +229,20 @@ func TestFetch_types_and_encodings(t *testing.T) {
 		media, want  string
 	}{
 		{"utf8", "text/plain", []byte("日本 ü"), "text/plain", "日本 ü"},
-		{"late_utf8", "text/plain", []byte(strings.Repeat("a", 3000) + "ü"), "text/plain", strings.Repeat("a", 3000) + "ü"},
+		{"late_utf8", "text/plain", []byte(strings.Repeat("a", 3000) + "ü"), "text/plain",
+			strings.Repeat("a", 3000) + "ü"},
 		{"latin1_by_header", "text/html; charset=ISO-8859-1", latin, "text/html", "café"},
 		{"latin1_by_meta", "text/html", append([]byte(`<meta charset="iso-8859-1">`), latin...), "text/html", "café"},
-		{"shift_jis", "text/plain; charset=shift_jis", encoded(japanese.ShiftJIS.NewEncoder().Bytes([]byte("日本"))), "text/plain", "日本"},
+		{"shift_jis", "text/plain; charset=shift_jis", encoded(japanese.ShiftJIS.NewEncoder().Bytes([]byte("日本"))),
+			"text/plain", "日本"},
 		{"utf16", "text/plain", []byte("\xff\xfea\x00\xfc\x00"), "text/plain", "aü"},
 		{"not_what_it_claims", "text/plain; charset=utf-8", []byte("a\xffb"), "text/plain", "a\uFFFDb"},
-		{"json", "application/json", []byte(`{"a":[1,12345678901234567890.10],"b":"<ü>"}`), "application/json", "{\n  \"a\": [\n    1,\n    12345678901234567890.10\n  ],\n  \"b\": \"<ü>\"\n}"},
+		{"json", "application/json", []byte(`{"a":[1,12345678901234567890.10],"b":"<ü>"}`), "application/json",
+			"{\n  \"a\": [\n    1,\n    12345678901234567890.10\n  ],\n  \"b\": \"<ü>\"\n}"},
 		{"problem_json", "application/problem+json", []byte(`{"a":1}`), "application/problem+json", "{\n  \"a\": 1\n}"},
 		{"broken_json", "application/json", []byte(`{"a":`), "application/json", `{"a":`},
-		{"deep_json", "application/json", []byte(strings.Repeat("[", 5000) + strings.Repeat("]", 5000)), "application/json", strings.Repeat("[", 5000) + strings.Repeat("]", 5000)},
+		{"deep_json", "application/json", []byte(strings.Repeat("[", 5000) + strings.Repeat("]", 5000)),
+			"application/json", strings.Repeat("[", 5000) + strings.Repeat("]", 5000)},
 		{"feed", "application/rss+xml", []byte("<rss>x</rss>"), "application/rss+xml", "<rss>x</rss>"},
 		{"markdown", "text/markdown", []byte("# Hi"), "text/markdown", "# Hi"},
 		{"no_type", "", []byte("<!doctype html><p>sniffed"), "text/html", "sniffed"},
@@ -253,7 +264,10 @@ func TestFetch_fails_in_words(t *testing.T) {
 	mux.Handle("/png", serve("image/png", []byte("\x89PNG")))
 	mux.Handle("/pdf", serve("application/pdf", []byte("%PDF")))
 	mux.Handle("/sniff", serve("", []byte("\x89PNG\x0D\x0A\x1A\x0A")))
-	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
+	mux.HandleFunc("/loop", func(w http.ResponseWriter,
+		r *http.Request) {
+		http.Redirect(w, r, "/loop", http.StatusFound)
+	})
 	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 	})
@@ -291,11 +305,13 @@ func TestFetch_fails_in_words(t *testing.T) {
 		{"redirect_with_a_password", w.URL + "/user", haft.StatusValidation, haft.RetryChanged, "before the @"},
 		{"half_a_body", w.URL + "/half", haft.StatusError, haft.RetrySame, "broke off"},
 		{"cut", w.URL + "/cut", haft.StatusError, haft.RetrySame, "broke off"},
-		{"unknown_certificate", other.URL + "/png", haft.StatusError, haft.RetryChanged, "certificate cannot be verified"},
+		{"unknown_certificate", other.URL + "/png", haft.StatusError, haft.RetryChanged,
+			"certificate cannot be verified"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := execute(t, w.set, "fetch_webpage", map[string]any{"url": c.url}, nil)
-			if res.Status != c.status || c.retry != "" && res.Error.Retry != c.retry || !strings.Contains(res.Error.Message, c.says) {
+			if res.Status != c.status || c.retry != "" && res.Error.Retry != c.retry ||
+				!strings.Contains(res.Error.Message, c.says) {
 				t.Errorf("got %s %+v, want %s %s that says %q", res.Status, res.Error, c.status, c.retry, c.says)
 			}
 			if strings.Contains(res.Error.Message, "hunter2") || strings.Contains(res.Error.Message, "127.0.0.1") {
@@ -320,7 +336,8 @@ func TestFetch_over_TLS_with_redirect_and_status(t *testing.T) {
 	})
 	w := newWeb(t, true, mux)
 	p := w.fetch(t, "/from", nil)
-	if p.URL != w.URL+"/to?q=1" || p.Status != 404 || p.Content != "not here" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "404 Not Found") {
+	if p.URL != w.URL+"/to?q=1" || p.Status != 404 || p.Content != "not here" || len(p.Notes) != 1 ||
+		!strings.Contains(p.Notes[0], "404 Not Found") {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -336,7 +353,10 @@ func TestFetch_expired_certificate_and_wrong_host(t *testing.T) {
 		change func(*tls.Config)
 		says   string
 	}{
-		"expired":    {func(c *tls.Config) { c.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) } }, "has expired"},
+		"expired": {func(
+			c *tls.Config) {
+			c.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
+		}, "has expired"},
 		"other_host": {func(c *tls.Config) { c.ServerName = "other.test" }, "is for another host"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -377,7 +397,8 @@ func TestFetch_is_bounded(t *testing.T) {
 		if want == 0 {
 			want = n
 		}
-		if got := len([]rune(p.Content)); got != want || !p.Truncated || !strings.Contains(strings.Join(p.Notes, ""), "only its beginning") {
+		if got := len([]rune(p.Content)); got != want || !p.Truncated ||
+			!strings.Contains(strings.Join(p.Notes, ""), "only its beginning") {
 			t.Errorf("max_chars %d: got %d characters, truncated %v, %q", n, got, p.Truncated, p.Notes)
 		}
 	}
@@ -412,16 +433,19 @@ func TestFetch_hostile_pages(t *testing.T) {
 		"many_anchors":    strings.Repeat("<a href=x>x</a>", 24_000),
 		"many_breaks":     strings.Repeat("<br>", 49_000),
 		"many_spans":      "<div>" + strings.Repeat("<span>x, </span>", 24_000),
-		"many_sections":   strings.Repeat("<section><p>x, y</p><section><p>some words, and more</section></section>", 8000),
-		"deep_sections":   strings.Repeat(strings.Repeat("<div class=article>", 400)+"<p>some words, and more, that are long enough"+strings.Repeat("</div>", 400), 100),
-		"many_rows":       "<table>" + strings.Repeat("<tr><td>x", 12_000),
-		"many_images":     strings.Repeat("<img src=a.png alt=x>", 40_000),
-		"many_noscripts":  strings.Repeat("<noscript><img src=a.png></noscript>", 20_000),
+		"many_sections": strings.Repeat("<section><p>x, y</p><section><p>some words, and more</section></section>",
+			8000),
+		"deep_sections": strings.Repeat(strings.Repeat("<div class=article>", 400)+
+			"<p>some words, and more, that are long enough"+strings.Repeat("</div>", 400), 100),
+		"many_rows":      "<table>" + strings.Repeat("<tr><td>x", 12_000),
+		"many_images":    strings.Repeat("<img src=a.png alt=x>", 40_000),
+		"many_noscripts": strings.Repeat("<noscript><img src=a.png></noscript>", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWeb(t, false, serve("text/html; charset=utf-8", []byte(html)))
 			began := time.Now()
-			res := execute(t, w.set, "fetch_webpage", map[string]any{"url": w.URL}, func(r *executor.Request) { r.Limits.Wall = haft.Millis(time.Minute) })
+			res := execute(t, w.set, "fetch_webpage", map[string]any{"url": w.URL},
+				func(r *executor.Request) { r.Limits.Wall = haft.Millis(time.Minute) })
 			if took := time.Since(began); took > 90*time.Second {
 				t.Errorf("it took %v", took)
 			} else {
@@ -439,7 +463,8 @@ func TestFetch_through_a_guard(t *testing.T) {
 	if err := builtin.FetchWebpage(s, guard.Client()); err != nil {
 		t.Fatal(err)
 	}
-	for _, url := range []string{w.URL, "http://localhost/", "http://169.254.169.254/latest/meta-data/", "http://[::ffff:127.0.0.1]/"} {
+	for _, url := range []string{w.URL, "http://localhost/", "http://169.254.169.254/latest/meta-data/",
+		"http://[::ffff:127.0.0.1]/"} {
 		res := execute(t, s, "fetch_webpage", map[string]any{"url": url}, nil)
 		if res.Status != haft.StatusDenied || res.Error.Kind != haft.FailDenied {
 			t.Errorf("%s: got %s %+v", url, res.Status, res.Error)

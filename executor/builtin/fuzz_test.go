@@ -56,12 +56,14 @@ func FuzzFetch(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, c := range p.Content + p.Title {
-			hidden := unicode.Is(unicode.Cf, c) && c != '\u200c' && c != '\u200d' || unicode.IsControl(c) && c != '\n' && c != '\t'
+			hidden := unicode.Is(unicode.Cf, c) && c != '\u200c' && c != '\u200d' ||
+				unicode.IsControl(c) && c != '\n' && c != '\t'
 			if hidden && format != "raw" {
 				t.Fatalf("%U is in %q", c, p.Content+p.Title)
 			}
 		}
-		if strings.Contains(strings.ToLower(p.Content), "<script") && format == "html" && strings.Contains(p.ContentType, "html") {
+		if strings.Contains(strings.ToLower(p.Content), "<script") && format == "html" &&
+			strings.Contains(p.ContentType, "html") {
 			t.Fatalf("a script is in %q", p.Content)
 		}
 	})
@@ -70,7 +72,8 @@ func FuzzFetch(f *testing.F) {
 // FuzzAnswer: whatever the code makes of the driver's answer, the value is one that
 // the schema promises.
 func FuzzAnswer(f *testing.F) {
-	for _, s := range []string{`{}`, `{"value":1}`, `{"exit":3}`, `{"error":{"kind":"x","message":"m"}}`, `[]`, `null`, `{"exit":"a"}`, `{"error":null,"value":null}`} {
+	for _, s := range []string{`{}`, `{"value":1}`, `{"exit":3}`, `{"error":{"kind":"x","message":"m"}}`, `[]`, `null`,
+		`{"exit":"a"}`, `{"error":null,"value":null}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -201,12 +201,14 @@ func strip(s string) (text string, odd int) {
 
 // joins reports whether a joiner may stand beside c.
 func joins(c rune) bool {
-	return c > unicode.MaxLatin1 && c != utf8.RuneError && (unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsSymbol(c))
+	return c > unicode.MaxLatin1 && c != utf8.RuneError &&
+		(unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsSymbol(c))
 }
 
 // blank reports whether c is a letter or mark that shows nothing.
 func blank(c rune) bool {
-	return c == '\u034F' || c == '\u115F' || c == '\u1160' || c == '\u17B4' || c == '\u17B5' || c == '\u3164' || c == '\uFFA0' || c == '\u2800' ||
+	return c == '\u034F' || c == '\u115F' || c == '\u1160' || c == '\u17B4' || c == '\u17B5' || c == '\u3164' ||
+		c == '\uFFA0' || c == '\u2800' ||
 		c >= '\uFE00' && c <= '\uFE0D' || c >= 0xE0100 && c <= 0xE01EF
 }
 

@@ -39,7 +39,8 @@ func setupLocal(t testing.TB) (*builtin.Set, haft.Isolation) {
 
 func TestRunCode_in_a_cell(t *testing.T) {
 	s, have := setupLocal(t)
-	for language, list := range map[string][]codeCase{"python": pythonCases, "javascript": nodeCases, "typescript": typeScriptCases, "bash": bashCases} {
+	for language, list := range map[string][]codeCase{"python": pythonCases, "javascript": nodeCases,
+		"typescript": typeScriptCases, "bash": bashCases} {
 		t.Run(language, func(t *testing.T) {
 			need(t, language)
 			for _, c := range slices.Concat(list, confinedCases[language]) {

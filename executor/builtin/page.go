@@ -38,12 +38,14 @@ func newPages() *pages {
 func (p *pages) read(out *fetchOut, at *url.URL, body []byte, format string) error {
 	doc, err := html.Parse(bytes.NewReader(body))
 	if err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the page cannot be read as HTML; format raw gives its source", Err: err}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "the page cannot be read as HTML; format raw gives its source", Err: err}
 	}
 	c := cleaner{at: at, rules: hiddenRules(doc)}
 	c.clean(doc)
 	if c.hidden > 0 {
-		out.note("%d characters that visitors of the page do not see were left out; they may be meant to mislead you", c.hidden)
+		out.note("%d characters that visitors of the page do not see were left out; they may be meant to mislead you",
+			c.hidden)
 	}
 	out.Title = titleOf(doc)
 	main := doc
@@ -116,7 +118,8 @@ func titleOf(doc *html.Node) string {
 // noText are elements whose content is not text of the page.
 var noText = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true, atom.Iframe: true, atom.Object: true,
-	atom.Embed: true, atom.Svg: true, atom.Canvas: true, atom.Audio: true, atom.Video: true, atom.Link: true, atom.Meta: true,
+	atom.Embed: true, atom.Svg: true, atom.Canvas: true, atom.Audio: true, atom.Video: true, atom.Link: true,
+	atom.Meta: true,
 }
 
 // A cleaner takes out of a page what is not for its readers.
@@ -173,10 +176,13 @@ func (c *cleaner) attributes(n *html.Node) {
 
 // blocks are elements that begin a new line.
 var blocks = map[atom.Atom]bool{
-	atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Tr: true, atom.H1: true, atom.H2: true, atom.H3: true,
+	atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Tr: true, atom.H1: true, atom.H2: true,
+	atom.H3: true,
 	atom.H4: true, atom.H5: true, atom.H6: true, atom.Ul: true, atom.Ol: true, atom.Table: true, atom.Section: true,
-	atom.Article: true, atom.Header: true, atom.Footer: true, atom.Blockquote: true, atom.Pre: true, atom.Dt: true, atom.Dd: true,
-	atom.Main: true, atom.Nav: true, atom.Aside: true, atom.Figure: true, atom.Figcaption: true, atom.Hr: true, atom.Form: true,
+	atom.Article: true, atom.Header: true, atom.Footer: true, atom.Blockquote: true, atom.Pre: true, atom.Dt: true,
+	atom.Dd:   true,
+	atom.Main: true, atom.Nav: true, atom.Aside: true, atom.Figure: true, atom.Figcaption: true, atom.Hr: true,
+	atom.Form: true,
 }
 
 // textOf is the text of n with a line for each block.

@@ -47,16 +47,22 @@ func TestRunCode_refuses(t *testing.T) {
 		args map[string]any
 		says string
 	}{
-		"language":       {map[string]any{"language": "perl", "code": "1"}, "python, javascript"},
-		"too_much_code":  {map[string]any{"language": "python", "code": strings.Repeat("#", 2<<20)}, "is the most"},
-		"negative_time":  {map[string]any{"language": "python", "code": "1", "timeout_seconds": -1}, "timeout_seconds"},
-		"endless_time":   {map[string]any{"language": "python", "code": "1", "timeout_seconds": 1e300}, "timeout_seconds"},
-		"too_many_files": {map[string]any{"language": "python", "code": "1", "files": make([]map[string]any, 65)}, "65 files"},
-		"no_base64":      {map[string]any{"language": "python", "code": "1", "files": []map[string]any{{"name": "a", "content": "%", "base64": true}}}, "not base64"},
-		"our_files":      {map[string]any{"language": "bash", "code": "1", "files": file("./.haft/code.sh", "x")}, "reserved"},
-		"our_directory":  {map[string]any{"language": "bash", "code": "1", "files": file("a/../.haft", "x")}, "reserved"},
-		"too_much_input": {map[string]any{"language": "bash", "code": "1", "stdin": strings.Repeat("x", 9<<20)}, "is the most"},
-		"unknown":        {map[string]any{"language": "bash", "code": "1", "shell": true}, "do not fit"},
+		"language":      {map[string]any{"language": "perl", "code": "1"}, "python, javascript"},
+		"too_much_code": {map[string]any{"language": "python", "code": strings.Repeat("#", 2<<20)}, "is the most"},
+		"negative_time": {map[string]any{"language": "python", "code": "1", "timeout_seconds": -1}, "timeout_seconds"},
+		"endless_time": {map[string]any{"language": "python", "code": "1", "timeout_seconds": 1e300},
+			"timeout_seconds"},
+		"too_many_files": {map[string]any{"language": "python", "code": "1", "files": make([]map[string]any, 65)},
+			"65 files"},
+		"no_base64": {map[string]any{"language": "python", "code": "1",
+			"files": []map[string]any{{"name": "a", "content": "%", "base64": true}}}, "not base64"},
+		"our_files": {map[string]any{"language": "bash", "code": "1", "files": file("./.haft/code.sh", "x")},
+			"reserved"},
+		"our_directory": {map[string]any{"language": "bash", "code": "1", "files": file("a/../.haft", "x")},
+			"reserved"},
+		"too_much_input": {map[string]any{"language": "bash", "code": "1", "stdin": strings.Repeat("x", 9<<20)},
+			"is the most"},
+		"unknown": {map[string]any{"language": "bash", "code": "1", "shell": true}, "do not fit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := json.Marshal(c.args)
@@ -78,13 +84,18 @@ func TestRunCode_hands_on_what_the_call_is_about(t *testing.T) {
 		return &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"value":5}`)}, nil
 	})
 	const code = "'; drop \"\"\" $(x) `y` ${z}"
-	for language, kind := range map[string]haft.Kind{"python": haft.KindPython, "javascript": haft.KindJavaScript, "typescript": haft.KindJavaScript, "bash": haft.KindBash} {
-		res := execute(t, s, "run_code", map[string]any{"language": language, "code": code, "stdin": "in"}, func(r *executor.Request) {
-			r.Env, r.Network, r.Need = map[string]string{"A": "1"}, sandbox.NetworkFull, sandbox.Need{Level: haft.LevelKernel}
-			r.Limits, r.Principal.User = haft.Limits{Memory: 7}, "ann"
-		})
-		if got.Kind != kind || got.Org != "acme" || got.Principal.User != "ann" || got.Call != "c_1" || got.Env["A"] != "1" ||
-			got.Network != sandbox.NetworkFull || got.Need.Level != haft.LevelKernel || got.Limits != (haft.Limits{Memory: 7}) {
+	for language, kind := range map[string]haft.Kind{"python": haft.KindPython, "javascript": haft.KindJavaScript,
+		"typescript": haft.KindJavaScript, "bash": haft.KindBash} {
+		res := execute(t, s, "run_code", map[string]any{"language": language, "code": code, "stdin": "in"},
+			func(r *executor.Request) {
+				r.Env, r.Network, r.Need = map[string]string{"A": "1"}, sandbox.NetworkFull,
+					sandbox.Need{Level: haft.LevelKernel}
+				r.Limits, r.Principal.User = haft.Limits{Memory: 7}, "ann"
+			})
+		if got.Kind != kind || got.Org != "acme" || got.Principal.User != "ann" || got.Call != "c_1" ||
+			got.Env["A"] != "1" ||
+			got.Network != sandbox.NetworkFull || got.Need.Level != haft.LevelKernel ||
+			got.Limits != (haft.Limits{Memory: 7}) {
 			t.Errorf("%s: the request is %+v", language, got)
 		}
 		if strings.Contains(got.Source, "drop") {
@@ -98,19 +109,24 @@ func TestRunCode_hands_on_what_the_call_is_about(t *testing.T) {
 
 func TestRunCode_tells_failures_of_the_code_from_others(t *testing.T) {
 	for kind, want := range map[haft.FailureKind]haft.Status{
-		haft.FailException: haft.StatusSuccess, haft.FailMemory: haft.StatusSuccess, haft.FailTimeout: haft.StatusSuccess, haft.FailProtocol: haft.StatusSuccess,
-		haft.FailRuntime: haft.StatusError, haft.FailIsolation: haft.StatusError, haft.FailCancelled: haft.StatusError, haft.FailInternal: haft.StatusError,
+		haft.FailException: haft.StatusSuccess, haft.FailMemory: haft.StatusSuccess,
+		haft.FailTimeout: haft.StatusSuccess, haft.FailProtocol: haft.StatusSuccess,
+		haft.FailRuntime: haft.StatusError, haft.FailIsolation: haft.StatusError, haft.FailCancelled: haft.StatusError,
+		haft.FailInternal: haft.StatusError,
 	} {
 		s := runnerOver(t, func(context.Context, executor.Request) (*haft.Result, error) {
-			return &haft.Result{Status: haft.StatusError, Value: json.RawMessage("null"), Error: &haft.Failure{Kind: kind, Message: "m"}}, nil
+			return &haft.Result{Status: haft.StatusError, Value: json.RawMessage("null"),
+				Error: &haft.Failure{Kind: kind, Message: "m"}}, nil
 		})
-		if res := execute(t, s, "run_code", map[string]any{"language": "python", "code": "1"}, nil); res.Status != want {
+		if res := execute(t, s, "run_code", map[string]any{"language": "python", "code": "1"},
+			nil); res.Status != want {
 			t.Errorf("%s: got %s %s, want %s", kind, res.Status, res.Value, want)
 		}
 	}
 	away := &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
 	s := runnerOver(t, func(context.Context, executor.Request) (*haft.Result, error) { return nil, away })
-	if res, err := s.Execute(t.Context(), executor.Request{Tool: "run_code", Args: json.RawMessage(`{"language":"bash","code":""}`)}); res != nil || !errors.Is(err, away) {
+	if res, err := s.Execute(t.Context(), executor.Request{Tool: "run_code",
+		Args: json.RawMessage(`{"language":"bash","code":""}`)}); res != nil || !errors.Is(err, away) {
 		t.Errorf("got %+v, %v", res, err)
 	}
 }
@@ -122,14 +138,17 @@ func TestRunCode_time(t *testing.T) {
 		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			status, kind = haft.StatusTimeout, haft.FailTimeout
 		}
-		return &haft.Result{Status: status, Value: json.RawMessage("null"), Stdout: "so far", Error: &haft.Failure{Kind: kind, Message: "m"}}, nil
+		return &haft.Result{Status: status, Value: json.RawMessage("null"), Stdout: "so far",
+			Error: &haft.Failure{Kind: kind, Message: "m"}}, nil
 	}
 	args := map[string]any{"language": "python", "code": "1", "timeout_seconds": 2.5}
 	t.Run("its_own", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			res := execute(t, runnerOver(t, wait), "run_code", args, nil)
-			if res.Status != haft.StatusSuccess || !strings.Contains(string(res.Value), "the 2.5 seconds") || !strings.Contains(string(res.Value), `"status":"timeout"`) || time.Since(began) != 2500*time.Millisecond {
+			if res.Status != haft.StatusSuccess || !strings.Contains(string(res.Value), "the 2.5 seconds") ||
+				!strings.Contains(string(res.Value), `"status":"timeout"`) ||
+				time.Since(began) != 2500*time.Millisecond {
 				t.Errorf("got %s %s after %v", res.Status, res.Value, time.Since(began))
 			}
 		})
@@ -160,7 +179,9 @@ func TestRunCode_keeps_what_the_sandbox_says(t *testing.T) {
 	var streamed bytes.Buffer
 	res := execute(t, s, "run_code", map[string]any{
 		"language": "python",
-		"code":     "import os, sys\nos.makedirs('out', exist_ok=True)\nopen('out/a.txt', 'w').write('hello')\nos.symlink('/etc/passwd', 'out/b')\nprint('x' * 50000)\nprint('e', file=sys.stderr)\nos.environ['WHO']",
+		"code": "import os, sys\nos.makedirs('out', exist_ok=True)\nopen('out/a.txt', " +
+			"'w').write('hello')\nos.symlink('/etc/passwd', 'out/b')\nprint('x' * 50000)\nprint('e', " +
+			"file=sys.stderr)\nos.environ['WHO']",
 	}, func(r *executor.Request) {
 		r.Env = map[string]string{"WHO": "ann"}
 		r.Stdout = func(b []byte) { mu.Lock(); defer mu.Unlock(); streamed.Write(b) }
@@ -169,14 +190,18 @@ func TestRunCode_keeps_what_the_sandbox_says(t *testing.T) {
 	if err := json.Unmarshal(res.Value, &got); err != nil {
 		t.Fatal(err)
 	}
-	if string(got.Value) != `"ann"` || got.Stderr != "e\n" || len(got.Stdout) > 17<<10 || len(got.Files) != 1 || got.Files[0] != "a.txt" {
+	if string(got.Value) != `"ann"` || got.Stderr != "e\n" || len(got.Stdout) > 17<<10 || len(got.Files) != 1 ||
+		got.Files[0] != "a.txt" {
 		t.Errorf("got %.500s", res.Value)
 	}
-	if n := strings.Join(got.Notes, "; "); !strings.Contains(n, "in the middle of stdout") || !strings.Contains(n, "1 files in the directory out") {
+	if n := strings.Join(got.Notes, "; "); !strings.Contains(n, "in the middle of stdout") ||
+		!strings.Contains(n, "1 files in the directory out") {
 		t.Errorf("the notes are %q", n)
 	}
-	if len(res.Stdout) != 50001 || streamed.Len() != 50001 || len(res.Artifacts) != 1 || res.Usage.Wall == 0 || res.Sandbox.Isolation.Level != haft.LevelNone {
-		t.Errorf("the result has %d bytes of stdout, %d streamed, %+v, %+v", len(res.Stdout), streamed.Len(), res.Artifacts, res.Sandbox)
+	if len(res.Stdout) != 50001 || streamed.Len() != 50001 || len(res.Artifacts) != 1 || res.Usage.Wall == 0 ||
+		res.Sandbox.Isolation.Level != haft.LevelNone {
+		t.Errorf("the result has %d bytes of stdout, %d streamed, %+v, %+v", len(res.Stdout), streamed.Len(),
+			res.Artifacts, res.Sandbox)
 	}
 }
 
@@ -188,10 +213,14 @@ func TestRunCode_shares_nothing_between_calls(t *testing.T) {
 		wg.Go(func() {
 			for range 4 {
 				res := execute(t, s, "run_code", map[string]any{
-					"language": "python", "code": "import builtins, os\nold = getattr(builtins, 'mine', None), os.path.exists('mine')\nbuiltins.mine = input()\nopen('mine', 'w').close()\n[old[0], old[1], builtins.mine]",
+					"language": "python",
+					"code": "import builtins, os\nold = getattr(builtins, 'mine', None), " +
+						"os.path.exists('mine')\nbuiltins.mine = input()\nopen('mine', 'w').close()\n[old[0], " +
+						"old[1], builtins.mine]",
 					"stdin": strings.Repeat("x", i+1) + "\n",
 				}, nil)
-				if want := `"value":[null,false,"` + strings.Repeat("x", i+1) + `"]`; !strings.Contains(string(res.Value), want) {
+				if want := `"value":[null,false,"` + strings.Repeat("x", i+1) +
+					`"]`; !strings.Contains(string(res.Value), want) {
 					t.Errorf("got %s, want %s", res.Value, want)
 				}
 			}
@@ -206,7 +235,8 @@ func TestRunCode_typescript_by_node_itself(t *testing.T) {
 	if err := builtin.RunCode(s, newScript(t, openProcess(t), "process"), builtin.CodeConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	res := execute(t, s, "run_code", map[string]any{"language": "typescript", "code": "const x: number = 2; x + 1"}, nil)
+	res := execute(t, s, "run_code", map[string]any{"language": "typescript", "code": "const x: number = 2; x + 1"},
+		nil)
 	if v := string(res.Value); !strings.Contains(v, `"value":3`) && !strings.Contains(v, "too old to run TypeScript") {
 		t.Errorf("got %s", v)
 	}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +46,8 @@ type echoOut struct {
 }
 
 // add adds a tool or fails the test.
-func add[In, Out any](t testing.TB, s *builtin.Set, name string, fn func(context.Context, builtin.Call, In) (Out, error)) {
+func add[In, Out any](t testing.TB, s *builtin.Set, name string,
+	fn func(context.Context, builtin.Call, In) (Out, error)) {
 	t.Helper()
 	if err := builtin.Add(s, builtin.Def{Name: name, Description: "A tool."}, fn); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,8 @@ func echo(t testing.TB, fn func(ctx context.Context, c builtin.Call, in echoIn) 
 
 // request asks for the tool echo.
 func request(args string) executor.Request {
-	return executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme", User: "ann"}, Kind: haft.KindBuiltin, Tool: "echo", Args: json.RawMessage(args)}
+	return executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme", User: "ann"},
+		Kind: haft.KindBuiltin, Tool: "echo", Args: json.RawMessage(args)}
 }
 
 func TestSet_tools_are_pinned(t *testing.T) {
@@ -88,7 +89,8 @@ func TestSet_tools_are_pinned(t *testing.T) {
 	for _, tool := range tools {
 		t.Run(tool.Name, func(t *testing.T) {
 			v := tool.Version
-			if tool.ID != haft.ToolID("builtin:"+tool.Name) || tool.Org != "" || v.Number != 1 || v.Kind != haft.KindBuiltin {
+			if tool.ID != haft.ToolID("builtin:"+tool.Name) || tool.Org != "" || v.Number != 1 ||
+				v.Kind != haft.KindBuiltin {
 				t.Errorf("got %+v", tool)
 			}
 			if v.Health.Status != haft.HealthStrict {
@@ -139,7 +141,10 @@ func TestAdd_refuses(t *testing.T) {
 		says string
 	}{
 		"no_name": {func(s *builtin.Set) error {
-			return builtin.Add(s, builtin.Def{}, func(context.Context, builtin.Call, struct{}) (int, error) { return 0, nil })
+			return builtin.Add(s, builtin.Def{}, func(context.Context, builtin.Call, struct{}) (int, error) {
+				return 0,
+					nil
+			})
 		}, "needs a name"},
 		"a_name_that_is_taken": {func(s *builtin.Set) error {
 			f := func(context.Context, builtin.Call, struct{}) (int, error) { return 0, nil }
@@ -152,7 +157,10 @@ func TestAdd_refuses(t *testing.T) {
 			return builtin.Add(s, ok, func(context.Context, builtin.Call, []string) (int, error) { return 0, nil })
 		}, ""},
 		"arguments_without_a_schema": {func(s *builtin.Set) error {
-			return builtin.Add(s, ok, func(context.Context, builtin.Call, struct{ F func() }) (int, error) { return 0, nil })
+			return builtin.Add(s, ok, func(context.Context, builtin.Call, struct{ F func() }) (int, error) {
+				return 0,
+					nil
+			})
 		}, ""},
 		"values_of_no_property": {func(s *builtin.Set) error {
 			d := ok
@@ -172,7 +180,10 @@ func TestDigest_changes_with_what_people_rely_on(t *testing.T) {
 	seen := map[string]string{}
 	digest := func(d builtin.Def) string {
 		s := builtin.New()
-		if err := builtin.Add(s, d, func(context.Context, builtin.Call, echoIn) (echoOut, error) { return echoOut{}, nil }); err != nil {
+		if err := builtin.Add(s, d, func(context.Context, builtin.Call, echoIn) (echoOut, error) {
+			return echoOut{},
+				nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return s.Tools()[0].Version.Digest
@@ -180,9 +191,12 @@ func TestDigest_changes_with_what_people_rely_on(t *testing.T) {
 	yes := true
 	base := builtin.Def{Name: "x", Description: "d"}
 	for name, change := range map[string]func(*builtin.Def){
-		"nothing": func(*builtin.Def) {}, "name": func(d *builtin.Def) { d.Name = "y" }, "description": func(d *builtin.Def) { d.Description = "e" },
-		"version": func(d *builtin.Def) { d.Version = "2" }, "settings": func(d *builtin.Def) { d.Settings.Parallel = true },
-		"annotations": func(d *builtin.Def) { d.Annotations.ReadOnly = &yes }, "schema": func(d *builtin.Def) { d.Enums = map[string][]string{"mode": {"a"}} },
+		"nothing": func(*builtin.Def) {}, "name": func(d *builtin.Def) { d.Name = "y" },
+		"description": func(d *builtin.Def) { d.Description = "e" },
+		"version":     func(d *builtin.Def) { d.Version = "2" },
+		"settings":    func(d *builtin.Def) { d.Settings.Parallel = true },
+		"annotations": func(d *builtin.Def) { d.Annotations.ReadOnly = &yes },
+		"schema":      func(d *builtin.Def) { d.Enums = map[string][]string{"mode": {"a"}} },
 	} {
 		d := base
 		change(&d)
@@ -204,7 +218,8 @@ func TestExecute_result(t *testing.T) {
 		c.Progress(math.NaN())
 		c.Progress(strings.Repeat("x", 1<<20))
 		c.Stdout([]byte("hé\xffllo\x00"))
-		if c.ID != "c_1" || c.Principal.User != "ann" || c.Env["A"] != "1" || c.Limits.Wall.D() != 7*time.Second || c.Limits.Memory == 0 {
+		if c.ID != "c_1" || c.Principal.User != "ann" || c.Env["A"] != "1" || c.Limits.Wall.D() != 7*time.Second ||
+			c.Limits.Memory == 0 {
 			return echoOut{}, fmt.Errorf("the call is %+v", c)
 		}
 		return echoOut{in.Text + "<&>"}, nil
@@ -225,13 +240,15 @@ func TestExecute_result(t *testing.T) {
 	if res.Call != "c_1" || res.Tool != "echo" || res.Digest != s.Tools()[0].Version.Digest {
 		t.Errorf("it is called %s %s %s", res.Call, res.Tool, res.Digest)
 	}
-	if res.Stdout != "hé\uFFFDll" || streamed.String() != "hé\xffll" || res.Truncated.Stdout != 2 || res.Usage.Stdout != 8 {
+	if res.Stdout != "hé\uFFFDll" || streamed.String() != "hé\xffll" || res.Truncated.Stdout != 2 ||
+		res.Usage.Stdout != 8 {
 		t.Errorf("stdout %q, streamed %q, %+v", res.Stdout, streamed.String(), res.Truncated)
 	}
 	if diff := cmp.Diff([]string{`{"percent":50}`}, progress); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
-	want := haft.Sandbox{Provider: "builtin", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}}
+	want := haft.Sandbox{Provider: "builtin", Isolation: haft.Isolation{Level: haft.LevelNone,
+		Controls: []haft.Control{}}}
 	if diff := cmp.Diff(want, res.Sandbox); diff != "" {
 		t.Errorf("sandbox (-want +got):\n%s", diff)
 	}
@@ -249,13 +266,20 @@ func TestExecute_fails_by_error(t *testing.T) {
 		retry  haft.Retry
 		says   string
 	}{
-		{"invalid", &haft.Error{Code: haft.CodeInvalid, Message: "say less", Misfits: []haft.Misfit{{Pointer: "/text"}}, Err: errors.New("hunter2")}, haft.StatusValidation, haft.FailValidation, haft.RetryChanged, "say less"},
-		{"denied", &haft.Error{Code: haft.CodeDenied, Message: "no"}, haft.StatusDenied, haft.FailDenied, haft.RetryNever, "no"},
-		{"rate", &haft.Error{Code: haft.CodeRateLimited, Message: "slower", RetryAfter: 5}, haft.StatusRate, haft.FailRate, haft.RetrySame, "slower"},
-		{"unavailable", fmt.Errorf("wrapped hunter2: %w", &haft.Error{Code: haft.CodeUnavailable, Message: "away"}), haft.StatusError, haft.FailException, haft.RetrySame, "away"},
-		{"not_found", &haft.Error{Code: haft.CodeNotFound, Message: "none"}, haft.StatusError, haft.FailException, haft.RetryChanged, "none"},
-		{"internal", &haft.Error{Code: haft.CodeInternal, Message: "ours"}, haft.StatusError, haft.FailInternal, haft.RetryNever, "ours"},
-		{"other", errors.New("plain \x1b[31mwords\xff"), haft.StatusError, haft.FailException, haft.RetryChanged, "plain \uFFFD[31mwords\uFFFD"},
+		{"invalid", &haft.Error{Code: haft.CodeInvalid, Message: "say less", Misfits: []haft.Misfit{{Pointer: "/text"}},
+			Err: errors.New("hunter2")}, haft.StatusValidation, haft.FailValidation, haft.RetryChanged, "say less"},
+		{"denied", &haft.Error{Code: haft.CodeDenied, Message: "no"}, haft.StatusDenied, haft.FailDenied,
+			haft.RetryNever, "no"},
+		{"rate", &haft.Error{Code: haft.CodeRateLimited, Message: "slower", RetryAfter: 5}, haft.StatusRate,
+			haft.FailRate, haft.RetrySame, "slower"},
+		{"unavailable", fmt.Errorf("wrapped hunter2: %w", &haft.Error{Code: haft.CodeUnavailable, Message: "away"}),
+			haft.StatusError, haft.FailException, haft.RetrySame, "away"},
+		{"not_found", &haft.Error{Code: haft.CodeNotFound, Message: "none"}, haft.StatusError, haft.FailException,
+			haft.RetryChanged, "none"},
+		{"internal", &haft.Error{Code: haft.CodeInternal, Message: "ours"}, haft.StatusError, haft.FailInternal,
+			haft.RetryNever, "ours"},
+		{"other", errors.New("plain \x1b[31mwords\xff"), haft.StatusError, haft.FailException, haft.RetryChanged,
+			"plain \uFFFD[31mwords\uFFFD"},
 		{"long", errors.New(strings.Repeat("ü", 1<<20)), haft.StatusError, haft.FailException, haft.RetryChanged, "…"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -265,7 +289,8 @@ func TestExecute_fails_by_error(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := res.Error
-			if res.Status != c.status || f == nil || f.Kind != c.kind || f.Retry != c.retry || !strings.Contains(f.Message, c.says) || string(res.Value) != "null" {
+			if res.Status != c.status || f == nil || f.Kind != c.kind || f.Retry != c.retry ||
+				!strings.Contains(f.Message, c.says) || string(res.Value) != "null" {
 				t.Fatalf("got %s %s %+v, want %s %s %s %q", res.Status, res.Value, f, c.status, c.kind, c.retry, c.says)
 			}
 			if strings.Contains(f.Message, "hunter2") || len(f.Message) > 5000 {
@@ -287,15 +312,20 @@ func TestExecute_has_no_result(t *testing.T) {
 		"other_kind":     {func(r *executor.Request) { r.Kind = haft.KindPython }, haft.CodeNotFound},
 		"other_version":  {func(r *executor.Request) { r.Digest = "sha256:00" }, haft.CodeConflict},
 		"huge_arguments": {func(r *executor.Request) { r.Args = make([]byte, 17<<20) }, haft.CodeInvalid},
-		"needs_a_level":  {func(r *executor.Request) { r.Need = sandbox.Need{Level: haft.LevelReduced} }, haft.CodeDenied},
-		"needs_control":  {func(r *executor.Request) { r.Need = sandbox.Need{Controls: []haft.Control{haft.ControlSeccomp}} }, haft.CodeDenied},
-		"may_have_run":   {func(*executor.Request) {}, haft.CodeInternal},
+		"needs_a_level": {func(r *executor.Request) { r.Need = sandbox.Need{Level: haft.LevelReduced} },
+			haft.CodeDenied},
+		"needs_control": {func(
+			r *executor.Request) {
+			r.Need = sandbox.Need{Controls: []haft.Control{haft.ControlSeccomp}}
+		}, haft.CodeDenied},
+		"may_have_run": {func(*executor.Request) {}, haft.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := request(`{"text":"x"}`)
 			c.change(&req)
 			res, err := s.Execute(t.Context(), req)
-			if res != nil || haft.CodeOf(err) != c.code || errors.Is(err, executor.ErrMaybeRan) != (name == "may_have_run") {
+			if res != nil || haft.CodeOf(err) != c.code ||
+				errors.Is(err, executor.ErrMaybeRan) != (name == "may_have_run") {
 				t.Errorf("got %+v, %v, want %s", res, err, c.code)
 			}
 		})
@@ -305,9 +335,12 @@ func TestExecute_has_no_result(t *testing.T) {
 func TestExecute_reads_arguments_strictly(t *testing.T) {
 	s := echo(t, func(_ context.Context, _ builtin.Call, in echoIn) (echoOut, error) { return echoOut{in.Text}, nil })
 	for args, want := range map[string]haft.Status{
-		`{"text":"x"}`: haft.StatusSuccess, `{}`: haft.StatusSuccess, ``: haft.StatusSuccess, ` {"text":"x"} `: haft.StatusSuccess,
-		`{"text":"x","more":1}`: haft.StatusValidation, `{"text":1}`: haft.StatusValidation, `{"text":"x"}{}`: haft.StatusValidation,
-		`{"text":"x"} x`: haft.StatusValidation, `[]`: haft.StatusValidation, `{"text":`: haft.StatusValidation, `{!`: haft.StatusValidation,
+		`{"text":"x"}`: haft.StatusSuccess, `{}`: haft.StatusSuccess, ``: haft.StatusSuccess,
+		` {"text":"x"} `:        haft.StatusSuccess,
+		`{"text":"x","more":1}`: haft.StatusValidation, `{"text":1}`: haft.StatusValidation,
+		`{"text":"x"}{}`: haft.StatusValidation,
+		`{"text":"x"} x`: haft.StatusValidation, `[]`: haft.StatusValidation, `{"text":`: haft.StatusValidation,
+		`{!`:                      haft.StatusValidation,
 		`{"nested":[{"nope":1}]}`: haft.StatusValidation, `{"times":1e99}`: haft.StatusValidation,
 	} {
 		res, err := s.Execute(t.Context(), request(args))
@@ -330,16 +363,23 @@ func TestExecute_panics_are_contained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log.Reset()
-			s := echo(t, func(_ context.Context, _ builtin.Call, in echoIn) (echoOut, error) { c.do(in); return echoOut{}, nil })
+			s := echo(t, func(_ context.Context, _ builtin.Call, in echoIn) (echoOut,
+				error) {
+				c.do(in)
+				return echoOut{}, nil
+			})
 			s.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			res, err := s.Execute(t.Context(), request(`{"text":"hunter2"}`))
-			if err != nil || res.Status != haft.StatusError || res.Error.Kind != haft.FailInternal || res.Error.Retry != haft.RetryNever {
+			if err != nil || res.Status != haft.StatusError || res.Error.Kind != haft.FailInternal ||
+				res.Error.Retry != haft.RetryNever {
 				t.Fatalf("got %+v, %v", res, err)
 			}
-			if m := res.Error.Message; strings.Contains(m, "hunter2") || strings.Contains(m, ".go") || strings.Contains(m, "goroutine") {
+			if m := res.Error.Message; strings.Contains(m, "hunter2") || strings.Contains(m, ".go") ||
+				strings.Contains(m, "goroutine") {
 				t.Errorf("the message is %q", m)
 			}
-			if l := log.String(); !strings.Contains(l, c.logs) || !strings.Contains(l, "set_test.go") || strings.Contains(l, "hunter2") {
+			if l := log.String(); !strings.Contains(l, c.logs) || !strings.Contains(l, "set_test.go") ||
+				strings.Contains(l, "hunter2") {
 				t.Errorf("the log is %s", l)
 			}
 		})
@@ -356,12 +396,16 @@ func TestExecute_values_that_cannot_be(t *testing.T) {
 	s := builtin.New()
 	add(t, s, "nan", func(context.Context, builtin.Call, struct{}) (float64, error) { return math.NaN(), nil })
 	add(t, s, "never", func(context.Context, builtin.Call, struct{}) (never, error) { return never{}, nil })
-	add(t, s, "huge", func(context.Context, builtin.Call, struct{}) (string, error) { return strings.Repeat("x", 5<<20), nil })
+	add(t, s, "huge", func(context.Context, builtin.Call, struct{}) (string, error) {
+		return strings.Repeat("x", 5<<20),
+			nil
+	})
 	add(t, s, "fits", func(context.Context, builtin.Call, struct{}) (string, error) {
 		return strings.Repeat("x", 4<<20-2), nil
 	})
 	add(t, s, "nothing", func(context.Context, builtin.Call, struct{}) (any, error) { return nil, nil })
-	for name, want := range map[string]haft.FailureKind{"nan": haft.FailValue, "never": haft.FailInternal, "huge": haft.FailResult, "fits": "", "nothing": ""} {
+	for name, want := range map[string]haft.FailureKind{"nan": haft.FailValue, "never": haft.FailInternal,
+		"huge": haft.FailResult, "fits": "", "nothing": ""} {
 		res := execute(t, s, name, struct{}{}, nil)
 		if want == "" && res.Error != nil || want != "" && (res.Error == nil || res.Error.Kind != want) {
 			t.Errorf("%s: got %s %+v, want %q", name, res.Status, res.Error, want)
@@ -416,8 +460,10 @@ func TestExecute_time(t *testing.T) {
 				req.Limits.Wall = haft.Millis(c.limit)
 				began := time.Now()
 				res, err := s.Execute(ctx, req)
-				if err != nil || res.Status != c.status || !strings.Contains(res.Error.Message, c.says) || time.Since(began) != c.took {
-					t.Errorf("got %+v, %v after %v, want %s that says %q after %v", res, err, time.Since(began), c.status, c.says, c.took)
+				if err != nil || res.Status != c.status || !strings.Contains(res.Error.Message, c.says) ||
+					time.Since(began) != c.took {
+					t.Errorf("got %+v, %v after %v, want %s that says %q after %v", res, err, time.Since(began),
+						c.status, c.says, c.took)
 				}
 			})
 		})
@@ -441,21 +487,24 @@ func TestAddRaw(t *testing.T) {
 	inner := haft.Sandbox{Provider: "local", Isolation: haft.Isolation{Level: haft.LevelNamespaces}}
 	away := &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
 	s := builtin.New()
-	err := builtin.AddRaw[echoIn, echoOut](s, builtin.Def{Name: "echo"}, func(ctx context.Context, req executor.Request, in echoIn) (*haft.Result, error) {
-		switch in.Text {
-		case "error":
-			return nil, away
-		case "panic":
-			panic("no")
-		case "stopped":
-			<-ctx.Done()
-			return nil, ctx.Err()
-		case "nothing":
-			return nil, nil
-		}
-		return &haft.Result{Status: haft.StatusLimit, Error: &haft.Failure{Kind: haft.FailMemory}, Value: json.RawMessage(`1`), Stdout: "out", Stderr: "err",
-			Usage: haft.Usage{MaxRSS: 5}, Sandbox: inner, Timeline: haft.Timeline{Cell: "hit", Execute: 7}, Artifacts: []haft.Artifact{{Name: "a"}}}, nil
-	})
+	err := builtin.AddRaw[echoIn, echoOut](s, builtin.Def{Name: "echo"},
+		func(ctx context.Context, req executor.Request, in echoIn) (*haft.Result, error) {
+			switch in.Text {
+			case "error":
+				return nil, away
+			case "panic":
+				panic("no")
+			case "stopped":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case "nothing":
+				return nil, nil
+			}
+			return &haft.Result{Status: haft.StatusLimit, Error: &haft.Failure{Kind: haft.FailMemory},
+				Value: json.RawMessage(`1`), Stdout: "out", Stderr: "err",
+				Usage: haft.Usage{MaxRSS: 5}, Sandbox: inner, Timeline: haft.Timeline{Cell: "hit", Execute: 7},
+				Artifacts: []haft.Artifact{{Name: "a"}}}, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +514,8 @@ func TestAddRaw(t *testing.T) {
 		return r
 	}
 	res, err := s.Execute(t.Context(), need("fine"))
-	if err != nil || res.Status != haft.StatusLimit || res.Stdout != "out" || res.Stderr != "err" || res.Usage.MaxRSS != 5 || res.Timeline.Cell != "hit" || res.Timeline.Execute != 7 || len(res.Artifacts) != 1 {
+	if err != nil || res.Status != haft.StatusLimit || res.Stdout != "out" || res.Stderr != "err" ||
+		res.Usage.MaxRSS != 5 || res.Timeline.Cell != "hit" || res.Timeline.Execute != 7 || len(res.Artifacts) != 1 {
 		t.Errorf("got %+v, %v", res, err)
 	}
 	if diff := cmp.Diff(inner, res.Sandbox); diff != "" || res.Call != "c_1" || res.Tool != "echo" || res.Digest == "" {
@@ -477,84 +527,13 @@ func TestAddRaw(t *testing.T) {
 	if res, err := s.Execute(t.Context(), need("panic")); err != nil || res.Error.Kind != haft.FailInternal {
 		t.Errorf("a panic gives %+v, %v", res, err)
 	}
-	if res, err := s.Execute(t.Context(), need("nothing")); err != nil || res.Error == nil || res.Error.Kind != haft.FailInternal {
+	if res, err := s.Execute(t.Context(), need("nothing")); err != nil || res.Error == nil ||
+		res.Error.Kind != haft.FailInternal {
 		t.Errorf("no result gives %+v, %v", res, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if res, err := s.Execute(ctx, need("stopped")); err != nil || res.Status != haft.StatusTimeout {
 		t.Errorf("an end gives %+v, %v", res, err)
-	}
-}
-
-func TestExecute_hammer(t *testing.T) {
-	s := echo(t, func(_ context.Context, c builtin.Call, in echoIn) (echoOut, error) {
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() { c.Stdout([]byte(in.Text)); c.Progress(in.Text) })
-		}
-		wg.Wait()
-		if in.Times == 1 {
-			panic("x")
-		}
-		return echoOut{in.Text}, nil
-	})
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			for j := range 100 {
-				text := fmt.Sprintf("%02d-%02d", i, j)
-				req := request(fmt.Sprintf(`{"text":%q,"times":%d}`, text, j%3))
-				req.Progress = func(b json.RawMessage) {
-					if string(b) != `"`+text+`"` {
-						t.Errorf("progress of another call: %s", b)
-					}
-				}
-				res, err := s.Execute(t.Context(), req)
-				if err != nil || j%3 != 1 && string(res.Value) != `{"text":"`+text+`"}` || res.Stdout != strings.Repeat(text, 4) {
-					t.Errorf("got %+v, %v", res, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func BenchmarkExecute_nothing(b *testing.B) {
-	s := builtin.New()
-	add(b, s, "noop", func(context.Context, builtin.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
-	req := request(`{}`)
-	req.Tool = "noop"
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Execute(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkExecute_echo(b *testing.B) {
-	s := builtin.New()
-	add(b, s, "echo", func(_ context.Context, _ builtin.Call, in echoIn) (echoOut, error) { return echoOut{in.Text}, nil })
-	req := request(`{"text":"hello"}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Execute(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func TestExecute_costs_little(t *testing.T) {
-	s := builtin.New()
-	add(t, s, "noop", func(context.Context, builtin.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
-	req := request(`{}`)
-	req.Tool = "noop"
-	if n := testing.AllocsPerRun(100, func() {
-		if _, err := s.Execute(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 12 {
-		t.Errorf("a call that does nothing allocates %v times", n)
 	}
 }

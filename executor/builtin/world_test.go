@@ -47,7 +47,8 @@ func newFinder(t testing.TB) *script.Finder {
 // typeScript is what the assembly gives to run_code.
 func typeScript(source string) (string, json.RawMessage, *haft.Failure) {
 	res := api.Transform(source, api.TransformOptions{
-		Loader: api.LoaderTS, Target: api.ES2022, Sourcemap: api.SourceMapExternal, Sourcefile: "code.ts", LogLevel: api.LogLevelSilent,
+		Loader: api.LoaderTS, Target: api.ES2022, Sourcemap: api.SourceMapExternal, Sourcefile: "code.ts",
+		LogLevel: api.LogLevelSilent,
 	})
 	if len(res.Errors) > 0 {
 		return "", nil, &haft.Failure{Kind: haft.FailSource, Message: res.Errors[0].Text, Retry: haft.RetryChanged}
@@ -92,7 +93,8 @@ func execute(t testing.TB, s *builtin.Set, tool string, args any, more func(*exe
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"}, Kind: haft.KindBuiltin, Tool: tool, Args: raw, Egress: everywhere}
+	req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"}, Kind: haft.KindBuiltin,
+		Tool: tool, Args: raw, Egress: everywhere}
 	if more != nil {
 		more(&req)
 	}

@@ -158,14 +158,16 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 		case errors.Is(err, value.ErrTooLarge):
 			fail(res, haft.FailResult, haft.MessageOf(err), haft.RetryChanged)
 		case err != nil:
-			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one value: "+haft.MessageOf(err), haft.RetryNever)
+			fail(res, haft.FailProtocol, "what it wrote to $HAFT_RESULT is not one value: "+haft.MessageOf(err),
+				haft.RetryNever)
 		default:
 			res.Status, res.Value = haft.StatusSuccess, said
 		}
 		return
 	}
 	if r.stdout.over()+res.Truncated.Stdout > 0 {
-		fail(res, haft.FailOutput, fmt.Sprintf("its value is what it prints, and that is more than %d bytes", r.limits.Stdout), haft.RetryChanged)
+		fail(res, haft.FailOutput, fmt.Sprintf("its value is what it prints, and that is more than %d bytes",
+			r.limits.Stdout), haft.RetryChanged)
 		return
 	}
 	b, err := value.Read(strings.TrimRight(r.stdout.text(false), "\n"), r.req.Output)

@@ -89,9 +89,12 @@ func FuzzFrame(f *testing.F) {
 // FuzzPlainResult: what is read without the decoder is what the decoder reads.
 func FuzzPlainResult(f *testing.F) {
 	for _, s := range []string{
-		`{"type":"result","times":[0.1,2,3],"value":42}`, `{"type":"result","times":[],"value":1}`, `{"type":"result","times":[1],"value": 1 }`,
-		`{"type":"result","times":[1],"value":1,"type":"error"}`, `{"type":"result","times":[NaN],"value":1}`, `{"type":"result","times":[1e999],"value":"\u00e9"}`,
-		`{"type":"result","times":[0x1p-2],"value":{"a":[1,"],\"value\":"]}}`, `{"type":"result","times":["],"value":1],"value":2}`,
+		`{"type":"result","times":[0.1,2,3],"value":42}`, `{"type":"result","times":[],"value":1}`,
+		`{"type":"result","times":[1],"value": 1 }`,
+		`{"type":"result","times":[1],"value":1,"type":"error"}`, `{"type":"result","times":[NaN],"value":1}`,
+		`{"type":"result","times":[1e999],"value":"\u00e9"}`,
+		`{"type":"result","times":[0x1p-2],"value":{"a":[1,"],\"value\":"]}}`,
+		`{"type":"result","times":["],"value":1],"value":2}`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -75,9 +75,11 @@ func (r *run) invoke(ctx context.Context, c *cell.Cell, m *reply, n int) []byte 
 	out := returned{Type: typeReturn}
 	switch {
 	case n >= maxInvokes:
-		out.Error = &refused{Kind: haft.FailRate, Message: fmt.Sprintf("one call may make at most %d others", maxInvokes), Retry: haft.RetryNever}
+		out.Error = &refused{Kind: haft.FailRate, Message: fmt.Sprintf("one call may make at most %d others",
+			maxInvokes), Retry: haft.RetryNever}
 	case depth(m.Args) > maxNesting:
-		out.Error = &refused{Kind: haft.FailValidation, Message: fmt.Sprintf("the arguments nest more than %d deep", maxNesting), Retry: haft.RetryChanged}
+		out.Error = &refused{Kind: haft.FailValidation,
+			Message: fmt.Sprintf("the arguments nest more than %d deep", maxNesting), Retry: haft.RetryChanged}
 	default:
 		inner, cancel := context.WithCancel(ctx)
 		gone := make(chan struct{})
@@ -96,7 +98,8 @@ func (r *run) invoke(ctx context.Context, c *cell.Cell, m *reply, n int) []byte 
 	}
 	raw, err := json.Marshal(out)
 	if err != nil || len(raw) > maxCall {
-		return []byte(`{"type":"return","error":{"kind":"limit_result","message":"the value is too large to be handed over","retry":"changed"}}`)
+		return []byte(
+			`{"type":"return","error":{"kind":"limit_result","message":"the value is too large to be handed over","retry":"changed"}}`)
 	}
 	return raw
 }
@@ -124,9 +127,13 @@ func outcome(res *haft.Result, err error) (json.RawMessage, *refused) {
 		}
 		return res.Value, nil
 	case res.Error != nil:
-		return nil, &refused{Kind: res.Error.Kind, Message: res.Error.Message, Retry: res.Error.Retry, Status: res.Status, Call: res.Call}
+		return nil, &refused{Kind: res.Error.Kind, Message: res.Error.Message, Retry: res.Error.Retry,
+			Status: res.Status, Call: res.Call}
 	case res.Status == haft.StatusPending:
-		return nil, &refused{Kind: "pending_approval", Message: "a person has to agree to this call before it runs; it has not run", Retry: haft.RetryNever, Status: res.Status, Call: res.Call}
+		return nil, &refused{Kind: "pending_approval",
+			Message: "a person has to agree to this call before it runs; it has not run", Retry: haft.RetryNever,
+			Status: res.Status, Call: res.Call}
 	}
-	return nil, &refused{Kind: haft.FailUnknown, Message: "the call ended with " + string(res.Status), Status: res.Status, Call: res.Call}
+	return nil, &refused{Kind: haft.FailUnknown, Message: "the call ended with " + string(res.Status),
+		Status: res.Status, Call: res.Call}
 }

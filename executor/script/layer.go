@@ -57,7 +57,8 @@ func hold(layers []executor.Layer) (release func(), err error) {
 		r, ok := l.Hold()
 		if !ok {
 			release()
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "installed packages were removed while a sandbox was made for them: try again"}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "installed packages were removed while a sandbox was made for them: try again"}
 		}
 		held = append(held, r)
 	}

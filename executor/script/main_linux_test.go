@@ -78,8 +78,10 @@ func TestLocal_every_python(t *testing.T) {
 			cfg := script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: py}}
 			x := setupLocal(t, haft.KindPython, cfg)
 			c := toolCase{
-				source: "import ssl, sqlite3, ctypes, hashlib, zlib, bz2, lzma, zoneinfo, os, sys\ndef f():\n  zoneinfo.ZoneInfo('Europe/Berlin')\n  return [sorted(os.listdir('/root')) if os.path.isdir('/root') else [], os.path.exists('/etc/shadow'), os.path.exists('/home')]",
-				want:   `[[],false,false]`,
+				source: "import ssl, sqlite3, ctypes, hashlib, zlib, bz2, lzma, zoneinfo, os, sys\ndef f():\n  " +
+					"zoneinfo.ZoneInfo('Europe/Berlin')\n  return [sorted(os.listdir('/root')) if " +
+					"os.path.isdir('/root') else [], os.path.exists('/etc/shadow'), os.path.exists('/home')]",
+				want: `[[],false,false]`,
 			}
 			if strings.HasPrefix(py, os.Getenv("HOME")+"/") && os.Getenv("HOME") == "/root" {
 				c.want = `[[".pyenv"],false,false]`
@@ -123,12 +125,15 @@ func TestLocal_virtual_environment(t *testing.T) {
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			made := execute(t, maker, executor.Request{
 				Kind: haft.KindPython, Args: json.RawMessage(`{"dir":"` + dir + `"}`),
-				Source: "import venv, os, sys\ndef f(dir):\n  venv.create(dir, with_pip=False, symlinks=not " + copies + ")\n  lib = os.path.join(dir, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')\n  open(os.path.join(lib, 'installed.py'), 'w').write('x = 7')",
+				Source: "import venv, os, sys\ndef f(dir):\n  venv.create(dir, with_pip=False, symlinks=not " + copies +
+					")\n  lib = os.path.join(dir, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')\n  " +
+					"open(os.path.join(lib, 'installed.py'), 'w').write('x = 7')",
 			})
 			if made.Error != nil {
 				missing(t, "python", "it cannot make a virtual environment: "+made.Error.Message)
 			}
-			x := setupLocal(t, haft.KindPython, script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: dir}})
+			x := setupLocal(t, haft.KindPython, script.Config{Cold: true,
+				Hints: map[haft.Kind]string{haft.KindPython: dir}})
 			toolCase{source: "import installed\ndef f(): return installed.x", want: `7`}.check(t, x, haft.KindPython)
 		})
 	}
@@ -141,13 +146,20 @@ func TestLocal_names_limits(t *testing.T) {
 		limits       haft.Limits
 		kind         haft.FailureKind
 	}{
-		{"memory", "def f():\n  a = []\n  while True: a.append(bytearray(1 << 20))", haft.Limits{Memory: 128 << 20}, haft.FailMemory},
-		{"processes", "import threading, time\ndef f():\n  for _ in range(100): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()", haft.Limits{Processes: 8}, haft.FailPIDs},
-		{"open_files", "def f():\n  return [open('/dev/null') for _ in range(1000)]", haft.Limits{OpenFiles: 128}, haft.FailOpenFiles},
-		{"file_size", "def f():\n  with open('x', 'wb') as w:\n    for _ in range(64): w.write(bytes(1 << 20))", haft.Limits{FileSize: 1 << 20}, haft.FailFileSize},
-		{"disk", "def f():\n  for i in range(64):\n    with open('x%d' % i, 'wb') as w: w.write(bytes(1 << 20))", haft.Limits{Disk: 8 << 20}, haft.FailDisk},
-		{"inodes", "def f():\n  for i in range(1000): open('x%d' % i, 'w').close()", haft.Limits{Inodes: 64}, haft.FailInodes},
-		{"processor", "def f():\n  while True: pass", haft.Limits{CPU: haft.Millis(300e6), Wall: haft.Millis(60e9)}, haft.FailCPU},
+		{"memory", "def f():\n  a = []\n  while True: a.append(bytearray(1 << 20))", haft.Limits{Memory: 128 << 20},
+			haft.FailMemory},
+		{"processes", "import threading, time\ndef f():\n  for _ in range(100): threading.Thread(target=time.sleep, " +
+			"args=(5,), daemon=True).start()", haft.Limits{Processes: 8}, haft.FailPIDs},
+		{"open_files", "def f():\n  return [open('/dev/null') for _ in range(1000)]", haft.Limits{OpenFiles: 128},
+			haft.FailOpenFiles},
+		{"file_size", "def f():\n  with open('x', 'wb') as w:\n    for _ in range(64): w.write(bytes(1 << 20))",
+			haft.Limits{FileSize: 1 << 20}, haft.FailFileSize},
+		{"disk", "def f():\n  for i in range(64):\n    with open('x%d' % i, 'wb') as w: w.write(bytes(1 << 20))",
+			haft.Limits{Disk: 8 << 20}, haft.FailDisk},
+		{"inodes", "def f():\n  for i in range(1000): open('x%d' % i, 'w').close()", haft.Limits{Inodes: 64},
+			haft.FailInodes},
+		{"processor", "def f():\n  while True: pass", haft.Limits{CPU: haft.Millis(300e6), Wall: haft.Millis(60e9)},
+			haft.FailCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.kind == haft.FailDisk || c.kind == haft.FailInodes {

@@ -22,13 +22,15 @@ var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
 var openssl = []string{"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf", "/usr/local/ssl/openssl.cnf"}
 
 // network is what a program needs to find hosts and to trust them.
-var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates", "/etc/pki"}
+var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates",
+	"/etc/pki"}
 
 // trust is what a program needs to know the certificates of servers. Names are
 // none of its business where there is an outlet.
 var trust = []string{
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates",
-	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs",
+	"/etc/pki/ca-trust/extracted",
 }
 
 // mounts are those of the runtime, what the network of the call needs, and the

@@ -40,13 +40,15 @@ func proxyEnv() []string {
 	for _, n := range proxyNames {
 		env = append(env, n+"=http://"+sandbox.OutletAddr, strings.ToUpper(n)+"=http://"+sandbox.OutletAddr)
 	}
-	return append(env, "no_proxy=", "NO_PROXY=", "socks_proxy=socks5h://"+sandbox.OutletAddr, "SOCKS_PROXY=socks5h://"+sandbox.OutletAddr,
+	return append(env, "no_proxy=", "NO_PROXY=", "socks_proxy=socks5h://"+sandbox.OutletAddr,
+		"SOCKS_PROXY=socks5h://"+sandbox.OutletAddr,
 		"NODE_USE_ENV_PROXY=1") // Node.js from 24 and 22.21 on; see harness/node.js
 }
 
 // caNames are the variables by which programs find certificates: OpenSSL and
 // httpx, requests, curl, git, pip, and Node.js, which adds them to its own.
-var caNames = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
+var caNames = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT",
+	"NODE_EXTRA_CA_CERTS"}
 
 // outletEnv is the environment of a request, which cannot lead away from an outlet:
 // the variables that would are reserved.

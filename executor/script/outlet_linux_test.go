@@ -59,7 +59,8 @@ def f(url, key):
     if p.returncode: raise OSError(p.stderr)
     return p.stdout`},
 	{"curl", haft.KindBash, "curl", `exec curl -sS --fail-with-body -m 20 -H "X-Key: $ARG_KEY" "$ARG_URL"`},
-	{"curl by socks", haft.KindBash, "curl", `exec curl -sS --fail-with-body -m 20 --proxy "$SOCKS_PROXY" -H "X-Key: $ARG_KEY" "$ARG_URL"`},
+	{"curl by socks", haft.KindBash, "curl",
+		`exec curl -sS --fail-with-body -m 20 --proxy "$SOCKS_PROXY" -H "X-Key: $ARG_KEY" "$ARG_URL"`},
 	{"fetch", haft.KindJavaScript, "", `
 exports.f = async ({ url, key }) => {
   const r = await fetch(url, { headers: { "X-Key": key } });
@@ -111,7 +112,8 @@ func TestOutlet_programs(t *testing.T) {
 			x := executors[tt.kind]
 			call := func(url string) *haft.Result {
 				args, _ := json.Marshal(map[string]string{"url": url, "key": w.secret.Placeholder})
-				return execute(t, x, w.request(executor.Request{Kind: tt.kind, Source: tt.source, Args: args, Files: files}))
+				return execute(t, x,
+					w.request(executor.Request{Kind: tt.kind, Source: tt.source, Args: args, Files: files}))
 			}
 			for _, base := range []string{w.http, w.https} {
 				w.records()
@@ -134,7 +136,8 @@ func TestOutlet_programs(t *testing.T) {
 					t.Fatalf("another host: %s %s", res.Status, res.Value)
 				}
 				said := res.Error.Message + res.Stdout + res.Stderr
-				if !strings.Contains(said, "other.example") && !strings.Contains(said, "403") && !strings.Contains(tt.name, "socks") {
+				if !strings.Contains(said, "other.example") && !strings.Contains(said, "403") &&
+					!strings.Contains(tt.name, "socks") {
 					t.Errorf("another host: nobody is told why: %+v\n%s\n%s", res.Error, res.Stdout, res.Stderr)
 				}
 				if log := w.records(); len(log) == 0 || log[0].Outcome != egress.OutcomeRefused {
@@ -158,7 +161,8 @@ func TestOutlet_git_clone(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), git, args...)
 		cmd.Dir = dir
-		cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.example", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.example"}
+		cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "GIT_AUTHOR_NAME=a",
+			"GIT_AUTHOR_EMAIL=a@a.example", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.example"}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -194,17 +198,25 @@ func TestOutlet_is_the_only_way(t *testing.T) {
 		{"names", haft.KindPython, "import socket\ndef f(port):\n    socket.getaddrinfo('api.example', 80)"},
 		{"names of the system's own programs", haft.KindBash, "getent hosts api.example"},
 		{"the host", haft.KindPython, "import socket\ndef f(port):\n    socket.create_connection(('127.0.0.1', port))"},
-		{"the internet", haft.KindPython, "import socket\ndef f(port):\n    socket.create_connection(('1.1.1.1', 443))"},
-		{"udp", haft.KindPython, "import socket\ndef f(port):\n    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))"},
-		{"urllib without the proxy", haft.KindPython, "import urllib.request as u\ndef f(port):\n    u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:%d/hello' % port)"},
-		{"curl without the proxy", haft.KindBash, `exec curl -sS -m 20 --noproxy '*' "http://127.0.0.1:$ARG_PORT/hello"`},
-		{"names in node", haft.KindJavaScript, "exports.f = () => new Promise((yes, no) => require('dns').lookup('api.example', (e, a) => e ? no(e) : yes(a)))"},
-		{"net in node", haft.KindJavaScript, "exports.f = (port) => new Promise((yes, no) => require('net').connect(port, '127.0.0.1').on('error', no).on('connect', yes))"},
+		{"the internet", haft.KindPython,
+			"import socket\ndef f(port):\n    socket.create_connection(('1.1.1.1', 443))"},
+		{"udp", haft.KindPython, "import socket\ndef f(port):\n    socket.socket(socket.AF_INET, " +
+			"socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))"},
+		{"urllib without the proxy", haft.KindPython,
+			"import urllib.request as u\ndef f(port):\n    " +
+				"u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:%d/hello' % port)"},
+		{"curl without the proxy", haft.KindBash,
+			`exec curl -sS -m 20 --noproxy '*' "http://127.0.0.1:$ARG_PORT/hello"`},
+		{"names in node", haft.KindJavaScript, "exports.f = () => new Promise((yes, no) => " +
+			"require('dns').lookup('api.example', (e, a) => e ? no(e) : yes(a)))"},
+		{"net in node", haft.KindJavaScript, "exports.f = (port) => new Promise((yes, no) => " +
+			"require('net').connect(port, '127.0.0.1').on('error', no).on('connect', yes))"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x := setupLocal(t, tt.kind, script.Config{Cold: true})
 			port := w.http[strings.LastIndexByte(w.http, ':')+1:]
-			req := w.request(executor.Request{Kind: tt.kind, Source: tt.source, Args: json.RawMessage(`{"port":` + port + `}`), Pass: []executor.Argument{{Name: "port"}}})
+			req := w.request(executor.Request{Kind: tt.kind, Source: tt.source,
+				Args: json.RawMessage(`{"port":` + port + `}`), Pass: []executor.Argument{{Name: "port"}}})
 			res := execute(t, x, req)
 			if res.Status != haft.StatusError || res.Timeline.Execute.D() > 15*time.Second {
 				t.Errorf("%s %s after %v: %+v", res.Status, res.Value, res.Timeline.Execute.D(), res.Error)
@@ -221,7 +233,8 @@ func TestOutlet_is_the_only_way(t *testing.T) {
 func TestOutlet_of_a_cold_process(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	for kind, source := range map[haft.Kind]string{
-		haft.KindPython:     "import urllib.request\ndef f(url): return urllib.request.urlopen(url, timeout=20).read().decode()",
+		haft.KindPython: "import urllib.request\ndef f(url): return urllib.request.urlopen(url, " +
+			"timeout=20).read().decode()",
 		haft.KindJavaScript: "exports.f = async ({ url }) => (await fetch(url)).text();",
 	} {
 		for _, expected := range []bool{false, true} {
@@ -236,7 +249,8 @@ func TestOutlet_of_a_cold_process(t *testing.T) {
 					x.Expect(t.Context(), early)
 				}
 				res := execute(t, x, req)
-				if want := fmt.Sprintf("%q", "hello "+strings.TrimPrefix(w.http, "http://")+" key=false"); string(res.Value) != want {
+				if want := fmt.Sprintf("%q", "hello "+strings.TrimPrefix(w.http, "http://")+" key=false"); string(
+					res.Value) != want {
 					t.Errorf("%s %s %+v\n%s", res.Status, res.Value, res.Error, res.Stderr)
 				}
 			})
@@ -252,12 +266,15 @@ func TestOutlet_refusal_is_told(t *testing.T) {
 	for kind, source := range map[haft.Kind]string{
 		haft.KindPython:     "import urllib.request\ndef f(): urllib.request.urlopen('" + other + "', timeout=20)",
 		haft.KindJavaScript: "exports.f = () => fetch('" + other + "');",
-		haft.KindTypeScript: "import https from 'node:https';\nexport const f = () => new Promise((yes, no) => https.get('" + other + "', yes).on('error', no));",
+		haft.KindTypeScript: "import https from 'node:https';\nexport const f = () => new Promise((yes, no) => " +
+			"https.get('" + other + "', yes).on('error', no));",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			x := setupLocal(t, map[bool]haft.Kind{true: haft.KindPython, false: haft.KindJavaScript}[kind == haft.KindPython], script.Config{})
+			x := setupLocal(t, map[bool]haft.Kind{true: haft.KindPython,
+				false: haft.KindJavaScript}[kind == haft.KindPython], script.Config{})
 			res := execute(t, x, w.request(executor.Request{Kind: kind, Source: source}))
-			if res.Status != haft.StatusError || !strings.Contains(res.Error.Message, "network: [") || !strings.Contains(res.Error.Message, "other.example") {
+			if res.Status != haft.StatusError || !strings.Contains(res.Error.Message, "network: [") ||
+				!strings.Contains(res.Error.Message, "other.example") {
 				t.Errorf("%s %s %+v", res.Status, res.Value, res.Error)
 			}
 		})
@@ -268,8 +285,11 @@ func TestOutlet_refusal_is_told(t *testing.T) {
 func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 	needControl(t, haft.ControlNetNS)
 	for kind, source := range map[haft.Kind]string{
-		haft.KindPython:     "import socket\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); s.sendall(b'%d' % n); return s.recv(99).decode()",
-		haft.KindJavaScript: "exports.f = ({n}) => new Promise((yes, no) => { const s = require('net').connect(7718, '127.0.0.1'); s.on('error', no).on('data', (b) => yes(String(b))); s.write(String(n)); })",
+		haft.KindPython: "import socket\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
+			"s.sendall(b'%d' % n); return s.recv(99).decode()",
+		haft.KindJavaScript: "exports.f = ({n}) => new Promise((yes, no) => { const s = " +
+			"require('net').connect(7718, '127.0.0.1'); s.on('error', no).on('data', (b) => yes(String(b))); " +
+			"s.write(String(n)); })",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			x := setupLocal(t, kind, script.Config{})
@@ -298,7 +318,8 @@ func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 func call(t *testing.T, x *script.Executor, kind haft.Kind, source string, n int, hits *atomic.Int64) {
 	open := atomic.Int64{}
 	res, err := x.Execute(t.Context(), executor.Request{
-		Org: "acme", Tool: "tool", Kind: kind, Source: source, Function: "f", Args: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
+		Org: "acme", Tool: "tool", Kind: kind, Source: source, Function: "f",
+		Args:    json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 		Network: sandbox.NetworkOutlet,
 		Outlet: func(_ context.Context, conn net.Conn) {
 			open.Add(1)
@@ -326,7 +347,8 @@ func call(t *testing.T, x *script.Executor, kind haft.Kind, source string, n int
 func TestOutlet_of_a_reused_process(t *testing.T) {
 	needControl(t, haft.ControlNetNS)
 	x := setupLocal(t, haft.KindPython, script.Config{Reuse: []string{"acme/tool"}})
-	source := "import socket\nheld = []\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); held.append(s); s.sendall(b'%d' % n); return s.recv(99).decode()"
+	source := "import socket\nheld = []\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
+		"held.append(s); s.sendall(b'%d' % n); return s.recv(99).decode()"
 	hits := atomic.Int64{}
 	for n := range 3 {
 		call(t, x, haft.KindPython, source, n, &hits)
@@ -340,7 +362,8 @@ func TestOutlet_of_a_reused_process(t *testing.T) {
 func TestOutlet_secret_is_not_in_memory(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	x := setupLocal(t, haft.KindPython, script.Config{})
-	args, _ := json.Marshal(map[string]string{"url": w.https + "/hello", "key": w.secret.Placeholder, "back": reverse(realKey), "own": reverse(w.secret.Placeholder)})
+	args, _ := json.Marshal(map[string]string{"url": w.https + "/hello", "key": w.secret.Placeholder,
+		"back": reverse(realKey), "own": reverse(w.secret.Placeholder)})
 	res := execute(t, x, w.request(executor.Request{Kind: haft.KindPython, Args: args, Source: `
 import re, urllib.request
 def f(url, key, back, own):
@@ -378,9 +401,11 @@ func TestOutlet_environment(t *testing.T) {
 	req := w.request(executor.Request{Kind: haft.KindBash, Source: "env", Env: map[string]string{"MINE": "kept"}})
 	out := execute(t, x, req).Stdout
 	for _, want := range []string{
-		"http_proxy=http://127.0.0.1:7718", "HTTPS_PROXY=http://127.0.0.1:7718", "ALL_PROXY=http://127.0.0.1:7718", "NO_PROXY=", "no_proxy=",
+		"http_proxy=http://127.0.0.1:7718", "HTTPS_PROXY=http://127.0.0.1:7718", "ALL_PROXY=http://127.0.0.1:7718",
+		"NO_PROXY=", "no_proxy=",
 		"SSL_CERT_FILE=/work/.haft/ca.pem", "CURL_CA_BUNDLE=/work/.haft/ca.pem", "GIT_SSL_CAINFO=/work/.haft/ca.pem",
-		"REQUESTS_CA_BUNDLE=/work/.haft/ca.pem", "PIP_CERT=/work/.haft/ca.pem", "NODE_EXTRA_CA_CERTS=/work/.haft/ca.pem", "MINE=kept",
+		"REQUESTS_CA_BUNDLE=/work/.haft/ca.pem", "PIP_CERT=/work/.haft/ca.pem",
+		"NODE_EXTRA_CA_CERTS=/work/.haft/ca.pem", "MINE=kept",
 	} {
 		if !strings.Contains("\n"+out, "\n"+want+"\n") {
 			t.Errorf("there is no %s in\n%s", want, out)
@@ -403,7 +428,8 @@ func TestOutlet_refuses(t *testing.T) {
 	ca := openWay(t, t.TempDir()).ca
 	full := setupLocal(t, haft.KindBash, script.Config{})
 	reduced := func() *script.Executor {
-		p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), AllowReduced: true, Forbid: []haft.Control{haft.ControlNetNS}})
+		p, err := local.Open(context.WithoutCancel(t.Context()),
+			local.Config{Dir: t.TempDir(), AllowReduced: true, Forbid: []haft.Control{haft.ControlNetNS}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,14 +454,18 @@ func TestOutlet_refuses(t *testing.T) {
 		{"an outlet without its network", full, sandbox.NetworkNone, outlet, nil, haft.CodeInvalid},
 		{"an outlet beside the full network", full, sandbox.NetworkFull, outlet, nil, haft.CodeInvalid},
 		{"certificates without an outlet", full, sandbox.NetworkFull, nil, ca, haft.CodeInvalid},
-		{"certificates that are none", full, sandbox.NetworkOutlet, outlet, []byte("-----BEGIN NOTHING-----"), haft.CodeInvalid},
-		{"certificates with a key", full, sandbox.NetworkOutlet, outlet, append(bytes.Clone(ca), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"...), haft.CodeInvalid},
+		{"certificates that are none", full, sandbox.NetworkOutlet, outlet, []byte("-----BEGIN NOTHING-----"),
+			haft.CodeInvalid},
+		{"certificates with a key", full, sandbox.NetworkOutlet, outlet,
+			append(bytes.Clone(ca), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"...),
+			haft.CodeInvalid},
 		{"too many certificates", full, sandbox.NetworkOutlet, outlet, bytes.Repeat(ca, 1000), haft.CodeInvalid},
 		{"a sandbox without a network of its own", reduced, sandbox.NetworkOutlet, outlet, nil, haft.CodeDenied},
 		{"no sandbox", setup(t, haft.KindBash, script.Config{}), sandbox.NetworkOutlet, outlet, nil, haft.CodeDenied},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			res, err := tt.x.Execute(t.Context(), executor.Request{Org: "acme", Tool: "t", Kind: haft.KindBash, Source: "echo ran", Network: tt.network, Outlet: tt.outlet, CA: tt.ca})
+			res, err := tt.x.Execute(t.Context(), executor.Request{Org: "acme", Tool: "t", Kind: haft.KindBash,
+				Source: "echo ran", Network: tt.network, Outlet: tt.outlet, CA: tt.ca})
 			if haft.CodeOf(err) != tt.code {
 				t.Errorf("Execute = %+v, %v, want code %q", res, err, tt.code)
 			}
@@ -470,7 +500,8 @@ func TestOutlet_as_an_ordinary_user(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^TestOutlet_")
 	cmd.Dir = dir
-	cmd.Env = []string{userVar + "=1", "HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", "HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE"), siteVar + "=" + handOver(t, dir)}
+	cmd.Env = []string{userVar + "=1", "HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin",
+		"HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE"), siteVar + "=" + handOver(t, dir)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestOutlet_programs/")) {

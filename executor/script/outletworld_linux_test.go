@@ -220,11 +220,13 @@ func handOver(t testing.TB, dir string) string {
 	t.Helper()
 	to := filepath.Join(dir, "site")
 	for _, site := range sites() {
-		for _, n := range []string{"requests", "urllib3", "charset_normalizer", "httpx", "httpcore", "h11", "anyio", "certifi", "idna"} {
+		for _, n := range []string{"requests", "urllib3", "charset_normalizer", "httpx", "httpcore", "h11", "anyio",
+			"certifi", "idna"} {
 			if _, err := os.Stat(filepath.Join(site, n)); site == "" || err != nil {
 				continue
 			}
-			if err := os.CopyFS(filepath.Join(to, n), os.DirFS(filepath.Join(site, n))); err != nil && !os.IsExist(err) {
+			if err := os.CopyFS(filepath.Join(to, n), os.DirFS(filepath.Join(site, n))); err != nil &&
+				!os.IsExist(err) {
 				t.Fatal(err)
 			}
 		}

@@ -82,16 +82,18 @@ func marked(t *testing.T, word string) int {
 // its call ended.
 func TestLocal_handlers_do_not_hide_how_a_call_ends(t *testing.T) {
 	handlers := map[string]string{
-		"exits":   "  signal.signal(signal.SIGTERM, lambda *a: sys.exit(0))\n  time.sleep(60)",
-		"returns": "  class Stop(Exception): pass\n  def stop(*a): raise Stop\n  signal.signal(signal.SIGTERM, stop)\n  try: time.sleep(60)\n  except Stop: return 1",
-		"ends":    "  signal.signal(signal.SIGTERM, lambda *a: os._exit(0))\n  time.sleep(60)",
+		"exits": "  signal.signal(signal.SIGTERM, lambda *a: sys.exit(0))\n  time.sleep(60)",
+		"returns": "  class Stop(Exception): pass\n  def stop(*a): raise Stop\n  signal.signal(signal.SIGTERM, " +
+			"stop)\n  try: time.sleep(60)\n  except Stop: return 1",
+		"ends": "  signal.signal(signal.SIGTERM, lambda *a: os._exit(0))\n  time.sleep(60)",
 	}
 	x := setupLocal(t, haft.KindPython, script.Config{Reuse: []string{"acme/again"}})
 	for name, body := range handlers {
 		source := "import os, signal, sys, time\ndef f():\n" + body
 		for _, tool := range []string{"tool", "again"} {
 			t.Run(name+" "+tool, func(t *testing.T) {
-				res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: tool, Source: source, Limits: haft.Limits{Wall: haft.Millis(300e6)}})
+				res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: tool, Source: source,
+					Limits: haft.Limits{Wall: haft.Millis(300e6)}})
 				if res.Status != haft.StatusTimeout {
 					t.Errorf("got %s %s %+v, want a timeout", res.Status, res.Value, res.Error)
 				}
@@ -101,7 +103,8 @@ func TestLocal_handlers_do_not_hide_how_a_call_ends(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			source := strings.Replace(source, "time.sleep(60)", "print('up', flush=True); time.sleep(60)", 1)
-			res, err := x.Execute(ctx, executor.Request{Org: "acme", Tool: "tool", Function: "f", Kind: haft.KindPython, Source: source,
+			res, err := x.Execute(ctx, executor.Request{Org: "acme", Tool: "tool", Function: "f", Kind: haft.KindPython,
+				Source: source,
 				Stdout: func([]byte) { cancel() }})
 			if err != nil || res.Status != haft.StatusCancelled {
 				t.Errorf("got %+v, %v, want cancelled", res, err)

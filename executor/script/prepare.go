@@ -156,10 +156,15 @@ func (a *ahead) aim(ctx context.Context, r *run) *cell.Cell {
 
 // sameCall reports whether two requests are told in the same words.
 func sameCall(a, b *executor.Request) bool {
-	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source && a.Function == b.Function &&
-		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) && maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) && maps.Equal(a.Env, b.Env) &&
-		len(b.Files) == 0 && len(b.CA) == 0 && a.Network == b.Network && a.Need.Level == b.Need.Level && slices.Equal(a.Need.Controls, b.Need.Controls) &&
-		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers, func(x, y executor.Layer) bool { return x.Digest == y.Digest })
+	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source &&
+		a.Function == b.Function &&
+		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) &&
+		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
+		maps.Equal(a.Env, b.Env) &&
+		len(b.Files) == 0 && len(b.CA) == 0 && a.Network == b.Network && a.Need.Level == b.Need.Level &&
+		slices.Equal(a.Need.Controls, b.Need.Controls) &&
+		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers,
+		func(x, y executor.Layer) bool { return x.Digest == y.Digest })
 }
 
 // Execute implements [executor.Prepared].
@@ -195,7 +200,8 @@ func (a *ahead) take(ctx context.Context, key cell.Key, head []byte) *cell.Cell 
 
 // head returns the frame that tells a Python harness the source.
 func (r *run) head() ([]byte, error) {
-	b, err := json.Marshal(sourceFrame{Type: typeSource, File: fileName(r.req.Tool, ".py"), Source: trimBOM(r.req.Source)})
+	b, err := json.Marshal(sourceFrame{Type: typeSource, File: fileName(r.req.Tool, ".py"),
+		Source: trimBOM(r.req.Source)})
 	if err != nil {
 		return nil, fmt.Errorf("encode the source: %w", err)
 	}

@@ -39,19 +39,26 @@ func TestExecutor_Prepare(t *testing.T) {
 		stderr       string
 	}{
 		{"a source that is known", "def f(): return 42", nil, "42", haft.StatusSuccess, ""},
-		{"arguments that come later", "def f(n: int): return n + 1", func(r *executor.Request) { r.Args = json.RawMessage(`{"n": 1}`) }, "2", haft.StatusSuccess, ""},
-		{"another source after all", "def f(): return 1", func(r *executor.Request) { r.Source = "def f(): return 2" }, "2", haft.StatusSuccess, ""},
-		{"other limits after all", "def f(): return 3", func(r *executor.Request) { r.Limits.Memory = 300 << 20 }, "3", haft.StatusSuccess, ""},
-		{"another name of the file", "def f(): return __file__", func(r *executor.Request) { r.Tool = "other" }, `"other.py"`, haft.StatusSuccess, ""},
-		{"what the compiler warns of", "def f():\n  assert (1, 'always')\n  return 4", nil, "4", haft.StatusSuccess, "SyntaxWarning"},
+		{"arguments that come later", "def f(n: int): return n + 1",
+			func(r *executor.Request) { r.Args = json.RawMessage(`{"n": 1}`) }, "2", haft.StatusSuccess, ""},
+		{"another source after all", "def f(): return 1", func(r *executor.Request) { r.Source = "def f(): return 2" },
+			"2", haft.StatusSuccess, ""},
+		{"other limits after all", "def f(): return 3", func(r *executor.Request) { r.Limits.Memory = 300 << 20 }, "3",
+			haft.StatusSuccess, ""},
+		{"another name of the file", "def f(): return __file__", func(r *executor.Request) { r.Tool = "other" },
+			`"other.py"`, haft.StatusSuccess, ""},
+		{"what the compiler warns of", "def f():\n  assert (1, 'always')\n  return 4", nil, "4", haft.StatusSuccess,
+			"SyntaxWarning"},
 		{"a mark before the source", "\ufeffdef f(): return 5", nil, "5", haft.StatusSuccess, ""},
 		{"what does not compile", "def f(:", nil, "null", haft.StatusError, ""},
-		{"what kills the compiler", "def f(): return " + strings.Repeat("(", 50_000), nil, "null", haft.StatusError, ""},
+		{"what kills the compiler", "def f(): return " + strings.Repeat("(", 50_000), nil, "null", haft.StatusError,
+			""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			res := prepared(t, x, tt.source, tt.change)
 			if string(res.Value) != tt.value || res.Status != tt.status || !strings.Contains(res.Stderr, tt.stderr) {
-				t.Errorf("%s %s, error %+v, stderr %q, want %s %s, stderr %q", res.Status, res.Value, res.Error, res.Stderr, tt.status, tt.value, tt.stderr)
+				t.Errorf("%s %s, error %+v, stderr %q, want %s %s, stderr %q", res.Status, res.Value, res.Error,
+					res.Stderr, tt.status, tt.value, tt.stderr)
 			}
 			if tt.status == haft.StatusError && res.Error.Kind != haft.FailSource {
 				t.Errorf("the error is %+v", res.Error)
@@ -65,9 +72,11 @@ func TestExecutor_Prepare(t *testing.T) {
 func TestExecutor_Prepare_runs_nothing(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
 	var asked time.Time
-	res := prepared(t, x, "import time\nprint('loaded')\nloaded = time.time()\ndef f(): return loaded", func(*executor.Request) { asked = time.Now() })
+	res := prepared(t, x, "import time\nprint('loaded')\nloaded = time.time()\ndef f(): return loaded",
+		func(*executor.Request) { asked = time.Now() })
 	var loaded float64
-	if err := json.Unmarshal(res.Value, &loaded); err != nil || loaded < float64(asked.UnixMicro())/1e6 || res.Stdout != "loaded\n" {
+	if err := json.Unmarshal(res.Value, &loaded); err != nil || loaded < float64(asked.UnixMicro())/1e6 ||
+		res.Stdout != "loaded\n" {
 		t.Errorf("loaded at %f, executed at %s, printed %q, %v", loaded, asked, res.Stdout, err)
 	}
 }
@@ -119,7 +128,8 @@ func TestExecutor_Prepare_in_vain(t *testing.T) {
 		p.Drop()
 		p.Drop()
 	}
-	p := x.Prepare(t.Context(), executor.Request{Org: "acme", Tool: "tool", Kind: haft.KindPython, Source: "def f(): return 1", Function: "f"})
+	p := x.Prepare(t.Context(), executor.Request{Org: "acme", Tool: "tool", Kind: haft.KindPython,
+		Source: "def f(): return 1", Function: "f"})
 	x.Close() // whatever is under way
 	p.Drop()
 }
@@ -143,7 +153,8 @@ func TestExecutor_recent(t *testing.T) {
 		}
 		return res
 	}
-	one, two := "x = 1\ndef f(): return sorted(n for n in globals() if n in 'xy')", "y = 2\ndef f(): return sorted(n for n in globals() if n in 'xy')"
+	one, two := "x = 1\ndef f(): return sorted(n for n in globals() if n in 'xy')",
+		"y = 2\ndef f(): return sorted(n for n in globals() if n in 'xy')"
 	for _, source := range []string{one, two, one} {
 		if res := call("acme", source); string(res.Value) != `["`+source[:1]+`"]` || res.Timeline.Cell != "hit" {
 			t.Errorf("%s gave %s in a %s, %+v", source, res.Value, res.Timeline.Cell, res.Error)

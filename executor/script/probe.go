@@ -62,7 +62,8 @@ func (f *Finder) question(ctx context.Context, argv []string, stdin string) ([]b
 	case err != nil:
 		return nil, &flaw{"cannot be started", err}
 	case exit.Cause != sandbox.CauseExit || exit.Code != 0 || len(b) == 0:
-		return nil, &flaw{"does not work", fmt.Errorf("it ended with %s, status %d, signal %d", exit.Cause, exit.Code, exit.Signal)}
+		return nil, &flaw{"does not work", fmt.Errorf("it ended with %s, status %d, signal %d", exit.Cause, exit.Code,
+			exit.Signal)}
 	case out.text(false) != "":
 		return nil, &flaw{"prints at its start", errors.New("it wrote to standard output before it was asked to")}
 	}
@@ -103,7 +104,8 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	if len(facts.Version) != 3 || !filepath.IsAbs(facts.Executable) || !filepath.IsAbs(facts.Prefix) || len(facts.Harness) == 0 {
+	if len(facts.Version) != 3 || !filepath.IsAbs(facts.Executable) || !filepath.IsAbs(facts.Prefix) ||
+		len(facts.Harness) == 0 {
 		return nil, &flaw{"does not work", errors.New("its answer is not complete")}
 	}
 	rt := &Runtime{
@@ -114,7 +116,8 @@ func (f *Finder) probePython(ctx context.Context, file string) (*Runtime, error)
 	rt.Paths = existing(facts.Site)
 	extra := []string{}
 	if venv := venvOf(file); venv != "" {
-		lib := filepath.Join(venv, "lib", fmt.Sprintf("python%d.%d", facts.Version[0], facts.Version[1]), "site-packages")
+		lib := filepath.Join(venv, "lib", fmt.Sprintf("python%d.%d", facts.Version[0], facts.Version[1]),
+			"site-packages")
 		if !venvSeesSystem(venv) {
 			rt.Paths = nil
 		}
@@ -240,7 +243,8 @@ func (f *Finder) probeBash(ctx context.Context, file string) (*Runtime, error) {
 		return nil, err
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	system := existing([]string{"/bin", "/usr/bin", "/usr/local/bin", "/etc/alternatives", "/usr/share/awk", "/usr/share/perl", "/usr/share/misc"})
+	system := existing([]string{"/bin", "/usr/bin", "/usr/local/bin", "/etc/alternatives", "/usr/share/awk",
+		"/usr/share/perl", "/usr/share/misc"})
 	return &Runtime{
 		Kind: haft.KindBash, Version: lines[0],
 		Argv:   []string{file, "--noprofile", "--norc"},

@@ -67,7 +67,8 @@ func (f *Finder) stampsOf(candidates []string) []string {
 // memoryFile names the file for a question.
 func (f *Finder) memoryFile(lang language, candidates []string) string {
 	h := sha256.New()
-	asked := []string{lang.name, pythonProbe, pythonHarness(), nodeProbe, nodeHarness, bashProbe, f.cfg.Home, f.cfg.Reader}
+	asked := []string{lang.name, pythonProbe, pythonHarness(), nodeProbe, nodeHarness, bashProbe, f.cfg.Home,
+		f.cfg.Reader}
 	for _, s := range slices.Concat(asked, openssl, candidates) {
 		fmt.Fprintf(h, "%d %s", len(s), s)
 	}
@@ -89,7 +90,8 @@ func (f *Finder) recall(lang language, candidates []string) *Runtime {
 		return nil
 	}
 	var m memory
-	if json.Unmarshal(b, &m) != nil || len(m.Argv) == 0 || len(m.Stamps) == 0 || time.Since(m.Asked) > rememberFor || time.Until(m.Asked) > 0 {
+	if json.Unmarshal(b, &m) != nil || len(m.Argv) == 0 || len(m.Stamps) == 0 || time.Since(m.Asked) > rememberFor ||
+		time.Until(m.Asked) > 0 {
 		return nil
 	}
 	now := append(f.stampsOf(candidates), stamp(m.Argv[0]))

@@ -61,7 +61,8 @@ func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error
 	if e, ok := errors.AsType[*cell.StartError](err); ok {
 		if r.x.told.Swap(e) != e {
 			// What it says may name files of the host, so only the operator gets it.
-			r.x.cfg.Logger.WarnContext(ctx, "interpreter does not start", "interpreter", r.rt.Argv[0], "err", e, "said", clean(e.Said))
+			r.x.cfg.Logger.WarnContext(ctx, "interpreter does not start", "interpreter", r.rt.Argv[0], "err", e, "said",
+				clean(e.Said))
 		}
 		fail(res, haft.FailRuntime, "the interpreter does not start in its sandbox", haft.RetrySame)
 		return nil
@@ -84,7 +85,8 @@ func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err erro
 	case runErr != nil:
 		fail(res, haft.FailRuntime, "the sandbox could not be kept up", haft.RetrySame)
 	case errors.Is(err, errFrame) && (exit.Cause == sandbox.CauseExit || exit.Cause == sandbox.CauseFinished):
-		fail(res, haft.FailProtocol, "the tool wrote something to the channel that is not exactly one result", haft.RetryNever)
+		fail(res, haft.FailProtocol, "the tool wrote something to the channel that is not exactly one result",
+			haft.RetryNever)
 	default:
 		r.silent(res, err, exit)
 	}
@@ -129,11 +131,13 @@ func (r *run) silent(res *haft.Result, err error, exit sandbox.Exit) {
 	case sandbox.CauseBlocked:
 		fail(res, haft.FailBlocked, "it made a system call that is forbidden in the sandbox", haft.RetryNever)
 	case sandbox.CauseSignal:
-		fail(res, haft.FailSignal, fmt.Sprintf("its process died of signal %d (%s)", exit.Signal, syscall.Signal(exit.Signal)), haft.RetryNever)
+		fail(res, haft.FailSignal, fmt.Sprintf("its process died of signal %d (%s)", exit.Signal,
+			syscall.Signal(exit.Signal)), haft.RetryNever)
 	case sandbox.CauseCancelled:
 		fail(res, haft.FailCancelled, "the call was stopped", haft.RetrySame)
 	case sandbox.CauseExit:
-		fail(res, haft.FailExit, fmt.Sprintf("it ended its process with status %d before it gave a value", exit.Code), haft.RetryNever)
+		fail(res, haft.FailExit, fmt.Sprintf("it ended its process with status %d before it gave a value", exit.Code),
+			haft.RetryNever)
 	default:
 		msg := "it closed the channel for its result and went on"
 		if !errors.Is(err, io.EOF) {

@@ -107,7 +107,8 @@ func (f *Finder) Find(ctx context.Context, kind haft.Kind, hint string) (*Runtim
 	}
 	lang, ok := languages[kind]
 	if !ok {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "there is no interpreter for tools of kind " + string(kind)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "there is no interpreter for tools of kind " + string(kind)}
 	}
 	e := f.entry(string(kind) + "\x00" + hint)
 	e.mu.Lock()
@@ -255,7 +256,9 @@ func (f *Finder) tryOne(ctx context.Context, lang language, file string) (*Runti
 		return nil, &flaw{"is too old", fmt.Errorf("version %s", rt.Version)}
 	}
 	rt.stamp = stamp(rt.Argv[0])
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{rt.stamp, rt.Version, rt.harness, string(rt.code)}, append(rt.Argv, rt.Paths...)...), "\x00")))
+	sum := sha256.Sum256(
+		[]byte(strings.Join(append([]string{rt.stamp, rt.Version, rt.harness, string(rt.code)},
+			append(rt.Argv, rt.Paths...)...), "\x00")))
 	rt.Digest = hex.EncodeToString(sum[:16])
 	return rt, nil
 }

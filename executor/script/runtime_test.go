@@ -31,9 +31,12 @@ func TestFinder_says_what_is_wrong(t *testing.T) {
 		{"no_such_shell", fakeInterpreter(t, 0o755, "#!/no/such/shell\n"), "cannot be started"},
 		{"ends_at_once", fakeInterpreter(t, 0o755, "#!/bin/sh\nexit 3\n"), "does not work"},
 		{"answers_nonsense", fakeInterpreter(t, 0o755, "#!/bin/sh\necho nonsense >&3\n"), "does not work"},
-		{"prints_at_start", fakeInterpreter(t, 0o755, "#!/bin/sh\necho Welcome\nexec "+python+" \"$@\"\n"), "prints at its start"},
-		{"too_old", fakeInterpreter(t, 0o755, "#!/bin/sh\necho '{\"version\":[3,8,1],\"implementation\":\"cpython\"}' >&3\n"), "is too old"},
-		{"another_implementation", fakeInterpreter(t, 0o755, "#!/bin/sh\necho '{\"version\":[3,10,1],\"implementation\":\"pypy\"}' >&3\n"), "is another implementation"},
+		{"prints_at_start", fakeInterpreter(t, 0o755, "#!/bin/sh\necho Welcome\nexec "+python+" \"$@\"\n"),
+			"prints at its start"},
+		{"too_old", fakeInterpreter(t, 0o755, "#!/bin/sh\necho "+
+			"'{\"version\":[3,8,1],\"implementation\":\"cpython\"}' >&3\n"), "is too old"},
+		{"another_implementation", fakeInterpreter(t, 0o755,
+			"#!/bin/sh\necho '{\"version\":[3,10,1],\"implementation\":\"pypy\"}' >&3\n"), "is another implementation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newFinder(t).Find(t.Context(), haft.KindPython, c.file)
@@ -43,9 +46,11 @@ func TestFinder_says_what_is_wrong(t *testing.T) {
 			if strings.Contains(haft.MessageOf(err), c.file) {
 				t.Errorf("the message %q names a file of the host", haft.MessageOf(err))
 			}
-			x := script.New(t.Context(), openProcess(t), "process", newFinder(t), script.Config{Hints: map[haft.Kind]string{haft.KindPython: c.file}})
+			x := script.New(t.Context(), openProcess(t), "process", newFinder(t),
+				script.Config{Hints: map[haft.Kind]string{haft.KindPython: c.file}})
 			defer x.Close()
-			if res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "def f(): pass"}); res.Error == nil || res.Error.Kind != haft.FailRuntime {
+			if res := execute(t, x, executor.Request{Kind: haft.KindPython,
+				Source: "def f(): pass"}); res.Error == nil || res.Error.Kind != haft.FailRuntime {
 				t.Errorf("a call gives %+v, want %s", res.Error, haft.FailRuntime)
 			}
 		})
@@ -88,11 +93,13 @@ func TestFinder_resolves_links_shims_and_environments(t *testing.T) {
 	if err := os.Symlink(python, filepath.Join(venv, "bin", "python3")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(venv, "pyvenv.cfg"), []byte("home = "+filepath.Dir(python)+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(venv, "pyvenv.cfg"), []byte("home = "+filepath.Dir(python)+"\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, hint := range map[string]string{
-		"link": link, "shim": fakeInterpreter(t, 0o755, "#!/bin/bash\nexec "+python+" \"$@\"\n"), "venv": venv, "itself": python,
+		"link": link, "shim": fakeInterpreter(t, 0o755, "#!/bin/bash\nexec "+python+" \"$@\"\n"), "venv": venv,
+		"itself": python,
 	} {
 		rt, err := newFinder(t).Find(t.Context(), haft.KindPython, hint)
 		if err != nil {
@@ -118,7 +125,8 @@ func TestFinder_mounts_little(t *testing.T) {
 			continue
 		}
 		for _, m := range rt.Mounts {
-			for _, never := range []string{"/", "/usr", "/etc", "/home", "/root", "/var", "/tmp", "/opt", os.Getenv("HOME")} {
+			for _, never := range []string{"/", "/usr", "/etc", "/home", "/root", "/var", "/tmp", "/opt",
+				os.Getenv("HOME")} {
 				if m.Host == never || m.Writable || m.Host != m.Inside {
 					t.Errorf("%s: mount %+v", py, m)
 				}
@@ -154,9 +162,12 @@ func TestFinder_remembers_across_processes(t *testing.T) {
 	if second := find(); second.Digest != first.Digest || starts() != 1 {
 		t.Errorf("the second finder asked again: %d starts", starts())
 	}
-	x := script.New(t.Context(), openProcess(t), "process", script.NewFinder(openProcess(t), script.FinderConfig{Cache: cache}), script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: file}})
+	x := script.New(t.Context(), openProcess(t), "process",
+		script.NewFinder(openProcess(t), script.FinderConfig{Cache: cache}),
+		script.Config{Cold: true, Hints: map[haft.Kind]string{haft.KindPython: file}})
 	defer x.Close()
-	if res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "def f(): return 1"}); string(res.Value) != "1" {
+	if res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "def f(): return 1"}); string(
+		res.Value) != "1" {
 		t.Errorf("a remembered interpreter gives %+v", res.Error)
 	}
 	text, err := os.ReadFile(file)

@@ -178,7 +178,8 @@ func check(req executor.Request) error {
 	case len(req.Files) > maxFiles:
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
 	}
-	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files, Network: req.Network, Outlet: req.Outlet}).Check(); err != nil {
+	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files, Network: req.Network,
+		Outlet: req.Outlet}).Check(); err != nil {
 		return err
 	}
 	if err := checkCA(req); err != nil {

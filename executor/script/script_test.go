@@ -34,18 +34,25 @@ func TestExecute_refuses_before_anything_starts(t *testing.T) {
 			r.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 100<<20) + `"}`)
 		}},
 		{"arguments_that_are_no_JSON", "not JSON", func(r *executor.Request) { r.Args = json.RawMessage(`{"a":`) }},
-		{"arguments_that_are_no_object", "not an object", func(r *executor.Request) { r.Args = json.RawMessage(` [1]`) }},
+		{"arguments_that_are_no_object", "not an object",
+			func(r *executor.Request) { r.Args = json.RawMessage(` [1]`) }},
 		{"arguments_of_depth_1000", "200 deep", func(r *executor.Request) {
-			r.Args = json.RawMessage(strings.Repeat(" ", 100) + `{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)
+			r.Args = json.RawMessage(strings.Repeat(" ", 100) + `{"a":` + strings.Repeat("[", 1000) +
+				strings.Repeat("]", 1000) + `}`)
 		}},
 		{"arguments_of_spaces", "not JSON", func(r *executor.Request) { r.Args = json.RawMessage(`   `) }},
 		{"source_of_2_MB", "1048576 is the most", func(r *executor.Request) { r.Source = strings.Repeat("#", 2<<20) }},
-		{"loader_variable", `the variable LD_PRELOAD is reserved`, func(r *executor.Request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }},
-		{"python_variable", `the variable PYTHONPATH is reserved`, func(r *executor.Request) { r.Env = map[string]string{"PYTHONPATH": "x"} }},
-		{"node_variable", `the variable NODE_OPTIONS is reserved`, func(r *executor.Request) { r.Env = map[string]string{"NODE_OPTIONS": "x"} }},
-		{"shell_variable", `the variable BASH_ENV is reserved`, func(r *executor.Request) { r.Env = map[string]string{"BASH_ENV": "x"} }},
+		{"loader_variable", `the variable LD_PRELOAD is reserved`,
+			func(r *executor.Request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }},
+		{"python_variable", `the variable PYTHONPATH is reserved`,
+			func(r *executor.Request) { r.Env = map[string]string{"PYTHONPATH": "x"} }},
+		{"node_variable", `the variable NODE_OPTIONS is reserved`,
+			func(r *executor.Request) { r.Env = map[string]string{"NODE_OPTIONS": "x"} }},
+		{"shell_variable", `the variable BASH_ENV is reserved`,
+			func(r *executor.Request) { r.Env = map[string]string{"BASH_ENV": "x"} }},
 		{"path", `the variable PATH is reserved`, func(r *executor.Request) { r.Env = map[string]string{"PATH": "x"} }},
-		{"exported_function", "letters, digits", func(r *executor.Request) { r.Env = map[string]string{"BASH_FUNC_x%%": "() { :; }"} }},
+		{"exported_function", "letters, digits",
+			func(r *executor.Request) { r.Env = map[string]string{"BASH_FUNC_x%%": "() { :; }"} }},
 		{"name_with_equals", "letters, digits", func(r *executor.Request) { r.Env = map[string]string{"A=B": "x"} }},
 		{"value_with_NUL", "holds NUL", func(r *executor.Request) { r.Env = map[string]string{"A": "\x00"} }},
 		{"too_many_files", "files", func(r *executor.Request) { r.Files = make([]sandbox.File, 10000) }},
@@ -66,7 +73,9 @@ func TestExecute_refuses_before_anything_starts(t *testing.T) {
 func TestExecute_names_of_ours_may_be_set(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
 	res := execute(t, x, executor.Request{
-		Kind: haft.KindPython, Source: "import os\ndef f(): return [os.environ['HAFT_CALL_ID'], 'HAFT_REQUIRE' in os.environ, os.environ['PATH']]",
+		Kind: haft.KindPython,
+		Source: "import os\ndef f(): return [os.environ['HAFT_CALL_ID'], 'HAFT_REQUIRE' in os.environ, " +
+			"os.environ['PATH']]",
 		Env: map[string]string{"HAFT_CALL_ID": "c1"},
 	})
 	if want := `["c1",false,"` + script.DefaultPath + `"]`; string(res.Value) != want {
@@ -78,7 +87,8 @@ func TestExecute_time_runs_out(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
 	began := time.Now()
 	res := execute(t, x, executor.Request{
-		Kind: haft.KindPython, Source: "import time\ndef f():\n  print('x', flush=True)\n  time.sleep(60)", Limits: haft.Limits{Wall: haft.Millis(300 * time.Millisecond)},
+		Kind: haft.KindPython, Source: "import time\ndef f():\n  print('x', flush=True)\n  time.sleep(60)",
+		Limits: haft.Limits{Wall: haft.Millis(300 * time.Millisecond)},
 	})
 	if res.Status != haft.StatusTimeout || res.Error.Kind != haft.FailTimeout || res.Stdout != "x\n" {
 		t.Errorf("got %s %+v %q", res.Status, res.Error, res.Stdout)
@@ -93,17 +103,20 @@ func TestExecute_is_stopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause error
 		want  haft.Status
-	}{"cancelled": {errors.New("by a person"), haft.StatusCancelled}, "deadline": {context.DeadlineExceeded, haft.StatusTimeout}} {
+	}{"cancelled": {errors.New("by a person"), haft.StatusCancelled},
+		"deadline": {context.DeadlineExceeded, haft.StatusTimeout}} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			res, err := x.Execute(ctx, executor.Request{
-				Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "import time\ndef f():\n  print('x', flush=True)\n  time.sleep(60)",
+				Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f",
+				Source: "import time\ndef f():\n  print('x', flush=True)\n  time.sleep(60)",
 				Stdout: func([]byte) { cancel(c.cause) },
 			})
 			if err != nil || res.Status != c.want || res.Sandbox.Isolation.Level == "" {
 				t.Errorf("got %+v, %v, want %s", res, err, c.want)
 			}
-			if res, err = x.Execute(ctx, executor.Request{Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "def f(): pass"}); err != nil || res.Status != c.want {
+			if res, err = x.Execute(ctx, executor.Request{Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f",
+				Source: "def f(): pass"}); err != nil || res.Status != c.want {
 				t.Errorf("a call that begins too late: %+v, %v, want %s", res, err, c.want)
 			}
 			if s := res.Sandbox; s.Provider != "none" || s.Isolation.Level != haft.LevelNone {
@@ -118,7 +131,8 @@ func TestExecute_output_is_streamed_and_bounded(t *testing.T) {
 	var mu sync.Mutex
 	var out, errs bytes.Buffer
 	res := execute(t, x, executor.Request{
-		Kind: haft.KindPython, Source: "import sys\ndef f():\n  print('ü' * 1000)\n  print('é' * 10, file=sys.stderr)\n  return 1",
+		Kind:   haft.KindPython,
+		Source: "import sys\ndef f():\n  print('ü' * 1000)\n  print('é' * 10, file=sys.stderr)\n  return 1",
 		Limits: haft.Limits{Stdout: 101, Stderr: 1000},
 		Stdout: func(b []byte) { mu.Lock(); defer mu.Unlock(); out.Write(b) },
 		Stderr: func(b []byte) { mu.Lock(); defer mu.Unlock(); errs.Write(b) },
@@ -133,23 +147,30 @@ func TestExecute_output_is_streamed_and_bounded(t *testing.T) {
 
 func TestExecute_gives_back_artifacts(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
-	res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "import os\ndef f():\n  os.makedirs('out', exist_ok=True)\n  open('out/a.txt', 'w').write('hello')\n  os.symlink('/etc/passwd', 'out/b')"})
-	if res.Truncated.Artifacts != 1 || len(res.Artifacts) != 1 || res.Artifacts[0].Name != "a.txt" || string(res.Artifacts[0].Data) != "hello" {
+	res := execute(t, x, executor.Request{Kind: haft.KindPython,
+		Source: "import os\ndef f():\n  os.makedirs('out', exist_ok=True)\n  open('out/a.txt', " +
+			"'w').write('hello')\n  os.symlink('/etc/passwd', 'out/b')"})
+	if res.Truncated.Artifacts != 1 || len(res.Artifacts) != 1 || res.Artifacts[0].Name != "a.txt" ||
+		string(res.Artifacts[0].Data) != "hello" {
 		t.Errorf("artifacts %+v, %+v", res.Artifacts, res.Error)
 	}
 }
 
 func TestExecute_calls_find_no_trace_of_each_other(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
-	src := "import builtins, os, random\nstate = []\ndef f():\n  state.append(1)\n  old = getattr(builtins, 'mark', 0)\n  builtins.mark = 1\n  open('mark', 'a').write('x')\n  return [len(state), old, os.path.getsize('mark'), os.environ.get('MARK'), os.environ.setdefault('MARK', '1') and 0]"
+	src := "import builtins, os, random\nstate = []\ndef f():\n  state.append(1)\n  old = getattr(builtins, 'mark', " +
+		"0)\n  builtins.mark = 1\n  open('mark', 'a').write('x')\n  return [len(state), old, " +
+		"os.path.getsize('mark'), os.environ.get('MARK'), os.environ.setdefault('MARK', '1') and 0]"
 	for range 5 {
-		if res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: src}); string(res.Value) != `[1,0,1,null,0]` {
+		if res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: src}); string(
+			res.Value) != `[1,0,1,null,0]` {
 			t.Fatalf("got %s %+v", res.Value, res.Error)
 		}
 	}
 	seen := map[string]bool{}
 	for range 4 {
-		res := execute(t, x, executor.Request{Kind: haft.KindPython, Source: "import random, os\ndef f(): return [random.random(), os.getpid()]"})
+		res := execute(t, x, executor.Request{Kind: haft.KindPython,
+			Source: "import random, os\ndef f(): return [random.random(), os.getpid()]"})
 		if seen[string(res.Value)] {
 			t.Errorf("two calls drew the same numbers: %s", res.Value)
 		}
@@ -159,8 +180,10 @@ func TestExecute_calls_find_no_trace_of_each_other(t *testing.T) {
 
 func TestExecute_reuse_keeps_one_process(t *testing.T) {
 	for kind, src := range map[haft.Kind]string{
-		haft.KindPython:     "import time\nn = 0\ndef f(wait=0):\n  global n\n  n += 1\n  time.sleep(wait)\n  if n == 3: raise ValueError('third')\n  return n",
-		haft.KindJavaScript: "let n = 0;\nexport async function f({wait}) { n++; if (wait) await new Promise(r => setTimeout(r, wait * 1000)); if (n == 3) throw new Error('third'); return n }",
+		haft.KindPython: "import time\nn = 0\ndef f(wait=0):\n  global n\n  n += 1\n  time.sleep(wait)\n  if n " +
+			"== 3: raise ValueError('third')\n  return n",
+		haft.KindJavaScript: "let n = 0;\nexport async function f({wait}) { n++; if (wait) await new Promise(r => " +
+			"setTimeout(r, wait * 1000)); if (n == 3) throw new Error('third'); return n }",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			x := setup(t, kind, script.Config{Reuse: []string{"acme/tool"}})
@@ -181,7 +204,8 @@ func TestExecute_reuse_keeps_one_process(t *testing.T) {
 			if res := execute(t, x, other); string(res.Value) != "1" {
 				t.Errorf("another tenant got %s %+v", res.Value, res.Error)
 			}
-			slow := executor.Request{Kind: kind, Source: src, Args: json.RawMessage(`{"wait":60}`), Limits: haft.Limits{Wall: haft.Millis(200 * time.Millisecond)}}
+			slow := executor.Request{Kind: kind, Source: src, Args: json.RawMessage(`{"wait":60}`),
+				Limits: haft.Limits{Wall: haft.Millis(200 * time.Millisecond)}}
 			if res := execute(t, x, slow); res.Status != haft.StatusTimeout {
 				t.Errorf("a slow call: %s %+v", res.Status, res.Error)
 			} else {
@@ -222,7 +246,8 @@ func TestExecute_many_at_once(t *testing.T) {
 func TestExecute_demands_isolation(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
 	_, err := x.Execute(t.Context(), executor.Request{
-		Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "def f(): pass", Need: sandbox.Need{Level: haft.LevelNamespaces},
+		Org: "o", Tool: "t", Kind: haft.KindPython, Function: "f", Source: "def f(): pass",
+		Need: sandbox.Need{Level: haft.LevelNamespaces},
 	})
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("got %v, want %s", err, haft.CodeDenied)
@@ -249,7 +274,8 @@ func TestExecute_an_interpreter_that_stops_working_is_reported_once(t *testing.T
 	}
 	// On a machine that is slow enough it is tried, and reported, again.
 	again := int(time.Since(began) / time.Second)
-	if n := strings.Count(log.String(), "interpreter does not start"); n < 1 || n > 1+again || !strings.Contains(log.String(), "library is gone") {
+	if n := strings.Count(log.String(), "interpreter does not start"); n < 1 || n > 1+again ||
+		!strings.Contains(log.String(), "library is gone") {
 		t.Errorf("%d reports:\n%s", n, log.String())
 	}
 	b, err := os.ReadFile(state)

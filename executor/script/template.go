@@ -67,7 +67,8 @@ func (ts *templates) runner(rt *Runtime, spec sandbox.Spec, policy string, layer
 }
 
 // get returns the template of key, made if need be.
-func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec, layers []executor.Layer) (sandbox.Template, error) {
+func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec,
+	layers []executor.Layer) (sandbox.Template, error) {
 	ts.mu.Lock()
 	if ts.closed {
 		ts.mu.Unlock()

@@ -88,7 +88,8 @@ func (t *transformer) transform(m *call, kind haft.Kind) transformed {
 
 // unreadable is the outcome for a source that is wrong.
 func unreadable(why string) transformed {
-	return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(why), 2<<10), Retry: haft.RetryNever}}
+	return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(why), 2<<10),
+		Retry: haft.RetryNever}}
 }
 
 // esbuild transforms source and puts footer behind it. A source whose variables
@@ -136,4 +137,7 @@ func isIdentifier(s string) bool {
 }
 
 // jsWords cannot be names.
-const jsWords = " await break case catch class const continue debugger default delete do else enum export extends false finally for function if import in instanceof new null return static super switch this throw true try typeof var void while with yield let package private protected public interface implements arguments eval module exports require "
+const jsWords = " await break case catch class const continue debugger default delete do else enum export extends " +
+	"false finally for function if import in instanceof new null return static super switch this throw true try " +
+	"typeof var void while with yield let package private protected public interface implements arguments eval " +
+	"module exports require "

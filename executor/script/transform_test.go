@@ -14,11 +14,13 @@ func TestTransform_hostile_source_ends_soon(t *testing.T) {
 	tests := map[string]struct {
 		source, want string
 	}{
-		"conditions that are read twice": {strings.Repeat("a?(b):c=>", 20) + "1", "too many conditions with arrow functions"},
-		"brackets":                       {strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "brackets are nested deeper"},
-		"operators":                      {strings.Repeat("!", 100_000) + "1", "more than 4000 words"},
-		"no text":                        {"\x00", "zero byte"},
-		"arrows in arrows":               {strings.Repeat("x=>", 1_900) + "1", ""},
+		"conditions that are read twice": {strings.Repeat("a?(b):c=>", 20) + "1",
+			"too many conditions with arrow functions"},
+		"brackets": {strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+			"brackets are nested deeper"},
+		"operators":        {strings.Repeat("!", 100_000) + "1", "more than 4000 words"},
+		"no text":          {"\x00", "zero byte"},
+		"arrows in arrows": {strings.Repeat("x=>", 1_900) + "1", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +31,8 @@ func TestTransform_hostile_source_ends_soon(t *testing.T) {
 			if d := time.Since(start); d > 20*time.Second {
 				t.Errorf("it took %v", d)
 			}
-			if got := failure; (got == nil) != (tt.want == "") || got != nil && !strings.Contains(got.Message, tt.want) {
+			if got := failure; (got == nil) != (tt.want == "") ||
+				got != nil && !strings.Contains(got.Message, tt.want) {
 				t.Errorf("failure = %+v, want %q", got, tt.want)
 			}
 		})

@@ -16,7 +16,8 @@ import (
 func (p *Pool) checkBound(w wanted) error {
 	for name, f := range w.env {
 		for _, b := range f.bound {
-			return astray("the variable", name, b, "and never to a program: a server that is a command needs one that is not bound")
+			return astray("the variable", name, b,
+				"and never to a program: a server that is a command needs one that is not bound")
 		}
 	}
 	if len(w.headers) == 0 {
@@ -31,11 +32,13 @@ func (p *Pool) checkBound(w wanted) error {
 			switch {
 			case b.Bound.OAuth != nil:
 				return astray("the header", name, b, "in exchange for tokens: log in at the server instead")
-			case b.Bound.Query != "" || b.Bound.Basic != "" || b.Bound.Header != "" && !strings.EqualFold(b.Bound.Header, name):
+			case b.Bound.Query != "" || b.Bound.Basic != "" ||
+				b.Bound.Header != "" && !strings.EqualFold(b.Bound.Header, name):
 				return astray("the header", name, b, "in another place of the request than this header")
 			case !p.fits(b, http.MethodPost, u) && !p.fits(b, http.MethodGet, u):
 				return astray("the header", name, b,
-					"and nowhere else, which the address of the server is not among: bind it to that host too, or use another secret")
+					"and nowhere else, which the address of the server is not among: bind it to that host too, or "+
+						"use another secret")
 			}
 		}
 	}
@@ -50,5 +53,6 @@ func (p *Pool) fits(v secret.Named, method string, to *url.URL) bool {
 // astray is for a secret that is not sent where it does not belong.
 func astray(what, name string, v secret.Named, why string) error {
 	return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf(
-		"%s %s of the server needs the secret %s, which goes to %s %s", what, name, v.Name, strings.Join(v.Bound.Hosts, ", "), why)}
+		"%s %s of the server needs the secret %s, which goes to %s %s", what, name, v.Name,
+		strings.Join(v.Bound.Hosts, ", "), why)}
 }

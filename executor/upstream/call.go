@@ -34,7 +34,8 @@ func (p *Pool) Execute(ctx context.Context, req executor.Request) (*haft.Result,
 	}
 	if req.Origin != "" && w.server.Origin() != req.Origin {
 		// What was looked at was the tool of another server, of that name.
-		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the server of the tool is another than the one that was looked at: list its tools again"), nil
+		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
+			"the server of the tool is another than the one that was looked at: list its tools again"), nil
 	}
 	s, err := p.acquire(ctx, w)
 	if err != nil {
@@ -138,9 +139,11 @@ func (c *call) blank(status haft.Status) *haft.Result {
 	took := time.Since(c.began)
 	res := &haft.Result{
 		Call: c.req.Call, Tool: c.req.Tool, Digest: c.req.Digest, Status: status, Value: json.RawMessage("null"),
-		Usage:    haft.Usage{Wall: haft.Millis(took)},
-		Sandbox:  haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}},
-		Timeline: haft.Timeline{Setup: haft.Millis(c.setup), Execute: haft.Millis(took - c.setup), Total: haft.Millis(took)},
+		Usage: haft.Usage{Wall: haft.Millis(took)},
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
+			Controls: []haft.Control{}}},
+		Timeline: haft.Timeline{Setup: haft.Millis(c.setup), Execute: haft.Millis(took - c.setup),
+			Total: haft.Millis(took)},
 	}
 	if c.session == nil {
 		return res
@@ -172,7 +175,8 @@ func (c *call) unreached(ctx context.Context, err error) (*haft.Result, error) {
 		return c.failed(haft.StatusError, haft.FailLogin, haft.RetryNever, n.Error()), nil
 	}
 	if f, ok := errors.AsType[*Failed](err); ok {
-		kind := map[Fault]haft.FailureKind{FaultNetwork: haft.FailNetwork, FaultProtocol: haft.FailProtocol, FaultCommand: haft.FailRuntime}[f.Fault]
+		kind := map[Fault]haft.FailureKind{FaultNetwork: haft.FailNetwork, FaultProtocol: haft.FailProtocol,
+			FaultCommand: haft.FailRuntime}[f.Fault]
 		if f.Broken {
 			kind = haft.FailBroken
 		}
@@ -207,7 +211,9 @@ func (c *call) refused(wire *jsonrpc.Error) *haft.Result {
 	if wire.Code == jsonrpc.CodeInvalidParams {
 		retry = haft.RetryChanged
 	}
-	return c.failed(haft.StatusError, haft.FailProtocol, retry, fmt.Sprintf("the MCP server refuses the call: %s (%d)", cut(c.session.hide.Text(wire.Message), 2000), wire.Code))
+	return c.failed(haft.StatusError, haft.FailProtocol, retry,
+		fmt.Sprintf("the MCP server refuses the call: %s (%d)", cut(c.session.hide.Text(wire.Message), 2000),
+			wire.Code))
 }
 
 // broken is for a connection that failed: before the call was sent, or nobody
@@ -219,7 +225,8 @@ func (c *call) broken(err error) (*haft.Result, error) {
 	var op *net.OpError
 	var dns *net.DNSError
 	if errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns) {
-		return c.failed(haft.StatusError, haft.FailNetwork, haft.RetrySame, "the MCP server cannot be connected to"), nil
+		return c.failed(haft.StatusError, haft.FailNetwork, haft.RetrySame, "the MCP server cannot be connected to"),
+			nil
 	}
 	if e, ok := errors.AsType[*haft.Error](err); ok && e.Code == haft.CodeDenied {
 		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever, e.Message), nil
@@ -241,17 +248,21 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 	value, beside, err := parts.value(r.StructuredContent, c.req.Returns)
 	switch {
 	case err != nil:
-		return c.failed(haft.StatusError, haft.FailProtocol, haft.RetryNever, "the MCP server gave content that cannot be read")
+		return c.failed(haft.StatusError, haft.FailProtocol, haft.RetryNever,
+			"the MCP server gave content that cannot be read")
 	case int64(len(value)) > c.limits.Result:
-		return c.failed(haft.StatusLimit, haft.FailResult, haft.RetryChanged, fmt.Sprintf("the MCP server gave more than %d bytes", c.limits.Result))
+		return c.failed(haft.StatusLimit, haft.FailResult, haft.RetryChanged,
+			fmt.Sprintf("the MCP server gave more than %d bytes", c.limits.Result))
 	}
 	if value = json.RawMessage(c.session.covered(string(value))); !json.Valid(value) {
-		return c.failed(haft.StatusError, haft.FailFiltered, haft.RetryNever, "the MCP server gave its own credentials away")
+		return c.failed(haft.StatusError, haft.FailFiltered, haft.RetryNever,
+			"the MCP server gave its own credentials away")
 	}
 	res.Stdout = cut(beside, int(min(c.limits.Stdout, 1<<20)))
 	if r.IsError {
 		res.Status = haft.StatusError
-		res.Error = &haft.Failure{Kind: haft.FailException, Type: "ToolError", Retry: haft.RetryChanged, Message: cut(firstOf(parts.text(), "the tool failed and did not say why"), 16<<10)}
+		res.Error = &haft.Failure{Kind: haft.FailException, Type: "ToolError", Retry: haft.RetryChanged,
+			Message: cut(firstOf(parts.text(), "the tool failed and did not say why"), 16<<10)}
 		return res
 	}
 	res.Value = value
@@ -259,7 +270,8 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 }
 
 // List connects to a server and lists its tools anew.
-func (p *Pool) List(ctx context.Context, who haft.Principal, ref string, vars []secret.Named) (*haft.MCPListing, error) {
+func (p *Pool) List(ctx context.Context, who haft.Principal, ref string,
+	vars []secret.Named) (*haft.MCPListing, error) {
 	w, err := p.want(ctx, who, ref, vars)
 	if err != nil {
 		return nil, err

@@ -69,7 +69,8 @@ type Config struct {
 	Vault Vault
 	// Elicit answers what a server asks a person, by a message and a schema. Nil
 	// tells servers that nobody can be asked.
-	Elicit func(ctx context.Context, message string, schema json.RawMessage) (action string, content map[string]any, err error)
+	Elicit func(ctx context.Context, message string, schema json.RawMessage) (action string, content map[string]any,
+		err error)
 	// ClientMetadata is the address of a document that describes this client to
 	// authorisation servers; "" means that it registers itself.
 	ClientMetadata string

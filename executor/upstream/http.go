@@ -165,8 +165,10 @@ func (b *body) Close() error {
 var ours = sync.OnceValue(func() map[string]bool {
 	set := map[string]bool{}
 	for _, n := range []string{
-		"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Keep-Alive",
-		"Proxy-Connection", "Expect", "Accept", "Last-Event-Id", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+		"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade",
+		"Te", "Trailer", "Keep-Alive",
+		"Proxy-Connection", "Expect", "Accept", "Last-Event-Id", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method",
+		"Mcp-Name",
 	} {
 		set[n] = true
 	}

@@ -23,25 +23,33 @@ func remote() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "remote", Version: "2"}, nil)
 	object := map[string]any{"type": "object"}
 	give := func(name string, r *mcp.CallToolResult) {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return r, nil })
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: object},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return r, nil })
 	}
 	give("texts", &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a"}, &mcp.TextContent{Text: "b"}}})
 	give("mixed", &mcp.CallToolResult{Content: []mcp.Content{
-		&mcp.TextContent{Text: "see"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte{1, 2}}, &mcp.AudioContent{MIMEType: "audio/wav", Data: []byte{3}},
-		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///a/b.txt", MIMEType: "text/plain", Text: "inside"}},
-		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///a/c.bin", MIMEType: "application/x-c", Blob: []byte{4, 5, 6}}},
+		&mcp.TextContent{Text: "see"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte{1, 2}},
+		&mcp.AudioContent{MIMEType: "audio/wav", Data: []byte{3}},
+		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///a/b.txt", MIMEType: "text/plain",
+			Text: "inside"}},
+		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///a/c.bin", MIMEType: "application/x-c",
+			Blob: []byte{4, 5, 6}}},
 		&mcp.ResourceLink{URI: "file:///d", Name: "d"},
 	}})
-	give("structured", &mcp.CallToolResult{StructuredContent: map[string]any{"n": 1}, Content: []mcp.Content{&mcp.TextContent{Text: `{"n": 1}`}}})
-	give("beside", &mcp.CallToolResult{StructuredContent: map[string]any{"n": 1}, Content: []mcp.Content{&mcp.TextContent{Text: "one, that is"}}})
-	s.AddTool(&mcp.Tool{Name: "header", InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		h := r.Extra.Header
-		sum := sha256.Sum256([]byte(h.Get("X-Tenant") + "|" + h.Get("Authorization")))
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
-	})
-	s.AddTool(&mcp.Tool{Name: "leak", InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(r.Extra.Header)}}}, nil
-	})
+	give("structured", &mcp.CallToolResult{StructuredContent: map[string]any{"n": 1},
+		Content: []mcp.Content{&mcp.TextContent{Text: `{"n": 1}`}}})
+	give("beside", &mcp.CallToolResult{StructuredContent: map[string]any{"n": 1},
+		Content: []mcp.Content{&mcp.TextContent{Text: "one, that is"}}})
+	s.AddTool(&mcp.Tool{Name: "header", InputSchema: object},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			h := r.Extra.Header
+			sum := sha256.Sum256([]byte(h.Get("X-Tenant") + "|" + h.Get("Authorization")))
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
+		})
+	s.AddTool(&mcp.Tool{Name: "leak", InputSchema: object},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(r.Extra.Header)}}}, nil
+		})
 	return s
 }
 
@@ -82,7 +90,8 @@ func TestPool_over_HTTP(t *testing.T) {
 				if got := text(t, call("header")); got != hex.EncodeToString(sum[:]) {
 					t.Error("the server did not get its headers")
 				}
-				if got := text(t, call("leak")); strings.Contains(got, "acme-tenant-key") || strings.Contains(got, "token-of-the-call") {
+				if got := text(t, call("leak")); strings.Contains(got, "acme-tenant-key") ||
+					strings.Contains(got, "token-of-the-call") {
 					t.Errorf("the server gives its credentials away: %q", got)
 				}
 			}
@@ -104,7 +113,8 @@ func TestPool_over_HTTP(t *testing.T) {
 			if d := cmp.Diff(want, parts); d != "" {
 				t.Errorf("the parts differ (-want +got):\n%s", d)
 			}
-			if len(res.Artifacts) != 3 || string(res.Artifacts[2].Data) != "\x04\x05\x06" || res.Artifacts[0].ContentType != "image/png" {
+			if len(res.Artifacts) != 3 || string(res.Artifacts[2].Data) != "\x04\x05\x06" ||
+				res.Artifacts[0].ContentType != "image/png" {
 				t.Errorf("the artifacts are %+v", res.Artifacts)
 			}
 			if res := call("structured"); string(res.Value) != `{"n":1}` || res.Stdout != "" {
@@ -123,8 +133,13 @@ func TestPool_tells_the_faults_of_HTTP_apart(t *testing.T) {
 	w := newWorld(t, upstream.Config{MaxMessage: 1 << 20})
 	for name, url := range map[string]string{
 		"nobody": closed.URL,
-		"html":   at(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })),
-		"error":  at(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })),
+		"html": at(t,
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })),
+		"error": at(t,
+			http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request) {
+				w.WriteHeader(http.StatusInternalServerError)
+			})),
 		"endless": at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			for r.Context().Err() == nil {
@@ -136,7 +151,8 @@ func TestPool_tells_the_faults_of_HTTP_apart(t *testing.T) {
 	} {
 		w.add(name, "", func(s *haft.MCPServer) { s.Transport, s.URL, s.Command = haft.MCPHTTP, url, nil })
 	}
-	for name, want := range map[string]haft.FailureKind{"nobody": haft.FailNetwork, "html": haft.FailProtocol, "error": haft.FailProtocol, "endless": haft.FailProtocol} {
+	for name, want := range map[string]haft.FailureKind{"nobody": haft.FailNetwork, "html": haft.FailProtocol,
+		"error": haft.FailProtocol, "endless": haft.FailProtocol} {
 		if res := w.call(request(name, "x", "{}")); res.Error == nil || res.Error.Kind != want {
 			t.Errorf("%s: %+v, want %s", name, res.Error, want)
 		}
@@ -144,13 +160,15 @@ func TestPool_tells_the_faults_of_HTTP_apart(t *testing.T) {
 }
 
 func TestCheckHeaders(t *testing.T) {
-	for name, ok := range map[string]bool{"X-Api-Key": true, "authorization": true, "x_weird.name!": true, "": false, "Host": false, "mcp-session-id": false, "a b": false, "a:b": false, "ä": false} {
+	for name, ok := range map[string]bool{"X-Api-Key": true, "authorization": true, "x_weird.name!": true, "": false,
+		"Host": false, "mcp-session-id": false, "a b": false, "a:b": false, "ä": false} {
 		if err := upstream.CheckHeaders(map[string]string{name: "v"}); (err == nil) != ok {
 			t.Errorf("CheckHeaders(%q) = %v, want ok %v", name, err, ok)
 		}
 	}
 	for _, value := range []string{"a\r\nX: y", "a\x00", strings.Repeat("x", 20<<10)} {
-		if err := upstream.CheckHeaders(map[string]string{"X": value}); haft.CodeOf(err) != haft.CodeInvalid || len(value) < 100 && strings.Contains(err.Error(), value) {
+		if err := upstream.CheckHeaders(map[string]string{"X": value}); haft.CodeOf(err) != haft.CodeInvalid ||
+			len(value) < 100 && strings.Contains(err.Error(), value) {
 			t.Errorf("CheckHeaders(%.10q) = %v", value, err)
 		}
 	}

@@ -21,7 +21,8 @@ const (
 // tooLong is for a list that is over a bound as a whole: none of it is taken, so that
 // nobody takes a part for all of it.
 func tooLong(most int, what string) error {
-	return &Failed{Fault: FaultProtocol, Message: fmt.Sprintf("the server lists more than %d %s: the list is not taken", most, what)}
+	return &Failed{Fault: FaultProtocol, Message: fmt.Sprintf("the server lists more than %d %s: the list is not taken",
+		most, what)}
 }
 
 // listing reads all pages of a server's list of tools.
@@ -30,7 +31,8 @@ func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPLi
 	if init := s.InitializeResult(); init != nil {
 		l.Protocol = init.ProtocolVersion
 		if init.ServerInfo != nil {
-			l.Title = strings.TrimSpace(cut(firstOf(init.ServerInfo.Title, init.ServerInfo.Name), 100) + " " + cut(init.ServerInfo.Version, 40))
+			l.Title = strings.TrimSpace(cut(firstOf(init.ServerInfo.Title, init.ServerInfo.Name), 100) + " " +
+				cut(init.ServerInfo.Version, 40))
 		}
 		if init.Capabilities != nil && init.Capabilities.Tools == nil {
 			return l, nil
@@ -70,7 +72,8 @@ func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPLi
 			return l, nil
 		}
 		if cursor = page.NextCursor; cursors[cursor] || len(cursor) > maxCursor {
-			l.Problems = append(l.Problems, haft.MCPProblem{Reasons: []string{"the pages of the list lead in a circle"}})
+			l.Problems = append(l.Problems,
+				haft.MCPProblem{Reasons: []string{"the pages of the list lead in a circle"}})
 			return l, nil
 		}
 		cursors[cursor] = true

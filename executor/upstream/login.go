@@ -52,7 +52,8 @@ const loginEnd = time.Minute
 // to open, or "" if the server wants none. Redirect is where the authorisation
 // server sends the person afterwards: an address of whoever calls Login, who then
 // calls Finish with what came along. It is either on this machine or https.
-func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string, vars []secret.Named) (string, error) {
+func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string,
+	vars []secret.Named) (string, error) {
 	if p.cfg.Vault == nil || p.cfg.Client == nil {
 		return "", &haft.Error{Code: haft.CodeUnavailable, Message: "logins are not kept here"}
 	}
@@ -64,7 +65,8 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 		return "", err
 	}
 	if w.server.Transport == haft.MCPStdio {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "the server is a command: it has no login, but may have variables"}
+		return "", &haft.Error{Code: haft.CodeInvalid,
+			Message: "the server is a command: it has no login, but may have variables"}
 	}
 	a := p.account(w)
 	asked := a.challenge()
@@ -128,7 +130,8 @@ func loginFailed(err error) error {
 	if _, ok := errors.AsType[*haft.Error](err); ok {
 		return err
 	}
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "the login at the MCP server failed: its authorisation server cannot be used", Err: err}
+	return &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the login at the MCP server failed: its authorisation server cannot be used", Err: err}
 }
 
 // checkRedirect accepts addresses to which a code may be sent.
@@ -204,7 +207,8 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 			return scopes
 		},
 		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-			ClientName: "Haft", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+			ClientName: "Haft", RedirectURIs: []string{redirect},
+			GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
 		}},
 		NewTokenSource: l.granted,
 	}
@@ -224,10 +228,12 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	u, err := url.Parse(args.URL)
 	if err != nil || u.Query().Get("state") == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server names no address that a person could open"}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the authorisation server names no address that a person could open"}
 	}
 	if r := u.Query().Get("resource"); r != "" && originOf(r) != l.origin {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the server wants a login for another resource than itself"}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "the server wants a login for another resource than itself"}
 	}
 	p := l.account.pool
 	p.mu.Lock()
@@ -258,8 +264,10 @@ func (p *Pool) forget(l *login) {
 // granted keeps what was granted.
 func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
 	g := &grant{
-		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
-		TokenURL: cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader, Resource: l.resource, Scopes: cfg.Scopes, Origin: l.origin,
+		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID,
+		ClientSecret: cfg.ClientSecret,
+		TokenURL:     cfg.Endpoint.TokenURL, InHeader: cfg.Endpoint.AuthStyle == oauth2.AuthStyleInHeader,
+		Resource: l.resource, Scopes: cfg.Scopes, Origin: l.origin,
 	}
 	if scope, ok := t.Extra("scope").(string); ok && scope != "" {
 		g.Scopes = strings.Fields(scope)
@@ -278,7 +286,8 @@ func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer)
 	l := p.logins[a.State]
 	if l == nil || a.State == "" {
 		p.mu.Unlock()
-		return &haft.Error{Code: haft.CodeNotFound, Message: "no login waits for this answer: it was answered already, or took too long"}
+		return &haft.Error{Code: haft.CodeNotFound,
+			Message: "no login waits for this answer: it was answered already, or took too long"}
 	}
 	if l.who.Org != who.Org || l.who.Owner() != who.Owner() || l.who.Agent != who.Agent {
 		p.mu.Unlock()

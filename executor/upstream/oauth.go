@@ -24,7 +24,8 @@ type needLogin struct{ server string }
 
 // Error implements error. It is for callers too.
 func (n *needLogin) Error() string {
-	return "the MCP server " + n.server + " wants a login: a person has to agree first, with: haft mcp-server login " + n.server
+	return "the MCP server " + n.server + " wants a login: a person has to agree first, with: haft mcp-server login " +
+		n.server
 }
 
 // NeedsLogin reports whether err says that a person has to log in.
@@ -261,10 +262,12 @@ func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 	case resp.StatusCode >= 400 && resp.StatusCode < 500:
 		return nil, nil // invalid_grant and the like: a person has to agree again
 	case resp.StatusCode != http.StatusOK:
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server of the MCP server does not answer as it should"}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the authorisation server of the MCP server does not answer as it should"}
 	}
 	if err := json.Unmarshal(raw, &got); err != nil || got.Access == "" {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server of the MCP server gives no token"}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the authorisation server of the MCP server gives no token"}
 	}
 	next := *g
 	next.Access, next.Expiry = got.Access, time.Time{}
@@ -281,7 +284,8 @@ func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 func (a *account) ask(req *http.Request, resp *http.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = &challenge{url: req.URL.String(), status: resp.StatusCode, header: slices.Clone(resp.Header.Values("WWW-Authenticate"))}
+	a.asked = &challenge{url: req.URL.String(), status: resp.StatusCode,
+		header: slices.Clone(resp.Header.Values("WWW-Authenticate"))}
 }
 
 // bearer is a transport that adds somebody's token to requests to a server.
@@ -326,7 +330,8 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.account.ask(sent, resp)
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxToken)) // so that the connection can be used again
 		_ = resp.Body.Close()
-		if token == "" || try > 0 || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
+		if token == "" || try > 0 || resp.StatusCode != http.StatusUnauthorized ||
+			req.Body != nil && req.GetBody == nil {
 			return nil, b.need()
 		}
 		// It may have ended before its time.

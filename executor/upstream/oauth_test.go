@@ -40,12 +40,15 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{clients: map[string]string{}, codes: map[string]url.Values{}, access: map[string]time.Time{}, refresh: map[string]bool{}, lives: time.Hour}
+	a := &authority{clients: map[string]string{}, codes: map[string]url.Values{}, access: map[string]time.Time{},
+		refresh: map[string]bool{}, lives: time.Hour}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]any{
-			"issuer": a.url, "authorization_endpoint": a.url + "/authorize", "token_endpoint": a.url + "/token", "registration_endpoint": a.url + "/register",
-			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "grant_types_supported": []string{"authorization_code", "refresh_token"},
+			"issuer": a.url, "authorization_endpoint": a.url + "/authorize", "token_endpoint": a.url + "/token",
+			"registration_endpoint":    a.url + "/register",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+			"grant_types_supported":                 []string{"authorization_code", "refresh_token"},
 			"token_endpoint_auth_methods_supported": []string{"client_secret_basic"},
 		})
 	})
@@ -59,7 +62,8 @@ func newAuthority(t *testing.T) *authority {
 		}
 		id := "client-" + rand.Text()
 		a.clients[id] = rand.Text()
-		meta["client_id"], meta["client_secret"], meta["token_endpoint_auth_method"] = id, a.clients[id], "client_secret_basic"
+		meta["client_id"], meta["client_secret"], meta["token_endpoint_auth_method"] = id, a.clients[id],
+			"client_secret_basic"
 		write(w, http.StatusCreated, meta)
 	})
 	mux.HandleFunc("/authorize", a.authorize)
@@ -79,7 +83,8 @@ func (a *authority) authorize(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
-	if err != nil || a.clients[q.Get("client_id")] == "" || q.Get("code_challenge_method") != "S256" || q.Get("resource") != a.resource {
+	if err != nil || a.clients[q.Get("client_id")] == "" || q.Get("code_challenge_method") != "S256" ||
+		q.Get("resource") != a.resource {
 		http.Error(w, "a bad request", http.StatusBadRequest)
 		return
 	}
@@ -109,7 +114,8 @@ func (a *authority) token(w http.ResponseWriter, r *http.Request) {
 		asked := a.codes[r.Form.Get("code")]
 		delete(a.codes, r.Form.Get("code")) // for one use
 		sum := sha256.Sum256([]byte(r.Form.Get("code_verifier")))
-		if asked == nil || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || asked.Get("client_id") != id || r.Form.Get("resource") != a.resource {
+		if asked == nil || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+			asked.Get("client_id") != id || r.Form.Get("resource") != a.resource {
 			no("invalid_grant")
 			return
 		}
@@ -126,29 +132,34 @@ func (a *authority) token(w http.ResponseWriter, r *http.Request) {
 	}
 	access, refresh := rand.Text(), rand.Text()
 	a.access[access], a.refresh[refresh] = time.Now().Add(a.lives), true
-	write(w, http.StatusOK, map[string]any{"access_token": access, "refresh_token": refresh, "token_type": "Bearer", "expires_in": int(a.lives.Seconds())})
+	write(w, http.StatusOK, map[string]any{"access_token": access, "refresh_token": refresh, "token_type": "Bearer",
+		"expires_in": int(a.lives.Seconds())})
 }
 
 // guarded is an MCP server that takes the tokens of an authority only.
 func (a *authority) guarded(t *testing.T) string {
 	t.Helper()
 	s := remote()
-	s.AddTool(&mcp.Tool{Name: "whoami", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		sum := sha256.Sum256([]byte(r.Extra.Header.Get("Authorization")))
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
-	})
-	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+	s.AddTool(&mcp.Tool{Name: "whoami", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			sum := sha256.Sum256([]byte(r.Extra.Header.Get("Authorization")))
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: hex.EncodeToString(sum[:])}}}, nil
+		})
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	var srv *httptest.Server
 	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource") {
-			write(w, http.StatusOK, map[string]any{"resource": srv.URL + "/mcp", "authorization_servers": []string{a.url}, "scopes_supported": []string{"tools"}})
+			write(w, http.StatusOK, map[string]any{"resource": srv.URL + "/mcp",
+				"authorization_servers": []string{a.url}, "scopes_supported": []string{"tools"}})
 			return
 		}
 		a.mu.Lock()
 		ends, ok := a.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 		a.mu.Unlock()
 		if !ok || time.Now().After(ends) {
-			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+srv.URL+`/.well-known/oauth-protected-resource/mcp"`)
+			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+srv.URL+
+				`/.well-known/oauth-protected-resource/mcp"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -166,7 +177,10 @@ func browse(t *testing.T, link string) haft.MCPAnswer {
 	t.Helper()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	c := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := c.Get(link)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +201,8 @@ func TestPool_login(t *testing.T) {
 	whoami := request("far", "whoami", "{}")
 
 	res := w.call(whoami)
-	if res.Error == nil || res.Error.Kind != haft.FailLogin || !strings.Contains(res.Error.Message, "haft mcp-server login far") {
+	if res.Error == nil || res.Error.Kind != haft.FailLogin ||
+		!strings.Contains(res.Error.Message, "haft mcp-server login far") {
 		t.Fatalf("a call before the login: %+v", res.Error)
 	}
 	begin := func() string {
@@ -206,10 +221,12 @@ func TestPool_login(t *testing.T) {
 	a.denies = false
 	// Somebody else has got hold of the answer.
 	answer := browse(t, begin())
-	if err := w.pool.Finish(t.Context(), haft.Principal{Org: "acme", User: "bob"}, answer); haft.CodeOf(err) != haft.CodeDenied {
+	if err := w.pool.Finish(t.Context(), haft.Principal{Org: "acme", User: "bob"},
+		answer); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Finish by another = %v", err)
 	}
-	if err := w.pool.Finish(t.Context(), ann, haft.MCPAnswer{State: "guessed", Code: answer.Code}); haft.CodeOf(err) != haft.CodeNotFound {
+	if err := w.pool.Finish(t.Context(), ann, haft.MCPAnswer{State: "guessed", Code: answer.Code}); haft.CodeOf(
+		err) != haft.CodeNotFound {
 		t.Errorf("Finish with a state that was guessed = %v", err)
 	}
 	if err := w.pool.Finish(t.Context(), ann, answer); err != nil {
@@ -293,7 +310,8 @@ func TestPool_login_is_refused(t *testing.T) {
 	if _, err := w.pool.Login(t.Context(), ann, "command", redirect, nil); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("Login at a command = %v", err)
 	}
-	for _, bad := range []string{"", "http://evil.example/", "https://user@host/", "javascript:alert(1)", "http://127.0.0.1:1/#x", "http://localhost.evil.example/"} {
+	for _, bad := range []string{"", "http://evil.example/", "https://user@host/", "javascript:alert(1)",
+		"http://127.0.0.1:1/#x", "http://localhost.evil.example/"} {
 		if _, err := w.pool.Login(t.Context(), ann, "open", bad, nil); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("Login with redirect %q = %v", bad, err)
 		}

@@ -141,7 +141,8 @@ func TestOrigin_refresh(t *testing.T) {
 		}
 	}
 	w.pool.Drop("acme", "mcp_far") // so that it is read again
-	if _, err := w.pool.Execute(t.Context(), request("far", "whoami", "{}")); err == nil && evil.has(refresh) != "" || refresh == "" {
+	if _, err := w.pool.Execute(t.Context(), request("far", "whoami", "{}")); err == nil && evil.has(refresh) != "" ||
+		refresh == "" {
 		t.Errorf("the refresh token followed a redirect")
 	}
 	if evil.has("/token") != "" {
@@ -211,7 +212,8 @@ func TestOrigin_bound(t *testing.T) {
 	w := newWorld(t, upstream.Config{Fits: fits})
 	for name, to := range map[string]string{"good": good.url, "evil": evil.url} {
 		w.add(name, "", func(s *haft.MCPServer) {
-			s.Transport, s.URL, s.Command, s.Headers = haft.MCPHTTP, to, nil, map[string]string{"Authorization": "Bearer {{ API_KEY }}"}
+			s.Transport, s.URL, s.Command, s.Headers = haft.MCPHTTP, to, nil,
+				map[string]string{"Authorization": "Bearer {{ API_KEY }}"}
 		})
 	}
 	w.add("command", "honest", func(s *haft.MCPServer) { s.Env = map[string]string{"KEY": "{{ API_KEY }}"} })
@@ -220,18 +222,21 @@ func TestOrigin_bound(t *testing.T) {
 		vars   []secret.Named
 		want   string // of the refusal, or "" if there is none
 	}{
-		"where it belongs":    {"good", bound(good.url, nil), ""},
-		"in its header":       {"good", bound(good.url, func(b *secret.Binding) { b.Header = "authorization" }), ""},
-		"elsewhere":           {"evil", bound(good.url, nil), "and nowhere else"},
-		"in another header":   {"good", bound(good.url, func(b *secret.Binding) { b.Header = "X-Key" }), "another place"},
-		"in a query":          {"good", bound(good.url, func(b *secret.Binding) { b.Query = "key" }), "another place"},
-		"as one for tokens":   {"good", bound(good.url, func(b *secret.Binding) { b.OAuth = &secret.OAuth{} }), "in exchange for tokens"},
+		"where it belongs": {"good", bound(good.url, nil), ""},
+		"in its header":    {"good", bound(good.url, func(b *secret.Binding) { b.Header = "authorization" }), ""},
+		"elsewhere":        {"evil", bound(good.url, nil), "and nowhere else"},
+		"in another header": {"good", bound(good.url, func(b *secret.Binding) { b.Header = "X-Key" }),
+			"another place"},
+		"in a query": {"good", bound(good.url, func(b *secret.Binding) { b.Query = "key" }), "another place"},
+		"as one for tokens": {"good", bound(good.url, func(b *secret.Binding) { b.OAuth = &secret.OAuth{} }),
+			"in exchange for tokens"},
 		"in a command":        {"command", bound(good.url, nil), "never to a program"},
 		"by the wrong method": {"good", bound("DELETE "+good.url, nil), "and nowhere else"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.pool.List(t.Context(), ann, tt.server, tt.vars)
-			if tt.want == "" && err != nil || tt.want != "" && (haft.CodeOf(err) != haft.CodeDenied || !strings.Contains(haft.MessageOf(err), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" &&
+				(haft.CodeOf(err) != haft.CodeDenied || !strings.Contains(haft.MessageOf(err), tt.want)) {
 				t.Errorf("List: %v, want %q", err, tt.want)
 			}
 			req := request(tt.server, "texts", "{}")
@@ -252,7 +257,8 @@ func TestOrigin_bound(t *testing.T) {
 	}
 	// A secret that belongs into some requests only is in those.
 	w.add("some", "", func(s *haft.MCPServer) {
-		s.Transport, s.URL, s.Command, s.Headers = haft.MCPHTTP, evil.url, nil, map[string]string{"X-Only": "{{ API_KEY }}"}
+		s.Transport, s.URL, s.Command, s.Headers = haft.MCPHTTP, evil.url, nil,
+			map[string]string{"X-Only": "{{ API_KEY }}"}
 	})
 	if _, err := w.pool.List(t.Context(), ann, "some", bound("POST "+evil.url, nil)); err != nil {
 		t.Fatal(err)

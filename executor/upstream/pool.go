@@ -43,7 +43,8 @@ var errClosed = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is 
 // New makes a pool. It connects to nobody. Ctx is for its values: the pool lives
 // until Close.
 func New(ctx context.Context, cfg Config) *Pool {
-	p := &Pool{cfg: cfg.filled(), slots: map[key]*slot{}, accounts: map[owner]*account{}, logins: map[string]*login{}, changed: make(chan struct{}, 1)}
+	p := &Pool{cfg: cfg.filled(), slots: map[key]*slot{}, accounts: map[owner]*account{}, logins: map[string]*login{},
+		changed: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.work.Go(p.housekeep)
 	p.work.Go(p.recheckWhenTold)
@@ -148,7 +149,8 @@ func (w wanted) key(user string) key {
 		Headers, Env map[string]string
 		User         string
 	}{haft.MCPServer{
-		Transport: w.server.Transport, Command: w.server.Command, URL: w.server.URL, Network: w.server.Network, Mounts: w.server.Mounts,
+		Transport: w.server.Transport, Command: w.server.Command, URL: w.server.URL, Network: w.server.Network,
+		Mounts:       w.server.Mounts,
 		Requirements: w.server.Requirements, Limits: w.server.Limits, OAuth: w.server.OAuth,
 	}, texts(w.headers), texts(w.env), user})
 	if err != nil { // of plain texts: cannot be
@@ -198,7 +200,8 @@ func (p *Pool) slot(k key, server haft.MCPServer) (*slot, error) {
 			break
 		}
 		if !p.evict(k.org, org >= p.cfg.PerOrg) {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "too many sessions with MCP servers at once; try again", RetryAfter: haft.Millis(time.Second)}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "too many sessions with MCP servers at once; try again", RetryAfter: haft.Millis(time.Second)}
 		}
 	}
 	s := &slot{pool: p, key: k, server: server, used: time.Now()}

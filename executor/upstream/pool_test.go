@@ -174,7 +174,8 @@ func TestPool_cancels_there_too(t *testing.T) {
 
 func TestPool_hostile_servers_are_alone_with_it(t *testing.T) {
 	w := newWorld(t, upstream.Config{MaxMessage: 4 << 20})
-	modes := []string{"huge-list", "circle", "huge-tool", "huge-message", "no-answer", "no-call-answer", "wrong-ids", "invalid-json", "stderr-flood", "notification-flood", "die-mid-call", "exit"}
+	modes := []string{"huge-list", "circle", "huge-tool", "huge-message", "no-answer", "no-call-answer", "wrong-ids",
+		"invalid-json", "stderr-flood", "notification-flood", "die-mid-call", "exit"}
 	for _, m := range modes {
 		w.add(m, m, func(s *haft.MCPServer) {
 			if m == "no-answer" {
@@ -223,9 +224,12 @@ func TestPool_hostile_servers_are_alone_with_it(t *testing.T) {
 	all.Wait()
 	want := map[string][]haft.FailureKind{
 		"huge-list": {""}, "circle": {""}, "huge-tool": {""}, "stderr-flood": {""},
-		"huge-message": {haft.FailProtocol, haft.FailUnknown, haft.FailNetwork, haft.FailTimeout}, "no-answer": {haft.FailNetwork},
-		"no-call-answer": {haft.FailTimeout}, "wrong-ids": {haft.FailTimeout}, "invalid-json": {haft.FailUnknown, haft.FailTimeout},
-		"notification-flood": {"", haft.FailUnknown, haft.FailTimeout}, "die-mid-call": {haft.FailUnknown}, "exit": {haft.FailRuntime},
+		"huge-message":   {haft.FailProtocol, haft.FailUnknown, haft.FailNetwork, haft.FailTimeout},
+		"no-answer":      {haft.FailNetwork},
+		"no-call-answer": {haft.FailTimeout}, "wrong-ids": {haft.FailTimeout},
+		"invalid-json":       {haft.FailUnknown, haft.FailTimeout},
+		"notification-flood": {"", haft.FailUnknown, haft.FailTimeout}, "die-mid-call": {haft.FailUnknown},
+		"exit": {haft.FailRuntime},
 	}
 	for i, m := range modes {
 		if !slices.Contains(want[m], kinds[i]) {
@@ -252,7 +256,8 @@ func TestPool_List(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := fmt.Sprint(l.Problems)
-			if len(l.Tools) != tt.tools || tt.problems != "" && !strings.Contains(said, tt.problems) || tt.problems == "" && len(l.Problems) > 0 {
+			if len(l.Tools) != tt.tools || tt.problems != "" && !strings.Contains(said, tt.problems) ||
+				tt.problems == "" && len(l.Problems) > 0 {
 				t.Errorf("%d tools and %.300s, want %d and %q", len(l.Tools), said, tt.tools, tt.problems)
 			}
 			if l.Title != "fixture 1" || l.Protocol == "" {
@@ -261,12 +266,14 @@ func TestPool_List(t *testing.T) {
 		})
 	}
 	w.add("huge-list", "huge-list", nil)
-	if _, err := w.pool.List(t.Context(), ann, "huge-list", nil); !strings.Contains(haft.MessageOf(err), "more than 300 tools: the list is not taken") {
+	if _, err := w.pool.List(t.Context(), ann, "huge-list", nil); !strings.Contains(haft.MessageOf(err),
+		"more than 300 tools: the list is not taken") {
 		t.Errorf("List of a server that lists too much: %v", err)
 	}
 	w.add("gone", "exit", func(s *haft.MCPServer) { s.Env = map[string]string{"KEY": "SECRETKEY123456"} })
 	_, err := w.pool.List(t.Context(), ann, "gone", nil)
-	if haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "code 7") || !strings.Contains(haft.MessageOf(err), "cannot start") || strings.Contains(err.Error(), "SECRETKEY") {
+	if haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "code 7") ||
+		!strings.Contains(haft.MessageOf(err), "cannot start") || strings.Contains(err.Error(), "SECRETKEY") {
 		t.Errorf("List of a server that ends at once: %v", err)
 	}
 }
@@ -360,7 +367,8 @@ func TestPool_hammer(t *testing.T) {
 				if err != nil && !errors.Is(err, executor.ErrMaybeRan) {
 					t.Errorf("Execute: %v", err)
 				}
-				if err == nil && res.Status != haft.StatusSuccess && res.Error.Kind != haft.FailBroken && res.Error.Kind != haft.FailNetwork && res.Error.Kind != haft.FailDenied {
+				if err == nil && res.Status != haft.StatusSuccess && res.Error.Kind != haft.FailBroken &&
+					res.Error.Kind != haft.FailNetwork && res.Error.Kind != haft.FailDenied {
 					t.Errorf("a call ended with %+v", res.Error)
 				}
 			}

@@ -72,7 +72,8 @@ func (p *Pool) recheck(ctx context.Context) {
 		p.cfg.Logger.Info("the session with an MCP server is ended",
 			"org", s.server.Org, "server", s.server.Name, "reason", haft.MessageOf(err))
 		why := &haft.Error{Code: haft.CodeDenied, Err: err,
-			Message: fmt.Sprintf("the MCP server was ended while the call ran: %s; the call may have had effects", haft.MessageOf(err))}
+			Message: fmt.Sprintf("the MCP server was ended while the call ran: %s; the call may have had effects",
+				haft.MessageOf(err))}
 		ending.Go(func() { s.endFor(why) })
 	}
 	ending.Wait()

@@ -80,14 +80,16 @@ func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
 		limit = d
 	}
 	s := &session{
-		pool: p, slot: slot, server: w.server, hide: hide(w, func(string) bool { return true }), cover: hide(w, secret.NewNames(nil).Sensitive),
+		pool: p, slot: slot, server: w.server, hide: hide(w, func(string) bool { return true }),
+		cover:  hide(w, secret.NewNames(nil).Sensitive),
 		ending: make(chan struct{}), calls: map[string]*running{},
 	}
 	transport, err := s.transport(p.ctx, w) // which may install packages first, with bounds of its own
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	if err == nil {
-		s.client, err = mcp.NewClient(&mcp.Implementation{Name: "haft", Version: p.cfg.Version}, s.options()).Connect(ctx, transport, nil)
+		s.client, err = mcp.NewClient(&mcp.Implementation{Name: "haft", Version: p.cfg.Version},
+			s.options()).Connect(ctx, transport, nil)
 	}
 	if err != nil {
 		err = s.explain(ctx, err)
@@ -183,11 +185,13 @@ func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error
 		next = s.bearer
 	}
 	s.out = &headers{
-		next: next, origin: haft.URLOrigin(u), values: w.headers, fits: p.fits, max: p.cfg.MaxMessage, closing: s.ending,
+		next: next, origin: haft.URLOrigin(u), values: w.headers, fits: p.fits, max: p.cfg.MaxMessage,
+		closing: s.ending,
 	}
 	client.Transport = s.out
 	if w.server.Transport == haft.MCPSSE {
-		return &lasting{&mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client, MaxEventSize: p.cfg.MaxMessage}}, nil
+		return &lasting{&mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client,
+			MaxEventSize: p.cfg.MaxMessage}}, nil
 	}
 	return &mcp.StreamableClientTransport{Endpoint: w.server.URL, HTTPClient: &client}, nil
 }
@@ -198,7 +202,10 @@ func (s *session) options() *mcp.ClientOptions {
 		Capabilities:                &mcp.ClientCapabilities{},
 		ProgressNotificationHandler: s.progress,
 		LoggingMessageHandler:       s.logged, //nolint:staticcheck // servers of earlier revisions log
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.pool.cfg.Changed(s.server.Org, s.server.ID) },
+		ToolListChangedHandler: func(context.Context,
+			*mcp.ToolListChangedRequest) {
+			s.pool.cfg.Changed(s.server.Org, s.server.ID)
+		},
 	}
 	if ask := s.pool.cfg.Elicit; ask != nil {
 		o.ElicitationHandler = func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -425,7 +432,8 @@ func (s *session) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil && s.pool.ctx.Err() == nil:
 		f.Message = "the server does not answer in time"
 	case wire != nil:
-		f.Fault, f.Message = FaultProtocol, fmt.Sprintf("the server refuses: %s (%d)", cut(s.hide.Text(wire.Message), 500), wire.Code)
+		f.Fault, f.Message = FaultProtocol, fmt.Sprintf("the server refuses: %s (%d)",
+			cut(s.hide.Text(wire.Message), 500), wire.Code)
 	case errors.As(err, &dns):
 		f.Message = "the host of the server is not found"
 	case errors.As(err, &op):

@@ -59,7 +59,8 @@ func (s *slot) take(ctx context.Context, w wanted) (*session, error) {
 			return nil, err
 		case s.opening == nil:
 			if left := time.Until(s.until); left > 0 {
-				err := &Failed{Fault: FaultNetwork, Broken: true, After: left, Message: "the server failed of late and is left alone for a while", Err: s.failure}
+				err := &Failed{Fault: FaultNetwork, Broken: true, After: left,
+					Message: "the server failed of late and is left alone for a while", Err: s.failure}
 				s.mu.Unlock()
 				return nil, err
 			}

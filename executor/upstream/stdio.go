@@ -112,7 +112,8 @@ func (c *command) ended() string {
 // in the order in which they come, and takes those for which it returns true: the
 // SDK would handle them beside the answer that follows.
 func (c *command) transport(maxMessage int, hear func(*jsonrpc.Request) bool) mcp.Transport {
-	return &stdioTransport{c: c, hear: hear, io: &mcp.IOTransport{Reader: c.out, Writer: c.in, MaxLineLength: maxMessage}}
+	return &stdioTransport{c: c, hear: hear, io: &mcp.IOTransport{Reader: c.out, Writer: c.in,
+		MaxLineLength: maxMessage}}
 }
 
 // A stdioTransport watches over what comes.

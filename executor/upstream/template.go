@@ -47,7 +47,8 @@ func expand(what string, values map[string]string, vars []secret.Named) (map[str
 		})
 		if missing != "" {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
-				"%s %s of the server needs the variable %s: set it for the agent or the organisation, or give it with the call", what, name, missing)}
+				"%s %s of the server needs the variable %s: set it for the agent or the organisation, or give it "+
+					"with the call", what, name, missing)}
 		}
 		out[name] = f
 	}

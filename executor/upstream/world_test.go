@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 		os.Exit(conform(scenario, os.Args[len(os.Args)-1]))
 	}
 	// The SDK's servers keep sessions that were cut, which are not ours.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"))
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"))
 }
 
 // world is a pool and the servers that it knows.
@@ -71,7 +72,8 @@ func newWorld(t *testing.T, cfg upstream.Config) *world {
 
 // add adds a server that is the fixture in a mode.
 func (w *world) add(name, mode string, change func(*haft.MCPServer)) {
-	s := haft.MCPServer{ID: "mcp_" + name, Org: "acme", Name: name, Transport: haft.MCPStdio, Command: []string{"fixture", mode}}
+	s := haft.MCPServer{ID: "mcp_" + name, Org: "acme", Name: name, Transport: haft.MCPStdio,
+		Command: []string{"fixture", mode}}
 	if change != nil {
 		change(&s)
 	}
@@ -132,7 +134,8 @@ var ann = haft.Principal{Org: "acme", User: "ann"}
 // request is a call of a tool.
 func request(server, tool, args string) executor.Request {
 	return executor.Request{
-		Call: "c_1", Tool: haft.MCPToolName(server, tool), Org: "acme", Principal: ann, Kind: haft.KindMCP, Server: server, Function: tool,
+		Call: "c_1", Tool: haft.MCPToolName(server, tool), Org: "acme", Principal: ann, Kind: haft.KindMCP,
+		Server: server, Function: tool,
 		Args: json.RawMessage(args), Limits: haft.Limits{Wall: haft.Millis(time.Minute)},
 	}
 }

@@ -95,7 +95,8 @@ func (s *Signer) Sign(h Head, now time.Time) Checkpoint { return s.sign(h, nil, 
 // last of its organisation and the last of all. The zero value of either means that
 // there is none.
 func (s *Signer) SignAfter(h Head, last Mark, tip Tip, now time.Time) Checkpoint {
-	return s.sign(h, &Place{Number: last.Number + 1, Prev: last.Checkpoint, Serial: tip.Serial + 1, Before: tip.Checkpoint}, now)
+	return s.sign(h, &Place{Number: last.Number + 1, Prev: last.Checkpoint, Serial: tip.Serial + 1,
+		Before: tip.Checkpoint}, now)
 }
 
 // SignLoss is SignAfter for a database that is older than what was signed: the
@@ -150,5 +151,6 @@ func (c Checkpoint) followsMark(last Mark) bool {
 // FollowsTip reports whether c comes right after the last checkpoint of all.
 func (c Checkpoint) FollowsTip(tip Tip) bool {
 	p := c.Place
-	return p != nil && p.Before == tip.Checkpoint && (p.Serial == tip.Serial+1 || p.Lost != nil && p.Serial > tip.Serial)
+	return p != nil && p.Before == tip.Checkpoint &&
+		(p.Serial == tip.Serial+1 || p.Lost != nil && p.Serial > tip.Serial)
 }

@@ -18,8 +18,9 @@ var day = time.Date(2026, 3, 14, 15, 9, 26, 535_897_932, time.UTC)
 func full() audit.Entry {
 	return audit.Entry{
 		Org: "acme", Time: day, Kind: "call.ended",
-		Actor: haft.Principal{Org: "acme", User: "ada", Agent: "a1", Roles: []string{"dev", "ops"}, Scope: []string{"tools:call"}},
-		Call:  "c_1", Tool: "add", Digest: "sha256:ab", Body: json.RawMessage(`{"status":"success","took_ms":3}`),
+		Actor: haft.Principal{Org: "acme", User: "ada", Agent: "a1", Roles: []string{"dev", "ops"},
+			Scope: []string{"tools:call"}},
+		Call: "c_1", Tool: "add", Digest: "sha256:ab", Body: json.RawMessage(`{"status":"success","took_ms":3}`),
 	}
 }
 
@@ -71,15 +72,18 @@ func TestLink_encoding_is_pinned(t *testing.T) {
 func TestLink_every_field_changes_the_hash(t *testing.T) {
 	base := audit.Link(audit.Genesis("acme"), full()).Hash
 	for name, change := range map[string]func(*audit.Entry){
-		"time":                    func(e *audit.Entry) { e.Time = e.Time.Add(time.Microsecond) },
-		"kind":                    func(e *audit.Entry) { e.Kind += "x" },
-		"actor org":               func(e *audit.Entry) { e.Actor.Org += "x" },
-		"user":                    func(e *audit.Entry) { e.Actor.User += "x" },
-		"agent":                   func(e *audit.Entry) { e.Actor.Agent += "x" },
-		"role":                    func(e *audit.Entry) { e.Actor.Roles = []string{"dev", "opsx"} },
-		"order of roles":          func(e *audit.Entry) { e.Actor.Roles = []string{"ops", "dev"} },
-		"roles run together":      func(e *audit.Entry) { e.Actor.Roles = []string{"devops"} },
-		"role moved to the scope": func(e *audit.Entry) { e.Actor.Roles, e.Actor.Scope = []string{"dev"}, []string{"ops", "tools:call"} },
+		"time":               func(e *audit.Entry) { e.Time = e.Time.Add(time.Microsecond) },
+		"kind":               func(e *audit.Entry) { e.Kind += "x" },
+		"actor org":          func(e *audit.Entry) { e.Actor.Org += "x" },
+		"user":               func(e *audit.Entry) { e.Actor.User += "x" },
+		"agent":              func(e *audit.Entry) { e.Actor.Agent += "x" },
+		"role":               func(e *audit.Entry) { e.Actor.Roles = []string{"dev", "opsx"} },
+		"order of roles":     func(e *audit.Entry) { e.Actor.Roles = []string{"ops", "dev"} },
+		"roles run together": func(e *audit.Entry) { e.Actor.Roles = []string{"devops"} },
+		"role moved to the scope": func(e *audit.Entry) {
+			e.Actor.Roles, e.Actor.Scope = []string{"dev"},
+				[]string{"ops", "tools:call"}
+		},
 		"scope":                   func(e *audit.Entry) { e.Actor.Scope = []string{"tools:*"} },
 		"empty scope":             func(e *audit.Entry) { e.Actor.Scope = []string{} },
 		"no scope":                func(e *audit.Entry) { e.Actor.Scope = nil },
@@ -87,8 +91,11 @@ func TestLink_every_field_changes_the_hash(t *testing.T) {
 		"tool":                    func(e *audit.Entry) { e.Tool += "x" },
 		"digest":                  func(e *audit.Entry) { e.Digest += "x" },
 		"tool and digest shifted": func(e *audit.Entry) { e.Tool, e.Digest = e.Tool+e.Digest[:1], e.Digest[1:] },
-		"body":                    func(e *audit.Entry) { e.Body = json.RawMessage(`{"status":"success", "took_ms":3}`) },
-		"no body":                 func(e *audit.Entry) { e.Body = nil },
+		"body": func(e *audit.Entry) {
+			e.Body = json.RawMessage(
+				`{"status":"success", "took_ms":3}`)
+		},
+		"no body": func(e *audit.Entry) { e.Body = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := full()
@@ -120,7 +127,8 @@ func TestLink_makes_what_a_store_gives_back(t *testing.T) {
 	if diff := cmp.Diff(got, back); diff != "" {
 		t.Errorf("entry after a round trip (-linked +read):\n%s", diff)
 	}
-	if want := time.Date(2026, 3, 14, 15, 9, 26, 535_897_000, time.UTC); !got.Time.Equal(want) || got.Time.Location() != time.UTC {
+	if want := time.Date(2026, 3, 14, 15, 9, 26, 535_897_000, time.UTC); !got.Time.Equal(want) ||
+		got.Time.Location() != time.UTC {
 		t.Errorf("time = %v, want %v", got.Time, want)
 	}
 	if roles[1] != "o\xffps" {

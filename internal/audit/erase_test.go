@@ -22,7 +22,8 @@ func erasedChain(t *testing.T) []audit.Entry {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := audit.Link(head, audit.Entry{Org: "o", Time: time.Unix(int64(len(list)), 0), Kind: kind, Actor: haft.Principal{Org: "o", User: "ann"}, Body: raw})
+		e := audit.Link(head, audit.Entry{Org: "o", Time: time.Unix(int64(len(list)), 0), Kind: kind,
+			Actor: haft.Principal{Org: "o", User: "ann"}, Body: raw})
 		list, head = append(list, e), e.Head()
 	}
 	for range 5 {
@@ -82,7 +83,8 @@ func TestVerify_of_erased_entries(t *testing.T) {
 		if err != nil || rep.Sound() != c.sound {
 			t.Errorf("%s: sound %v, %v, %v; want %v", name, rep.Sound(), rep.Problems, err, c.sound)
 		}
-		if c.sound && (len(rep.Warnings) != 1 || rep.Warnings[0] != (audit.Problem{Kind: audit.Erasure, Seq: 6, To: 2})) {
+		if c.sound &&
+			(len(rep.Warnings) != 1 || rep.Warnings[0] != (audit.Problem{Kind: audit.Erasure, Seq: 6, To: 2})) {
 			t.Errorf("%s: warnings %v", name, rep.Warnings)
 		}
 	}

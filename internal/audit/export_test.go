@@ -62,10 +62,12 @@ func TestRead_finds_every_change_of_a_single_byte(t *testing.T) {
 	}{
 		"unsigned, every other byte": {export(t, []audit.Entry{bare}, audit.Extract{From: c[1].Head()}), all},
 		"signed, every bit": {export(t, c, audit.Extract{
-			From: audit.Head{Org: "acme"}, Checkpoints: []audit.Checkpoint{s.Sign(c[1].Head(), day)}, Signer: s, Time: day,
+			From: audit.Head{Org: "acme"}, Checkpoints: []audit.Checkpoint{s.Sign(c[1].Head(), day)}, Signer: s,
+			Time: day,
 		}), bits},
 		"chained and signed, every bit": {export(t, c[:1], audit.Extract{
-			From: audit.Head{Org: "acme"}, Checkpoints: chained(s, c, 1), Marks: marksOf(chained(s, c, 1)[0]), Signer: s, Time: day,
+			From: audit.Head{Org: "acme"}, Checkpoints: chained(s, c, 1), Marks: marksOf(chained(s, c, 1)[0]),
+			Signer: s, Time: day,
 		}), bits},
 		"empty and signed, every bit": {export(t, nil, audit.Extract{From: c[1].Head(), Signer: s, Time: day}), bits},
 	} {
@@ -108,31 +110,38 @@ func TestRead_refuses(t *testing.T) {
 	foreign := string(export(t, chain("other", 1), audit.Extract{From: audit.Head{Org: "other"}}))
 
 	for name, tc := range map[string]struct{ file, want string }{
-		"nothing":                        {"", "cut off"},
-		"something else":                 {"{}\n", "line 1 of the export is not as it was written"},
-		"a later version":                {replace(audit.Format, "haft-audit-export-3"), "later version"},
-		"an entry first":                 {without(0), "not an export"},
-		"another organisation":           {foreign, "another organisation"},
-		"a missing entry":                {without(2), "line 5 of the export counts other lines"},
-		"a missing checkpoint":           {without(3), "counts other lines"},
-		"no end":                         {without(5), "last line is missing"},
-		"no end of line":                 {strings.TrimSuffix(good, "\n"), "line 6 of the export is cut off"},
-		"a line after the end":           {good + lines[1], "line 7 of the export comes after the end"},
-		"a second header":                {lines[0] + good, "line 2 of the export is a second header"},
-		"a field nobody knows":           {replace(`"entry":{`, `"entry":{"note":"approved",`), "line 2 of the export is not as"},
-		"a field twice":                  {replace(`"seq":1`, `"seq":9,"seq":1`), "line 2 of the export is not as"},
-		"a field in other letters":       {replace(`"kind"`, `"Kind"`), "line 2 of the export is not as"},
-		"another way to write a string":  {replace(`"ada"`, `"\u0061da"`), "line 2 of the export is not as"},
-		"white space":                    {replace(`"seq":1`, `"seq": 1`), "line 2 of the export is not as"},
-		"a time finer than is hashed":    {replace(`.535897Z`, `.5358971Z`), "line 2 of the export is not as"},
-		"line ends of another system":    {strings.ReplaceAll(good, "\n", "\r\n"), "line 1 of the export is not as"},
-		"two things in a line":           {replace(`{"checkpoint":`, `{"entry":`+entryOf(lines[1])+`,"checkpoint":`), "line 4 of the export is not as"},
-		"raw bytes beside a checkpoint":  {replace(`{"checkpoint":`, `{"raw":"AAAA","checkpoint":`), "line 4 of the export is not as"},
-		"a beginning without a hash":     {replace(audit.Genesis("acme").Hash, ""), "does not say where the chain begins"},
-		"two entries swapped":            {lines[0] + lines[2] + lines[1] + strings.Join(lines[3:], ""), "out of order"},
-		"a checkpoint later on":          {strings.Join(lines[:3], "") + lines[4] + lines[3] + lines[5], "entry 2, or its checkpoint, is out of order"},
-		"an end of another chain":        {strings.Join(lines[:5], "") + endOf(t, s), "names another end"},
-		"a line that is too long":        {lines[0] + strings.Repeat("x", audit.MaxLine+1) + "\n", "line 2 of the export is longer than 4 MiB"},
+		"nothing":              {"", "cut off"},
+		"something else":       {"{}\n", "line 1 of the export is not as it was written"},
+		"a later version":      {replace(audit.Format, "haft-audit-export-3"), "later version"},
+		"an entry first":       {without(0), "not an export"},
+		"another organisation": {foreign, "another organisation"},
+		"a missing entry":      {without(2), "line 5 of the export counts other lines"},
+		"a missing checkpoint": {without(3), "counts other lines"},
+		"no end":               {without(5), "last line is missing"},
+		"no end of line":       {strings.TrimSuffix(good, "\n"), "line 6 of the export is cut off"},
+		"a line after the end": {good + lines[1], "line 7 of the export comes after the end"},
+		"a second header":      {lines[0] + good, "line 2 of the export is a second header"},
+		"a field nobody knows": {replace(`"entry":{`, `"entry":{"note":"approved",`),
+			"line 2 of the export is not as"},
+		"a field twice":                 {replace(`"seq":1`, `"seq":9,"seq":1`), "line 2 of the export is not as"},
+		"a field in other letters":      {replace(`"kind"`, `"Kind"`), "line 2 of the export is not as"},
+		"another way to write a string": {replace(`"ada"`, `"\u0061da"`), "line 2 of the export is not as"},
+		"white space":                   {replace(`"seq":1`, `"seq": 1`), "line 2 of the export is not as"},
+		"a time finer than is hashed":   {replace(`.535897Z`, `.5358971Z`), "line 2 of the export is not as"},
+		"line ends of another system":   {strings.ReplaceAll(good, "\n", "\r\n"), "line 1 of the export is not as"},
+		"two things in a line": {replace(`{"checkpoint":`, `{"entry":`+entryOf(lines[1])+`,"checkpoint":`),
+			"line 4 of the export is not as"},
+		"raw bytes beside a checkpoint": {replace(`{"checkpoint":`, `{"raw":"AAAA","checkpoint":`),
+			"line 4 of the export is not as"},
+		"a beginning without a hash": {replace(audit.Genesis("acme").Hash, ""),
+			"does not say where the chain begins"},
+		"two entries swapped": {lines[0] + lines[2] + lines[1] + strings.Join(lines[3:], ""),
+			"out of order"},
+		"a checkpoint later on": {strings.Join(lines[:3], "") + lines[4] + lines[3] + lines[5],
+			"entry 2, or its checkpoint, is out of order"},
+		"an end of another chain": {strings.Join(lines[:5], "") + endOf(t, s), "names another end"},
+		"a line that is too long": {lines[0] + strings.Repeat("x", audit.MaxLine+1) + "\n",
+			"line 2 of the export is longer than 4 MiB"},
 		"an end signed for another head": {signedEnd(t, unsigned, checkpoint), "signed for another end"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +151,8 @@ func TestRead_refuses(t *testing.T) {
 		})
 	}
 	t.Run("an end signed with an unknown key", func(t *testing.T) {
-		if got := found([]byte(good), "acme", audit.MakeKeys(signer(t, 2).Public())); !strings.Contains(got, "not trusted") {
+		if got := found([]byte(good), "acme", audit.MakeKeys(signer(t, 2).Public())); !strings.Contains(got,
+			"not trusted") {
 			t.Errorf("Read = %q, want a key that is not trusted", got)
 		}
 	})
@@ -206,7 +216,8 @@ func TestExport_writes_a_broken_chain_and_does_not_sign_it(t *testing.T) {
 	s, c := signer(t, 1), chain("acme", 4)
 	c[1].Tool = "rm"
 	var file bytes.Buffer
-	x := audit.Extract{From: audit.Head{Org: "acme"}, Checkpoints: []audit.Checkpoint{s.Sign(audit.Head{Org: "acme", Seq: 9, Hash: "x"}, day)}, Signer: s}
+	x := audit.Extract{From: audit.Head{Org: "acme"},
+		Checkpoints: []audit.Checkpoint{s.Sign(audit.Head{Org: "acme", Seq: 9, Hash: "x"}, day)}, Signer: s}
 	report, err := audit.Export(&file, each(c), x)
 	if err != nil || report.Sound() || report.Signed != 0 {
 		t.Fatalf("Export = %+v, %v, want problems", report, err)
@@ -227,7 +238,8 @@ func TestExport_stops_at_the_first_error(t *testing.T) {
 	if _, err := audit.Export(&failing{err: broken}, each(c), x); !errors.Is(err, broken) {
 		t.Errorf("Export to a broken writer = %v, want %v", err, broken)
 	}
-	_, err := audit.Export(&bytes.Buffer{}, func(yield func(audit.Entry, error) bool) { yield(audit.Entry{}, broken) }, x)
+	_, err := audit.Export(&bytes.Buffer{}, func(yield func(audit.Entry, error) bool) { yield(audit.Entry{}, broken) },
+		x)
 	if !errors.Is(err, broken) {
 		t.Errorf("Export of what cannot be read = %v, want %v", err, broken)
 	}

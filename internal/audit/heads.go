@@ -143,7 +143,8 @@ func readLines(r io.Reader, org string, keys Keys) ([]Mark, error) {
 			continue
 		}
 		if kind := l.Checkpoint.check(keys); kind != "" {
-			return nil, invalid(fmt.Sprintf("line %d of the heads: %s", n, Problem{Kind: kind, Seq: l.Checkpoint.Seq}), nil)
+			return nil, invalid(fmt.Sprintf("line %d of the heads: %s", n, Problem{Kind: kind, Seq: l.Checkpoint.Seq}),
+				nil)
 		}
 		if len(marks) == maxMarks {
 			return nil, invalid("the heads have more than 10,000,000 lines of this organisation", nil)

@@ -79,7 +79,8 @@ func (s *Signer) String() string { return "audit key " + s.id }
 func (s *Signer) PEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(s.key())
 	if err != nil {
-		return nil, &haft.Error{Code: haft.CodeInternal, Message: "the key of the audit log cannot be written", Err: err}
+		return nil, &haft.Error{Code: haft.CodeInternal, Message: "the key of the audit log cannot be written",
+			Err: err}
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }

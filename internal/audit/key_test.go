@@ -64,7 +64,8 @@ func TestSigner_is_not_printed(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
 		for _, v := range []any{s, *s, holder} {
 			got := fmt.Sprintf(verb, v)
-			for _, secret := range []string{"kkkk", "6b6b6b", "107, 107", "107 107", "0x6b, 0x6b", base64.StdEncoding.EncodeToString(block.Bytes)} {
+			for _, secret := range []string{"kkkk", "6b6b6b", "107, 107", "107 107", "0x6b, 0x6b",
+				base64.StdEncoding.EncodeToString(block.Bytes)} {
 				if strings.Contains(got, secret) {
 					t.Errorf("%s of %T prints the key: %s", verb, v, got)
 				}
@@ -143,7 +144,8 @@ func TestParseKeys_refuses(t *testing.T) {
 func TestVerify_does_not_find_a_key_under_another_id(t *testing.T) {
 	s, c := signer(t, 1), chain("acme", 1)
 	keys := audit.Keys{signer(t, 2).ID(): s.Public(), s.ID(): signer(t, 2).Public(), "": nil}
-	report, err := audit.Verify(each(c), []audit.Checkpoint{s.Sign(c[0].Head(), day), {Org: "acme", Seq: 1}}, keys, audit.Head{Org: "acme"})
+	report, err := audit.Verify(each(c), []audit.Checkpoint{s.Sign(c[0].Head(), day), {Org: "acme", Seq: 1}}, keys,
+		audit.Head{Org: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}

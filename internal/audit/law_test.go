@@ -16,9 +16,11 @@ import (
 
 // anyEntry draws an entry with any content, sensible or not.
 func anyEntry(t *rapid.T) audit.Entry {
-	text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+	text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()),
+		func(b []byte) string { return string(b) }))
 	e := audit.Entry{
-		Org: "acme", Time: time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "time")).Add(time.Duration(rapid.IntRange(0, 999).Draw(t, "nanos"))),
+		Org: "acme", Time: time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "time")).Add(
+			time.Duration(rapid.IntRange(0, 999).Draw(t, "nanos"))),
 		Kind: text.Draw(t, "kind"), Call: haft.CallID(text.Draw(t, "call")),
 		Tool: text.Draw(t, "tool"), Digest: text.Draw(t, "digest"),
 		Actor: haft.Principal{
@@ -33,7 +35,8 @@ func anyEntry(t *rapid.T) audit.Entry {
 		rapid.Just(json.RawMessage(nil)),
 		rapid.SampledFrom([]json.RawMessage{
 			[]byte(`null`), []byte(`""`), []byte(` {}`), []byte("{\n}"), []byte(`{"a":1,"a":2}`), []byte(`{"b":"<&>"}`),
-			[]byte(`{"c":"\u003c\ud800"}`), []byte("\"\u2028\""), []byte("\"\xff\""), []byte(`1e999`), []byte(`not JSON`),
+			[]byte(`{"c":"\u003c\ud800"}`), []byte("\"\u2028\""), []byte("\"\xff\""), []byte(`1e999`),
+			[]byte(`not JSON`),
 		}),
 		rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) json.RawMessage { return b }),
 		rapid.Map(rapid.MapOf(rapid.String(), rapid.Float64()), func(m map[string]float64) json.RawMessage {

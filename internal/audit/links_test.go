@@ -57,26 +57,35 @@ func TestVerify_chained_checkpoints(t *testing.T) {
 		want    []audit.Kind
 		warn    []audit.Kind
 	}{
-		"as it was written":                 {c, good, marksOf(good...), nil, nil},
-		"in another order":                  {c, []audit.Checkpoint{good[3], good[0], good[2], good[1]}, nil, nil, nil},
-		"more entries than the head":        {c, good[:2], marksOf(good[1]), nil, nil},
-		"one left out":                      {c, slices.Delete(slices.Clone(good), 1, 2), nil, []audit.Kind{audit.Unchained}, nil},
-		"the first left out":                {c, good[1:], nil, []audit.Kind{audit.Unchained}, nil},
-		"one twice":                         {c, append(slices.Clone(good), good[1]), nil, []audit.Kind{audit.Unchained}, nil},
+		"as it was written":          {c, good, marksOf(good...), nil, nil},
+		"in another order":           {c, []audit.Checkpoint{good[3], good[0], good[2], good[1]}, nil, nil, nil},
+		"more entries than the head": {c, good[:2], marksOf(good[1]), nil, nil},
+		"one left out": {c, slices.Delete(slices.Clone(good), 1, 2), nil,
+			[]audit.Kind{audit.Unchained}, nil},
+		"the first left out": {c, good[1:], nil, []audit.Kind{audit.Unchained}, nil},
+		"one twice": {c, append(slices.Clone(good), good[1]), nil,
+			[]audit.Kind{audit.Unchained}, nil},
 		"one changed":                       {c, edited, nil, []audit.Kind{audit.BadSignature, audit.Unchained}, nil},
 		"one replayed":                      {c, replayed, nil, []audit.Kind{audit.Unchained, audit.Unchained}, nil},
 		"one replaced by one without place": {c, unplaced, nil, []audit.Kind{audit.Unchained}, nil},
 		"rewritten, later ones deleted":     {forged, good[:1], marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
 		"rewritten, all deleted":            {forged, nil, marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
-		"rewritten and longer":              {append(slices.Clone(forged), forge(forged[7], "forged")), good[:1], marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
-		"cut off with its checkpoints":      {c[:5], good[:2], marksOf(good[3]), []audit.Kind{audit.Truncated}, nil},
-		"all gone":                          {nil, nil, marksOf(good[3]), []audit.Kind{audit.Truncated}, nil},
-		"only the last checkpoint gone":     {c, good[:3], marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
-		"put back on purpose":               {c[:6], []audit.Checkpoint{good[0], restored}, marksOf(good[3], restored), nil, []audit.Kind{audit.Restored}},
-		"put back in silence, and signed":   {c[:6], []audit.Checkpoint{good[0], quiet}, marksOf(good[1], quiet), []audit.Kind{audit.HeadMissing}, nil},
-		"a mark of another organisation":    {c, good, []audit.Mark{{Org: "other", Seq: 99, Checkpoint: "x"}}, nil, nil},
-		"a mark with the number of another": {c, good, []audit.Mark{{Org: "acme", Seq: 8, Number: 3, Hash: c[7].Hash, Checkpoint: good[3].ID()}}, []audit.Kind{audit.HeadMissing}, nil},
-		"checkpoints that go back in numbers": {c, []audit.Checkpoint{good[0], s.SignAfter(c[0].Head(), good[0].Mark(), good[0].Tip(), day)}, nil,
+		"rewritten and longer": {append(slices.Clone(forged), forge(forged[7], "forged")), good[:1],
+			marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
+		"cut off with its checkpoints":  {c[:5], good[:2], marksOf(good[3]), []audit.Kind{audit.Truncated}, nil},
+		"all gone":                      {nil, nil, marksOf(good[3]), []audit.Kind{audit.Truncated}, nil},
+		"only the last checkpoint gone": {c, good[:3], marksOf(good[3]), []audit.Kind{audit.HeadMissing}, nil},
+		"put back on purpose": {c[:6], []audit.Checkpoint{good[0], restored}, marksOf(good[3], restored),
+			nil, []audit.Kind{audit.Restored}},
+		"put back in silence, and signed": {c[:6], []audit.Checkpoint{good[0], quiet}, marksOf(good[1], quiet),
+			[]audit.Kind{audit.HeadMissing}, nil},
+		"a mark of another organisation": {c, good, []audit.Mark{{Org: "other", Seq: 99, Checkpoint: "x"}}, nil,
+			nil},
+		"a mark with the number of another": {c, good,
+			[]audit.Mark{{Org: "acme", Seq: 8, Number: 3, Hash: c[7].Hash, Checkpoint: good[3].ID()}},
+			[]audit.Kind{audit.HeadMissing}, nil},
+		"checkpoints that go back in numbers": {c,
+			[]audit.Checkpoint{good[0], s.SignAfter(c[0].Head(), good[0].Mark(), good[0].Tip(), day)}, nil,
 			[]audit.Kind{audit.Unchained, audit.Unchained}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +101,9 @@ func TestVerify_chained_checkpoints(t *testing.T) {
 			}
 			// An export says the same to whoever reads it.
 			var file bytes.Buffer
-			wrote, err := audit.Export(&file, each(tc.entries), audit.Extract{From: audit.Head{Org: "acme"}, Checkpoints: tc.points, Keys: keys, Signer: s, Time: day, Marks: tc.marks})
+			wrote, err := audit.Export(&file, each(tc.entries),
+				audit.Extract{From: audit.Head{Org: "acme"}, Checkpoints: tc.points, Keys: keys, Signer: s, Time: day,
+					Marks: tc.marks})
 			if err != nil || wrote.Sound() != (tc.want == nil) {
 				t.Fatalf("Export = %v, %v", wrote.Problems, err)
 			}
@@ -196,7 +207,8 @@ func TestReadMarks_of_a_sink(t *testing.T) {
 	}
 	p[0].Seq = 3
 	for name, text := range map[string]string{
-		"nothing": "", "of others only": line(foreign), "something else": "{}\n", "not JSON": "hello\n", "a changed line": line(p[0]),
+		"nothing": "", "of others only": line(foreign), "something else": "{}\n", "not JSON": "hello\n",
+		"a changed line":     line(p[0]),
 		"signed by somebody": line(signer(t, 2).SignAfter(c[1].Head(), audit.Mark{}, audit.Tip{}, day)),
 	} {
 		if _, err := audit.ReadMarks(strings.NewReader(text), "acme", keys); err == nil {

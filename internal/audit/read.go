@@ -105,7 +105,8 @@ func (in *reader) begin(l line) error {
 		return invalid("this is not an export of an audit log, or one of a later version", nil)
 	case l.Header.From.Org != in.org:
 		return invalid("this is the audit log of another organisation", nil)
-	case l.Header.Known != nil && (l.Header.Known.Org != in.org || l.Header.Known.Seq <= l.Header.From.Seq && l.Header.From.Seq > 0):
+	case l.Header.Known != nil && (l.Header.Known.Org != in.org ||
+		l.Header.Known.Seq <= l.Header.From.Seq && l.Header.From.Seq > 0):
 		return in.wrong("knows a checkpoint of another chain", nil)
 	}
 	var err error

@@ -96,23 +96,32 @@ func (p Problem) String() string {
 	case BadSignature:
 		return fmt.Sprintf("the signature of the checkpoint of entry %d is wrong", p.Seq)
 	case OtherChain:
-		return fmt.Sprintf("a checkpoint vouches for another entry %d: the chain was written anew, or the checkpoint is of another chain", p.Seq)
+		return fmt.Sprintf("a checkpoint vouches for another entry %d: the chain was written anew, or the "+
+			"checkpoint is of another chain", p.Seq)
 	case Unchained:
-		return fmt.Sprintf("the checkpoint of entry %d does not follow the checkpoint before it: one was removed, replaced or replayed", p.Seq)
+		return fmt.Sprintf("the checkpoint of entry %d does not follow the checkpoint before it: one was removed, "+
+			"replaced or replayed", p.Seq)
 	case HeadMissing:
-		return fmt.Sprintf("entry %d was signed, and that checkpoint is not in the log: entries were written anew or checkpoints removed", p.Seq)
+		return fmt.Sprintf("entry %d was signed, and that checkpoint is not in the log: entries were written anew "+
+			"or checkpoints removed", p.Seq)
 	case NoHeads:
-		return "the file audit.head in the data directory, which says up to which entries was signed, is missing or cannot be believed"
+		return "the file audit.head in the data directory, which says up to which entries was signed, is missing or " +
+			"cannot be believed"
 	case Uncounted:
-		return fmt.Sprintf("checkpoint %d, counted over all organisations, is missing or was replaced: entries of some organisation may be gone", p.Seq)
+		return fmt.Sprintf("checkpoint %d, counted over all organisations, is missing or was replaced: entries of "+
+			"some organisation may be gone", p.Seq)
 	case Restored:
-		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to entry %d was given up", p.Seq, p.To)
+		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to "+
+			"entry %d was given up", p.Seq, p.To)
 	case BadErasure:
-		return fmt.Sprintf("the content of entry %d is gone, and no entry says that just this was erased: repeat haft erase if it was stopped", p.Seq)
+		return fmt.Sprintf("the content of entry %d is gone, and no entry says that just this was erased: repeat "+
+			"haft erase if it was stopped", p.Seq)
 	case Erasure:
-		return fmt.Sprintf("%d entries were erased on purpose, as entry %d says: haft audit show --kind %s", p.To, p.Seq, ErasedKind)
+		return fmt.Sprintf("%d entries were erased on purpose, as entry %d says: haft audit show --kind %s", p.To,
+			p.Seq, ErasedKind)
 	case Backwards:
-		return fmt.Sprintf("entry %d is more than %v earlier than the one before it: a clock was set, or those of two servers differ", p.Seq, clockSlack)
+		return fmt.Sprintf("entry %d is more than %v earlier than the one before it: a clock was set, or those of "+
+			"two servers differ", p.Seq, clockSlack)
 	}
 	return fmt.Sprintf("entry %d: %s", p.Seq, string(p.Kind))
 }

@@ -25,7 +25,8 @@ func Verify(entries iter.Seq2[Entry, error], checkpoints []Checkpoint, keys Keys
 // VerifyMarks is Verify for a chain of which marks are known from outside, such as a
 // file of [Heads]: it must have all of them. So a chain is found out that was cut off or
 // written anew together with its checkpoints.
-func VerifyMarks(entries iter.Seq2[Entry, error], checkpoints []Checkpoint, keys Keys, from Head, marks []Mark) (Report, error) {
+func VerifyMarks(entries iter.Seq2[Entry, error], checkpoints []Checkpoint, keys Keys, from Head,
+	marks []Mark) (Report, error) {
 	v, err := newVerifier(from, keys)
 	if err != nil {
 		return Report{}, err

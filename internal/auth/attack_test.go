@@ -249,9 +249,12 @@ func TestAttack_places(t *testing.T) {
 		headers []string
 		want    auth.Reason
 	}{
-		{"the header twice", "/", []string{"Authorization", "Bearer " + w.key, "Authorization", "Bearer " + w.key}, auth.ReasonScheme},
-		{"two credentials", "/", []string{"Authorization", "Bearer nonsense", "authorization", "Bearer " + w.key}, auth.ReasonScheme},
-		{"an empty header beside it", "/", []string{"Authorization", "", "Authorization", "Bearer " + w.key}, auth.ReasonScheme},
+		{"the header twice", "/", []string{"Authorization", "Bearer " + w.key, "Authorization", "Bearer " + w.key},
+			auth.ReasonScheme},
+		{"two credentials", "/", []string{"Authorization", "Bearer nonsense", "authorization", "Bearer " + w.key},
+			auth.ReasonScheme},
+		{"an empty header beside it", "/", []string{"Authorization", "", "Authorization", "Bearer " + w.key},
+			auth.ReasonScheme},
 		{"the address", "/?access_token=" + w.key, nil, auth.ReasonMissing},
 		{"a cookie", "/", []string{"Cookie", "Authorization=" + w.key}, auth.ReasonMissing},
 		{"the proxy's header", "/", []string{"Proxy-Authorization", "Bearer " + w.key}, auth.ReasonMissing},
@@ -333,13 +336,15 @@ func TestSteps_do_not_depend_on_the_key(t *testing.T) {
 				want = []string{"find", "open", "mac", "compare", "open", "mac", "compare"}
 			}
 			for name, key := range map[string]string{
-				"good": w.key, "unknown": resum("haft_aaaaaaaaaaaa_" + w.key[18:58]), "wrong": resum(w.key[:18] + strings.Repeat("a", 40)),
+				"good": w.key, "unknown": resum("haft_aaaaaaaaaaaa_" + w.key[18:58]),
+				"wrong":   resum(w.key[:18] + strings.Repeat("a", 40)),
 				"expired": expired, "disabled": disabledKey, "rotated": rotatedKey,
 			} {
 				steps = nil
 				c := auth.Credential{Scheme: "Bearer", Token: key, Source: home}
 				if kind == "signed" {
-					c = auth.CredentialOf(received("GET", "/", "", header(key, "GET", "/", "", nonce(), time.Now().Unix())), home)
+					c = auth.CredentialOf(received("GET", "/", "",
+						header(key, "GET", "/", "", nonce(), time.Now().Unix())), home)
 				}
 				_, err := w.Authenticate(t.Context(), c)
 				if (err == nil) != (name == "good") {
@@ -359,7 +364,8 @@ func TestAttempts(t *testing.T) {
 			c.Attempts = auth.Attempts{Failures: 3, Every: 10 * time.Second, Sources: 100}
 		})
 		try := func(from, key string) error {
-			_, err := w.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: key, Source: netip.MustParseAddr(from)})
+			_, err := w.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: key,
+				Source: netip.MustParseAddr(from)})
 			return err
 		}
 		bad := resum("haft_aaaaaaaaaaaa_" + w.key[18:58])

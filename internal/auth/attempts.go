@@ -48,7 +48,8 @@ type source struct {
 }
 
 func newFailures(a Attempts) *failures {
-	f := &failures{most: a.Failures, every: a.Every, bound: a.Sources, sources: make(map[netip.Addr]*list.Element), order: list.New()}
+	f := &failures{most: a.Failures, every: a.Every, bound: a.Sources, sources: make(map[netip.Addr]*list.Element),
+		order: list.New()}
 	if f.most <= 0 {
 		f.most = defaultFailures
 	}

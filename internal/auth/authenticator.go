@@ -72,7 +72,8 @@ type Authenticator struct {
 func New(cfg Config) (*Authenticator, error) {
 	a := &Authenticator{
 		keyring: cfg.Keyring, nonces: cfg.Nonces, skew: cfg.Skew,
-		issuers: make(map[string]*issuer), rules: cfg.Rules, users: cfg.RequireUser, failures: newFailures(cfg.Attempts),
+		issuers: make(map[string]*issuer), rules: cfg.Rules, users: cfg.RequireUser,
+		failures: newFailures(cfg.Attempts),
 	}
 	if a.skew == 0 {
 		a.skew = defaultSkew

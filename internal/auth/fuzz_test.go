@@ -24,7 +24,8 @@ func sha(text string) []byte {
 func FuzzParseKey(f *testing.F) {
 	pattern := regexp.MustCompile(`^` + auth.KeyPattern + `$`)
 	good := resum("haft_aaaaaaaaaaaa_" + strings.Repeat("b", 40))
-	for _, s := range []string{good, "", "haft_", good[:64], good + "a", strings.ToUpper(good), strings.ReplaceAll(good, "b", "é")} {
+	for _, s := range []string{good, "", "haft_", good[:64], good + "a", strings.ToUpper(good),
+		strings.ReplaceAll(good, "b", "é")} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -41,8 +42,10 @@ func FuzzParseKey(f *testing.F) {
 // What is read as a signature reads back as the same text: there is one way to
 // write it.
 func FuzzSignature(f *testing.F) {
-	good := strings.TrimPrefix(header("haft_aaaaaaaaaaaa_x", "GET", "/", "", "0123456789abcdef", 1700000000), "HAFT-HMAC-SHA256 ")
-	for _, s := range []string{good, "", good + ",", strings.ReplaceAll(good, ",", ", "), strings.ToUpper(good), "key=,time=,nonce=,body=,signature="} {
+	good := strings.TrimPrefix(header("haft_aaaaaaaaaaaa_x", "GET", "/", "", "0123456789abcdef", 1700000000),
+		"HAFT-HMAC-SHA256 ")
+	for _, s := range []string{good, "", good + ",", strings.ReplaceAll(good, ",", ", "), strings.ToUpper(good),
+		"key=,time=,nonce=,body=,signature="} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -58,7 +61,8 @@ func FuzzToken(f *testing.F) {
 	p := newIDP(edJWK("d1"))
 	w := setup(f, p.use())
 	good := mint(object{"alg": "EdDSA", "kid": "d1"}, claims(nil), edKey())
-	for _, s := range []string{good, "", "..", ".", good + ".", mint(object{"alg": "none"}, claims(nil), nil), mint(`{"alg":"EdDSA","alg":"none"}`, claims(nil), edKey())} {
+	for _, s := range []string{good, "", "..", ".", good + ".", mint(object{"alg": "none"}, claims(nil), nil),
+		mint(`{"alg":"EdDSA","alg":"none"}`, claims(nil), edKey())} {
 		f.Add(s)
 	}
 	signed := good[:strings.LastIndex(good, ".")]
@@ -67,7 +71,8 @@ func FuzzToken(f *testing.F) {
 		if reason == "" && (!slices.Contains(auth.Algorithms(), alg) || all == nil) {
 			t.Errorf("%q is read as %q with %v", s, alg, all)
 		}
-		if id, err := w.bearer(t.Context(), s); err == nil && (!strings.HasPrefix(s, signed+".") || id.Principal.Org != "acme") {
+		if id, err := w.bearer(t.Context(), s); err == nil &&
+			(!strings.HasPrefix(s, signed+".") || id.Principal.Org != "acme") {
 			t.Errorf("%q is believed: %+v", s, id)
 		}
 	})
@@ -75,7 +80,8 @@ func FuzzToken(f *testing.F) {
 
 // What is read as an object is one to encoding/json too, with the same names.
 func FuzzStrictObject(f *testing.F) {
-	for _, s := range []string{`{}`, `{"a":1,"a":2}`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"a":1}x`, `[]`, `{"a":1e400}`, "{\"\xff\":1}", `{"\ud800":1}`} {
+	for _, s := range []string{`{}`, `{"a":1,"a":2}`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"a":1}x`, `[]`, `{"a":1e400}`,
+		"{\"\xff\":1}", `{"\ud800":1}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

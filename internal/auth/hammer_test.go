@@ -43,7 +43,8 @@ func TestHammer(t *testing.T) {
 					t.Errorf("a token: %v", err)
 				}
 				from := netip.AddrFrom4([4]byte{10, 0, byte(n), byte(i)})
-				if _, err := w.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: fmt.Sprint(n, i), Source: from}); err == nil {
+				if _, err := w.Authenticate(t.Context(),
+					auth.Credential{Scheme: "Bearer", Token: fmt.Sprint(n, i), Source: from}); err == nil {
 					t.Error("nonsense is believed")
 				}
 				if n == 0 && i%10 == 0 {

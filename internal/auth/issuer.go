@@ -141,7 +141,8 @@ func onlyHTTPS(next *http.Request, past []*http.Request) error {
 // secureURL reports whether keys may be fetched from s.
 func secureURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "" && !u.ForceQuery
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
+		!u.ForceQuery
 }
 
 // find returns the keys that a token can be signed with. The id is only compared:
@@ -331,7 +332,8 @@ func (d documents) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	switch res.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		if _, err := res.Location(); err == nil {
 			return res, nil // the client follows it, or refuses to
 		}

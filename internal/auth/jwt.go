@@ -55,7 +55,8 @@ func parseToken(text string) (token, Reason) {
 	}
 	// Issuers sign other things too, which must not be taken for access tokens
 	// (RFC 8725, 3.11).
-	if kind := strings.TrimPrefix(strings.ToLower(typ), "application/"); kind != "" && kind != "jwt" && kind != "at+jwt" {
+	if kind := strings.TrimPrefix(strings.ToLower(typ), "application/"); kind != "" && kind != "jwt" &&
+		kind != "at+jwt" {
 		return t, ReasonMalformed
 	}
 	if !slices.Contains(Algorithms(), Algorithm(alg)) {

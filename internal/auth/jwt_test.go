@@ -21,12 +21,16 @@ func TestToken_gives_a_principal(t *testing.T) {
 	p := newIDP()
 	w := setup(t, p.use())
 	for name, token := range map[string]string{
-		"RS256":            mint(object{"alg": "RS256", "kid": "r1", "typ": "JWT"}, claims(object{"agent": "bot"}), rsaKey()),
-		"ES256":            mint(object{"alg": "ES256", "kid": "e1", "typ": "at+jwt"}, claims(object{"agent": "bot"}), ecKey()),
-		"EdDSA":            mint(object{"alg": "EdDSA", "kid": "d1"}, claims(object{"agent": "bot"}), edKey()),
-		"no kid":           mint(object{"alg": "RS256"}, claims(object{"agent": "bot"}), rsaKey()),
-		"list of audience": mint(object{"alg": "RS256", "kid": "r1"}, claims(object{"agent": "bot", "aud": []string{"x", "haft"}}), rsaKey()),
-		"fraction":         mint(object{"alg": "RS256", "kid": "r1"}, claims(object{"agent": "bot", "iat": float64(time.Now().Unix()) - 0.5}), rsaKey()),
+		"RS256": mint(object{"alg": "RS256", "kid": "r1", "typ": "JWT"}, claims(object{"agent": "bot"}),
+			rsaKey()),
+		"ES256": mint(object{"alg": "ES256", "kid": "e1", "typ": "at+jwt"}, claims(object{"agent": "bot"}),
+			ecKey()),
+		"EdDSA":  mint(object{"alg": "EdDSA", "kid": "d1"}, claims(object{"agent": "bot"}), edKey()),
+		"no kid": mint(object{"alg": "RS256"}, claims(object{"agent": "bot"}), rsaKey()),
+		"list of audience": mint(object{"alg": "RS256", "kid": "r1"},
+			claims(object{"agent": "bot", "aud": []string{"x", "haft"}}), rsaKey()),
+		"fraction": mint(object{"alg": "RS256", "kid": "r1"},
+			claims(object{"agent": "bot", "iat": float64(time.Now().Unix()) - 0.5}), rsaKey()),
 	} {
 		got, err := w.bearer(t.Context(), token)
 		if err != nil {
@@ -35,7 +39,8 @@ func TestToken_gives_a_principal(t *testing.T) {
 		}
 		want := haft.Principal{Org: "acme", User: "ann", Agent: "bot", Roles: []string{haft.RoleAdmin}}
 		want.Credential = got.Principal.Credential // see TestRecheck_of_a_token
-		if diff := cmp.Diff(want, got.Principal); diff != "" || got.Issuer != issuerURL || got.Key != "" || got.Expires.Before(time.Now()) {
+		if diff := cmp.Diff(want, got.Principal); diff != "" || got.Issuer != issuerURL || got.Key != "" ||
+			got.Expires.Before(time.Now()) {
 			t.Errorf("%s: identity %+v (-want +got):\n%s", name, got, diff)
 		}
 		if err := got.May(haft.CallsWrite); err != nil {
@@ -58,8 +63,10 @@ func TestToken_examples_of_the_RFC(t *testing.T) {
 		t.Fatalf("the keys: %v, %v", keys, err)
 	}
 	for _, token := range []string{
-		"eyJhbGciOiJSUzI1NiJ9" + payload + "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw",
-		"eyJhbGciOiJFUzI1NiJ9" + payload + "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+		"eyJhbGciOiJSUzI1NiJ9" + payload +
+			"cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw",
+		"eyJhbGciOiJFUzI1NiJ9" + payload +
+			"DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
 	} {
 		if !auth.VerifyToken(token, keys) {
 			t.Errorf("%s… is not signed", token[:30])
@@ -87,12 +94,17 @@ func TestToken_claims(t *testing.T) {
 		change object
 		want   haft.Principal // of nobody, if it is refused
 	}{
-		{"roles are mapped once", none, object{"realm_access": object{"roles": []string{"lead", "boss", "lead"}}}, haft.Principal{Org: "acme", User: "ann", Roles: []string{"approver", "admin"}}},
-		{"roles of ours count for nothing", none, object{"realm_access": object{"roles": []string{"admin", "approver"}}}, haft.Principal{Org: "acme", User: "ann"}},
-		{"one role", none, object{"realm_access": object{"roles": "boss"}}, haft.Principal{Org: "acme", User: "ann", Roles: boss}},
+		{"roles are mapped once", none, object{"realm_access": object{"roles": []string{"lead", "boss", "lead"}}},
+			haft.Principal{Org: "acme", User: "ann", Roles: []string{"approver", "admin"}}},
+		{"roles of ours count for nothing", none,
+			object{"realm_access": object{"roles": []string{"admin", "approver"}}},
+			haft.Principal{Org: "acme", User: "ann"}},
+		{"one role", none, object{"realm_access": object{"roles": "boss"}},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss}},
 		{"no roles", none, object{"realm_access": nil}, haft.Principal{Org: "acme", User: "ann"}},
 		{"roles that are none", none, object{"realm_access": object{"roles": []any{"boss", 1}}}, haft.Principal{}},
-		{"the organisation of a claim", byClaim, object{"https://x.example/org": "beta"}, haft.Principal{Org: "beta", User: "ann", Roles: boss}},
+		{"the organisation of a claim", byClaim, object{"https://x.example/org": "beta"},
+			haft.Principal{Org: "beta", User: "ann", Roles: boss}},
 		{"another organisation", byClaim, object{"https://x.example/org": "victim"}, haft.Principal{}},
 		{"no organisation", byClaim, nil, haft.Principal{}},
 		{"the organisation *", byClaim, object{"https://x.example/org": "*"}, haft.Principal{}},
@@ -100,18 +112,29 @@ func TestToken_claims(t *testing.T) {
 		{"any organisation", open, object{"org": "victim"}, haft.Principal{Org: "victim", User: "ann", Roles: boss}},
 		{"an empty organisation", open, object{"org": ""}, haft.Principal{}},
 		{"an organisation with a line break", open, object{"org": "a\nb"}, haft.Principal{}},
-		{"the organisation of a fixed issuer", none, object{"org": "victim"}, haft.Principal{Org: "acme", User: "ann", Roles: boss}},
+		{"the organisation of a fixed issuer", none, object{"org": "victim"},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss}},
 		{"no user", none, object{"sub": nil}, haft.Principal{}},
 		{"a user that is a number", none, object{"sub": 1}, haft.Principal{}},
 		{"a long user", none, object{"sub": strings.Repeat("a", 257)}, haft.Principal{}},
-		{"another claim for the user", prefix, object{"email": "ann@x"}, haft.Principal{Org: "acme", User: "corp:ann@x", Roles: boss}},
+		{"another claim for the user", prefix, object{"email": "ann@x"},
+			haft.Principal{Org: "acme", User: "corp:ann@x", Roles: boss}},
 		{"an agent that is none", none, object{"agent": 7}, haft.Principal{}},
-		{"a scope", scoped, object{"scope": "openid tool:add tools:read nonsense"}, haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"}, Actions: []haft.Action{haft.ToolsRead, haft.CallsWrite}}},
-		{"a scope in a list", scoped, object{"scope": []string{"tool:add"}}, haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"}, Actions: []haft.Action{haft.CallsWrite}}},
-		{"no scope where there has to be one", scoped, nil, haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{}, Actions: []haft.Action{}}},
+		{"a scope", scoped, object{"scope": "openid tool:add tools:read nonsense"},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"},
+				Actions: []haft.Action{haft.ToolsRead, haft.CallsWrite}}},
+		{"a scope in a list", scoped, object{"scope": []string{"tool:add"}},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"},
+				Actions: []haft.Action{haft.CallsWrite}}},
+		{"no scope where there has to be one", scoped, nil,
+			haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{}, Actions: []haft.Action{}}},
 		{"a scope that is none", scoped, object{"scope": 1}, haft.Principal{}},
-		{"a scope beyond the issuer's", narrow, object{"scope": "tool:add kind:bash admin"}, haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"}, Actions: []haft.Action{haft.CallsWrite}}},
-		{"a scope for all tokens", fixed, object{"scope": "admin tool:*"}, haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"}, Actions: []haft.Action{haft.CallsWrite}}},
+		{"a scope beyond the issuer's", narrow, object{"scope": "tool:add kind:bash admin"},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"},
+				Actions: []haft.Action{haft.CallsWrite}}},
+		{"a scope for all tokens", fixed, object{"scope": "admin tool:*"},
+			haft.Principal{Org: "acme", User: "ann", Roles: boss, Scope: []string{"tool:add"},
+				Actions: []haft.Action{haft.CallsWrite}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := setup(t, newIDP(edJWK("d1")).use(tt.issuer))
@@ -176,7 +199,8 @@ func TestNew_zero_refuses_everybody(t *testing.T) {
 	}
 	_, err = a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: w.key})
 	wantRefused(t, err, auth.ReasonScheme)
-	_, err = a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: mint(object{"alg": "none"}, claims(nil), nil)})
+	_, err = a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer",
+		Token: mint(object{"alg": "none"}, claims(nil), nil)})
 	wantRefused(t, err, auth.ReasonScheme)
 	_, err = a.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), time.Now().Unix())), home)
 	wantRefused(t, err, auth.ReasonScheme)
@@ -254,33 +278,42 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 	for _, tt := range []struct{ name, at, page string }{
 		{"says it is another", config, text(object{"issuer": "https://other.example", "jwks_uri": keys})},
 		{"says nothing", config, "{}"},
-		{"names itself twice", config, `{"issuer":"https://evil.example","issuer":"` + issuerURL + `","jwks_uri":"` + keys + `"}`},
-		{"names itself twice in two cases", config, `{"issuer":"https://evil.example","Issuer":"` + issuerURL + `","jwks_uri":"` + keys + `"}`},
-		{"has keys at two addresses in two cases", config, `{"issuer":"` + issuerURL + `","jwks_uri":"http://keys.example","JWKS_URI":"` + keys + `"}`},
+		{"names itself twice", config, `{"issuer":"https://evil.example","issuer":"` + issuerURL + `","jwks_uri":"` +
+			keys + `"}`},
+		{"names itself twice in two cases", config,
+			`{"issuer":"https://evil.example","Issuer":"` + issuerURL + `","jwks_uri":"` + keys + `"}`},
+		{"has keys at two addresses in two cases", config,
+			`{"issuer":"` + issuerURL + `","jwks_uri":"http://keys.example","JWKS_URI":"` + keys + `"}`},
 		{"has keys over http", config, text(object{"issuer": issuerURL, "jwks_uri": "http://keys.example/jwks"})},
 		{"has keys in a file", config, text(object{"issuer": issuerURL, "jwks_uri": "file:///etc/passwd"})},
 		{"has keys nowhere", config, text(object{"issuer": issuerURL})},
 		{"leads away from https", keys, "redirect http://keys.example/plain"},
 		{"leads away from https and back", keys, "redirect http://keys.example/back"},
 		{"leads around in a circle", keys, "redirect " + keys},
-		{"has a huge set of keys", keys, `{"keys":[` + text(edJWK("d1")) + `],"x":"` + strings.Repeat("x", auth.MaxFetch) + `"}`},
+		{"has a huge set of keys", keys, `{"keys":[` + text(edJWK("d1")) + `],"x":"` +
+			strings.Repeat("x", auth.MaxFetch) + `"}`},
 		{"has many keys", keys, text(object{"keys": many})},
 		{"has deep keys", keys, `{"keys":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`},
 		{"has no set of keys", keys, text([]any{edJWK("d1")})},
 		{"has keys twice", keys, `{"keys":[],"keys":[` + text(edJWK("d1")) + `]}`},
 		{"has two sets", keys, text(object{"keys": []any{edJWK("d1")}}) + "{}"},
-		{"has a shared secret for a key", keys, text(object{"keys": []any{object{"kty": "oct", "kid": "d1", "k": "AAAA"}}})},
+		{"has a shared secret for a key", keys,
+			text(object{"keys": []any{object{"kty": "oct", "kid": "d1", "k": "AAAA"}}})},
 		{"shows a private key", keys, text(object{"keys": []any{with(edJWK("d1"), "d", "AAAA")}})},
 		{"has a key for encryption", keys, text(object{"keys": []any{with(edJWK("d1"), "use", "enc")}})},
-		{"has a key that signs only", keys, text(object{"keys": []any{with(edJWK("d1"), "key_ops", []string{"sign"})}})},
+		{"has a key that signs only", keys,
+			text(object{"keys": []any{with(edJWK("d1"), "key_ops", []string{"sign"})}})},
 		{"has a key for another algorithm", keys, text(object{"keys": []any{with(edJWK("d1"), "alg", "HS256")}})},
 		{"has a key of another curve", keys, text(object{"keys": []any{with(edJWK("d1"), "crv", "X25519")}})},
-		{"has a small RSA key", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 255))))}})},
+		{"has a small RSA key", keys,
+			text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 255))))}})},
 		{"has an RSA key with the exponent 1", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "AQ")}})},
 		{"has an RSA key with an even exponent", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "BA")}})},
 		{"has an RSA key with a huge exponent", keys, text(object{"keys": []any{with(rsaJWK("d1"), "e", "AQAAAAAB")}})},
-		{"has an RSA key with an even modulus", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xfe", 256))))}})},
-		{"has a giant RSA key", keys, text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 1025))))}})},
+		{"has an RSA key with an even modulus", keys,
+			text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xfe", 256))))}})},
+		{"has a giant RSA key", keys,
+			text(object{"keys": []any{with(rsaJWK("d1"), "n", b64([]byte(strings.Repeat("\xff", 1025))))}})},
 		{"has a point off the curve", keys, text(object{"keys": []any{with(ecJWK("d1"), "y", b64(make([]byte, 32)))}})},
 		{"has a short point", keys, text(object{"keys": []any{with(ecJWK("d1"), "y", "AAAA")}})},
 		{"has an odd key id", keys, text(object{"keys": []any{with(edJWK("d1"), "kid", 1)}})},
@@ -365,7 +398,8 @@ type answer struct {
 }
 
 func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)),
+		Request: r}, nil
 }
 
 // What an issuer answers may hold anything, and does not get into the log.
@@ -373,8 +407,10 @@ func TestIssuer_whose_answer_is_not_quoted(t *testing.T) {
 	const secret = "hunter2"
 	at := http.Header{"Location": {"https://issuer.example/hunter2"}}
 	for _, a := range []answer{
-		{http.StatusOK, nil, secret}, {http.StatusOK, nil, `{"issuer":"` + secret + `"}`}, {http.StatusOK, nil, `{"issuer":["` + secret + `"]}`},
-		{http.StatusOK, nil, `{"hunter2":1,"hunter2":2}`}, {http.StatusForbidden, nil, secret}, {http.StatusCreated, nil, secret},
+		{http.StatusOK, nil, secret}, {http.StatusOK, nil, `{"issuer":"` + secret + `"}`},
+		{http.StatusOK, nil, `{"issuer":["` + secret + `"]}`},
+		{http.StatusOK, nil, `{"hunter2":1,"hunter2":2}`}, {http.StatusForbidden, nil, secret},
+		{http.StatusCreated, nil, secret},
 		{http.StatusOK, http.Header{"Content-Type": {"text/hunter2"}}, `{"issuer":1}`},
 		{http.StatusFound, at, ""}, {http.StatusFound, http.Header{"Location": {"http://issuer.example/?hunter2"}}, ""},
 		{http.StatusFound, http.Header{"Location": {"https://[hunter2"}}, ""},
@@ -434,7 +470,8 @@ func TestIssuer_that_redirects_a_client_that_stays(t *testing.T) {
 			})
 			w := setup(t, func(c *auth.Config) {
 				newIDP().use()(c)
-				c.Client = &http.Client{Transport: serve, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+				c.Client = &http.Client{Transport: serve,
+					CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 			})
 			_, err := w.bearer(t.Context(), goodToken("d1"))
 			wantCode(t, "a redirect of "+part, err, haft.CodeUnavailable)

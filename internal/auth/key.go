@@ -73,9 +73,11 @@ func (k Key) check(now time.Time) error {
 	if k.Org == "" {
 		return invalid("a key belongs to an organisation")
 	}
-	for _, f := range []struct{ what, text string }{{"organisation", k.Org}, {"name", k.Name}, {"user", k.User}, {"agent", k.Agent}} {
+	for _, f := range []struct{ what, text string }{{"organisation", k.Org}, {"name", k.Name}, {"user", k.User},
+		{"agent", k.Agent}} {
 		if f.text != "" && !cleanText(f.text) {
-			return invalid(fmt.Sprintf("the %s of a key is at most %d characters of text without control characters", f.what, maxName))
+			return invalid(fmt.Sprintf("the %s of a key is at most %d characters of text without control characters",
+				f.what, maxName))
 		}
 	}
 	if len(k.Roles) > maxRoles {

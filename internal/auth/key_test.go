@@ -43,7 +43,8 @@ func TestKey_text(t *testing.T) {
 			t.Errorf("a key with a wrong character at %d passes", i)
 		}
 	}
-	for _, bad := range []string{"", "haft_", w.key + "a", w.key[1:], strings.ToUpper(w.key), " " + w.key, w.key + "\n", strings.Replace(w.key, "_", "-", 1)} {
+	for _, bad := range []string{"", "haft_", w.key + "a", w.key[1:], strings.ToUpper(w.key), " " + w.key, w.key + "\n",
+		strings.Replace(w.key, "_", "-", 1)} {
 		if _, ok := auth.ParseKey(bad); ok {
 			t.Errorf("ParseKey(%q) takes it", bad)
 		}
@@ -63,7 +64,8 @@ func TestToken_is_not_printed(t *testing.T) {
 		K auth.Key
 	}{token, k})
 	_, secret, _ := strings.Cut(token.Reveal()[5:], "_")
-	for _, out := range []string{fmt.Sprintf("%v %+v %#v %s %q %x", token, token, token, token, token, token), fmt.Sprintf("%+v", struct{ t auth.Token }{token}), log.String(), string(raw)} {
+	for _, out := range []string{fmt.Sprintf("%v %+v %#v %s %q %x", token, token, token, token, token, token),
+		fmt.Sprintf("%+v", struct{ t auth.Token }{token}), log.String(), string(raw)} {
 		if strings.Contains(out, secret) {
 			t.Errorf("the secret is in %q", out)
 		}
@@ -80,7 +82,8 @@ func TestKey_at_rest_does_not_give_the_key(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, secret, _ := strings.Cut(w.key[5:], "_")
-	if out := fmt.Sprintf("%s", kept.Secret); strings.Contains(out, secret) || strings.Contains(out, string(hmac256(w.key, "haft request signing 1"))) {
+	if out := fmt.Sprintf("%s", kept.Secret); strings.Contains(out, secret) ||
+		strings.Contains(out, string(hmac256(w.key, "haft request signing 1"))) {
 		t.Error("the backend holds a secret")
 	}
 	// Another pepper opens nothing.
@@ -104,7 +107,8 @@ func TestKey_at_rest_does_not_give_the_key(t *testing.T) {
 
 func TestAuthenticate_gives_the_principal_of_a_key(t *testing.T) {
 	w := setup(t)
-	k, token := w.issue(t, auth.Key{Name: "ci", User: "ann", Agent: "bot", Roles: []string{"dev"}, Scope: []string{"tool:a*", "tools:read"}, Expires: time.Now().Add(time.Hour)})
+	k, token := w.issue(t, auth.Key{Name: "ci", User: "ann", Agent: "bot", Roles: []string{"dev"},
+		Scope: []string{"tool:a*", "tools:read"}, Expires: time.Now().Add(time.Hour)})
 	got, err := w.bearer(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +169,8 @@ func TestRotate(t *testing.T) {
 			if _, err := w.bearer(t.Context(), token); err != nil {
 				t.Errorf("at the end of the overlap: %v", err)
 			}
-			if _, err := w.Admit(received("GET", "/x", "", header(token, "GET", "/x", "", nonce(), time.Now().Unix())), home); err != nil {
+			if _, err := w.Admit(received("GET", "/x", "", header(token, "GET", "/x", "", nonce(), time.Now().Unix())),
+				home); err != nil {
 				t.Errorf("signed, at the end of the overlap: %v", err)
 			}
 		}
@@ -263,7 +268,8 @@ func TestLast_use_is_written_once_a_minute(t *testing.T) {
 		}
 		began := time.Now()
 		for range 121 {
-			if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: token.Reveal()}); err != nil {
+			if _, err := a.Authenticate(t.Context(),
+				auth.Credential{Scheme: "Bearer", Token: token.Reveal()}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -273,7 +279,8 @@ func TestLast_use_is_written_once_a_minute(t *testing.T) {
 		}
 		b.fail = true
 		time.Sleep(time.Minute)
-		if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: token.Reveal()}); err != nil || len(b.times) != 4 {
+		if _, err := a.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer",
+			Token: token.Reveal()}); err != nil || len(b.times) != 4 {
 			t.Errorf("a last use that cannot be kept: %v after %d writes", err, len(b.times))
 		}
 		if kept, _ := b.Key(t.Context(), k.ID); !kept.LastUsed.Equal(began.Add(2 * time.Minute)) {

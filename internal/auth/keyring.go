@@ -53,7 +53,8 @@ func NewKeyring(keys Keys, pepper []byte, log *slog.Logger) (*Keyring, error) {
 // NewAdminKey makes the first key of an organisation: that of an administrator who
 // also answers requests for approval. It asks nobody's leave.
 func (r *Keyring) NewAdminKey(ctx context.Context, org string) (Key, Token, error) {
-	return r.issue(ctx, Key{Org: org, Name: "first administrator", User: "admin", Roles: []string{haft.RoleAdmin, haft.RoleApprover}})
+	return r.issue(ctx, Key{Org: org, Name: "first administrator", User: "admin",
+		Roles: []string{haft.RoleAdmin, haft.RoleApprover}})
 }
 
 // Issue makes a key and returns it with its text, which nobody can get again. The
@@ -244,7 +245,8 @@ func (r *Keyring) find(ctx context.Context, id string) (k Key, known bool, err e
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return Key{ID: id}, false, nil
 	case err != nil:
-		return Key{}, false, &haft.Error{Code: haft.CodeUnavailable, Message: "credentials cannot be checked at the moment", Err: fmt.Errorf("look for a key: %w", err)}
+		return Key{}, false, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "credentials cannot be checked at the moment", Err: fmt.Errorf("look for a key: %w", err)}
 	}
 	return k, true, nil
 }

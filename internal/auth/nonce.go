@@ -58,7 +58,8 @@ func NewMemoryNonces(perKey, most int) *MemoryNonces {
 	if most <= 0 {
 		most = defaultNonces
 	}
-	return &MemoryNonces{perKey: perKey, most: most, began: time.Now().Truncate(time.Second), keys: make(map[string]*nonces)}
+	return &MemoryNonces{perKey: perKey, most: most, began: time.Now().Truncate(time.Second),
+		keys: make(map[string]*nonces)}
 }
 
 // Use implements [Nonces].

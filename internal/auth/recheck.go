@@ -37,7 +37,8 @@ func (t token) credential(ends time.Time) string {
 	if jti == "" {
 		jti = string(t.sum)
 	}
-	return tokenCredential + short(issuer) + "." + short(issuer, subject, jti) + "." + strconv.FormatInt(ends.Unix(), 10)
+	return tokenCredential + short(issuer) + "." + short(issuer, subject, jti) + "." +
+		strconv.FormatInt(ends.Unix(), 10)
 }
 
 // withdrawn is the error of a credential that was good and is not any more. Unlike
@@ -112,7 +113,8 @@ func (a *Authenticator) recheckKey(ctx context.Context, id Identity, name string
 	next := k.identity(isPrevious)
 	next.Signed, next.Digest = id.Signed, id.Digest
 	next.Principal.Agent, next.KeyAgent = p.Agent, k.Agent
-	next.Principal.Roles = slices.DeleteFunc(slices.Clone(p.Roles), func(r string) bool { return !slices.Contains(k.Roles, r) })
+	next.Principal.Roles = slices.DeleteFunc(slices.Clone(p.Roles),
+		func(r string) bool { return !slices.Contains(k.Roles, r) })
 	next.rules = a.rules
 	return next, nil
 }

@@ -52,8 +52,14 @@ func TestRecheck_says_why_a_key_is_not_good_any_more(t *testing.T) {
 				}
 			}
 		}, "the API key was rotated"},
-		"of another user": {func(w *world, t *testing.T, id string) { w.change(t, id, func(k *auth.Key) { k.User = "bob" }) }, "the API key is for another user now"},
-		"of an agent":     {func(w *world, t *testing.T, id string) { w.change(t, id, func(k *auth.Key) { k.Agent = "x" }) }, "the API key is for an agent now"},
+		"of another user": {func(w *world, t *testing.T,
+			id string) {
+			w.change(t, id, func(k *auth.Key) { k.User = "bob" })
+		}, "the API key is for another user now"},
+		"of an agent": {func(w *world, t *testing.T,
+			id string) {
+			w.change(t, id, func(k *auth.Key) { k.Agent = "x" })
+		}, "the API key is for an agent now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := setup(t)
@@ -94,7 +100,8 @@ func TestRecheck_narrows_and_never_widens(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := now.Principal
-	if len(p.Roles) != 1 || p.Roles[0] != "dev" || len(p.Scope) != 1 || p.Scope[0] != "tool:add" || p.Credential != id.Principal.Credential {
+	if len(p.Roles) != 1 || p.Roles[0] != "dev" || len(p.Scope) != 1 || p.Scope[0] != "tool:add" ||
+		p.Credential != id.Principal.Credential {
 		t.Errorf("the principal is %+v", p)
 	}
 	wantCode(t, "an action of a role that was taken", now.May(haft.KeysRead), haft.CodeDenied)
@@ -114,7 +121,8 @@ func TestRecheck_of_an_old_secret_ends_with_the_overlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, err := w.bearer(t.Context(), token)
-	if err != nil || old.Principal.Credential != before.Principal.Credential || old.Ends.IsZero() || !old.Expires.IsZero() {
+	if err != nil || old.Principal.Credential != before.Principal.Credential || old.Ends.IsZero() ||
+		!old.Expires.IsZero() {
 		t.Fatalf("%+v %v", old, err)
 	}
 	fresh, err := w.bearer(t.Context(), next.Reveal())
@@ -158,13 +166,15 @@ func TestRecheck_of_a_token(t *testing.T) {
 		t.Errorf("a token within the difference of clocks: %v %v", late.Ends, err)
 	}
 	over := id
-	over.Principal.Credential = id.Principal.Credential[:strings.LastIndex(id.Principal.Credential, ".")] + ".1700000000"
+	over.Principal.Credential = id.Principal.Credential[:strings.LastIndex(id.Principal.Credential, ".")] +
+		".1700000000"
 	other := setup(t)
 	for name, try := range map[string]func() error{
 		"expired":                   func() error { _, err := w.Recheck(t.Context(), over); return err },
 		"of an issuer that is gone": func() error { _, err := other.Recheck(t.Context(), id); return err },
 		"of a kind that is not known": func() error {
-			_, err := w.Recheck(t.Context(), auth.Identity{Principal: haft.Principal{Org: "acme", Credential: "cookie:1"}})
+			_, err := w.Recheck(t.Context(),
+				auth.Identity{Principal: haft.Principal{Org: "acme", Credential: "cookie:1"}})
 			return err
 		},
 	} {

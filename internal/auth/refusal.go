@@ -61,9 +61,10 @@ func refuse(reason Reason, key string) error {
 // holder has proved to have it and is told what to do.
 func noUser(key string) error {
 	return &haft.Error{
-		Code:    haft.CodeUnauthenticated,
-		Message: "this server takes no key without a user: ask for one that was made with haft key create --for-user NAME",
-		Err:     &refusal{ReasonNoUser, key},
+		Code: haft.CodeUnauthenticated,
+		Message: "this server takes no key without a user: ask for one that was made with haft key create " +
+			"--for-user NAME",
+		Err: &refusal{ReasonNoUser, key},
 	}
 }
 

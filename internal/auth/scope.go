@@ -135,7 +135,8 @@ func (id Identity) MayIssue(k Key) error {
 			return denied("a key has no role that its maker does not have")
 		}
 	}
-	if id.scope != nil && (k.Scope == nil || slices.ContainsFunc(k.Scope, func(s string) bool { return !covers(id.scope, s) })) {
+	if id.scope != nil &&
+		(k.Scope == nil || slices.ContainsFunc(k.Scope, func(s string) bool { return !covers(id.scope, s) })) {
 		return denied("a key has no wider scope than the one it is made with")
 	}
 	if id.Key != "" && !id.Expires.IsZero() && (k.Expires.IsZero() || k.Expires.After(id.Expires)) {

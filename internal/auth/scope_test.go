@@ -22,14 +22,19 @@ func TestMay(t *testing.T) {
 	}{
 		{"no role and no scope", nil, nil,
 			[]haft.Action{haft.CallsWrite, haft.ToolsRead, haft.ApprovalsWrite},
-			[]haft.Action{haft.ToolsWrite, haft.AgentsWrite, haft.Operate, haft.KeysRead, haft.SecretsWrite, haft.AuditRead, haft.AllActions}},
+			[]haft.Action{haft.ToolsWrite, haft.AgentsWrite, haft.Operate, haft.KeysRead, haft.SecretsWrite,
+				haft.AuditRead, haft.AllActions}},
 		{"administrator", admin, nil, haft.Actions(), nil},
-		{"the action admin gives no role", nil, []string{"admin"}, []haft.Action{haft.CallsRead}, []haft.Action{haft.ToolsWrite, haft.KeysWrite, haft.AllActions}},
-		{"the role admin does not widen a scope", admin, []string{"tools:read"}, []haft.Action{haft.ToolsRead}, []haft.Action{haft.KeysRead, haft.CallsWrite, haft.ToolsWrite, haft.AllActions}},
+		{"the action admin gives no role", nil, []string{"admin"}, []haft.Action{haft.CallsRead},
+			[]haft.Action{haft.ToolsWrite, haft.KeysWrite, haft.AllActions}},
+		{"the role admin does not widen a scope", admin, []string{"tools:read"}, []haft.Action{haft.ToolsRead},
+			[]haft.Action{haft.KeysRead, haft.CallsWrite, haft.ToolsWrite, haft.AllActions}},
 		{"both", admin, []string{"admin"}, haft.Actions(), nil},
 		{"an empty scope", admin, []string{}, nil, haft.Actions()},
-		{"a permission is for calls", nil, []string{"tool:add"}, []haft.Action{haft.CallsWrite}, []haft.Action{haft.CallsRead, haft.ToolsRead, haft.ToolsWrite}},
-		{"another role", []string{"administrator", "Admin"}, nil, []haft.Action{haft.CallsWrite}, []haft.Action{haft.KeysRead}},
+		{"a permission is for calls", nil, []string{"tool:add"}, []haft.Action{haft.CallsWrite},
+			[]haft.Action{haft.CallsRead, haft.ToolsRead, haft.ToolsWrite}},
+		{"another role", []string{"administrator", "Admin"}, nil, []haft.Action{haft.CallsWrite},
+			[]haft.Action{haft.KeysRead}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, token := w.issue(t, auth.Key{User: "ann", Roles: tt.roles, Scope: tt.scope})
@@ -94,7 +99,8 @@ func TestEscalation(t *testing.T) {
 		}
 		return id
 	}
-	confined := maker(auth.Key{User: "c", Roles: admin, Scope: []string{"keys:write", "keys:read", "tool:add", "tag:*"}})
+	confined := maker(auth.Key{User: "c", Roles: admin,
+		Scope: []string{"keys:write", "keys:read", "tool:add", "tag:*"}})
 	for _, tt := range []struct {
 		name string
 		by   auth.Identity
@@ -105,7 +111,8 @@ func TestEscalation(t *testing.T) {
 		{"administrator gives any role", w.admin, auth.Key{Roles: []string{"x"}}, ""},
 		{"another organisation", w.admin, auth.Key{Org: "other"}, haft.CodeDenied},
 		{"no administrator", maker(auth.Key{User: "u"}), auth.Key{}, haft.CodeDenied},
-		{"scope without keys:write", maker(auth.Key{User: "r", Roles: admin, Scope: []string{"keys:read"}}), auth.Key{Scope: []string{}}, haft.CodeDenied},
+		{"scope without keys:write", maker(auth.Key{User: "r", Roles: admin, Scope: []string{"keys:read"}}),
+			auth.Key{Scope: []string{}}, haft.CodeDenied},
 		{"within the scope", confined, auth.Key{Scope: []string{"tool:add", "keys:read", "tag:money"}}, ""},
 		{"nothing is within every scope", confined, auth.Key{Scope: []string{}}, ""},
 		{"no scope at all", confined, auth.Key{}, haft.CodeDenied},
@@ -115,21 +122,28 @@ func TestEscalation(t *testing.T) {
 		{"another kind of permission", confined, auth.Key{Scope: []string{"category:money"}}, haft.CodeDenied},
 		{"another action", confined, auth.Key{Scope: []string{"secrets:read"}}, haft.CodeDenied},
 		{"every action", confined, auth.Key{Scope: []string{"admin"}}, haft.CodeDenied},
-		{"admin in a scope gives no tools", maker(auth.Key{User: "a", Roles: admin, Scope: []string{"admin"}}), auth.Key{Scope: []string{"tool:add"}}, haft.CodeDenied},
-		{"admin in a scope gives actions", maker(auth.Key{User: "a", Roles: admin, Scope: []string{"admin"}}), auth.Key{Scope: []string{"audit:read"}}, ""},
-		{"a key that outlives its maker", maker(auth.Key{User: "e", Roles: admin, Expires: end}), auth.Key{}, haft.CodeDenied},
-		{"a key that outlives its maker by a second", maker(auth.Key{User: "e", Roles: admin, Expires: end}), auth.Key{Expires: end.Add(time.Second)}, haft.CodeDenied},
-		{"a key that does not", maker(auth.Key{User: "e", Roles: admin, Expires: end}), auth.Key{Expires: end.Add(-time.Second)}, ""},
+		{"admin in a scope gives no tools", maker(auth.Key{User: "a", Roles: admin, Scope: []string{"admin"}}),
+			auth.Key{Scope: []string{"tool:add"}}, haft.CodeDenied},
+		{"admin in a scope gives actions", maker(auth.Key{User: "a", Roles: admin, Scope: []string{"admin"}}),
+			auth.Key{Scope: []string{"audit:read"}}, ""},
+		{"a key that outlives its maker", maker(auth.Key{User: "e", Roles: admin, Expires: end}), auth.Key{},
+			haft.CodeDenied},
+		{"a key that outlives its maker by a second", maker(auth.Key{User: "e", Roles: admin, Expires: end}),
+			auth.Key{Expires: end.Add(time.Second)}, haft.CodeDenied},
+		{"a key that does not", maker(auth.Key{User: "e", Roles: admin, Expires: end}),
+			auth.Key{Expires: end.Add(-time.Second)}, ""},
 		{"nobody", auth.Identity{}, auth.Key{Org: "acme"}, haft.CodeUnauthenticated},
 		{"the operator", auth.Trusted(haft.Principal{Org: "acme", Roles: admin}), auth.Key{Roles: admin}, ""},
-		{"the operator for an agent", auth.Trusted(haft.Principal{Org: "acme", Roles: admin, Scope: []string{"tool:add"}}), auth.Key{}, haft.CodeDenied},
+		{"the operator for an agent", auth.Trusted(
+			haft.Principal{Org: "acme", Roles: admin, Scope: []string{"tool:add"}}), auth.Key{}, haft.CodeDenied},
 	} {
 		_, _, err := w.ring.Issue(t.Context(), tt.by, tt.key)
 		wantCode(t, tt.name, err, tt.want)
 	}
 	// A role that manages keys is not an administrator.
 	ops := setup(t, func(c *auth.Config) { c.Rules.Managers = []string{"ops"} })
-	_, token, err := ops.ring.Issue(t.Context(), auth.Trusted(haft.Principal{Org: "acme", Roles: admin}), auth.Key{User: "o", Roles: []string{"ops"}})
+	_, token, err := ops.ring.Issue(t.Context(), auth.Trusted(haft.Principal{Org: "acme", Roles: admin}),
+		auth.Key{User: "o", Roles: []string{"ops"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +160,8 @@ func TestEscalation(t *testing.T) {
 // A secret is as good as the key: to replace one is to take it.
 func TestEscalation_by_changing_a_key(t *testing.T) {
 	w := setup(t)
-	_, token := w.issue(t, auth.Key{User: "c", Roles: []string{haft.RoleAdmin}, Scope: []string{"keys:write", "keys:read"}})
+	_, token := w.issue(t, auth.Key{User: "c", Roles: []string{haft.RoleAdmin},
+		Scope: []string{"keys:write", "keys:read"}})
 	by, err := w.bearer(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +210,8 @@ func TestRequireUser(t *testing.T) {
 	}
 	_, err = strict.Authenticate(t.Context(), auth.Credential{Scheme: "Bearer", Token: old})
 	wantCode(t, "a key without a user", err, haft.CodeUnauthenticated)
-	if got := haft.MessageOf(err); !strings.Contains(got, "--for-user") || auth.ReasonOf(err) != auth.ReasonNoUser || auth.KeyOf(err) != k.ID {
+	if got := haft.MessageOf(err); !strings.Contains(got, "--for-user") || auth.ReasonOf(err) != auth.ReasonNoUser ||
+		auth.KeyOf(err) != k.ID {
 		t.Errorf("the error is %q for %q, reason %q", got, auth.KeyOf(err), auth.ReasonOf(err))
 	}
 	_, _, err = before.ring.Issue(t.Context(), before.admin, auth.Key{Agent: "bot"})

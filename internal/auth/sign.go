@@ -153,9 +153,11 @@ func Sign(req *http.Request, key string) error {
 	if err != nil {
 		return err
 	}
-	s := signature{key: id, time: strconv.FormatInt(time.Now().Unix(), 10), nonce: alphabet.EncodeToString(random()), body: body}
+	s := signature{key: id, time: strconv.FormatInt(time.Now().Unix(), 10), nonce: alphabet.EncodeToString(random()),
+		body: body}
 	sum := mac(mac([]byte(key), signingLabel), s.text(method, target))
-	req.Header.Set("Authorization", fmt.Sprintf("%s key=%s,time=%s,nonce=%s,body=%s,signature=%x", SchemeSigned, s.key, s.time, s.nonce, s.body, sum))
+	req.Header.Set("Authorization", fmt.Sprintf("%s key=%s,time=%s,nonce=%s,body=%s,signature=%x", SchemeSigned, s.key,
+		s.time, s.nonce, s.body, sum))
 	return nil
 }
 

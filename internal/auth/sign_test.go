@@ -26,7 +26,8 @@ func TestSignature_is_pinned(t *testing.T) {
 		t.Errorf("ParseKey = %q, %v", id, ok)
 	}
 	got := header(key, "POST", "/v1/calls?wait=1", `{"tool":"add"}`, "0123456789abcdef", 1700000000)
-	const want = "HAFT-HMAC-SHA256 key=aaaaaaaaaaaa,time=1700000000,nonce=0123456789abcdef,body=c39ab5ee1d647999c74315b1028c80e02531dcaf3f4947f57f6c09c9be40fbac,signature=5d5495e079a4ede07d0fd33ef23aa01e6138c906b6d5016f8db9d11ffbebf845"
+	const want = "HAFT-HMAC-SHA256 " +
+		"key=aaaaaaaaaaaa,time=1700000000,nonce=0123456789abcdef,body=c39ab5ee1d647999c74315b1028c80e02531dcaf3f4947f57f6c09c9be40fbac,signature=5d5495e079a4ede07d0fd33ef23aa01e6138c906b6d5016f8db9d11ffbebf845"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -69,7 +70,8 @@ func TestSign_over_HTTP(t *testing.T) {
 		}
 		return res.StatusCode
 	}
-	for _, target := range []string{"", "/", "/v1/tools?format=openai&strict=true", "/a%2Fb/%c3%a9?q=a+b%20c", "//double", "/?", "/a;b=c", "/a/../b", "/é?q=1"} {
+	for _, target := range []string{"", "/", "/v1/tools?format=openai&strict=true", "/a%2Fb/%c3%a9?q=a+b%20c",
+		"//double", "/?", "/a;b=c", "/a/../b", "/é?q=1"} {
 		if got := send("GET", target, nil); got != 200 {
 			t.Errorf("GET %q: %d", target, got)
 		}
@@ -122,7 +124,8 @@ func TestBody(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, wrap := range map[string]func(io.Reader) io.Reader{
-				"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "end with data": iotest.DataErrReader,
+				"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader,
+				"end with data": iotest.DataErrReader,
 			} {
 				b := auth.CheckBody(io.NopCloser(wrap(strings.NewReader(tt.body))), tt.digest)
 				_, err := io.ReadAll(b)
@@ -161,10 +164,12 @@ func TestSkew_and_nonces_over_time(t *testing.T) {
 			off  time.Duration
 			want auth.Reason
 		}{
-			{0, ""}, {-time.Minute, ""}, {time.Minute, ""}, {-time.Minute - time.Second, auth.ReasonClock}, {time.Minute + time.Second, auth.ReasonClock},
+			{0, ""}, {-time.Minute, ""}, {time.Minute, ""}, {-time.Minute - time.Second, auth.ReasonClock},
+			{time.Minute + time.Second, auth.ReasonClock},
 			{-24 * time.Hour, auth.ReasonClock}, {100 * 365 * 24 * time.Hour, auth.ReasonClock},
 		} {
-			_, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), now.Add(tt.off).Unix())), home)
+			_, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), now.Add(tt.off).Unix())),
+				home)
 			if auth.ReasonOf(err) != tt.want || (err == nil) != (tt.want == "") {
 				t.Errorf("signed %v from now: %v, want %q", tt.off, err, tt.want)
 			}
@@ -180,7 +185,8 @@ func TestSkew_and_nonces_over_time(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		// And what is over is forgotten.
-		if _, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), time.Now().Unix())), home); err != nil {
+		if _, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), time.Now().Unix())),
+			home); err != nil {
 			t.Fatal(err)
 		}
 		if total, keys := kept.Kept(); total != 1 || keys != 1 {
@@ -203,7 +209,8 @@ func TestNonces_have_bounds(t *testing.T) {
 		}{
 			{"a", "1", true, ""}, {"a", "2", true, ""}, {"a", "3", true, ""}, {"a", "4", false, haft.CodeRateLimited},
 			{"a", "1", false, ""}, // a full one still knows
-			{"b", "1", true, ""}, {"b", "2", true, ""}, {"b", "3", false, haft.CodeRateLimited}, {"c", "1", false, haft.CodeRateLimited},
+			{"b", "1", true, ""}, {"b", "2", true, ""}, {"b", "3", false, haft.CodeRateLimited},
+			{"c", "1", false, haft.CodeRateLimited},
 		} {
 			if fresh, code := use(tt.key, tt.nonce, time.Minute); fresh != tt.fresh || code != tt.code {
 				t.Errorf("%d: Use(%s, %s) = %v, %q, want %v, %q", i, tt.key, tt.nonce, fresh, code, tt.fresh, tt.code)
@@ -233,7 +240,8 @@ func TestNonces_of_before_a_restart(t *testing.T) {
 		w := setup(t)
 		_, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), before.Unix())), home)
 		wantRefused(t, err, auth.ReasonReplay)
-		if _, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), time.Now().Unix())), home); err != nil {
+		if _, err := w.Admit(received("GET", "/", "", header(w.key, "GET", "/", "", nonce(), time.Now().Unix())),
+			home); err != nil {
 			t.Error(err)
 		}
 	})

@@ -53,14 +53,17 @@ func TestAttack_token_headers(t *testing.T) {
 		{"no alg", mint(object{"kid": "r1"}, raw, nil), auth.ReasonAlgorithm},
 		{"alg that is no text", mint(object{"alg": 1}, raw, nil), auth.ReasonMalformed},
 		{"no signature", parts[0] + "." + parts[1] + ".", auth.ReasonWrong},
-		{"HS256 with the public key as PEM", mint(object{"alg": "HS256", "kid": "r1"}, raw, public), auth.ReasonAlgorithm},
+		{"HS256 with the public key as PEM", mint(object{"alg": "HS256", "kid": "r1"}, raw, public),
+			auth.ReasonAlgorithm},
 		{"HS256 with the public key as DER", mint(object{"alg": "HS256", "kid": "r1"}, raw, der), auth.ReasonAlgorithm},
-		{"HS256 with the modulus", mint(object{"alg": "HS256", "kid": "r1"}, raw, rsaKey().N.Bytes()), auth.ReasonAlgorithm},
+		{"HS256 with the modulus", mint(object{"alg": "HS256", "kid": "r1"}, raw, rsaKey().N.Bytes()),
+			auth.ReasonAlgorithm},
 		{"HS256 said to be RS256", mint(object{"alg": "RS256", "kid": "r1"}, raw, public), auth.ReasonWrong},
 		{"RS512", mint(object{"alg": "RS512", "kid": "r1"}, raw, rsaKey()), auth.ReasonAlgorithm},
 		{"PS256", mint(object{"alg": "PS256", "kid": "r1"}, raw, rsaKey()), auth.ReasonAlgorithm},
 		{"rs256", mint(object{"alg": "rs256", "kid": "r1"}, raw, rsaKey()), auth.ReasonAlgorithm},
-		{"RSA with the id of the EC key", mint(object{"alg": "RS256", "kid": "e1"}, raw, rsaKey()), auth.ReasonSignedBy},
+		{"RSA with the id of the EC key", mint(object{"alg": "RS256", "kid": "e1"}, raw, rsaKey()),
+			auth.ReasonSignedBy},
 		{"EC with the id of the Ed key", mint(object{"alg": "ES256", "kid": "d1"}, raw, ecKey()), auth.ReasonSignedBy},
 		{"a key of one's own", mint(object{"alg": "RS256", "kid": "r1"}, raw, evilRSA()), auth.ReasonWrong},
 		{"a curve of one's own", mint(object{"alg": "ES256", "kid": "e1"}, raw, p384), auth.ReasonWrong},
@@ -71,10 +74,13 @@ func TestAttack_token_headers(t *testing.T) {
 		{"an address of keys", mint(and("jku", "https://evil.example/keys"), raw, evilEd()), auth.ReasonWrong},
 		{"an address of a certificate", mint(and("x5u", "https://evil.example/cert"), raw, evilEd()), auth.ReasonWrong},
 		{"a certificate", mint(and("x5c", []string{"MIIB"}), raw, evilEd()), auth.ReasonWrong},
-		{"kid with a path", mint(object{"alg": "EdDSA", "kid": "../../../../dev/null"}, raw, evilEd()), auth.ReasonSignedBy},
-		{"kid with an address", mint(object{"alg": "EdDSA", "kid": "https://evil.example/keys"}, raw, evilEd()), auth.ReasonSignedBy},
+		{"kid with a path", mint(object{"alg": "EdDSA", "kid": "../../../../dev/null"}, raw, evilEd()),
+			auth.ReasonSignedBy},
+		{"kid with an address", mint(object{"alg": "EdDSA", "kid": "https://evil.example/keys"}, raw, evilEd()),
+			auth.ReasonSignedBy},
 		{"kid with SQL", mint(object{"alg": "EdDSA", "kid": "d1' OR '1'='1"}, raw, evilEd()), auth.ReasonSignedBy},
-		{"kid that is no text", mint(object{"alg": "EdDSA", "kid": []string{"d1"}}, raw, edKey()), auth.ReasonMalformed},
+		{"kid that is no text", mint(object{"alg": "EdDSA", "kid": []string{"d1"}}, raw, edKey()),
+			auth.ReasonMalformed},
 		{"kid empty", mint(object{"alg": "EdDSA", "kid": ""}, raw, edKey()), auth.ReasonMalformed},
 		{"kid huge", mint(object{"alg": "EdDSA", "kid": strings.Repeat("d", 257)}, raw, edKey()), auth.ReasonMalformed},
 		{"crit", mint(with(and("exp", 1), "crit", []string{"exp"}), raw, edKey()), auth.ReasonMalformed},
@@ -85,7 +91,8 @@ func TestAttack_token_headers(t *testing.T) {
 		{"encrypted", good + ".a.b", auth.ReasonMalformed},
 		{"a token of another type", mint(and("typ", "logout+jwt"), raw, edKey()), auth.ReasonMalformed},
 		{"alg twice", mint(`{"alg":"none","alg":"EdDSA","kid":"d1"}`, raw, edKey()), auth.ReasonMalformed},
-		{"alg twice by an escape", mint(`{"alg":"EdDSA","\u0061lg":"none","kid":"d1"}`, raw, edKey()), auth.ReasonMalformed},
+		{"alg twice by an escape", mint(`{"alg":"EdDSA","\u0061lg":"none","kid":"d1"}`, raw, edKey()),
+			auth.ReasonMalformed},
 		{"ALG", mint(`{"ALG":"EdDSA","kid":"d1"}`, raw, edKey()), auth.ReasonAlgorithm},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,17 +125,20 @@ func TestAttack_token_claims(t *testing.T) {
 		{"more behind the claims", mint(ok, raw+"{}", edKey()), auth.ReasonMalformed},
 		{"claims that are a list", mint(ok, "["+raw+"]", edKey()), auth.ReasonMalformed},
 		{"claims that are not UTF-8", mint(ok, raw[:len(raw)-1]+",\"x\":\"\xff\"}", edKey()), auth.ReasonMalformed},
-		{"deep claims", mint(ok, claims(object{"x": rawJSON(strings.Repeat("[", 500) + strings.Repeat("]", 500))}), edKey()), auth.ReasonMalformed},
+		{"deep claims", mint(ok, claims(object{"x": rawJSON(strings.Repeat("[", 500) + strings.Repeat("]", 500))}),
+			edKey()), auth.ReasonMalformed},
 		{"a huge token", mint(ok, claims(object{"x": strings.Repeat("x", 16<<10)}), edKey()), auth.ReasonMalformed},
 		{"many dots", strings.Repeat(".", 10_000), auth.ReasonMalformed},
 		{"base64 with padding", parts[0] + "." + padded + "." + parts[2], auth.ReasonMalformed},
 		{"base64 with a line break", parts[0] + "\n." + parts[1] + "." + parts[2], auth.ReasonMalformed},
 		{"a signature with a line break", good + "\n", auth.ReasonMalformed},
 		{"a signature with odd bits", good[:len(good)-1] + next(good[len(good)-1]), auth.ReasonMalformed},
-		{"claims of another token", parts[0] + "." + strings.Split(mint(ok, claims(object{"sub": "root"}), edKey()), ".")[1] + "." + parts[2], auth.ReasonWrong},
+		{"claims of another token", parts[0] + "." +
+			strings.Split(mint(ok, claims(object{"sub": "root"}), edKey()), ".")[1] + "." + parts[2], auth.ReasonWrong},
 		{"another issuer", mint(ok, claims(object{"iss": "https://evil.example"}), edKey()), auth.ReasonIssuer},
 		{"the issuer with a slash", mint(ok, claims(object{"iss": issuerURL + "/"}), edKey()), auth.ReasonIssuer},
-		{"the issuer in another case", mint(ok, claims(object{"iss": strings.ToUpper(issuerURL)}), edKey()), auth.ReasonIssuer},
+		{"the issuer in another case", mint(ok, claims(object{"iss": strings.ToUpper(issuerURL)}), edKey()),
+			auth.ReasonIssuer},
 		{"no issuer", mint(ok, claims(object{"iss": nil}), edKey()), auth.ReasonIssuer},
 		{"issuers in a list", mint(ok, claims(object{"iss": []string{issuerURL}}), edKey()), auth.ReasonIssuer},
 		{"another audience", mint(ok, claims(object{"aud": "other"}), edKey()), auth.ReasonAudience},
@@ -181,7 +191,8 @@ func TestAttack_issuer_of_another_organisation(t *testing.T) {
 	p.set("https://keys.example/evil", text(object{"keys": []any{with(evilJWK(), "kid", "d1")}}))
 	w := setup(t, func(c *auth.Config) {
 		p.use()(c)
-		c.Issuers = append(c.Issuers, auth.Issuer{URL: "https://evil.example", Audience: []string{"haft"}, Org: "evil", Keys: "https://keys.example/evil"})
+		c.Issuers = append(c.Issuers, auth.Issuer{URL: "https://evil.example", Audience: []string{"haft"}, Org: "evil",
+			Keys: "https://keys.example/evil"})
 	})
 	ok := object{"alg": "EdDSA", "kid": "d1"}
 	_, err := w.bearer(t.Context(), mint(ok, claims(nil), evilEd()))

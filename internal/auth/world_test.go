@@ -120,7 +120,8 @@ func header(key, method, target, body, nonce string, at int64) string {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(body)))
 	text := fmt.Sprintf("HAFT-HMAC-SHA256\n%s\n%d\n%s\n%s\n%s\n%s", id, at, nonce, method, target, sum)
 	signing := hmac256(key, "haft request signing 1")
-	return fmt.Sprintf("HAFT-HMAC-SHA256 key=%s,time=%d,nonce=%s,body=%s,signature=%x", id, at, nonce, sum, hmac256(string(signing), text))
+	return fmt.Sprintf("HAFT-HMAC-SHA256 key=%s,time=%d,nonce=%s,body=%s,signature=%x", id, at, nonce, sum,
+		hmac256(string(signing), text))
 }
 
 var nonces atomic.Int64
@@ -147,8 +148,9 @@ const issuerURL = "https://issuer.example/realm"
 
 var (
 	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
-	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
-	edKey  = sync.OnceValue(func() ed25519.PrivateKey { _, k, _ := ed25519.GenerateKey(rand.Reader); return k })
+	ecKey  = sync.OnceValue(
+		func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
+	edKey = sync.OnceValue(func() ed25519.PrivateKey { _, k, _ := ed25519.GenerateKey(rand.Reader); return k })
 )
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
@@ -156,7 +158,8 @@ func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // rsaJWK, ecJWK and edJWK are the public keys as an issuer shows them.
 func rsaJWK(kid string) map[string]any {
 	k := rsaKey()
-	return map[string]any{"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256", "n": b64(k.N.Bytes()), "e": b64(big.NewInt(int64(k.E)).Bytes())}
+	return map[string]any{"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256", "n": b64(k.N.Bytes()),
+		"e": b64(big.NewInt(int64(k.E)).Bytes())}
 }
 
 func ecJWK(kid string) map[string]any {
@@ -178,7 +181,8 @@ func text(v any) string {
 
 func newIDP(keys ...any) *idp {
 	p := &idp{asked: map[string]int{}, pages: map[string]string{
-		issuerURL + "/.well-known/openid-configuration": text(map[string]any{"issuer": issuerURL, "jwks_uri": "https://keys.example/jwks?v=1"}),
+		issuerURL + "/.well-known/openid-configuration": text(
+			map[string]any{"issuer": issuerURL, "jwks_uri": "https://keys.example/jwks?v=1"}),
 	}}
 	if len(keys) == 0 {
 		keys = []any{rsaJWK("r1"), ecJWK("e1"), edJWK("d1")}
@@ -240,7 +244,8 @@ func (p *idp) use(change ...func(*auth.Issuer)) func(*auth.Config) {
 	return func(c *auth.Config) {
 		i := auth.Issuer{
 			URL: issuerURL, Audience: []string{"haft"}, Org: "acme",
-			Claims: auth.Claims{Agent: "agent", Roles: "/realm_access/roles"}, Roles: map[string]string{"boss": haft.RoleAdmin, "lead": "approver"},
+			Claims: auth.Claims{Agent: "agent", Roles: "/realm_access/roles"},
+			Roles:  map[string]string{"boss": haft.RoleAdmin, "lead": "approver"},
 		}
 		for _, ch := range change {
 			ch(&i)
@@ -252,7 +257,8 @@ func (p *idp) use(change ...func(*auth.Issuer)) func(*auth.Config) {
 // claims returns those of a good token, with changes. Nil removes one.
 func claims(change map[string]any) map[string]any {
 	now := time.Now().Unix()
-	all := map[string]any{"iss": issuerURL, "sub": "ann", "aud": "haft", "exp": now + 600, "iat": now, "realm_access": map[string]any{"roles": []string{"boss", "other"}}}
+	all := map[string]any{"iss": issuerURL, "sub": "ann", "aud": "haft", "exp": now + 600, "iat": now,
+		"realm_access": map[string]any{"roles": []string{"boss", "other"}}}
 	maps.Copy(all, change)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
 	return all

@@ -60,7 +60,8 @@ func TestAuthorize(t *testing.T) {
 		{"operate by an operator", operator, haft.Operate, server, ok},
 		{"operate by an operator's agent", as(operator, "x"), haft.Operate, server, denied},
 		{"the policy of the server", admin, haft.PoliciesWrite, server, denied},
-		{"the policy of the server by an operator without the scope", only(operator, haft.PoliciesRead), haft.PoliciesWrite, server, denied},
+		{"the policy of the server by an operator without the scope", only(operator, haft.PoliciesRead),
+			haft.PoliciesWrite, server, denied},
 
 		{"one's own call", ann, haft.CallsRead, own(ann), ok},
 		{"one's own call by an agent", ann, haft.CallsRead, own(as(ann, "x")), ok},
@@ -83,8 +84,10 @@ func TestAuthorize(t *testing.T) {
 		{"nobody sees nobody's", nobody, haft.CallsRead, own(nobody), missing},
 		{"nobody sees a key's", nobody, haft.CallsRead, own(key1), missing},
 		{"a user with the key's name", haft.Principal{Org: "acme", User: "k1"}, haft.CallsRead, own(key1), missing},
-		{"a user's call by that key", key1, haft.CallsRead, own(haft.Principal{Org: "acme", User: "ann", Credential: "k1"}), missing},
-		{"a user by another key", ann, haft.CallsRead, own(haft.Principal{Org: "acme", User: "ann", Credential: "k9"}), ok},
+		{"a user's call by that key", key1, haft.CallsRead,
+			own(haft.Principal{Org: "acme", User: "ann", Credential: "k1"}), missing},
+		{"a user by another key", ann, haft.CallsRead, own(haft.Principal{Org: "acme", User: "ann", Credential: "k9"}),
+			ok},
 		{"another key as the same agent", as(key1, "x"), haft.CallsRead, own(as(key2, "x")), missing},
 	} {
 		if got := rules.Authorize(c.p, c.a, c.res); (got != nil || c.want != ok) && haft.CodeOf(got) != c.want {
@@ -94,7 +97,8 @@ func TestAuthorize(t *testing.T) {
 	if (authority.Rules{}).Operates(admin) || !(authority.Rules{Operators: authority.EveryOrg}).Operates(admin) {
 		t.Error("the zero rules have operators, or * has none")
 	}
-	if r := (authority.Rules{Managers: []string{"ops"}}); r.Manages(admin) || !r.Manages(haft.Principal{Org: "acme", Roles: []string{"ops"}}) {
+	if r := (authority.Rules{Managers: []string{"ops"}}); r.Manages(admin) ||
+		!r.Manages(haft.Principal{Org: "acme", Roles: []string{"ops"}}) {
 		t.Error("other roles of managers do not count")
 	}
 }
@@ -105,7 +109,8 @@ func TestAuthorize_never_crosses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	principal := func() haft.Principal {
-		p := haft.Principal{Org: pick("a", "b"), User: pick("", "", "u", "v"), Agent: pick("", "x", "y"), Credential: pick("", "k", "l")}
+		p := haft.Principal{Org: pick("a", "b"), User: pick("", "", "u", "v"), Agent: pick("", "x", "y"),
+			Credential: pick("", "k", "l")}
 		if role := pick("", haft.RoleAdmin, haft.RoleApprover); role != "" {
 			p.Roles = []string{role}
 		}
@@ -151,7 +156,8 @@ func TestAuthorize_never_crosses(t *testing.T) {
 // Allowed is what Authorize grants, for everybody.
 func TestAllowed(t *testing.T) {
 	rules := authority.Rules{Operators: "ops"}
-	for _, p := range []haft.Principal{admin, approver, ann, key1, nobody, operator, only(admin, haft.ToolsWrite), as(admin, "x")} {
+	for _, p := range []haft.Principal{admin, approver, ann, key1, nobody, operator, only(admin, haft.ToolsWrite),
+		as(admin, "x")} {
 		list := rules.Allowed(p)
 		for _, a := range haft.Actions() {
 			if slices.Contains(list, a) != (rules.Authorize(p, a, authority.Resource{}) == nil) {

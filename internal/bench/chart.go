@@ -35,10 +35,12 @@ func Chart(w io.Writer, title string, samples []Sample) error {
 	}
 	height := topMargin + rowHeight*len(samples) + 34
 	p := &printer{w: w}
-	p.f(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13">`, chartWidth, height)
+	p.f(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13">`, chartWidth, height)
 	p.f(`<rect width="100%%" height="100%%" fill="#fff"/>`)
 	p.f(`<text x="16" y="26" font-size="16" font-weight="600" fill="#111">%s</text>`, html.EscapeString(title))
-	p.f(`<text x="16" y="44" fill="#666">time of one call, p50 (bar) and p95 (line); logarithmic; shorter is better</text>`)
+	p.f(
+		`<text x="16" y="44" fill="#666">time of one call, p50 (bar) and p95 (line); logarithmic; shorter is better</text>`)
 	for e := lo; e <= hi; e++ {
 		at := labelWidth + (e-lo)/(hi-lo)*(chartWidth-labelWidth-110)
 		p.f(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, at, at, topMargin, height-26)
@@ -51,8 +53,10 @@ func Chart(w io.Writer, title string, samples []Sample) error {
 			fill = "#2f6f4f"
 		}
 		p50, p95 := x(s.Quantile(.5)), x(s.Quantile(.95))
-		p.f(`<text x="%d" y="%d" text-anchor="end" fill="#111">%s</text>`, labelWidth-10, y+14, html.EscapeString(s.Name))
-		p.f(`<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, labelWidth, y, max(p50-labelWidth, 2), barHeight, fill)
+		p.f(`<text x="%d" y="%d" text-anchor="end" fill="#111">%s</text>`, labelWidth-10, y+14,
+			html.EscapeString(s.Name))
+		p.f(`<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, labelWidth, y, max(p50-labelWidth, 2),
+			barHeight, fill)
 		p.f(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#111" stroke-width="2"/>`, p95, p95, y-2, y+barHeight+2)
 		p.f(`<text x="%.1f" y="%d" fill="#111">%s</text>`, max(p50, p95)+8, y+14, label(ms(s.Quantile(.5))))
 	}

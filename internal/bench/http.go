@@ -51,7 +51,8 @@ func (b *bench) openServer(ctx context.Context) (_ *testServer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.sys.PutTool(ctx, tenant("local"), haft.Draft{Name: "add", Kind: haft.KindPython, Source: source, Function: "add"}); err != nil {
+	if _, err := d.sys.PutTool(ctx, tenant("local"),
+		haft.Draft{Name: "add", Kind: haft.KindPython, Source: source, Function: "add"}); err != nil {
 		return nil, err
 	}
 	var lc net.ListenConfig
@@ -118,20 +119,23 @@ func (b *bench) http(ctx context.Context) error {
 	}
 	defer d.close(ctx)
 	samples, err := Interleave(b.cfg.Rounds, []Way{
-		{"haft: confined call over HTTP, recorded", func() error { return d.call(ctx, `{"tool": "add", "args": {"a": 19, "b": 23}}`) }},
+		{"haft: confined call over HTTP, recorded",
+			func() error { return d.call(ctx, `{"tool": "add", "args": {"a": 19, "b": 23}}`) }},
 		{"bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
 	})
 	if err != nil {
 		return err
 	}
-	b.ratio("confined Python call over HTTP, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5), 1./5, 1./8)
+	b.ratio("confined Python call over HTTP, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5), 1./5,
+		1./8)
 	b.report.Samples = append(b.report.Samples, samples[0])
 	const callers = 64
 	rate, err := b.slice(ctx, callers, func() error { return d.call(ctx, `{"tool": "noop", "args": {}}`) })
 	if err != nil {
 		return err
 	}
-	b.report.Rows = append(b.report.Rows, Row{What: fmt.Sprintf("built-in calls per second over HTTP, %d callers on this machine (thousands)", callers),
-		Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 3, Aim: 6, AtLeast: true})
+	b.report.Rows = append(b.report.Rows,
+		Row{What: fmt.Sprintf("built-in calls per second over HTTP, %d callers on this machine (thousands)", callers),
+			Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 3, Aim: 6, AtLeast: true})
 	return nil
 }

@@ -39,7 +39,8 @@ func (b *bench) throughput(ctx context.Context) error {
 			*w.sum += n / slices
 		}
 	}
-	b.report.Notes = append(b.report.Notes, fmt.Sprintf("python3 -I -S, bare, starts %.0f times a second: %.2f × of that", lean, ours/lean))
+	b.report.Notes = append(b.report.Notes,
+		fmt.Sprintf("python3 -I -S, bare, starts %.0f times a second: %.2f × of that", lean, ours/lean))
 	b.report.Rows = append(b.report.Rows, Row{
 		What: fmt.Sprintf("sustained confined calls per second, %d callers", callers),
 		Ours: fmt.Sprintf("%.0f/s", ours), Theirs: fmt.Sprintf("%.0f/s bare python3", bare),
@@ -79,8 +80,9 @@ func (b *bench) cellMemory(ctx context.Context) error {
 	const few, many = 2, 34
 	var pss [2]int64
 	for i, n := range []int{few, many} {
-		a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: b.cfg.AllowReduced, Interpreters: interpreter(b.cfg.Python),
-			Cells: cell.Config{Least: n, Most: n, Total: n, Idle: 10 * time.Minute}})
+		a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: b.cfg.AllowReduced,
+			Interpreters: interpreter(b.cfg.Python),
+			Cells:        cell.Config{Least: n, Most: n, Total: n, Idle: 10 * time.Minute}})
 		if err != nil {
 			return err
 		}
@@ -95,7 +97,8 @@ func (b *bench) cellMemory(ctx context.Context) error {
 	}
 	each := float64(pss[1]-pss[0]) / (many - few) / (1 << 20)
 	b.report.Rows = append(b.report.Rows, Row{
-		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Theirs: "", Ratio: each, Must: 6, Aim: 2,
+		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Theirs: "", Ratio: each, Must: 6,
+		Aim: 2,
 	})
 	return nil
 }

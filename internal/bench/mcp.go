@@ -35,7 +35,8 @@ func (b *bench) upstream(ctx context.Context) error {
 		return err
 	}
 	call := func() error {
-		res, err := s.Call(ctx, haft.Call{Tool: "everything__echo", Args: json.RawMessage(`{"message":"hi"}`), Principal: owner})
+		res, err := s.Call(ctx, haft.Call{Tool: "everything__echo", Args: json.RawMessage(`{"message":"hi"}`),
+			Principal: owner})
 		if err == nil && res.Status != haft.StatusSuccess {
 			err = fmt.Errorf("the call ended with %s: %v", res.Status, res.Error)
 		}
@@ -45,12 +46,13 @@ func (b *bench) upstream(ctx context.Context) error {
 		b.report.Rows = append(b.report.Rows, Row{What: what, Must: 1. / 100, Aim: 1. / 200, Unmeasured: err.Error()})
 		return ctx.Err()
 	}
-	spawned, err := Interleave(min(b.cfg.Rounds, mcpRounds), []Way{{"haft: an MCP server started for one call", func() error {
-		if err := spawn(); err != nil {
-			return err
-		}
-		return call()
-	}}})
+	spawned, err := Interleave(min(b.cfg.Rounds, mcpRounds),
+		[]Way{{"haft: an MCP server started for one call", func() error {
+			if err := spawn(); err != nil {
+				return err
+			}
+			return call()
+		}}})
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,8 @@ func (b *bench) upstream(ctx context.Context) error {
 		return err
 	}
 	ours, theirs := kept[0].Quantile(.5), spawned[0].Quantile(.5)
-	b.report.Rows = append(b.report.Rows, Row{What: what, Ours: label(ms(ours)), Theirs: label(ms(theirs)) + " started", Ratio: float64(ours) / float64(theirs), Must: 1. / 100, Aim: 1. / 200})
+	b.report.Rows = append(b.report.Rows, Row{What: what, Ours: label(ms(ours)), Theirs: label(ms(theirs)) + " started",
+		Ratio: float64(ours) / float64(theirs), Must: 1. / 100, Aim: 1. / 200})
 	b.report.Samples = append(b.report.Samples, kept[0])
 	return nil
 }

@@ -86,7 +86,8 @@ type bench struct {
 func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
 	b := &bench{cfg: cfg, report: &Report{Machine: machine()}}
-	a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
+	a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: cfg.AllowReduced,
+		Cells:        cell.Config{Idle: 10 * time.Minute},
 		Interpreters: interpreter(cfg.Python), Packages: cfg.Packages})
 	if err != nil {
 		return nil, err
@@ -101,7 +102,8 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.add, err = b.tool(ctx, "add"); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
+	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.http,
+		b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -166,14 +168,16 @@ func (b *bench) latency(ctx context.Context) error {
 			}
 			return err
 		}},
-		{"python3 -I -S, bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+		{"python3 -I -S, bare",
+			func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
 	}
 	ways = append(ways, b.others(ctx)...)
 	samples, err := Interleave(b.cfg.Rounds, ways)
 	if err != nil {
 		return err
 	}
-	b.report.Notes = append(b.report.Notes, fmt.Sprintf("%d of %d confined calls found a cell ready", hits, b.cfg.Rounds+1))
+	b.report.Notes = append(b.report.Notes, fmt.Sprintf("%d of %d confined calls found a cell ready", hits,
+		b.cfg.Rounds+1))
 	// Apart, so that the cells that were dropped do not stand in anyone's way.
 	b.cfg.Progress("calls that find no cell ready")
 	empty, err := b.empty(ctx)
@@ -208,7 +212,8 @@ func (b *bench) others(ctx context.Context) []Way {
 	var ways []Way
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
 		ways = append(ways, Way{"bubblewrap + python3", func() error {
-			return exec.CommandContext(ctx, bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
+			return exec.CommandContext(ctx, bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev",
+				"/dev",
 				"--tmpfs", "/tmp", "--die-with-parent", "--cap-drop", "ALL", b.python, "-I", "-S", "-c", "pass").Run()
 		}})
 	} else {
@@ -216,7 +221,8 @@ func (b *bench) others(ctx context.Context) []Way {
 	}
 	if runsc, err := exec.LookPath("runsc"); err == nil {
 		ways = append(ways, Way{"gVisor (runsc do) + python3", func() error {
-			return exec.CommandContext(ctx, runsc, "--network=none", "--ignore-cgroups", "do", b.python, "-I", "-S", "-c", "pass").Run()
+			return exec.CommandContext(ctx, runsc, "--network=none", "--ignore-cgroups", "do", b.python, "-I", "-S",
+				"-c", "pass").Run()
 		}})
 	} else {
 		b.report.Notes = append(b.report.Notes, "runsc is not installed")
@@ -266,7 +272,8 @@ func (b *bench) command(ctx context.Context) ([]Sample, error) {
 	}
 	return Interleave(min(b.cfg.Rounds, 50), []Way{
 		{"haft run, whole command", func() error {
-			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", `{"a": 19, "b": 23}`, "--python", b.python,
+			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", `{"a": 19, "b": 23}`, "--python",
+				b.python,
 				"--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced)).Run()
 		}},
 		{"bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},

@@ -51,9 +51,10 @@ func (b *bench) network(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok") // who asks notices
-	})}
+	srv := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "ok") // who asks notices
+		})}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	defer func() {
@@ -78,8 +79,9 @@ func (b *bench) network(ctx context.Context) error {
 	}
 	added := through.Quantile(.5) - direct.Quantile(.5)
 	b.report.Rows = append(b.report.Rows, Row{
-		What: "added to an allowed request by the proxy, p50, of 1 ms", Ours: label(ms(through.Quantile(.5))), Theirs: label(ms(direct.Quantile(.5))) + " without a sandbox",
-		Ratio: max(float64(added)/float64(time.Millisecond), 0.001), Must: 1, Aim: 0.5,
+		What: "added to an allowed request by the proxy, p50, of 1 ms", Ours: label(ms(through.Quantile(.5))),
+		Theirs: label(ms(direct.Quantile(.5))) + " without a sandbox",
+		Ratio:  max(float64(added)/float64(time.Millisecond), 0.001), Must: 1, Aim: 0.5,
 	})
 	return nil
 }
@@ -99,7 +101,8 @@ func (s *Sample) seconds(raw []byte) error {
 // fetchInside fetches in the sandbox.
 func (b *bench) fetchInside(ctx context.Context, tool *app.Tool, addr string, times int, to *Sample) error {
 	args := fmt.Sprintf(`{"url": "http://%s/", "times": %d}`, addr, times)
-	res, err := b.app.Call(ctx, tool, app.Run{Org: "bench", Args: []byte(args), Hosts: []string{addr}, Ranges: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	res, err := b.app.Call(ctx, tool, app.Run{Org: "bench", Args: []byte(args), Hosts: []string{addr},
+		Ranges: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 	if err != nil {
 		return err
 	}
@@ -138,11 +141,14 @@ func (b *bench) redaction(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var values []secret.Named
 	for i := range 1000 {
-		values = append(values, secret.Named{Name: fmt.Sprint("V", i), Value: secret.New(fmt.Sprintf("%016x-%x", rng.Uint64(), rng.Uint64()))})
+		values = append(values, secret.Named{Name: fmt.Sprint("V", i),
+			Value: secret.New(fmt.Sprintf("%016x-%x", rng.Uint64(), rng.Uint64()))})
 	}
 	var text strings.Builder
 	for text.Len() < 1<<20 {
-		fmt.Fprintf(&text, `{"time":"2026-11-15T06:%02d:%02dZ","level":"INFO","msg":"handled \"it\"","path":"/v1/items/%d?q=a%%20b"}`+"\n", rng.IntN(60), rng.IntN(60), rng.IntN(1e5))
+		fmt.Fprintf(&text,
+			`{"time":"2026-11-15T06:%02d:%02dZ","level":"INFO","msg":"handled \"it\"","path":"/v1/items/%d?q=a%%20b"}`+
+				"\n", rng.IntN(60), rng.IntN(60), rng.IntN(1e5))
 	}
 	raw := []byte(text.String())
 	r := secret.NewRedactor(secret.Config{Values: values, Formats: true})
@@ -160,7 +166,8 @@ func (b *bench) redaction(ctx context.Context) error {
 	}
 	speed := float64(n) / 1e6 / (processorTime() - before).Seconds()
 	b.report.Rows = append(b.report.Rows, Row{
-		What: "output searched for 1,000 secrets in every encoding, per second of one processor", Ours: fmt.Sprintf("%.0f MB/s", speed), Theirs: "100 MB/s", Ratio: speed / 100, Must: 1, Aim: 2, AtLeast: true,
+		What: "output searched for 1,000 secrets in every encoding, per second of one processor",
+		Ours: fmt.Sprintf("%.0f MB/s", speed), Theirs: "100 MB/s", Ratio: speed / 100, Must: 1, Aim: 2, AtLeast: true,
 	})
 	return nil
 }

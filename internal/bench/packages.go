@@ -47,14 +47,17 @@ func (b *bench) packages(ctx context.Context) error {
 		return err
 	}
 	bare, err := Interleave(min(b.cfg.Rounds, numpyRounds), []Way{{"python3 -c 'import numpy', bare", func() error {
-		return exec.CommandContext(ctx, b.python, "-I", "-S", "-B", "-c", fmt.Sprintf("import sys; sys.path.append(%+q); import numpy", layers[0].Dir)).Run()
+		return exec.CommandContext(ctx, b.python, "-I", "-S", "-B", "-c",
+			fmt.Sprintf("import sys; sys.path.append(%+q); import numpy", layers[0].Dir)).Run()
 	}}})
 	if err != nil {
 		return err
 	}
 	b.report.Rows = append(b.report.Rows, Row{
-		What: what, Ours: label(ms(with.Quantile(.5))), Ratio: float64(with.Quantile(.5)) / float64(plain.Quantile(.5)), Must: 2, Aim: 1.5,
-		Theirs: label(ms(plain.Quantile(.5))) + " without; " + strings.TrimSpace(label(ms(bare[0].Quantile(.5)))) + " bare import numpy",
+		What: what, Ours: label(ms(with.Quantile(.5))), Ratio: float64(with.Quantile(.5)) / float64(plain.Quantile(.5)),
+		Must: 2, Aim: 1.5,
+		Theirs: label(ms(plain.Quantile(.5))) + " without; " + strings.TrimSpace(label(ms(bare[0].Quantile(.5)))) +
+			" bare import numpy",
 	})
 	b.report.Samples = append(b.report.Samples, with, bare[0])
 	return nil

@@ -45,7 +45,8 @@ func (b *bench) openService(ctx context.Context) (_ *service, err error) {
 		return nil, err
 	}
 	for _, org := range []string{"light", "flood"} {
-		if _, err := s.PutTool(ctx, tenant(org), haft.Draft{Name: "add", Kind: haft.KindPython, Source: source, Function: "add"}); err != nil {
+		if _, err := s.PutTool(ctx, tenant(org), haft.Draft{Name: "add", Kind: haft.KindPython, Source: source,
+			Function: "add"}); err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +101,15 @@ func (b *bench) pipeline(ctx context.Context) error {
 	defer s.close()
 	samples, err := Interleave(b.cfg.Rounds, []Way{
 		{"haft: confined call through the engine, recorded", func() error { return s.add(ctx, "light") }},
-		{"python3 -I -S, bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+		{"python3 -I -S, bare",
+			func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
 		{"haft: built-in no-op through the engine, recorded", func() error { return s.noop(ctx) }},
 	})
 	if err != nil {
 		return err
 	}
-	b.ratio("confined Python call through the engine, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5), 1./10, 1./20)
+	b.ratio("confined Python call through the engine, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5),
+		1./10, 1./20)
 	alone, err := Interleave(5*b.cfg.Rounds, []Way{{"no-op", func() error { return s.noop(ctx) }}})
 	if err != nil {
 		return err
@@ -120,8 +123,9 @@ func (b *bench) pipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Rows = append(b.report.Rows, Row{What: fmt.Sprintf("the same, calls per second with %d callers (thousands)", callers),
-		Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 5, Aim: 10, AtLeast: true})
+	b.report.Rows = append(b.report.Rows,
+		Row{What: fmt.Sprintf("the same, calls per second with %d callers (thousands)", callers),
+			Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 5, Aim: 10, AtLeast: true})
 	return b.fairness(ctx, s)
 }
 
@@ -147,7 +151,8 @@ func (b *bench) fairness(ctx context.Context, s *service) error {
 		})
 		done <- err
 	}()
-	busy, err := Interleave(b.cfg.Rounds, []Way{{"light tenant, another floods", func() error { return s.add(ctx, "light") }}})
+	busy, err := Interleave(b.cfg.Rounds,
+		[]Way{{"light tenant, another floods", func() error { return s.add(ctx, "light") }}})
 	stop()
 	if ferr := <-done; err == nil {
 		err = ferr
@@ -157,6 +162,7 @@ func (b *bench) fairness(ctx context.Context, s *service) error {
 	}
 	before, during := quiet[0].Quantile(.99), busy[0].Quantile(.99)
 	b.report.Rows = append(b.report.Rows, Row{What: "p99 of a light tenant while another floods, against its quiet p99",
-		Ours: label(ms(during)), Theirs: label(ms(before)) + " quiet", Ratio: float64(during) / float64(before), Must: 3, Aim: 2})
+		Ours: label(ms(during)), Theirs: label(ms(before)) + " quiet", Ratio: float64(during) / float64(before),
+		Must: 3, Aim: 2})
 	return nil
 }

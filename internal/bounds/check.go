@@ -334,7 +334,8 @@ func shown(name []byte) string {
 		return "…"
 	}
 	for _, c := range name {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '_' && c != '-' && c != '$' && c != '.' {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '_' && c != '-' && c != '$' &&
+			c != '.' {
 			return "…"
 		}
 	}

@@ -28,7 +28,8 @@ func TestCheck(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, tt := range []struct{ name, text, pointer, message string }{
 		{"empty", `{}`, "", ""},
-		{"at every bound", `{"name":"abc","list":[{"name":"ä€😀"},{}],"map":{"a":"","b":"abc"},"any":[1,2,3,4,5]}`, "", ""},
+		{"at every bound", `{"name":"abc","list":[{"name":"ä€😀"},{}],"map":{"a":"","b":"abc"},"any":[1,2,3,4,5]}`, "",
+			""},
 		{"white space", " {\n\"name\" : \"a\" , \"list\" : [ ] }\t", "", ""},
 		{"text", `{"name":"abcd"}`, "/name", "expected length <= 3"},
 		{"text of wide characters", `{"name":"ä€😀x"}`, "/name", "expected length <= 3"},
@@ -52,7 +53,8 @@ func TestCheck(t *testing.T) {
 		{"members of anything", `{"any":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}}`, "/any", "expected at most 5 members"},
 		{"names of anything", `{"any":{"abcdefghijk":1}}`, "/any", "expected names of at most 10 bytes"},
 		{"digits", `{"any":123456789}`, "/any", "expected a number of at most 8 characters"},
-		{"values", `{"any":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]}`, "/any/18", "there are more than 20 values in all"},
+		{"values", `{"any":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]}`, "/any/18",
+			"there are more than 20 values in all"},
 		{"a quote behind slashes", `{"name":"\\\\"}`, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,7 +66,8 @@ func TestCheck(t *testing.T) {
 				return
 			}
 			e, ok := errors.AsType[*haft.Error](err)
-			if !ok || e.Code != haft.CodeInvalid || len(e.Misfits) != 1 || e.Misfits[0] != (haft.Misfit{Pointer: tt.pointer, Message: tt.message}) {
+			if !ok || e.Code != haft.CodeInvalid || len(e.Misfits) != 1 ||
+				e.Misfits[0] != (haft.Misfit{Pointer: tt.pointer, Message: tt.message}) {
 				t.Errorf("got %+v", err)
 			}
 		})
@@ -72,7 +75,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheck_says_what_is_no_JSON(t *testing.T) {
-	for _, text := range []string{``, ` `, `{`, `[`, `"`, `"\"`, `{"a"}`, `{"a":}`, `[1,]`, `{"a":1,}`, `{} {}`, `{}x`, `{1:2}`, `[1 2]`, `{"a" 1}`, `'a'`} {
+	for _, text := range []string{``, ` `, `{`, `[`, `"`, `"\"`, `{"a"}`, `{"a":}`, `[1,]`, `{"a":1,}`, `{} {}`, `{}x`,
+		`{1:2}`, `[1 2]`, `{"a" 1}`, `'a'`} {
 		if err := bounds.Check([]byte(text), bounds.Default(), nil); !errors.Is(err, bounds.ErrSyntax) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -82,7 +86,8 @@ func TestCheck_says_what_is_no_JSON(t *testing.T) {
 // What a decoder reads is never taken for something else, and a text is counted as
 // the decoder understands it.
 func FuzzCheck(f *testing.F) {
-	for _, text := range []string{`{"name":"abc"}`, `{"list":[{}]}`, `"\ud800\udc00"`, `[[1e9,-0.5,null,true]]`, `{"map":{"a":"\\"}}`} {
+	for _, text := range []string{`{"name":"abc"}`, `{"list":[{}]}`, `"\ud800\udc00"`, `[[1e9,-0.5,null,true]]`,
+		`{"map":{"a":"\\"}}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -106,7 +111,8 @@ func FuzzCheck(f *testing.F) {
 
 // Nothing is allocated for what fits, however large.
 func TestCheck_allocates_nothing(t *testing.T) {
-	text := []byte(`{"any":[` + strings.TrimSuffix(strings.Repeat(`{"a":"b","c":[1,2.5e3,null]},`, 10_000), ",") + `],"list":[{"name":"a"}]}`)
+	text := []byte(`{"any":[` + strings.TrimSuffix(strings.Repeat(`{"a":"b","c":[1,2.5e3,null]},`, 10_000), ",") +
+		`],"list":[{"name":"a"}]}`)
 	s, limits := shape(), bounds.Default()
 	if n := testing.AllocsPerRun(5, func() {
 		if err := bounds.Check(text, limits, s); err != nil {
@@ -118,7 +124,8 @@ func TestCheck_allocates_nothing(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	text := []byte(`{"any":[` + strings.TrimSuffix(strings.Repeat(`{"a":"some text","c":[1,2.5e3,null]},`, 10_000), ",") + `],"list":[{"name":"a"}]}`)
+	text := []byte(`{"any":[` + strings.TrimSuffix(strings.Repeat(`{"a":"some text","c":[1,2.5e3,null]},`, 10_000),
+		",") + `],"list":[{"name":"a"}]}`)
 	s, limits := shape(), bounds.Default()
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {

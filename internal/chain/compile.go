@@ -94,7 +94,8 @@ func counted(plan haft.Plan) error {
 		// What is no JSON is said by who reads it.
 		n, _ := bounds.Count(text, bounds.Limits{Values: left + 1}, nil)
 		if left -= n; left < 0 {
-			return wrong("%s: the input and the arguments of all steps have more than %d values in all", what, bounds.MaxValues)
+			return wrong("%s: the input and the arguments of all steps have more than %d values in all", what,
+				bounds.MaxValues)
 		}
 	}
 	return nil

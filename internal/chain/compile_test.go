@@ -30,7 +30,8 @@ func TestCompile_accepts(t *testing.T) {
 		one(`"args":{}`), one(`"args":null`), one(`"args":{"x":{"$from":"a.value"}}`),
 		one(`"args":{"$from":"a.value"}`), one(`"args":{"$literal":{"$from":"z.value"}}`),
 		one(`"args":{"x":[{"y":{"$from":"a.value/b~1c/0/","default":{"z":[]}}}]}`),
-		one(`"args":{"x":{"default":null,"$from":"b.error/message"},"y":{"$from":"a.stdout"},"z":{"$from":"a.stderr"},"s":{"$from":"a.status"},"i":{"$from":"input"},"j":{"$from":"input/a"}}`),
+		one(
+			`"args":{"x":{"default":null,"$from":"b.error/message"},"y":{"$from":"a.stdout"},"z":{"$from":"a.stderr"},"s":{"$from":"a.status"},"i":{"$from":"input"},"j":{"$from":"input/a"}}`),
 		one(`"args":{"default":{"$from":"a.value"},"$schema":1,"from":"a.value"}`),
 		one(`"args":{"\u0024from":"a.value"}`),
 		one(`"after":["a","b","a"]`), one(`"on_error":"skip"`),
@@ -56,18 +57,23 @@ func TestCompile_refuses(t *testing.T) {
 		{`{"steps":[{"id":"input","tool":"t"}]}`, "step 1 (input): input cannot be the id of a step"},
 		{`{"steps":[{"id":"a","tool":"t"},{"id":"a","tool":"t"}]}`, "step 2 (a): another step has the same id"},
 		{`{"steps":[{"id":"a"}]}`, "step 1 (a): it names no tool"},
-		{`{"steps":[{"id":"a","tool":"` + strings.Repeat("t", 201) + `"}]}`, "step 1 (a): the name of its tool has 201 bytes, 200 is the most"},
-		{`{"steps":[{"id":"a","tool":"t","args":{"x":[` + strings.Repeat("1,", 60_000) + `1]}},{"id":"b","tool":"t","args":{"x":[` + strings.Repeat("1,", 60_000) + `1]}}]}`,
+		{`{"steps":[{"id":"a","tool":"` + strings.Repeat("t", 201) + `"}]}`,
+			"step 1 (a): the name of its tool has 201 bytes, 200 is the most"},
+		{`{"steps":[{"id":"a","tool":"t","args":{"x":[` + strings.Repeat("1,", 60_000) +
+			`1]}},{"id":"b","tool":"t","args":{"x":[` + strings.Repeat("1,", 60_000) + `1]}}]}`,
 			"step 2 (b): the input and the arguments of all steps have more than 100000 values in all"},
-		{`{"steps":[{"id":"a","tool":"t"}],"input":[` + strings.Repeat("{},", 100_000) + `1]}`, "the input: the input and the arguments"},
+		{`{"steps":[{"id":"a","tool":"t"}],"input":[` + strings.Repeat("{},", 100_000) + `1]}`,
+			"the input: the input and the arguments"},
 		{one(`"on_error":"retry"`), "step 3 (c): on_error is stop, continue or skip"},
 		{one(`"args":[]`), "step 3 (c): the arguments are not an object"},
 		{one(`"args":"x"`), "the arguments are not an object"},
 		{one(`"args":{"x":1,"x":2}`), "the arguments have a key twice"},
 		{one(`"args":{"x":{"$from":"a.value","\u0024from":"b.value"}}`), "the arguments have a key twice"},
-		{one(`"args":{"x":` + strings.Repeat("[", 130) + strings.Repeat("]", 130) + `}`), "the arguments nest deeper than 128"},
+		{one(`"args":{"x":` + strings.Repeat("[", 130) + strings.Repeat("]", 130) + `}`),
+			"the arguments nest deeper than 128"},
 		{one(`"args":{"x":{"$from":"a.value","y":1}}`), "an object with $from has no other key but default"},
-		{one(`"args":{"x":{"$from":"a.value","default":1,"y":1}}`), "an object with $from has no other key but default"},
+		{one(`"args":{"x":{"$from":"a.value","default":1,"y":1}}`),
+			"an object with $from has no other key but default"},
 		{one(`"args":{"x":{"$from":"a.value","$literal":1}}`), "an object with $literal has no other key"},
 		{one(`"args":{"x":{"$literal":1,"y":1}}`), "an object with $literal has no other key"},
 		{one(`"args":{"x":{"$from":"a.value","default":{"$from":"b.value"}}}`), "a default is taken as it is"},
@@ -83,7 +89,8 @@ func TestCompile_refuses(t *testing.T) {
 		{one(`"args":{"x":{"$from":"a.stdout/0"}}`), "has a pointer, but stdout is a text"},
 		{one(`"args":{"x":{"$from":"a.value/~2"}}`), "in a JSON Pointer ~ is written ~0"},
 		{one(`"args":{"x":{"$from":"a.value/` + strings.Repeat("/", 200) + `"}}`), "points deeper than 128"},
-		{one(`"args":{"x":{"$from":"a.value/` + strings.Repeat("x", 1000) + `"}}`), "a reference has 1008 bytes, 1000 is the most"},
+		{one(`"args":{"x":{"$from":"a.value/` + strings.Repeat("x", 1000) + `"}}`),
+			"a reference has 1008 bytes, 1000 is the most"},
 		{one(`"args":{"x":{"$from":"d.value"}}`), "step 3 (c): there is no step d"},
 		{one(`"args":{"x":{"$from":"c.value"}}`), "step 3 (c): it refers to itself"},
 		{one(`"after":["d"]`), "there is no step d"},
@@ -99,7 +106,8 @@ func TestCompile_refuses(t *testing.T) {
 		{`{"steps":[{"id":"a","tool":"t","after":["c"]},{"id":"b","tool":"t","if":"steps.a.value == 1"},{"id":"c","tool":"t","args":{"x":{"$from":"b.value"}}},{"id":"d","tool":"t","after":["a"]}]}`,
 			"the steps wait for each other in a circle: a → c → b → a"},
 		{`{"steps":[{"id":"a","tool":"t"}],"input":{"x":1,"x":2}}`, "the input has a key twice"},
-		{`{"steps":[{"id":"a","tool":"t"}],"input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "the input nests deeper than 128"},
+		{`{"steps":[{"id":"a","tool":"t"}],"input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
+			"the input nests deeper than 128"},
 	} {
 		p, err := chain.Compile(plan(t, c.text))
 		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), c.want) {
@@ -129,15 +137,19 @@ func TestCompile_bounds(t *testing.T) {
 		{"too many steps", steps(haft.MaxSteps+1, ""), "the plan has 101 steps, 100 is the most"},
 		{"too large arguments", steps(1, half[:len(half)-2]+half[6:]), "the arguments have 83886"},
 		{"arguments that are too large together", steps(2, half), "the arguments of the plan have 83886"},
-		{"too large input", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage(half[:len(half)-2] + half[6:])}, "the input has 83886"},
-		{"input that is no JSON", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage("{")}, "the input is not JSON in UTF-8"},
-		{"input that is no text", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage("\"\xff\"")}, "the input is not JSON in UTF-8"},
+		{"too large input", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage(half[:len(half)-2] + half[6:])},
+			"the input has 83886"},
+		{"input that is no JSON", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage("{")},
+			"the input is not JSON in UTF-8"},
+		{"input that is no text", haft.Plan{Steps: steps(1, "").Steps, Input: json.RawMessage("\"\xff\"")},
+			"the input is not JSON in UTF-8"},
 		{"arguments that are no JSON", steps(1, `{"x":1}}`), "the arguments are not JSON in UTF-8"},
 		{"as many references as there may be", steps(2, many(500)), ""},
 		{"too many references", steps(2, many(501)), "the plan has 1002 references, 1000 is the most"},
 		{"too many references of one step", steps(1, many(1001)), "there are more than 1000 references"},
 	} {
-		if _, err := chain.Compile(c.plan); (err == nil) != (c.want == "") || !strings.Contains(haft.MessageOf(err), c.want) {
+		if _, err := chain.Compile(c.plan); (err == nil) != (c.want == "") ||
+			!strings.Contains(haft.MessageOf(err), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

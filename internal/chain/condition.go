@@ -121,7 +121,9 @@ func (c *condition) holds(lookup func(step, part string) (json.RawMessage, error
 	}
 	if err != nil {
 		// The text of the error may hold a value.
-		return false, wrong("its condition does not fit what it looks at; what may be missing is asked for first: has(steps.id.value.name)")
+		return false,
+			wrong("its condition does not fit what it looks at; what may be missing is asked for first: " +
+				"has(steps.id.value.name)")
 	}
 	truth, ok := out.Value().(bool)
 	if !ok {

@@ -25,7 +25,8 @@ func drawWorld(t *rapid.T, mild bool) world {
 	w := world{outcomes: map[string]haft.Result{}}
 	w.plan.Input = json.RawMessage(`{"go":true,"list":[1,2,3]}`)
 	onError := []haft.OnError{haft.OnErrorContinue, haft.OnErrorSkip, haft.OnErrorStop, ""}
-	statuses := []haft.Status{haft.StatusSuccess, haft.StatusSuccess, haft.StatusSuccess, haft.StatusError, haft.StatusCancelled, haft.StatusUnknown}
+	statuses := []haft.Status{haft.StatusSuccess, haft.StatusSuccess, haft.StatusSuccess, haft.StatusError,
+		haft.StatusCancelled, haft.StatusUnknown}
 	refs := []string{"value", "value/x", "status", "error/message", "stdout"}
 	if mild {
 		onError, statuses = onError[:2], statuses[:5]
@@ -44,7 +45,8 @@ func drawWorld(t *rapid.T, mild bool) world {
 			case 2:
 				s.After = append(s.After, other)
 			case 3:
-				s.If = rapid.SampledFrom([]string{`steps.%s.status == "success"`, `steps.%s.state == "skipped"`, `input.go || steps.%s.value == null`}).Draw(t, "if")
+				s.If = rapid.SampledFrom([]string{`steps.%s.status == "success"`, `steps.%s.state == "skipped"`,
+					`input.go || steps.%s.value == null`}).Draw(t, "if")
 				if !mild && rapid.Bool().Draw(t, "odd") {
 					s.If = `steps.%s.value.x > 1`
 				}
@@ -53,7 +55,8 @@ func drawWorld(t *rapid.T, mild bool) world {
 		}
 		s.Args, _ = json.Marshal(args)
 		w.plan.Steps = append(w.plan.Steps, s)
-		r := haft.Result{Tool: "t", Status: rapid.SampledFrom(statuses).Draw(t, "status"), Value: json.RawMessage(`null`), Stdout: "out"}
+		r := haft.Result{Tool: "t", Status: rapid.SampledFrom(statuses).Draw(t, "status"),
+			Value: json.RawMessage(`null`), Stdout: "out"}
 		if r.Status == haft.StatusSuccess {
 			r.Value = json.RawMessage(rapid.SampledFrom([]string{`{"x":1}`, `{"x":2}`, `7`}).Draw(t, "value"))
 		} else {
@@ -137,7 +140,8 @@ func simulate(t *rapid.T, w world, choose func(n int) int) end {
 			s := at(running[k])
 			s.State, s.Result = haft.StepDone, &res
 			on := w.plan.Steps[slices.IndexFunc(w.plan.Steps, func(x haft.Step) bool { return x.ID == s.ID })].OnError
-			e.stops = e.stops || res.Status != haft.StatusSuccess && on != haft.OnErrorContinue && (on != haft.OnErrorSkip || res.Status == haft.StatusUnknown)
+			e.stops = e.stops || res.Status != haft.StatusSuccess && on != haft.OnErrorContinue &&
+				(on != haft.OnErrorSkip || res.Status == haft.StatusUnknown)
 			if running = slices.Delete(running, k, k+1); len(running) == 0 {
 				break
 			}
@@ -187,7 +191,8 @@ func TestLaw_every_chain_ends(t *testing.T) {
 		default:
 			t.Fatalf("the chain ends as %s", e.Chain.Status)
 		}
-		if (e.Chain.Status == haft.StatusSuccess) != (e.Chain.Error == nil) || e.Chain.Status == haft.StatusUnknown && bad == "" {
+		if (e.Chain.Status == haft.StatusSuccess) != (e.Chain.Error == nil) ||
+			e.Chain.Status == haft.StatusUnknown && bad == "" {
 			t.Fatalf("the chain ends as %s with %v", e.Chain.Status, e.Chain.Error)
 		}
 		if e.stops && e.Chain.Status == haft.StatusSuccess {
@@ -213,8 +218,12 @@ func TestLaw_time_and_crashes_do_not_matter(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	f.Add([]byte(one(`"args":{"x":[{"$from":"a.value/b~1c/0","default":{"z":[]}},{"$literal":{"$from":1}}]},"if":"steps.a.value.x > 1","after":["b"]`)), []byte(`{"b/c":[1]}`))
-	f.Add([]byte(`{"steps":[{"id":"a","tool":"t","args":{"$from":"input/x"},"on_error":"skip"}],"input":{"x":{"y":"\u0024"}}}`), []byte(`null`))
+	f.Add([]byte(
+		one(
+			`"args":{"x":[{"$from":"a.value/b~1c/0","default":{"z":[]}},{"$literal":{"$from":1}}]},"if":"steps.a.value.x > 1","after":["b"]`)), []byte(`{"b/c":[1]}`))
+	f.Add([]byte(
+		`{"steps":[{"id":"a","tool":"t","args":{"$from":"input/x"},"on_error":"skip"}],"input":{"x":{"y":"\u0024"}}}`),
+		[]byte(`null`))
 	f.Add([]byte(one(`"args":{"a\"]}\\":{"$from":"b.error/message"},"e":"\\\""}`)), []byte(`"x"`))
 	f.Fuzz(func(t *testing.T, text, value []byte) {
 		var p haft.Plan
@@ -244,7 +253,8 @@ func FuzzCompile(f *testing.F) {
 				if !json.Valid(r.Args) || r.Args[0] != '{' {
 					t.Fatalf("step %s is called with %s", r.Step.ID, r.Args)
 				}
-				*find(c.Steps, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepDone, Result: &haft.Result{Status: haft.StatusSuccess, Value: value}}
+				*find(c.Steps, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepDone,
+					Result: &haft.Result{Status: haft.StatusSuccess, Value: value}}
 			}
 		}
 		t.Fatal("the chain does not end")
@@ -257,7 +267,8 @@ func find(steps []haft.StepResult, id string) *haft.StepResult {
 }
 
 func FuzzReference(f *testing.F) {
-	for _, s := range []string{"input", "input/a", "a.value", "a.value/~0~1/0", "a.stdout", "a.error/message", "b.status", "", "/", ".", "a.", "a.value/"} {
+	for _, s := range []string{"input", "input/a", "a.value", "a.value/~0~1/0", "a.stdout", "a.error/message",
+		"b.status", "", "/", ".", "a.", "a.value/"} {
 		f.Add(s, []byte(`{"a":[1,{"b":"c"}],"":{"~/":0}}`))
 	}
 	f.Fuzz(func(t *testing.T, text string, value []byte) {
@@ -266,12 +277,16 @@ func FuzzReference(f *testing.F) {
 			return
 		}
 		prog, err := chain.Compile(haft.Plan{Steps: []haft.Step{
-			{ID: "a", Tool: "t"}, {ID: "b", Tool: "t", Args: json.RawMessage(`{"x":{"$from":` + string(from) + `,"default":"nothing"}}`), After: []string{"a"}},
+			{ID: "a", Tool: "t"}, {ID: "b", Tool: "t",
+				Args:  json.RawMessage(`{"x":{"$from":` + string(from) + `,"default":"nothing"}}`),
+				After: []string{"a"}},
 		}})
 		if err != nil {
 			return
 		}
-		todo, err := prog.Next(haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone, Result: &haft.Result{Status: haft.StatusSuccess, Value: value}}}})
+		todo, err := prog.Next(
+			haft.Chain{Steps: []haft.StepResult{{ID: "a", State: haft.StepDone,
+				Result: &haft.Result{Status: haft.StatusSuccess, Value: value}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,8 @@ type run struct {
 // load reads the state of a chain.
 func (p *Program) load(c haft.Chain) (*run, error) {
 	r := &run{
-		Program: p, cause: c.Error, results: p.Steps(), settled: make([]bool, len(p.steps)), bars: make([]bool, len(p.steps)), nodes: map[source]*node{},
+		Program: p, cause: c.Error, results: p.Steps(), settled: make([]bool, len(p.steps)),
+		bars: make([]bool, len(p.steps)), nodes: map[source]*node{},
 	}
 	if c.Status != "" && c.Status.Final() {
 		r.final = c.Status
@@ -110,7 +111,8 @@ func (p *Program) load(c haft.Chain) (*run, error) {
 		case haft.StepRunning:
 		case haft.StepDone:
 			if s.Result == nil || !s.Result.Status.Final() {
-				s.Result = &haft.Result{Call: s.Call, Tool: p.steps[i].Tool, Status: haft.StatusUnknown, Value: json.RawMessage("null")}
+				s.Result = &haft.Result{Call: s.Call, Tool: p.steps[i].Tool, Status: haft.StatusUnknown,
+					Value: json.RawMessage("null")}
 			}
 		case haft.StepSkipped:
 			s.Result = nil
@@ -164,7 +166,8 @@ func (r *run) barred(i int) bool {
 	if r.failed(i) {
 		return r.steps[i].OnError == haft.OnErrorSkip
 	}
-	return r.results[i].State == haft.StepSkipped && slices.ContainsFunc(r.steps[i].waits, func(j int) bool { return r.bars[j] })
+	return r.results[i].State == haft.StepSkipped &&
+		slices.ContainsFunc(r.steps[i].waits, func(j int) bool { return r.bars[j] })
 }
 
 // begin returns the arguments of a step that waits for no other, or settles it
@@ -218,7 +221,8 @@ func (r *run) fail(i int, err error) error {
 	}
 	r.results[i] = haft.StepResult{ID: r.steps[i].ID, State: haft.StepDone, Result: &haft.Result{
 		Tool: r.steps[i].Tool, Status: haft.StatusValidation, Value: json.RawMessage("null"),
-		Error: &haft.Failure{Kind: haft.FailValidation, Message: "the step was not called: " + haft.MessageOf(err), Retry: haft.RetryChanged},
+		Error: &haft.Failure{Kind: haft.FailValidation, Message: "the step was not called: " + haft.MessageOf(err),
+			Retry: haft.RetryChanged},
 	}}
 	r.settled[i] = true
 	return nil
@@ -245,7 +249,8 @@ func (r *run) skipRest() {
 func (r *run) culprit() int {
 	for _, status := range []haft.Status{haft.StatusUnknown, "", haft.StatusCancelled} {
 		for i := range r.results {
-			if r.stops(i) && (r.results[i].Result.Status == status || status == "" && r.results[i].Result.Status != haft.StatusCancelled) {
+			if r.stops(i) && (r.results[i].Result.Status == status ||
+				status == "" && r.results[i].Result.Status != haft.StatusCancelled) {
 				return i
 			}
 		}

@@ -37,7 +37,8 @@ func parseReference(text string) (reference, error) {
 	if head != "input" {
 		var ok bool
 		if r.step, r.part, ok = strings.Cut(head, "."); !ok || !stepID().MatchString(r.step) {
-			return r, wrong("the reference %q begins neither with input nor with the id of a step and what is taken of it, such as id.value", short(text))
+			return r, wrong("the reference %q begins neither with input nor with the id of a step and what is taken "+
+				"of it, such as id.value", short(text))
 		}
 		switch r.part {
 		case "value", "error":
@@ -46,7 +47,8 @@ func parseReference(text string) (reference, error) {
 				return r, wrong("the reference %q has a pointer, but %s is a text", short(text), r.part)
 			}
 		default:
-			return r, wrong("the reference %q takes neither value, error, status, stdout nor stderr of the step", short(text))
+			return r, wrong("the reference %q takes neither value, error, status, stdout nor stderr of the step",
+				short(text))
 		}
 	}
 	if !deep {

@@ -102,7 +102,8 @@ func (p *parser) object(depth int) error {
 	}
 	def, hasDefault := seen["default"]
 	if len(seen) > 2 || len(seen) == 2 && !hasDefault {
-		return wrong("an object with $from has no other key but default; {\"$literal\": …} stands for an object as it is")
+		return wrong("an object with $from has no other key but default; {\"$literal\": …} stands for an object " +
+			"as it is")
 	}
 	if len(p.pieces) > before {
 		return wrong("a default is taken as it is and holds neither $from nor $literal")

@@ -22,7 +22,8 @@ func (k *Keeper) begin(ctx context.Context) error {
 	}
 	gone := &haft.Error{Code: haft.CodeConflict, Err: &Mismatch{Damaged: HeadFile + " is missing"},
 		Message: HeadFile + " is missing in the data directory, and the database has an audit log that was signed: " +
-			"put the file back, or, if nobody has it and the database is the right one, run: haft restore --accept-loss"}
+			"put the file back, or, if nobody has it and the database is the right one, run: haft restore " +
+			"--accept-loss"}
 	if !k.cfg.Store.Shared() {
 		return gone
 	}
@@ -111,7 +112,8 @@ func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, 
 	case audit.UnknownKey:
 		if !k.warned[last.Key] {
 			k.warned[last.Key] = true
-			k.cfg.Logger.Warn("the audit log was signed with a key that is not trusted: add its public key to audit.keys in the data directory",
+			k.cfg.Logger.Warn("the audit log was signed with a key that is not trusted: add its public key to "+
+				"audit.keys in the data directory",
 				"key", last.Key)
 		}
 		return nil, nil

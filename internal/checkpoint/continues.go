@@ -67,7 +67,8 @@ func (l Loss) String() string {
 func (m *Mismatch) wrap() error {
 	return &haft.Error{Code: haft.CodeConflict, Err: m,
 		Message: "the database does not continue the audit log that was signed last: " + m.Error() +
-			". Put back the right database, or, if an older one was put back on purpose, run: haft restore --accept-loss"}
+			". Put back the right database, or, if an older one was put back on purpose, run: haft restore " +
+			"--accept-loss"}
 }
 
 // continues reports a [*Mismatch] if the database does not have what was signed last: of
@@ -91,7 +92,8 @@ func (k *Keeper) continues(ctx context.Context, grown []store.Unsigned) error {
 		m, known := k.marks[u.Head.Org]
 		switch {
 		case u.Last != nil && u.Last.Place.Serial > k.tip.Serial:
-			return &haft.Error{Code: haft.CodeConflict, Message: "another server has signed the audit log at the same time"}
+			return &haft.Error{Code: haft.CodeConflict,
+				Message: "another server has signed the audit log at the same time"}
 		case !known && u.Last != nil:
 			return unfit(*u.Last, "is not one that was signed here")
 		case known && (u.Last == nil || u.Last.Mark() != m):

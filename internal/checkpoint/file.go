@@ -25,7 +25,9 @@ func ReadHeads(dir string, keys audit.Keys) (*audit.Heads, error) {
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeConflict, Err: &Mismatch{Damaged: err.Error()},
 			Message: HeadFile + " in the data directory cannot be believed: " + err.Error() +
-				"; put back " + HeadFile + " and audit.key of the same moment, or add the public key that signed it to audit.keys in the data directory; " +
+				"; put back " + HeadFile +
+				" and audit.key of the same moment, or add the public key that signed it to audit.keys in the data " +
+				"directory; " +
 				"if nobody has the right file and the database is the right one, run: haft restore --accept-loss"}
 	}
 	return &h, nil

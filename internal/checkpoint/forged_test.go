@@ -42,7 +42,8 @@ func forge(t *testing.T, s *store.Store, mallory *audit.Signer, org string) {
 	} else if len(list) > 0 {
 		mark = list[0].Mark()
 	}
-	if err := s.AddCheckpoints(t.Context(), tip.Serial, []audit.Checkpoint{mallory.SignAfter(head, mark, tip, time.Now())}); err != nil {
+	if err := s.AddCheckpoints(t.Context(), tip.Serial,
+		[]audit.Checkpoint{mallory.SignAfter(head, mark, tip, time.Now())}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +64,8 @@ func unplanned(t *testing.T, cfg checkpoint.Config, why string) {
 	if err != nil || last == nil {
 		t.Fatalf("LastChained = %v, %v", last, err)
 	}
-	if plan, err := checkpoint.Plan(t.Context(), cfg); plan != nil || err == nil || !strings.Contains(err.Error(), why) {
+	if plan, err := checkpoint.Plan(t.Context(), cfg); plan != nil || err == nil ||
+		!strings.Contains(err.Error(), why) {
 		t.Errorf("Plan = %+v, %v, want an error that says %q", plan, err, why)
 	}
 	if now, err := cfg.Store.LastChained(t.Context()); err != nil || now.ID() != last.ID() {
@@ -84,7 +86,8 @@ func TestKeeper_takes_no_checkpoint_of_another_key(t *testing.T) {
 		p.write(t, "a", "b")
 
 		err := k.Sign(t.Context())
-		if _, ok := errors.AsType[*checkpoint.Mismatch](err); !ok || !strings.Contains(err.Error(), untrusted) || strings.Contains(err.Error(), "accept-loss") {
+		if _, ok := errors.AsType[*checkpoint.Mismatch](err); !ok || !strings.Contains(err.Error(), untrusted) ||
+			strings.Contains(err.Error(), "accept-loss") {
 			t.Errorf("Sign = %v", err)
 		}
 		if k.Err() == nil {
@@ -174,7 +177,8 @@ func TestRestore_counts_the_loss_by_what_was_signed(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan, err := checkpoint.Plan(t.Context(), hers.config())
-	if err != nil || plan == nil || len(plan.Losses) != 1 || plan.Losses[0] != (checkpoint.Loss{Org: "a", From: 1, To: 3}) {
+	if err != nil || plan == nil || len(plan.Losses) != 1 ||
+		plan.Losses[0] != (checkpoint.Loss{Org: "a", From: 1, To: 3}) {
 		t.Errorf("Plan = %+v, %v, want the loss of entries 1 to 3", plan, err)
 	}
 }
@@ -240,7 +244,8 @@ func TestSink_file_is_not_believed_without_signatures(t *testing.T) {
 		}
 		_, err = checkpoint.Open(t.Context(), cfg)
 		_, mismatch := errors.AsType[*checkpoint.Mismatch](err)
-		if haft.CodeOf(err) != haft.CodeConflict || mismatch || !strings.Contains(err.Error(), "no trusted key signed") {
+		if haft.CodeOf(err) != haft.CodeConflict || mismatch ||
+			!strings.Contains(err.Error(), "no trusted key signed") {
 			t.Errorf("%s: Open = %v", what, err)
 		}
 		back := newPlace(t, embedded(t)) // with nothing in it

@@ -146,7 +146,8 @@ func (k *Keeper) Sign(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// Servers that sign at the same time wait for different times.
-	apart := haft.Backoff{Tries: tries, Initial: haft.Millis(2 * time.Millisecond), Max: haft.Millis(200 * time.Millisecond)}
+	apart := haft.Backoff{Tries: tries, Initial: haft.Millis(2 * time.Millisecond),
+		Max: haft.Millis(200 * time.Millisecond)}
 	err := k.sign(ctx)
 	for try := 1; raced(err); try++ {
 		wait, again := apart.Wait(try, rand.Float64())
@@ -318,7 +319,8 @@ func (k *Keeper) trusted(c audit.Checkpoint) error {
 		m := &Mismatch{Serial: c.Place.Serial, Damaged: fmt.Sprintf(
 			"checkpoint %d of the audit log is signed with a key that is not trusted: %.16q", c.Place.Serial, c.Key)}
 		return &haft.Error{Code: haft.CodeConflict, Err: m, Message: m.Damaged +
-			". If it is the key of another server of this database, or a former one, add its public key (haft audit key) to audit.keys " +
+			". If it is the key of another server of this database, or a former one, add its public key (haft audit " +
+			"key) to audit.keys " +
 			"in the data directory and start again. Else somebody wrote to the database: put back the right one"}
 	}
 	return unfit(c, notSigned)

@@ -107,7 +107,8 @@ func (p place) verify(t *testing.T, org string, keys audit.Keys) audit.Report {
 	if !ok {
 		t.Fatalf("%s is not in the file of heads", org)
 	}
-	rep, err := audit.VerifyMarks(p.store.Trail(t.Context(), org), points, keys, audit.Head{Org: org}, []audit.Mark{mark})
+	rep, err := audit.VerifyMarks(p.store.Trail(t.Context(), org), points, keys, audit.Head{Org: org},
+		[]audit.Mark{mark})
 	if err = errors.Join(err, rep.Err()); err != nil {
 		t.Errorf("verify %s: %v", org, err)
 	}
@@ -194,7 +195,8 @@ func TestKeeper_takes_over_checkpoints_without_a_chain(t *testing.T) {
 func refused(t *testing.T, cfg checkpoint.Config, why string) {
 	t.Helper()
 	k, err := checkpoint.Open(t.Context(), cfg)
-	if _, ok := errors.AsType[*checkpoint.Mismatch](err); !ok || !strings.Contains(err.Error(), why) || haft.CodeOf(err) != haft.CodeConflict {
+	if _, ok := errors.AsType[*checkpoint.Mismatch](err); !ok || !strings.Contains(err.Error(), why) ||
+		haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("Open = %v, want a mismatch that says %q", err, why)
 	}
 	if k != nil {
@@ -298,7 +300,8 @@ func TestKeeper_servers_do_not_fork_the_chain(t *testing.T) {
 		wait.Go(func() {
 			for n := range 20 {
 				err := p.store.Commit(t.Context(), store.Batch{Audit: []audit.Entry{
-					{Org: "a", Kind: "k", Time: time.Now()}, {Org: fmt.Sprintf("o%d", n%3), Kind: "k", Time: time.Now()}}})
+					{Org: "a", Kind: "k", Time: time.Now()},
+					{Org: fmt.Sprintf("o%d", n%3), Kind: "k", Time: time.Now()}}})
 				if err = errors.Join(err, k.Sign(t.Context())); err != nil {
 					errs[i] = err
 					return

@@ -49,7 +49,8 @@ type position struct {
 // openOutbox begins to send. A sink that can be read must not know more than the database:
 // then both the database and the file of the heads were put back.
 func openOutbox(ctx context.Context, k *Keeper, sink Sink) (*outbox, error) {
-	o := &outbox{k: k, sink: sink, awake: make(chan struct{}, 1), done: make(chan struct{}), ending: make(chan struct{})}
+	o := &outbox{k: k, sink: sink, awake: make(chan struct{}, 1), done: make(chan struct{}),
+		ending: make(chan struct{})}
 	if data, err := readFile(k.cfg.Dir, sentFile, 4096); err != nil {
 		return nil, err
 	} else if data != nil {
@@ -97,8 +98,10 @@ func (k *Keeper) sinkKnown(sink Sink, all bool, yield func(audit.Checkpoint)) er
 		return err
 	}
 	return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-		"the audit sink has a line, checkpoint %d, that no trusted key signed: somebody else wrote to it, or the public key %.16q is missing in "+
-			"audit.keys in the data directory; add that key, or keep the file as evidence and start with another one", bad.Place.Serial, bad.Key)}
+		"the audit sink has a line, checkpoint %d, that no trusted key signed: somebody else wrote to it, or the "+
+			"public key %.16q is missing in "+
+			"audit.keys in the data directory; add that key, or keep the file as evidence and start with another one",
+		bad.Place.Serial, bad.Key)}
 }
 
 // hasTip reports that the database does not have a checkpoint, and that no person gave it
@@ -113,7 +116,8 @@ func (k *Keeper) hasTip(ctx context.Context, tip audit.Tip) error {
 		return nil
 	}
 	m := &Mismatch{Serial: tip.Serial, Damaged: fmt.Sprintf(
-		"the audit sink has checkpoint %d, and the database has not: the database and %s were both put back", tip.Serial, HeadFile)}
+		"the audit sink has checkpoint %d, and the database has not: the database and %s were both put back",
+		tip.Serial, HeadFile)}
 	return m.wrap()
 }
 

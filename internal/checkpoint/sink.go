@@ -62,7 +62,8 @@ func OpenSink(text string) (Sink, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 1, IdleConnTimeout: time.Minute},
+			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 1,
+			IdleConnTimeout: time.Minute},
 	}}, nil
 }
 
@@ -100,7 +101,8 @@ func (f fileSink) Send(_ context.Context, lines []byte) error {
 	}
 	_, err = file.Write(lines)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the file of the audit sink cannot be written", Err: err}
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the file of the audit sink cannot be written",
+			Err: err}
 	}
 	return nil
 }
@@ -131,7 +133,8 @@ func (f fileSink) read() (*os.File, int64, error) {
 		}
 		err = errors.Join(err, file.Close())
 	}
-	return nil, 0, &haft.Error{Code: haft.CodeUnavailable, Message: "the file of the audit sink cannot be read", Err: err}
+	return nil, 0, &haft.Error{Code: haft.CodeUnavailable, Message: "the file of the audit sink cannot be read",
+		Err: err}
 }
 
 // sinkEnd is how much of a file is its end, in bytes: some hundred lines.

@@ -79,17 +79,21 @@ func reveal(values []secret.Named) map[string]string {
 func TestClient_asks_as_Letta_does_and_signs(t *testing.T) {
 	signing := secret.New("signing-key")
 	var wrong atomic.Pointer[string]
-	c := serve(t, credential.Config{Key: secret.New("bearer-key"), Signing: signing}, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		var got map[string]string
-		err = errors.Join(err, json.Unmarshal(body, &got), credential.Verify(signing, r.Header, body, time.Now(), time.Minute))
-		want := map[string]string{"organization_id": "acme", "user_id": "ann", "agent_id": "ag_1", "tool_name": "deploy", "tool_id": "t_1", "call_id": "c_1"}
-		if diff := cmp.Diff(want, got); diff != "" || err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer bearer-key" {
-			text := fmt.Sprintf("%s %v %s %v", diff, err, r.Method, r.Header)
-			wrong.Store(&text)
-		}
-		fmt.Fprint(w, `{"API_KEY": "k-é", "EMPTY": "", "GONE": null}`)
-	})
+	c := serve(t, credential.Config{Key: secret.New("bearer-key"), Signing: signing},
+		func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			var got map[string]string
+			err = errors.Join(err, json.Unmarshal(body, &got),
+				credential.Verify(signing, r.Header, body, time.Now(), time.Minute))
+			want := map[string]string{"organization_id": "acme", "user_id": "ann", "agent_id": "ag_1",
+				"tool_name": "deploy", "tool_id": "t_1", "call_id": "c_1"}
+			if diff := cmp.Diff(want, got); diff != "" || err != nil || r.Method != http.MethodPost ||
+				r.Header.Get("Authorization") != "Bearer bearer-key" {
+				text := fmt.Sprintf("%s %v %s %v", diff, err, r.Method, r.Header)
+				wrong.Store(&text)
+			}
+			fmt.Fprint(w, `{"API_KEY": "k-é", "EMPTY": "", "GONE": null}`)
+		})
 	values, err := c.Fetch(t.Context(), ask)
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +116,9 @@ func TestVerify_refuses(t *testing.T) {
 		t.Errorf("a good signature: %v", err)
 	}
 	for name, err := range map[string]error{
-		"another key":       credential.Verify(secret.New("l"), header("1000", good), body, now, time.Minute),
-		"no key":            credential.Verify(secret.Value{}, header("1000", credential.Sign(secret.Value{}, "1000", body)), body, now, time.Minute),
+		"another key": credential.Verify(secret.New("l"), header("1000", good), body, now, time.Minute),
+		"no key": credential.Verify(secret.Value{},
+			header("1000", credential.Sign(secret.Value{}, "1000", body)), body, now, time.Minute),
 		"another body":      credential.Verify(key, header("1000", good), []byte("[]"), now, time.Minute),
 		"another timestamp": credential.Verify(key, header("1001", good), body, now, time.Minute),
 		"an old one":        credential.Verify(key, header("1000", good), body, now.Add(time.Hour), time.Minute),
@@ -173,10 +178,12 @@ func TestClient_refuses_bad_answers(t *testing.T) {
 				fmt.Fprint(w, tt.body)
 			})
 			values, err := c.Fetch(t.Context(), ask)
-			if haft.CodeOf(err) != haft.CodeUnavailable || values != nil || !strings.Contains(haft.MessageOf(err), tt.says) {
+			if haft.CodeOf(err) != haft.CodeUnavailable || values != nil ||
+				!strings.Contains(haft.MessageOf(err), tt.says) {
 				t.Errorf("Fetch = %v, %v; want an error that says %q", reveal(values), err, tt.says)
 			}
-			if err != nil && (strings.Contains(err.Error(), hidden) || strings.Contains(err.Error(), "in-the-address")) {
+			if err != nil && (strings.Contains(err.Error(), hidden) ||
+				strings.Contains(err.Error(), "in-the-address")) {
 				t.Errorf("the error shows what it should not: %v", err)
 			}
 			if followed {
@@ -194,7 +201,8 @@ func TestClient_says_that_the_service_is_away(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable || strings.Contains(err.Error(), "in-the-address") {
+	if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable ||
+		strings.Contains(err.Error(), "in-the-address") {
 		t.Errorf("Fetch = %v", err)
 	}
 }
@@ -207,7 +215,8 @@ func TestClient_waits_no_longer_than_it_may(t *testing.T) {
 		}
 		c := over(t, credential.Config{Timeout: 3 * time.Second}, slow)
 		began := time.Now()
-		if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable || time.Since(began) != 3*time.Second {
+		if _, err := c.Fetch(t.Context(), ask); haft.CodeOf(err) != haft.CodeUnavailable ||
+			time.Since(began) != 3*time.Second {
 			t.Errorf("Fetch = %v after %v", err, time.Since(began))
 		}
 		// The failure is the answer for a moment, and then the service is asked
@@ -231,10 +240,12 @@ func TestClient_keeps_answers_as_long_as_they_say(t *testing.T) {
 	}{
 		{name: "a minute if nobody says", keeps: time.Minute},
 		{name: "as configured", ttl: 5 * time.Second, keeps: 5 * time.Second},
-		{name: "as the answer says", ttl: 5 * time.Second, header: []string{"Cache-Control", "private, max-age=90"}, keeps: 90 * time.Second},
+		{name: "as the answer says", ttl: 5 * time.Second, header: []string{"Cache-Control", "private, max-age=90"},
+			keeps: 90 * time.Second},
 		{name: "never too long", header: []string{"Cache-Control", "max-age=999999999"}, keeps: credential.MaxTTL},
 		{name: "not if configured so", ttl: -1},
-		{name: "not if the answer says so", header: []string{"Cache-Control", "max-age=60", "Cache-Control", "no-store"}},
+		{name: "not if the answer says so", header: []string{"Cache-Control", "max-age=60", "Cache-Control",
+			"no-store"}},
 		{name: "not if it cannot be read", header: []string{"Cache-Control", "max-age=-1"}},
 	}
 	for _, tt := range tests {
@@ -338,7 +349,8 @@ func TestNew_refuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, cfg := range []credential.Config{{URL: "http://127.0.0.1:1/"}, {URL: "http://[::1]/"}, {URL: "http://x.example/", Insecure: true}} {
+	for _, cfg := range []credential.Config{{URL: "http://127.0.0.1:1/"}, {URL: "http://[::1]/"},
+		{URL: "http://x.example/", Insecure: true}} {
 		cfg.Client = http.DefaultClient
 		if _, err := credential.New(cfg); err != nil {
 			t.Errorf("%s: %v", cfg.URL, err)
@@ -347,7 +359,8 @@ func TestNew_refuses(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{"A":"b","C":null}`, `{"A":1}`, `{"A":"b"} x`, `{"A":"\ud800"}`, `{`, `[]`, `{"LD_X":""}`} {
+	for _, seed := range []string{`{"A":"b","C":null}`, `{"A":1}`, `{"A":"b"} x`, `{"A":"\ud800"}`, `{`, `[]`,
+		`{"LD_X":""}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -88,7 +88,8 @@ func (a answer) bytes() []byte {
 			list = append(list, r.Network)
 		}
 		raw, err := json.Marshal(map[string]any{"error": map[string]any{
-			"code": codeOf(a.status), "message": r.Message(), "rule": r.Rule, "host": r.Host, "port": r.Port, "network": list,
+			"code": codeOf(a.status), "message": r.Message(), "rule": r.Rule, "host": r.Host, "port": r.Port,
+			"network": list,
 		}})
 		if err == nil { // strings and numbers: it is
 			body = string(raw) + "\n"
@@ -96,7 +97,8 @@ func (a answer) bytes() []byte {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", a.status, phrase(a.status, r))
-	fmt.Fprintf(&b, "Date: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nX-Haft-Refused: %s\r\nCache-Control: no-store\r\n",
+	fmt.Fprintf(&b,
+		"Date: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nX-Haft-Refused: %s\r\nCache-Control: no-store\r\n",
 		time.Now().UTC().Format(http.TimeFormat), kind, len(body), r.Rule)
 	if a.close {
 		b.WriteString("Connection: close\r\n")

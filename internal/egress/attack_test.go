@@ -106,11 +106,13 @@ var smuggling = []attack{
 	{"chunks and length", sendPost("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "0\r\n\r\n"), 400},
 	{"another coding", sendPost("Transfer-Encoding: gzip\r\n", ""), 400},
 	{"two codings", sendPost("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), 400},
-	{"two headers of coding", sendPost("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), 400},
+	{"two headers of coding", sendPost("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+		400},
 	{"a coding with a tail", sendPost("Transfer-Encoding: chunked;q=1\r\n", "0\r\n\r\n"), 400},
 	{"a coding behind a vertical tab", sendPost("Transfer-Encoding: \x0bchunked\r\n", "0\r\n\r\n"), 400},
 	{"a coding with a space before the colon", sendPost("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"), 400},
-	{"a coding in HTTP/1.0", "POST " + api + "/ HTTP/1.0\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+	{"a coding in HTTP/1.0", "POST " + api + "/ HTTP/1.0\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		400},
 	{"a folded header", sendGet(api+"/", host, "X: a\r\n b\r\n"), 400},
 	{"a folded first header", sendGet(api+"/", " X: a\r\n", host), 400},
 	{"a header without a colon", sendGet(api+"/", host, "X\r\n"), 400},
@@ -128,9 +130,11 @@ var smuggling = []attack{
 	{"HTTP/1.2", "GET " + api + "/ HTTP/1.2\r\n" + host + "\r\n", 400},
 	{"a method that is none", "G@T " + api + "/ HTTP/1.1\r\n" + host + "\r\n", 400},
 	{"an empty line first", "\r\n" + sendGet(api+"/", host), 400},
-	{"a head without end", "GET " + api + "/ HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 70<<10) + "\r\n\r\n", 400},
+	{"a head without end", "GET " + api + "/ HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 70<<10) + "\r\n\r\n",
+		400},
 	{"too many headers", sendGet(api+"/", host, strings.Repeat("X: y\r\n", 300)), 400},
-	{"an upgrade to h2c", sendGet(api+"/", host, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"), 403},
+	{"an upgrade to h2c",
+		sendGet(api+"/", host, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"), 403},
 	{"an upgrade to two protocols", sendGet(api+"/", host, "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n"), 403},
 }
 
@@ -159,7 +163,8 @@ var connects = []attack{
 	{"CONNECT to port 0", sendConnect("api.example:0"), 403},
 	{"CONNECT with a path", sendConnect("api.example:HTTPS/x"), 403},
 	{"CONNECT to a URL", sendConnect("https://api.example:HTTPS"), 403},
-	{"CONNECT with a body", "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: api.example:HTTPS\r\nContent-Length: 3\r\n\r\nabc", 400},
+	{"CONNECT with a body",
+		"CONNECT api.example:HTTPS HTTP/1.1\r\nHost: api.example:HTTPS\r\nContent-Length: 3\r\n\r\nabc", 400},
 	{"CONNECT to where only a path is allowed, inside TLS", sendConnect("limited.example:HTTPS"), 403},
 }
 
@@ -168,7 +173,8 @@ var connects = []attack{
 // attack may reach a server.
 func TestProxy_attacks(t *testing.T) {
 	tests := slices.Concat(destinations, fronting, smuggling, methodsAndPaths, connects)
-	w := open(t, egress.ProxyConfig{}, []string{"http://api.example:HTTP_", "https://api.example:HTTPS", "GET http://other.example:HTTP_/v1/*", "GET https://limited.example:HTTPS/v1/*", "home.example:HTTP_"}, nil)
+	w := open(t, egress.ProxyConfig{}, []string{"http://api.example:HTTP_", "https://api.example:HTTPS",
+		"GET http://other.example:HTTP_/v1/*", "GET https://limited.example:HTTPS/v1/*", "home.example:HTTP_"}, nil)
 	if len(tests) < 60 {
 		t.Errorf("%d attacks, want 60", len(tests))
 	}
@@ -195,7 +201,8 @@ func TestProxy_attacks(t *testing.T) {
 	if n := len(w.served()); n != 0 {
 		t.Errorf("%d requests reached a server: %s %s", n, w.served()[0].Method, w.served()[0].URL)
 	}
-	if resp, body := w.raw("GET http://other.example:HTTP_/v1/x HTTP/1.1\r\nHost: other.example:HTTP_\r\n\r\n"); resp.StatusCode != 200 {
+	if resp, body := w.raw(
+		"GET http://other.example:HTTP_/v1/x HTTP/1.1\r\nHost: other.example:HTTP_\r\n\r\n"); resp.StatusCode != 200 {
 		t.Errorf("what is allowed does not work: %q", body)
 	}
 }
@@ -203,13 +210,15 @@ func TestProxy_attacks(t *testing.T) {
 // What the server gets has none of what was for the proxy.
 func TestProxy_strips_what_was_for_it(t *testing.T) {
 	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"}, nil)
-	resp, _ := w.raw("GET http://API.example.:HTTP_/a%2Fb?q=%20 HTTP/1.1\r\nHost: api.EXAMPLE:HTTP_\r\nConnection: close, X-Secret-Hop\r\nX-Secret-Hop: 1\r\nKeep-Alive: 3\r\n" +
+	resp, _ := w.raw("GET http://API.example.:HTTP_/a%2Fb?q=%20 HTTP/1.1\r\nHost: api.EXAMPLE:HTTP_\r\nConnection: " +
+		"close, X-Secret-Hop\r\nX-Secret-Hop: 1\r\nKeep-Alive: 3\r\n" +
 		"Proxy-Authorization: Basic eDp5\r\nProxy-Connection: keep-alive\r\nTE: gzip\r\nX-Kept: 1\r\n\r\n")
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
 	got := w.served()[0]
-	for _, h := range []string{"Connection", "X-Secret-Hop", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "User-Agent", "Via", "X-Forwarded-For", "Accept-Encoding"} {
+	for _, h := range []string{"Connection", "X-Secret-Hop", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection",
+		"Te", "User-Agent", "Via", "X-Forwarded-For", "Accept-Encoding"} {
 		if v, ok := got.Header[h]; ok {
 			t.Errorf("the server got %s: %q", h, v)
 		}
@@ -241,16 +250,19 @@ func tunnel(t *testing.T, w *world, authority string) net.Conn {
 }
 
 func TestProxy_attacks_inside_tunnels(t *testing.T) {
-	ech := &tls.Config{ServerName: "api.example", EncryptedClientHelloConfigList: echList(t), MinVersion: tls.VersionTLS13}
+	ech := &tls.Config{ServerName: "api.example", EncryptedClientHelloConfigList: echList(t),
+		MinVersion: tls.VersionTLS13}
 	tests := []struct {
 		name string
 		do   func(c net.Conn) error // nil: it went through
 		rule string
 	}{
 		{"another name", shake(&tls.Config{ServerName: "evil.example", InsecureSkipVerify: true}), egress.RuleFronting},
-		{"a name below", shake(&tls.Config{ServerName: "x.api.example", InsecureSkipVerify: true}), egress.RuleFronting},
+		{"a name below", shake(&tls.Config{ServerName: "x.api.example", InsecureSkipVerify: true}),
+			egress.RuleFronting},
 		{"no name", shake(&tls.Config{InsecureSkipVerify: true}), egress.RuleFronting},
-		{"an address for a name", shake(&tls.Config{ServerName: "127.0.0.1", InsecureSkipVerify: true}), egress.RuleFronting},
+		{"an address for a name", shake(&tls.Config{ServerName: "127.0.0.1", InsecureSkipVerify: true}),
+			egress.RuleFronting},
 		{"a hidden name", shake(ech), egress.RuleEncrypted},
 		{"plain HTTP", say("GET / HTTP/1.1\r\nHost: api.example\r\n\r\n"), egress.RulePlain},
 		{"SSH", say("SSH-2.0-OpenSSH_9\r\n"), egress.RulePlain},
@@ -270,7 +282,8 @@ func TestProxy_attacks_inside_tunnels(t *testing.T) {
 			c.Close()
 			r := w.records(1)
 			last := r[len(r)-1]
-			if last.Outcome == egress.OutcomeOK || tt.rule != "" && (last.Refusal == nil || last.Refusal.Rule != tt.rule) {
+			if last.Outcome == egress.OutcomeOK ||
+				tt.rule != "" && (last.Refusal == nil || last.Refusal.Rule != tt.rule) {
 				t.Errorf("record %+v, want rule %q", last, tt.rule)
 			}
 		})
@@ -394,7 +407,8 @@ func TestProxy_SOCKS5_attacks(t *testing.T) {
 			w.records(1)
 		})
 	}
-	for name, send := range map[string]string{"no method that we know": "\x05\x01\x01", "SOCKS4": "\x04\x01\x00\x50\x7f\x00\x00\x01\x00"} {
+	for name, send := range map[string]string{"no method that we know": "\x05\x01\x01",
+		"SOCKS4": "\x04\x01\x00\x50\x7f\x00\x00\x01\x00"} {
 		c, err := net.Dial("tcp", w.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -432,11 +446,12 @@ func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
 	}()
 	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_", "api.example:HTTPS", "api.example:" + echo}, nil)
 	for send, want := range map[string]string{
-		"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                                       " 403 ",
-		"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                    " 400 ",
-		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n":                        " 400 ",
-		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n":                                                " 400 ",
-		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n": "served api.example:HTTP_ /HTTP/1.1 403 ",
+		"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                " 403 ",
+		"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                             " 400 ",
+		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n": " 400 ",
+		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n":                         " 400 ",
+		"GET / HTTP/1.1\r\nHost: api.example:HTTP_\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\nConnection: " +
+			"close\r\n\r\n": "served api.example:HTTP_ /HTTP/1.1 403 ",
 	} {
 		c := tunnel(t, w, "api.example:"+w.http)
 		_, _ = io.WriteString(c, w.ports(send))
@@ -470,7 +485,8 @@ func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
 // Inspection that nobody can do is not left out in silence.
 func TestProxy_inspects_or_refuses(t *testing.T) {
 	w := open(t, egress.ProxyConfig{Inspect: true}, []string{"https://api.example:HTTPS"}, nil)
-	if resp, body := w.raw(sendConnect("api.example:HTTPS")); resp.StatusCode != 403 || resp.Header.Get("X-Haft-Refused") != egress.RuleInside {
+	if resp, body := w.raw(sendConnect("api.example:HTTPS")); resp.StatusCode != 403 ||
+		resp.Header.Get("X-Haft-Refused") != egress.RuleInside {
 		t.Errorf("%s %q", resp.Status, body)
 	}
 }

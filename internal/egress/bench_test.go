@@ -11,12 +11,16 @@ import (
 // What an allowed request costs through the proxy and without it, over
 // connections that are kept.
 func BenchmarkRequest(b *testing.B) {
-	broker, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{bind(b, egress.Place{Header: "X-Key"}, "https://other.example:*")}})
+	broker, err := egress.NewBroker(
+		egress.BrokerConfig{Secrets: []egress.Secret{bind(b, egress.Place{Header: "X-Key"},
+			"https://other.example:*")}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := open(b, egress.ProxyConfig{Broker: broker, Limits: egress.Limits{Requests: 1 << 40, BytesUp: 1 << 50, BytesDown: 1 << 50}},
-		[]string{"http://api.example:HTTP_", "https://api.example:HTTPS", "https://other.example:HTTPS"}, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	w := open(b, egress.ProxyConfig{Broker: broker,
+		Limits: egress.Limits{Requests: 1 << 40, BytesUp: 1 << 50, BytesDown: 1 << 50}},
+		[]string{"http://api.example:HTTP_", "https://api.example:HTTPS", "https://other.example:HTTPS"},
+		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(rw, "ok")
 		}))
 	roots := w.roots.Clone()

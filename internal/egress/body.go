@@ -168,7 +168,8 @@ func (x *exchange) reply(resp *http.Response, clean *cleaner) error {
 			resp.ContentLength = -1 // what is taken out may change it
 		}
 	}
-	none := x.req.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	none := x.req.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
+		resp.StatusCode == http.StatusNotModified
 	chunked := !none && resp.ContentLength < 0 && x.req.ProtoAtLeast(1, 1)
 	if !none && resp.ContentLength < 0 && !chunked {
 		x.close = true

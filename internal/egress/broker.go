@@ -84,11 +84,14 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 	}
 	for i, s := range cfg.Secrets {
 		if err := s.check(); err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: %v", i+1, err), Err: err}
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: %v", i+1, err),
+				Err: err}
 		}
 		for _, other := range cfg.Secrets[:i] {
-			if strings.Contains(s.Placeholder, other.Placeholder) || strings.Contains(other.Placeholder, s.Placeholder) {
-				return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("bound secret %d: its placeholder is that of another", i+1)}
+			if strings.Contains(s.Placeholder, other.Placeholder) ||
+				strings.Contains(other.Placeholder, s.Placeholder) {
+				return nil, &haft.Error{Code: haft.CodeInvalid,
+					Message: fmt.Sprintf("bound secret %d: its placeholder is that of another", i+1)}
 			}
 		}
 	}
@@ -119,9 +122,11 @@ func (s Secret) check() error {
 		return fmt.Errorf("its placeholder is too short or too long")
 	case set != 1 || s.Place.Prefix != "" && s.Place.Header == "":
 		return fmt.Errorf("its place is a header, a query parameter or basic authentication, one of them")
-	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hops, header) || header == "Host" || header == "Content-Length"):
+	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hops, header) || header == "Host" ||
+		header == "Content-Length"):
 		return fmt.Errorf("its header cannot carry a secret")
-	case len(s.Place.Prefix) > maxPrefix || strings.ContainsFunc(s.Place.Prefix, func(r rune) bool { return r < ' ' || r > '~' }):
+	case len(s.Place.Prefix) > maxPrefix || strings.ContainsFunc(s.Place.Prefix,
+		func(r rune) bool { return r < ' ' || r > '~' }):
 		return fmt.Errorf("its prefix is too long or cannot stand in a header")
 	case s.Place.Basic != "" && s.Place.Basic != "user" && s.Place.Basic != "password":
 		return fmt.Errorf(`basic authentication has a "user" and a "password"`)
@@ -141,7 +146,8 @@ func (s Secret) check() error {
 func (s Secret) Check(value string) error {
 	err := s.check()
 	if err == nil && value != "" && !s.fits(value) {
-		err = fmt.Errorf("its value has less than %d or more than %d bytes, or cannot stand %s", minSecret, maxSecret, s.Place)
+		err = fmt.Errorf("its value has less than %d or more than %d bytes, or cannot stand %s", minSecret, maxSecret,
+			s.Place)
 	}
 	if err != nil {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the secret cannot be bound so: " + err.Error(), Err: err}

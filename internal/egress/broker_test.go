@@ -54,7 +54,8 @@ func openBroker(t testing.TB, place egress.Place, host string, h http.Handler) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_", "https://api.example:HTTPS", "http://other.example:HTTP_", "https://other.example:HTTPS"}, h)
+	w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_", "https://api.example:HTTPS",
+		"http://other.example:HTTP_", "https://other.example:HTTPS"}, h)
 	roots := w.roots.Clone()
 	if !roots.AppendCertsFromPEM(b.CAPEM()) {
 		t.Fatal("CAPEM is no certificate")
@@ -125,7 +126,8 @@ func TestBroker_puts_a_secret_in_its_place(t *testing.T) {
 					fmt.Fprint(w, r.Header.Get("Authorization"), " ", r.URL.RawQuery, " ", r.URL.Query().Get("key"))
 				})
 				w, s, c := openBroker(t, tt.place, "api.example:*", echo)
-				u := map[string]string{"http": "http://api.example:" + w.http, "https": "https://api.example:" + w.https}[scheme] + "/x"
+				u := map[string]string{"http": "http://api.example:" + w.http,
+					"https": "https://api.example:" + w.https}[scheme] + "/x"
 				if tt.query != nil {
 					u += tt.query(s.Placeholder)
 				}
@@ -138,7 +140,8 @@ func TestBroker_puts_a_secret_in_its_place(t *testing.T) {
 					t.Fatalf("%d %q; the server got %v", status, body, w.served())
 				}
 				all := body + fmt.Sprint(header)
-				if u, p, ok := (&http.Request{Header: http.Header{"Authorization": {header.Get("X-Echo")}}}).BasicAuth(); ok {
+				parsed := http.Request{Header: http.Header{"Authorization": {header.Get("X-Echo")}}}
+				if u, p, ok := parsed.BasicAuth(); ok {
 					all += u + p
 				}
 				if strings.Contains(all, real) || strings.Contains(all, "Real") {
@@ -148,7 +151,8 @@ func TestBroker_puts_a_secret_in_its_place(t *testing.T) {
 					t.Errorf("the echo is %q, want what was sent: %q", header.Get("X-Echo"), h[1])
 				}
 				r := w.records(1)[0]
-				if !cmp.Equal(r.Secrets, []string{"api-key"}) || r.Outcome != "ok" || r.Method != "GET" || r.Path != "" {
+				if !cmp.Equal(r.Secrets, []string{"api-key"}) || r.Outcome != "ok" || r.Method != "GET" ||
+					r.Path != "" {
 					t.Errorf("record %+v", r)
 				}
 			})
@@ -181,7 +185,8 @@ func TestBroker_refuses_a_placeholder_that_strayed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			status, body, header := do(t, c, tt.method, tt.url, tt.body, tt.header...)
-			if status != 403 || header.Get("X-Haft-Refused") != egress.RulePlaceholder || !strings.Contains(body, "api-key") {
+			if status != 403 || header.Get("X-Haft-Refused") != egress.RulePlaceholder ||
+				!strings.Contains(body, "api-key") {
 				t.Errorf("%d %q", status, body)
 			}
 			if strings.Contains(body, ph) || strings.Contains(body, real) {
@@ -210,25 +215,28 @@ func TestBroker_refuses_a_placeholder_that_strayed(t *testing.T) {
 func TestBroker_replaces_nothing_that_is_wrapped(t *testing.T) {
 	var mu sync.Mutex
 	var arrived []string
-	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		arrived = append(arrived, fmt.Sprint(string(body), r.URL, r.Header, err))
-	}))
+	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*",
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			arrived = append(arrived, fmt.Sprint(string(body), r.URL, r.Header, err))
+		}))
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	if _, err := io.WriteString(z, s.Placeholder); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []string{base64.StdEncoding.EncodeToString([]byte("x" + s.Placeholder)), hex.EncodeToString([]byte(s.Placeholder)), zipped.String()} {
+	for _, body := range []string{base64.StdEncoding.EncodeToString([]byte("x" + s.Placeholder)),
+		hex.EncodeToString([]byte(s.Placeholder)), zipped.String()} {
 		do(t, c, "POST", "http://api.example:"+w.http+"/", body)
 		do(t, c, "POST", "http://other.example:"+w.http+"/", body)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, text := range arrived {
-		for _, form := range []string{real, base64.StdEncoding.EncodeToString([]byte("x" + real)), hex.EncodeToString([]byte(real))} {
+		for _, form := range []string{real, base64.StdEncoding.EncodeToString([]byte("x" + real)),
+			hex.EncodeToString([]byte(real))} {
 			if strings.Contains(text, form) {
 				t.Errorf("a server got the value: %q", text)
 			}
@@ -274,14 +282,17 @@ func TestBroker_takes_echoes_out(t *testing.T) {
 					}
 				})
 				w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", h)
-				status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/", "", "X-Key", s.Placeholder, "Accept-Encoding", "gzip, br", "Range", "bytes=0-10")
-				if status != 200 || !strings.HasPrefix(body, "before ") || !strings.HasSuffix(body, " after") || strings.Contains(body, echo) {
+				status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/", "", "X-Key", s.Placeholder,
+					"Accept-Encoding", "gzip, br", "Range", "bytes=0-10")
+				if status != 200 || !strings.HasPrefix(body, "before ") || !strings.HasSuffix(body, " after") ||
+					strings.Contains(body, echo) {
 					t.Errorf("%d %q", status, body)
 				}
 				if name == "plain" && body != "before "+s.Placeholder+" after" {
 					t.Errorf("%q, want the placeholder", body)
 				}
-				if got := w.served()[0].Header; got.Get("Range") != "" || strings.Contains(got.Get("Accept-Encoding"), "br") {
+				if got := w.served()[0].Header; got.Get("Range") != "" ||
+					strings.Contains(got.Get("Accept-Encoding"), "br") {
 					t.Errorf("the server got %v", got)
 				}
 			})
@@ -290,10 +301,11 @@ func TestBroker_takes_echoes_out(t *testing.T) {
 }
 
 func TestBroker_refuses_answers_that_it_cannot_read(t *testing.T) {
-	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "br")
-		fmt.Fprint(w, real)
-	}))
+	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			fmt.Fprint(w, real)
+		}))
 	status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/", "", "X-Key", s.Placeholder)
 	if status != 502 || strings.Contains(body, real) {
 		t.Errorf("%d %q", status, body)
@@ -307,7 +319,8 @@ func TestBroker_lets_rules_look_inside_TLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := open(t, egress.ProxyConfig{Broker: b, Paths: true}, []string{"GET https://api.example:HTTPS/v1/*", "https://other.example:HTTPS"}, nil)
+	w := open(t, egress.ProxyConfig{Broker: b, Paths: true},
+		[]string{"GET https://api.example:HTTPS/v1/*", "https://other.example:HTTPS"}, nil)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(b.CAPEM())
 	c := w.client(roots)
@@ -315,7 +328,8 @@ func TestBroker_lets_rules_look_inside_TLS(t *testing.T) {
 	for _, tt := range []struct {
 		method, path string
 		want         int
-	}{{"GET", "/v1/x", 200}, {"POST", "/v1/x", 403}, {"GET", "/v2", 403}, {"GET", "/v1/%2e%2e/v2", 403}, {"GET", "/v1/y", 200}} {
+	}{{"GET", "/v1/x", 200}, {"POST", "/v1/x", 403}, {"GET", "/v2", 403}, {"GET", "/v1/%2e%2e/v2", 403},
+		{"GET", "/v1/y", 200}} {
 		status, body, _ := do(t, c, tt.method, u+tt.path, "")
 		if status != tt.want {
 			t.Errorf("%s %s: %d %q, want %d", tt.method, tt.path, status, body, tt.want)
@@ -328,10 +342,12 @@ func TestBroker_lets_rules_look_inside_TLS(t *testing.T) {
 		t.Errorf("%d requests reached the server, want 2", n)
 	}
 	quiet := open(t, egress.ProxyConfig{}, []string{"GET http://api.example:HTTP_/v1/*"}, nil)
-	if resp, body := quiet.raw("GET http://api.example:HTTP_/private/ann HTTP/1.1\r\nHost: api.example:HTTP_\r\n\r\n"); resp.StatusCode != 403 || !strings.Contains(body, "/private/ann") {
+	if resp, body := quiet.raw("GET http://api.example:HTTP_/private/ann HTTP/1.1\r\nHost: " +
+		"api.example:HTTP_\r\n\r\n"); resp.StatusCode != 403 || !strings.Contains(body, "/private/ann") {
 		t.Errorf("%s %q", resp.Status, body)
 	}
-	if raw, _ := json.Marshal(quiet.records(1)[0]); bytes.Contains(raw, []byte("private/ann")) || !bytes.Contains(raw, []byte("GET http://api.example:")) {
+	if raw, _ := json.Marshal(quiet.records(1)[0]); bytes.Contains(raw, []byte("private/ann")) ||
+		!bytes.Contains(raw, []byte("GET http://api.example:")) {
 		t.Errorf("the record holds the path: %s", raw)
 	}
 	if r := w.records(5); r[0].Path != "/v1/x" || r[0].Via != "connect" || r[0].Scheme != "https" {
@@ -371,13 +387,17 @@ func TestBroker_verifies_the_server(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := open(t, egress.ProxyConfig{Broker: b}, []string{"https://api.example:HTTPS", "https://a.b.example:HTTPS", "https://other.example:1-65535"}, nil)
+	w := open(t, egress.ProxyConfig{Broker: b}, []string{"https://api.example:HTTPS", "https://a.b.example:HTTPS",
+		"https://other.example:1-65535"}, nil)
 	// A proxy whose guard does not know the authority of the servers.
-	p := egress.NewProxy(egress.ProxyConfig{Broker: b, Guard: egress.New(egress.Config{Allow: loopback, Resolver: fixed(loopback4())}), Rules: egress.Rules{egress.Full()}})
+	p := egress.NewProxy(egress.ProxyConfig{Broker: b,
+		Guard: egress.New(egress.Config{Allow: loopback, Resolver: fixed(loopback4())}),
+		Rules: egress.Rules{egress.Full()}})
 	defer p.Close()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(b.CAPEM())
-	status, body, _ := do(t, pipeClient(t, p, roots), "GET", "https://api.example:"+w.https+"/", "", "X-Key", s.Placeholder)
+	status, body, _ := do(t, pipeClient(t, p, roots), "GET", "https://api.example:"+w.https+"/", "", "X-Key",
+		s.Placeholder)
 	if status != 502 || !strings.Contains(body, "certificate") || len(w.served()) != 0 {
 		t.Errorf("%d %q, served %d", status, body, len(w.served()))
 	}
@@ -409,7 +429,8 @@ func TestBroker_certificates(t *testing.T) {
 		conn := tls.Client(c, &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}})
 		if err := conn.Handshake(); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if st := conn.ConnectionState(); st.NegotiatedProtocol != "http/1.1" || time.Until(st.PeerCertificates[0].NotAfter) > 25*time.Hour {
+		} else if st := conn.ConnectionState(); st.NegotiatedProtocol != "http/1.1" ||
+			time.Until(st.PeerCertificates[0].NotAfter) > 25*time.Hour {
 			t.Errorf("%s: %+v", name, st.NegotiatedProtocol)
 		}
 		conn.Close()
@@ -433,11 +454,13 @@ func TestNewBroker_refuses_what_cannot_be_kept(t *testing.T) {
 	} {
 		s := good
 		change(&s)
-		if _, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}}); haft.CodeOf(err) != haft.CodeInvalid {
+		if _, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}}); haft.CodeOf(
+			err) != haft.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{good, good}}); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{good, good}}); haft.CodeOf(
+		err) != haft.CodeInvalid {
 		t.Errorf("one placeholder for two secrets: %v", err)
 	}
 }
@@ -457,7 +480,8 @@ func TestBroker_values_that_are_not_to_be_had(t *testing.T) {
 		}
 		w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_"}, nil)
 		status, body, _ := do(t, w.client(nil), "GET", "http://api.example:"+w.http+"/", "", "X-Key", s.Placeholder)
-		if status != 502 || len(w.served()) != 0 || strings.Contains(body, "10.0.0.7") || !strings.Contains(body, "api-key") {
+		if status != 502 || len(w.served()) != 0 || strings.Contains(body, "10.0.0.7") ||
+			!strings.Contains(body, "api-key") {
 			t.Errorf("%s: %d %q", name, status, body)
 		}
 	}
@@ -473,16 +497,19 @@ func TestBroker_hands_answers_to_the_redactor(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_"}, nil)
-	if status, body, _ := do(t, w.client(nil), "GET", "http://api.example:"+w.http+"/x", ""); status != 200 || !strings.HasPrefix(body, "[gone] api.example") {
+	if status, body, _ := do(t, w.client(nil), "GET", "http://api.example:"+w.http+"/x", ""); status != 200 ||
+		!strings.HasPrefix(body, "[gone] api.example") {
 		t.Errorf("%d %q", status, body)
 	}
 }
 
 func TestBroker_writes_the_whole_header_where_there_is_a_prefix(t *testing.T) {
 	w, s, c := openBroker(t, egress.Place{Header: "Authorization", Prefix: "Bearer "}, "api.example:*", nil)
-	for _, sent := range []string{s.Placeholder, "token " + s.Placeholder, "x" + s.Placeholder + s.Placeholder + ", y"} {
+	for _, sent := range []string{s.Placeholder, "token " + s.Placeholder,
+		"x" + s.Placeholder + s.Placeholder + ", y"} {
 		before := len(w.served())
-		if status, body, _ := do(t, c, "GET", "https://api.example:"+w.https+"/", "", "Authorization", sent); status != 200 {
+		if status, body, _ := do(t, c, "GET", "https://api.example:"+w.https+"/", "", "Authorization",
+			sent); status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
 		if got := w.served()[before].Header["Authorization"]; len(got) != 1 || got[0] != "Bearer "+real {

@@ -56,7 +56,10 @@ func (b *Broker) learn(s Secret, value string, more map[string]string) error {
 				return
 			}
 		}
-		if strings.ContainsFunc(mask, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\<>&%`, r) }) {
+		if strings.ContainsFunc(mask, func(r rune) bool {
+			return r <= ' ' || r > '~' ||
+				strings.ContainsRune(`"'\<>&%`, r)
+		}) {
 			mask = "***" // it would have to be escaped
 		}
 		for _, form := range moreForms(text) {
@@ -72,7 +75,8 @@ func (b *Broker) learn(s Secret, value string, more map[string]string) error {
 	}
 	r := secret.NewRedactor(secret.Config{Values: known})
 	if len(known) > maxKnown || len(r.Skipped()) > 0 {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the secrets of the call are too many or too long to be kept out of answers"}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the secrets of the call are too many or too long to be kept out of answers"}
 	}
 	b.known = known
 	b.redactor.Store(r)

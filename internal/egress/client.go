@@ -62,7 +62,8 @@ func (g *Guard) newClient() *http.Client {
 }
 
 // private are the headers that are for the host they were sent to.
-var private = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate", "X-Api-Key", "X-Auth-Token"}
+var private = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate", "X-Api-Key",
+	"X-Auth-Token"}
 
 // redirect decides whether the client follows. The destination itself is checked
 // by the transport, like every other.
@@ -115,7 +116,8 @@ func (c *checked) RoundTrip(req *http.Request) (*http.Response, error) {
 		return r.err()
 	}
 	if s := req.URL.Scheme; s != "http" && s != "https" {
-		return nil, refused(&Refusal{Host: req.URL.Hostname(), Rule: RuleScheme, Reason: "only http and https are fetched"})
+		return nil, refused(&Refusal{Host: req.URL.Hostname(), Rule: RuleScheme,
+			Reason: "only http and https are fetched"})
 	}
 	if _, r := c.guard.refuseHost(req.URL.Hostname()); r != nil {
 		return nil, refused(r)

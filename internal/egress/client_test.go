@@ -43,7 +43,8 @@ func rootsOf(s *httptest.Server) *egress.TLS {
 }
 
 func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
-	_, resolver := serveDNS(t, map[string][]string{"a.example": {"127.0.0.1"}, "b.example": {"127.0.0.1"}, "sub.a.example": {"127.0.0.1"}, "evil.example": {"10.0.0.7"}})
+	_, resolver := serveDNS(t, map[string][]string{"a.example": {"127.0.0.1"}, "b.example": {"127.0.0.1"},
+		"sub.a.example": {"127.0.0.1"}, "evil.example": {"10.0.0.7"}})
 	var got http.Header
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +54,10 @@ func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
 	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Query().Get("u"), http.StatusFound)
 	})
-	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
+	mux.HandleFunc("/loop", func(w http.ResponseWriter,
+		r *http.Request) {
+		http.Redirect(w, r, "/loop", http.StatusFound)
+	})
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
@@ -83,7 +87,8 @@ func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
 			t.Errorf("redirect to %s: rule %q (%v), want %q", to, r.Rule, err, rule)
 		}
 	}
-	if body, err := fetch(t, g, base+"/to?u=/ok", http.Header{"Authorization": {"Bearer x"}}); err != nil || body != "fine" || got.Get("Authorization") == "" {
+	if body, err := fetch(t, g, base+"/to?u=/ok", http.Header{"Authorization": {"Bearer x"}}); err != nil ||
+		body != "fine" || got.Get("Authorization") == "" {
 		t.Errorf("a redirect on the same host: %q, %v, Authorization %q", body, err, got.Get("Authorization"))
 	}
 	for _, other := range []string{"b.example", "sub.a.example"} {
@@ -98,9 +103,14 @@ func TestClient_follows_only_what_the_guard_allows(t *testing.T) {
 }
 
 func TestClient_does_not_step_down_from_https(t *testing.T) {
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "plain") }))
+	plain := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "plain") }))
 	defer plain.Close()
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusFound) }))
+	s := httptest.NewTLSServer(
+		http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
+			http.Redirect(w, r, plain.URL, http.StatusFound)
+		}))
 	defer s.Close()
 	g := egress.New(egress.Config{Allow: loopback, TLS: rootsOf(s)})
 	defer g.CloseIdle()
@@ -159,7 +169,8 @@ func TestClient_ignores_the_proxy_of_the_environment(t *testing.T) {
 	_, resolver := serveDNS(t, map[string][]string{"a.example": {"127.0.0.1"}})
 	g := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver})
 	defer g.CloseIdle()
-	if body, err := fetch(t, g, strings.Replace(s.URL, "127.0.0.1", "a.example", 1), nil); err != nil || body != "direct" {
+	if body, err := fetch(t, g, strings.Replace(s.URL, "127.0.0.1", "a.example", 1), nil); err != nil ||
+		body != "direct" {
 		t.Errorf("got %q, %v", body, err)
 	}
 }

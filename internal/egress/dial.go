@@ -79,7 +79,8 @@ func (g *Guard) resolve(ctx context.Context, network, name string, port uint16) 
 		if r := g.refuseAddr(a); r != nil {
 			r.Host, r.Port = host, port
 			if host != a.String() { // a range of one address would tell it
-				r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the %s addresses of %s", r.Range, host)
+				r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the %s addresses of %s",
+					r.Range, host)
 			}
 			return nil, r.err()
 		}
@@ -107,9 +108,11 @@ func (g *Guard) lookup(ctx context.Context, network, host string) ([]netip.Addr,
 	addrs, err := g.cfg.Resolver.LookupNetIP(ctx, family, host+".")
 	if err != nil {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-			return nil, &haft.Error{Code: haft.CodeNotFound, Message: fmt.Sprintf("there is no host %s", host), Err: err}
+			return nil, &haft.Error{Code: haft.CodeNotFound, Message: fmt.Sprintf("there is no host %s", host),
+				Err: err}
 		}
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the host %s could not be looked up", host), Err: err}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: fmt.Sprintf("the host %s could not be looked up", host), Err: err}
 	}
 	if len(addrs) == 0 {
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: fmt.Sprintf("the host %s has no address", host)}
@@ -167,7 +170,8 @@ func (g *Guard) dialAny(ctx context.Context, host string, addrs []netip.Addr, po
 		}
 	}
 	if first == nil {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("no connection to %s", host), Err: fault}
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("no connection to %s", host),
+			Err: fault}
 	}
 	return first, nil
 }

@@ -52,7 +52,8 @@ func serveDNS(t testing.TB, names map[string][]string) (*zone, *net.Resolver) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z := &zone{names: names, asked: map[string]int{}, flip: map[string][][]string{}, silent: map[string]bool{}, addr: udp.LocalAddr().String()}
+	z := &zone{names: names, asked: map[string]int{}, flip: map[string][][]string{}, silent: map[string]bool{},
+		addr: udp.LocalAddr().String()}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		buf := make([]byte, 4096)
@@ -147,7 +148,8 @@ func (z *zone) reply(raw []byte, size int) []byte {
 		return nil
 	}
 	build := func(truncated bool) []byte {
-		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true, RecursionAvailable: true, Truncated: truncated})
+		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true,
+			RecursionAvailable: true, Truncated: truncated})
 		b.EnableCompression()
 		_ = b.StartQuestions()
 		_ = b.Question(q)
@@ -189,7 +191,8 @@ func (z *zone) reply(raw []byte, size int) []byte {
 		return nil
 	}
 	if !known {
-		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true, RCode: dnsmessage.RCodeNameError})
+		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true,
+			RCode: dnsmessage.RCodeNameError})
 		_ = b.StartQuestions()
 		_ = b.Question(q)
 		out, _ := b.Finish()
@@ -263,9 +266,12 @@ func TestGuard_DialContext_checks_what_it_resolved(t *testing.T) {
 		host string
 		want haft.Code // "" for a connection
 	}{
-		{"good.example", ""}, {"GOOD.example.", ""}, {"goodchain.example", ""}, {"huge.example", ""}, {"127.0.0.1", ""}, {"localhost", ""},
-		{"evil.example", haft.CodeDenied}, {"mixed.example", haft.CodeDenied}, {"mixed6.example", haft.CodeDenied}, {"mapped.example", haft.CodeDenied},
-		{"nat64.example", haft.CodeDenied}, {"meta.example", haft.CodeDenied}, {"chain.example", haft.CodeDenied}, {"hugeevil.example", haft.CodeDenied},
+		{"good.example", ""}, {"GOOD.example.", ""}, {"goodchain.example", ""}, {"huge.example", ""}, {"127.0.0.1", ""},
+		{"localhost", ""},
+		{"evil.example", haft.CodeDenied}, {"mixed.example", haft.CodeDenied}, {"mixed6.example", haft.CodeDenied},
+		{"mapped.example", haft.CodeDenied},
+		{"nat64.example", haft.CodeDenied}, {"meta.example", haft.CodeDenied}, {"chain.example", haft.CodeDenied},
+		{"hugeevil.example", haft.CodeDenied},
 		{"none.example", haft.CodeNotFound}, {"empty.example", haft.CodeNotFound},
 	}
 	for _, tt := range tests {
@@ -285,7 +291,8 @@ func TestGuard_DialContext_checks_what_it_resolved(t *testing.T) {
 			if haft.CodeOf(err) != tt.want {
 				t.Fatalf("DialContext = %v, want code %s", err, tt.want)
 			}
-			if strings.Contains(haft.MessageOf(err), "10.0.0.7") || strings.Contains(haft.MessageOf(err), "169.254.169.254") {
+			if strings.Contains(haft.MessageOf(err), "10.0.0.7") ||
+				strings.Contains(haft.MessageOf(err), "169.254.169.254") {
 				t.Errorf("the message tells what the name resolved to: %s", haft.MessageOf(err))
 			}
 			if count() != before {
@@ -343,7 +350,8 @@ func TestGuard_DialContext_tries_the_next_address(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	g = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: fixed{netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("127.0.0.1")}, Tries: 1})
+	g = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Resolver: fixed{netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("127.0.0.1")}, Tries: 1})
 	if c, err := g.DialContext(t.Context(), "tcp", "two.example:"+port); err == nil {
 		c.Close()
 		t.Error("more addresses were tried than Tries says")
@@ -358,7 +366,8 @@ func (f fixed) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 func TestGuard_DialContext_refuses_what_is_not_TCP(t *testing.T) {
 	g := egress.New(egress.Config{Allow: loopback})
 	for _, tt := range []struct{ network, address string }{
-		{"udp", "127.0.0.1:53"}, {"unix", "/run/x.sock"}, {"ip:icmp", "127.0.0.1"}, {"tcp", "127.0.0.1"}, {"tcp", "127.0.0.1:0"},
+		{"udp", "127.0.0.1:53"}, {"unix", "/run/x.sock"}, {"ip:icmp", "127.0.0.1"}, {"tcp", "127.0.0.1"},
+		{"tcp", "127.0.0.1:0"},
 		{"tcp", "127.0.0.1:http"}, {"tcp", "127.0.0.1:99999"}, {"tcp", ":80"}, {"tcp", "[fe80::1%lo]:80"},
 	} {
 		c, err := g.DialContext(t.Context(), tt.network, tt.address)

@@ -127,7 +127,8 @@ func TestBroker_takes_every_form_of_a_secret_out_of_every_place(t *testing.T) {
 				}
 			})
 			w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", h)
-			for _, u := range []string{"http://api.example:" + w.http, "https://api.example:" + w.https} { // the second is HTTP/2
+			// the second is HTTP/2
+			for _, u := range []string{"http://api.example:" + w.http, "https://api.example:" + w.https} {
 				req, _ := http.NewRequest("GET", u, nil)
 				req.Header.Set("X-Key", s.Placeholder)
 				c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -137,7 +138,8 @@ func TestBroker_takes_every_form_of_a_secret_out_of_every_place(t *testing.T) {
 				}
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if err != nil || !strings.HasPrefix(string(body), "before ") || !strings.HasSuffix(string(body), " after") {
+				if err != nil || !strings.HasPrefix(string(body), "before ") ||
+					!strings.HasSuffix(string(body), " after") {
 					t.Fatalf("%q, %v", body, err)
 				}
 				holds(t, string(body), real, echo)
@@ -198,14 +200,18 @@ func rawBroker(t *testing.T, head string, answer func(c net.Conn, key string)) n
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprintf(c, "GET http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nX-Key: %s\r\n%s\r\n", port, port, s.Placeholder, head)
+	fmt.Fprintf(c, "GET http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nX-Key: %s\r\n%s\r\n", port, port,
+		s.Placeholder, head)
 	return c
 }
 
 func TestBroker_takes_secrets_out_of_what_stands_around_a_body(t *testing.T) {
 	for name, answer := range map[string]func(key string) string{
-		"the reason":          func(k string) string { return "HTTP/1.1 200 " + k + "\r\nContent-Length: 2\r\n\r\nok" },
-		"the reason, escaped": func(k string) string { return "HTTP/1.1 200 " + url.QueryEscape(k) + "\r\nContent-Length: 2\r\n\r\nok" },
+		"the reason": func(k string) string { return "HTTP/1.1 200 " + k + "\r\nContent-Length: 2\r\n\r\nok" },
+		"the reason, escaped": func(k string) string {
+			return "HTTP/1.1 200 " + url.QueryEscape(k) +
+				"\r\nContent-Length: 2\r\n\r\nok"
+		},
 		"the name of a header": func(k string) string {
 			return "HTTP/1.1 200 OK\r\n" + hex.EncodeToString([]byte(k)) + ": 1\r\nContent-Length: 2\r\n\r\nok"
 		},
@@ -216,26 +222,33 @@ func TestBroker_takes_secrets_out_of_what_stands_around_a_body(t *testing.T) {
 			return "HTTP/1.1 102 " + k + "\r\nX-Key: " + k + "\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 		},
 		"the extension of a chunk": func(k string) string {
-			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;k=" + url.QueryEscape(k) + "\r\nok\r\n0\r\n\r\n"
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;k=" + url.QueryEscape(k) +
+				"\r\nok\r\n0\r\n\r\n"
 		},
 		"a trailer": func(k string) string {
-			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: " + k + "\r\n\r\n"
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: " + k +
+				"\r\n\r\n"
 		},
 		"the name of a trailer": func(k string) string {
 			n := hex.EncodeToString([]byte(k))
-			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: " + n + "\r\n\r\n2\r\nok\r\n0\r\n" + n + ": 1\r\n\r\n"
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: " + n + "\r\n\r\n2\r\nok\r\n0\r\n" + n +
+				": 1\r\n\r\n"
 		},
 		"a trailer that nobody announced": func(k string) string {
-			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" + hex.EncodeToString([]byte(k)) + ": " + k + "\r\n\r\n"
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" +
+				hex.EncodeToString([]byte(k)) + ": " + k + "\r\n\r\n"
 		},
 		"the connection": func(k string) string {
-			return "HTTP/1.1 200 OK\r\nConnection: close, " + hex.EncodeToString([]byte(k)) + "\r\nContent-Length: 2\r\n\r\nok"
+			return "HTTP/1.1 200 OK\r\nConnection: close, " + hex.EncodeToString([]byte(k)) +
+				"\r\nContent-Length: 2\r\n\r\nok"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := rawBroker(t, "Connection: close\r\n", func(c net.Conn, key string) { _, _ = io.WriteString(c, answer(key)) })
+			c := rawBroker(t, "Connection: close\r\n",
+				func(c net.Conn, key string) { _, _ = io.WriteString(c, answer(key)) })
 			got, err := io.ReadAll(c)
-			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") || !strings.Contains(string(got), "ok") {
+			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") ||
+				!strings.Contains(string(got), "ok") {
 				t.Fatalf("%q, %v", got, err)
 			}
 			holds(t, string(got), real, real)
@@ -278,34 +291,66 @@ func TestBroker_looks_into_compressed_bodies(t *testing.T) {
 		answer func(key string) string
 		clean  string // what arrives where nothing is refused
 	}{
-		"gzip without a label":        {func(k string) string { return body("", pack(t, "gzip", ascii(k))) }, ""},
-		"zlib without a label":        {func(k string) string { return body("", pack(t, "zlib", ascii(k))) }, ""},
-		"gzip, the secret far behind": {func(k string) string { return body("", pack(t, "gzip", filler+k+filler)) }, ""},
-		"gzip, at the end":            {func(k string) string { return body("", pack(t, "gzip", filler+k)) }, ""},
-		"gzip, the second part":       {func(k string) string { return body("", pack(t, "gzip", filler)+pack(t, "gzip", ascii(k))) }, ""},
-		"zlib behind zlib":            {func(k string) string { return body("", pack(t, "zlib", "x")+pack(t, "zlib", ascii(k))) }, ""},
-		"gzip in gzip":                {func(k string) string { return body("", pack(t, "gzip", pack(t, "gzip", ascii(k)))) }, ""},
-		"gzip, escaped inside":        {func(k string) string { return body("", pack(t, "gzip", url.QueryEscape(k))) }, ""},
-		"gzip with the wrong label":   {func(k string) string { return body("identity", pack(t, "gzip", ascii(k))) }, ""},
-		"gzip that is cut off":        {func(k string) string { z := pack(t, "gzip", ascii(k)); return body("", z[:len(z)-4]) }, ""},
-		"gzip in labelled gzip":       {func(k string) string { return body("gzip", pack(t, "gzip", pack(t, "gzip", ascii(k)))) }, ""},
+		"gzip without a label": {func(k string) string { return body("", pack(t, "gzip", ascii(k))) }, ""},
+		"zlib without a label": {func(k string) string { return body("", pack(t, "zlib", ascii(k))) }, ""},
+		"gzip, the secret far behind": {func(k string) string { return body("", pack(t, "gzip", filler+k+filler)) },
+			""},
+		"gzip, at the end": {func(k string) string { return body("", pack(t, "gzip", filler+k)) }, ""},
+		"gzip, the second part": {func(k string) string {
+			return body("",
+				pack(t, "gzip", filler)+pack(t, "gzip", ascii(k)))
+		}, ""},
+		"zlib behind zlib": {func(k string) string {
+			return body("",
+				pack(t, "zlib", "x")+pack(t, "zlib", ascii(k)))
+		}, ""},
+		"gzip in gzip": {func(k string) string {
+			return body("",
+				pack(t, "gzip", pack(t, "gzip", ascii(k))))
+		}, ""},
+		"gzip, escaped inside": {func(k string) string { return body("", pack(t, "gzip", url.QueryEscape(k))) },
+			""},
+		"gzip with the wrong label": {func(k string) string { return body("identity", pack(t, "gzip", ascii(k))) },
+			""},
+		"gzip that is cut off": {func(k string) string {
+			z := pack(t, "gzip", ascii(k))
+			return body("",
+				z[:len(z)-4])
+		}, ""},
+		"gzip in labelled gzip": {func(k string) string {
+			return body("gzip",
+				pack(t, "gzip", pack(t, "gzip", ascii(k))))
+		}, ""},
 		"gzip in its own name": {func(k string) string {
-			return body("", "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\xff"+k+"\x00"+pack(t, "raw", "x")+"\x83\x16\xdc\x8c\x01\x00\x00\x00")
+			return body("", "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\xff"+k+"\x00"+pack(t, "raw", "x")+
+				"\x83\x16\xdc\x8c\x01\x00\x00\x00")
 		}, "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\xffPLACEHOLDER\x01\x00\x00\x00"},
-		"zstd without a label":       {func(k string) string { return body("", "\x28\xb5\x2f\xfd"+k) }, ""},
-		"br by its label":            {func(k string) string { return body("br", k) }, ""},
-		"two labels":                 {func(k string) string { return body("gzip, gzip", pack(t, "gzip", pack(t, "gzip", k))) }, ""},
-		"labelled gzip":              {func(k string) string { return body("gzip", pack(t, "gzip", ascii(k))) }, "before PLACEHOLDER after"},
-		"labelled deflate, zlib":     {func(k string) string { return body("deflate", pack(t, "zlib", ascii(k))) }, "before PLACEHOLDER after"},
-		"labelled deflate, raw":      {func(k string) string { return body("deflate", pack(t, "raw", ascii(k))) }, "before PLACEHOLDER after"},
+		"zstd without a label": {func(k string) string { return body("", "\x28\xb5\x2f\xfd"+k) }, ""},
+		"br by its label":      {func(k string) string { return body("br", k) }, ""},
+		"two labels": {func(k string) string {
+			return body("gzip, gzip",
+				pack(t, "gzip", pack(t, "gzip", k)))
+		}, ""},
+		"labelled gzip": {func(k string) string { return body("gzip", pack(t, "gzip", ascii(k))) },
+			"before PLACEHOLDER after"},
+		"labelled deflate, zlib": {func(k string) string { return body("deflate", pack(t, "zlib", ascii(k))) },
+			"before PLACEHOLDER after"},
+		"labelled deflate, raw": {func(k string) string { return body("deflate", pack(t, "raw", ascii(k))) },
+			"before PLACEHOLDER after"},
 		"text that begins like zlib": {func(k string) string { return body("", "x^2 + "+k) }, "x^2 + PLACEHOLDER"},
-		"a file without it":          {func(string) string { return body("", pack(t, "gzip", filler)) }, pack(t, "gzip", filler)},
-		"a small file without it":    {func(string) string { return body("", pack(t, "zlib", "hello")) }, pack(t, "zlib", "hello")},
-		"a file in labelled gzip":    {func(string) string { return body("gzip", pack(t, "gzip", pack(t, "gzip", filler))) }, pack(t, "gzip", filler)},
+		"a file without it": {func(string) string { return body("", pack(t, "gzip", filler)) },
+			pack(t, "gzip", filler)},
+		"a small file without it": {func(string) string { return body("", pack(t, "zlib", "hello")) },
+			pack(t, "zlib", "hello")},
+		"a file in labelled gzip": {func(string) string {
+			return body("gzip",
+				pack(t, "gzip", pack(t, "gzip", filler)))
+		}, pack(t, "gzip", filler)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := rawBroker(t, "Connection: close\r\n", func(c net.Conn, key string) { _, _ = io.WriteString(c, tt.answer(key)) })
+			c := rawBroker(t, "Connection: close\r\n",
+				func(c net.Conn, key string) { _, _ = io.WriteString(c, tt.answer(key)) })
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -321,7 +366,8 @@ func TestBroker_looks_into_compressed_bodies(t *testing.T) {
 				return
 			}
 			want := strings.Split(tt.clean, "PLACEHOLDER")
-			if err != nil || !strings.HasPrefix(string(got), want[0]) || len(want) > 1 && !strings.HasSuffix(string(got), want[1]) || len(want) == 1 && string(got) != want[0] {
+			if err != nil || !strings.HasPrefix(string(got), want[0]) ||
+				len(want) > 1 && !strings.HasSuffix(string(got), want[1]) || len(want) == 1 && string(got) != want[0] {
 				t.Errorf("%s, %.200q, %v", resp.Status, got, err)
 			}
 			holds(t, string(got), real, real)
@@ -343,136 +389,6 @@ func unpack(b []byte) []byte {
 	return all
 }
 
-// frame is one of a WebSocket, as a server sends it.
-func frame(first byte, text string) string {
-	b := []byte{first}
-	switch n := len(text); {
-	case n < 126:
-		b = append(b, byte(n))
-	case n < 1<<16:
-		b = binary.BigEndian.AppendUint16(append(b, 126), uint16(n))
-	default:
-		b = binary.BigEndian.AppendUint64(append(b, 127), uint64(n))
-	}
-	return string(b) + text
-}
-
-// unframed returns the messages in what a client of a WebSocket has read, and what
-// stands between them.
-func unframed(t *testing.T, b []byte) (messages []string, control string) {
-	t.Helper()
-	part := ""
-	for len(b) >= 2 {
-		op, last, n := b[0]&0xf, b[0]&0x80 != 0, uint64(b[1])
-		b = b[2:]
-		switch n {
-		case 126:
-			n, b = uint64(binary.BigEndian.Uint16(b)), b[2:]
-		case 127:
-			n, b = binary.BigEndian.Uint64(b), b[8:]
-		}
-		if n > uint64(len(b)) {
-			t.Fatalf("a frame of %d bytes has %d", n, len(b))
-		}
-		text := string(b[:n])
-		b = b[n:]
-		if op >= 8 {
-			control += text
-			continue
-		}
-		if part += text; last {
-			messages, part = append(messages, part), ""
-		}
-	}
-	return messages, control
-}
-
-// single is a message for each byte.
-func single(key string) (all string) {
-	for i := range len(key) {
-		all += frame(0x81, key[i:i+1])
-	}
-	return all
-}
-
-func TestBroker_takes_secrets_out_of_WebSockets(t *testing.T) {
-	switched := func(more string) string {
-		return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + more + "\r\n"
-	}
-	long := strings.Repeat("harmless text ", 20_000)
-	tests := map[string]struct {
-		answer  func(key string) string
-		want    []string // messages, if all arrive
-		refused bool
-	}{
-		"one message":  {func(k string) string { return switched("") + frame(0x81, "a "+k+" b") + frame(0x81, "next") }, []string{"a * b", "next"}, false},
-		"a binary one": {func(k string) string { return switched("") + frame(0x82, "a "+k+" b") }, []string{"a * b"}, false},
-		"fragments": {func(k string) string {
-			return switched("") + frame(0x01, "a "+k[:7]) + frame(0x00, k[7:9]) + frame(0x80, k[9:]+" b")
-		}, []string{"a * b"}, false},
-		"a ping between fragments": {func(k string) string {
-			return switched("") + frame(0x01, "a "+k[:7]) + frame(0x89, "hi") + frame(0x80, k[7:]+" b")
-		}, []string{"a * b"}, false},
-		"two messages":            {func(k string) string { return switched("") + frame(0x81, "a "+k[:12]) + frame(0x81, k[12:]+" b") }, []string{"a *", "* b"}, false},
-		"a message for each byte": {func(k string) string { return switched("") + single(k) }, nil, false},
-		"escaped":                 {func(k string) string { return switched("") + frame(0x81, `"`+strings.ReplaceAll(k, "R", `\u0052`)+`"`) }, []string{`"*"`}, false},
-		"a ping":                  {func(k string) string { return switched("") + frame(0x89, k) + frame(0x81, "x") }, []string{"x"}, false},
-		"the reason of the end":   {func(k string) string { return switched("") + frame(0x88, "\x03\xe8"+k) }, nil, false},
-		"a long message":          {func(k string) string { return switched("") + frame(0x81, long+k+long) }, []string{long + "*" + long}, false},
-		"a header": {func(k string) string {
-			return switched("Sec-Websocket-Protocol: "+hex.EncodeToString([]byte(k))+"\r\n") + frame(0x81, "x")
-		}, []string{"x"}, false},
-		"compressed": {func(k string) string { return switched("") + frame(0xc1, pack(t, "raw", k)) }, nil, true},
-		"masked":     {func(k string) string { return switched("") + "\x81" + string(rune(0x80|5)) + "abcd" + k }, nil, true},
-		"an extension": {func(k string) string {
-			return switched("Sec-Websocket-Extensions: permessage-deflate\r\n") + frame(0x81, k)
-		}, nil, true},
-		"another protocol": {func(k string) string {
-			return "HTTP/1.1 101 " + k + "\r\nConnection: Upgrade\r\nUpgrade: " + hex.EncodeToString([]byte(k)) + "\r\n\r\n" + k
-		}, nil, true},
-		"no WebSocket": {func(k string) string { return switched("") + "\x83" + k }, nil, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := rawBroker(t, "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", func(c net.Conn, key string) {
-				_, _ = io.WriteString(c, tt.answer(key))
-			})
-			got, err := io.ReadAll(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			holds(t, string(got), real, real)
-			head, rest, _ := bytes.Cut(got, []byte("\r\n\r\n"))
-			if tt.refused {
-				if bytes.HasPrefix(head, []byte("HTTP/1.1 101")) && len(rest) > 0 {
-					t.Errorf("it arrived: %q", rest)
-				}
-				return
-			}
-			messages, control := unframed(t, rest)
-			holds(t, control, real, real)
-			holds(t, strings.Join(messages, ""), real, real)
-			if all := strings.Join(messages, ""); strings.Contains(all, real[6:]) {
-				t.Errorf("%q holds most of the value", all)
-			}
-			if tt.want == nil {
-				return
-			}
-			if len(messages) != len(tt.want) {
-				t.Fatalf("%d messages, want %d: %.300q", len(messages), len(tt.want), messages)
-			}
-			for i, want := range tt.want {
-				before, after, masked := strings.Cut(want, "*")
-				if m := messages[i]; !strings.HasPrefix(m, before) || !strings.HasSuffix(m, after) || !masked && m != want {
-					t.Errorf("message %d is %.100q, want %.100q", i, m, want)
-				}
-			}
-		})
-	}
-}
-
-// A value is known in answers that were being read before it was sent: one request
-// listens, and another has the server tell it the secret.
 func TestBroker_knows_a_secret_in_answers_that_began_earlier(t *testing.T) {
 	told := make(chan string, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -501,7 +417,8 @@ func TestBroker_knows_a_secret_in_answers_that_began_earlier(t *testing.T) {
 	if line, err := br.ReadString('\n'); err != nil || line != "listening\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if status, _, _ := do(t, c, "GET", "https://api.example:"+w.https+"/tell", "", "X-Key", s.Placeholder); status != 200 {
+	if status, _, _ := do(t, c, "GET", "https://api.example:"+w.https+"/tell", "", "X-Key",
+		s.Placeholder); status != 200 {
 		t.Fatal(status)
 	}
 	rest, err := io.ReadAll(br)
@@ -528,16 +445,19 @@ func TestBroker_sends_a_secret_over_plain_http_only_if_the_binding_says_so(t *te
 		roots := w.roots.Clone()
 		roots.AppendCertsFromPEM(b.CAPEM())
 		c := w.client(roots)
-		if status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/x", "", "X-Key", s.Placeholder); status != tt.http ||
+		if status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/x", "", "X-Key",
+			s.Placeholder); status != tt.http ||
 			tt.http == 403 && !strings.Contains(body, "over https only") {
 			t.Errorf("%s, http: %d %q", tt.host, status, body)
 		}
-		if status, body, _ := do(t, c, "GET", "https://api.example:"+w.https+"/x", "", "X-Key", s.Placeholder); status != tt.https {
+		if status, body, _ := do(t, c, "GET", "https://api.example:"+w.https+"/x", "", "X-Key",
+			s.Placeholder); status != tt.https {
 			t.Errorf("%s, https: %d %q", tt.host, status, body)
 		}
 	}
 	rules, err := egress.ParseBinding([]string{"api.example.com", "http://plain.example.com", "*.example.org:8443"})
-	if err != nil || fmt.Sprint(rules) != "[https://api.example.com http://plain.example.com https://*.example.org:8443]" {
+	if err != nil ||
+		fmt.Sprint(rules) != "[https://api.example.com http://plain.example.com https://*.example.org:8443]" {
 		t.Errorf("%v, %v", rules, err)
 	}
 }

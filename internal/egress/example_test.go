@@ -41,6 +41,7 @@ func ExampleGuard_CheckAddr() {
 	_, err := g.CheckHost("0x7f.1")
 	fmt.Println(haft.MessageOf(err))
 	// Output:
-	// it leads to an address that is not public (private); if it should be reached, ask the operator to allow the range 10.0.0.0/8
+	// it leads to an address that is not public (private); if it should be reached, ask the operator to allow the range
+	// 10.0.0.0/8
 	// the host is an address in disguise; write addresses as 192.0.2.1 or [2001:db8::1]
 }

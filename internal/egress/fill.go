@@ -24,10 +24,12 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 		}
 		value, err := s.Value(ctx)
 		if err != nil {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is not to be had", s.Name), Err: err}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: fmt.Sprintf("the secret %s is not to be had", s.Name), Err: err}
 		}
 		if !s.fits(value) {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
 		}
 		if err := b.learn(s, value, s.put(out, value)); err != nil {
 			return nil, err
@@ -176,7 +178,8 @@ func (b *Broker) stray(s Secret, d Dest) *Refusal {
 	if d.Scheme == HTTP && !here && (overTLS || d.Port == 80 && s.alsoOn443(secure)) {
 		return &Refusal{Host: d.Host, Port: d.Port, Rule: RulePlaceholder,
 			Reason: fmt.Sprintf("the secret %s goes to %s over https only, and this is plain http", s.Name, d.Host),
-			Ask:    "use https, or ask the operator to bind the secret to http://" + strings.TrimPrefix(suggest(d), "tcp://")}
+			Ask: "use https, or ask the operator to bind the secret to http://" +
+				strings.TrimPrefix(suggest(d), "tcp://")}
 	}
 	if here {
 		reason = fmt.Sprintf("the secret %s goes to %s %s and nowhere else", s.Name, d.Host, s.Place)

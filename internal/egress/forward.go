@@ -211,7 +211,8 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 			Ask:    fmt.Sprintf("for WebSockets the network list needs the rule network: [%q]", suggest(d))}
 	}
 	if !strings.EqualFold(upgradeOf(x.req.Header), "websocket") || x.req.ContentLength != 0 {
-		return Rule{}, &Refusal{Host: d.Host, Port: d.Port, Rule: RuleUpgrade, Reason: "the protocol can only be changed to websocket, by a request without a body"}
+		return Rule{}, &Refusal{Host: d.Host, Port: d.Port, Rule: RuleUpgrade,
+			Reason: "the protocol can only be changed to websocket, by a request without a body"}
 	}
 	return rule, nil
 }
@@ -220,33 +221,38 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 func (x *exchange) connect(ctx context.Context, h head) bool {
 	x.track.Via, x.close = "connect", true
 	if x.in != nil {
-		return x.refuse(&Refusal{Rule: RuleProtocol, Reason: "there is no tunnel inside a tunnel"}, http.StatusBadRequest)
+		return x.refuse(&Refusal{Rule: RuleProtocol, Reason: "there is no tunnel inside a tunnel"},
+			http.StatusBadRequest)
 	}
 	target := x.req.RequestURI
 	i := strings.LastIndexByte(target, ':')
 	if i < 0 || x.req.ContentLength != 0 {
-		return x.refuse(&Refusal{Rule: RuleProtocol, Reason: "CONNECT names HOST:PORT and has no body"}, http.StatusBadRequest)
+		return x.refuse(&Refusal{Rule: RuleProtocol, Reason: "CONNECT names HOST:PORT and has no body"},
+			http.StatusBadRequest)
 	}
 	host, number, err := splitAuthority(target, HTTPS)
 	if err != nil || i <= strings.LastIndexByte(target, ']') {
 		x.track.Host = printable(target)
-		return x.refuse(&Refusal{Rule: RuleName, Reason: "CONNECT names HOST:PORT, and this is not one"}, http.StatusForbidden)
+		return x.refuse(&Refusal{Rule: RuleName, Reason: "CONNECT names HOST:PORT, and this is not one"},
+			http.StatusForbidden)
 	}
 	x.track.Host, x.track.Port = host, number
 	// Programs send HOST or HOST:PORT as the Host of a CONNECT; the name counts.
 	if h.hosts > 0 {
 		if other, _, err := splitAuthority(h.host, HTTPS); err != nil || other != host {
-			return x.refuse(&Refusal{Host: host, Port: number, Rule: RuleFronting, Reason: fmt.Sprintf("the Host of the request is not %s, where it goes", host)}, http.StatusForbidden)
+			return x.refuse(&Refusal{Host: host, Port: number, Rule: RuleFronting,
+				Reason: fmt.Sprintf("the Host of the request is not %s, where it goes", host)}, http.StatusForbidden)
 		}
 	}
-	x.proxy.tunnel(ctx, &tunnel{track: x.track, client: x.client, br: x.br, host: host, port: number, reply: func(err error) bool {
-		if err != nil {
-			x.failed(err)
-			return false
-		}
-		_, err = io.WriteString(x.conn, "HTTP/1.1 200 Connection established\r\n\r\n")
-		return err == nil
-	}})
+	x.proxy.tunnel(ctx, &tunnel{track: x.track, client: x.client, br: x.br, host: host, port: number,
+		reply: func(err error) bool {
+			if err != nil {
+				x.failed(err)
+				return false
+			}
+			_, err = io.WriteString(x.conn, "HTTP/1.1 200 Connection established\r\n\r\n")
+			return err == nil
+		}})
 	return false
 }
 

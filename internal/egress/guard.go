@@ -207,7 +207,8 @@ func (g *Guard) refuseHost(name string) (string, *Refusal) {
 	if within(host, "localhost") && g.allowed(loopback4) || g.named(host) {
 		return host, nil
 	}
-	r := &Refusal{Host: host, Rule: RuleName, Ask: fmt.Sprintf("if it should be reached, ask the operator to allow the local name %q", host)}
+	r := &Refusal{Host: host, Rule: RuleName,
+		Ask: fmt.Sprintf("if it should be reached, ask the operator to allow the local name %q", host)}
 	switch {
 	case slices.Contains(metadataNames, host):
 		r.Reason = "the name leads to a cloud's metadata"

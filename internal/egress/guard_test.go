@@ -115,7 +115,8 @@ func TestGuard_CheckAddr_refuses(t *testing.T) {
 func TestGuard_CheckAddr_allows_public_addresses(t *testing.T) {
 	g := egress.New(egress.Config{})
 	for _, a := range []string{
-		"1.1.1.1", "8.8.8.8", "11.0.0.1", "100.63.255.255", "100.128.0.1", "126.255.255.255", "128.0.0.1", "172.15.0.1", "172.32.0.1",
+		"1.1.1.1", "8.8.8.8", "11.0.0.1", "100.63.255.255", "100.128.0.1", "126.255.255.255", "128.0.0.1", "172.15.0.1",
+		"172.32.0.1",
 		"192.0.1.1", "192.167.1.1", "198.17.0.1", "198.20.0.1", "223.255.255.255", "::ffff:8.8.8.8",
 		"2606:4700:4700::1111", "2a00:1450::1", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700::5efe:8.8.8.8",
 	} {
@@ -127,7 +128,8 @@ func TestGuard_CheckAddr_allows_public_addresses(t *testing.T) {
 
 func TestGuard_Allow_is_by_name(t *testing.T) {
 	g := egress.New(egress.Config{Allow: []netip.Prefix{
-		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("0.0.0.0/0"),
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("64:ff9b::/96"),
 	}})
 	for addr, ok := range map[string]bool{
@@ -163,15 +165,21 @@ func TestGuard_CheckHost_refuses(t *testing.T) {
 	for _, host := range []string{
 		"", ".", "..", "a..b", "example..com", "example.com..", ".example.com",
 		"localhost", "LOCALHOST", "localhost.", "foo.localhost", "localhost.localdomain",
-		"printer.local", "db.internal", "router.home.arpa", "api.default.svc", "api.default.svc.cluster.local", "nas.lan",
+		"printer.local", "db.internal", "router.home.arpa", "api.default.svc", "api.default.svc.cluster.local",
+		"nas.lan",
 		"metadata", "metadata.google.internal", "METADATA.google.INTERNAL.", "metadata.goog", "instance-data",
 		"intranet", "com",
-		"127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0x7F.0.0.0x1", "0177.0.0.1", "017700000001", "127.0.0.1.", "0", "00", "1.2.3.4.5", "1.1.1.256", "0x", "127.0.0.0x",
-		"[::1]", "::1", "[::ffff:127.0.0.1]", "::ffff:7f00:1", "[fe80::1%25eth0]", "fe80::1%eth0", "[127.0.0.1]", "[::1", "::1]", "[]",
+		"127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0x7F.0.0.0x1", "0177.0.0.1",
+		"017700000001", "127.0.0.1.", "0", "00", "1.2.3.4.5", "1.1.1.256", "0x", "127.0.0.0x",
+		"[::1]", "::1", "[::ffff:127.0.0.1]", "::ffff:7f00:1", "[fe80::1%25eth0]", "fe80::1%eth0", "[127.0.0.1]",
+		"[::1", "::1]", "[]",
 		"127。0。0。1", "127．0．0．1", "１２７.0.0.1", "①②⑦.0.0.1", "ｌｏｃａｌｈｏｓｔ", "localhost。", "loca\u00adlhost",
-		"127.0.0.1%00.example.com", "evil.com\x00.example.com", "evil.com%2eexample.com", "evil.com/.example.com", "evil.com\\.example.com",
-		"user@example.com", "example.com:80", "exa mple.com", "example.com\r\nX: y", "example.com\t", "exam\x7fple.com", "ex*mple.com", "?.com",
-		"-example.com", "example-.com", strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 127) + "com", "xn--zzzzzz-.com", "xn--.com", "\xff\xfe.com",
+		"127.0.0.1%00.example.com", "evil.com\x00.example.com", "evil.com%2eexample.com", "evil.com/.example.com",
+		"evil.com\\.example.com",
+		"user@example.com", "example.com:80", "exa mple.com", "example.com\r\nX: y", "example.com\t", "exam\x7fple.com",
+		"ex*mple.com", "?.com",
+		"-example.com", "example-.com", strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 127) + "com",
+		"xn--zzzzzz-.com", "xn--.com", "\xff\xfe.com",
 	} {
 		if got, err := g.CheckHost(host); err == nil {
 			t.Errorf("CheckHost(%q) = %q, want a refusal", host, got)
@@ -185,9 +193,11 @@ func TestGuard_CheckHost_has_one_spelling(t *testing.T) {
 	g := egress.New(egress.Config{})
 	for host, want := range map[string]string{
 		"example.com": "example.com", "EXAMPLE.Com": "example.com", "example.com.": "example.com",
-		"bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example", "XN--BCHER-kva.example": "xn--bcher-kva.example",
-		"example。com": "example.com", "ｅｘａｍｐｌｅ.com": "example.com", "a_b.example.com": "a_b.example.com",
-		"8.8.8.8": "8.8.8.8", "[2606:4700::0001]": "2606:4700::1", "::ffff:8.8.8.8": "8.8.8.8", "1e100.net": "1e100.net", "0x7f.example": "0x7f.example",
+		"bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example",
+		"XN--BCHER-kva.example": "xn--bcher-kva.example",
+		"example。com":           "example.com", "ｅｘａｍｐｌｅ.com": "example.com", "a_b.example.com": "a_b.example.com",
+		"8.8.8.8": "8.8.8.8", "[2606:4700::0001]": "2606:4700::1", "::ffff:8.8.8.8": "8.8.8.8",
+		"1e100.net": "1e100.net", "0x7f.example": "0x7f.example",
 	} {
 		if got, err := g.CheckHost(host); err != nil || got != want {
 			t.Errorf("CheckHost(%q) = %q, %v, want %q", host, got, err, want)
@@ -196,7 +206,8 @@ func TestGuard_CheckHost_has_one_spelling(t *testing.T) {
 }
 
 func TestGuard_Names_are_by_name(t *testing.T) {
-	g := egress.New(egress.Config{Names: []string{"db.internal", "*.svc"}, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	g := egress.New(egress.Config{Names: []string{"db.internal", "*.svc"},
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	for host, ok := range map[string]bool{
 		"db.internal": true, "DB.internal.": true, "x.db.internal": false, "other.internal": false,
 		"api.svc": true, "svc": false, "localhost": true, "a.localhost": true,
@@ -210,7 +221,8 @@ func TestGuard_Names_are_by_name(t *testing.T) {
 // Whatever passes has one spelling, is a name that every resolver reads in the
 // same way, and is not an address that CheckAddr refuses.
 func FuzzCanonical(f *testing.F) {
-	for _, s := range []string{"example.com", "127.1", "0x7f.1", "[::1]", "bücher.example", "127。0。0。1", "a\x00b.com", "xn--bcher-kva.example", "::ffff:1.2.3.4", "EXAMPLE.COM."} {
+	for _, s := range []string{"example.com", "127.1", "0x7f.1", "[::1]", "bücher.example", "127。0。0。1", "a\x00b.com",
+		"xn--bcher-kva.example", "::ffff:1.2.3.4", "EXAMPLE.COM."} {
 		f.Add(s)
 	}
 	g := egress.New(egress.Config{})

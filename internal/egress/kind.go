@@ -76,7 +76,8 @@ func (c *cleaner) uncompressed(br *bufio.Reader, resp *http.Response) (io.Reader
 		return c.unsearchable(br, unreadable("the answer is compressed with brotli, in which secrets could hide: "+
 			"ask the server for gzip, zip or no compression"))
 	}
-	whole := resp.StatusCode != http.StatusPartialContent || strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-")
+	whole := resp.StatusCode != http.StatusPartialContent ||
+		strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-")
 	if !textual(media) && !whole {
 		return c.unsearchable(br, unreadable("the answer is a part of data that may be compressed, "+
 			"in which secrets could hide: ask the server for all of it"))

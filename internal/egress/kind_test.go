@@ -69,9 +69,11 @@ func TestBroker_refuses_what_it_cannot_search(t *testing.T) {
 	const any = "application/octet-stream"
 	begins := map[string]string{
 		"xz": "\xfd7zXZ\x00", "lzma": "\x5d\x00\x00\x80\x00", "lzip": "LZIP\x01", "7z": "7z\xbc\xaf\x27\x1c",
-		"rar": "Rar!\x1a\x07\x01\x00", "lz4": "\x04\x22\x4d\x18", "old lz4": "\x02\x21\x4c\x18", "lzop": "\x89LZO\x00\r\n\x1a\n",
+		"rar": "Rar!\x1a\x07\x01\x00", "lz4": "\x04\x22\x4d\x18", "old lz4": "\x02\x21\x4c\x18",
+		"lzop": "\x89LZO\x00\r\n\x1a\n",
 		"zstd": "\x28\xb5\x2f\xfd", "a zstd frame to skip": "\x50\x2a\x4d\x18", "another": "\x5f\x2a\x4d\x18",
-		"snappy": "\xff\x06\x00\x00sNaPpY", "s2": "\xff\x06\x00\x00S2sTwO", "compress": "\x1f\x9d\x90", "cab": "MSCF\x00\x00\x00\x00",
+		"snappy": "\xff\x06\x00\x00sNaPpY", "s2": "\xff\x06\x00\x00S2sTwO", "compress": "\x1f\x9d\x90",
+		"cab":         "MSCF\x00\x00\x00\x00",
 		"a split zip": "PK\x07\x08PK\x03\x04",
 	}
 	tests := map[string]func(key string) string{}
@@ -81,22 +83,35 @@ func TestBroker_refuses_what_it_cannot_search(t *testing.T) {
 		}
 		tests[name+" in labelled gzip"] = func(k string) string {
 			body := pack(t, "gzip", begin+hidden(k))
-			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", any, len(body), body)
+			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: %s\r\nContent-Length: "+
+				"%d\r\n\r\n%s", any, len(body), body)
 		}
 	}
-	for _, media := range []string{"", "text/plain", "text/html; charset=utf-8", "application/json", "application/problem+json", "image", "application/x-brotli"} {
+	for _, media := range []string{"", "text/plain", "text/html; charset=utf-8", "application/json",
+		"application/problem+json", "image", "application/x-brotli"} {
 		tests["brotli as "+media] = func(k string) string { return typed(media, brotli+hidden(k)) }
-		tests["bare deflate as "+media] = func(k string) string { return typed(media, pack(t, "raw", "before "+k+" after")) }
+		tests["bare deflate as "+media] = func(k string) string {
+			return typed(media,
+				pack(t, "raw", "before "+k+" after"))
+		}
 	}
 	delete(tests, "bare deflate as application/x-brotli")
 	partial := func(media, span, body string) string {
-		return strings.Replace(typed(media, body), "200 OK\r\n", "206 Partial Content\r\nContent-Range: "+span+"\r\n", 1)
+		return strings.Replace(typed(media, body), "200 OK\r\n", "206 Partial Content\r\nContent-Range: "+span+"\r\n",
+			1)
 	}
 	tests["a part of gzip"] = func(k string) string { return partial(any, "bytes 10-99/100", pack(t, "gzip", k)[10:]) }
-	tests["a part of gzip as a picture"] = func(k string) string { return partial("image/png", "bytes 10-99/100", pack(t, "gzip", k)[10:]) }
-	tests["a part of gzip as text"] = func(k string) string { return partial("text/plain", "bytes 10-99/100", pack(t, "gzip", k)[10:]) }
+	tests["a part of gzip as a picture"] = func(k string) string {
+		return partial("image/png", "bytes 10-99/100",
+			pack(t, "gzip", k)[10:])
+	}
+	tests["a part of gzip as text"] = func(k string) string {
+		return partial("text/plain", "bytes 10-99/100",
+			pack(t, "gzip", k)[10:])
+	}
 	tests["two parts"] = func(k string) string {
-		return partial("multipart/byteranges; boundary=x", "", "--x\r\nContent-Range: bytes 1-99/100\r\n\r\n"+pack(t, "gzip", k)[1:]+"\r\n--x--")
+		return partial("multipart/byteranges; boundary=x", "",
+			"--x\r\nContent-Range: bytes 1-99/100\r\n\r\n"+pack(t, "gzip", k)[1:]+"\r\n--x--")
 	}
 	tests["an encrypted zip"] = func(k string) string {
 		z := []byte(zipped(t, zip.Deflate, k))
@@ -110,7 +125,8 @@ func TestBroker_refuses_what_it_cannot_search(t *testing.T) {
 	}
 	for name, answer := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := rawBroker(t, "Connection: close\r\n", func(c net.Conn, key string) { _, _ = io.WriteString(c, answer(key)) })
+			c := rawBroker(t, "Connection: close\r\n",
+				func(c net.Conn, key string) { _, _ = io.WriteString(c, answer(key)) })
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +147,8 @@ func TestBroker_refuses_what_it_cannot_search(t *testing.T) {
 func TestBroker_looks_into_zip_files(t *testing.T) {
 	far := strings.Repeat("some text that goes before it. ", 20_000)
 	for name, files := range map[string][]string{
-		"the only file": {real}, "the second": {"first", "x " + real + " y"}, "far behind": {far, "", far + real}, "in base64 inside": {hex.EncodeToString([]byte(real))},
+		"the only file": {real}, "the second": {"first", "x " + real + " y"}, "far behind": {far, "", far + real},
+		"in base64 inside": {hex.EncodeToString([]byte(real))},
 	} {
 		for _, method := range []uint16{zip.Deflate, zip.Store} {
 			t.Run(fmt.Sprintf("%s, method %d", name, method), func(t *testing.T) {
@@ -183,7 +200,8 @@ func TestBroker_passes_what_holds_no_secret(t *testing.T) {
 		"text, binary far behind":  {"text/plain", strings.Repeat("x", 600) + "\x01\x02"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := rawBroker(t, "Connection: close\r\n", func(c net.Conn, _ string) { _, _ = io.WriteString(c, typed(tt.media, tt.body)) })
+			c := rawBroker(t, "Connection: close\r\n",
+				func(c net.Conn, _ string) { _, _ = io.WriteString(c, typed(tt.media, tt.body)) })
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Fatal(err)

@@ -301,7 +301,8 @@ func (p *Proxy) begin(c *client, via string) (*track, *Refusal) {
 	t := &track{proxy: p, conn: c}
 	t.Time, t.Via, t.Outcome = time.Now(), via, OutcomeOK
 	if n := p.requests.Add(1); n > p.cfg.Limits.Requests {
-		return nil, &Refusal{Rule: RuleLimit, Reason: fmt.Sprintf("more than %d requests in one call", p.cfg.Limits.Requests)}
+		return nil, &Refusal{Rule: RuleLimit, Reason: fmt.Sprintf("more than %d requests in one call",
+			p.cfg.Limits.Requests)}
 	}
 	return t, nil
 }

@@ -56,8 +56,10 @@ func TestProxy_HTTP(t *testing.T) {
 		t.Fatalf("after a refusal: %v, %q", err, body)
 	}
 	got := w.records(5)
-	want := egress.Connection{Via: "http", Host: "api.example", Scheme: "http", Method: "GET", Rule: "api.example:" + w.http, Status: 200, Outcome: "ok"}
-	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(egress.Connection{}, "Time", "Port", "Up", "Down", "Duration")); d != "" {
+	want := egress.Connection{Via: "http", Host: "api.example", Scheme: "http", Method: "GET",
+		Rule: "api.example:" + w.http, Status: 200, Outcome: "ok"}
+	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(egress.Connection{}, "Time", "Port", "Up", "Down",
+		"Duration")); d != "" {
 		t.Errorf("record (-want +got):\n%s", d)
 	}
 	if got[0].Up < 50 || got[0].Down < 50 || got[0].Duration <= 0 || got[0].Time.IsZero() {
@@ -70,7 +72,8 @@ func TestProxy_HTTP(t *testing.T) {
 
 func TestProxy_tells_the_program_in_JSON_if_it_likes(t *testing.T) {
 	w := open(t, egress.ProxyConfig{}, nil, nil)
-	resp, body := w.raw("GET http://other.example:8080/ HTTP/1.1\r\nHost: other.example:8080\r\nAccept: application/json\r\n\r\n")
+	resp, body := w.raw("GET http://other.example:8080/ HTTP/1.1\r\nHost: other.example:8080\r\nAccept: " +
+		"application/json\r\n\r\n")
 	var got struct {
 		Error struct {
 			Code    haft.Code
@@ -81,7 +84,8 @@ func TestProxy_tells_the_program_in_JSON_if_it_likes(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != 403 {
 		t.Fatalf("%d %q: %v", resp.StatusCode, body, err)
 	}
-	if got.Error.Code != haft.CodeDenied || got.Error.Rule != "not-listed" || !cmp.Equal(got.Error.Network, []string{"other.example:8080"}) {
+	if got.Error.Code != haft.CodeDenied || got.Error.Rule != "not-listed" ||
+		!cmp.Equal(got.Error.Network, []string{"other.example:8080"}) {
 		t.Errorf("got %+v", got)
 	}
 	if !strings.Contains(resp.Status, `ask for network: ["other.example:8080"]`) {
@@ -91,34 +95,36 @@ func TestProxy_tells_the_program_in_JSON_if_it_likes(t *testing.T) {
 
 func TestProxy_streams_both_ways(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"}, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/events":
-			_ = http.NewResponseController(rw).EnableFullDuplex()
-			for i := range 3 {
-				fmt.Fprintf(rw, "event %d\n", i)
-				_ = http.NewResponseController(rw).Flush()
-				// One byte for each event: nothing is held back. The client may have
-				// left when it has the last.
-				if _, err := r.Body.Read(make([]byte, 1)); err != nil && err != io.EOF && i < 2 {
-					t.Errorf("read: %v", err)
+	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"},
+		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/events":
+				_ = http.NewResponseController(rw).EnableFullDuplex()
+				for i := range 3 {
+					fmt.Fprintf(rw, "event %d\n", i)
+					_ = http.NewResponseController(rw).Flush()
+					// One byte for each event: nothing is held back. The client may have
+					// left when it has the last.
+					if _, err := r.Body.Read(make([]byte, 1)); err != nil && err != io.EOF && i < 2 {
+						t.Errorf("read: %v", err)
+					}
 				}
+			case "/trailers":
+				b, _ := io.ReadAll(r.Body)
+				rw.Header().Set("Trailer", "X-Sum")
+				_, _ = rw.Write(b)
+				rw.Header().Set("X-Sum", fmt.Sprint(len(b), " ", r.Trailer.Get("X-Up")))
+			case "/refuse":
+				rw.WriteHeader(http.StatusRequestEntityTooLarge)
+			default:
+				_ = http.NewResponseController(rw).EnableFullDuplex()
+				_, _ = io.Copy(rw, r.Body)
 			}
-		case "/trailers":
-			b, _ := io.ReadAll(r.Body)
-			rw.Header().Set("Trailer", "X-Sum")
-			_, _ = rw.Write(b)
-			rw.Header().Set("X-Sum", fmt.Sprint(len(b), " ", r.Trailer.Get("X-Up")))
-		case "/refuse":
-			rw.WriteHeader(http.StatusRequestEntityTooLarge)
-		default:
-			_ = http.NewResponseController(rw).EnableFullDuplex()
-			_, _ = io.Copy(rw, r.Body)
-		}
-	}))
+		}))
 	c := w.client(nil)
 	base := "http://api.example:" + w.http
-	for _, body := range []io.Reader{bytes.NewReader(big), io.MultiReader(bytes.NewReader(big))} { // with a length, and chunked
+	// with a length, and chunked
+	for _, body := range []io.Reader{bytes.NewReader(big), io.MultiReader(bytes.NewReader(big))} {
 		resp, err := c.Post(base+"/echo", "text/plain", body)
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +179,8 @@ func TestProxy_asks_the_program_to_go_on(t *testing.T) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(c, "POST http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", w.http, w.http)
+	fmt.Fprintf(c, "POST http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nContent-Length: 5\r\nExpect: "+
+		"100-continue\r\n\r\n", w.http, w.http)
 	br := bufio.NewReader(c)
 	line, err := br.ReadString('\n')
 	if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
@@ -194,9 +201,11 @@ func TestProxy_asks_the_program_to_go_on(t *testing.T) {
 }
 
 func TestProxy_CONNECT(t *testing.T) {
-	w := open(t, egress.ProxyConfig{}, []string{"https://api.example:HTTPS", "https://xn--bcher-kva.example:HTTPS", "https://home.example:HTTPS"}, nil)
+	w := open(t, egress.ProxyConfig{}, []string{"https://api.example:HTTPS", "https://xn--bcher-kva.example:HTTPS",
+		"https://home.example:HTTPS"}, nil)
 	c := w.client(w.roots)
-	if _, body, err := get(t, c, "https://api.example:"+w.https+"/x"); err != nil || body != "served api.example:"+w.https+" /x" {
+	if _, body, err := get(t, c, "https://api.example:"+w.https+"/x"); err != nil ||
+		body != "served api.example:"+w.https+" /x" {
 		t.Fatalf("%v, %q", err, body)
 	}
 	if _, _, err := get(t, c, "https://bücher.example:"+w.https+"/x"); err != nil {
@@ -207,26 +216,30 @@ func TestProxy_CONNECT(t *testing.T) {
 		t.Errorf("another host: %v", err)
 	}
 	_, _, err = get(t, c, "https://home.example:"+w.https+"/x")
-	if err == nil || !strings.Contains(err.Error(), "not public (private)") || strings.Contains(err.Error(), "10.0.0.7") {
+	if err == nil || !strings.Contains(err.Error(), "not public (private)") ||
+		strings.Contains(err.Error(), "10.0.0.7") {
 		t.Errorf("a private host: %v", err)
 	}
 	c.CloseIdleConnections()
 	for _, r := range w.records(4) {
-		if r.Via != "connect" || r.Host == "" || r.Outcome == "ok" && (r.Scheme != "https" || r.Up == 0 || r.Down == 0 || r.Rule == "") {
+		if r.Via != "connect" || r.Host == "" || r.Outcome == "ok" &&
+			(r.Scheme != "https" || r.Up == 0 || r.Down == 0 || r.Rule == "") {
 			t.Errorf("record %+v", r)
 		}
 	}
 }
 
 func TestProxy_SOCKS5(t *testing.T) {
-	w := open(t, egress.ProxyConfig{}, []string{"https://api.example:HTTPS", "api.example:HTTP_", "down.example:9"}, nil)
+	w := open(t, egress.ProxyConfig{}, []string{"https://api.example:HTTPS", "api.example:HTTP_", "down.example:9"},
+		nil)
 	for name, auth := range map[string]*proxy.Auth{"without a name": nil, "with a name": {User: "u", Password: "p"}} {
 		t.Run(name, func(t *testing.T) {
 			d, err := proxy.SOCKS5("tcp", w.addr, auth, proxy.Direct)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := &http.Transport{DialContext: d.(proxy.ContextDialer).DialContext, TLSClientConfig: &tls.Config{RootCAs: w.roots}}
+			tr := &http.Transport{DialContext: d.(proxy.ContextDialer).DialContext,
+				TLSClientConfig: &tls.Config{RootCAs: w.roots}}
 			defer tr.CloseIdleConnections()
 			c := &http.Client{Transport: tr}
 			for _, u := range []string{"https://api.example:" + w.https, "http://api.example:" + w.http} {
@@ -234,10 +247,12 @@ func TestProxy_SOCKS5(t *testing.T) {
 					t.Errorf("%s: %v, %q", u, err, body)
 				}
 			}
-			if _, _, err := get(t, c, "http://other.example:"+w.http); err == nil || !strings.Contains(err.Error(), "not allowed by ruleset") {
+			if _, _, err := get(t, c, "http://other.example:"+w.http); err == nil ||
+				!strings.Contains(err.Error(), "not allowed by ruleset") {
 				t.Errorf("another host: %v", err)
 			}
-			if _, _, err := get(t, c, "http://down.example:9"); err == nil || !strings.Contains(err.Error(), "host unreachable") {
+			if _, _, err := get(t, c, "http://down.example:9"); err == nil ||
+				!strings.Contains(err.Error(), "host unreachable") {
 				t.Errorf("a host that is down: %v", err)
 			}
 		})
@@ -274,7 +289,8 @@ func upgrade(t *testing.T, w *world, path string) (status, echo string) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(c, "GET http://api.example:%s%s HTTP/1.1\r\nHost: api.example:%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", w.http, path, w.http)
+	fmt.Fprintf(c, "GET http://api.example:%s%s HTTP/1.1\r\nHost: api.example:%s\r\nConnection: Upgrade\r\nUpgrade: "+
+		"websocket\r\n\r\n", w.http, path, w.http)
 	br := bufio.NewReader(c)
 	status, _ = br.ReadString('\n')
 	if !strings.Contains(status, " 101 ") {
@@ -322,8 +338,10 @@ func TestProxy_changes_protocols_only_for_rules_without_limits(t *testing.T) {
 }
 
 func TestProxy_limits_bytes(t *testing.T) {
-	w := open(t, egress.ProxyConfig{Limits: egress.Limits{BytesUp: 20 << 10, BytesDown: 20 << 10}}, []string{"api.example:HTTP_"}, nil)
-	resp, err := w.client(nil).Post("http://api.example:"+w.http+"/", "text/plain", bytes.NewReader(make([]byte, 1<<20)))
+	w := open(t, egress.ProxyConfig{Limits: egress.Limits{BytesUp: 20 << 10, BytesDown: 20 << 10}},
+		[]string{"api.example:HTTP_"}, nil)
+	resp, err := w.client(nil).Post("http://api.example:"+w.http+"/", "text/plain",
+		bytes.NewReader(make([]byte, 1<<20)))
 	if err == nil {
 		_, err = io.ReadAll(resp.Body)
 		resp.Body.Close()
@@ -374,9 +392,11 @@ func TestProxy_limits_connections(t *testing.T) {
 }
 
 func TestProxy_gives_up_on_those_who_rest(t *testing.T) {
-	w := open(t, egress.ProxyConfig{Limits: egress.Limits{Idle: 50 * time.Millisecond}}, []string{"tcp://api.example:HTTPS"}, nil)
+	w := open(t, egress.ProxyConfig{Limits: egress.Limits{Idle: 50 * time.Millisecond}},
+		[]string{"tcp://api.example:HTTPS"}, nil)
 	for name, first := range map[string]string{
-		"silent": "", "half a head": "GET http://api.example/ HT", "a tunnel": "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: api.example:HTTPS\r\n\r\n", "half a greeting": "\x05",
+		"silent": "", "half a head": "GET http://api.example/ HT",
+		"a tunnel": "CONNECT api.example:HTTPS HTTP/1.1\r\nHost: api.example:HTTPS\r\n\r\n", "half a greeting": "\x05",
 	} {
 		c, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -394,17 +414,19 @@ func TestProxy_gives_up_on_those_who_rest(t *testing.T) {
 func TestProxy_ends_with_its_context(t *testing.T) {
 	started := make(chan struct{})
 	gone := make(chan struct{})
-	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(started)
-		<-r.Context().Done()
-		close(gone)
-	}))
+	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(started)
+			<-r.Context().Done()
+			close(gone)
+		}))
 	a, b := net.Pipe()
 	defer b.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.proxy.ServeConn(ctx, a) }()
-	if _, err := fmt.Fprintf(b, "GET http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\n\r\n", w.http, w.http); err != nil {
+	if _, err := fmt.Fprintf(b, "GET http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\n\r\n", w.http,
+		w.http); err != nil {
 		t.Fatal(err)
 	}
 	<-started
@@ -416,11 +438,12 @@ func TestProxy_ends_with_its_context(t *testing.T) {
 func TestProxy_stops_a_request_whose_program_is_gone(t *testing.T) {
 	started := make(chan struct{})
 	gone := make(chan struct{})
-	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(started)
-		<-r.Context().Done()
-		close(gone)
-	}))
+	w := open(t, egress.ProxyConfig{}, []string{"api.example:HTTP_"},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(started)
+			<-r.Context().Done()
+			close(gone)
+		}))
 	c, err := net.Dial("tcp", w.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -432,7 +455,8 @@ func TestProxy_stops_a_request_whose_program_is_gone(t *testing.T) {
 }
 
 func TestProxy_hammer(t *testing.T) {
-	w := open(t, egress.ProxyConfig{Limits: egress.Limits{Conns: 8}}, []string{"api.example:HTTP_", "https://api.example:HTTPS"}, nil)
+	w := open(t, egress.ProxyConfig{Limits: egress.Limits{Conns: 8}},
+		[]string{"api.example:HTTP_", "https://api.example:HTTPS"}, nil)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {

@@ -60,7 +60,8 @@ func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 }
 
 // methods are how a request of HTTP begins. Others are passed on as they are.
-var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "TRACE ", "CONNECT ", "PROPFIND ", "REPORT ", "MKCOL ", "COPY ", "MOVE "}
+var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "TRACE ", "CONNECT ",
+	"PROPFIND ", "REPORT ", "MKCOL ", "COPY ", "MOVE "}
 
 // firstWords returns what a program begins to speak: HTTPS, HTTP or TCP for
 // anything else. It waits no longer than it takes to know.

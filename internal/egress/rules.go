@@ -344,7 +344,8 @@ func ParseRules(texts []string) (Rules, error) {
 	for i, t := range texts {
 		r, err := parseRule(t)
 		if err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("network rule %d: %v", i+1, err), Err: err}
+			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("network rule %d: %v", i+1, err),
+				Err: err}
 		}
 		rules = append(rules, r)
 	}
@@ -410,7 +411,8 @@ func (r Rule) meets(o Rule) bool {
 		return false
 	}
 	in := func(r, o Rule) bool { // whether the one host of o is among those of r
-		return !o.below && o.host != "" && Rule{host: r.host, below: r.below, prefix: r.prefix, any: r.any, from: 1, to: 65535}.reaches(o.host, 1)
+		return !o.below && o.host != "" && Rule{host: r.host, below: r.below, prefix: r.prefix, any: r.any, from: 1,
+			to: 65535}.reaches(o.host, 1)
 	}
 	switch {
 	case r.any || o.any:

@@ -123,29 +123,50 @@ func TestRules_Allows(t *testing.T) {
 		yes, nope []string
 	}{
 		{"api.example.com",
-			[]string{"GET http api.example.com 80 /", "- https api.example.com 443 -", "GET https API.EXAMPLE.COM. 443 /x/../y"},
-			[]string{"GET http api.example.com 443 /", "- https api.example.com 80 -", "GET http api.example.com 8080 /", "- tcp api.example.com 443 -", "- tcp api.example.com 80 -",
-				"GET http example.com 80 /", "GET http x.api.example.com 80 /", "GET http api.example.com.evil.com 80 /", "GET http evilapi.example.com 80 /", "- https 127.1 443 -"}},
+			[]string{"GET http api.example.com 80 /", "- https api.example.com 443 -",
+				"GET https API.EXAMPLE.COM. 443 /x/../y"},
+			[]string{"GET http api.example.com 443 /", "- https api.example.com 80 -",
+				"GET http api.example.com 8080 /", "- tcp api.example.com 443 -", "- tcp api.example.com 80 -",
+				"GET http example.com 80 /", "GET http x.api.example.com 80 /",
+				"GET http api.example.com.evil.com 80 /", "GET http evilapi.example.com 80 /", "- https 127.1 443 -"}},
 		{"*.example.com",
 			[]string{"- https a.example.com 443 -", "- https a.b.example.com 443 -"},
-			[]string{"- https example.com 443 -", "- https aexample.com 443 -", "- https example.com.evil.com 443 -", "- tcp a.example.com 443 -"}},
+			[]string{"- https example.com 443 -", "- https aexample.com 443 -", "- https example.com.evil.com 443 -",
+				"- tcp a.example.com 443 -"}},
 		{"example.com:8443",
 			[]string{"- https example.com 8443 -", "GET http example.com 8443 /", "- tcp example.com 8443 -"},
 			[]string{"- https example.com 443 -", "- https a.example.com 8443 -", "- tcp example.com 8444 -"}},
-		{"example.com:443", []string{"- https example.com 443 -", "GET http example.com 443 /"}, []string{"- tcp example.com 443 -", "GET http example.com 80 /"}},
-		{"tcp://example.com:443", []string{"- tcp example.com 443 -", "- https example.com 443 -"}, []string{"- tcp example.com 80 -"}},
-		{"example.com:8000-8010", []string{"- tcp example.com 8000 -", "- tcp example.com 8010 -"}, []string{"- tcp example.com 7999 -", "- tcp example.com 8011 -"}},
-		{"https://example.com:8443", []string{"- https example.com 8443 -"}, []string{"GET http example.com 8443 /", "- tcp example.com 8443 -"}},
+		{"example.com:443", []string{"- https example.com 443 -", "GET http example.com 443 /"},
+			[]string{"- tcp example.com 443 -", "GET http example.com 80 /"}},
+		{"tcp://example.com:443", []string{"- tcp example.com 443 -", "- https example.com 443 -"},
+			[]string{"- tcp example.com 80 -"}},
+		{"example.com:8000-8010", []string{"- tcp example.com 8000 -", "- tcp example.com 8010 -"},
+			[]string{"- tcp example.com 7999 -", "- tcp example.com 8011 -"}},
+		{"https://example.com:8443", []string{"- https example.com 8443 -"},
+			[]string{"GET http example.com 8443 /", "- tcp example.com 8443 -"}},
 		{"GET https://api.example.com/v1/*",
-			[]string{"GET https api.example.com 443 /v1/x", "GET https api.example.com 443 /v1/x/y", "GET https api.example.com 443 /v1/", "GET https api.example.com 443 /%76%31/x"},
-			[]string{"POST https api.example.com 443 /v1/x", "get https api.example.com 443 /v1/x", "GET https api.example.com 443 /v1", "GET https api.example.com 443 /v2/x", "GET https api.example.com 443 /",
-				"GET https api.example.com 443 /v1/../v2", "GET https api.example.com 443 /v1/%2e%2e/v2", "GET https api.example.com 443 /v1/..%2fv2", "GET https api.example.com 443 /v1/..;/v2",
-				"GET https api.example.com 443 /v1//x", "GET https api.example.com 443 //v1/x", "GET https api.example.com 443 /v1/%2e%2e;a/x", "GET https api.example.com 443 /v1/a%5cb", `GET https api.example.com 443 /v1/a\b`,
-				"GET https api.example.com 443 /v1/%252e%252e/v2", "GET https api.example.com 443 /v1/x%00", "GET https api.example.com 443 /v1/.", "GET https api.example.com 443 /V1/x",
-				"- https api.example.com 443 -", "GET http api.example.com 80 /v1/x", "GET http api.example.com 443 /v1/x"}},
-		{"a.example/x/*/y", []string{"GET http a.example 80 /x/1/y"}, []string{"GET http a.example 80 /x/1/2/y", "GET http a.example 80 /x//y", "GET http a.example 80 /x/1/y/z", "- tcp a.example 80 -"}},
-		{"a.example:8080/x", []string{"PUT http a.example 8080 /x"}, []string{"- tcp a.example 8080 -", "PUT http a.example 8080 /x/"}},
-		{"192.0.2.0/24:443", []string{"- https 192.0.2.7 443 -", "- https ::ffff:192.0.2.7 443 -"}, []string{"- https 192.0.3.7 443 -", "- https example.com 443 -", "- https 192.0.2.7 80 -", "- tcp 192.0.2.7 443 -"}},
+			[]string{"GET https api.example.com 443 /v1/x", "GET https api.example.com 443 /v1/x/y",
+				"GET https api.example.com 443 /v1/", "GET https api.example.com 443 /%76%31/x"},
+			[]string{"POST https api.example.com 443 /v1/x", "get https api.example.com 443 /v1/x",
+				"GET https api.example.com 443 /v1", "GET https api.example.com 443 /v2/x",
+				"GET https api.example.com 443 /",
+				"GET https api.example.com 443 /v1/../v2", "GET https api.example.com 443 /v1/%2e%2e/v2",
+				"GET https api.example.com 443 /v1/..%2fv2", "GET https api.example.com 443 /v1/..;/v2",
+				"GET https api.example.com 443 /v1//x", "GET https api.example.com 443 //v1/x",
+				"GET https api.example.com 443 /v1/%2e%2e;a/x", "GET https api.example.com 443 /v1/a%5cb",
+				`GET https api.example.com 443 /v1/a\b`,
+				"GET https api.example.com 443 /v1/%252e%252e/v2", "GET https api.example.com 443 /v1/x%00",
+				"GET https api.example.com 443 /v1/.", "GET https api.example.com 443 /V1/x",
+				"- https api.example.com 443 -", "GET http api.example.com 80 /v1/x",
+				"GET http api.example.com 443 /v1/x"}},
+		{"a.example/x/*/y", []string{"GET http a.example 80 /x/1/y"},
+			[]string{"GET http a.example 80 /x/1/2/y", "GET http a.example 80 /x//y", "GET http a.example 80 /x/1/y/z",
+				"- tcp a.example 80 -"}},
+		{"a.example:8080/x", []string{"PUT http a.example 8080 /x"},
+			[]string{"- tcp a.example 8080 -", "PUT http a.example 8080 /x/"}},
+		{"192.0.2.0/24:443", []string{"- https 192.0.2.7 443 -", "- https ::ffff:192.0.2.7 443 -"},
+			[]string{"- https 192.0.3.7 443 -", "- https example.com 443 -", "- https 192.0.2.7 80 -",
+				"- tcp 192.0.2.7 443 -"}},
 		{"[2001:db8::/32]:22", []string{"- tcp 2001:db8::5 22 -"}, []string{"- tcp 2001:db9::5 22 -"}},
 	}
 	for _, tt := range tests {
@@ -174,9 +195,11 @@ func TestRules_Allows(t *testing.T) {
 }
 
 var (
-	genHost = rapid.SampledFrom([]string{"a.example", "b.a.example", "c.b.a.example", "b.example", "192.0.2.1", "192.0.2.200", "2001:db8::1"})
+	genHost = rapid.SampledFrom([]string{"a.example", "b.a.example", "c.b.a.example", "b.example", "192.0.2.1",
+		"192.0.2.200", "2001:db8::1"})
 	genRule = rapid.Custom(func(t *rapid.T) string {
-		host := rapid.SampledFrom([]string{"a.example", "*.a.example", "b.a.example", "B.example.", "192.0.2.1", "192.0.2.0/24", "[2001:db8::1]"}).Draw(t, "host")
+		host := rapid.SampledFrom([]string{"a.example", "*.a.example", "b.a.example", "B.example.", "192.0.2.1",
+			"192.0.2.0/24", "[2001:db8::1]"}).Draw(t, "host")
 		port := rapid.SampledFrom([]string{"", ":80", ":443", ":8000-8002", ":*"}).Draw(t, "port")
 		if port == "" && strings.ContainsAny(host, "0123456789") {
 			port = ":443"
@@ -245,7 +268,8 @@ func TestRules_law(t *testing.T) {
 
 // What can be read can be written and read again, and means the same host.
 func FuzzParseRule(f *testing.F) {
-	for _, s := range []string{"a.example", "*.a.example:80-90", "GET,PUT https://a.example/v1/*", "192.0.2.0/24:443", "[2001:db8::/32]:1", "tcp://a.example:443", "a.example/%7e"} {
+	for _, s := range []string{"a.example", "*.a.example:80-90", "GET,PUT https://a.example/v1/*", "192.0.2.0/24:443",
+		"[2001:db8::/32]:1", "tcp://a.example:443", "a.example/%7e"} {
 		f.Add(s, "a.example", "/v1/x")
 	}
 	f.Fuzz(func(t *testing.T, text, host, path string) {
@@ -257,7 +281,8 @@ func FuzzParseRule(f *testing.F) {
 		if err != nil || again.String() != r.String() {
 			t.Fatalf("ParseRule(%q) = %q, and of that %q, %v", text, r, again, err)
 		}
-		for _, d := range []egress.Dest{{Host: host, Port: 443, Scheme: "https"}, {Host: host, Port: 80, Scheme: "http", Method: "GET", Path: path}, {Host: host, Port: 22, Scheme: "tcp"}} {
+		for _, d := range []egress.Dest{{Host: host, Port: 443, Scheme: "https"},
+			{Host: host, Port: 80, Scheme: "http", Method: "GET", Path: path}, {Host: host, Port: 22, Scheme: "tcp"}} {
 			_, a := egress.Rules{r}.Allows(d)
 			_, b := egress.Rules{again}.Allows(d)
 			if a != b {
@@ -293,7 +318,8 @@ func TestRules_Meet(t *testing.T) {
 		if errA != nil || errB != nil {
 			t.Fatal(errA, errB)
 		}
-		if a.Meet(b) != tt.want || b.Meet(a) != tt.want || !a.Meet(egress.Rules{egress.Full()}) || (egress.Rules{}).Meet(a) {
+		if a.Meet(b) != tt.want || b.Meet(a) != tt.want || !a.Meet(egress.Rules{egress.Full()}) ||
+			(egress.Rules{}).Meet(a) {
 			t.Errorf("%s and %s meet: %v, want %v", tt.a, tt.b, a.Meet(b), tt.want)
 		}
 	}

@@ -79,7 +79,8 @@ func TestScope_bounds_and_records_requests(t *testing.T) {
 		if tt.refused != (last.Refusal != nil) || tt.refused != (last.Outcome == egress.OutcomeRefused) {
 			t.Errorf("%s: record %+v", tt.url, last)
 		}
-		if !tt.refused && (last.Down != 5 || last.Status != 200 || last.Host != "api.example" || n == 1 && last.Up != 5) {
+		if !tt.refused && (last.Down != 5 || last.Status != 200 || last.Host != "api.example" ||
+			n == 1 && last.Up != 5) {
 			t.Errorf("%s: record %+v", tt.url, last)
 		}
 	}
@@ -131,7 +132,8 @@ func TestProxy_forbids_what_its_rules_name(t *testing.T) {
 	}
 	refused := 0
 	for _, r := range w.records(6) {
-		if r.Refusal != nil && r.Refusal.Rule == egress.RulePolicy && strings.Contains(r.Refusal.Message(), "org/none") {
+		if r.Refusal != nil && r.Refusal.Rule == egress.RulePolicy &&
+			strings.Contains(r.Refusal.Message(), "org/none") {
 			refused++
 		}
 	}

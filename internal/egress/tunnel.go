@@ -256,8 +256,9 @@ func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) (
 	for _, e := range hello.Extensions {
 		for _, h := range hiding {
 			if e == h {
-				r := &Refusal{Host: host, Rule: RuleEncrypted, Reason: "the TLS hello hides the name of the server (ECH), which is not allowed",
-					Ask: "turn encrypted client hello off in the program"}
+				r := &Refusal{Host: host, Rule: RuleEncrypted,
+					Reason: "the TLS hello hides the name of the server (ECH), which is not allowed",
+					Ask:    "turn encrypted client hello off in the program"}
 				return nil, r.err()
 			}
 		}

@@ -55,7 +55,8 @@ func (g *Guard) dialProxy(ctx context.Context) (net.Conn, error) {
 	}
 	to := net.JoinHostPort(via.Hostname(), port)
 	if via.Scheme == "https" {
-		d := tls.Dialer{NetDialer: &g.dialer, Config: &tls.Config{ServerName: via.Hostname(), MinVersion: tls.VersionTLS12}}
+		d := tls.Dialer{NetDialer: &g.dialer, Config: &tls.Config{ServerName: via.Hostname(),
+			MinVersion: tls.VersionTLS12}}
 		return d.DialContext(ctx, "tcp", to)
 	}
 	if via.Scheme != "http" {
@@ -67,10 +68,12 @@ func (g *Guard) dialProxy(ctx context.Context) (net.Conn, error) {
 // ask has the proxy connect to address. It returns what the proxy sent behind its
 // answer.
 func ask(conn net.Conn, via *url.URL, address string) (*bufio.Reader, error) {
-	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
+		Header: http.Header{}}
 	if u := via.User; u != nil {
 		password, _ := u.Password()
-		req.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
+		req.Header.Set("Proxy-Authorization", "Basic "+
+			base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
 	}
 	if err := req.Write(conn); err != nil {
 		return nil, err

@@ -23,7 +23,8 @@ func (x *exchange) upgraded(resp *http.Response, clean *cleaner) {
 	if clean != nil {
 		if !strings.EqualFold(upgrade, "websocket") || len(resp.Header["Sec-Websocket-Extensions"]) > 0 {
 			x.close = true
-			x.failed(unreadable("the server speaks something in which secrets could hide: an extension of WebSocket, or no WebSocket"))
+			x.failed(unreadable("the server speaks something in which secrets could hide: an extension of " +
+				"WebSocket, or no WebSocket"))
 			return
 		}
 		clean.header(resp.Header)

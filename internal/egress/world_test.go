@@ -79,10 +79,12 @@ func open(t testing.TB, cfg egress.ProxyConfig, rules []string, handler http.Han
 	_, w.https, _ = net.SplitHostPort(secure.Listener.Addr().String())
 	var resolver *net.Resolver
 	w.zone, resolver = serveDNS(t, map[string][]string{
-		"api.example": {"127.0.0.1"}, "other.example": {"127.0.0.1"}, "evil.example": {"127.0.0.1"}, "home.example": {"10.0.0.7"},
+		"api.example": {"127.0.0.1"}, "other.example": {"127.0.0.1"}, "evil.example": {"127.0.0.1"},
+		"home.example":          {"10.0.0.7"},
 		"xn--bcher-kva.example": {"127.0.0.1"}, "down.example": {"127.0.0.3"},
 	})
-	w.guard = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver, TLS: &egress.TLS{Roots: roots}, Timeout: 10 * time.Second})
+	w.guard = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver,
+		TLS: &egress.TLS{Roots: roots}, Timeout: 10 * time.Second})
 	for i, r := range rules {
 		rules[i] = w.ports(r)
 	}

@@ -27,7 +27,8 @@ func (e *Engine) Approval(ctx context.Context, p haft.Principal, id haft.Approva
 // Approvals implements [haft.Approver]: the requests of the organisation, which
 // its approvers and managers see and those whom a rule names, and everybody their
 // own.
-func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval, error] {
+func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval,
+	error] {
 	return func(yield func(haft.Approval, error) bool) {
 		if err := e.may(p, haft.ApprovalsRead); err != nil {
 			yield(haft.Approval{}, err)
@@ -79,7 +80,8 @@ func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approv
 
 // Decide implements [haft.Approver]. Who may answer is decided by the policy of
 // now, with the arguments that are agreed to.
-func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID, answer haft.Answer) (*haft.Approval, error) {
+func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID,
+	answer haft.Answer) (*haft.Approval, error) {
 	if err := e.may(p, haft.ApprovalsWrite); err != nil {
 		return nil, err
 	}
@@ -125,7 +127,8 @@ func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalI
 
 // judge looks at the call as it would run, with the arguments of the answer, and
 // at whether p may answer.
-func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal, answer haft.Answer) error {
+func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
+	answer haft.Answer) error {
 	ex.call.Digest = ex.rec.Digest // the version that was shown
 	if err := e.resolve(ctx, ex); err != nil {
 		return asCoded(err)
@@ -183,7 +186,8 @@ func asCoded(err error) error {
 }
 
 // answer writes down what p says, once, and has the call go on or ends it.
-func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal, answer haft.Answer) (*haft.Approval, error) {
+func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
+	answer haft.Answer) (*haft.Approval, error) {
 	answer.Reason = ex.redactor.Text(answer.Reason)
 	next := *a
 	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
@@ -194,9 +198,11 @@ func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p 
 			return nil, err
 		}
 		// With other arguments everything else is as it was shown.
-		if !next.Edited && !e.agreedTo(ex, a, terms) || next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
+		if !next.Edited && !e.agreedTo(ex, a, terms) ||
+			next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more: " +
-				"its environment, network, limits, sandbox, packages or server has changed, or was not shown; refuse it, and have it called again"}
+				"its environment, network, limits, sandbox, packages or server has changed, or was not shown; " +
+				"refuse it, and have it called again"}
 		}
 		next.Binds = e.bindsTerms(ex, terms)
 		if next.Terms, err = ex.shownTerms(terms); err != nil {
@@ -209,7 +215,8 @@ func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p 
 	}
 	ctx = context.WithoutCancel(ctx) // once it is decided the rest happens
 	ex.release()
-	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason, "edited": next.Edited}
+	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason,
+		"edited": next.Edited}
 	if !answer.Approve {
 		message := "a person refused the call"
 		if answer.Reason != "" {
@@ -257,7 +264,8 @@ func (e *Engine) decidedEntry(ex *execution, p haft.Principal, body map[string]a
 // approved makes an execution of a call that a person agreed to: it starts from the beginning.
 func (e *Engine) approved(ex *execution, a *haft.Approval) *execution {
 	again := &execution{call: ex.call, rec: ex.rec, async: true, began: time.Now(), approval: a, env: ex.call.Env,
-		redactor: e.redactor(nil, nil, ex.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
+		redactor: e.redactor(nil, nil, ex.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true,
+		accepted: true}
 	again.call.Digest = ex.rec.Digest
 	return again
 }

@@ -39,7 +39,8 @@ func (e *Engine) approve(ctx context.Context, ex *execution) error {
 	e.keep(ex)
 	ex.approval = &haft.Approval{
 		ID: haft.ApprovalID(newID("a_")), Call: ex.call.ID, Tool: ex.tool.Tool.Name, State: haft.ApprovalPending,
-		Binds: e.bindsTerms(ex, terms), Args: ex.rec.Call.Args, Terms: shown, Requester: ex.call.Principal, Rule: ex.decision.Rule,
+		Binds: e.bindsTerms(ex, terms), Args: ex.rec.Call.Args, Terms: shown, Requester: ex.call.Principal,
+		Rule:    ex.decision.Rule,
 		Created: now, Expires: now.Add(expires),
 	}
 	ex.res = ex.blank(haft.StatusPending)
@@ -60,9 +61,11 @@ func (e *Engine) useApproval(ex *execution, terms *haft.Terms) error {
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever, "nobody has agreed to the call")
 	case !e.agreedTo(ex, &a, terms):
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever,
-			"the approval is for other arguments, another version or other terms (environment, network, limits, sandbox or server): call again, so that somebody agrees to those of now")
+			"the approval is for other arguments, another version or other terms (environment, network, limits, "+
+				"sandbox or server): call again, so that somebody agrees to those of now")
 	case !ex.acceptable(&a):
-		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever, "the rules have changed, and name other approvers than the one who agreed: call again")
+		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever,
+			"the rules have changed, and name other approvers than the one who agreed: call again")
 	case time.Now().After(a.Expires):
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetrySame, "the approval has expired")
 	}
@@ -93,6 +96,7 @@ func (ex *execution) acceptable(a *haft.Approval) bool {
 func (ex *execution) blank(status haft.Status) *haft.Result {
 	return &haft.Result{
 		Call: ex.call.ID, Tool: ex.named().Tool, Status: status, Value: json.RawMessage("null"),
-		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}},
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
+			Controls: []haft.Control{}}},
 	}
 }

@@ -65,14 +65,23 @@ func TestApproval(t *testing.T) {
 		want   haft.Status
 		value  string
 	}{
-		{name: "agreed", by: approver("o"), answer: haft.Answer{Approve: true}, want: haft.StatusSuccess, value: `{"path":"/tmp/x"}`},
-		{name: "refused with a reason", by: approver("o"), answer: haft.Answer{Reason: "not today"}, want: haft.StatusRejected, value: "null"},
-		{name: "agreed to other arguments", by: approver("o"), answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":"/tmp/y"}`)}, want: haft.StatusSuccess, value: `{"path":"/tmp/y"}`},
-		{name: "other arguments do not fit", by: approver("o"), answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":7}`)}, code: haft.CodeInvalid},
-		{name: "by the one who asked", by: haft.Principal{Org: "o", User: "ann", Roles: []string{"approver"}}, answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
-		{name: "by somebody without the role", by: user("o", "bob"), answer: haft.Answer{Approve: true}, code: haft.CodeNotFound},
-		{name: "by an agent", by: haft.Principal{Org: "o", User: "boss", Agent: "a", Roles: []string{"approver"}}, answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
-		{name: "from another organisation", by: approver("p"), answer: haft.Answer{Approve: true}, code: haft.CodeNotFound},
+		{name: "agreed", by: approver("o"), answer: haft.Answer{Approve: true}, want: haft.StatusSuccess,
+			value: `{"path":"/tmp/x"}`},
+		{name: "refused with a reason", by: approver("o"), answer: haft.Answer{Reason: "not today"},
+			want: haft.StatusRejected, value: "null"},
+		{name: "agreed to other arguments", by: approver("o"),
+			answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":"/tmp/y"}`)}, want: haft.StatusSuccess,
+			value: `{"path":"/tmp/y"}`},
+		{name: "other arguments do not fit", by: approver("o"),
+			answer: haft.Answer{Approve: true, Args: json.RawMessage(`{"path":7}`)}, code: haft.CodeInvalid},
+		{name: "by the one who asked", by: haft.Principal{Org: "o", User: "ann", Roles: []string{"approver"}},
+			answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
+		{name: "by somebody without the role", by: user("o", "bob"), answer: haft.Answer{Approve: true},
+			code: haft.CodeNotFound},
+		{name: "by an agent", by: haft.Principal{Org: "o", User: "boss", Agent: "a", Roles: []string{"approver"}},
+			answer: haft.Answer{Approve: true}, code: haft.CodeDenied},
+		{name: "from another organisation", by: approver("p"), answer: haft.Answer{Approve: true},
+			code: haft.CodeNotFound},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +122,8 @@ func TestApproval_is_authorized_again(t *testing.T) {
 	w := setup(t, askFirst, engine.Config{})
 	w.tool("o", "delete", nil)
 	res, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
-	_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: never, effect: deny, tools: [\"tool:delete\"]}\n")})
+	_, err := w.PutPolicy(t.Context(), admin("o"), false,
+		haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: never, effect: deny, tools: [\"tool:delete\"]}\n")})
 	check(t, err)
 	// The rules refuse the answer, unless they have ended the call before.
 	_, err = w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true})
@@ -145,7 +155,8 @@ func TestApproval_expires(t *testing.T) {
 	res := w.call(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
 	want(t, res, haft.StatusPending)
 	time.Sleep(2 * time.Millisecond) //nolint:forbidigo // what is tested is this wait
-	if _, err := w.Decide(t.Context(), approver("o"), res.Approval, haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := w.Decide(t.Context(), approver("o"), res.Approval,
+		haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("Decide: %v", err)
 	}
 	want(t, w.end(user("o", "ann"), res.Call), haft.StatusRejected)
@@ -174,7 +185,8 @@ func TestApproval_cancelled(t *testing.T) {
 	w.tool("o", "delete", nil)
 	res, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
 	check(t, w.Cancel(t.Context(), user("o", "ann"), res.Call))
-	if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := w.Decide(t.Context(), approver("o"), a.ID,
+		haft.Answer{Approve: true}); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("Decide: %v", err)
 	}
 	want(t, w.end(user("o", "ann"), res.Call), haft.StatusCancelled)
@@ -222,7 +234,8 @@ func TestApproval_cannot_be_replayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, w.end(ann, res.Call), haft.StatusSuccess)
-	if _, err := w.Call(t.Context(), haft.Call{ID: res.Call, Tool: "delete", Args: json.RawMessage(`{"path":"/"}`), Principal: ann}); haft.CodeOf(err) == "" {
+	if _, err := w.Call(t.Context(), haft.Call{ID: res.Call, Tool: "delete", Args: json.RawMessage(`{"path":"/"}`),
+		Principal: ann}); haft.CodeOf(err) == "" {
 		t.Error("a call with the id of an earlier one was taken")
 	}
 	again, err := w.Replay(t.Context(), ann, res.Call)
@@ -239,7 +252,8 @@ func TestAgents_have_only_their_tools(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
 	w.tool("o", "other", nil)
-	a, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"work"}, Env: map[string]string{"GREETING": "good morning"}})
+	a, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"work"},
+		Env: map[string]string{"GREETING": "good morning"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,11 +292,12 @@ func TestToolRules(t *testing.T) {
 	for _, name := range []string{"first", "second", "other"} {
 		w.tool("o", name, nil)
 	}
-	a, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"first", "second", "other"}, Rules: []haft.ToolRule{
-		{Type: haft.RuleFirst, Tool: "first", Args: map[string]json.RawMessage{"x": json.RawMessage("7")}},
-		{Type: haft.RuleChildren, Tool: "first", Children: []string{"second"}},
-		{Type: haft.RuleApproval, Tool: "other"},
-	}})
+	a, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"first", "second", "other"},
+		Rules: []haft.ToolRule{
+			{Type: haft.RuleFirst, Tool: "first", Args: map[string]json.RawMessage{"x": json.RawMessage("7")}},
+			{Type: haft.RuleChildren, Tool: "first", Children: []string{"second"}},
+			{Type: haft.RuleApproval, Tool: "other"},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

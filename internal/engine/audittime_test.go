@@ -18,7 +18,8 @@ func TestAudit_times_do_not_go_back(t *testing.T) {
 	for range 16 {
 		all.Go(func() {
 			for range 10 {
-				if _, err := w.Call(t.Context(), haft.Call{Tool: "f", Principal: user("o", "ann"), Args: json.RawMessage(`{}`)}); err != nil {
+				if _, err := w.Call(t.Context(), haft.Call{Tool: "f", Principal: user("o", "ann"),
+					Args: json.RawMessage(`{}`)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -28,7 +29,8 @@ func TestAudit_times_do_not_go_back(t *testing.T) {
 	list := w.audit("o")
 	for i := 1; i < len(list); i++ {
 		if list[i].Time.Before(list[i-1].Time) {
-			t.Fatalf("entry %d (%s) is %v earlier than the one before", list[i].Seq, list[i].Kind, list[i-1].Time.Sub(list[i].Time))
+			t.Fatalf("entry %d (%s) is %v earlier than the one before", list[i].Seq, list[i].Kind,
+				list[i-1].Time.Sub(list[i].Time))
 		}
 	}
 	if len(list) < 320 {

@@ -24,7 +24,8 @@ func (e *Engine) may(p haft.Principal, a haft.Action) error {
 
 // Manage has do run if p may do the action, and writes to the audit that it was
 // done, with what do returns.
-func (e *Engine) Manage(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error {
+func (e *Engine) Manage(ctx context.Context, p haft.Principal, a haft.Action, kind string,
+	do func(context.Context) (any, error)) error {
 	if err := e.may(p, a); err != nil {
 		return err
 	}
@@ -37,7 +38,8 @@ func (e *Engine) Manage(ctx context.Context, p haft.Principal, a haft.Action, ki
 
 // seen returns the record of a call, if one of the actions lets p have it. What p
 // may not see is not there.
-func (e *Engine) seen(ctx context.Context, p haft.Principal, id haft.CallID, actions ...haft.Action) (*haft.Record, error) {
+func (e *Engine) seen(ctx context.Context, p haft.Principal, id haft.CallID,
+	actions ...haft.Action) (*haft.Record, error) {
 	if err := e.authority.Any(p, authority.Resource{}, actions...); err != nil {
 		return nil, err
 	}
@@ -53,7 +55,8 @@ func (e *Engine) seen(ctx context.Context, p haft.Principal, id haft.CallID, act
 
 // approvalFor returns a request for approval that p may see, for an action. One that
 // p may not see is not there, also for who would answer it.
-func (e *Engine) approvalFor(ctx context.Context, p haft.Principal, id haft.ApprovalID, a haft.Action) (*haft.Approval, error) {
+func (e *Engine) approvalFor(ctx context.Context, p haft.Principal, id haft.ApprovalID,
+	a haft.Action) (*haft.Approval, error) {
 	if err := e.may(p, a); err != nil {
 		return nil, err
 	}
@@ -70,7 +73,8 @@ func (e *Engine) approvalFor(ctx context.Context, p haft.Principal, id haft.Appr
 // asked reports whether p may see a request for approval: it is p's own, p sees
 // those of everybody, or a rule has p answer it.
 func (e *Engine) asked(ctx context.Context, p haft.Principal, a haft.Approval) bool {
-	return e.Authorize(unconfined(p), haft.ApprovalsRead, authority.Owned("approval", a.Requester)) == nil || e.answerable(ctx, p, a)
+	return e.Authorize(unconfined(p), haft.ApprovalsRead, authority.Owned("approval", a.Requester)) == nil ||
+		e.answerable(ctx, p, a)
 }
 
 // notThere makes an error say that something is not there, whatever the reason: who

@@ -41,7 +41,8 @@ func TestAuthority_an_empty_user_owns_nothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, mallory := range map[string]haft.Principal{
-		"another key": keyed("k_mallory"), "no credential": {Org: "o", Roles: []string{"user"}}, "an agent": {Org: "o", Agent: "ag_x", Credential: "k_mallory"},
+		"another key": keyed("k_mallory"), "no credential": {Org: "o", Roles: []string{"user"}},
+		"an agent":            {Org: "o", Agent: "ag_x", Credential: "k_mallory"},
 		"a user of that name": user("o", "k_victim"), "a user": user("o", "mallory"),
 	} {
 		for what, err := range map[string]error{
@@ -88,7 +89,8 @@ func TestAuthority_an_empty_user_owns_nothing(t *testing.T) {
 		}
 	}
 	// It is the key's own, and the organisation's managers see it.
-	for name, p := range map[string]haft.Principal{"the key": victim, "a manager": admin("o"), "an approver": approver("o")} {
+	for name, p := range map[string]haft.Principal{"the key": victim, "a manager": admin("o"),
+		"an approver": approver("o")} {
 		if _, err := w.Record(ctx, p, done.Call); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -96,7 +98,8 @@ func TestAuthority_an_empty_user_owns_nothing(t *testing.T) {
 			t.Errorf("%s lists %d calls", name, n)
 		}
 	}
-	if sums, err := w.Usage(ctx, victim, haft.UsageQuery{By: []haft.UsageBy{haft.ByUser}}); err != nil || len(sums) != 1 || sums[0].Calls != 2 || sums[0].User != "" {
+	if sums, err := w.Usage(ctx, victim, haft.UsageQuery{By: []haft.UsageBy{haft.ByUser}}); err != nil ||
+		len(sums) != 1 || sums[0].Calls != 2 || sums[0].User != "" {
 		t.Errorf("the key used %+v, %v", sums, err)
 	}
 	if n, err := w.CancelAll(ctx, victim, victim); err != nil || n != 1 {
@@ -154,7 +157,8 @@ func TestIdempotency_is_authorised(t *testing.T) {
 		agents[name] = string(a.ID)
 	}
 	as := func(p haft.Principal, agent string) haft.Principal { p.Agent = agents[agent]; return p }
-	call := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: as(user("o", "ann"), "clerk"), IdempotencyKey: "k"}
+	call := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: as(user("o", "ann"), "clerk"),
+		IdempotencyKey: "k"}
 	one := w.do(call)
 	want(t, one, haft.StatusSuccess)
 
@@ -185,7 +189,9 @@ func TestIdempotency_is_authorised(t *testing.T) {
 	}
 
 	// What may not be called any more is not answered, and a conflict is not told.
-	if _, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte(`{"version":1,"rules":[{"id":"closed","effect":"deny","tools":["tool:work"]}]}`)}); err != nil {
+	if _, err := w.PutPolicy(t.Context(), admin("o"), false,
+		haft.PolicyText{Text: []byte(
+			`{"version":1,"rules":[{"id":"closed","effect":"deny","tools":["tool:work"]}]}`)}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, w.do(call), haft.StatusDenied)
@@ -197,7 +203,8 @@ func TestIdempotency_is_authorised(t *testing.T) {
 	changed.Args = json.RawMessage(`{"x":2}`)
 	want(t, w.do(changed), haft.StatusDenied)
 	// The first call keeps its key.
-	if _, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte(`{"version":1}`)}); err != nil {
+	if _, err := w.PutPolicy(t.Context(), admin("o"), false,
+		haft.PolicyText{Text: []byte(`{"version":1}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if res := w.do(call); res.Call != one.Call || w.script.count() != 4 {
@@ -219,7 +226,11 @@ func TestAuthority_of_the_engine(t *testing.T) {
 			_, err := w.PutPolicy(ctx, admin("o"), true, haft.PolicyText{Text: []byte("version: 1")})
 			return err
 		}(),
-		"a call beyond the scope": func() error { _, err := w.Call(ctx, haft.Call{Tool: "work", Principal: scoped}); return err }(),
+		"a call beyond the scope": func() error {
+			_, err := w.Call(ctx,
+				haft.Call{Tool: "work", Principal: scoped})
+			return err
+		}(),
 		"a chain": func() error {
 			_, err := w.Run(ctx, scoped, haft.Plan{Steps: []haft.Step{{ID: "a", Tool: "work"}}})
 			return err
@@ -265,7 +276,8 @@ rules:
 	if err := w.Cancel(t.Context(), excluded, res.Call); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("an excluded approver cancels: %v", err)
 	}
-	if _, err := w.CancelAll(t.Context(), excluded, haft.Principal{Org: "o", User: "ann"}); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := w.CancelAll(t.Context(), excluded,
+		haft.Principal{Org: "o", User: "ann"}); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("an excluded approver cancels all: %v", err)
 	}
 	if rec, err := w.Record(t.Context(), excluded, res.Call); err != nil || rec.Status != haft.StatusPending {

@@ -87,7 +87,9 @@ func (e *Engine) followRules(ctx context.Context, ex *execution) error {
 	var history []toolrule.Past
 	if toolrule.NeedsTurn(rules) {
 		if ex.call.Turn == "" {
-			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged, "the agent's tool rules depend on what was called before: the call has to say in which turn it is made").by("tool_rules")
+			return refuse(haft.StatusDenied, haft.FailRule, haft.RetryChanged,
+				"the agent's tool rules depend on what was called before: the call has to say in which turn it "+
+					"is made").by("tool_rules")
 		}
 		var err error
 		if !ex.explains && !ex.parent.turning() { // else the call that made this one has it, and waits

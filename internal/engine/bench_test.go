@@ -31,7 +31,8 @@ func benchWorld(b *testing.B) *engine.Engine {
 		}
 	})
 	set := builtin.New()
-	if err := builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."}, func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil }); err != nil {
+	if err := builtin.Add(set, builtin.Def{Name: "noop", Description: "Do nothing."},
+		func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil }); err != nil {
 		b.Fatal(err)
 	}
 	rules, err := policy.Compile([]byte(allowAll))
@@ -57,7 +58,8 @@ func benchWorld(b *testing.B) *engine.Engine {
 func BenchmarkCall(b *testing.B) {
 	e := benchWorld(b)
 	for b.Loop() {
-		if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil || res.Status != haft.StatusSuccess {
+		if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil ||
+			res.Status != haft.StatusSuccess {
 			b.Fatal(res, err)
 		}
 	}
@@ -72,7 +74,8 @@ func BenchmarkCall64(b *testing.B) {
 	for range 64 {
 		wg.Go(func() {
 			for range calls {
-				if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil || res.Status != haft.StatusSuccess {
+				if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil ||
+					res.Status != haft.StatusSuccess {
 					b.Error(res, err)
 				}
 			}

@@ -98,7 +98,8 @@ func (ex *execution) unreached(name string) {
 		return
 	}
 	hosts := strings.Join(b.To.Hosts, ", ")
-	ex.notices = append(ex.notices, fmt.Sprintf("secrets: %s goes to %s and nowhere else, which the tool may not reach: its network list needs a rule for that", name, hosts))
+	ex.notices = append(ex.notices, fmt.Sprintf("secrets: %s goes to %s and nowhere else, which the tool may not "+
+		"reach: its network list needs a rule for that", name, hosts))
 }
 
 // failOnMissingTokens refuses the call if a token that the tool needs is not to be had, and
@@ -107,7 +108,8 @@ func (ex *execution) failOnMissingTokens(failed map[string]error) error {
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
 		err := failed[name]
 		if slices.Contains(ex.tool.Tool.Version.Settings.Secrets, name) {
-			r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the secret "+name+", and "+haft.MessageOf(err))
+			r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame,
+				"the tool needs the secret "+name+", and "+haft.MessageOf(err))
 			r.cause = err
 			return r
 		}
@@ -134,7 +136,8 @@ func (e *Engine) leased(ex *execution, values []secret.Named) {
 
 // BindSecret stores a variable as [Engine.PutSecret] does, and where it may go. A
 // nil binding leaves it bound as it is, and one without hosts unbinds it.
-func (e *Engine) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error {
+func (e *Engine) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
+	b *secret.Binding) error {
 	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
 	if err != nil {
 		return err

@@ -65,7 +65,8 @@ func (b *breakers) circuit(ex *execution, make bool) circuitbreaker.CircuitBreak
 				}
 			}
 		}
-		c = circuitbreaker.NewBuilder[any]().WithFailureThreshold(uint(b.cfg.Failures)).WithDelay(b.cfg.Delay).WithSuccessThreshold(1).Build()
+		c = circuitbreaker.NewBuilder[any]().WithFailureThreshold(uint(b.cfg.Failures)).WithDelay(
+			b.cfg.Delay).WithSuccessThreshold(1).Build()
 		b.all[name] = c
 	}
 	return c
@@ -80,7 +81,8 @@ func (b *breakers) admit(ex *execution) error {
 	if c == nil || c.TryAcquirePermit() {
 		return nil
 	}
-	r := refuse(haft.StatusError, haft.FailBroken, haft.RetrySame, "the tool has failed too often of late and is given a rest")
+	r := refuse(haft.StatusError, haft.FailBroken, haft.RetrySame,
+		"the tool has failed too often of late and is given a rest")
 	r.failure.RetryAfter = haft.Millis(c.RemainingDelay())
 	return r
 }
@@ -91,7 +93,9 @@ func (b *breakers) report(ex *execution) {
 	if b.cfg.Failures < 0 {
 		return
 	}
-	bad := ex.res == nil || ex.res.Error != nil && (policy.Transient(ex.res.Error.Kind) || ex.res.Status == haft.StatusLimit || ex.res.Status == haft.StatusUnknown)
+	bad := ex.res == nil || ex.res.Error != nil &&
+		(policy.Transient(ex.res.Error.Kind) || ex.res.Status == haft.StatusLimit ||
+			ex.res.Status == haft.StatusUnknown)
 	c := b.circuit(ex, bad)
 	switch {
 	case c == nil:
@@ -156,7 +160,8 @@ func (b *blocks) check(ex *execution) error {
 		delete(b.until, name)
 		return nil
 	}
-	r := refuse(haft.StatusDenied, haft.FailDenied, haft.RetrySame, "after a critical failure this caller cannot use the tool for a while").by("block")
+	r := refuse(haft.StatusDenied, haft.FailDenied, haft.RetrySame,
+		"after a critical failure this caller cannot use the tool for a while").by("block")
 	r.failure.RetryAfter = haft.Millis(left)
 	return r
 }

@@ -23,7 +23,8 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 	if err := e.may(p, haft.CallsWrite); err != nil {
 		return err
 	}
-	if ex := e.executionOf(id); ex != nil && e.Authorize(p, haft.CallsWrite, authority.Owned("call", ex.asked.Principal)) == nil {
+	if ex := e.executionOf(id); ex != nil && e.Authorize(p, haft.CallsWrite,
+		authority.Owned("call", ex.asked.Principal)) == nil {
 		ex.cancel(errCancelled)
 		return nil
 	}
@@ -32,7 +33,8 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 		return err
 	}
 	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", r.Call.Principal)); err != nil {
-		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an approver refuses its request instead", Err: err}
+		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an " +
+			"approver refuses its request instead", Err: err}
 	}
 	if r.Status.Final() {
 		return nil
@@ -44,13 +46,15 @@ func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) e
 }
 
 // drop closes a call that has not begun and is not on its way here.
-func (e *Engine) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
+func (e *Engine) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind,
+	message string) error {
 	ex, err := e.unseal(r)
 	if err != nil { // what cannot be opened can still be closed
 		ex = e.bareExecution(r)
 	}
 	var expired []haft.Approval
-	if a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil && a.State == haft.ApprovalPending {
+	if a, err := e.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil &&
+		a.State == haft.ApprovalPending {
 		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message
 		expired = append(expired, *a) // unless somebody answers right now, who is first then
 	}
@@ -77,13 +81,15 @@ func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, erro
 		of.Org = p.Org
 	}
 	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", of)); err != nil {
-		return 0, &haft.Error{Code: haft.CodeOf(err), Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
+		return 0, &haft.Error{Code: haft.CodeOf(err),
+			Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
 	}
 	who := of.Owner()
 	n := e.cancelExecutions(errCancelled, func(q haft.Principal) bool {
 		return q.Org == of.Org && (who == "" || q.Owner() == who) && (of.Agent == "" || q.Agent == of.Agent)
 	})
-	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent, Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
+	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
+		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
 	for {
 		records, err := e.store.Records(ctx, filter)
 		if err != nil || len(records) == 0 {
@@ -219,7 +225,9 @@ func (e *Engine) logFor(ctx context.Context, p haft.Principal, org, kind string,
 	}
 	if e.store.Shared() {
 		if told := e.store.MarkChange(ctx, org); told != nil {
-			err = errors.Join(err, &haft.Error{Code: haft.CodeUnavailable, Message: "the change is made, and other servers of the database could not be told: do it again", Err: told})
+			err = errors.Join(err, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "the change is made, and other servers of the database could not be told: do it again",
+				Err:     told})
 		}
 	}
 	e.permissionsChanged(org)

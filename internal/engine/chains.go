@@ -135,7 +135,8 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
-			calls[i] = haft.Call{ID: NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal, Turn: c.Turn, Chain: c.ID}
+			calls[i] = haft.Call{ID: NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal, Turn: c.Turn,
+				Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
 		if err := e.saveChain(ctx, owner, c); err != nil {
@@ -171,7 +172,8 @@ func (e *Engine) leaveChain(ctx context.Context, owner string, c *haft.Chain) er
 }
 
 func leavesChain() error {
-	return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing, Message: "this server is shutting down: another one goes on with the chain"}
+	return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing,
+		Message: "this server is shutting down: another one goes on with the chain"}
 }
 
 // endWithdrawn ends a chain whose credential is not good any more: its next steps would

@@ -39,7 +39,8 @@ type chainWork struct {
 }
 
 func newChainWork(most int, spawn func(func(context.Context)) bool, run func(context.Context, chainRef)) *chainWork {
-	return &chainWork{most: most, spawn: spawn, run: run, queues: map[string][]chainRef{}, known: map[haft.ChainID]bool{}, orgs: map[string]int{}, running: map[string]int{}}
+	return &chainWork{most: most, spawn: spawn, run: run, queues: map[string][]chainRef{},
+		known: map[haft.ChainID]bool{}, orgs: map[string]int{}, running: map[string]int{}}
 }
 
 // room refuses a chain of an organisation that has too many already.
@@ -143,7 +144,8 @@ func (w *chainWork) close() {
 // sweepChains.
 func (e *Engine) goOn(ctx context.Context, c chainRef) {
 	_, err := e.advance(ctx, c.org, c.id)
-	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || e.overtaken(ctx, err) || errors.Is(err, errClosing) {
+	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || e.overtaken(ctx, err) ||
+		errors.Is(err, errClosing) {
 		return // it is with another process, or the next engine goes on with it
 	}
 	e.cfg.Logger.Warn("a chain does not go on; it is tried again", "chain", c.id, "error", err)

@@ -14,12 +14,13 @@ import (
 // chain that goes on, and all are run once.
 func TestChainWork_of_one_organisation_does_not_keep_others_waiting(t *testing.T) {
 	end, ran := make(chan struct{}), make(chan chainRef, 10*chainsAtOnce)
-	w := newChainWork(10*chainsAtOnce, func(f func(context.Context)) bool { go f(t.Context()); return true }, func(_ context.Context, c chainRef) {
-		if c.org == "a" {
-			<-end
-		}
-		ran <- c
-	})
+	w := newChainWork(10*chainsAtOnce, func(f func(context.Context)) bool { go f(t.Context()); return true },
+		func(_ context.Context, c chainRef) {
+			if c.org == "a" {
+				<-end
+			}
+			ran <- c
+		})
 	for i := range 2 * chainsAtOnce {
 		w.push(chainRef{"a", haft.ChainID("a" + strconv.Itoa(i))})
 	}

@@ -17,8 +17,9 @@ func (e *Engine) check(ctx context.Context, ex *execution) error {
 	if err := value.Bound(res.Value); err != nil {
 		// Before anything looks into it: each part of a value costs more than the tool
 		// paid for it.
-		*res = haft.Result{Status: haft.StatusLimit, Usage: res.Usage, Sandbox: res.Sandbox, Timeline: res.Timeline, Truncated: res.Truncated,
-			Value: json.RawMessage("null"), Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
+		*res = haft.Result{Status: haft.StatusLimit, Usage: res.Usage, Sandbox: res.Sandbox, Timeline: res.Timeline,
+			Truncated: res.Truncated,
+			Value:     json.RawMessage("null"), Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
 			Error: &haft.Failure{Kind: haft.FailResult, Message: haft.MessageOf(err), Retry: haft.RetryChanged}}
 	}
 	if res.Status == haft.StatusSuccess {

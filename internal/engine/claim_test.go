@@ -25,7 +25,8 @@ func TestClaim_of_a_call_that_is_slow_to_begin(t *testing.T) {
 				first, second = server(t, url, engine.Config{}), server(t, url, engine.Config{})
 			}
 			first.tool("o", "work", nil)
-			c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"), IdempotencyKey: "k"}
+			c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"),
+				IdempotencyKey: "k"}
 			var res *haft.Result
 			_, err := first.CallWith(t.Context(), c, func() { res = second.do(c) })
 			want(t, res, haft.StatusSuccess)
@@ -51,7 +52,8 @@ func TestClaim_by_many_at_once(t *testing.T) {
 	w := logged(t)
 	w.tool("o", "work", nil)
 	for i := range 20 {
-		c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"), IdempotencyKey: string(rune('a' + i))}
+		c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"),
+			IdempotencyKey: string(rune('a' + i))}
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() { check(t, second(w.Submit(t.Context(), c))) })

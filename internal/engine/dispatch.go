@@ -65,7 +65,8 @@ func newDispatcher(most, mostAll, queue int) *dispatcher {
 	if queue == 0 {
 		queue = 2 * maxTenantInFlight
 	}
-	return &dispatcher{most: most, mostAll: mostAll, perTenant: min(max(queue/2, 2), maxTenantInFlight), queues: map[string]*tenantQueue{}, postponed: map[string]int{},
+	return &dispatcher{most: most, mostAll: mostAll, perTenant: min(max(queue/2, 2), maxTenantInFlight),
+		queues: map[string]*tenantQueue{}, postponed: map[string]int{},
 		unbegun: map[haft.CallID]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
@@ -92,12 +93,14 @@ func (d *dispatcher) reserve(org string) error {
 	q := d.queue(store.OrgKey(org))
 	switch {
 	case d.closed:
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down", RetryAfter: haft.Millis(time.Second)}
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down",
+			RetryAfter: haft.Millis(time.Second)}
 	case q.kept >= d.most:
 		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(retryBacklog),
 			Message: fmt.Sprintf("%d calls of the organisation wait already, which is the most", q.kept)}
 	case d.kept >= d.mostAll:
-		return &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(retryBacklog), Message: "too many calls wait on this server already"}
+		return &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(retryBacklog),
+			Message: "too many calls wait on this server already"}
 	}
 	q.kept++
 	q.reserved++
@@ -405,7 +408,8 @@ const sealedPause = 20 * time.Second
 // noteSealed says once that this server lacks a key, and leaves adopting to others.
 func (e *Engine) noteSealed() {
 	if e.adoptAfter.Swap(time.Now().Add(sealedPause).UnixNano()) == 0 {
-		e.cfg.Logger.Error("calls or chains that wait are encrypted with a key that this server does not have: they wait for a server that has it")
+		e.cfg.Logger.Error("calls or chains that wait are encrypted with a key that this server does not have: they " +
+			"wait for a server that has it")
 	}
 }
 
@@ -466,7 +470,8 @@ func (ex *execution) isStep() bool { return ex.call.Chain != "" && ex.call.Paren
 // passes reports whether a call failed for a reason that passes: the store is away, or this
 // is one of the first times.
 func (e *Engine) passes(ctx context.Context, ex *execution, err error) bool {
-	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) || errors.Is(err, errSettled) {
+	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) ||
+		errors.Is(err, errSettled) {
 		return false
 	}
 	switch haft.CodeOf(err) {

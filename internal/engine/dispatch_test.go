@@ -31,7 +31,8 @@ func (w *world) submit(tool string, n int) []haft.CallID {
 	w.t.Helper()
 	ids := make([]haft.CallID, n)
 	for i := range ids {
-		rec, err := w.Submit(w.t.Context(), haft.Call{Tool: tool, Principal: user("o", "ann"), Args: json.RawMessage(`{"x":1}`)})
+		rec, err := w.Submit(w.t.Context(), haft.Call{Tool: tool, Principal: user("o", "ann"),
+			Args: json.RawMessage(`{"x":1}`)})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -74,7 +75,8 @@ func (w *world) chainEnd(id haft.ChainID) *haft.Chain {
 func (w *world) twoSteps(tool string) *haft.Chain {
 	w.t.Helper()
 	c, err := w.Run(w.t.Context(), user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{
-		{ID: "a", Tool: tool, OnError: haft.OnErrorContinue}, {ID: "b", Tool: tool, After: []string{"a"}, OnError: haft.OnErrorContinue}}})
+		{ID: "a", Tool: tool, OnError: haft.OnErrorContinue},
+		{ID: "b", Tool: tool, After: []string{"a"}, OnError: haft.OnErrorContinue}}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -84,7 +86,8 @@ func (w *world) twoSteps(tool string) *haft.Chain {
 // TestDispatch_more_than_the_queue_takes: a call that is accepted runs, and one that cannot
 // be is refused with a time to come back.
 func TestDispatch_more_than_the_queue_takes(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Backlog: 30, Patience: time.Hour, Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 2}})
+	w := setup(t, allowAll, engine.Config{Backlog: 30, Patience: time.Hour,
+		Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 2}})
 	w.tool("o", "work", nil)
 	_, letGo := w.held()
 	var wg sync.WaitGroup
@@ -115,14 +118,18 @@ func TestRecover_more_than_a_page(t *testing.T) {
 	const many = 2100 // more than is read, or adopted, at once
 	b := store.Batch{Owner: "p_dead"}
 	for i := range many {
-		b.Records = append(b.Records, haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "work", Principal: user("o", "ann")},
-			ToolID: tool.ID, Digest: tool.Version.Digest, Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}[i%2], Owner: "p_dead", Created: time.Now(),
-			Sealed: json.RawMessage(`{"args":{"x":1},"async":true,"free":true}`)})
+		b.Records = append(b.Records,
+			haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "work",
+				Principal: user("o", "ann")},
+				ToolID: tool.ID, Digest: tool.Version.Digest,
+				Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}[i%2], Owner: "p_dead", Created: time.Now(),
+				Sealed: json.RawMessage(`{"args":{"x":1},"async":true,"free":true}`)})
 	}
 	check(t, w.store.Commit(t.Context(), b))
 	again := open(t, w.store, allowAll, engine.Config{})
 	until(t, "the end of all calls", func() bool {
-		list, err := w.store.Records(t.Context(), haft.CallFilter{Org: "o", Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}, Limit: 1})
+		list, err := w.store.Records(t.Context(), haft.CallFilter{Org: "o",
+			Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}, Limit: 1})
 		check(t, err)
 		return len(list) == 0
 	})
@@ -133,7 +140,8 @@ func TestRecover_more_than_a_page(t *testing.T) {
 
 // TestDispatch_outage takes the store away while one call runs and others wait for it.
 func TestDispatch_outage(t *testing.T) {
-	a, faults := faulty(t, engine.Config{Beat: 20 * time.Millisecond, DeadAfter: time.Hour, Patience: time.Hour, Limits: limit.Config{Running: 1}})
+	a, faults := faulty(t, engine.Config{Beat: 20 * time.Millisecond, DeadAfter: time.Hour, Patience: time.Hour,
+		Limits: limit.Config{Running: 1}})
 	a.tool("o", "work", nil)
 	started, letGo := a.held()
 	ids := a.submit("work", 20)
@@ -184,7 +192,8 @@ func TestDrain_leaves_chains_to_the_next(t *testing.T) {
 	again := open(t, w.store, allowAll, engine.Config{})
 	for _, c := range []*haft.Chain{runs, waits} {
 		for i, s := range again.chainEnd(c.ID).Steps {
-			if s.Result == nil || s.Result.Status != haft.StatusSuccess && (i > 0 || s.Result.Status != haft.StatusCancelled) {
+			if s.Result == nil || s.Result.Status != haft.StatusSuccess &&
+				(i > 0 || s.Result.Status != haft.StatusCancelled) {
 				t.Errorf("step %s: %+v", s.ID, s.Result)
 			}
 		}
@@ -276,12 +285,14 @@ func TestChain_has_the_results_of_its_records(t *testing.T) {
 			if c.stage == "" {
 				u.end = func() { faults.set(false, 0) }
 				w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
-					check(t, w.Cancel(t.Context(), user("o", "ann"), req.Call)) // else the chain waits long for the store
+					// else the chain waits long for the store
+					check(t, w.Cancel(t.Context(), user("o", "ann"), req.Call))
 					faults.set(true, 0)
 					return ok(req, "1"), nil
 				})
 			}
-			made, err := w.Run(t.Context(), user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "work", Args: json.RawMessage(c.args)}}})
+			made, err := w.Run(t.Context(), user("o", "ann"),
+				haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "work", Args: json.RawMessage(c.args)}}})
 			check(t, err)
 			until(t, "the end of the chain", func() bool {
 				for a, err := range w.Approvals(t.Context(), approver("o"), haft.ApprovalFilter{}) {

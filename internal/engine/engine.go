@@ -233,10 +233,12 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
 		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
-		executions: make(map[haft.CallID]*execution), recording: make(map[haft.CallID]bool), screens: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		executions: make(map[haft.CallID]*execution), recording: make(map[haft.CallID]bool),
+		screens:   make(chan struct{}, max(1, runtime.NumCPU()/2)),
 		authority: authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators},
 	}
-	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{}, ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
+	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{},
+		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)
@@ -248,7 +250,8 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e.hurried = make(chan struct{}, 1)
 	e.journal = newJournal(parts.Store, e.owner)
 	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
-	e.limits, e.light = limit.New(cfg.heavyLimits(e.loadLimits)), limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: cfg.Limits.Queue})
+	e.limits, e.light = limit.New(cfg.heavyLimits(e.loadLimits)),
+		limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: cfg.Limits.Queue})
 	if err := e.readStop(ctx); err != nil {
 		return nil, err
 	}

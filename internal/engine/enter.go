@@ -63,7 +63,8 @@ func (e *Engine) admit(ctx context.Context, ex *execution) (first haft.CallID, e
 		return c.ID, nil
 	}
 	if err := e.checkEarly(ctx, ex); err != nil {
-		return "", e.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain}, err)
+		return "", e.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain},
+			err)
 	}
 	return e.claim(ctx, ex)
 }
@@ -111,7 +112,8 @@ func (e *Engine) open(c haft.Call) (*execution, error) {
 	}
 	now := time.Now()
 	ex := &execution{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
-	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now, ArgsDigest: e.digest("args", c.Args)}
+	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now,
+		ArgsDigest: e.digest("args", c.Args)}
 	ex.rec.Call, ex.rec.Redacted = e.kept(c)
 	ex.env = c.Env
 	ex.redactor = e.redactor(nil, nil, c.Env)
@@ -195,7 +197,8 @@ func (e *Engine) unseal(r *haft.Record) (*execution, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
-	ex := &execution{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}), seen: e.changes.Load(), confirm: true, accepted: true}
+	ex := &execution{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}),
+		seen: e.changes.Load(), confirm: true, accepted: true}
 	ex.call.Args, ex.call.Env, ex.free = s.Args, s.Env, s.Free
 	ex.rec.Owner = e.owner()
 	ex.env = ex.call.Env

@@ -28,7 +28,8 @@ type Vault interface {
 	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
 	// that is there. What has to be written for that is given to write, which writes
 	// the agent with it, or neither. It may be called more than once.
-	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error
+	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+		write func(store.OwnSecrets) error) error
 }
 
 // Credentials fetches variables for a call from elsewhere.
@@ -57,7 +58,8 @@ type Stored struct {
 // than a short call.
 func (s *Stored) cover(personal bool) *secret.Redactor {
 	s.once.Do(func() {
-		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent, s.Hidden), Formats: true, Personal: personal})
+		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent, s.Hidden), Formats: true,
+			Personal: personal})
 	})
 	return s.redactor
 }
@@ -113,7 +115,9 @@ func (e *Engine) buildEnv(ex *execution) error {
 	if len(ex.redactor.Skipped()) > 0 && l.size(own, ex.call.Env) > secret.MaxValues {
 		// Those that are merely too short stand in every other word.
 		ex.lease.blind = true
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can be kept out of what it prints: remove some", secret.MaxValues)}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the variables of the call have more than %d bytes in all, which is more than can "+
+				"be kept out of what it prints: remove some", secret.MaxValues)}
 	}
 	if l.stored == nil && len(l.hooked) == 0 && len(own) == 0 {
 		ex.env = ex.call.Env
@@ -179,11 +183,13 @@ func (e *Engine) fetch(ctx context.Context, ex *execution) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			e.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org, "tool", ex.tool.Tool.Name, "error", err)
+			e.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org, "tool",
+				ex.tool.Tool.Name, "error", err)
 			// What is stored for the organisation is not asked: the webhook's
 			// would have replaced it.
 			if name := ex.lacks(needs, ex.higher()); name != "" {
-				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame, "the tool needs the variable "+name+", and "+haft.MessageOf(err))
+				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame,
+					"the tool needs the variable "+name+", and "+haft.MessageOf(err))
 				r.cause = err
 				return r
 			}
@@ -191,7 +197,9 @@ func (e *Engine) fetch(ctx context.Context, ex *execution) error {
 		}
 	}
 	if name := ex.lacks(needs, ex.env); name != "" {
-		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or give it with the call")
+		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever,
+			"the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or "+
+				"give it with the call")
 	}
 	return nil
 }
@@ -279,7 +287,8 @@ func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error
 			return nil, err
 		}
 		if put.ID != a.ID {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "somebody else made this agent at the same time; try again"}
+			return nil, &haft.Error{Code: haft.CodeConflict,
+				Message: "somebody else made this agent at the same time; try again"}
 		}
 		return e.shown(ctx, *put)
 	}

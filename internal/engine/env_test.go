@@ -56,7 +56,8 @@ func (m *memory) List(_ context.Context, org string, agent haft.AgentID) ([]engi
 	return list, m.fail
 }
 
-func (m *memory) Put(_ context.Context, org string, agent haft.AgentID, name string, v secret.Value, _ *secret.Binding) error {
+func (m *memory) Put(_ context.Context, org string, agent haft.AgentID, name string, v secret.Value,
+	_ *secret.Binding) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	scope := org + "/" + string(agent)
@@ -74,7 +75,8 @@ func (m *memory) Remove(_ context.Context, org string, agent haft.AgentID, name 
 	return m.fail
 }
 
-func (m *memory) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value, write func(store.OwnSecrets) error) error {
+func (m *memory) PutEnv(_ context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+	write func(store.OwnSecrets) error) error {
 	if err := write(store.OwnSecrets{Kind: "agent"}); err != nil {
 		return err
 	}
@@ -111,13 +113,15 @@ func environment(_ context.Context, req executor.Request) (*haft.Result, error) 
 func TestEngine_environment_has_four_scopes(t *testing.T) {
 	vault := &memory{values: map[string]map[string]string{}}
 	var asked []string
-	w := setup(t, allowAll, engine.Config{Vault: vault, Credentials: hook(func(who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error) {
-		asked = append(asked, who.Org+" "+who.User+" "+tool.Name)
-		if who.Agent == "" || call == "" {
-			t.Errorf("the webhook was asked about %+v, call %q", who, call)
-		}
-		return []secret.Named{{Name: "B", Value: secret.New("webhook-value")}, {Name: "C", Value: secret.New("webhook-value")}, {Name: "D", Value: secret.New("webhook-value")}}, nil
-	})})
+	w := setup(t, allowAll, engine.Config{Vault: vault,
+		Credentials: hook(func(who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error) {
+			asked = append(asked, who.Org+" "+who.User+" "+tool.Name)
+			if who.Agent == "" || call == "" {
+				t.Errorf("the webhook was asked about %+v, call %q", who, call)
+			}
+			return []secret.Named{{Name: "B", Value: secret.New("webhook-value")},
+				{Name: "C", Value: secret.New("webhook-value")}, {Name: "D", Value: secret.New("webhook-value")}}, nil
+		})})
 	ctx := t.Context()
 	w.tool("acme", "show", nil)
 	w.script.set(environment)
@@ -125,7 +129,8 @@ func TestEngine_environment_has_four_scopes(t *testing.T) {
 	for _, name := range []string{"A", "B", "C", "D"} {
 		check(t, w.PutSecret(ctx, admin, "", name, secret.New("organisation-value")))
 	}
-	a, err := w.PutAgent(ctx, admin, haft.Agent{Name: "helper", Tools: []string{"show"}, Env: map[string]string{"C": "agent-value", "D": "agent-value"}})
+	a, err := w.PutAgent(ctx, admin, haft.Agent{Name: "helper", Tools: []string{"show"},
+		Env: map[string]string{"C": "agent-value", "D": "agent-value"}})
 	check(t, err)
 	who := admin
 	who.Agent = string(a.ID)
@@ -146,7 +151,8 @@ func TestEngine_environment_has_four_scopes(t *testing.T) {
 		res.Stdout = "organisation-value webhook-value agent-value"
 		return res, nil
 	})
-	if res, err = w.Call(ctx, haft.Call{Tool: "show", Principal: who}); err != nil || strings.Contains(string(res.Value)+res.Stdout, "-value") {
+	if res, err = w.Call(ctx, haft.Call{Tool: "show", Principal: who}); err != nil ||
+		strings.Contains(string(res.Value)+res.Stdout, "-value") {
 		t.Errorf("the call shows %s and %q, %v", res.Value, res.Stdout, err)
 	}
 }
@@ -181,8 +187,10 @@ func TestEngine_agents_keep_their_variables_in_the_vault(t *testing.T) {
 	_, err = w.PutAgent(ctx, admin, *shown)
 	check(t, err)
 	expect("changed", map[string]string{"A": "value-a", "C": "value-c"})
-	for name, env := range map[string]map[string]string{"a reserved name": {"PYTHONPATH": "x"}, "no value": {"NEW": ""}} {
-		if _, err := w.PutAgent(ctx, admin, haft.Agent{Name: "helper", Env: env}); haft.CodeOf(err) != haft.CodeInvalid {
+	for name, env := range map[string]map[string]string{"a reserved name": {"PYTHONPATH": "x"},
+		"no value": {"NEW": ""}} {
+		if _, err := w.PutAgent(ctx, admin, haft.Agent{Name: "helper", Env: env}); haft.CodeOf(
+			err) != haft.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -209,7 +217,8 @@ func TestEngine_keeps_no_stored_value_of_a_call(t *testing.T) {
 	vault := &memory{values: map[string]map[string]string{"acme/": {"KEY": "Zx8Qv1"}}}
 	w := setup(t, allowAll, engine.Config{Vault: vault})
 	w.tool("acme", "show", nil)
-	res := w.do(haft.Call{Tool: "show", Principal: admin("acme"), Args: json.RawMessage(`{"path":"/Zx8Qv1"}`), Env: map[string]string{"OTHER": "Zx8Qv1", "PLAIN": "word"}})
+	res := w.do(haft.Call{Tool: "show", Principal: admin("acme"), Args: json.RawMessage(`{"path":"/Zx8Qv1"}`),
+		Env: map[string]string{"OTHER": "Zx8Qv1", "PLAIN": "word"}})
 	rec := w.record("acme", res.Call)
 	raw, err := json.Marshal(rec)
 	if check(t, err); strings.Contains(string(raw), "Zx8Qv1") || rec.Call.Env["PLAIN"] != "word" {
@@ -233,7 +242,8 @@ func TestEngine_gives_no_more_than_it_can_hide(t *testing.T) {
 			for i := range tt.count {
 				stored[fmt.Sprint("V", i)] = strings.Repeat(fmt.Sprint(i%10), tt.length)
 			}
-			w := setup(t, allowAll, engine.Config{Vault: &memory{values: map[string]map[string]string{"acme/": stored}}})
+			w := setup(t, allowAll,
+				engine.Config{Vault: &memory{values: map[string]map[string]string{"acme/": stored}}})
 			w.tool("acme", "show", nil)
 			res := w.do(haft.Call{Tool: "show", Principal: admin("acme")})
 			if (w.script.count() == 1) != tt.runs || !tt.runs && res.Status != haft.StatusValidation {
@@ -250,8 +260,10 @@ func TestEngine_runs_nothing_without_its_vault(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{Vault: vault})
 	w.tool("acme", "show", nil)
 	admin := haft.Principal{Org: "acme", User: "root", Roles: []string{haft.RoleAdmin}}
-	vault.fail = &haft.Error{Code: haft.CodeUnavailable, Message: "the stored secrets were encrypted with another master key"}
-	_, err := w.Call(t.Context(), haft.Call{ID: "c_1", Tool: "show", Args: json.RawMessage(`{"text":"stored-value"}`), Principal: admin})
+	vault.fail = &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the stored secrets were encrypted with another master key"}
+	_, err := w.Call(t.Context(), haft.Call{ID: "c_1", Tool: "show", Args: json.RawMessage(`{"text":"stored-value"}`),
+		Principal: admin})
 	if haft.CodeOf(err) != haft.CodeUnavailable || w.script.count() != 0 {
 		t.Errorf("Call = %v, and the tool ran %d times", err, w.script.count())
 	}
@@ -279,10 +291,12 @@ func TestEngine_runs_no_tool_without_what_it_needs(t *testing.T) {
 		{name: "the webhook gives it", hook: hook(func(haft.Principal, haft.Tool, haft.CallID) ([]secret.Named, error) {
 			return []secret.Named{{Name: "KEY", Value: secret.New("fetched")}}, nil
 		})},
-		{name: "the webhook gives another", says: "which is not set", hook: hook(func(haft.Principal, haft.Tool, haft.CallID) ([]secret.Named, error) {
-			return []secret.Named{{Name: "OTHER", Value: secret.New("fetched")}}, nil
-		})},
-		{name: "the webhook would have replaced it", stored: map[string]map[string]string{"acme/": {"KEY": "stored"}}, says: "took too long",
+		{name: "the webhook gives another", says: "which is not set",
+			hook: hook(func(haft.Principal, haft.Tool, haft.CallID) ([]secret.Named, error) {
+				return []secret.Named{{Name: "OTHER", Value: secret.New("fetched")}}, nil
+			})},
+		{name: "the webhook would have replaced it", stored: map[string]map[string]string{"acme/": {"KEY": "stored"}},
+			says: "took too long",
 			hook: hook(func(haft.Principal, haft.Tool, haft.CallID) ([]secret.Named, error) { return nil, down })},
 		{name: "the webhook could not have replaced it", env: map[string]string{"KEY": "given"}, notice: true,
 			hook: hook(func(haft.Principal, haft.Tool, haft.CallID) ([]secret.Named, error) { return nil, down })},
@@ -299,7 +313,9 @@ func TestEngine_runs_no_tool_without_what_it_needs(t *testing.T) {
 			if ran := w.script.count() == 1; ran != (tt.says == "") {
 				t.Errorf("it ran: %v, %+v", ran, res.Error)
 			}
-			if tt.says != "" && (res.Status != haft.StatusError || !strings.Contains(res.Error.Message, "needs the variable KEY") || !strings.Contains(res.Error.Message, tt.says)) {
+			if tt.says != "" && (res.Status != haft.StatusError ||
+				!strings.Contains(res.Error.Message, "needs the variable KEY") ||
+				!strings.Contains(res.Error.Message, tt.says)) {
 				t.Errorf("the result is %s, %+v", res.Status, res.Error)
 			}
 			if (len(res.Notices) > 0) != tt.notice {

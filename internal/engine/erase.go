@@ -103,7 +103,8 @@ func (e *Engine) changed(ctx context.Context, org string) error {
 func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, eraseWait)
 	defer cancel()
-	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(), Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
+	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(),
+		Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
 	for n := 0; ; {
 		m, err := e.CancelAll(ctx, e.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
 		if err != nil {
@@ -115,7 +116,8 @@ func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 			return n, err
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return n, &haft.Error{Code: haft.CodeUnavailable, Message: "calls still run, perhaps on another server: nothing was erased; try again", Err: err}
+			return n, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "calls still run, perhaps on another server: nothing was erased; try again", Err: err}
 		}
 	}
 }
@@ -194,7 +196,8 @@ func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Sub
 }
 
 // erasePart takes the content of some entries, and adds the one that vouches for that.
-func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string, part []audit.Entry) error {
+func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string,
+	part []audit.Entry) error {
 	var eraser audit.Eraser
 	seqs := make([]int64, len(part))
 	for i, entry := range part {

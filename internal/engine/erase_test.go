@@ -38,22 +38,28 @@ func TestErase_user(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	})
-	running, err := w.Submit(t.Context(), haft.Call{Tool: "work", Args: []byte(`{}`), Principal: user("o", "annabel"), IdempotencyKey: "k"})
+	running, err := w.Submit(t.Context(), haft.Call{Tool: "work", Args: []byte(`{}`), Principal: user("o", "annabel"),
+		IdempotencyKey: "k"})
 	check(t, err)
 	<-begun
-	for name, p := range map[string]haft.Principal{"a user": user("o", "annabel"), "a manager of another organisation": admin("p")} {
-		if _, err := w.Erase(t.Context(), p, haft.Subject{Org: "o", User: "annabel"}); haft.CodeOf(err) != haft.CodeDenied {
+	for name, p := range map[string]haft.Principal{"a user": user("o", "annabel"),
+		"a manager of another organisation": admin("p")} {
+		if _, err := w.Erase(t.Context(), p, haft.Subject{Org: "o", User: "annabel"}); haft.CodeOf(
+			err) != haft.CodeDenied {
 			t.Errorf("%s erases: %v", name, err)
 		}
-		if err := w.Export(t.Context(), p, haft.Subject{Org: "o"}, &bytes.Buffer{}); haft.CodeOf(err) != haft.CodeDenied {
+		if err := w.Export(t.Context(), p, haft.Subject{Org: "o"},
+			&bytes.Buffer{}); haft.CodeOf(err) != haft.CodeDenied {
 			t.Errorf("%s exports: %v", name, err)
 		}
 	}
 	for _, name := range []string{"annabel", "bob"} {
-		check(t, w.store.PutKey(t.Context(), auth.Key{ID: "k_" + name, Org: "o", User: name, Secret: auth.Proof{Hash: []byte("hunter2")}}))
+		check(t, w.store.PutKey(t.Context(), auth.Key{ID: "k_" + name, Org: "o", User: name,
+			Secret: auth.Proof{Hash: []byte("hunter2")}}))
 	}
 	before := export(t, w, admin("o"), haft.Subject{User: "annabel"})
-	for _, part := range []string{`"type":"api_key","data":{"id":"k_annabel"`, `"type":"call"`, `"type":"event"`, `"type":"audit"`, `"type":"usage"`, "of annabel"} {
+	for _, part := range []string{`"type":"api_key","data":{"id":"k_annabel"`, `"type":"call"`, `"type":"event"`,
+		`"type":"audit"`, `"type":"usage"`, "of annabel"} {
 		if !strings.Contains(before, part) {
 			t.Errorf("the export has no %s", part)
 		}
@@ -97,7 +103,8 @@ func TestErase_organisation(t *testing.T) {
 	if _, err := w.Erase(t.Context(), admin("ops"), haft.Subject{Org: "o"}); err != nil {
 		t.Fatal(err)
 	}
-	if left := export(t, w, admin("ops"), haft.Subject{Org: "o"}); strings.Contains(left, "annabel") || strings.Contains(left, `"work"`) {
+	if left := export(t, w, admin("ops"), haft.Subject{Org: "o"}); strings.Contains(left, "annabel") ||
+		strings.Contains(left, `"work"`) {
 		t.Errorf("after the erasure there is\n%s", left)
 	}
 	if other := export(t, w, admin("p"), haft.Subject{}); !strings.Contains(other, "of annabel") {
@@ -125,7 +132,8 @@ func TestErase_leaves_what_managers_did(t *testing.T) {
 	}{
 		{"himself", mallory, haft.Subject{User: "mallory"}, []string{"retention.set", "data.erased"}},
 		{"the organisation", mallory, haft.Subject{}, []string{"retention.set", "data.erased", "data.erased"}},
-		{"by the operator", admin("ops"), haft.Subject{Org: "o", User: "mallory"}, []string{"data.erased", "data.erased"}},
+		{"by the operator", admin("ops"), haft.Subject{Org: "o", User: "mallory"},
+			[]string{"data.erased", "data.erased"}},
 	}
 	for _, c := range cases {
 		if _, err := w.Erase(t.Context(), c.by, c.of); err != nil {
@@ -172,7 +180,8 @@ func TestErase_many_entries(t *testing.T) {
 	for range n / 1000 {
 		b := store.Batch{}
 		for range 1000 {
-			b.Audit = append(b.Audit, audit.Entry{Org: "o", Time: time.Now(), Kind: "call.closed", Call: "c", Actor: user("o", "annabel")})
+			b.Audit = append(b.Audit, audit.Entry{Org: "o", Time: time.Now(), Kind: "call.closed", Call: "c",
+				Actor: user("o", "annabel")})
 		}
 		check(t, w.store.Commit(t.Context(), b))
 	}

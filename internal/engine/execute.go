@@ -78,7 +78,8 @@ func (e *Engine) execute(ctx context.Context, ex *execution) error {
 
 // ahead has the executor make ready for the first run, while it is still being
 // written down that there will be one. It returns nil if the executor cannot.
-func (e *Engine) ahead(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) executor.Prepared {
+func (e *Engine) ahead(ctx context.Context, ex *execution, x executor.Executor,
+	req executor.Request) executor.Prepared {
 	p, ok := x.(executor.Preparer)
 	if !ok {
 		return nil
@@ -124,7 +125,8 @@ func (e *Engine) begin(ctx context.Context, ex *execution) error {
 
 // run runs the tool as often as its settings allow, the first time in what was made
 // ready.
-func (e *Engine) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared, req executor.Request) error {
+func (e *Engine) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared,
+	req executor.Request) error {
 	settings := ex.tool.Tool.Version.Settings
 	wall := req.Limits.Wall
 	for try := 1; ; try++ {
@@ -183,13 +185,15 @@ func retryable(res *haft.Result, err error) bool {
 	if res.Error == nil || res.Status == haft.StatusUnknown {
 		return false
 	}
-	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException && slices.Contains(passing(), res.Error.Type)
+	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException &&
+		slices.Contains(passing(), res.Error.Type)
 }
 
 // passing are exceptions that are about somebody else who was away.
 func passing() []string {
 	return []string{
-		"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError",
+		"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError",
+		"BrokenPipeError",
 		"TimeoutError", "socket.timeout", "urllib.error.URLError", "requests.exceptions.ConnectionError",
 		"requests.exceptions.Timeout", "httpx.ConnectError", "httpx.ReadTimeout",
 	}
@@ -215,8 +219,10 @@ func (e *Engine) prepare(ex *execution) executor.Request {
 	t, v, p := ex.tool.Tool, ex.tool.Tool.Version, ex.call.Principal
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
-		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass, Inject: ex.inject(),
-		Env: ex.environment(), Limits: e.runLimits(ex), Need: sandbox.Need{Level: e.isolation(ex)}, Output: v.Settings.Output.Type, Returns: v.Returns,
+		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass,
+		Inject: ex.inject(),
+		Env:    ex.environment(), Limits: e.runLimits(ex), Need: sandbox.Need{Level: e.isolation(ex)},
+		Output: v.Settings.Output.Type, Returns: v.Returns,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
@@ -258,7 +264,8 @@ func (ex *execution) environment() map[string]string {
 	for name := range ex.bound {
 		delete(env, name)
 	}
-	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = ex.call.Principal.Org, string(ex.tool.Tool.ID), string(ex.call.ID)
+	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = ex.call.Principal.Org, string(ex.tool.Tool.ID),
+		string(ex.call.ID)
 	if ex.agent != nil {
 		env["HAFT_AGENT_ID"] = string(ex.agent.ID)
 	}

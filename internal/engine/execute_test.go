@@ -27,14 +27,20 @@ func TestRetry(t *testing.T) {
 		err        error
 		want       int
 	}{
-		{name: "no retries unless asked for", idempotent: true, status: haft.StatusTimeout, kind: haft.FailTimeout, want: 1},
-		{name: "a timeout of an idempotent tool", idempotent: true, retry: retry, status: haft.StatusTimeout, kind: haft.FailTimeout, want: 3},
-		{name: "a timeout of another may have done it", retry: retry, status: haft.StatusTimeout, kind: haft.FailTimeout, want: 1},
+		{name: "no retries unless asked for", idempotent: true, status: haft.StatusTimeout, kind: haft.FailTimeout,
+			want: 1},
+		{name: "a timeout of an idempotent tool", idempotent: true, retry: retry, status: haft.StatusTimeout,
+			kind: haft.FailTimeout, want: 3},
+		{name: "a timeout of another may have done it", retry: retry, status: haft.StatusTimeout,
+			kind: haft.FailTimeout, want: 1},
 		{name: "nothing ran", retry: retry, err: unavailable, want: 3},
 		{name: "no interpreter started", retry: retry, status: haft.StatusError, kind: haft.FailRuntime, want: 3},
-		{name: "memory never", idempotent: true, retry: retry, status: haft.StatusLimit, kind: haft.FailMemory, want: 1},
-		{name: "an exception is the tool's answer", idempotent: true, retry: retry, status: haft.StatusError, kind: haft.FailException, want: 1},
-		{name: "an exception about somebody who is away", idempotent: true, retry: retry, status: haft.StatusError, kind: haft.FailException, typ: "ConnectionError", want: 3},
+		{name: "memory never", idempotent: true, retry: retry, status: haft.StatusLimit, kind: haft.FailMemory,
+			want: 1},
+		{name: "an exception is the tool's answer", idempotent: true, retry: retry, status: haft.StatusError,
+			kind: haft.FailException, want: 1},
+		{name: "an exception about somebody who is away", idempotent: true, retry: retry, status: haft.StatusError,
+			kind: haft.FailException, typ: "ConnectionError", want: 3},
 		{name: "nobody knows", idempotent: true, retry: retry, err: executor.ErrMaybeRan, want: 1},
 		{name: "refused", retry: retry, err: &haft.Error{Code: haft.CodeDenied, Message: "no"}, want: 1},
 	}
@@ -74,7 +80,8 @@ func TestRetry_stretches_the_time(t *testing.T) {
 	w.tool("o", "work", func(d *haft.Draft) {
 		d.Settings.Idempotent = true
 		d.Settings.Limits.Wall = haft.Millis(time.Second)
-		d.Settings.Retry = haft.Backoff{Strategy: haft.Constant, Tries: 3, Initial: haft.Millis(time.Millisecond), Stretch: 2}
+		d.Settings.Retry = haft.Backoff{Strategy: haft.Constant, Tries: 3, Initial: haft.Millis(time.Millisecond),
+			Stretch: 2}
 	})
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
 		walls = append(walls, r.Limits.Wall.D())
@@ -180,7 +187,8 @@ func TestIdempotency(t *testing.T) {
 func TestIdempotency_key_of_a_refused_call_is_free_again(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
-	call := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":"no"}`), Principal: user("o", "ann"), IdempotencyKey: "k"}
+	call := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":"no"}`), Principal: user("o", "ann"),
+		IdempotencyKey: "k"}
 	want(t, w.do(call), haft.StatusValidation)
 	call.Args = json.RawMessage(`{"x":1}`)
 	want(t, w.do(call), haft.StatusSuccess)
@@ -201,7 +209,8 @@ func TestCache(t *testing.T) {
 	if w.call(user("p", "ann"), "pure", `{"x":1}`).Cached {
 		t.Error("what is another organisation's came from the cache")
 	}
-	if w.do(haft.Call{Tool: "pure", Args: json.RawMessage(`{"x":1}`), Principal: p, Env: map[string]string{"REGION": "eu-north"}}).Cached {
+	if w.do(haft.Call{Tool: "pure", Args: json.RawMessage(`{"x":1}`), Principal: p,
+		Env: map[string]string{"REGION": "eu-north"}}).Cached {
 		t.Error("another environment came from the cache")
 	}
 	w.tool("o", "pure", func(d *haft.Draft) { d.Settings.Cacheable, d.Source = true, "def pure(): return 2" })
@@ -309,7 +318,8 @@ func TestCancelAll_and_stop(t *testing.T) {
 	for range 3 {
 		want(t, <-results, haft.StatusCancelled)
 	}
-	if _, err := w.CancelAll(t.Context(), user("o", "ann"), haft.Principal{User: "bob"}); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := w.CancelAll(t.Context(), user("o", "ann"),
+		haft.Principal{User: "bob"}); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("CancelAll of somebody else's: %v", err)
 	}
 	if err := w.Stop(t.Context(), user("o", "ann"), "no", true); haft.CodeOf(err) != haft.CodeDenied {
@@ -375,7 +385,8 @@ func TestSubmit(t *testing.T) {
 	for _, e := range w.events("o", rec.Call.ID) {
 		types = append(types, e.Type)
 	}
-	if len(types) != 3 || types[0] != haft.EventQueued || types[1] != haft.EventExecuting || types[2] != haft.EventCompleted {
+	if len(types) != 3 || types[0] != haft.EventQueued || types[1] != haft.EventExecuting ||
+		types[2] != haft.EventCompleted {
 		t.Errorf("events %v", types)
 	}
 	rec, err = w.Submit(t.Context(), haft.Call{Tool: "work", Principal: haft.Principal{Org: "o", User: "x"}})
@@ -389,7 +400,9 @@ func TestCanary_is_a_real_call_that_only_the_engine_makes(t *testing.T) {
 	if _, err := w.Canary(t.Context(), "nothing", nil); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("Canary of nothing: %v", err)
 	}
-	if _, err := w.Call(t.Context(), haft.Call{Tool: "x", Principal: haft.Principal{Org: "haft/canary", Roles: []string{"canary"}}}); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := w.Call(t.Context(), haft.Call{Tool: "x",
+		Principal: haft.Principal{Org: "haft/canary", Roles: []string{"canary"}}}); haft.CodeOf(
+		err) != haft.CodeDenied {
 		t.Errorf("a call as the canary: %v", err)
 	}
 }

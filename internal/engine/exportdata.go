@@ -34,7 +34,8 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 		return err
 	}
 	own := e.anyManager(of.Org)
-	if err := exportAll(w, "approval", e.Approvals(ctx, own, haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
+	if err := exportAll(w, "approval", e.Approvals(ctx, own,
+		haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
 		return err
 	}
 	about, err := e.about(ctx, of, true)
@@ -49,7 +50,8 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 			return err
 		}
 	}
-	sums, err := e.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User, By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
+	sums, err := e.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User,
+		By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,8 @@ func (e *Engine) noteExport(ctx context.Context, p haft.Principal, of haft.Subje
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
-	return e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{{Org: of.Org, Time: time.Now(), Kind: "data.exported", Actor: p, Body: body}}})
+	return e.store.Commit(ctx,
+		store.Batch{Audit: []audit.Entry{{Org: of.Org, Time: time.Now(), Kind: "data.exported", Actor: p, Body: body}}})
 }
 
 // exportKeys writes what API keys are for, and nothing of their secrets.

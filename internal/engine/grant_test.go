@@ -132,14 +132,15 @@ func TestGranted_is_taken_back(t *testing.T) {
 		change  change
 		why     string // "" means that the call goes on
 	}{
-		"another host":                  {[]string{"a.example"}, limit(`network: [b.example]`), refused},
-		"no host":                       {[]string{"a.example"}, limit(`network: []`), refused},
-		"for others":                    {[]string{"a.example"}, limit(`users: [bob], network: []`), ""},
-		"the same host and more":        {[]string{"a.example"}, limit(`network: [a.example, b.example]`), ""},
-		"the organisation has no host":  {nil, sandbox(), "may not reach a.example any more"},
-		"the organisation has more":     {nil, sandbox("a.example", "b.example"), ""},
-		"the isolation":                 {nil, limit(`min_isolation: machine`), "isolation machine"},
-		"the version that runs":         {nil, both(version("a.example"), rule(`{id: x, effect: deny, digests: ["V1"]}`)), "org/x"},
+		"another host":                 {[]string{"a.example"}, limit(`network: [b.example]`), refused},
+		"no host":                      {[]string{"a.example"}, limit(`network: []`), refused},
+		"for others":                   {[]string{"a.example"}, limit(`users: [bob], network: []`), ""},
+		"the same host and more":       {[]string{"a.example"}, limit(`network: [a.example, b.example]`), ""},
+		"the organisation has no host": {nil, sandbox(), "may not reach a.example any more"},
+		"the organisation has more":    {nil, sandbox("a.example", "b.example"), ""},
+		"the isolation":                {nil, limit(`min_isolation: machine`), "isolation machine"},
+		"the version that runs": {nil, both(version("a.example"),
+			rule(`{id: x, effect: deny, digests: ["V1"]}`)), "org/x"},
 		"the version that ran is older": {nil, version("a.example"), ""},
 		"the new version has less":      {[]string{"a.example"}, version("b.example"), "which does not name a.example"},
 	} {

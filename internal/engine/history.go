@@ -68,7 +68,8 @@ const maxFilter = 20
 
 // tooMany refuses a filter that names more.
 func tooMany(what string) error {
-	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s of a filter has at most %d entries", what, maxFilter),
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s of a filter has at most %d entries", what,
+		maxFilter),
 		Misfits: []haft.Misfit{{Pointer: "/" + what, Message: fmt.Sprintf("expected array length <= %d", maxFilter)}}}
 }
 
@@ -79,13 +80,16 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 		return nil, err
 	}
 	if r.Redacted {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: some of its arguments or its environment were not kept, since they may be secret"}
+		return nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "the call cannot be replayed: some of its arguments or its environment were not kept, since " +
+				"they may be secret"}
 	}
 	if r.ToolID == "" {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: it never had a tool"}
 	}
 	c := haft.Call{
-		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits, Env: r.Call.Env,
+		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
+		Env:     r.Call.Env,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
 	if e.authority.Manages(p) {
@@ -96,7 +100,8 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 }
 
 // Watch implements [haft.Watcher].
-func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event, error] {
+func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
+	error] {
 	nothing := func(err error) iter.Seq2[haft.Event, error] {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
@@ -106,11 +111,13 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 	if len(f.Types) > maxFilter {
 		return nothing(tooMany("types"))
 	}
-	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types, Marks: f.Marks}
+	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types,
+		Marks: f.Marks}
 	if !e.authority.SeesAll(p, haft.EventsRead) {
 		own := event.For(p)
 		if want.User != "" && want.User != own.User || own.Agent != "" && want.Agent != "" && want.Agent != own.Agent {
-			return nothing(&haft.Error{Code: haft.CodeDenied, Message: "the events of others are for managers and approvers, and an agent watches its own"})
+			return nothing(&haft.Error{Code: haft.CodeDenied,
+				Message: "the events of others are for managers and approvers, and an agent watches its own"})
 		}
 		want.User, want.Agent = own.User, cmp.Or(own.Agent, want.Agent)
 	}
@@ -129,7 +136,8 @@ func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Curso
 
 // EventsOf returns up to limit events of a call that p may see, after the one with
 // that cursor.
-func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error) {
+func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64,
+	limit int) ([]haft.Event, error) {
 	r, err := e.seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return nil, err
@@ -139,7 +147,8 @@ func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID,
 
 // WatchCall yields the events of a call that p may see, after the one with that
 // cursor, as [Engine.Watch] does.
-func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error] {
+func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
+	error] {
 	r, err := e.seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }

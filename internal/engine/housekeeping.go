@@ -71,7 +71,8 @@ func (e *Engine) jobs(round int, pass *pruning) []job {
 		due = append(due, job{"prune", e.prune})
 	}
 	if round%12 == 11 || pass.unfinished() { // claims are pruned before the calls that they name
-		due = append(due, job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour, pruneFor) }})
+		due = append(due,
+			job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour, pruneFor) }})
 	}
 	return due
 }

@@ -118,7 +118,10 @@ func TestID_of_a_call_that_has_ended_meanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := setup(t, allowAll, engine.Config{})
 			w.tool("o", "work", nil)
-			w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) { return ok(req, "1"), nil })
+			w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+				return ok(req, "1"),
+					nil
+			})
 			c := haft.Call{ID: "c_1", Tool: "work", Args: json.RawMessage(`{}`), Principal: user("o", "ann")}
 			again := c
 			again.Args = json.RawMessage(args)

@@ -17,7 +17,8 @@ import (
 func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) {
 	p, c := ex.call.Principal, ex.call
 	if p.Owner() == "" {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
+		return "", &haft.Error{Code: haft.CodeInvalid,
+			Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
 	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
 	for began := time.Now(); ; {

@@ -126,7 +126,8 @@ func watchOwn(t *testing.T, w *world, p haft.Principal, calls int, ready chan<- 
 // callOwn makes the calls of p and looks at what comes back.
 func callOwn(t *testing.T, w *world, p haft.Principal, calls int) {
 	for i := range calls {
-		res, err := w.Call(t.Context(), haft.Call{Tool: "whoami", Principal: p, Env: map[string]string{"WHO": p.Org + "/" + p.User},
+		res, err := w.Call(t.Context(), haft.Call{Tool: "whoami", Principal: p,
+			Env:  map[string]string{"WHO": p.Org + "/" + p.User},
 			Args: json.RawMessage(fmt.Sprintf(`{"x":%d,"path":%q}`, i, word(p)))})
 		if err != nil {
 			t.Errorf("%s: %v", p.User, err)

@@ -49,7 +49,8 @@ func (j *journal) Tip(ctx context.Context) (int64, error) { return j.store.Event
 
 // newJournal returns a journal that knows nothing yet.
 func newJournal(s *store.Store, owner func() string) *journal {
-	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{}, settled: map[haft.CallID]error{}}
+	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{},
+		settled: map[haft.CallID]error{}}
 }
 
 // begin says that a call is new.
@@ -258,7 +259,8 @@ func (e *Engine) tell(ctx context.Context, ex *execution, typ haft.EventType, da
 var errOvertaken = errors.New("somebody else has moved the call")
 
 func overtaken() error {
-	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server", Err: errOvertaken}
+	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server",
+		Err: errOvertaken}
 }
 
 // named returns the call with the name of its tool, whatever it was called by, and

@@ -56,10 +56,11 @@ func marked(ctx context.Context, s *store.Store, marks string) (*engine.Engine, 
 		return nil, err
 	}
 	set := builtin.New()
-	err = builtin.Add(set, builtin.Def{Name: "mark", Description: "Leave a mark."}, func(_ context.Context, c builtin.Call, _ nothing) (nothing, error) {
-		_, err := file.WriteString(string(c.ID) + "\n") // one write: the kernel appends it whole
-		return nothing{}, err
-	})
+	err = builtin.Add(set, builtin.Def{Name: "mark", Description: "Leave a mark."},
+		func(_ context.Context, c builtin.Call, _ nothing) (nothing, error) {
+			_, err := file.WriteString(string(c.ID) + "\n") // one write: the kernel appends it whole
+			return nothing{}, err
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,8 @@ func (e *Engine) checkLabels(ex *execution, stored *Stored) error {
 	for _, l := range ex.labels() {
 		if l.text != "" && (known.ContainsValue(l.text) || e.showsEnv(ex.call.Env, l)) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
-				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose another"}
+				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose " +
+					"another"}
 		}
 	}
 	return nil
@@ -166,7 +167,8 @@ func (e *Engine) checkSteps(ctx context.Context, p haft.Principal, plan haft.Pla
 	for i, s := range plan.Steps {
 		if known.ContainsValue(s.ID) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
-				Message: fmt.Sprintf("the id of step %d holds a secret, and would be kept in the clear: choose another", i+1)}
+				Message: fmt.Sprintf("the id of step %d holds a secret, and would be kept in the clear: choose another",
+					i+1)}
 		}
 	}
 	return nil

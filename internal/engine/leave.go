@@ -172,12 +172,15 @@ func (e *Engine) park(ctx context.Context, ex *execution, res *haft.Result) (*ha
 	}
 	e.completeResult(ex, res)
 	ex.rec.Status, ex.rec.Sealed, ex.rec.Result = haft.StatusPending, sealed, res
-	body := map[string]any{"approval": ex.approval.ID, "binds": ex.approval.Binds, "rule": ex.approval.Rule, "expires": ex.approval.Expires}
+	body := map[string]any{"approval": ex.approval.ID, "binds": ex.approval.Binds, "rule": ex.approval.Rule,
+		"expires": ex.approval.Expires}
 	part := &store.Batch{
-		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: rows(ex.taken), Keys: ex.keysHeld(),
+		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: rows(ex.taken),
+		Keys:  ex.keysHeld(),
 		Audit: []audit.Entry{e.entry(ex, "approval.requested", body)},
 	}
-	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires, "rule": ex.approval.Rule, "terms": ex.approval.Terms}
+	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires,
+		"rule": ex.approval.Rule, "terms": ex.approval.Terms}
 	if err := e.tell(ctx, ex, haft.EventApproval, data, part); err != nil {
 		return nil, err // it keeps its key: it may be in the store all the same
 	}
@@ -203,7 +206,8 @@ func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *h
 	if name == "" || ex.depth >= maxDepth {
 		return res
 	}
-	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline, Env: ex.call.Env,
+	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline,
+		Env:    ex.call.Env,
 		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
 	child, err := e.enter(c)
 	if err != nil {
@@ -216,8 +220,10 @@ func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *h
 	}
 	copied := *other
 	copied.Error = nil
-	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts) // those who see the other call have its own
-	ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s", ex.tool.Tool.Name, res.Error.Kind, name, other.Call))
+	// those who see the other call have its own
+	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts)
+	ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s",
+		ex.tool.Tool.Name, res.Error.Kind, name, other.Call))
 	return &copied
 }
 
@@ -231,7 +237,8 @@ func (e *Engine) react(ctx context.Context, ex *execution, res *haft.Result) {
 	}
 	if ex.begun && res.Error.Severity == haft.SeverityCritical {
 		e.blocks.add(ex)
-		e.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call", ex.call.ID, "tool", res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)
+		e.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call", ex.call.ID, "tool",
+			res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)
 	}
 	if hook := e.cfg.OnFailure[res.Error.Severity]; hook != nil {
 		hook(ctx, ex.rec)
@@ -262,7 +269,8 @@ func (e *Engine) startedBody(ex *execution) any {
 		Digest   string          `json:"args_digest"`
 		Args     json.RawMessage `json:"args,omitempty"`
 		Parent   haft.CallID     `json:"parent,omitempty"`
-	}{Effect: ex.decision.Effect, Rule: ex.decision.Rule, Policy: ex.rules.Digest(), Digest: ex.rec.ArgsDigest, Parent: ex.call.Parent}
+	}{Effect: ex.decision.Effect, Rule: ex.decision.Rule, Policy: ex.rules.Digest(), Digest: ex.rec.ArgsDigest,
+		Parent: ex.call.Parent}
 	if ex.approval != nil {
 		b.Approval = ex.approval.ID
 	}
@@ -290,9 +298,11 @@ func (e *Engine) endedBody(ex *execution, res *haft.Result) any {
 		Contacts  []Connection     `json:"connections,omitempty"`
 		Connected int              `json:"connections_count,omitempty"`
 	}{
-		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest, Tries: res.Tries,
+		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest,
+		Tries:    res.Tries,
 		Provider: res.Sandbox.Provider, Isolation: res.Sandbox.Isolation.Level, Wall: res.Usage.Wall,
-		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptContacts(), Connected: len(ex.contacts),
+		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptContacts(),
+		Connected: len(ex.contacts),
 	}
 	if res.Error != nil {
 		b.Kind = res.Error.Kind

@@ -36,7 +36,8 @@ func TestBatch(t *testing.T) {
 	})
 	var calls []haft.Call
 	for i, tool := range []string{"par", "par", "par", "seq", "seq", "nothing"} {
-		calls = append(calls, haft.Call{Tool: tool, Principal: user("o", "ann"), Args: json.RawMessage(fmt.Sprintf(`{"x":%d}`, i))})
+		calls = append(calls, haft.Call{Tool: tool, Principal: user("o", "ann"),
+			Args: json.RawMessage(fmt.Sprintf(`{"x":%d}`, i))})
 	}
 	results, err := w.Batch(t.Context(), calls)
 	if err != nil {
@@ -114,7 +115,8 @@ func TestRun_in_the_background_outlives_the_one_who_asked(t *testing.T) {
 	})
 	ann := user("o", "ann")
 	ctx, leave := context.WithCancel(t.Context())
-	c, err := w.Run(ctx, ann, haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "add", Args: json.RawMessage(`{"x":1}`)}}})
+	c, err := w.Run(ctx, ann, haft.Plan{Background: true,
+		Steps: []haft.Step{{ID: "a", Tool: "add", Args: json.RawMessage(`{"x":1}`)}}})
 	leave()
 	close(release)
 	if err != nil || c.Status != haft.StatusRunning {
@@ -166,7 +168,9 @@ func TestCall_in_a_sandbox_that_is_not_there(t *testing.T) {
 		if res.Error == nil || !strings.Contains(res.Error.Message, "on this server; it has local") {
 			t.Errorf("%s: %+v", name, res.Error)
 		}
-		_, err := w.PutTool(t.Context(), admin("o"), haft.Draft{Name: "g", Kind: haft.KindPython, Source: "def g(): pass", Settings: haft.Settings{Sandbox: name}})
+		_, err := w.PutTool(t.Context(), admin("o"),
+			haft.Draft{Name: "g", Kind: haft.KindPython, Source: "def g(): pass",
+				Settings: haft.Settings{Sandbox: name}})
 		if haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("a tool for %s: %v", name, err)
 		}
@@ -179,7 +183,8 @@ func TestCall_in_a_sandbox_that_is_not_there(t *testing.T) {
 		t.Errorf("%d calls ran elsewhere", n)
 	}
 	for _, name := range []string{"", "auto", "local"} {
-		want(t, w.do(haft.Call{Tool: "f", Principal: user("o", "ann"), Args: json.RawMessage(`{}`), Sandbox: name}), haft.StatusSuccess)
+		want(t, w.do(haft.Call{Tool: "f", Principal: user("o", "ann"), Args: json.RawMessage(`{}`), Sandbox: name}),
+			haft.StatusSuccess)
 	}
 }
 

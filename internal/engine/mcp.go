@@ -138,7 +138,8 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 		if list, err := e.store.MCPServers(ctx, p.Org, "", maxServers); err != nil {
 			return nil, err
 		} else if len(list) >= maxServers {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an organisation has at most %d servers", maxServers)}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("an organisation has at most %d servers", maxServers)}
 		}
 		s.ID, s.Created = newID("mcp_"), time.Now()
 	}
@@ -153,7 +154,8 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 	up.Drop(*kept)
 	dropped := lost(s, *kept, before)
 	err = e.log(ctx, p, "mcp_server.put", map[string]any{
-		"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept), "origin": kept.Origin(),
+		"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept),
+		"origin":  kept.Origin(),
 		"network": kept.Network, "mounts": kept.Mounts, "credentials_dropped": len(dropped) > 0,
 	})
 	if err != nil {
@@ -183,7 +185,8 @@ func lost(asked, kept haft.MCPServer, before string) []string {
 	}{{"the header", asked.Headers, kept.Headers}, {"the variable", asked.Env, kept.Env}} {
 		for _, name := range slices.Sorted(maps.Keys(part.asked)) {
 			if _, ok := part.is[name]; !ok {
-				list = append(list, part.what+" "+name+" was for another origin and is dropped: set it again with a value")
+				list = append(list, part.what+" "+name+
+					" was for another origin and is dropped: set it again with a value")
 			}
 		}
 	}
@@ -206,7 +209,8 @@ func program(s haft.MCPServer) string {
 }
 
 // RefreshMCPServer implements [haft.MCPServers].
-func (e *Engine) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string, accept bool) (*haft.MCPChange, error) {
+func (e *Engine) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string,
+	accept bool) (*haft.MCPChange, error) {
 	if err := e.may(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
@@ -259,8 +263,10 @@ func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	}
 	change.Server = *kept
 	return change, e.log(ctx, p, "mcp_server.listed", map[string]any{
-		"server": s.Name, "id": s.ID, "listing": kept.State.Listing, "accepted": accept, "added": change.Added, "changed": change.Changed,
-		"removed": change.Removed, "waiting": change.Waiting, "invalid": len(kept.State.Invalid), "failed": kept.State.Error != "",
+		"server": s.Name, "id": s.ID, "listing": kept.State.Listing, "accepted": accept, "added": change.Added,
+		"changed": change.Changed,
+		"removed": change.Removed, "waiting": change.Waiting, "invalid": len(kept.State.Invalid),
+		"failed": kept.State.Error != "",
 	})
 }
 
@@ -295,7 +301,8 @@ func (e *Engine) MCPChanged(org, id string) {
 			_, err = e.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.cfg.Logger.Warn("the changed tools of an MCP server cannot be listed", "org", org, "server", id, "error", err)
+			e.cfg.Logger.Warn("the changed tools of an MCP server cannot be listed", "org", org, "server", id, "error",
+				err)
 		}
 	})
 }
@@ -393,7 +400,8 @@ func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
 		return bad("a server with an address has no command, mounts, network or environment")
 	}
 	u, err := url.Parse(s.URL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || len(s.URL) > 2048 {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
+		u.Fragment != "" || len(s.URL) > 2048 {
 		return bad("the address of a server is https://… or http://…, without a user or fragment")
 	}
 	return nil
@@ -401,7 +409,8 @@ func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
 
 // ownDirs are the paths of a sandbox that no mount may take the place of.
 var ownDirs = []string{
-	"/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/usr/bin",
+	"/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
+	"/usr/bin",
 	"/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/sbin", "/var", "/var/tmp", "/work",
 }
 
@@ -414,7 +423,8 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 		return bad("a server on its standard streams needs a command")
 	case s.URL != "" || len(s.Headers) > 0 || s.OAuth != nil:
 		return bad("a server that is a command has no address, headers or login")
-	case len(s.Command) > maxCommand || len(s.Mounts) > maxMounts || len(s.Network) > maxNetworks || len(s.Env) > maxEnv:
+	case len(s.Command) > maxCommand || len(s.Mounts) > maxMounts || len(s.Network) > maxNetworks ||
+		len(s.Env) > maxEnv:
 		return bad("the server has too many arguments, mounts, hosts or variables")
 	}
 	for _, a := range s.Command {
@@ -445,7 +455,8 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 			}
 		}
 		if slices.Contains(ownDirs, m.Inside) {
-			return bad("the mount at " + m.Inside + " would cover a directory of the sandbox itself: choose another path inside")
+			return bad("the mount at " + m.Inside +
+				" would cover a directory of the sandbox itself: choose another path inside")
 		}
 		if slices.ContainsFunc(s.Mounts[:i], func(o haft.MCPMount) bool { return o.Inside == m.Inside }) {
 			return bad("two mounts are at " + m.Inside + " inside the sandbox")

@@ -32,12 +32,14 @@ func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, 
 	}
 	ex.res.Error.Message += "; " + m.Advice()
 	ex.res.Error.Retry = haft.RetryNever
-	if !m.Known || ex.rules.Missing(ex.call.Principal.Org) != policy.MissingAdd || ex.approval != nil || ex.call.Digest != "" || ex.tool.Tool.Version.Number == 0 {
+	if !m.Known || ex.rules.Missing(ex.call.Principal.Org) != policy.MissingAdd || ex.approval != nil ||
+		ex.call.Digest != "" || ex.tool.Tool.Version.Number == 0 {
 		return nil
 	}
 	next, err := e.addPackage(ctx, ex, m)
 	if err != nil {
-		e.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool", ex.tool.Tool.Name, "err", err)
+		e.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool",
+			ex.tool.Tool.Name, "err", err)
 		ex.notices = append(ex.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
 		return nil
 	}
@@ -62,7 +64,8 @@ func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, 
 		return err
 	}
 	defer release()
-	if err := e.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1, "kind": haft.FailException, "reason": "packages"}, nil); err != nil {
+	if err := e.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1, "kind": haft.FailException,
+		"reason": "packages"}, nil); err != nil {
 		return err
 	}
 	return e.runTool(ctx, ex, x, nil, req)
@@ -105,7 +108,8 @@ func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Mi
 		return nil, err
 	}
 	v := change.Tool.Version
-	err = e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest, "version": v.Number, "waiting": change.Waiting, "added": m.Requirement})
+	err = e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest, "version": v.Number,
+		"waiting": change.Waiting, "added": m.Requirement})
 	if err != nil || change.Waiting > 0 {
 		return nil, err
 	}
@@ -115,7 +119,8 @@ func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Mi
 // names reports whether requirements name the package that is missing.
 func names(n haft.Requirements, m requirement.Missing) bool {
 	return slices.ContainsFunc(append(slices.Clone(n.Pip), n.NPM...), func(s string) bool {
-		return s == m.Requirement || strings.HasPrefix(s, m.Requirement) && strings.ContainsAny(s[len(m.Requirement):][:1], "=<>!~@[ ;")
+		return s == m.Requirement || strings.HasPrefix(s, m.Requirement) &&
+			strings.ContainsAny(s[len(m.Requirement):][:1], "=<>!~@[ ;")
 	})
 }
 
@@ -137,7 +142,8 @@ func atLoad(ex *execution, m requirement.Missing) bool {
 		return !first
 	}
 	for line := range strings.Lines(v.Source) {
-		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) || strings.Contains(line, "'"+m.Module)) {
+		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) ||
+			strings.Contains(line, "'"+m.Module)) {
 			return true
 		}
 	}

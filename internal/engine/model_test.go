@@ -105,9 +105,10 @@ func (m *model) open() *modelServer {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	s.Engine, err = engine.Open(m.tb.Context(), engine.Parts{Store: s.store, Registry: registry.New(s.store, registry.Config{
-		Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
-	}), Executors: map[haft.Kind]executor.Executor{haft.KindPython: s}}, engine.Config{
+	s.Engine, err = engine.Open(m.tb.Context(), engine.Parts{Store: s.store,
+		Registry: registry.New(s.store, registry.Config{
+			Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
+		}), Executors: map[haft.Kind]executor.Executor{haft.KindPython: s}}, engine.Config{
 		Policy: rules, Beat: 20 * time.Millisecond, DeadAfter: 200 * time.Millisecond, Backlog: 60,
 		Limits: limit.Config{Running: 3, PerTenant: 2, Queue: 20},
 	})
@@ -138,7 +139,8 @@ func (m *model) start(i int) {
 		return
 	}
 	for _, name := range []string{"once", "again", "asked"} {
-		d := haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Description: "A tool.", Source: "def " + name + "(): pass",
+		d := haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Description: "A tool.",
+			Source:     "def " + name + "(): pass",
 			Parameters: json.RawMessage(`{"type":"object"}`)}
 		d.Settings.Idempotent, d.Settings.RequiresApproval = name == "again", name == "asked"
 		_, err := s.PutTool(m.tb.Context(), admin("o"), d)
@@ -202,7 +204,8 @@ func (m *model) submit(s *modelServer, n int, tool string) {
 // repeat makes a call with a key for which the caller does not wait long, again and again.
 func (m *model) repeat(s *modelServer) {
 	key := string(rune('0' + rapid.IntRange(0, 3).Draw(m.t, "key")))
-	c := haft.Call{Tool: "once", Principal: user("o", "ann"), Args: json.RawMessage(`{"k":` + key + `}`), IdempotencyKey: key}
+	c := haft.Call{Tool: "once", Principal: user("o", "ann"), Args: json.RawMessage(`{"k":` + key + `}`),
+		IdempotencyKey: key}
 	async := rapid.Bool().Draw(m.t, "async")
 	m.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(m.tb.Context(), 5*time.Second)
@@ -244,7 +247,9 @@ func (m *model) chain(s *modelServer) {
 	ctx, cancel := context.WithTimeout(m.tb.Context(), 2*time.Second)
 	defer cancel()
 	c, err := s.Run(ctx, user("o", "ann"), haft.Plan{Background: true, Steps: []haft.Step{
-		{ID: "a", Tool: "once", OnError: haft.OnErrorContinue}, {ID: "b", Tool: rapid.SampledFrom([]string{"once", "asked"}).Draw(m.t, "tool"), After: []string{"a"}, OnError: haft.OnErrorContinue}}})
+		{ID: "a", Tool: "once", OnError: haft.OnErrorContinue},
+		{ID: "b", Tool: rapid.SampledFrom([]string{"once", "asked"}).Draw(m.t, "tool"), After: []string{"a"},
+			OnError: haft.OnErrorContinue}}})
 	if err == nil {
 		m.mu.Lock()
 		m.chains = append(m.chains, c.ID)
@@ -256,7 +261,8 @@ func (m *model) chain(s *modelServer) {
 func (m *model) step() {
 	i := rapid.IntRange(0, 1).Draw(m.t, "server")
 	s := m.servers[i]
-	what := rapid.SampledFrom([]string{"submit", "submit", "burst", "chain", "chain", "kill", "stop", "pause", "resume", "cut", "heal", "lose", "wait",
+	what := rapid.SampledFrom([]string{"submit", "submit", "burst", "chain", "chain", "kill", "stop", "pause", "resume",
+		"cut", "heal", "lose", "wait",
 		"repeat", "repeat", "ask", "answer", "cancel"}).Draw(m.t, "action")
 	if s == nil {
 		m.start(i)
@@ -395,7 +401,8 @@ func (m *model) check() {
 		n := m.runs[id]
 		switch {
 		case r.Status == haft.StatusRate, r.Status == haft.StatusError: // no tool here fails by itself
-			m.t.Errorf("an accepted call of %s ended as %s: %+v, approval %s", r.Call.Tool, r.Status, r.Result.Error, r.Result.Approval)
+			m.t.Errorf("an accepted call of %s ended as %s: %+v, approval %s", r.Call.Tool, r.Status, r.Result.Error,
+				r.Result.Approval)
 		case r.Status == haft.StatusSuccess && n == 0:
 			m.t.Errorf("call %s is a success and never ran", id)
 		case n > 1 && !idempotent:
@@ -423,7 +430,8 @@ func (m *model) check() {
 		for _, r := range calls {
 			ends[r.Call.ID] = r.Status
 			ran += m.runs[r.Call.ID]
-			if r.Status == haft.StatusRate || r.Status == haft.StatusError && !strings.Contains(r.Result.Error.Message, "the tool did not run") {
+			if r.Status == haft.StatusRate || r.Status == haft.StatusError &&
+				!strings.Contains(r.Result.Error.Message, "the tool did not run") {
 				m.t.Errorf("a step of a chain ended as %s: %+v", r.Status, r.Result.Error)
 			}
 		}
@@ -478,7 +486,8 @@ func TestModel_of_two_servers(t *testing.T) {
 		t.Cleanup(func() { check(t, flag.Set(name, before)) })
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &model{t: rt, tb: t, url: storetest.Postgres(t), runs: map[haft.CallID]int{}, keyed: map[string]int{}, accepted: map[haft.CallID]bool{}, finals: map[haft.CallID]string{}}
+		m := &model{t: rt, tb: t, url: storetest.Postgres(t), runs: map[haft.CallID]int{}, keyed: map[string]int{},
+			accepted: map[haft.CallID]bool{}, finals: map[haft.CallID]string{}}
 		var err error
 		if m.watch, err = postgres.Open(t.Context(), m.url, postgres.Config{Conns: 2}); err != nil {
 			rt.Fatal(err)

@@ -137,7 +137,9 @@ func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, erro
 		return plan, noEgress(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
 	}
 	if slices.Contains(plan.hosts, networkFull) && len(plan.networks) == 0 {
-		return plan, noEgress(haft.FailDenied, "the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
+		return plan,
+			noEgress(haft.FailDenied,
+				"the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
 	}
 	if _, refused := ex.decision.Reach(hosts); len(refused) > 0 {
 		return plan, noEgress(haft.FailDenied, "policy does not let the tool reach "+strings.Join(refused, ", "))
@@ -192,7 +194,8 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 		}
 		return nil
 	}
-	exit, err := e.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(), Forbids: j.forbids})
+	exit, err := e.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(),
+		Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
@@ -231,9 +234,11 @@ func (h *localSession) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Egress.Open(h.engine.ctx, EgressRequest{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
+		exit, err := h.engine.cfg.Egress.Open(h.engine.ctx,
+			EgressRequest{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
 		if err != nil {
-			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID, "error", err)
+			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID,
+				"error", err)
 			return closedSession{}
 		}
 		h.exit = exit

@@ -70,7 +70,8 @@ func visitFailure(f *haft.Failure, c cleaner) {
 func visitContacts(contacts []Connection, c cleaner) {
 	for i := range contacts {
 		x := &contacts[i]
-		x.To, x.Rule, x.Refused = c.text("connections", x.To), c.text("connections", x.Rule), c.text("connections", x.Refused)
+		x.To, x.Rule, x.Refused = c.text("connections", x.To), c.text("connections", x.Rule),
+			c.text("connections", x.Refused)
 		for j, s := range x.Secrets {
 			x.Secrets[j] = c.text("connections", s)
 		}

@@ -160,14 +160,17 @@ func watchAll(t *testing.T, rules string) *everything {
 		hooks[severity] = fell
 	}
 	x.world = open(t, s, rules, engine.Config{
-		Logger: slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Observer: x.seen, AuditArgs: true,
-		Vault: &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}}, Egress: gate{x.mark}, Sealer: rot{}, OnFailure: hooks,
-		Recoveries: []engine.Recovery{{Tool: "recovered", Recover: func(context.Context, haft.Call, *haft.Result) *haft.Result {
-			res := &haft.Result{}
-			fill(reflect.ValueOf(res).Elem(), "Result", *x.mark)
-			res.Status, res.Error = haft.StatusSuccess, nil
-			return res
-		}}},
+		Logger: slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Observer: x.seen,
+		AuditArgs: true,
+		Vault:     &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}}, Egress: gate{x.mark},
+		Sealer: rot{}, OnFailure: hooks,
+		Recoveries: []engine.Recovery{{Tool: "recovered",
+			Recover: func(context.Context, haft.Call, *haft.Result) *haft.Result {
+				res := &haft.Result{}
+				fill(reflect.ValueOf(res).Elem(), "Result", *x.mark)
+				res.Status, res.Error = haft.StatusSuccess, nil
+				return res
+			}}},
 	})
 	return x
 }
@@ -196,7 +199,8 @@ func (x *everything) leaks(t *testing.T, mark string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	places := map[string]string{"answers": x.out.String(), "log": x.log.String(), "spans": x.seen.all.String(), "failures": x.fell.String()}
+	places := map[string]string{"answers": x.out.String(), "log": x.log.String(), "spans": x.seen.all.String(),
+		"failures": x.fell.String()}
 	for r, err := range x.Records(ctx, admin("acme"), haft.CallFilter{Limit: 1000}) {
 		check(t, err)
 		raw, _ := json.Marshal(r) //nolint:errchkjson // of our own types
@@ -257,7 +261,10 @@ func TestOutgoing_results(t *testing.T) {
 			"a success": func(r *haft.Result) { r.Status, r.Error = haft.StatusSuccess, nil },
 			"a failure": func(r *haft.Result) { r.Status = haft.StatusError },
 			"a timeout": func(r *haft.Result) { r.Status, r.Error.Kind = haft.StatusTimeout, haft.FailTimeout },
-			"pure":      func(r *haft.Result) { r.Status, r.Error, r.Content, r.Artifacts = haft.StatusSuccess, nil, nil, nil },
+			"pure": func(r *haft.Result) {
+				r.Status, r.Error, r.Content, r.Artifacts = haft.StatusSuccess, nil,
+					nil, nil
+			},
 			"exception": func(r *haft.Result) {
 				r.Status, r.Error.Kind, r.Error.Retry = haft.StatusError, haft.FailException, haft.RetrySame
 			},
@@ -293,13 +300,15 @@ func TestOutgoing_results(t *testing.T) {
 				x.tool("acme", "again", func(d *haft.Draft) {
 					d.Settings.Idempotent, d.Settings.Retry = true, haft.Backoff{Tries: 2, Initial: 1}
 				})
-				for _, tool := range []string{"plain", "pure", "pure", "recovered", "falls", "again", "lost", "broken", "panics"} {
+				for _, tool := range []string{"plain", "pure", "pure", "recovered", "falls", "again", "lost", "broken",
+					"panics"} {
 					x.answer(x.Call(t.Context(), haft.Call{Tool: tool, Principal: user("acme", "ann")}))
 				}
 				x.answer(x.Batch(t.Context(), []haft.Call{{Tool: "plain", Principal: user("acme", "ann")}}))
 				x.answer(x.Run(t.Context(), user("acme", "ann"), haft.Plan{Steps: []haft.Step{
 					{ID: "one", Tool: "plain", OnError: haft.OnErrorContinue},
-					{ID: "two", Tool: "pure", Args: json.RawMessage(`{"path": {"$from": "one.stdout", "default": "x"}}`)},
+					{ID: "two", Tool: "pure",
+						Args: json.RawMessage(`{"path": {"$from": "one.stdout", "default": "x"}}`)},
 				}}))
 				x.leaks(t, mark)
 			})
@@ -344,7 +353,8 @@ func TestOutgoing_rule_that_is_new(t *testing.T) {
 	check(t, err)
 	_, err = x.PutPolicy(t.Context(), admin("acme"), false, haft.PolicyText{Text: []byte(refuse), If: kept.Revision()})
 	check(t, err)
-	if res := x.call(user("acme", "ann"), "pure", `{}`); res.Status != haft.StatusError || res.Error.Kind != haft.FailFiltered || string(res.Value) != "null" {
+	if res := x.call(user("acme", "ann"), "pure", `{}`); res.Status != haft.StatusError ||
+		res.Error.Kind != haft.FailFiltered || string(res.Value) != "null" {
 		t.Errorf("refused: %s %s %+v", res.Status, res.Value, res.Error)
 	}
 }
@@ -357,7 +367,8 @@ func TestOutgoing_refused(t *testing.T) {
 	for name, put := range map[string]func(*haft.Result){
 		"stderr": func(r *haft.Result) { r.Stderr = filtered },
 		"type": func(r *haft.Result) {
-			r.Status, r.Error = haft.StatusError, &haft.Failure{Kind: haft.FailException, Type: filtered, Message: other}
+			r.Status, r.Error = haft.StatusError, &haft.Failure{Kind: haft.FailException, Type: filtered,
+				Message: other}
 		},
 		"artifact": func(r *haft.Result) {
 			r.Artifacts = append(r.Artifacts, haft.Artifact{Name: "a", Data: []byte("\x00" + filtered)})
@@ -454,11 +465,12 @@ func TestOutgoing_labels_of_others(t *testing.T) {
 	p.Agent = "agent-" + stored
 	x.answer(x.Call(t.Context(), haft.Call{Tool: "plain", Principal: p}))
 	x.answer(x.Run(t.Context(), user("acme", "ann"), haft.Plan{Steps: []haft.Step{{ID: "a" + stored, Tool: "plain"}}}))
-	x.answer(x.Run(t.Context(), user("acme", "ann"), haft.Plan{Input: json.RawMessage(`"` + stored + `"`), Steps: []haft.Step{
-		{ID: "a", Tool: "asks", If: `"` + stored + `" != "x"`, Args: json.RawMessage(`{"path": "` + stored + `"}`)},
-		{ID: "b", Tool: "none" + stored, After: []string{"a"}},
-		{ID: "c", Tool: "none" + stored},
-	}}))
+	x.answer(x.Run(t.Context(), user("acme", "ann"),
+		haft.Plan{Input: json.RawMessage(`"` + stored + `"`), Steps: []haft.Step{
+			{ID: "a", Tool: "asks", If: `"` + stored + `" != "x"`, Args: json.RawMessage(`{"path": "` + stored + `"}`)},
+			{ID: "b", Tool: "none" + stored, After: []string{"a"}},
+			{ID: "c", Tool: "none" + stored},
+		}}))
 	for a, err := range x.Approvals(t.Context(), approver("acme"), haft.ApprovalFilter{}) {
 		check(t, err)
 		x.answer(a, nil)
@@ -474,7 +486,8 @@ func TestOutgoing_labels_of_others(t *testing.T) {
 // that nothing they have not seen leaves.
 func TestOutgoing_ends(t *testing.T) {
 	rules := strings.ReplaceAll(marks, `'ZZFILTEREDZZ'`, `'(a?){100}[bZ]'`)
-	for name, status := range map[string]haft.Status{"deadline": haft.StatusTimeout, "client": haft.StatusCancelled, "budget": haft.StatusError} {
+	for name, status := range map[string]haft.Status{"deadline": haft.StatusTimeout, "client": haft.StatusCancelled,
+		"budget": haft.StatusError} {
 		t.Run(name, func(t *testing.T) {
 			x := watchAll(t, rules)
 			x.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
@@ -495,7 +508,8 @@ func TestOutgoing_ends(t *testing.T) {
 			}
 			res, err := x.Call(ctx, c)
 			check(t, err)
-			if res.Status != status || res.Stdout != "" || string(res.Value) != "null" || !strings.Contains(res.Error.Message, "withheld") {
+			if res.Status != status || res.Stdout != "" || string(res.Value) != "null" ||
+				!strings.Contains(res.Error.Message, "withheld") {
 				t.Errorf("%s, %d bytes, %+v", res.Status, len(res.Stdout), res.Error)
 			}
 			// To the end it would take a quarter of an hour.
@@ -517,7 +531,8 @@ func TestCheck_parts(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		res := x.call(user("acme", "ann"), "plain", `{}`)
 		runtime.ReadMemStats(&after)
-		if many := value[0] == '['; many != (res.Status == haft.StatusLimit) || many && res.Error.Kind != haft.FailResult {
+		if many := value[0] == '['; many != (res.Status == haft.StatusLimit) ||
+			many && res.Error.Kind != haft.FailResult {
 			t.Errorf("%.10s: %s %+v", value, res.Status, res.Error)
 		}
 		return after.TotalAlloc - before.TotalAlloc

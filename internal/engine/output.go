@@ -87,7 +87,8 @@ func (o *outlet) print(stream string, b []byte) {
 func (o *outlet) add(p *piece) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n := len(o.pieces); n > 0 && p.progress == nil && o.pieces[n-1].stream == p.stream && len(o.pieces[n-1].text)+len(p.text) <= maxPiece {
+	if n := len(o.pieces); n > 0 && p.progress == nil && o.pieces[n-1].stream == p.stream &&
+		len(o.pieces[n-1].text)+len(p.text) <= maxPiece {
 		o.pieces[n-1].text = append(o.pieces[n-1].text, p.text...)
 	} else {
 		o.pieces = append(o.pieces, *p)
@@ -126,7 +127,8 @@ func (o *outlet) tell(ctx context.Context, p *piece) error {
 	if p.progress != nil {
 		return o.e.tell(ctx, o.ex, haft.EventProgress, p.progress, nil)
 	}
-	return o.e.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream, "text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
+	return o.e.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream,
+		"text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
 }
 
 // untold notes that output of a call could not be told.

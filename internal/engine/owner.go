@@ -62,7 +62,8 @@ func (e *Engine) beat(ctx context.Context) error {
 
 // errGivenUp is the cause of the end of what runs in a process that was given up: others
 // have its calls, and nothing about them is written or told here any more.
-var errGivenUp = errors.New("this server was given up by others that share its database; what became of the call is with them")
+var errGivenUp = errors.New("this server was given up by others that share its database; what became of the call is " +
+	"with them")
 
 // givenUp is errGivenUp for callers.
 func givenUp() error {
@@ -88,7 +89,8 @@ func (e *Engine) rejoin(ctx context.Context) error {
 	if err := e.join(ctx, newID("p_")); err != nil {
 		return err
 	}
-	e.cfg.Logger.Error("this server was given up by others that share its database, since it did not say for too long that it lives: "+
+	e.cfg.Logger.Error("this server was given up by others that share its database, since it did not say for too "+
+		"long that it lives: "+
 		"they go on with its calls, and it drops them", "dropped", dropped, "was", old, "is", e.owner())
 	return nil
 }
@@ -124,7 +126,8 @@ func (e *Engine) givePeersUp(ctx context.Context) error {
 			return err
 		}
 		if done {
-			e.cfg.Logger.Warn("another server of the database does not say that it lives: its calls are taken over", "server", name)
+			e.cfg.Logger.Warn("another server of the database does not say that it lives: its calls are taken over",
+				"server", name)
 		}
 	}
 	e.peers.seen, e.peers.at = next, now

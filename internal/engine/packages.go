@@ -15,7 +15,8 @@ type Packages interface {
 	// what goes on while the call has to wait for it, in lines, by one goroutine at
 	// a time. More is what the sandbox configuration of the organisation asks for.
 	// Open is called for every version, also for one that needs none.
-	Open(ctx context.Context, org string, v haft.Version, more haft.Requirements, progress func(line string)) (layers []executor.Layer, release func(), err error)
+	Open(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+		progress func(line string)) (layers []executor.Layer, release func(), err error)
 }
 
 // progressEvery is how often those who watch are told how far an installation is.
@@ -27,7 +28,8 @@ func (e *Engine) supply(ctx context.Context, ex *execution, req *executor.Reques
 	v := ex.tool.Tool.Version
 	if e.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
 		if len(v.Requirements.Pip)+len(v.Requirements.NPM) > 0 {
-			ex.notices = append(ex.notices, "requirements: packages are not installed here; only what the interpreter has is there")
+			ex.notices = append(ex.notices,
+				"requirements: packages are not installed here; only what the interpreter has is there")
 		}
 		return func() {}, nil
 	}
@@ -52,12 +54,14 @@ func (e *Engine) supply(ctx context.Context, ex *execution, req *executor.Reques
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		e.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool", ex.tool.Tool.Name, "err", err)
+		e.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool", ex.tool.Tool.Name,
+			"err", err)
 		retry := haft.RetryNever
 		if haft.CodeOf(err) == haft.CodeUnavailable {
 			retry = haft.RetrySame
 		}
-		r := refuse(haft.StatusError, haft.FailRuntime, retry, "the packages that the tool needs cannot be had: "+haft.MessageOf(err))
+		r := refuse(haft.StatusError, haft.FailRuntime, retry,
+			"the packages that the tool needs cannot be had: "+haft.MessageOf(err))
 		r.cause = err
 		return nil, r
 	}

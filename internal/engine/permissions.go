@@ -60,7 +60,8 @@ func (e *Engine) permissionsChanged(org string) {
 func (e *Engine) orgsWithCalls(ctx context.Context) []string {
 	orgs, err := e.store.AuditOrgs(ctx)
 	if err != nil {
-		e.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers", "error", err)
+		e.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers",
+			"error", err)
 	}
 	e.mu.Lock()
 	for _, ex := range e.executions {
@@ -75,7 +76,8 @@ func (e *Engine) orgsWithCalls(ctx context.Context) []string {
 // which anybody may do less. Kinds that are not known count as one.
 func takesNothing(kind string) bool {
 	switch kind {
-	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set", "mcp_server.login", "mcp_server.login_ended":
+	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set",
+		"mcp_server.login", "mcp_server.login_ended":
 		return true
 	}
 	return false

@@ -200,7 +200,8 @@ func (e *Engine) start(ctx context.Context, ex *execution) (running context.Cont
 	defer e.mu.Unlock()
 	if e.closed {
 		ex.stop()
-		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down", Err: errClosing}
+		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down",
+			Err: errClosing}
 	}
 	if other := e.executions[ex.call.ID]; other != nil {
 		ex.stop()
@@ -260,7 +261,8 @@ func (e *Engine) runStages(ctx context.Context, ex *execution) (err error) {
 	name := "enter"
 	defer func() {
 		if p := recover(); p != nil {
-			e.logOf(ex).Error("a stage panicked", "stage", name, "call", ex.call.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			e.logOf(ex).Error("a stage panicked", "stage", name, "call", ex.call.ID, "panic", fmt.Sprint(p), "stack",
+				string(debug.Stack()))
 			err = fmt.Errorf("stage %s: %w", name, errPanic)
 		}
 	}()

@@ -20,7 +20,8 @@ import (
 // The order is a security property. Changing it means changing this line.
 func TestPipeline_order(t *testing.T) {
 	got := engine.Stages()
-	if diff := cmp.Diff([]string{"resolve", "authorize", "limit", "validate", "approve", "execute", "check"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"resolve", "authorize", "limit", "validate", "approve", "execute", "check"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -56,28 +57,47 @@ func exitCases() []exitCase {
 	return []exitCase{
 		{name: "success", want: haft.StatusSuccess, ran: true},
 		{name: "unknown tool", call: haft.Call{Tool: "nothing"}, want: haft.StatusValidation, kind: haft.FailNotFound},
-		{name: "unknown agent", call: haft.Call{Principal: haft.Principal{Org: "o", User: "ann", Agent: "x", Roles: []string{"user"}}}, want: haft.StatusDenied, kind: haft.FailDenied},
-		{name: "denied to the user", call: haft.Call{Principal: user("o", "eve")}, want: haft.StatusDenied, kind: haft.FailDenied},
-		{name: "no role", call: haft.Call{Principal: haft.Principal{Org: "o", User: "bob"}}, want: haft.StatusDenied, kind: haft.FailDenied},
-		{name: "denied by argument", call: haft.Call{Args: json.RawMessage(`{"path":"/etc/passwd"}`)}, want: haft.StatusDenied, kind: haft.FailDenied},
-		{name: "does not fit", call: haft.Call{Args: json.RawMessage(`{"x":"many"}`)}, want: haft.StatusValidation, kind: haft.FailValidation},
-		{name: "not even JSON", call: haft.Call{Args: json.RawMessage(`{"x":`)}, want: haft.StatusValidation, kind: haft.FailValidation},
-		{name: "filtered input", call: haft.Call{Args: json.RawMessage(`{"path":"a forbidden word"}`)}, want: haft.StatusDenied, kind: haft.FailFiltered},
-		{name: "reserved variable", call: haft.Call{Env: map[string]string{"LD_PRELOAD": "x"}}, want: haft.StatusValidation, kind: haft.FailValidation},
-		{name: "deadline passed", call: haft.Call{Deadline: time.Now().Add(-time.Second)}, want: haft.StatusTimeout, kind: haft.FailTimeout},
+		{name: "unknown agent",
+			call: haft.Call{Principal: haft.Principal{Org: "o", User: "ann", Agent: "x", Roles: []string{"user"}}},
+			want: haft.StatusDenied, kind: haft.FailDenied},
+		{name: "denied to the user", call: haft.Call{Principal: user("o", "eve")}, want: haft.StatusDenied,
+			kind: haft.FailDenied},
+		{name: "no role", call: haft.Call{Principal: haft.Principal{Org: "o", User: "bob"}}, want: haft.StatusDenied,
+			kind: haft.FailDenied},
+		{name: "denied by argument", call: haft.Call{Args: json.RawMessage(`{"path":"/etc/passwd"}`)},
+			want: haft.StatusDenied, kind: haft.FailDenied},
+		{name: "does not fit", call: haft.Call{Args: json.RawMessage(`{"x":"many"}`)}, want: haft.StatusValidation,
+			kind: haft.FailValidation},
+		{name: "not even JSON", call: haft.Call{Args: json.RawMessage(`{"x":`)}, want: haft.StatusValidation,
+			kind: haft.FailValidation},
+		{name: "filtered input", call: haft.Call{Args: json.RawMessage(`{"path":"a forbidden word"}`)},
+			want: haft.StatusDenied, kind: haft.FailFiltered},
+		{name: "reserved variable", call: haft.Call{Env: map[string]string{"LD_PRELOAD": "x"}},
+			want: haft.StatusValidation, kind: haft.FailValidation},
+		{name: "deadline passed", call: haft.Call{Deadline: time.Now().Add(-time.Second)}, want: haft.StatusTimeout,
+			kind: haft.FailTimeout},
 		{name: "tool fails", run: func(_ context.Context, r executor.Request) (*haft.Result, error) {
 			return failing(r, haft.StatusError, haft.FailException), nil
 		}, want: haft.StatusError, kind: haft.FailException, ran: true},
-		{name: "executor fails", run: func(context.Context, executor.Request) (*haft.Result, error) { return nil, errors.New("no such file") },
+		{name: "executor fails", run: func(context.Context, executor.Request) (*haft.Result, error) {
+			return nil,
+				errors.New("no such file")
+		},
 			want: haft.StatusError, kind: haft.FailInternal, ran: true},
 		{name: "isolation cannot be had", run: func(context.Context, executor.Request) (*haft.Result, error) {
 			return nil, &haft.Error{Code: haft.CodeDenied, Message: "isolation is demanded"}
 		}, want: haft.StatusDenied, kind: haft.FailIsolation, ran: true},
-		{name: "may have run", run: func(context.Context, executor.Request) (*haft.Result, error) { return nil, executor.ErrMaybeRan },
+		{name: "may have run", run: func(context.Context, executor.Request) (*haft.Result, error) {
+			return nil,
+				executor.ErrMaybeRan
+		},
 			want: haft.StatusUnknown, kind: haft.FailUnknown, ran: true},
 		{name: "executor panics", run: func(context.Context, executor.Request) (*haft.Result, error) { panic("oh no") },
 			want: haft.StatusUnknown, kind: haft.FailUnknown, ran: true},
-		{name: "filtered output", run: func(_ context.Context, r executor.Request) (*haft.Result, error) { return ok(r, `"forbidden"`), nil },
+		{name: "filtered output", run: func(_ context.Context, r executor.Request) (*haft.Result,
+			error) {
+			return ok(r, `"forbidden"`), nil
+		},
 			want: haft.StatusError, kind: haft.FailFiltered, ran: true},
 		{name: "filtered stdout", run: func(_ context.Context, r executor.Request) (*haft.Result, error) {
 			res := ok(r, `1`)
@@ -175,7 +195,8 @@ func TestCall_in_another_organisation_finds_nothing(t *testing.T) {
 	tool := w.tool("a", "work", nil)
 	res := w.call(user("a", "ann"), "work", `{}`)
 	for _, ref := range []string{"work", string(tool.ID)} {
-		if _, err := w.Call(t.Context(), haft.Call{Tool: ref, Principal: user("b", "ann")}); haft.CodeOf(err) != haft.CodeNotFound {
+		if _, err := w.Call(t.Context(), haft.Call{Tool: ref, Principal: user("b", "ann")}); haft.CodeOf(
+			err) != haft.CodeNotFound {
 			t.Errorf("Call(%s) from b: %v", ref, err)
 		}
 	}
@@ -198,9 +219,11 @@ func TestCall_redacts_everything_that_leaves(t *testing.T) {
 		res.Stdout, res.Stderr = "out "+secret, "err "+secret
 		return res, nil
 	})
-	res := w.do(haft.Call{Tool: "work", Args: json.RawMessage(`{"password":"` + secret + `"}`), Principal: user("o", "ann"), Env: map[string]string{"TOKEN": secret}})
+	res := w.do(haft.Call{Tool: "work", Args: json.RawMessage(`{"password":"` + secret + `"}`),
+		Principal: user("o", "ann"), Env: map[string]string{"TOKEN": secret}})
 	want(t, res, haft.StatusSuccess)
-	for what, v := range map[string]any{"result": res, "record": w.record("o", res.Call), "events": w.events("o", res.Call), "audit": w.audit("o")} {
+	for what, v := range map[string]any{"result": res, "record": w.record("o", res.Call),
+		"events": w.events("o", res.Call), "audit": w.audit("o")} {
 		raw, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

@@ -117,7 +117,8 @@ func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) 
 // Policy returns the document of p's organisation, or of the server. Its text is
 // nil if there is none.
 func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
-	if err := e.authority.Any(p, authority.Resource{Server: server}, haft.PoliciesRead, haft.PoliciesWrite); err != nil {
+	if err := e.authority.Any(p, authority.Resource{Server: server}, haft.PoliciesRead,
+		haft.PoliciesWrite); err != nil {
 		return nil, err
 	}
 	org := p.Org
@@ -134,7 +135,8 @@ func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*ha
 // PutPolicy replaces the document of p's organisation, or of the server, if that is
 // what next.If says, and else returns [haft.CodeConflict]. It is compiled first: what
 // is wrong changes nothing.
-func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error) {
+func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool,
+	next haft.PolicyText) (*haft.PolicyText, error) {
 	if err := e.Authorize(p, haft.PoliciesWrite, authority.Resource{Server: server}); err != nil {
 		return nil, err
 	}
@@ -190,7 +192,8 @@ func explained(ex *execution, err error) (policy.Decision, error) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		rule = cmp.Or(r.rule, "haft/"+string(r.failure.Kind))
 	}
-	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded), Considered: ex.decision.Considered}, nil
+	return policy.Decision{Effect: policy.Deny, Rule: rule, Reason: haft.MessageOf(coded),
+		Considered: ex.decision.Considered}, nil
 }
 
 // Review says what the policy of its organisation demands of a tool in whose source

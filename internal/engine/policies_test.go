@@ -33,7 +33,8 @@ func TestPolicies_are_kept_by_organisation(t *testing.T) {
 	w.tool("a", "work", nil)
 	after := rules()
 	if after[0] == before[0] || after[1] != before[1] {
-		t.Errorf("after a change of a: that of a is new: %v, that of b: %v", after[0] != before[0], after[1] != before[1])
+		t.Errorf("after a change of a: that of a is new: %v, that of b: %v", after[0] != before[0],
+			after[1] != before[1])
 	}
 	put("a", true)
 	if last := rules(); last[0] == after[0] || last[1] == after[1] {
@@ -49,7 +50,8 @@ func TestRates_are_those_of_the_owner(t *testing.T) {
 		rate  haft.Rate
 	}{
 		"of the tool": {allowAll, haft.Rate{PerSecond: 0.0001, Burst: 1}},
-		"of a rule":   {allowAll + "rules:\n  - {id: x, effect: limit, rate: {per_second: 0.0001, burst: 1, by: [user]}}\n", haft.Rate{}},
+		"of a rule": {allowAll + "rules:\n  - {id: x, effect: limit, rate: {per_second: 0.0001, burst: 1, by: " +
+			"[user]}}\n", haft.Rate{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := setup(t, c.rules, engine.Config{})

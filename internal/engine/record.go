@@ -35,7 +35,8 @@ func (e *Engine) record(ctx, waiting context.Context, ex *execution, res *haft.R
 	e.mu.Lock()
 	e.recording[ex.call.ID] = true
 	e.mu.Unlock()
-	e.logOf(ex).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call", ex.call.ID, "error", err)
+	e.logOf(ex).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call",
+		ex.call.ID, "error", err)
 	if ex.async {
 		return e.recordUntil(ex, write)
 	}
@@ -74,7 +75,8 @@ func (e *Engine) ending(ctx context.Context, ex *execution, res *haft.Result) fu
 	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
 	return func(again bool) error {
-		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: rows(ex.taken), Again: again, Sure: ex.ours}
+		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: rows(ex.taken),
+			Again: again, Sure: ex.ours}
 		if !ex.begun {
 			part.Approvals = ex.spent()
 		}
@@ -122,7 +124,8 @@ func (e *Engine) fromOthers(ctx context.Context, ex *execution, err error) (*haf
 	}
 	if ex.begun {
 		// Not an error that says to try again: the tool would run twice.
-		err = &haft.Error{Code: haft.CodeInternal, Err: err, Message: "the tool was run, and another server has the call: look it up by its id"}
+		err = &haft.Error{Code: haft.CodeInternal, Err: err,
+			Message: "the tool was run, and another server has the call: look it up by its id"}
 		if res := e.ended(ctx, ex); res != nil {
 			e.endTrace(ex, res, nil)
 			return res, nil

@@ -123,7 +123,8 @@ func (e *Engine) again(ctx context.Context, r *haft.Record) (bool, error) {
 func (e *Engine) requeue(ctx context.Context, r *haft.Record, why string) error {
 	ex := e.bareExecution(r)
 	ex.rec.Status, ex.rec.Result, ex.rec.Started = haft.StatusQueued, nil, time.Time{}
-	part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{e.entry(ex, "call.requeued", map[string]any{"reason": why})}}
+	part := &store.Batch{Records: []haft.Record{ex.rec},
+		Audit: []audit.Entry{e.entry(ex, "call.requeued", map[string]any{"reason": why})}}
 	return ended(e.tell(ctx, ex, haft.EventQueued, nil, part))
 }
 
@@ -210,11 +211,13 @@ func (e *Engine) lose(ctx context.Context, r *haft.Record, why string) error {
 
 // endUnbegun closes a call that did not run and of which nothing is kept to run it now.
 func (e *Engine) endUnbegun(ctx context.Context, r *haft.Record, _ string) error {
-	return e.end(ctx, r, haft.StatusError, haft.FailInternal, "the tool did not run: the store did not answer when it was to begin")
+	return e.end(ctx, r, haft.StatusError, haft.FailInternal,
+		"the tool did not run: the store did not answer when it was to begin")
 }
 
 // end closes a call that nobody has in hand.
-func (e *Engine) end(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind, message string) error {
+func (e *Engine) end(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind,
+	message string) error {
 	ex := e.bareExecution(r)
 	res := ex.failed(status, kind, message)
 	e.completeResult(ex, res)

@@ -17,7 +17,8 @@ import (
 func leftOpen(t *testing.T, w *world, id haft.CallID, status haft.Status, sealed string, tool *haft.Tool) {
 	t.Helper()
 	now := time.Now()
-	r := haft.Record{Call: haft.Call{ID: id, Tool: tool.Name, Principal: user("o", "ann")}, ToolID: tool.ID, Digest: tool.Version.Digest,
+	r := haft.Record{Call: haft.Call{ID: id, Tool: tool.Name, Principal: user("o", "ann")}, ToolID: tool.ID,
+		Digest: tool.Version.Digest,
 		Status: status, Owner: "p_dead", Created: now}
 	if status == haft.StatusRunning {
 		r.Started = now
@@ -26,7 +27,8 @@ func leftOpen(t *testing.T, w *world, id haft.CallID, status haft.Status, sealed
 		r.Sealed = json.RawMessage(sealed)
 	}
 	check(t, w.store.Commit(t.Context(), store.Batch{Records: []haft.Record{r},
-		Audit: []audit.Entry{{Org: "o", Time: now, Kind: "call.started", Actor: r.Call.Principal, Call: id, Body: json.RawMessage("{}")}}}))
+		Audit: []audit.Entry{{Org: "o", Time: now, Kind: "call.started", Actor: r.Call.Principal, Call: id,
+			Body: json.RawMessage("{}")}}}))
 }
 
 func TestRecover(t *testing.T) {
@@ -39,9 +41,12 @@ func TestRecover(t *testing.T) {
 		runs       int
 	}{
 		{name: "it had begun", status: haft.StatusRunning, want: haft.StatusUnknown},
-		{name: "it had begun and may run twice", status: haft.StatusRunning, sealed: `{"args":{"x":1},"async":true}`, idempotent: true, want: haft.StatusSuccess, runs: 1},
-		{name: "it had begun and may not run twice", status: haft.StatusRunning, sealed: `{"args":{"x":1},"async":true}`, want: haft.StatusUnknown},
-		{name: "it was queued", status: haft.StatusQueued, sealed: `{"args":{"x":1},"async":true}`, want: haft.StatusSuccess, runs: 1},
+		{name: "it had begun and may run twice", status: haft.StatusRunning, sealed: `{"args":{"x":1},"async":true}`,
+			idempotent: true, want: haft.StatusSuccess, runs: 1},
+		{name: "it had begun and may not run twice", status: haft.StatusRunning,
+			sealed: `{"args":{"x":1},"async":true}`, want: haft.StatusUnknown},
+		{name: "it was queued", status: haft.StatusQueued, sealed: `{"args":{"x":1},"async":true}`,
+			want: haft.StatusSuccess, runs: 1},
 		{name: "it was queued and cannot be read", status: haft.StatusQueued, sealed: `{?`, want: haft.StatusUnknown},
 	}
 	for _, c := range cases {

@@ -72,7 +72,8 @@ func (e *Engine) caller(ctx context.Context, ex *execution) error {
 	if p.Agent != "" {
 		agent, err := e.store.Agent(ctx, p.Org, p.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
-			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "there is no such agent in this organisation").by("agent")
+			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
+				"there is no such agent in this organisation").by("agent")
 		}
 		if err != nil {
 			return err
@@ -88,7 +89,8 @@ func (e *Engine) caller(ctx context.Context, ex *execution) error {
 		}
 	}
 	if note := e.stopped.Load(); note != nil && !ex.probe && !(note.leaving && (ex.async || ex.call.Chain != "")) {
-		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame, "calls are stopped: "+note.Reason).by("stopped")
+		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame,
+			"calls are stopped: "+note.Reason).by("stopped")
 	}
 	if ex.agent != nil && ex.agent.Disabled {
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the agent is disabled").by("agent")

@@ -44,7 +44,8 @@ type keptRetention struct {
 
 // retentionOf returns what holds for an organisation, and the most that its managers can
 // set.
-func (e *Engine) retentionOf(ctx context.Context, org string) (holds, most haft.Retention, kept keptRetention, err error) {
+func (e *Engine) retentionOf(ctx context.Context, org string) (
+	holds, most haft.Retention, kept keptRetention, err error) {
 	text, err := e.store.Setting(ctx, retentionSetting(org))
 	if err != nil {
 		return holds, most, kept, err
@@ -106,7 +107,9 @@ func (e *Engine) SetRetention(ctx context.Context, p haft.Principal, org string,
 	if e.authority.Operates(p) {
 		kept.Granted = r
 	} else if name := r.Exceeds(most); name != "" {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: name + " is more than the server keeps for this organisation: its operator can raise it, with haft calls retention --of " + org}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: name + " is more than the server keeps for this organisation: its operator can raise it, with " +
+				"haft calls retention --of " + org}
 	}
 	raw, err := json.Marshal(kept)
 	if err != nil {
@@ -181,7 +184,8 @@ func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool, most 
 
 // pruneOrg prunes the calls of an organisation from a place on until a time. It reports how
 // many are gone and whether it is done; else place is where to go on.
-func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, full bool, end time.Time) (gone int, done bool, err error) {
+func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, full bool,
+	end time.Time) (gone int, done bool, err error) {
 	keep, _, _, err := e.retentionOf(ctx, org)
 	if err != nil {
 		return 0, false, err
@@ -192,7 +196,8 @@ func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, fu
 			o := store.OldCalls{Org: org, Status: never[place.step], Never: true}
 			n, place.at, err = e.pruneOld(ctx, o, place.at, keep.Refused, keep.RefusedCount, keepRefused, end)
 		} else if full || place.at != nil {
-			n, place.at, err = e.pruneOld(ctx, store.OldCalls{Org: org}, place.at, keep.Calls, keep.CallsCount, keepRan, end)
+			n, place.at, err = e.pruneOld(ctx, store.OldCalls{Org: org}, place.at, keep.Calls, keep.CallsCount, keepRan,
+				end)
 		}
 		if gone += n; err != nil || place.at != nil {
 			return gone, false, err
@@ -203,7 +208,8 @@ func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, fu
 
 // pruneOld prunes what is older than age or not among the newest count, and in any case than
 // least. It returns how many are gone and where to go on, or nil if it is done.
-func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallPlace, age haft.Millis, count int64, least time.Duration, end time.Time) (gone int, next *store.CallPlace, err error) {
+func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallPlace, age haft.Millis, count int64,
+	least time.Duration, end time.Time) (gone int, next *store.CallPlace, err error) {
 	now := time.Now()
 	if age > 0 {
 		o.Before = now.Add(-age.D())

@@ -15,11 +15,15 @@ import (
 // made writes calls that ended some time ago.
 func made(t *testing.T, w *world, org string, status haft.Status, n int, ago time.Duration) {
 	t.Helper()
-	b := store.Batch{Audit: []audit.Entry{{Org: org, Time: time.Now(), Kind: "call.closed", Actor: user(org, "ann"), Body: json.RawMessage("{}")}}}
+	b := store.Batch{Audit: []audit.Entry{{Org: org, Time: time.Now(), Kind: "call.closed", Actor: user(org, "ann"),
+		Body: json.RawMessage("{}")}}}
 	for i := range n {
 		at := time.Now().Add(-ago + time.Duration(i)*time.Microsecond)
-		b.Records = append(b.Records, haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%s_%s_%v_%05d", org, status, ago, i)), Tool: "work",
-			Principal: user(org, "ann")}, Status: status, Created: at, Ended: at, Result: &haft.Result{Status: status}})
+		b.Records = append(b.Records,
+			haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%s_%s_%v_%05d", org, status, ago, i)),
+				Tool:      "work",
+				Principal: user(org, "ann")}, Status: status, Created: at, Ended: at,
+				Result: &haft.Result{Status: status}})
 	}
 	check(t, w.store.Commit(t.Context(), b))
 }
@@ -42,7 +46,8 @@ func TestPruneCalls(t *testing.T) {
 		{"results that are younger", haft.Retention{}, haft.StatusError, 100, 89 * day, 100},
 		{"results by count", haft.Retention{CallsCount: 40}, haft.StatusSuccess, 100, 2 * day, 40},
 		{"results whose keys still hold", haft.Retention{CallsCount: 40}, haft.StatusSuccess, 100, 23 * time.Hour, 100},
-		{"no bounds", haft.Retention{Refused: -1, RefusedCount: -1, Calls: -1, CallsCount: -1}, haft.StatusDenied, 100, 9999 * day, 100},
+		{"no bounds", haft.Retention{Refused: -1, RefusedCount: -1, Calls: -1, CallsCount: -1}, haft.StatusDenied, 100,
+			9999 * day, 100},
 		{"what is open", haft.Retention{}, haft.StatusPending, 100, 9999 * day, 100},
 	}
 	for _, c := range cases {
@@ -70,8 +75,10 @@ func TestPruneCalls_behind_those_that_stay(t *testing.T) {
 	ran := store.Batch{}
 	for i := range 1000 {
 		at := time.Now().Add(-3*week + time.Duration(i)*time.Microsecond)
-		ran.Records = append(ran.Records, haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_ran_%05d", i)), Tool: "work",
-			Principal: user("a", "ann")}, Status: haft.StatusDenied, Created: at, Ended: at, Result: &haft.Result{Status: haft.StatusDenied, Tries: 1}})
+		ran.Records = append(ran.Records,
+			haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_ran_%05d", i)), Tool: "work",
+				Principal: user("a", "ann")}, Status: haft.StatusDenied, Created: at, Ended: at,
+				Result: &haft.Result{Status: haft.StatusDenied, Tries: 1}})
 	}
 	check(t, w.store.Commit(t.Context(), ran))
 	made(t, w, "a", haft.StatusDenied, 300, 2*week)
@@ -100,10 +107,13 @@ func TestPruneCalls_and_idempotency_keys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := w.do(c); again.Call != first.Call || w.script.count() != 1 {
-		t.Errorf("the repeated key gave call %s and the tool ran %d times, want %s once", again.Call, w.script.count(), first.Call)
+		t.Errorf("the repeated key gave call %s and the tool ran %d times, want %s once", again.Call, w.script.count(),
+			first.Call)
 	}
-	refused := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "bob"), IdempotencyKey: "k"}
-	if _, _, err := w.store.Claim(t.Context(), "o", "bob", "", "k", w.Binds(refused), "c_pruned", time.Now()); err != nil {
+	refused := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "bob"),
+		IdempotencyKey: "k"}
+	if _, _, err := w.store.Claim(t.Context(), "o", "bob", "", "k", w.Binds(refused), "c_pruned",
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, w.do(refused), haft.StatusSuccess)
@@ -128,7 +138,8 @@ func TestSetRetention(t *testing.T) {
 		{"of a user", user("o", "ann"), "", haft.Retention{Calls: hours(48)}, haft.CodeDenied, 0},
 		{"of another organisation", admin("o"), "p", haft.Retention{Calls: hours(48)}, haft.CodeDenied, 0},
 		{"raised by the operator", admin("ops"), "o", haft.Retention{Calls: hours(100 * 24)}, "", hours(100 * 24)},
-		{"up to what the operator has raised it to", admin("o"), "", haft.Retention{Calls: hours(99 * 24)}, "", hours(99 * 24)},
+		{"up to what the operator has raised it to", admin("o"), "", haft.Retention{Calls: hours(99 * 24)}, "",
+			hours(99 * 24)},
 		{"no bound by the operator", admin("ops"), "o", haft.Retention{Calls: -1}, "", -haft.Millis(time.Millisecond)},
 	}
 	for _, c := range cases {

@@ -169,7 +169,8 @@ func withdrawalOf(ctx context.Context) *withdrawal {
 // on its way, or nil if it was not, or if the tool had ended by itself.
 func (e *Engine) withdrawnResult(ctx context.Context, ex *execution, res *haft.Result, err error) *haft.Result {
 	w := withdrawalOf(ctx)
-	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) && ex.seen != e.changes.Load() {
+	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) &&
+		ex.seen != e.changes.Load() {
 		// Whoever waited for it has left at the same moment, perhaps for this reason.
 		late := context.WithoutCancel(ctx)
 		if err := e.stillAllowed(late, ex.running()); err != nil {

@@ -71,13 +71,15 @@ type revoking struct {
 
 func newRevoking(t *testing.T) *revoking {
 	t.Helper()
-	r := &revoking{credentials: &credentials{gone: map[string]string{}, roles: map[string][]string{}, expires: map[string]time.Time{}}, started: make(chan haft.CallID, 64)}
+	r := &revoking{credentials: &credentials{gone: map[string]string{}, roles: map[string][]string{},
+		expires: map[string]time.Time{}}, started: make(chan haft.CallID, 64)}
 	r.world = setup(t, approvalRules, engine.Config{Recheck: r.credentials.recheck})
 	for _, name := range []string{"slow", "ask", "single"} {
 		r.tool("o", name, nil)
 	}
 	var err error
-	if r.agent, err = r.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"slow", "ask", "single"}}); err != nil {
+	if r.agent, err = r.PutAgent(t.Context(), admin("o"),
+		haft.Agent{Name: "bot", Tools: []string{"slow", "ask", "single"}}); err != nil {
 		t.Fatal(err)
 	}
 	r.p = user("o", "mallory")
@@ -139,13 +141,16 @@ func withdrawals() map[string]struct {
 		change func(r *revoking) error
 		why    string
 	}{
-		"the key is removed": {manage("key.remove", func(c *credentials) { c.gone["key:m"] = "the API key was removed" }), "the API key was removed"},
+		"the key is removed": {manage("key.remove",
+			func(c *credentials) { c.gone["key:m"] = "the API key was removed" }), "the API key was removed"},
 		"the token expires without a change": {func(r *revoking) error {
 			r.credentials.set(func(c *credentials) { c.expires["key:m"] = time.Now() })
-			return r.Manage(r.t.Context(), admin("other"), haft.KeysWrite, "key.remove", func(context.Context) (any, error) { return nil, nil })
+			return r.Manage(r.t.Context(), admin("other"), haft.KeysWrite, "key.remove",
+				func(context.Context) (any, error) { return nil, nil })
 		}, "the token has expired"},
-		"its role is taken":    {manage("key.set", func(c *credentials) { c.roles["key:m"] = nil }), ""},
-		"the agent is removed": {func(r *revoking) error { return r.RemoveAgent(r.t.Context(), admin("o"), "bot", "") }, "there is no such agent"},
+		"its role is taken": {manage("key.set", func(c *credentials) { c.roles["key:m"] = nil }), ""},
+		"the agent is removed": {func(r *revoking) error { return r.RemoveAgent(r.t.Context(), admin("o"), "bot", "") },
+			"there is no such agent"},
 		"the agent is disabled": {func(r *revoking) error {
 			a := *r.agent
 			a.Disabled = true
@@ -156,16 +161,24 @@ func withdrawals() map[string]struct {
 			a.Tools = nil
 			return second(r.PutAgent(r.t.Context(), admin("o"), a))
 		}, "there is no such tool"},
-		"the tools are removed": {each(func(r *revoking, tool string) error { return r.RemoveTool(r.t.Context(), admin("o"), tool, "") }), "there is no such tool"},
+		"the tools are removed": {each(func(r *revoking,
+			tool string) error {
+			return r.RemoveTool(r.t.Context(), admin("o"), tool, "")
+		}), "there is no such tool"},
 		"the tools are disabled": {each(func(r *revoking, tool string) error {
 			return second(r.SetTool(r.t.Context(), admin("o"), tool, haft.ToolState{Disabled: new(true)}))
 		}), "the tool is disabled"},
 		"the tools ask for another role": {each(func(r *revoking, tool string) error {
-			return second(r.PutTool(r.t.Context(), admin("o"), haft.Draft{Name: tool, Kind: haft.KindPython, Function: tool, Description: "A tool.",
-				Source: "def " + tool + "(): pass", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer"}}}`), Settings: haft.Settings{Roles: []string{"chief"}}}))
+			return second(r.PutTool(r.t.Context(), admin("o"),
+				haft.Draft{Name: tool, Kind: haft.KindPython, Function: tool, Description: "A tool.",
+					Source:     "def " + tool + "(): pass",
+					Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer"}}}`),
+					Settings:   haft.Settings{Roles: []string{"chief"}}}))
 		}), "role"},
-		"the policy of the organisation denies": {policy(false, "version: 1\nrules:\n  - {id: no-more, effect: deny, users: [mallory]}\n"), "no-more"},
-		"the policy of the server denies":       {policy(true, approvalRules+"  - {id: no-more, effect: deny, when: 'args.x == 1'}\n"), "no-more"},
+		"the policy of the organisation denies": {policy(false,
+			"version: 1\nrules:\n  - {id: no-more, effect: deny, users: [mallory]}\n"), "no-more"},
+		"the policy of the server denies": {policy(true,
+			approvalRules+"  - {id: no-more, effect: deny, when: 'args.x == 1'}\n"), "no-more"},
 	}
 }
 
@@ -220,7 +233,9 @@ func kinds() map[string]func(r *revoking) (ids []haft.CallID, told func() []*haf
 			})
 		},
 		"in a chain": func(r *revoking) ([]haft.CallID, func() []*haft.Result) {
-			c, err := r.Run(r.t.Context(), r.p, haft.Plan{Background: true, Steps: []haft.Step{{ID: "a", Tool: "slow", Args: json.RawMessage(`{"x":1}`)}, {ID: "b", Tool: "slow", Args: json.RawMessage(`{"x":1}`), After: []string{"a"}}}})
+			c, err := r.Run(r.t.Context(), r.p, haft.Plan{Background: true,
+				Steps: []haft.Step{{ID: "a", Tool: "slow", Args: json.RawMessage(`{"x":1}`)},
+					{ID: "b", Tool: "slow", Args: json.RawMessage(`{"x":1}`), After: []string{"a"}}}})
 			if err != nil {
 				r.t.Fatal(err)
 			}
@@ -228,7 +243,9 @@ func kinds() map[string]func(r *revoking) (ids []haft.CallID, told func() []*haf
 			return nil, func() []*haft.Result { return r.chainEnds(c.ID) }
 		},
 		"in a chain that waits for approval": func(r *revoking) ([]haft.CallID, func() []*haft.Result) {
-			c, err := r.Run(r.t.Context(), r.p, haft.Plan{Steps: []haft.Step{{ID: "a", Tool: "ask", Args: json.RawMessage(`{"x":1}`)}, {ID: "b", Tool: "slow", Args: json.RawMessage(`{"x":1}`), After: []string{"a"}}}})
+			c, err := r.Run(r.t.Context(), r.p,
+				haft.Plan{Steps: []haft.Step{{ID: "a", Tool: "ask", Args: json.RawMessage(`{"x":1}`)},
+					{ID: "b", Tool: "slow", Args: json.RawMessage(`{"x":1}`), After: []string{"a"}}}})
 			if err != nil {
 				r.t.Fatal(err)
 			}
@@ -276,7 +293,8 @@ func (r *revoking) chainEnds(id haft.ChainID) []*haft.Result {
 // ended checks what became of a call whose permission was withdrawn.
 func (r *revoking) ended(res *haft.Result, why string) {
 	r.t.Helper()
-	if res == nil || res.Status != haft.StatusCancelled && res.Status != haft.StatusDenied && res.Status != haft.StatusValidation || res.Error == nil {
+	if res == nil || res.Status != haft.StatusCancelled && res.Status != haft.StatusDenied &&
+		res.Status != haft.StatusValidation || res.Error == nil {
 		r.t.Errorf("the call ended with %+v", res)
 		return
 	}
@@ -328,7 +346,8 @@ func TestWithdrawn_is_audited(t *testing.T) {
 	r.end(admin("o"), id[0])
 	for _, e := range r.audit("o") {
 		if e.Call == id[0] && e.Kind == "call.ended" {
-			if !strings.Contains(string(e.Body), `"withdrawn":"the API key was removed"`) || e.Actor.Credential != "key:m" {
+			if !strings.Contains(string(e.Body), `"withdrawn":"the API key was removed"`) ||
+				e.Actor.Credential != "key:m" {
 				t.Errorf("the audit says %s of %+v", e.Body, e.Actor)
 			}
 			return
@@ -347,7 +366,8 @@ func TestWithdrawn_leaves_others(t *testing.T) {
 	ann, _ := kinds()["submitted"](r)
 	check(t, withdrawals()["the key is removed"].change(r))
 	// A policy that says other things, and nothing about what runs.
-	check(t, second(r.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: x, effect: deny, tools: [\"tool:other\"]}\n")})))
+	check(t, second(r.PutPolicy(t.Context(), admin("o"), false,
+		haft.PolicyText{Text: []byte("version: 1\nrules:\n  - {id: x, effect: deny, tools: [\"tool:other\"]}\n")})))
 	r.end(admin("o"), mallory[0])
 	if rec := r.record("o", ann[0]); rec.Status != haft.StatusRunning {
 		t.Errorf("the call of another is %s", rec.Status)
@@ -450,7 +470,8 @@ func TestWithdrawn_from_a_call_that_could_not_be_made_again(t *testing.T) {
 		<-ctx.Done()
 		return failing(req, haft.StatusCancelled, haft.FailCancelled), nil
 	})
-	c := haft.Call{Tool: "slow", Args: json.RawMessage(`{}`), Principal: user("o", "ann"), Turn: "my-turn-hunter2hunter2"}
+	c := haft.Call{Tool: "slow", Args: json.RawMessage(`{}`), Principal: user("o", "ann"),
+		Turn: "my-turn-hunter2hunter2"}
 	rec, err := w.Submit(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -101,12 +101,14 @@ func (e *Engine) hasSandbox(name, pointer string) error {
 		names[i] = string(have[i])
 	}
 	message := what + "; it has " + strings.Join(names, ", ")
-	return &haft.Error{Code: haft.CodeInvalid, Message: message, Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
+	return &haft.Error{Code: haft.CodeInvalid, Message: message,
+		Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
 }
 
 // house finds what the organisation says of the sandbox that the call runs in.
 func (e *Engine) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
-	if err := errors.Join(e.hasSandbox(ex.call.Sandbox, "/sandbox"), e.hasSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+	if err := errors.Join(e.hasSandbox(ex.call.Sandbox, "/sandbox"),
+		e.hasSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	}
 	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
@@ -144,7 +146,8 @@ func (e *Engine) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2
 }
 
 // PutSandboxConfig implements [haft.Sandboxes].
-func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal, c haft.SandboxConfig) (kept *haft.SandboxConfig, err error) {
+func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal,
+	c haft.SandboxConfig) (kept *haft.SandboxConfig, err error) {
 	c.ID, c.Org, c.Created, c.Updated = "", p.Org, time.Time{}, time.Time{}
 	err = e.Manage(ctx, p, haft.SandboxesWrite, "sandbox.put", func(ctx context.Context) (any, error) {
 		if err := e.registry.CheckSandbox(c); err != nil {

@@ -27,9 +27,11 @@ func (e *Engine) serverNetworks(ctx context.Context, s haft.MCPServer) ([]policy
 	}
 	var all []policy.Network
 	for _, name := range []string{s.Name, s.Name + haft.MCPSeparator + "*"} {
-		tool := haft.Tool{Org: s.Org, Name: name, Category: "mcp", Tags: []string{"mcp:" + s.Name}, // as the registry keeps them
+		// as the registry keeps them
+		tool := haft.Tool{Org: s.Org, Name: name, Category: "mcp", Tags: []string{"mcp:" + s.Name},
 			Version: haft.Version{Kind: haft.KindMCP, Server: s.ID}}
-		networks, err := rules.Networks(policy.Request{Principal: haft.Principal{Org: s.Org}, Tool: tool, Args: json.RawMessage("{}")})
+		networks, err := rules.Networks(policy.Request{Principal: haft.Principal{Org: s.Org}, Tool: tool,
+			Args: json.RawMessage("{}")})
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +45,8 @@ func (e *Engine) serverNetworks(ctx context.Context, s haft.MCPServer) ([]policy
 func (e *Engine) ServerForbids(ctx context.Context, s haft.MCPServer, host string, port uint16) (rule string) {
 	networks, err := e.serverNetworks(ctx, s)
 	if err != nil {
-		e.cfg.Logger.Error("the policy for the network of an MCP server cannot be evaluated", "org", s.Org, "server", s.Name, "error", err)
+		e.cfg.Logger.Error("the policy for the network of an MCP server cannot be evaluated", "org", s.Org, "server",
+			s.Name, "error", err)
 		return "that cannot be evaluated"
 	}
 	return policy.Forbids(networks, host, port)
@@ -58,7 +61,8 @@ func (e *Engine) CheckServerNetwork(ctx context.Context, s haft.MCPServer) error
 	}
 	if len(networks) == 0 {
 		if slices.Contains(s.Network, networkFull) {
-			return &haft.Error{Code: haft.CodeDenied, Message: "the MCP server wants every host, which a rule of the policy has to allow: network: [\"*\"]"}
+			return &haft.Error{Code: haft.CodeDenied,
+				Message: "the MCP server wants every host, which a rule of the policy has to allow: network: [\"*\"]"}
 		}
 		return nil
 	}
@@ -67,7 +71,8 @@ func (e *Engine) CheckServerNetwork(ctx context.Context, s haft.MCPServer) error
 		return err
 	}
 	if len(refused) > 0 {
-		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf("policy does not let the MCP server %s reach %s", s.Name, strings.Join(refused, ", "))}
+		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf("policy does not let the MCP server %s reach %s",
+			s.Name, strings.Join(refused, ", "))}
 	}
 	return nil
 }
@@ -118,8 +123,10 @@ func (e *Engine) fitServer(ctx context.Context, ex *execution) error {
 		return noEgress(haft.FailDenied, "the network of the MCP server cannot be read: "+haft.MessageOf(err))
 	}
 	if len(refused) > 0 {
-		return noEgress(haft.FailDenied, fmt.Sprintf("policy does not let the tool reach %s, which its MCP server %s can reach; "+
-			"a server cannot be given another network for one tool: narrow that of the server, or widen the rule", strings.Join(refused, ", "), s.Name))
+		return noEgress(haft.FailDenied,
+			fmt.Sprintf("policy does not let the tool reach %s, which its MCP server %s can reach; "+
+				"a server cannot be given another network for one tool: narrow that of the server, or widen the rule",
+				strings.Join(refused, ", "), s.Name))
 	}
 	return nil
 }

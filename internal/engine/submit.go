@@ -67,7 +67,8 @@ func (e *Engine) accept(ctx context.Context, ex *execution, failed error) (*haft
 		return nil, failed
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(time.Second), Err: failed,
-		Message: "the store does not answer: nobody can tell yet whether the call was accepted; repeat it with its idempotency key, or look for it by its id"}
+		Message: "the store does not answer: nobody can tell yet whether the call was accepted; repeat it with its " +
+			"idempotency key, or look for it by its id"}
 }
 
 // look takes an execution through the stages that need no turn, so that what is
@@ -91,7 +92,8 @@ func (e *Engine) look(ctx context.Context, ex *execution) error {
 		ex.tool, ex.rules, ex.decision = probe.tool, probe.rules, probe.decision
 		return limited(err)
 	}
-	ex.taken, ex.decision, ex.rec.ToolID, ex.rec.Digest = taken, probe.decision, probe.tool.Tool.ID, probe.tool.Tool.Version.Digest
+	ex.taken, ex.decision, ex.rec.ToolID, ex.rec.Digest = taken, probe.decision, probe.tool.Tool.ID,
+		probe.tool.Tool.Version.Digest
 	ex.rec.Call.Tool = probe.tool.Tool.Name
 	ex.tool, ex.rules, ex.agent = probe.tool, probe.rules, probe.agent // by which its record is kept
 	return nil

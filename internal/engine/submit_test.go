@@ -19,7 +19,8 @@ func (w *world) try(p haft.Principal, tool string) (*haft.Record, error) {
 // What cannot be promised is refused before it is accepted, and what was accepted ends,
 // however small the queue is.
 func TestSubmit_refuses_what_it_cannot_promise(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Backlog: 30, BacklogAll: 40, Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 4}})
+	w := setup(t, allowAll, engine.Config{Backlog: 30, BacklogAll: 40,
+		Limits: limit.Config{Running: 1, PerTenant: 1, Queue: 4}})
 	w.tool("o", "work", nil)
 	w.tool("p", "work", nil)
 	release := make(chan struct{})

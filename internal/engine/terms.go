@@ -63,8 +63,9 @@ func (e *Engine) termsServer(ctx context.Context, ex *execution) (*haft.TermsSer
 		return nil, "", err
 	}
 	return &haft.TermsServer{
-		Name: s.Name, URL: s.URL, Command: s.Command, Mounts: s.Mounts, Network: s.Network, Requirements: s.Requirements,
-		Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)),
+		Name: s.Name, URL: s.URL, Command: s.Command, Mounts: s.Mounts, Network: s.Network,
+		Requirements: s.Requirements,
+		Env:          slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)),
 	}, s.Revision(), nil
 }
 
@@ -84,7 +85,8 @@ func (ex *execution) variables() []haft.Variable {
 		origin string
 		names  map[string]bool
 	}
-	layers := []layer{{haft.OriginCall, map[string]bool{}}, {haft.OriginAgent, map[string]bool{}}, {haft.OriginOrganisation, map[string]bool{}}}
+	layers := []layer{{haft.OriginCall, map[string]bool{}}, {haft.OriginAgent, map[string]bool{}},
+		{haft.OriginOrganisation, map[string]bool{}}}
 	for name := range ex.call.Env {
 		layers[0].names[name] = true
 	}

@@ -24,27 +24,33 @@ func TestApproval_terms(t *testing.T) {
 	}{
 		{name: "nothing", change: func(*testing.T, *world) {}},
 		{name: "the agent's environment", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"delete"}, Env: map[string]string{"RATE": "high"}})
+			_, err := w.PutAgent(t.Context(), admin("o"),
+				haft.Agent{Name: "bot", Tools: []string{"delete"}, Env: map[string]string{"RATE": "high"}})
 			check(t, err)
 		}},
 		{name: "a new variable of the agent", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"delete"}, Env: map[string]string{"RATE": "low", "MORE": "x"}})
+			_, err := w.PutAgent(t.Context(), admin("o"),
+				haft.Agent{Name: "bot", Tools: []string{"delete"}, Env: map[string]string{"RATE": "low", "MORE": "x"}})
 			check(t, err)
 		}},
 		{name: "the network of the organisation", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutSandboxConfig(t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxLocal, Network: []string{"evil.example"}})
+			_, err := w.PutSandboxConfig(t.Context(), admin("o"),
+				haft.SandboxConfig{Type: haft.SandboxLocal, Network: []string{"evil.example"}})
 			check(t, err)
 		}},
 		{name: "the packages of the organisation", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutSandboxConfig(t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxLocal, Needs: haft.Requirements{Pip: []string{"evil==1"}}})
+			_, err := w.PutSandboxConfig(t.Context(), admin("o"),
+				haft.SandboxConfig{Type: haft.SandboxLocal, Needs: haft.Requirements{Pip: []string{"evil==1"}}})
 			check(t, err)
 		}},
 		{name: "the limits of the organisation", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutSandboxConfig(t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxLocal, Limits: haft.Limits{Memory: 1 << 30}})
+			_, err := w.PutSandboxConfig(t.Context(), admin("o"),
+				haft.SandboxConfig{Type: haft.SandboxLocal, Limits: haft.Limits{Memory: 1 << 30}})
 			check(t, err)
 		}},
 		{name: "the network of policy", code: haft.CodeConflict, change: func(t *testing.T, w *world) {
-			_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules: [{id: n, effect: limit, network: [\"*\"]}]\n")})
+			_, err := w.PutPolicy(t.Context(), admin("o"), false,
+				haft.PolicyText{Text: []byte("version: 1\nrules: [{id: n, effect: limit, network: [\"*\"]}]\n")})
 			check(t, err)
 		}},
 		{name: "a new version", change: func(_ *testing.T, w *world) {
@@ -55,13 +61,16 @@ func TestApproval_terms(t *testing.T) {
 			t.Parallel()
 			w := setup(t, askFirst, engine.Config{})
 			w.tool("o", "delete", nil)
-			a, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: "bot", Tools: []string{"delete"}, Env: map[string]string{"RATE": "low", "BANK": "ours"}})
+			a, err := w.PutAgent(t.Context(), admin("o"),
+				haft.Agent{Name: "bot", Tools: []string{"delete"},
+					Env: map[string]string{"RATE": "low", "BANK": "ours"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			p := ann
 			p.Agent = string(a.ID)
-			res := w.do(haft.Call{Tool: "delete", Principal: p, Args: json.RawMessage(`{"path":"/tmp/x"}`), Env: map[string]string{"BANK": value}})
+			res := w.do(haft.Call{Tool: "delete", Principal: p, Args: json.RawMessage(`{"path":"/tmp/x"}`),
+				Env: map[string]string{"BANK": value}})
 			want(t, res, haft.StatusPending)
 			asked, err := w.Approval(t.Context(), approver("o"), res.Approval)
 			if err != nil {
@@ -71,7 +80,9 @@ func TestApproval_terms(t *testing.T) {
 			if err != nil || strings.Contains(string(raw), value) {
 				t.Errorf("the request holds a value: %s, %v", raw, err)
 			}
-			if !strings.Contains(string(raw), `{"name":"BANK","origin":"call","replaces":"agent"},{"name":"RATE","origin":"agent"}`) || asked.Terms.Agent != string(a.ID) {
+			if !strings.Contains(string(raw),
+				`{"name":"BANK","origin":"call","replaces":"agent"},{"name":"RATE","origin":"agent"}`) ||
+				asked.Terms.Agent != string(a.ID) {
 				t.Errorf("the request does not show the environment: %s", raw)
 			}
 			c.change(t, w)
@@ -79,7 +90,8 @@ func TestApproval_terms(t *testing.T) {
 				if args != "" && c.code == "" {
 					continue
 				}
-				if _, err := w.Decide(t.Context(), approver("o"), res.Approval, haft.Answer{Approve: true, Args: json.RawMessage(args)}); haft.CodeOf(err) != c.code {
+				if _, err := w.Decide(t.Context(), approver("o"), res.Approval,
+					haft.Answer{Approve: true, Args: json.RawMessage(args)}); haft.CodeOf(err) != c.code {
 					t.Fatalf("Decide with %q: %v, want %q", args, err, c.code)
 				}
 			}
@@ -106,9 +118,11 @@ func TestApproval_of_an_older_haft(t *testing.T) {
 		{"limits", haft.Call{Limits: haft.Limits{Memory: 1 << 30}}, haft.CodeConflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := setup(t, askFirst, engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxProcess}})
+			w := setup(t, askFirst,
+				engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxProcess}})
 			tool := w.tool("o", "delete", nil)
-			c.call.Tool, c.call.Principal, c.call.Args = "delete", user("o", "ann"), json.RawMessage(`{"path":"/tmp/x"}`)
+			c.call.Tool, c.call.Principal, c.call.Args = "delete", user("o", "ann"),
+				json.RawMessage(`{"path":"/tmp/x"}`)
 			res := w.do(c.call)
 			a, err := w.Approval(t.Context(), approver("o"), res.Approval)
 			if err != nil {
@@ -117,7 +131,8 @@ func TestApproval_of_an_older_haft(t *testing.T) {
 			sum := sha256.Sum256([]byte(tool.Version.Digest + "\x00" + `{"path":"/tmp/x"}`))
 			a.Terms, a.Binds = nil, "sha256:"+hex.EncodeToString(sum[:])
 			check(t, w.store.Commit(t.Context(), store.Batch{Approvals: []haft.Approval{*a}}))
-			if _, err := w.Decide(t.Context(), approver("o"), a.ID, haft.Answer{Approve: true}); haft.CodeOf(err) != c.code {
+			if _, err := w.Decide(t.Context(), approver("o"), a.ID,
+				haft.Answer{Approve: true}); haft.CodeOf(err) != c.code {
 				t.Fatalf("Decide: %v, want %q", err, c.code)
 			}
 			if c.code == "" {
@@ -136,7 +151,8 @@ func TestApproval_by_somebody_who_may_no_longer(t *testing.T) {
 	boss := approver("o")
 	a.State, a.Approver = haft.ApprovalApproved, &boss
 	check(t, w.store.Commit(t.Context(), store.Batch{Approvals: []haft.Approval{a}})) // and then it crashed
-	_, err := w.PutPolicy(t.Context(), admin("o"), false, haft.PolicyText{Text: []byte("version: 1\nrules: [{id: owner, effect: ask, approval: {users: [owner]}}]\n")})
+	_, err := w.PutPolicy(t.Context(), admin("o"), false,
+		haft.PolicyText{Text: []byte("version: 1\nrules: [{id: owner, effect: ask, approval: {users: [owner]}}]\n")})
 	check(t, err)
 	check(t, w.Engine.Close())
 	again := open(t, w.store, askFirst, engine.Config{})

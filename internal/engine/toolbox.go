@@ -29,7 +29,9 @@ func (e *Engine) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*
 		return change, nil
 	}
 	t := change.Tool
-	return change, e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": t.Version.Digest, "version": t.Version.Number, "waiting": change.Waiting})
+	return change,
+		e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": t.Version.Digest,
+			"version": t.Version.Number, "waiting": change.Waiting})
 }
 
 // SetTool implements [haft.Toolbox].
@@ -189,10 +191,12 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	}
 	a.Org = p.Org
 	if err := haft.CheckToolName(a.Name); err != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent is made like that of a tool", Err: err}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent is made like that of a tool",
+			Err: err}
 	}
 	if haft.IsAgentID(a.Name) {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent must not look like the id of one"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the name of an agent must not look like the id of one"}
 	}
 	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > maxEnv {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
@@ -204,7 +208,8 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	}
 	for _, name := range a.Tools {
 		if _, err := e.registry.Tool(ctx, p, name); err != nil {
-			return nil, &haft.Error{Code: haft.CodeOf(err), Message: "the tool " + name + " of the agent: " + haft.MessageOf(err), Err: err}
+			return nil, &haft.Error{Code: haft.CodeOf(err),
+				Message: "the tool " + name + " of the agent: " + haft.MessageOf(err), Err: err}
 		}
 	}
 	if err := toolrule.Check(a.Rules, func(tool string) bool { return slices.Contains(a.Tools, tool) }); err != nil {
@@ -215,7 +220,8 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	switch old, err := e.store.Agent(ctx, p.Org, a.Name); {
 	case err == nil:
 		if a.If != "" && a.If != old.Revision() {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the agent is not what you say it is; look again first"}
+			return nil, &haft.Error{Code: haft.CodeConflict,
+				Message: "the agent is not what you say it is; look again first"}
 		}
 		a.ID, a.Created = old.ID, old.Created
 		for k, v := range a.Env {
@@ -235,7 +241,8 @@ func (e *Engine) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	if err != nil {
 		return nil, err
 	}
-	return put, e.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools, "rules": len(a.Rules), "env": len(a.Env)})
+	return put, e.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools,
+		"rules": len(a.Rules), "env": len(a.Env)})
 }
 
 // RemoveAgent implements [haft.Agents].

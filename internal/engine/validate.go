@@ -20,7 +20,8 @@ func (e *Engine) validate(ctx context.Context, ex *execution) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r := refuse(haft.StatusValidation, haft.FailFiltered, haft.RetryChanged, "the arguments cannot be held against the filters")
+		r := refuse(haft.StatusValidation, haft.FailFiltered, haft.RetryChanged,
+			"the arguments cannot be held against the filters")
 		r.cause = err
 		return r
 	}

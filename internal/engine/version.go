@@ -24,7 +24,8 @@ func (e *Engine) holdVersions(ex *execution) error {
 	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
 	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
 	s.Limits = lower(s.Limits, now.Limits)
-	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond), Burst: lowest(burst(s.Rate), burst(now.Rate))}
+	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond),
+		Burst: lowest(burst(s.Rate), burst(now.Rate))}
 	s.Concurrency = lowest(s.Concurrency, now.Concurrency)
 	s.Output.MaxChars = lowest(s.Output.MaxChars, now.Output.MaxChars)
 	s.Cacheable = s.Cacheable && now.Cacheable
@@ -93,10 +94,12 @@ func (e *Engine) mayReach(ex *execution) error {
 	}
 	if len(more) > 0 {
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
-			"the version may reach only what the current version of the tool may, which does not name "+strings.Join(more, ", ")).by("network")
+			"the version may reach only what the current version of the tool may, which does not name "+
+				strings.Join(more, ", ")).by("network")
 	}
 	if len(own) == 0 && script {
-		ex.config.Network = slices.DeleteFunc(slices.Clone(ex.config.Network), func(entry string) bool { return !covered(entry) })
+		ex.config.Network = slices.DeleteFunc(slices.Clone(ex.config.Network),
+			func(entry string) bool { return !covered(entry) })
 	}
 	return nil
 }

@@ -27,16 +27,26 @@ func TestPinned_settings(t *testing.T) {
 		want     haft.Status // of the second call
 	}{
 		{"nothing is demanded", haft.Settings{}, haft.Settings{}, user("o", "ann"), haft.StatusSuccess},
-		{"a role of the current version", haft.Settings{}, haft.Settings{Roles: []string{"cleaner"}}, user("o", "ann"), haft.StatusDenied},
-		{"a role of its own", haft.Settings{Roles: []string{"cleaner"}}, haft.Settings{}, user("o", "ann"), haft.StatusDenied},
-		{"a role of each", haft.Settings{Roles: []string{"user"}}, haft.Settings{Roles: []string{"cleaner"}}, user("o", "ann"), haft.StatusDenied},
-		{"approval by the current version", haft.Settings{}, haft.Settings{RequiresApproval: true}, user("o", "ann"), haft.StatusPending},
-		{"approval of its own", haft.Settings{RequiresApproval: true}, haft.Settings{}, user("o", "ann"), haft.StatusPending},
-		{"the rate of the current version", haft.Settings{Rate: haft.Rate{PerSecond: 100}}, haft.Settings{Rate: haft.Rate{PerSecond: 0.0001}}, user("o", "ann"), haft.StatusRate},
-		{"its own rate", haft.Settings{Rate: haft.Rate{PerSecond: 0.0001, Burst: 1}}, haft.Settings{Rate: haft.Rate{PerSecond: 100, Burst: 100}}, user("o", "ann"), haft.StatusRate},
-		{"its own burst", haft.Settings{Rate: haft.Rate{PerSecond: 0.0001}}, haft.Settings{Rate: haft.Rate{PerSecond: 0.0001, Burst: 50}}, user("o", "ann"), haft.StatusRate},
-		{"hosts that the current version has not", haft.Settings{Network: []string{"old.example.com"}}, haft.Settings{Network: []string{"new.example.com"}}, user("o", "ann"), haft.StatusDenied},
-		{"hosts where the current version has none", haft.Settings{Network: []string{"old.example.com"}}, haft.Settings{}, user("o", "ann"), haft.StatusDenied},
+		{"a role of the current version", haft.Settings{}, haft.Settings{Roles: []string{"cleaner"}}, user("o", "ann"),
+			haft.StatusDenied},
+		{"a role of its own", haft.Settings{Roles: []string{"cleaner"}}, haft.Settings{}, user("o", "ann"),
+			haft.StatusDenied},
+		{"a role of each", haft.Settings{Roles: []string{"user"}}, haft.Settings{Roles: []string{"cleaner"}},
+			user("o", "ann"), haft.StatusDenied},
+		{"approval by the current version", haft.Settings{}, haft.Settings{RequiresApproval: true}, user("o", "ann"),
+			haft.StatusPending},
+		{"approval of its own", haft.Settings{RequiresApproval: true}, haft.Settings{}, user("o", "ann"),
+			haft.StatusPending},
+		{"the rate of the current version", haft.Settings{Rate: haft.Rate{PerSecond: 100}},
+			haft.Settings{Rate: haft.Rate{PerSecond: 0.0001}}, user("o", "ann"), haft.StatusRate},
+		{"its own rate", haft.Settings{Rate: haft.Rate{PerSecond: 0.0001, Burst: 1}},
+			haft.Settings{Rate: haft.Rate{PerSecond: 100, Burst: 100}}, user("o", "ann"), haft.StatusRate},
+		{"its own burst", haft.Settings{Rate: haft.Rate{PerSecond: 0.0001}},
+			haft.Settings{Rate: haft.Rate{PerSecond: 0.0001, Burst: 50}}, user("o", "ann"), haft.StatusRate},
+		{"hosts that the current version has not", haft.Settings{Network: []string{"old.example.com"}},
+			haft.Settings{Network: []string{"new.example.com"}}, user("o", "ann"), haft.StatusDenied},
+		{"hosts where the current version has none", haft.Settings{Network: []string{"old.example.com"}},
+			haft.Settings{}, user("o", "ann"), haft.StatusDenied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := setup(t, pinAll, engine.Config{})
@@ -45,7 +55,8 @@ func TestPinned_settings(t *testing.T) {
 			call := haft.Call{Tool: "wipe", Digest: old.Version.Digest, Principal: c.by}
 			w.do(call)
 			want(t, w.do(call), c.want)
-			effect := map[haft.Status]policy.Effect{haft.StatusSuccess: policy.Allow, haft.StatusRate: policy.Allow, haft.StatusPending: policy.NeedsApproval, haft.StatusDenied: policy.Deny}
+			effect := map[haft.Status]policy.Effect{haft.StatusSuccess: policy.Allow, haft.StatusRate: policy.Allow,
+				haft.StatusPending: policy.NeedsApproval, haft.StatusDenied: policy.Deny}
 			if d, err := w.Explain(t.Context(), call); err != nil || d.Effect != effect[c.want] {
 				t.Errorf("Explain: %s, %v, want %s", d, err, effect[c.want])
 			}
@@ -61,15 +72,18 @@ func TestPinned_limits(t *testing.T) {
 	})
 	w.tool("o", "wipe", func(d *haft.Draft) {
 		d.Source = "def wipe(): now()"
-		d.Settings.Limits, d.Settings.MinIsolation = haft.Limits{Memory: 64 << 20, Wall: haft.Millis(time.Second)}, haft.LevelNamespaces
+		d.Settings.Limits, d.Settings.MinIsolation = haft.Limits{Memory: 64 << 20, Wall: haft.Millis(time.Second)},
+			haft.LevelNamespaces
 	})
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
-		if r.Limits.Memory != 64<<20 || r.Limits.Processes != 3 || r.Limits.Wall.D() != time.Second || r.Need.Level != haft.LevelKernel {
+		if r.Limits.Memory != 64<<20 || r.Limits.Processes != 3 || r.Limits.Wall.D() != time.Second ||
+			r.Need.Level != haft.LevelKernel {
 			t.Errorf("it runs with %+v and %s", r.Limits, r.Need.Level)
 		}
 		return ok(r, "1"), nil
 	})
-	want(t, w.do(haft.Call{Tool: "wipe", Digest: old.Version.Digest, Principal: user("o", "ann"), Limits: haft.Limits{Memory: 4 << 30}}), haft.StatusSuccess)
+	want(t, w.do(haft.Call{Tool: "wipe", Digest: old.Version.Digest, Principal: user("o", "ann"),
+		Limits: haft.Limits{Memory: 4 << 30}}), haft.StatusSuccess)
 }
 
 // Who may not choose a version chooses none by any way in; the engine's own choice,
@@ -137,12 +151,14 @@ rules:
 		if r := w.record("o", res.Call); r.Call.Principal.Agent != string(a.ID) {
 			t.Errorf("called as %s: the record has %q", as, r.Call.Principal.Agent)
 		}
-		c, err := w.Run(t.Context(), p, haft.Plan{Steps: []haft.Step{{ID: "s", Tool: "wipe", Args: json.RawMessage(`{}`)}}})
+		c, err := w.Run(t.Context(), p,
+			haft.Plan{Steps: []haft.Step{{ID: "s", Tool: "wipe", Args: json.RawMessage(`{}`)}}})
 		if err != nil || c.Principal.Agent != string(a.ID) || c.Steps[0].Result.Status != haft.StatusDenied {
 			t.Errorf("a chain of %s: %+v, %v", as, c, err)
 		}
 	}
-	if _, err := w.PutAgent(t.Context(), admin("o"), haft.Agent{Name: string(a.ID)}); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := w.PutAgent(t.Context(), admin("o"),
+		haft.Agent{Name: string(a.ID)}); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("an agent that is named like the id of another: %v", err)
 	}
 }

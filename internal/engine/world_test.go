@@ -152,8 +152,10 @@ func approver(org string) haft.Principal {
 // tool registers a tool with any arguments. Change may adjust its draft.
 func (w *world) tool(org, name string, change func(*haft.Draft)) *haft.Tool {
 	w.t.Helper()
-	d := haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Description: "A tool.", Source: "def " + name + "(): pass",
-		Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer"},"password":{"type":"string"},"path":{"type":"string"}}}`)}
+	d := haft.Draft{Name: name, Kind: haft.KindPython, Function: name, Description: "A tool.",
+		Source: "def " + name + "(): pass",
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"x":{"type":"integer"},"password":{"type":"string"},"path":{"type":"string"}}}`)}
 	if change != nil {
 		change(&d)
 	}

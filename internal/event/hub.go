@@ -183,11 +183,13 @@ func (h *Hub) removeLocked(w *watcher) {
 }
 
 func slow() error {
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "events came faster than they were read; go on after the last one", Err: ErrSlow}
+	return &haft.Error{Code: haft.CodeUnavailable,
+		Message: "events came faster than they were read; go on after the last one", Err: ErrSlow}
 }
 
 func lost() error {
-	return &haft.Error{Code: haft.CodeConflict, Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: ErrLost}
+	return &haft.Error{Code: haft.CodeConflict,
+		Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: ErrLost}
 }
 
 func errDropped() error {

@@ -40,7 +40,8 @@ func begin(t testing.TB, cfg event.Config) *event.Hub {
 func made(t testing.TB, call string, typ haft.EventType) haft.Event {
 	t.Helper()
 	part := append(strings.Split(call, "/"), "", "", "")
-	c := haft.Call{ID: haft.CallID(call), Tool: "add", Principal: haft.Principal{Org: part[0], User: part[1], Agent: part[2]}}
+	c := haft.Call{ID: haft.CallID(call), Tool: "add",
+		Principal: haft.Principal{Org: part[0], User: part[1], Agent: part[2]}}
 	e, err := haft.NewEvent(c, typ, at, json.RawMessage(`{}`))
 	if err != nil {
 		t.Fatal(err)
@@ -89,13 +90,16 @@ func TestHub_Watch(t *testing.T) {
 		n      int
 		want   []string
 	}{
-		{"all of an organisation", event.Filter{Org: "a"}, 0, 4, []string{"101 a/ann/x/1#1", "103 a/ann/x/1#2", "104 a/amy/z/3#1", "105 a/ann/x/1#3"}},
+		{"all of an organisation", event.Filter{Org: "a"}, 0, 4,
+			[]string{"101 a/ann/x/1#1", "103 a/ann/x/1#2", "104 a/amy/z/3#1", "105 a/ann/x/1#3"}},
 		{"resumes after a cursor", event.Filter{Org: "a"}, 103, 2, []string{"104 a/amy/z/3#1", "105 a/ann/x/1#3"}},
-		{"resumes after a cursor of somebody else's event", event.Filter{Org: "a"}, 102, 1, []string{"103 a/ann/x/1#2"}},
+		{"resumes after a cursor of somebody else's event", event.Filter{Org: "a"}, 102, 1,
+			[]string{"103 a/ann/x/1#2"}},
 		{"one user", event.Filter{Org: "a", User: "amy"}, 0, 1, []string{"104 a/amy/z/3#1"}},
 		{"one agent", event.Filter{Org: "a", Agent: "z"}, 0, 1, []string{"104 a/amy/z/3#1"}},
 		{"one call", event.Filter{Org: "a", Call: "a/amy/z/3"}, 0, 1, []string{"104 a/amy/z/3#1"}},
-		{"a principal", event.For(haft.Principal{Org: "b", User: "bob", Agent: "y"}), 0, 1, []string{"102 b/bob/y/2#1"}},
+		{"a principal", event.For(haft.Principal{Org: "b", User: "bob", Agent: "y"}), 0, 1,
+			[]string{"102 b/bob/y/2#1"}},
 		{"no organisation", event.Filter{User: "ann"}, 0, 1, []string{who}},
 		{"a cursor from before", event.Filter{Org: "a"}, 50, 1, []string{gone}},
 		{"a cursor from before for somebody without events", event.Filter{Org: "c"}, 50, 1, []string{gone}},
@@ -263,12 +267,14 @@ func TestHub_Watch_bounds_watchers(t *testing.T) {
 		}
 	}
 	for org, want := range map[string]haft.Code{"c": haft.CodeUnavailable} {
-		if got := read(h.Watch(t.Context(), event.Filter{Org: org}, 0), 1); len(got) != 1 || got[0] != "too many are watching" {
+		if got := read(h.Watch(t.Context(), event.Filter{Org: org}, 0), 1); len(got) != 1 ||
+			got[0] != "too many are watching" {
 			t.Errorf("Watch(%s) = %v, want %s", org, got, want)
 		}
 	}
 	stops[1]()
-	if got := read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 1); len(got) != 1 || got[0] != "the organisation watches 1 times already" {
+	if got := read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 1); len(got) != 1 ||
+		got[0] != "the organisation watches 1 times already" {
 		t.Errorf("Watch(a) = %v", got)
 	}
 	stops[0]()
@@ -312,7 +318,8 @@ func TestHub_Close(t *testing.T) {
 		if _, err := h.Publish(t.Context(), made(t, "a/ann/x/1", haft.EventOutput)); !errors.Is(err, event.ErrClosed) {
 			t.Errorf("Publish after Close: %v", err)
 		}
-		if got := read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 1); len(got) != 1 || got[0] != "the server is shutting down" {
+		if got := read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 1); len(got) != 1 ||
+			got[0] != "the server is shutting down" {
 			t.Errorf("Watch after Close: %v", got)
 		}
 	})

@@ -248,7 +248,8 @@ func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
 		}
 		break
 	}
-	if got := read(h.Watch(t.Context(), event.Filter{Org: "org7"}, 100), 1); len(got) != 1 || got[0] != "109 org7/u/a/7#1" {
+	if got := read(h.Watch(t.Context(), event.Filter{Org: "org7"}, 100), 1); len(got) != 1 ||
+		got[0] != "109 org7/u/a/7#1" {
 		t.Errorf("Watch = %v", got)
 	}
 }

@@ -61,7 +61,8 @@ func check(e haft.Event) error {
 	case e.Type == "":
 		return &haft.Error{Code: haft.CodeInvalid, Message: "an event has a type"}
 	case len(e.Data) > MaxData:
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the data of the event has %d bytes, %d is the most", len(e.Data), MaxData)}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the data of the event has %d bytes, %d is the most", len(e.Data), MaxData)}
 	case len(e.Data) > 0 && !json.Valid(e.Data):
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the data of the event is not JSON"}
 	}

@@ -152,7 +152,8 @@ func (h *Hub) enter(ctx context.Context, f Filter) (*watcher, int64, error) {
 	case h.stats.Watchers >= h.cfg.Watchers:
 		return nil, 0, &haft.Error{Code: haft.CodeUnavailable, Message: "too many are watching"}
 	case len(h.orgs[f.Org]) >= h.cfg.WatchersPerOrg:
-		return nil, 0, &haft.Error{Code: haft.CodeRateLimited, Message: fmt.Sprintf("the organisation watches %d times already", h.cfg.WatchersPerOrg)}
+		return nil, 0, &haft.Error{Code: haft.CodeRateLimited,
+			Message: fmt.Sprintf("the organisation watches %d times already", h.cfg.WatchersPerOrg)}
 	}
 	w := &watcher{filter: f, wake: make(chan struct{}, 1)}
 	if h.orgs[f.Org] == nil {
@@ -176,7 +177,8 @@ func (h *Hub) leave(w *watcher) {
 
 // replay yields one page of what the log has between after and from, and returns
 // how far it got.
-func (h *Hub) replay(ctx context.Context, f Filter, after, from int64, yield func(haft.Event, error) bool) (int64, error) {
+func (h *Hub) replay(ctx context.Context, f Filter, after, from int64,
+	yield func(haft.Event, error) bool) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return after, err
 	}

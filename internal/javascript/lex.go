@@ -431,7 +431,8 @@ func (l *lexer) pair() {
 	i := len(l.Tokens) - 1
 	t := l.Tokens[i]
 	text := l.TextOf(t)
-	opens := t.Kind == TemplateHead || t.Kind == TemplateMiddle || t.Kind == Punct && (text == "(" || text == "[" || text == "{")
+	opens := t.Kind == TemplateHead || t.Kind == TemplateMiddle ||
+		t.Kind == Punct && (text == "(" || text == "[" || text == "{")
 	closes := t.Kind == TemplateMiddle || t.Kind == TemplateTail || t.Kind == Punct && closers[text] != ""
 	if closes {
 		if len(l.open) == 0 {

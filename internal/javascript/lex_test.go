@@ -46,7 +46,8 @@ func TestScan_slashes(t *testing.T) {
 	for _, source := range []string{
 		"if (!/[\"'`]/.test(x)) y = a / b; // c", "return /\"/.test(x)", "x = a\n  / b\n  / c", "while (n --> 0) x()",
 		"for await (const x of y) /\"/.test(x)", "function* g() { yield /}/; }", "if (x) {}\n/a\"/.test(y)",
-		"x = a! / b", "x = i++ / 2", "`${a} / ${b} // \"`", "f(<T>/\"/)", "x = 0xe+1 / 2", "typeof /'/", "a = b ? /'/ : /\"/",
+		"x = a! / b", "x = i++ / 2", "`${a} / ${b} // \"`", "f(<T>/\"/)", "x = 0xe+1 / 2", "typeof /'/",
+		"a = b ? /'/ : /\"/",
 	} {
 		if _, bad := javascript.Scan([]byte(source)); bad != nil {
 			t.Errorf("Scan(%q): %v", source, bad)

@@ -52,7 +52,8 @@ func Decode(text []byte, most Limits) (any, error) {
 // are no finite float64.
 func DecodePrefix(text []byte, most Limits) (v any, n int, err error) {
 	if len(text) > most.Bytes {
-		return nil, 0, &SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), most.Bytes)}
+		return nil, 0,
+			&SyntaxError{Message: fmt.Sprintf("the document has %d bytes, %d is the most", len(text), most.Bytes)}
 	}
 	r := textReader{text: text, most: most}
 	r.space()

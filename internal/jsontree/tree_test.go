@@ -124,7 +124,8 @@ func TestObject_remembers_order(t *testing.T) {
 	if o.Len() != 3 || !o.Has("c") || o.Has("b") || o.Value("b") != nil {
 		t.Errorf("Len, Has or Value disagree with the keys of %s", encode(t, o))
 	}
-	if o.String("a") != "y" || o.String("d") != "" || o.Object("a") != nil || o.Array("a") != nil || len(o.Array("d")) != 1 {
+	if o.String("a") != "y" || o.String("d") != "" || o.Object("a") != nil || o.Array("a") != nil ||
+		len(o.Array("d")) != 1 {
 		t.Error("a getter returns a value of another type")
 	}
 }
@@ -161,7 +162,8 @@ func TestClone_shares_nothing(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"a":[1,{"b":null}],"c":"<"}`, `{"a":1,"a":1}`, `[[[`, `"\ud800"`, `1e999`, `{"a":tru}`, "\x00"} {
+	for _, s := range []string{`{"a":[1,{"b":null}],"c":"<"}`, `{"a":1,"a":1}`, `[[[`, `"\ud800"`, `1e999`, `{"a":tru}`,
+		"\x00"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -27,7 +27,8 @@ func TestStore_full_disk(t *testing.T) {
 	})
 	s := open(t, dir, layer.Config{})
 	big, built := files(map[string]string{"a": strings.Repeat("a", 3<<20)})
-	if _, err := s.Layer(t.Context(), want("big"), big); haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "is full") {
+	if _, err := s.Layer(t.Context(), want("big"), big); haft.CodeOf(err) != haft.CodeUnavailable ||
+		!strings.Contains(haft.MessageOf(err), "is full") {
 		t.Errorf("got %v", err)
 	}
 	empty(t, dir, "tmp")

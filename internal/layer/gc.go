@@ -81,7 +81,8 @@ func (s *Store) Show(ctx context.Context, prefix string) (Info, []byte, error) {
 	})
 	if len(list) != 1 {
 		return Info{}, nil, &haft.Error{Code: haft.CodeNotFound, Message: fmt.Sprintf(
-			"%d environments have a digest that begins so; give at least 4 digits, and enough to tell one from the others", len(list))}
+			"%d environments have a digest that begins so; give at least 4 digits, and enough to tell one from "+
+				"the others", len(list))}
 	}
 	lock, err := readFile(s.path("layers", list[0].Digest, lockFile), maxLock)
 	if err != nil {

@@ -23,7 +23,8 @@ func online(t *testing.T, s *layer.Store, kind string) *layer.Installer {
 	}
 	in := &layer.Installer{Run: runHost, Scratch: s.Scratch, Index: layer.Index{
 		URL: os.Getenv("PIP_INDEX_URL"), Registry: os.Getenv("npm_config_registry"),
-		CA:    cmp.Or(os.Getenv("PIP_CERT"), os.Getenv("SSL_CERT_FILE"), os.Getenv("NODE_EXTRA_CA_CERTS"), systemRoots()),
+		CA: cmp.Or(os.Getenv("PIP_CERT"), os.Getenv("SSL_CERT_FILE"), os.Getenv("NODE_EXTRA_CA_CERTS"),
+			systemRoots()),
 		Proxy: cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy")),
 	}}
 	var set requirement.Set
@@ -71,11 +72,13 @@ func TestIndex_numpy_and_pydantic(t *testing.T) {
 	t.Logf("%d files, %d MiB in %s", l.Info.Files, l.Info.Bytes>>20, l.Info.Took)
 
 	_, err := in.Resolve(t.Context(), "pip", needs(t, []string{"numpy==99.99"}, nil), nil)
-	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion || p.Requirement != "numpy==99.99" {
+	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion ||
+		p.Requirement != "numpy==99.99" {
 		t.Errorf("a version that is not: %v", err)
 	}
 	_, err = in.Resolve(t.Context(), "pip", needs(t, []string{"haft-no-such-package-anywhere"}, nil), nil)
-	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemNotFound || p.Requirement != "haft-no-such-package-anywhere" {
+	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemNotFound ||
+		p.Requirement != "haft-no-such-package-anywhere" {
 		t.Errorf("a package that is not: %v", err)
 	}
 }
@@ -102,7 +105,8 @@ func TestIndex_uv(t *testing.T) {
 		{[]string{"pydantic==2.5.0", "pydantic-core==2.0.1"}, layer.ProblemConflict, "pydantic"},
 	} {
 		_, err := in.Resolve(t.Context(), "pip", needs(t, tt.pip, nil), nil)
-		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != tt.kind || !strings.Contains(p.Requirement, tt.name) {
+		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != tt.kind ||
+			!strings.Contains(p.Requirement, tt.name) {
 			t.Errorf("%v: %+v of %v", tt.pip, p, err)
 		}
 	}
@@ -121,8 +125,10 @@ func TestIndex_lodash_and_zod(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, source := range map[string]string{
-		"tool.mjs": "import _ from 'lodash'; import { z } from 'zod'; console.log(_.capitalize('hELLO'), z.number().parse(3))",
-		"tool.cjs": "const _ = require('lodash'), { z } = require('zod'); console.log(_.capitalize('hELLO'), z.number().parse(3))",
+		"tool.mjs": "import _ from 'lodash'; import { z } from 'zod'; console.log(_.capitalize('hELLO'), " +
+			"z.number().parse(3))",
+		"tool.cjs": "const _ = require('lodash'), { z } = require('zod'); console.log(_.capitalize('hELLO'), " +
+			"z.number().parse(3))",
 	} {
 		file := filepath.Join(work, "deep", name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -144,7 +150,8 @@ func TestIndex_lodash_and_zod(t *testing.T) {
 		{[]string{"haft-no-such-package-anywhere"}, layer.ProblemNotFound, "haft-no-such-package-anywhere"},
 	} {
 		_, err := in.Resolve(t.Context(), "npm", needs(t, nil, tt.npm), nil)
-		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != tt.kind || !strings.Contains(p.Requirement, tt.name) {
+		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != tt.kind ||
+			!strings.Contains(p.Requirement, tt.name) {
 			t.Errorf("%v: %+v of %v", tt.npm, p, err)
 		}
 	}

@@ -34,7 +34,8 @@ type Command struct {
 // Spec returns the command for a sandbox without network: whoever runs it adds the
 // outlet if c.Network, the mounts of the interpreter, and what isolation it needs.
 func (c Command) Spec() sandbox.Spec {
-	return sandbox.Spec{Argv: c.Argv, Env: c.Env, Mounts: c.Mounts, Limits: c.Limits, Stdout: c.Stdout, Stderr: c.Stderr}
+	return sandbox.Spec{Argv: c.Argv, Env: c.Env, Mounts: c.Mounts, Limits: c.Limits, Stdout: c.Stdout,
+		Stderr: c.Stderr}
 }
 
 // Run runs a command of an installer as [sandbox.Provider.Run] does.
@@ -117,7 +118,8 @@ const maxResult = 64 << 20
 
 // Resolve finds the exact packages that a set needs, of one kind ("pip" or "npm"),
 // as a lock with hashes.
-func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.Set, progress func(string)) ([]byte, error) {
+func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.Set,
+	progress func(string)) ([]byte, error) {
 	if err := in.fits(ctx, kind, set); err != nil {
 		return nil, err
 	}
@@ -147,7 +149,8 @@ func (in *Installer) fits(ctx context.Context, kind string, set requirement.Set)
 	have := PythonVersion(runtime)
 	for _, s := range set.Python {
 		if !requirement.Fits([]requirement.Spec{s}, have) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%s asks for Python %s%s, and here it is %.20s", s.From, s.Op, s.Version, have)}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("%s asks for Python %s%s, and here it is %.20s", s.From, s.Op, s.Version, have)}
 		}
 	}
 	return nil
@@ -198,8 +201,9 @@ func (in *Installer) Runtime(ctx context.Context, kind string) (string, error) {
 }
 
 const (
-	pythonProbe = "import sys, sysconfig; print(sys.implementation.name, '%d.%d.%d' % sys.version_info[:3], sysconfig.get_config_var('SOABI'), sysconfig.get_platform())"
-	nodeProbe   = "['node', process.versions.node, process.versions.modules, process.platform, process.arch].join(' ')"
+	pythonProbe = "import sys, sysconfig; print(sys.implementation.name, '%d.%d.%d' % sys.version_info[:3], " +
+		"sysconfig.get_config_var('SOABI'), sysconfig.get_platform())"
+	nodeProbe = "['node', process.versions.node, process.versions.modules, process.platform, process.arch].join(' ')"
 )
 
 // PythonVersion returns the version that a runtime of Python names, or "".
@@ -371,13 +375,15 @@ func (st *step) env(network bool) []string {
 		"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "NO_COLOR=1", "CI=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONNOUSERSITE=1",
 	}
 	if ca := st.ca(); ca != "" {
-		env = append(env, "SSL_CERT_FILE="+ca, "REQUESTS_CA_BUNDLE="+ca, "PIP_CERT="+ca, "NODE_EXTRA_CA_CERTS="+ca, "npm_config_cafile="+ca)
+		env = append(env, "SSL_CERT_FILE="+ca, "REQUESTS_CA_BUNDLE="+ca, "PIP_CERT="+ca, "NODE_EXTRA_CA_CERTS="+ca,
+			"npm_config_cafile="+ca)
 	}
 	if !network {
 		return env
 	}
 	if ix.Proxy != "" {
-		env = append(env, "HTTP_PROXY="+ix.Proxy, "HTTPS_PROXY="+ix.Proxy, "http_proxy="+ix.Proxy, "https_proxy="+ix.Proxy,
+		env = append(env, "HTTP_PROXY="+ix.Proxy, "HTTPS_PROXY="+ix.Proxy, "http_proxy="+ix.Proxy,
+			"https_proxy="+ix.Proxy,
 			"npm_config_proxy="+ix.Proxy, "npm_config_https_proxy="+ix.Proxy)
 	}
 	return append(env, ix.Env...)

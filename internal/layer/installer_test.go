@@ -118,7 +118,8 @@ func needs(t *testing.T, pip, npm []string) requirement.Set {
 }
 
 // install resolves and installs, and returns the layer.
-func install(t *testing.T, s *layer.Store, in *layer.Installer, kind string, set requirement.Set) (*layer.Layer, []byte) {
+func install(t *testing.T, s *layer.Store, in *layer.Installer, kind string,
+	set requirement.Set) (*layer.Layer, []byte) {
 	t.Helper()
 	runtime, err := in.Runtime(t.Context(), kind)
 	if err != nil {
@@ -156,7 +157,8 @@ func TestInstaller_offline_from_wheels(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	in := installer(t, s, wheels)
 	l, lock := install(t, s, in, "pip", needs(t, []string{"HaftUser"}, nil))
-	if got := importing(t, l, "import haftuser, hafttiny; print(haftuser.value, hafttiny.__cached__.endswith('.pyc'))"); got != "10 True" {
+	if got := importing(t, l,
+		"import haftuser, hafttiny; print(haftuser.value, hafttiny.__cached__.endswith('.pyc'))"); got != "10 True" {
 		t.Errorf("the tool prints %q", got)
 	}
 	list, err := requirement.ReadLock("lock", string(lock))
@@ -164,7 +166,8 @@ func TestInstaller_offline_from_wheels(t *testing.T) {
 		t.Errorf("the lock is %s (%v)", lock, err)
 	}
 	// Compiled files name the place that a sandbox has them at.
-	if got := importing(t, l, "import hafttiny, marshal; print(marshal.loads(open(hafttiny.__cached__, 'rb').read()[16:]).co_filename)"); got != layer.PythonDir+"/hafttiny.py" {
+	if got := importing(t, l, "import hafttiny, marshal; print(marshal.loads(open(hafttiny.__cached__, "+
+		"'rb').read()[16:]).co_filename)"); got != layer.PythonDir+"/hafttiny.py" {
 		t.Errorf("compiled files name %q", got)
 	}
 	if err := s.Verify(t.Context(), l.Info.Digest); err != nil {
@@ -174,7 +177,8 @@ func TestInstaller_offline_from_wheels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.Resolve(t.Context(), "pip", newer, nil); !strings.HasPrefix(haft.MessageOf(err), "the script asks for Python >=4, and here it is 3.") {
+	if _, err := in.Resolve(t.Context(), "pip", newer, nil); !strings.HasPrefix(haft.MessageOf(err),
+		"the script asks for Python >=4, and here it is 3.") {
 		t.Errorf("a Python that is not there: %v", err)
 	}
 	again, err := in.Resolve(t.Context(), "pip", needs(t, []string{"haftuser>=1"}, nil), nil)
@@ -209,7 +213,8 @@ func TestInstaller_says_which_requirement_failed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := in.Resolve(t.Context(), "pip", needs(t, tt.pip, nil), nil)
 			p, ok := errors.AsType[*layer.Problem](err)
-			if !ok || p.Kind != tt.kind || !strings.Contains(p.Requirement, tt.requirement) || haft.CodeOf(err) != tt.code {
+			if !ok || p.Kind != tt.kind || !strings.Contains(p.Requirement, tt.requirement) ||
+				haft.CodeOf(err) != tt.code {
 				t.Fatalf("got %+v of %v", p, err)
 			}
 			if tt.kind == layer.ProblemConflict && !strings.Contains(p.Other, "haftb") {
@@ -227,7 +232,8 @@ func TestInstaller_says_which_requirement_failed(t *testing.T) {
 		}
 		wheel(t, wheels, "hafttiny", "1.0", "import os; os.system('id')\n")
 		_, err = s.Layer(t.Context(), layer.Want{Kind: "pip", Lock: lock}, in.Install("pip", lock))
-		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemHash || !strings.Contains(p.Requirement, "hafttiny") {
+		if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemHash ||
+			!strings.Contains(p.Requirement, "hafttiny") {
 			t.Errorf("got %+v of %v", p, err)
 		}
 		if list, _ := s.List(t.Context()); len(list) != 0 {
@@ -236,7 +242,8 @@ func TestInstaller_says_which_requirement_failed(t *testing.T) {
 	})
 	t.Run("lock without hashes", func(t *testing.T) {
 		lock := []byte("hafttiny==1.0\n")
-		if _, err := s.Layer(t.Context(), layer.Want{Kind: "pip", Lock: lock}, in.Install("pip", lock)); haft.CodeOf(err) != haft.CodeInvalid {
+		if _, err := s.Layer(t.Context(), layer.Want{Kind: "pip", Lock: lock},
+			in.Install("pip", lock)); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -271,10 +278,12 @@ func TestInstaller_says_who_contradicts_whom(t *testing.T) {
 			tool, err := requirement.Parse("the tool", []string{"hafttiny" + tt.tool}, nil)
 			org, err2 := requirement.Parse("the organisation", []string{"hafttiny" + tt.org}, nil)
 			_, err = in.Resolve(t.Context(), "pip", contradicting(t, tool, org, errors.Join(err, err2)), nil)
-			if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemConflict || haft.CodeOf(err) != haft.CodeConflict {
+			if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemConflict ||
+				haft.CodeOf(err) != haft.CodeConflict {
 				t.Fatalf("got %+v of %v", p, err)
 			}
-			for _, part := range []string{"hafttiny", "cannot be installed together", "the tool asks for " + tt.tool, "the organisation asks for " + tt.org} {
+			for _, part := range []string{"hafttiny", "cannot be installed together", "the tool asks for " + tt.tool,
+				"the organisation asks for " + tt.org} {
 				if !strings.Contains(haft.MessageOf(err), part) {
 					t.Errorf("the message lacks %q: %s", part, haft.MessageOf(err))
 				}
@@ -318,7 +327,8 @@ func TestInstaller_index_that_fails(t *testing.T) {
 				in.Limits.Wall = haft.Millis(3 * time.Second)
 			}
 			var said strings.Builder
-			_, err := in.Resolve(t.Context(), "pip", needs(t, []string{"hafttiny"}, nil), func(l string) { said.WriteString(l + "\n") })
+			_, err := in.Resolve(t.Context(), "pip", needs(t, []string{"hafttiny"}, nil),
+				func(l string) { said.WriteString(l + "\n") })
 			p, ok := errors.AsType[*layer.Problem](err)
 			if !ok || p.Kind != tt.kind || haft.CodeOf(err) != haft.CodeUnavailable {
 				t.Errorf("got %+v of %v", p, err)
@@ -338,11 +348,13 @@ func TestInstaller_keeps_credentials_from_build_code(t *testing.T) {
 		t.Error("it was run")
 		return sandbox.Exit{}, nil
 	}
-	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil), nil); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil),
+		nil); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("got %v", err)
 	}
 	in.Index = layer.Index{URL: "https://ann:hunter2@example.com/simple"}
-	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil), nil); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := in.Resolve(t.Context(), "pip", needs(t, []string{"a"}, nil),
+		nil); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("credentials in the URL: %v", err)
 	}
 }
@@ -350,7 +362,8 @@ func TestInstaller_keeps_credentials_from_build_code(t *testing.T) {
 func TestInstaller_commands(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	var got []layer.Command
-	in := &layer.Installer{Scratch: s.Scratch, Inside: "/build", Python: "/usr/bin/python3", NPM: []string{"/usr/bin/node", "/npm-cli.js"},
+	in := &layer.Installer{Scratch: s.Scratch, Inside: "/build", Python: "/usr/bin/python3",
+		NPM:   []string{"/usr/bin/node", "/npm-cli.js"},
 		Index: layer.Index{URL: "https://index.example/simple", CA: "/etc/ca.pem", Env: []string{"TOKEN=x"}},
 		Run: func(_ context.Context, c layer.Command) (sandbox.Exit, error) {
 			got = append(got, c)
@@ -366,7 +379,8 @@ func TestInstaller_commands(t *testing.T) {
 		t.Fatalf("steps: %+v", got)
 	}
 	argv := strings.Join(got[0].Argv, " ")
-	for _, part := range []string{"--require-hashes", "--no-deps", "--only-binary :all:", "--target /build/files", "-r /build/scratch/lock.txt", "-I -m pip"} {
+	for _, part := range []string{"--require-hashes", "--no-deps", "--only-binary :all:", "--target /build/files",
+		"-r /build/scratch/lock.txt", "-I -m pip"} {
 		if !strings.Contains(argv, part) {
 			t.Errorf("%q lacks %q", argv, part)
 		}
@@ -375,7 +389,9 @@ func TestInstaller_commands(t *testing.T) {
 		t.Errorf("%q shows the index to who lists processes", argv)
 	}
 	env := strings.Join(got[0].Env, "\n") + "\n"
-	for _, part := range []string{"PIP_CONFIG_FILE=/dev/null\n", "PIP_NO_INPUT=1\n", "PIP_INDEX_URL=https://index.example/simple\n", "TOKEN=x\n", "HOME=/build/scratch/home\n", "PIP_CERT=/build/ca.pem\n"} {
+	for _, part := range []string{"PIP_CONFIG_FILE=/dev/null\n", "PIP_NO_INPUT=1\n",
+		"PIP_INDEX_URL=https://index.example/simple\n", "TOKEN=x\n", "HOME=/build/scratch/home\n",
+		"PIP_CERT=/build/ca.pem\n"} {
 		if !strings.Contains(env, part) {
 			t.Errorf("the environment lacks %q:\n%s", part, env)
 		}

@@ -317,7 +317,8 @@ func syncDir(dir string) error {
 
 // damaged says in which way a layer is not what was built.
 func damaged(format string, args ...any) error {
-	return &haft.Error{Code: haft.CodeConflict, Message: "installed packages were changed on the disk: " + fmt.Sprintf(format, args...)}
+	return &haft.Error{Code: haft.CodeConflict, Message: "installed packages were changed on the disk: " +
+		fmt.Sprintf(format, args...)}
 }
 
 // info reads what is said of a layer, and whether it says so of this one. The error

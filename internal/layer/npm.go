@@ -18,8 +18,10 @@ import (
 func (st *step) npmEnv() []string {
 	env := []string{
 		"npm_config_userconfig=" + st.inside("user.npmrc"), "npm_config_globalconfig=" + st.inside("global.npmrc"),
-		"npm_config_cache=" + st.inside("cache"), "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false",
-		"npm_config_progress=false", "npm_config_color=false", "npm_config_fetch_retries=2", "npm_config_fetch_timeout=30000",
+		"npm_config_cache=" + st.inside("cache"), "npm_config_audit=false", "npm_config_fund=false",
+		"npm_config_update_notifier=false",
+		"npm_config_progress=false", "npm_config_color=false", "npm_config_fetch_retries=2",
+		"npm_config_fetch_timeout=30000",
 		"npm_config_fetch_retry_mintimeout=500", "npm_config_fetch_retry_maxtimeout=3000",
 		"npm_config_omit_lockfile_registry_resolved=true", "npm_config_logs_max=0",
 	}
@@ -40,7 +42,8 @@ func (st *step) npm(verb, dir string, args ...string) []string {
 
 // npmPackage is the package.json of a layer.
 func npmPackage(dependencies map[string]string) ([]byte, error) {
-	return json.Marshal(map[string]any{"name": "haft-layer", "version": "0.0.0", "private": true, "dependencies": dependencies})
+	return json.Marshal(map[string]any{"name": "haft-layer", "version": "0.0.0", "private": true,
+		"dependencies": dependencies})
 }
 
 // npmResolve makes a lock by npm.
@@ -78,7 +81,8 @@ func (st *step) npmResolve(ctx context.Context, set requirement.Set) ([]byte, er
 
 var (
 	npmPlace = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)(?:/node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)*$`)
+		return regexp.MustCompile(
+			`^(?:node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)(?:/node_modules/(?:@[A-Za-z0-9._~-]+/)?[A-Za-z0-9._~-]+)*$`)
 	})
 	npmIntegrity = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^sha(?:256|384|512)-[A-Za-z0-9+/=]+(?: sha[0-9]+-[A-Za-z0-9+/=]+)*$`)
@@ -124,11 +128,13 @@ func npmLock(text []byte) (lock []byte, dependencies map[string]string, err erro
 			continue
 		}
 		switch {
-		case len(place) > 1000 || !npmPlace().MatchString(place) || strings.Contains(place, "/../") || strings.HasSuffix(place, "/.."):
+		case len(place) > 1000 || !npmPlace().MatchString(place) || strings.Contains(place, "/../") ||
+			strings.HasSuffix(place, "/.."):
 			return nil, nil, bad("a package is not in node_modules")
 		case p.Link:
 			return nil, nil, bad("%s is a link and no package", place)
-		case p.Resolved != "" && !strings.HasPrefix(p.Resolved, "https://") && !strings.HasPrefix(p.Resolved, "http://"):
+		case p.Resolved != "" && !strings.HasPrefix(p.Resolved, "https://") &&
+			!strings.HasPrefix(p.Resolved, "http://"):
 			return nil, nil, bad("%s does not come from the registry", place)
 		case !p.InBundle && !npmIntegrity().MatchString(p.Integrity):
 			return nil, nil, bad("%s has no hash", place)
@@ -142,7 +148,8 @@ func npmLock(text []byte) (lock []byte, dependencies map[string]string, err erro
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	err = enc.Encode(map[string]any{"name": "haft-layer", "version": "0.0.0", "lockfileVersion": doc.Version, "requires": true, "packages": doc.Packages})
+	err = enc.Encode(map[string]any{"name": "haft-layer", "version": "0.0.0", "lockfileVersion": doc.Version,
+		"requires": true, "packages": doc.Packages})
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the lock of npm: %w", err)
 	}
@@ -179,7 +186,8 @@ func (st *step) npmInstall(ctx context.Context, lock []byte) error {
 	if !st.in.Scripts {
 		args = append(args, "--ignore-scripts")
 	}
-	if err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.npmEnv(), Argv: st.npm("ci", st.target(), args...)}); err != nil {
+	if err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.npmEnv(),
+		Argv: st.npm("ci", st.target(), args...)}); err != nil {
 		return err
 	}
 	return explain("keep what was installed", st.files.mkdir("node_modules"))

@@ -54,7 +54,8 @@ func registry(t *testing.T, packages map[string]map[string]map[string]any) *http
 			sum := sha512.Sum512(buf.Bytes())
 			at := "/" + name + "/-/" + name + "-" + version + ".tgz"
 			mux.HandleFunc(at, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(buf.Bytes()) })
-			manifest["dist"] = map[string]any{"tarball": srv.URL + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
+			manifest["dist"] = map[string]any{"tarball": srv.URL + at,
+				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
 			if manifest["scripts"] != nil {
 				manifest["hasInstallScript"] = true
 			}
@@ -62,7 +63,8 @@ func registry(t *testing.T, packages map[string]map[string]map[string]any) *http
 		}
 		latest := "1.0.0"
 		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(map[string]any{"name": name, "versions": doc, "dist-tags": map[string]string{"latest": latest}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"name": name, "versions": doc,
+				"dist-tags": map[string]string{"latest": latest}})
 		})
 	}
 	return srv
@@ -76,7 +78,8 @@ func npmInstaller(t *testing.T, s *layer.Store, srv *httptest.Server) *layer.Ins
 	if errors.Join(err, err2) != nil {
 		sandboxtest.Require(t, "node", "there is no npm")
 	}
-	return &layer.Installer{Run: runHost, Scratch: s.Scratch, NPM: []string{npm}, Node: node, Index: layer.Index{Registry: srv.URL}}
+	return &layer.Installer{Run: runHost, Scratch: s.Scratch, NPM: []string{npm}, Node: node,
+		Index: layer.Index{Registry: srv.URL}}
 }
 
 func TestNPM_install(t *testing.T) {
@@ -99,7 +102,8 @@ func TestNPM_install(t *testing.T) {
 		t.Errorf("the lock names the registry: %s", lock)
 	}
 	in.Scripts = true
-	with, err := s.Layer(t.Context(), layer.Want{Kind: "npm", Runtime: "with scripts", Lock: lock}, in.Install("npm", lock))
+	with, err := s.Layer(t.Context(), layer.Want{Kind: "npm", Runtime: "with scripts", Lock: lock},
+		in.Install("npm", lock))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +129,14 @@ func TestNPM_says_which_requirement_failed(t *testing.T) {
 	}{
 		{"typo", []string{"haft-tinny"}, layer.ProblemNotFound, haft.CodeInvalid, "haft-tinny", ""},
 		{"version", []string{"haft-tiny@^7"}, layer.ProblemVersion, haft.CodeInvalid, "haft-tiny@^7", ""},
-		{"conflict", []string{"haft-tiny@^2", "haft-old"}, layer.ProblemConflict, haft.CodeConflict, "haft-tiny@2.0.0", "haft-old"},
+		{"conflict", []string{"haft-tiny@^2", "haft-old"}, layer.ProblemConflict, haft.CodeConflict, "haft-tiny@2.0.0",
+			"haft-old"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := in.Resolve(t.Context(), "npm", needs(t, nil, tt.npm), nil)
 			p, ok := errors.AsType[*layer.Problem](err)
-			if !ok || p.Kind != tt.kind || haft.CodeOf(err) != tt.code || !strings.Contains(p.Requirement, tt.requirement) || !strings.Contains(p.Other, tt.other) {
+			if !ok || p.Kind != tt.kind || haft.CodeOf(err) != tt.code ||
+				!strings.Contains(p.Requirement, tt.requirement) || !strings.Contains(p.Other, tt.other) {
 				t.Errorf("got %+v of %v", p, err)
 			}
 		})
@@ -138,7 +144,8 @@ func TestNPM_says_which_requirement_failed(t *testing.T) {
 	tool, err := requirement.Parse("the tool", nil, []string{"haft-tiny@^1 || ^3"})
 	org, err2 := requirement.Parse("the organisation", nil, []string{"haft-tiny@2.0.0"})
 	_, err = in.Resolve(t.Context(), "npm", contradicting(t, tool, org, errors.Join(err, err2)), nil)
-	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion || p.Requirement != "haft-tiny@^1 2.0.0 || ^3 2.0.0" ||
+	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemVersion ||
+		p.Requirement != "haft-tiny@^1 2.0.0 || ^3 2.0.0" ||
 		!strings.Contains(haft.MessageOf(err), "(asked for by the tool and the organisation)") {
 		t.Errorf("a contradiction: %+v of %v", p, err)
 	}

@@ -52,14 +52,18 @@ func (st *step) pip(args ...string) []string {
 // checkIndex refuses what cannot be handed to an installer safely.
 func (st *step) checkIndex() error {
 	ix := st.in.Index
-	known := len(ix.Env) > 0 || credentials().MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
+	known := len(ix.Env) > 0 ||
+		credentials().MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
 	if known && (st.kind == "pip" && st.in.Source || st.kind == "npm" && st.in.Scripts) {
 		return &haft.Error{Code: haft.CodeDenied, Message: "" +
-			"packages that run code when they are installed could read the credentials of the index: give the credentials to the proxy, or install built packages only"}
+			"packages that run code when they are installed could read the credentials of the index: give the " +
+			"credentials to the proxy, or install built packages only"}
 	}
 	for _, w := range append(append([]string{}, ix.Extra...), ix.Wheels...) {
 		if strings.ContainsAny(w, " \t\n,") {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "an extra index or a directory of wheels has a space or a comma in its name, which pip takes for two"}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "an extra index or a directory of wheels has a space or a comma in its name, which pip " +
+					"takes for two"}
 		}
 	}
 	return nil
@@ -123,7 +127,8 @@ func lockOfReport(text []byte) ([]byte, error) {
 			return nil, fmt.Errorf("package %d in the report of pip: %w", i+1, err)
 		}
 		if one.Direct {
-			return nil, &haft.Error{Code: haft.CodeDenied, Message: p.Name + " would come from a URL that a package names, and not from the index"}
+			return nil, &haft.Error{Code: haft.CodeDenied,
+				Message: p.Name + " would come from a URL that a package names, and not from the index"}
 		}
 		if a := one.Download.Archive; a != nil {
 			if sum := a.Hashes["sha256"]; sum != "" {
@@ -192,7 +197,8 @@ func (st *step) compile(ctx context.Context) error {
 // uvEnv is for uv what pipEnv is for pip.
 func (st *step) uvEnv() []string {
 	ix := st.in.Index
-	env := []string{"UV_NO_CONFIG=1", "UV_NO_CACHE=1", "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never", "UV_LINK_MODE=copy", "UV_HTTP_TIMEOUT=30", "UV_NO_ENV_FILE=1"}
+	env := []string{"UV_NO_CONFIG=1", "UV_NO_CACHE=1", "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never",
+		"UV_LINK_MODE=copy", "UV_HTTP_TIMEOUT=30", "UV_NO_ENV_FILE=1"}
 	set := func(name, value string) {
 		if value != "" {
 			env = append(env, name+"="+value)
@@ -225,7 +231,8 @@ func (st *step) uvResolve(ctx context.Context, set requirement.Set) ([]byte, err
 		return nil, err
 	}
 	err := st.run(ctx, Command{Step: "resolve", Network: !st.in.Index.Offline, Env: st.uvEnv(), Argv: st.uv("compile",
-		"--generate-hashes", "--no-header", "--no-annotate", "--quiet", "-o", st.inside("lock.txt"), st.inside("requirements.in"))})
+		"--generate-hashes", "--no-header", "--no-annotate", "--quiet", "-o", st.inside("lock.txt"),
+		st.inside("requirements.in"))})
 	if err != nil {
 		return nil, err
 	}

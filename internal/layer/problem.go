@@ -64,33 +64,65 @@ type sign struct {
 // before it. A package is "not found" too when the index cannot be reached.
 var signs = sync.OnceValue(func() []sign {
 	return []sign{
-		{ProblemDisk, regexp.MustCompile(`(?i)no space left on device|\bENOSPC\b|disk quota exceeded|not enough free disk`)},
-		{ProblemTool, regexp.MustCompile(`No module named pip\b|no such option: --(?:report|dry-run)|unexpected argument '--|Unknown (?:cli )?command`)},
-		{ProblemHash, regexp.MustCompile(`THESE PACKAGES DO NOT MATCH THE HASHES[\s\S]{0,400}?\n\s+([A-Za-z0-9][^\s]*) from `)},
+		{ProblemDisk,
+			regexp.MustCompile(`(?i)no space left on device|\bENOSPC\b|disk quota exceeded|not enough free disk`)},
+		{ProblemTool,
+			regexp.MustCompile(
+				`No module named pip\b|no such option: --(?:report|dry-run)|unexpected argument '--|Unknown (?:cli )?command`)},
+		{ProblemHash,
+			regexp.MustCompile(`THESE PACKAGES DO NOT MATCH THE HASHES[\s\S]{0,400}?\n\s+([A-Za-z0-9][^\s]*) from `)},
 		{ProblemHash, regexp.MustCompile("Hash mismatch for `([^`\\s]+)`")},
 		{ProblemHash, regexp.MustCompile(`\bEINTEGRITY\b(?:[\s\S]{0,200}?(?:for|from) ([^\s:]+@[^\s:]+))?`)},
 		{ProblemHash, regexp.MustCompile(`(?i)do(?:es)? not match the hash|hash(?:es)? (?:mismatch|are required)`)},
-		{ProblemTrust, regexp.MustCompile(`CERTIFICATE_VERIFY_FAILED|invalid peer certificate|SELF_SIGNED_CERT|UNABLE_TO_(?:GET|VERIFY)|self[- ]signed certificate`)},
-		{ProblemAccess, regexp.MustCompile(`\b(?:401|407) (?:Client )?(?:Error|Unauthorized|Proxy)|\bE40[13]\b|status (?:code )?\(?40[13]\b|40[13] (?:Client Error|Forbidden)|Tunnel connection failed: 40[37]|unsuccessful tunnel`)},
-		{ProblemNetwork, regexp.MustCompile(`(?i)\b(?:ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT)\b` +
-			`|connection refused|name resolution|name or service not known|network is unreachable|max retries exceeded|connection broken by|read timed out|connect timeout` +
-			`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|Tunnel connection failed: 50[234]|50[234] (?:Server Error|Bad Gateway|Service Unavailable|Gateway Time)|\bE50[234]\b|proxyerror|cannot connect to proxy|failed to connect`)},
-		{ProblemBuild, regexp.MustCompile("(?:Failed building wheel for|Could not build wheels for|Failed to build(?: installable wheels for some pyproject\\.toml based projects \\()?) ?`?([A-Za-z0-9][A-Za-z0-9._=-]*)")},
-		{ProblemBuild, regexp.MustCompile(`metadata-generation-failed|subprocess-exited-with-error|gyp ERR!|npm (?:ERR!|error) command failed`)},
-		{ProblemConflict, regexp.MustCompile(`The conflict is caused by:\s*\n\s+(?:The user requested )?([^\n]{1,200}?)\s*\n\s+(?:The user requested )?([^\n]{1,200})`)},
-		{ProblemConflict, regexp.MustCompile(`Cannot install ([^\n]{1,200}?) and ([^\n]{1,200}?) because these package versions have conflicting`)},
-		{ProblemConflict, regexp.MustCompile(`\bERESOLVE\b[\s\S]{0,600}?Found: ([^\s]+)[\s\S]{0,900}?(peer [^\n]{1,150})`)},
+		{ProblemTrust,
+			regexp.MustCompile(
+				`CERTIFICATE_VERIFY_FAILED|invalid peer certificate|SELF_SIGNED_CERT|UNABLE_TO_(?:GET|VERIFY)|self[- ]signed certificate`)},
+		{ProblemAccess,
+			regexp.MustCompile(
+				`\b(?:401|407) (?:Client )?(?:Error|Unauthorized|Proxy)|\bE40[13]\b|status (?:code )?\(?40[13]\b|40[13] (?:Client Error|Forbidden)|Tunnel connection failed: 40[37]|unsuccessful tunnel`)},
+		{ProblemNetwork,
+			regexp.MustCompile(
+				`(?i)\b(?:ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT)\b` +
+					`|connection refused|name resolution|name or service not known|network is unreachable|max retries exceeded|connection broken by|read timed out|connect timeout` +
+					`|dns error|tcp connect error|error sending request|failed to fetch|operation timed out|Tunnel connection failed: 50[234]|50[234] (?:Server Error|Bad Gateway|Service Unavailable|Gateway Time)|\bE50[234]\b|proxyerror|cannot connect to proxy|failed to connect`)},
+		{ProblemBuild, regexp.MustCompile("(?:Failed building wheel for|Could not build wheels for|Failed to " +
+			"build(?: installable wheels for some pyproject\\.toml based projects \\()?) " +
+			"?`?([A-Za-z0-9][A-Za-z0-9._=-]*)")},
+		{ProblemBuild,
+			regexp.MustCompile(
+				`metadata-generation-failed|subprocess-exited-with-error|gyp ERR!|npm (?:ERR!|error) command failed`)},
+		{ProblemConflict,
+			regexp.MustCompile(
+				`The conflict is caused by:\s*\n\s+(?:The user requested )?([^\n]{1,200}?)\s*\n\s+(?:The user requested )?([^\n]{1,200})`)},
+		{ProblemConflict,
+			regexp.MustCompile(
+				`Cannot install ([^\n]{1,200}?) and ([^\n]{1,200}?) because these package versions have conflicting`)},
+		{ProblemConflict,
+			regexp.MustCompile(`\bERESOLVE\b[\s\S]{0,600}?Found: ([^\s]+)[\s\S]{0,900}?(peer [^\n]{1,150})`)},
 		{ProblemConflict, regexp.MustCompile(`\b(?:ResolutionImpossible|ERESOLVE)\b`)},
-		{ProblemNotFound, regexp.MustCompile(`Because ([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)`)},
-		{ProblemNotFound, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from versions: none\)`)},
+		{ProblemNotFound,
+			regexp.MustCompile(
+				`Because ([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)`)},
+		{ProblemNotFound,
+			regexp.MustCompile(
+				`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from versions: none\)`)},
 		{ProblemNotFound, regexp.MustCompile(`\bE404\b[\s\S]{0,600}?404\s+'([^'\s]+)' is not in`)},
 		{ProblemNotFound, regexp.MustCompile(`\bE404\b`)},
-		{ProblemVersion, regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from`)},
+		{ProblemVersion,
+			regexp.MustCompile(`Could not find a version that satisfies the requirement ([^\n]{1,200}?) \(from`)},
 		{ProblemVersion, regexp.MustCompile(`No matching version found for ([^\n]{1,200}?)\.?\s*(?:\n|$)`)},
-		{ProblemVersion, regexp.MustCompile(`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
-		{ProblemVersion, regexp.MustCompile(`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
-		{ProblemConflict, regexp.MustCompile(`[Bb]ecause ([^\n]{1,150}? depends on [^\n]{1,100}?) and ([^\n]{1,150}?),? we can conclude`)},
-		{ProblemConflict, regexp.MustCompile(`you require ([^\s,]\S{0,150}) and ([^\s,]\S{0,150}), (?:which are incompatible|we can conclude)`)},
+		{ProblemVersion,
+			regexp.MustCompile(
+				`(?:[Bb]ecause |and )(?:only [^\n]{0,100}?|there (?:is|are) no versions? of )([A-Za-z0-9][A-Za-z0-9._=<>!~,-]*)`)},
+		{ProblemVersion,
+			regexp.MustCompile(
+				`has no (?:usable )?wheels|no matching (?:distribution|wheels?)|requires a different Python`)},
+		{ProblemConflict,
+			regexp.MustCompile(
+				`[Bb]ecause ([^\n]{1,150}? depends on [^\n]{1,100}?) and ([^\n]{1,150}?),? we can conclude`)},
+		{ProblemConflict,
+			regexp.MustCompile(
+				`you require ([^\s,]\S{0,150}) and ([^\s,]\S{0,150}), (?:which are incompatible|we can conclude)`)},
 		{ProblemConflict, regexp.MustCompile(`No solution found when resolving`)},
 		{ProblemNotFound, regexp.MustCompile(`No matching distribution found for ([^\s]+)`)},
 	}
@@ -102,18 +134,26 @@ var advice = map[ProblemKind]struct {
 	text string
 }{
 	ProblemNotFound: {haft.CodeInvalid, "the index has no package %s: check the spelling"},
-	ProblemVersion:  {haft.CodeInvalid, "there is no version of %s that fits what is asked for and this interpreter: change or remove the constraint"},
+	ProblemVersion: {haft.CodeInvalid,
+		"there is no version of %s that fits what is asked for and this interpreter: change or remove the constraint"},
 	ProblemConflict: {haft.CodeConflict, "%s cannot be installed together: change or remove one of the constraints"},
-	ProblemHash:     {haft.CodeConflict, "a file of %s is not the one that was locked: somebody changed it on the index; resolve anew if that was meant"},
-	ProblemNetwork:  {haft.CodeUnavailable, "the package index cannot be reached: check the index and the proxy that are configured, and try again"},
-	ProblemTrust:    {haft.CodeUnavailable, "the package index shows a certificate that is not trusted: configure its authority"},
-	ProblemAccess:   {haft.CodeUnavailable, "the package index refuses access: check the credentials that are configured, and whether its host is allowed"},
-	ProblemTimeout:  {haft.CodeUnavailable, "installing the packages took too long: try again, or ask for fewer"},
-	ProblemBuild:    {haft.CodeInvalid, "%s could not be built from source: choose a version that has built packages for this system"},
-	ProblemDisk:     {haft.CodeUnavailable, "there is not enough room on the disk to install the packages: free some space, or remove unused ones with \"haft env gc\""},
-	ProblemMemory:   {haft.CodeUnavailable, "there is not enough memory to install the packages"},
-	ProblemTool:     {haft.CodeUnavailable, "the installer is missing or too old: pip 22.3 or newer, uv, or npm 8 or newer is needed"},
-	ProblemOther:    {haft.CodeUnavailable, "the packages could not be installed"},
+	ProblemHash: {haft.CodeConflict, "a file of %s is not the one that was locked: somebody changed it on the " +
+		"index; resolve anew if that was meant"},
+	ProblemNetwork: {haft.CodeUnavailable,
+		"the package index cannot be reached: check the index and the proxy that are configured, and try again"},
+	ProblemTrust: {haft.CodeUnavailable,
+		"the package index shows a certificate that is not trusted: configure its authority"},
+	ProblemAccess: {haft.CodeUnavailable, "the package index refuses access: check the credentials that are " +
+		"configured, and whether its host is allowed"},
+	ProblemTimeout: {haft.CodeUnavailable, "installing the packages took too long: try again, or ask for fewer"},
+	ProblemBuild: {haft.CodeInvalid,
+		"%s could not be built from source: choose a version that has built packages for this system"},
+	ProblemDisk: {haft.CodeUnavailable, "there is not enough room on the disk to install the packages: free " +
+		"some space, or remove unused ones with \"haft env gc\""},
+	ProblemMemory: {haft.CodeUnavailable, "there is not enough memory to install the packages"},
+	ProblemTool: {haft.CodeUnavailable,
+		"the installer is missing or too old: pip 22.3 or newer, uv, or npm 8 or newer is needed"},
+	ProblemOther: {haft.CodeUnavailable, "the packages could not be installed"},
 }
 
 // failed explains how a command ended.
@@ -153,16 +193,19 @@ func (st *step) failed(what string, exit sandbox.Exit, text string) error {
 	if p.Words != "" {
 		message += ". The installer said:\n" + p.Words
 	}
-	return &haft.Error{Code: a.code, Message: message, Err: fmt.Errorf("%s: exit %s %d: %w", what, exit.Cause, exit.Code, p)}
+	return &haft.Error{Code: a.code, Message: message,
+		Err: fmt.Errorf("%s: exit %s %d: %w", what, exit.Cause, exit.Code, p)}
 }
 
 var (
-	pipClock = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:,]+ `) })
+	pipClock = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:,]+ `) })
 	pipBuild = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)^(.*?)(?:ERROR: \[present-rich\]|error: subprocess-exited-with-error)`)
 	})
 	pipAt = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)^\s*(?:Collecting ([A-Za-z0-9][^\s(]*)|Processing \S*/([A-Za-z0-9][A-Za-z0-9_.]*?)-[0-9])`)
+		return regexp.MustCompile(
+			`(?m)^\s*(?:Collecting ([A-Za-z0-9][^\s(]*)|Processing \S*/([A-Za-z0-9][A-Za-z0-9_.]*?)-[0-9])`)
 	})
 )
 
@@ -239,7 +282,8 @@ func packageName(text string) string {
 func (st *step) contested(text string) bool {
 	name := packageName(text)
 	return slices.ContainsFunc(st.set.Pip, func(p requirement.Pip) bool {
-		return p.Name == name && slices.ContainsFunc(p.Specs, func(s requirement.Spec) bool { return s.From != p.Specs[0].From })
+		return p.Name == name && slices.ContainsFunc(p.Specs,
+			func(s requirement.Spec) bool { return s.From != p.Specs[0].From })
 	})
 }
 

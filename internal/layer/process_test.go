@@ -22,22 +22,23 @@ func child(dir, mode string) {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	l, err := s.Layer(context.Background(), want("shared"), func(_ context.Context, files string, _ func(string)) error {
-		if err := os.WriteFile(filepath.Join(files, "half"), []byte("half"), 0o644); err != nil {
+	l, err := s.Layer(context.Background(), want("shared"),
+		func(_ context.Context, files string, _ func(string)) error {
+			if err := os.WriteFile(filepath.Join(files, "half"), []byte("half"), 0o644); err != nil {
+				return err
+			}
+			if mode == "hang" {
+				fmt.Println("building")
+				select {}
+			}
+			f, err := os.OpenFile(filepath.Join(dir, "builds"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = fmt.Fprintln(f, "built")
 			return err
-		}
-		if mode == "hang" {
-			fmt.Println("building")
-			select {}
-		}
-		f, err := os.OpenFile(filepath.Join(dir, "builds"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		_, err = fmt.Fprintln(f, "built")
-		return err
-	})
+		})
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -170,7 +171,8 @@ func TestStore_GC_spares_what_is_in_use(t *testing.T) {
 	}
 	// 4 × 1000 and 4 bytes: to have 3000 the oldest two must go.
 	swept, err = s.GC(t.Context(), 3000, time.Minute)
-	if err != nil || len(swept.Removed) != 2 || swept.Removed[0].Digest != mine[0].Info.Digest || swept.Removed[1].Digest != mine[1].Info.Digest {
+	if err != nil || len(swept.Removed) != 2 || swept.Removed[0].Digest != mine[0].Info.Digest ||
+		swept.Removed[1].Digest != mine[1].Info.Digest {
 		t.Errorf("GC to 3000 bytes: %+v, %v", swept, err)
 	}
 	if len(swept.Unknown) != 1 || swept.Unknown[0] != "notes.txt" {

@@ -79,12 +79,14 @@ func TestSandbox_npm(t *testing.T) {
 		lib := filepath.Dir(filepath.Dir(npm))
 		c.Mounts = append(slices.Clone(c.Mounts), sandbox.Mount{Host: lib, Inside: lib})
 		return run(ctx, c)
-	}, Scratch: s.Scratch, Inside: "/build", NPM: []string{rt.Argv[0], npm}, Node: rt.Argv[0], Index: layer.Index{Registry: srv.URL}}
+	}, Scratch: s.Scratch, Inside: "/build", NPM: []string{rt.Argv[0], npm}, Node: rt.Argv[0],
+		Index: layer.Index{Registry: srv.URL}}
 	l, _ := install(t, s, in, "npm", needs(t, nil, []string{"haft-tiny"}))
 	var out, errs bytes.Buffer
 	exit, err := run(t.Context(), layer.Command{
 		Argv:   []string{rt.Argv[0], "--input-type=module", "-e", "import v from 'haft-tiny'; console.log(v)"},
-		Mounts: []sandbox.Mount{{Host: filepath.Join(l.Dir, "node_modules"), Inside: layer.NodeDir}}, Limits: haft.DefaultLimits(), Stdout: &out, Stderr: &errs,
+		Mounts: []sandbox.Mount{{Host: filepath.Join(l.Dir, "node_modules"), Inside: layer.NodeDir}},
+		Limits: haft.DefaultLimits(), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || exit.Code != 0 || out.String() != "1.0.0\n" {
 		t.Errorf("exit %+v, %v: %s%s", exit, err, &out, &errs)
@@ -114,7 +116,8 @@ for do in (lambda: open(hafttiny.__file__, "w"), lambda: os.chmod(hafttiny.__fil
     except OSError:
         pass
 `},
-		Mounts: []sandbox.Mount{{Host: l.Dir, Inside: layer.PythonDir}}, Limits: haft.DefaultLimits(), Stdout: &out, Stderr: &errs,
+		Mounts: []sandbox.Mount{{Host: l.Dir, Inside: layer.PythonDir}}, Limits: haft.DefaultLimits(), Stdout: &out,
+		Stderr: &errs,
 	})
 	if err != nil || exit.Code != 0 || out.String() != "1 "+layer.PythonDir+"/hafttiny/__init__.py True\n" {
 		t.Errorf("exit %+v, %v: %s%s", exit, err, &out, &errs)
@@ -161,8 +164,9 @@ def build_wheel(d, config_settings=None, metadata_directory=None):
 	gz := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(gz)
 	for name, text := range map[string]string{
-		"pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n[project]\nname = \"haftevil\"\nversion = \"1.0\"\n",
-		"backend.py":     backend, "PKG-INFO": "Metadata-Version: 2.1\nName: haftevil\nVersion: 1.0\n",
+		"pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = " +
+			"[\".\"]\n[project]\nname = \"haftevil\"\nversion = \"1.0\"\n",
+		"backend.py": backend, "PKG-INFO": "Metadata-Version: 2.1\nName: haftevil\nVersion: 1.0\n",
 	} {
 		err := tw.WriteHeader(&tar.Header{Name: "haftevil-1.0/" + name, Mode: 0o644, Size: int64(len(text))})
 		if _, err2 := tw.Write([]byte(text)); errors.Join(err, err2) != nil {
@@ -179,7 +183,8 @@ def build_wheel(d, config_settings=None, metadata_directory=None):
 	s := open(t, dir, layer.Config{})
 	in, _ := confined(t, s, wheels)
 	_, err = in.Resolve(t.Context(), "pip", needs(t, []string{"haftevil"}, nil), nil)
-	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemNotFound && p.Kind != layer.ProblemVersion {
+	if p, ok := errors.AsType[*layer.Problem](err); !ok ||
+		p.Kind != layer.ProblemNotFound && p.Kind != layer.ProblemVersion {
 		t.Errorf("built packages only: %v", err)
 	}
 	in.Source = true

@@ -137,7 +137,8 @@ func (s scratch) guard(ctx context.Context, limits haft.Limits, cancel context.C
 		}
 		if size, count := s.measure(ctx); size > limits.Disk || int64(count) > limits.Inodes {
 			cancel(&haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
-				"the installer left more than %d MiB or %d files in its temporary directory, which is the most", limits.Disk>>20, limits.Inodes)})
+				"the installer left more than %d MiB or %d files in its temporary directory, which is the most",
+				limits.Disk>>20, limits.Inodes)})
 			return
 		}
 	}

@@ -41,10 +41,12 @@ func TestInstaller_follows_nothing_that_build_code_leaves(t *testing.T) {
 	}{
 		{file: "report.json", kind: "pip", holds: `{"install":[{"metadata":{"name":"` + secret + `","version":"1"},` +
 			`"download_info":{"archive_info":{"hashes":{"sha256":"` + hash + `"}}}}]}`},
-		{file: "pip.log", kind: "pip", fails: true, holds: "Could not fetch URL " + secret + ": error: subprocess-exited-with-error"},
+		{file: "pip.log", kind: "pip", fails: true,
+			holds: "Could not fetch URL " + secret + ": error: subprocess-exited-with-error"},
 		{file: "lock.txt", kind: "pip", uv: true, holds: secret + "==1 --hash=sha256:" + hash + "\n"},
 		{file: "project/package-lock.json", kind: "npm",
-			holds: `{"lockfileVersion":3,"packages":{"node_modules/` + secret + `":{"version":"1.0.0","integrity":"sha512-AAAA"}}}`},
+			holds: `{"lockfileVersion":3,"packages":{"node_modules/` + secret +
+				`":{"version":"1.0.0","integrity":"sha512-AAAA"}}}`},
 	}
 	for _, place := range places {
 		for trap, lay := range traps {
@@ -53,7 +55,8 @@ func TestInstaller_follows_nothing_that_build_code_leaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := open(t, t.TempDir(), layer.Config{})
-				in := &layer.Installer{Scratch: s.Scratch, Python: "/usr/bin/python3", NPM: []string{"/usr/bin/npm"}, Source: true, Inside: "/build",
+				in := &layer.Installer{Scratch: s.Scratch, Python: "/usr/bin/python3", NPM: []string{"/usr/bin/npm"},
+					Source: true, Inside: "/build",
 					Run: func(_ context.Context, c layer.Command) (sandbox.Exit, error) {
 						name := filepath.Join(c.Mounts[0].Host, place.file)
 						_ = os.Remove(name)
@@ -73,7 +76,8 @@ func TestInstaller_follows_nothing_that_build_code_leaves(t *testing.T) {
 				}()
 				select {
 				case err := <-done:
-					if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(haft.MessageOf(err), secret) {
+					if err == nil || strings.Contains(err.Error(), secret) ||
+						strings.Contains(haft.MessageOf(err), secret) {
 						t.Errorf("Resolve = %v", err)
 					}
 				case <-time.After(20 * time.Second):
@@ -101,7 +105,8 @@ func TestInstaller_bounds_scratch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				in := &layer.Installer{Python: "/usr/bin/python3", Inside: "/build", Limits: haft.Limits{Disk: 2 << 20, Inodes: 200},
+				in := &layer.Installer{Python: "/usr/bin/python3", Inside: "/build",
+					Limits:  haft.Limits{Disk: 2 << 20, Inodes: 200},
 					Scratch: func() (string, func(), error) { return dir, func() {}, nil },
 					Run: func(ctx context.Context, c layer.Command) (sandbox.Exit, error) {
 						if err := fill(c.Mounts[0].Host); err != nil {
@@ -111,7 +116,8 @@ func TestInstaller_bounds_scratch(t *testing.T) {
 						return sandbox.Exit{Cause: sandbox.CauseCancelled}, nil
 					}}
 				_, err := in.Resolve(t.Context(), "pip", needs(t, []string{"thing"}, nil), nil)
-				if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "temporary directory") {
+				if haft.CodeOf(err) != haft.CodeInvalid ||
+					!strings.Contains(haft.MessageOf(err), "temporary directory") {
 					t.Errorf("Resolve = %v", err)
 				}
 			})
@@ -124,7 +130,8 @@ func TestScratch_is_touched_in_one_place(t *testing.T) {
 	touch := regexp.MustCompile(`\b(os|filepath|ioutil|unix|syscall)\.[A-Z]\w*\([^\n]*\b(st\.scratch|st\.files)\b`)
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
 		dir := filepath.Dir(name)
-		if err != nil || d.IsDir() || dir != "layer" && dir != "supply" || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+		if err != nil || d.IsDir() || dir != "layer" && dir != "supply" || !strings.HasSuffix(name, ".go") ||
+			strings.HasSuffix(name, "_test.go") ||
 			name == "layer/scratch.go" {
 			if d != nil && d.IsDir() && name != "." && name != "layer" && name != "supply" {
 				return fs.SkipDir

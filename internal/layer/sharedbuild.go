@@ -63,7 +63,8 @@ var errNobody = errors.New("nobody waits for the build")
 func (s *Store) Layer(ctx context.Context, want Want, build Build) (*Layer, error) {
 	digest := want.Digest()
 	if len(want.Lock) > maxLock {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the list of packages has %d bytes, %d is the most", len(want.Lock), maxLock)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the list of packages has %d bytes, %d is the most", len(want.Lock), maxLock)}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -230,7 +231,8 @@ func (s *Store) obtain(ctx context.Context, f *sharedBuild) (*os.File, Info, err
 		}
 		if lock == nil {
 			return nil, Info{}, &haft.Error{Code: haft.CodeUnavailable, Err: damage,
-				Message: "installed packages were changed on the disk, and are in use, so that they cannot be built anew"}
+				Message: "installed packages were changed on the disk, and are in use, so that they cannot be " +
+					"built anew"}
 		}
 		if _, err := os.Lstat(s.path("layers", f.digest)); err == nil && missing {
 			lock.Close() // another has built it meanwhile
@@ -243,7 +245,8 @@ func (s *Store) obtain(ctx context.Context, f *sharedBuild) (*os.File, Info, err
 		stamp(lock)
 		lock.Close() // and take it shared: if another removes it between, it is built again
 	}
-	return nil, Info{}, &haft.Error{Code: haft.CodeUnavailable, Message: "installed packages are removed as fast as they are built: the space for them is too small"}
+	return nil, Info{}, &haft.Error{Code: haft.CodeUnavailable,
+		Message: "installed packages are removed as fast as they are built: the space for them is too small"}
 }
 
 // present reports what the layer is, or what is wrong with it. The lock is held.
@@ -347,7 +350,8 @@ func (s *Store) watch(ctx context.Context, dir string, cancel context.CancelCaus
 func (s *Store) bounds(size int64, count int) error {
 	if size > s.cfg.MaxBytes {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
-			"the packages take more than %d MiB when installed, which is the most: ask for fewer or smaller ones", s.cfg.MaxBytes>>20)}
+			"the packages take more than %d MiB when installed, which is the most: ask for fewer or smaller ones",
+			s.cfg.MaxBytes>>20)}
 	}
 	if count > s.cfg.MaxFiles {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(

@@ -247,7 +247,8 @@ func explain(doing string, err error) error {
 		return nil
 	case noRoom(err):
 		return &haft.Error{Code: haft.CodeUnavailable, Err: fmt.Errorf("%s: %w", doing, err), Message: "" +
-			"the disk that holds installed packages is full: free some space, or remove packages that are not used with \"haft env gc\""}
+			"the disk that holds installed packages is full: free some space, or remove packages that are not used " +
+			"with \"haft env gc\""}
 	case noWriting(err):
 		return &haft.Error{Code: haft.CodeUnavailable, Err: fmt.Errorf("%s: %w", doing, err), Message: "" +
 			"the directory that holds installed packages cannot be written to: see to its owner and mode"}

@@ -123,7 +123,8 @@ func TestStore_builds_once_for_fifty_callers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]fs.FileMode{"a": 0o555 | fs.ModeDir, "a/b.py": 0o444, "bin/run": 0o555, ".": 0o555 | fs.ModeDir} {
+	for name, mode := range map[string]fs.FileMode{"a": 0o555 | fs.ModeDir, "a/b.py": 0o444, "bin/run": 0o555,
+		".": 0o555 | fs.ModeDir} {
 		if st, err := os.Lstat(filepath.Join(l.Dir, name)); err != nil || st.Mode() != mode {
 			t.Errorf("%s has mode %v, %v; want %v", name, st.Mode(), err, mode)
 		}
@@ -157,7 +158,10 @@ func TestStore_build_goes_on_while_anybody_waits(t *testing.T) {
 		w := want("x")
 		w.Progress = func(string) {}
 		close(joined)
-		l, err := s.Layer(t.Context(), w, func(context.Context, string, func(string)) error { return errors.New("built twice") })
+		l, err := s.Layer(t.Context(), w, func(context.Context, string,
+			func(string)) error {
+			return errors.New("built twice")
+		})
 		if err == nil {
 			l.Close()
 		}
@@ -253,13 +257,18 @@ func TestStore_damage_is_found_and_repaired(t *testing.T) {
 			return change(filepath.Join(d, "files"), func(p string) error { return os.Remove(p + "/c") })
 		},
 		"added": func(d string) error {
-			return change(filepath.Join(d, "files/a"), func(p string) error { return os.WriteFile(p+"/evil.py", nil, 0o444) })
+			return change(filepath.Join(d, "files/a"),
+				func(p string) error { return os.WriteFile(p+"/evil.py", nil, 0o444) })
 		},
 		"link": func(d string) error {
-			return change(filepath.Join(d, "files"), func(p string) error { return errors.Join(os.Remove(p+"/c"), os.Symlink("/etc/passwd", p+"/c")) })
+			return change(filepath.Join(d, "files"),
+				func(p string) error { return errors.Join(os.Remove(p+"/c"), os.Symlink("/etc/passwd", p+"/c")) })
 		},
-		"info":     func(d string) error { return rewrite(filepath.Join(d, "info.json"), "{}") },
-		"no info":  func(d string) error { return change(d, func(p string) error { return os.Remove(p + "/info.json") }) },
+		"info": func(d string) error { return rewrite(filepath.Join(d, "info.json"), "{}") },
+		"no info": func(d string) error {
+			return change(d,
+				func(p string) error { return os.Remove(p + "/info.json") })
+		},
 		"manifest": func(d string) error { return rewrite(filepath.Join(d, "manifest.jsonl"), "") },
 		"lock":     func(d string) error { return rewrite(filepath.Join(d, "lock"), "other") },
 		"everything": func(d string) error {
@@ -315,12 +324,20 @@ func TestStore_refuses_what_cannot_be_kept(t *testing.T) {
 		make func(dir string) error
 		says string
 	}{
-		"a link out":           {func(d string) error { return os.Symlink("../../x", filepath.Join(d, "l")) }, "link that leads out"},
-		"an absolute link":     {func(d string) error { return os.Symlink("/etc/passwd", filepath.Join(d, "l")) }, "link that leads out"},
-		"a link by a link":     {func(d string) error { return os.Symlink("s/../x", filepath.Join(d, "l")) }, "link that leads out"},
-		"a pipe":               {func(d string) error { return syscall.Mkfifo(filepath.Join(d, "p"), 0o644) }, "neither a file"},
-		"a name that is noise": {func(d string) error { return os.WriteFile(filepath.Join(d, "a\nb"), nil, 0o644) }, "name is not plain"},
-		"too much":             {func(d string) error { return os.WriteFile(filepath.Join(d, "a"), make([]byte, 2<<20), 0o644) }, "more than 1 MiB"},
+		"a link out": {func(d string) error { return os.Symlink("../../x", filepath.Join(d, "l")) },
+			"link that leads out"},
+		"an absolute link": {func(d string) error { return os.Symlink("/etc/passwd", filepath.Join(d, "l")) },
+			"link that leads out"},
+		"a link by a link": {func(d string) error { return os.Symlink("s/../x", filepath.Join(d, "l")) },
+			"link that leads out"},
+		"a pipe": {func(d string) error { return syscall.Mkfifo(filepath.Join(d, "p"), 0o644) },
+			"neither a file"},
+		"a name that is noise": {func(d string) error { return os.WriteFile(filepath.Join(d, "a\nb"), nil, 0o644) },
+			"name is not plain"},
+		"too much": {func(d string) error {
+			return os.WriteFile(filepath.Join(d, "a"), make([]byte, 2<<20),
+				0o644)
+		}, "more than 1 MiB"},
 		"too many": {func(d string) error {
 			for i := range 30 {
 				if err := os.Mkdir(filepath.Join(d, fmt.Sprint(i)), 0o755); err != nil {
@@ -329,12 +346,14 @@ func TestStore_refuses_what_cannot_be_kept(t *testing.T) {
 			}
 			return nil
 		}, "more than 20 files"},
-		"a full disk": {func(string) error { return fmt.Errorf("write: %w", syscall.ENOSPC) }, "the disk that holds installed packages is full"},
+		"a full disk": {func(string) error { return fmt.Errorf("write: %w", syscall.ENOSPC) },
+			"the disk that holds installed packages is full"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
 			s := open(t, dir, layer.Config{MaxBytes: 1 << 20, MaxFiles: 20})
-			_, err := s.Layer(t.Context(), want("x"), func(_ context.Context, dir string, _ func(string)) error { return tt.make(dir) })
+			_, err := s.Layer(t.Context(), want("x"),
+				func(_ context.Context, dir string, _ func(string)) error { return tt.make(dir) })
 			if !strings.Contains(haft.MessageOf(err), tt.says) {
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
@@ -351,8 +370,10 @@ func TestStore_keeps_links_and_parts_hard_links(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := s.Layer(t.Context(), want("x"), func(_ context.Context, dir string, _ func(string)) error {
-		return errors.Join(os.Mkdir(filepath.Join(dir, ".bin"), 0o755), os.Symlink("../tool.js", filepath.Join(dir, ".bin/tool")),
-			os.WriteFile(filepath.Join(dir, "tool.js"), []byte("x"), 0o4755), os.Link(outside, filepath.Join(dir, "linked")))
+		return errors.Join(os.Mkdir(filepath.Join(dir, ".bin"), 0o755),
+			os.Symlink("../tool.js", filepath.Join(dir, ".bin/tool")),
+			os.WriteFile(filepath.Join(dir, "tool.js"), []byte("x"), 0o4755),
+			os.Link(outside, filepath.Join(dir, "linked")))
 	})
 	if err != nil {
 		t.Fatal(err)

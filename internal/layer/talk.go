@@ -90,7 +90,8 @@ var (
 	escapes = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|.)")
 	})
-	credentials = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@`) })
+	credentials = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@`) })
 )
 
 // clean takes out of an installer's words what a terminal would obey, what nobody may

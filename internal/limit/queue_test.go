@@ -60,7 +60,8 @@ func TestEnter_runs_at_once_what_there_is_room_for(t *testing.T) {
 	if _, _, err := l.Enter(ctx, ask); !errors.Is(err, context.Canceled) {
 		t.Errorf("Enter = %v, want %v", err, context.Canceled)
 	}
-	if _, _, err := l.Enter(t.Context(), limit.Ask{Slots: []limit.Slot{{Key: "k"}}}); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, _, err := l.Enter(t.Context(), limit.Ask{Slots: []limit.Slot{{Key: "k"}}}); haft.CodeOf(
+		err) != haft.CodeInvalid {
 		t.Errorf("Enter with a slot that nobody may have = %v, want %s", err, haft.CodeInvalid)
 	}
 }
@@ -148,7 +149,8 @@ func TestEnter_when_the_queue_is_full(t *testing.T) {
 		grants := []*limit.Grant{join(t, l, "a"), join(t, l, "a"), join(t, l, "a")}
 		_, _, err := l.Enter(t.Context(), limit.Ask{Tenant: "a", Slots: []limit.Slot{one("k")}})
 		e, ok := errors.AsType[*haft.Error](err)
-		if !ok || e.Code != haft.CodeRateLimited || e.RetryAfter.D() < 500*time.Millisecond || e.RetryAfter.D() > time.Second {
+		if !ok || e.Code != haft.CodeRateLimited || e.RetryAfter.D() < 500*time.Millisecond ||
+			e.RetryAfter.D() > time.Second {
 			t.Fatalf("Enter = %+v, want %s with about a second", e, haft.CodeRateLimited)
 		}
 		other := join(t, l, "b") // has a queue of its own
@@ -357,7 +359,8 @@ func TestEnter_the_latest_bound_of_a_key_counts(t *testing.T) {
 	waits := join(t, l, "a", limit.Slot{Key: "k", Max: 2})
 	late := join(t, l, "b", limit.Slot{Key: "k", Max: 3})
 	if !waits.Running() || late.Running() {
-		t.Errorf("the one who waited runs: %v, the one who came with a wider bound: %v", waits.Running(), late.Running())
+		t.Errorf("the one who waited runs: %v, the one who came with a wider bound: %v", waits.Running(),
+			late.Running())
 	}
 	join(t, l, "a", limit.Slot{Key: "k", Max: 1})
 	leave(t, l, waits)

@@ -50,7 +50,8 @@ func (a *answer) note(format string, args ...any) {
 // newAnswer says what became of a call.
 func newAnswer(r *haft.Result, b *budget) answer {
 	if r == nil {
-		r = &haft.Result{Status: haft.StatusError, Error: &haft.Failure{Kind: haft.FailInternal, Message: "there is no result of this call"}}
+		r = &haft.Result{Status: haft.StatusError,
+			Error: &haft.Failure{Kind: haft.FailInternal, Message: "there is no result of this call"}}
 	}
 	var a answer
 	switch {
@@ -134,9 +135,11 @@ func waiting(r *haft.Result) string {
 				call += ")"
 			}
 		}
-		return "pending_approval: a person has to agree to this call before it runs" + call + ". It has not run. Do not call it again; go on without its result, or tell the user what it waits for."
+		return "pending_approval: a person has to agree to this call before it runs" + call +
+			". It has not run. Do not call it again; go on without its result, or tell the user what it waits for."
 	case haft.StatusQueued:
-		return "queued: the call was accepted and has not begun" + call + ". Do not call it again; its result comes later."
+		return "queued: the call was accepted and has not begun" + call +
+			". Do not call it again; its result comes later."
 	default:
 		return string(r.Status) + ": the call has not ended" + call + ". Do not call it again; its result comes later."
 	}
@@ -169,7 +172,8 @@ func (a *answer) failure(r *haft.Result) {
 	if s := advice(r.Status, f); s != "" {
 		b.WriteString("\n" + s)
 	}
-	for _, p := range []struct{ name, text string }{{"Traceback", f.Traceback}, {"stdout", r.Stdout}, {"stderr", r.Stderr}} {
+	for _, p := range []struct{ name, text string }{{"Traceback", f.Traceback}, {"stdout", r.Stdout},
+		{"stderr", r.Stderr}} {
 		if text := strings.TrimSpace(clean(p.text)); text != "" {
 			fmt.Fprintf(&b, "\n%s:\n%s", p.name, tail(text, maxTail))
 		}

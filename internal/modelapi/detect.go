@@ -33,7 +33,8 @@ func detect(root node) (schema.Form, error) {
 		return "", err
 	}
 	if form == "" {
-		return "", invalid("", "its format is not known; it is none of OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's generateContent")
+		return "", invalid("", "its format is not known; it is none of OpenAI's Chat Completions and Responses, "+
+			"Anthropic's Messages and Gemini's generateContent")
 	}
 	return form, nil
 }

@@ -31,10 +31,12 @@ func write(t *rapid.T, form schema.Form, calls []modelapi.ToolCall) []byte {
 	for _, c := range calls {
 		switch form {
 		case schema.FormOpenAI:
-			parts = append(parts, object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.Args), "more": 1}})
+			parts = append(parts, object{"id": c.ID, "type": "function",
+				"function": object{"name": c.Name, "arguments": string(c.Args), "more": 1}})
 		case schema.FormOpenAIResponses:
 			noise(object{"type": "reasoning", "summary": []any{}})
-			parts = append(parts, object{"type": "function_call", "id": "fc_" + c.ID, "call_id": c.ID, "name": c.Name, "arguments": string(c.Args), "status": "completed"})
+			parts = append(parts, object{"type": "function_call", "id": "fc_" + c.ID, "call_id": c.ID, "name": c.Name,
+				"arguments": string(c.Args), "status": "completed"})
 		case schema.FormAnthropic:
 			noise(object{"type": "text", "text": "{\"type\":\"tool_use\"}]"})
 			parts = append(parts, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args})
@@ -47,7 +49,8 @@ func write(t *rapid.T, form schema.Form, calls []modelapi.ToolCall) []byte {
 			parts = append(parts, object{"functionCall": f, "thoughtSignature": "eA=="})
 		}
 	}
-	raw, err := json.MarshalIndent(envelopes(form, parts)[rapid.IntRange(0, 2).Draw(t, "envelope")], "", rapid.SampledFrom([]string{"", "\t"}).Draw(t, "indent"))
+	raw, err := json.MarshalIndent(envelopes(form, parts)[rapid.IntRange(0, 2).Draw(t, "envelope")], "",
+		rapid.SampledFrom([]string{"", "\t"}).Draw(t, "indent"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +62,14 @@ func envelopes(form schema.Form, parts []any) []any {
 	switch form {
 	case schema.FormOpenAI:
 		message := object{"role": "assistant", "content": nil, "tool_calls": parts}
-		return []any{object{"choices": []any{object{"index": 0, "message": message, "finish_reason": "tool_calls"}}}, message, parts}
+		return []any{object{"choices": []any{object{"index": 0, "message": message, "finish_reason": "tool_calls"}}},
+			message, parts}
 	case schema.FormOpenAIResponses:
-		return []any{object{"object": "response", "status": "completed", "output": parts}, object{"output": parts}, parts}
+		return []any{object{"object": "response", "status": "completed", "output": parts}, object{"output": parts},
+			parts}
 	case schema.FormAnthropic:
-		return []any{object{"type": "message", "role": "assistant", "content": parts, "stop_reason": "tool_use"}, object{"role": "assistant", "content": parts}, parts}
+		return []any{object{"type": "message", "role": "assistant", "content": parts, "stop_reason": "tool_use"},
+			object{"role": "assistant", "content": parts}, parts}
 	default:
 		content := object{"role": "model", "parts": parts}
 		return []any{object{"candidates": []any{object{"content": content, "finishReason": "STOP"}}}, content, parts}
@@ -133,7 +139,9 @@ func TestLaw_ids_and_order_are_kept(t *testing.T) {
 			if form == schema.FormGemini && rapid.Bool().Draw(t, "without id") {
 				id = ""
 			}
-			args, err := schema.Encode(object{rapid.String().Draw(t, "key"): rapid.OneOf(rapid.Just[any](nil), rapid.Map(rapid.String(), toAny), rapid.Map(rapid.Int64(), toAny)).Draw(t, "value")})
+			args, err := schema.Encode(
+				object{rapid.String().Draw(t, "key"): rapid.OneOf(rapid.Just[any](nil),
+					rapid.Map(rapid.String(), toAny), rapid.Map(rapid.Int64(), toAny)).Draw(t, "value")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +167,8 @@ func TestLaw_ids_and_order_are_kept(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
-		if diff := cmp.Diff(&modelapi.Request{Form: form, Calls: calls}, req, cmp.Transformer("JSON", decoded)); diff != "" {
+		if diff := cmp.Diff(&modelapi.Request{Form: form, Calls: calls}, req,
+			cmp.Transformer("JSON", decoded)); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", raw, diff)
 		}
 		messages, err := modelapi.Render(req, results)
@@ -215,7 +224,8 @@ func FuzzParse(f *testing.F) {
 		form := append([]schema.Form{""}, modelapi.Forms()...)[int(n)%5]
 		req, err := modelapi.Parse(raw, form)
 		if err != nil {
-			if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) == "" || !utf8.ValidString(haft.MessageOf(err)) {
+			if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) == "" ||
+				!utf8.ValidString(haft.MessageOf(err)) {
 				t.Fatalf("Parse(%q) = %v", raw, err)
 			}
 			return
@@ -226,7 +236,8 @@ func FuzzParse(f *testing.F) {
 		results := make([]*haft.Result, len(req.Calls))
 		seen := map[string]bool{}
 		for i, c := range req.Calls {
-			if c.Name == "" || (c.Failure == nil) != bytes.HasPrefix(c.Args, []byte("{")) || !json.Valid(c.Args) && c.Failure == nil {
+			if c.Name == "" || (c.Failure == nil) != bytes.HasPrefix(c.Args, []byte("{")) ||
+				!json.Valid(c.Args) && c.Failure == nil {
 				t.Fatalf("Parse(%q): call %d is %+v", raw, i, c)
 			}
 			if c.ID != "" && seen[c.ID] || c.ID == "" && req.Form != schema.FormGemini && !req.Legacy {
@@ -249,14 +260,18 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, out, name string, data []byte, n uint8) {
 		var results []*haft.Result
 		if json.Unmarshal(raw, &results) != nil {
-			results = []*haft.Result{{Status: haft.StatusSuccess, Value: raw}, {Status: haft.Status(name), Value: raw, Error: &haft.Failure{Message: out, Kind: haft.FailureKind(name), Traceback: out}}}
+			results = []*haft.Result{{Status: haft.StatusSuccess, Value: raw},
+				{Status: haft.Status(name), Value: raw,
+					Error: &haft.Failure{Message: out, Kind: haft.FailureKind(name), Traceback: out}}}
 		}
 		req := &modelapi.Request{Form: modelapi.Forms()[int(n)%4], Legacy: n&16 != 0, TextOnly: n&32 != 0}
 		for i, r := range results {
-			req.Calls = append(req.Calls, modelapi.ToolCall{ID: fmt.Sprint("id", i), Name: strings.ToValidUTF8(name, "") + "x"})
+			req.Calls = append(req.Calls, modelapi.ToolCall{ID: fmt.Sprint("id", i),
+				Name: strings.ToValidUTF8(name, "") + "x"})
 			if r != nil {
 				r.Stdout, r.Notices = out, []string{name}
-				r.Artifacts = append(r.Artifacts, haft.Artifact{Name: name, ContentType: out, Size: int64(len(data)), Data: data}, haft.Artifact{Name: name, ContentType: "text/x", Data: data})
+				r.Artifacts = append(r.Artifacts, haft.Artifact{Name: name, ContentType: out, Size: int64(len(data)),
+					Data: data}, haft.Artifact{Name: name, ContentType: "text/x", Data: data})
 			}
 		}
 		checkMessages(t, req, results)

@@ -35,7 +35,8 @@ func told(t *testing.T, r *haft.Result) string {
 
 func TestRender_tells(t *testing.T) {
 	success := func(value string) *haft.Result {
-		return &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value), Stdout: "printed", Stderr: "warned"}
+		return &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value), Stdout: "printed",
+			Stderr: "warned"}
 	}
 	failed := func(s haft.Status, f *haft.Failure) *haft.Result { return &haft.Result{Status: s, Error: f} }
 	for _, c := range []struct {
@@ -50,20 +51,43 @@ func TestRender_tells(t *testing.T) {
 		{"false", success(`false`), "false"},
 		{"stdout for want of a value", success(`null`), "printed"},
 		{"stdout for want of any value", success(``), "printed"},
-		{"null if nothing was printed", &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage("null"), Stdout: " \n", Stderr: "warned"}, "null"},
+		{"null if nothing was printed", &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage("null"),
+			Stdout: " \n", Stderr: "warned"}, "null"},
 		{"no JSON, which is our fault", success("{\xff"), "{\ufffd"},
-		{"a value that was cut without room for a note", &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`"ab"`), Truncated: haft.Truncated{Value: 7}}, "ab\n[cut: 7 characters left out]"},
-		{"a failure of which more was printed", &haft.Result{Status: haft.StatusLimit, Stdout: "a", Truncated: haft.Truncated{Stdout: 5, Stderr: 6}, Error: &haft.Failure{Kind: haft.FailOutput, Message: "too much"}}, "Error (limit_output): too much\nstdout:\na\n[cut: 5 bytes of stdout left out]\n[cut: 6 bytes of stderr left out]"},
+		{"a value that was cut without room for a note",
+			&haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`"ab"`),
+				Truncated: haft.Truncated{Value: 7}}, "ab\n[cut: 7 characters left out]"},
+		{"a failure of which more was printed", &haft.Result{Status: haft.StatusLimit, Stdout: "a",
+			Truncated: haft.Truncated{Stdout: 5, Stderr: 6},
+			Error:     &haft.Failure{Kind: haft.FailOutput, Message: "too much"}},
+			"Error (limit_output): too much\nstdout:\na\n[cut: 5 bytes of stdout left out]\n[cut: 6 bytes of stderr " +
+				"left out]"},
 		{"no result", nil, "Error (internal): there is no result of this call"},
 		{"a failure without words", failed(haft.StatusTimeout, nil), "Error (timeout): the call failed"},
-		{"never again", failed(haft.StatusDenied, &haft.Failure{Kind: haft.FailDenied, Message: "no", Retry: haft.RetryNever}), "Error (permission_denied): no\nCalling it again will not help."},
-		{"later", failed(haft.StatusRate, &haft.Failure{Kind: haft.FailRate, Message: "slow down", Retry: haft.RetrySame, RetryAfter: haft.Millis(1500 * time.Millisecond)}), "Error (rate_limited): slow down\nThe same call may succeed after 1.5s."},
-		{"a misfit that the message has is not said twice", failed(haft.StatusValidation, &haft.Failure{Kind: haft.FailValidation, Message: "/a is wrong", Misfits: []haft.Misfit{{Pointer: "/a", Message: "is wrong"}, {Pointer: "/b", Message: "is wrong"}}}), "Error (validation): /a is wrong\n- /b: is wrong"},
-		{"an approval without a call", &haft.Result{Status: haft.StatusPending, Approval: "a_1"}, "pending_approval: a person has to agree to this call before it runs (approval a_1). It has not run. Do not call it again; go on without its result, or tell the user what it waits for."},
-		{"a call that waits", &haft.Result{Call: "c_1", Status: haft.StatusQueued}, "queued: the call was accepted and has not begun (call c_1). Do not call it again; its result comes later."},
-		{"a file whose name has lines", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{Name: "a\n[b]", ContentType: "x/y\r\n", Size: 1, Data: []byte("z")}}}, "[file a [b], x/y  , 1 bytes: it cannot be shown here]"},
-		{"a file without a name", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{ContentType: "x/y"}}}, "[file file, x/y, 0 bytes: it cannot be shown here]"},
-		{"a text that is no text", &haft.Result{Status: haft.StatusSuccess, Artifacts: []haft.Artifact{{Name: "a", ContentType: "text/plain", Size: 1, Data: []byte("\xff")}}}, "[file a, text/plain, 1 bytes: it cannot be shown here]"},
+		{"never again",
+			failed(haft.StatusDenied, &haft.Failure{Kind: haft.FailDenied, Message: "no", Retry: haft.RetryNever}),
+			"Error (permission_denied): no\nCalling it again will not help."},
+		{"later", failed(haft.StatusRate, &haft.Failure{Kind: haft.FailRate, Message: "slow down",
+			Retry: haft.RetrySame, RetryAfter: haft.Millis(1500 * time.Millisecond)}),
+			"Error (rate_limited): slow down\nThe same call may succeed after 1.5s."},
+		{"a misfit that the message has is not said twice",
+			failed(haft.StatusValidation, &haft.Failure{Kind: haft.FailValidation, Message: "/a is wrong",
+				Misfits: []haft.Misfit{{Pointer: "/a", Message: "is wrong"}, {Pointer: "/b", Message: "is wrong"}}}),
+			"Error (validation): /a is wrong\n- /b: is wrong"},
+		{"an approval without a call", &haft.Result{Status: haft.StatusPending, Approval: "a_1"},
+			"pending_approval: a person has to agree to this call before it runs (approval a_1). It has not run. Do " +
+				"not call it again; go on without its result, or tell the user what it waits for."},
+		{"a call that waits", &haft.Result{Call: "c_1", Status: haft.StatusQueued},
+			"queued: the call was accepted and has not begun (call c_1). Do not call it again; its result " +
+				"comes later."},
+		{"a file whose name has lines", &haft.Result{Status: haft.StatusSuccess,
+			Artifacts: []haft.Artifact{{Name: "a\n[b]", ContentType: "x/y\r\n", Size: 1, Data: []byte("z")}}},
+			"[file a [b], x/y  , 1 bytes: it cannot be shown here]"},
+		{"a file without a name", &haft.Result{Status: haft.StatusSuccess,
+			Artifacts: []haft.Artifact{{ContentType: "x/y"}}}, "[file file, x/y, 0 bytes: it cannot be shown here]"},
+		{"a text that is no text", &haft.Result{Status: haft.StatusSuccess,
+			Artifacts: []haft.Artifact{{Name: "a", ContentType: "text/plain", Size: 1, Data: []byte("\xff")}}},
+			"[file a, text/plain, 1 bytes: it cannot be shown here]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, told(t, c.res)); diff != "" {
@@ -85,7 +109,8 @@ func TestRender_bounds_what_is_printed(t *testing.T) {
 	}
 	got = told(t, &haft.Result{Status: haft.StatusError, Stdout: long, Stderr: long, Notices: make([]string, 100),
 		Error: &haft.Failure{Kind: haft.FailException, Message: "x", Traceback: long, Misfits: misfits}})
-	for _, want := range []string{"stdout:\n[cut: 48003 characters left out] …ä", "äend", "\n- /19: mmm", "\n- and more places", "[92 more notices]"} {
+	for _, want := range []string{"stdout:\n[cut: 48003 characters left out] …ä", "äend", "\n- /19: mmm",
+		"\n- and more places", "[92 more notices]"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the answer lacks %q", want)
 		}
@@ -129,17 +154,21 @@ func TestRender_bounds_files(t *testing.T) {
 		images int
 		want   string
 	}{
-		{"too many for all calls together", small, false, modelapi.MaxMedia, ": there are too many files to show this one]"},
+		{"too many for all calls together", small, false, modelapi.MaxMedia,
+			": there are too many files to show this one]"},
 		{"one too large", []haft.Artifact{file(modelapi.MaxMediaFile + 1)}, false, 0, ": it is too large to be shown]"},
 		{"too large together", []haft.Artifact{large, large}, false, 3, ": there are too many files to show this one]"},
 		{"nobody sees", small, true, 0, ": it cannot be shown here]"},
-		{"content that is elsewhere", []haft.Artifact{{Name: "x.png", ContentType: "image/png", Size: 99, Data: png}}, false, 0, ": its content is not here]"},
+		{"content that is elsewhere", []haft.Artifact{{Name: "x.png", ContentType: "image/png", Size: 99, Data: png}},
+			false, 0, ": its content is not here]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for form, mark := range map[schema.Form]string{
-				schema.FormOpenAIResponses: `"type":"input_image"`, schema.FormAnthropic: `"type":"image"`, schema.FormGemini: `"inlineData"`,
+				schema.FormOpenAIResponses: `"type":"input_image"`, schema.FormAnthropic: `"type":"image"`,
+				schema.FormGemini: `"inlineData"`,
 			} {
-				req := &modelapi.Request{Form: form, Calls: []modelapi.ToolCall{{ID: "a", Name: "f"}, {ID: "b", Name: "f"}}, TextOnly: c.text}
+				req := &modelapi.Request{Form: form,
+					Calls: []modelapi.ToolCall{{ID: "a", Name: "f"}, {ID: "b", Name: "f"}}, TextOnly: c.text}
 				r := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage("1"), Artifacts: c.files}
 				raw, err := modelapi.Render(req, []*haft.Result{r, r})
 				if err != nil {
@@ -236,7 +265,8 @@ func TestTools_looks_at_schemas_that_nobody_has_judged(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, form := range modelapi.Forms() {
 				l, err := modelapi.Tools(form, []haft.Tool{tool(c.parameters)}, false)
-				if err != nil || len(l.Listed) != 0 || len(l.Skipped) != 1 || !strings.Contains(strings.Join(l.Skipped[0].Reasons, "; "), c.want) {
+				if err != nil || len(l.Listed) != 0 || len(l.Skipped) != 1 ||
+					!strings.Contains(strings.Join(l.Skipped[0].Reasons, "; "), c.want) {
 					t.Errorf("%s: %+v, %v", form, l, err)
 				}
 			}
@@ -247,13 +277,16 @@ func TestTools_looks_at_schemas_that_nobody_has_judged(t *testing.T) {
 func TestTools_says_when_there_are_too_many(t *testing.T) {
 	var tools []haft.Tool
 	for i := range 1000 {
-		tools = append(tools, haft.Tool{Name: fmt.Sprint("tool_", i), Version: haft.Version{Number: 1, Description: "does it", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}})
+		tools = append(tools, haft.Tool{Name: fmt.Sprint("tool_", i),
+			Version: haft.Version{Number: 1, Description: "does it",
+				Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}})
 	}
 	l, err := modelapi.Tools(schema.FormOpenAI, tools, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"OpenAI's Chat Completions take 128 tools, these are 1000"}; !cmp.Equal(l.Notes, want) || len(l.Listed) != 1000 {
+	if want := []string{"OpenAI's Chat Completions take 128 tools, these are 1000"}; !cmp.Equal(l.Notes, want) ||
+		len(l.Listed) != 1000 {
 		t.Errorf("got %v and %d tools", l.Notes, len(l.Listed))
 	}
 	sum := 0

@@ -99,7 +99,8 @@ func noForm() error {
 	for _, f := range Forms() {
 		names = append(names, string(f))
 	}
-	return &haft.Error{Code: haft.CodeInvalid, Message: "models answer in one of these formats: " + strings.Join(names, ", ")}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "models answer in one of these formats: " +
+		strings.Join(names, ", ")}
 }
 
 // Forms lists the formats in which models answer.
@@ -168,7 +169,9 @@ func arguments(n node) (json.RawMessage, *haft.Failure) {
 func (p *parser) cut() {
 	if n := len(p.req.Calls); n > 0 {
 		c := &p.req.Calls[n-1]
-		c.Args, c.Failure = nil, unreadable("the answer of the model ended at its limit of tokens while this call was written, so it was not run")
+		c.Args, c.Failure = nil,
+			unreadable("the answer of the model ended at its limit of tokens while this call was written, so it was "+
+				"not run")
 	}
 }
 
@@ -186,7 +189,8 @@ func (p *parser) other(at string) {
 
 // custom refuses a call whose input is free text.
 func custom(at string) error {
-	return invalid(at, "this is a custom tool call, whose input is free text; tools are called as functions, with a JSON object")
+	return invalid(at,
+		"this is a custom tool call, whose input is free text; tools are called as functions, with a JSON object")
 }
 
 // needID refuses a call without an id, which nobody could answer.

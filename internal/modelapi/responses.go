@@ -43,7 +43,8 @@ func (p *parser) responses(root node) error {
 
 // clientItems are the items, besides calls of functions, that wait for the client.
 var clientItems = map[string]bool{
-	"computer_call": true, "local_shell_call": true, "shell_call": true, "apply_patch_call": true, "mcp_approval_request": true,
+	"computer_call": true, "local_shell_call": true, "shell_call": true, "apply_patch_call": true,
+	"mcp_approval_request": true,
 }
 
 // item reads one output item. Those that are no calls are passed over.

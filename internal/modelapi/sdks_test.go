@@ -44,7 +44,8 @@ func runSDKs(t *testing.T, in, out any) {
 		_, err = os.Stat(python)
 	}
 	if err != nil {
-		skiptest.Lacking(t, "sdks", fmt.Sprintf("the vendors' packages of testdata/sdks.txt are not in .haft/testsdks: run scripts/setup test (%v)", err))
+		skiptest.Lacking(t, "sdks", fmt.Sprintf("the vendors' packages of testdata/sdks.txt are not in "+
+			".haft/testsdks: run scripts/setup test (%v)", err))
 	}
 	stdin, err := json.Marshal(in)
 	if err != nil {

@@ -47,12 +47,18 @@ type Skipped struct {
 // them refuse the whole request.
 var names = sync.OnceValue(func() map[schema.Form]nameRule {
 	return map[schema.Form]nameRule{
-		schema.FormOpenAI:          {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
-		schema.FormOpenAIResponses: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
-		schema.FormAnthropic:       {regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`), "Anthropic accepts 1 to 128 of A-Z a-z 0-9 _ - as a name"},
-		schema.FormGemini:          {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`), "Gemini accepts a letter or _ and up to 127 more of A-Z a-z 0-9 _ . : - as a name"},
-		schema.FormMCP:             {regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`), "MCP accepts 1 to 128 of A-Z a-z 0-9 _ . / - as a name"},
-		schema.FormJSON:            {regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`), "a tool needs a name without control characters"},
+		schema.FormOpenAI: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`),
+			"OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormOpenAIResponses: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`),
+			"OpenAI accepts 1 to 64 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormAnthropic: {regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`),
+			"Anthropic accepts 1 to 128 of A-Z a-z 0-9 _ - as a name"},
+		schema.FormGemini: {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`),
+			"Gemini accepts a letter or _ and up to 127 more of A-Z a-z 0-9 _ . : - as a name"},
+		schema.FormMCP: {regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`),
+			"MCP accepts 1 to 128 of A-Z a-z 0-9 _ . / - as a name"},
+		schema.FormJSON: {regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`),
+			"a tool needs a name without control characters"},
 	}
 })
 
@@ -129,7 +135,8 @@ func envelope(form schema.Form, texts []json.RawMessage) (json.RawMessage, error
 }
 
 // render writes one tool. Reasons say why it cannot be listed; an error is ours.
-func render(form schema.Form, t *haft.Tool, strict bool) (text json.RawMessage, isStrict bool, reasons []string, err error) {
+func render(form schema.Form, t *haft.Tool, strict bool) (
+	text json.RawMessage, isStrict bool, reasons []string, err error) {
 	sig := &schema.Signature{Name: t.Name, Description: t.Version.Description}
 	for _, part := range []struct {
 		raw  []byte

@@ -125,9 +125,11 @@ func unreached(err error) string {
 // repeated: it may hold what was sent.
 var codes = map[string]string{
 	"invalid_request": "the request lacks something", "invalid_client": "the client or its secret is not accepted",
-	"invalid_grant": "the refresh token is not accepted: it is over, withdrawn or of another client", "unauthorized_client": "the client may not use this grant",
+	"invalid_grant":          "the refresh token is not accepted: it is over, withdrawn or of another client",
+	"unauthorized_client":    "the client may not use this grant",
 	"unsupported_grant_type": "the grant is not supported", "invalid_scope": "the scope is not accepted",
-	"invalid_target": "the audience is not accepted", "temporarily_unavailable": "it is away for a while", "slow_down": "it is asked too often",
+	"invalid_target": "the audience is not accepted", "temporarily_unavailable": "it is away for a while",
+	"slow_down": "it is asked too often",
 }
 
 // read reads an answer.
@@ -162,7 +164,8 @@ func read(status int, body []byte) (answer, error) {
 // opaque reports whether a token is one: visible characters, not few and not many
 // (RFC 6749, A.12).
 func opaque(token string) bool {
-	return len(token) >= 6 && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+	return len(token) >= 6 && len(token) <= maxToken &&
+		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // lifetime is how long a token is used: less than it is good for, since requests

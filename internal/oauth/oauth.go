@@ -91,7 +91,8 @@ func (a Ask) key() [32]byte {
 	if a.Post {
 		post = "post"
 	}
-	for _, part := range []string{a.TokenURL, a.Grant, a.ClientID, a.Scope, a.Audience, post, a.Client.Reveal(), a.Refresh.Reveal()} {
+	for _, part := range []string{a.TokenURL, a.Grant, a.ClientID, a.Scope, a.Audience, post, a.Client.Reveal(),
+		a.Refresh.Reveal()} {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash never fails
 		h.Write([]byte(part))
 	}

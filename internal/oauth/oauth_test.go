@@ -44,15 +44,18 @@ func start(t *testing.T, answer http.HandlerFunc) (*endpoint, *oauth.Client) {
 		e.answer.Load().(http.HandlerFunc)(w, r)
 	}))
 	t.Cleanup(e.Close)
-	guard := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TLS: &egress.TLS{Roots: e.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}})
+	guard := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		TLS: &egress.TLS{Roots: e.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}})
 	t.Cleanup(guard.CloseIdle)
-	c := oauth.New(oauth.Config{HTTP: guard.Client(), Now: func() time.Time { return time.Now().Add(time.Duration(e.now.Load()) * time.Second) }})
+	c := oauth.New(oauth.Config{HTTP: guard.Client(),
+		Now: func() time.Time { return time.Now().Add(time.Duration(e.now.Load()) * time.Second) }})
 	return e, c
 }
 
 // ask asks for client credentials.
 func (e *endpoint) ask() oauth.Ask {
-	return oauth.Ask{OAuth: secret.OAuth{TokenURL: e.URL + "/token", Grant: secret.GrantClient, ClientID: "id & co", Scope: "a b"}, Client: secret.New("the client's secret: 50%")}
+	return oauth.Ask{OAuth: secret.OAuth{TokenURL: e.URL + "/token", Grant: secret.GrantClient, ClientID: "id & co",
+		Scope: "a b"}, Client: secret.New("the client's secret: 50%")}
 }
 
 // gives answers with a token and how long it is good.
@@ -69,9 +72,13 @@ func TestClient_sends_what_the_standard_says(t *testing.T) {
 		want   map[string]string
 		basic  bool
 	}{
-		{"client credentials", func(*oauth.Ask) {}, map[string]string{"grant_type": "client_credentials", "scope": "a b"}, true},
-		{"in the body", func(a *oauth.Ask) { a.Post, a.Audience = true, "api" }, map[string]string{"grant_type": "client_credentials", "client_id": "id & co", "client_secret": "the client's secret: 50%", "audience": "api"}, false},
-		{"refresh token", func(a *oauth.Ask) { a.Grant, a.Refresh = secret.GrantRefresh, secret.New("r-1234567") }, map[string]string{"grant_type": "refresh_token", "refresh_token": "r-1234567"}, true},
+		{"client credentials", func(*oauth.Ask) {},
+			map[string]string{"grant_type": "client_credentials", "scope": "a b"}, true},
+		{"in the body", func(a *oauth.Ask) { a.Post, a.Audience = true, "api" },
+			map[string]string{"grant_type": "client_credentials", "client_id": "id & co",
+				"client_secret": "the client's secret: 50%", "audience": "api"}, false},
+		{"refresh token", func(a *oauth.Ask) { a.Grant, a.Refresh = secret.GrantRefresh, secret.New("r-1234567") },
+			map[string]string{"grant_type": "refresh_token", "refresh_token": "r-1234567"}, true},
 		{"refresh token of a public client", func(a *oauth.Ask) {
 			a.Grant, a.Refresh, a.Client = secret.GrantRefresh, secret.New("r-1234567"), secret.Value{}
 		}, map[string]string{"client_id": "id & co", "client_secret": ""}, false},
@@ -143,7 +150,8 @@ func TestClient_follows_refresh_tokens(t *testing.T) {
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 			return
 		}
-		gives(fmt.Sprint("token-", n.Load()), fmt.Sprintf(`,"expires_in":100,"refresh_token":"refresh-%d"`, n.Add(1)))(w, r)
+		gives(fmt.Sprint("token-", n.Load()), fmt.Sprintf(`,"expires_in":100,"refresh_token":"refresh-%d"`, n.Add(1)))(
+			w, r)
 	})
 	a := e.ask()
 	a.Grant, a.Refresh = secret.GrantRefresh, secret.New("refresh-0")
@@ -202,7 +210,8 @@ func (slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := struct {
 		io.Reader
 		io.Closer
-	}{strings.NewReader(`{"access_token":"token-1","refresh_token":"refresh-1"}`), closer(func() error { <-r.Context().Done(); return nil })}
+	}{strings.NewReader(`{"access_token":"token-1","refresh_token":"refresh-1"}`),
+		closer(func() error { <-r.Context().Done(); return nil })}
 	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
 }
 
@@ -271,7 +280,8 @@ func TestClient_errors_say_what_and_not_which(t *testing.T) {
 				t.Errorf("error = %v, want %q", err, tt.want)
 			}
 			raw, _ := json.Marshal(err)
-			if all := fmt.Sprintf("%v %+v %s %v", err, err, raw, errors.Unwrap(err)); strings.Contains(all, "client's") || strings.Contains(all, "secret: 50") {
+			if all := fmt.Sprintf("%v %+v %s %v", err, err, raw, errors.Unwrap(err)); strings.Contains(all,
+				"client's") || strings.Contains(all, "secret: 50") {
 				t.Errorf("the error holds the secret: %s", all)
 			}
 			if _, err := c.Token(t.Context(), a); err == nil || e.asked.Load() != 1 {
@@ -284,7 +294,10 @@ func TestClient_errors_say_what_and_not_which(t *testing.T) {
 func TestClient_refuses(t *testing.T) {
 	e, c := start(t, gives("token", ""))
 	for name, change := range map[string]func(*oauth.Ask){
-		"http":                      func(a *oauth.Ask) { a.TokenURL = strings.Replace(a.TokenURL, "https", "http", 1) },
+		"http": func(a *oauth.Ask) {
+			a.TokenURL = strings.Replace(a.TokenURL, "https", "http",
+				1)
+		},
 		"a user in the URL":         func(a *oauth.Ask) { a.TokenURL = "https://a:b@example.com/" },
 		"no URL":                    func(a *oauth.Ask) { a.TokenURL = "token" },
 		"another grant":             func(a *oauth.Ask) { a.Grant = "password" },
@@ -302,7 +315,8 @@ func TestClient_refuses(t *testing.T) {
 	// Where the guard does not let anybody go, neither does this.
 	a := e.ask()
 	a.TokenURL = "https://169.254.169.254/token"
-	if _, err := c.Token(t.Context(), a); haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "may not be reached") {
+	if _, err := c.Token(t.Context(), a); haft.CodeOf(err) != haft.CodeUnavailable ||
+		!strings.Contains(haft.MessageOf(err), "may not be reached") {
 		t.Errorf("the metadata service: %v", err)
 	}
 	if e.asked.Load() != 0 {

@@ -82,7 +82,8 @@ func newCache(most int) *cache {
 
 // entry returns what is known under k. If fresh is set, that must be of this
 // state. What is not known is loaded, once for all who want it at the same time.
-func (c *cache) entry(ctx context.Context, k key, fresh *stamp, load func(context.Context) (*entry, error)) (*entry, error) {
+func (c *cache) entry(ctx context.Context, k key, fresh *stamp,
+	load func(context.Context) (*entry, error)) (*entry, error) {
 	for {
 		c.mu.Lock()
 		if el := c.entries[k]; el != nil {

@@ -48,7 +48,8 @@ func sourceKinds() []haft.Kind {
 
 var (
 	sandboxName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`) })
-	hostLabel   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`) })
+	hostLabel   = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`) })
 )
 
 // checker collects what is wrong with a draft, all of it.
@@ -102,7 +103,8 @@ func checkDraft(d haft.Draft, network func(entry string) error) error {
 	c.label("/category", d.Category, true)
 	c.tags("/tags", d.Tags)
 	c.packages(d.Needs, d.Kind)
-	for pointer, s := range map[string]json.RawMessage{"/parameters": d.Parameters, "/args_json_schema": d.ArgsSchema, "/returns": d.Returns} {
+	for pointer, s := range map[string]json.RawMessage{"/parameters": d.Parameters, "/args_json_schema": d.ArgsSchema,
+		"/returns": d.Returns} {
 		if len(s) > MaxSchema {
 			c.fail(pointer, "is %d bytes long, %d is the most", len(s), MaxSchema)
 		}
@@ -177,7 +179,8 @@ func (c *checker) hosts(at string, hosts []string) {
 				c.fail(fmt.Sprintf("%s/%d", at, i), "%s", haft.MessageOf(err))
 			}
 		} else if !isHost(h) {
-			c.fail(fmt.Sprintf("%s/%d", at, i), "a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
+			c.fail(fmt.Sprintf("%s/%d", at, i),
+				"a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
 		}
 	}
 }
@@ -217,8 +220,10 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 		read  func(string) error
 		kinds []haft.Kind
 	}{
-		{"/requirements/pip", n.Pip, func(s string) error { _, err := requirement.ParsePip(s); return err }, []haft.Kind{haft.KindPython}},
-		{"/requirements/npm", n.NPM, func(s string) error { _, err := requirement.ParseNPM(s); return err }, []haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
+		{"/requirements/pip", n.Pip, func(s string) error { _, err := requirement.ParsePip(s); return err },
+			[]haft.Kind{haft.KindPython}},
+		{"/requirements/npm", n.NPM, func(s string) error { _, err := requirement.ParseNPM(s); return err },
+			[]haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
 	} {
 		switch {
 		case len(e.names) > MaxPackages:
@@ -252,7 +257,8 @@ func (c *checker) label(at, s string, optional bool) {
 	switch {
 	case s == "" && !optional:
 		c.fail(at, "is empty")
-	case s != strings.TrimSpace(s) || strings.ContainsFunc(s, func(r rune) bool { return r == '*' || r == ',' || unicode.IsControl(r) }):
+	case s != strings.TrimSpace(s) || strings.ContainsFunc(s,
+		func(r rune) bool { return r == '*' || r == ',' || unicode.IsControl(r) }):
 		c.fail(at, "must not hold *, commas, control characters or white space around it")
 	}
 }

@@ -25,8 +25,9 @@ var (
 // add is a draft that nothing is wrong with.
 func add() haft.Draft {
 	return haft.Draft{
-		Name: "add", Kind: haft.KindPython, Source: "def add(a):\n    return a\n", Function: "add", Description: "Adds.",
-		Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`),
+		Name: "add", Kind: haft.KindPython, Source: "def add(a):\n    return a\n", Function: "add",
+		Description: "Adds.",
+		Parameters:  json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`),
 	}
 }
 
@@ -46,25 +47,33 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 	}{
 		{"name", func(d *haft.Draft) { d.Name = "a b" }, haft.CodeInvalid, "/name"},
 		{"name of a built-in tool", func(d *haft.Draft) { d.Name = "run_code" }, haft.CodeConflict, "built-in"},
-		{"name that looks like a built-in tool's", func(d *haft.Draft) { d.Name = "Run-Code" }, haft.CodeConflict, "built-in"},
-		{"function called like a built-in tool", func(d *haft.Draft) { d.Name, d.Function = "", "run_code" }, haft.CodeConflict, "built-in"},
+		{"name that looks like a built-in tool's", func(d *haft.Draft) { d.Name = "Run-Code" }, haft.CodeConflict,
+			"built-in"},
+		{"function called like a built-in tool", func(d *haft.Draft) { d.Name, d.Function = "", "run_code" },
+			haft.CodeConflict, "built-in"},
 		{"reserved name", func(d *haft.Draft) { d.Name = "github_x" }, haft.CodeConflict, "reserved"},
 		{"kind", func(d *haft.Draft) { d.Kind = "ruby" }, haft.CodeInvalid, "/source_type"},
 		{"built-in kind", func(d *haft.Draft) { d.Kind = haft.KindBuiltin }, haft.CodeInvalid, "/source_type"},
 		{"upstream kind", func(d *haft.Draft) { d.Kind = haft.KindMCP }, haft.CodeInvalid, "/source_type"},
 		{"no source", func(d *haft.Draft) { d.Source = " \n" }, haft.CodeInvalid, "/source_code"},
-		{"long source", func(d *haft.Draft) { d.Source = strings.Repeat("#", registry.MaxSource+1) }, haft.CodeInvalid, "/source_code"},
-		{"source that is not text", func(d *haft.Draft) { d.Source = "a\xff" }, haft.CodeInvalid, "/source_code is not valid UTF-8"},
+		{"long source", func(d *haft.Draft) { d.Source = strings.Repeat("#", registry.MaxSource+1) }, haft.CodeInvalid,
+			"/source_code"},
+		{"source that is not text", func(d *haft.Draft) { d.Source = "a\xff" }, haft.CodeInvalid,
+			"/source_code is not valid UTF-8"},
 		{"source with NUL", func(d *haft.Draft) { d.Source = "a\x00" }, haft.CodeInvalid, "/source_code holds a NUL"},
-		{"long description", func(d *haft.Draft) { d.Description = strings.Repeat("x", registry.MaxDescription+1) }, haft.CodeInvalid, "/description"},
+		{"long description", func(d *haft.Draft) { d.Description = strings.Repeat("x", registry.MaxDescription+1) },
+			haft.CodeInvalid, "/description"},
 		{"category", func(d *haft.Draft) { d.Category = "a*" }, haft.CodeInvalid, "/category"},
 		{"empty tag", func(d *haft.Draft) { d.Tags = []string{"ok", ""} }, haft.CodeInvalid, "/tags/1"},
-		{"many tags", func(d *haft.Draft) { d.Tags = make([]string, registry.MaxTags+1) }, haft.CodeInvalid, "/tags there are"},
+		{"many tags", func(d *haft.Draft) { d.Tags = make([]string, registry.MaxTags+1) }, haft.CodeInvalid,
+			"/tags there are"},
 		{"long schema", func(d *haft.Draft) {
 			d.Parameters = json.RawMessage(`{"title":"` + strings.Repeat("x", registry.MaxSchema) + `"}`)
 		}, haft.CodeInvalid, "/parameters"},
-		{"broken schema", func(d *haft.Draft) { d.Parameters = json.RawMessage(`{"type":`) }, haft.CodeInvalid, "schema of the arguments"},
-		{"schema of a list", func(d *haft.Draft) { d.Parameters = json.RawMessage(`{"type":"array"}`) }, haft.CodeInvalid, "type object"},
+		{"broken schema", func(d *haft.Draft) { d.Parameters = json.RawMessage(`{"type":`) }, haft.CodeInvalid,
+			"schema of the arguments"},
+		{"schema of a list", func(d *haft.Draft) { d.Parameters = json.RawMessage(`{"type":"array"}`) },
+			haft.CodeInvalid, "type object"},
 		{"schema with a reference to nowhere", func(d *haft.Draft) {
 			d.Parameters = json.RawMessage(`{"properties":{"a":{"$ref":"#/$defs/x"}}}`)
 		}, haft.CodeInvalid, "schema of the arguments"},
@@ -74,31 +83,47 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 		{"schema that no vendor accepts", func(d *haft.Draft) {
 			d.Parameters = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["b"]}`)
 		}, haft.CodeInvalid, "root"},
-		{"broken schema of the value", func(d *haft.Draft) { d.Returns = json.RawMessage(`{"type":"nothing"}`) }, haft.CodeInvalid, "schema"},
-		{"negative limit", func(d *haft.Draft) { d.Settings.Limits.Memory = -1 }, haft.CodeInvalid, "/settings/limits/memory_bytes is negative"},
-		{"limit above the ceiling", func(d *haft.Draft) { d.Settings.Limits.Wall = haft.LimitCeilings().Wall + 1 }, haft.CodeInvalid, "/settings/limits/wall_ms"},
-		{"host", func(d *haft.Draft) { d.Settings.Network = []string{"ok.test", "http://x.test"} }, haft.CodeInvalid, "/settings/network/1"},
-		{"many hosts", func(d *haft.Draft) { d.Settings.Network = make([]string, registry.MaxHosts+1) }, haft.CodeInvalid, "/settings/network names"},
+		{"broken schema of the value", func(d *haft.Draft) { d.Returns = json.RawMessage(`{"type":"nothing"}`) },
+			haft.CodeInvalid, "schema"},
+		{"negative limit", func(d *haft.Draft) { d.Settings.Limits.Memory = -1 }, haft.CodeInvalid,
+			"/settings/limits/memory_bytes is negative"},
+		{"limit above the ceiling", func(d *haft.Draft) { d.Settings.Limits.Wall = haft.LimitCeilings().Wall + 1 },
+			haft.CodeInvalid, "/settings/limits/wall_ms"},
+		{"host", func(d *haft.Draft) { d.Settings.Network = []string{"ok.test", "http://x.test"} }, haft.CodeInvalid,
+			"/settings/network/1"},
+		{"many hosts", func(d *haft.Draft) { d.Settings.Network = make([]string, registry.MaxHosts+1) },
+			haft.CodeInvalid, "/settings/network names"},
 		{"sandbox", func(d *haft.Draft) { d.Settings.Sandbox = "../x" }, haft.CodeInvalid, "/settings/sandbox"},
-		{"isolation", func(d *haft.Draft) { d.Settings.MinIsolation = "strong" }, haft.CodeInvalid, "/settings/min_isolation"},
+		{"isolation", func(d *haft.Draft) { d.Settings.MinIsolation = "strong" }, haft.CodeInvalid,
+			"/settings/min_isolation"},
 		{"cache time", func(d *haft.Draft) { d.Settings.CacheFor = -1 }, haft.CodeInvalid, "/settings/cache_ms"},
 		{"role", func(d *haft.Draft) { d.Settings.Roles = []string{" x"} }, haft.CodeInvalid, "/settings/roles/0"},
 		{"retry", func(d *haft.Draft) { d.Settings.Retry.Tries = 11 }, haft.CodeInvalid, "/settings/retry"},
-		{"rate that is no number", func(d *haft.Draft) { d.Settings.Rate.PerSecond = math.NaN() }, haft.CodeInvalid, "/settings/rate"},
+		{"rate that is no number", func(d *haft.Draft) { d.Settings.Rate.PerSecond = math.NaN() }, haft.CodeInvalid,
+			"/settings/rate"},
 		{"negative rate", func(d *haft.Draft) { d.Settings.Rate.PerSecond = -1 }, haft.CodeInvalid, "/settings/rate"},
 		{"burst alone", func(d *haft.Draft) { d.Settings.Rate.Burst = 1 }, haft.CodeInvalid, "per_second"},
 		{"concurrency", func(d *haft.Draft) { d.Settings.Concurrency = -1 }, haft.CodeInvalid, "/settings/concurrency"},
 		{"own fallback", func(d *haft.Draft) { d.Settings.Fallback = "add" }, haft.CodeInvalid, "fallback"},
-		{"own fallback by the function's name", func(d *haft.Draft) { d.Name, d.Settings.Fallback = "", "add" }, haft.CodeInvalid, "fallback"},
-		{"output type", func(d *haft.Draft) { d.Settings.Output.Type = "xml" }, haft.CodeInvalid, "/settings/output/type"},
-		{"output length", func(d *haft.Draft) { d.Settings.Output.MaxChars = -1 }, haft.CodeInvalid, "/settings/output/max_chars"},
-		{"validator", func(d *haft.Draft) { d.Settings.Output.Validators = []string{"value >"} }, haft.CodeInvalid, "/settings/output/validators"},
-		{"pip option", func(d *haft.Draft) { d.Needs.Pip = []string{"--index-url=http://x"} }, haft.CodeInvalid, "/requirements/pip/0"},
-		{"pip address", func(d *haft.Draft) { d.Needs.Pip = []string{"x @ http://x/y.whl"} }, haft.CodeInvalid, "/requirements/pip/0"},
-		{"npm for Python", func(d *haft.Draft) { d.Needs.NPM = []string{"zod"} }, haft.CodeInvalid, "/requirements/npm"},
-		{"npm path", func(d *haft.Draft) { d.Kind, d.Needs.NPM = haft.KindTypeScript, []string{"x@file:../y"} }, haft.CodeInvalid, "/requirements/npm/0"},
+		{"own fallback by the function's name", func(d *haft.Draft) { d.Name, d.Settings.Fallback = "", "add" },
+			haft.CodeInvalid, "fallback"},
+		{"output type", func(d *haft.Draft) { d.Settings.Output.Type = "xml" }, haft.CodeInvalid,
+			"/settings/output/type"},
+		{"output length", func(d *haft.Draft) { d.Settings.Output.MaxChars = -1 }, haft.CodeInvalid,
+			"/settings/output/max_chars"},
+		{"validator", func(d *haft.Draft) { d.Settings.Output.Validators = []string{"value >"} }, haft.CodeInvalid,
+			"/settings/output/validators"},
+		{"pip option", func(d *haft.Draft) { d.Needs.Pip = []string{"--index-url=http://x"} }, haft.CodeInvalid,
+			"/requirements/pip/0"},
+		{"pip address", func(d *haft.Draft) { d.Needs.Pip = []string{"x @ http://x/y.whl"} }, haft.CodeInvalid,
+			"/requirements/pip/0"},
+		{"npm for Python", func(d *haft.Draft) { d.Needs.NPM = []string{"zod"} }, haft.CodeInvalid,
+			"/requirements/npm"},
+		{"npm path", func(d *haft.Draft) { d.Kind, d.Needs.NPM = haft.KindTypeScript, []string{"x@file:../y"} },
+			haft.CodeInvalid, "/requirements/npm/0"},
 		{"no function", func(d *haft.Draft) { d.Function = "" }, haft.CodeInvalid, "name the function"},
-		{"no schema", func(d *haft.Draft) { d.Parameters = json.RawMessage("null") }, haft.CodeInvalid, "give a schema"},
+		{"no schema", func(d *haft.Draft) { d.Parameters = json.RawMessage("null") }, haft.CodeInvalid,
+			"give a schema"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,7 +138,8 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 }
 
 func TestPut_for_nobody(t *testing.T) {
-	if _, err := registry.New(open(t), registry.Config{}).Put(t.Context(), haft.Principal{}, add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
+	if _, err := registry.New(open(t), registry.Config{}).Put(t.Context(), haft.Principal{},
+		add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("Put for nobody = %v", err)
 	}
 }
@@ -145,7 +171,8 @@ func TestPut_holds_every_ceiling(t *testing.T) {
 		f := reflect.ValueOf(&l).Elem().Field(i)
 		f.SetInt(f.Int() + 1)
 		d.Settings.Limits = l
-		if _, err := r.Put(t.Context(), ann, d); haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(err.Error(), "/settings/limits/") {
+		if _, err := r.Put(t.Context(), ann, d); haft.CodeOf(err) != haft.CodeInvalid ||
+			!strings.Contains(err.Error(), "/settings/limits/") {
 			t.Errorf("Put with %s above its ceiling = %v", typ.Field(i).Name, err)
 		}
 	}
@@ -154,11 +181,16 @@ func TestPut_holds_every_ceiling(t *testing.T) {
 func TestPut_host_forms(t *testing.T) {
 	r := registry.New(open(t), registry.Config{}) // refuses every source, but only after the settings
 	for host, ok := range map[string]bool{
-		"example.com": true, "EXAMPLE.com": true, "*.example.com": true, "a.example.com:443": true, "*.example.com:8443": true,
-		"localhost": true, "10.0.0.1": true, "10.0.0.1:80": true, "::1": true, "[::1]:443": true, "xn--bcher-kva.example": true, "under_score.test": true,
-		"": false, "*": false, "*.com": false, "a.*.com": false, "a b": false, "http://a.test": false, "a.test/": false, "u@a.test": false,
-		"a.test:": false, "a.test:0": false, "a.test:65536": false, "a.test:+1": false, "-a.test": false, "a..test": false, "1.2.3": false,
-		"0x7f.1": false, "a.0x1": false, "[::1]": false, "::1:": false, "fe80::1%eth0": false, "[10.0.0.1]:80": false, "a.test\n": false,
+		"example.com": true, "EXAMPLE.com": true, "*.example.com": true, "a.example.com:443": true,
+		"*.example.com:8443": true,
+		"localhost":          true, "10.0.0.1": true, "10.0.0.1:80": true, "::1": true, "[::1]:443": true,
+		"xn--bcher-kva.example": true, "under_score.test": true,
+		"": false, "*": false, "*.com": false, "a.*.com": false, "a b": false, "http://a.test": false, "a.test/": false,
+		"u@a.test": false,
+		"a.test:":  false, "a.test:0": false, "a.test:65536": false, "a.test:+1": false, "-a.test": false,
+		"a..test": false, "1.2.3": false,
+		"0x7f.1": false, "a.0x1": false, "[::1]": false, "::1:": false, "fe80::1%eth0": false, "[10.0.0.1]:80": false,
+		"a.test\n":                        false,
 		strings.Repeat("a", 64) + ".test": false, strings.Repeat("a.", 127) + "test": false,
 	} {
 		d := add()
@@ -177,12 +209,16 @@ func TestPut_package_forms(t *testing.T) {
 		name string
 		ok   bool
 	}{
-		{haft.KindPython, "numpy", true}, {haft.KindPython, "requests[socks]>=2.1,<3", true}, {haft.KindPython, "a==1.0.post1", true},
+		{haft.KindPython, "numpy", true}, {haft.KindPython, "requests[socks]>=2.1,<3", true},
+		{haft.KindPython, "a==1.0.post1", true},
 		{haft.KindPython, "a ~= 1.2 ; python_version < '3.12'", true}, {haft.KindPython, "zope.interface", true},
-		{haft.KindPython, "-r x", false}, {haft.KindPython, "./x", false}, {haft.KindPython, "git+https://x/y", false}, {haft.KindPython, "a b", false},
+		{haft.KindPython, "-r x", false}, {haft.KindPython, "./x", false}, {haft.KindPython, "git+https://x/y", false},
+		{haft.KindPython, "a b", false},
 		{haft.KindPython, "", false}, {haft.KindPython, "a\n--pre", false},
-		{haft.KindTypeScript, "zod", true}, {haft.KindTypeScript, "@types/node@^20.1.0", true}, {haft.KindJavaScript, "a@>=1 <2", true},
-		{haft.KindTypeScript, "--registry=x", false}, {haft.KindTypeScript, "a@git+ssh://x", false}, {haft.KindTypeScript, "../x", false}, {haft.KindTypeScript, "@x", false},
+		{haft.KindTypeScript, "zod", true}, {haft.KindTypeScript, "@types/node@^20.1.0", true},
+		{haft.KindJavaScript, "a@>=1 <2", true},
+		{haft.KindTypeScript, "--registry=x", false}, {haft.KindTypeScript, "a@git+ssh://x", false},
+		{haft.KindTypeScript, "../x", false}, {haft.KindTypeScript, "@x", false},
 		{haft.KindBash, "zod", false},
 	} {
 		d := add()
@@ -221,22 +257,29 @@ func TestPut_says_what_the_source_lacks(t *testing.T) {
 		code haft.Code
 		want string
 	}{
-		"source error":  {fault, haft.CodeInvalid, "line 3: function add: has no type"},
-		"source errors": {fmt.Errorf("derive: %w", errors.Join(fault, &schema.SourceError{Message: "and more"})), haft.CodeInvalid, "line 3: function add: has no type; and more"},
-		"coded error":   {&haft.Error{Code: haft.CodeUnavailable, Message: "no Python here"}, haft.CodeUnavailable, "no Python here"},
-		"our fault":     {errors.New("/host/path broke"), haft.CodeInternal, "internal error"},
+		"source error": {fault, haft.CodeInvalid, "line 3: function add: has no type"},
+		"source errors": {fmt.Errorf("derive: %w", errors.Join(fault, &schema.SourceError{Message: "and more"})),
+			haft.CodeInvalid, "line 3: function add: has no type; and more"},
+		"coded error": {&haft.Error{Code: haft.CodeUnavailable, Message: "no Python here"}, haft.CodeUnavailable,
+			"no Python here"},
+		"our fault": {errors.New("/host/path broke"), haft.CodeInternal, "internal error"},
 	} {
-		r := registry.New(open(t), registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) { return nil, tt.err }})
+		r := registry.New(open(t), registry.Config{Review: clean,
+			Derive: func(context.Context, registry.Source) (*registry.Derived, error) { return nil, tt.err }})
 		_, err := r.Put(t.Context(), ann, d)
 		if haft.CodeOf(err) != tt.code || !strings.Contains(haft.MessageOf(err), tt.want) {
 			t.Errorf("%s: Put = %v (%s), want %s with %q", name, err, haft.CodeOf(err), tt.code, tt.want)
 		}
 	}
 	// An injected parameter in a schema that is given would be the model's to fill.
-	r := registry.New(open(t), registry.Config{Review: clean, Derive: func(context.Context, registry.Source) (*registry.Derived, error) {
-		return &registry.Derived{Signature: &schema.Signature{Name: "add", Injected: []string{"a"}}, Function: "add"}, nil
-	}})
-	if _, err := r.Put(t.Context(), ann, add()); haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "parameter a") {
+	r := registry.New(open(t), registry.Config{Review: clean,
+		Derive: func(context.Context, registry.Source) (*registry.Derived, error) {
+			return &registry.Derived{Signature: &schema.Signature{Name: "add", Injected: []string{"a"}},
+					Function: "add"},
+				nil
+		}})
+	if _, err := r.Put(t.Context(), ann, add()); haft.CodeOf(err) != haft.CodeInvalid ||
+		!strings.Contains(haft.MessageOf(err), "parameter a") {
 		t.Errorf("Put with an injected parameter in the schema = %v", err)
 	}
 }
@@ -253,7 +296,8 @@ func TestPut_refuses_by_review(t *testing.T) {
 		"unknown verdict": func(haft.Tool, []haft.Finding) registry.Verdict { return "" },
 	} {
 		_, err := registry.New(open(t), registry.Config{Review: review, Judge: judge}).Put(t.Context(), ann, add())
-		want := "the source is refused: line 7: runs text as code (exec, critical); line 1: a weak hash (weak-hash, low)"
+		want := "the source is refused: line 7: runs text as code (exec, critical); line 1: a weak hash " +
+			"(weak-hash, low)"
 		if haft.CodeOf(err) != haft.CodeDenied || haft.MessageOf(err) != want {
 			t.Errorf("%s: Put = %v, want %s", name, err, want)
 		}

@@ -65,7 +65,8 @@ func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
 	}
 	raw, err := schema.Encode(fitted)
 	if err != nil {
-		return nil, &haft.Failure{Kind: haft.FailInternal, Message: "the arguments cannot be passed on", Retry: haft.RetryNever}
+		return nil, &haft.Failure{Kind: haft.FailInternal, Message: "the arguments cannot be passed on",
+			Retry: haft.RetryNever}
 	}
 	return raw, nil
 }
@@ -85,8 +86,9 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 	}
 	if len(misfits) > 0 {
 		res.Status = haft.StatusError
-		res.Error = &haft.Failure{Kind: haft.FailValue, Message: "the value is not what the tool promises: " + inWords(misfits),
-			Retry: haft.RetryNever, Misfits: misfits}
+		res.Error = &haft.Failure{Kind: haft.FailValue,
+			Message: "the value is not what the tool promises: " + inWords(misfits),
+			Retry:   haft.RetryNever, Misfits: misfits}
 		res.Value = json.RawMessage("null")
 		return
 	}

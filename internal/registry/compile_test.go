@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func builtin(name string) haft.Tool {
 	return haft.Tool{Name: name, Category: "code", Tags: []string{"builtin"}, Version: haft.Version{
 		Description: "Is built in.",
-		Parameters:  json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":[],"additionalProperties":false}`),
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"text":{"type":"string"}},"required":[],"additionalProperties":false}`),
 	}}
 }
 
@@ -80,8 +81,10 @@ func TestCompiled_Check(t *testing.T) {
 		{"text that is none", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `5`, ``},
 		{"JSON", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `{"a":1}`, `{"a":1}`},
 		{"JSON in a text", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `"{\"a\":1}"`, `{"a":1}`},
-		{"JSON that a script printed is not read twice", haft.KindBash, "", haft.Output{Type: haft.OutputJSON}, `"5"`, `"5"`},
-		{"schema of what was read", haft.KindPython, `{"type":"number"}`, haft.Output{Type: haft.OutputNumber}, `"7"`, `7`},
+		{"JSON that a script printed is not read twice", haft.KindBash, "", haft.Output{Type: haft.OutputJSON}, `"5"`,
+			`"5"`},
+		{"schema of what was read", haft.KindPython, `{"type":"number"}`, haft.Output{Type: haft.OutputNumber}, `"7"`,
+			`7`},
 		{"cut", haft.KindPython, "", haft.Output{MaxChars: 3}, `"abcdef"`, `"abc"`},
 	}
 	for _, tt := range tests {
@@ -95,7 +98,8 @@ func TestCompiled_Check(t *testing.T) {
 			c.Check(t.Context(), res)
 			switch {
 			case tt.want == "":
-				if res.Status != haft.StatusError || res.Error == nil || res.Error.Kind != haft.FailValue || string(res.Value) != "null" {
+				if res.Status != haft.StatusError || res.Error == nil || res.Error.Kind != haft.FailValue ||
+					string(res.Value) != "null" {
 					t.Errorf("Check(%s) = %+v", tt.value, res)
 				}
 			case res.Status != haft.StatusSuccess || string(res.Value) != tt.want:
@@ -103,7 +107,9 @@ func TestCompiled_Check(t *testing.T) {
 			}
 		})
 	}
-	c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`), Settings: haft.Settings{Output: haft.Output{Type: haft.OutputText}}}})
+	c, err := registry.Compile(
+		haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`),
+			Settings: haft.Settings{Output: haft.Output{Type: haft.OutputText}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +124,8 @@ func TestCompile_refuses(t *testing.T) {
 		"no schema":           {},
 		"broken schema":       {Parameters: json.RawMessage(`{"type":"x"}`)},
 		"broken value schema": {Parameters: json.RawMessage(`{}`), Returns: json.RawMessage(`[`)},
-		"broken validator":    {Parameters: json.RawMessage(`{}`), Settings: haft.Settings{Output: haft.Output{Validators: []string{"1"}}}},
+		"broken validator": {Parameters: json.RawMessage(`{}`),
+			Settings: haft.Settings{Output: haft.Output{Validators: []string{"1"}}}},
 	} {
 		if c, err := registry.Compile(haft.Tool{Version: v}); err == nil {
 			t.Errorf("Compile of a tool with %s = %+v", name, c)

@@ -74,8 +74,10 @@ func sorted(v any) string {
 // What the values of a schema's keywords are, if they are no schemas.
 var (
 	explaining = []string{"description", "title", "examples", "$comment", "deprecated"}
-	naming     = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"} // schemas by name
-	holding    = []string{"default", "const", "enum"}                                                    // values of any form
+	// schemas by name
+	naming = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+	// values of any form
+	holding = []string{"default", "const", "enum"}
 )
 
 // meaning copies a schema as maps, which encoding/json sorts, without what only

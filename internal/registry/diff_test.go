@@ -15,7 +15,8 @@ import (
 
 // compare compares the schemas of arguments.
 func compare(old, new string) []string {
-	return registry.Changes(haft.Version{Parameters: json.RawMessage(old)}, haft.Version{Parameters: json.RawMessage(new)})
+	return registry.Changes(haft.Version{Parameters: json.RawMessage(old)},
+		haft.Version{Parameters: json.RawMessage(new)})
 }
 
 func TestChanges(t *testing.T) {
@@ -28,39 +29,56 @@ func TestChanges(t *testing.T) {
 		want     []string
 	}{
 		{"equal", object(`"a"`, `"a":{"type":"string"}`), object(`"a"`, `"a":{"type":"string"}`), nil},
-		{"only words", object("", `"a":{"type":"string","description":"x"}`), object("", `"a":{"description":"y","type":"string"}`), nil},
+		{"only words", object("", `"a":{"type":"string","description":"x"}`),
+			object("", `"a":{"description":"y","type":"string"}`), nil},
 		{"words in a default", object("", `"a":{"default":{"title":"x"}}`), object("", `"a":{"default":{"title":"y"}}`),
 			[]string{`/a: default is {"title":"y"} now, it was {"title":"x"}`}},
-		{"a property called description", object("", `"description":{"type":"string"}`), object("", ``), []string{"/description: removed"}},
-		{"added", object("", ""), object(`"b"`, `"a":{},"b":{}`), []string{"/a: new and optional", "/b: new and required"}},
+		{"a property called description", object("", `"description":{"type":"string"}`), object("", ``),
+			[]string{"/description: removed"}},
+		{"added", object("", ""), object(`"b"`, `"a":{},"b":{}`),
+			[]string{"/a: new and optional", "/b: new and required"}},
 		{"removed", object("", `"a":{}`), object("", ""), []string{"/a: removed"}},
 		{"required", object("", `"a":{}`), object(`"a"`, `"a":{}`), []string{"/a: required now"}},
 		{"optional", object(`"a"`, `"a":{}`), object("", `"a":{}`), []string{"/a: not required any more"}},
 		{"type", object("", `"a":{"type":"string"}`), object("", `"a":{"type":["null","integer"]}`),
 			[]string{"/a: the type is integer or null now, it was string"}},
-		{"order of types", object("", `"a":{"type":["null","integer"]}`), object("", `"a":{"type":["integer","null"]}`), []string{"/: another form of the schema"}},
-		{"narrowed", object("", `"a":{"enum":["x","y",1]}`), object("", `"a":{"enum":["x"]}`), []string{`/a: does not allow "y", 1 any more`}},
-		{"widened", object("", `"a":{"const":"x"}`), object("", `"a":{"enum":["x","y"]}`), []string{`/a: allows "y" too now`}},
-		{"enum is new", object("", `"a":{"type":"string"}`), object("", `"a":{"type":"string","enum":["x"]}`), []string{`/a: allows only "x" now`}},
-		{"enum is gone", object("", `"a":{"type":"string","enum":["x"]}`), object("", `"a":{"type":"string"}`), []string{`/a: allows more than "x" now`}},
+		{"order of types", object("", `"a":{"type":["null","integer"]}`), object("", `"a":{"type":["integer","null"]}`),
+			[]string{"/: another form of the schema"}},
+		{"narrowed", object("", `"a":{"enum":["x","y",1]}`), object("", `"a":{"enum":["x"]}`),
+			[]string{`/a: does not allow "y", 1 any more`}},
+		{"widened", object("", `"a":{"const":"x"}`), object("", `"a":{"enum":["x","y"]}`),
+			[]string{`/a: allows "y" too now`}},
+		{"enum is new", object("", `"a":{"type":"string"}`), object("", `"a":{"type":"string","enum":["x"]}`),
+			[]string{`/a: allows only "x" now`}},
+		{"enum is gone", object("", `"a":{"type":"string","enum":["x"]}`), object("", `"a":{"type":"string"}`),
+			[]string{`/a: allows more than "x" now`}},
 		{"bounds", object("", `"a":{"minimum":1,"maximum":5}`), object("", `"a":{"minimum":2,"default":3}`),
 			[]string{"/a: minimum is 2 now, it was 1", "/a: no maximum any more", "/a: default is 3 now"}},
 		{"nested", object("", `"a":{"type":"object","properties":{"b/c":{"type":"array","items":{"type":"string"}}}}`),
-			object("", `"a":{"type":"object","properties":{"b/c":{"type":"array","items":{"type":"number"}}},"required":["b/c"]}`),
+			object("",
+				`"a":{"type":"object","properties":{"b/c":{"type":"array","items":{"type":"number"}}},"required":["b/c"]}`),
 			[]string{"/a/b~1c: required now", "/a/b~1c/*: the type is number now, it was string"}},
-		{"closed", `{"type":"object"}`, `{"type":"object","additionalProperties":false}`, []string{"/: no other properties are allowed now"}},
+		{"closed", `{"type":"object"}`, `{"type":"object","additionalProperties":false}`,
+			[]string{"/: no other properties are allowed now"}},
 		{"opened", `{"additionalProperties":false}`, `{}`, []string{"/: other properties are allowed now"}},
-		{"others", `{"additionalProperties":{"type":"string"}}`, `{"additionalProperties":{"type":"number"}}`, []string{"/*: the type is number now, it was string"}},
-		{"options", `{"anyOf":[{"type":"string"}]}`, `{"anyOf":[{"type":"string"},{"type":"null"}]}`, []string{"/: anyOf has 2 parts now, it had 1"}},
-		{"tuple", `{"prefixItems":[{"type":"string"}]}`, `{"prefixItems":[{"type":"null"}]}`, []string{"/0: the type is null now, it was string"}},
+		{"others", `{"additionalProperties":{"type":"string"}}`, `{"additionalProperties":{"type":"number"}}`,
+			[]string{"/*: the type is number now, it was string"}},
+		{"options", `{"anyOf":[{"type":"string"}]}`, `{"anyOf":[{"type":"string"},{"type":"null"}]}`,
+			[]string{"/: anyOf has 2 parts now, it had 1"}},
+		{"tuple", `{"prefixItems":[{"type":"string"}]}`, `{"prefixItems":[{"type":"null"}]}`,
+			[]string{"/0: the type is null now, it was string"}},
 		{"through a reference", `{"$defs":{"d":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/d"}}}`,
-			`{"$defs":{"d":{"type":"number"}},"properties":{"a":{"$ref":"#/$defs/d"}}}`, []string{"/a: the type is number now, it was string"}},
+			`{"$defs":{"d":{"type":"number"}},"properties":{"a":{"$ref":"#/$defs/d"}}}`,
+			[]string{"/a: the type is number now, it was string"}},
 		{"inlined reference", `{"$defs":{"d":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/d"}}}`,
 			`{"properties":{"a":{"type":"string"}}}`, []string{"/: another form of the schema"}},
-		{"contains itself", `{"properties":{"next":{"$ref":"#"},"v":{"type":"string"}}}`, `{"properties":{"next":{"$ref":"#"},"v":{"type":"number"}}}`,
+		{"contains itself", `{"properties":{"next":{"$ref":"#"},"v":{"type":"string"}}}`,
+			`{"properties":{"next":{"$ref":"#"},"v":{"type":"number"}}}`,
 			[]string{"/next/v: the type is number now, it was string", "/v: the type is number now, it was string"}},
-		{"something that has no words", `{"not":{"type":"null"}}`, `{"not":{"type":"string"}}`, []string{"/: another form of the schema"}},
-		{"anchors are not followed", `{"properties":{"a":{"$ref":"#x"}}}`, `{"properties":{"a":{"$ref":"#y"}}}`, []string{"/a: the schema is another"}},
+		{"something that has no words", `{"not":{"type":"null"}}`, `{"not":{"type":"string"}}`,
+			[]string{"/: another form of the schema"}},
+		{"anchors are not followed", `{"properties":{"a":{"$ref":"#x"}}}`, `{"properties":{"a":{"$ref":"#y"}}}`,
+			[]string{"/a: the schema is another"}},
 		{"booleans", `{"properties":{"a":true}}`, `{"properties":{"a":false}}`, []string{"/a: the schema is another"}},
 		{"broken", `{`, `{}`, []string{"/: the schemas cannot be compared"}},
 	}
@@ -127,7 +145,8 @@ func anySchema(depth int) *rapid.Generator[map[string]any] {
 			m["type"] = rapid.SliceOfN(rapid.SampledFrom([]string{"string", "number", "null"}), 1, 3).Draw(t, "types")
 		case kind <= 3 && depth > 0:
 			p := map[string]any{}
-			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "~/"}), 0, 3, rapid.ID).Draw(t, "names") {
+			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "~/"}), 0, 3,
+				rapid.ID).Draw(t, "names") {
 				p[name] = anySchema(depth-1).Draw(t, name)
 			}
 			m["type"], m["properties"] = "object", p

@@ -33,17 +33,18 @@ func TestDigest_covers(t *testing.T) {
 		covered bool
 		change  func(*haft.Version)
 	}{
-		"Number":       {false, func(v *haft.Version) { v.Number = 4 }},
-		"Kind":         {true, func(v *haft.Version) { v.Kind = haft.KindBash }},
-		"Digest":       {false, func(v *haft.Version) { v.Digest = "" }},
-		"Description":  {true, func(v *haft.Version) { v.Description += " " }},
-		"Source":       {true, func(v *haft.Version) { v.Source += "\n" }},
-		"Function":     {true, func(v *haft.Version) { v.Function = "sub" }},
-		"Server":       {true, func(v *haft.Version) { v.Server = "files" }},
-		"Origin":       {true, func(v *haft.Version) { v.Origin = "00" }},
-		"Pass":         {true, func(v *haft.Version) { v.Pass[0].Whole = true }},
-		"Injected":     {true, func(v *haft.Version) { v.Injected = nil }},
-		"Parameters":   {true, func(v *haft.Version) { v.Parameters = json.RawMessage(`{"type":"object","required":[]}`) }},
+		"Number":      {false, func(v *haft.Version) { v.Number = 4 }},
+		"Kind":        {true, func(v *haft.Version) { v.Kind = haft.KindBash }},
+		"Digest":      {false, func(v *haft.Version) { v.Digest = "" }},
+		"Description": {true, func(v *haft.Version) { v.Description += " " }},
+		"Source":      {true, func(v *haft.Version) { v.Source += "\n" }},
+		"Function":    {true, func(v *haft.Version) { v.Function = "sub" }},
+		"Server":      {true, func(v *haft.Version) { v.Server = "files" }},
+		"Origin":      {true, func(v *haft.Version) { v.Origin = "00" }},
+		"Pass":        {true, func(v *haft.Version) { v.Pass[0].Whole = true }},
+		"Injected":    {true, func(v *haft.Version) { v.Injected = nil }},
+		"Parameters": {true,
+			func(v *haft.Version) { v.Parameters = json.RawMessage(`{"type":"object","required":[]}`) }},
 		"Returns":      {true, func(v *haft.Version) { v.Returns = nil }},
 		"Health":       {false, func(v *haft.Version) { v.Health.Status = haft.HealthNonStrict }},
 		"Requirements": {true, func(v *haft.Version) { v.Requirements.NPM = []string{"zod"} }},
@@ -120,7 +121,8 @@ func TestDigest_form(t *testing.T) {
 		t.Errorf("Digest = %q", d)
 	}
 	// Pinned: a change of the form would change what approvals are bound to.
-	if got, want := registry.Digest(haft.Version{Kind: haft.KindBash, Source: "echo"}), "sha256:a7ef682d16786c212d71d839cdfaa0790d0eca4f1b2000a174c856d4c55e773f"; got != want {
+	if got, want := registry.Digest(haft.Version{Kind: haft.KindBash, Source: "echo"}),
+		"sha256:a7ef682d16786c212d71d839cdfaa0790d0eca4f1b2000a174c856d4c55e773f"; got != want {
 		t.Errorf("Digest = %q, want %q", got, want)
 	}
 	// A version is the same after a store has kept it as JSON.

@@ -95,7 +95,8 @@ func ReadDir(dir string) ([]Found, error) {
 			continue
 		}
 		if len(found) == MaxFiles {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are more than %d tools in the directory", MaxFiles)}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("there are more than %d tools in the directory", MaxFiles)}
 		}
 		f := Found{Path: name}
 		side, err := sidecar(files, name)
@@ -107,13 +108,15 @@ func ReadDir(dir string) ([]Found, error) {
 			f.Err = fileError(name, err)
 		}
 		if total += len(f.Draft.Source); total > maxDirBytes {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the tools in the directory have more than %d bytes together", maxDirBytes)}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("the tools in the directory have more than %d bytes together", maxDirBytes)}
 		}
 		found = append(found, f)
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, sidecarEnd) && !used[name] && !shares(files, name) {
-			found = append(found, Found{Path: name, Err: fileError(name, errors.New("there is no source of that name beside it"))})
+			found = append(found, Found{Path: name,
+				Err: fileError(name, errors.New("there is no source of that name beside it"))})
 		}
 	}
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Path, b.Path) })
@@ -132,7 +135,8 @@ func filesOf(root *os.Root) ([]string, error) {
 			return nil // a directory that we may not read holds no tools for us
 		}
 		if visited++; visited > maxVisited {
-			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are more than %d files in the directory", maxVisited)}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("there are more than %d files in the directory", maxVisited)}
 		}
 		switch {
 		case name == ".":
@@ -214,7 +218,8 @@ func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, er
 			return d, fmt.Errorf("%s: %w", path.Base(side), err)
 		}
 		if d.Kind != "" && d.Kind != kind {
-			return haft.Draft{}, fmt.Errorf("%s says that it is %s, but its name ends otherwise", path.Base(side), d.Kind)
+			return haft.Draft{}, fmt.Errorf("%s says that it is %s, but its name ends otherwise", path.Base(side),
+				d.Kind)
 		}
 	}
 	source, err := read(root, name, MaxSource)

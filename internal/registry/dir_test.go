@@ -52,15 +52,21 @@ func TestReadDir(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	put(t, outside, "secret.py", "outside")
 	put(t, dir,
-		"b.py", "b", "a.ts", "a", "c.js", "c", "sub/deploy-it.sh", "d", "said.sh", "#!/bin/bash\n# tool: told\nx", "late.sh", "#!/bin/bash\nx\n# tool: late", "anon.ts", "export default async function (a) {}", "x.PY", "x", "m.mjs", "m", "readme.md", "no", "data.json", "{}",
-		".hidden.py", "no", ".git/h.py", "no", "node_modules/n.js", "no", "__pycache__/p.py", "no", "sub/__tests__/t.ts", "no",
-		"test_b.py", "no", "b_test.py", "no", "a.test.ts", "no", "a.spec.js", "no", "a.d.ts", "no", "conftest.py", "no", "__init__.py", "no",
+		"b.py", "b", "a.ts", "a", "c.js", "c", "sub/deploy-it.sh", "d", "said.sh", "#!/bin/bash\n# tool: told\nx",
+		"late.sh", "#!/bin/bash\nx\n# tool: late", "anon.ts", "export default async function (a) {}", "x.PY", "x",
+		"m.mjs", "m", "readme.md", "no", "data.json", "{}",
+		".hidden.py", "no", ".git/h.py", "no", "node_modules/n.js", "no", "__pycache__/p.py", "no",
+		"sub/__tests__/t.ts", "no",
+		"test_b.py", "no", "b_test.py", "no", "a.test.ts", "no", "a.spec.js", "no", "a.d.ts", "no", "conftest.py", "no",
+		"__init__.py", "no",
 		"b.tool.json", `{"name":"bee","settings":{"network":["a.test"]},"tags":["x"]}`,
 		"two.py", "t", "two.sh", "t", "two.tool.json", `{}`,
-		"lost.tool.json", `{}`, "odd.py", "o", "odd.tool.json", `{"nam":"x"}`, "kind.py", "k", "kind.tool.json", `{"source_type":"bash"}`,
+		"lost.tool.json", `{}`, "odd.py", "o", "odd.tool.json", `{"nam":"x"}`, "kind.py", "k", "kind.tool.json",
+		`{"source_type":"bash"}`,
 		"big.py", strings.Repeat("#", registry.MaxSource+1), "gone.py", "g", "gone.tool.json", `{"source_code":"x"}`,
 	)
-	for link, to := range map[string]string{"in.py": "b.py", "out.py": filepath.Join(outside, "secret.py"), "up.py": "../x.py", "dir": outside, "loop.py": "loop.py"} {
+	for link, to := range map[string]string{"in.py": "b.py", "out.py": filepath.Join(outside, "secret.py"),
+		"up.py": "../x.py", "dir": outside, "loop.py": "loop.py"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +105,8 @@ func TestReadDir(t *testing.T) {
 }
 
 func TestReadDir_refuses(t *testing.T) {
-	if _, err := registry.ReadDir(filepath.Join(t.TempDir(), "none")); haft.CodeOf(err) != haft.CodeNotFound || strings.Contains(haft.MessageOf(err), "/") {
+	if _, err := registry.ReadDir(filepath.Join(t.TempDir(), "none")); haft.CodeOf(err) != haft.CodeNotFound ||
+		strings.Contains(haft.MessageOf(err), "/") {
 		t.Errorf("ReadDir of nothing = %v", err)
 	}
 	dir := t.TempDir()
@@ -112,7 +119,9 @@ func TestReadDir_refuses(t *testing.T) {
 }
 
 func FuzzReadSidecar(f *testing.F) {
-	for _, s := range []string{`{}`, `{"name":"a","tags":["b"],"settings":{"limits":{"wall_ms":5}}}`, `{"name":"a","name":"b"}`, `[]`, `{"x":1}`, `{"settings":{"retry":{"tries":"x"}}}`, "{", `{"parameters":{"a":[[[]]]}}`} {
+	for _, s := range []string{`{}`, `{"name":"a","tags":["b"],"settings":{"limits":{"wall_ms":5}}}`,
+		`{"name":"a","name":"b"}`, `[]`, `{"x":1}`, `{"settings":{"retry":{"tries":"x"}}}`, "{",
+		`{"parameters":{"a":[[[]]]}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -18,7 +18,8 @@ const MaxCost = maxCost
 
 // Load puts something of that cost under a name into what is kept compiled, and
 // reports whether it had to be loaded.
-func (r *Registry) Load(ctx context.Context, name string, load func(context.Context) (cost int64, err error)) (loaded bool, err error) {
+func (r *Registry) Load(ctx context.Context, name string,
+	load func(context.Context) (cost int64, err error)) (loaded bool, err error) {
 	k := key{org: "acme", ref: name}
 	_, err = r.cache.entry(ctx, k, nil, func(ctx context.Context) (*entry, error) {
 		loaded = true

@@ -26,7 +26,8 @@ func serverTag(server string) string { return "mcp:" + server }
 // are removed; those that cannot be called are among the server's Invalid.
 //
 // The Server of the change has what is to be kept of the list.
-func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer, l haft.MCPListing, accept bool) (*haft.MCPChange, error) {
+func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer, l haft.MCPListing,
+	accept bool) (*haft.MCPChange, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -64,7 +65,8 @@ func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 
 // Unsync lets remove remove a server together with its tools, of which nothing else
 // is written meanwhile, and returns their names.
-func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer, remove func(tools []haft.ToolID) error) ([]string, error) {
+func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer,
+	remove func(tools []haft.ToolID) error) ([]string, error) {
 	defer r.writes.lock(p.Org)()
 	y := &syncing{r: r, p: p, server: s}
 	list, err := y.tools(ctx)
@@ -174,7 +176,8 @@ func (y *syncing) same(old *haft.Tool, last *haft.Version, v haft.Version) bool 
 	if old.Version.Number != 0 && old.Version.Digest == v.Digest {
 		return true
 	}
-	return last.Digest == v.Digest && (!y.accept || len(v.Review.Findings) > 0 || last.Review.State == haft.ReviewRefused)
+	return last.Digest == v.Digest && (!y.accept || len(v.Review.Findings) > 0 ||
+		last.Review.State == haft.ReviewRefused)
 }
 
 // newest returns the newest version of a tool.
@@ -191,7 +194,8 @@ func (y *syncing) newest(ctx context.Context, t *haft.Tool) (*haft.Version, erro
 
 // put stores a version.
 func (y *syncing) put(ctx context.Context, name string, v haft.Version, found bool) error {
-	tool := haft.Tool{ID: newID(), Org: y.p.Org, Name: name, Category: "mcp", Tags: []string{serverTag(y.server.Name)}, Created: v.Created, Updated: v.Created, Version: v}
+	tool := haft.Tool{ID: newID(), Org: y.p.Org, Name: name, Category: "mcp", Tags: []string{serverTag(y.server.Name)},
+		Created: v.Created, Updated: v.Created, Version: v}
 	waits := v.Review.State == haft.ReviewWaiting
 	put, created, _, err := y.r.store.PutTool(ctx, tool, store.PutOptions{Activate: !waits})
 	if err != nil {
@@ -235,7 +239,8 @@ func (y *syncing) version(name string, t haft.MCPTool) (haft.Version, error) {
 		return haft.Version{}, invalid("the schema of the arguments cannot be used", err)
 	}
 	v := haft.Version{
-		Kind: haft.KindMCP, Description: t.Description, Function: t.Name, Server: y.server.Name, Origin: y.server.Origin(),
+		Kind: haft.KindMCP, Description: t.Description, Function: t.Name, Server: y.server.Name,
+		Origin:      y.server.Origin(),
 		Annotations: t.Annotations, Health: schema.Health(normal), Author: serverTag(y.server.Name), Created: now(),
 		Settings: haft.Settings{Limits: haft.Limits{Wall: y.server.Limits.Wall}},
 	}
@@ -256,13 +261,15 @@ func (y *syncing) version(name string, t haft.MCPTool) (haft.Version, error) {
 	}
 	if hidden {
 		v.Review.Findings = []haft.Finding{{Scanner: "haft", Rule: "hidden-characters", Severity: haft.SeverityHigh,
-			Message: "it holds characters that nobody sees, or that change the order of text; they are shown as \\u and their number"}}
+			Message: "it holds characters that nobody sees, or that change the order of text; they are shown as \\u " +
+				"and their number"}}
 	}
 	if v.Digest = Digest(v); v.Digest == "" {
 		return v, &haft.Error{Code: haft.CodeInvalid, Message: "the tool cannot be written as JSON"}
 	}
 	if _, err := Compile(haft.Tool{Name: name, Version: v}); err != nil {
-		return v, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be used: " + haft.MessageOf(err), Err: err}
+		return v, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be used: " + haft.MessageOf(err),
+			Err: err}
 	}
 	return v, nil
 }
@@ -303,7 +310,8 @@ func (y *syncing) prune(ctx context.Context, keep func(name string) bool) error 
 func (y *syncing) tools(ctx context.Context) ([]haft.Tool, error) {
 	var all []haft.Tool
 	for after := ""; ; {
-		list, err := y.r.store.Tools(ctx, y.p.Org, haft.ToolFilter{Tag: serverTag(y.server.Name), Disabled: true, After: after, Limit: 100})
+		list, err := y.r.store.Tools(ctx, y.p.Org,
+			haft.ToolFilter{Tag: serverTag(y.server.Name), Disabled: true, After: after, Limit: 100})
 		if err != nil {
 			return nil, fmt.Errorf("list the tools of the server: %w", err)
 		}
@@ -348,7 +356,8 @@ func secretive(r rune) bool {
 		return false
 	case unicode.Is(unicode.Cf, r), unicode.Is(unicode.Cc, r), unicode.Is(unicode.Co, r):
 		return true
-	case r >= 0xFE00 && r <= 0xFE0E, r >= 0xE0100 && r <= 0xE01EF, r == 0x034F, r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0:
+	case r >= 0xFE00 && r <= 0xFE0E, r >= 0xE0100 && r <= 0xE01EF, r == 0x034F, r == 0x115F, r == 0x1160, r == 0x3164,
+		r == 0xFFA0:
 		return true
 	case r == 0x2028, r == 0x2029:
 		return true

@@ -16,7 +16,8 @@ import (
 func listOf(n int, schema string) haft.MCPListing {
 	var l haft.MCPListing
 	for i := range n {
-		l.Tools = append(l.Tools, haft.MCPTool{Name: fmt.Sprintf("tool%d", i), Description: "d", Input: json.RawMessage(schema)})
+		l.Tools = append(l.Tools, haft.MCPTool{Name: fmt.Sprintf("tool%d", i), Description: "d",
+			Input: json.RawMessage(schema)})
 	}
 	return l
 }
@@ -39,7 +40,8 @@ func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`)
 	for i := range n {
-		fmt.Fprintf(&b, `"d%d":{"type":"object","properties":{"x":{"$ref":"#/$defs/d%d"},"y":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
+		fmt.Fprintf(&b, `"d%d":{"type":"object","properties":{"x":{"$ref":"#/$defs/d%d"},"y":{"$ref":"#/$defs/d%d"}}},`,
+			i, i+1, i+1)
 	}
 	fmt.Fprintf(&b, `"d%d":{"type":"string"}}}`, n)
 	return b.String()
@@ -59,11 +61,12 @@ func TestSync_refuses_lists_over_a_bound(t *testing.T) {
 		list haft.MCPListing
 		want string
 	}{
-		"tools":                   {listOf(1001, wide(1, "")), "1000 tools"},
-		"bytes":                   {described, "bytes"},
-		"values":                  {listOf(200, wide(1000, "")), "values"},
-		"patterns":                {listOf(11, wide(100, `,"pattern":"^a{1,999}$"`)), "patterns"},
-		"a long pattern":          {listOf(1, wide(1, `,"pattern":"`+strings.Repeat("a", 2000)+`"`)), "bytes in a pattern"},
+		"tools":    {listOf(1001, wide(1, "")), "1000 tools"},
+		"bytes":    {described, "bytes"},
+		"values":   {listOf(200, wide(1000, "")), "values"},
+		"patterns": {listOf(11, wide(100, `,"pattern":"^a{1,999}$"`)), "patterns"},
+		"a long pattern": {listOf(1, wide(1, `,"pattern":"`+strings.Repeat("a", 2000)+`"`)),
+			"bytes in a pattern"},
 		"names that are patterns": {listOf(1001, `{"type":"object","patternProperties":{"^a":{},"^b":{}}}`), "tools"},
 		"references":              {listOf(500, doubling(13)), "not taken"},
 		"too many references":     {listOf(500, doubling(40)), "not taken"},
@@ -71,7 +74,8 @@ func TestSync_refuses_lists_over_a_bound(t *testing.T) {
 	} { // what references name may take more time than there is before it is counted
 		t.Run(name, func(t *testing.T) {
 			_, err := r.Sync(t.Context(), ann, s, tt.list, true)
-			if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), tt.want) || !strings.Contains(haft.MessageOf(err), "not taken") {
+			if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), tt.want) ||
+				!strings.Contains(haft.MessageOf(err), "not taken") {
 				t.Errorf("Sync: %v, want that there are too many %s", err, tt.want)
 			}
 			if _, err := r.Tool(t.Context(), ann, "files__tool2"); err != nil {

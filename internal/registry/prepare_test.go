@@ -32,19 +32,23 @@ func TestPrepare_keeps_nothing(t *testing.T) {
 // Nobody is asked about a source that is not kept, so that what a person would have
 // to look at is refused.
 func TestPrepare_refuses_what_waits(t *testing.T) {
-	for severity, want := range map[haft.Severity]haft.Code{haft.SeverityLow: "", haft.SeverityHigh: haft.CodeDenied, haft.SeverityCritical: haft.CodeDenied} {
-		r := registry.New(open(t), registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) {
-			return []haft.Finding{{Rule: "test-rule", Severity: severity, Message: "is odd"}}, nil
-		}})
+	for severity, want := range map[haft.Severity]haft.Code{haft.SeverityLow: "", haft.SeverityHigh: haft.CodeDenied,
+		haft.SeverityCritical: haft.CodeDenied} {
+		r := registry.New(open(t),
+			registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) {
+				return []haft.Finding{{Rule: "test-rule", Severity: severity, Message: "is odd"}}, nil
+			}})
 		_, err := r.Prepare(t.Context(), ann, add())
 		if haft.CodeOf(err) != want || want != "" && !strings.Contains(haft.MessageOf(err), "test-rule") {
 			t.Errorf("Prepare with a finding of %s = %v, want %q", severity, err, want)
 		}
 	}
-	if _, err := registry.New(open(t), registry.Config{}).Prepare(t.Context(), ann, add()); haft.CodeOf(err) != haft.CodeUnavailable {
+	if _, err := registry.New(open(t), registry.Config{}).Prepare(t.Context(), ann,
+		add()); haft.CodeOf(err) != haft.CodeUnavailable {
 		t.Errorf("Prepare without a review = %v, want %s", err, haft.CodeUnavailable)
 	}
-	if _, err := registry.New(open(t), registry.Config{Review: clean}).Prepare(t.Context(), haft.Principal{}, add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
+	if _, err := registry.New(open(t), registry.Config{Review: clean}).Prepare(t.Context(), haft.Principal{},
+		add()); haft.CodeOf(err) != haft.CodeUnauthenticated {
 		t.Errorf("Prepare for nobody = %v", err)
 	}
 }

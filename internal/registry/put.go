@@ -36,8 +36,9 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 func DraftOf(t haft.Tool) haft.Draft {
 	v := t.Version
 	return haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description, Annotations: v.Annotations,
-		Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
+		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
+		Annotations: v.Annotations,
+		Settings:    v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
 	}
 }
 
@@ -70,7 +71,8 @@ func (c *change) warn(format string, args ...any) {
 func (r *Registry) free(name string) error {
 	switch {
 	case r.taken(name):
-		return &haft.Error{Code: haft.CodeConflict, Message: "the name is that of a built-in tool, or too close to it: choose another"}
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "the name is that of a built-in tool, or too close to it: choose another"}
 	case r.cfg.Reserved(name):
 		return &haft.Error{Code: haft.CodeConflict, Message: "the name is reserved: choose another"}
 	}
@@ -87,7 +89,8 @@ func (r *Registry) notServers(ctx context.Context, org, name string) error {
 	case haft.CodeNotFound:
 		return nil
 	case "":
-		return &haft.Error{Code: haft.CodeConflict, Message: "the name is among those of the tools of MCP server " + server + ": choose another"}
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "the name is among those of the tools of MCP server " + server + ": choose another"}
 	default:
 		return fmt.Errorf("look for a server of that name: %w", err)
 	}
@@ -131,7 +134,8 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 	// what is exported with its schema becomes the same version again.
 	if given == nil {
 		if derived.Parameters == nil {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "the source does not say which arguments the tool takes: give a schema"}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "the source does not say which arguments the tool takes: give a schema"}
 		}
 		given = derived.Parameters
 	}
@@ -143,7 +147,8 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 	properties := sig.Parameters.Object("properties")
 	for _, n := range derived.Injected {
 		if properties != nil && properties.Has(n) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("parameter %s is filled in by the server: leave it out of the schema", n)}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("parameter %s is filled in by the server: leave it out of the schema", n)}
 		}
 	}
 	return c.version(sig, derived)
@@ -154,8 +159,9 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	d := c.draft
 	v := haft.Version{
 		Kind: d.Kind, Description: sig.Description, Source: d.Source, Function: derived.Function, Pass: derived.Pass,
-		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings, Annotations: d.Annotations,
-		Health: schema.Health(sig.Parameters), Author: person(c.by), Created: now(),
+		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings,
+		Annotations: d.Annotations,
+		Health:      schema.Health(sig.Parameters), Author: person(c.by), Created: now(),
 	}
 	if v.Health.Status == haft.HealthInvalid {
 		return unhealthy(v.Health)
@@ -206,13 +212,15 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 	if r.cfg.Derive == nil {
 		switch {
 		case !given:
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "sources are not read here: give a schema of the arguments"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "sources are not read here: give a schema of the arguments"}
 		case d.Function == "" && d.Kind != haft.KindBash:
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "sources are not read here: name the function"}
 		}
 		return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 	}
-	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given, Org: c.by.Org, Lock: c.lock}
+	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given,
+		Org: c.by.Org, Lock: c.lock}
 	derived, err := r.cfg.Derive(ctx, src)
 	if missing := sourceFaults(err); len(missing) > 0 && !given {
 		// What is missing may only be documentation. Then it is a tool, but not one
@@ -285,7 +293,8 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 	t, err := r.store.Tool(ctx, c.by.Org, c.tool.Name)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		if c.draft.If != "" {
-			return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is no tool of that name whose version could be the expected one"}
+			return nil, nil, &haft.Error{Code: haft.CodeConflict,
+				Message: "there is no tool of that name whose version could be the expected one"}
 		}
 		return nil, nil, nil
 	}
@@ -293,11 +302,13 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the tool: %w", err)
 	case t.Name != c.tool.Name:
-		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the name is the id of another tool: choose another"}
+		return nil, nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "the name is the id of another tool: choose another"}
 	case c.draft.New:
 		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is a tool of that name already"}
 	case c.draft.If != "" && c.draft.If != t.Version.Digest && c.draft.If != t.Revision():
-		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "the current version of the tool is not the expected one: look again"}
+		return nil, nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "the current version of the tool is not the expected one: look again"}
 	case t.Version.Number == 0:
 		newest, err := r.store.Versions(ctx, c.by.Org, t.ID, 0, 1)
 		if err != nil {
@@ -383,7 +394,8 @@ func unhealthy(h haft.SchemaHealth) error {
 // but ours stay what they are.
 func invalid(what string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok {
-		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter, Err: err}
+		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter,
+			Err: err}
 	}
 	if faults := sourceFaults(err); len(faults) > 0 {
 		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + strings.Join(faults, "; "), Err: err}

@@ -73,7 +73,8 @@ func scan(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error)
 	var list []haft.Finding
 	for i, line := range strings.Split(source, "\n") {
 		if s, ok := strings.CutPrefix(line, "# finding "); ok {
-			list = append(list, haft.Finding{Scanner: "test", Rule: "self", Severity: haft.Severity(s), Line: i + 1, Message: "it says so"})
+			list = append(list, haft.Finding{Scanner: "test", Rule: "self", Severity: haft.Severity(s), Line: i + 1,
+				Message: "it says so"})
 		}
 	}
 	return list, nil
@@ -105,13 +106,15 @@ func TestPut_derives_what_is_left_out(t *testing.T) {
 	c := mustPut(t, r, ann, haft.Draft{Source: source, Category: "talk", Tags: []string{"a", "b", "a"}})
 	got := c.Tool
 	want := haft.Tool{
-		ID: got.ID, Org: "acme", Name: "greet", Category: "talk", Tags: []string{"a", "b"}, Created: got.Created, Updated: got.Updated,
+		ID: got.ID, Org: "acme", Name: "greet", Category: "talk", Tags: []string{"a", "b"}, Created: got.Created,
+		Updated: got.Updated,
 		Version: haft.Version{
 			Number: 1, Kind: haft.KindPython, Description: "Greets.", Source: source, Function: "greet",
 			Pass: []haft.Argument{{Name: "all", Whole: true}}, Injected: []string{"agent_id"},
-			Parameters: json.RawMessage(`{"type":"object","properties":{"who":{"type":"string"},"n":{"type":"integer"}},"required":["who"]}`),
-			Returns:    json.RawMessage(`{"type":"string"}`),
-			Health:     got.Version.Health, Author: "ann", Created: got.Version.Created, Digest: got.Version.Digest,
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"who":{"type":"string"},"n":{"type":"integer"}},"required":["who"]}`),
+			Returns: json.RawMessage(`{"type":"string"}`),
+			Health:  got.Version.Health, Author: "ann", Created: got.Version.Created, Digest: got.Version.Digest,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -120,7 +123,8 @@ func TestPut_derives_what_is_left_out(t *testing.T) {
 	if !c.Created || c.Same || c.Waiting != 0 || c.Warnings != nil || c.Schema != nil {
 		t.Errorf("Put = %+v", c)
 	}
-	if got.Version.Health.Status != haft.HealthNonStrict || got.Version.Digest != registry.Digest(got.Version) || got.Created.IsZero() {
+	if got.Version.Health.Status != haft.HealthNonStrict || got.Version.Digest != registry.Digest(got.Version) ||
+		got.Created.IsZero() {
 		t.Errorf("Put = %+v", got.Version)
 	}
 	kept, err := r.Tool(t.Context(), ann, "greet")
@@ -141,10 +145,13 @@ func TestPut_schema_precedence(t *testing.T) {
 		d    haft.Draft
 		want string
 	}{
-		"given":            {haft.Draft{Parameters: parameters, ArgsSchema: args}, `{"type":"object","properties":{"p":{"type":"string"}},"required":[]}`},
-		"args_json_schema": {haft.Draft{ArgsSchema: args}, `{"type":"object","properties":{"q":{"minLength":1}},"required":[]}`},
-		"null is nothing":  {haft.Draft{Parameters: json.RawMessage("null")}, `{"type":"object","properties":{"r":{"type":"string"}},"required":["r"]}`},
-		"derived":          {haft.Draft{}, `{"type":"object","properties":{"r":{"type":"string"}},"required":["r"]}`},
+		"given": {haft.Draft{Parameters: parameters, ArgsSchema: args},
+			`{"type":"object","properties":{"p":{"type":"string"}},"required":[]}`},
+		"args_json_schema": {haft.Draft{ArgsSchema: args},
+			`{"type":"object","properties":{"q":{"minLength":1}},"required":[]}`},
+		"null is nothing": {haft.Draft{Parameters: json.RawMessage("null")},
+			`{"type":"object","properties":{"r":{"type":"string"}},"required":["r"]}`},
+		"derived": {haft.Draft{}, `{"type":"object","properties":{"r":{"type":"string"}},"required":["r"]}`},
 	} {
 		tt.d.Source = source
 		v := mustPut(t, r, ann, tt.d).Tool.Version
@@ -160,12 +167,17 @@ func TestPut_warns(t *testing.T) {
 		d    haft.Draft
 		want []string
 	}{
-		"other name":          {haft.Draft{Name: "g", Source: "def f(): # F."}, []string{"the tool is called g, but its function f"}},
-		"no documentation":    {haft.Draft{Source: "def f():"}, []string{"line 1: function f: has no description"}},
-		"unreadable source":   {haft.Draft{Name: "f", Function: "f", Source: "lambda", Parameters: given}, []string{"the source says nothing that can be used: there is no function"}},
-		"cache time":          {haft.Draft{Source: "def f(): # F.", Settings: haft.Settings{CacheFor: 5}}, []string{"cache_ms does nothing: the tool is not cacheable"}},
-		"unknown fallback":    {haft.Draft{Source: "def f(): # F.", Settings: haft.Settings{Fallback: "g"}}, []string{"there is no tool that is called like the fallback"}},
-		"findings of a scan":  {haft.Draft{Source: "def f(): # F.\n# finding low\n# finding medium"}, []string{"line 3: it says so (self, medium)", "line 2: it says so (self, low)"}},
+		"other name": {haft.Draft{Name: "g", Source: "def f(): # F."},
+			[]string{"the tool is called g, but its function f"}},
+		"no documentation": {haft.Draft{Source: "def f():"}, []string{"line 1: function f: has no description"}},
+		"unreadable source": {haft.Draft{Name: "f", Function: "f", Source: "lambda", Parameters: given},
+			[]string{"the source says nothing that can be used: there is no function"}},
+		"cache time": {haft.Draft{Source: "def f(): # F.", Settings: haft.Settings{CacheFor: 5}},
+			[]string{"cache_ms does nothing: the tool is not cacheable"}},
+		"unknown fallback": {haft.Draft{Source: "def f(): # F.", Settings: haft.Settings{Fallback: "g"}},
+			[]string{"there is no tool that is called like the fallback"}},
+		"findings of a scan": {haft.Draft{Source: "def f(): # F.\n# finding low\n# finding medium"},
+			[]string{"line 3: it says so (self, medium)", "line 2: it says so (self, low)"}},
 		"nothing to warn of":  {haft.Draft{Source: "def f(): # F."}, nil},
 		"function of several": {haft.Draft{Source: "def g(): # G.\ndef f(): # F.", Function: "f"}, nil},
 	} {
@@ -175,7 +187,8 @@ func TestPut_warns(t *testing.T) {
 		}
 	}
 	r := registry.New(open(t), registry.Config{Derive: derive, ReviewOptional: true})
-	if c := mustPut(t, r, ann, haft.Draft{Source: "def f(): # F."}); !slices.Equal(c.Warnings, []string{"the source was not reviewed"}) {
+	if c := mustPut(t, r, ann, haft.Draft{Source: "def f(): # F."}); !slices.Equal(c.Warnings,
+		[]string{"the source was not reviewed"}) {
 		t.Errorf("without a reviewer: warnings %q", c.Warnings)
 	}
 	// Findings are kept with the version, also those that only warn.
@@ -204,9 +217,11 @@ func TestPut_reports_clashes(t *testing.T) {
 			t.Errorf("%s: Put = %v, want %s", name, err, haft.CodeConflict)
 		}
 	}
-	second := mustPut(t, r, ann, haft.Draft{Source: "def f(a?: integer, b: string): # F.", If: first.Tool.Version.Digest})
+	second := mustPut(t, r, ann, haft.Draft{Source: "def f(a?: integer, b: string): # F.",
+		If: first.Tool.Version.Digest})
 	want := []string{"/a: not required any more", "/a: the type is integer now, it was string", "/b: new and required"}
-	if diff := cmp.Diff(want, second.Schema); diff != "" || second.Tool.Version.Number != 2 || second.Tool.ID != first.Tool.ID {
+	if diff := cmp.Diff(want, second.Schema); diff != "" || second.Tool.Version.Number != 2 ||
+		second.Tool.ID != first.Tool.ID {
 		t.Errorf("second version %+v, schema (-want +got):\n%s", second.Tool, diff)
 	}
 	// The names of one organisation are no business of another's.
@@ -253,15 +268,18 @@ func TestPut_fallbacks_lead_nowhere_back(t *testing.T) {
 // A description that the source makes is held to the same bounds as one that is
 // given.
 func TestPut_refuses_a_derived_description(t *testing.T) {
-	for name, description := range map[string]string{"long": strings.Repeat("x", registry.MaxDescription+1), "NUL": "a\x00b"} {
-		r := registry.New(open(t), registry.Config{Review: scan, Derive: func(ctx context.Context, src registry.Source) (*registry.Derived, error) {
-			d, err := derive(ctx, src)
-			if err == nil {
-				d.Description = description
-			}
-			return d, err
-		}})
-		if _, err := r.Put(t.Context(), ann, haft.Draft{Source: "def f(): # F."}); haft.CodeOf(err) != haft.CodeInvalid {
+	for name, description := range map[string]string{"long": strings.Repeat("x", registry.MaxDescription+1),
+		"NUL": "a\x00b"} {
+		r := registry.New(open(t), registry.Config{Review: scan,
+			Derive: func(ctx context.Context, src registry.Source) (*registry.Derived, error) {
+				d, err := derive(ctx, src)
+				if err == nil {
+					d.Description = description
+				}
+				return d, err
+			}})
+		if _, err := r.Put(t.Context(), ann, haft.Draft{Source: "def f(): # F."}); haft.CodeOf(
+			err) != haft.CodeInvalid {
 			t.Errorf("%s: Put = %v", name, err)
 		}
 	}
@@ -272,16 +290,23 @@ func TestWriteDir_round_trip(t *testing.T) {
 	r := newRegistry(t)
 	yes := true
 	drafts := []haft.Draft{
-		{Source: "def add(a: integer, b?: integer, agent_id: string): # Adds <b> & \"c\" \u2028.\n", Category: "math", Tags: []string{"x"}},
+		{Source: "def add(a: integer, b?: integer, agent_id: string): # Adds <b> & \"c\" \u2028.\n", Category: "math",
+			Tags: []string{"x"}},
 		{Source: "def Add(a: integer): # Adds too."},
-		{Name: "other", Source: "def f(a: string): # F.\ndef g(): # G.", Function: "g", Annotations: haft.Annotations{ReadOnly: &yes, Title: "T"}},
+		{Name: "other", Source: "def f(a: string): # F.\ndef g(): # G.", Function: "g",
+			Annotations: haft.Annotations{ReadOnly: &yes, Title: "T"}},
 		{Name: "test_it", Source: "def f(): # F.", Needs: haft.Requirements{Pip: []string{"numpy>=1,<3"}}},
-		{Name: "given", Source: "def f(x: string): # F.", ArgsSchema: json.RawMessage(`{"properties":{"x":{"enum":["<a>",1.50]}}}`), Returns: json.RawMessage(`{ "type" : "number" }`)},
+		{Name: "given", Source: "def f(x: string): # F.",
+			ArgsSchema: json.RawMessage(`{"properties":{"x":{"enum":["<a>",1.50]}}}`),
+			Returns:    json.RawMessage(`{ "type" : "number" }`)},
 		{Source: "def all_of_it(): # S.", Settings: haft.Settings{
-			Limits: haft.Limits{Wall: haft.Millis(1500)}, Network: []string{"*.a.test:443"}, Sandbox: "local", MinIsolation: haft.LevelNamespaces,
-			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true, CacheFor: 7e6, Roles: []string{"r"},
-			Retry: haft.Backoff{Tries: 3, Stretch: 1.5}, Rate: haft.Rate{PerSecond: 0.5, Burst: 2}, Concurrency: 4, Fallback: "add",
-			Output: haft.Output{Type: haft.OutputText, Validators: []string{"size(value) < 10"}, MaxChars: 5},
+			Limits: haft.Limits{Wall: haft.Millis(1500)}, Network: []string{"*.a.test:443"}, Sandbox: "local",
+			MinIsolation:     haft.LevelNamespaces,
+			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true, CacheFor: 7e6,
+			Roles: []string{"r"},
+			Retry: haft.Backoff{Tries: 3, Stretch: 1.5}, Rate: haft.Rate{PerSecond: 0.5, Burst: 2}, Concurrency: 4,
+			Fallback: "add",
+			Output:   haft.Output{Type: haft.OutputText, Validators: []string{"size(value) < 10"}, MaxChars: 5},
 		}},
 	}
 	var tools []haft.Tool

@@ -300,7 +300,8 @@ func TestHammer(t *testing.T) {
 							t.Errorf("Resolve(f%d): %v", k, err)
 							return
 						case int64(c.Tool.Version.Number) < least:
-							t.Errorf("Resolve(f%d) gave version %d after version %d was put", k, c.Tool.Version.Number, least)
+							t.Errorf("Resolve(f%d) gave version %d after version %d was put", k, c.Tool.Version.Number,
+								least)
 							return
 						}
 					}

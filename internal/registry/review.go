@@ -28,7 +28,8 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 				Message: "the source cannot be reviewed, so it is not kept: " + haft.MessageOf(err)}
 		}
 		if !r.cfg.ReviewOptional {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the source cannot be reviewed, so it is not kept", Err: err}
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the source cannot be reviewed, so it is not kept",
+				Err: err}
 		}
 		c.warn("the source was not reviewed")
 		return nil

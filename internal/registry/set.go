@@ -88,7 +88,8 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	}
 	by := person(p)
 	if !r.cfg.SelfReview && s.Review.Approve && (by == "" || by == v.Author || v.Author == "") {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "a version is not accepted by the one who registered it: somebody else has to"}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "a version is not accepted by the one who registered it: somebody else has to"}
 	}
 	if len(s.Review.Reason) > MaxDescription {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
@@ -98,7 +99,8 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	if s.Review.Approve {
 		review.State = haft.ReviewPassed
 	}
-	set, err := r.store.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review, s.Review.Approve && v.Number > t.Version.Number)
+	set, err := r.store.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review,
+		s.Review.Approve && v.Number > t.Version.Number)
 	if err != nil {
 		return nil, fmt.Errorf("answer the review: %w", err)
 	}

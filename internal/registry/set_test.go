@@ -33,7 +33,8 @@ func risky(n int) haft.Draft {
 func TestReview_of_a_version_that_waits(t *testing.T) {
 	r := newRegistry(t)
 	c := mustPut(t, r, ann, risky(1))
-	if c.Waiting != 1 || !c.Created || c.Tool.Version.Review.State != haft.ReviewWaiting || len(c.Tool.Version.Review.Findings) != 1 {
+	if c.Waiting != 1 || !c.Created || c.Tool.Version.Review.State != haft.ReviewWaiting ||
+		len(c.Tool.Version.Review.Findings) != 1 {
 		t.Fatalf("Put = %+v", c)
 	}
 	for _, digest := range []string{"", c.Tool.Version.Digest} {
@@ -48,16 +49,19 @@ func TestReview_of_a_version_that_waits(t *testing.T) {
 		t.Errorf("Set to a version that waits = %v", err)
 	}
 	yes := haft.ToolState{Review: &haft.Answer{Approve: true, Reason: "looked"}}
-	for name, p := range map[string]haft.Principal{"author": ann, "author through an agent": {Org: "acme", User: "ann", Agent: "x"}, "nobody": {Org: "acme"}} {
+	for name, p := range map[string]haft.Principal{"author": ann,
+		"author through an agent": {Org: "acme", User: "ann", Agent: "x"}, "nobody": {Org: "acme"}} {
 		if _, err := r.Set(t.Context(), p, "f", yes); haft.CodeOf(err) != haft.CodeDenied {
 			t.Errorf("review by %s = %v", name, err)
 		}
 	}
-	if _, err := r.Set(t.Context(), haft.Principal{Org: "other", User: "bob"}, "f", yes); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := r.Set(t.Context(), haft.Principal{Org: "other", User: "bob"}, "f",
+		yes); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("review from another organisation = %v", err)
 	}
 	got := set(t, r, bob, "f", yes)
-	if v := got.Version; v.Number != 1 || v.Review.State != haft.ReviewPassed || v.Review.By != "bob" || v.Review.Reason != "looked" || len(v.Review.Findings) != 1 || v.Review.At.IsZero() {
+	if v := got.Version; v.Number != 1 || v.Review.State != haft.ReviewPassed || v.Review.By != "bob" ||
+		v.Review.Reason != "looked" || len(v.Review.Findings) != 1 || v.Review.At.IsZero() {
 		t.Errorf("accepted: %+v", v.Review)
 	}
 	if got := resolve(t, r, "acme", "f", ""); !strings.HasPrefix(got, "def f(): # 1.") {
@@ -86,13 +90,15 @@ func TestReview_refuses_a_version(t *testing.T) {
 	if got := set(t, r, ann, "f", no); got.Version.Number != 1 { // the author may take it back
 		t.Errorf("current after a refusal: %d", got.Version.Number)
 	}
-	if got := resolve(t, r, "acme", "f", two.Tool.Version.Digest); got != "denied: the version was refused at its review" {
+	if got := resolve(t, r, "acme", "f",
+		two.Tool.Version.Digest); got != "denied: the version was refused at its review" {
 		t.Errorf("Resolve of what was refused = %q", got)
 	}
 	if _, err := r.Set(t.Context(), bob, "f", haft.ToolState{Version: new(2)}); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Set to a refused version = %v", err)
 	}
-	if _, err := r.Set(t.Context(), bob, "f", haft.ToolState{Version: new(2), Review: &haft.Answer{Approve: true}}); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := r.Set(t.Context(), bob, "f", haft.ToolState{Version: new(2),
+		Review: &haft.Answer{Approve: true}}); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("an answer to what was refused = %v", err)
 	}
 	other := newRegistry(t)
@@ -149,12 +155,13 @@ func TestSet(t *testing.T) {
 		s    haft.ToolState
 		code haft.Code
 	}{
-		"unknown tool":                {"g", haft.ToolState{}, haft.CodeNotFound},
-		"unknown version":             {"f", haft.ToolState{Version: new(9)}, haft.CodeNotFound},
-		"version zero":                {"f", haft.ToolState{Version: new(0)}, haft.CodeNotFound},
-		"bad tag":                     {"f", haft.ToolState{Tags: &[]string{""}}, haft.CodeInvalid},
-		"bad category":                {"f", haft.ToolState{Category: new(" ")}, haft.CodeInvalid},
-		"review and something":        {"f", haft.ToolState{Review: &haft.Answer{}, Disabled: new(true)}, haft.CodeInvalid},
+		"unknown tool":    {"g", haft.ToolState{}, haft.CodeNotFound},
+		"unknown version": {"f", haft.ToolState{Version: new(9)}, haft.CodeNotFound},
+		"version zero":    {"f", haft.ToolState{Version: new(0)}, haft.CodeNotFound},
+		"bad tag":         {"f", haft.ToolState{Tags: &[]string{""}}, haft.CodeInvalid},
+		"bad category":    {"f", haft.ToolState{Category: new(" ")}, haft.CodeInvalid},
+		"review and something": {"f", haft.ToolState{Review: &haft.Answer{}, Disabled: new(true)},
+			haft.CodeInvalid},
 		"nothing waits":               {"f", haft.ToolState{Review: &haft.Answer{}}, haft.CodeConflict},
 		"built-in tool":               {"run_code", haft.ToolState{Disabled: new(true)}, haft.CodeDenied},
 		"built-in tool by its id":     {"builtin.run_code", haft.ToolState{Disabled: new(true)}, haft.CodeDenied},
@@ -201,7 +208,8 @@ func TestTools_merges_built_in_tools_in_order(t *testing.T) {
 			t.Errorf("%s: Tools (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := names(t, r, haft.Principal{Org: "other"}, haft.ToolFilter{}); !slices.Equal(got, []string{"b@1", "run_code@1"}) {
+	if got := names(t, r, haft.Principal{Org: "other"}, haft.ToolFilter{}); !slices.Equal(got,
+		[]string{"b@1", "run_code@1"}) {
 		t.Errorf("Tools of another organisation = %q", got)
 	}
 	for _, err := range r.Tools(t.Context(), haft.Principal{}, haft.ToolFilter{}) {
@@ -216,7 +224,8 @@ func TestTools_finds_words(t *testing.T) {
 	mustPut(t, r, ann, haft.Draft{Source: "def weather(): # Tells the weather of a city."})
 	mustPut(t, r, ann, haft.Draft{Source: "def city_code(): # Knows codes."})
 	for search, want := range map[string][]string{
-		"weather": {"weather@1"}, "code": {"run_code@1", "city_code@1", "fetch@1"}, "run co": {"run_code@1"}, "nothing_like_it": nil,
+		"weather": {"weather@1"}, "code": {"run_code@1", "city_code@1", "fetch@1"}, "run co": {"run_code@1"},
+		"nothing_like_it": nil,
 	} {
 		got := names(t, r, ann, haft.ToolFilter{Search: " " + search})
 		if search == "run co" { // the store also finds those with some of the words
@@ -226,7 +235,8 @@ func TestTools_finds_words(t *testing.T) {
 			t.Errorf("Tools that have %q (-want +got):\n%s", search, diff)
 		}
 	}
-	if got := names(t, r, ann, haft.ToolFilter{Search: "code", Kind: haft.KindPython}); !slices.Equal(got, []string{"city_code@1"}) {
+	if got := names(t, r, ann, haft.ToolFilter{Search: "code", Kind: haft.KindPython}); !slices.Equal(got,
+		[]string{"city_code@1"}) {
 		t.Errorf("Python tools that have code = %q", got)
 	}
 	if got := names(t, r, ann, haft.ToolFilter{Search: "code", Limit: 1}); !slices.Equal(got, []string{"run_code@1"}) {

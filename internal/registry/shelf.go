@@ -126,7 +126,8 @@ func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) it
 			case !matches(t, f):
 			case contains(t.Name, f.Search):
 				first = append(first, t)
-			case contains(strings.Join(append([]string{t.Name, t.Version.Description, t.Category}, t.Tags...), " "), f.Search):
+			case contains(strings.Join(append([]string{t.Name, t.Version.Description, t.Category}, t.Tags...), " "),
+				f.Search):
 				last = append(last, t)
 			}
 		}
@@ -160,7 +161,8 @@ func matches(t haft.Tool, f haft.ToolFilter) bool {
 // contains reports whether every word of search begins a word of text.
 func contains(text, search string) bool {
 	split := func(s string) []string {
-		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return strings.ContainsRune(" \t\n_-.,;:()", r) })
+		return strings.FieldsFunc(strings.ToLower(s),
+			func(r rune) bool { return strings.ContainsRune(" \t\n_-.,;:()", r) })
 	}
 	have := split(text)
 	want := split(search)

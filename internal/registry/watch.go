@@ -88,7 +88,8 @@ func news(dir string, known map[string]Found, tell func([]Found)) error {
 	there := make(map[string]bool, len(found))
 	for _, f := range found {
 		there[f.Path] = true
-		if old, ok := known[f.Path]; !ok || !reflect.DeepEqual(old.Draft, f.Draft) || haft.MessageOf(old.Err) != haft.MessageOf(f.Err) {
+		if old, ok := known[f.Path]; !ok || !reflect.DeepEqual(old.Draft, f.Draft) ||
+			haft.MessageOf(old.Err) != haft.MessageOf(f.Err) {
 			known[f.Path] = f
 			changed = append(changed, f)
 		}
@@ -120,7 +121,8 @@ func addAll(w *fsnotify.Watcher, dir string) error {
 			return fs.SkipDir
 		}
 		if n++; n > maxWatched {
-			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are more than %d directories to watch", maxWatched)}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("there are more than %d directories to watch", maxWatched)}
 		}
 		if err := w.Add(name); err != nil && (name == dir || !errors.Is(err, fs.ErrNotExist)) {
 			return err

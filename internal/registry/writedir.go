@@ -61,8 +61,10 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 func writeSidecar(t haft.Tool) ([]byte, error) {
 	v := t.Version
 	d := haft.Draft{
-		Name: t.Name, Kind: v.Kind, Function: v.Function, Description: v.Description, Category: t.Category, Tags: t.Tags,
-		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
+		Name: t.Name, Kind: v.Kind, Function: v.Function, Description: v.Description, Category: t.Category,
+		Tags:        t.Tags,
+		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters,
+		Returns: v.Returns,
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -47,7 +47,8 @@ func TestLaw_pep440(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	version := func(local bool) string {
-		v := pick(r, "", "", "", "1!", "v") + pick(r, "0", "1", "1.0", "1.0.0", "1.1", "1.1.0", "1.10", "2", "01.2") + pick(r, "", "", "", "a1", "b2", "rc1", "-alpha", ".pre2", "c3") +
+		v := pick(r, "", "", "", "1!", "v") + pick(r, "0", "1", "1.0", "1.0.0", "1.1", "1.1.0", "1.10", "2", "01.2") +
+			pick(r, "", "", "", "a1", "b2", "rc1", "-alpha", ".pre2", "c3") +
 			pick(r, "", "", "", ".post1", "-2", "rev3") + pick(r, "", "", "", ".dev0", "dev4")
 		if local {
 			v += pick(r, "", "", "", "+x", "+1.Y-z")
@@ -95,7 +96,8 @@ print(json.dumps(out))`)
 		fits := requirement.Fits(p.Specs, c[1])
 		// < and > have exceptions for what is near the version, which we leave to pip;
 		// and with ~= packaging counts a suffix as a number, which PEP 440 does not.
-		wider := strings.HasPrefix(c[0], "~=") || strings.HasPrefix(c[0], "<") && c[0][1] != '=' || strings.HasPrefix(c[0], ">") && c[0][1] != '='
+		wider := strings.HasPrefix(c[0], "~=") || strings.HasPrefix(c[0], "<") && c[0][1] != '=' ||
+			strings.HasPrefix(c[0], ">") && c[0][1] != '='
 		if fits != *answers[i] && !(wider && fits) {
 			t.Errorf("%s with %s: we say %v, packaging %v", c[0], c[1], fits, *answers[i])
 		}
@@ -170,7 +172,8 @@ console.log(JSON.stringify(cases.map(([a, b, norm, merged]) => ({
 // ranges returns a maker of semver ranges.
 func ranges(r *rand.Rand) func() string {
 	part := func() string {
-		v := pick(r, "0", "1", "2", "0.0", "0.1", "1.0", "1.2", "1.x", "0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.2.3", "2.0.0", "*", "1.2.*")
+		v := pick(r, "0", "1", "2", "0.0", "0.1", "1.0", "1.2", "1.x", "0.0.0", "0.0.1", "0.1.0", "1.0.0", "1.2.3",
+			"2.0.0", "*", "1.2.*")
 		if strings.Count(v, ".") == 2 && !strings.Contains(v, "*") {
 			v += pick(r, "", "", "-0", "-alpha", "-alpha.1", "-1", "+b")
 		}

@@ -146,7 +146,9 @@ func (m *markerReader) operand() (out string, variable bool, err error) {
 	word := markerWord().FindString(m.rest)
 	name, known := markerNames[word]
 	if !known {
-		return "", false, refuse("after ; there must be a marker, such as python_version < \"3.12\"; one of its words is none that markers know")
+		return "", false,
+			refuse("after ; there must be a marker, such as python_version < \"3.12\"; one of its words is none " +
+				"that markers know")
 	}
 	m.rest = strings.TrimSpace(m.rest[len(word):])
 	if name == "" {

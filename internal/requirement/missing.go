@@ -26,7 +26,8 @@ const maxMessage = 64 << 10
 
 var (
 	noModule = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:ModuleNotFoundError|ImportError)\(?["']?:? ?["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
+		return regexp.MustCompile(
+			`(?:ModuleNotFoundError|ImportError)\(?["']?:? ?["']?No module named ["']?([A-Za-z_][A-Za-z0-9_.]*)`)
 	})
 	// pandas and others say so themselves.
 	noOptional = sync.OnceValue(func() *regexp.Regexp {

@@ -62,12 +62,16 @@ func parseNPM(name, rng string) (NPM, error) {
 		return NPM{}, refuse("it begins with a dash: options are not accepted")
 	case strings.Contains(name, ":") || strings.Contains(name, "#"):
 		return NPM{}, refuse("URLs, repositories and aliases are not accepted: name a package")
-	case strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "~") || strings.Contains(name, `\`):
+	case strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "~") ||
+		strings.Contains(name, `\`):
 		return NPM{}, refuse("paths are not accepted: name a package")
 	case strings.Contains(name, "/") && !strings.HasPrefix(name, "@"):
 		return NPM{}, refuse("paths and repositories are not accepted: name a package")
-	case len(name) > maxNPMName || !npmName().MatchString(name) || slices.Contains(notPackages, name) || strings.Contains(name, ".."):
-		return NPM{}, refuse("the name is not one that npm gives to a package (lower-case letters, digits and - . _, with a scope or without)")
+	case len(name) > maxNPMName || !npmName().MatchString(name) || slices.Contains(notPackages, name) ||
+		strings.Contains(name, ".."):
+		return NPM{},
+			refuse("the name is not one that npm gives to a package (lower-case letters, digits and - . _, with a " +
+				"scope or without)")
 	}
 	n := NPM{Name: name}
 	rng = strings.TrimSpace(rng)
@@ -155,7 +159,8 @@ func (n NPM) and(m NPM) (NPM, error) {
 		}
 	}
 	if len(both) > maxAlternatives {
-		return NPM{}, &haft.Error{Code: haft.CodeInvalid, Message: n.Name + ": there are too many alternatives (||) together"}
+		return NPM{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: n.Name + ": there are too many alternatives (||) together"}
 	}
 	from := n.From
 	if m.From != n.From {

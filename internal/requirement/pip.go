@@ -8,13 +8,15 @@ import (
 )
 
 var (
-	pipName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`) })
+	pipName = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`) })
 	pipRuns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
 	pipHash = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$`)
 	})
-	pipExtra = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`) })
-	urlForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`) })
+	pipExtra = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`) })
+	urlForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`) })
 )
 
 // maxName is longer than any name on an index.
@@ -48,7 +50,8 @@ func ParsePip(text string) (Pip, error) {
 		return Pip{}, err
 	}
 	if strings.HasPrefix(rest, "@") {
-		return Pip{}, refuse("a URL or path after @ is not accepted: name a version, and let the operator configure the index")
+		return Pip{},
+			refuse("a URL or path after @ is not accepted: name a version, and let the operator configure the index")
 	}
 	specs, marker, conditional := strings.Cut(rest, ";")
 	specs = strings.TrimSpace(specs)
@@ -84,7 +87,8 @@ func pipNoise(text string) error {
 		return refuse("it begins with a dash: options are not accepted")
 	case urlForm().MatchString(text) || strings.Contains(text, "://"):
 		return refuse("URLs are not accepted: name a package")
-	case strings.HasPrefix(text, ".") || strings.HasPrefix(text, "~") || strings.ContainsAny(head, `/\`) && !strings.Contains(head, "@"):
+	case strings.HasPrefix(text, ".") || strings.HasPrefix(text, "~") ||
+		strings.ContainsAny(head, `/\`) && !strings.Contains(head, "@"):
 		return refuse("paths are not accepted: name a package")
 	case strings.Contains(text, " -"):
 		return refuse("options after a package are not accepted")

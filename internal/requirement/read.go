@@ -141,17 +141,23 @@ func logicalLines(text string) func(yield func(int, string) bool) {
 
 // options are those of requirements files, and why they are not for a tool to set.
 var options = map[string]string{
-	"-r": "other files are not read: put everything into one", "--requirement": "other files are not read: put everything into one",
-	"-c": "constraint files are not read: put the versions here", "--constraint": "constraint files are not read: put the versions here",
-	"-e": "editable installs are not accepted: name a package", "--editable": "editable installs are not accepted: name a package",
-	"-i": "the index is the operator's to set", "--index-url": "the index is the operator's to set",
+	"-r":            "other files are not read: put everything into one",
+	"--requirement": "other files are not read: put everything into one",
+	"-c":            "constraint files are not read: put the versions here",
+	"--constraint":  "constraint files are not read: put the versions here",
+	"-e":            "editable installs are not accepted: name a package",
+	"--editable":    "editable installs are not accepted: name a package",
+	"-i":            "the index is the operator's to set", "--index-url": "the index is the operator's to set",
 	"--extra-index-url": "the index is the operator's to set", "--no-index": "the index is the operator's to set",
 	"-f": "the index is the operator's to set", "--find-links": "the index is the operator's to set",
-	"--trusted-host": "whom to trust is the operator's to set", "--no-binary": "how packages are built is the operator's to set",
-	"--only-binary": "how packages are built is the operator's to set", "--prefer-binary": "how packages are built is the operator's to set",
-	"--pre": "name the version instead", "--require-hashes": "give the hashes; that is enough",
-	"--use-feature": "the installer is the operator's", "--config-settings": "how packages are built is the operator's to set",
-	"--global-option": "how packages are built is the operator's to set",
+	"--trusted-host":  "whom to trust is the operator's to set",
+	"--no-binary":     "how packages are built is the operator's to set",
+	"--only-binary":   "how packages are built is the operator's to set",
+	"--prefer-binary": "how packages are built is the operator's to set",
+	"--pre":           "name the version instead", "--require-hashes": "give the hashes; that is enough",
+	"--use-feature":     "the installer is the operator's",
+	"--config-settings": "how packages are built is the operator's to set",
+	"--global-option":   "how packages are built is the operator's to set",
 }
 
 // option says why the option that text begins with is refused. It echoes only

@@ -65,7 +65,8 @@ func TestReadRequirements_refuses(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(haft.MessageOf(err), tt.says) || strings.Contains(haft.MessageOf(err), "evil") {
+		if err == nil || !strings.Contains(haft.MessageOf(err), tt.says) ||
+			strings.Contains(haft.MessageOf(err), "evil") {
 			t.Errorf("%.40q: %v, want %q", tt.in, err, tt.says)
 		}
 	}
@@ -109,14 +110,16 @@ y = {a = [1, 2]}
 		"x = " + strings.Repeat("[", 200):       "nest",
 		"x = \"" + strings.Repeat("a", 300<<10): "bytes",
 	} {
-		if _, err := requirement.ReadPyproject("pyproject.toml", []byte(in)); !strings.Contains(haft.MessageOf(err), says) {
+		if _, err := requirement.ReadPyproject("pyproject.toml", []byte(in)); !strings.Contains(haft.MessageOf(err),
+			says) {
 			t.Errorf("%.40q: %v, want %q", in, err, says)
 		}
 	}
 }
 
 func TestReadScript(t *testing.T) {
-	source := "#!/usr/bin/env python3\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"requests<3\",\n#\n#   \"rich\",\n# ]\n# ///\n\nimport requests\n"
+	source := "#!/usr/bin/env python3\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   " +
+		"\"requests<3\",\n#\n#   \"rich\",\n# ]\n# ///\n\nimport requests\n"
 	s, found, err := requirement.ReadScript("the source", source)
 	if err != nil || !found {
 		t.Fatal(found, err)
@@ -125,7 +128,8 @@ func TestReadScript(t *testing.T) {
 	if diff := cmp.Diff([]string{"requests<3", "rich"}, pip); diff != "" {
 		t.Error(diff)
 	}
-	if _, found, err := requirement.ReadScript("the source", "import x\n# /// other\n# a = 1\n# ///\n"); found || err != nil {
+	if _, found, err := requirement.ReadScript("the source", "import x\n# /// other\n# a = 1\n# ///\n"); found ||
+		err != nil {
 		t.Errorf("a script without metadata: %v, %v", found, err)
 	}
 	for in, says := range map[string]string{
@@ -141,7 +145,9 @@ func TestReadScript(t *testing.T) {
 }
 
 func TestReadPackageJSON(t *testing.T) {
-	s, err := requirement.ReadPackageJSON("package.json", []byte(`{"name":"x","dependencies":{"zod":"^3","@a/b":"latest","lodash":""},"devDependencies":{"x":"file:."},"scripts":{"postinstall":"rm"}}`))
+	s, err := requirement.ReadPackageJSON("package.json",
+		[]byte(
+			`{"name":"x","dependencies":{"zod":"^3","@a/b":"latest","lodash":""},"devDependencies":{"x":"file:."},"scripts":{"postinstall":"rm"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +166,8 @@ func TestReadPackageJSON(t *testing.T) {
 		`{"dependencies":{"a":"1\n--evil"}}`:          "line break",
 		`{"dependencies":` + strings.Repeat("[", 100): "not a package.json",
 	} {
-		if _, err := requirement.ReadPackageJSON("package.json", []byte(in)); !strings.Contains(haft.MessageOf(err), says) {
+		if _, err := requirement.ReadPackageJSON("package.json", []byte(in)); !strings.Contains(haft.MessageOf(err),
+			says) {
 			t.Errorf("%.60q: %v, want %q", in, err, says)
 		}
 	}
@@ -171,7 +178,8 @@ func TestMissingModule(t *testing.T) {
 		text, want string
 		known      bool
 	}{
-		{"Traceback (most recent call last):\n  File \"x\", line 1\nModuleNotFoundError: No module named 'cv2'\n", "pip opencv-python-headless", true},
+		{"Traceback (most recent call last):\n  File \"x\", line 1\nModuleNotFoundError: No module named 'cv2'\n",
+			"pip opencv-python-headless", true},
 		{"ModuleNotFoundError: No module named 'PIL'", "pip pillow", true},
 		{"ModuleNotFoundError: No module named 'yaml'", "pip pyyaml", true},
 		{"ModuleNotFoundError: No module named 'sklearn.svm'", "pip scikit-learn", true},
@@ -184,8 +192,10 @@ func TestMissingModule(t *testing.T) {
 		{"ModuleNotFoundError(\"No module named 'numpy'\")", "pip numpy", true},
 		{"No module named 'numpy'", "pip numpy", true},
 		{"ModuleNotFoundError: No module named 'my_strange_thing'", "pip my-strange-thing", false},
-		{"ModuleNotFoundError: No module named 'a'\nDuring handling...\nModuleNotFoundError: No module named 'b'", "pip b", false},
-		{"ImportError: Missing optional dependency 'openpyxl'.  Use pip or conda to install openpyxl.", "pip openpyxl", true},
+		{"ModuleNotFoundError: No module named 'a'\nDuring handling...\nModuleNotFoundError: No module named 'b'",
+			"pip b", false},
+		{"ImportError: Missing optional dependency 'openpyxl'.  Use pip or conda to install openpyxl.", "pip openpyxl",
+			true},
 		{"ModuleNotFoundError: No module named 'tkinter'", "", false},
 		{"ModuleNotFoundError: No module named 'json.nothing'", "", false},
 		{"ModuleNotFoundError: No module named '_tkinter'", "", false},
@@ -214,7 +224,8 @@ func TestMissingModule(t *testing.T) {
 }
 
 func FuzzPip(f *testing.F) {
-	for _, s := range []string{"numpy", "a[b]>=1,<2; python_version<'3'", "-e .", "a @ file:///x", "a==1!2.0rc1.post2.dev3+x.y", "a;(os_name=='x')"} {
+	for _, s := range []string{"numpy", "a[b]>=1,<2; python_version<'3'", "-e .", "a @ file:///x",
+		"a==1!2.0rc1.post2.dev3+x.y", "a;(os_name=='x')"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -238,7 +249,8 @@ func FuzzPip(f *testing.F) {
 }
 
 func FuzzNPM(f *testing.F) {
-	for _, s := range []string{"lodash", "@a/b@^1.2.3 || 2 - 3", "a@npm:b", "a@>=1 <2-0", "a@latest", "a@1.0.0-a.01+b"} {
+	for _, s := range []string{"lodash", "@a/b@^1.2.3 || 2 - 3", "a@npm:b", "a@>=1 <2-0", "a@latest",
+		"a@1.0.0-a.01+b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -266,7 +278,8 @@ func FuzzNPM(f *testing.F) {
 func safe(t *testing.T, out string) {
 	t.Helper()
 	if len(out) > requirement.MaxLength || strings.HasPrefix(out, "-") || strings.Contains(out, " -") ||
-		strings.ContainsAny(out, "\\$`'#{}&\n\r\t\x00%") || strings.Contains(out, "://") || strings.Contains(out, "..") {
+		strings.ContainsAny(out, "\\$`'#{}&\n\r\t\x00%") || strings.Contains(out, "://") ||
+		strings.Contains(out, "..") {
 		t.Fatalf("%q came out", out)
 	}
 }

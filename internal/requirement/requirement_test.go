@@ -200,14 +200,16 @@ func TestParseNPM_refuses(t *testing.T) {
 
 func TestParse_names_the_place(t *testing.T) {
 	_, err := requirement.Parse("the tool", []string{"numpy", "-e ."}, nil)
-	if got, want := haft.MessageOf(err), "the tool: pip requirement 2: it begins with a dash: options are not accepted"; got != want {
+	if got, want := haft.MessageOf(err),
+		"the tool: pip requirement 2: it begins with a dash: options are not accepted"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	_, err = requirement.Parse("the tool", nil, []string{"a", "b", "../c"})
 	if got := haft.MessageOf(err); !strings.HasPrefix(got, "the tool: npm requirement 3: ") {
 		t.Errorf("got %q", got)
 	}
-	if _, err = requirement.Parse("the tool", make([]string, 201), nil); !strings.Contains(haft.MessageOf(err), "201 pip requirements, 200 is the most") {
+	if _, err = requirement.Parse("the tool", make([]string, 201), nil); !strings.Contains(haft.MessageOf(err),
+		"201 pip requirements, 200 is the most") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -232,11 +234,13 @@ func TestMerge_pip(t *testing.T) {
 		{"repetition", "a>=1", "a>=1", "a>=1"},
 		{"contradiction", "a==1.26", "a==2.0", "a==1.26,==2.0"},
 		{"local and not", "a==1+x", "a==1", "a==1,==1+x"},
-		{"other markers", `a==1; os_name == "nt"`, `a==2; os_name == "posix"`, `a==1; os_name == "nt" a==2; os_name == "posix"`},
+		{"other markers", `a==1; os_name == "nt"`, `a==2; os_name == "posix"`,
+			`a==1; os_name == "nt" a==2; os_name == "posix"`},
 		{"equal markers", `a==1; os_name == "nt"`, `a==2 ; os_name == 'nt'`, `a==1,==2; os_name == "nt"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := requirement.Merge(set(t, "the tool", []string{tt.tool}, nil), set(t, "the organisation", []string{tt.org}, nil))
+			got, err := requirement.Merge(set(t, "the tool", []string{tt.tool}, nil),
+				set(t, "the organisation", []string{tt.org}, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,8 +250,10 @@ func TestMerge_pip(t *testing.T) {
 			}
 		})
 	}
-	both, err := requirement.Merge(set(t, "the tool", []string{"a==1"}, nil), set(t, "the organisation", []string{"a==2"}, nil))
-	want := []requirement.Spec{{Op: "==", Version: "1", From: "the tool"}, {Op: "==", Version: "2", From: "the organisation"}}
+	both, err := requirement.Merge(set(t, "the tool", []string{"a==1"}, nil),
+		set(t, "the organisation", []string{"a==2"}, nil))
+	want := []requirement.Spec{{Op: "==", Version: "1", From: "the tool"},
+		{Op: "==", Version: "2", From: "the organisation"}}
 	if err != nil || len(both.Pip) != 1 || !cmp.Equal(want, both.Pip[0].Specs) {
 		t.Errorf("who asks for what: %+v, %v", both, err)
 	}
@@ -305,7 +311,8 @@ func TestMerge_npm(t *testing.T) {
 		{"a@<=1", "a@1.9.9", "a@<=1 1.9.9", ""},
 		{"a@1.0.0-2", "a@<1.0.0-alpha", "a@1.0.0-2 <1.0.0-alpha", ""},
 	} {
-		got, err := requirement.Merge(set(t, "the tool", nil, []string{tt.tool}), set(t, "the organisation", nil, []string{tt.org}))
+		got, err := requirement.Merge(set(t, "the tool", nil, []string{tt.tool}),
+			set(t, "the organisation", nil, []string{tt.org}))
 		if tt.says != "" {
 			if haft.CodeOf(err) != haft.CodeConflict || !strings.Contains(haft.MessageOf(err), tt.says) {
 				t.Errorf("%s with %s: %v, want a conflict with %q", tt.tool, tt.org, err, tt.says)
@@ -326,7 +333,8 @@ func TestSet_Digest(t *testing.T) {
 		t.Error("order, spelling and origin change the digest")
 	}
 	seen := map[string]string{}
-	for _, list := range [][2][]string{{nil, nil}, {{"a"}, nil}, {nil, {"a"}}, {{"a", "b"}, nil}, {{"a==1"}, nil}, {{"a-b"}, nil}} {
+	for _, list := range [][2][]string{{nil, nil}, {{"a"}, nil}, {nil, {"a"}}, {{"a", "b"}, nil}, {{"a==1"}, nil},
+		{{"a-b"}, nil}} {
 		d := set(t, "x", list[0], list[1]).Digest()
 		if other, ok := seen[d]; ok {
 			t.Errorf("%v and %s have one digest", list, other)

@@ -27,7 +27,9 @@ func ReadPyproject(origin string, data []byte) (Set, error) {
 	}
 	for _, d := range doc.Project.Dynamic {
 		if d == "dependencies" || d == "requires-python" {
-			return Set{}, refuse("%s: [project] says that its %s are dynamic: finding them would run code; write them out", origin, d)
+			return Set{},
+				refuse("%s: [project] says that its %s are dynamic: finding them would run code; write them out",
+					origin, d)
 		}
 	}
 	return fromTables(origin, "project.", doc.Project.Dependencies, doc.Project.Python)

@@ -22,7 +22,8 @@ var versionForm = sync.OnceValue(func() *regexp.Regexp {
 		`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
 })
 
-var longNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(fmt.Sprintf(`[0-9]{%d,}`, maxDigits+1)) })
+var longNumber = sync.OnceValue(
+	func() *regexp.Regexp { return regexp.MustCompile(fmt.Sprintf(`[0-9]{%d,}`, maxDigits+1)) })
 
 // version is one of PEP 440. A part that is absent is -1.
 type version struct {

@@ -27,7 +27,8 @@ func bandit(t *testing.T) func(context.Context, []byte) ([]byte, error) {
 		err = exec.CommandContext(t.Context(), path, "-c", "import bandit").Run()
 	}
 	if err != nil {
-		skiptest.Lacking(t, "bandit", fmt.Sprintf("it is missing in the environment of real packages: run scripts/setup test (%v)", err))
+		skiptest.Lacking(t, "bandit",
+			fmt.Sprintf("it is missing in the environment of real packages: run scripts/setup test (%v)", err))
 	}
 	return func(ctx context.Context, source []byte) ([]byte, error) { return runBandit(ctx, path, source) }
 }
@@ -54,7 +55,8 @@ def go(cmd):
     subprocess.run(cmd, shell=True)  # nosec
     return open("/tmp/x").read()
 `
-	rep, err := review.New(review.Config{Python: python(t), Bandit: bandit(t)}).Review(t.Context(), haft.KindPython, source)
+	rep, err := review.New(review.Config{Python: python(t), Bandit: bandit(t)}).Review(t.Context(), haft.KindPython,
+		source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +85,10 @@ func TestReview_bandit_that_is_not_there(t *testing.T) {
 	missing := func(ctx context.Context, source []byte) ([]byte, error) {
 		return run(ctx, review.BanditScript(), source)
 	}
-	rep, err := review.New(review.Config{Python: python(t), Bandit: missing}).Review(t.Context(), haft.KindPython, "x = 1\n")
-	if err != nil || len(rep.Findings) > 0 || len(rep.Notes) != 1 || !strings.HasPrefix(rep.Notes[0], "bandit is not installed: ") {
+	rep, err := review.New(review.Config{Python: python(t), Bandit: missing}).Review(t.Context(), haft.KindPython,
+		"x = 1\n")
+	if err != nil || len(rep.Findings) > 0 || len(rep.Notes) != 1 ||
+		!strings.HasPrefix(rep.Notes[0], "bandit is not installed: ") {
 		t.Errorf("Review = %+v, %v", rep, err)
 	}
 }
@@ -100,13 +104,15 @@ func TestReview_bandit_severities(t *testing.T) {
 		{"UNDEFINED", "HIGH", "low"}, {"APOCALYPTIC", "HIGH", "high"},
 	} {
 		says := func(context.Context, []byte) ([]byte, error) {
-			return fmt.Appendf(nil, `{"errors":[],"results":[{"test_id":"B102","test_name":"exec_used","issue_text":"Use of exec of hunter2","code":"exec(hunter2)","issue_severity":%q,"issue_confidence":%q,"line_number":1}]}`, tt.severity, tt.confidence), nil
+			return fmt.Appendf(nil,
+				`{"errors":[],"results":[{"test_id":"B102","test_name":"exec_used","issue_text":"Use of exec of hunter2","code":"exec(hunter2)","issue_severity":%q,"issue_confidence":%q,"line_number":1}]}`, tt.severity, tt.confidence), nil
 		}
 		rep, err := review.New(review.Config{Python: fine, Bandit: says}).Review(t.Context(), haft.KindPython, "x\n")
 		if err != nil || len(rep.Findings) != 1 {
 			t.Fatalf("Review = %v, %v", rep, err)
 		}
-		want := haft.Finding{Scanner: "bandit", Rule: "B102", Severity: tt.want, Line: 1, Message: "exec used; see the documentation of bandit for B102"}
+		want := haft.Finding{Scanner: "bandit", Rule: "B102", Severity: tt.want, Line: 1,
+			Message: "exec used; see the documentation of bandit for B102"}
 		if diff := cmp.Diff(want, rep.Findings[0]); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", tt.severity, tt.confidence, diff)
 		}

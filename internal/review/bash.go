@@ -118,7 +118,8 @@ func (s *shellScript) gather(node syntax.Node) bool {
 			s.values[x.Name.Value] = append(s.values[x.Name.Value], nil)
 		}
 	case *syntax.CallExpr:
-		if len(x.Args) > 1 && (x.Args[0].Lit() == "read" || x.Args[0].Lit() == "mapfile" || x.Args[0].Lit() == "readarray" || x.Args[0].Lit() == "printf") {
+		if len(x.Args) > 1 && (x.Args[0].Lit() == "read" || x.Args[0].Lit() == "mapfile" ||
+			x.Args[0].Lit() == "readarray" || x.Args[0].Lit() == "printf") {
 			for _, a := range x.Args[1:] {
 				if name := a.Lit(); name != "" && name[0] != '-' {
 					s.values[name] = append(s.values[name], nil)
@@ -166,7 +167,8 @@ func (s *shellScript) assign(a *syntax.Assign) {
 		value = s.word(a.Value)
 	}
 	switch name := a.Name.Value; name {
-	case "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "NODE_OPTIONS", "PERL5OPT":
+	case "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP",
+		"NODE_OPTIONS", "PERL5OPT":
 		s.add("bash-preload", a)
 	case "HISTFILE", "HISTSIZE", "HISTFILESIZE", "HISTCONTROL":
 		s.add("bash-history", a)
@@ -216,8 +218,10 @@ func (s *shellScript) function(f *syntax.FuncDecl) {
 // replaced reports whether a name is one that people trust.
 func replaced(name string) bool {
 	switch name {
-	case "sudo", "su", "ssh", "scp", "ls", "cat", "ps", "rm", "cp", "mv", "cd", "curl", "wget", "git", "python", "python3", "bash", "sh", "passwd",
-		"grep", "find", "chmod", "chown", "mount", "kill", "docker", "kubectl", "test", "[", "echo", "read", "exit", "return", "export", "eval", "source", "builtin", "command":
+	case "sudo", "su", "ssh", "scp", "ls", "cat", "ps", "rm", "cp", "mv", "cd", "curl", "wget", "git", "python",
+		"python3", "bash", "sh", "passwd",
+		"grep", "find", "chmod", "chown", "mount", "kill", "docker", "kubectl", "test", "[", "echo", "read", "exit",
+		"return", "export", "eval", "source", "builtin", "command":
 		return true
 	}
 	return false
@@ -239,7 +243,8 @@ func (s *shellScript) redirects(st *syntax.Stmt) {
 				}
 			}
 		}
-		out := r.Op == syntax.RdrOut || r.Op == syntax.AppOut || r.Op == syntax.RdrAll || r.Op == syntax.AppAll || r.Op == syntax.RdrClob
+		out := r.Op == syntax.RdrOut || r.Op == syntax.AppOut || r.Op == syntax.RdrAll || r.Op == syntax.AppAll ||
+			r.Op == syntax.RdrClob
 		if out && rawDevice(target.text) {
 			s.add("bash-device", r)
 		}
@@ -261,7 +266,8 @@ func (s *shellScript) redirects(st *syntax.Stmt) {
 
 // rawDevice reports whether a path is a disk or the memory.
 func rawDevice(path string) bool {
-	return hasPrefix(path, "/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/mem", "/dev/kmem", "/dev/hd", "/dev/disk",
+	return hasPrefix(path, "/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/mem", "/dev/kmem", "/dev/hd",
+		"/dev/disk",
 		"/dev/mmcblk")
 }
 

@@ -17,16 +17,20 @@ func isShell(name string) bool {
 
 // isInterpreter reports whether a command runs code that it is given.
 func isInterpreter(name string) bool {
-	return isShell(name) || slices.Contains([]string{"python", "python2", "python3", "perl", "ruby", "node", "php", "lua", "source", "."}, name)
+	return isShell(name) ||
+		slices.Contains([]string{"python", "python2", "python3", "perl", "ruby", "node", "php", "lua", "source", "."},
+			name)
 }
 
 // fetches reports whether a command gets something from elsewhere.
 func fetches(name string) bool {
-	return slices.Contains([]string{"curl", "wget", "fetch", "aria2c", "lynx", "http", "nc", "ncat", "scp", "ftp"}, name)
+	return slices.Contains([]string{"curl", "wget", "fetch", "aria2c", "lynx", "http", "nc", "ncat", "scp", "ftp"},
+		name)
 }
 
 // wrappers run the command that follows.
-var wrappers = []string{"sudo", "command", "builtin", "exec", "env", "nohup", "time", "nice", "busybox", "timeout", "setsid", "stdbuf", "doas", "ionice", "xargs"}
+var wrappers = []string{"sudo", "command", "builtin", "exec", "env", "nohup", "time", "nice", "busybox", "timeout",
+	"setsid", "stdbuf", "doas", "ionice", "xargs"}
 
 // command returns the name of what a call runs and its arguments, without what
 // stands before it: sudo -u x env A=b curl is curl.
@@ -38,8 +42,10 @@ func (s *shellScript) command(c *syntax.CallExpr) (string, []word) {
 	for len(all) > 1 && all[0].known && slices.Contains(wrappers, path.Base(all[0].text)) {
 		wrapper := path.Base(all[0].text)
 		i := 1
-		for i < len(all)-1 && (strings.HasPrefix(all[i].text, "-") || strings.Contains(all[i].text, "=") || i == 1 && wrapper == "timeout") {
-			if wrapper == "sudo" && (all[i].text == "-u" || all[i].text == "-g") || wrapper == "xargs" && slices.Contains([]string{"-I", "-n", "-P", "-L", "-d"}, all[i].text) {
+		for i < len(all)-1 && (strings.HasPrefix(all[i].text, "-") || strings.Contains(all[i].text, "=") ||
+			i == 1 && wrapper == "timeout") {
+			if wrapper == "sudo" && (all[i].text == "-u" || all[i].text == "-g") ||
+				wrapper == "xargs" && slices.Contains([]string{"-I", "-n", "-P", "-L", "-d"}, all[i].text) {
 				i++
 			}
 			i++
@@ -67,7 +73,8 @@ func (s *shellScript) call(c *syntax.CallExpr) {
 	name, args := s.command(c)
 	// A variable or a text in pieces is no way to write a name. A path may be in
 	// quotes.
-	if first.encoded && (!strings.Contains(first.text, "/") || strings.Contains(first.text, " ") || len(first.substs) > 0) {
+	if first.encoded && (!strings.Contains(first.text, "/") || strings.Contains(first.text, " ") ||
+		len(first.substs) > 0) {
 		s.add("bash-encoded-command", c)
 	}
 	if mixed(first.text) {
@@ -149,7 +156,8 @@ func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 		s.connects(name, args, c)
 	case name == "mkfifo", name == "mknod":
 		s.mark("fifo", c)
-	case name == "crontab" && !has("-l"), name == "at", name == "launchctl", name == "systemctl" && has("enable"), name == "update-rc.d":
+	case name == "crontab" && !has("-l"), name == "at", name == "launchctl", name == "systemctl" && has("enable"),
+		name == "update-rc.d":
 		s.add("bash-startup", c)
 	case name == "history" && has("-c", "-w", "-d"):
 		s.add("bash-history", c)
@@ -161,7 +169,8 @@ func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 				s.add("bash-alias", c)
 			}
 		}
-	case name == "trap" && len(args) > 1 && args[0].known && args[0].text == "" && has("TERM", "INT", "HUP", "SIGTERM", "SIGINT", "SIGHUP", "15", "2"):
+	case name == "trap" && len(args) > 1 && args[0].known && args[0].text == "" &&
+		has("TERM", "INT", "HUP", "SIGTERM", "SIGINT", "SIGHUP", "15", "2"):
 		s.add("bash-trap", c)
 	case fetches(name):
 		s.fetch(name, args, c)
@@ -277,17 +286,20 @@ func (s *shellScript) interprets(name string, args []word, c *syntax.CallExpr) {
 		s.mark("shell", c)
 	}
 	for i, a := range args {
-		if isShell(name) && strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.Contains(a.text, "i") {
+		if isShell(name) && strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") &&
+			strings.Contains(a.text, "i") {
 			s.mark("interactive", c)
 		}
 		for _, p := range a.procs {
 			if s.prints(p.Stmts) == "remote" {
-				s.add(map[bool]string{true: "bash-source-remote", false: "bash-remote-code"}[name == "source" || name == "."], c)
+				s.add(map[bool]string{true: "bash-source-remote", false: "bash-remote-code"}[name == "source" ||
+					name == "."], c)
 			} else {
 				s.add("bash-eval", c)
 			}
 		}
-		code := a.text == "-c" || isShell(name) && strings.HasPrefix(a.text, "-") && strings.HasSuffix(a.text, "c") && len(a.text) < 6 || a.text == "-e" && (name == "perl" || name == "ruby" || name == "node")
+		code := a.text == "-c" || isShell(name) && strings.HasPrefix(a.text, "-") && strings.HasSuffix(a.text, "c") &&
+			len(a.text) < 6 || a.text == "-e" && (name == "perl" || name == "ruby" || name == "node")
 		if code && i+1 < len(args) {
 			next := args[i+1]
 			switch {
@@ -310,7 +322,8 @@ func (s *shellScript) interprets(name string, args []word, c *syntax.CallExpr) {
 		}
 		if s.downloaded[printed(script)] {
 			s.add("bash-remote-code", c)
-		} else if (name == "source" || name == ".") && !args[0].known && len(args[0].procs) == 0 && s.runs(args[0], c) == "" {
+		} else if (name == "source" || name == ".") && !args[0].known && len(args[0].procs) == 0 &&
+			s.runs(args[0], c) == "" {
 			s.add("bash-source-computed", c)
 		}
 	}
@@ -322,13 +335,15 @@ func wholeTree(p string) bool {
 	if p != "/" && p != "" {
 		p = strings.TrimSuffix(p, "/")
 	}
-	return slices.Contains([]string{"/", "~", "/home", "/etc", "/usr", "/var", "/bin", "/lib", "/boot", "/root", "/opt", "/srv", "/sbin"}, p)
+	return slices.Contains([]string{"/", "~", "/home", "/etc", "/usr", "/var", "/bin", "/lib", "/boot", "/root", "/opt",
+		"/srv", "/sbin"}, p)
 }
 
 // deletes looks at what rm deletes.
 func (s *shellScript) deletes(args []word, c *syntax.CallExpr) {
 	recursive := slices.ContainsFunc(args, func(a word) bool {
-		return a.text == "--recursive" || a.text == "--no-preserve-root" || strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(a.text, "rR")
+		return a.text == "--recursive" || a.text == "--no-preserve-root" ||
+			strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(a.text, "rR")
 	})
 	for _, a := range args {
 		switch {
@@ -361,9 +376,11 @@ func (s *shellScript) permits(name string, args []word, c *syntax.CallExpr) {
 			} else if strings.ContainsAny(t[len(t)-1:], "2367") {
 				s.add("bash-permissions", c)
 			}
-		case strings.Contains(t, "+") && strings.Contains(t[strings.Index(t, "+"):], "s") && len(t) < 12 && name == "chmod" && !strings.Contains(t, "/") && !strings.Contains(t, "."):
+		case strings.Contains(t, "+") && strings.Contains(t[strings.Index(t, "+"):], "s") && len(t) < 12 &&
+			name == "chmod" && !strings.Contains(t, "/") && !strings.Contains(t, "."):
 			s.add("bash-setuid", c)
-		case t == "a+w" || t == "o+w" || t == "a+rw" || t == "a+rwx" || t == "+rwx" || t == "ugo+rwx" || t == "o+rw" || t == "o+rwx":
+		case t == "a+w" || t == "o+w" || t == "a+rw" || t == "a+rwx" || t == "+rwx" || t == "ugo+rwx" || t == "o+rw" ||
+			t == "o+rwx":
 			s.add("bash-permissions", c)
 		}
 	}
@@ -375,10 +392,13 @@ func (s *shellScript) connects(name string, args []word, c *syntax.CallExpr) {
 	for _, a := range args {
 		t := a.lead
 		switch {
-		case name != "socat" && strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.ContainsAny(t, "ec"), t == "--exec", t == "--sh-exec",
-			name == "socat" && (strings.Contains(strings.ToUpper(t), "EXEC:") || strings.Contains(strings.ToUpper(t), "SYSTEM:")):
+		case name != "socat" && strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") &&
+			strings.ContainsAny(t, "ec"), t == "--exec", t == "--sh-exec",
+			name == "socat" && (strings.Contains(strings.ToUpper(t), "EXEC:") ||
+				strings.Contains(strings.ToUpper(t), "SYSTEM:")):
 			s.add("bash-reverse-shell", c)
-		case name != "socat" && strings.HasPrefix(t, "-") && strings.Contains(t, "l") && !strings.HasPrefix(t, "--"), strings.Contains(strings.ToUpper(t), "-LISTEN:"), t == "--listen":
+		case name != "socat" && strings.HasPrefix(t, "-") && strings.Contains(t, "l") && !strings.HasPrefix(t, "--"),
+			strings.Contains(strings.ToUpper(t), "-LISTEN:"), t == "--listen":
 			s.add("bash-listener", c)
 		}
 	}
@@ -397,14 +417,16 @@ func (s *shellScript) fetch(name string, args []word, c *syntax.CallExpr) {
 		case name == "curl" && (t == "--insecure" || short && strings.Contains(t, "k")), t == "--no-check-certificate":
 			s.add("bash-tls", c)
 		}
-		out := name == "curl" && (short && strings.HasSuffix(t, "o") || t == "--output") || name == "wget" && (short && strings.HasSuffix(t, "O") || t == "--output-document")
+		out := name == "curl" && (short && strings.HasSuffix(t, "o") || t == "--output") ||
+			name == "wget" && (short && strings.HasSuffix(t, "O") || t == "--output-document")
 		if out && i+1 < len(args) {
 			if file := printed(c.Args[len(c.Args)-len(args)+i+1]); file != "-" {
 				s.downloaded[file] = true
 			}
 		}
 		if strings.Contains(t, "://") && (name == "wget" || slices.ContainsFunc(args, func(a word) bool {
-			return strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.Contains(a.text, "O") || a.text == "--remote-name"
+			return strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") &&
+				strings.Contains(a.text, "O") || a.text == "--remote-name"
 		})) {
 			if base := path.Base(t); base != "/" && base != "." {
 				s.downloaded[base] = true
@@ -471,7 +493,8 @@ func readsStdin(name string, args []word) bool {
 		switch {
 		case a.text == "-" || a.text == "-s" || a.text == "/dev/stdin":
 			return true
-		case strings.HasPrefix(a.text, "-") && a.text != "-c" && a.text != "-e" && a.text != "-m" && a.text != "-ne" && a.text != "-pe" && a.text != "-lc" && a.text != "-nle" && a.text != "-p":
+		case strings.HasPrefix(a.text, "-") && a.text != "-c" && a.text != "-e" && a.text != "-m" && a.text != "-ne" &&
+			a.text != "-pe" && a.text != "-lc" && a.text != "-nle" && a.text != "-p":
 		default:
 			return false
 		}

@@ -42,7 +42,8 @@ func (s *shellScript) follow(w *syntax.Word, depth int) word {
 		switch p := p.(type) {
 		case *syntax.Lit:
 			text := unescape(p.Value)
-			if strings.Contains(strings.TrimPrefix(p.Value, `\`), `\`) && depth == 0 && strings.Trim(text, letters) == "" {
+			if strings.Contains(strings.TrimPrefix(p.Value, `\`), `\`) && depth == 0 &&
+				strings.Trim(text, letters) == "" {
 				out.encoded = true
 			}
 			literal++
@@ -283,14 +284,16 @@ func ansiC(text string) (string, bool) {
 				most = 4
 			}
 		default:
-			b.WriteString(map[byte]string{'n': "\n", 't': "\t", 'r': "\r", 'a': "\a", 'e': "\x1b", 'E': "\x1b", 'b': "\b", 'f': "\f", 'v': "\v"}[c])
+			b.WriteString(map[byte]string{'n': "\n", 't': "\t", 'r': "\r", 'a': "\a", 'e': "\x1b", 'E': "\x1b",
+				'b': "\b", 'f': "\f", 'v': "\v"}[c])
 			if !strings.ContainsRune("ntraeEbfv", rune(c)) {
 				b.WriteByte(c)
 			}
 			continue
 		}
 		end := at
-		for end < len(text) && end-at < most && strings.IndexByte("0123456789abcdefABCDEF"[:map[int]int{8: 8, 16: 22}[base]], text[end]) >= 0 {
+		for end < len(text) && end-at < most && strings.IndexByte(
+			"0123456789abcdefABCDEF"[:map[int]int{8: 8, 16: 22}[base]], text[end]) >= 0 {
 			end++
 		}
 		v, err := strconv.ParseUint(text[at:end], base, 32)

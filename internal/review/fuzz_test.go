@@ -117,7 +117,10 @@ func FuzzPython(f *testing.F) {
 // hostile makes sources that want a reader to take forever or everything.
 func hostile(n int) []string {
 	var all []string
-	for _, s := range []string{"(", "[", "{", "a[", "a(", "`${", "\"a\"+", "a.", "a=", "eval(", "require(", "$(", "`", "\\", "/", "if x; then ", "f(){ ", "a|", "<<E\n", "import {a,", "'", "-", "not ", "lambda:", "x[", "f'{", "@a\n", "a=a+", "[x for x in ", "eval(eval)(", "getattr(", "\u0435a", "\\u0065", "{a}=", "$'\\x41", "eval \"", "${a", "x=$x$x;", "sh|", "a=b;b=a;", "..."} {
+	for _, s := range []string{"(", "[", "{", "a[", "a(", "`${", "\"a\"+", "a.", "a=", "eval(", "require(", "$(", "`",
+		"\\", "/", "if x; then ", "f(){ ", "a|", "<<E\n", "import {a,", "'", "-", "not ", "lambda:", "x[", "f'{",
+		"@a\n", "a=a+", "[x for x in ", "eval(eval)(", "getattr(", "\u0435a", "\\u0065", "{a}=", "$'\\x41", "eval \"",
+		"${a", "x=$x$x;", "sh|", "a=b;b=a;", "..."} {
 		all = append(all, strings.Repeat(s, n))
 	}
 	doubled := ""
@@ -125,7 +128,8 @@ func hostile(n int) []string {
 		doubled += fmt.Sprintf("v%d=%s\n", i, strings.Repeat(fmt.Sprintf("$v%d", i+1), 12))
 	}
 	long := "const v = \"" + strings.Repeat("a", 50*n) + "\";"
-	all = append(all, long+strings.Repeat("v.trim();", 5*n), long+"x="+strings.Repeat("v+", n)+"v", long+"x=v"+strings.Repeat(".concat(v)", n/2),
+	all = append(all, long+strings.Repeat("v.trim();", 5*n), long+"x="+strings.Repeat("v+", n)+"v",
+		long+"x=v"+strings.Repeat(".concat(v)", n/2),
 		"x=f()"+strings.Repeat(".a", n), strings.Repeat("(a=", min(n, 200))+"1"+strings.Repeat(")=>1", min(n, 200)))
 	return append(all, doubled+"v12=x\n$v0\n", strings.ReplaceAll(doubled, "$", "+")+"v12='x'\neval(v0)\n")
 }

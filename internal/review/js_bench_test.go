@@ -16,7 +16,8 @@ func BenchmarkReview_typescript(b *testing.B) {
 	for i := 0; source.Len() < 100_000; i++ {
 		fmt.Fprintf(&source, "export async function read%d(path: string, limit: number = %d): Promise<string[]> {\n"+
 			"  const text = await readFile(`${path}/notes-%d.txt`, \"utf8\");\n"+
-			"  return text.split(/\\r?\\n/).filter((line) => line.length / 2 < limit).map((s) => s.trim() + \"!\");\n}\n", i, i, i)
+			"  return text.split(/\\r?\\n/).filter((line) => line.length / 2 < limit).map((s) => s.trim() + "+
+			"\"!\");\n}\n", i, i, i)
 	}
 	r := review.New(review.Config{})
 	b.SetBytes(int64(source.Len()))

@@ -61,7 +61,8 @@ func (s *script) path(ref string, at file.Idx) {
 			s.found("js-native", at)
 		}
 	case "module":
-		if hasPrefix(member, "_", "constructor", "Module._", "prototype", "Module.prototype", "register", "Module.register") {
+		if hasPrefix(member, "_", "constructor", "Module._", "prototype", "Module.prototype", "register",
+			"Module.register") {
 			s.found("js-import-computed", at)
 		}
 	case "child_process":

@@ -27,7 +27,8 @@ func (s *script) escape(ref string, at file.Idx) {
 		}
 	}
 	name, ok := s.around[len(s.around)-1].(*ast.Identifier)
-	if ok && name.Name.String() == ref && !s.same[ref] && slices.Contains([]string{"process", "global", "window"}, ref) {
+	if ok && name.Name.String() == ref && !s.same[ref] &&
+		slices.Contains([]string{"process", "global", "window"}, ref) {
 		return // a variable
 	}
 	if rule := escapeRules[ref]; rule != "" && s.escapes() {

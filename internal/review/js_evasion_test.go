@@ -182,7 +182,9 @@ var jsHonest = []string{
 	`function f(){return arguments[1]} f(1,2); const o={m(){return arguments.length}}`,
 	`x=Function.prototype.toString.call(f); class A{clone(){return new this.constructor(1)}} if (require.main===module) main(); const run=promisify(execFile); y=typeof process!=="undefined"&&process.versions; z=x.constructor.name`,
 	`import {execFile} from "child_process"; import {promisify} from "util"; const run=promisify(execFile); await run("ls",["-l"],{env:{...process.env,A:"1"}})`,
-	"var self=this; function Foo(){ this.a=1; var me=this; fn.apply(this, arguments); } Foo.prototype.x=function(){return this}; const env={...process.env}; const g=globalThis; g.fetch(\"x\"); x===Function; v.constructor===Object\n",
+	"var self=this; function Foo(){ this.a=1; var me=this; fn.apply(this, arguments); } " +
+		"Foo.prototype.x=function(){return this}; const env={...process.env}; const g=globalThis; g.fetch(\"x\"); " +
+		"x===Function; v.constructor===Object\n",
 }
 
 // waits reports whether a source waits for a person, for another reason than that

@@ -63,7 +63,8 @@ type pythonAnswer struct {
 // python has the syntax tree looked at.
 func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 	if r.cfg.Python == nil {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "Python source cannot be reviewed: there is no interpreter to read it"}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "Python source cannot be reviewed: there is no interpreter to read it"}
 	}
 	out, err := r.cfg.Python(ctx, pythonScript(), []byte(source))
 	switch {
@@ -154,7 +155,8 @@ func (r *Reviewer) bandit(ctx context.Context, n *notes, source string) error {
 		if !banditID().MatchString(f.ID) || !banditName().MatchString(f.Name) {
 			return errors.New("bandit names a test in a way that it does not")
 		}
-		n.keep(haft.Finding{Scanner: "bandit", Rule: f.ID, Severity: banditSeverity(f.Severity, f.Confidence), Line: f.Line,
+		n.keep(haft.Finding{Scanner: "bandit", Rule: f.ID, Severity: banditSeverity(f.Severity, f.Confidence),
+			Line:    f.Line,
 			Message: strings.ReplaceAll(f.Name, "_", " ") + "; see the documentation of bandit for " + f.ID})
 	}
 	return nil

@@ -60,7 +60,8 @@ func New(cfg Config) *Reviewer { return &Reviewer{cfg: cfg} }
 // not reviewed: nobody may take it for clean.
 func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (Report, error) {
 	if len(source) > MaxSource {
-		return Report{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the source has %d bytes, %d is the most", len(source), MaxSource)}
+		return Report{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the source has %d bytes, %d is the most", len(source), MaxSource)}
 	}
 	n := &notes{ctx: ctx, lines: 1 + strings.Count(source, "\n")}
 	reviewText(n, source)
@@ -123,7 +124,8 @@ func (n *notes) stopped() bool { return n.ctx.Err() != nil }
 func (n *notes) add(rule string, line int) {
 	r, ok := ruleByID(rule)
 	if !ok { // a slip of ours, which a person should see rather than nobody
-		r = Rule{ID: rule, Severity: high, What: "a rule without a name was broken", Instead: "report this to the makers of Haft"}
+		r = Rule{ID: rule, Severity: high, What: "a rule without a name was broken",
+			Instead: "report this to the makers of Haft"}
 	}
 	n.keep(haft.Finding{Scanner: Scanner, Rule: r.ID, Severity: r.Severity, Line: line, Message: r.message()})
 }

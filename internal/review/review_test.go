@@ -31,11 +31,13 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // newest that there are.
 var interpreters = sync.OnceValue(func() []string {
 	var all []string
-	for _, name := range append(filepath.SplitList(os.Getenv("HAFT_TEST_PYTHONS")), os.Getenv("PYTHON"), "python3", "/usr/bin/python3", "python3.9", "python3.13") {
+	for _, name := range append(filepath.SplitList(os.Getenv("HAFT_TEST_PYTHONS")), os.Getenv("PYTHON"), "python3",
+		"/usr/bin/python3", "python3.9", "python3.13") {
 		if name == "" {
 			continue
 		}
-		err := exec.CommandContext(context.Background(), name, "-I", "-S", "-c", "import sys; sys.exit(sys.version_info < (3, 9))").Run()
+		err := exec.CommandContext(context.Background(), name, "-I", "-S", "-c",
+			"import sys; sys.exit(sys.version_info < (3, 9))").Run()
 		if err == nil && !slices.Contains(all, name) {
 			all = append(all, name)
 		}
@@ -146,7 +148,8 @@ func interpreter(path string) func(context.Context, string, []byte) ([]byte, err
 }
 
 // kinds are the kinds of sources by the ends of names.
-var kinds = map[string]haft.Kind{".py": haft.KindPython, ".js": haft.KindJavaScript, ".ts": haft.KindTypeScript, ".sh": haft.KindBash}
+var kinds = map[string]haft.Kind{".py": haft.KindPython, ".js": haft.KindJavaScript, ".ts": haft.KindTypeScript,
+	".sh": haft.KindBash}
 
 // TestGolden runs testdata/*.txtar. Each file of an archive whose name ends in
 // .py, .js, .ts or .sh is a source, and what follows as NAME.txt are its findings.
@@ -222,12 +225,14 @@ func listed(rep review.Report) string {
 }
 
 func TestReview_says_what_to_do_and_quotes_nothing(t *testing.T) {
-	rep, err := review.New(review.Config{Python: python(t)}).Review(t.Context(), haft.KindPython, "def f(zebra):\n    return eval(zebra)\n")
+	rep, err := review.New(review.Config{Python: python(t)}).Review(t.Context(), haft.KindPython,
+		"def f(zebra):\n    return eval(zebra)\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []haft.Finding{{Scanner: "haft", Rule: "python-eval", Severity: "high", Line: 2,
-		Message: "text that is made at run time is run as code; call the function that is meant, or read data with json or ast.literal_eval"}}
+		Message: "text that is made at run time is run as code; call the function that is meant, or read data with " +
+			"json or ast.literal_eval"}}
 	if diff := cmp.Diff(want, rep.Findings); diff != "" {
 		t.Errorf("Findings (-want +got):\n%s", diff)
 	}
@@ -259,12 +264,20 @@ func TestReview_cannot_review(t *testing.T) {
 	}{
 		{"no interpreter", ctx, review.Config{}, haft.KindPython, "x = 1", haft.CodeUnavailable},
 		{"the interpreter is broken", ctx, review.Config{Python: broken}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"the script writes nonsense", ctx, review.Config{Python: says("hello")}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"the script writes too much", ctx, review.Config{Python: says(strings.Repeat(" ", review.MaxOutput+1))}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"the script names no rule of ours", ctx, review.Config{Python: says(`{"findings":[{"r":"secret text","l":1}]}`)}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"bandit writes nonsense", ctx, review.Config{Python: fine, Bandit: bandit("{")}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"bandit writes no results", ctx, review.Config{Python: fine, Bandit: bandit("{}")}, haft.KindPython, "x = 1", haft.CodeInternal},
-		{"bandit names a test oddly", ctx, review.Config{Python: fine, Bandit: bandit(`{"results":[{"test_id":"my password","test_name":"x"}]}`)}, haft.KindPython, "x = 1", haft.CodeInternal},
+		{"the script writes nonsense", ctx, review.Config{Python: says("hello")}, haft.KindPython, "x = 1",
+			haft.CodeInternal},
+		{"the script writes too much", ctx, review.Config{Python: says(strings.Repeat(" ", review.MaxOutput+1))},
+			haft.KindPython, "x = 1", haft.CodeInternal},
+		{"the script names no rule of ours", ctx,
+			review.Config{Python: says(`{"findings":[{"r":"secret text","l":1}]}`)}, haft.KindPython, "x = 1",
+			haft.CodeInternal},
+		{"bandit writes nonsense", ctx, review.Config{Python: fine, Bandit: bandit("{")}, haft.KindPython, "x = 1",
+			haft.CodeInternal},
+		{"bandit writes no results", ctx, review.Config{Python: fine, Bandit: bandit("{}")}, haft.KindPython, "x = 1",
+			haft.CodeInternal},
+		{"bandit names a test oddly", ctx, review.Config{Python: fine,
+			Bandit: bandit(`{"results":[{"test_id":"my password","test_name":"x"}]}`)}, haft.KindPython, "x = 1",
+			haft.CodeInternal},
 		{"too large", ctx, review.Config{}, haft.KindBash, strings.Repeat("#", review.MaxSource+1), haft.CodeInvalid},
 		{"no source", ctx, review.Config{}, haft.KindMCP, "", haft.CodeInvalid},
 		{"nobody waits", ended, review.Config{}, haft.KindBash, "echo hello", haft.CodeInternal},
@@ -296,10 +309,14 @@ func TestReview_keeps_the_worst_of_many(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := rep.Findings[len(rep.Findings)-1]
-	if len(rep.Findings) != review.MaxFindings || last.Rule != "source-more" || last.Severity != haft.SeverityMedium || !strings.HasPrefix(last.Message, "and 202 more") {
+	if len(rep.Findings) != review.MaxFindings || last.Rule != "source-more" || last.Severity != haft.SeverityMedium ||
+		!strings.HasPrefix(last.Message, "and 202 more") {
 		t.Errorf("%d findings, the last is %+v", len(rep.Findings), last)
 	}
-	if !slices.ContainsFunc(rep.Findings, func(f haft.Finding) bool { return f.Line == 151 && f.Severity == haft.SeverityCritical }) {
+	if !slices.ContainsFunc(rep.Findings, func(f haft.Finding) bool {
+		return f.Line == 151 &&
+			f.Severity == haft.SeverityCritical
+	}) {
 		t.Error("the one that matters is gone")
 	}
 }
@@ -321,7 +338,8 @@ func TestRules(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range all {
-		if seen[r.ID] || r.ID == "" || r.What == "" || r.Instead == "" || !slices.Contains(haft.Severities(), r.Severity) {
+		if seen[r.ID] || r.ID == "" || r.What == "" || r.Instead == "" ||
+			!slices.Contains(haft.Severities(), r.Severity) {
 			t.Errorf("the rule %+v is incomplete, or there twice", r)
 		}
 		seen[r.ID] = true
@@ -331,7 +349,8 @@ func TestRules(t *testing.T) {
 // TestPython_old_and_new: the script reads the same in every Python there is.
 func TestPython_old_and_new(t *testing.T) {
 	python(t)
-	source := "import os as o\nx = 'sys' + 'tem'\ngetattr(o, x)('id')\ndef f(s):\n    return o.popen(f'ls {s}').read()\n"
+	source := "import os as o\nx = 'sys' + 'tem'\ngetattr(o, x)('id')\ndef f(s):\n    return o.popen(f'ls " +
+		"{s}').read()\n"
 	first := ""
 	for _, path := range interpreters() {
 		rep, err := review.New(review.Config{Python: interpreter(path)}).Review(t.Context(), haft.KindPython, source)

@@ -88,12 +88,17 @@ func textRules() []Rule {
 		{ruleUnreadable, high, "this source cannot be read as its language, so it was not reviewed", "fix the syntax"},
 		{ruleComplex, high, "this is nested or repeated too much to be followed", "write it plainly"},
 		{ruleMore, low, "there are more findings", "fix those that are listed first"},
-		{ruleEncoded, medium, "a long encoded text hides what it is", "keep data in a file beside the tool, or say in plain text what it does"},
-		{ruleMixed, high, "a name mixes letters of scripts that look alike", "write the name with letters of one script"},
-		{ruleDisguised, high, "a name is written with characters that turn into other ones", "write the name with plain letters"},
-		{"source-bidi", high, "a control character changes the order in which this text is shown, so it is not what it looks like", "remove the character"},
+		{ruleEncoded, medium, "a long encoded text hides what it is",
+			"keep data in a file beside the tool, or say in plain text what it does"},
+		{ruleMixed, high, "a name mixes letters of scripts that look alike",
+			"write the name with letters of one script"},
+		{ruleDisguised, high, "a name is written with characters that turn into other ones",
+			"write the name with plain letters"},
+		{"source-bidi", high, "a control character changes the order in which this text is shown, so it is not what " +
+			"it looks like", "remove the character"},
 		{"source-invisible", medium, "there is a character that nobody can see", "remove the character"},
-		{"source-control", medium, "there is a control character, which a terminal may obey", "write it as an escape sequence"},
+		{"source-control", medium, "there is a control character, which a terminal may obey",
+			"write it as an escape sequence"},
 		{"source-long-line", low, "the line has more than 2,000 characters, which nobody reads", "break the line"},
 	}
 }
@@ -101,13 +106,18 @@ func textRules() []Rule {
 // stringRules are about what is written in strings and words, in any language.
 func stringRules() []Rule {
 	return []Rule{
-		{"string-credentials", high, "this names a file where people keep their credentials", "let the tool be given what it needs as a secret"},
-		{"string-persistence", high, "this names a file that decides who may log in or what runs later", "leave the configuration of the machine alone"},
-		{"string-process", high, "this names the memory, the environment or the descriptors of a process", "read the one variable that is needed"},
+		{"string-credentials", high, "this names a file where people keep their credentials",
+			"let the tool be given what it needs as a secret"},
+		{"string-persistence", high, "this names a file that decides who may log in or what runs later",
+			"leave the configuration of the machine alone"},
+		{"string-process", high, "this names the memory, the environment or the descriptors of a process",
+			"read the one variable that is needed"},
 		{"string-device", high, "this names a raw device of the machine", "work with files"},
-		{"string-metadata", high, "this is the address where a cloud gives out credentials", "let the tool be given what it needs as a secret"},
+		{"string-metadata", high, "this is the address where a cloud gives out credentials",
+			"let the tool be given what it needs as a secret"},
 		{"string-miner", critical, "this belongs to a miner of crypto-currency", "remove it"},
-		{"string-introspection", high, "this text names the way from an object to everything that is loaded", "use the objects that the function is given"},
+		{"string-introspection", high, "this text names the way from an object to everything that is loaded",
+			"use the objects that the function is given"},
 		{"string-shell", critical, "this text is a shell that connects outwards", "remove it"},
 	}
 }

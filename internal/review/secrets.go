@@ -52,9 +52,11 @@ func secretPatterns() []secretPattern {
 		{"secret-gitlab", "a token of GitLab", "gl", `\bgl(?:pat|dt|rt|cbt|ptt|ft|soat|imt)-[0-9A-Za-z_\-]{20,}`},
 		{"secret-slack", "a token of Slack", "xox", `\bxox[abeoprs]-[0-9A-Za-z\-]{10,}`},
 		{"secret-slack", "a token of Slack", "xapp-", `\bxapp-[0-9]-[A-Z0-9]+-[0-9]+-[0-9a-f]{20,}`},
-		{"secret-slack", "a token of Slack", "hooks.slack.com", `hooks\.slack\.com/(?:services|workflows)/T[A-Z0-9]{6,}/[A-Z0-9]{6,}/[A-Za-z0-9]{20,}`},
+		{"secret-slack", "a token of Slack", "hooks.slack.com",
+			`hooks\.slack\.com/(?:services|workflows)/T[A-Z0-9]{6,}/[A-Z0-9]{6,}/[A-Za-z0-9]{20,}`},
 		{"secret-stripe", "a key of Stripe", "_live_", `\b[sr]k_live_[0-9A-Za-z]{10,99}\b`},
-		{"secret-openai", "a key of OpenAI", "sk-", `\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_\-]{20,}|\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}\b`},
+		{"secret-openai", "a key of OpenAI", "sk-",
+			`\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_\-]{20,}|\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}\b`},
 		{"secret-anthropic", "a key of Anthropic", "sk-ant-", `\bsk-ant-(?:api|admin|oat)[0-9]{2}-[A-Za-z0-9_\-]{40,}`},
 		{"secret-huggingface", "a token of Hugging Face", "hf_", `\bhf_[A-Za-z]{34}\b|\bapi_org_[A-Za-z]{34}\b`},
 		{"secret-npm", "a token of npm", "npm_", `\bnpm_[0-9A-Za-z]{36}\b`},
@@ -62,12 +64,15 @@ func secretPatterns() []secretPattern {
 		{"secret-sendgrid", "a key of SendGrid", "SG.", `\bSG\.[0-9A-Za-z_\-]{22}\.[0-9A-Za-z_\-]{43}\b`},
 		{"secret-twilio", "a key of Twilio", "SK", `\bSK[0-9a-f]{32}\b`},
 		{"secret-telegram", "a token of Telegram", ":AA", `\b[0-9]{8,10}:AA[0-9A-Za-z_\-]{33}\b`},
-		{"secret-discord", "a web hook of Discord", "discord", `discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[0-9A-Za-z_\-]{60,}`},
+		{"secret-discord", "a web hook of Discord", "discord",
+			`discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[0-9A-Za-z_\-]{60,}`},
 		{"secret-digitalocean", "a token of DigitalOcean", "_v1_", `\bdo[por]_v1_[0-9a-f]{64}\b`},
 		{"secret-vault", "a token of Vault", "hvs.", `\bhvs\.[0-9A-Za-z_\-]{24,}`},
 		{"secret-age", "a private key of age", "AGE-SECRET-KEY-", `\bAGE-SECRET-KEY-1[0-9A-Z]{58}\b`},
-		{"secret-private-key", "a private key", "PRIVATE KEY", `-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----`},
-		{"secret-jwt", "a signed token (JWT)", "eyJ", `\beyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{20,}`},
+		{"secret-private-key", "a private key", "PRIVATE KEY",
+			`-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----`},
+		{"secret-jwt", "a signed token (JWT)", "eyJ",
+			`\beyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{20,}`},
 	}
 }
 
@@ -149,16 +154,20 @@ func isJWT(token string) bool {
 // and in shells name=value.
 var (
 	assigned = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.\-]{0,80})["'\]]{0,2}(?:\s*:\s*[A-Za-z][A-Za-z\[\], |]{0,30})?\s*(?:=|:|:=|=>|,\s*default\s*=)\s*[bru]?["'\x60]([^"'\x60\s]{8,300})["'\x60]`)
+		return regexp.MustCompile(
+			`([A-Za-z_][A-Za-z0-9_.\-]{0,80})["'\]]{0,2}(?:\s*:\s*[A-Za-z][A-Za-z\[\], |]{0,30})?\s*(?:=|:|:=|=>|,\s*default\s*=)\s*[bru]?["'\x60]([^"'\x60\s]{8,300})["'\x60]`)
 	})
 	assignedBare = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s;])([A-Za-z_][A-Za-z0-9_]{0,80})=([A-Za-z0-9+/_.!@#%^&*\-]{8,300})(?:$|[\s;])`)
+		return regexp.MustCompile(
+			`(?:^|[\s;])([A-Za-z_][A-Za-z0-9_]{0,80})=([A-Za-z0-9+/_.!@#%^&*\-]{8,300})(?:$|[\s;])`)
 	})
 	urlPassword = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`[a-z][a-z0-9+.\-]{1,20}://[^\s:/@"'\x60]{1,80}:([^\s:/@"'\x60]{4,120})@[A-Za-z0-9\[]`)
+		return regexp.MustCompile(
+			`[a-z][a-z0-9+.\-]{1,20}://[^\s:/@"'\x60]{1,80}:([^\s:/@"'\x60]{4,120})@[A-Za-z0-9\[]`)
 	})
 	secretWord = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)(?:^|[_.\-a-z0-9])(?:password|passwd|passphrase|pwd|secret|token|api_?-?key|access_?-?key|auth_?-?key|private_?-?key|client_?-?secret|encryption_?-?key|signing_?-?key|credential|bearer)s?(?:[_-]?(?:[0-9]+|value|default|prod|production|live|dev|test|key))?$`)
+		return regexp.MustCompile(
+			`(?i)(?:^|[_.\-a-z0-9])(?:password|passwd|passphrase|pwd|secret|token|api_?-?key|access_?-?key|auth_?-?key|private_?-?key|client_?-?secret|encryption_?-?key|signing_?-?key|credential|bearer)s?(?:[_-]?(?:[0-9]+|value|default|prod|production|live|dev|test|key))?$`)
 	})
 )
 
@@ -171,7 +180,8 @@ func secretName(name string) bool {
 
 // secretValue reports whether a value may be a secret and not a word.
 func secretValue(v string) bool {
-	if placeholder(v) || strings.Contains(v, "://") || strings.HasPrefix(v, "/") || strings.HasPrefix(v, "$") || strings.ContainsAny(v, "{}<>()[]") {
+	if placeholder(v) || strings.Contains(v, "://") || strings.HasPrefix(v, "/") || strings.HasPrefix(v, "$") ||
+		strings.ContainsAny(v, "{}<>()[]") {
 		return false
 	}
 	digits, letters, others, upper := 0, 0, 0, 0
@@ -202,7 +212,8 @@ func secretValue(v string) bool {
 // one.
 func sampled(v string) bool {
 	l := strings.ToLower(v)
-	for _, word := range []string{"example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678", "placeholder"} {
+	for _, word := range []string{"example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678",
+		"placeholder"} {
 		if strings.Contains(l, word) {
 			return true
 		}
@@ -213,8 +224,10 @@ func sampled(v string) bool {
 // placeholder reports whether somebody left a gap for the real value.
 func placeholder(v string) bool {
 	l := strings.ToLower(v)
-	for _, word := range []string{"example", "changeme", "change_me", "change-me", "placeholder", "your", "xxx", "dummy", "sample", "redacted", "todo",
-		"fake", "insert", "replace", "...", "***", "<", "{{", "${", "%(", "abcdefgh", "0123456789", "123456", "test-", "test_", "my-", "my_", "not-a-", "none"} {
+	for _, word := range []string{"example", "changeme", "change_me", "change-me", "placeholder", "your", "xxx",
+		"dummy", "sample", "redacted", "todo",
+		"fake", "insert", "replace", "...", "***", "<", "{{", "${", "%(", "abcdefgh", "0123456789", "123456", "test-",
+		"test_", "my-", "my_", "not-a-", "none"} {
 		if strings.Contains(l, word) && !strings.HasPrefix(l, "sk_test") {
 			return true
 		}

@@ -107,7 +107,8 @@ func TestReview_assigned_secrets(t *testing.T) {
 		{"css class", haft.KindJavaScript, `const token = "token-operator";`, false},
 		{"documentation's key", haft.KindJavaScript, `const k = "AKIA` + `IOSFODNN7EXAMPLE";`, false},
 		{"url with a gap", haft.KindJavaScript, `const u = "postgres://user:password@localhost/db";`, false},
-		{"a digest", haft.KindJavaScript, `const sha256 = "a3f9c27e5b8d146f0c3ae7b1d2945f68a3f9c27e5b8d146f0c3ae7b1d2945f68";`, false},
+		{"a digest", haft.KindJavaScript,
+			`const sha256 = "a3f9c27e5b8d146f0c3ae7b1d2945f68a3f9c27e5b8d146f0c3ae7b1d2945f68";`, false},
 		{"max tokens", haft.KindJavaScript, `const max_tokens = "4096";`, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -71,8 +71,10 @@ func reviewRunes(n *notes, text string, line int) {
 
 // joins reports whether a joiner or selector after r is how people write.
 func joins(r rune) bool {
-	return r > 0x2000 && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sk, r) || unicode.Is(unicode.Sm, r) || r == 0xfe0f || r == 0x203c) ||
-		unicode.In(r, unicode.Arabic, unicode.Devanagari, unicode.Bengali, unicode.Malayalam, unicode.Sinhala, unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Gujarati)
+	return r > 0x2000 && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sk, r) || unicode.Is(unicode.Sm, r) ||
+		r == 0xfe0f || r == 0x203c) ||
+		unicode.In(r, unicode.Arabic, unicode.Devanagari, unicode.Bengali, unicode.Malayalam, unicode.Sinhala,
+			unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Gujarati)
 }
 
 // invisible reports whether r leaves no mark.
@@ -100,7 +102,8 @@ func encoded(text string) bool {
 	if strings.HasPrefix(text, `\`) {
 		return true
 	}
-	for _, known := range []string{"iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "PHN2Zy", "PD94bWwg", "d09GMg", "d09GRg", "JVBERi0", "AAABAA"} {
+	for _, known := range []string{"iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "PHN2Zy", "PD94bWwg", "d09GMg", "d09GRg",
+		"JVBERi0", "AAABAA"} {
 		if strings.Contains(text[:min(len(text), 40)], known) {
 			return false
 		}
@@ -130,11 +133,15 @@ func entropy(text string) float64 {
 // Latin letters with those of another script that look like them. Greek letters
 // that look like nothing else are how formulas are written.
 func mixed(name string) bool {
-	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return r == '_' || r == '$' || unicode.IsDigit(r) }) {
+	for _, part := range strings.FieldsFunc(name, func(r rune) bool {
+		return r == '_' || r == '$' ||
+			unicode.IsDigit(r)
+	}) {
 		latin, other := false, false
 		for _, r := range part {
 			latin = latin || unicode.Is(unicode.Latin, r)
-			other = other || unicode.In(r, unicode.Cyrillic, unicode.Cherokee, unicode.Armenian, unicode.Lisu, unicode.Coptic, unicode.Deseret) ||
+			other = other || unicode.In(r, unicode.Cyrillic, unicode.Cherokee, unicode.Armenian, unicode.Lisu,
+				unicode.Coptic, unicode.Deseret) ||
 				strings.ContainsRune("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧνοϲϳ", r)
 		}
 		if latin && other {
@@ -152,12 +159,18 @@ type stringPattern struct{ rule, pattern string }
 // have, and nothing that makes the latter slow.
 func stringPatterns() []stringPattern {
 	return []stringPattern{
-		{"string-credentials", `(?:^|/)\.ssh/id_[a-z0-9]+$|(?:^|/)\.(?:aws/credentials|git-credentials|netrc|pypirc|npmrc|pgpass|my\.cnf|kube/config|docker/config\.json|azure/accessTokens\.json|config/gcloud)|/Login Data$|^/etc/g?shadow\b|^/run/secrets/kubernetes|/var/run/secrets/kubernetes\.io|/run/docker\.sock`},
-		{"string-persistence", `\.ssh/authorized_keys|^authorized_keys$|^/etc/(?:sudoers|cron|ld\.so\.preload|rc\.local|profile|systemd/system/|init\.d/|pam\.d/)|^/var/spool/cron|(?:^|/)\.(?:bashrc|bash_profile|zshrc|profile|bash_login|config/autostart)$|/Library/LaunchAgents`},
-		{"string-process", `^/proc/(?:self|[0-9]+|\*|\{[^}]*\}|%[sd]|\$\{?[a-zA-Z_]+\}?|thread-self)/(?:environ|mem|maps|fd/|cmdline|root|cwd|ns/|task/)|^/proc/kcore|^/dev/fd/3$|^/proc/(?:self|[0-9]+)/fd$`},
-		{"string-device", `^/dev/(?:mem|kmem|port|kmsg|sd[a-z][0-9]*|nvme[0-9].*|vd[a-z][0-9]*|xvd[a-z].*|loop[0-9]+|disk/.*)$`},
-		{"string-metadata", `169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|(?:^|/)2852039166\b|metadata\.azure\.com|(?:^|/)0251\.0376\.0251\.0376`},
-		{"string-miner", `stratum\+(?:tcp|ssl|udp)://|(?i:\bxmrig\b|\bcoinhive\b|\bcryptonight\b|\bminerd\b|minexmr\.com|nanopool\.org|supportxmr\.com|moneroocean\.stream|\bcpuminer\b|\bnicehash\.com)`},
+		{"string-credentials",
+			`(?:^|/)\.ssh/id_[a-z0-9]+$|(?:^|/)\.(?:aws/credentials|git-credentials|netrc|pypirc|npmrc|pgpass|my\.cnf|kube/config|docker/config\.json|azure/accessTokens\.json|config/gcloud)|/Login Data$|^/etc/g?shadow\b|^/run/secrets/kubernetes|/var/run/secrets/kubernetes\.io|/run/docker\.sock`},
+		{"string-persistence",
+			`\.ssh/authorized_keys|^authorized_keys$|^/etc/(?:sudoers|cron|ld\.so\.preload|rc\.local|profile|systemd/system/|init\.d/|pam\.d/)|^/var/spool/cron|(?:^|/)\.(?:bashrc|bash_profile|zshrc|profile|bash_login|config/autostart)$|/Library/LaunchAgents`},
+		{"string-process",
+			`^/proc/(?:self|[0-9]+|\*|\{[^}]*\}|%[sd]|\$\{?[a-zA-Z_]+\}?|thread-self)/(?:environ|mem|maps|fd/|cmdline|root|cwd|ns/|task/)|^/proc/kcore|^/dev/fd/3$|^/proc/(?:self|[0-9]+)/fd$`},
+		{"string-device",
+			`^/dev/(?:mem|kmem|port|kmsg|sd[a-z][0-9]*|nvme[0-9].*|vd[a-z][0-9]*|xvd[a-z].*|loop[0-9]+|disk/.*)$`},
+		{"string-metadata",
+			`169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|(?:^|/)2852039166\b|metadata\.azure\.com|(?:^|/)0251\.0376\.0251\.0376`},
+		{"string-miner",
+			`stratum\+(?:tcp|ssl|udp)://|(?i:\bxmrig\b|\bcoinhive\b|\bcryptonight\b|\bminerd\b|minexmr\.com|nanopool\.org|supportxmr\.com|moneroocean\.stream|\bcpuminer\b|\bnicehash\.com)`},
 		{"string-introspection", `__subclasses__|__globals__|__builtins__`},
 		{"string-shell", `/dev/tcp/.* 0[<>]&|\b(?:ba)?sh -i *[>0-9]*&|\bnc(?:at)? (?:-[a-z]+ )*-e\b|socat .*EXEC:`},
 	}

@@ -36,14 +36,16 @@ func corpora() map[string][]byte {
 	for i := range random {
 		random[i] = byte(rng.Uint32())
 	}
-	words := strings.Fields("the quick brown fox jumps over a lazy dog while the server returned an answer of 200 in 35 ms and wrote report.csv to disk")
+	words := strings.Fields("the quick brown fox jumps over a lazy dog while the server returned an answer of 200 " +
+		"in 35 ms and wrote report.csv to disk")
 	var prose, log strings.Builder
 	for prose.Len() < 1<<20 {
 		prose.WriteString(words[rng.IntN(len(words))])
 		prose.WriteByte(" \n"[rng.IntN(12)/11])
 	}
 	for log.Len() < 1<<20 {
-		fmt.Fprintf(&log, `{"time":"2026-11-15T06:%02d:%02d.%06dZ","level":"INFO","msg":"handled \"%s\"","path":"/v1/items/%d?q=a%%20b","bytes":%d}`+"\n",
+		fmt.Fprintf(&log,
+			`{"time":"2026-11-15T06:%02d:%02d.%06dZ","level":"INFO","msg":"handled \"%s\"","path":"/v1/items/%d?q=a%%20b","bytes":%d}`+"\n",
 			rng.IntN(60), rng.IntN(60), rng.IntN(1e6), words[rng.IntN(len(words))], rng.IntN(1e5), rng.IntN(1e6))
 	}
 	return map[string][]byte{

@@ -16,15 +16,18 @@ func TestStream_Break_finds_what_lies_in_two_parts(t *testing.T) {
 	for i := range len(value) {
 		escaped += fmt.Sprintf(`\u%04x`, value[i])
 	}
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value), Mask: "PLACEHOLDER"}}})
-	for form, most := range map[string]int{value: 3, strings.ToUpper(value): 3, fmt.Sprintf("%x", value): 3, escaped: 4*6 - 1} {
+	r := secret.NewRedactor(
+		secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value), Mask: "PLACEHOLDER"}}})
+	for form, most := range map[string]int{value: 3, strings.ToUpper(value): 3, fmt.Sprintf("%x", value): 3,
+		escaped: 4*6 - 1} {
 		text := "before " + form + " after"
 		for first := range len(text) {
 			for _, second := range []int{first + 1, first + 3, len(text)} {
 				var parts []string
 				var b strings.Builder
 				s := r.NewStream(func(p []byte) { b.Write(p) })
-				for _, part := range []string{text[:first], text[first:min(second, len(text))], text[min(second, len(text)):]} {
+				for _, part := range []string{text[:first], text[first:min(second, len(text))],
+					text[min(second, len(text)):]} {
 					_, _ = s.Write([]byte(part))
 					s.Break()
 					parts = append(parts, b.String())
@@ -40,7 +43,8 @@ func TestStream_Break_finds_what_lies_in_two_parts(t *testing.T) {
 				if !strings.HasPrefix(all, "before ") || !strings.HasSuffix(all, " after") {
 					t.Fatalf("cut at %d and %d: %q lost what is no secret", first, second, parts)
 				}
-				if rest := strings.TrimSuffix(strings.TrimPrefix(all, "before "), " after"); strings.HasPrefix(rest, form[:most+1]) || strings.Contains(rest, form[len(form)-4:]) {
+				if rest := strings.TrimSuffix(strings.TrimPrefix(all, "before "), " after"); strings.HasPrefix(rest,
+					form[:most+1]) || strings.Contains(rest, form[len(form)-4:]) {
 					t.Fatalf("cut at %d and %d: %q holds a part of the value", first, second, parts)
 				}
 			}
@@ -50,7 +54,8 @@ func TestStream_Break_finds_what_lies_in_two_parts(t *testing.T) {
 
 // A text without values passes through breaks as it is, and each part is whole.
 func TestStream_Break_hands_out_everything(t *testing.T) {
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New("sk-live-Real1234567890")}}})
+	r := secret.NewRedactor(
+		secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New("sk-live-Real1234567890")}}})
 	var b strings.Builder
 	s := r.NewStream(func(p []byte) { b.Write(p) })
 	for _, part := range []string{"hello s", "sk", "sk-", `a\`, "u0041", "", "%", "&amp", "日本", "end"} {
@@ -67,8 +72,10 @@ func TestStream_Break_hands_out_everything(t *testing.T) {
 }
 
 func TestRedactor_undoes_named_entities(t *testing.T) {
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New("sk_live.Real:1234@x!")}}})
-	for _, text := range []string{"sk&lowbar;live&period;Real&colon;1234&commat;x&excl;", "sk&UnderBar;live.Real:1234@x!", "sk&#95;live&#x2e;Real:1234@x!"} {
+	r := secret.NewRedactor(
+		secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New("sk_live.Real:1234@x!")}}})
+	for _, text := range []string{"sk&lowbar;live&period;Real&colon;1234&commat;x&excl;",
+		"sk&UnderBar;live.Real:1234@x!", "sk&#95;live&#x2e;Real:1234@x!"} {
 		if got := r.Text("<b>" + text + "</b>"); got != "<b>[redacted:KEY]</b>" {
 			t.Errorf("%s became %s", text, got)
 		}

@@ -46,7 +46,10 @@ var encodings = map[string]func(v, before, after string) string{
 	"base64":           func(v, a, b string) string { return base64.StdEncoding.EncodeToString([]byte(a + v + b)) },
 	"base64 raw":       func(v, a, b string) string { return base64.RawStdEncoding.EncodeToString([]byte(a + v + b)) },
 	"base64 url":       func(v, a, b string) string { return base64.URLEncoding.EncodeToString([]byte(a + v + b)) },
-	"base64 lines":     func(v, a, b string) string { return lines(base64.StdEncoding.EncodeToString([]byte(a+v+b)), 76, "\n") },
+	"base64 lines": func(v, a, b string) string {
+		return lines(base64.StdEncoding.EncodeToString([]byte(a+v+b)), 76,
+			"\n")
+	},
 	"base64 lines of mail": func(v, a, b string) string {
 		return lines(base64.StdEncoding.EncodeToString([]byte(a+v+b)), 76, "\r\n")
 	},
@@ -107,7 +110,8 @@ func lines(v string, width int, end string) string {
 func values() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		n := rapid.IntRange(4, 80).Draw(t, "n")
-		return rapid.StringOfN(rapid.RuneFrom([]rune("aZq9_-+/ =\"\\%&<>'\n\té😀~.,:;{}")), n, n, -1).Filter(func(s string) bool {
+		return rapid.StringOfN(rapid.RuneFrom([]rune("aZq9_-+/ =\"\\%&<>'\n\té😀~.,:;{}")), n, n,
+			-1).Filter(func(s string) bool {
 			return len(strings.TrimSpace(s)) >= 8
 		}).Draw(t, "value")
 	})
@@ -134,7 +138,8 @@ func TestRedactor_no_encoding_survives(t *testing.T) {
 				value := strings.TrimSpace(values().Draw(t, "v"))
 				before := rapid.StringMatching(`[a-z ]{0,8}`).Draw(t, "before")
 				after := rapid.StringMatching(`[a-z ]{0,8}`).Draw(t, "after")
-				r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value)}}, Mask: "#"})
+				r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value)}},
+					Mask: "#"})
 				if len(r.Skipped()) > 0 {
 					t.Skip("too short")
 				}
@@ -163,18 +168,21 @@ func TestRedactor_any_split_gives_the_same(t *testing.T) {
 			named = append(named, secret.Named{Name: fmt.Sprint("V", i), Value: secret.New(v)})
 			all = append(all, v)
 		}
-		r := secret.NewRedactor(secret.Config{Values: named, Formats: rapid.Bool().Draw(t, "formats"), Personal: rapid.Bool().Draw(t, "personal")})
+		r := secret.NewRedactor(secret.Config{Values: named, Formats: rapid.Bool().Draw(t, "formats"),
+			Personal: rapid.Bool().Draw(t, "personal")})
 		names := slices.Sorted(maps.Keys(encodings))
 		var text strings.Builder
 		for range rapid.IntRange(1, 8).Draw(t, "parts") {
 			switch rapid.IntRange(0, 3).Draw(t, "part") {
 			case 0:
-				text.WriteString(encodings[rapid.SampledFrom(names).Draw(t, "encoding")](rapid.SampledFrom(all).Draw(t, "which"), "xy", "z"))
+				text.WriteString(encodings[rapid.SampledFrom(names).Draw(t, "encoding")](
+					rapid.SampledFrom(all).Draw(t, "which"), "xy", "z"))
 			case 1:
 				v := rapid.SampledFrom(all).Draw(t, "which")
 				text.WriteString(v[:rapid.IntRange(0, len(v)).Draw(t, "part of it")])
 			case 2:
-				text.WriteString(rapid.StringOfN(rapid.RuneFrom([]rune("aZq9_-+/ =\"\\%&u04xn\n😀.@")), 0, 30, -1).Draw(t, "noise"))
+				text.WriteString(rapid.StringOfN(rapid.RuneFrom([]rune("aZq9_-+/ =\"\\%&u04xn\n😀.@")), 0, 30,
+					-1).Draw(t, "noise"))
 			case 3:
 				text.WriteString(rapid.SampledFrom(samples).Draw(t, "sample"))
 			}
@@ -189,7 +197,9 @@ func TestRedactor_any_split_gives_the_same(t *testing.T) {
 
 var samples = []string{
 	"ghp_0123456789abcdefghijABCDEFGHIJ012345", "password: hunter22 ", "mail someone@example.org now",
-	"postgres://u:pw@host/db", "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n",
-	"4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 30 901820", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+	"postgres://u:pw@host/db",
+	"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n",
+	"4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 30 901820",
+	"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
 	"Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "sk-", "://", "-----BEGIN PRIVATE KEY-----",
 }

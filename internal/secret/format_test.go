@@ -12,14 +12,16 @@ func TestRedactor_formats(t *testing.T) {
 	a := func(n int) string { return strings.Repeat("a1B2c3D4e5", n/10+1)[:n] }
 	up := func(n int) string { return strings.Repeat("A1B2C3D4E5", n/10+1)[:n] }
 	hex := func(n int) string { return strings.Repeat("0123456789abcdef", n/16+1)[:n] }
-	pem := "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123\n\n" + a(64) + "\n" + a(30) + "==\n-----END RSA PRIVATE KEY-----"
+	pem := "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123\n\n" + a(64) + "\n" +
+		a(30) + "==\n-----END RSA PRIVATE KEY-----"
 	tests := []struct{ name, in, want string }{
 		{"aws", "id AKIA" + up(16) + ".", "id [redacted:aws_access_key]."},
 		{"github", "ghp_" + a(36), "[redacted:github_token]"},
 		{"github fine", "x=github_pat_" + a(22) + "_" + a(59) + ";", "x=[redacted:github_token];"},
 		{"gitlab", "glpat-" + a(20) + "\n", "[redacted:gitlab_token]\n"},
 		{"slack", "(xoxb-123456789012-123456789012-" + a(24) + ")", "([redacted:slack_token])"},
-		{"slack hook", "https://hooks.slack.com/services/T00000000/B00000000/" + a(24), "https://[redacted:slack_webhook]"},
+		{"slack hook", "https://hooks.slack.com/services/T00000000/B00000000/" + a(24),
+			"https://[redacted:slack_webhook]"},
 		{"stripe", "sk_live_" + a(24), "[redacted:stripe_key]"},
 		{"openai", "sk-" + a(48), "[redacted:openai_key]"},
 		{"openai project", "sk-proj-" + a(20) + "_-" + a(60), "[redacted:openai_key]"},
@@ -29,10 +31,13 @@ func TestRedactor_formats(t *testing.T) {
 		{"jwt", "jwt eyJ" + a(20) + ".eyJ" + a(30) + "." + a(40) + " end", "jwt [redacted:jwt] end"},
 		{"npm", "//registry/:_authToken=npm_" + a(36), "//registry/:_authToken=[redacted:npm_token]"},
 		{"pem", "key:\n" + pem + "\nrest", "key:\n[redacted:private_key]\nrest"},
-		{"pem in json", `{"k":"` + strings.ReplaceAll(pem, "\n", `\n`) + `\n","x":1}`, `{"k":"[redacted:private_key]\n","x":1}`},
+		{"pem in json", `{"k":"` + strings.ReplaceAll(pem, "\n", `\n`) + `\n","x":1}`,
+			`{"k":"[redacted:private_key]\n","x":1}`},
 		{"pem cut off", "-----BEGIN PRIVATE KEY-----\n" + a(64) + "\n" + a(10), "[redacted:private_key]"},
-		{"authorization", "Authorization: Bearer " + a(12) + "\r\nAccept: x", "Authorization: Bearer [redacted:authorization]\r\nAccept: x"},
-		{"authorization basic", `"authorization": "Basic dXNlcjpwYXNz"`, `"authorization": "Basic [redacted:authorization]"`},
+		{"authorization", "Authorization: Bearer " + a(12) + "\r\nAccept: x",
+			"Authorization: Bearer [redacted:authorization]\r\nAccept: x"},
+		{"authorization basic", `"authorization": "Basic dXNlcjpwYXNz"`,
+			`"authorization": "Basic [redacted:authorization]"`},
 		{"bearer", "use bearer " + a(30), "use [redacted:authorization]"},
 		{"url", "postgres://app:p4ss:w0rd@db:5432/x", "postgres://app:[redacted:url_password]@db:5432/x"},
 		{"url without user", "redis://:hunter2@cache/0", "redis://:[redacted:url_password]@cache/0"},
@@ -41,7 +46,8 @@ func TestRedactor_formats(t *testing.T) {
 		{"password in json", `{"password": "hunter22"}`, `{"password": "[redacted:password]"}`},
 		{"password in json in json", `"{\"password\":\"hunter22\"}"`, `"{\"password\":\"[redacted:password]\"}"`},
 		{"aws secret", "aws_secret_access_key = " + a(40), "aws_secret_access_key = [redacted:secret]"},
-		{"azure", "AccountName=x;AccountKey=" + a(86) + "==;Suffix=y", "AccountName=x;AccountKey=[redacted:access_key];Suffix=y"},
+		{"azure", "AccountName=x;AccountKey=" + a(86) + "==;Suffix=y",
+			"AccountName=x;AccountKey=[redacted:access_key];Suffix=y"},
 		{"two", "ghp_" + a(36) + " ghp_" + a(36), "[redacted:github_token] [redacted:github_token]"},
 		{"vault", "hvs." + a(30), "[redacted:vault_token]"},
 		{"digitalocean", "dop_v1_" + hex(64), "[redacted:digitalocean_token]"},
@@ -61,11 +67,14 @@ func TestRedactor_formats(t *testing.T) {
 func TestRedactor_formats_leave_text_alone(t *testing.T) {
 	r := secret.NewRedactor(secret.Config{Formats: true})
 	for _, text := range []string{
-		"", "a", "sk-", "sk-learn is a library", "AKIA", "AKIAIOSFODNN7EXAMPLEX and more", "the token is invalid", "task-123 and risk-free",
+		"", "a", "sk-", "sk-learn is a library", "AKIA", "AKIAIOSFODNN7EXAMPLEX and more", "the token is invalid",
+		"task-123 and risk-free",
 		"http://localhost:8080/path", "https://example.com/a:b@c", "ftp://host:21/", "see https://user@host/x",
 		"eyJhbGciOi is the beginning of a JWT", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
-		"password: ", "password=", "my password is long", "func (p *T) password() string", "secret: the", "Authorization is required: Bearer or Basic",
-		"BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY----- and END", "ghp_short", "a:b:c://d", "password: ${DB_PASSWORD}", "def f(token: str, api_key: str)",
+		"password: ", "password=", "my password is long", "func (p *T) password() string", "secret: the",
+		"Authorization is required: Bearer or Basic",
+		"BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY----- and END", "ghp_short", "a:b:c://d",
+		"password: ${DB_PASSWORD}", "def f(token: str, api_key: str)",
 	} {
 		if got := r.Text(text); got != text {
 			t.Errorf("Text(%q) = %q", text, got)

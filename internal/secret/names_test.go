@@ -10,13 +10,15 @@ import (
 )
 
 func TestNames_Sensitive(t *testing.T) {
-	yes := strings.Fields(`password Password PASSWORD passwd pwd passphrase user_password userPassword db-password dbpassword
+	yes := strings.Fields(
+		`password Password PASSWORD passwd pwd passphrase user_password userPassword db-password dbpassword
 		password1 new_password pass db_pass DB_PASS token Token access_token accessToken auth-token id_token refreshToken refresh_tokens bot_token github_token
 		GITHUB_TOKEN api_key apiKey APIKey apikey API-KEY x-api-key X_Api_Key openai_api_key secret client_secret clientSecret
 		SECRET_KEY aws_secret_access_key awsAccessKey access_key private_key privateKey ssh_private_key authorization Authorization
 		proxy-authorization cookie Cookie set-cookie cookies credential credentials creds aws_credentials auth jwt session_id sessionId
 		signing_key encryptionKey master.key otp mfa_code cvv ssn connection_string connectionString dsn passwort contraseña bearer service_key`)
-	no := strings.Fields(`token_count tokenCount max_tokens maxTokens tokens total_tokens prompt_tokens num_tokens tokenizer tokenize tokenization
+	no := strings.Fields(
+		`token_count tokenCount max_tokens maxTokens tokens total_tokens prompt_tokens num_tokens tokenizer tokenize tokenization
 		passenger passengers compass bypass passage pass_rate_limit secretary key keys primary_key foreign_key public_key keyboard monkey sort_key
 		page_token next_page_token nextPageToken continuation_token eos_token pad_token password_policy password_length secret_name token_type
 		author authority auth_type author_name name id user username email url path cookie_policy message session sessions text x code zip_code country_code
@@ -36,7 +38,8 @@ func TestNames_Sensitive(t *testing.T) {
 
 func TestNames_extra(t *testing.T) {
 	n := secret.NewNames([]string{"billing-pin", "token_count"})
-	for _, name := range []string{"billing_pin", "billingPin", "BILLING_PIN", "x_billing_pin", "tokenCount", "password"} {
+	for _, name := range []string{"billing_pin", "billingPin", "BILLING_PIN", "x_billing_pin", "tokenCount",
+		"password"} {
 		if !n.Sensitive(name) {
 			t.Errorf("Sensitive(%q) = false, want true", name)
 		}
@@ -50,7 +53,8 @@ func TestNames_Redact(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"nothing to do", `{"a": 1, "b":[{"c":"password"}]}`, ""},
 		{"top", `{"user":"u","password":"p"}`, `{"user":"u","password":"[redacted]"}`},
-		{"number, object, list", `{"token":12,"secret":{"a":[1,"]"]},"auth":[{"x":"}"}],"z":1}`, `{"token":"[redacted]","secret":"[redacted]","auth":"[redacted]","z":1}`},
+		{"number, object, list", `{"token":12,"secret":{"a":[1,"]"]},"auth":[{"x":"}"}],"z":1}`,
+			`{"token":"[redacted]","secret":"[redacted]","auth":"[redacted]","z":1}`},
 		{"deep", `[{"a":{"b":[{"apiKey" : "x\"y" , "c":2}]}}]`, `[{"a":{"b":[{"apiKey" : "[redacted]" , "c":2}]}}]`},
 		{"escaped key", `{"p\u0061ssword":"p"}`, `{"p\u0061ssword":"[redacted]"}`},
 		{"null stays", `{"password":null,"token":""}`, `{"password":null,"token":"[redacted]"}`},
@@ -117,12 +121,14 @@ func walk(t *testing.T, n *secret.Names, v any) {
 }
 
 func TestCheckEnvName(t *testing.T) {
-	for _, name := range strings.Fields(`API_KEY _x a MY_PATH PATHS LDAP_URL NODEJS DATABASE_URL GIT_TOKEN SSH_PRIVATE_KEY ENVIRONMENT HOMEPAGE USER_ID HAFTED`) {
+	for _, name := range strings.Fields(
+		`API_KEY _x a MY_PATH PATHS LDAP_URL NODEJS DATABASE_URL GIT_TOKEN SSH_PRIVATE_KEY ENVIRONMENT HOMEPAGE USER_ID HAFTED`) {
 		if err := secret.CheckEnvName(name); err != nil {
 			t.Errorf("CheckEnvName(%q) = %v", name, err)
 		}
 	}
-	bad := strings.Fields(`LD_PRELOAD LD_LIBRARY_PATH ld_preload LD_ DYLD_INSERT_LIBRARIES PYTHONPATH PYTHONSTARTUP PYTHON NODE_OPTIONS Node_Options BASH_ENV
+	bad := strings.Fields(
+		`LD_PRELOAD LD_LIBRARY_PATH ld_preload LD_ DYLD_INSERT_LIBRARIES PYTHONPATH PYTHONSTARTUP PYTHON NODE_OPTIONS Node_Options BASH_ENV
 		BASH_FUNC_x ENV PATH Path HAFT_ORG_ID HAFT_X IFS PS4 SHELLOPTS BASHOPTS PERL5OPT RUBYOPT JAVA_TOOL_OPTIONS GIT_SSH_COMMAND GLIBC_TUNABLES
 		GCONV_PATH HTTP_PROXY https_proxy no_proxy HOME TMPDIR OPENSSL_CONF SSLKEYLOGFILE ARG_x 1A A-B A.B A=B é`)
 	for _, name := range append(bad, "", "A B", "A\x00", "A\n", "BASH_FUNC_x%%", strings.Repeat("A", 129)) {
@@ -153,8 +159,9 @@ func TestNames_clean_arguments_need_no_memory(t *testing.T) {
 func TestNames_joined_in_any_way(t *testing.T) {
 	n := secret.NewNames([]string{"billing_pin"})
 	for name, want := range map[string]bool{
-		"api_key": true, "api-key": true, "api.key": true, "api__key": true, "_api_key": true, "api_key_": true, "api key": true,
-		"apiKey": true, "API_KEY": true, "api_key2": true, "x_billing_pin": true, "x_billingPin": true,
+		"api_key": true, "api-key": true, "api.key": true, "api__key": true, "_api_key": true, "api_key_": true,
+		"api key": true,
+		"apiKey":  true, "API_KEY": true, "api_key2": true, "x_billing_pin": true, "x_billingPin": true,
 		"a_b_c_d_e_f_g_h_password": true, "": false, "_": false, "path": false, "a_b": false, "token_count": false,
 	} {
 		if got := n.Sensitive(name); got != want {

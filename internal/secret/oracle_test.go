@@ -48,7 +48,8 @@ func newHard(seed uint64) *hard {
 		}
 		if len(h.values) > 0 && h.IntN(3) == 0 { // one that overlaps another
 			other := h.values[h.IntN(len(h.values))]
-			text = []string{other[:len(other)*2/3] + text, other + text, text + other, other[len(other)/3:] + text}[h.IntN(4)]
+			text = []string{other[:len(other)*2/3] + text, other + text, text + other,
+				other[len(other)/3:] + text}[h.IntN(4)]
 		}
 		h.values = append(h.values, text)
 	}
@@ -79,11 +80,14 @@ func (h *hard) text() string {
 		case 3:
 			b.WriteString(base64.StdEncoding.EncodeToString([]byte("xyz"[:h.IntN(4)] + h.value() + h.value())))
 		case 4:
-			b.WriteString(encodings[names[h.IntN(len(names))]](encodings[names[h.IntN(len(names))]](h.value(), "", ""), "", ""))
+			b.WriteString(encodings[names[h.IntN(len(names))]](encodings[names[h.IntN(len(names))]](h.value(), "", ""),
+				"", ""))
 		case 5:
 			b.WriteString(samples[h.IntN(len(samples))])
 		case 6:
-			b.WriteString(strings.Repeat([]string{"\n", "\r\n", `\`, "%", "&", " ", "a", "%25", `\\`, "&amp;", `\u00`}[h.IntN(11)], h.IntN(8)))
+			b.WriteString(
+				strings.Repeat([]string{"\n", "\r\n", `\`, "%", "&", " ", "a", "%25", `\\`, "&amp;",
+					`\u00`}[h.IntN(11)], h.IntN(8)))
 		case 7:
 			for range h.IntN(40) {
 				b.WriteByte("abcdefghij 0123456789\n\"/.,:-_"[h.IntN(29)])
@@ -112,7 +116,8 @@ func checkHard(t testing.TB, seed uint64) {
 	for i, v := range h.values {
 		named = append(named, secret.Named{Name: fmt.Sprint("V", i), Value: secret.New(v)})
 	}
-	r := secret.NewRedactor(secret.Config{Values: named, Formats: seed%2 == 0, Personal: seed%5 == 0, Mask: "\x01{name}\x02"})
+	r := secret.NewRedactor(secret.Config{Values: named, Formats: seed%2 == 0, Personal: seed%5 == 0,
+		Mask: "\x01{name}\x02"})
 	for range 4 {
 		text := h.text()
 		whole := r.Text(text)

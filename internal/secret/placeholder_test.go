@@ -10,8 +10,10 @@ import (
 
 func TestPlaceholder_has_the_shape_of_the_secret(t *testing.T) {
 	for _, like := range []string{
-		"sk-ant-api03-abcDEF123456789012345-xyz", "ghp_0123456789abcdefABCDEF0123456789abcd", "AKIAIOSFODNN7EXAMPLE", "0123456789abcdef0123456789abcdef",
-		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "p@ss w0rd/with+odd=chars&more",
+		"sk-ant-api03-abcDEF123456789012345-xyz", "ghp_0123456789abcdefABCDEF0123456789abcd", "AKIAIOSFODNN7EXAMPLE",
+		"0123456789abcdef0123456789abcdef",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+		"p@ss w0rd/with+odd=chars&more",
 	} {
 		got := secret.Placeholder(like)
 		if len(got) != len(like) || got == like || got == secret.Placeholder(like) {
@@ -34,7 +36,8 @@ func TestPlaceholder_has_the_shape_of_the_secret(t *testing.T) {
 			}
 		}
 	}
-	for like, prefix := range map[string]string{"ghp_0123456789abcdefABCDEF": "ghp_", "AKIAIOSFODNN7EXAMPLE": "AKIA", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP": "eyJhbGciOiJIUzI1NiJ9."} {
+	for like, prefix := range map[string]string{"ghp_0123456789abcdefABCDEF": "ghp_", "AKIAIOSFODNN7EXAMPLE": "AKIA",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP": "eyJhbGciOiJIUzI1NiJ9."} {
 		if got := secret.Placeholder(like); !strings.HasPrefix(got, prefix) {
 			t.Errorf("Placeholder(%q) = %q", like, got)
 		}

@@ -36,8 +36,10 @@ func TestRedactor_values(t *testing.T) {
 		{"one", []string{"K", "hunter2"}, "it is hunter2!", "it is [redacted:K]!"},
 		{"twice, side by side", []string{"K", "hunter2"}, "hunter2hunter2", "[redacted:K][redacted:K]"},
 		{"case", []string{"K", "Hunter2"}, "HUNTER2 hunter2 hUnTeR2", "[redacted:K] [redacted:K] [redacted:K]"},
-		{"the longest wins", []string{"A", "secret", "B", "secret-long"}, "secret-long secret-lo", "[redacted:B] [redacted:A]-lo"},
-		{"one within another", []string{"A", "cdef", "B", "abcdefgh"}, "abcdefgh xcdefx", "[redacted:B] x[redacted:A]x"},
+		{"the longest wins", []string{"A", "secret", "B", "secret-long"}, "secret-long secret-lo",
+			"[redacted:B] [redacted:A]-lo"},
+		{"one within another", []string{"A", "cdef", "B", "abcdefgh"}, "abcdefgh xcdefx",
+			"[redacted:B] x[redacted:A]x"},
 		{"overlapping", []string{"A", "abcdef", "B", "defghijk"}, "-abcdefghijk-", "-[redacted:B]-"},
 		{"overlapping itself", []string{"A", "abab"}, "xababababx", "x[redacted:A]x"},
 		{"space around the value", []string{"A", "  hunter2\n"}, "hunter2 and", "[redacted:A] and"},
@@ -45,12 +47,15 @@ func TestRedactor_values(t *testing.T) {
 		{"the first of two names", []string{"A", "hunter2", "B", "hunter2"}, "hunter2", "[redacted:A]"},
 		{"unicode", []string{"A", "pässwörd-😀"}, "PÄSSWÖRD-😀 pässwörd-😀 é", "[redacted:A] [redacted:A] é"},
 		{"bytes that are no text", []string{"A", "\xff\xfe\x00\x01"}, "a\xff\xfe\x00\x01b\xff", "a[redacted:A]b\xff"},
-		{"lines", []string{"A", "line one\nline two"}, "line one\nline two|line one\\nline two|line one\r\nline two", "[redacted:A]|[redacted:A]|[redacted:A]"},
+		{"lines", []string{"A", "line one\nline two"}, "line one\nline two|line one\\nline two|line one\r\nline two",
+			"[redacted:A]|[redacted:A]|[redacted:A]"},
 		{"what looks like the mask", []string{"A", "redacted"}, "redacted x", "*** x"},
 		{"a value that is its name", []string{"password", "password"}, "a password", "a [redacted]"},
-		{"a value that is a mask", []string{"A", "[redacted:A]", "B", "hunter2"}, "[redacted:A] hunter2", "[redacted] [redacted:B]"},
+		{"a value that is a mask", []string{"A", "[redacted:A]", "B", "hunter2"}, "[redacted:A] hunter2",
+			"[redacted] [redacted:B]"},
 		{"a name that cannot be printed", []string{"a\"\n<é", "hunter2"}, "hunter2", "[redacted:a__<]"},
-		{"mixed escapes", []string{"K", `a"b/c d&e`}, `a\"b\/c%20d&amp;e a\u0022b%2fc+d\u0026e`, "[redacted:K] [redacted:K]"},
+		{"mixed escapes", []string{"K", `a"b/c d&e`}, `a\"b\/c%20d&amp;e a\u0022b%2fc+d\u0026e`,
+			"[redacted:K] [redacted:K]"},
 		{"an escape before it", []string{"K", "nfoobar"}, `\nfoobar`, `\[redacted:K]`},
 		{"shell", []string{"K", "a b$c!d"}, `a\ b\$c\!d`, "[redacted:K]"},
 	}
@@ -71,7 +76,8 @@ func TestRedactor_values(t *testing.T) {
 func TestRedactor_skips_what_would_destroy_the_text(t *testing.T) {
 	r := secret.NewRedactor(secret.Config{Values: []secret.Named{
 		{Name: "short", Value: secret.New("abc")}, {Name: "none"}, {Name: "blank", Value: secret.New("   \n  ")},
-		{Name: "good", Value: secret.New("abcd")}, {Name: "huge", Value: secret.New(strings.Repeat("x", secret.MaxValue+1))},
+		{Name: "good", Value: secret.New("abcd")},
+		{Name: "huge", Value: secret.New(strings.Repeat("x", secret.MaxValue+1))},
 	}})
 	if got := fmt.Sprint(r.Skipped()); got != "[short blank huge]" {
 		t.Errorf("Skipped = %s", got)
@@ -108,7 +114,8 @@ func TestRedactor_nil_and_empty_cost_nothing(t *testing.T) {
 }
 
 func TestRedactor_mask(t *testing.T) {
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "K", Value: secret.New("hunter2")}}, Mask: "<{name}|{name}>"})
+	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "K", Value: secret.New("hunter2")}},
+		Mask: "<{name}|{name}>"})
 	if got := r.Text("a hunter2"); got != "a <K|K>" {
 		t.Errorf("got %q", got)
 	}
@@ -121,7 +128,8 @@ func TestRedactor_JSON(t *testing.T) {
 		{"string", `{"a":"x hunter\"2 y"}`, `{"a":"x [redacted:K] y"}`},
 		{"escaped", `["h\u0075nter\u00222"]`, `["[redacted:K]"]`},
 		{"key", `{"hunter\"2":1}`, `{"[redacted:K]":1}`},
-		{"number", `[12345678, 12345678.5, -912345678e0, 1234567]`, `["[redacted:N]", "[redacted:N].5", "-9[redacted:N]e0", 1234567]`},
+		{"number", `[12345678, 12345678.5, -912345678e0, 1234567]`,
+			`["[redacted:N]", "[redacted:N].5", "-9[redacted:N]e0", 1234567]`},
 		{"literal", `{"x":true,"y":false}`, `{"x":"[redacted:T]","y":false}`},
 		{"json in json", `{"a":"{\"b\":\"hunter\\\"2\"}"}`, `{"a":"{\"b\":\"[redacted:K]\"}"}`},
 		{"an escape that looks like it", `{"a":"\nfoobar"}`, ""},
@@ -147,9 +155,11 @@ func TestRedactor_JSON(t *testing.T) {
 }
 
 func TestRedactor_JSON_formats(t *testing.T) {
-	r := secret.NewRedactor(secret.Config{Formats: true, Personal: true, Values: []secret.Named{{Name: "K", Value: secret.New("hunter2")}}})
+	r := secret.NewRedactor(secret.Config{Formats: true, Personal: true,
+		Values: []secret.Named{{Name: "K", Value: secret.New("hunter2")}}})
 	tests := []struct{ name, in, want string }{
-		{"password", `{"user":"u","password": "top-se\"cret","x":1}`, `{"user":"u","password": "[redacted:password]","x":1}`},
+		{"password", `{"user":"u","password": "top-se\"cret","x":1}`,
+			`{"user":"u","password": "[redacted:password]","x":1}`},
 		{"password as a number", `{"password":12345678}`, `{"password":"[redacted:password]"}`},
 		{"no password", `{"password":null,"secret":true,"token":""}`, ""},
 		{"in an object", `{"secret":{"a":"b"},"api_key":["x"]}`, ""},
@@ -157,7 +167,8 @@ func TestRedactor_JSON_formats(t *testing.T) {
 		{"json in json", `{"log":"{\"password\":\"top-secret\"}"}`, `{"log":"{\"password\":\"[redacted:password]\"}"}`},
 		{"card as a number", `{"card":4111111111111111}`, `{"card":"[redacted:card_number]"}`},
 		{"e-mail and value", `["a@example.org","hunter2"]`, `["[redacted:email]","[redacted:K]"]`},
-		{"private key", `{"private_key":"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----\n","b":2}`, `{"private_key":"[redacted:private_key]\n","b":2}`},
+		{"private key",
+			`{"private_key":"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----\n","b":2}`, `{"private_key":"[redacted:private_key]\n","b":2}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -199,7 +210,8 @@ func TestRedactor_JSON_stays_valid_and_clean(t *testing.T) {
 		if err := json.Unmarshal(got, &back); err != nil {
 			t.Fatal(err)
 		}
-		if text := fmt.Sprint(back); strings.Contains(text, value) || strings.Contains(text, hex.EncodeToString([]byte(value))) {
+		if text := fmt.Sprint(back); strings.Contains(text, value) ||
+			strings.Contains(text, hex.EncodeToString([]byte(value))) {
 			t.Fatalf("the value %q survives in %s", value, got)
 		}
 	})
@@ -274,9 +286,12 @@ func TestStream_takes_large_writes(t *testing.T) {
 }
 
 func TestStream_bounds_what_it_holds(t *testing.T) {
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "A", Value: secret.New("abab")}, {Name: "B", Value: secret.New(strings.Repeat("q", 100) + "!")}}, Formats: true, Personal: true})
+	r := secret.NewRedactor(
+		secret.Config{Values: []secret.Named{{Name: "A", Value: secret.New("abab")},
+			{Name: "B", Value: secret.New(strings.Repeat("q", 100) + "!")}}, Formats: true, Personal: true})
 	const bound = 256 << 10
-	for _, unit := range []string{"ab", "q", "\n", "\\", "%", "&", "&#", "\\u", "q\n", "%71", "\\u0071", "eyJa", "a@", "4111 ", "-----BEGIN PRIVATE KEY-----", "://a:b", "password=", "1", "A"} {
+	for _, unit := range []string{"ab", "q", "\n", "\\", "%", "&", "&#", "\\u", "q\n", "%71", "\\u0071", "eyJa", "a@",
+		"4111 ", "-----BEGIN PRIVATE KEY-----", "://a:b", "password=", "1", "A"} {
 		most := 0
 		s := r.NewStream(func([]byte) {})
 		chunk := []byte(strings.Repeat(unit, 4096/len(unit)))
@@ -298,8 +313,10 @@ func TestRedactor_large_sets_and_values(t *testing.T) {
 	t.Run("a value of 1 MiB", func(t *testing.T) {
 		big := strings.Repeat("0123456789abcdef-Q", secret.MaxValue/18)
 		r := redactorOf("BIG", big, "K", "hunter2")
-		for name, text := range map[string]string{"raw": big, "hex": hex.EncodeToString([]byte(big)), "json": inJSON(big)} {
-			if got := chunked(r, "<"+text+">hunter2", func() int { return 10000 }); got != "<[redacted:BIG]>[redacted:K]" {
+		for name, text := range map[string]string{"raw": big, "hex": hex.EncodeToString([]byte(big)),
+			"json": inJSON(big)} {
+			if got := chunked(r, "<"+text+">hunter2",
+				func() int { return 10000 }); got != "<[redacted:BIG]>[redacted:K]" {
 				t.Errorf("%s: %d bytes are left", name, len(got))
 			}
 		}
@@ -312,7 +329,8 @@ func TestRedactor_large_sets_and_values(t *testing.T) {
 		r := secret.NewRedactor(secret.Config{Values: named})
 		for i := 0; i < len(named); i += 97 {
 			v := named[i].Value.Reveal()
-			for _, text := range []string{v, strings.ToUpper(v), base64.StdEncoding.EncodeToString([]byte("xy" + v)), hex.EncodeToString([]byte(v))} {
+			for _, text := range []string{v, strings.ToUpper(v), base64.StdEncoding.EncodeToString([]byte("xy" + v)),
+				hex.EncodeToString([]byte(v))} {
 				if got := r.Text("<" + text + ">"); !strings.Contains(got, "[redacted:"+named[i].Name+"]") {
 					t.Fatalf("value %d survives as %q", i, got)
 				}
@@ -322,7 +340,8 @@ func TestRedactor_large_sets_and_values(t *testing.T) {
 	t.Run("values that share beginnings and ends", func(t *testing.T) {
 		var pairs []string
 		for i := 4; i < 300; i++ {
-			pairs = append(pairs, fmt.Sprint("A", i), strings.Repeat("a", i), fmt.Sprint("B", i), strings.Repeat("a", i)+"b")
+			pairs = append(pairs, fmt.Sprint("A", i), strings.Repeat("a", i), fmt.Sprint("B", i),
+				strings.Repeat("a", i)+"b")
 		}
 		r := redactorOf(pairs...)
 		if got := r.Text("x" + strings.Repeat("a", 299) + "b aaa"); got != "x[redacted:B299] aaa" {
@@ -357,13 +376,16 @@ func FuzzStream(f *testing.F) {
 	f.Add("aaaa", "aaab", "aaaaaab\n\naa\naab", uint8(1))
 	f.Add(`p%41"q`, "\n\n\n\n", `p%41\"q`, uint8(2))
 	f.Fuzz(func(t *testing.T, v, w, text string, size uint8) {
-		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(v)}, {Name: "W", Value: secret.New(w)}}, Formats: size%2 == 0, Personal: size%3 == 0})
+		r := secret.NewRedactor(
+			secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(v)}, {Name: "W", Value: secret.New(w)}},
+				Formats: size%2 == 0, Personal: size%3 == 0})
 		whole := r.Text(text)
 		if got := chunked(r, text, func() int { return 1 + int(size%16) }); got != whole {
 			t.Fatalf("in pieces %q\nas a whole %q", got, whole)
 		}
 		for _, x := range []string{v, w} {
-			if x = strings.TrimSpace(x); len(x) >= secret.MinValue && strings.Contains(text, x) && len(r.Skipped()) == 0 && whole == text {
+			if x = strings.TrimSpace(x); len(x) >= secret.MinValue && strings.Contains(text, x) &&
+				len(r.Skipped()) == 0 && whole == text {
 				t.Fatalf("%q survives in %q", x, whole)
 			}
 		}

@@ -38,7 +38,8 @@ func newHolder() holder {
 func TestValue_is_never_shown(t *testing.T) {
 	h := newHolder()
 	shown := map[string]string{}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T", "%p", "%t", "%e", "%U", "%10.3s", "%-20v|"} {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T", "%p", "%t", "%e", "%U",
+		"%10.3s", "%-20v|"} {
 		shown["Value "+verb] = fmt.Sprintf(verb, h.Public)
 		shown["*Value "+verb] = fmt.Sprintf(verb, h.Pointer)
 		shown["struct "+verb] = fmt.Sprintf(verb, h)
@@ -65,13 +66,15 @@ func TestValue_is_never_shown(t *testing.T) {
 		slog.New(handler).Info("m", "v", h.Public, "s", h, "p", &h, "g", slog.GroupValue(slog.Any("v", h.Public)))
 		shown[fmt.Sprintf("%T", handler)] = buf.String()
 	}
-	shown["diff"] = cmp.Diff(h.Public, secret.Value{}, cmp.Exporter(nil), cmp.Comparer(func(a, b secret.Value) bool { return a.Equal(b) }))
+	shown["diff"] = cmp.Diff(h.Public, secret.Value{}, cmp.Exporter(nil),
+		cmp.Comparer(func(a, b secret.Value) bool { return a.Equal(b) }))
 	shown["panic"] = func() (s string) {
 		defer func() { s = fmt.Sprint(recover()) }()
 		panic(h)
 	}()
 	for where, text := range shown {
-		for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), strings.ToUpper(fmt.Sprintf("%x", hidden)), fmt.Sprint([]byte(hidden))} {
+		for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), strings.ToUpper(fmt.Sprintf("%x", hidden)),
+			fmt.Sprint([]byte(hidden))} {
 			if strings.Contains(text, form) {
 				t.Errorf("%s shows the value: %s", where, text)
 			}
@@ -98,7 +101,8 @@ func TestValue(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"Key":"s3cr\u0065t"}`), &in); err != nil || in.Key.Reveal() != "s3cret" {
 		t.Errorf("Unmarshal: %v, %q", err, in.Key.Reveal())
 	}
-	if err := json.Unmarshal([]byte(`{"Key":{"a":"leak-me"}}`), &in); err == nil || strings.Contains(err.Error(), "leak-me") {
+	if err := json.Unmarshal([]byte(`{"Key":{"a":"leak-me"}}`), &in); err == nil ||
+		strings.Contains(err.Error(), "leak-me") {
 		t.Errorf("an object is no secret, and the error does not quote it: %v", err)
 	}
 }

@@ -26,19 +26,31 @@ func worst(named []secret.Named) map[string][]byte {
 	}
 	less := func(v string) string { return v[:len(v)-1] + "~" }
 	return map[string][]byte{
-		"all but the last byte":           build(less),
-		"any beginning":                   build(func(v string) string { return v[:1+rng.IntN(len(v)-1)] }),
-		"the first eight bytes":           build(func(v string) string { return v[:8] }),
-		"base64 of all but the last byte": build(func(v string) string { return base64.StdEncoding.EncodeToString([]byte(less(v))) }),
-		"hex of all but the last byte":    build(func(v string) string { return hex.EncodeToString([]byte(less(v))) }),
-		"broken lines of it":              build(func(v string) string { return lines(less(v), 7, "\n") }),
-		"escaped bytes":                   build(func(v string) string { return everyByte(less(v), "%%%02x") }),
-		"escaped text":                    build(func(v string) string { return url.QueryEscape(`{"name": "some text", "more": ["of", "it"]}`) }),
-		"escaped characters":              build(func(v string) string { return everyRune("Grüße aus Köln", `\u%04x`) }),
-		"json in json in json":            build(func(v string) string { return inJSON(inJSON(`{"name": "some text", "more": ["of", "it"]}`)) }),
-		"line breaks":                     build(func(string) string { return "\r\n" }),
-		"backslashes":                     build(func(string) string { return `\` }),
-		"values":                          build(func(v string) string { return v + " " }),
+		"all but the last byte": build(less),
+		"any beginning":         build(func(v string) string { return v[:1+rng.IntN(len(v)-1)] }),
+		"the first eight bytes": build(func(v string) string { return v[:8] }),
+		"base64 of all but the last byte": build(func(
+			v string) string {
+			return base64.StdEncoding.EncodeToString([]byte(less(v)))
+		}),
+		"hex of all but the last byte": build(func(v string) string { return hex.EncodeToString([]byte(less(v))) }),
+		"broken lines of it":           build(func(v string) string { return lines(less(v), 7, "\n") }),
+		"escaped bytes":                build(func(v string) string { return everyByte(less(v), "%%%02x") }),
+		"escaped text": build(func(
+			v string) string {
+			return url.QueryEscape(`{"name": "some text", "more": ["of", "it"]}`)
+		}),
+		"escaped characters": build(func(
+			v string) string {
+			return everyRune("Grüße aus Köln", `\u%04x`)
+		}),
+		"json in json in json": build(func(
+			v string) string {
+			return inJSON(inJSON(`{"name": "some text", "more": ["of", "it"]}`))
+		}),
+		"line breaks": build(func(string) string { return "\r\n" }),
+		"backslashes": build(func(string) string { return `\` }),
+		"values":      build(func(v string) string { return v + " " }),
 	}
 }
 
@@ -48,7 +60,8 @@ func TestStream_takes_linear_time(t *testing.T) {
 	const size = 128 << 10
 	fastest := func(unit string, length int) time.Duration {
 		value := strings.Repeat(unit, length/len(unit)) + "!"
-		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(value)}}, Formats: true})
+		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "V", Value: secret.New(value)}},
+			Formats: true})
 		text := []byte(strings.Repeat(strings.TrimSuffix(value, "!")+"?", size/length))
 		best := time.Hour
 		for range 3 {

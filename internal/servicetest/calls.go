@@ -23,7 +23,8 @@ func (w *world) calls() {
 	s, ctx := w.as(w.T, Ann), w.Context()
 	rec, err := s.Record(ctx, Ann, res.Call)
 	w.must("the record", err)
-	if rec.Status != haft.StatusSuccess || rec.Result == nil || string(rec.Result.Value) != `{"x":3}` || rec.Call.Principal.User != "ann" || rec.Ended.IsZero() {
+	if rec.Status != haft.StatusSuccess || rec.Result == nil || string(rec.Result.Value) != `{"x":3}` ||
+		rec.Call.Principal.User != "ann" || rec.Ended.IsZero() {
 		w.Errorf("the record: %+v", rec)
 	}
 	w.must("cancel what has ended", s.Cancel(ctx, Ann, res.Call))
@@ -66,7 +67,8 @@ func (w *world) idempotent() {
 	c.Args, c.Principal = json.RawMessage(`{"x":2}`), Ann
 	_, err := s.Call(w.Context(), c)
 	w.code("the same key and other arguments", err, haft.CodeConflict)
-	if other := w.call(Bob, haft.Call{Tool: "echo", Args: c.Args, IdempotencyKey: "k"}, haft.StatusSuccess); other.Call == one.Call {
+	if other := w.call(Bob, haft.Call{Tool: "echo", Args: c.Args, IdempotencyKey: "k"},
+		haft.StatusSuccess); other.Call == one.Call {
 		w.Error("the key of somebody else")
 	}
 }
@@ -83,7 +85,8 @@ func (w *world) submitted() {
 	if done := w.ended(Ann, rec.Call.ID); done.Status != haft.StatusSuccess || string(done.Result.Value) != `{"x":5}` {
 		w.Errorf("it ends with %+v", done)
 	}
-	bad, err := w.as(w.T, Ann).Submit(w.Context(), haft.Call{Tool: "echo", Args: json.RawMessage(`{"x":"y"}`), Principal: Ann})
+	bad, err := w.as(w.T, Ann).Submit(w.Context(),
+		haft.Call{Tool: "echo", Args: json.RawMessage(`{"x":"y"}`), Principal: Ann})
 	w.must("submit what does not fit", err)
 	if done := w.ended(Ann, bad.Call.ID); done.Status != haft.StatusValidation {
 		w.Errorf("what does not fit ends with %s", done.Status)
@@ -145,10 +148,11 @@ func (w *world) records() {
 		f    haft.CallFilter
 		want []haft.CallID
 	}{
-		"all":              {haft.CallFilter{}, made},
-		"two":              {haft.CallFilter{Limit: 2}, made[:2]},
-		"two after that":   {haft.CallFilter{Limit: 2, Before: made[1]}, made[2:4]},
-		"those that fail":  {haft.CallFilter{Status: []haft.Status{haft.StatusError, haft.StatusTimeout}}, []haft.CallID{made[0], made[2], made[4]}},
+		"all":            {haft.CallFilter{}, made},
+		"two":            {haft.CallFilter{Limit: 2}, made[:2]},
+		"two after that": {haft.CallFilter{Limit: 2, Before: made[1]}, made[2:4]},
+		"those that fail": {haft.CallFilter{Status: []haft.Status{haft.StatusError, haft.StatusTimeout}},
+			[]haft.CallID{made[0], made[2], made[4]}},
 		"of a tool":        {haft.CallFilter{Tool: "echo"}, []haft.CallID{made[1], made[3], made[5]}},
 		"of a turn":        {haft.CallFilter{Turn: "t", Limit: 1}, made[:1]},
 		"of another turn":  {haft.CallFilter{Turn: "u"}, []haft.CallID{}},
@@ -173,14 +177,16 @@ func (w *world) many() {
 	s, ctx := w.as(w.T, Ann), w.Context()
 	var calls []haft.Call
 	for i := range 10 {
-		calls = append(calls, haft.Call{Tool: "echo", Args: json.RawMessage(fmt.Sprintf(`{"x":%d}`, i)), Principal: Ann})
+		calls = append(calls, haft.Call{Tool: "echo", Args: json.RawMessage(fmt.Sprintf(`{"x":%d}`, i)),
+			Principal: Ann})
 	}
 	calls[4].Tool, calls[7].Tool = "fail", "nothing"
 	results, err := s.Batch(ctx, calls)
 	w.must("batch", err)
 	for i, res := range results {
 		switch {
-		case i == 4 && res.Status != haft.StatusError, i == 7 && (res.Error == nil || res.Error.Kind != haft.FailNotFound):
+		case i == 4 && res.Status != haft.StatusError,
+			i == 7 && (res.Error == nil || res.Error.Kind != haft.FailNotFound):
 			w.Errorf("result %d: %+v", i, res)
 		case i != 4 && i != 7 && string(res.Value) != fmt.Sprintf(`{"x":%d}`, i):
 			w.Errorf("result %d is %s", i, res.Value)
@@ -201,7 +207,8 @@ func (w *world) many() {
 	w.must("run", err)
 	kept, err := s.Chain(ctx, Ann, chain.ID)
 	w.must("the chain", err)
-	if chain.Status != haft.StatusSuccess || kept.Status != chain.Status || len(kept.Steps) != 3 || string(kept.Steps[1].Result.Value) != `{"x":1}` {
+	if chain.Status != haft.StatusSuccess || kept.Status != chain.Status || len(kept.Steps) != 3 ||
+		string(kept.Steps[1].Result.Value) != `{"x":1}` {
 		w.Errorf("the chain: %+v", kept)
 	}
 	_, err = w.as(w.T, Bob).Chain(ctx, Bob, chain.ID)

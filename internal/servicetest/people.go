@@ -19,14 +19,16 @@ func (w *world) approvals() {
 	one, two := ask("1"), ask("2")
 	boss := w.as(w.T, Approver)
 	waiting := all(w, "what waits", boss.Approvals(ctx, Approver, haft.ApprovalFilter{}))
-	if len(waiting) != 2 || waiting[0].ID != one.Approval || waiting[1].ID != two.Approval || waiting[0].Requester.User != "ann" {
+	if len(waiting) != 2 || waiting[0].ID != one.Approval || waiting[1].ID != two.Approval ||
+		waiting[0].Requester.User != "ann" {
 		w.Fatalf("what waits, oldest first: %+v", waiting)
 	}
 	_, err := w.as(w.T, Ann).Decide(ctx, Ann, one.Approval, haft.Answer{Approve: true})
 	w.code("by who asked", err, haft.CodeDenied)
 	_, err = boss.Decide(ctx, Approver, one.Approval, haft.Answer{Approve: true, Args: json.RawMessage(`{"x":"y"}`)})
 	w.code("with arguments that do not fit", err, haft.CodeInvalid)
-	yes, err := boss.Decide(ctx, Approver, one.Approval, haft.Answer{Approve: true, Reason: "fine", Args: json.RawMessage(`{"x":7}`)})
+	yes, err := boss.Decide(ctx, Approver, one.Approval,
+		haft.Answer{Approve: true, Reason: "fine", Args: json.RawMessage(`{"x":7}`)})
 	w.must("agree", err)
 	if yes.Approver == nil || yes.Approver.User != "boss" || yes.Reason != "fine" || !yes.Edited {
 		w.Errorf("agreed: %+v", yes)
@@ -53,7 +55,8 @@ func (w *world) agents() {
 	w.put(draft("echo", "echo"))
 	w.put(draft("other", "echo"))
 	s, ctx := w.as(w.T, Admin), w.Context()
-	made, err := s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", Tools: []string{"echo"}, Env: map[string]string{"TOKEN": "hunter2-secret"}})
+	made, err := s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", Tools: []string{"echo"},
+		Env: map[string]string{"TOKEN": "hunter2-secret"}})
 	w.must("put", err)
 	if made.ID == "" || made.Org != "acme" {
 		w.Errorf("put: %+v", made)
@@ -74,7 +77,8 @@ func (w *world) agents() {
 	if !slices.Equal(list, []string{"jones", "smith"}) {
 		w.Errorf("by name: %v", list)
 	}
-	for _, bad := range []haft.Agent{{}, {Name: "a b"}, {Name: ".."}, {Name: "x", Rules: []haft.ToolRule{{Type: "nonsense", Tool: "echo"}}}} {
+	for _, bad := range []haft.Agent{{}, {Name: "a b"}, {Name: ".."},
+		{Name: "x", Rules: []haft.ToolRule{{Type: "nonsense", Tool: "echo"}}}} {
 		_, err = s.PutAgent(ctx, Admin, bad)
 		w.code("an agent "+bad.Name, err, haft.CodeInvalid)
 	}
@@ -84,7 +88,8 @@ func (w *world) agents() {
 	// What an agent was not given does not exist for it, whoever it acts for.
 	who := Admin
 	who.Agent = string(made.ID)
-	if res, err := s.Call(ctx, haft.Call{Tool: "echo", Principal: who}); err != nil || res.Status != haft.StatusSuccess {
+	if res, err := s.Call(ctx, haft.Call{Tool: "echo", Principal: who}); err != nil ||
+		res.Status != haft.StatusSuccess {
 		w.Errorf("a tool of its own: %+v, %v", res, err)
 	}
 	_, err = s.Call(ctx, haft.Call{Tool: "other", Principal: who})
@@ -181,8 +186,12 @@ func (w *world) tenants() {
 			_, err := evil.SetTool(ctx, Stranger, "echo", haft.ToolState{Disabled: &off})
 			return err
 		},
-		"remove":    func() error { return evil.RemoveTool(ctx, Stranger, "echo", "") },
-		"call":      func() error { _, err := evil.Call(ctx, haft.Call{Tool: "echo", Principal: Stranger}); return err },
+		"remove": func() error { return evil.RemoveTool(ctx, Stranger, "echo", "") },
+		"call": func() error {
+			_, err := evil.Call(ctx,
+				haft.Call{Tool: "echo", Principal: Stranger})
+			return err
+		},
 		"the call":  func() error { _, err := evil.Record(ctx, Stranger, done.Call); return err },
 		"replay":    func() error { _, err := evil.Replay(ctx, Stranger, done.Call); return err },
 		"cancel":    func() error { return evil.Cancel(ctx, Stranger, pending.Call) },
@@ -198,7 +207,8 @@ func (w *world) tenants() {
 	if n := len(names(all(w, "tools", evil.Tools(ctx, Stranger, haft.ToolFilter{Disabled: true})))); n != 0 {
 		w.Errorf("%d tools are seen", n)
 	}
-	if n := len(all(w, "calls", evil.Records(ctx, Stranger, haft.CallFilter{Org: "acme"}))); n != 1 { // its own, of a tool that is not there
+	// its own, of a tool that is not there
+	if n := len(all(w, "calls", evil.Records(ctx, Stranger, haft.CallFilter{Org: "acme"}))); n != 1 {
 		w.Errorf("%d calls are seen", n)
 	}
 	if n := len(all(w, "agents", evil.AgentList(ctx, Stranger, haft.AgentFilter{}))); n != 0 {

@@ -36,7 +36,8 @@ func (w *world) tools() {
 	_, err = s.PutTool(ctx, Admin, d)
 	w.code("a new one that is there", err, haft.CodeConflict)
 	d.New, d.Description = false, "Another text."
-	d.Parameters = []byte(`{"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"string"}},"required":["y"]}`)
+	d.Parameters = []byte(
+		`{"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"string"}},"required":["y"]}`)
 	two, err := s.PutTool(ctx, Admin, d)
 	w.must("a second version", err)
 	if two.Tool.Version.Number != 2 || len(two.Schema) == 0 {
@@ -47,7 +48,8 @@ func (w *world) tools() {
 	w.code("of what it was", err, haft.CodeConflict)
 	byID, err := s.Tool(ctx, Admin, string(c.Tool.ID))
 	w.must("by id", err)
-	if byID.Name != "echo" || byID.Version.Number != 2 || string(byID.Version.Parameters) != string(two.Tool.Version.Parameters) {
+	if byID.Name != "echo" || byID.Version.Number != 2 ||
+		string(byID.Version.Parameters) != string(two.Tool.Version.Parameters) {
 		w.Errorf("by id: %+v", byID)
 	}
 	numbers := []int{}
@@ -66,7 +68,10 @@ func (w *world) tools() {
 	if got := names(all(w, "list", s.Tools(ctx, Admin, haft.ToolFilter{}))); len(got) != 0 {
 		w.Errorf("disabled tools are listed: %v", got)
 	}
-	if got := names(all(w, "list", s.Tools(ctx, Admin, haft.ToolFilter{Disabled: true, Tag: "b", Category: "letters", Kind: haft.KindPython}))); !slices.Equal(got, []string{"echo"}) {
+	if got := names(
+		all(w, "list",
+			s.Tools(ctx, Admin, haft.ToolFilter{Disabled: true, Tag: "b", Category: "letters",
+				Kind: haft.KindPython}))); !slices.Equal(got, []string{"echo"}) {
 		w.Errorf("all that fit: %v", got)
 	}
 	_, err = s.SetTool(ctx, Admin, "echo", haft.ToolState{Disabled: &off, If: "other"})
@@ -80,7 +85,8 @@ func (w *world) tools() {
 		w.code("put by "+who.User, err, haft.CodeDenied)
 	}
 	for name, bad := range map[string]haft.Draft{
-		"no source": {Name: "x", Kind: haft.KindPython}, "a bad name": draft("a b", "echo"), "a long name": draft(fmt.Sprintf("%0100d", 1), "echo"),
+		"no source": {Name: "x", Kind: haft.KindPython}, "a bad name": draft("a b", "echo"),
+		"a long name": draft(fmt.Sprintf("%0100d", 1), "echo"),
 	} {
 		_, err = s.PutTool(ctx, Admin, bad)
 		w.code(name, err, haft.CodeInvalid)
@@ -125,10 +131,12 @@ func (w *world) manyTools() {
 	if got := names(all(w, "all", s.Tools(ctx, Admin, haft.ToolFilter{}))); !slices.Equal(got, want) {
 		w.Errorf("all: %v", got)
 	}
-	if got := names(all(w, "some", s.Tools(ctx, Admin, haft.ToolFilter{After: "tool_04", Limit: 3}))); !slices.Equal(got, want[5:8]) {
+	if got := names(all(w, "some", s.Tools(ctx, Admin, haft.ToolFilter{After: "tool_04", Limit: 3}))); !slices.Equal(
+		got, want[5:8]) {
 		w.Errorf("three after the fifth: %v", got)
 	}
-	if got := names(all(w, "search", s.Tools(ctx, Admin, haft.ToolFilter{Search: "tool_07"}))); len(got) == 0 || got[0] != "tool_07" {
+	if got := names(all(w, "search", s.Tools(ctx, Admin, haft.ToolFilter{Search: "tool_07"}))); len(got) == 0 ||
+		got[0] != "tool_07" {
 		w.Errorf("search: %v", got)
 	}
 	taken := 0

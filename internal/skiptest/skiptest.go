@@ -39,7 +39,8 @@ func Part(t testing.TB, thing, part string) string {
 	t.Helper()
 	dir, err := find(part)
 	if err != nil {
-		Lacking(t, thing, fmt.Sprintf("%s of the test environment is not there: run scripts/setup test (%v)", part, err))
+		Lacking(t, thing, fmt.Sprintf("%s of the test environment is not there: run scripts/setup test (%v)", part,
+			err))
 	}
 	return dir
 }

@@ -21,7 +21,8 @@ func (q *quiet) Skipf(string, ...any)  { q.how = cmp.Or(q.how, "skipped") }
 
 func TestLacking(t *testing.T) {
 	for list, want := range map[string]string{
-		"": "skipped", "node": "skipped", "pythonic": "skipped", "python": "failed", "node,python": "failed", "node python": "failed",
+		"": "skipped", "node": "skipped", "pythonic": "skipped", "python": "failed", "node,python": "failed",
+		"node python": "failed",
 	} {
 		t.Setenv("HAFT_REQUIRE", list)
 		q := &quiet{TB: t}

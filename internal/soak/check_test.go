@@ -14,7 +14,8 @@ func at(seconds float64) time.Time {
 
 // saw is one sighting of a call with the key k and the id c.
 func saw(from float64, server, status, digest string) Sighting {
-	return Sighting{From: at(from), To: at(from + 0.1), Server: server, ID: "c", Key: "k", Status: status, Digest: digest}
+	return Sighting{From: at(from), To: at(from + 0.1), Server: server, ID: "c", Key: "k", Status: status,
+		Digest: digest}
 }
 
 // sawChain is one sighting of the chain ch.

@@ -91,7 +91,8 @@ func (w *world) answered() int {
 
 // call asks for one call: one in the background, or one that is waited for.
 func (w *world) call(n *node, who tenant, kind, key string, hold bool) Request {
-	body := fmt.Sprintf(`{"tool": "fx__once", "args": {"key": %q, "hold": %v}, "wait": %v}`, key, hold, kind == KindCall)
+	body := fmt.Sprintf(`{"tool": "fx__once", "args": {"key": %q, "hold": %v}, "wait": %v}`, key, hold,
+		kind == KindCall)
 	return w.send(n, who, Request{Kind: kind, Key: key}, "/v1/calls", body)
 }
 

@@ -105,7 +105,8 @@ func (n *node) start(ctx context.Context) error {
 		}
 	}
 	if at == "" {
-		return fmt.Errorf("server %s does not start, see %s: %w", n.name, n.log.Name(), errors.Join(lines.Err(), cmd.Wait()))
+		return fmt.Errorf("server %s does not start, see %s: %w", n.name, n.log.Name(),
+			errors.Join(lines.Err(), cmd.Wait()))
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // until the server ends
 	n.mu.Lock()

@@ -192,7 +192,10 @@ func overload(w *world, n int) {
 	w.tool.closeGate()
 	waiters := func(name string) func() {
 		return func() {
-			w.crowd(16, func(i int, who tenant) { w.call(w.nodes[0], who, KindCall, fmt.Sprintf("%s-%d", name, i), true) })
+			w.crowd(16, func(i int, who tenant) {
+				w.call(w.nodes[0], who, KindCall, fmt.Sprintf("%s-%d", name, i),
+					true)
+			})
 		}
 	}
 	w.background(waiters("first"))

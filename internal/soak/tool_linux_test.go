@@ -95,7 +95,8 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"serverInfo":      map[string]any{"name": "soak", "version": "1"},
 		}
 	case "tools/list":
-		once := map[string]any{"name": "once", "description": "Notes its key.", "inputSchema": json.RawMessage(inputSchema)}
+		once := map[string]any{"name": "once", "description": "Notes its key.",
+			"inputSchema": json.RawMessage(inputSchema)}
 		result = map[string]any{"tools": []any{once}}
 	case "tools/call":
 		if !s.run(r, m.Params.Arguments) {

@@ -72,7 +72,8 @@ func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *OwnSecrets) (*h
 	condition, at := a.If, a.Updated
 	a.If = ""
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org), a.Name)
+		old, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org),
+			a.Name)
 		if err != nil {
 			return err
 		}
@@ -100,7 +101,8 @@ func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *OwnSecrets) (*h
 		if len(doc) > MaxText {
 			return invalid("the agent has %d bytes, %d is the most", len(doc), MaxText)
 		}
-		n, err := t.exec(ctx, "INSERT INTO agents (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE agents.org = excluded.org AND agents.name = excluded.name",
+		n, err := t.exec(ctx, "INSERT INTO agents (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO "+
+			"UPDATE SET doc = excluded.doc WHERE agents.org = excluded.org AND agents.name = excluded.name",
 			string(a.ID), column(a.Org), a.Name, doc)
 		if err == nil && n == 0 {
 			return conflict("another agent has that id")
@@ -129,7 +131,8 @@ func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error 
 			return err
 		}
 	}
-	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(org), column(own.Kind), column(id))
+	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(org),
+		column(own.Kind), column(id))
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,8 @@ func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error 
 		return err
 	}
 	for _, name := range gone {
-		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(org), column(own.Kind), column(id), name); err != nil {
+		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4",
+			column(org), column(own.Kind), column(id), name); err != nil {
 			return err
 		}
 	}
@@ -159,7 +163,8 @@ func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error 
 
 // Agent returns the agent of that id or name, or [haft.CodeNotFound].
 func (s *Store) Agent(ctx context.Context, org, ref string) (*haft.Agent, error) {
-	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND (id = $2 OR name = $2)", column(org), column(ref))
+	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND (id = $2 OR name = $2)",
+		column(org), column(ref))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the agent: %w", err)
@@ -173,7 +178,8 @@ func (s *Store) Agent(ctx context.Context, org, ref string) (*haft.Agent, error)
 
 // Agents lists the agents of an organisation by name, after that name.
 func (s *Store) Agents(ctx context.Context, org, after string, limit int) ([]haft.Agent, error) {
-	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND name > $2 ORDER BY name LIMIT $3", column(org), column(after), page(limit))
+	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND name > $2 ORDER BY name LIMIT $3",
+		column(org), column(after), page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list agents: %w", err)
 	}
@@ -189,7 +195,8 @@ func (s *Store) RemoveAgent(ctx context.Context, org, ref, condition string) err
 		return err
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		now, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND id = $2", column(org), string(a.ID))
+		now, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND id = $2", column(org),
+			string(a.ID))
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,8 @@ const (
 	fewRows = 1000
 )
 
-var insertFacets = &insert{"INSERT INTO audit_facets (org, facet, value, at, seq)", 5, " ON CONFLICT (org, facet, value, at, seq) DO NOTHING"}
+var insertFacets = &insert{"INSERT INTO audit_facets (org, facet, value, at, seq)", 5,
+	" ON CONFLICT (org, facet, value, at, seq) DO NOTHING"}
 
 const indexedQuery = "SELECT seq FROM audit_indexed WHERE org = $1"
 
@@ -54,7 +55,10 @@ func (s *Store) indexAudit(ctx context.Context, org string) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if err := s.write(ctx, func(ctx context.Context, t *tx) error { return t.indexAudit(ctx, org, mark, list) }); err != nil {
+		if err := s.write(ctx, func(ctx context.Context,
+			t *tx) error {
+			return t.indexAudit(ctx, org, mark, list)
+		}); err != nil {
 			return err
 		}
 		if len(list) < indexedAtOnce {
@@ -65,16 +69,19 @@ func (s *Store) indexAudit(ctx context.Context, org string) error {
 
 // indexAudit makes entries findable that follow the one with the number mark.
 func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audit.Entry) error {
-	if _, err := t.exec(ctx, "INSERT INTO audit_indexed (org, seq) VALUES ($1, 0) ON CONFLICT (org) DO NOTHING", column(org)); err != nil {
+	if _, err := t.exec(ctx, "INSERT INTO audit_indexed (org, seq) VALUES ($1, 0) ON CONFLICT (org) DO NOTHING",
+		column(org)); err != nil {
 		return err
 	}
-	n, err := t.exec(ctx, "UPDATE audit_indexed SET seq = $1 WHERE org = $2 AND seq = $3", list[len(list)-1].Seq, column(org), mark)
+	n, err := t.exec(ctx, "UPDATE audit_indexed SET seq = $1 WHERE org = $2 AND seq = $3", list[len(list)-1].Seq,
+		column(org), mark)
 	if err != nil || n == 0 {
 		return err // somebody else made them findable at the same time
 	}
 	var rows []any
 	for _, e := range list {
-		for facet, value := range [...]string{facetKind: e.Kind, facetUser: e.Actor.User, facetAgent: e.Actor.Agent, facetTool: e.Tool, facetCall: string(e.Call)} {
+		for facet, value := range [...]string{facetKind: e.Kind, facetUser: e.Actor.User, facetAgent: e.Actor.Agent,
+			facetTool: e.Tool, facetCall: string(e.Call)} {
 			if facet == facetAll || value != "" {
 				rows = append(rows, column(org), facet, column(value), micros(e.Time), e.Seq)
 			}
@@ -87,7 +94,8 @@ func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audi
 // FindAudit lists entries of an organisation that fit f: those that follow the place
 // after, and behind which place to go on, or nil if there are no more. A page may have fewer
 // entries than the limit, and even none, and yet not be the last.
-func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
+func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
+	after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
 	f.Limit = page(f.Limit)
 	var list []audit.Entry
 	var next *haft.AuditPlace
@@ -132,7 +140,8 @@ type facet struct {
 // facetsOf returns what f asks of an entry, besides its time.
 func facetsOf(f haft.AuditFilter) []facet {
 	var list []facet
-	for of, value := range [...]string{facetCall: string(f.Call), facetKind: f.Kind, facetUser: f.User, facetAgent: f.Agent, facetTool: f.Tool} {
+	for of, value := range [...]string{facetCall: string(f.Call), facetKind: f.Kind, facetUser: f.User,
+		facetAgent: f.Agent, facetTool: f.Tool} {
 		if value != "" {
 			list = append(list, facet{of, value})
 		}
@@ -143,7 +152,8 @@ func facetsOf(f haft.AuditFilter) []facet {
 	return list
 }
 
-const countQuery = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 LIMIT $4) AS counted"
+const countQuery = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 " +
+	"LIMIT $4) AS counted"
 
 // fewestFirst moves the facet of which there are the fewest rows to the front.
 func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]facet, error) {
@@ -153,7 +163,8 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 	best, fewest := 0, fewRows+1
 	for i, f := range list {
 		n := 0
-		err := s.rows(ctx, func(r scanner) error { return r.Scan(&n) }, countQuery, column(org), f.of, column(f.value), fewRows)
+		err := s.rows(ctx, func(r scanner) error { return r.Scan(&n) }, countQuery, column(org), f.of, column(f.value),
+			fewRows)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +178,8 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 
 // lastOfPage returns the place up to which one page looks for entries that have
 // several facets, or nil if that is the end.
-func (s *Store) lastOfPage(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (*haft.AuditPlace, error) {
+func (s *Store) lastOfPage(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace,
+	driver facet) (*haft.AuditPlace, error) {
 	text, args := lastOfPageQuery(org, f, after, driver)
 	var found *haft.AuditPlace
 	err := s.rows(ctx, func(r scanner) error {
@@ -184,7 +196,8 @@ func (s *Store) lastOfPage(ctx context.Context, org string, f haft.AuditFilter, 
 func lastOfPageQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (string, []any) {
 	q := &facetText{args: []any{}}
 	q.from(org, f, driver, after, nil)
-	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " + q.arg(maxLooked-1)
+	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " +
+		q.arg(maxLooked-1)
 	return text, q.args
 }
 
@@ -205,14 +218,17 @@ func numberQuery(org string, f haft.AuditFilter, place haft.AuditPlace) (string,
 
 // facetQuery lists entries that have all of facets by their times, up to a place if
 // there is one, and one more than the limit.
-func facetQuery(org string, f haft.AuditFilter, after haft.AuditPlace, facets []facet, to *haft.AuditPlace) (string, []any) {
+func facetQuery(org string, f haft.AuditFilter, after haft.AuditPlace, facets []facet,
+	to *haft.AuditPlace) (string, []any) {
 	q := &facetText{args: []any{}}
 	q.from(org, f, facets[0], after, to)
 	for _, other := range facets[1:] {
-		fmt.Fprintf(&q.where, " AND EXISTS (SELECT 1 FROM audit_facets g WHERE g.org = f.org AND g.facet = %s AND g.value = %s AND g.at = f.at AND g.seq = f.seq)",
+		fmt.Fprintf(&q.where, " AND EXISTS (SELECT 1 FROM audit_facets g WHERE g.org = f.org AND g.facet = %s AND "+
+			"g.value = %s AND g.at = f.at AND g.seq = f.seq)",
 			q.arg(other.of), q.arg(column(other.value)))
 	}
-	text := "SELECT " + auditColumns + " FROM audit_facets f JOIN audit a ON a.org = f.org AND a.seq = f.seq WHERE " + q.where.String() + q.order(f) + " LIMIT " + q.arg(f.Limit+1)
+	text := "SELECT " + auditColumns + " FROM audit_facets f JOIN audit a ON a.org = f.org AND a.seq = f.seq WHERE " +
+		q.where.String() + q.order(f) + " LIMIT " + q.arg(f.Limit+1)
 	return text, q.args
 }
 
@@ -232,7 +248,8 @@ func (q *facetText) arg(v any) string {
 // after, and up to the place to. It has one bound at each end, the narrower one: with
 // two a database may begin at the wider.
 func (q *facetText) from(org string, f haft.AuditFilter, of facet, after haft.AuditPlace, to *haft.AuditPlace) {
-	fmt.Fprintf(&q.where, "f.org = %s AND f.facet = %s AND f.value = %s", q.arg(column(org)), q.arg(of.of), q.arg(column(of.value)))
+	fmt.Fprintf(&q.where, "f.org = %s AND f.facet = %s AND f.value = %s", q.arg(column(org)), q.arg(of.of),
+		q.arg(column(of.value)))
 	first, last := " AND f.at >= %s", " AND f.at < %s"
 	behind, upTo := " AND (f.at, f.seq) > (%s, %s)", " AND (f.at, f.seq) <= (%s, %s)"
 	begin, end := f.Since, f.Until

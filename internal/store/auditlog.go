@@ -50,13 +50,15 @@ func (e *encoded) encodeAudit(entries []audit.Entry) error {
 			return invalid("an entry of the audit trail has an organisation and a kind")
 		}
 		entry = tidy(entry)
-		doc, err := encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool, Digest: entry.Digest})
+		doc, err := encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool,
+			Digest: entry.Digest})
 		if err != nil {
 			return err
 		}
 		e.audit[i], e.auditDocs[i], e.auditBodies[i] = entry, doc, string(entry.Body)
 		if len(doc)+len(entry.Body) > MaxRecord {
-			return invalid("an entry of the audit trail has %d bytes, %d is the most", len(doc)+len(entry.Body), MaxRecord)
+			return invalid("an entry of the audit trail has %d bytes, %d is the most", len(doc)+len(entry.Body),
+				MaxRecord)
 		}
 	}
 	return nil
@@ -71,7 +73,8 @@ func tidy(e audit.Entry) audit.Entry {
 		}
 		return strings.ToValidUTF8(s, string(utf8.RuneError))
 	}
-	e.Org, e.Kind, e.Tool, e.Digest, e.Call = text(e.Org), text(e.Kind), text(e.Tool), text(e.Digest), haft.CallID(text(string(e.Call)))
+	e.Org, e.Kind, e.Tool, e.Digest, e.Call = text(e.Org), text(e.Kind), text(e.Tool), text(e.Digest),
+		haft.CallID(text(string(e.Call)))
 	e.Actor.Org, e.Actor.User, e.Actor.Agent = text(e.Actor.Org), text(e.Actor.User), text(e.Actor.Agent)
 	for _, list := range []*[]string{&e.Actor.Roles, &e.Actor.Scope} {
 		if slices.ContainsFunc(*list, func(s string) bool { return !utf8.ValidString(s) }) {
@@ -114,7 +117,8 @@ func (e *encoded) link(ends map[string]audit.Head) []any {
 		}
 		linked := audit.Link(ends[entry.Org], entry)
 		ends[entry.Org] = linked.Head()
-		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i], linked.Prev, linked.Hash)
+		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i],
+			linked.Prev, linked.Hash)
 	}
 	return rows
 }
@@ -173,7 +177,8 @@ func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
 				args[i] = column(org)
 			}
 			args = pad(args)
-			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+in(len(args), 1)+" ORDER BY org"+t.s.dialect.ForUpdate, args...)
+			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+in(len(args), 1)+
+				" ORDER BY org"+t.s.dialect.ForUpdate, args...)
 			if err != nil {
 				return err
 			}
@@ -242,7 +247,8 @@ func (s *Store) AuditEntries(ctx context.Context, org string, after int64, limit
 		e, err := scanAudit(r, org)
 		list = append(list, e)
 		return err
-	}, "SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3", column(org), after, page(limit))
+	}, "SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+		column(org), after, page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list the audit trail: %w", err)
 	}
@@ -292,7 +298,8 @@ func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	doc, err := encode(c)
 	if err == nil {
 		err = s.write(ctx, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (org, seq, key) DO NOTHING",
+			_, err := t.exec(ctx, "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) ON CONFLICT "+
+				"(org, seq, key) DO NOTHING",
 				column(c.Org), c.Seq, column(c.Key), doc)
 			return err
 		})
@@ -307,7 +314,8 @@ func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 // with that number, in order.
 func (s *Store) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
 	list, err := docs[audit.Checkpoint](ctx, s,
-		"SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3", column(org), after, page(limit))
+		"SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3", column(org), after,
+		page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}

@@ -20,10 +20,12 @@ const (
 // a lower one.
 func (s *Store) MarkChange(ctx context.Context, org string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, '1') ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)", changeCounter); err != nil {
+		if _, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, '1') ON CONFLICT (name) DO UPDATE "+
+			"SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)", changeCounter); err != nil {
 			return err
 		}
-		_, err := t.exec(ctx, "INSERT INTO settings (name, value) SELECT $1, value FROM settings WHERE name = $2 ON CONFLICT (name) DO UPDATE SET value = excluded.value", changePrefix+column(org), changeCounter)
+		_, err := t.exec(ctx, "INSERT INTO settings (name, value) SELECT $1, value FROM settings WHERE name = $2 ON "+
+			"CONFLICT (name) DO UPDATE SET value = excluded.value", changePrefix+column(org), changeCounter)
 		return err
 	})
 	if err != nil {

@@ -60,14 +60,16 @@ func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Chec
 	return nil
 }
 
-var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, number, seq, doc)", 5, " ON CONFLICT DO NOTHING"}
+var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, number, seq, doc)", 5,
+	" ON CONFLICT DO NOTHING"}
 
 // ResetTip makes the last checkpoint that is there the one to add others after. It is for
 // [AddCheckpoints] after an older database was put back.
 func (s *Store) ResetTip(ctx context.Context) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
-			" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
+		_, err := t.exec(ctx,
+			"INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
+				" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
 		return err
 	})
 	if err != nil {
@@ -122,7 +124,8 @@ type chainedRow struct {
 // program's back: it comes as a checkpoint without a signature, which no check passes.
 func (r chainedRow) checkpoint() audit.Checkpoint {
 	var c audit.Checkpoint
-	if err := decode(r.doc, &c); err == nil && c.Place != nil && c.Place.Serial == r.serial && c.Place.Number == r.number &&
+	if err := decode(r.doc, &c); err == nil && c.Place != nil && c.Place.Serial == r.serial &&
+		c.Place.Number == r.number &&
 		c.Seq == r.seq && column(c.Org) == r.org {
 		return c
 	}

@@ -12,7 +12,8 @@ import (
 // key, which is id if it was free, and whether that call was made with the same
 // digest. Of many who claim at once one wins. The key belongs to a scope, such as a
 // user, and to the agent that calls, which may be empty.
-func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string, id haft.CallID, now time.Time) (winner haft.CallID, same bool, err error) {
+func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string, id haft.CallID,
+	now time.Time) (winner haft.CallID, same bool, err error) {
 	if key == "" || org == "" {
 		return "", false, invalid("an idempotency key belongs to an organisation and is not empty")
 	}
@@ -20,7 +21,8 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 		return "", false, err
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, digest, call, at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (org, scope, agent, name) DO NOTHING",
+		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, digest, call, at) VALUES ($1, $2, $3, "+
+			"$4, $5, $6, $7) ON CONFLICT (org, scope, agent, name) DO NOTHING",
 			column(org), column(scope), column(agent), column(key), column(digest), string(id), micros(now))
 		if err != nil {
 			return err
@@ -29,7 +31,8 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 			winner, same = id, true
 			return nil
 		}
-		rows, err := t.query(ctx, "SELECT call, digest FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4", column(org), column(scope), column(agent), column(key))
+		rows, err := t.query(ctx, "SELECT call, digest FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND "+
+			"name = $4", column(org), column(scope), column(agent), column(key))
 		if err != nil {
 			return err
 		}
@@ -95,7 +98,8 @@ func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
 			s.front.release(k.Call)
 		}
 		// A statement of its own: it sees what was written while the first one waited.
-		_, err = t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)", append(k.args(), column(string(k.Call)))...)
+		_, err = t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)",
+			append(k.args(), column(string(k.Call)))...)
 		return err
 	})
 	if err != nil {
@@ -107,7 +111,8 @@ func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
 // Release gives a key back that a call has, because the call was never kept.
 func (s *Store) Release(ctx context.Context, org, scope, agent, key string, id haft.CallID) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "DELETE FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4 AND call = $5", column(org), column(scope), column(agent), column(key), string(id))
+		_, err := t.exec(ctx, "DELETE FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4 AND "+
+			"call = $5", column(org), column(scope), column(agent), column(key), string(id))
 		return err
 	})
 	if err != nil {
@@ -118,7 +123,8 @@ func (s *Store) Release(ctx context.Context, org, scope, agent, key string, id h
 
 // PruneClaims forgets keys that were taken before a time, and returns how many.
 func (s *Store) PruneClaims(ctx context.Context, before time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
+	return s.prune(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM "+
+		"claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
 }
 
 // prune runs a statement that removes some rows until there are no more. The

@@ -18,13 +18,15 @@ import (
 // the indexes over it are not touched when a call ends.
 var (
 	insertCalls = &insert{
-		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)", 14,
+		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, " +
+			"sealed)", 14,
 		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
 		WHERE calls.org = excluded.org AND calls.created = excluded.created AND calls.final = 0
 		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')`,
 	}
-	insertEvents    = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11, ""}
+	insertEvents = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11,
+		""}
 	insertAudit     = &insert{"INSERT INTO audit (org, seq, at, doc, body, prev, hash)", 7, ""}
 	insertApprovals = &insert{
 		"INSERT INTO approvals (id, org, call, state, created, expires, doc)", 7,
@@ -158,7 +160,8 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 			switch {
 			case same && has.final == 1 && row[final] == int64(1) && has.doc == row[doc]:
 				stale.Kept = append(stale.Kept, records[i].Call.ID)
-			case !same || has.final == 1 || has.owner != row[owner] && (has.status == running || row[status] == running):
+			case !same || has.final == 1 || has.owner != row[owner] &&
+				(has.status == running || row[status] == running):
 				stale.Calls = append(stale.Calls, records[i].Call.ID)
 			}
 			return nil
@@ -170,7 +173,8 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 	if len(stale.Calls)+len(stale.Kept) == 0 {
 		return nil
 	}
-	return &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already, or is with another server, or its id is used", Err: stale}
+	return &haft.Error{Code: haft.CodeConflict,
+		Message: "the call has ended already, or is with another server, or its id is used", Err: stale}
 }
 
 // addApprovals adds requests for approval, or their answers. There are few, and each is
@@ -245,7 +249,9 @@ func callRows(records []haft.Record) ([]any, error) {
 	if len(records) > 1 {
 		for _, r := range slices.Backward(records) {
 			if r.Status.Final() && open[r.Call.ID] {
-				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a call that has ended cannot be opened again", Err: &Stale{Calls: []haft.CallID{r.Call.ID}}}
+				return nil, &haft.Error{Code: haft.CodeConflict,
+					Message: "a call that has ended cannot be opened again",
+					Err:     &Stale{Calls: []haft.CallID{r.Call.ID}}}
 			}
 			open[r.Call.ID] = open[r.Call.ID] || !r.Status.Final()
 		}
@@ -257,7 +263,8 @@ func callRows(records []haft.Record) ([]any, error) {
 		case c.ID == "" || c.Principal.Org == "" || r.Status == "":
 			return nil, invalid("a record has an id, an organisation and a status")
 		case len(r.Sealed) > MaxSealed:
-			return nil, invalid("the arguments and environment of a call have %d bytes, %d is the most", len(r.Sealed), MaxSealed)
+			return nil, invalid("the arguments and environment of a call have %d bytes, %d is the most", len(r.Sealed),
+				MaxSealed)
 		case !utf8.Valid(r.Sealed) || bytes.IndexByte(r.Sealed, 0) >= 0:
 			return nil, invalid("the arguments of a call are not text")
 		}
@@ -269,8 +276,10 @@ func callRows(records []haft.Record) ([]any, error) {
 		if len(r.Sealed) > 0 && !r.Status.Final() {
 			sealed = string(r.Sealed)
 		}
-		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.Owner()), column(c.Principal.Agent),
-			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created), string(r.Status), number(r.Status.Final()),
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.Owner()),
+			column(c.Principal.Agent),
+			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created),
+			string(r.Status), number(r.Status.Final()),
 			column(r.Owner), doc, sealed)
 	}
 	return rows, nil
@@ -346,7 +355,8 @@ func chainRows(list []haft.Chain, owner string) ([]any, error) {
 		if err = bounded(err, doc); err != nil {
 			return nil, err
 		}
-		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()), column(owner), doc)
+		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()),
+			column(owner), doc)
 	}
 	return rows, nil
 }

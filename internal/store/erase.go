@@ -36,7 +36,8 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 				args[i] = seq
 			}
 			args = pad(args)
-			_, err := t.exec(ctx, "UPDATE audit SET doc = $1, body = '' WHERE org = $2 AND seq IN "+in(len(args), 3), append([]any{stone, column(said.Org)}, args...)...)
+			_, err := t.exec(ctx, "UPDATE audit SET doc = $1, body = '' WHERE org = $2 AND seq IN "+in(len(args), 3),
+				append([]any{stone, column(said.Org)}, args...)...)
 			return err
 		})
 	})
@@ -51,7 +52,8 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 // last, for a search that made some of it anew meanwhile.
 func (s *Store) DropAuditIndex(ctx context.Context, org string) error {
 	const mark = "DELETE FROM audit_indexed WHERE org IN (SELECT org FROM audit_indexed WHERE org = $1 LIMIT $2)"
-	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq FROM audit_facets WHERE org = $1 LIMIT $2)"
+	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq " +
+		"FROM audit_facets WHERE org = $1 LIMIT $2)"
 	for _, text := range []string{mark, rows, mark} {
 		if err := s.eraseEach(ctx, text, column(org)); err != nil {
 			return fmt.Errorf("drop the index of the audit trail: %w", err)
@@ -90,7 +92,8 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 		err = s.eraseEvents(ctx, org, user)
 	}
 	if err == nil {
-		err = s.eraseEach(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)", column(org), column(user))
+		err = s.eraseEach(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, "+
+			"name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)", column(org), column(user))
 	}
 	if err == nil {
 		err = s.eraseEach(ctx, eraseCached, column(org))
@@ -148,7 +151,8 @@ func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
 	for from := int64(0); ; {
 		last, seen := int64(0), 0
 		err := s.rows(ctx, func(r scanner) error { seen++; return r.Scan(&last) },
-			"SELECT cursor FROM events WHERE org = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", column(org), from, eraseRows)
+			"SELECT cursor FROM events WHERE org = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", column(org), from,
+			eraseRows)
 		if err != nil || seen == 0 {
 			return err
 		}
@@ -156,7 +160,8 @@ func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
 			if err := t.keepCursor(ctx); err != nil {
 				return err
 			}
-			_, err := t.exec(ctx, "DELETE FROM events WHERE org = $1 AND cursor > $2 AND cursor <= $3 AND (usr = $4 OR $4 = '')", column(org), from, last, column(user))
+			_, err := t.exec(ctx, "DELETE FROM events WHERE org = $1 AND cursor > $2 AND cursor <= $3 AND (usr = $4 "+
+				"OR $4 = '')", column(org), from, last, column(user))
 			return err
 		})
 		if err != nil {
@@ -169,7 +174,8 @@ func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
 // keepCursor keeps the highest cursor, so that none is given twice after the events with the
 // highest ones are gone.
 func (t *tx) keepCursor(ctx context.Context) error {
-	_, err := t.exec(ctx, "UPDATE marks SET value = (SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h) WHERE name = 'events'")
+	_, err := t.exec(ctx, "UPDATE marks SET value = (SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION "+
+		"ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h) WHERE name = 'events'")
 	return err
 }
 
@@ -226,7 +232,8 @@ func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
 // eraseLogins removes the logins of a user at MCP servers.
 func (t *tx) eraseLogins(ctx context.Context, org, user string, kinds []string) error {
 	for _, kind := range kinds {
-		_, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope IN (SELECT id || '/' || $3 FROM mcp_servers WHERE org = $1)",
+		_, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope IN (SELECT id || '/' || "+
+			"$3 FROM mcp_servers WHERE org = $1)",
 			column(org), column(kind), user)
 		if err != nil {
 			return err
@@ -237,7 +244,8 @@ func (t *tx) eraseLogins(ctx context.Context, org, user string, kinds []string) 
 
 // eraseUsage counts what a user used under no name.
 func (t *tx) eraseUsage(ctx context.Context, org, user string) error {
-	_, err := t.exec(ctx, `INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
+	_, err := t.exec(ctx,
+		`INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
 		SELECT org, hour, tool, '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours
 		WHERE org = $1 AND usr = $2 GROUP BY org, hour, tool, status`+insertUsage.tail, column(org), column(user))
 	if err != nil {
@@ -261,11 +269,13 @@ func (s *Store) EraseOrg(ctx context.Context, org string) error {
 	}
 	if err == nil {
 		err = s.write(ctx, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, `INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
+			_, err := t.exec(ctx,
+				`INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
 				SELECT org, hour, '', '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours
 				WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '') GROUP BY org, hour, status`+insertUsage.tail, column(org))
 			if err == nil {
-				_, err = t.exec(ctx, "DELETE FROM usage_hours WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org))
+				_, err = t.exec(ctx,
+					"DELETE FROM usage_hours WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org))
 			}
 			return errors.Join(err, markSecrets(ctx, t, org))
 		})
@@ -279,21 +289,27 @@ func (s *Store) EraseOrg(ctx context.Context, org string) error {
 // eraseOrg are the statements that remove what belongs to an organisation.
 func eraseOrg() []string {
 	return []string{
-		"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM claims WHERE org = $1 LIMIT $2)",
+		"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM claims WHERE " +
+			"org = $1 LIMIT $2)",
 		eraseCached,
 		"DELETE FROM chains WHERE id IN (SELECT id FROM chains WHERE org = $1 AND final = 1 LIMIT $2)",
-		"DELETE FROM tool_words WHERE (org, word, weight, tool) IN (SELECT org, word, weight, tool FROM tool_words WHERE org = $1 LIMIT $2)",
-		"DELETE FROM tool_tags WHERE (org, tag, name) IN (SELECT org, tag, name FROM tool_tags WHERE org = $1 LIMIT $2)",
-		"DELETE FROM versions WHERE (tool, number) IN (SELECT v.tool, v.number FROM versions v JOIN tools t ON t.id = v.tool WHERE t.org = $1 LIMIT $2)",
+		"DELETE FROM tool_words WHERE (org, word, weight, tool) IN (SELECT org, word, weight, tool FROM tool_words " +
+			"WHERE org = $1 LIMIT $2)",
+		"DELETE FROM tool_tags WHERE (org, tag, name) IN (SELECT org, tag, name FROM tool_tags WHERE org = $1 " +
+			"LIMIT $2)",
+		"DELETE FROM versions WHERE (tool, number) IN (SELECT v.tool, v.number FROM versions v JOIN tools t ON t.id " +
+			"= v.tool WHERE t.org = $1 LIMIT $2)",
 		"DELETE FROM tools WHERE id IN (SELECT id FROM tools WHERE org = $1 LIMIT $2)",
 		"DELETE FROM agents WHERE id IN (SELECT id FROM agents WHERE org = $1 LIMIT $2)",
-		"DELETE FROM secrets WHERE (org, kind, scope, name) IN (SELECT org, kind, scope, name FROM secrets WHERE org = $1 LIMIT $2)",
+		"DELETE FROM secrets WHERE (org, kind, scope, name) IN (SELECT org, kind, scope, name FROM secrets WHERE " +
+			"org = $1 LIMIT $2)",
 		"DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE org = $1 LIMIT $2)",
 		"DELETE FROM sandbox_configs WHERE id IN (SELECT id FROM sandbox_configs WHERE org = $1 LIMIT $2)",
 		"DELETE FROM mcp_servers WHERE id IN (SELECT id FROM mcp_servers WHERE org = $1 LIMIT $2)",
 		"DELETE FROM locks WHERE (org, id) IN (SELECT org, id FROM locks WHERE org = $1 LIMIT $2)",
 		"DELETE FROM policies WHERE org IN (SELECT org FROM policies WHERE org = $1 LIMIT $2)",
-		"DELETE FROM dead_letters WHERE (hook, id) IN (SELECT l.hook, l.id FROM dead_letters l JOIN webhooks w ON w.id = l.hook WHERE w.org = $1 LIMIT $2)",
+		"DELETE FROM dead_letters WHERE (hook, id) IN (SELECT l.hook, l.id FROM dead_letters l JOIN webhooks w ON " +
+			"w.id = l.hook WHERE w.org = $1 LIMIT $2)",
 		"DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE org = $1 LIMIT $2)",
 	}
 }

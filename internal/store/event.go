@@ -34,13 +34,15 @@ func eventRows(events []haft.Event) ([]any, error) {
 			return nil, invalid("the data of an event has %d bytes, %d is the most", len(e.Data), event.MaxData)
 		}
 		rest := ""
-		if len(p.Roles) > 0 || p.Scope != nil || p.Actions != nil || p.Credential != "" || !plain(p.Org) || !plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
+		if len(p.Roles) > 0 || p.Scope != nil || p.Actions != nil || p.Credential != "" || !plain(p.Org) ||
+			!plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
 			var err error
 			if rest, err = encode(eventRest{*p, e.Call, e.Tool}); err != nil {
 				return nil, err
 			}
 		}
-		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.Owner()), column(p.Agent), column(e.Tool),
+		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.Owner()), column(p.Agent),
+			column(e.Tool),
 			e.Seq, string(e.Type), micros(e.Time), rest, utf8Text(e.Data))
 	}
 	return rows, nil
@@ -105,7 +107,8 @@ func (t *tx) raiseSeqs(ctx context.Context, events []haft.Event, rows []any) err
 const seqColumn = 6
 
 // lastSeqs asks for the highest Seq of calls.
-func lastSeqs(calls []haft.CallID, into map[haft.CallID]int64, ask func(scan func(scanner) error, text string, args ...any) error) error {
+func lastSeqs(calls []haft.CallID, into map[haft.CallID]int64,
+	ask func(scan func(scanner) error, text string, args ...any) error) error {
 	return chunks(calls, func(part []haft.CallID) error {
 		args := make([]any, len(part))
 		ids := make(map[string]haft.CallID, len(part))
@@ -159,7 +162,8 @@ const highest = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION A
 // EventTip returns the highest cursor of a shared store: every event up to it can be
 // read.
 func (s *Store) EventTip(ctx context.Context) (cursor int64, err error) {
-	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, "SELECT value FROM marks WHERE name = 'events'"); err != nil {
+	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) },
+		"SELECT value FROM marks WHERE name = 'events'"); err != nil {
 		return 0, fmt.Errorf("find the last event: %w", err)
 	}
 	return cursor, nil
@@ -167,7 +171,8 @@ func (s *Store) EventTip(ctx context.Context) (cursor int64, err error) {
 
 // LastEvents returns the highest Cursor, and of the given calls those that have
 // events with their highest Seq. It is what [event.Log] asks for.
-func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (cursor int64, seqs map[haft.CallID]int64, err error) {
+func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (
+	cursor int64, seqs map[haft.CallID]int64, err error) {
 	if cursor = s.last.Load(); cursor == 0 {
 		if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, highest); err != nil {
 			return 0, nil, fmt.Errorf("find the last event: %w", err)
@@ -202,11 +207,14 @@ func (s *Store) EventsAfter(ctx context.Context, f event.Filter, after int64, li
 	}
 	// Asked last: what was lost while the list was read is noticed.
 	var lost int64
-	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&lost) }, "SELECT value FROM marks WHERE name = 'events_lost'"); err != nil {
+	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&lost) },
+		"SELECT value FROM marks WHERE name = 'events_lost'"); err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
 	if after < lost {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: event.ErrLost}
+		return nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "events after that one are no longer kept; look at the calls and watch from now on",
+			Err:     event.ErrLost}
 	}
 	return list, nil
 }
@@ -242,7 +250,8 @@ func scanEvent(r scanner) (haft.Event, error) {
 	var at int64
 	var rest, data string
 	p := &e.Principal
-	if err := r.Scan(&e.Cursor, &p.Org, &e.Call, &p.User, &p.Agent, &e.Tool, &e.Seq, &e.Type, &at, &rest, &data); err != nil {
+	if err := r.Scan(&e.Cursor, &p.Org, &e.Call, &p.User, &p.Agent, &e.Tool, &e.Seq, &e.Type, &at, &rest,
+		&data); err != nil {
 		return e, err
 	}
 	e.Time = fromMicros(at)
@@ -265,7 +274,8 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) 
 	// set back only makes an event stay for longer.
 	var stays int64
 	err := s.rows(ctx, func(r scanner) error { return r.Scan(&stays) },
-		"SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)", micros(before))
+		"SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 "+
+			"FROM events ORDER BY cursor DESC LIMIT 1), 0)", micros(before))
 	if err != nil {
 		return 0, fmt.Errorf("prune events: %w", err)
 	}
@@ -292,7 +302,8 @@ const pruneRows = 1000
 // pruneEvents removes some events between from and stays, and returns where to go
 // on, or 0 if there are no more.
 func (t *tx) pruneEvents(ctx context.Context, from, stays int64) (gone int, next int64, err error) {
-	rows, err := t.query(ctx, "SELECT cursor FROM events WHERE cursor >= $1 AND cursor < $2 ORDER BY cursor LIMIT $3", from, stays, pruneRows)
+	rows, err := t.query(ctx, "SELECT cursor FROM events WHERE cursor >= $1 AND cursor < $2 ORDER BY cursor LIMIT $3",
+		from, stays, pruneRows)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -306,7 +317,8 @@ func (t *tx) pruneEvents(ctx context.Context, from, stays int64) (gone int, next
 		return 0, 0, err
 	}
 	if n > 0 {
-		if _, err := t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events_lost' AND value < $1", last); err != nil {
+		if _, err := t.exec(ctx, "UPDATE marks SET value = $1 WHERE name = 'events_lost' AND value < $1",
+			last); err != nil {
 			return 0, 0, err
 		}
 	}

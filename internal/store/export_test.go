@@ -44,13 +44,15 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 	}
 	add := func(name string, text string, args []any) { list = append(list, query{name, text, args}) }
 	for name, f := range map[string]haft.ToolFilter{
-		"tools": {After: "a"}, "tools by tag": {Tag: "a"}, "tools by category": {Category: "a"}, "tools by kind": {Kind: haft.KindBash},
+		"tools": {After: "a"}, "tools by tag": {Tag: "a"}, "tools by category": {Category: "a"},
+		"tools by kind": {Kind: haft.KindBash},
 	} {
 		text, args := toolQuery("acme", f)
 		add(name, text, args)
 	}
 	for name, f := range map[string]haft.CallFilter{
-		"calls": {}, "calls before": {Before: "c"}, "calls of user": {User: "u"}, "calls of user before": {User: "u", Before: "c"}, "calls of agent": {Agent: "a"},
+		"calls": {}, "calls before": {Before: "c"}, "calls of user": {User: "u"},
+		"calls of user before": {User: "u", Before: "c"}, "calls of agent": {Agent: "a"},
 		"calls of tool": {Tool: "t"}, "calls of turn": {Turn: "t"}, "calls of parent": {Parent: "p"},
 	} {
 		f.Org, f.Limit = "acme", 50
@@ -69,9 +71,12 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		add(name, text, args)
 	}
 	for name, f := range map[string]haft.AuditFilter{
-		"a kind": {Kind: "k"}, "a user": {User: "u"}, "an agent": {Agent: "a"}, "a tool": {Tool: "t"}, "a call": {Call: "c"},
-		"a time": {Since: place.Time}, "a time until": {Until: later}, "a kind and a time": {Kind: "k", Since: place.Time, Until: later},
-		"a kind and a user": {Kind: "k", User: "u"}, "all that there is": {Kind: "k", User: "u", Agent: "a", Tool: "t", Call: "c", Since: place.Time, Until: later},
+		"a kind": {Kind: "k"}, "a user": {User: "u"}, "an agent": {Agent: "a"}, "a tool": {Tool: "t"},
+		"a call": {Call: "c"},
+		"a time": {Since: place.Time}, "a time until": {Until: later},
+		"a kind and a time": {Kind: "k", Since: place.Time, Until: later},
+		"a kind and a user": {Kind: "k", User: "u"},
+		"all that there is": {Kind: "k", User: "u", Agent: "a", Tool: "t", Call: "c", Since: place.Time, Until: later},
 	} {
 		for _, f.Oldest = range []bool{false, true} {
 			name := fmt.Sprintf("%s, oldest %t", name, f.Oldest)
@@ -84,9 +89,11 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		}
 	}
 	add("audit counted", countQuery, []any{"acme", facetKind, "k", fewRows})
-	text, args = facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{}, []facet{{facetKind, "k"}, {facetUser, "u"}}, &place)
+	text, args = facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{},
+		[]facet{{facetKind, "k"}, {facetUser, "u"}}, &place)
 	add("audit up to a place", text, args)
-	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"}, "events of call": {Org: "acme", Call: "c"}} {
+	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"},
+		"events of call": {Org: "acme", Call: "c"}} {
 		text, args := eventQuery(f, 1, 10)
 		add(name, text, args)
 	}

@@ -76,7 +76,8 @@ func (s *Store) openFront(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the directory of the log: %w", err)
 	}
-	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}), released: map[haft.CallID]time.Time{}}
+	f := &front{s: s, root: root, order: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		hurry: make(chan struct{}, 1), done: make(chan struct{}), released: map[haft.CallID]time.Time{}}
 	if err := f.recover(ctx); err != nil {
 		return errors.Join(err, root.Close())
 	}
@@ -93,7 +94,8 @@ func (s *Store) openFront(ctx context.Context) error {
 }
 
 // putMark keeps a number under a name.
-const putMark = "INSERT INTO marks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+const putMark = "INSERT INTO marks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = " +
+	"excluded.value"
 
 // begin opens the log, after a while.
 func (f *front) begin(ctx context.Context) error {
@@ -164,7 +166,8 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		return false, nil
 	}
 	h := &f.s.heads
-	if !h.known && len(b.Events) > 0 || slices.ContainsFunc(e.audit, func(a audit.Entry) bool { _, ok := h.chains[a.Org]; return !ok }) {
+	if !h.known && len(b.Events) > 0 || slices.ContainsFunc(e.audit,
+		func(a audit.Entry) bool { _, ok := h.chains[a.Org]; return !ok }) {
 		return false, nil // they have to be looked up
 	}
 	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(distinctRecords(b.Records))}

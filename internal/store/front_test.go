@@ -49,8 +49,9 @@ func keepCalls(t *testing.T, s *store.Store, from, n int) {
 func sureCall(id string) store.Batch {
 	p := haft.Principal{Org: "acme", User: "ann"}
 	return store.Batch{Sure: true,
-		Records: []haft.Record{{Call: haft.Call{ID: haft.CallID(id), Tool: "add", Principal: p}, Status: haft.StatusSuccess, Created: someTime}},
-		Audit:   []audit.Entry{{Org: "acme", Kind: "call.ended", Actor: p, Call: haft.CallID(id), Time: someTime}}}
+		Records: []haft.Record{{Call: haft.Call{ID: haft.CallID(id), Tool: "add", Principal: p},
+			Status: haft.StatusSuccess, Created: someTime}},
+		Audit: []audit.Entry{{Org: "acme", Kind: "call.ended", Actor: p, Call: haft.CallID(id), Time: someTime}}}
 }
 
 // copied copies files of a directory into another, as a crash leaves them.
@@ -78,7 +79,8 @@ func ends(t *testing.T, s *store.Store, want int64) {
 // failLog has the log take a call that the store does not hear of, and fail.
 func failLog(t *testing.T, s *store.Store) {
 	t.Helper()
-	ghost := haft.Record{Call: haft.Call{ID: "ghost", Tool: "add", Principal: haft.Principal{Org: "acme"}}, Status: haft.StatusSuccess, Created: someTime}
+	ghost := haft.Record{Call: haft.Call{ID: "ghost", Tool: "add", Principal: haft.Principal{Org: "acme"}},
+		Status: haft.StatusSuccess, Created: someTime}
 	if err := s.FailLog(store.Batch{Records: []haft.Record{ghost}}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +176,8 @@ func TestStore_a_database_of_another_moment(t *testing.T) {
 func accepted(t *testing.T, dir string, want int64) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir, AcceptLoss: func(l *store.LogLoss) audit.Entry {
-		return audit.Entry{Org: "acme", Kind: "audit.restored", Actor: haft.Principal{Org: "acme"}, Time: someTime, Body: fmt.Appendf(nil, "%q", l.Why)}
+		return audit.Entry{Org: "acme", Kind: "audit.restored", Actor: haft.Principal{Org: "acme"}, Time: someTime,
+			Body: fmt.Appendf(nil, "%q", l.Why)}
 	}})
 	if err != nil {
 		t.Fatalf("Open with an accepted loss: %v", err)
@@ -262,7 +265,8 @@ func TestScrub_the_log(t *testing.T) {
 			if err := s.Commit(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			replaced, err := s.Reseal(t.Context(), store.SealedCall{ID: "c1", Sealed: b.Records[0].Sealed}, []byte(`"sealed"`))
+			replaced, err := s.Reseal(t.Context(), store.SealedCall{ID: "c1", Sealed: b.Records[0].Sealed},
+				[]byte(`"sealed"`))
 			if err != nil || !replaced {
 				t.Fatalf("Reseal = %v, %v", replaced, err)
 			}
@@ -371,16 +375,19 @@ func someBatch(rnd *rand.Rand, i int, states map[int]int) store.Batch {
 		}
 		p := haft.Principal{Org: fmt.Sprint("o", n%3), User: fmt.Sprint("u", n%2)}
 		id := haft.CallID(fmt.Sprint("c", n))
-		r := haft.Record{Call: haft.Call{ID: id, Tool: "add", Principal: p}, ToolID: "t", Status: haft.StatusRunning, Created: someTime, Owner: "p"}
+		r := haft.Record{Call: haft.Call{ID: id, Tool: "add", Principal: p}, ToolID: "t", Status: haft.StatusRunning,
+			Created: someTime, Owner: "p"}
 		if states[n] += 1 + rnd.IntN(2); states[n] > 2 {
 			r.Status, r.Ended = haft.StatusSuccess, someTime.Add(time.Duration(rnd.IntN(3))*time.Hour)
 		} else if rnd.IntN(2) == 0 {
 			r.Sealed = fmt.Appendf(nil, "%d", i)
 		}
 		b.Records = append(b.Records, r)
-		b.Events = append(b.Events, haft.Event{Seq: int64(i + 1), Type: haft.EventExecuting, Time: someTime, Call: id, Tool: "add", Principal: p})
+		b.Events = append(b.Events, haft.Event{Seq: int64(i + 1), Type: haft.EventExecuting, Time: someTime, Call: id,
+			Tool: "add", Principal: p})
 		b.Audit = append(b.Audit, audit.Entry{Org: p.Org, Kind: "k", Actor: p, Call: id, Time: someTime})
-		b.Limits = append(b.Limits, store.LimitState{Key: fmt.Sprint("k", n%5), Tokens: float64(200 - i), Used: int64(i), At: someTime.Add(time.Duration(rnd.IntN(3)) * time.Second)})
+		b.Limits = append(b.Limits, store.LimitState{Key: fmt.Sprint("k", n%5), Tokens: float64(200 - i),
+			Used: int64(i), At: someTime.Add(time.Duration(rnd.IntN(3)) * time.Second)})
 	}
 	return b
 }
@@ -422,7 +429,8 @@ func dump(t *testing.T, dir, table string) [][]any {
 // TestStore_a_log_that_fails_is_logged: once, and not for each call.
 func TestStore_a_log_that_fails_is_logged(t *testing.T) {
 	var said bytes.Buffer
-	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir(), Busy: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir(), Busy: true,
+		Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +440,8 @@ func TestStore_a_log_that_fails_is_logged(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if text := said.String(); strings.Count(text, "failed to write to the log") != 1 || strings.Count(text, "level=ERROR") != 1 {
+	if text := said.String(); strings.Count(text, "failed to write to the log") != 1 ||
+		strings.Count(text, "level=ERROR") != 1 {
 		t.Errorf("the log says:\n%s", text)
 	}
 }

@@ -69,10 +69,12 @@ func (f *front) report(part int, err error) {
 		return
 	}
 	texts := [...]string{
-		partOpen:       "open the log in front of the database: without it calls are only slower",
-		partWrite:      "write to the log in front of the database: calls go to the database itself",
-		partApply:      "bring calls from the log into the database: they are safe in the log, and others are refused meanwhile",
-		partSync:       "bring the database to the disk: the log keeps what it has; look at the disk, and start haft again",
+		partOpen:  "open the log in front of the database: without it calls are only slower",
+		partWrite: "write to the log in front of the database: calls go to the database itself",
+		partApply: "bring calls from the log into the database: they are safe in the log, and others are " +
+			"refused meanwhile",
+		partSync: "bring the database to the disk: the log keeps what it has; look at the disk, and start " +
+			"haft again",
 		partCheckpoint: "move pages of the database to their places: haft.db-wal grows",
 	}
 	if err == nil {

@@ -157,7 +157,8 @@ func (s *Store) Keys(ctx context.Context, org, after string, limit int) ([]auth.
 	if limit <= 0 {
 		return nil, nil
 	}
-	list, err := s.keys(ctx, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3", column(org), column(after), page(limit))
+	list, err := s.keys(ctx, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3", column(org), column(after),
+		page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
@@ -183,8 +184,9 @@ func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
 		return err
 	}
 	doc, err := encode(keyDoc{
-		Name: k.Name, User: k.User, Agent: k.Agent, Roles: k.Roles, Scope: k.Scope, SignedOnly: k.SignedOnly, Disabled: k.Disabled,
-		Created: micros(k.Created), Expires: micros(k.Expires), Rotated: micros(k.Rotated), Overlap: micros(k.Overlap),
+		Name: k.Name, User: k.User, Agent: k.Agent, Roles: k.Roles, Scope: k.Scope, SignedOnly: k.SignedOnly,
+		Disabled: k.Disabled,
+		Created:  micros(k.Created), Expires: micros(k.Expires), Rotated: micros(k.Rotated), Overlap: micros(k.Overlap),
 		Secret: keyProof(k.Secret), Previous: keyProof(k.Previous),
 	})
 	if err != nil {

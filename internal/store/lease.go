@@ -14,7 +14,9 @@ func (s *Store) Lease(ctx context.Context, name, owner string, d time.Duration) 
 		if err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "INSERT INTO leases (name, owner, ends) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, ends = excluded.ends WHERE leases.owner = excluded.owner OR leases.ends <= $4",
+		n, err := t.exec(ctx, "INSERT INTO leases (name, owner, ends) VALUES ($1, $2, $3) ON CONFLICT (name) DO "+
+			"UPDATE SET owner = excluded.owner, ends = excluded.ends WHERE leases.owner = excluded.owner OR "+
+			"leases.ends <= $4",
 			column(name), column(owner), now+d.Microseconds(), now)
 		mine = n > 0
 		return err

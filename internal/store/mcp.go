@@ -31,7 +31,8 @@ func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecre
 	condition, id := m.If, m.ID
 	m.If = ""
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := locked[haft.MCPServer](ctx, t, "SELECT doc FROM mcp_servers WHERE org = $1 AND name = $2", column(m.Org), m.Name)
+		old, err := locked[haft.MCPServer](ctx, t, "SELECT doc FROM mcp_servers WHERE org = $1 AND name = $2",
+			column(m.Org), m.Name)
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,9 @@ func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecre
 		if err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "INSERT INTO mcp_servers (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE mcp_servers.org = excluded.org AND mcp_servers.name = excluded.name",
+		n, err := t.exec(ctx, "INSERT INTO mcp_servers (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT "+
+			"(id) DO UPDATE SET doc = excluded.doc WHERE mcp_servers.org = excluded.org AND mcp_servers.name = "+
+			"excluded.name",
 			m.ID, column(m.Org), m.Name, doc)
 		if err == nil && n == 0 {
 			return conflict("another server has that id")
@@ -87,7 +90,8 @@ func serverDoc(m haft.MCPServer) (string, error) {
 // what is kept. Its organisation, id, name and revision stay: it is for what
 // becomes of a server without anybody's doing. It returns [haft.CodeNotFound] if it
 // is gone.
-func (s *Store) SetMCPServer(ctx context.Context, org, id string, change func(*haft.MCPServer) error) (*haft.MCPServer, error) {
+func (s *Store) SetMCPServer(ctx context.Context, org, id string,
+	change func(*haft.MCPServer) error) (*haft.MCPServer, error) {
 	var m haft.MCPServer
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		now, err := t.mcpServer(ctx, org, id, "")
@@ -115,7 +119,8 @@ func (s *Store) SetMCPServer(ctx context.Context, org, id string, change func(*h
 // mcpServer returns a server that nobody else changes before the end, if it is what
 // the condition says.
 func (t *tx) mcpServer(ctx context.Context, org, id, condition string) (*haft.MCPServer, error) {
-	now, err := locked[haft.MCPServer](ctx, t, "SELECT doc FROM mcp_servers WHERE org = $1 AND id = $2", column(org), column(id))
+	now, err := locked[haft.MCPServer](ctx, t, "SELECT doc FROM mcp_servers WHERE org = $1 AND id = $2", column(org),
+		column(id))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +132,8 @@ func (t *tx) mcpServer(ctx context.Context, org, id, condition string) (*haft.MC
 
 // MCPServer returns the server of that id or name, or [haft.CodeNotFound].
 func (s *Store) MCPServer(ctx context.Context, org, ref string) (*haft.MCPServer, error) {
-	list, err := docs[haft.MCPServer](ctx, s, "SELECT doc FROM mcp_servers WHERE org = $1 AND (id = $2 OR name = $2)", column(org), column(ref))
+	list, err := docs[haft.MCPServer](ctx, s, "SELECT doc FROM mcp_servers WHERE org = $1 AND (id = $2 OR name = $2)",
+		column(org), column(ref))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the server: %w", err)
@@ -141,7 +147,8 @@ func (s *Store) MCPServer(ctx context.Context, org, ref string) (*haft.MCPServer
 
 // MCPServers lists the servers of an organisation by name, after that name.
 func (s *Store) MCPServers(ctx context.Context, org, after string, limit int) ([]haft.MCPServer, error) {
-	list, err := docs[haft.MCPServer](ctx, s, "SELECT doc FROM mcp_servers WHERE org = $1 AND name > $2 ORDER BY name LIMIT $3", column(org), column(after), page(limit))
+	list, err := docs[haft.MCPServer](ctx, s, "SELECT doc FROM mcp_servers WHERE org = $1 AND name > $2 ORDER BY "+
+		"name LIMIT $3", column(org), column(after), page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list servers: %w", err)
 	}
@@ -188,7 +195,8 @@ func dropSecrets(ctx context.Context, t *tx, org, id string, kinds []string) err
 	secrets := int64(0)
 	for _, kind := range kinds {
 		// 0 is what follows the slash.
-		n, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND (scope = $3 OR scope >= $4 AND scope < $5)",
+		n, err := t.exec(ctx,
+			"DELETE FROM secrets WHERE org = $1 AND kind = $2 AND (scope = $3 OR scope >= $4 AND scope < $5)",
 			column(org), column(kind), column(id), column(id+"/"), column(id+"0"))
 		if err != nil {
 			return err

@@ -98,7 +98,8 @@ func older(ctx context.Context, p *goose.Provider) error {
 	}
 	if have > know {
 		return &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-			"the database is of a newer haft (version %d, this one knows %d): use that one, or another database", have, know)}
+			"the database is of a newer haft (version %d, this one knows %d): use that one, or another database", have,
+			know)}
 	}
 	return nil
 }

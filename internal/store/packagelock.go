@@ -45,7 +45,8 @@ func (s *Store) PutPackageLock(ctx context.Context, org, id, body string, replac
 	}
 	text := "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO NOTHING"
 	if replace {
-		text = "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO UPDATE SET body = excluded.body, created = excluded.created"
+		text = "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO UPDATE " +
+			"SET body = excluded.body, created = excluded.created"
 	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, text, column(org), column(id), micros(now), body)

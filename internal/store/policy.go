@@ -55,7 +55,8 @@ func (s *Store) PutPolicy(ctx context.Context, org string, p haft.PolicyText, au
 	return &kept, nil
 }
 
-func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText, author string) (kept haft.PolicyText, err error) {
+func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText,
+	author string) (kept haft.PolicyText, err error) {
 	rows, err := t.query(ctx, policyByOrg+t.s.dialect.ForUpdate, column(org))
 	if err != nil {
 		return kept, err
@@ -81,13 +82,16 @@ func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText, autho
 	}
 	kept = haft.PolicyText{Text: p.Text, Updated: stamp(p.Updated, before)}
 	if old != nil {
-		_, err = t.exec(ctx, "UPDATE policies SET body = $2, author = $3, updated = $4 WHERE org = $1", column(org), string(p.Text), column(author), micros(kept.Updated))
+		_, err = t.exec(ctx, "UPDATE policies SET body = $2, author = $3, updated = $4 WHERE org = $1", column(org),
+			string(p.Text), column(author), micros(kept.Updated))
 		return kept, err
 	}
-	n, err := t.exec(ctx, "INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO NOTHING",
+	n, err := t.exec(ctx,
+		"INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO NOTHING",
 		column(org), string(p.Text), column(author), micros(kept.Updated))
 	if err == nil && n == 0 {
-		return kept, &haft.Error{Code: haft.CodeConflict, Message: "it was changed by somebody else; look again first", Err: errPolicyMade}
+		return kept, &haft.Error{Code: haft.CodeConflict, Message: "it was changed by somebody else; look again first",
+			Err: errPolicyMade}
 	}
 	return kept, err
 }

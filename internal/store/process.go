@@ -160,7 +160,8 @@ func (s *Store) Adopt(ctx context.Context, owner string, waiting bool) (n int, e
 // not be adopted.
 func adopt(table, open string) string {
 	cond := open + " AND owner NOT IN (SELECT owner FROM processes)"
-	return "UPDATE " + table + " SET owner = $1 WHERE id IN (SELECT id FROM " + table + " WHERE " + cond + " LIMIT $2) AND " + cond
+	return "UPDATE " + table + " SET owner = $1 WHERE id IN (SELECT id FROM " + table + " WHERE " + cond +
+		" LIMIT $2) AND " + cond
 }
 
 // ReleaseCalls leaves queued calls of a process to others: all of them if none are named.
@@ -190,7 +191,8 @@ func (s *Store) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallI
 // ReleaseChain leaves a chain of a process to others.
 func (s *Store) ReleaseChain(ctx context.Context, owner string, id haft.ChainID) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "UPDATE chains SET owner = '' WHERE final = 0 AND owner = $1 AND id = $2", owner, column(string(id)))
+		_, err := t.exec(ctx, "UPDATE chains SET owner = '' WHERE final = 0 AND owner = $1 AND id = $2", owner,
+			column(string(id)))
 		return err
 	})
 	if err != nil {

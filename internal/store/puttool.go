@@ -16,7 +16,8 @@ import (
 // The store gives the number, and the id if there is none. What is not part of a
 // version is taken over unless the version has to wait; whether the tool is
 // disabled is not.
-func (s *Store) PutTool(ctx context.Context, t haft.Tool, opts PutOptions) (put haft.Tool, created, same bool, err error) {
+func (s *Store) PutTool(ctx context.Context, t haft.Tool,
+	opts PutOptions) (put haft.Tool, created, same bool, err error) {
 	if t.Org == "" {
 		return put, false, false, invalid("a tool belongs to an organisation")
 	}
@@ -144,7 +145,8 @@ func stamp(at, before time.Time) time.Time {
 // the one of the condition.
 //
 // change must not use the store, and may be called more than once.
-func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string, change func(*haft.Tool) error) (*haft.Tool, error) {
+func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string,
+	change func(*haft.Tool) error) (*haft.Tool, error) {
 	var kept haft.Tool
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
@@ -176,7 +178,8 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, conditi
 // SetReview keeps what was said to a version, and makes it current if activate is
 // true, on the same condition as [Store.SetTool]. It returns the tool with its
 // current version.
-func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review, activate bool) (*haft.Tool, error) {
+func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review,
+	activate bool) (*haft.Tool, error) {
 	var kept haft.Tool
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
 		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))

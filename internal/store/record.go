@@ -49,7 +49,8 @@ func (s *Store) records(ctx context.Context, text string, args ...any) ([]haft.R
 // Record returns what is kept of a call, with what is sealed, or
 // [haft.CodeNotFound].
 func (s *Store) Record(ctx context.Context, org string, id haft.CallID) (*haft.Record, error) {
-	list, err := s.records(ctx, "SELECT "+recordColumns+" FROM calls WHERE id = $1 AND org = $2", column(string(id)), column(org))
+	list, err := s.records(ctx, "SELECT "+recordColumns+" FROM calls WHERE id = $1 AND org = $2", column(string(id)),
+		column(org))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the call: %w", err)
@@ -111,7 +112,8 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 			if f.Oldest {
 				a, b = b, a
 			}
-			return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)), cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
+			return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)),
+				cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
 		})
 	}
 	return list[:min(len(list), f.Limit)], nil
@@ -129,7 +131,8 @@ func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, [
 	args := []any{column(f.Org)}
 	b.WriteString("SELECT doc, status, owner, NULL FROM calls WHERE org = $1")
 	for _, c := range []struct{ name, value string }{
-		{"chain", string(f.Chain)}, {"parent", string(f.Parent)}, {"turn", f.Turn}, {"usr", f.User}, {"agent", f.Agent}, {"tool", f.Tool}, {"status", string(status)},
+		{"chain", string(f.Chain)}, {"parent", string(f.Parent)}, {"turn", f.Turn}, {"usr", f.User}, {"agent", f.Agent},
+		{"tool", f.Tool}, {"status", string(status)},
 	} {
 		if c.value == "" {
 			continue
@@ -169,4 +172,5 @@ func (s *Store) Turn(ctx context.Context, org, agent, turn string) ([]haft.Recor
 	return list, nil
 }
 
-const turnQuery = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND agent = $3 ORDER BY created, id LIMIT $4"
+const turnQuery = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND agent " +
+	"= $3 ORDER BY created, id LIMIT $4"

@@ -185,7 +185,8 @@ func left(root *os.Root, m logMarks) ([]redo.Record, error) {
 	for _, r := range c.Records {
 		if r.Version != rowsetVersion {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
-				"another version of haft stopped without an end, and left %d commits in %s of the data directory: start and stop that version once", len(c.Records), LogName)}
+				"another version of haft stopped without an end, and left %d commits in %s of the data directory: "+
+					"start and stop that version once", len(c.Records), LogName)}
 		}
 	}
 	if why := m.lacking(c); why != "" {
@@ -240,7 +241,8 @@ type logMarks struct {
 func readMarks(ctx context.Context, db interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 }) (m logMarks, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch', 'redo_checked')")
+	rows, err := db.QueryContext(ctx,
+		"SELECT name, value FROM marks WHERE name IN ('redo', 'redo_epoch', 'redo_checked')")
 	if err != nil {
 		return m, err
 	}

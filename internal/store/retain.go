@@ -83,8 +83,10 @@ type endedDoc struct {
 }
 
 // oldCalls reads a page of calls, and returns those to remove and their chains.
-func (s *Store) oldCalls(ctx context.Context, o OldCalls, after *CallPlace) (ids, chains []any, next *CallPlace, err error) {
-	text := "SELECT id, created, chain, doc FROM calls WHERE org = $1 AND final = 1 AND created < $2 AND (created, id) > ($3, $4)"
+func (s *Store) oldCalls(ctx context.Context, o OldCalls,
+	after *CallPlace) (ids, chains []any, next *CallPlace, err error) {
+	text := "SELECT id, created, chain, doc FROM calls WHERE org = $1 AND final = 1 AND created < $2 AND (created, " +
+		"id) > ($3, $4)"
 	if after == nil {
 		after = &CallPlace{}
 	}
@@ -130,7 +132,8 @@ func (t *tx) removeCalls(ctx context.Context, org string, ids, chains []any) (in
 		return 0, err
 	}
 	// By the call alone: with the organisation a database looks at all of its approvals.
-	_, err = t.exec(ctx, "DELETE FROM approvals WHERE NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call) AND call IN "+in(len(ids), 1), ids...)
+	_, err = t.exec(ctx, "DELETE FROM approvals WHERE NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = "+
+		"approvals.call) AND call IN "+in(len(ids), 1), ids...)
 	if err != nil || len(chains) == 0 {
 		return gone, err
 	}
@@ -143,8 +146,10 @@ func (t *tx) removeCalls(ctx context.Context, org string, ids, chains []any) (in
 
 // KeptCalls counts the calls of an organisation, and those of some statuses among them, and
 // finds the oldest.
-func (s *Store) KeptCalls(ctx context.Context, org string, of []haft.Status) (all, some int64, oldest time.Time, err error) {
-	err = s.rows(ctx, func(r scanner) error { return r.Scan(&all) }, "SELECT COUNT(*) FROM calls WHERE org = $1", column(org))
+func (s *Store) KeptCalls(ctx context.Context, org string,
+	of []haft.Status) (all, some int64, oldest time.Time, err error) {
+	err = s.rows(ctx, func(r scanner) error { return r.Scan(&all) }, "SELECT COUNT(*) FROM calls WHERE org = $1",
+		column(org))
 	for _, status := range of {
 		if err == nil {
 			err = s.rows(ctx, func(r scanner) error {

@@ -128,7 +128,8 @@ func merge(sets []*rowset) *rowset {
 		return sets[0]
 	}
 	all := &rowset{number: sets[len(sets)-1].number}
-	calls, limits, usage := newest{cols: insertCalls.cols}, newest{cols: insertLimits.cols}, newest{cols: insertUsage.cols}
+	calls, limits, usage := newest{cols: insertCalls.cols}, newest{cols: insertLimits.cols},
+		newest{cols: insertUsage.cols}
 	for _, r := range sets {
 		all.events, all.audit = append(all.events, r.events...), append(all.audit, r.audit...)
 		calls.add(r.calls, 1, keepSealed)

@@ -18,10 +18,13 @@ func rows(t testing.TB) []byte {
 	p := haft.Principal{Org: "acme", User: "ann"}
 	raw, err := store.Rows(store.Batch{
 		Records: []haft.Record{
-			{Call: haft.Call{ID: "a", Tool: "add", Principal: p}, Status: haft.StatusRunning, Created: now, Sealed: json.RawMessage(`{"a":1}`)},
-			{Call: haft.Call{ID: "b", Tool: "add", Principal: p}, Status: haft.StatusSuccess, Created: now, Result: &haft.Result{Tool: "add"}},
+			{Call: haft.Call{ID: "a", Tool: "add", Principal: p}, Status: haft.StatusRunning, Created: now,
+				Sealed: json.RawMessage(`{"a":1}`)},
+			{Call: haft.Call{ID: "b", Tool: "add", Principal: p}, Status: haft.StatusSuccess, Created: now,
+				Result: &haft.Result{Tool: "add"}},
 		},
-		Events: []haft.Event{{Cursor: 1, Seq: 1, Type: haft.EventExecuting, Time: now, Call: "a", Tool: "add", Principal: p}},
+		Events: []haft.Event{{Cursor: 1, Seq: 1, Type: haft.EventExecuting, Time: now, Call: "a", Tool: "add",
+			Principal: p}},
 		Limits: []store.LimitState{{Key: "k", Tokens: 0.5, Used: -1, At: now}},
 	})
 	if err != nil {
@@ -64,7 +67,8 @@ func TestRowset_comes_back(t *testing.T) {
 func TestRowset_columns(t *testing.T) {
 	version, columns := store.RowsetColumns()
 	want := []string{
-		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, sealed)",
+		"INSERT INTO calls (id, org, usr, agent, tool, turn, parent, chain, created, status, final, owner, doc, " +
+			"sealed)",
 		"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)",
 		"INSERT INTO audit (org, seq, at, doc, body, prev, hash)",
 		"INSERT INTO limits (name, tokens, used, at)",

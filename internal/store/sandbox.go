@@ -27,7 +27,8 @@ func (s *Store) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*ha
 	condition, at := c.If, c.Updated
 	c.If = ""
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := locked[haft.SandboxConfig](ctx, t, "SELECT doc FROM sandbox_configs WHERE org = $1 AND type = $2", column(c.Org), string(c.Type))
+		old, err := locked[haft.SandboxConfig](ctx, t, "SELECT doc FROM sandbox_configs WHERE org = $1 AND type = $2",
+			column(c.Org), string(c.Type))
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,9 @@ func (s *Store) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*ha
 		if len(doc) > MaxText {
 			return invalid("the configuration has %d bytes, %d is the most", len(doc), MaxText)
 		}
-		n, err := t.exec(ctx, "INSERT INTO sandbox_configs (id, org, type, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE sandbox_configs.org = excluded.org AND sandbox_configs.type = excluded.type",
+		n, err := t.exec(ctx, "INSERT INTO sandbox_configs (id, org, type, doc) VALUES ($1, $2, $3, $4) ON CONFLICT "+
+			"(id) DO UPDATE SET doc = excluded.doc WHERE sandbox_configs.org = excluded.org AND "+
+			"sandbox_configs.type = excluded.type",
 			string(c.ID), column(c.Org), string(c.Type), doc)
 		if err == nil && n == 0 {
 			return conflict("another configuration has that id")
@@ -65,13 +68,15 @@ func (s *Store) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*ha
 // SandboxConfig returns the configuration of that type or id, or
 // [haft.CodeNotFound].
 func (s *Store) SandboxConfig(ctx context.Context, org, ref string) (*haft.SandboxConfig, error) {
-	return one[haft.SandboxConfig](ctx, s, "sandbox configuration", "SELECT doc FROM sandbox_configs WHERE org = $1 AND (type = $2 OR id = $2) LIMIT 1", column(org), column(ref))
+	return one[haft.SandboxConfig](ctx, s, "sandbox configuration",
+		"SELECT doc FROM sandbox_configs WHERE org = $1 AND (type = $2 OR id = $2) LIMIT 1", column(org), column(ref))
 }
 
 // SandboxConfigs lists the configurations of an organisation by type. There is at
 // most one of each.
 func (s *Store) SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxConfig, error) {
-	list, err := docs[haft.SandboxConfig](ctx, s, "SELECT doc FROM sandbox_configs WHERE org = $1 ORDER BY type LIMIT $2", column(org), MaxPage)
+	list, err := docs[haft.SandboxConfig](ctx, s,
+		"SELECT doc FROM sandbox_configs WHERE org = $1 ORDER BY type LIMIT $2", column(org), MaxPage)
 	if err != nil {
 		return nil, fmt.Errorf("list sandbox configurations: %w", err)
 	}
@@ -83,7 +88,8 @@ func (s *Store) SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxC
 // condition.
 func (s *Store) RemoveSandboxConfig(ctx context.Context, org string, id haft.SandboxConfigID, condition string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		now, err := locked[haft.SandboxConfig](ctx, t, "SELECT doc FROM sandbox_configs WHERE org = $1 AND id = $2", column(org), column(string(id)))
+		now, err := locked[haft.SandboxConfig](ctx, t, "SELECT doc FROM sandbox_configs WHERE org = $1 AND id = $2",
+			column(org), column(string(id)))
 		if err != nil {
 			return err
 		}

@@ -36,8 +36,10 @@ func fill(t testing.TB, s *store.Store, tools, calls int) {
 	t.Helper()
 	for i := range tools {
 		tool := haft.Tool{
-			Org: "acme", Name: fmt.Sprintf("tool_%05d", i), Category: fmt.Sprint("category", i%20), Tags: []string{fmt.Sprint("tag", i%50)},
-			Version: haft.Version{Kind: haft.KindPython, Digest: fmt.Sprint("d", i), Description: fmt.Sprintf("Does thing %d with words that all tools have.", i), Created: at},
+			Org: "acme", Name: fmt.Sprintf("tool_%05d", i), Category: fmt.Sprint("category", i%20),
+			Tags: []string{fmt.Sprint("tag", i%50)},
+			Version: haft.Version{Kind: haft.KindPython, Digest: fmt.Sprint("d", i),
+				Description: fmt.Sprintf("Does thing %d with words that all tools have.", i), Created: at},
 		}
 		if _, _, _, err := s.PutTool(t.Context(), tool, store.PutOptions{Activate: true}); err != nil {
 			t.Fatalf("PutTool: %v", err)
@@ -58,15 +60,18 @@ func past(from, n int) store.Batch {
 		p := haft.Principal{Org: "acme", User: fmt.Sprint("u", i%100), Agent: fmt.Sprint("a", i%10)}
 		id := haft.CallID(fmt.Sprintf("c%08d", i))
 		b.Records = append(b.Records, haft.Record{
-			Call:   haft.Call{ID: id, Tool: fmt.Sprint("tool", i%1000), Principal: p, Turn: fmt.Sprint("t", i/5), Args: json.RawMessage(`{}`)},
+			Call: haft.Call{ID: id, Tool: fmt.Sprint("tool", i%1000), Principal: p, Turn: fmt.Sprint("t", i/5),
+				Args: json.RawMessage(`{}`)},
 			Status: haft.Statuses()[i%7], Created: at.Add(time.Duration(i) * time.Millisecond), Owner: "p",
 		})
-		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventCompleted, Time: at, Call: id, Tool: "t", Principal: p})
+		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventCompleted, Time: at, Call: id, Tool: "t",
+			Principal: p})
 		kind := "call.ended"
 		if i%10_000 == 9_999 {
 			kind = "policy.put"
 		}
-		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: kind, Actor: p, Call: id, Tool: fmt.Sprint("tool", i%1000), Time: at.Add(time.Duration(i) * time.Millisecond)})
+		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: kind, Actor: p, Call: id,
+			Tool: fmt.Sprint("tool", i%1000), Time: at.Add(time.Duration(i) * time.Millisecond)})
 	}
 	return b
 }
@@ -110,7 +115,8 @@ func TestPlans(t *testing.T) {
 			switch {
 			case strings.HasPrefix(line, "SEARCH") && strings.Contains(line, "USING"):
 				searches++
-				if strings.HasPrefix(p.Name, "audit of") && strings.Contains(line, " f ") && !strings.Contains(line, "(at,seq)") {
+				if strings.HasPrefix(p.Name, "audit of") && strings.Contains(line, " f ") &&
+					!strings.Contains(line, "(at,seq)") {
 					t.Errorf("%s does not begin where the page before ended: %s", p.Name, line)
 				}
 				if strings.HasSuffix(line, "(org=?)") && !inOrder[p.Name] {
@@ -118,7 +124,8 @@ func TestPlans(t *testing.T) {
 				}
 			case p.Name == "last event" && strings.HasPrefix(line, "SCAN h"): // three rows
 			case line == "SCAN counted": // those that a limit leaves
-			case strings.HasPrefix(line, "SCAN"), strings.Contains(line, "TEMP B-TREE"), strings.Contains(line, "AUTOMATIC"):
+			case strings.HasPrefix(line, "SCAN"), strings.Contains(line, "TEMP B-TREE"),
+				strings.Contains(line, "AUTOMATIC"):
 				t.Errorf("%s: %s", p.Name, line)
 			}
 		}
@@ -127,7 +134,8 @@ func TestPlans(t *testing.T) {
 		}
 		t.Logf("%s: %s", p.Name, strings.Join(p.Lines, "; "))
 	}
-	page, err := s.Records(t.Context(), haft.CallFilter{Org: "acme", Status: []haft.Status{haft.StatusError, haft.StatusSuccess}})
+	page, err := s.Records(t.Context(), haft.CallFilter{Org: "acme",
+		Status: []haft.Status{haft.StatusError, haft.StatusSuccess}})
 	if err != nil || len(page) != 50 {
 		t.Errorf("Records = %d, %v", len(page), err)
 	}
@@ -175,7 +183,8 @@ func BenchmarkRead(b *testing.B) {
 			s := open(b)
 			fill(b, s, size[0], size[1])
 			began := time.Now()
-			if _, _, err := s.FindAudit(b.Context(), "acme", haft.AuditFilter{Kind: "none"}, haft.AuditPlace{}); err != nil {
+			if _, _, err := s.FindAudit(b.Context(), "acme", haft.AuditFilter{Kind: "none"},
+				haft.AuditPlace{}); err != nil {
 				b.Fatal(err)
 			}
 			b.Logf("the first search of %d entries took %v", size[1], time.Since(began))
@@ -194,14 +203,20 @@ func BenchmarkRead(b *testing.B) {
 				run  func() error
 			}{
 				{"Tool", func() error { _, err := s.Tool(b.Context(), "acme", "tool_00003"); return err }},
-				{"ToolStamp", func() error { _, _, _, err := s.ToolStamp(b.Context(), "acme", "tool_00003"); return err }},
+				{"ToolStamp",
+					func() error { _, _, _, err := s.ToolStamp(b.Context(), "acme", "tool_00003"); return err }},
 				{"Tools", func() error {
 					_, err := s.Tools(b.Context(), "acme", haft.ToolFilter{After: "tool_00001", Limit: 5})
 					return err
 				}},
-				{"SearchTools", func() error { _, err := s.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
+				{"SearchTools",
+					func() error { _, err := s.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
 				{"Record", func() error { _, err := s.Record(b.Context(), "acme", "c00000050"); return err }},
-				{"Records", func() error { _, err := s.Records(b.Context(), haft.CallFilter{Org: "acme"}); return err }},
+				{"Records", func() error {
+					_, err := s.Records(b.Context(),
+						haft.CallFilter{Org: "acme"})
+					return err
+				}},
 			} {
 				b.Run(q.name, func(b *testing.B) {
 					b.ReportAllocs()

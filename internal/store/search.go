@@ -162,7 +162,8 @@ func (s *Store) searchFiltered(ctx context.Context, org string, f haft.ToolFilte
 // fits reports whether a tool is among those that f lists, but for the search.
 func fits(f haft.ToolFilter, t *haft.Tool) bool {
 	return f.Shows(t.Disabled) && (f.Category == "" || t.Category == f.Category) &&
-		(f.Kind == "" || t.Version.Kind == f.Kind) && (f.Tag == "" || slices.Contains(t.Tags, f.Tag)) && t.Name > f.After
+		(f.Kind == "" || t.Version.Kind == f.Kind) && (f.Tag == "" || slices.Contains(t.Tags, f.Tag)) &&
+		t.Name > f.After
 }
 
 // loadQuery asks by id. What is compared with the organisation is not a column
@@ -227,7 +228,8 @@ const common = 1
 
 // poll asks who has the words of a query, at most so many for each. It returns how
 // much each word says, and whether it may not have seen all.
-func (s *Store) poll(ctx context.Context, org string, query []string, most int) (found *poll, says []float64, full bool, err error) {
+func (s *Store) poll(ctx context.Context, org string, query []string,
+	most int) (found *poll, says []float64, full bool, err error) {
 	found, says = &poll{index: make(map[string]int)}, make([]float64, len(query))
 	for i, word := range query {
 		n, err := s.gather(ctx, found, i, exactQuery, column(org), word, most)
@@ -242,7 +244,8 @@ func (s *Store) poll(ctx context.Context, org string, query []string, most int) 
 		if i < len(query)-1 {
 			continue
 		}
-		if n, err = s.gather(ctx, found, i, prefixQuery, column(org), word, word+string(unicode.MaxRune), most); err != nil {
+		if n, err = s.gather(ctx, found, i, prefixQuery, column(org), word, word+string(unicode.MaxRune),
+			most); err != nil {
 			return nil, nil, false, err
 		}
 		full = full || n == most
@@ -252,8 +255,10 @@ func (s *Store) poll(ctx context.Context, org string, query []string, most int) 
 
 const (
 	completeQuery = "SELECT tool, word, weight * 2 FROM tool_words WHERE tool IN "
-	exactQuery    = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, tool DESC LIMIT $3"
-	prefixQuery   = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY word, weight, tool LIMIT $4"
+	exactQuery    = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, " +
+		"tool DESC LIMIT $3"
+	prefixQuery = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY word, " +
+		"weight, tool LIMIT $4"
 )
 
 // gather notes who has word number i of a query, and returns how many.
@@ -307,7 +312,8 @@ func (p *poll) rank(rare []float64, named string) {
 		}
 	}
 	slices.SortFunc(p.list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(number(b.exact), number(a.exact)), cmp.Compare(b.score, a.score), strings.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(number(b.exact), number(a.exact)), cmp.Compare(b.score, a.score),
+			strings.Compare(a.id, b.id))
 	})
 	for i := range p.list {
 		p.index[p.list[i].id] = i

@@ -38,13 +38,15 @@ type Secret struct {
 func (s Secret) String() string { return fmt.Sprintf("secret %q of %s %q", s.Name, s.Kind, s.Scope) }
 
 // secretColumns are read in this order by scanSecret.
-const secretColumns = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM secrets "
+const secretColumns = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM " +
+	"secrets "
 
 func scanSecret(r scanner) (Secret, error) {
 	var s Secret
 	var data string
 	var plain, key, created, updated int64
-	if err := r.Scan(&s.Org, &s.Kind, &s.Scope, &s.Name, &data, &plain, &key, &s.Bound, &s.Print, &created, &updated, &s.Rev); err != nil {
+	if err := r.Scan(&s.Org, &s.Kind, &s.Scope, &s.Name, &data, &plain, &key, &s.Bound, &s.Print, &created, &updated,
+		&s.Rev); err != nil {
 		return s, err
 	}
 	var err error
@@ -57,7 +59,8 @@ func scanSecret(r scanner) (Secret, error) {
 
 // Secret returns one secret, or [haft.CodeNotFound].
 func (s *Store) Secret(ctx context.Context, org, kind, scope, name string) (Secret, error) {
-	list, err := s.secrets(ctx, secretColumns+"WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(org), column(kind), column(scope), column(name))
+	list, err := s.secrets(ctx, secretColumns+"WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(org),
+		column(kind), column(scope), column(name))
 	if err != nil {
 		return Secret{}, fmt.Errorf("find the secret: %w", err)
 	}
@@ -69,7 +72,8 @@ func (s *Store) Secret(ctx context.Context, org, kind, scope, name string) (Secr
 
 // Secrets lists those of one scope by name, after that name.
 func (s *Store) Secrets(ctx context.Context, org, kind, scope, after string, limit int) ([]Secret, error) {
-	list, err := s.secrets(ctx, secretColumns+"WHERE org = $1 AND kind = $2 AND scope = $3 AND name > $4 ORDER BY name LIMIT $5",
+	list, err := s.secrets(ctx,
+		secretColumns+"WHERE org = $1 AND kind = $2 AND scope = $3 AND name > $4 ORDER BY name LIMIT $5",
 		column(org), column(kind), column(scope), column(after), page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list secrets: %w", err)
@@ -80,7 +84,8 @@ func (s *Store) Secrets(ctx context.Context, org, kind, scope, after string, lim
 // AllSecrets lists those of all organisations after the given one, in the order of
 // organisation, kind, scope and name.
 func (s *Store) AllSecrets(ctx context.Context, after Secret, limit int) ([]Secret, error) {
-	list, err := s.secrets(ctx, secretColumns+"WHERE (org, kind, scope, name) > ($1, $2, $3, $4) ORDER BY org, kind, scope, name LIMIT $5",
+	list, err := s.secrets(ctx,
+		secretColumns+"WHERE (org, kind, scope, name) > ($1, $2, $3, $4) ORDER BY org, kind, scope, name LIMIT $5",
 		column(after.Org), column(after.Kind), column(after.Scope), column(after.Name), page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list all secrets: %w", err)
@@ -118,7 +123,8 @@ func (s *Store) PutSecret(ctx context.Context, v Secret) error {
 
 // check reports why a secret cannot be kept.
 func (v Secret) check() error {
-	for what, text := range map[string]string{"the organisation of the secret": v.Org, "the kind of the secret": v.Kind, "the name of the secret": v.Name} {
+	for what, text := range map[string]string{"the organisation of the secret": v.Org, "the kind of the secret": v.Kind,
+		"the name of the secret": v.Name} {
 		if err := need(what, text); err != nil {
 			return err
 		}
@@ -142,10 +148,13 @@ var ErrSecretChanged = errors.New("the secret has another revision")
 // putSecret writes one secret.
 func (t *tx) putSecret(ctx context.Context, v Secret) error {
 	data := base64.StdEncoding.EncodeToString(v.Data)
-	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created), micros(v.Updated), v.Bound}
-	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
+	args := []any{v.Org, v.Kind, v.Scope, v.Name, data, number(v.Plain), int64(v.Key), v.Print, micros(v.Created),
+		micros(v.Updated), v.Bound}
+	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) " +
+		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
 	if v.Rev != 0 {
-		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, bound = $11, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $12"
+		text = "UPDATE secrets SET data = $5, plain = $6, key = $7, print = $8, created = $9, updated = $10, bound " +
+			"= $11, rev = rev + 1 WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4 AND rev = $12"
 		args = append(args, v.Rev)
 	}
 	n, err := t.exec(ctx, text, args...)
@@ -157,14 +166,16 @@ func (t *tx) putSecret(ctx context.Context, v Secret) error {
 
 // markSecrets notes that secrets of an organisation changed.
 func markSecrets(ctx context.Context, t *tx, org string) error {
-	_, err := t.exec(ctx, "INSERT INTO secret_marks (org, rev) VALUES ($1, 1) ON CONFLICT (org) DO UPDATE SET rev = secret_marks.rev + 1", column(org))
+	_, err := t.exec(ctx, "INSERT INTO secret_marks (org, rev) VALUES ($1, 1) ON CONFLICT (org) DO UPDATE SET rev = "+
+		"secret_marks.rev + 1", column(org))
 	return err
 }
 
 // RemoveSecret removes a secret, or returns [haft.CodeNotFound].
 func (s *Store) RemoveSecret(ctx context.Context, org, kind, scope, name string) error {
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4", column(org), column(kind), column(scope), column(name))
+		n, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4",
+			column(org), column(kind), column(scope), column(name))
 		if err == nil && n == 0 {
 			return notFound("secret")
 		}
@@ -184,7 +195,8 @@ func (s *Store) RemoveSecret(ctx context.Context, org, kind, scope, name string)
 // caches.
 func (s *Store) SecretMark(ctx context.Context, org string) (int64, error) {
 	var rev int64
-	err := s.rows(ctx, func(r scanner) error { return r.Scan(&rev) }, "SELECT rev FROM secret_marks WHERE org = $1", column(org))
+	err := s.rows(ctx, func(r scanner) error { return r.Scan(&rev) }, "SELECT rev FROM secret_marks WHERE org = $1",
+		column(org))
 	if err != nil {
 		return 0, fmt.Errorf("look for changes of secrets: %w", err)
 	}
@@ -194,7 +206,8 @@ func (s *Store) SecretMark(ctx context.Context, org string) (int64, error) {
 // HasPlainSecrets reports whether a secret is kept as the value itself.
 func (s *Store) HasPlainSecrets(ctx context.Context) (bool, error) {
 	some := false
-	err := s.rows(ctx, func(scanner) error { some = true; return nil }, "SELECT name FROM secrets WHERE plain = 1 LIMIT 1")
+	err := s.rows(ctx, func(scanner) error { some = true; return nil },
+		"SELECT name FROM secrets WHERE plain = 1 LIMIT 1")
 	if err != nil {
 		return false, fmt.Errorf("look for secrets in the clear: %w", err)
 	}
@@ -236,9 +249,11 @@ func (s *Store) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 		var n int64
 		var err error
 		if rev == 0 {
-			n, err = t.exec(ctx, "INSERT INTO keysets (name, data, rev) VALUES ($1, $2, 1) ON CONFLICT (name) DO NOTHING", theKeyset, text)
+			n, err = t.exec(ctx, "INSERT INTO keysets (name, data, rev) VALUES ($1, $2, 1) ON CONFLICT (name) DO "+
+				"NOTHING", theKeyset, text)
 		} else {
-			n, err = t.exec(ctx, "UPDATE keysets SET data = $1, rev = rev + 1 WHERE name = $2 AND rev = $3", text, theKeyset, rev)
+			n, err = t.exec(ctx, "UPDATE keysets SET data = $1, rev = rev + 1 WHERE name = $2 AND rev = $3", text,
+				theKeyset, rev)
 		}
 		if err == nil && n == 0 {
 			return conflict("the keys of the secrets were changed meanwhile")
@@ -254,7 +269,9 @@ func (s *Store) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 // AgentsWithEnv lists agents of all organisations that have variables in their
 // own row, by id, after that id. Where secrets are encrypted there are none.
 func (s *Store) AgentsWithEnv(ctx context.Context, after haft.AgentID, limit int) ([]haft.Agent, error) {
-	list, err := docs[haft.Agent](ctx, s, `SELECT doc FROM agents WHERE id > $1 AND doc LIKE '%"env":{"%' ORDER BY id LIMIT $2`, column(string(after)), page(limit))
+	list, err := docs[haft.Agent](ctx, s,
+		`SELECT doc FROM agents WHERE id > $1 AND doc LIKE '%"env":{"%' ORDER BY id LIMIT $2`, column(string(after)),
+		page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list agents with variables: %w", err)
 	}
@@ -319,7 +336,8 @@ func (s *Store) SealedCalls(ctx context.Context, after haft.CallID, limit int) (
 		err := r.Scan(&id, &sealed)
 		list = append(list, SealedCall{haft.CallID(id), json.RawMessage(sealed)})
 		return err
-	}, "SELECT id, sealed FROM calls WHERE sealed IS NOT NULL AND id > $1 AND status IN "+in(len(args)-2, 3)+" ORDER BY id LIMIT $2", args...)
+	}, "SELECT id, sealed FROM calls WHERE sealed IS NOT NULL AND id > $1 AND status IN "+in(len(args)-2, 3)+
+		" ORDER BY id LIMIT $2", args...)
 	if err != nil {
 		return nil, fmt.Errorf("list what is kept of open calls: %w", err)
 	}
@@ -333,7 +351,8 @@ func (s *Store) Reseal(ctx context.Context, c SealedCall, next json.RawMessage) 
 		return false, invalid("what is kept of the call has %d bytes, %d is the most", len(next), MaxSealed)
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE calls SET sealed = $1 WHERE id = $2 AND final = 0 AND sealed = $3", string(next), column(string(c.ID)), string(c.Sealed))
+		n, err := t.exec(ctx, "UPDATE calls SET sealed = $1 WHERE id = $2 AND final = 0 AND sealed = $3", string(next),
+			column(string(c.ID)), string(c.Sealed))
 		replaced = n > 0
 		return err
 	})
@@ -389,7 +408,8 @@ func (s *Store) scrub(ctx context.Context) error {
 		return s.front.checkSync(err)
 	}
 	if busy != 0 {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "somebody reads the database, and with it what was to be removed; try again"}
+		return &haft.Error{Code: haft.CodeUnavailable,
+			Message: "somebody reads the database, and with it what was to be removed; try again"}
 	}
 	if s.front != nil {
 		return s.front.erase()

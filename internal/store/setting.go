@@ -40,7 +40,8 @@ func (s *Store) Limits(ctx context.Context, keys []string) ([]LimitState, error)
 // PruneLimits forgets states from before a time, and returns how many. The time
 // must be so long ago that a limit without a state is the same.
 func (s *Store) PruneLimits(ctx context.Context, before time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)", micros(before))
+	return s.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)",
+		micros(before))
 }
 
 // Cached returns a value that was kept and has not expired.
@@ -72,7 +73,8 @@ func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMess
 		return nil
 	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) ON CONFLICT (org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
+		_, err := t.exec(ctx, "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) ON CONFLICT "+
+			"(org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
 			column(org), column(key), string(raw), micros(expires))
 		return err
 	})
@@ -84,17 +86,20 @@ func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMess
 
 // PruneCached forgets values that have expired, and returns how many.
 func (s *Store) PruneCached(ctx context.Context, now time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 ORDER BY expires LIMIT $2)", micros(now))
+	return s.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 "+
+		"ORDER BY expires LIMIT $2)", micros(now))
 }
 
 // Chain returns a chain, or [haft.CodeNotFound].
 func (s *Store) Chain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	return one[haft.Chain](ctx, s, "chain", "SELECT doc FROM chains WHERE id = $1 AND org = $2", column(string(id)), column(org))
+	return one[haft.Chain](ctx, s, "chain", "SELECT doc FROM chains WHERE id = $1 AND org = $2", column(string(id)),
+		column(org))
 }
 
 // OpenChains lists chains that are not final, oldest first.
 func (s *Store) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error) {
-	list, err := docs[haft.Chain](ctx, s, "SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1", page(limit))
+	list, err := docs[haft.Chain](ctx, s, "SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1",
+		page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list open chains: %w", err)
 	}
@@ -115,7 +120,8 @@ func document(what, text string) error {
 // Setting returns a setting, or "" if there is none.
 func (s *Store) Setting(ctx context.Context, key string) (string, error) {
 	value := ""
-	err := s.rows(ctx, func(r scanner) error { return r.Scan(&value) }, "SELECT value FROM settings WHERE name = $1", column(key))
+	err := s.rows(ctx, func(r scanner) error { return r.Scan(&value) }, "SELECT value FROM settings WHERE name = $1",
+		column(key))
 	if err != nil {
 		return "", fmt.Errorf("read a setting: %w", err)
 	}
@@ -128,7 +134,8 @@ func (s *Store) PutSetting(ctx context.Context, key, value string) error {
 		return err
 	}
 	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value", column(key), value)
+		_, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET "+
+			"value = excluded.value", column(key), value)
 		return err
 	})
 	if err != nil {

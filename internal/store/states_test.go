@@ -16,7 +16,8 @@ func TestStates_are_documented(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, cond, _ := strings.Cut(store.MoveCondition(), "WHERE ")
-	if got := strings.Join(strings.Fields(string(page)), " "); !strings.Contains(got, "WHERE "+strings.Join(strings.Fields(cond), " ")) {
+	if got := strings.Join(strings.Fields(string(page)), " "); !strings.Contains(got,
+		"WHERE "+strings.Join(strings.Fields(cond), " ")) {
 		t.Errorf("docs/calls.md does not have this condition:\n%s", cond)
 	}
 }

@@ -52,7 +52,8 @@ func FuzzWords(f *testing.F) {
 // TestColumn: what is kept is text that every database takes, and two texts are
 // never kept alike.
 func TestColumn(t *testing.T) {
-	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()),
+		func(b []byte) string { return string(b) }),
 		rapid.Map(rapid.String(), func(s string) string { return strings.Repeat(s+"x", 300) }))
 	rapid.Check(t, func(t *rapid.T) {
 		a := texts.Draw(t, "a")

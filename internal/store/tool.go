@@ -21,7 +21,8 @@ type labels struct {
 // toolColumns are what scanTool reads, of tools t and versions v.
 const toolColumns = "t.id, t.name, t.labels, t.disabled, t.number, t.newest, t.created, t.updated, v.doc, v.review"
 
-const toolFrom = "SELECT " + toolColumns + " FROM tools t LEFT JOIN versions v ON v.tool = t.id AND v.number = t.number WHERE "
+const toolFrom = "SELECT " + toolColumns +
+	" FROM tools t LEFT JOIN versions v ON v.tool = t.id AND v.number = t.number WHERE "
 
 // A row is a tool with what only the store knows.
 type row struct {
@@ -36,7 +37,8 @@ func scanTool(r scanner, org string) (row, error) {
 	var disabled, created, updated int64
 	var number int
 	var doc, review sql.NullString
-	if err := r.Scan(&t.ID, &t.Name, &label, &disabled, &number, &t.newest, &created, &updated, &doc, &review); err != nil {
+	if err := r.Scan(&t.ID, &t.Name, &label, &disabled, &number, &t.newest, &created, &updated, &doc,
+		&review); err != nil {
 		return t, err
 	}
 	var l labels
@@ -100,7 +102,8 @@ const stampByRef = "SELECT id, number, updated FROM tools WHERE org = $1 AND (id
 
 // ToolStamp tells cheaply whether a tool has changed: whatever changes, updated
 // does too.
-func (s *Store) ToolStamp(ctx context.Context, org, ref string) (id haft.ToolID, number int, updated time.Time, err error) {
+func (s *Store) ToolStamp(ctx context.Context, org,
+	ref string) (id haft.ToolID, number int, updated time.Time, err error) {
 	err = s.rows(ctx, func(r scanner) error {
 		var at int64
 		var other haft.ToolID
@@ -163,11 +166,13 @@ func toolQuery(org string, f haft.ToolFilter) (string, []any) {
 		}
 		if f.Tag != "" {
 			args = append(args, column(f.Tag))
-			text += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM tool_tags g WHERE g.tool = t.id AND g.tag = $%d)", len(args))
+			text += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM tool_tags g WHERE g.tool = t.id AND g.tag = $%d)",
+				len(args))
 		}
 	case f.Tag != "":
 		args = append(args, column(f.Tag))
-		text = "SELECT " + toolColumns + ` FROM tool_tags g JOIN tools t ON t.id = g.tool LEFT JOIN versions v ON v.tool = t.id AND v.number = t.number
+		text = "SELECT " + toolColumns +
+			` FROM tool_tags g JOIN tools t ON t.id = g.tool LEFT JOIN versions v ON v.tool = t.id AND v.number = t.number
 			WHERE g.org = $1 AND g.name > $2 AND g.tag = $3`
 		order = "g.name"
 	}
@@ -237,10 +242,12 @@ func (s *Store) Version(ctx context.Context, org string, id haft.ToolID, number 
 // VersionByDigest returns the newest version with that digest, or
 // [haft.CodeNotFound].
 func (s *Store) VersionByDigest(ctx context.Context, org string, id haft.ToolID, digest string) (*haft.Version, error) {
-	return s.version(ctx, "v.digest = $3 ORDER BY v.number DESC LIMIT 1", column(org), column(string(id)), column(digest))
+	return s.version(ctx, "v.digest = $3 ORDER BY v.number DESC LIMIT 1", column(org), column(string(id)),
+		column(digest))
 }
 
-const versionFrom = "SELECT v.number, v.doc, v.review FROM versions v JOIN tools t ON t.id = v.tool WHERE t.org = $1 AND v.tool = $2 AND "
+const versionFrom = "SELECT v.number, v.doc, v.review FROM versions v JOIN tools t ON t.id = v.tool WHERE t.org = " +
+	"$1 AND v.tool = $2 AND "
 
 func (s *Store) version(ctx context.Context, which string, args ...any) (*haft.Version, error) {
 	list, err := s.versions(ctx, versionFrom+which, args...)
@@ -259,7 +266,8 @@ func (s *Store) Versions(ctx context.Context, org string, id haft.ToolID, before
 	if before <= 0 {
 		before = 1 << 62
 	}
-	list, err := s.versions(ctx, versionFrom+"v.number < $3 ORDER BY v.number DESC LIMIT $4", column(org), column(string(id)), before, page(limit))
+	list, err := s.versions(ctx, versionFrom+"v.number < $3 ORDER BY v.number DESC LIMIT $4", column(org),
+		column(string(id)), before, page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list versions: %w", err)
 	}
@@ -310,7 +318,8 @@ func (t *tx) keep(ctx context.Context, tool *row, shown haft.Version) error {
 		return invalid("category and tags have %d bytes, %d is the most", len(label), MaxText)
 	}
 	org, id := column(tool.Org), column(string(tool.ID))
-	n, err := t.exec(ctx, `INSERT INTO tools (id, org, name, kind, category, labels, disabled, number, newest, created, updated)
+	n, err := t.exec(ctx,
+		`INSERT INTO tools (id, org, name, kind, category, labels, disabled, number, newest, created, updated)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, category = excluded.category,
 		labels = excluded.labels, disabled = excluded.disabled, number = excluded.number, newest = excluded.newest, updated = excluded.updated
 		WHERE tools.org = excluded.org`,
@@ -366,14 +375,16 @@ func (t *tx) addVersion(ctx context.Context, id haft.ToolID, v haft.Version) err
 	if len(doc)+len(review) > MaxVersion {
 		return invalid("the version of the tool has %d bytes, %d is the most", len(doc)+len(review), MaxVersion)
 	}
-	_, err = t.exec(ctx, "INSERT INTO versions (tool, number, digest, created, doc, review) VALUES ($1, $2, $3, $4, $5, $6)",
+	_, err = t.exec(ctx,
+		"INSERT INTO versions (tool, number, digest, created, doc, review) VALUES ($1, $2, $3, $4, $5, $6)",
 		column(string(id)), v.Number, column(v.Digest), micros(v.Created), doc, review)
 	return err
 }
 
 // versionOf returns a version inside a transaction, or [haft.CodeNotFound].
 func (t *tx) versionOf(ctx context.Context, id haft.ToolID, number int) (haft.Version, error) {
-	rows, err := t.query(ctx, "SELECT doc, review FROM versions WHERE tool = $1 AND number = $2", column(string(id)), number)
+	rows, err := t.query(ctx, "SELECT doc, review FROM versions WHERE tool = $1 AND number = $2", column(string(id)),
+		number)
 	if err != nil {
 		return haft.Version{}, err
 	}
@@ -401,7 +412,8 @@ func (t *tx) setReview(ctx context.Context, id haft.ToolID, number int, r haft.R
 	if len(review) > MaxText {
 		return invalid("the review has %d bytes, %d is the most", len(review), MaxText)
 	}
-	n, err := t.exec(ctx, "UPDATE versions SET review = $1 WHERE tool = $2 AND number = $3", review, column(string(id)), number)
+	n, err := t.exec(ctx, "UPDATE versions SET review = $1 WHERE tool = $2 AND number = $3", review, column(string(id)),
+		number)
 	if err == nil && n == 0 {
 		return notFound("version of the tool")
 	}

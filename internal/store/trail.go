@@ -48,7 +48,8 @@ func (s *Store) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpo
 		}
 	}
 	for after, more := int64(0), true; more; {
-		page, err := s.chained(ctx, "WHERE org = $1 AND number > $2 ORDER BY number LIMIT $3", column(org), after, MaxPage)
+		page, err := s.chained(ctx, "WHERE org = $1 AND number > $2 ORDER BY number LIMIT $3", column(org), after,
+			MaxPage)
 		if err != nil {
 			return nil, err
 		}

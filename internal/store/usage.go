@@ -44,7 +44,8 @@ func usageRows(records []haft.Record) []any {
 		}
 		p := &r.Call.Principal
 		at := micros(cmp.Or(r.Ended, r.Created))
-		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.Owner()), agent: column(p.Agent), state: string(r.Status)}
+		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.Owner()), agent: column(p.Agent),
+			state: string(r.Status)}
 		if r.ToolID != "" {
 			k.tool = column(toolOf(r))
 		}
@@ -136,7 +137,8 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 		var k sumKey
 		var hour, calls, cached, wall, cpu, output int64
 		var status haft.Status
-		if err := r.Scan(&hour, &k.tool, &k.user, &k.agent, &status, &calls, &cached, &wall, &cpu, &output); err != nil {
+		if err := r.Scan(&hour, &k.tool, &k.user, &k.agent, &status, &calls, &cached, &wall, &cpu,
+			&output); err != nil {
 			return err
 		}
 		if strings.HasPrefix(k.user, haft.OwnerMark) {
@@ -150,7 +152,8 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 			if len(sums) >= maxUsage {
 				return invalid("that are more than %d sums; ask for less, or for a shorter time", maxUsage)
 			}
-			sum = &haft.UsageSum{Start: k.start, Tool: k.tool, User: k.user, Agent: k.agent, ByStatus: map[haft.Status]int64{}}
+			sum = &haft.UsageSum{Start: k.start, Tool: k.tool, User: k.user, Agent: k.agent,
+				ByStatus: map[haft.Status]int64{}}
 			sums[k] = sum
 		}
 		sum.Calls += calls
@@ -169,7 +172,8 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 		list = append(list, *sum)
 	}
 	slices.SortFunc(list, func(a, b haft.UsageSum) int {
-		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Tool, b.Tool), cmp.Compare(a.User, b.User), cmp.Compare(a.Agent, b.Agent))
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Tool, b.Tool),
+			cmp.Compare(a.User, b.User), cmp.Compare(a.Agent, b.Agent))
 	})
 	return list[:min(len(list), q.Limit)], nil
 }
@@ -215,8 +219,10 @@ func usageQuery(org string, q haft.UsageQuery) (string, []any) {
 		hour = "hour"
 		groups = append(groups, hour)
 	}
-	picked := []string{hour, part("tool", q.Tool, by(haft.ByTool)), part("usr", q.User, by(haft.ByUser)), part("agent", q.Agent, by(haft.ByAgent))}
+	picked := []string{hour, part("tool", q.Tool, by(haft.ByTool)), part("usr", q.User, by(haft.ByUser)),
+		part("agent", q.Agent, by(haft.ByAgent))}
 	groups = append(groups, "status")
-	return "SELECT " + strings.Join(picked, ", ") + ", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours WHERE " + where +
+	return "SELECT " + strings.Join(picked, ", ") +
+		", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours WHERE " + where +
 		" GROUP BY " + strings.Join(groups, ", "), args
 }

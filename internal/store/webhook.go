@@ -86,7 +86,8 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 		if have >= MaxWebhooks {
 			return conflict(fmt.Sprintf("an organisation has at most %d webhooks", MaxWebhooks))
 		}
-		n, err := t.exec(ctx, "INSERT INTO webhooks (id, org, disabled, position, owner, lease, doc, state, secret) VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT (id) DO NOTHING",
+		n, err := t.exec(ctx, "INSERT INTO webhooks (id, org, disabled, position, owner, lease, doc, state, secret) "+
+			"VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT (id) DO NOTHING",
 			string(w.ID), column(w.Org), number(w.Disabled), w.Position, doc, secret)
 		if err == nil && n == 0 {
 			return conflict("another webhook has that id")
@@ -101,7 +102,8 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 
 // webhookDoc is what people say of a webhook.
 func webhookDoc(w haft.Webhook) (string, error) {
-	w.Position, w.Reason, w.FailingSince, w.Failure, w.Delivered, w.Disabled = 0, "", time.Time{}, "", time.Time{}, false
+	w.Position, w.Reason, w.FailingSince, w.Failure, w.Delivered, w.Disabled = 0, "", time.Time{}, "", time.Time{},
+		false
 	doc, err := encode(w)
 	if err == nil && len(doc) > MaxText {
 		return "", invalid("the webhook has %d bytes, %d is the most", len(doc), MaxText)
@@ -112,7 +114,8 @@ func webhookDoc(w haft.Webhook) (string, error) {
 // webhook returns a webhook that nobody else changes before the end, if it is what
 // the condition says.
 func (t *tx) webhook(ctx context.Context, org string, id haft.WebhookID, condition string) (*Subscription, error) {
-	rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(org), column(string(id)))
+	rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(org),
+		column(string(id)))
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +143,10 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 			return err
 		}
 		kept = w
-		kept.If, kept.Created, kept.Updated, kept.Position = "", old.Created, stamp(w.Updated, old.Updated), old.Position
-		kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered = old.Reason, old.FailingSince, old.Failure, old.Delivered
+		kept.If, kept.Created, kept.Updated, kept.Position = "", old.Created, stamp(w.Updated, old.Updated),
+			old.Position
+		kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered = old.Reason, old.FailingSince, old.Failure,
+			old.Delivered
 		if old.Disabled && !w.Disabled {
 			kept.Reason, kept.FailingSince, kept.Failure = "", time.Time{}, ""
 		}
@@ -153,7 +158,8 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(ctx, "UPDATE webhooks SET disabled = $1, doc = $2, state = $3 WHERE id = $4", number(kept.Disabled), doc, state, string(kept.ID))
+		_, err = t.exec(ctx, "UPDATE webhooks SET disabled = $1, doc = $2, state = $3 WHERE id = $4",
+			number(kept.Disabled), doc, state, string(kept.ID))
 		return err
 	})
 	if err != nil {
@@ -190,7 +196,8 @@ func (s *Store) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error
 // ActiveWebhooks lists those of all organisations that are enabled, by id, after
 // that id.
 func (s *Store) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
-	list, err := s.webhooks(ctx, "WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
+	list, err := s.webhooks(ctx, "WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)),
+		page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list active webhooks: %w", err)
 	}
@@ -213,7 +220,8 @@ func (s *Store) ResealWebhook(ctx context.Context, w Subscription, next string) 
 		return false, err
 	}
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next, column(string(w.ID)), w.Secret)
+		n, err := t.exec(ctx, "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next,
+			column(string(w.ID)), w.Secret)
 		replaced = n > 0
 		return err
 	})
@@ -255,7 +263,8 @@ func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner strin
 		if err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "UPDATE webhooks SET owner = $1, lease = $2 WHERE id = $3 AND disabled = 0 AND (owner = $1 OR lease < $4)",
+		n, err := t.exec(ctx,
+			"UPDATE webhooks SET owner = $1, lease = $2 WHERE id = $3 AND disabled = 0 AND (owner = $1 OR lease < $4)",
 			column(owner), now+d.Microseconds(), column(string(id)), now)
 		mine = n == 1
 		return err
@@ -276,7 +285,8 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 	}
 	id := column(string(w.ID))
 	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE webhooks SET position = $1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 ELSE disabled END WHERE id = $4 AND owner = $5 AND position <= $1",
+		n, err := t.exec(ctx, "UPDATE webhooks SET position = $1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 "+
+			"ELSE disabled END WHERE id = $4 AND owner = $5 AND position <= $1",
 			w.Position, state, number(w.Disabled), id, column(owner))
 		if err != nil {
 			return err
@@ -289,14 +299,16 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 			if err = bounded(err, doc); err != nil {
 				return err
 			}
-			if _, err := t.exec(ctx, "INSERT INTO dead_letters (hook, id, doc) VALUES ($1, $2, $3) ON CONFLICT (hook, id) DO UPDATE SET doc = excluded.doc", id, column(l.ID), doc); err != nil {
+			if _, err := t.exec(ctx, "INSERT INTO dead_letters (hook, id, doc) VALUES ($1, $2, $3) ON CONFLICT "+
+				"(hook, id) DO UPDATE SET doc = excluded.doc", id, column(l.ID), doc); err != nil {
 				return err
 			}
 		}
 		if len(dead) == 0 {
 			return nil
 		}
-		_, err = t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id < (SELECT MIN(id) FROM (SELECT id FROM dead_letters WHERE hook = $1 ORDER BY id DESC LIMIT $2) AS newest)", id, MaxDeadLetters)
+		_, err = t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id < (SELECT MIN(id) FROM (SELECT id "+
+			"FROM dead_letters WHERE hook = $1 ORDER BY id DESC LIMIT $2) AS newest)", id, MaxDeadLetters)
 		return err
 	})
 	if err != nil {
@@ -306,8 +318,10 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 }
 
 // DeadLetters lists what a webhook could not be sent, oldest first, after that id.
-func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after string, limit int) ([]haft.DeadLetter, error) {
-	list, err := docs[haft.DeadLetter](ctx, s, "SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY id LIMIT $3", column(string(hook)), column(after), page(limit))
+func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after string,
+	limit int) ([]haft.DeadLetter, error) {
+	list, err := docs[haft.DeadLetter](ctx, s, "SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY "+
+		"id LIMIT $3", column(string(hook)), column(after), page(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
@@ -316,7 +330,8 @@ func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after stri
 
 // DeadLetter returns one, or [haft.CodeNotFound].
 func (s *Store) DeadLetter(ctx context.Context, hook haft.WebhookID, id string) (*haft.DeadLetter, error) {
-	return one[haft.DeadLetter](ctx, s, "dead letter", "SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2", column(string(hook)), column(id))
+	return one[haft.DeadLetter](ctx, s, "dead letter", "SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2",
+		column(string(hook)), column(id))
 }
 
 // RemoveDeadLetter forgets one. One that is not there is no error.

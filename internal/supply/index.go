@@ -20,7 +20,8 @@ var (
 )
 
 // systemRoots are where systems keep the certificates that they trust.
-var systemRoots = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+var systemRoots = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // FromEnv reads from an environment where packages come from: HAFT_PIP_INDEX_URL,
 // HAFT_PIP_EXTRA_INDEX_URL, HAFT_NPM_REGISTRY, HAFT_WHEELS (directories, separated
@@ -38,7 +39,8 @@ func FromEnv(env func(string) string) Config {
 	}
 	c := Config{Installer: env("HAFT_INSTALLER"), Hosts: fields(env("HAFT_INDEX_HOSTS"))}
 	c.Index = layer.Index{
-		URL: first("HAFT_PIP_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX"), Extra: fields(first("HAFT_PIP_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")),
+		URL:      first("HAFT_PIP_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+		Extra:    fields(first("HAFT_PIP_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")),
 		Registry: first("HAFT_NPM_REGISTRY", "npm_config_registry", "NPM_CONFIG_REGISTRY"),
 		CA:       first("HAFT_INDEX_CA", "PIP_CERT", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"),
 		Proxy:    first("HAFT_INDEX_PROXY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"),
@@ -85,7 +87,8 @@ func (c Config) places(kind string) ([]string, error) {
 		}
 		u, err := url.Parse(text)
 		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the package index that is configured is no http or https URL"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "the address of the package index that is configured is no http or https URL"}
 		}
 		host := u.Hostname()
 		if strings.Contains(host, ":") {
@@ -127,10 +130,12 @@ func (c Config) outlet(kind string) (*egress.Proxy, error) {
 	}
 	if c.Index.Proxy != "" {
 		if cfg.Via, err = url.Parse(c.Index.Proxy); err != nil || cfg.Via.Hostname() == "" {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the proxy for the package index that is configured is no http or https URL"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "the proxy for the package index that is configured is no http or https URL"}
 		}
 	}
-	return egress.NewProxy(egress.ProxyConfig{Guard: egress.New(cfg), Rules: rules, Limits: egress.Limits{BytesDown: 16 << 30, Requests: 100_000}}), nil
+	return egress.NewProxy(egress.ProxyConfig{Guard: egress.New(cfg), Rules: rules,
+		Limits: egress.Limits{BytesDown: 16 << 30, Requests: 100_000}}), nil
 }
 
 // hidden are the texts of the configuration that nobody may see.

@@ -43,14 +43,17 @@ func (s *Supply) installer(ctx context.Context, kind string, progress func(strin
 		return nil, "", err
 	}
 	in := &layer.Installer{
-		Scratch: st.Scratch, Index: s.cfg.Index, Source: s.cfg.Source, Scripts: s.cfg.Scripts, Limits: s.cfg.Limits, Redact: s.redactor(),
+		Scratch: st.Scratch, Index: s.cfg.Index, Source: s.cfg.Source, Scripts: s.cfg.Scripts, Limits: s.cfg.Limits,
+		Redact: s.redactor(),
 	}
 	confines := s.confines(ctx)
 	if confines {
 		in.Inside = inside
 		in.Index.Proxy = "http://" + sandbox.OutletAddr
 	} else if s.cfg.Source || s.cfg.Scripts {
-		return nil, "", &haft.Error{Code: haft.CodeDenied, Message: "packages may run code when they are installed, and this sandbox confines neither files nor network: install built packages only, or use a sandbox that has namespaces"}
+		return nil, "", &haft.Error{Code: haft.CodeDenied,
+			Message: "packages may run code when they are installed, and this sandbox confines neither files nor " +
+				"network: install built packages only, or use a sandbox that has namespaces"}
 	}
 	mounts, err := s.equip(in, kind, rt)
 	if err != nil {
@@ -84,7 +87,9 @@ func (s *Supply) equip(in *layer.Installer, kind string, rt *script.Runtime) ([]
 	if kind == "npm" {
 		file, dir := s.findNPM(rt.Argv[0])
 		if file == "" {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "npm packages cannot be installed: Node.js is here, but npm was not found; install it, or put it on the path"}
+			return nil, &haft.Error{Code: haft.CodeUnavailable,
+				Message: "npm packages cannot be installed: Node.js is here, but npm was not found; install it, or " +
+					"put it on the path"}
 		}
 		in.Node, in.NPM = rt.Argv[0], []string{rt.Argv[0], file}
 		need = append(need, dir)
@@ -99,7 +104,8 @@ func (s *Supply) equip(in *layer.Installer, kind string, rt *script.Runtime) ([]
 	}
 	mounts := slices.Clone(rt.Mounts)
 	for _, n := range need {
-		if _, err := os.Stat(n); err == nil && !slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return n == m.Host || strings.HasPrefix(n, m.Host+"/") }) {
+		if _, err := os.Stat(n); err == nil && !slices.ContainsFunc(mounts,
+			func(m sandbox.Mount) bool { return n == m.Host || strings.HasPrefix(n, m.Host+"/") }) {
 			mounts = append(mounts, sandbox.Mount{Host: n, Inside: n})
 		}
 	}
@@ -149,7 +155,8 @@ func pyList(list []string) string {
 func (s *Supply) lookPath(name string) string {
 	for _, dir := range filepath.SplitList(s.cfg.Path) {
 		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() &&
+			info.Mode()&0o111 != 0 {
 			if real, err := filepath.EvalSymlinks(file); err == nil && !isScript(real) {
 				return real
 			}
@@ -180,7 +187,8 @@ func (s *Supply) findNPM(node string) (file, dir string) {
 		}
 	}
 	list = append(list, filepath.Join(filepath.Dir(filepath.Dir(node)), "lib/node_modules/npm/bin/npm-cli.js"),
-		"/usr/lib/node_modules/npm/bin/npm-cli.js", "/usr/share/nodejs/npm/bin/npm-cli.js", "/usr/share/npm/bin/npm-cli.js")
+		"/usr/lib/node_modules/npm/bin/npm-cli.js", "/usr/share/nodejs/npm/bin/npm-cli.js",
+		"/usr/share/npm/bin/npm-cli.js")
 	for _, f := range list {
 		info, err := os.Stat(f)
 		if err != nil || !info.Mode().IsRegular() || !strings.HasSuffix(f, ".js") {
@@ -254,7 +262,8 @@ const uvNeeds = "uv>=0.5"
 const uvInside = "/opt/haft/uv"
 
 // fetchUV installs uv into a layer, by pip, and has in use it.
-func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime string, mounts []sandbox.Mount, progress func(string)) error {
+func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime string, mounts []sandbox.Mount,
+	progress func(string)) error {
 	set, err := requirement.Parse("the installer", []string{uvNeeds}, nil)
 	if err != nil {
 		return err

@@ -37,7 +37,9 @@ func (s *Supply) LockOnce(ctx context.Context, set requirement.Set, renew bool, 
 			part = requirement.Set{NPM: set.NPM}
 		}
 		ix := s.cfg.Index
-		name := "lock-" + safeName(fmt.Sprintf("%q %q %q %q %q %q %v %v", kind, runtime, part.Digest(), ix.URL, ix.Extra, ix.Registry, ix.Wheels, s.cfg.Source))
+		name := "lock-" +
+			safeName(fmt.Sprintf("%q %q %q %q %q %q %v %v", kind, runtime, part.Digest(), ix.URL, ix.Extra, ix.Registry,
+				ix.Wheels, s.cfg.Source))
 		if text, ok := s.recall(name); ok && !renew {
 			locks = append(locks, Lock{Kind: kind, Text: text})
 			continue

@@ -168,7 +168,8 @@ func tell(progress func(string), line string) {
 
 // Open returns the layers of locks, installed if they are not there. Source is the
 // tool's, for what it imports. Release gives them back, when the call has ended.
-func (s *Supply) Open(ctx context.Context, locks []Lock, source string, progress func(string)) (list []executor.Layer, release func(), err error) {
+func (s *Supply) Open(ctx context.Context, locks []Lock, source string,
+	progress func(string)) (list []executor.Layer, release func(), err error) {
 	var done []func()
 	release = func() {
 		for _, d := range done {
@@ -313,7 +314,8 @@ func (s *Supply) tidy(ctx context.Context, st *layer.Store) {
 		return
 	}
 	if len(swept.Removed) > 0 {
-		s.cfg.Logger.Info("removed installed packages that were not used", "layers", len(swept.Removed), "bytes", swept.Bytes)
+		s.cfg.Logger.Info("removed installed packages that were not used", "layers", len(swept.Removed), "bytes",
+			swept.Bytes)
 	}
 }
 

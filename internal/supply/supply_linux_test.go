@@ -54,7 +54,8 @@ func open(t *testing.T, cfg supply.Config) *supply.Supply {
 		sandboxtest.Require(t, "sandbox", err.Error())
 	}
 	t.Cleanup(func() { p.Close() })
-	if iso, err := p.Isolation(t.Context()); err != nil || !iso.Has(haft.ControlMountNS) || !iso.Has(haft.ControlNetNS) {
+	if iso, err := p.Isolation(t.Context()); err != nil || !iso.Has(haft.ControlMountNS) ||
+		!iso.Has(haft.ControlNetNS) {
 		sandboxtest.Require(t, "sandbox", "there are no namespaces for files and network")
 	}
 	ask, err := process.Open(process.Config{})
@@ -116,7 +117,8 @@ func index(t *testing.T, dir, password string) (srv *httptest.Server, asked *ato
 		for _, e := range list {
 			if strings.HasPrefix(e.Name(), name+"-") {
 				found = true
-				fmt.Fprintf(w, "<a href=\"/files/%s\">%s</a>\n", html.EscapeString(e.Name()), html.EscapeString(e.Name()))
+				fmt.Fprintf(w, "<a href=\"/files/%s\">%s</a>\n", html.EscapeString(e.Name()),
+					html.EscapeString(e.Name()))
 			}
 		}
 		if !found {
@@ -148,12 +150,14 @@ func TestSupply_from_an_index_with_credentials(t *testing.T) {
 	if err != nil || len(locks) != 1 || !strings.Contains(string(locks[0].Text), "hafttiny==1.0") {
 		t.Fatalf("Lock = %v, %v", locks, err)
 	}
-	layers, release, err := s.Open(t.Context(), locks, "import hafttiny\nimport os\n", func(l string) { lines = append(lines, l) })
+	layers, release, err := s.Open(t.Context(), locks, "import hafttiny\nimport os\n",
+		func(l string) { lines = append(lines, l) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if len(layers) != 1 || layers[0].Inside != layer.PythonDir || fmt.Sprint(layers[0].Imports) != "[hafttiny]" || asked.Load() == 0 {
+	if len(layers) != 1 || layers[0].Inside != layer.PythonDir || fmt.Sprint(layers[0].Imports) != "[hafttiny]" ||
+		asked.Load() == 0 {
 		t.Errorf("the layers are %+v", layers)
 	}
 	if !s.Ready(locks) {
@@ -186,11 +190,14 @@ func TestSupply_failures_say_what_to_do_and_no_secret(t *testing.T) {
 		kind            layer.ProblemKind
 		says            string
 	}{
-		{"wrong password", strings.Replace(srv.URL, "http://", "http://ann:hunter2wrong@", 1) + "/simple", "hafttiny", haft.Limits{}, layer.ProblemAccess, "credentials"},
+		{"wrong password", strings.Replace(srv.URL, "http://", "http://ann:hunter2wrong@", 1) + "/simple", "hafttiny",
+			haft.Limits{}, layer.ProblemAccess, "credentials"},
 		{"typo", open1.URL + "/simple", "hafttinny", haft.Limits{}, layer.ProblemNotFound, "no package hafttinny"},
 		{"version", open1.URL + "/simple", "hafttiny>=7", haft.Limits{}, layer.ProblemVersion, "hafttiny>=7"},
-		{"an index that hangs", "http://" + hang.Addr().String() + "/simple", "hafttiny", haft.Limits{Wall: haft.Millis(4 * time.Second)}, layer.ProblemTimeout, "took too long"},
-		{"an index that is away", "http://127.0.0.1:1/simple", "hafttiny", haft.Limits{}, layer.ProblemNetwork, "cannot be reached"},
+		{"an index that hangs", "http://" + hang.Addr().String() + "/simple", "hafttiny",
+			haft.Limits{Wall: haft.Millis(4 * time.Second)}, layer.ProblemTimeout, "took too long"},
+		{"an index that is away", "http://127.0.0.1:1/simple", "hafttiny", haft.Limits{}, layer.ProblemNetwork,
+			"cannot be reached"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := readable(t)
@@ -245,13 +252,15 @@ def build_wheel(d, config_settings=None, metadata_directory=None):
 	dir := readable(t)
 	cfg := supply.Config{Dir: dir, Index: layer.Index{URL: srv.URL + "/simple"}, Installer: "pip"}
 	_, err := open(t, cfg).Lock(t.Context(), needs(t, "haftevil"), nil)
-	if p, ok := errors.AsType[*layer.Problem](err); !ok || p.Kind != layer.ProblemNotFound && p.Kind != layer.ProblemVersion {
+	if p, ok := errors.AsType[*layer.Problem](err); !ok ||
+		p.Kind != layer.ProblemNotFound && p.Kind != layer.ProblemVersion {
 		t.Errorf("without building: %v", err)
 	}
 	cfg.Source = true
 	_, err = open(t, cfg).Lock(t.Context(), needs(t, "haftevil", "hafttiny"), nil)
 	p, ok := errors.AsType[*layer.Problem](err)
-	if !ok || p.Kind != layer.ProblemBuild || !strings.Contains(p.Requirement, "haftevil") || !strings.Contains(haft.MessageOf(err), "the build got at: nothing") {
+	if !ok || p.Kind != layer.ProblemBuild || !strings.Contains(p.Requirement, "haftevil") ||
+		!strings.Contains(haft.MessageOf(err), "the build got at: nothing") {
 		t.Errorf("got %+v of %v", p, err)
 	}
 	if visits.Load() > 0 {
@@ -276,7 +285,8 @@ func TestSupply_uv_from_the_index(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	if list, err := requirement.ReadLock("lock", string(locks[0].Text)); err != nil || len(list) != 1 || len(list[0].Hashes) < 2 {
+	if list, err := requirement.ReadLock("lock", string(locks[0].Text)); err != nil || len(list) != 1 ||
+		len(list[0].Hashes) < 2 {
 		t.Errorf("uv hashes all files of a version: %v, %v", list, err)
 	}
 }

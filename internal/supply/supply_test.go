@@ -12,12 +12,15 @@ import (
 func TestFromEnv(t *testing.T) {
 	dir := t.TempDir()
 	env := map[string]string{
-		"HAFT_PIP_INDEX_URL": "https://ann:pw@pip.example.com/simple", "PIP_INDEX_URL": "https://other.example.com", "PIP_EXTRA_INDEX_URL": "https://a.example.com https://b.example.com:8443/x",
-		"npm_config_registry": "https://npm.example.com", "HAFT_WHEELS": dir + ":relative:/nowhere/at/all", "HAFT_OFFLINE": "1", "HAFT_INDEX_HOSTS": "files.example.com,cdn.example.com",
+		"HAFT_PIP_INDEX_URL": "https://ann:pw@pip.example.com/simple", "PIP_INDEX_URL": "https://other.example.com",
+		"PIP_EXTRA_INDEX_URL": "https://a.example.com https://b.example.com:8443/x",
+		"npm_config_registry": "https://npm.example.com", "HAFT_WHEELS": dir + ":relative:/nowhere/at/all",
+		"HAFT_OFFLINE": "1", "HAFT_INDEX_HOSTS": "files.example.com,cdn.example.com",
 		"HTTPS_PROXY": "http://proxy.example.com:3128",
 	}
 	c := supply.FromEnv(func(n string) string { return env[n] })
-	if c.Index.URL != env["HAFT_PIP_INDEX_URL"] || c.Index.Registry != "https://npm.example.com" || !c.Index.Offline || c.Index.Proxy != env["HTTPS_PROXY"] {
+	if c.Index.URL != env["HAFT_PIP_INDEX_URL"] || c.Index.Registry != "https://npm.example.com" || !c.Index.Offline ||
+		c.Index.Proxy != env["HTTPS_PROXY"] {
 		t.Errorf("FromEnv = %+v", c)
 	}
 	if diff := cmp.Diff([]string{dir}, c.Index.Wheels); diff != "" {

@@ -69,12 +69,14 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if cfg.Series == 0 {
 		cfg.Series = 2000
 	}
-	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), kinds: newSet(maxKinds), reasons: newSet(maxKinds), tracer: noop.NewTracerProvider().Tracer("haft")}
+	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), kinds: newSet(maxKinds),
+		reasons: newSet(maxKinds), tracer: noop.NewTracerProvider().Tracer("haft")}
 	t.register(cfg)
 	if !cfg.Traces && !cfg.Metrics && cfg.Exporter == nil {
 		return t, nil
 	}
-	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "haft")))
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "haft")))
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describe this process for spans: %w", err)
 	}
@@ -85,7 +87,8 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 		}
 		// They are counted once, for Prometheus, and read from there.
 		from := promotel.NewMetricProducer(promotel.WithGatherer(t.registry))
-		t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(out, sdkmetric.WithProducer(from))), sdkmetric.WithResource(res))
+		t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(
+			sdkmetric.NewPeriodicReader(out, sdkmetric.WithProducer(from))), sdkmetric.WithResource(res))
 	}
 	exporter := cfg.Exporter
 	if exporter == nil && cfg.Traces {
@@ -104,15 +107,26 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 // register makes the measures.
 func (t *Telemetry) register(cfg Config) {
 	by := []string{"org", "tool", "status"}
-	t.calls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_calls_total", Help: "Calls that ended, by organisation, tool and outcome."}, by)
-	t.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_failures_total", Help: "Calls without a value, by organisation, kind of failure and severity."}, []string{"org", "kind", "severity"})
-	t.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_call_seconds", Help: "How long calls took from entry to exit, by tool.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}, []string{"tool"})
-	t.stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_stage_seconds", Help: "How long each stage of the pipeline took.",
+	t.calls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_calls_total",
+		Help: "Calls that ended, by organisation, tool and outcome."}, by)
+	t.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_failures_total",
+		Help: "Calls without a value, by organisation, kind of failure and severity."},
+		[]string{"org", "kind", "severity"})
+	t.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_call_seconds",
+		Help:    "How long calls took from entry to exit, by tool.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}},
+		[]string{"tool"})
+	t.stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_stage_seconds",
+		Help:    "How long each stage of the pipeline took.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 10, 60}}, []string{"stage"})
-	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total", Help: "Processor time of the runs whose time is known, by organisation and tool."}, []string{"org", "tool"})
-	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total", Help: "Sum of the peak memory of the runs whose memory is known, by organisation and tool."}, []string{"org", "tool"})
-	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total", Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."}, []string{"why", "reason"})
+	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total",
+		Help: "Processor time of the runs whose time is known, by organisation and tool."}, []string{"org", "tool"})
+	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total",
+		Help: "Sum of the peak memory of the runs whose memory is known, by organisation and tool."},
+		[]string{"org", "tool"})
+	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total",
+		Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."},
+		[]string{"why", "reason"})
 	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.turned,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Stats != nil {
@@ -123,13 +137,17 @@ func (t *Telemetry) register(cfg Config) {
 // registerStats makes the measures of what the engine counts itself.
 func (t *Telemetry) registerStats(stats func() engine.Stats) {
 	gauge := func(name, help string, value func(engine.Stats) float64) {
-		t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stats()) }))
+		t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(stats()) }))
 	}
 	counter := func(name, help string, value func(engine.Stats) float64) {
-		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(stats()) }))
+		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return value(stats()) }))
 	}
-	gauge("haft_calls_running", "Calls on their way in this process.", func(s engine.Stats) float64 { return float64(s.Running) })
-	gauge("haft_calls_waiting", "Calls that wait for their turn.", func(s engine.Stats) float64 { return float64(s.Limits.Waiting) })
+	gauge("haft_calls_running", "Calls on their way in this process.",
+		func(s engine.Stats) float64 { return float64(s.Running) })
+	gauge("haft_calls_waiting", "Calls that wait for their turn.",
+		func(s engine.Stats) float64 { return float64(s.Limits.Waiting) })
 	gauge("haft_watchers", "Watchers of events.", func(s engine.Stats) float64 { return float64(s.Events.Watchers) })
 	flag := func(on bool) float64 {
 		if on {
@@ -137,12 +155,18 @@ func (t *Telemetry) registerStats(stats func() engine.Stats) {
 		}
 		return 0
 	}
-	gauge("haft_audit_unsigned", "1 if the audit log could not be signed.", func(s engine.Stats) float64 { return flag(s.Unsigned) })
-	gauge("haft_audit_sink_failing", "1 if the external sink of the audit log does not take checkpoints.", func(s engine.Stats) float64 { return flag(s.SinkFailing) })
-	gauge("haft_audit_sink_pending", "Checkpoints that the external sink of the audit log has yet to get.", func(s engine.Stats) float64 { return float64(s.SinkPending) })
-	counter("haft_events_total", "Events that were kept and handed out.", func(s engine.Stats) float64 { return float64(s.Events.Published) })
-	counter("haft_events_refused_total", "Events that could not be kept.", func(s engine.Stats) float64 { return float64(s.Events.Refused) })
-	counter("haft_watchers_dropped_total", "Watchers that were too slow.", func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
+	gauge("haft_audit_unsigned", "1 if the audit log could not be signed.",
+		func(s engine.Stats) float64 { return flag(s.Unsigned) })
+	gauge("haft_audit_sink_failing", "1 if the external sink of the audit log does not take checkpoints.",
+		func(s engine.Stats) float64 { return flag(s.SinkFailing) })
+	gauge("haft_audit_sink_pending", "Checkpoints that the external sink of the audit log has yet to get.",
+		func(s engine.Stats) float64 { return float64(s.SinkPending) })
+	counter("haft_events_total", "Events that were kept and handed out.",
+		func(s engine.Stats) float64 { return float64(s.Events.Published) })
+	counter("haft_events_refused_total", "Events that could not be kept.",
+		func(s engine.Stats) float64 { return float64(s.Events.Refused) })
+	counter("haft_watchers_dropped_total", "Watchers that were too slow.",
+		func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
 }
 
 // maxKinds is more than any list of ours that a label comes from has.
@@ -155,7 +179,8 @@ func (t *Telemetry) Refused(why, reason string) {
 
 // Handler serves the measures to Prometheus.
 func (t *Telemetry) Handler() http.Handler {
-	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{Registry: t.registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{Registry: t.registry, MaxRequestsInFlight: 4,
+		Timeout: 10 * time.Second})
 }
 
 // Close sends what is left.
@@ -226,10 +251,13 @@ func (w *watched) End(res *haft.Result, err error) {
 	if res != nil {
 		// The name is that of the result, which was redacted: when a call begins,
 		// nobody knows yet what in it is a secret.
-		w.span.SetAttributes(attribute.String("gen_ai.tool.name", res.Tool), attribute.String("gen_ai.tool.call.id", string(w.call.ID)))
+		w.span.SetAttributes(attribute.String("gen_ai.tool.name", res.Tool),
+			attribute.String("gen_ai.tool.call.id", string(w.call.ID)))
 		status = one(haft.Statuses(), res.Status)
 		w.t.used(org, tool, res.Usage)
-		w.span.SetAttributes(attribute.String("haft.status", status), attribute.String("haft.isolation", string(res.Sandbox.Isolation.Level)), attribute.Int("haft.tries", res.Tries))
+		w.span.SetAttributes(attribute.String("haft.status", status),
+			attribute.String("haft.isolation", string(res.Sandbox.Isolation.Level)),
+			attribute.Int("haft.tries", res.Tries))
 	}
 	w.t.calls.WithLabelValues(org, tool, status).Inc()
 	w.t.seconds.WithLabelValues(tool).Observe(time.Since(w.began).Seconds())
@@ -239,6 +267,7 @@ func (w *watched) End(res *haft.Result, err error) {
 		w.t.refused.WithLabelValues(org, one(haft.Codes(), haft.CodeOf(err)), "").Inc()
 	case res.Error != nil:
 		w.span.SetStatus(codes.Error, string(res.Error.Kind))
-		w.t.refused.WithLabelValues(org, w.t.kinds.of(string(res.Error.Kind)), one(haft.Severities(), res.Error.Severity)).Inc()
+		w.t.refused.WithLabelValues(org, w.t.kinds.of(string(res.Error.Kind)),
+			one(haft.Severities(), res.Error.Severity)).Inc()
 	}
 }

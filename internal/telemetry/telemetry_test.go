@@ -36,13 +36,15 @@ func one(x *telemetry.Telemetry, c haft.Call, res *haft.Result, err error) {
 }
 
 func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
-	x, err := telemetry.Open(t.Context(), telemetry.Config{Stats: func() engine.Stats { return engine.Stats{Running: 3} }})
+	x, err := telemetry.Open(t.Context(),
+		telemetry.Config{Stats: func() engine.Stats { return engine.Stats{Running: 3} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	call := haft.Call{ID: "c", Tool: "weather", Principal: haft.Principal{Org: "acme"}}
 	one(x, call, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{CPU: haft.Millis(2 * time.Second)}}, nil)
-	one(x, call, &haft.Result{Status: haft.StatusDenied, Error: &haft.Failure{Kind: haft.FailDenied, Severity: haft.SeverityHigh}}, nil)
+	one(x, call, &haft.Result{Status: haft.StatusDenied,
+		Error: &haft.Failure{Kind: haft.FailDenied, Severity: haft.SeverityHigh}}, nil)
 	one(x, call, nil, errors.New("no"))
 	builtIn := haft.Call{ID: "c", Tool: "clock", Principal: haft.Principal{Org: "acme"}}
 	one(x, builtIn, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{Wall: haft.Millis(time.Second)}}, nil)
@@ -119,12 +121,17 @@ func TestMetrics_of_strangers(t *testing.T) {
 	for i := range 1000 {
 		c := haft.Call{Tool: fmt.Sprint("no-such-", i), Principal: haft.Principal{Org: "acme"}}
 		one(x, c, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"})
-		one(x, c, &haft.Result{Status: haft.Status(fmt.Sprint("s", i)), Error: &haft.Failure{Kind: haft.FailureKind(fmt.Sprint("k", i)), Severity: haft.Severity(fmt.Sprint("v", i))}}, nil)
+		one(x, c, &haft.Result{Status: haft.Status(fmt.Sprint("s", i)),
+			Error: &haft.Failure{Kind: haft.FailureKind(fmt.Sprint("k", i)),
+				Severity: haft.Severity(fmt.Sprint("v", i))}}, nil)
 		x.Refused(fmt.Sprint("why", i), fmt.Sprint("reason", i))
 	}
-	one(x, haft.Call{Tool: "weather", Principal: haft.Principal{Org: "acme"}}, &haft.Result{Status: haft.StatusSuccess}, nil)
+	one(x, haft.Call{Tool: "weather", Principal: haft.Principal{Org: "acme"}}, &haft.Result{Status: haft.StatusSuccess},
+		nil)
 	got := scrape(t, x)
-	for _, want := range []string{`haft_calls_total{org="acme",status="none",tool="unknown"} 1000`, `haft_calls_total{org="acme",status="success",tool="weather"} 1`, `haft_call_seconds_count{tool="unknown"} 2000`} {
+	for _, want := range []string{`haft_calls_total{org="acme",status="none",tool="unknown"} 1000`,
+		`haft_calls_total{org="acme",status="success",tool="weather"} 1`,
+		`haft_call_seconds_count{tool="unknown"} 2000`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the measures lack %s", want)
 		}
@@ -158,9 +165,11 @@ func TestSpans_continue_the_trace_and_carry_no_payload(t *testing.T) {
 		t.Fatal(err)
 	}
 	const trace = "0af7651916cd43dd8448eb211c80319c"
-	call := haft.Call{ID: "c_1", Tool: "weather", Principal: haft.Principal{Org: "acme"}, Args: []byte(`{"city":"Oslo"}`),
+	call := haft.Call{ID: "c_1", Tool: "weather", Principal: haft.Principal{Org: "acme"},
+		Args:  []byte(`{"city":"Oslo"}`),
 		Trace: "00-" + trace + "-b7ad6b7169203331-01"}
-	one(x, call, &haft.Result{Status: haft.StatusTimeout, Value: []byte(`"Oslo"`), Error: &haft.Failure{Kind: haft.FailTimeout, Message: "Oslo"}}, nil)
+	one(x, call, &haft.Result{Status: haft.StatusTimeout, Value: []byte(`"Oslo"`),
+		Error: &haft.Failure{Kind: haft.FailTimeout, Message: "Oslo"}}, nil)
 	if err := x.Close(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ func contradictions(rules []haft.ToolRule) error {
 	for _, tool := range slices.Sorted(maps.Keys(b.parents)) {
 		switch parents := b.parents[tool]; {
 		case len(parents) > 1:
-			return wrong("%s can never be called: it may only be called right after %s and right after %s", tool, parents[0], parents[1])
+			return wrong("%s can never be called: it may only be called right after %s and right after %s", tool,
+				parents[0], parents[1])
 		case parents[0] == tool:
 			return wrong("%s can never be called: it may only be called right after itself", tool)
 		}

@@ -241,5 +241,6 @@ func exit(missing []string) error {
 
 // violated says which tools are missing.
 func violated(missing []string) string {
-	return fmt.Sprintf("ToolRuleViolated: You must call %s at least once to exit the loop.", strings.Join(missing, ", "))
+	return fmt.Sprintf("ToolRuleViolated: You must call %s at least once to exit the loop.",
+		strings.Join(missing, ", "))
 }

@@ -24,7 +24,8 @@ func atMost(tool string, n int) haft.ToolRule {
 }
 
 func conditional(tool, def string, strict bool, outputs ...string) haft.ToolRule {
-	r := haft.ToolRule{Type: haft.RuleConditional, Tool: tool, Default: def, RequireOutput: strict, Outputs: map[string]string{}}
+	r := haft.ToolRule{Type: haft.RuleConditional, Tool: tool, Default: def, RequireOutput: strict,
+		Outputs: map[string]string{}}
 	for _, o := range outputs {
 		key, child, _ := strings.Cut(o, "=")
 		r.Outputs[key] = child
@@ -88,7 +89,8 @@ func check(t *testing.T, rows []evaluation) {
 				t.Errorf("allowed after %q (-want +got):\n%s", c.history, diff)
 			}
 			if s.Forced != c.forced || s.Ended != (c.want == "!") {
-				t.Errorf("after %q forced = %v, ended = %v, want %v, %v", c.history, s.Forced, s.Ended, c.forced, c.want == "!")
+				t.Errorf("after %q forced = %v, ended = %v, want %v, %v", c.history, s.Forced, s.Ended, c.forced,
+					c.want == "!")
 			}
 			for _, tool := range append(slices.Clone(tools), "x", "") {
 				if err := s.Admit(tool); (err == nil) != slices.Contains(want, tool) {
@@ -114,7 +116,8 @@ func TestEvaluate_run_first(t *testing.T) {
 		{"run_first came later than another", first, "b", "a", true},
 		{"several run_first are alternatives", append(first, rule(haft.RuleFirst, "b")), "", "a b", true},
 		{"run_first of a tool that is not there", []haft.ToolRule{rule(haft.RuleFirst, "x")}, "", none, false},
-		{"run_first of a tool that another rule forbids", append(first, rule(haft.RuleParent, "b", "a")), "", none, false},
+		{"run_first of a tool that another rule forbids", append(first, rule(haft.RuleParent, "b", "a")), "", none,
+			false},
 	})
 }
 
@@ -162,7 +165,8 @@ func TestEvaluate_conditional(t *testing.T) {
 		{"conditional failed, with default", withDefault, "a:error=true", "d", true},
 		{"conditional still runs", branch, "a:running", none, false},
 		{"conditional gave no JSON", branch, "a=tru", none, false},
-		{"conditional keys that mean the same", []haft.ToolRule{conditional("a", "", false, "1=b", "1.0=c")}, "a=1", none, false},
+		{"conditional keys that mean the same", []haft.ToolRule{conditional("a", "", false, "1=b", "1.0=c")}, "a=1",
+			none, false},
 	})
 }
 
@@ -174,7 +178,8 @@ func TestEvaluate_exit_loop(t *testing.T) {
 		{"exit was called and failed", exit, "end:error", "!", false},
 		{"exit was called long ago", exit, "end a b", "!", false},
 		{"exit was refused", exit, "end:rate_limited", "*", false},
-		{"the other exit was not called", append([]haft.ToolRule{rule(haft.RuleExit, "end")}, rule(haft.RuleExit, "d")), "end", "!", false},
+		{"the other exit was not called", append([]haft.ToolRule{rule(haft.RuleExit, "end")}, rule(haft.RuleExit, "d")),
+			"end", "!", false},
 		{"exit wins over children", append(exit, rule(haft.RuleChildren, "end", "a")), "end", "!", false},
 	})
 }
@@ -204,7 +209,8 @@ func TestEvaluate_max_count_per_step(t *testing.T) {
 		{"refused calls do not count", []haft.ToolRule{atMost("a", 1)}, "a:rate_limited", "*", false},
 		{"rejected calls do not count", []haft.ToolRule{atMost("a", 1)}, "a:denied_by_approver", "*", false},
 		{"calls that may have run count", []haft.ToolRule{atMost("a", 1)}, "a:unknown", "b c d end", false},
-		{"calls of a status that we do not know count", []haft.ToolRule{atMost("a", 1)}, "a:strange", "b c d end", false},
+		{"calls of a status that we do not know count", []haft.ToolRule{atMost("a", 1)}, "a:strange", "b c d end",
+			false},
 	})
 }
 
@@ -214,17 +220,20 @@ func TestEvaluate_rules_together(t *testing.T) {
 	branch := []haft.ToolRule{conditional("a", "", false, "true=b", "false=c")}
 	check(t, []evaluation{
 		{"first, then children, then exit",
-			[]haft.ToolRule{rule(haft.RuleFirst, "a"), rule(haft.RuleChildren, "a", "b", "end"), rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")},
+			[]haft.ToolRule{rule(haft.RuleFirst, "a"), rule(haft.RuleChildren, "a", "b", "end"),
+				rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "b")},
 			"a", "b", true},
 		{"children and a count leave nothing", append(children, atMost("b", 1), atMost("c", 1)), "b c a", none, false},
 		{"conditional and children agree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=true", "b", true},
-		{"conditional and children disagree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=false", none, false},
+		{"conditional and children disagree", append(branch, rule(haft.RuleChildren, "a", "b")), "a=false", none,
+			false},
 		{"parent and children", append(parent, rule(haft.RuleChildren, "a", "c", "d")), "a", "c", true},
 	})
 }
 
 func TestEvaluate_available(t *testing.T) {
-	s, err := toolrule.Evaluate([]haft.ToolRule{rule(haft.RuleChildren, "a", "c", "b", "x")}, turn("a"), []string{"c", "a", "b", "c"})
+	s, err := toolrule.Evaluate([]haft.ToolRule{rule(haft.RuleChildren, "a", "c", "b", "x")}, turn("a"),
+		[]string{"c", "a", "b", "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +346,8 @@ func TestState_says_what_else_follows(t *testing.T) {
 }
 
 func TestExit(t *testing.T) {
-	rules := []haft.ToolRule{rule(haft.RuleRequired, "b"), rule(haft.RuleRequired, "a"), rule(haft.RuleRequired, "b"), rule(haft.RuleRequired, "x")}
+	rules := []haft.ToolRule{rule(haft.RuleRequired, "b"), rule(haft.RuleRequired, "a"), rule(haft.RuleRequired, "b"),
+		rule(haft.RuleRequired, "x")}
 	for _, c := range []struct{ history, want string }{
 		{"", "ToolRuleViolated: You must call b, a, x at least once to exit the loop."},
 		{"a c", "ToolRuleViolated: You must call b, x at least once to exit the loop."},
@@ -361,21 +371,27 @@ func TestExit(t *testing.T) {
 func TestAdmit_tells_the_model_why(t *testing.T) {
 	rules := []haft.ToolRule{
 		rule(haft.RuleChildren, "a", "b", "c"), rule(haft.RuleParent, "b", "d"),
-		rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "c"), rule(haft.RuleRequired, "end"), rule(haft.RuleFirst, "a"),
+		rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "c"), rule(haft.RuleRequired, "end"),
+		rule(haft.RuleFirst, "a"),
 		{Type: haft.RuleMaxCount, Tool: "b", MaxCount: 2, Prompt: "not {{ tool_name }} again"},
 	}
 	for _, c := range []struct{ history, tool, want string }{
-		{"", "b", "[ToolConstraintError] Cannot call b, valid tools include: ['a'].\n** Hint: Possible rules that were violated:" +
+		{"", "b", "[ToolConstraintError] Cannot call b, valid tools include: ['a'].\n** Hint: Possible rules that " +
+			"were violated:" +
 			"\n\t- <tool_rule>\na is to be called before other tools\n</tool_rule>\n\t- not b again"},
-		{"a", "x", "[ToolConstraintError] Cannot call x, valid tools include: ['b', 'c'].\n** Hint: Possible rules that were violated:" +
+		{"a", "x", "[ToolConstraintError] Cannot call x, valid tools include: ['b', 'c'].\n** Hint: Possible rules " +
+			"that were violated:" +
 			"\n\t- <tool_rule>\nAfter a, call one of these tools: b, c\n</tool_rule>"},
-		{"a c", "d", "[ToolConstraintError] Cannot call d, valid tools include: ['a', 'b', 'c', 'end'].\n** Hint: Possible rules that were violated:" +
+		{"a c", "d", "[ToolConstraintError] Cannot call d, valid tools include: ['a', 'b', 'c', 'end'].\n** Hint: " +
+			"Possible rules that were violated:" +
 			"\n\t- <tool_rule>\nOnly right after b may these tools be called: d\n</tool_rule>"},
-		{"a b b:error", "end", "[ToolConstraintError] Cannot call end, valid tools include: ['a', 'c'].\n** Hint: Possible rules that were violated:" +
+		{"a b b:error", "end", "[ToolConstraintError] Cannot call end, valid tools include: ['a', 'c'].\n** Hint: " +
+			"Possible rules that were violated:" +
 			"\n\t- <tool_rule>\nOnly right after b may these tools be called: d\n</tool_rule>" +
 			"\n\t- <tool_rule>\nend ends your response\n</tool_rule>" +
 			"\n\t- ToolRuleViolated: You must call c at least once to exit the loop."},
-		{"a c end", "a", "[ToolConstraintError] Cannot call a, valid tools include: [].\n** Hint: Possible rules that were violated:" +
+		{"a c end", "a", "[ToolConstraintError] Cannot call a, valid tools include: [].\n** Hint: Possible rules " +
+			"that were violated:" +
 			"\n\t- <tool_rule>\nend ends your response\n</tool_rule>"},
 	} {
 		s, err := toolrule.Evaluate(rules, turn(c.history), tools)
@@ -395,7 +411,8 @@ func TestAdmit_without_rules_gives_no_hint(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := haft.MessageOf(s.Admit("x\n" + strings.Repeat("y", 200)))
-	if want := "[ToolConstraintError] Cannot call x " + strings.Repeat("y", 62) + "…, valid tools include: ['a']."; got != want {
+	if want := "[ToolConstraintError] Cannot call x " + strings.Repeat("y", 62) +
+		"…, valid tools include: ['a']."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -32,15 +32,18 @@ func drawRule(t *rapid.T, types []haft.RuleType) haft.ToolRule {
 }
 
 func drawRules(t *rapid.T) []haft.ToolRule {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) haft.ToolRule { return drawRule(t, haft.RuleTypes()) }), 0, 6).Draw(t, "rules")
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) haft.ToolRule { return drawRule(t, haft.RuleTypes()) }), 0,
+		6).Draw(t, "rules")
 }
 
 func drawHistory(t *rapid.T) []toolrule.Past {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) toolrule.Past {
 		return toolrule.Past{
-			Tool:   rapid.SampledFrom(tools).Draw(t, "tool"),
-			Status: rapid.SampledFrom(append(haft.Statuses(), haft.StatusSuccess, haft.StatusSuccess, haft.StatusSuccess)).Draw(t, "status"),
-			Value:  json.RawMessage(rapid.SampledFrom([]string{"true", "1", `"x"`, `{"message":"1.0"}`, "null", "{"}).Draw(t, "value")),
+			Tool: rapid.SampledFrom(tools).Draw(t, "tool"),
+			Status: rapid.SampledFrom(append(haft.Statuses(), haft.StatusSuccess, haft.StatusSuccess,
+				haft.StatusSuccess)).Draw(t, "status"),
+			Value: json.RawMessage(rapid.SampledFrom(
+				[]string{"true", "1", `"x"`, `{"message":"1.0"}`, "null", "{"}).Draw(t, "value")),
 		}
 	}), 0, 5).Draw(t, "history")
 }
@@ -126,10 +129,15 @@ func TestLaw_checked_rules_can_begin(t *testing.T) {
 }
 
 func FuzzEvaluate(f *testing.F) {
-	f.Add([]byte(`[{"type":"conditional","tool_name":"a","child_output_mapping":{"1":"b"}}]`), []byte(`{"message":1}`), []byte(`{"x":1}`), []byte(parameters))
-	f.Add([]byte(`[{"type":"run_first","tool_name":"a","args":{"text":"x","color":"red"}}]`), []byte(`true`), []byte(``), []byte(parameters))
-	f.Add([]byte(`[{"type":"constrain_child_tools","tool_name":"a","children":["b"],"child_arg_nodes":[{"name":"b","args":{"either":null}}]}]`), []byte(`1`), []byte(`{}`), []byte(parameters))
-	f.Add([]byte(`[{"type":"max_count_per_step","tool_name":"b","max_count_limit":1,"prompt_template":"{{ tool_name }}"}]`), []byte(`""`), []byte(`null`), []byte(`true`))
+	f.Add([]byte(`[{"type":"conditional","tool_name":"a","child_output_mapping":{"1":"b"}}]`), []byte(`{"message":1}`),
+		[]byte(`{"x":1}`), []byte(parameters))
+	f.Add([]byte(`[{"type":"run_first","tool_name":"a","args":{"text":"x","color":"red"}}]`), []byte(`true`),
+		[]byte(``), []byte(parameters))
+	f.Add([]byte(
+		`[{"type":"constrain_child_tools","tool_name":"a","children":["b"],"child_arg_nodes":[{"name":"b","args":{"either":null}}]}]`), []byte(`1`), []byte(`{}`), []byte(parameters))
+	f.Add([]byte(
+		`[{"type":"max_count_per_step","tool_name":"b","max_count_limit":1,"prompt_template":"{{ tool_name }}"}]`),
+		[]byte(`""`), []byte(`null`), []byte(`true`))
 	f.Fuzz(func(t *testing.T, raw, value, args, schema []byte) {
 		var rules []haft.ToolRule
 		if json.Unmarshal(raw, &rules) != nil {

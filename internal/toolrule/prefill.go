@@ -62,7 +62,8 @@ func (s *State) Prefilled(tool string, args, parameters json.RawMessage) (json.R
 		return args, nil
 	}
 	if why := unfit(tool, over, parameters); len(why) > 0 {
-		return nil, wrong("Invalid prefilled tool arguments from tool rules (source=%s): %s", source, strings.Join(why, "; "))
+		return nil, wrong("Invalid prefilled tool arguments from tool rules (source=%s): %s", source,
+			strings.Join(why, "; "))
 	}
 	merged, err := members(args)
 	if err != nil {
@@ -152,7 +153,8 @@ func accepts(schema, value json.RawMessage, depth int) bool {
 		return json.Unmarshal(raw, &all) == nil && slices.ContainsFunc(all, fits)
 	}
 	deeper := func(u json.RawMessage) bool { return accepts(u, value, depth+1) }
-	if !one("enum", func(e json.RawMessage) bool { return same(e, value) }) || !one("anyOf", deeper) || !one("oneOf", deeper) {
+	if !one("enum", func(e json.RawMessage) bool { return same(e, value) }) || !one("anyOf", deeper) ||
+		!one("oneOf", deeper) {
 		return false
 	}
 	types, ok := s["type"]

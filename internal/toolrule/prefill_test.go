@@ -63,7 +63,8 @@ func TestPrefilled_values(t *testing.T) {
 		}
 		for _, v := range c.fail {
 			_, err := first(t, raws(c.key, v)).Prefilled("a", nil, json.RawMessage(parameters))
-			want := "Invalid prefilled tool arguments from tool rules (source=InitToolRule(a)): Invalid value for argument '" + c.key + "' of tool 'a'."
+			want := "Invalid prefilled tool arguments from tool rules (source=InitToolRule(a)): Invalid value for " +
+				"argument '" + c.key + "' of tool 'a'."
 			if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) != want {
 				t.Errorf("%s = %s: %v, want %q", c.key, v, err, want)
 			}
@@ -85,8 +86,10 @@ func TestPrefilled_merges_over_the_model(t *testing.T) {
 			t.Errorf("Prefilled(%s) = %s, %v, want %s", c.args, got, err, c.want)
 		}
 	}
-	for _, args := range []string{`[]`, `null`, `"x"`, `{"on":1,"on":2}`, `{"on":1`, `{} {}`, "{\"\xff\":1}", `{"on":"` + strings.Repeat("x", 8<<20) + `"}`} {
-		if got, err := s.Prefilled("a", json.RawMessage(args), json.RawMessage(parameters)); haft.CodeOf(err) != haft.CodeInvalid {
+	for _, args := range []string{`[]`, `null`, `"x"`, `{"on":1,"on":2}`, `{"on":1`, `{} {}`, "{\"\xff\":1}",
+		`{"on":"` + strings.Repeat("x", 8<<20) + `"}`} {
+		if got, err := s.Prefilled("a", json.RawMessage(args),
+			json.RawMessage(parameters)); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("Prefilled(%.40q) = %.40s, %v, want invalid", args, got, err)
 		}
 	}
@@ -103,14 +106,16 @@ func TestPrefilled_leaves_others_alone(t *testing.T) {
 func TestPrefilled_unknown_arguments(t *testing.T) {
 	for _, schema := range []string{parameters, `{}`, ``, `{"properties":{}}`} {
 		_, err := first(t, raws("key", `1`, "other", `2`)).Prefilled("a", nil, json.RawMessage(schema))
-		want := "Invalid prefilled tool arguments from tool rules (source=InitToolRule(a)): Unknown argument 'key' for tool 'a'.; Unknown argument 'other' for tool 'a'."
+		want := "Invalid prefilled tool arguments from tool rules (source=InitToolRule(a)): Unknown argument 'key' " +
+			"for tool 'a'.; Unknown argument 'other' for tool 'a'."
 		if haft.MessageOf(err) != want {
 			t.Errorf("with schema %s: %v, want %q", schema, err, want)
 		}
 	}
 	deep := strings.Repeat(`{"anyOf":[`, 20) + `true` + strings.Repeat(`]}`, 20)
 	for _, schema := range []string{`{"properties":{"text":` + deep + `}}`, `[]`, `{"properties":[]}`, `{`} {
-		if _, err := first(t, raws("text", `"x"`)).Prefilled("a", nil, json.RawMessage(schema)); haft.CodeOf(err) != haft.CodeInvalid {
+		if _, err := first(t, raws("text", `"x"`)).Prefilled("a", nil,
+			json.RawMessage(schema)); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("with schema %s: %v, want invalid", schema, err)
 		}
 	}
@@ -122,8 +127,10 @@ func TestPrefill_comes_from_rules_that_hold_now(t *testing.T) {
 		{Type: haft.RuleChildren, Tool: "a", Children: []string{"b", "c"}, ChildArgs: []haft.ChildArgs{
 			{Name: "b", Args: raws("text", `"one"`, "on", `true`)}, {Name: "c", Args: raws("count", `1`)},
 		}},
-		{Type: haft.RuleChildren, Tool: "a", Children: []string{"b", "d"}, ChildArgs: []haft.ChildArgs{{Name: "b", Args: raws("text", `"two"`)}}},
-		{Type: haft.RuleChildren, Tool: "d", Children: []string{"b"}, ChildArgs: []haft.ChildArgs{{Name: "b", Args: raws("text", `"three"`)}}},
+		{Type: haft.RuleChildren, Tool: "a", Children: []string{"b", "d"},
+			ChildArgs: []haft.ChildArgs{{Name: "b", Args: raws("text", `"two"`)}}},
+		{Type: haft.RuleChildren, Tool: "d", Children: []string{"b"},
+			ChildArgs: []haft.ChildArgs{{Name: "b", Args: raws("text", `"three"`)}}},
 	}
 	type prefill struct {
 		Args   map[string]json.RawMessage

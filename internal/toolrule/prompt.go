@@ -11,7 +11,8 @@ import (
 )
 
 // preface is what stands before the rules in the block for the model.
-const preface = "These rules say in which order and how often you may call your tools. A call that breaks one is refused."
+const preface = "These rules say in which order and how often you may call your tools. A call that breaks one is " +
+	"refused."
 
 // Prompt renders the rules for a model, as a block labelled tool_usage_rules. It
 // is empty if there is nothing to say. Rules about what is required and approved

@@ -14,7 +14,8 @@ func TestPrompt(t *testing.T) {
 		rule(haft.RuleExit, "end"), rule(haft.RuleParent, "b", "d"), atMost("a", 2), conditional("c", "", false, "1=a"),
 		rule(haft.RuleChildren, "a", "b", "c"), rule(haft.RuleContinue, "a"), rule(haft.RuleFirst, "a"),
 		rule(haft.RuleRequired, "b"), rule(haft.RuleApproval, "b"), rule(haft.RuleExit, "end"),
-		{Type: haft.RuleChildren, Tool: "b", Children: []string{"c", "d"}, Prompt: "{{tool_name}} -> {{ children | join(', ') }} {{ 7*7 }} {{ tool_name.__class__ }} {% x %}"},
+		{Type: haft.RuleChildren, Tool: "b", Children: []string{"c", "d"},
+			Prompt: "{{tool_name}} -> {{ children | join(', ') }} {{ 7*7 }} {{ tool_name.__class__ }} {% x %}"},
 		{Type: haft.RuleMaxCount, Tool: "d", MaxCount: 3, Prompt: "{{ tool_name }}: {{ max_count_limit }}"},
 	})
 	want := `<tool_usage_rules>
@@ -50,7 +51,8 @@ end ends your response
 }
 
 func TestPrompt_is_empty_where_there_is_nothing_to_say(t *testing.T) {
-	for _, rules := range [][]haft.ToolRule{nil, {rule(haft.RuleRequired, "a"), rule(haft.RuleApproval, "b"), rule("unknown", "c")}} {
+	for _, rules := range [][]haft.ToolRule{nil, {rule(haft.RuleRequired, "a"), rule(haft.RuleApproval, "b"),
+		rule("unknown", "c")}} {
 		if got := toolrule.Prompt(rules); got != "" {
 			t.Errorf("Prompt(%v) = %q", rules, got)
 		}

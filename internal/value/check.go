@@ -25,7 +25,8 @@ func Check(raw json.RawMessage, limit int64) error {
 		limit = haft.DefaultLimits().Result
 	}
 	if int64(len(raw)) > limit {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the value has %d bytes, %d is the most", len(raw), limit), Err: ErrTooLarge}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the value has %d bytes, %d is the most", len(raw), limit), Err: ErrTooLarge}
 	}
 	_, err := decode(raw)
 	return err

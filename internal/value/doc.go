@@ -14,12 +14,14 @@
 // or turned into its repr in silence.
 //
 //	value                      Python                        JavaScript, TypeScript            JSON
-//	-------------------------  ----------------------------  --------------------------------  --------------------------------
+//	------------------------- ---------------------------- --------------------------------
+//	--------------------------------
 //	nothing                    None                          null, undefined                   null
 //	truth                      bool                          boolean                           true, false
 //	whole number               int                           BigInt, number                    all its digits, at most 4300 of them
 //	number                     float                         number                            shortest text that reads back equal
-//	not a finite number        nan, inf, -inf                NaN, Infinity, -Infinity          {"$type":"float","value":"NaN"}, "Infinity" or "-Infinity"
+//	not a finite number nan, inf, -inf NaN, Infinity, -Infinity {"$type":"float","value":"NaN"}, "Infinity" or
+//	"-Infinity"
 //	text                       str                           string                            string; half a surrogate pair is an error
 //	exact decimal              Decimal                       -                                 string, as str() writes it; NaN and Infinity as for float
 //	fraction                   Fraction                      -                                 string "3/4"
@@ -29,7 +31,8 @@
 //	time of day                time                          -                                 string "10:00:00", ".5" added only if needed
 //	duration                   timedelta                     -                                 string, ISO 8601: "P1DT2H3M4.5S", "-PT5S", "PT0S"
 //	UUID                       UUID                          -                                 string, lower case with hyphens
-//	bytes                      bytes bytearray memoryview    Uint8Array Buffer ArrayBuffer     {"$type":"bytes","base64":"aGk="}, standard alphabet, padded
+//	bytes bytes bytearray memoryview Uint8Array Buffer ArrayBuffer {"$type":"bytes","base64":"aGk="}, standard alphabet,
+//	padded
 //	list                       list tuple NamedTuple deque   Array, other typed arrays         array
 //	                           range, dict views
 //	set                        set frozenset                 Set                               array; see below for its order
@@ -41,9 +44,12 @@
 //	secret                     SecretStr, SecretBytes        -                                 "**********"
 //	array of numbers           numpy scalar, ndarray         -                                 number; nested arrays
 //	table                      pandas Series, DataFrame      -                                 array; array of one object per row. Labels of rows that are
-//	                                                                                           not just numbers are columns; those of a Series its keys
+//	                                                                                           not just numbers are
+//	                                                                                           columns; those of a
+//	                                                                                           Series its keys
 //	promise                    awaitable                     Promise                           awaited if it is the whole value, else an error
-//	anything else              generator, function, class,   function, symbol, WeakMap, an     error: its class, where it is, what to return instead
+//	anything else generator, function, class, function, symbol, WeakMap, an error: its class, where it is, what to
+//	return instead
 //	                           module, file, exception, ...  invalid Date, Error, RegExp, ...
 //
 // Details that make it one rule:

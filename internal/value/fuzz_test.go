@@ -15,7 +15,8 @@ func FuzzCut(f *testing.F) {
 		f.Add([]byte(s), 3)
 		f.Add([]byte(s), 0)
 	}
-	f.Add([]byte(`"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`), 100)
+	f.Add([]byte(
+		`"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`), 100)
 	f.Fuzz(func(t *testing.T, raw []byte, maxChars int) {
 		got, left := value.Cut(raw, maxChars)
 		checkCut(t, string(raw), maxChars, got, left)
@@ -31,7 +32,8 @@ func FuzzCut(f *testing.F) {
 
 // FuzzRead: any text is a value that Check accepts, or an error for the caller.
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{`{"a":1}`, "x ```json\n[1]\n``` y", "1. a\n2. b", "42", "yes", "[INFO] {\"a\":1}", "\ufeff[]", "[1,{", "```\n{}\n```\n```\n{}\n```"} {
+	for _, s := range []string{`{"a":1}`, "x ```json\n[1]\n``` y", "1. a\n2. b", "42", "yes", "[INFO] {\"a\":1}",
+		"\ufeff[]", "[1,{", "```\n{}\n```\n```\n{}\n```"} {
 		for i := range haft.OutputTypes() {
 			f.Add(s, i)
 		}

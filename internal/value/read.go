@@ -76,7 +76,8 @@ func boundLines(text string) error {
 	if strings.Count(text, "\n") < MaxParts {
 		return nil
 	}
-	return &haft.Error{Code: haft.CodeInvalid, Err: ErrTooLarge, Message: fmt.Sprintf("the output has more than %d lines", MaxParts)}
+	return &haft.Error{Code: haft.CodeInvalid, Err: ErrTooLarge,
+		Message: fmt.Sprintf("the output has more than %d lines", MaxParts)}
 }
 
 // wrong says what is wrong with the output.

@@ -62,7 +62,8 @@ func CompileValidators(expressions []string) (*Validators, error) {
 	for i, text := range expressions {
 		program, err := compile(env, text)
 		if err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("validator %d (%s): %s", i+1, short(text), err), Err: err}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("validator %d (%s): %s", i+1, short(text), err), Err: err}
 		}
 		v.all = append(v.all, validator{text, program})
 	}
@@ -83,7 +84,8 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives %s and must give bool", t)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(100))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory),
+		cel.InterruptCheckFrequency(100))
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}

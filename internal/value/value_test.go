@@ -86,7 +86,8 @@ func TestRead_json(t *testing.T) {
 		{"fence without a word", haft.OutputJSON, "```\n[1]\n```", `[1]`},
 		{"only one fence is marked", haft.OutputJSON, "```sh\nls\n```\n```json\n{\"a\":1}\n```", `{"a":1}`},
 		{"two fences", haft.OutputJSON, "```\n{}\n```\n```\n[]\n```", "error: several fences"},
-		{"fence that is broken", haft.OutputJSON, "```json\n{canary7391\n```", "error: the fence in the output should hold JSON"},
+		{"fence that is broken", haft.OutputJSON, "```json\n{canary7391\n```",
+			"error: the fence in the output should hold JSON"},
 		{"fence within a string", haft.OutputJSON, "{\"a\":\"```\\n```\"}", "{\"a\":\"```\\n```\"}"},
 		{"after prose", haft.OutputJSON, "The result is: {\"a\":\"}{\"} as asked", `{"a":"}{"}`},
 		{"after a log line", haft.OutputJSON, "[INFO] starting {x}\n{\"a\":[1]}", `{"a":[1]}`},
@@ -94,9 +95,12 @@ func TestRead_json(t *testing.T) {
 		{"lines of JSON", haft.OutputJSON, "{\"a\":1}\n{\"a\":2}", "error: several JSON values"},
 		{"no JSON", haft.OutputJSON, "canary7391", "error: line 1, column 1"},
 		{"no output", haft.OutputJSON, " \n", "error: is empty"},
-		{"cut JSON", haft.OutputJSON, `{"a":`, "error: broken JSON: line 1, column 6: expected a value, but the text ends"},
-		{"too deep", haft.OutputJSON, strings.Repeat("[", 200) + strings.Repeat("]", 200), `error: nested deeper than 100`},
-		{"broken object with one in it", haft.OutputJSON, `{"a": {"b":1}, oops}`, "error: broken JSON: line 1, column 16: expected a key"},
+		{"cut JSON", haft.OutputJSON, `{"a":`,
+			"error: broken JSON: line 1, column 6: expected a value, but the text ends"},
+		{"too deep", haft.OutputJSON, strings.Repeat("[", 200) + strings.Repeat("]", 200),
+			`error: nested deeper than 100`},
+		{"broken object with one in it", haft.OutputJSON, `{"a": {"b":1}, oops}`,
+			"error: broken JSON: line 1, column 16: expected a key"},
 		{"broken array with one in it", haft.OutputJSON, "x [1, {\"b\":1}, oops]", "error: broken JSON"},
 		{"dates in brackets", haft.OutputJSON, "[2026-01-31 10:00] done {ok}\n{\"a\":1}", `{"a":1}`},
 	})
@@ -159,7 +163,8 @@ func TestCheck(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := value.Check(json.RawMessage(tt.raw), tt.limit)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(haft.MessageOf(err), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" &&
+				(err == nil || !strings.Contains(haft.MessageOf(err), tt.want)) {
 				t.Errorf("Check(%q) = %v, want %q", tt.raw, err, tt.want)
 			}
 			if errors.Is(err, value.ErrTooLarge) != strings.Contains(tt.name, "beyond") {
@@ -172,12 +177,18 @@ func TestCheck(t *testing.T) {
 func TestMisfits(t *testing.T) {
 	tests := []struct{ name, schema, raw, want string }{
 		{"fits", `{"type":"integer"}`, `5`, ""},
-		{"does not fit", `{"type":"object","properties":{"a":{"type":"integer"}}}`, `{"a":"canary7391"}`, "/a: must be an integer, is a string"},
-		{"bytes as text", `{"type":"object","properties":{"a":{"type":"string","format":"binary"}}}`, `{"a":{"$type":"bytes","base64":"aGk="}}`, ""},
-		{"bytes as a tag", `{"type":"object","properties":{"base64":{"type":"string"}},"required":["$type"]}`, `{"$type":"bytes","base64":"aGk="}`, ""},
-		{"bytes that are not base64", `{"type":"string"}`, `{"$type":"bytes","base64":"!"}`, ": must be a string, is an object"},
-		{"bytes that are too short", `{"type":"string","minLength":9}`, `{"$type":"bytes","base64":"aGk="}`, ": must have at least 9 characters, has 4"},
-		{"NaN for a number", `{"type":"array","items":{"type":"number"}}`, `[1,{"$type":"float","value":"NaN"}]`, "/1: must be a finite number, is NaN or Infinity"},
+		{"does not fit", `{"type":"object","properties":{"a":{"type":"integer"}}}`, `{"a":"canary7391"}`,
+			"/a: must be an integer, is a string"},
+		{"bytes as text", `{"type":"object","properties":{"a":{"type":"string","format":"binary"}}}`,
+			`{"a":{"$type":"bytes","base64":"aGk="}}`, ""},
+		{"bytes as a tag", `{"type":"object","properties":{"base64":{"type":"string"}},"required":["$type"]}`,
+			`{"$type":"bytes","base64":"aGk="}`, ""},
+		{"bytes that are not base64", `{"type":"string"}`, `{"$type":"bytes","base64":"!"}`,
+			": must be a string, is an object"},
+		{"bytes that are too short", `{"type":"string","minLength":9}`, `{"$type":"bytes","base64":"aGk="}`,
+			": must have at least 9 characters, has 4"},
+		{"NaN for a number", `{"type":"array","items":{"type":"number"}}`, `[1,{"$type":"float","value":"NaN"}]`,
+			"/1: must be a finite number, is NaN or Infinity"},
 		{"NaN where anything may be", `{}`, `{"$type":"float","value":"NaN"}`, ""},
 		{"not JSON", `{}`, `x`, ": the value is not JSON: at byte 0: expected a value"},
 	}
@@ -219,16 +230,19 @@ func TestCut(t *testing.T) {
 		left      int64
 	}{
 		{"short string", `"abc"`, 3, `"abc"`, 0},
-		{"long string", `"` + long + `"`, 100, `"` + strings.Repeat("é", 59) + `… [cut: 941 of 1000 characters left out]"`, 941},
+		{"long string", `"` + long + `"`, 100, `"` + strings.Repeat("é", 59) +
+			`… [cut: 941 of 1000 characters left out]"`, 941},
 		{"no room for a note", `"` + long + `"`, 5, `"ééééé"`, 995},
 		{"escapes count once", `"\u00e9\n"`, 2, `"\u00e9\n"`, 0},
 		{"short object", `{"a": 1}`, 7, `{"a": 1}`, 0},
-		{"long array", `[` + strings.Repeat("1, ", 100) + `1]`, 50, `"[1,1,1,1,1,… [cut: 192 of 203 characters left out]"`, 192},
+		{"long array", `[` + strings.Repeat("1, ", 100) + `1]`, 50,
+			`"[1,1,1,1,1,… [cut: 192 of 203 characters left out]"`, 192},
 		{"null", `null`, 1, `null`, 0},
 		{"long number", `1234567`, 3, `"123"`, 4},
 		{"nothing", ``, 10, `null`, 0},
 		{"not JSON", "{\xff", 10, `"{` + "\ufffd" + `"`, 0},
-		{"default limit", `"` + strings.Repeat("x", haft.DefaultMaxChars) + `"`, 0, `"` + strings.Repeat("x", haft.DefaultMaxChars) + `"`, 0},
+		{"default limit", `"` + strings.Repeat("x", haft.DefaultMaxChars) + `"`, 0,
+			`"` + strings.Repeat("x", haft.DefaultMaxChars) + `"`, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,7 +255,8 @@ func TestCut(t *testing.T) {
 	}
 	got, left := value.Cut(json.RawMessage(`"`+strings.Repeat("x", haft.DefaultMaxChars+1)+`"`), 0)
 	checkCut(t, "", 0, got, left)
-	if !strings.HasSuffix(string(got), fmt.Sprintf(`… [cut: %d of %d characters left out]"`, left, haft.DefaultMaxChars+1)) || left < 2 {
+	if !strings.HasSuffix(string(got), fmt.Sprintf(`… [cut: %d of %d characters left out]"`, left,
+		haft.DefaultMaxChars+1)) || left < 2 {
 		t.Errorf("Cut by default leaves out %d: …%s", left, got[len(got)-60:])
 	}
 }
@@ -281,10 +296,12 @@ func TestValidators(t *testing.T) {
 		{"matches", "value.matches('^[a-z]+$')", `"abc"`, ""},
 		{"null", "value == null", `null`, ""},
 		{"big number", "value > 1e20", `123456789012345678901234567890`, ""},
-		{"missing key", "value.x > 0", `{"canary7391":1}`, "has not the shape that is needed for validator 1: value.x > 0"},
+		{"missing key", "value.x > 0", `{"canary7391":1}`,
+			"has not the shape that is needed for validator 1: value.x > 0"},
 		{"wrong type", "value > 0", `"canary7391"`, "has not the shape that is needed for validator 1: value > 0"},
 		{"not a boolean", "value.x", `{"x":"canary7391"}`, "does not satisfy validator 1: value.x"},
-		{"cost", "value.all(a, value.all(b, value.all(c, a + b + c >= 0)))", "[" + strings.Repeat("1,", 999) + "1]", "is too large for validator 1: value.all(a, value.all(b, value.all(c, a + b + c >= 0)))"},
+		{"cost", "value.all(a, value.all(b, value.all(c, a + b + c >= 0)))", "[" + strings.Repeat("1,", 999) + "1]",
+			"is too large for validator 1: value.all(a, value.all(b, value.all(c, a + b + c >= 0)))"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -338,7 +355,8 @@ func TestCompileValidators_names_what_is_wrong(t *testing.T) {
 	if _, err := value.CompileValidators(make([]string, 21)); err == nil {
 		t.Error("21 validators are accepted")
 	}
-	if v, err := value.CompileValidators(nil); err != nil || v.Check(context.Background(), json.RawMessage(`1`)) != nil {
+	if v, err := value.CompileValidators(nil); err != nil ||
+		v.Check(context.Background(), json.RawMessage(`1`)) != nil {
 		t.Errorf("no validators: %v", err)
 	}
 }
@@ -362,11 +380,13 @@ func TestBound(t *testing.T) {
 		}
 	}
 	for _, typ := range []haft.OutputType{haft.OutputJSON, haft.OutputList} {
-		if _, err := value.Read("["+strings.Repeat("1,", value.MaxParts)+"1]", typ); !errors.Is(err, value.ErrTooLarge) {
+		if _, err := value.Read("["+strings.Repeat("1,", value.MaxParts)+"1]", typ); !errors.Is(err,
+			value.ErrTooLarge) {
 			t.Errorf("printed, as %s: %v", typ, err)
 		}
 	}
-	if _, err := value.Read(strings.Repeat("a\n", value.MaxParts+1), haft.OutputList); !errors.Is(err, value.ErrTooLarge) {
+	if _, err := value.Read(strings.Repeat("a\n", value.MaxParts+1), haft.OutputList); !errors.Is(err,
+		value.ErrTooLarge) {
 		t.Errorf("many lines: %v", err)
 	}
 }

@@ -34,7 +34,8 @@ type round struct {
 func (n *Sender) carry(ctx context.Context, w store.Subscription) {
 	secret, err := n.unseal(w.ID, w.Secret)
 	if err != nil {
-		n.cfg.Logger.Error("the secret of a webhook cannot be read: nothing is sent", "webhook", w.ID, "org", w.Org, "error", err)
+		n.cfg.Logger.Error("the secret of a webhook cannot be read: nothing is sent", "webhook", w.ID, "org", w.Org,
+			"error", err)
 		<-ctx.Done() // until somebody changes it, or the next process
 		return
 	}
@@ -100,7 +101,8 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 	}
 	events, err := n.store.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, r.hook.Position, pageSize)
 	if errors.Is(err, event.ErrLost) {
-		n.cfg.Logger.Error("a webhook was away for longer than events are kept: some are not sent", "webhook", r.hook.ID, "org", r.hook.Org)
+		n.cfg.Logger.Error("a webhook was away for longer than events are kept: some are not sent", "webhook",
+			r.hook.ID, "org", r.hook.Org)
 		events, err = n.store.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, 0, pageSize)
 	}
 	if err != nil || len(events) == 0 {

@@ -160,7 +160,8 @@ func (r *round) note(ctx context.Context) {
 // disabled tells that a webhook was disabled: in the log, and in the audit of its
 // organisation.
 func (n *Sender) disabled(ctx context.Context, w haft.Webhook) {
-	n.cfg.Logger.Warn("a webhook is disabled: it failed for too long", "webhook", w.ID, "org", w.Org, "since", w.FailingSince, "failure", w.Failure)
+	n.cfg.Logger.Warn("a webhook is disabled: it failed for too long", "webhook", w.ID, "org", w.Org, "since",
+		w.FailingSince, "failure", w.Failure)
 	by := haft.Principal{Org: w.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
 	err := n.cfg.Manage(ctx, by, haft.WebhooksWrite, "webhook.disabled", func(context.Context) (any, error) {
 		return map[string]any{"id": w.ID, "since": w.FailingSince, "failure": w.Failure, "reason": w.Reason}, nil
@@ -175,7 +176,9 @@ func (r *round) bury(e haft.Event, tries int, failure string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dead = append(r.dead, haft.DeadLetter{
-		ID: fmt.Sprintf("msg_%016x", e.Cursor), Webhook: r.hook.ID, Event: e, Tries: tries, Failure: failure, Died: time.Now().UTC().Truncate(time.Microsecond),
+		ID: fmt.Sprintf("msg_%016x", e.Cursor), Webhook: r.hook.ID, Event: e, Tries: tries, Failure: failure,
+		Died: time.Now().UTC().Truncate(time.Microsecond),
 	})
-	r.n.cfg.Logger.Warn("an event could not be delivered and is a dead letter", "webhook", r.hook.ID, "org", r.hook.Org, "cursor", e.Cursor, "tries", tries, "failure", failure)
+	r.n.cfg.Logger.Warn("an event could not be delivered and is a dead letter", "webhook", r.hook.ID, "org", r.hook.Org,
+		"cursor", e.Cursor, "tries", tries, "failure", failure)
 }

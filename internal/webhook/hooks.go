@@ -59,7 +59,8 @@ func (n *Sender) check(w haft.Webhook) error {
 		return nil
 	}
 	slices.SortFunc(misfits, func(a, b haft.Misfit) int { return strings.Compare(a.Pointer, b.Pointer) })
-	return &haft.Error{Code: haft.CodeInvalid, Message: "the webhook cannot be kept: " + misfits[0].Pointer + " " + misfits[0].Message, Misfits: misfits}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the webhook cannot be kept: " + misfits[0].Pointer + " " +
+		misfits[0].Message, Misfits: misfits}
 }
 
 // label binds a sealed secret to its webhook.
@@ -138,7 +139,8 @@ func (n *Sender) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[ha
 }
 
 // PutWebhook implements [haft.Webhooks].
-func (n *Sender) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (kept *haft.Webhook, secret string, err error) {
+func (n *Sender) PutWebhook(ctx context.Context, p haft.Principal,
+	w haft.Webhook) (kept *haft.Webhook, secret string, err error) {
 	w.Org = p.Org
 	kind := "webhook.set"
 	if w.ID == "" {
@@ -193,7 +195,8 @@ func (n *Sender) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.We
 }
 
 // DeadLetters implements [haft.WebhookAdmin].
-func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter, error] {
+func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter,
+	error] {
 	return func(yield func(haft.DeadLetter, error) bool) {
 		if _, err := n.own(ctx, p, id); err != nil {
 			yield(haft.DeadLetter{}, err)
@@ -218,7 +221,8 @@ func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.Webh
 }
 
 // Redeliver implements [haft.WebhookAdmin].
-func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (sent int, err error) {
+func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID,
+	letter string) (sent int, err error) {
 	err = n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.redeliver", func(ctx context.Context) (any, error) {
 		w, err := n.store.Webhook(ctx, p.Org, id)
 		if err != nil {

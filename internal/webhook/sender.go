@@ -22,8 +22,9 @@ type Config struct {
 	Client *http.Client
 	// Manage has something done for who may do an action, and written to the audit;
 	// May reports why somebody may not.
-	Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error
-	May    func(p haft.Principal, a haft.Action) error
+	Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string,
+		do func(context.Context) (any, error)) error
+	May func(p haft.Principal, a haft.Action) error
 	// Cursor returns that of the last event of all, from which new webhooks go on.
 	Cursor func(ctx context.Context) (int64, error)
 	// Watch tells of events of this process as they happen. Nil means that the log
@@ -65,7 +66,8 @@ type Config struct {
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
 	if c.Retry == (haft.Backoff{}) {
-		c.Retry = haft.Backoff{Tries: haft.MaxTries, Strategy: haft.Jitter, Initial: haft.Millis(5 * time.Second), Max: haft.Millis(10 * time.Minute)}
+		c.Retry = haft.Backoff{Tries: haft.MaxTries, Strategy: haft.Jitter, Initial: haft.Millis(5 * time.Second),
+			Max: haft.Millis(10 * time.Minute)}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -151,7 +153,8 @@ func (n *Sender) supervise(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := n.adjust(ctx, running); err != nil && ctx.Err() == nil {
-			n.cfg.Logger.Error("webhooks cannot be read, and those that are new or changed are not sent to", "error", err)
+			n.cfg.Logger.Error("webhooks cannot be read, and those that are new or changed are not sent to", "error",
+				err)
 		}
 		select {
 		case <-tick.C:

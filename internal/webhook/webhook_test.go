@@ -78,9 +78,11 @@ func setup(t *testing.T, change func(*webhook.Config)) *world {
 			}
 			return &haft.Error{Code: haft.CodeDenied, Message: "no"}
 		},
-		Poll: 5 * time.Millisecond, Retry: haft.Backoff{Tries: 3, Strategy: haft.Constant, Initial: haft.Millis(time.Millisecond)},
+		Poll: 5 * time.Millisecond, Retry: haft.Backoff{Tries: 3, Strategy: haft.Constant,
+			Initial: haft.Millis(time.Millisecond)},
 	}
-	w.cfg.Manage = func(ctx context.Context, p haft.Principal, a haft.Action, kind string, do func(context.Context) (any, error)) error {
+	w.cfg.Manage = func(ctx context.Context, p haft.Principal, a haft.Action, kind string,
+		do func(context.Context) (any, error)) error {
 		if err := w.cfg.May(p, a); err != nil {
 			return err
 		}
@@ -130,7 +132,8 @@ func (w *world) happen(org string, call haft.CallID, types ...haft.EventType) {
 	var events []haft.Event
 	for _, typ := range types {
 		w.seqs[call]++
-		events = append(events, haft.Event{Seq: w.seqs[call], Type: typ, Time: time.Now(), Call: call, Tool: "f", Principal: haft.Principal{Org: org, User: "ann"}, Data: json.RawMessage(`{"n":1}`)})
+		events = append(events, haft.Event{Seq: w.seqs[call], Type: typ, Time: time.Now(), Call: call, Tool: "f",
+			Principal: haft.Principal{Org: org, User: "ann"}, Data: json.RawMessage(`{"n":1}`)})
 	}
 	if err := w.store.Commit(w.t.Context(), store.Batch{Events: events}); err != nil {
 		w.t.Fatal(err)
@@ -230,7 +233,9 @@ func TestSender_sends_what_a_webhook_is_for_signed_and_in_order(t *testing.T) {
 	w := setup(t, nil)
 	rec := receive(t, nil)
 	w.happen("acme", "old", haft.EventCompleted)
-	h, secret := w.hook(haft.Webhook{URL: rec.URL + "/in", Types: []haft.EventType{haft.EventExecuting, haft.EventCompleted}, Tools: []string{"f"}, Users: []string{"ann"}})
+	h, secret := w.hook(haft.Webhook{URL: rec.URL + "/in",
+		Types: []haft.EventType{haft.EventExecuting, haft.EventCompleted}, Tools: []string{"f"},
+		Users: []string{"ann"}})
 	w.happen("other", "theirs", haft.EventCompleted)
 	w.happen("acme", "c1", haft.EventExecuting, haft.EventOutput, haft.EventCompleted)
 	for _, want := range []string{"c1#1", "c1#3"} {
@@ -275,7 +280,10 @@ func TestSender_tries_again_and_keeps_the_order_of_a_call(t *testing.T) {
 			t.Errorf("received %s, want %s", got, want)
 		}
 	}
-	w.until(h.ID, "it does not fail any more", func(h haft.Webhook) bool { return h.FailingSince.IsZero() && h.Position >= 2 })
+	w.until(h.ID, "it does not fail any more", func(h haft.Webhook) bool {
+		return h.FailingSince.IsZero() &&
+			h.Position >= 2
+	})
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if a, b := rec.heads[0].Get("Webhook-Id"), rec.heads[2].Get("Webhook-Id"); a != b {
@@ -294,8 +302,12 @@ func TestSender_buries_what_cannot_be_delivered(t *testing.T) {
 		failure string
 		change  func(*webhook.Config)
 	}{
-		"away":   {url: url, failure: "no connection"},
-		"broken": {answer: func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(503); return false }, failure: "the receiver answered 503"},
+		"away": {url: url, failure: "no connection"},
+		"broken": {answer: func(w http.ResponseWriter, _ *http.Request,
+			_ int) bool {
+			w.WriteHeader(503)
+			return false
+		}, failure: "the receiver answered 503"},
 		"elsewhere": {answer: func(w http.ResponseWriter, r *http.Request, _ int) bool {
 			http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
 			return false
@@ -325,10 +337,12 @@ func TestSender_buries_what_cannot_be_delivered(t *testing.T) {
 				}
 				dead = append(dead, l)
 			}
-			if len(dead) != 2 || dead[0].Event.Seq != 1 || dead[0].Tries != 3 || !strings.Contains(dead[0].Failure, tt.failure) {
+			if len(dead) != 2 || dead[0].Event.Seq != 1 || dead[0].Tries != 3 ||
+				!strings.Contains(dead[0].Failure, tt.failure) {
 				t.Errorf("the dead letters are %+v, want two that say %q", dead, tt.failure)
 			}
-			if now := w.until(h.ID, "it fails", func(h haft.Webhook) bool { return true }); now.FailingSince.IsZero() || now.Failure == "" {
+			if now := w.until(h.ID, "it fails", func(h haft.Webhook) bool { return true }); now.FailingSince.IsZero() ||
+				now.Failure == "" {
 				t.Errorf("the webhook does not say that it fails: %+v", now)
 			}
 		})
@@ -483,7 +497,8 @@ func TestSender_refuses(t *testing.T) {
 			t.Errorf("%s: %v, want an invalid webhook", name, err)
 		}
 	}
-	if _, _, err := w.PutWebhook(t.Context(), haft.Principal{Org: "acme", User: "ann"}, haft.Webhook{URL: "https://example.com/"}); haft.CodeOf(err) != haft.CodeDenied {
+	if _, _, err := w.PutWebhook(t.Context(), haft.Principal{Org: "acme", User: "ann"},
+		haft.Webhook{URL: "https://example.com/"}); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("a webhook of somebody who manages nothing: %v", err)
 	}
 	h, _ := w.hook(haft.Webhook{URL: "https://example.com/", Disabled: true})

@@ -171,7 +171,8 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
 		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
-		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}), prepared: make(chan struct{}), parked: make(chan struct{}),
+		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
+		prepared: make(chan struct{}), parked: make(chan struct{}),
 	}
 	spec := plan.Spec
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr

@@ -200,7 +200,8 @@ func TestPool_keys_never_share(t *testing.T) {
 		take(t, p, f.plan("a")).Release(false)
 		time.Sleep(time.Second)
 		for name, key := range map[string]cell.Key{
-			"tenant": {Tenant: "b"}, "environment": {Tenant: "a", Environment: "e"}, "policy": {Tenant: "a", Policy: "p"}, "tool": {Tenant: "a", Tool: "t"},
+			"tenant": {Tenant: "b"}, "environment": {Tenant: "a", Environment: "e"},
+			"policy": {Tenant: "a", Policy: "p"}, "tool": {Tenant: "a", Tool: "t"},
 		} {
 			plan := f.plan("b")
 			plan.Key = key
@@ -422,7 +423,8 @@ func TestPool_total_is_a_bound_and_the_idlest_gives_way(t *testing.T) {
 			sum += p.Parked(cell.Key{Tenant: tenant})
 		}
 		if sum > 4 || p.Parked(cell.Key{Tenant: "c"}) != 2 {
-			t.Errorf("%d parked in all, want at most 4; %d of the last key, want 2", sum, p.Parked(cell.Key{Tenant: "c"}))
+			t.Errorf("%d parked in all, want at most 4; %d of the last key, want 2", sum,
+				p.Parked(cell.Key{Tenant: "c"}))
 		}
 	})
 }

@@ -47,8 +47,9 @@ func denied(message string) error { return &haft.Error{Code: haft.CodeDenied, Me
 // The refusals. None names a path: whoever asked knows which one it was, and need not
 // be told where Haft keeps what.
 const (
-	isLink   = "the path leads through a symbolic link: name the directory itself"
-	isOwn    = "the path is, contains or lies in a directory of Haft's own data, keys, caches or locks, which are never mounted"
+	isLink = "the path leads through a symbolic link: name the directory itself"
+	isOwn  = "the path is, contains or lies in a directory of Haft's own data, keys, caches or locks, which are " +
+		"never mounted"
 	isKernel = "the path shows the kernel's own file systems, such as /proc or /sys, which are never mounted"
 	isOdd    = "the path is neither a directory nor a regular file"
 	hasMoved = "the path was moved or removed while it was opened; try again"

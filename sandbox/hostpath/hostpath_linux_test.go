@@ -42,16 +42,22 @@ func decide(t *testing.T, g hostpath.Guard, name string) error {
 func TestOpen_follows_no_link(t *testing.T) {
 	top := tree(t, "real/sub", "data")
 	if err := errors.Join(os.Symlink(top+"/data", top+"/real/z"), os.Symlink(top+"/real", top+"/alias"),
-		os.Symlink("z", top+"/real/zz"), os.WriteFile(top+"/real/file", nil, 0o644), os.Link(top+"/real/file", top+"/real/twin"),
+		os.Symlink("z", top+"/real/zz"), os.WriteFile(top+"/real/file", nil, 0o644),
+		os.Link(top+"/real/file", top+"/real/twin"),
 		unix.Mkfifo(top+"/real/fifo", 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]haft.Code{
-		top + "/real/sub": "", top + "/real/file": "", top + "/real/z": haft.CodeDenied, top + "/real/zz": haft.CodeDenied, top + "/alias/sub": haft.CodeDenied,
-		top + "/alias": haft.CodeDenied, top + "/real/z/": haft.CodeInvalid, top + "/real/../data": haft.CodeInvalid, top + "//data": haft.CodeInvalid,
-		"relative": haft.CodeInvalid, "/": haft.CodeInvalid, top + "/nothing": haft.CodeNotFound, top + "/real/file/x": haft.CodeNotFound,
-		"/proc/self/root" + top + "/data": haft.CodeDenied, "/proc/self/cwd": haft.CodeDenied, "/dev/fd": haft.CodeDenied, "/proc/self/fd/0": haft.CodeDenied,
-		"/proc/thread-self": haft.CodeDenied, top + "/real/fifo": haft.CodeDenied, top + "/real/" + strings.Repeat("x", 1100): haft.CodeInvalid,
+		top + "/real/sub": "", top + "/real/file": "", top + "/real/z": haft.CodeDenied,
+		top + "/real/zz": haft.CodeDenied, top + "/alias/sub": haft.CodeDenied,
+		top + "/alias": haft.CodeDenied, top + "/real/z/": haft.CodeInvalid, top + "/real/../data": haft.CodeInvalid,
+		top + "//data": haft.CodeInvalid,
+		"relative":     haft.CodeInvalid, "/": haft.CodeInvalid, top + "/nothing": haft.CodeNotFound,
+		top + "/real/file/x":              haft.CodeNotFound,
+		"/proc/self/root" + top + "/data": haft.CodeDenied, "/proc/self/cwd": haft.CodeDenied,
+		"/dev/fd": haft.CodeDenied, "/proc/self/fd/0": haft.CodeDenied,
+		"/proc/thread-self": haft.CodeDenied, top + "/real/fifo": haft.CodeDenied,
+		top + "/real/" + strings.Repeat("x", 1100): haft.CodeInvalid,
 	} {
 		p, err := hostpath.Open(name)
 		if got := haft.CodeOf(err); err != nil && got != want || (err == nil) != (want == "") {
@@ -71,16 +77,20 @@ func TestOpen_follows_no_link(t *testing.T) {
 
 func TestGuard_keeps_directories_under_any_name(t *testing.T) {
 	top := tree(t, "state/haft/keys", "state/other", "cache", "home", "etc")
-	if err := errors.Join(os.WriteFile(top+"/etc/master.key", nil, 0o600), os.WriteFile(top+"/state/haft/haft.db", nil, 0o600),
+	if err := errors.Join(os.WriteFile(top+"/etc/master.key", nil, 0o600),
+		os.WriteFile(top+"/state/haft/haft.db", nil, 0o600),
 		os.Symlink(top+"/state/haft", top+"/link"), os.WriteFile(top+"/etc/motd", nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	g := hostpath.Guard{Dirs: []string{top + "/link", "", top + "/home/not/yet"}, Files: []string{top + "/etc/master.key"}}
+	g := hostpath.Guard{Dirs: []string{top + "/link", "", top + "/home/not/yet"},
+		Files: []string{top + "/etc/master.key"}}
 	for name, kept := range map[string]bool{
-		"/state/haft": true, "/state/haft/keys": true, "/state/haft/haft.db": true, "/state": true, "": true, "/state/other": false, "/cache": false,
+		"/state/haft": true, "/state/haft/keys": true, "/state/haft/haft.db": true, "/state": true, "": true,
+		"/state/other": false, "/cache": false,
 		"/home": true, "/etc": true, "/etc/master.key": true, "/etc/motd": false,
 	} {
-		if err := decide(t, g, top+name); (haft.CodeOf(err) == haft.CodeDenied) != kept || err != nil && strings.Contains(err.Error(), top) {
+		if err := decide(t, g, top+name); (haft.CodeOf(err) == haft.CodeDenied) != kept ||
+			err != nil && strings.Contains(err.Error(), top) {
 			t.Errorf("%q: %v, want that it is kept: %v", name, err, kept)
 		}
 	}
@@ -112,13 +122,16 @@ func TestGuard_keeps_directories_behind_mounts(t *testing.T) {
 	mount(top+"/state", top+"/c", "", unix.MS_BIND, "")                 // one that contains it
 	mount(top+"/state/haft/keys", top+"/d/below", "", unix.MS_BIND, "") // below another
 	g := hostpath.Guard{Dirs: []string{top + "/state/haft"}}
-	for name, kept := range map[string]bool{"/a": true, "/a/keys": true, "/b": true, "/c": true, "/c/haft": true, "/d": true, "/d/below": true, "/free": false} {
+	for name, kept := range map[string]bool{"/a": true, "/a/keys": true, "/b": true, "/c": true, "/c/haft": true,
+		"/d": true, "/d/below": true, "/free": false} {
 		if err := decide(t, g, top+name); (haft.CodeOf(err) == haft.CodeDenied) != kept {
 			t.Errorf("%q: %v, want that it is kept: %v", name, err, kept)
 		}
 	}
-	mount("overlay", top+"/merged", "overlay", 0, "lowerdir="+top+"/state:"+top+"/lower,upperdir="+top+"/upper,workdir="+top+"/work")
-	for name, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true, "/free": false} {
+	mount("overlay", top+"/merged", "overlay", 0, "lowerdir="+top+"/state:"+top+"/lower,upperdir="+top+
+		"/upper,workdir="+top+"/work")
+	for name, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true,
+		"/free": false} {
 		if err := decide(t, g, top+name); (haft.CodeOf(err) == haft.CodeDenied) != kept {
 			t.Errorf("overlay %q: %v, want that it is kept: %v", name, err, kept)
 		}
@@ -174,9 +187,11 @@ func TestGuard_keeps_directories_behind_layers_of_any_name(t *testing.T) {
 				}
 			}
 			newOverlay(t, top+"/merged", [][2]string{
-				{"lowerdir+", top + "/lower"}, {"lowerdir+", layer}, {"upperdir", top + "/upper"}, {"workdir", top + "/work"}})
+				{"lowerdir+", top + "/lower"}, {"lowerdir+", layer}, {"upperdir", top + "/upper"},
+				{"workdir", top + "/work"}})
 			g := hostpath.Guard{Dirs: []string{top + "/" + name + "/haft"}}
-			for at, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true, "/free": false} {
+			for at, kept := range map[string]bool{"/merged": true, "/merged/haft": true, "/merged/haft/keys": true,
+				"/free": false} {
 				if err := decide(t, g, top+at); (haft.CodeOf(err) == haft.CodeDenied) != kept {
 					t.Errorf("%q: %v, want that it is kept: %v", at, err, kept)
 				}
@@ -202,8 +217,10 @@ func TestLayerDirs(t *testing.T) {
 
 func TestFollow_says_where_links_are(t *testing.T) {
 	top := tree(t, "bin", "opt/tool", "tenant")
-	if err := errors.Join(os.WriteFile(top+"/opt/tool/run", []byte("#!x"), 0o755), os.Symlink("../opt/tool/run", top+"/bin/run"),
-		os.Symlink(top+"/tenant/x", top+"/bin/x"), os.Symlink("../opt/tool/run", top+"/tenant/x"), os.Symlink("loop", top+"/bin/loop"),
+	if err := errors.Join(os.WriteFile(top+"/opt/tool/run", []byte("#!x"), 0o755),
+		os.Symlink("../opt/tool/run", top+"/bin/run"),
+		os.Symlink(top+"/tenant/x", top+"/bin/x"), os.Symlink("../opt/tool/run", top+"/tenant/x"),
+		os.Symlink("loop", top+"/bin/loop"),
 		os.Symlink("tool", top+"/opt/alias")); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ type part struct {
 // settings of the host.
 var kernelKinds = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "selinuxfs", "smackfs", "bpf", "configfs",
-	"pstore", "efivarfs", "binfmt_misc", "fusectl", "devtmpfs", "devpts", "mqueue", "nsfs", "rpc_pipefs", "nfsd", "resctrl",
+	"pstore", "efivarfs", "binfmt_misc", "fusectl", "devtmpfs", "devpts", "mqueue", "nsfs", "rpc_pipefs", "nfsd",
+	"resctrl",
 }
 
 // readMounts reads the table.

@@ -24,7 +24,8 @@ func Open(name string) (*Path, error) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EACCES):
 		return nil, missing(err)
 	case errors.Is(err, unix.ENOSYS):
-		return nil, denied("this kernel cannot open a path without following links (openat2, Linux 5.6): nothing of the host is mounted")
+		return nil, denied("this kernel cannot open a path without following links (openat2, Linux 5.6): nothing of " +
+			"the host is mounted")
 	case err != nil:
 		return nil, fmt.Errorf("open a path of the host: %w", err)
 	}
@@ -36,7 +37,8 @@ func (p *Path) Read() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/self
 
 // openStrict is openat2 without links.
 func openStrict(at int, name string) (int, error) {
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	for {
 		fd, err := unix.Openat2(at, name, how)
 		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
@@ -103,7 +105,9 @@ func statOf(fd int) (stat, error) {
 		return stat{}, fmt.Errorf("statx: %w", err)
 	}
 	if x.Mask&unix.STATX_MNT_ID == 0 { // Linux 5.8
-		return stat{}, denied("this kernel does not say on which mount a file is (statx, Linux 5.8): nothing of the host is mounted")
+		return stat{},
+			denied("this kernel does not say on which mount a file is (statx, Linux 5.8): nothing of the host is " +
+				"mounted")
 	}
 	return stat{identity{x.Dev_major, x.Dev_minor, x.Ino}, x.Mnt_id, x.Mode, x.Nlink}, nil
 }

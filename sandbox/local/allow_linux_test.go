@@ -32,14 +32,16 @@ func TestReduced_has_to_be_allowed(t *testing.T) {
 						t.Skipf("this machine gives %q: %v", have.Level, err)
 					}
 				}
-				p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: stateDir(t), Forbid: []haft.Control{tt.forbid}, AllowReduced: allowed})
+				p, err := local.Open(context.WithoutCancel(t.Context()),
+					local.Config{Dir: stateDir(t), Forbid: []haft.Control{tt.forbid}, AllowReduced: allowed})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer p.Close()
 				run := func(need haft.Level) error {
 					began := time.Now()
-					exit, err := p.Run(t.Context(), sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system(), Need: sandbox.Need{Level: need}})
+					exit, err := p.Run(t.Context(),
+						sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system(), Need: sandbox.Need{Level: need}})
 					if err == nil && exit.Code != 0 {
 						t.Errorf("it ended with %+v", exit)
 					}
@@ -56,7 +58,8 @@ func TestReduced_has_to_be_allowed(t *testing.T) {
 					return err
 				}
 				refused := tt.lacks != "" && !allowed
-				for way, err := range map[string]error{"first": run(""), "second": run(""), "with a need": run(haft.LevelReduced)} {
+				for way, err := range map[string]error{"first": run(""), "second": run(""),
+					"with a need": run(haft.LevelReduced)} {
 					if (err != nil) != refused {
 						t.Errorf("%s: %v", way, err)
 					}
@@ -67,7 +70,8 @@ func TestReduced_has_to_be_allowed(t *testing.T) {
 					if haft.CodeOf(err) != haft.CodeDenied {
 						t.Errorf("%s: %v", way, err)
 					}
-					for _, want := range []string{"no ", tt.lacks, "haft doctor", "docs/deploy.md", "--allow-reduced", "another sandbox"} {
+					for _, want := range []string{"no ", tt.lacks, "haft doctor", "docs/deploy.md", "--allow-reduced",
+						"another sandbox"} {
 						if !strings.Contains(text, want) {
 							t.Errorf("%s does not say %q: %s", way, want, text)
 						}

@@ -89,7 +89,8 @@ func park(t testing.TB, tpl sandbox.Template) *parked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &parked{os.NewFile(uintptr(fds[0]), "ours"), make(chan struct{}), make(chan sandbox.Exit, 1), make(chan error, 1)}
+	c := &parked{os.NewFile(uintptr(fds[0]), "ours"), make(chan struct{}), make(chan sandbox.Exit, 1),
+		make(chan error, 1)}
 	theirs := os.NewFile(uintptr(fds[1]), "theirs")
 	go func() {
 		_, err := tpl.Run(t.Context(), sandbox.Spec{Channel: theirs, Finish: c.finish, Begin: make(chan struct{}),

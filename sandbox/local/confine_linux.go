@@ -85,7 +85,8 @@ func lastCap() int {
 // Rights of Landlock, by what they need.
 const (
 	llRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	llWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+	llWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 	llNever    = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
@@ -163,7 +164,8 @@ func (l landlock) wall(pl *plan.Plan, network sandbox.Network, writable []string
 	for _, dir := range append([]string{"/tmp", "/work", "/var/tmp", "/dev/shm"}, writable...) {
 		rules = append(rules, plan.Rule{Path: dir, Access: read | write})
 	}
-	rules = append(rules, plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
+	rules = append(rules,
+		plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
 	if network == sandbox.NetworkOutlet && l.abi >= 4 {
 		rules = append(rules, plan.Rule{Port: sandbox.OutletPort, Access: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP})
 	}

@@ -88,7 +88,8 @@ func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) 
 		return nil, errors.Join(err, conn.Close())
 	}
 	o := forkOrder{
-		Channel: r.spec.Channel != nil, Wait: r.p.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()), Steps: own.Steps,
+		Channel: r.spec.Channel != nil, Wait: r.p.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()),
+		Steps: own.Steps,
 	}
 	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
 	for _, d := range tasks {

@@ -197,7 +197,8 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	c := templateConfig{
 		Boot: boot, Steps: pl.Steps, Last: pl.Last,
 		Numbers: map[string]uintptr{
-			"clone3": unix.SYS_CLONE3, "unshare": unix.SYS_UNSHARE, "prctl": unix.SYS_PRCTL, "seccomp": unix.SYS_SECCOMP,
+			"clone3": unix.SYS_CLONE3, "unshare": unix.SYS_UNSHARE, "prctl": unix.SYS_PRCTL,
+			"seccomp":     unix.SYS_SECCOMP,
 			"close_range": unix.SYS_CLOSE_RANGE, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
 			"landlock_add_rule": unix.SYS_LANDLOCK_ADD_RULE, "landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
 		},

@@ -89,7 +89,8 @@ func Init() {
 // serve is the life of an init.
 func serve() int {
 	// Descriptors that came with Haft, and were not made by it, go no further.
-	if err := unix.CloseRange(initSocket, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) {
+	if err := unix.CloseRange(initSocket, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil &&
+		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
 	// A handler for every signal: the first process of a pid namespace is safe
@@ -131,7 +132,8 @@ func serve() int {
 	}
 	pid, errno := start(req, files)
 	if errno != 0 {
-		return tell(conn, message{Kind: msgFailed, Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
+		return tell(conn, message{Kind: msgFailed,
+			Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
 	}
 	wire.CloseAll(files)
 	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {

@@ -66,7 +66,8 @@ func userDir(tmp string) (string, error) {
 	if err == nil {
 		return dir, nil
 	}
-	if !errors.Is(err, unix.EPERM) && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, os.ErrPermission) {
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOTDIR) &&
+		!errors.Is(err, os.ErrPermission) {
 		return "", err
 	}
 	others, err := filepath.Glob(dir + "-*")

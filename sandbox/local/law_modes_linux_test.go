@@ -136,7 +136,8 @@ func asUser(t *testing.T, name string) {
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^"+name+"$")
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", "HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE"),
+	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin",
+		"HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE"),
 		sandboxtest.AttackTimeVar + "=" + os.Getenv(sandboxtest.AttackTimeVar)}
 	to := os.Getenv(sandboxtest.VerdictsVar)
 	if to != "" {

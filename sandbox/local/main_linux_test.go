@@ -52,7 +52,8 @@ func traces() []string {
 	all = append(all, fmt.Sprintf("%d mounts", bytes.Count(mounts, []byte("\n"))))
 	fds, _ := os.ReadDir("/proc/self/fd")
 	for _, fd := range fds {
-		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && !strings.Contains(to, "eventpoll") && !strings.Contains(to, "eventfd") {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && !strings.Contains(to, "eventpoll") &&
+			!strings.Contains(to, "eventfd") {
 			all = append(all, "descriptor "+fd.Name()+" "+to)
 		}
 	}
@@ -188,12 +189,14 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts", "masked-proc", "container-root"} {
+	for _, mode := range []string{"user", "reduced-root", "reduced-user", "shared-mounts", "masked-proc",
+		"container-root"} {
 		t.Run(mode, func(t *testing.T) {
 			args := []string{binary, "-test.run", "^TestRun|^TestTemplate|^TestProvider"}
 			switch mode {
 			case "container-root":
-				args = append([]string{"setpriv", "--bounding-set", "-sys_admin"}, binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")
+				args = append([]string{"setpriv", "--bounding-set", "-sys_admin"}, binary, "-test.run",
+					"^TestRun_carries|^TestTemplate_ends")
 			case "masked-proc":
 				// Every one of them: the kernel looks for one that is whole.
 				mask := `for p in $(awk '$3 == "proc" {print $2}' /proc/mounts); do mount --bind /dev/null $p/version || exit; done; exec "$0" "$@"`
@@ -201,7 +204,8 @@ func TestModes(t *testing.T) {
 					binary, "-test.run", "^TestTemplate_needs")
 			case "shared-mounts":
 				// Private first, or what is mounted would go on to the machine.
-				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --make-rshared / && exec "$0" "$@"`},
+				args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
+					`mount --make-rshared / && exec "$0" "$@"`},
 					binary, "-test.run", "^TestRun_carries|^TestTemplate_ends")
 			}
 			if testing.Verbose() {

@@ -134,7 +134,8 @@ func (ms *meters) run(m *meter) {
 		}
 		said.Kind, said.PID = msgLimit, m.pid
 		switch {
-		case over > 1 || over > 0 && n > w.Processes+initThreads: // a look takes time: one may count those who come and go
+		// a look takes time: one may count those who come and go
+		case over > 1 || over > 0 && n > w.Processes+initThreads:
 			said.Limit = string(haft.FailPIDs)
 		case w.Memory > 0 && rss > w.Memory:
 			said.Limit = string(haft.FailMemory)

@@ -20,8 +20,9 @@ import (
 func TestMount_descriptor(t *testing.T) {
 	t.Run("namespaces", func(t *testing.T) { mountDescriptor(t, open(t, local.Config{})) })
 	t.Run("reduced", func(t *testing.T) {
-		mountDescriptor(t, open(t, local.Config{Forbid: []haft.Control{haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS,
-			haft.ControlNetNS, haft.ControlIPCNS, haft.ControlUTSNS, haft.ControlCgroupNS, haft.ControlTimeNS}}))
+		mountDescriptor(t,
+			open(t, local.Config{Forbid: []haft.Control{haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS,
+				haft.ControlNetNS, haft.ControlIPCNS, haft.ControlUTSNS, haft.ControlCgroupNS, haft.ControlTimeNS}}))
 	})
 }
 
@@ -93,7 +94,8 @@ func (l lending) inside(dir, other string) string {
 func (l lending) run(script string, mounts ...sandbox.Mount) (string, error) {
 	var out bytes.Buffer
 	_, err := l.p.Run(l.t.Context(), sandbox.Spec{
-		Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Mounts: append(system(), mounts...), Stdout: &out, Stderr: &out,
+		Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"},
+		Mounts: append(system(), mounts...), Stdout: &out, Stderr: &out,
 	})
 	return out.String(), err
 }
@@ -137,7 +139,8 @@ func (l lending) opened(t *testing.T) {
 	t.Run("it is read-only unless it says so", func(t *testing.T) {
 		dir := lentDir(t, top, "readonly", "mine")
 		at := inside(dir, "/data")
-		out, err := run("echo x > "+at+"/made || echo refused", sandbox.Mount{Host: dir, Inside: at, File: opened(t, dir)})
+		out, err := run("echo x > "+at+"/made || echo refused",
+			sandbox.Mount{Host: dir, Inside: at, File: opened(t, dir)})
 		if err != nil || !strings.Contains(out, "refused") {
 			t.Errorf("it printed %q, %v", out, err)
 		}
@@ -152,12 +155,14 @@ func (l lending) points(t *testing.T) {
 	top, run := l.top, l.run
 	t.Run("one within another follows no link", func(t *testing.T) {
 		// Somebody who writes to /data made /data/in a link to a directory of the host.
-		dir, other, host := lentDir(t, top, "outer", "outer"), lentDir(t, top, "inner", "inner"), lentDir(t, top, "hosts", "host")
+		dir, other, host := lentDir(t, top, "outer", "outer"), lentDir(t, top, "inner", "inner"),
+			lentDir(t, top, "hosts", "host")
 		if err := os.Symlink(host, filepath.Join(dir, "in")); err != nil {
 			t.Fatal(err)
 		}
 		for _, at := range []string{"/data/in", "/data/in/deeper"} {
-			out, err := run("cat /data/in/what", sandbox.Mount{Host: dir, Inside: "/data", Writable: true, File: opened(t, dir)},
+			out, err := run("cat /data/in/what", sandbox.Mount{Host: dir, Inside: "/data", Writable: true,
+				File: opened(t, dir)},
 				sandbox.Mount{Host: other, Inside: at, File: opened(t, other)})
 			if err == nil {
 				t.Errorf("%s was mounted, and printed %q", at, out)
@@ -166,10 +171,12 @@ func (l lending) points(t *testing.T) {
 		if left, err := filepath.Glob(host + "/*"); err != nil || len(left) != 1 {
 			t.Errorf("on the host there is %q, %v", left, err)
 		}
-		if err := errors.Join(os.Remove(filepath.Join(dir, "in")), os.Mkdir(filepath.Join(dir, "in"), 0o755)); err != nil {
+		if err := errors.Join(os.Remove(filepath.Join(dir, "in")),
+			os.Mkdir(filepath.Join(dir, "in"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		out, err := run("cat /data/what /data/in/what; echo x > /data/in/made || echo refused", sandbox.Mount{Host: dir, Inside: "/data", Writable: true, File: opened(t, dir)},
+		out, err := run("cat /data/what /data/in/what; echo x > /data/in/made || echo refused",
+			sandbox.Mount{Host: dir, Inside: "/data", Writable: true, File: opened(t, dir)},
 			sandbox.Mount{Host: other, Inside: "/data/in", File: opened(t, other)})
 		if err != nil || !strings.Contains(out, "outerinner") || !strings.Contains(out, "refused") {
 			t.Errorf("without a link it printed %q, %v", out, err)
@@ -177,8 +184,10 @@ func (l lending) points(t *testing.T) {
 	})
 	t.Run("it covers nothing of the sandbox's own", func(t *testing.T) {
 		dir := lentDir(t, top, "cover", "mine")
-		for _, at := range []string{"/etc", "/var", "/run", "/work", "/proc", "/proc/self", "/dev", "/dev/shm", "/tmp", "/tmp/x", "/var/tmp"} {
-			if out, err := run("cat "+at+"/what", sandbox.Mount{Host: dir, Inside: at, File: opened(t, dir)}); err == nil {
+		for _, at := range []string{"/etc", "/var", "/run", "/work", "/proc", "/proc/self", "/dev", "/dev/shm", "/tmp",
+			"/tmp/x", "/var/tmp"} {
+			if out, err := run("cat "+at+"/what", sandbox.Mount{Host: dir, Inside: at,
+				File: opened(t, dir)}); err == nil {
 				t.Errorf("%s was covered: %q", at, out)
 			}
 		}

@@ -111,7 +111,8 @@ func TestTemplate_outlet(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		sandboxtest.Require(t, "python", err.Error())
 	}
-	boot := "import os, socket\ndef main(channel):\n    s = socket.create_connection(('127.0.0.1', 7718)); s.sendall(b'hello\\n'); os.write(1, s.recv(99)); os._exit(0)"
+	boot := "import os, socket\ndef main(channel):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
+		"s.sendall(b'hello\\n'); os.write(1, s.recv(99)); os._exit(0)"
 	spec := sandbox.Spec{Argv: []string{python, "-I", "-S"}, Mounts: system(), Network: sandbox.NetworkOutlet}
 	tmpl, err := p.Template(t.Context(), spec, boot)
 	if err != nil {
@@ -125,9 +126,10 @@ func TestTemplate_outlet(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			var out strings.Builder
-			exit, err := tmpl.Run(t.Context(), sandbox.Spec{Stdout: &out, Stderr: &out, Outlet: func(_ context.Context, conn net.Conn) {
-				fmt.Fprintf(conn, "fork %d", i)
-			}})
+			exit, err := tmpl.Run(t.Context(), sandbox.Spec{Stdout: &out, Stderr: &out,
+				Outlet: func(_ context.Context, conn net.Conn) {
+					fmt.Fprintf(conn, "fork %d", i)
+				}})
 			if err != nil || exit.Code != 0 || out.String() != fmt.Sprintf("fork %d", i) {
 				t.Errorf("fork %d: %+v, %v, printed %q", i, exit, err, out.String())
 			}
@@ -209,7 +211,8 @@ func TestRun_outlet_is_given_up(t *testing.T) {
 			cancel(errors.New("the caller has left"))
 		}()
 		spec := sandbox.Spec{
-			Argv:   []string{"/bin/bash", "-c", "for i in 1 2 3 4; do exec {fd}<>/dev/tcp/127.0.0.1/7718; done; sleep 60"},
+			Argv: []string{"/bin/bash", "-c",
+				"for i in 1 2 3 4; do exec {fd}<>/dev/tcp/127.0.0.1/7718; done; sleep 60"},
 			Mounts: system(), Env: []string{"PATH=/usr/bin:/bin"},
 		}
 		withOutlet(func(ctx context.Context, conn net.Conn) {
@@ -235,11 +238,12 @@ func TestRun_outlet_is_given_up(t *testing.T) {
 func TestRun_outlet_hears_the_last_words(t *testing.T) {
 	p := confined(t)
 	heard := make(chan string, 1)
-	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && read -r x <&5 && echo the last words >&5`, withOutlet(func(ctx context.Context, conn net.Conn) {
-		_, _ = io.WriteString(conn, "I am listening\n") // or nothing is heard
-		b, err := io.ReadAll(conn)
-		heard <- fmt.Sprint(string(b), err, ctx.Err())
-	}))
+	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && read -r x <&5 && echo the last words >&5`,
+		withOutlet(func(ctx context.Context, conn net.Conn) {
+			_, _ = io.WriteString(conn, "I am listening\n") // or nothing is heard
+			b, err := io.ReadAll(conn)
+			heard <- fmt.Sprint(string(b), err, ctx.Err())
+		}))
 	if got := <-heard; got != "the last words\n<nil> <nil>" {
 		t.Errorf("heard %q", got)
 	}
@@ -254,7 +258,8 @@ func TestRun_outlet_hammer(t *testing.T) {
 		all.Go(func() {
 			for j := range 5 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(i*7+j*13)%60)*time.Millisecond)
-				spec := sandbox.Spec{Argv: []string{"/bin/bash", "-c", "while " + ask + "; do :; done"}, Mounts: system(), Env: []string{"PATH=/usr/bin:/bin"}}
+				spec := sandbox.Spec{Argv: []string{"/bin/bash", "-c", "while " + ask + "; do :; done"},
+					Mounts: system(), Env: []string{"PATH=/usr/bin:/bin"}}
 				withOutlet(func(ctx context.Context, conn net.Conn) {
 					open.Add(1)
 					defer open.Add(-1)

@@ -133,7 +133,8 @@ func refusal(have haft.Isolation) string {
 			why = cmp.Or(why, have.Missing[i].Reason)
 		}
 	}
-	return fmt.Sprintf("the sandbox here is reduced, which has to be allowed: there is no %s (%s). Give Haft namespaces "+
+	return fmt.Sprintf("the sandbox here is reduced, which has to be allowed: there is no %s (%s). Give Haft "+
+		"namespaces "+
 		"(haft doctor says how; in a container, the flags in docs/deploy.md), or allow it with --allow-reduced, "+
 		"or use another sandbox", strings.Join(lacks, ", "), why)
 }
@@ -163,7 +164,8 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 		return p.lose(haft.ControlTimeNS, reason)
 	case e.Step == "overlay" && p.overlay:
 		p.overlay = false
-		p.log.Warn("runs share the inodes of what is mounted read-only: a lock on a file can be felt by another run", "err", reason)
+		p.log.Warn("runs share the inodes of what is mounted read-only: a lock on a file can be felt by another run",
+			"err", reason)
 		return true
 	case e.Step == "sethostname" && p.isolation.Has(haft.ControlUTSNS):
 		// The filter of podman forbids it, and nothing else that a sandbox needs.
@@ -190,11 +192,13 @@ func (p *Provider) grade() {
 		}
 	}
 	if !p.namespaces && p.wall.abi < reducedABI {
-		p.lose(haft.ControlLandlock, fmt.Sprintf("without namespaces Landlock must have ABI %d (Linux 6.2), this is %d: "+
-			"it does not keep files from being cut", reducedABI, p.wall.abi))
+		p.lose(haft.ControlLandlock,
+			fmt.Sprintf("without namespaces Landlock must have ABI %d (Linux 6.2), this is %d: "+
+				"it does not keep files from being cut", reducedABI, p.wall.abi))
 	}
 	if !p.namespaces && !p.privileged {
-		p.lose(haft.ControlCaps, "only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
+		p.lose(haft.ControlCaps,
+			"only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
 	}
 	for _, c := range graded() {
 		if !p.isolation.Has(c) {
@@ -205,7 +209,8 @@ func (p *Provider) grade() {
 
 // graded are the controls without which the isolation is reduced.
 func graded() []haft.Control {
-	return []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps, haft.ControlNoNewPriv}
+	return []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps,
+		haft.ControlNoNewPriv}
 }
 
 // mayAdminister reports whether this process has CAP_SYS_ADMIN, which the root of a
@@ -227,7 +232,8 @@ func (p *Provider) lose(c haft.Control, reason string) bool {
 
 // reducedNames is what a result states of a sandbox without a root of its own. No
 // filter can judge the paths of these calls, and Landlock does not.
-const reducedNames = "; names, sizes, owners and times of the host's files can be asked for (stat, access, readlink, chdir), their contents not"
+const reducedNames = "; names, sizes, owners and times of the host's files can be asked for (stat, access, " +
+	"readlink, chdir), their contents not"
 
 // give removes a control, and what cannot be without it.
 func (p *Provider) give(c haft.Control, reason string) bool {

@@ -57,7 +57,8 @@ type Provider struct {
 // What this machine can do is found out by the first sandbox, or when it is asked
 // for.
 func Open(_ context.Context, config Config) (*Provider, error) {
-	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(), filters: map[filterKey]func() ([]byte, error){}}
+	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(),
+		filters: map[filterKey]func() ([]byte, error){}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -90,7 +91,8 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 // system calls that is wrong is found here.
 func (p *Provider) compile() error {
 	keys := []filterKey{{template: true}}
-	for _, k := range []filterKey{{}, {internet: true}, {outlet: true}, {reduced: true}, {reduced: true, internet: true}} {
+	for _, k := range []filterKey{{}, {internet: true}, {outlet: true}, {reduced: true},
+		{reduced: true, internet: true}} {
 		for _, scoped := range []bool{false, k.reduced} {
 			for _, uncounted := range []bool{false, true} {
 				k.scoped, k.uncounted = scoped, uncounted
@@ -107,7 +109,8 @@ func (p *Provider) compile() error {
 		p.filters[k] = sync.OnceValues(func() ([]byte, error) {
 			f, err := filter.Compile(c)
 			if err != nil {
-				return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled", Err: err}
+				return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled",
+					Err: err}
 			}
 			return f, nil
 		})

@@ -39,7 +39,8 @@ func victim() {
 	for range 10 {
 		go func() {
 			_, _ = p.Run(context.Background(), sandbox.Spec{
-				Argv: []string{"/bin/bash", "-c", "trap '' TERM; (setsid sleep " + word + " &); echo up; sleep " + word}, Mounts: system(), Stdout: os.Stdout})
+				Argv: []string{"/bin/bash", "-c", "trap '' TERM; (setsid sleep " + word + " &); echo up; sleep " +
+					word}, Mounts: system(), Stdout: os.Stdout})
 		}()
 	}
 	select {}
@@ -150,7 +151,8 @@ func TestProvider_states_what_is_missing(t *testing.T) {
 	if len(i.Controls)+len(i.Missing) != len(haft.Controls()) {
 		t.Errorf("%d controls and %d gaps, of %d", len(i.Controls), len(i.Missing), len(haft.Controls()))
 	}
-	if e, out := sh(t, p, py("b = bytearray(1 << 30); print(len(b))"), func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 }); e.Cause == sandbox.CauseExit && e.Code == 0 {
+	if e, out := sh(t, p, py("b = bytearray(1 << 30); print(len(b))"),
+		func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 }); e.Cause == sandbox.CauseExit && e.Code == 0 {
 		t.Errorf("a gigabyte was had without a memory cgroup: %+v %s", e, out)
 	}
 }

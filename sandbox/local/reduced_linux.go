@@ -48,7 +48,8 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 	if r.spec.Network == sandbox.NetworkOutlet {
 		// Landlock could hold a command to one port, but not to one address.
 		return request{}, nil, nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program could go anywhere"}
+			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program " +
+				"could go anywhere"}
 	}
 	if err := r.makeDir(); err != nil {
 		return request{}, nil, nil, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
@@ -145,7 +146,8 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 	}
 	for _, m := range lent(r.spec) {
 		if m.Host != m.Inside {
-			return given, &haft.Error{Code: haft.CodeDenied, Message: "a mount at another path needs namespaces, which this sandbox does not have"}
+			return given, &haft.Error{Code: haft.CodeDenied,
+				Message: "a mount at another path needs namespaces, which this sandbox does not have"}
 		}
 		t := tree{host: m.Host, file: m.File, given: true}
 		info, err := t.find()
@@ -165,7 +167,8 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 			rule.Access |= write
 		}
 		if !info.IsDir() {
-			rule.Access &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llTruncate | llIoctl
+			rule.Access &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
+				unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llTruncate | llIoctl
 		}
 		rules = append(rules, rule)
 	}

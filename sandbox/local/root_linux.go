@@ -67,9 +67,11 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 		return nil, err
 	}
 	for _, name := range devices {
-		trees = append(trees, p.bind(pl, made, tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice}, false))
+		trees = append(trees, p.bind(pl, made, tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice},
+			false))
 	}
-	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		pl.Symlink(target, "dev/"+link)
 	}
 	etc(pl, made, spec.Network)
@@ -100,7 +102,8 @@ func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec)
 	mounts := lent(spec)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
 	if len(mounts) > maxMounts {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("%d mounts, %d are the most", len(mounts), maxMounts)}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("%d mounts, %d are the most", len(mounts), maxMounts)}
 	}
 	var trees []tree
 	for _, m := range mounts {
@@ -109,7 +112,8 @@ func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec)
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a mount is not at an absolute path of its own"}
 		}
 		if m.File != nil && ownRoot(inside) {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a mount would cover a directory that the sandbox needs itself"}
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "a mount would cover a directory that the sandbox needs itself"}
 		}
 		t := tree{host: m.Host, inside: inside, attr: attrReadOnly, file: m.File, under: under(m, mounts)}
 		if m.Writable {
@@ -292,7 +296,8 @@ func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
 		hosts, order = "127.0.0.1 localhost haft\n", "files"
 	}
 	for _, f := range []struct{ name, text string }{
-		{"passwd", fmt.Sprintf("%s:x:%d:%d::/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideName, insideID, insideID)},
+		{"passwd", fmt.Sprintf("%s:x:%d:%d::/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideName, insideID,
+			insideID)},
 		{"group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", insideName, insideID)},
 		{"hosts", hosts},
 		{"nsswitch.conf", "passwd: files\ngroup: files\nhosts: " + order + "\n"},
@@ -330,7 +335,8 @@ func private(pl *plan.Plan, l haft.Limits, base string, proc bool) {
 	if proc {
 		// subset=pid (Linux 5.8) leaves only the processes: no kcore, kallsyms,
 		// keys, sys, sysrq-trigger, meminfo, stat, loadavg or uptime to mask.
-		pl.Mount("proc", base+"proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
+		pl.Mount("proc", base+"proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+			"subset=pid,hidepid=invisible")
 	}
 }
 
@@ -341,7 +347,8 @@ const privateInodes = 6
 func files(pl *plan.Plan, base string, list []sandbox.File) error {
 	made := map[string]bool{".": true}
 	for _, f := range list {
-		if !filepath.IsLocal(f.Name) || path.Clean(f.Name) != f.Name || strings.ContainsRune(f.Name, 0) || len(f.Name) > 4000 {
+		if !filepath.IsLocal(f.Name) || path.Clean(f.Name) != f.Name || strings.ContainsRune(f.Name, 0) ||
+			len(f.Name) > 4000 {
 			return &haft.Error{Code: haft.CodeInvalid, Message: "the name of a file is not a clean relative path"}
 		}
 		dirs := strings.Split(path.Dir(f.Name), "/")

@@ -337,7 +337,8 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 	if p.isolation.Has(haft.ControlLandlock) {
 		p.wall.wall(pl, spec.Network, writable)
 	}
-	return p.sieve(pl, filterKey{internet: spec.Network == sandbox.NetworkFull, outlet: spec.Network == sandbox.NetworkOutlet})
+	return p.sieve(pl, filterKey{internet: spec.Network == sandbox.NetworkFull,
+		outlet: spec.Network == sandbox.NetworkOutlet})
 }
 
 // sieve plans the filter of system calls, where there is one.
@@ -400,7 +401,8 @@ func (p *Provider) namespacesOf(network sandbox.Network, uid int) *syscall.SysPr
 		GidMappingsEnableSetgroups: p.privileged,
 		Credential:                 &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !p.privileged},
 		// A user that is not 0 loses its capabilities at exec, but for these.
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE, unix.CAP_NET_ADMIN},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE,
+			unix.CAP_NET_ADMIN},
 	}
 	if network != sandbox.NetworkFull {
 		sys.Cloneflags |= unix.CLONE_NEWNET

@@ -35,18 +35,34 @@ func TestRun_ends(t *testing.T) {
 		{name: "exit code", script: "exit 3", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
 		{name: "own signal", script: "kill -SEGV $$", want: sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
 		{name: "own SIGKILL", script: "kill -9 $$", want: sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 9}},
-		{name: "killing everything in reach", script: "trap '' TERM; kill -TERM -1; kill -9 1; exit 4", want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 4}, needs: []haft.Control{haft.ControlPIDNS}},
-		{name: "sleep hits the wall", script: "sleep 100", limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout, Signal: 15}},
-		{name: "deaf to SIGTERM", script: "trap '' TERM INT HUP; while :; do sleep 100; done", limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout}},
-		{name: "busy loop hits the processor limit", script: "while :; do :; done", limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
-		{name: "busy children hit it together", script: "for i in 1 2 3; do (while :; do :; done) & done; wait", limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
+		{name: "killing everything in reach", script: "trap '' TERM; kill -TERM -1; kill -9 1; exit 4",
+			want: sandbox.Exit{Cause: sandbox.CauseExit, Code: 4}, needs: []haft.Control{haft.ControlPIDNS}},
+		{name: "sleep hits the wall", script: "sleep 100", limits: haft.Limits{Wall: ms(150)},
+			want: sandbox.Exit{Cause: sandbox.CauseTimeout, Limit: haft.FailTimeout, Signal: 15}},
+		{name: "deaf to SIGTERM", script: "trap '' TERM INT HUP; while :; do sleep 100; done",
+			limits: haft.Limits{Wall: ms(150)}, want: sandbox.Exit{Cause: sandbox.CauseTimeout,
+				Limit: haft.FailTimeout}},
+		{name: "busy loop hits the processor limit", script: "while :; do :; done", limits: haft.Limits{CPU: ms(200)},
+			want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
+		{name: "busy children hit it together", script: "for i in 1 2 3; do (while :; do :; done) & done; wait",
+			limits: haft.Limits{CPU: ms(200)}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailCPU}},
 		{name: "memory", script: py(`b = []
 while True: b.append(bytearray(1 << 20))`), limits: haft.Limits{Memory: 64 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}},
-		{name: "memory in /dev/shm", script: "head -c 200M /dev/zero > /dev/shm/x", limits: haft.Limits{Memory: 64 << 20, FileSize: 1 << 30, Disk: 1 << 30}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory}, needs: []haft.Control{haft.ControlMemory, haft.ControlRoot}},
-		{name: "fork bomb", script: "f() { f | f & }; f; sleep 5", limits: haft.Limits{Processes: 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailPIDs}, needs: []haft.Control{haft.ControlUserNS}},
-		{name: "one file", script: "head -c 2M /dev/zero > x", limits: haft.Limits{FileSize: 1 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailFileSize}},
-		{name: "all files", script: "for i in 1 2 3 4; do head -c 1M /dev/zero > $i || exit 1; done", limits: haft.Limits{Disk: 2 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailDisk}, needs: []haft.Control{haft.ControlDisk}},
-		{name: "number of files", script: "for i in $(seq 200); do : > /tmp/$i || exit 1; done", limits: haft.Limits{Inodes: 100}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailInodes}, needs: []haft.Control{haft.ControlDisk}},
+		{name: "memory in /dev/shm", script: "head -c 200M /dev/zero > /dev/shm/x",
+			limits: haft.Limits{Memory: 64 << 20, FileSize: 1 << 30, Disk: 1 << 30},
+			want:   sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailMemory},
+			needs:  []haft.Control{haft.ControlMemory, haft.ControlRoot}},
+		{name: "fork bomb", script: "f() { f | f & }; f; sleep 5", limits: haft.Limits{Processes: 20},
+			want:  sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailPIDs},
+			needs: []haft.Control{haft.ControlUserNS}},
+		{name: "one file", script: "head -c 2M /dev/zero > x", limits: haft.Limits{FileSize: 1 << 20},
+			want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailFileSize}},
+		{name: "all files", script: "for i in 1 2 3 4; do head -c 1M /dev/zero > $i || exit 1; done",
+			limits: haft.Limits{Disk: 2 << 20}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailDisk},
+			needs: []haft.Control{haft.ControlDisk}},
+		{name: "number of files", script: "for i in $(seq 200); do : > /tmp/$i || exit 1; done",
+			limits: haft.Limits{Inodes: 100}, want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailInodes},
+			needs: []haft.Control{haft.ControlDisk}},
 		{name: "flood", script: "cat /dev/zero", want: sandbox.Exit{Cause: sandbox.CauseLimit, Limit: haft.FailOutput}},
 		{name: "forbidden call", script: py(`import ctypes
 ctypes.CDLL(None).syscall(169, 0, 0, 0, 0)`), want: sandbox.Exit{Cause: sandbox.CauseBlocked, Signal: 31}},
@@ -88,7 +104,8 @@ func TestRun_carries_input_and_output(t *testing.T) {
 	p := open(t, local.Config{})
 	var out, errs bytes.Buffer
 	e, err := p.Run(t.Context(), sandbox.Spec{
-		Argv: []string{"/bin/bash", "-c", "cat; echo ü >&2; cat dir/a.txt; echo $X"}, Mounts: system(), Env: []string{"X=y z"},
+		Argv: []string{"/bin/bash", "-c", "cat; echo ü >&2; cat dir/a.txt; echo $X"}, Mounts: system(),
+		Env:   []string{"X=y z"},
 		Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs,
 		Files: []sandbox.File{{Name: "dir/a.txt", Data: []byte("file\n")}},
 	})
@@ -119,7 +136,8 @@ func TestRun_shows_nothing_of_the_host(t *testing.T) {
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, leak.Fd(), syscall.F_SETFD, 0); errno != 0 {
 		t.Fatal(errno)
 	}
-	_, out := sh(t, p, `env; cat /proc/1/environ /proc/1/cmdline; ls /proc/*/environ; cat /etc/shadow; ls /root /home /sys /proc/sys; ls /proc/self/fd; tty`)
+	_, out := sh(t, p,
+		`env; cat /proc/1/environ /proc/1/cmdline; ls /proc/*/environ; cat /etc/shadow; ls /root /home /sys /proc/sys; ls /proc/self/fd; tty`)
 	for _, secret := range []string{"sesame", "root:", "haft-sandbox-init", "/etc/passwd"} {
 		if strings.Contains(out, secret) {
 			t.Errorf("%q is visible:\n%s", secret, out)
@@ -161,14 +179,20 @@ func TestRun_refuses(t *testing.T) {
 	}{
 		{"no command", sandbox.Spec{}, haft.CodeInvalid, ""},
 		{"relative command", sandbox.Spec{Argv: []string{"true"}}, haft.CodeInvalid, ""},
-		{"file outside", sandbox.Spec{Argv: []string{"/bin/true"}, Files: []sandbox.File{{Name: "../x"}}}, haft.CodeInvalid, ""},
-		{"absolute file", sandbox.Spec{Argv: []string{"/bin/true"}, Files: []sandbox.File{{Name: "/x"}}}, haft.CodeInvalid, ""},
+		{"file outside", sandbox.Spec{Argv: []string{"/bin/true"}, Files: []sandbox.File{{Name: "../x"}}},
+			haft.CodeInvalid, ""},
+		{"absolute file", sandbox.Spec{Argv: []string{"/bin/true"}, Files: []sandbox.File{{Name: "/x"}}},
+			haft.CodeInvalid, ""},
 		{"NUL", sandbox.Spec{Argv: []string{"/bin/true", "a\x00b"}}, haft.CodeInvalid, ""},
-		{"too many arguments", sandbox.Spec{Argv: []string{"/bin/true", strings.Repeat("x", 2<<20)}}, haft.CodeInvalid, ""},
+		{"too many arguments", sandbox.Spec{Argv: []string{"/bin/true", strings.Repeat("x", 2<<20)}}, haft.CodeInvalid,
+			""},
 		{"unknown network", sandbox.Spec{Argv: []string{"/bin/true"}, Network: "some"}, haft.CodeInvalid, ""},
-		{"more isolation than there is", sandbox.Spec{Argv: []string{"/bin/true"}, Need: sandbox.Need{Level: haft.LevelMachine}}, haft.CodeDenied, ""},
-		{"a control that is not there", sandbox.Spec{Argv: []string{"/bin/true"}, Need: sandbox.Need{Controls: []haft.Control{haft.ControlKernel}}}, haft.CodeDenied, ""},
-		{"missing mount", sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: []sandbox.Mount{{Host: "/no/such", Inside: "/no/such"}}}, "", "mount"},
+		{"more isolation than there is", sandbox.Spec{Argv: []string{"/bin/true"},
+			Need: sandbox.Need{Level: haft.LevelMachine}}, haft.CodeDenied, ""},
+		{"a control that is not there", sandbox.Spec{Argv: []string{"/bin/true"},
+			Need: sandbox.Need{Controls: []haft.Control{haft.ControlKernel}}}, haft.CodeDenied, ""},
+		{"missing mount", sandbox.Spec{Argv: []string{"/bin/true"},
+			Mounts: []sandbox.Mount{{Host: "/no/such", Inside: "/no/such"}}}, "", "mount"},
 		{"missing command", sandbox.Spec{Argv: []string{"/no/such"}, Mounts: system()}, "", "exec"},
 		{"command that is a directory", sandbox.Spec{Argv: []string{"/usr"}, Mounts: system()}, "", "exec"},
 	}
@@ -195,12 +219,14 @@ func TestRun_is_cancelled(t *testing.T) {
 		cancel()
 		_, _ = io.Copy(io.Discard, r)
 	}()
-	e, err := p.Run(ctx, sandbox.Spec{Argv: []string{"/bin/bash", "-c", "trap '' TERM; echo up; sleep 100"}, Mounts: system(), Stdout: w})
+	e, err := p.Run(ctx, sandbox.Spec{Argv: []string{"/bin/bash", "-c", "trap '' TERM; echo up; sleep 100"},
+		Mounts: system(), Stdout: w})
 	if err != nil || e.Cause != sandbox.CauseCancelled {
 		t.Errorf("Run = %+v, %v", e, err)
 	}
 	_ = w.Close()
-	if e, err := p.Run(ctx, sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system()}); err != nil || e.Cause != sandbox.CauseCancelled {
+	if e, err := p.Run(ctx, sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system()}); err != nil ||
+		e.Cause != sandbox.CauseCancelled {
 		t.Errorf("Run after the end = %+v, %v", e, err)
 	}
 }
@@ -227,7 +253,8 @@ func TestRun_begins_and_finishes_when_told(t *testing.T) {
 	close(begin)
 	close(finish)
 	e := <-done
-	if e.Cause != sandbox.CauseFinished || len(told) != 1 || told[0].Cause != sandbox.CauseFinished || told[0].Usage.Stdout != 3 {
+	if e.Cause != sandbox.CauseFinished || len(told) != 1 || told[0].Cause != sandbox.CauseFinished ||
+		told[0].Usage.Stdout != 3 {
 		t.Errorf("Run = %+v, told %+v", e, told)
 	}
 }
@@ -283,7 +310,8 @@ func TestRun_many_at_once(t *testing.T) {
 	for i := range 30 {
 		wg.Go(func() {
 			var out bytes.Buffer
-			e, err := p.Run(t.Context(), sandbox.Spec{Argv: []string{"/bin/echo", fmt.Sprint(i)}, Mounts: system(), Stdout: &out})
+			e, err := p.Run(t.Context(), sandbox.Spec{Argv: []string{"/bin/echo", fmt.Sprint(i)}, Mounts: system(),
+				Stdout: &out})
 			if err != nil || e.Cause != sandbox.CauseExit || strings.TrimSpace(out.String()) != fmt.Sprint(i) {
 				t.Errorf("Run %d = %+v, %v, %q", i, e, err, out.String())
 			}

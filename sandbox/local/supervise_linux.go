@@ -389,7 +389,8 @@ func (r *run) untilCPU(base, pace time.Duration) time.Duration {
 
 // note keeps the readings of an init.
 func (r *run) note(m message) {
-	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS), max(r.inside.Peak, m.Peak)
+	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS),
+		max(r.inside.Peak, m.Peak)
 }
 
 // measure reads the gauge of the command, if that lives.
@@ -420,7 +421,8 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	}
 	a.judge(&e)
 	if r.spec.Collect && r.private != nil && !r.empty {
-		e.Artifacts, e.ArtifactsCut = collect.Artifacts(r.private, "work/out", r.spec.Limits.Artifacts, r.spec.Limits.ArtBytes)
+		e.Artifacts, e.ArtifactsCut = collect.Artifacts(r.private, "work/out", r.spec.Limits.Artifacts,
+			r.spec.Limits.ArtBytes)
 	}
 	return e
 }

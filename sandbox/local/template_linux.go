@@ -55,10 +55,12 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 		return nil, err
 	}
 	if !p.namespaces {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "templates need namespaces, which this sandbox does not have"}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "templates need namespaces, which this sandbox does not have"}
 	}
 	if !p.hasProc { // where the ids of its forks are written
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "templates need a process file system, which this sandbox does not have"}
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "templates need a process file system, which this sandbox does not have"}
 	}
 	g, err := p.startGeneration(ctx, spec, boot)
 	if err != nil {

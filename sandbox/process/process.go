@@ -111,11 +111,13 @@ func check(spec sandbox.Spec) error {
 		return err
 	}
 	if spec.Network == sandbox.NetworkOutlet {
-		return &haft.Error{Code: haft.CodeDenied, Message: "a plain process can reach any address: named hosts need a sandbox with a network of its own"}
+		return &haft.Error{Code: haft.CodeDenied,
+			Message: "a plain process can reach any address: named hosts need a sandbox with a network of its own"}
 	}
 	for _, m := range spec.Mounts {
 		if m.Host != m.Inside {
-			return &haft.Error{Code: haft.CodeDenied, Message: "a plain process sees the host's paths: nothing can be mounted elsewhere"}
+			return &haft.Error{Code: haft.CodeDenied,
+				Message: "a plain process sees the host's paths: nothing can be mounted elsewhere"}
 		}
 	}
 	return nil

@@ -46,17 +46,19 @@ func run(t *testing.T, p *process.Provider, script string, change func(*sandbox.
 
 func TestProvider_names_the_work_directory(t *testing.T) {
 	dir := t.TempDir()
-	exit, out := run(t, open(t, process.Config{Dir: dir}), `echo "$HAFT_WORK"; pwd; echo "$1"; echo "$OTHER"; cat "$HAFT_WORK/f"`, func(s *sandbox.Spec) {
-		s.Argv = append(s.Argv, "sh", "/work/f")
-		s.Env = append(s.Env, "HAFT_WORK=/work", "OTHER=/workshop")
-		s.Files = []sandbox.File{{Name: "f", Data: []byte("content\n")}}
-	})
+	exit, out := run(t, open(t, process.Config{Dir: dir}),
+		`echo "$HAFT_WORK"; pwd; echo "$1"; echo "$OTHER"; cat "$HAFT_WORK/f"`, func(s *sandbox.Spec) {
+			s.Argv = append(s.Argv, "sh", "/work/f")
+			s.Env = append(s.Env, "HAFT_WORK=/work", "OTHER=/workshop")
+			s.Files = []sandbox.File{{Name: "f", Data: []byte("content\n")}}
+		})
 	lines := strings.Split(out, "\n")
 	if exit.Code != 0 || len(lines) != 6 {
 		t.Fatalf("exit %+v, printed %q", exit, out)
 	}
 	work := lines[0]
-	if filepath.Dir(work) != dir || lines[1] != work || lines[2] != work+"/f" || lines[3] != "/workshop" || lines[4] != "content" {
+	if filepath.Dir(work) != dir || lines[1] != work || lines[2] != work+"/f" || lines[3] != "/workshop" ||
+		lines[4] != "content" {
 		t.Errorf("printed %q, want the work directory below %s thrice", lines, dir)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -83,7 +85,8 @@ func TestProvider_refuses_a_mount_at_another_place(t *testing.T) {
 }
 
 func TestProvider_refuses_an_outlet(t *testing.T) {
-	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Network: sandbox.NetworkOutlet, Outlet: func(context.Context, net.Conn) {}}
+	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Network: sandbox.NetworkOutlet,
+		Outlet: func(context.Context, net.Conn) {}}
 	_, err := open(t, process.Config{}).Run(t.Context(), spec)
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Run = %v, want code %q", err, haft.CodeDenied)
@@ -96,8 +99,9 @@ func TestProvider_grace_is_the_time_to_say_goodbye(t *testing.T) {
 	var out strings.Builder
 	p := open(t, process.Config{Grace: 5 * time.Second})
 	exit, err := p.Run(ctx, sandbox.Spec{
-		Argv: []string{"/bin/sh", "-c", `trap 'sleep 0.2; echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done`},
-		Env:  []string{"PATH=/usr/bin:/bin"}, Stdout: onWrite{&out, cancel},
+		Argv: []string{"/bin/sh", "-c",
+			`trap 'sleep 0.2; echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done`},
+		Env: []string{"PATH=/usr/bin:/bin"}, Stdout: onWrite{&out, cancel},
 	})
 	if err != nil || exit.Cause != sandbox.CauseCancelled || out.String() != "ready\nbye\n" {
 		t.Errorf("Run = %+v, %v, printed %q", exit, err, out.String())

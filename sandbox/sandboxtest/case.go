@@ -124,7 +124,8 @@ func (c Case) Lacking(iso haft.Isolation) []haft.Control {
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{
-		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), onslaughtCases(), memoryCases(), outputCases(),
+		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), onslaughtCases(),
+		memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
 		socketCases(), networkCases(), outletCases(), tenantCases(), quotaCases(),
 	} {

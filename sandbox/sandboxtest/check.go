@@ -16,7 +16,8 @@ func exits(code int) func(Outcome) error {
 		case o.Err != nil:
 			return fmt.Errorf("the program did not run: %w", o.Err)
 		case o.Exit.Cause != sandbox.CauseExit || o.Exit.Code != code:
-			return fmt.Errorf("it ended with %q and code %d, want %q and %d", o.Exit.Cause, o.Exit.Code, sandbox.CauseExit, code)
+			return fmt.Errorf("it ended with %q and code %d, want %q and %d", o.Exit.Cause, o.Exit.Code,
+				sandbox.CauseExit, code)
 		case o.Ended != 1:
 			return fmt.Errorf("the function Ended was called %d times, want once", o.Ended)
 		}
@@ -60,7 +61,8 @@ func hits(kinds ...haft.FailureKind) func(Outcome) error {
 			return fmt.Errorf("the program did not run: %w", o.Err)
 		}
 		if o.Exit.Cause != sandbox.CauseLimit || !slices.Contains(kinds, o.Exit.Limit) {
-			return fmt.Errorf("it ended with %q and limit %q, want %q and one of %q", o.Exit.Cause, o.Exit.Limit, sandbox.CauseLimit, kinds)
+			return fmt.Errorf("it ended with %q and limit %q, want %q and one of %q", o.Exit.Cause, o.Exit.Limit,
+				sandbox.CauseLimit, kinds)
 		}
 		return nil
 	}
@@ -94,8 +96,10 @@ func all(checks ...func(Outcome) error) func(Outcome) error {
 var (
 	deniedCall   = []string{"EPERM", "EACCES", "ENOSYS", "SIG31"}
 	deniedFile   = []string{"ENOENT", "EACCES", "EPERM", "EROFS", "ENOTDIR", "ENXIO", "SIG31"}
-	deniedSocket = []string{"EPERM", "EACCES", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENETUNREACH", "ENOSYS", "SIG31"}
-	deniedRoute  = append([]string{"EHOSTUNREACH", "ECONNREFUSED", "EADDRNOTAVAIL", "ENOENT", "ENETDOWN"}, deniedSocket...)
+	deniedSocket = []string{"EPERM", "EACCES", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENETUNREACH",
+		"ENOSYS", "SIG31"}
+	deniedRoute = append([]string{"EHOSTUNREACH", "ECONNREFUSED", "EADDRNOTAVAIL", "ENOENT", "ENETDOWN"},
+		deniedSocket...)
 )
 
 // refused wants every attempt of the program, by name, to have ended in one of

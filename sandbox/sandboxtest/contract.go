@@ -23,33 +23,54 @@ func contractCases() []Case {
 		timed       bool
 		settled     bool
 	}{
-		{"clock_stands_still_until_begin", "The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true, false},
-		{"finish_ends_a_busy_program_at_once", "Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true, false},
-		{"finish_keeps_what_was_said_and_no_more", "What was written before Finish arrives; after Ended nothing does, though the program writes on.", finishTalking, true, false},
-		{"finish_ends_what_nobody_reads", "Closing Finish ends a program whose output is stuck at the caller, without waiting for him.", finishStuck, true, false},
+		{"clock_stands_still_until_begin",
+			"The wall clock of a prepared program starts when Begin is closed, not before.", beginLater, true, false},
+		{"finish_ends_a_busy_program_at_once",
+			"Closing Finish ends even a program that ignores signals, with cause finished.", finishBusy, true, false},
+		{"finish_keeps_what_was_said_and_no_more",
+			"What was written before Finish arrives; after Ended nothing does, though the program writes on.",
+			finishTalking, true, false},
+		{"finish_ends_what_nobody_reads", "Closing Finish ends a program whose output is stuck at the caller, " +
+			"without waiting for him.", finishStuck, true, false},
 		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false, false},
-		{"ended_comes_before_return_with_everything", "Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
-		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is cancelled.", cancelled, true, false},
-		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.", cancelStubborn, true, false},
-		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore, false, false},
-		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.", missingCommand, false, true},
-		{"failed_step_is_an_error", "A step of confinement that fails, such as a mount of nothing, ends the call before it begins.", failedStep, false, true},
-		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with code invalid.", wrongSpecs, false, false},
-		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused, false, false},
-		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than was promised.", isolationTold, false, false},
-		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide, false, false},
+		{"ended_comes_before_return_with_everything",
+			"Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
+		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is " +
+			"cancelled.", cancelled, true, false},
+		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.",
+			cancelStubborn, true, false},
+		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore,
+			false, false},
+		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.",
+			missingCommand, false, true},
+		{"failed_step_is_an_error", "A step of confinement that fails, such as a mount of nothing, ends the call " +
+			"before it begins.", failedStep, false, true},
+		{"wrong_specs_are_refused", "Names that climb, arguments without end and other nonsense are refused with " +
+			"code invalid.", wrongSpecs, false, false},
+		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused,
+			false, false},
+		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than " +
+			"was promised.", isolationTold, false, false},
+		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide,
+			false, false},
 		{"output_comes_as_it_is_written", "Output is there while the program still runs.", streamed, false, false},
-		{"a_server_lasts", "With lasting limits a program answers on its standard streams, more than the usual limits of output, until the context ends.", lasting, false, false},
-		{"channel_is_closed_in_any_case", "Run closes the channel after a run, and after a refusal too.", channelClosed, false, false},
-		{"full_network_is_the_hosts", "A run that is given the full network reaches a service of the host.", fullNetwork, false, true},
-		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.", badWriter, false, false},
+		{"a_server_lasts", "With lasting limits a program answers on its standard streams, more than the usual " +
+			"limits of output, until the context ends.", lasting, false, false},
+		{"channel_is_closed_in_any_case", "Run closes the channel after a run, and after a refusal too.", channelClosed,
+			false, false},
+		{"full_network_is_the_hosts", "A run that is given the full network reaches a service of the host.",
+			fullNetwork, false, true},
+		{"failing_writer_does_not_hang", "A caller that cannot take the output any more does not hang the run.",
+			badWriter, false, false},
 	}
 	cases := []Case{{
-		Name: "mounts_are_what_they_say", Group: Honest, Needs: controls(haft.ControlMountNS), Do: mounted, Settled: true,
-		Story: "A mounted directory is read-only, unless it is given to be written to; then what is written stays.",
+		Name: "mounts_are_what_they_say", Group: Honest, Needs: controls(haft.ControlMountNS), Do: mounted,
+		Settled: true,
+		Story:   "A mounted directory is read-only, unless it is given to be written to; then what is written stays.",
 	}}
 	for _, r := range rows {
-		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Timed: r.timed, Settled: r.settled})
+		cases = append(cases, Case{Name: r.name, Group: Honest, Story: r.story, Do: r.do, Timed: r.timed,
+			Settled: r.settled})
 	}
 	return cases
 }
@@ -100,7 +121,8 @@ func beginLater(ctx context.Context, b *Bench) error {
 
 func finishBusy(ctx context.Context, b *Bench) error {
 	finish := make(chan struct{})
-	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo ready >&3; while :; do :; done`), func(s *sandbox.Spec) { s.Finish = finish })
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo ready >&3; while :; do :; done`),
+		func(s *sandbox.Spec) { s.Finish = finish })
 	if err != nil {
 		return err
 	}
@@ -122,14 +144,15 @@ func finishTalking(ctx context.Context, b *Bench) error {
 	finish := make(chan struct{})
 	var live *Live
 	atEnd := -1
-	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`), func(s *sandbox.Spec) {
-		s.Finish, s.Limits.Stdout = finish, 1<<30
-		counted := s.Ended
-		s.Ended = func(e sandbox.Exit) {
-			atEnd = len(live.stdout.String())
-			counted(e)
-		}
-	})
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`),
+		func(s *sandbox.Spec) {
+			s.Finish, s.Limits.Stdout = finish, 1<<30
+			counted := s.Ended
+			s.Ended = func(e sandbox.Exit) {
+				atEnd = len(live.stdout.String())
+				counted(e)
+			}
+		})
 	if err != nil {
 		return err
 	}
@@ -153,7 +176,8 @@ func finishStuck(ctx context.Context, b *Bench) error {
 		<-finish
 		return len(p), waitGone(live.token)
 	})
-	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`), func(s *sandbox.Spec) { s.Finish, s.Stdout = finish, stuck })
+	live, err := b.Start(ctx, sh(`trap '' TERM INT HUP; echo said; echo ready >&3; while :; do echo more; done`),
+		func(s *sandbox.Spec) { s.Finish, s.Stdout = finish, stuck })
 	if err != nil {
 		return err
 	}
@@ -185,7 +209,11 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func finishUnused(ctx context.Context, b *Bench) error {
-	return exits(4)(b.Run(ctx, sh(`exit 4`), func(s *sandbox.Spec) { s.Finish, s.Begin = make(chan struct{}), make(chan struct{}) }))
+	return exits(4)(
+		b.Run(ctx, sh(`exit 4`), func(s *sandbox.Spec) {
+			s.Finish, s.Begin = make(chan struct{}),
+				make(chan struct{})
+		}))
 }
 
 func endedOnce(ctx context.Context, b *Bench) error {
@@ -271,13 +299,17 @@ func wrongSpecs(ctx context.Context, b *Bench) error {
 		return func(s *sandbox.Spec) { s.Files = []sandbox.File{{Name: n, Data: []byte("x")}} }
 	}
 	for name, change := range map[string]func(*sandbox.Spec){
-		"no command": func(s *sandbox.Spec) { s.Argv = nil }, "a relative command": func(s *sandbox.Spec) { s.Argv[0] = "sh" },
+		"no command":         func(s *sandbox.Spec) { s.Argv = nil },
+		"a relative command": func(s *sandbox.Spec) { s.Argv[0] = "sh" },
 		"a file that climbs": file("../x"), "a hidden climb": file("a/../../x"), "an absolute file": file("/tmp/x"),
 		"a NUL in a name": file("a\x00b"), "a name of 300 bytes": file(strings.Repeat("n", 300)),
 		"an endless argument":   func(s *sandbox.Spec) { s.Argv = append(s.Argv, strings.Repeat("x", 8<<20)) },
 		"an endless variable":   func(s *sandbox.Spec) { s.Env = append(s.Env, "X="+strings.Repeat("x", 8<<20)) },
 		"a variable of no name": func(s *sandbox.Spec) { s.Env = append(s.Env, "=x") },
-		"a mount that climbs":   func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, sandbox.Mount{Host: "/usr", Inside: "/a/../b"}) },
+		"a mount that climbs": func(s *sandbox.Spec) {
+			s.Mounts = append(s.Mounts,
+				sandbox.Mount{Host: "/usr", Inside: "/a/../b"})
+		},
 	} {
 		if o := b.Run(ctx, sh(`echo ran`), change); haft.CodeOf(o.Err) != haft.CodeInvalid || o.Stdout != "" {
 			return fmt.Errorf("%s gives %v, want an error with code %q", name, o, haft.CodeInvalid)
@@ -308,7 +340,8 @@ func isolationTold(ctx context.Context, b *Bench) error {
 		}
 	}
 	if b.iso.Level == haft.LevelNamespaces {
-		for _, c := range controls(haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS, haft.ControlUTSNS,
+		for _, c := range controls(haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS,
+			haft.ControlUTSNS,
 			haft.ControlRoot, haft.ControlCaps, haft.ControlNoNewPriv, haft.ControlSeccomp) {
 			if !b.iso.Has(c) {
 				return fmt.Errorf("level %q is promised without %q", b.iso.Level, c)
@@ -339,9 +372,10 @@ func sideBySide(ctx context.Context, b *Bench) error {
 	for i := range n {
 		go func() {
 			id := fmt.Sprint(i)
-			o := b.Run(ctx, sh(`read -r x; echo "$x $ID"; echo "$ID" >&3; echo "$ID" > out/f; sleep 0.05; cat out/f`), func(s *sandbox.Spec) {
-				s.Stdin, s.Env = strings.NewReader(id+"\n"), []string{"ID=" + id, "PATH=/usr/bin:/bin"}
-			})
+			o := b.Run(ctx, sh(`read -r x; echo "$x $ID"; echo "$ID" >&3; echo "$ID" > out/f; sleep 0.05; cat out/f`),
+				func(s *sandbox.Spec) {
+					s.Stdin, s.Env = strings.NewReader(id+"\n"), []string{"ID=" + id, "PATH=/usr/bin:/bin"}
+				})
 			errs <- errors.Join(prints(id+" "+id+"\n"+id+"\n")(o), want("channel", o.Channel, id+"\n"))
 		}()
 	}
@@ -381,7 +415,8 @@ func streamed(ctx context.Context, b *Bench) error {
 
 func channelClosed(ctx context.Context, b *Bench) error {
 	for _, change := range []func(*sandbox.Spec){
-		func(*sandbox.Spec) {}, func(s *sandbox.Spec) { s.Argv = nil }, func(s *sandbox.Spec) { s.Need.Level = haft.LevelMachine },
+		func(*sandbox.Spec) {}, func(s *sandbox.Spec) { s.Argv = nil },
+		func(s *sandbox.Spec) { s.Need.Level = haft.LevelMachine },
 	} {
 		var channel *os.File
 		b.Run(ctx, sh(`exit 0`), func(s *sandbox.Spec) { channel = s.Channel; change(s) })
@@ -408,9 +443,11 @@ func fullNetwork(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return fmt.Errorf("split an address: %w", err)
 	}
-	return prints("hello\n")(b.Run(ctx, py("import socket\ns = socket.create_connection(('127.0.0.1', "+port+"))\nsay(s.recv(9).decode())"), func(s *sandbox.Spec) {
-		s.Network = sandbox.NetworkFull
-	}))
+	return prints("hello\n")(
+		b.Run(ctx, py("import socket\ns = socket.create_connection(('127.0.0.1', "+port+"))\nsay(s.recv(9).decode())"),
+			func(s *sandbox.Spec) {
+				s.Network = sandbox.NetworkFull
+			}))
 }
 
 func mounted(ctx context.Context, b *Bench) error {

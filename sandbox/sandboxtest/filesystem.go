@@ -23,12 +23,14 @@ func readingCases() []Case {
 	return []Case{{
 		Name: "host_secrets_cannot_be_read", Group: Filesystem, Any: walled,
 		Story: "Password hashes, keys and the homes of others are not there.",
-		Program: py(`for p in ('/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/root/.bashrc', '/root/.ssh/id_rsa', '/var/log/dpkg.log', '/etc/machine-id', '/boot/grub/grub.cfg'):
+		Program: py(
+			`for p in ('/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/root/.bashrc', '/root/.ssh/id_rsa', '/var/log/dpkg.log', '/etc/machine-id', '/boot/grub/grub.cfg'):
     attempt(p, lambda: readable(p))`),
 		Check: refused(deniedFile, "/etc/shadow", "/etc/machine-id"),
 	}, {
 		Name: "planted_files_of_the_engine_cannot_be_read", Group: Filesystem, Any: walled,
-		Story: "Files in the engine's temporary directory, state and home are not there, though the program knows their names.",
+		Story: "Files in the engine's temporary directory, state and home are not there, though the program knows " +
+			"their names.",
 		Program: py(`for k in E:
     if k.startswith('CANARY'): attempt(k, lambda: readable(E[k]))
 attempt('engine', lambda: readable(E['HOST_EXE']))
@@ -37,7 +39,8 @@ attempt('dir', lambda: os.listdir(E['HOST_DIR']))`),
 	}, {
 		Name: "host_directories_are_not_there", Group: Filesystem, Needs: controls(haft.ControlRoot),
 		Story: "Of the host's tree there is nothing but what was mounted.",
-		Program: py(`for d in ('/root', '/home', '/boot', '/mnt', '/media', '/srv', '/var/lib', '/var/log', '/var/run', '/run', '/sys', '/etc/ssh', '/etc/ssl'):
+		Program: py(
+			`for d in ('/root', '/home', '/boot', '/mnt', '/media', '/srv', '/var/lib', '/var/log', '/var/run', '/run', '/sys', '/etc/ssh', '/etc/ssl'):
     def look():
         if not os.listdir(d): raise OSError(errno.ENOENT, '')
         return os.listdir(d)[:3]
@@ -90,15 +93,17 @@ attempt('canary', lambda: os.link(E['CANARY0'], 'l3'))`),
 		Check: refused(append([]string{"EXDEV"}, deniedFile...), "interpreter", "library", "canary"),
 	}, {
 		Name: "every_mount_is_harmless", Group: Filesystem, Needs: controls(haft.ControlRoot),
-		Story: "What is mounted honours no set-user-id bits, what is of the host is read-only, and no mount tells where the engine keeps things.",
-		Do:    mountsHarmless,
+		Story: "What is mounted honours no set-user-id bits, what is of the host is read-only, and no mount tells " +
+			"where the engine keeps things.",
+		Do: mountsHarmless,
 	}}
 }
 
 // nodeCases try to gain by what they make: programs, devices, attributes.
 func nodeCases() []Case {
 	return []Case{{
-		Name: "set_user_id_bits_do_nothing", Group: Filesystem, Needs: controls(haft.ControlNoNewPriv, haft.ControlRoot),
+		Name: "set_user_id_bits_do_nothing", Group: Filesystem,
+		Needs: controls(haft.ControlNoNewPriv, haft.ControlRoot),
 		Story: "A set-user-id program of the host or of one's own gives nothing.",
 		Program: py(`import shutil, subprocess
 shutil.copy('/usr/bin/id', 'id')
@@ -119,7 +124,8 @@ attempt('kmsg', lambda: os.mknod('/tmp/k', stat.S_IFCHR | 0o600, os.makedev(1, 1
 	}, {
 		Name: "dev_holds_nothing_of_the_host", Group: Filesystem, Needs: controls(haft.ControlRoot),
 		Story: "There are no disks, no terminals, no memory and no log among the devices.",
-		Program: py(`for d in ('sda', 'vda', 'nvme0n1', 'mem', 'kmem', 'port', 'kmsg', 'console', 'tty0', 'fuse', 'kvm', 'net/tun', 'loop-control', 'mapper/control', 'vsock', 'vhost-net', 'userfaultfd', 'snapshot', 'input', 'dri', 'cuse', 'uinput'):
+		Program: py(
+			`for d in ('sda', 'vda', 'nvme0n1', 'mem', 'kmem', 'port', 'kmsg', 'console', 'tty0', 'fuse', 'kvm', 'net/tun', 'loop-control', 'mapper/control', 'vsock', 'vhost-net', 'userfaultfd', 'snapshot', 'input', 'dri', 'cuse', 'uinput'):
     attempt(d, lambda: (os.stat('/dev/' + d), os.open('/dev/' + d, os.O_RDONLY)) and None)`),
 		Check: refused(deniedFile, "vda", "mem", "kmsg", "fuse", "kvm"),
 	}, {
@@ -138,7 +144,8 @@ func mountsHarmless(ctx context.Context, b *Bench) error {
 	if err := exits(0)(o); err != nil {
 		return err
 	}
-	private := []string{"/work", "/work/out", "/tmp", "/dev", "/dev/shm", "/dev/mqueue", "/dev/pts", "/run", "/var/tmp", "/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+	private := []string{"/work", "/work/out", "/tmp", "/dev", "/dev/shm", "/dev/mqueue", "/dev/pts", "/run", "/var/tmp",
+		"/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 	n := 0
 	for line := range strings.Lines(o.Stdout) {
 		f := strings.Fields(line)
@@ -160,7 +167,8 @@ func mountsHarmless(ctx context.Context, b *Bench) error {
 	if n < 3 {
 		return errSilent
 	}
-	if strings.Contains(o.Stdout, path.Base(b.host.dir)) || strings.Contains(o.Stdout, path.Dir(b.host.dir)+"/") && path.Dir(b.host.dir) != "/tmp" {
+	if strings.Contains(o.Stdout, path.Base(b.host.dir)) ||
+		strings.Contains(o.Stdout, path.Dir(b.host.dir)+"/") && path.Dir(b.host.dir) != "/tmp" {
 		return errors.New("the mount table names the directory of the engine")
 	}
 	return nil
@@ -202,25 +210,32 @@ open('out/ok', 'w').write('fine')`),
 		Check: only(""),
 	}, {
 		Name: "artifacts_are_counted", Group: Filesystem, Spec: collect,
-		Story: "No more artifacts come back than allowed.", Program: sh(`for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i > out/f$i; done`),
+		Story:   "No more artifacts come back than allowed.",
+		Program: sh(`for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i > out/f$i; done`),
 		Check: all(exits(0), func(o Outcome) error {
 			if len(o.Exit.Artifacts) != 8 || len(o.Exit.ArtifactsCut) == 0 {
-				return fmt.Errorf("%d artifacts came back of 8, and %v was cut", len(o.Exit.Artifacts), o.Exit.ArtifactsCut)
+				return fmt.Errorf("%d artifacts came back of 8, and %v was cut", len(o.Exit.Artifacts),
+					o.Exit.ArtifactsCut)
 			}
 			return nil
 		}),
 	}, {
 		Name: "artifacts_are_weighed", Group: Filesystem, Spec: collect,
-		Story: "No more bytes come back than allowed, and holes count as bytes.", Program: py("os.truncate(os.open('out/hole', os.O_CREAT | os.O_WRONLY), 8 << 20); open('out/z', 'w').write('zz')"),
+		Story: "No more bytes come back than allowed, and holes count as bytes.",
+		Program: py("os.truncate(os.open('out/hole', os.O_CREAT | os.O_WRONLY), 8 << 20); open('out/z', " +
+			"'w').write('zz')"),
 		Check: only("z:2"),
 	}, {
 		Name: "artifact_names_are_what_they_are", Group: Filesystem, Spec: collect,
-		Story: "Options, upper and lower case, composed letters or not, and 255 bytes are names like others; what is no text is left out, and a name of two lines is given back or left out.",
-		Program: py(`for n in ('-rf', 'new\nline', 'Case', 'case', '\u00e9', 'e\u0301', 'n' * 255): open('out/' + n, 'w').close()
+		Story: "Options, upper and lower case, composed letters or not, and 255 bytes are names like others; what " +
+			"is no text is left out, and a name of two lines is given back or left out.",
+		Program: py(
+			`for n in ('-rf', 'new\nline', 'Case', 'case', '\u00e9', 'e\u0301', 'n' * 255): open('out/' + n, 'w').close()
 open(b'out/\xff\xfe', 'w').close()`),
 		Check: func(o Outcome) error {
 			whole := len(o.Exit.Artifacts)
-			o.Exit.Artifacts = slices.DeleteFunc(slices.Clone(o.Exit.Artifacts), func(a haft.Artifact) bool { return a.Name == "new\nline" })
+			o.Exit.Artifacts = slices.DeleteFunc(slices.Clone(o.Exit.Artifacts),
+				func(a haft.Artifact) bool { return a.Name == "new\nline" })
 			if len(o.Exit.Artifacts) == whole && len(o.Exit.ArtifactsCut) < 2 {
 				return errors.New("a name of two lines is neither given back nor told of")
 			}

@@ -49,8 +49,9 @@ func streamCases() []Case {
 		Check: prints(strings.Repeat("0123456789", 30000)),
 	}, {
 		Name: "stdin_is_empty_if_none_is_given", Group: Honest,
-		Story: "Without an input, reading gives the end at once and not the engine's terminal.", Program: sh(`cat; echo end`),
-		Check: prints("end\n"),
+		Story:   "Without an input, reading gives the end at once and not the engine's terminal.",
+		Program: sh(`cat; echo end`),
+		Check:   prints("end\n"),
 	}, {
 		Name: "unread_stdin_does_not_hang", Group: Honest,
 		Story: "A program that ignores a large input ends all the same.", Program: sh(`echo done`),
@@ -58,21 +59,27 @@ func streamCases() []Case {
 		Check: prints("done\n"),
 	}, {
 		Name: "output_up_to_the_limit_is_whole", Group: Honest,
-		Story: "Output of exactly the limit is not cut.", Program: py(`os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)`),
-		Spec: limits(func(l *haft.Limits) { l.Stdout, l.Stderr = 65536, 65536 }),
+		Story:   "Output of exactly the limit is not cut.",
+		Program: py(`os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)`),
+		Spec:    limits(func(l *haft.Limits) { l.Stdout, l.Stderr = 65536, 65536 }),
 		Check: all(exits(0), func(o Outcome) error {
-			if o.Exit.DroppedStdout != 0 || o.Exit.DroppedStderr != 0 || len(o.Stdout) != 65536 || len(o.Stderr) != 65536 {
-				return fmt.Errorf("%d and %d bytes arrived, %d and %d were dropped", len(o.Stdout), len(o.Stderr), o.Exit.DroppedStdout, o.Exit.DroppedStderr)
+			if o.Exit.DroppedStdout != 0 || o.Exit.DroppedStderr != 0 || len(o.Stdout) != 65536 ||
+				len(o.Stderr) != 65536 {
+				return fmt.Errorf("%d and %d bytes arrived, %d and %d were dropped", len(o.Stdout), len(o.Stderr),
+					o.Exit.DroppedStdout, o.Exit.DroppedStderr)
 			}
 			return nil
 		}),
 	}, {
 		Name: "output_beyond_the_limit_is_counted", Group: Honest,
-		Story: "What is beyond the limit is dropped and counted to the byte.", Program: py(`os.write(1, b'x' * 5000); os.write(2, b'y' * 3000)`),
-		Spec: limits(func(l *haft.Limits) { l.Stdout, l.Stderr = 1000, 2000 }),
+		Story:   "What is beyond the limit is dropped and counted to the byte.",
+		Program: py(`os.write(1, b'x' * 5000); os.write(2, b'y' * 3000)`),
+		Spec:    limits(func(l *haft.Limits) { l.Stdout, l.Stderr = 1000, 2000 }),
 		Check: func(o Outcome) error {
-			if o.Err != nil || len(o.Stdout) != 1000 || len(o.Stderr) != 2000 || o.Exit.DroppedStdout != 4000 || o.Exit.DroppedStderr != 1000 {
-				return fmt.Errorf("kept %d and %d, dropped %d and %d, want 1000, 2000, 4000, 1000", len(o.Stdout), len(o.Stderr), o.Exit.DroppedStdout, o.Exit.DroppedStderr)
+			if o.Err != nil || len(o.Stdout) != 1000 || len(o.Stderr) != 2000 || o.Exit.DroppedStdout != 4000 ||
+				o.Exit.DroppedStderr != 1000 {
+				return fmt.Errorf("kept %d and %d, dropped %d and %d, want 1000, 2000, 4000, 1000", len(o.Stdout),
+					len(o.Stderr), o.Exit.DroppedStdout, o.Exit.DroppedStderr)
 			}
 			return nil
 		},
@@ -83,14 +90,16 @@ func streamCases() []Case {
 func placeCases() []Case {
 	return []Case{{
 		Name: "environment_is_exactly_what_was_given", Group: Honest,
-		Story:   "The environment holds what the spec says, in full, and nothing of the engine's.",
-		Program: py("for k in sorted(os.environb): say(k.decode() + '=' + os.environb[k].decode('utf-8', 'surrogateescape'))"),
-		Spec:    func(s *sandbox.Spec) { s.Env = []string{"B=two words", "A=", "C=ünï=x"} },
+		Story: "The environment holds what the spec says, in full, and nothing of the engine's.",
+		Program: py("for k in sorted(os.environb): say(k.decode() + '=' + os.environb[k].decode('utf-8', " +
+			"'surrogateescape'))"),
+		Spec: func(s *sandbox.Spec) { s.Env = []string{"B=two words", "A=", "C=ünï=x"} },
 		Check: all(exits(0), func(o Outcome) error {
 			// CPython itself sets LC_CTYPE where it coerces the C locale. Without a
 			// /tmp of its own, a provider may have to say where else it is.
 			lines := slices.DeleteFunc(strings.Split(o.Stdout, "\n"), func(l string) bool {
-				return l == "LC_CTYPE=C.UTF-8" || strings.HasPrefix(l, "TMPDIR=") && !o.Exit.Isolation.Has(haft.ControlMountNS)
+				return l == "LC_CTYPE=C.UTF-8" || strings.HasPrefix(l, "TMPDIR=") &&
+					!o.Exit.Isolation.Has(haft.ControlMountNS)
 			})
 			return want("environment", strings.Join(lines, "\n"), "A=\nB=two words\nC=ünï=x\n")
 		}),
@@ -100,21 +109,25 @@ func placeCases() []Case {
 		Spec: func(s *sandbox.Spec) { s.Env = nil },
 		Check: all(exits(0), func(o Outcome) error {
 			// The shell itself exports PWD.
-			if got := strings.ReplaceAll(o.Stdout, "\x00", " "); strings.Count(got, "=") > 1 || strings.Count(got, "=") == 1 && !strings.HasPrefix(got, "PWD=") {
+			if got := strings.ReplaceAll(o.Stdout, "\x00", " "); strings.Count(got, "=") > 1 ||
+				strings.Count(got, "=") == 1 && !strings.HasPrefix(got, "PWD=") {
 				return fmt.Errorf("the environment is %q", got)
 			}
 			return nil
 		}),
 	}, {
 		Name: "starts_in_its_work_directory", Group: Honest,
-		Story: "The current directory is the work directory, and it can be written to.", Program: sh(`echo x > made && cat made && ls -d out`),
-		Check: prints("x\nout\n"),
+		Story:   "The current directory is the work directory, and it can be written to.",
+		Program: sh(`echo x > made && cat made && ls -d out`),
+		Check:   prints("x\nout\n"),
 	}, {
 		Name: "work_directory_is_slash_work", Group: Honest, Needs: controls(haft.ControlMountNS),
-		Story: "With a view of its own, the work directory is called /work.", Program: sh(`pwd`), Check: prints("/work\n"),
+		Story: "With a view of its own, the work directory is called /work.", Program: sh(`pwd`),
+		Check: prints("/work\n"),
 	}, {
 		Name: "tmp_can_be_written", Group: Honest, Needs: controls(haft.ControlMountNS),
-		Story: "There is a /tmp for temporary files, and it begins empty.", Program: sh(`ls -A /tmp; echo x > /tmp/f && cat /tmp/f`), Check: prints("x\n"),
+		Story:   "There is a /tmp for temporary files, and it begins empty.",
+		Program: sh(`ls -A /tmp; echo x > /tmp/f && cat /tmp/f`), Check: prints("x\n"),
 	}}
 }
 
@@ -135,9 +148,10 @@ func workCases() []Case {
 		Check: prints("1\n2\n3\n4\n5\n6\n"),
 	}, {
 		Name: "artifacts_come_out", Group: Honest,
-		Story:   "Regular files in out come back with name, size and content, also from directories.",
-		Program: sh(`printf hello > out/a.txt; mkdir out/d; printf '\211PNG\r\n\032\n' > out/d/b.png; printf x > "out/ünï 日本"; : > out/empty`),
-		Spec:    func(s *sandbox.Spec) { s.Collect = true },
+		Story: "Regular files in out come back with name, size and content, also from directories.",
+		Program: sh(
+			`printf hello > out/a.txt; mkdir out/d; printf '\211PNG\r\n\032\n' > out/d/b.png; printf x > "out/ünï 日本"; : > out/empty`),
+		Spec: func(s *sandbox.Spec) { s.Collect = true },
 		Check: all(exits(0), func(o Outcome) error {
 			return want("artifacts", describe(o), "a.txt:5 d/b.png:8 empty:0 ünï 日本:1")
 		}),
@@ -147,22 +161,26 @@ func workCases() []Case {
 		Check: all(exits(0), func(o Outcome) error { return want("artifacts", describe(o), "") }),
 	}, {
 		Name: "usage_is_told", Group: Honest,
-		Story:   "Time on the clock, time on the processor and memory are in the exit, and plausible.",
-		Program: py("b = bytearray(30 << 20)\nend = time.process_time() + 0.15\nwhile time.process_time() < end: pass\ntime.sleep(0.1)"),
+		Story: "Time on the clock, time on the processor and memory are in the exit, and plausible.",
+		Program: py("b = bytearray(30 << 20)\nend = time.process_time() + 0.15\nwhile time.process_time() < end: " +
+			"pass\ntime.sleep(0.1)"),
 		Check: all(exits(0), func(o Outcome) error {
 			u := o.Exit.Usage
-			if u.CPU < haft.Millis(140e6) || u.Wall < haft.Millis(240e6) || u.Wall > haft.Millis(o.Took) || u.MaxRSS < 30<<20 || u.MaxRSS > 200<<20 {
+			if u.CPU < haft.Millis(140e6) || u.Wall < haft.Millis(240e6) || u.Wall > haft.Millis(o.Took) ||
+				u.MaxRSS < 30<<20 || u.MaxRSS > 200<<20 {
 				return fmt.Errorf("usage is %+v after %v, with 30 MiB and 150 ms of work in 250 ms", u, o.Took)
 			}
 			return nil
 		}),
 	}, {
 		Name: "children_and_pipes_work", Group: Honest,
-		Story: "Ordinary programs start others.", Program: sh(`seq 1 1000 | sort -rn | head -1; sh -c 'exit 3'; echo $?`), Check: prints("1000\n3\n"),
+		Story:   "Ordinary programs start others.",
+		Program: sh(`seq 1 1000 | sort -rn | head -1; sh -c 'exit 3'; echo $?`), Check: prints("1000\n3\n"),
 	}, {
 		Name: "devices_of_every_day_work", Group: Honest,
 		Story:   "The null, zero and random devices are there.",
-		Program: sh(`echo gone > /dev/null && head -c 4 /dev/zero | wc -c && head -c 4 /dev/urandom | wc -c`), Check: prints("4\n4\n"),
+		Program: sh(`echo gone > /dev/null && head -c 4 /dev/zero | wc -c && head -c 4 /dev/urandom | wc -c`),
+		Check:   prints("4\n4\n"),
 	}, {
 		Name: "threads_and_subprocesses_work_in_python", Group: Honest,
 		Story: "Threads, subprocesses and temporary files are ordinary work.",

@@ -21,7 +21,8 @@ func lasting(ctx context.Context, b *Bench) error {
 	heard, stdout := io.Pipe()
 	defer say.Close()
 	defer heard.Close()
-	live, err := b.Start(ctx, py("for line in sys.stdin:\n    sys.stdout.write(line.strip() * 1000 + '\\n')\n    sys.stdout.flush()"), func(s *sandbox.Spec) {
+	live, err := b.Start(ctx, py("for line in sys.stdin:\n    sys.stdout.write(line.strip() * 1000 + '\\n')\n    "+
+		"sys.stdout.flush()"), func(s *sandbox.Spec) {
 		s.Stdin, s.Stdout = stdin, stdout
 		s.Limits = sandbox.Lasting(haft.Limits{})
 	})
@@ -41,5 +42,6 @@ func lasting(ctx context.Context, b *Bench) error {
 	}
 	cancel()
 	// What the end of a program prints nobody reads.
-	return errors.Join(say.Close(), heard.Close(), want("the cause", string(live.Wait().Exit.Cause), string(sandbox.CauseCancelled)))
+	return errors.Join(say.Close(), heard.Close(),
+		want("the cause", string(live.Wait().Exit.Cause), string(sandbox.CauseCancelled)))
 }

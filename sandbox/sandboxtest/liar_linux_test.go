@@ -153,7 +153,8 @@ func TestLaw_catches_silence(t *testing.T) {
 	}{
 		{"says what is missing and refuses it", haft.Isolation{Level: haft.LevelNone, Missing: gap}, false, Stated},
 		{"does not say what is missing", haft.Isolation{Level: haft.LevelNone}, false, Broken},
-		{"says it without a reason", haft.Isolation{Level: haft.LevelNone, Missing: []haft.Gap{{Control: haft.ControlSeccomp}}}, false, Broken},
+		{"says it without a reason", haft.Isolation{Level: haft.LevelNone,
+			Missing: []haft.Gap{{Control: haft.ControlSeccomp}}}, false, Broken},
 		{"runs what demands it", haft.Isolation{Level: haft.LevelNone, Missing: gap}, true, Broken},
 	}
 	for _, tt := range tests {

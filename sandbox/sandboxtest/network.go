@@ -35,7 +35,9 @@ func networkCases() []Case {
 		}
 	}
 	return []Case{
-		row("loopback_of_the_host_is_not_reached", "A service that listens on the host's loopback, such as the engine itself, is not there, however it is spelled.", `
+		row("loopback_of_the_host_is_not_reached",
+			"A service that listens on the host's loopback, such as the engine itself, is not there, however it is "+
+				"spelled.", `
 for i, h in enumerate((h4, '127.1', '0x7f.1', '2130706433', '0.0.0.0', '127.0.0.2')):
     attempt('tcp%d' % i, tcp(socket.inet_ntoa(socket.inet_aton(h)), p4))
 attempt('udp', udp(hu, pu))`, "tcp0", "tcp3", "tcp4", "udp"),
@@ -63,7 +65,8 @@ def ping(kind):
         s = socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP); s.sendto(b'\x08\0\xf7\xff\0\0\0\0', ('1.1.1.1', 0))
     return go
 attempt('raw', ping(socket.SOCK_RAW)); attempt('dgram', ping(socket.SOCK_DGRAM))`, "raw", "dgram"),
-		row("abstract_sockets_of_the_host_are_not_reached", "Sockets without a file, such as those of a desktop or of a container daemon, are of another network.", `
+		row("abstract_sockets_of_the_host_are_not_reached",
+			"Sockets without a file, such as those of a desktop or of a container daemon, are of another network.", `
 def abstract():
     s = socket.socket(socket.AF_UNIX); s.connect('\0' + E['ABSTRACT'][1:]); return s.recv(64)
 attempt('it', abstract)`, "it"),

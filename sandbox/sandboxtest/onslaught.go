@@ -35,9 +35,12 @@ const onslaughtRounds = 4
 func onslaughtCases() []Case {
 	lasts := onslaughtTime()
 	return []Case{{
-		Name: "onslaught_on_the_supervisor_slows_nobody", Group: Tenants, Needs: controls(haft.ControlSeccomp), Timed: true, Lasts: lasts,
-		Story: "A program that attacks its supervisor by limits, signals, priorities, descriptors, memory, inotify, terminals, keyrings, " +
-			"timers, sockets and filters, all at once, slows a neighbour's calls no more than twice as much as one that only computes, " +
+		Name: "onslaught_on_the_supervisor_slows_nobody", Group: Tenants, Needs: controls(haft.ControlSeccomp),
+		Timed: true, Lasts: lasts,
+		Story: "A program that attacks its supervisor by limits, signals, priorities, descriptors, memory, inotify, " +
+			"terminals, keyrings, " +
+			"timers, sockets and filters, all at once, slows a neighbour's calls no more than twice as much as one " +
+			"that only computes, " +
 			"changes nothing about the engine and leaves nothing.",
 		Do: func(ctx context.Context, b *Bench) error { return withstand(ctx, b, lasts) },
 	}}
@@ -82,7 +85,8 @@ func withstand(ctx context.Context, b *Bench, lasts time.Duration) error {
 		return fmt.Errorf("of 11 attacks only these were made: %v", did)
 	}
 	slow, usual := median(attacked), median(burned)
-	fmt.Fprintf(&b.figures, "onslaught of %v: a neighbour's call takes %.1f ms at the median of %d, beside a burner %.1f ms of %d: %.2f times\n",
+	fmt.Fprintf(&b.figures, "onslaught of %v: a neighbour's call takes %.1f ms at the median of %d, beside a burner "+
+		"%.1f ms of %d: %.2f times\n",
 		lasts, ms(slow), len(attacked), ms(usual), len(burned), float64(slow)/float64(usual))
 	if slow > max(2*usual, usual+noise) {
 		return fmt.Errorf("a neighbour's call takes %v beside the attacker and %v beside a burner", slow, usual)
@@ -95,8 +99,10 @@ const noise = 10 * time.Millisecond
 
 // beside runs the attacker or the burner for a while and returns how long the calls of a
 // neighbour take meanwhile. It notes in did which attacks were made.
-func beside(ctx context.Context, b *Bench, burn bool, last time.Duration, did map[string]bool) ([]time.Duration, error) {
-	head := fmt.Sprintf("BURN, NAME, KEY = %s, %q, %d\n", map[bool]string{true: "True", false: "False"}[burn], onslaughtName, onslaughtKey)
+func beside(ctx context.Context, b *Bench, burn bool, last time.Duration,
+	did map[string]bool) ([]time.Duration, error) {
+	head := fmt.Sprintf("BURN, NAME, KEY = %s, %q, %d\n", map[bool]string{true: "True", false: "False"}[burn],
+		onslaughtName, onslaughtKey)
 	live, err := b.Start(ctx, py(head+onslaught), func(s *sandbox.Spec) {
 		s.Limits.Wall, s.Limits.CPU = haft.Millis(last+10*time.Second), haft.Millis(time.Hour)
 		s.Limits.Memory = 512 << 20

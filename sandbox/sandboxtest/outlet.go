@@ -90,10 +90,12 @@ func outletCases() []Case {
 	}
 	alone := func(c Case) Case { c.Alone = true; return c }
 	return []Case{
-		do("outlet_carries_what_is_sent", "What a program sends to the outlet arrives, and what comes back, in many connections and in large ones.", outletCarries),
+		do("outlet_carries_what_is_sent", "What a program sends to the outlet arrives, and what comes back, in many "+
+			"connections and in large ones.", outletCarries),
 		{
 			Name: "outlet_is_the_only_address", Group: Networking, Needs: need, Spec: (&echo{}).outlet,
-			Story: "A program that ignores the outlet reaches nothing: no other port and address, no UDP, no raw packets, no IPv6, no sockets of the host.",
+			Story: "A program that ignores the outlet reaches nothing: no other port and address, no UDP, no raw " +
+				"packets, no IPv6, no sockets of the host.",
 			Program: outletProgram(`
 for p in (1, 22, 53, 80, 443, 7717, 7719, p4): attempt('port%d' % p, tcp('127.0.0.1', p))
 attempt('host', tcp(h4, p4)); attempt('lan', tcp(hl, pl)); attempt('two', tcp('127.0.0.2', O[1])); attempt('any', tcp('0.0.0.0', p4))
@@ -115,9 +117,11 @@ attempt('fastopen', fast)
 def abstract():
     s = socket.socket(socket.AF_UNIX); s.connect('\0' + E['ABSTRACT'][1:]); return s.recv(64)
 attempt('abstract', abstract)`),
-			Check: refused(append([]string{"EOPNOTSUPP"}, deniedRoute...), "host", "lan", "same", "six", "udp", "dns", "raw", "fastopen", "abstract"),
+			Check: refused(append([]string{"EOPNOTSUPP"}, deniedRoute...), "host", "lan", "same", "six", "udp", "dns",
+				"raw", "fastopen", "abstract"),
 		}, {
-			Name: "names_fail_at_once_with_an_outlet", Group: Networking, Needs: need, Spec: (&echo{}).outlet, Timed: true,
+			Name: "names_fail_at_once_with_an_outlet", Group: Networking, Needs: need, Spec: (&echo{}).outlet,
+			Timed: true,
 			Story: "A program that asks for a name is told at once that there is none, and the only names are its own.",
 			Program: outletProgram(`
 begun = time.time()
@@ -131,11 +135,16 @@ except OSError: say('')
 say(sorted({l.split()[0] for l in open('/etc/hosts') if l.strip()}))`),
 			Check: prints("quick\n127.0.0.1\n\n['127.0.0.1']\n"),
 		},
-		do("outlets_are_not_shared", "Of two sandboxes at once, each reaches its own outlet only, and neither can take the place of one.", outletsApart),
-		do("outlet_ends_with_the_run", "When Ended is called nobody is served any more, whatever the program left behind: connections, threads, daemons.", outletEnds),
-		do("outlet_ends_with_finish", "A caller that has what it wants does not wait for connections that are open.", outletFinish),
-		do("outlet_that_is_deaf_ends_too", "A connection that is served by somebody who only reads, or only waits, ends with the run.", outletDeaf),
-		alone(do("outlet_is_not_flooded", "Ten thousand connections at once are not let in, and do not hold up the outlet of another.", outletFlood)),
+		do("outlets_are_not_shared", "Of two sandboxes at once, each reaches its own outlet only, and neither can "+
+			"take the place of one.", outletsApart),
+		do("outlet_ends_with_the_run", "When Ended is called nobody is served any more, whatever the program left "+
+			"behind: connections, threads, daemons.", outletEnds),
+		do("outlet_ends_with_finish", "A caller that has what it wants does not wait for connections that are open.",
+			outletFinish),
+		do("outlet_that_is_deaf_ends_too",
+			"A connection that is served by somebody who only reads, or only waits, ends with the run.", outletDeaf),
+		alone(do("outlet_is_not_flooded", "Ten thousand connections at once are not let in, and do not hold up the "+
+			"outlet of another.", outletFlood)),
 		{
 			Name: "outlet_needs_a_network_of_its_own", Group: Networking, Do: outletRefused,
 			Story: "Where a program could go around the outlet, a run that asks for one is refused.",
@@ -193,7 +202,8 @@ for o in (0, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
     attempt('steal', steal(o))`), e.outlet)
 			err := exits(0)(o)
 			said := strings.Split(o.Stdout, "\n")
-			if err == nil && (said[0] != fmt.Sprintf("['%s']", e.word) || strings.Contains(o.Stdout, "done") || e.total.Load() != 101) {
+			if err == nil && (said[0] != fmt.Sprintf("['%s']", e.word) || strings.Contains(o.Stdout, "done") ||
+				e.total.Load() != 101) {
 				err = fmt.Errorf("it met another, or %d connections came", e.total.Load())
 			}
 			errs[i] = because(err, o)

@@ -46,8 +46,9 @@ while True:
 		}),
 	}, {
 		Name: "short_children_are_not_charged_twice", Group: Honest, Needs: confined,
-		Story: "A program that runs many short commands, waits for them and stays within its limit of processor time is left alone.",
-		Spec:  limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(3*time.Second), haft.Millis(20*time.Second) }),
+		Story: "A program that runs many short commands, waits for them and stays within its limit of processor " +
+			"time is left alone.",
+		Spec: limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(3*time.Second), haft.Millis(20*time.Second) }),
 		Program: py(`used, n = 0, 0
 while used < 1.2:
     pid = os.fork()
@@ -60,10 +61,12 @@ say('done')`),
 		Check: prints("done\n"),
 	}, {
 		Name: "usage_is_that_of_the_call", Group: Honest, Needs: confined, Do: usageOfCall,
-		Story: "When the caller finishes a program, Ended has its processor time since Begin and its memory, and neither is 0.",
+		Story: "When the caller finishes a program, Ended has its processor time since Begin and its memory, and " +
+			"neither is 0.",
 	}, {
 		Name: "usage_is_measured_or_unknown", Group: Honest, Do: usageKnownOrNot,
-		Story: "Processor time and memory of a call, prepared ahead or not, are those that it used or unknown: never 0, and never those of the preparation.",
+		Story: "Processor time and memory of a call, prepared ahead or not, are those that it used or unknown: " +
+			"never 0, and never those of the preparation.",
 	}, {
 		Name: "parked_program_waits_as_long_as_it_likes", Group: Honest, Do: parkedIdle,
 		Story: "A program that is prepared and waits, threads and all, is not disturbed.",

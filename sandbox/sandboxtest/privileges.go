@@ -22,7 +22,8 @@ func privilegeCases() []Case {
 func birthCases() []Case {
 	return []Case{{
 		Name: "only_four_descriptors_are_open", Group: Descriptors,
-		Story: "Besides stdin, stdout, stderr and the channel nothing is inherited, not even what the engine's own parent left open.",
+		Story: "Besides stdin, stdout, stderr and the channel nothing is inherited, not even what the engine's own " +
+			"parent left open.",
 		Program: py(`for fd in range(4096):
     try: os.fstat(fd)
     except OSError:
@@ -77,7 +78,8 @@ func identityCases() []Case {
 			"CapAmb 0000000000000000"),
 	}, {
 		// An ordinary user can empty it only in a user namespace of its own.
-		Name: "capabilities_can_never_be_regained", Group: Descriptors, Needs: controls(haft.ControlCaps, haft.ControlUserNS),
+		Name: "capabilities_can_never_be_regained", Group: Descriptors,
+		Needs: controls(haft.ControlCaps, haft.ControlUserNS),
 		Story: "The bounding set of capabilities is empty too.", Do: statusSays("CapBnd 0000000000000000"),
 	}, {
 		Name: "no_new_privileges_is_set", Group: Descriptors, Needs: controls(haft.ControlNoNewPriv),
@@ -116,8 +118,10 @@ func namespaceCases() []Case {
 		name    string
 		control haft.Control
 	}{
-		{"user", haft.ControlUserNS}, {"mnt", haft.ControlMountNS}, {"pid", haft.ControlPIDNS}, {"net", haft.ControlNetNS},
-		{"ipc", haft.ControlIPCNS}, {"uts", haft.ControlUTSNS}, {"cgroup", haft.ControlCgroupNS}, {"time", haft.ControlTimeNS},
+		{"user", haft.ControlUserNS}, {"mnt", haft.ControlMountNS}, {"pid", haft.ControlPIDNS},
+		{"net", haft.ControlNetNS},
+		{"ipc", haft.ControlIPCNS}, {"uts", haft.ControlUTSNS}, {"cgroup", haft.ControlCgroupNS},
+		{"time", haft.ControlTimeNS},
 	} {
 		cases = append(cases, Case{
 			Name: x.name + "_namespace_is_its_own", Group: Descriptors, Needs: controls(x.control),
@@ -238,7 +242,8 @@ func otherHostname(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return fmt.Errorf("find our name: %w", err)
 	}
-	o := b.Run(ctx, py("import socket\nsay(socket.gethostname())\nattempt('set', lambda: socket.sethostname('evil'))"), nil)
+	o := b.Run(ctx, py("import socket\nsay(socket.gethostname())\nattempt('set', lambda: socket.sethostname('evil'))"),
+		nil)
 	if err := exits(0)(o); err != nil {
 		return err
 	}
@@ -255,7 +260,8 @@ func otherUptime(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return fmt.Errorf("read our uptime: %w", err)
 	}
-	o := b.Run(ctx, py("say(time.clock_gettime(time.CLOCK_BOOTTIME)); say(time.clock_gettime(time.CLOCK_MONOTONIC))"), nil)
+	o := b.Run(ctx, py("say(time.clock_gettime(time.CLOCK_BOOTTIME)); say(time.clock_gettime(time.CLOCK_MONOTONIC))"),
+		nil)
 	if err := exits(0)(o); err != nil {
 		return err
 	}
@@ -283,10 +289,12 @@ if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'law' in open('/proc/%s/c
 	return []Case{{
 		Name: "kill_of_its_group_does_not_reach_the_engine", Group: Descriptors, Alone: true,
 		Story: "A program is in a session and a process group of its own.",
-		Program: py(`if os.getpgrp() == int(E['HOST_GROUP']) or os.getsid(0) == int(E['HOST_SESSION']): say('shared'); sys.exit(0)
+		Program: py(
+			`if os.getpgrp() == int(E['HOST_GROUP']) or os.getsid(0) == int(E['HOST_SESSION']): say('shared'); sys.exit(0)
 say('alone')
 os.kill(0, 9)`),
-		Check: all(caused(sandbox.CauseSignal, sandbox.CauseExit), func(o Outcome) error { return want("stdout", o.Stdout, "alone\n") }),
+		Check: all(caused(sandbox.CauseSignal, sandbox.CauseExit),
+			func(o Outcome) error { return want("stdout", o.Stdout, "alone\n") }),
 	}, {
 		Name: "signals_do_not_reach_the_host", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
 		Story: "The engine and its parents have no number that a program could signal.",
@@ -295,7 +303,8 @@ os.kill(0, 9)`),
 say('end ESRCH')`),
 		Check: refused(append([]string{"ESRCH"}, deniedCall...), "end"),
 	}, {
-		Name: "kill_of_everything_kills_only_its_own", Group: Descriptors, Needs: controls(haft.ControlPIDNS), Alone: true,
+		Name: "kill_of_everything_kills_only_its_own", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
+		Alone:   true,
 		Story:   "Signals to all processes stay in the sandbox.",
 		Program: py(guard + "if os.fork() == 0: time.sleep(60)\nos.kill(-1, 9)\nsay('alive')\n"),
 		// Alone among its processes it is not killed itself; as a child of the
@@ -307,7 +316,8 @@ say('end ESRCH')`),
 			return o.Err
 		},
 	}, {
-		Name: "init_of_the_sandbox_cannot_be_killed_to_flee", Group: Descriptors, Needs: controls(haft.ControlPIDNS), Alone: true,
+		Name: "init_of_the_sandbox_cannot_be_killed_to_flee", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
+		Alone:   true,
 		Story:   "Killing the first process of the sandbox is refused or ends the sandbox, and frees nobody.",
 		Program: py(guard + "if os.getpid() != 1:\n    try: os.kill(1, 9)\n    except OSError: pass\nsay('alive')\n"),
 		Check: func(o Outcome) error {

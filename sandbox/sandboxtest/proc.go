@@ -14,16 +14,21 @@ import (
 func procCases() []Case {
 	return []Case{{
 		Name: "host_processes_are_not_visible", Group: Filesystem, Needs: controls(haft.ControlPIDNS, haft.ControlRoot),
-		Story: "There are no processes but those of the run, and their command lines and environments hold nothing of the engine's.",
-		Do:    procQuiet,
+		Story: "There are no processes but those of the run, and their command lines and environments hold nothing " +
+			"of the engine's.",
+		Do: procQuiet,
 	}, {
-		Name: "kernel_settings_cannot_be_changed", Group: Filesystem, Any: controls(haft.ControlRoot, haft.ControlLandlock),
+		Name: "kernel_settings_cannot_be_changed", Group: Filesystem,
+		Any:   controls(haft.ControlRoot, haft.ControlLandlock),
 		Story: "Nothing below /proc/sys can be opened for writing, nor the trigger of the system request.",
-		Program: py(`for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sys/vm/drop_caches', '/proc/sys/net/ipv4/ip_forward', '/proc/sys/kernel/modprobe', '/proc/sys/fs/binfmt_misc/register', '/proc/sys/kernel/ns_last_pid', '/proc/sysrq-trigger', '/proc/timer_list', '/proc/mtrr', '/proc/acpi/wakeup', '/proc/bus/pci', '/proc/irq/default_smp_affinity'):
+		Program: py(
+			`for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sys/vm/drop_caches', '/proc/sys/net/ipv4/ip_forward', '/proc/sys/kernel/modprobe', '/proc/sys/fs/binfmt_misc/register', '/proc/sys/kernel/ns_last_pid', '/proc/sysrq-trigger', '/proc/timer_list', '/proc/mtrr', '/proc/acpi/wakeup', '/proc/bus/pci', '/proc/irq/default_smp_affinity'):
     attempt(p, lambda: writable(p))`),
-		Check: refused(append([]string{"EISDIR"}, deniedFile...), "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"),
+		Check: refused(append([]string{"EISDIR"}, deniedFile...), "/proc/sys/kernel/core_pattern",
+			"/proc/sysrq-trigger"),
 	}, {
-		Name: "kernel_memory_and_symbols_are_hidden", Group: Filesystem, Any: controls(haft.ControlRoot, haft.ControlLandlock),
+		Name: "kernel_memory_and_symbols_are_hidden", Group: Filesystem,
+		Any:   controls(haft.ControlRoot, haft.ControlLandlock),
 		Story: "Kernel memory, messages, keys and addresses cannot be read.",
 		Program: py(`def hidden(p):
     with open(p, 'rb') as f: data = f.read(4096)
@@ -38,7 +43,8 @@ attempt('kallsyms', addresses)`),
 		Check: refused(deniedFile, "/proc/kcore", "/proc/keys", "/proc/timer_list", "kallsyms"),
 	}, {
 		Name: "load_of_the_host_is_not_told", Group: Filesystem, Needs: controls(haft.ControlRoot),
-		Story: "What the machine does at the moment is a side channel: load, processor times, interrupts and pressure are masked.",
+		Story: "What the machine does at the moment is a side channel: load, processor times, interrupts and " +
+			"pressure are masked.",
 		Program: py(`def same(p):
     with open(p, 'rb') as f: data = f.read(256)
     if not data.strip(b'\0'): raise OSError(errno.ENOENT, '')
@@ -61,11 +67,13 @@ attempt('procs', lambda: writable('/sys/fs/cgroup/cgroup.procs'))`),
     if l.strip().split(':', 2)[2] != '/': say(l)`),
 		Check: prints(""),
 	}, {
-		Name: "engine_binary_cannot_be_overwritten", Group: Filesystem, Any: controls(haft.ControlRoot, haft.ControlLandlock),
+		Name: "engine_binary_cannot_be_overwritten", Group: Filesystem,
+		Any:   controls(haft.ControlRoot, haft.ControlLandlock),
 		Story: "The program that set up the sandbox cannot be reached through /proc and replaced (CVE-2019-5736).",
 		Do:    exeSafe,
 	}, {
-		Name: "init_of_the_sandbox_cannot_be_entered", Group: Filesystem, Needs: controls(haft.ControlPIDNS, haft.ControlRoot),
+		Name: "init_of_the_sandbox_cannot_be_entered", Group: Filesystem,
+		Needs: controls(haft.ControlPIDNS, haft.ControlRoot),
 		Story: "The first process of the sandbox shows neither memory nor descriptors nor another root.",
 		Program: py(`if os.getpid() != 1:
     attempt('mem', lambda: os.close(os.open('/proc/1/mem', os.O_RDWR)))
@@ -94,7 +102,8 @@ say('host', os.path.exists('/proc/' + E['HOST_PID'] + '/stat') and open('/proc/'
 	}
 	given, _ := b.spec(sh(""))
 	for _, kv := range os.Environ() {
-		if _, v, _ := strings.Cut(kv, "="); len(v) > 4 && strings.Contains(o.Stdout, kv) && !strings.Contains(strings.Join(given.Env, " "), kv) {
+		if _, v, _ := strings.Cut(kv, "="); len(v) > 4 && strings.Contains(o.Stdout, kv) &&
+			!strings.Contains(strings.Join(given.Env, " "), kv) {
 			name, _, _ := strings.Cut(kv, "=")
 			return fmt.Errorf("the engine's variable %s is visible", name)
 		}
@@ -131,11 +140,13 @@ func exeSafe(ctx context.Context, b *Bench) error {
     def mode(): os.chmod(p, os.stat(p).st_mode & 0o7777)
     attempt('write:' + p, again)
     attempt('mode:' + p, mode)`), nil)
-	if err := refused(append([]string{"ETXTBSY"}, deniedFile...), "mode:/proc/self/exe", "mode:/proc/1/exe")(o); err != nil {
+	if err := refused(append([]string{"ETXTBSY"}, deniedFile...), "mode:/proc/self/exe",
+		"mode:/proc/1/exe")(o); err != nil {
 		return fmt.Errorf("%w\n\t%v", err, o)
 	}
 	after, err := os.Stat(exe)
-	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) || after.Mode() != before.Mode() {
+	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) ||
+		after.Mode() != before.Mode() {
 		return errors.New("the engine's binary has changed")
 	}
 	return nil

@@ -25,16 +25,19 @@ func processCases() []Case {
 func bombCases() []Case {
 	return []Case{{
 		Name: "fork_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
-		Story: "A shell that starts itself without end meets the limit of processes, which the exit names.",
-		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }), Program: sh(`f() { f | f & f; }; f`),
-		Check: hits(haft.FailPIDs),
+		Story:   "A shell that starts itself without end meets the limit of processes, which the exit names.",
+		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }),
+		Program: sh(`f() { f | f & f; }; f`),
+		Check:   hits(haft.FailPIDs),
 	}, {
 		Name: "python_fork_bomb_hits_pids_limit", Group: Processes, Needs: controls(haft.ControlPIDs),
-		Story: "A loop of forks meets the limit of processes.",
-		Spec:  limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }), Program: py("while True: os.fork()"),
-		Check: hits(haft.FailPIDs),
+		Story:   "A loop of forks meets the limit of processes.",
+		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(5 * time.Second) }),
+		Program: py("while True: os.fork()"),
+		Check:   hits(haft.FailPIDs),
 	}, {
-		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
+		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Alone:   true,
 		Story:   "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
 		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
 		Program: py(tireless),
@@ -72,14 +75,17 @@ func stubbornCases() []Case {
 		return hits(haft.FailPIDs)(o)
 	}
 	return []Case{{
-		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
-		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of processes, and leaves nothing.",
+		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp),
+		Alone: true,
+		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of " +
+			"processes, and leaves nothing.",
 		// Where a meter adds up what processes share, they would meet the limit of memory first.
 		Spec:    limits(func(l *haft.Limits) { l.Memory = 8 << 30 }),
 		Program: py(tireless),
 		Check:   soon,
 	}, {
-		Name: "stubborn_thread_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp), Alone: true,
+		Name: "stubborn_thread_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp),
+		Alone: true,
 		Story: "Threads are counted like processes: a program that starts them without end is ended by the same limit.",
 		Program: py(`import threading
 threading.stack_size(65536)
@@ -93,12 +99,15 @@ while True:
 // survivorCases try to outlive, outnumber or outrank others.
 func survivorCases() []Case {
 	return []Case{{
-		Name: "daemon_dies_with_the_call", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
-		Story:   "A process that forks twice into a session of its own and closes everything does not outlive the call.",
+		Name: "daemon_dies_with_the_call", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs),
+		Alone: true,
+		Story: "A process that forks twice into a session of its own and closes everything does not outlive " +
+			"the call.",
 		Program: py(daemon + "time.sleep(60)"),
 		Check:   all(exits(0), quickly),
 	}, {
-		Name: "daemon_that_keeps_the_output_open_delays_nothing", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
+		Name: "daemon_that_keeps_the_output_open_delays_nothing", Group: Processes,
+		Any: controls(haft.ControlPIDNS, haft.ControlPIDs), Alone: true,
 		Story:   "A process that stays behind with stdout in its hand does not keep the call from ending.",
 		Program: sh(`setsid sleep 60 & echo started`),
 		Check:   all(prints("started\n"), quickly),
@@ -180,15 +189,18 @@ func clockCases() []Case {
 	}, {
 		Name: "program_that_ignores_sigterm_is_killed", Group: Processes, Timed: true,
 		Story: "Whatever a program traps, it is dead 100 ms after its deadline.", Spec: wall(200 * time.Millisecond),
-		Program: py("import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: time.sleep(60)"),
-		Check:   onTime(200 * time.Millisecond),
+		Program: py("import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except " +
+			"(OSError, ValueError): pass\nwhile True: time.sleep(60)"),
+		Check: onTime(200 * time.Millisecond),
 	}, {
 		Name: "stopped_program_is_killed", Group: Processes, Timed: true,
-		Story: "A program that stops itself cannot hear SIGTERM, and dies at its deadline all the same.", Spec: wall(200 * time.Millisecond),
+		Story:   "A program that stops itself cannot hear SIGTERM, and dies at its deadline all the same.",
+		Spec:    wall(200 * time.Millisecond),
 		Program: sh(`kill -STOP $$; sleep 60`), Check: onTime(200 * time.Millisecond),
 	}, {
 		Name: "busy_program_meets_the_wall_limit", Group: Processes, Timed: true,
-		Story: "A busy loop whose deadline is nearer than its limit of processor time ends at the deadline.", Spec: wall(300 * time.Millisecond),
+		Story:   "A busy loop whose deadline is nearer than its limit of processor time ends at the deadline.",
+		Spec:    wall(300 * time.Millisecond),
 		Program: sh(`while :; do :; done`), Check: onTime(300 * time.Millisecond),
 	}, {
 		Name: "busy_program_meets_the_cpu_limit", Group: Processes, Any: controls(haft.ControlCPU, haft.ControlRlimits),
@@ -202,7 +214,8 @@ func clockCases() []Case {
 			return nil
 		}),
 	}, {
-		Name: "cpu_limit_counts_all_processes_together", Group: Processes, Needs: controls(haft.ControlCPU), Timed: true,
+		Name: "cpu_limit_counts_all_processes_together", Group: Processes, Needs: controls(haft.ControlCPU),
+		Timed: true,
 		Story: "Processor time cannot be multiplied by forking.",
 		Spec:  limits(func(l *haft.Limits) { l.CPU = haft.Millis(time.Second) }),
 		Program: py(`for _ in range(4):
@@ -214,10 +227,12 @@ for _ in range(4): os.wait()
 say('all had their time')`),
 		Check: hits(haft.FailCPU),
 	}, {
-		Name: "processes_and_cgroups_are_gone_after_the_call", Group: Processes, Needs: controls(haft.ControlPIDs), Alone: true,
+		Name: "processes_and_cgroups_are_gone_after_the_call", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Alone: true,
 		Story: "When Run returns, the cgroups of the call are removed.", Do: cgroupsGone,
 	}, {
-		Name: "neighbours_are_not_slowed_by_a_bomb", Group: Processes, Needs: controls(haft.ControlPIDs, haft.ControlCPU), Timed: true,
+		Name: "neighbours_are_not_slowed_by_a_bomb", Group: Processes,
+		Needs: controls(haft.ControlPIDs, haft.ControlCPU), Timed: true,
 		Story: "While a bomb goes off, other calls are served.", Do: besideBomb,
 	}, {
 		Name: "stack_overflow_is_told", Group: Processes,

@@ -27,8 +27,10 @@ import (
 //	descriptors on their way         the same; a sandbox can be set up all the same
 func quotaCases() []Case {
 	return []Case{{
-		Name: "quotas_of_the_kernel_are_left_to_others", Group: Tenants, Needs: controls(haft.ControlSeccomp), Alone: true, Do: quotasLeft,
-		Story: "A program that takes as much as it gets of everything that the kernel counts (watches, timers, queues, descriptors " +
+		Name: "quotas_of_the_kernel_are_left_to_others", Group: Tenants, Needs: controls(haft.ControlSeccomp),
+		Alone: true, Do: quotasLeft,
+		Story: "A program that takes as much as it gets of everything that the kernel counts (watches, timers, " +
+			"queues, descriptors " +
 			"on their way, pipes, keys, terminals, large pages) takes nothing from a neighbour or from the engine.",
 	}, {
 		Name: "large_pages_of_the_host_are_not_taken", Group: Processes, Needs: controls(haft.ControlSeccomp),

@@ -22,7 +22,8 @@ func memoryCases() []Case {
 	}, {
 		Name: "touched_mapping_hits_memory_limit", Group: Processes, Needs: controls(haft.ControlMemory), Spec: small,
 		Story:   "An anonymous mapping counts as its pages are touched.",
-		Program: py("import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1"), Check: hits(haft.FailMemory),
+		Program: py("import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1"),
+		Check:   hits(haft.FailMemory),
 	}, {
 		Name: "memory_of_children_counts_together", Group: Processes, Needs: controls(haft.ControlMemory), Spec: small,
 		Story: "Memory cannot be multiplied by forking.",
@@ -49,13 +50,15 @@ while True: os.write(fd, b'x' * (1 << 20))`),
 			return hits(haft.FailMemory)(o)
 		},
 	}, {
-		Name: "shared_memory_counts_as_memory", Group: Processes, Needs: controls(haft.ControlMemory, haft.ControlIPCNS), Spec: small,
+		Name: "shared_memory_counts_as_memory", Group: Processes,
+		Needs: controls(haft.ControlMemory, haft.ControlIPCNS), Spec: small,
 		Story: "System V segments and shared mappings are not free.",
 		Program: py(`import mmap
 m = mmap.mmap(-1, 1 << 30, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
 for i in range(0, 1 << 30, 4096): m[i] = 1`), Check: hits(haft.FailMemory),
 	}, {
-		Name: "one_large_allocation_fails", Group: Processes, Any: controls(haft.ControlMemory, haft.ControlRlimits), Spec: small,
+		Name: "one_large_allocation_fails", Group: Processes, Any: controls(haft.ControlMemory, haft.ControlRlimits),
+		Spec:    small,
 		Story:   "Eight gibibytes at once are refused, or the program is ended for them.",
 		Program: py("try: b = bytearray(b'x') * (8 << 30)\nexcept MemoryError: say('MemoryError'); sys.exit(1)"),
 		Check:   hitsOrPrints(haft.FailMemory, "MemoryError"),
@@ -69,7 +72,8 @@ for i in range(0, 1 << 30, 4096): m[i] = 1`), Check: hits(haft.FailMemory),
 		Name: "full_out_directory_hits_disk_limit", Group: Processes, Needs: controls(haft.ControlDisk), Spec: roomy,
 		Story: "Artifacts are bounded while they are made.", Program: fill("out/f"), Check: full,
 	}, {
-		Name: "full_shm_hits_a_limit", Group: Processes, Needs: controls(haft.ControlDisk, haft.ControlRoot), Spec: roomy,
+		Name: "full_shm_hits_a_limit", Group: Processes, Needs: controls(haft.ControlDisk, haft.ControlRoot),
+		Spec:  roomy,
 		Story: "Files in /dev/shm are bounded, if there is such a place.", Program: fill("/dev/shm/f"), Check: full,
 	}}, countCases()...)
 }
@@ -114,10 +118,11 @@ func countCases() []Case {
 		},
 	}, {
 		Name: "large_file_hits_file_size_limit", Group: Processes, Needs: controls(haft.ControlRlimits),
-		Spec:    limits(func(l *haft.Limits) { l.FileSize, l.Disk = 1<<20, 64<<20 }),
-		Story:   "One file cannot be larger than its limit, not even as a hole.",
-		Program: py("try: os.truncate(os.open('f', os.O_CREAT | os.O_WRONLY), 1 << 40); say('made')\nexcept OSError as e: say(errno.errorcode[e.errno])"),
-		Check:   hitsOrPrints(haft.FailFileSize, "EFBIG"),
+		Spec:  limits(func(l *haft.Limits) { l.FileSize, l.Disk = 1<<20, 64<<20 }),
+		Story: "One file cannot be larger than its limit, not even as a hole.",
+		Program: py("try: os.truncate(os.open('f', os.O_CREAT | os.O_WRONLY), 1 << 40); say('made')\nexcept OSError " +
+			"as e: say(errno.errorcode[e.errno])"),
+		Check: hitsOrPrints(haft.FailFileSize, "EFBIG"),
 	}, {
 		Name: "open_files_are_bounded", Group: Processes, Needs: controls(haft.ControlRlimits),
 		Story: "A hundred thousand descriptors are stopped by the limit of open files.",
@@ -128,8 +133,9 @@ except OSError as e: say(errno.errorcode[e.errno], n <= 64)`),
 		Check: hitsOrPrints(haft.FailOpenFiles, "EMFILE True"),
 	}, {
 		Name: "no_core_is_dumped", Group: Processes, Needs: controls(haft.ControlRlimits),
-		Story: "A crash leaves no memory on any disk.", Program: sh(`ulimit -c; ulimit -Hc; sh -c 'kill -SEGV $$' 2>/dev/null; ls`),
-		Check: prints("0\n0\nout\n"),
+		Story:   "A crash leaves no memory on any disk.",
+		Program: sh(`ulimit -c; ulimit -Hc; sh -c 'kill -SEGV $$' 2>/dev/null; ls`),
+		Check:   prints("0\n0\nout\n"),
 	}}
 }
 
@@ -146,7 +152,8 @@ func outputCases() []Case {
 			return err
 		}
 		if len(o.Stdout)+len(o.Stderr) != 10000 || o.Exit.DroppedStdout+o.Exit.DroppedStderr == 0 {
-			return fmt.Errorf("%d and %d bytes were kept, %d and %d dropped", len(o.Stdout), len(o.Stderr), o.Exit.DroppedStdout, o.Exit.DroppedStderr)
+			return fmt.Errorf("%d and %d bytes were kept, %d and %d dropped", len(o.Stdout), len(o.Stderr),
+				o.Exit.DroppedStdout, o.Exit.DroppedStderr)
 		}
 		return nil
 	}
@@ -159,7 +166,8 @@ func outputCases() []Case {
 		Story: "The same for stderr.", Program: sh(`yes >&2`),
 	}, {
 		Name: "endless_line_is_cut", Group: Processes, Spec: flood, Check: flooded,
-		Story: "A line that never ends needs no more memory than the limit.", Program: py("while True: os.write(1, b'x' * 65536)"),
+		Story:   "A line that never ends needs no more memory than the limit.",
+		Program: py("while True: os.write(1, b'x' * 65536)"),
 	}, {
 		Name: "flood_does_not_grow_the_engine", Group: Processes, Alone: true, Do: boundedFlood,
 		Story: "However much a program writes, the engine's own memory stays as it is.",
@@ -169,8 +177,9 @@ func outputCases() []Case {
 		Program: py(fmt.Sprintf("os.write(1, bytes.fromhex('%x'))", raw)), Check: prints(raw),
 	}, {
 		Name: "closed_output_is_no_end", Group: Processes,
-		Story: "A program that closes stdout and stderr runs on.", Program: sh(`exec >&- 2>&-; sleep 0.1; echo alive >&3`),
-		Check: all(exits(0), func(o Outcome) error { return want("channel", o.Channel, "alive\n") }),
+		Story:   "A program that closes stdout and stderr runs on.",
+		Program: sh(`exec >&- 2>&-; sleep 0.1; echo alive >&3`),
+		Check:   all(exits(0), func(o Outcome) error { return want("channel", o.Channel, "alive\n") }),
 	}, {
 		Name: "flooded_channel_is_the_callers_to_bound", Group: Processes, Spec: flood,
 		Story:   "A program that writes to the channel without end meets its deadline.",

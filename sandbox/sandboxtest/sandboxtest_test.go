@@ -76,9 +76,14 @@ func TestFake(t *testing.T) {
 		code   int
 	}{
 		{"exits with 0 by itself", nil, func(*sandbox.Spec) {}, sandbox.CauseExit, 0},
-		{"exits with a code", func(context.Context, sandboxtest.Command) int { return 3 }, func(*sandbox.Spec) {}, sandbox.CauseExit, 3},
-		{"times out", wait, func(s *sandbox.Spec) { s.Limits.Wall = haft.Millis(time.Millisecond) }, sandbox.CauseTimeout, 0},
-		{"times out after begin", wait, func(s *sandbox.Spec) { s.Begin, s.Limits.Wall = closed, haft.Millis(time.Millisecond) }, sandbox.CauseTimeout, 0},
+		{"exits with a code", func(context.Context, sandboxtest.Command) int { return 3 }, func(*sandbox.Spec) {},
+			sandbox.CauseExit, 3},
+		{"times out", wait, func(s *sandbox.Spec) { s.Limits.Wall = haft.Millis(time.Millisecond) },
+			sandbox.CauseTimeout, 0},
+		{"times out after begin", wait, func(s *sandbox.Spec) {
+			s.Begin, s.Limits.Wall = closed,
+				haft.Millis(time.Millisecond)
+		}, sandbox.CauseTimeout, 0},
 		{"finishes before begin", wait, func(s *sandbox.Spec) {
 			s.Begin, s.Finish, s.Limits.Wall = make(chan struct{}), closed, haft.Millis(time.Nanosecond)
 		}, sandbox.CauseFinished, 0},
@@ -110,7 +115,8 @@ func TestFake_speaks(t *testing.T) {
 		return 0
 	}}
 	var out, errs bytes.Buffer
-	_, err = f.Run(t.Context(), sandbox.Spec{Argv: []string{"/x"}, Stdin: strings.NewReader("in"), Stdout: &out, Stderr: &errs, Channel: w})
+	_, err = f.Run(t.Context(), sandbox.Spec{Argv: []string{"/x"}, Stdin: strings.NewReader("in"), Stdout: &out,
+		Stderr: &errs, Channel: w})
 	got, readErr := io.ReadAll(r)
 	if err != nil || readErr != nil || out.String() != "out in" || errs.String() != "err" || string(got) != "three" {
 		t.Errorf("Run: %v, %v; got %q, %q, %q", err, readErr, out.String(), errs.String(), got)
@@ -123,7 +129,8 @@ func TestFake_refuses(t *testing.T) {
 		t.Errorf("an empty spec gives %v", err)
 	}
 	need := sandbox.Need{Level: haft.LevelNamespaces}
-	if _, err := f.Run(t.Context(), sandbox.Spec{Argv: []string{"/x"}, Need: need}); haft.CodeOf(err) != haft.CodeDenied {
+	if _, err := f.Run(t.Context(), sandbox.Spec{Argv: []string{"/x"}, Need: need}); haft.CodeOf(
+		err) != haft.CodeDenied {
 		t.Errorf("a need gives %v", err)
 	}
 }
@@ -139,7 +146,8 @@ func (q *quiet) Skipf(string, ...any)  { q.how = "skipped" }
 func (q *quiet) Fatalf(string, ...any) { q.how = "failed"; panic(q) }
 
 func TestRequire(t *testing.T) {
-	for list, want := range map[string]string{"": "skipped", "sandbox": "failed", "python, sandbox": "failed", "sandboxes": "skipped"} {
+	for list, want := range map[string]string{"": "skipped", "sandbox": "failed", "python, sandbox": "failed",
+		"sandboxes": "skipped"} {
 		t.Run(list, func(t *testing.T) {
 			t.Setenv("HAFT_REQUIRE", list)
 			q := &quiet{}

@@ -40,7 +40,8 @@ attempt('dumpable', hide)`),
 		Check: refused(deniedCall, "dumpable"),
 	}, {
 		Name: "attributes_of_lent_files_stay", Group: Filesystem, Needs: controls(haft.ControlSeccomp),
-		Story: "A file that a program may only read keeps its mode, owner, times and attributes, by path and by descriptor.",
+		Story: "A file that a program may only read keeps its mode, owner, times and attributes, by path and by " +
+			"descriptor.",
 		Program: py(`import fcntl
 path = '/usr/bin/env'
 fd = os.open(path, os.O_RDONLY)
@@ -51,10 +52,12 @@ attempt('futimens', lambda: os.utime(fd, (1, 1)))
 attempt('utime', lambda: os.utime(path, (1, 1)))
 attempt('fsetxattr', lambda: os.setxattr(fd, 'user.haft', b'x'))
 attempt('flags', lambda: fcntl.ioctl(fd, 0x40086602, b'\0' * 8))`),
-		Check: refused(append([]string{"EROFS", "ENOTTY", "EOPNOTSUPP", "EINVAL"}, deniedCall...), "fchmod", "chmod", "fchown", "futimens", "utime", "fsetxattr", "flags"),
+		Check: refused(append([]string{"EROFS", "ENOTTY", "EOPNOTSUPP", "EINVAL"}, deniedCall...), "fchmod", "chmod",
+			"fchown", "futimens", "utime", "fsetxattr", "flags"),
 	}, {
 		Name: "datagrams_reach_no_socket_of_the_host", Group: Networking, Needs: controls(haft.ControlSeccomp),
-		Story: "One end of a pair of sockets does not send to, or connect to, a socket of the host by its path or name.",
+		Story: "One end of a pair of sockets does not send to, or connect to, a socket of the host by its path " +
+			"or name.",
 		Program: py(`import socket
 held = []
 def pair(kind):
@@ -65,9 +68,12 @@ for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
         if kind != socket.SOCK_SEQPACKET: # which sends to its peer, whatever the address
             attempt('send-%d' % kind, lambda: pair(kind).sendto(b'x', to))
         attempt('connect-%d' % kind, lambda: pair(kind).connect(to))`),
-		Check: refused(append([]string{"EISCONN", "ENOENT", "EINVAL", "ECONNREFUSED", "EPROTOTYPE", "EOPNOTSUPP"}, deniedCall...)),
+		Check: refused(append([]string{"EISCONN", "ENOENT", "EINVAL", "ECONNREFUSED", "EPROTOTYPE", "EOPNOTSUPP"},
+			deniedCall...)),
 	}, {
-		Name: "memory_without_a_mapping_counts", Group: Processes, Any: controls(haft.ControlMemory, haft.ControlSeccomp), Spec: limits(func(l *haft.Limits) { l.Memory = 128 << 20 }),
+		Name: "memory_without_a_mapping_counts", Group: Processes,
+		Any:   controls(haft.ControlMemory, haft.ControlSeccomp),
+		Spec:  limits(func(l *haft.Limits) { l.Memory = 128 << 20 }),
 		Story: "Files in memory that no process maps are memory all the same: they are counted, or cannot be made.",
 		Program: py(`held = []
 for _ in range(16):

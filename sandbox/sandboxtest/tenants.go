@@ -14,17 +14,20 @@ import (
 // must find no trace of the first.
 func tenantCases() []Case {
 	pair := func(name, story string, needs, any []haft.Control, first, second string, beside bool, ways []string) Case {
-		return Case{Name: name, Group: Tenants, Story: story, Needs: needs, Any: any, Do: func(ctx context.Context, b *Bench) error {
-			return twoRuns(ctx, b, first, second, beside, ways)
-		}}
+		return Case{Name: name, Group: Tenants, Story: story, Needs: needs, Any: any,
+			Do: func(ctx context.Context, b *Bench) error {
+				return twoRuns(ctx, b, first, second, beside, ways)
+			}}
 	}
 	places := `places = [d + '/haft-trace' for d in ('.', 'out', '/work', '/tmp', '/var/tmp', '/dev/shm', '/dev', '/run', '/run/lock', '/var/lock', os.path.expanduser('~'), '/dev/mqueue')]` + "\n"
 	return []Case{
-		pair("files_left_behind_are_gone", "What a call leaves in any place that it can write to is not there for the next.",
+		pair("files_left_behind_are_gone",
+			"What a call leaves in any place that it can write to is not there for the next.",
 			nil, controls(haft.ControlMountNS, haft.ControlLandlock),
 			places+"for p in places:\n    try: open(p, 'w').write('trace')\n    except OSError: pass",
 			places+"for p in places: attempt(p, lambda: readable(p))", false, deniedFile),
-		pair("files_of_a_neighbour_are_not_found", "What a call writes is not to be found by another at the same time, wherever it looks.",
+		pair("files_of_a_neighbour_are_not_found",
+			"What a call writes is not to be found by another at the same time, wherever it looks.",
 			controls(haft.ControlRoot), nil,
 			places+"for p in places:\n    try: open(p, 'w').write('trace')\n    except OSError: pass",
 			places+`for p in places: attempt(p, lambda: readable(p))
@@ -38,16 +41,20 @@ for pid in os.listdir('/proc'):
 		pair("message_queues_are_gone", "POSIX message queues do not outlive the call and are not shared.",
 			controls(haft.ControlIPCNS), nil,
 			"try: call('mq_open', 'haft-law', os.O_CREAT | os.O_RDWR, 0o666, 0)\nexcept OSError: pass",
-			"attempt('queue', lambda: call('mq_open', 'haft-law', os.O_RDWR, 0, 0))", true, append([]string{"ENOSYS"}, deniedFile...)),
-		pair("abstract_sockets_of_a_neighbour_are_not_reached", "Two calls cannot meet at a socket, and so hand over no descriptors.",
+			"attempt('queue', lambda: call('mq_open', 'haft-law', os.O_RDWR, 0, 0))", true,
+			append([]string{"ENOSYS"}, deniedFile...)),
+		pair("abstract_sockets_of_a_neighbour_are_not_reached",
+			"Two calls cannot meet at a socket, and so hand over no descriptors.",
 			controls(haft.ControlNetNS), nil,
 			"import socket\ns = socket.socket(socket.AF_UNIX); s.bind('\\0haft-law-tenant'); s.listen()",
-			"import socket\nattempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\\0haft-law-tenant'))", true, deniedRoute),
+			"import socket\nattempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\\0haft-law-tenant'))",
+			true, deniedRoute),
 		pair("ports_of_a_neighbour_are_not_reached", "Two calls cannot meet at a port of the loopback.",
 			controls(haft.ControlNetNS), nil,
 			"import socket\ntry: s = socket.socket(); s.bind(('127.0.0.1', 7717)); s.listen()\nexcept OSError: pass",
 			"import socket\nattempt('port', lambda: socket.socket().connect(('127.0.0.1', 7717)))", true, deniedRoute),
-		pair("processes_of_a_neighbour_are_not_seen", "No process, environment or command line of another call is visible.",
+		pair("processes_of_a_neighbour_are_not_seen",
+			"No process, environment or command line of another call is visible.",
 			controls(haft.ControlPIDNS, haft.ControlRoot), nil, "",
 			`me = sys.argv[1]
 for p in os.listdir('/proc'):
@@ -56,7 +63,8 @@ for p in os.listdir('/proc'):
         except OSError: continue
         if 'haft-law-' in c and me not in c: say(p, c[-60:])
 say('end ENOENT')`, true, deniedFile),
-		pair("locks_of_a_neighbour_are_not_felt", "A lock on a file that both can read is a signal from one call to another.",
+		pair("locks_of_a_neighbour_are_not_felt",
+			"A lock on a file that both can read is a signal from one call to another.",
 			controls(haft.ControlSeccomp, haft.ControlRoot), nil,
 			"import fcntl\nf = open(os.__file__)\ntry: fcntl.flock(f, fcntl.LOCK_EX)\nexcept OSError: pass",
 			`import fcntl
@@ -67,13 +75,15 @@ def locked():
     failed(errno.ENOENT)
 attempt('lock', locked)`, true, deniedFile),
 		{
-			Name: "doings_of_a_neighbour_are_not_watched", Group: Tenants, Needs: controls(haft.ControlSeccomp), Do: notWatched,
+			Name: "doings_of_a_neighbour_are_not_watched", Group: Tenants, Needs: controls(haft.ControlSeccomp),
+			Do:    notWatched,
 			Story: "Watching files that both can read tells what another call imports and runs.",
 		}, {
 			Name: "random_state_is_its_own", Group: Tenants, Do: ownRandom,
 			Story: "Two runs share neither hash seed nor random state nor addresses.",
 		}, {
-			Name: "next_call_works_after_a_hostile_one", Group: Tenants, Needs: controls(haft.ControlPIDs, haft.ControlMemory), Do: nextWorks,
+			Name: "next_call_works_after_a_hostile_one", Group: Tenants,
+			Needs: controls(haft.ControlPIDs, haft.ControlMemory), Do: nextWorks,
 			Story: "After a bomb the next call is as good as the first.",
 		}, {
 			Name: "nothing_of_ipc_is_left_on_the_host", Group: Tenants, Needs: controls(haft.ControlIPCNS), Do: hostIPC,
@@ -165,7 +175,8 @@ tell('seen' if heard or fd >= 0 and select.select([fd], [], [], 0)[0] else 'blin
 func ownRandom(ctx context.Context, b *Bench) error {
 	seen := map[string]bool{}
 	for range 3 {
-		o := b.Run(ctx, py("import random\nsay(hash('haft')); say(random.random()); say(os.urandom(8).hex()); say('at', ctypes.cast(libc.getpid, ctypes.c_void_p).value)"), nil)
+		o := b.Run(ctx, py("import random\nsay(hash('haft')); say(random.random()); say(os.urandom(8).hex()); "+
+			"say('at', ctypes.cast(libc.getpid, ctypes.c_void_p).value)"), nil)
 		if err := exits(0)(o); err != nil {
 			return err
 		}
@@ -181,7 +192,8 @@ func ownRandom(ctx context.Context, b *Bench) error {
 
 func nextWorks(ctx context.Context, b *Bench) error {
 	for _, bomb := range []string{
-		"while True: os.fork()", "l = []\nwhile True: l.append(bytearray(8 << 20))", "os.kill(os.getpid(), 11)", "sys.exit(3)",
+		"while True: os.fork()", "l = []\nwhile True: l.append(bytearray(8 << 20))", "os.kill(os.getpid(), 11)",
+		"sys.exit(3)",
 	} {
 		if o := b.Run(ctx, py(bomb), nil); o.Err != nil {
 			return fmt.Errorf("the bomb: %w", o.Err)

@@ -74,7 +74,8 @@ func knownOrNot(u haft.Usage, most haft.Millis) error {
 func usageAfterBegin(ctx context.Context, b *Bench, prepare float64, call string) (haft.Usage, error) {
 	begin, finish := make(chan struct{}), make(chan struct{})
 	var told haft.Usage
-	source := workSource + fmt.Sprintf("work(%g); tell('ready'); line()\n%s\ntell('done'); time.sleep(60)", prepare, call)
+	source := workSource + fmt.Sprintf("work(%g); tell('ready'); line()\n%s\ntell('done'); time.sleep(60)", prepare,
+		call)
 	live, err := b.Start(ctx, py(source), func(s *sandbox.Spec) {
 		s.Begin, s.Finish = begin, finish
 		ended := s.Ended

@@ -133,7 +133,8 @@ func commentLines(src string) []line {
 		body := strings.TrimPrefix(trimmed, "#")
 		inner := strings.TrimLeft(body, " \t")
 		blanks := body[:len(body)-len(inner)]
-		lines = append(lines, line{number: number, column: len(text) - len(inner) + 1, indent: len(blanks) + 7*strings.Count(blanks, "\t"), text: inner})
+		lines = append(lines, line{number: number, column: len(text) - len(inner) + 1,
+			indent: len(blanks) + 7*strings.Count(blanks, "\t"), text: inner})
 	}
 	return lines
 }
@@ -150,7 +151,8 @@ type header struct {
 // fail notes a problem.
 func (h *header) fail(l line, column int, param, message string) {
 	if len(h.errs) < maxProblems {
-		h.errs = append(h.errs, &schema.SourceError{Line: l.number, Column: column, Function: h.name, Parameter: param, Message: message})
+		h.errs = append(h.errs, &schema.SourceError{Line: l.number, Column: column, Function: h.name, Parameter: param,
+			Message: message})
 	}
 }
 
@@ -183,7 +185,8 @@ func (h *header) read() *Result {
 }
 
 // headings are the lines that begin a section.
-var headings = map[string]string{"args": "args", "arguments": "args", "parameters": "args", "returns": "returns", "return": "returns", "output": "returns"}
+var headings = map[string]string{"args": "args", "arguments": "args", "parameters": "args", "returns": "returns",
+	"return": "returns", "output": "returns"}
 
 // split sorts the lines into sections and takes the name out.
 func (h *header) split() map[string][]line {

@@ -155,7 +155,8 @@ func TestDerive_hostile_source(t *testing.T) {
 func manyArgs(n int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString("#   a" + strings.Repeat("a", i%60) + "_" + string(rune('a'+i/60%26)) + string(rune('a'+i/1560%26)) + " (string): A.\n")
+		b.WriteString("#   a" + strings.Repeat("a", i%60) + "_" + string(rune('a'+i/60%26)) +
+			string(rune('a'+i/1560%26)) + " (string): A.\n")
 	}
 	return b.String()
 }
@@ -195,7 +196,8 @@ func FuzzDerive(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
-		r, err := bashschema.Derive(t.Context(), source, bashschema.Config{Options: schema.Options{DescriptionsOptional: true}})
+		r, err := bashschema.Derive(t.Context(), source,
+			bashschema.Config{Options: schema.Options{DescriptionsOptional: true}})
 		if err != nil {
 			var e *schema.SourceError
 			if !errors.As(err, &e) || e.Line < 1 || e.Column < 1 || e.Message == "" {

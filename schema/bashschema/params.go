@@ -155,7 +155,9 @@ func (d *declaration) read(words string) *schema.Object {
 			d.set(o, "string", "pattern", strings.TrimSpace(p))
 			break
 		}
-		if p, ok := strings.CutPrefix(rest, "default "); ok && (strings.HasPrefix(strings.TrimSpace(p), "[") || strings.HasPrefix(strings.TrimSpace(p), "{") || strings.HasPrefix(strings.TrimSpace(p), `"`)) {
+		if p, ok := strings.CutPrefix(rest, "default "); ok &&
+			(strings.HasPrefix(strings.TrimSpace(p), "[") || strings.HasPrefix(strings.TrimSpace(p), "{") ||
+				strings.HasPrefix(strings.TrimSpace(p), `"`)) {
 			fallback, given = strings.TrimSpace(p), true // JSON, to the end
 			break
 		}
@@ -232,7 +234,8 @@ func (d *declaration) enum(values string) *schema.Object {
 // bounds reads "A..B" as what it means for the type.
 func (d *declaration) bounds(o *schema.Object, word string) {
 	low, high, _ := strings.Cut(word, "..")
-	keys := map[string][2]string{"integer": {"minimum", "maximum"}, "number": {"minimum", "maximum"}, "string": {"minLength", "maxLength"}, "array": {"minItems", "maxItems"}}
+	keys := map[string][2]string{"integer": {"minimum", "maximum"}, "number": {"minimum", "maximum"},
+		"string": {"minLength", "maxLength"}, "array": {"minItems", "maxItems"}}
 	typ := o.String("type")
 	pair, ok := keys[typ]
 	if !ok || o.Has("enum") {
@@ -245,7 +248,8 @@ func (d *declaration) bounds(o *schema.Object, word string) {
 			continue
 		}
 		v, ok := number(text)
-		if !ok || typ != "number" && strings.ContainsAny(text, ".eE") || !strings.HasSuffix(pair[i], "imum") && strings.HasPrefix(text, "-") {
+		if !ok || typ != "number" && strings.ContainsAny(text, ".eE") ||
+			!strings.HasSuffix(pair[i], "imum") && strings.HasPrefix(text, "-") {
 			d.fail("the range must be of numbers, as in 1..10")
 			return
 		}

@@ -14,7 +14,8 @@ import (
 // A parser that descends without a bound would end this process.
 func TestDerive_hostile_script(t *testing.T) {
 	const head = "# tool: t\n# T.\n"
-	for _, open := range []string{"(", "{ ", "$(", "\"$(", "${a:-", "$((", "if a; then ", "a|", "a&&", "[[ (", "case a in b) ", "f(){ ", "<<a\n", "`", "a=(", "( (", "x#\n"} {
+	for _, open := range []string{"(", "{ ", "$(", "\"$(", "${a:-", "$((", "if a; then ", "a|", "a&&", "[[ (",
+		"case a in b) ", "f(){ ", "<<a\n", "`", "a=(", "( (", "x#\n"} {
 		t.Run(open, func(t *testing.T) {
 			source := head + strings.Repeat(open, (schema.MaxSource-len(head))/len(open))
 			start := time.Now()
@@ -46,7 +47,8 @@ func TestDerive_deep_script(t *testing.T) {
 func TestDerive_canceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := bashschema.Derive(ctx, []byte("# tool: t\n# T.\ntrue\n"), bashschema.Config{}); !errors.Is(err, context.Canceled) {
+	if _, err := bashschema.Derive(ctx, []byte("# tool: t\n# T.\ntrue\n"), bashschema.Config{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("error = %v, want %v", err, context.Canceled)
 	}
 }

@@ -51,7 +51,8 @@ type unfinished struct{ name string }
 func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *builder {
 	return &builder{
 		ctx: ctx, m: m, resolve: resolve, share: share, defs: &schema.Object{}, taken: map[string]bool{},
-		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{}, kinds: map[*statement]kind{},
+		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{},
+		kinds: map[*statement]kind{},
 		lists: map[*statement][]field{}, found: map[string]*schema.Object{}, steps: maxSteps,
 	}
 }
@@ -104,7 +105,8 @@ func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
 	case "large":
 		return nil, e.fault("the type is too deep or too large")
 	}
-	return nil, e.fault("this is not a type that can be read without running the code: %s", firstNonEmpty(e.Source, e.show()))
+	return nil, e.fault("this is not a type that can be read without running the code: %s",
+		firstNonEmpty(e.Source, e.show()))
 }
 
 // alternatives returns a, b and c of a | b | c.
@@ -136,7 +138,8 @@ func (b *builder) reference(e *expr, args []*expr, in *statement) (*schema.Objec
 		return b.foreign(got.full, e, args, in)
 	}
 	if len(b.m.stars) > 0 {
-		return nil, e.fault("the type %s is not defined here; it may come from the import of * from %s: import it by name",
+		return nil, e.fault("the type %s is not defined here; it may come from the import of * from %s: import it "+
+			"by name",
 			name.show(), b.m.stars[len(b.m.stars)-1])
 	}
 	return nil, e.fault("the type %s is not defined", name.show())
@@ -147,12 +150,14 @@ func (b *builder) declared(d *statement, e *expr, args []*expr) (*schema.Object,
 	switch d.Is {
 	case "class":
 		if len(args) > 0 || d.Generic {
-			return nil, e.fault("%s is generic, which a schema cannot express: declare a class with concrete types", d.Name)
+			return nil, e.fault("%s is generic, which a schema cannot express: declare a class with concrete types",
+				d.Name)
 		}
 		return b.define(d, d.Name, e, func() (*schema.Object, error) { return b.class(d, e) })
 	case "alias":
 		if d.Generic {
-			return nil, e.fault("the type %s has type parameters, which a schema cannot express: write concrete types", d.Name)
+			return nil, e.fault("the type %s has type parameters, which a schema cannot express: write concrete types",
+				d.Name)
 		}
 		return b.aliased(d, d.Value, d.Name, e, args, nil)
 	case "assign":
@@ -165,7 +170,8 @@ func (b *builder) declared(d *statement, e *expr, args []*expr) (*schema.Object,
 }
 
 // aliased returns the schema of what a name was assigned.
-func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*expr,
+	in *statement) (*schema.Object, error) {
 	if len(args) > 0 {
 		// List = list; List[int]
 		if target := b.m.resolve(value, in); target.full != "" && value.Kind != "sub" {
@@ -181,7 +187,8 @@ func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*ex
 	}
 	s, err := b.define(key, name, e, func() (*schema.Object, error) { return b.typ(value, in) })
 	if err != nil {
-		if value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" || value.Kind == "dict" {
+		if value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
+			value.Kind == "dict" {
 			return nil, e.fault("%s is a value, not a type", name)
 		}
 		return nil, err

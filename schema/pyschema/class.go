@@ -82,7 +82,8 @@ func (k *kind) base(full string, base *expr, c *statement) {
 // take merges what a base is into what the class is. What makes a class special
 // wins over what does not.
 func (k *kind) take(base kind) {
-	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5, "enum": 6}
+	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5,
+		"enum": 6}
 	if order[base.what] > order[k.what] {
 		k.what = base.what
 	}
@@ -186,7 +187,8 @@ func (b *builder) ownFields(c *statement, what string, add func(field)) {
 	}
 	for i := range c.Body {
 		f := field{c.Body[i], c, optional && what == "typeddict"}
-		if f.Type != nil && (!strings.HasPrefix(f.Name, "_") || what == "typeddict" || what == "dataclass" && f.Name != "_") {
+		if f.Type != nil && (!strings.HasPrefix(f.Name, "_") || what == "typeddict" ||
+			what == "dataclass" && f.Name != "_") {
 			add(f)
 		}
 	}

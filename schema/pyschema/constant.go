@@ -60,7 +60,8 @@ func literal(e *expr) (any, bool) {
 	case "str":
 		return e.Text, true
 	case "int", "float":
-		if n := json.Number(e.Text); json.Valid([]byte(e.Text)) && n != "" && (n[0] == '-' || n[0] >= '0' && n[0] <= '9') {
+		if n := json.Number(e.Text); json.Valid([]byte(e.Text)) && n != "" &&
+			(n[0] == '-' || n[0] >= '0' && n[0] <= '9') {
 			return n, true
 		}
 	}

@@ -32,7 +32,8 @@ func TestDerive_accepts_text_of_all_kinds(t *testing.T) {
 		{"no newline at the end", strings.TrimRight(good, "\n")},
 		{"shebang", "#!/usr/bin/env python3\n" + good},
 		{"as large as it may be", good + strings.Repeat("#", schema.MaxSource-len(good))},
-		{"after a long table of texts", "T = [" + strings.Repeat("'int', ", 5000) + "]\nU = " + strings.Repeat("[", 50) +
+		{"after a long table of texts", "T = [" + strings.Repeat("'int', ", 5000) + "]\nU = " +
+			strings.Repeat("[", 50) +
 			strings.Repeat("]", 50) + "\n" + strings.ReplaceAll(good, "a: int", "a: 'int'")},
 	}
 	for _, p := range needPython(t) {
@@ -91,7 +92,8 @@ func TestDerive_refuses_bad_text_clearly(t *testing.T) {
 				if !ok {
 					t.Fatalf("Derive = %v, %v, want a SourceError", sig, err)
 				}
-				if e.Line < 1 || e.Column < 1 || tt.line > 0 && e.Line != tt.line || tt.column > 0 && e.Column != tt.column {
+				if e.Line < 1 || e.Column < 1 || tt.line > 0 && e.Line != tt.line ||
+					tt.column > 0 && e.Column != tt.column {
 					t.Errorf("place = %d:%d, want %d:%d (%v)", e.Line, e.Column, tt.line, tt.column, e)
 				}
 				if !strings.Contains(e.Message, tt.want) {
@@ -122,7 +124,8 @@ func TestDerive_survives_long_chains(t *testing.T) {
 			"attributes": "a" + strings.Repeat(".a", 100_000), "sums": "1" + strings.Repeat("+1", 100_000),
 			"calls": "a" + strings.Repeat("()", 100_000), "ands": strings.Repeat("a and ", 50_000) + "a",
 			"targets": strings.Repeat("x = ", 50_000) + "1", "texts": strings.Repeat("'a' ", 50_000),
-			"subscripts": "a" + strings.Repeat("[0]", 100_000), "bars": "def tool(a: int" + strings.Repeat(" | int", 20_000) + "): 'Do.'",
+			"subscripts": "a" + strings.Repeat("[0]", 100_000),
+			"bars":       "def tool(a: int" + strings.Repeat(" | int", 20_000) + "): 'Do.'",
 		} {
 			t.Run(p.String()+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -227,9 +230,11 @@ func TestDerive_stops_with_its_context(t *testing.T) {
 func TestDeriver_resolves_imported_types(t *testing.T) {
 	p := needPython(t)[0]
 	source := "from shop.models import Item, Tree\n\nclass Node:\n    pass\n\n" +
-		"def tool(a: Item, b: list[Item], c: Tree, d: Item | None = None):\n    \"\"\"Do it.\n\n    Args:\n        a: A.\n        b: B.\n        c: C.\n        d: D.\n    \"\"\"\n"
+		"def tool(a: Item, b: list[Item], c: Tree, d: Item | None = None):\n    \"\"\"Do it.\n\n    Args:\n        " +
+		"a: A.\n        b: B.\n        c: C.\n        d: D.\n    \"\"\"\n"
 	asked := 0
-	d := pyschema.Deriver{Read: fresh(p), Resolve: func(_ context.Context, module, name string) (*schema.Object, error) {
+	d := pyschema.Deriver{Read: fresh(p), Resolve: func(_ context.Context, module, name string) (*schema.Object,
+		error) {
 		asked++
 		text := `{"type":"object","properties":{"price":{"$ref":"#/$defs/Money"}},"$defs":{"Money":{"type":"integer"}}}`
 		if name == "Tree" {
@@ -289,7 +294,10 @@ func TestDeriver_resolver_that_finds_nothing(t *testing.T) {
 		"not installed": &schema.SourceError{Message: "it is not installed"}, "no type": nil, "away": down,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := pyschema.Deriver{Read: fresh(p), Resolve: func(context.Context, string, string) (*schema.Object, error) { return nil, answer }}
+			d := pyschema.Deriver{Read: fresh(p), Resolve: func(context.Context, string, string) (*schema.Object,
+				error) {
+				return nil, answer
+			}}
 			_, err := d.Derive(t.Context(), source, schema.Options{})
 			e, ok := errors.AsType[*schema.SourceError](err)
 			if name == "away" {
@@ -308,7 +316,8 @@ func TestDeriver_resolver_that_finds_nothing(t *testing.T) {
 func TestDeriver_Functions(t *testing.T) {
 	p := needPython(t)[0]
 	d := pyschema.Deriver{Read: fresh(p)}
-	got, err := d.Functions(t.Context(), []byte("def a(): ...\nasync def b(): ...\ndef _c(): ...\nclass D:\n    def e(self): ...\n"))
+	got, err := d.Functions(t.Context(),
+		[]byte("def a(): ...\nasync def b(): ...\ndef _c(): ...\nclass D:\n    def e(self): ...\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,12 +331,15 @@ func TestDeriver_Functions(t *testing.T) {
 func TestDerive_bounds_types_that_double(t *testing.T) {
 	p := needPython(t)[0]
 	var b bytes.Buffer
-	b.WriteString("from pydantic import BaseModel\nT0 = int\nC0 = 'x'\nL0 = [1]\nclass A0(BaseModel):\n    x: int\nclass B0(BaseModel):\n    y: int\n")
+	b.WriteString("from pydantic import BaseModel\nT0 = int\nC0 = 'x'\nL0 = [1]\nclass A0(BaseModel):\n    x: " +
+		"int\nclass B0(BaseModel):\n    y: int\n")
 	for i := range 60 {
 		fmt.Fprintf(&b, "T%d = tuple[T%d, T%d]\nC%d = C%d + C%d\nL%d = [L%d, L%d]\n", i+1, i, i, i+1, i, i, i+1, i, i)
-		fmt.Fprintf(&b, "class A%d(A%d, B%d):\n    a%d: int\nclass B%d(A%d, B%d):\n    b%d: int\n", i+1, i, i, i, i+1, i, i, i)
+		fmt.Fprintf(&b, "class A%d(A%d, B%d):\n    a%d: int\nclass B%d(A%d, B%d):\n    b%d: int\n", i+1, i, i, i, i+1,
+			i, i, i)
 		fmt.Fprintf(&b, "class Loop%d(%s):\n    x: int\n", i, "Loop1, Loop2, Loop3, Loop4, BaseModel")
-		fmt.Fprintf(&b, "class N%d(BaseModel):\n    '%s'\n    a: 'N%d'\n    b: 'N%d'\n", i, strings.Repeat("long text ", 500), i+1, i+1)
+		fmt.Fprintf(&b, "class N%d(BaseModel):\n    '%s'\n    a: 'N%d'\n    b: 'N%d'\n", i,
+			strings.Repeat("long text ", 500), i+1, i+1)
 	}
 	b.WriteString("class N60(BaseModel):\n    x: int\n")
 	tests := map[string]struct {

@@ -199,7 +199,8 @@ func (p *docParser) returned(body []string) {
 		return
 	}
 	text := strings.TrimSpace(body[0] + "\n" + strings.Join(dedent(body[1:]), "\n"))
-	if typ, rest, ok := strings.Cut(text, ":"); ok && typeLike().MatchString(typ) && (rest == "" || rest[0] == ' ' || rest[0] == '\n') {
+	if typ, rest, ok := strings.Cut(text, ":"); ok && typeLike().MatchString(typ) &&
+		(rest == "" || rest[0] == ' ' || rest[0] == '\n') {
 		p.doc.returnType = strings.TrimSpace(typ)
 		text = strings.TrimSpace(rest)
 	}

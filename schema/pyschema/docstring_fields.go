@@ -35,7 +35,8 @@ func (p *docParser) numpy(name string) {
 
 // numpyName is "x : int", "x, y : int" or "x".
 var numpyName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
+	return regexp.MustCompile(
+		`^(\*{0,2}[\p{L}_][\p{L}\p{N}_]*(?:\s*,\s*\*{0,2}[\p{L}_][\p{L}\p{N}_]*)*)\s*(?::\s*(.*))?$`)
 })
 
 // maxNames is how many names can share one text.

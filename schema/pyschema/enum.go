@@ -48,7 +48,8 @@ func enumSchema(members []member, enum string) *schema.Object {
 func (b *builder) members(c *statement, k kind) ([]member, error) {
 	for _, m := range c.Methods {
 		if m == "__new__" {
-			return nil, c.fault("the enum %s makes its values in __new__, so they cannot be known without running it", c.Name)
+			return nil, c.fault("the enum %s makes its values in __new__, so they cannot be known without running it",
+				c.Name)
 		}
 	}
 	var all []member
@@ -89,7 +90,8 @@ func (b *builder) members(c *statement, k kind) ([]member, error) {
 func (b *builder) auto(c *statement, k kind, f *binding, before []member) (any, error) {
 	for _, m := range c.Methods {
 		if m == "_generate_next_value_" {
-			return nil, f.fault("the enum %s makes its values in _generate_next_value_, so they cannot be known without running it", c.Name)
+			return nil, f.fault("the enum %s makes its values in _generate_next_value_, so they cannot be known "+
+				"without running it", c.Name)
 		}
 	}
 	return nextValue(k, f.Name, before), nil

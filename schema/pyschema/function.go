@@ -41,7 +41,8 @@ func (m *module) tool(name string) (*statement, error) {
 	chosen := all[len(all)-1]
 	for _, f := range all[:len(all)-1] {
 		if f.Name == chosen.Name && !f.Second {
-			e := chosen.fault("the function is defined twice, in line %d and in line %d: give each its own name", f.Line, chosen.Line)
+			e := chosen.fault("the function is defined twice, in line %d and in line %d: give each its own name",
+				f.Line, chosen.Line)
 			e.Function = chosen.Name
 			return nil, e
 		}
@@ -67,19 +68,23 @@ func (f *statement) decorated(name string) bool {
 func (m *module) noTool(name string) error {
 	if name == "" {
 		for _, f := range m.functions {
-			return f.fault("the source has no public function: the name %s begins with an underscore; rename it, or name it as the tool", f.Name)
+			return f.fault("the source has no public function: the name %s begins with an underscore; rename it, or "+
+				"name it as the tool", f.Name)
 		}
 		for _, c := range m.classes {
 			if len(c.Methods) > 0 {
-				return c.fault("the source has no function at its top level: methods such as %s.%s cannot be tools", c.Name, c.Methods[0])
+				return c.fault("the source has no function at its top level: methods such as %s.%s cannot be tools",
+					c.Name, c.Methods[0])
 			}
 		}
-		return place{}.fault("the source has no function at its top level: a tool is a def or async def that is not indented")
+		return place{}.fault("the source has no function at its top level: a tool is a def or async def that is not " +
+			"indented")
 	}
 	for _, c := range m.classes {
 		for _, method := range c.Methods {
 			if method == name || c.Name+"."+method == name {
-				return c.fault("%s is a method of the class %s: methods cannot be tools, write a function", method, c.Name)
+				return c.fault("%s is a method of the class %s: methods cannot be tools, write a function", method,
+					c.Name)
 			}
 		}
 	}
@@ -90,11 +95,13 @@ func (m *module) noTool(name string) error {
 	if len(names) == 0 {
 		return place{}.fault("there is no function %s at the top level of the source", name)
 	}
-	return place{}.fault("there is no function %s at the top level of the source; there is: %s", name, strings.Join(names[:min(len(names), 10)], ", "))
+	return place{}.fault("there is no function %s at the top level of the source; there is: %s", name,
+		strings.Join(names[:min(len(names), 10)], ", "))
 }
 
 // signature describes f.
-func (m *module) signature(ctx context.Context, resolve Resolver, f *statement, opts schema.Options) (*schema.Signature, error) {
+func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
+	opts schema.Options) (*schema.Signature, error) {
 	raw, documented := f.doc()
 	doc := parseDoc(raw)
 	sig := &schema.Signature{Name: f.Name, Description: doc.description, Async: f.Async}
@@ -176,7 +183,8 @@ func (b *builder) annotatedReturn(e *expr) (*schema.Object, error) {
 
 // parameters returns the schema of the parameters of f and every fault in them.
 // The error is errTooLarge, or not the source's fault.
-func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, undescribed bool) (*schema.Object, []*schema.SourceError, error) {
+func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
+	undescribed bool) (*schema.Object, []*schema.SourceError, error) {
 	properties := &schema.Object{}
 	required := []any{}
 	var faults []*schema.SourceError
@@ -216,9 +224,13 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature, u
 func (b *builder) parameter(p param, i int, doc string) (*schema.Object, bool, error) {
 	switch {
 	case p.Kind == "args":
-		return nil, false, p.fault("*%s takes any number of values, which a schema cannot name: take one parameter of type list", p.Name)
+		return nil, false,
+			p.fault("*%s takes any number of values, which a schema cannot name: take one parameter of type list",
+				p.Name)
 	case p.Kind == "kwargs":
-		return nil, false, p.fault("**%s takes any names, which a schema cannot list: declare each parameter, or take one of type dict", p.Name)
+		return nil, false,
+			p.fault("**%s takes any names, which a schema cannot list: declare each parameter, or take one of "+
+				"type dict", p.Name)
 	case i == 0 && (p.Name == "self" || p.Name == "cls"):
 		return nil, false, p.fault("a tool is a plain function and has no %s: remove it", p.Name)
 	case p.Type == nil:

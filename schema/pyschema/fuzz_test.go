@@ -127,7 +127,8 @@ func mutate(v, root any, plan []byte, node *int) any {
 		if int(plan[i])<<8|int(plan[i+1]) != *node {
 			continue
 		}
-		others := []any{nil, -1, "x", "", []any{}, map[string]any{}, []any{nil}, root, true, v, []any{v, v}, 1e300, "none", "sub", "call", "const"}
+		others := []any{nil, -1, "x", "", []any{}, map[string]any{}, []any{nil}, root, true, v, []any{v, v}, 1e300,
+			"none", "sub", "call", "const"}
 		return others[int(plan[i+2])%len(others)]
 	}
 	switch v := v.(type) {

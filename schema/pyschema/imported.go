@@ -21,7 +21,8 @@ func (b *builder) imported(full string, e *expr, args []*expr) (*schema.Object, 
 	}
 	if b.resolve == nil {
 		return nil, e.fault("the type %s comes from the module %s, which is not part of the source: "+
-			"declare the type in the source, or list the package among the requirements, where its types are looked up", name, module)
+			"declare the type in the source, or list the package among the requirements, where its types are looked up",
+			name, module)
 	}
 	if len(args) > 0 {
 		return nil, e.fault("the type %s of the module %s is given types in brackets, which cannot be looked up: "+

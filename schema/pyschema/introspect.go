@@ -53,7 +53,8 @@ func Introspect(ctx context.Context, run Introspector, module, name string, path
 		return nil, &schema.SourceError{Message: "this is not the name of a type in a module"}
 	}
 	if parts[0] == "__main__" {
-		return nil, &schema.SourceError{Message: "this is the tool itself, not an installed module: declare the type in the source"}
+		return nil, &schema.SourceError{Message: "this is the tool itself, not an installed module: declare the " +
+			"type in the source"}
 	}
 	question, err := json.Marshal(map[string]any{"module": module, "name": name, "path": append([]string{}, paths...)})
 	if err != nil {
@@ -68,7 +69,8 @@ func Introspect(ctx context.Context, run Introspector, module, name string, path
 
 // readAnswer reads what the script wrote, if it was the script.
 func readAnswer(module, name string, out []byte) (*schema.Object, error) {
-	unreadable := &schema.SourceError{Message: "importing the module left no answer that makes sense: it may end or take over the interpreter"}
+	unreadable := &schema.SourceError{Message: "importing the module left no answer that makes sense: it may end or " +
+		"take over the interpreter"}
 	if len(out) > MaxAnswer {
 		return nil, unreadable
 	}
@@ -116,7 +118,9 @@ func refusal(doc *schema.Object) string {
 	case "missing":
 		return fmt.Sprintf("the module %s is not installed here: add its package to the requirements", module)
 	case "needs":
-		return where + fmt.Sprintf("it needs the module %s, which is not installed here: add its package to the requirements", module)
+		return where +
+			fmt.Sprintf("it needs the module %s, which is not installed here: add its package to the requirements",
+				module)
 	case "import":
 		return "importing the module raised " + raised
 	case "none":

@@ -18,16 +18,23 @@ func answering(text string) pyschema.Introspector {
 func TestIntrospect_takes_what_a_schema_can_say(t *testing.T) {
 	tests := []struct{ name, answer, want string }{
 		{"plain", `{"schema":{"type":"integer"}}`, `{"type":"integer"}`},
-		{"a class by name", `{"schema":{"x-type":["shop.My","datetime.date","builtins.object"]}}`, `{"type":"string","format":"date"}`},
+		{"a class by name", `{"schema":{"x-type":["shop.My","datetime.date","builtins.object"]}}`,
+			`{"type":"string","format":"date"}`},
 		{"anything", `{"schema":{"x-type":["builtins.object"]}}`, `{}`},
-		{"unknown words", `{"schema":{"type":"string","$id":"https://x","$anchor":"a","discriminator":{"mapping":{}},"x":1}}`, `{"type":"string"}`},
-		{"properties with odd names", `{"schema":{"type":"object","properties":{"$ref":{"type":"string"},"$id":{"type":"integer"}}}}`,
+		{"unknown words",
+			`{"schema":{"type":"string","$id":"https://x","$anchor":"a","discriminator":{"mapping":{}},"x":1}}`,
+			`{"type":"string"}`},
+		{"properties with odd names",
+			`{"schema":{"type":"object","properties":{"$ref":{"type":"string"},"$id":{"type":"integer"}}}}`,
 			`{"type":"object","properties":{"$ref":{"type":"string"},"$id":{"type":"integer"}}}`},
-		{"older drafts", `{"schema":{"$ref":"#/definitions/A","$defs":{"A":{"type":"array","items":[{"type":"string"}]}}}}`,
+		{"older drafts",
+			`{"schema":{"$ref":"#/definitions/A","$defs":{"A":{"type":"array","items":[{"type":"string"}]}}}}`,
 			`{"$ref":"#/$defs/A","$defs":{"A":{"type":"array","prefixItems":[{"type":"string"}]}}}`},
-		{"patterns", `{"schema":{"type":"object","additionalProperties":false,"patternProperties":{"(?!x)":{"pattern":"(?=y)"}}}}`, `{"type":"object"}`},
+		{"patterns",
+			`{"schema":{"type":"object","additionalProperties":false,"patternProperties":{"(?!x)":{"pattern":"(?=y)"}}}}`, `{"type":"object"}`},
 		{"a default that does not fit", `{"schema":{"type":"string","default":7}}`, `{"type":"string"}`},
-		{"documentation", `{"schema":{"type":"object","properties":{"a":{},"b":{"description":"Mine."}},"description":"It.\n\nArgs:\n    a: First.\n    b: Second."}}`,
+		{"documentation",
+			`{"schema":{"type":"object","properties":{"a":{},"b":{"description":"Mine."}},"description":"It.\n\nArgs:\n    a: First.\n    b: Second."}}`,
 			`{"type":"object","description":"It.","properties":{"a":{"description":"First."},"b":{"description":"Mine."}}}`},
 	}
 	for _, tt := range tests {
@@ -55,7 +62,8 @@ func TestIntrospect_refuses_the_rest(t *testing.T) {
 		{"a list", `[]`, "no answer"},
 		{"no schema", `{"schema":[]}`, "no answer"},
 		{"too much", strings.Repeat(" ", pyschema.MaxAnswer+1), "no answer"},
-		{"too deep", `{"schema":` + strings.Repeat(`{"not":`, 500) + `{}` + strings.Repeat("}", 500) + `}`, "no answer"},
+		{"too deep", `{"schema":` + strings.Repeat(`{"not":`, 500) + `{}` + strings.Repeat("}", 500) + `}`,
+			"no answer"},
 		{"too many", many, "too large"},
 		{"too many definitions", defs + "}}}", "too large"},
 		{"another document", `{"schema":{"$ref":"file:///etc/passwd"}}`, "refers to something else"},
@@ -68,7 +76,8 @@ func TestIntrospect_refuses_the_rest(t *testing.T) {
 		{"a plain class", `{"schema":{"x-type":["shop.T","builtins.object"]}}`, "shop.T is a plain class"},
 		{"a class without a name", `{"schema":{"x-type":[7]}}`, "something is a plain class"},
 		{"no class", `{"schema":{"x-type":[]}}`, "something is a plain class"},
-		{"an error with paths", `{"error":"import","exception":"E","text":"see /root/secret"}`, "importing the module raised E"},
+		{"an error with paths", `{"error":"import","exception":"E","text":"see /root/secret"}`,
+			"importing the module raised E"},
 		{"an error for terminals", `{"error":"needs","module":"\u001b[2J"}`, "it needs the module something"},
 		{"an error that nobody knows", `{"error":7}`, "looking at it raised something"},
 	}
@@ -84,7 +93,8 @@ func TestIntrospect_refuses_the_rest(t *testing.T) {
 }
 
 func TestIntrospect_says_that_there_is_no_such_type(t *testing.T) {
-	s, err := pyschema.Introspect(t.Context(), answering(`{"error":"none","module":"shop","name":"T"}`), "shop", "T", nil)
+	s, err := pyschema.Introspect(t.Context(), answering(`{"error":"none","module":"shop","name":"T"}`), "shop", "T",
+		nil)
 	if s != nil || err != nil {
 		t.Errorf("Introspect = %v, %v; want nothing", s, err)
 	}
@@ -115,7 +125,8 @@ func FuzzIntrospect(f *testing.F) {
 		}
 		for _, r := range refs(s) {
 			// A property may be called $ref, and data may hold anything.
-			if !strings.HasPrefix(r, "#/$defs/") && !strings.Contains(answer, "default") && !strings.Contains(answer, "enum") &&
+			if !strings.HasPrefix(r, "#/$defs/") && !strings.Contains(answer, "default") &&
+				!strings.Contains(answer, "enum") &&
 				!strings.Contains(answer, "const") && !strings.Contains(answer, "example") {
 				t.Errorf("a reference %q is left", r)
 			}

@@ -132,7 +132,8 @@ func decode(out []byte) (*module, error) {
 		return nil, unreadable
 	}
 	if e := doc.Error; e != nil && e.Message != "" {
-		return nil, place{e.Line, e.Column}.fault("%s", strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], ""))
+		return nil, place{e.Line, e.Column}.fault("%s",
+			strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], ""))
 	}
 	if doc.Module == nil || doc.Error != nil {
 		return nil, unreadable

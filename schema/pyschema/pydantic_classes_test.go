@@ -75,7 +75,8 @@ func newTool(r *rand.Rand, number int) generated {
 	if texts[len(texts)-1] == "*" {
 		texts = texts[:len(texts)-1]
 	}
-	fmt.Fprintf(&g.source, "%sdef %s(%s) -> str:\n    \"\"\"Do it.\"\"\"\n    return ''\n", pick(r, "", "", "async "), name, strings.Join(texts, ", "))
+	fmt.Fprintf(&g.source, "%sdef %s(%s) -> str:\n    \"\"\"Do it.\"\"\"\n    return ''\n", pick(r, "", "", "async "),
+		name, strings.Join(texts, ", "))
 	return generated{name: name, source: g.source.String(), arguments: args}
 }
 
@@ -232,7 +233,8 @@ func (g *generator) alias(depth int) *genType {
 			return list{inner.valid(r, depth+1), list{}}
 		}
 		t.near = func(r *rand.Rand, depth int) any {
-			return pick[any](r, almost(r, &inner, depth), list{almost(r, &inner, depth)}, list{list{almost(r, &inner, depth)}})
+			return pick[any](r, almost(r, &inner, depth), list{almost(r, &inner, depth)},
+				list{list{almost(r, &inner, depth)}})
 		}
 	case 0:
 		g.declare(name + ": TypeAlias = " + t.text)
@@ -352,7 +354,8 @@ func (g *generator) model(depth int) *model {
 	g.closed = g.closed || m.extra == "forbid"
 	declared := map[string]bool{}
 	for range 1 + g.r.IntN(4) {
-		f := genField{name: pick(g.r, "alpha", "beta", "gamma_ray", "delta", "epsilon", "type", "items", "id"), typ: g.typ(depth + 1)}
+		f := genField{name: pick(g.r, "alpha", "beta", "gamma_ray", "delta", "epsilon", "type", "items", "id"),
+			typ: g.typ(depth + 1)}
 		f.key = f.name
 		if declared[f.name] {
 			continue
@@ -479,7 +482,8 @@ func (g *generator) dataclass(depth int) *genType {
 		rec.fields = append(rec.fields, f)
 	}
 	name := g.name("Data")
-	g.declare(append([]string{pick(g.r, "@dataclass(kw_only=True)", "@model_dataclass(kw_only=True)"), "class " + name + ":"}, lines...)...)
+	g.declare(append([]string{pick(g.r, "@dataclass(kw_only=True)", "@model_dataclass(kw_only=True)"),
+		"class " + name + ":"}, lines...)...)
 	if g.r.IntN(3) > 0 {
 		return rec.typ(name)
 	}
@@ -546,7 +550,8 @@ func (g *generator) discriminated(depth int) *genType {
 	for _, tag := range []string{"cat", "dog", "fish"}[:2+g.r.IntN(2)] {
 		m := &record{extra: "ignore"}
 		f := genField{name: "own", key: "own", typ: g.typ(depth + 1), required: true}
-		m.fields = []genField{{name: "kind", key: "kind", required: true, typ: oneOf("", "", list{tag}, list{"cat", "dog", "bird", 2, nil})}, f}
+		m.fields = []genField{{name: "kind", key: "kind", required: true,
+			typ: oneOf("", "", list{tag}, list{"cat", "dog", "bird", 2, nil})}, f}
 		name := g.name("Kind")
 		g.declare("class "+name+"(BaseModel):", "    kind: Literal['"+tag+"']", "    own: "+f.typ.text)
 		names, all = append(names, name), append(all, m.typ(name))

@@ -70,7 +70,8 @@ class Closed(BaseModel, extra='forbid'):
 			if v := a.Tools[0].Verdicts[0]; v.Strict != tt.accepted || v.Lax != tt.accepted {
 				t.Errorf("Pydantic says %+v about %s %s", v, tt.annotation, tt.value)
 			}
-			sig, err := pyschema.Derive(t.Context(), read, []byte(source), schema.Options{Function: "tool", DescriptionsOptional: true})
+			sig, err := pyschema.Derive(t.Context(), read, []byte(source),
+				schema.Options{Function: "tool", DescriptionsOptional: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,7 +47,8 @@ func withoutNull(s map[string]any) map[string]any {
 		return join(rest)
 	}
 	if values, ok := s["enum"].([]string); ok && len(values) > 1 {
-		return map[string]any{"enum": slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "null" })}
+		return map[string]any{"enum": slices.DeleteFunc(slices.Clone(values),
+			func(v string) bool { return v == "null" })}
 	}
 	return s
 }
@@ -92,7 +93,10 @@ func (e essence) of(v any, depth int) map[string]any {
 			out[k] = plainText(s.Value(k))
 		}
 	}
-	maps.DeleteFunc(out, func(k string, v any) bool { return v == "0" && strings.HasPrefix(k, "min") && k != "minimum" })
+	maps.DeleteFunc(out, func(k string, v any) bool {
+		return v == "0" && strings.HasPrefix(k, "min") &&
+			k != "minimum"
+	})
 	agreeOnWords(s, out)
 	if s.Has("properties") {
 		out["required"] = e.names(s)

@@ -74,7 +74,8 @@ func number(t *testing.T, name string, otherwise int) int {
 type tally struct{ tools, values, accepted, rejected, failed int }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d tools, %d values: Pydantic accepts %d and rejects %d, the rest is not judged", c.tools, c.values, c.accepted, c.rejected)
+	return fmt.Sprintf("%d tools, %d values: Pydantic accepts %d and rejects %d, the rest is not judged", c.tools,
+		c.values, c.accepted, c.rejected)
 }
 
 // judgeModule generates the module of a seed and compares both sides.
@@ -101,14 +102,16 @@ func judgeModule(t *testing.T, ref *referee, read pyschema.Reader, seed uint64, 
 	for i, tool := range tools {
 		fail := func(format string, args ...any) {
 			count.failed++
-			t.Errorf("HAFT_SEED=%d HAFT_MODULES=1, %s: %s\n%s", seed, tool.name, fmt.Sprintf(format, args...), tool.source)
+			t.Errorf("HAFT_SEED=%d HAFT_MODULES=1, %s: %s\n%s", seed, tool.name, fmt.Sprintf(format, args...),
+				tool.source)
 		}
 		if e := a.Tools[i].Error; e != "" {
 			fail("the generator wrote what Pydantic refuses: %s", e)
 			continue
 		}
 		count.tools++
-		sig, err := pyschema.Derive(t.Context(), read, []byte(source), schema.Options{Function: tool.name, DescriptionsOptional: true})
+		sig, err := pyschema.Derive(t.Context(), read, []byte(source),
+			schema.Options{Function: tool.name, DescriptionsOptional: true})
 		if err != nil {
 			fail("no schema: %v", err)
 			continue
@@ -183,7 +186,8 @@ func judgeTool(fail func(string, ...any), sig *schema.Signature, values []string
 		case !verdict.Lax && judged(verdict.Errors):
 			count.rejected++
 			if len(misfits) == 0 {
-				fail("Pydantic rejects %s\nfor %v, but our schema accepts it\n%s\nPydantic's: %s", text, verdict.Errors, shown, a.Schema)
+				fail("Pydantic rejects %s\nfor %v, but our schema accepts it\n%s\nPydantic's: %s", text, verdict.Errors,
+					shown, a.Schema)
 				return
 			}
 		}
@@ -202,7 +206,8 @@ func check(c *schema.Compiled, root, args *schema.Object) []string {
 			misfits = append(misfits, k+" is not known")
 			continue
 		}
-		if args.Value(k) != nil || !p.Has("default") || p.Value("default") != nil || slices.Contains(root.Array("required"), any(k)) {
+		if args.Value(k) != nil || !p.Has("default") || p.Value("default") != nil ||
+			slices.Contains(root.Array("required"), any(k)) {
 			given.Set(k, args.Value(k))
 		}
 	}
@@ -220,13 +225,18 @@ func judged(errors []string) bool {
 
 // reasons are Pydantic's names of errors in type, enum, bound, format or key.
 var reasons = map[string]bool{
-	"int_parsing": true, "int_from_float": true, "float_parsing": true, "bool_parsing": true, "decimal_parsing": true, "none_required": true,
-	"enum": true, "literal_error": true, "union_tag_invalid": true, "union_tag_not_found": true,
+	"int_parsing": true, "int_from_float": true, "float_parsing": true, "bool_parsing": true, "decimal_parsing": true,
+	"none_required": true,
+	"enum":          true, "literal_error": true, "union_tag_invalid": true, "union_tag_not_found": true,
 	"greater_than": true, "greater_than_equal": true, "less_than": true, "less_than_equal": true, "multiple_of": true,
-	"too_short": true, "too_long": true, "string_too_short": true, "string_too_long": true, "string_pattern_mismatch": true,
-	"missing": true, "extra_forbidden": true, "missing_argument": true, "unexpected_positional_argument": true,
-	"date_parsing": true, "date_from_datetime_parsing": true, "datetime_parsing": true, "datetime_from_date_parsing": true,
-	"time_parsing": true, "time_delta_parsing": true, "uuid_parsing": true, "url_parsing": true, "value_error": true,
+	"too_short": true, "too_long": true, "string_too_short": true, "string_too_long": true,
+	"string_pattern_mismatch": true,
+	"missing":                 true, "extra_forbidden": true, "missing_argument": true,
+	"unexpected_positional_argument": true,
+	"date_parsing":                   true, "date_from_datetime_parsing": true, "datetime_parsing": true,
+	"datetime_from_date_parsing": true,
+	"time_parsing":               true, "time_delta_parsing": true, "uuid_parsing": true, "url_parsing": true,
+	"value_error":   true,
 	"ip_v4_address": true, "ip_v6_address": true,
 }
 

@@ -38,7 +38,8 @@ func oneOf(text, fallback string, valid, near []any) *genType {
 // almost makes a value that often does not fit t.
 func almost(r *rand.Rand, t *genType, depth int) any {
 	if r.IntN(4) == 0 {
-		return pick[any](r, nil, true, 0, -7, 1.5, "", "some text", []any{}, map[string]any{}, []any{nil}, map[string]any{"x": 2})
+		return pick[any](r, nil, true, 0, -7, 1.5, "", "some text", []any{}, map[string]any{}, []any{nil},
+			map[string]any{"x": 2})
 	}
 	return t.near(r, depth)
 }
@@ -60,24 +61,34 @@ func scalars() []*genType {
 		oneOf("Any", "None", list{nil, 2, "x", list{2}, map[string]any{"a": nil}}, list{nil}),
 		oneOf("object", "None", list{nil, 2, "x", list{2}}, list{nil}),
 		oneOf("dt.datetime", "", list{"2024-05-06T07:08:09Z"}, list{"2024-05-06X07:08:09", "x"}),
-		oneOf("datetime", "", list{"2024-05-06T07:08:09", "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123456+02:00", "2024-05-06 07:08:09",
-			"2024-02-29T23:59:59-11:30", "2024-05-06T07:08", "2024-05-06T07:08:09.5", "2024-05-06t07:08:09z", "2024-05-06T07:08:09+0200"},
-			list{"yesterday", "2024-13-01T00:00:00", "2023-02-29T00:00:00", "2024-05-06T25:00:00", "2024-05-06T07:60:00", "", true}),
-		oneOf("date", "", list{"2024-02-29", "1999-12-31", "0001-01-01"}, list{"2023-02-29", "2024-2-9", "monday", "2024/02/03", "", list{2024, 2, 29}}),
-		oneOf("time", "", list{"07:08:09", "23:59:59.5", "07:08", "00:00:00Z", "07:08:09+02:00"}, list{"24:00:00", "07:60:00", "noon", "7 am", ""}),
-		oneOf("timedelta", "", list{"P1DT2H", "PT1H30M", "-P1D", "PT0.5S", "P1W", "P1Y2M", "PT36H", "P1W2D", "PT1.5H", "+P1D"}, list{"1 hour", "P", "soon", "", true}),
+		oneOf("datetime", "", list{"2024-05-06T07:08:09", "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123456+02:00",
+			"2024-05-06 07:08:09",
+			"2024-02-29T23:59:59-11:30", "2024-05-06T07:08", "2024-05-06T07:08:09.5", "2024-05-06t07:08:09z",
+			"2024-05-06T07:08:09+0200"},
+			list{"yesterday", "2024-13-01T00:00:00", "2023-02-29T00:00:00", "2024-05-06T25:00:00",
+				"2024-05-06T07:60:00", "", true}),
+		oneOf("date", "", list{"2024-02-29", "1999-12-31", "0001-01-01"},
+			list{"2023-02-29", "2024-2-9", "monday", "2024/02/03", "", list{2024, 2, 29}}),
+		oneOf("time", "", list{"07:08:09", "23:59:59.5", "07:08", "00:00:00Z", "07:08:09+02:00"},
+			list{"24:00:00", "07:60:00", "noon", "7 am", ""}),
+		oneOf("timedelta", "", list{"P1DT2H", "PT1H30M", "-P1D", "PT0.5S", "P1W", "P1Y2M", "PT36H", "P1W2D", "PT1.5H",
+			"+P1D"}, list{"1 hour", "P", "soon", "", true}),
 		oneOf("UUID", "", list{"0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "0B0A3C1E-8F0E-4C55-9C86-2F6F3C2B1A00",
-			"0b0a3c1e8f0e4c559c862f6f3c2b1a00", "urn:uuid:0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "{0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00}"},
+			"0b0a3c1e8f0e4c559c862f6f3c2b1a00", "urn:uuid:0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00",
+			"{0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00}"},
 			list{"0b0a3c1e", "zb0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00", "", "not a uuid"}),
 		oneOf("UUID4", "", list{"0b0a3c1e-8f0e-4c55-9c86-2f6f3c2b1a00"}, list{"x", 5}),
-		oneOf("Decimal", "", list{"1.10", 1.5, 3, "1e3", "-0.5", huge, "+7", ".5", "1."}, list{"abc", "", "1.2.3", list{}}),
+		oneOf("Decimal", "", list{"1.10", 1.5, 3, "1e3", "-0.5", huge, "+7", ".5", "1."},
+			list{"abc", "", "1.2.3", list{}}),
 		oneOf("Path", "", list{"a/b.txt", "/tmp", "."}, list{5, list{"a"}, false}),
 		oneOf("bytes", "", list{"aGk=", "plain text", ""}, list{5, list{3, 2}, true}),
-		oneOf("AnyUrl", "", list{"https://example.com/a?b=c#d", "ftp://files.example.org", "mailto:a@example.com", "http://127.0.0.1:8080/", "file:///tmp/x",
+		oneOf("AnyUrl", "", list{"https://example.com/a?b=c#d", "ftp://files.example.org", "mailto:a@example.com",
+			"http://127.0.0.1:8080/", "file:///tmp/x",
 			"http://exämple.de/ü", "urn:isbn:2", "http://[::1]/", "HTTP://EXAMPLE.COM"},
 			list{"no url", "", "/relative", "example.com", 5}),
 		oneOf("HttpUrl", "", list{"https://example.com", "http://example.com:81/x%20y"}, list{"nothing", "", "//x"}),
-		oneOf("EmailStr", "", list{"a.b+c@example.org", "x@sub.example.com", "ü@example.org", "x@exämple.org"}, list{"x", "a@", "@example.org", "a b@example.org", "a@b@example.org", ""}),
+		oneOf("EmailStr", "", list{"a.b+c@example.org", "x@sub.example.com", "ü@example.org", "x@exämple.org"},
+			list{"x", "a@", "@example.org", "a b@example.org", "a@b@example.org", ""}),
 		oneOf("IPv4Address", "", list{"127.0.0.1", "255.255.255.255"}, list{"256.0.0.1", "1.2.3", "x", ""}),
 		oneOf("IPv6Address", "", list{"::1", "2001:db8::ff00:42:8329"}, list{"1::2::3", "x", ""}),
 		oneOf("SecretStr", "", list{"secret", ""}, list{5}),
@@ -126,7 +137,8 @@ func intBetween(r *rand.Rand) *genType {
 // floatBetween makes a number with bounds.
 func floatBetween(r *rand.Rand) *genType {
 	if r.IntN(2) == 0 {
-		return oneOf("", "0.25", list{0, 0.5, 2}, list{-0.001, 2.001, 0, 2, 3}).with("float", []string{"ge=0", "le=2.0"})
+		return oneOf("", "0.25", list{0, 0.5, 2}, list{-0.001, 2.001, 0, 2, 3}).with("float",
+			[]string{"ge=0", "le=2.0"})
 	}
 	return oneOf("confloat(gt=0, lt=1e3)", "2.5", list{0.001, 999.9}, list{0, 1000, 1e4, -1})
 }
@@ -144,7 +156,8 @@ func textOf(r *rand.Rand) *genType {
 	if r.IntN(2) == 0 {
 		low, high := r.IntN(3), 3+r.IntN(4)
 		args := []string{fmt.Sprintf("min_length=%d", low), fmt.Sprintf("max_length=%d", high)}
-		t := oneOf("", strconv.Quote(strings.Repeat("d", high)), list{strings.Repeat("a", low), strings.Repeat("😀", high)},
+		t := oneOf("", strconv.Quote(strings.Repeat("d", high)),
+			list{strings.Repeat("a", low), strings.Repeat("😀", high)},
 			list{strings.Repeat("a", max(0, low-1)), strings.Repeat("ü", high+1), strings.Repeat("x", high), "", 3})
 		switch r.IntN(4) {
 		case 0:
@@ -162,7 +175,8 @@ func textOf(r *rand.Rand) *genType {
 		[]string{`^(foo|bar)-\d+$`, "foo-1", "bar-22", "baz-1", "foo-", "xfoo-1"},
 		[]string{`ab`, "cabd", "ab", "a b", ""},
 	)
-	return oneOf("", strconv.Quote(p[1]), list{p[1], p[2]}, list{p[3], p[4], p[len(p)-1], 5}).with("str", []string{"pattern=r'" + p[0] + "'"})
+	return oneOf("", strconv.Quote(p[1]), list{p[1], p[2]}, list{p[3], p[4], p[len(p)-1], 5}).with("str",
+		[]string{"pattern=r'" + p[0] + "'"})
 }
 
 // with writes t as Annotated.

@@ -86,7 +86,8 @@ func (d *Deriver) module(ctx context.Context, source []byte) (*module, error) {
 	}
 	if errors.Is(err, ErrReaderDied) {
 		return nil, &schema.SourceError{Line: 1, Column: 1,
-			Message: "Python's parser did not survive this source: it is nested too deeply or needs too much time or memory"}
+			Message: "Python's parser did not survive this source: it is nested too deeply or needs too much time " +
+				"or memory"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Python source: %w", err)

@@ -51,7 +51,8 @@ var pythons = sync.OnceValue(func() []python {
 		if path == "" {
 			continue
 		}
-		out, err := exec.CommandContext(context.Background(), path, "-I", "-S", "-c", "import sys; print(*sys.version_info[:2])").Output()
+		out, err := exec.CommandContext(context.Background(), path, "-I", "-S", "-c",
+			"import sys; print(*sys.version_info[:2])").Output()
 		var p python
 		if _, scanErr := fmt.Sscan(string(out), &p.major, &p.minor); err != nil || scanErr != nil {
 			continue
@@ -71,7 +72,8 @@ func needPython(t testing.TB) []python {
 	t.Helper()
 	all := pythons()
 	if len(all) == 0 {
-		skiptest.Lacking(t, "python", "there is no Python 3.9 or newer; set PYTHON, or HAFT_TEST_PYTHONS to a list of interpreters")
+		skiptest.Lacking(t, "python",
+			"there is no Python 3.9 or newer; set PYTHON, or HAFT_TEST_PYTHONS to a list of interpreters")
 	}
 	if len(all) > 1 {
 		return []python{all[0], all[len(all)-1]}

@@ -108,9 +108,11 @@ func walkModule(t *testing.T, read pyschema.Reader, module string, source []byte
 }
 
 // derived derives a function, and checks that what comes out can be used.
-func derived(t *testing.T, function string, read pyschema.Reader, source []byte, name string, optional bool) (*schema.Signature, error) {
+func derived(t *testing.T, function string, read pyschema.Reader, source []byte, name string,
+	optional bool) (*schema.Signature, error) {
 	t.Helper()
-	sig, err := pyschema.Derive(withTimeout(t, time.Minute), read, source, schema.Options{Function: name, DescriptionsOptional: optional})
+	sig, err := pyschema.Derive(withTimeout(t, time.Minute), read, source,
+		schema.Options{Function: name, DescriptionsOptional: optional})
 	if err != nil {
 		return nil, err
 	}

@@ -13,12 +13,14 @@ const maxDefs = 300
 // What the keywords of a schema hold. Keywords that are not here are left out of
 // schemas from modules: what they mean, nobody can check.
 var (
-	holdsSchema = words("items additionalProperties contains not propertyNames unevaluatedItems unevaluatedProperties if then else")
-	holdsList   = words("anyOf oneOf allOf prefixItems")
-	holdsNamed  = words("properties patternProperties dependentSchemas")
-	holdsData   = words("type enum const default examples required format pattern minimum maximum exclusiveMinimum " +
+	holdsSchema = words("items additionalProperties contains not propertyNames unevaluatedItems " +
+		"unevaluatedProperties if then else")
+	holdsList  = words("anyOf oneOf allOf prefixItems")
+	holdsNamed = words("properties patternProperties dependentSchemas")
+	holdsData  = words("type enum const default examples required format pattern minimum maximum exclusiveMinimum " +
 		"exclusiveMaximum multipleOf minLength maxLength minItems maxItems minContains maxContains minProperties " +
-		"maxProperties uniqueItems title description deprecated readOnly writeOnly contentEncoding contentMediaType dependentRequired")
+		"maxProperties uniqueItems title description deprecated readOnly writeOnly contentEncoding contentMediaType " +
+		"dependentRequired")
 )
 
 // words makes a set of words.

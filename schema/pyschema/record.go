@@ -126,7 +126,8 @@ func (b *builder) aliases(e *expr, in *statement) (func(string) string, error) {
 	case "to_snake":
 		return func(s string) string { return s }, nil // Python's names are in snake case
 	}
-	return nil, e.fault("the alias_generator of %s cannot be followed without running it: give the fields an alias each", in.Name)
+	return nil, e.fault("the alias_generator of %s cannot be followed without running it: give the fields an "+
+		"alias each", in.Name)
 }
 
 // camel writes some_name as someName or SomeName.
@@ -192,7 +193,8 @@ func within(err error, f field) error {
 	if f.owner != nil {
 		name = f.owner.Name + "." + f.Name
 	}
-	return &schema.SourceError{Line: e.Line, Column: e.Column, Message: fmt.Sprintf("the field %s: %s", name, e.Message)}
+	return &schema.SourceError{Line: e.Line, Column: e.Column,
+		Message: fmt.Sprintf("the field %s: %s", name, e.Message)}
 }
 
 // merge copies the keys of a constant object into s.

@@ -25,7 +25,8 @@ func testenv(t *testing.T, parts ...string) string {
 	if err == nil {
 		return path
 	}
-	skiptest.Lacking(t, "pydantic", fmt.Sprintf("the environment of real packages is missing: run scripts/setup test (%v)", err))
+	skiptest.Lacking(t, "pydantic",
+		fmt.Sprintf("the environment of real packages is missing: run scripts/setup test (%v)", err))
 	return ""
 }
 

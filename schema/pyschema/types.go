@@ -17,7 +17,8 @@ func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) (*s
 	switch tag {
 	case "list", "set", "tuple", "dict", "counter":
 		return b.container(tag, e, args, in)
-	case "optional", "union", "literal", "annotated", "classvar", "final", "required", "notrequired", "readonly", "initvar",
+	case "optional", "union", "literal", "annotated", "classvar", "final", "required", "notrequired", "readonly",
+		"initvar",
 		"awaitable", "coroutine", "same", "json", "refused", "generic":
 		return b.special(tag, full, e, args, in)
 	case "":

@@ -25,7 +25,8 @@ type builder struct {
 }
 
 func newBuilder(f *file) *builder {
-	return &builder{file: f, defs: &schema.Object{}, building: map[string]bool{}, again: map[string]bool{}, left: maxTypes}
+	return &builder{file: f, defs: &schema.Object{}, building: map[string]bool{}, again: map[string]bool{},
+		left: maxTypes}
 }
 
 // fail notes a problem, once per place.

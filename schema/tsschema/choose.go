@@ -29,10 +29,13 @@ func choose(f *file, name string) (*function, string, *problem) {
 		if n := len(f.functions); n > 0 {
 			at = f.functions[n-1].at
 		}
-		return nil, "", &problem{at, "no function is exported: write export before the function that is the tool, or assign it to module.exports"}
+		return nil, "",
+			&problem{at, "no function is exported: write export before the function that is the tool, or assign it " +
+				"to module.exports"}
 	}
 	fn := exported[len(exported)-1]
-	if i := slices.IndexFunc(exported, func(fn *function) bool { return slices.Contains(fn.exported, "default") }); i >= 0 {
+	if i := slices.IndexFunc(exported,
+		func(fn *function) bool { return slices.Contains(fn.exported, "default") }); i >= 0 {
 		fn = exported[i]
 	} else if i := slices.IndexFunc(exported, func(fn *function) bool { return fn.doc.find("tool") != nil }); i >= 0 {
 		fn = exported[i]
@@ -61,7 +64,8 @@ func chooseNamed(f *file, exported []*function, name string) (*function, string,
 		return nil, "", &problem{-1, "there is no such function, and none is exported"}
 	}
 	slices.Sort(names)
-	return nil, "", &problem{-1, "there is no such function; exported are " + strings.Join(names[:min(len(names), maxProblems)], ", ")}
+	return nil, "", &problem{-1, "there is no such function; exported are " +
+		strings.Join(names[:min(len(names), maxProblems)], ", ")}
 }
 
 // chosen refuses functions that cannot be tools.
@@ -76,9 +80,12 @@ func chosen(f *file, fn *function, export string) (*function, string, *problem) 
 	case fn.name == "":
 		return nil, "", &problem{fn.at, "the default export has no name: give the function one, it is the tool's"}
 	case len(same) > 0 && slices.ContainsFunc(same, func(o *function) bool { return o.bodiless }):
-		return nil, "", &problem{same[0].at, fmt.Sprintf("the function %s has overloads: a tool has one signature, keep one", fn.name)}
+		return nil, "",
+			&problem{same[0].at, fmt.Sprintf("the function %s has overloads: a tool has one signature, keep one",
+				fn.name)}
 	case len(same) > 0:
-		return nil, "", &problem{max(fn.at, same[0].at), fmt.Sprintf("two functions are called %s: rename one", fn.name)}
+		return nil, "", &problem{max(fn.at, same[0].at),
+			fmt.Sprintf("two functions are called %s: rename one", fn.name)}
 	case fn.bodiless:
 		return nil, "", &problem{fn.at, fmt.Sprintf("the function %s has no body", fn.name)}
 	}

@@ -98,7 +98,8 @@ func (p *parser) endsName(i int) bool {
 func (p *parser) toEndOfMember() {
 	start := p.i
 	for p.err == nil && p.peek().Kind != javascript.EOF && !p.is(";") && !p.is(",") && !p.is("}") {
-		if p.i > start && p.peek().NewLine && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" && p.textAt(p.i-1) != "|" {
+		if p.i > start && p.peek().NewLine && p.textAt(p.i-1) != ":" && p.textAt(p.i-1) != "=>" &&
+			p.textAt(p.i-1) != "|" {
 			return
 		}
 		if p.peek().Match > p.i {

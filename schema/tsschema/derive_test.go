@@ -35,12 +35,16 @@ func TestDerive_hostile_source_ends_soon_with_an_error(t *testing.T) {
 		"240 kB of arrows": strings.Repeat("x=>", 80_000),
 		"240 kB of types":  "type X=" + strings.Repeat("a|", 120_000),
 	}
-	for _, open := range []string{"(", "[", "{", "!", "x=>", "a?", "a?b:", "if(a)", "if(a);else ", "f(", "`${", "typeof ", "a.b", "a=>{", "a=", "- ", "new ", "a:", "do ", "class{x=", "<T>", "a?(b):c=>", "async(", "@a", "a<", "/", "\"", "'\\", "/*", "?", "export default ", "export ", "const a="} {
+	for _, open := range []string{"(", "[", "{", "!", "x=>", "a?", "a?b:", "if(a)", "if(a);else ", "f(", "`${",
+		"typeof ", "a.b", "a=>{", "a=", "- ", "new ", "a:", "do ", "class{x=", "<T>", "a?(b):c=>", "async(", "@a", "a<",
+		"/", "\"", "'\\", "/*", "?", "export default ", "export ", "const a="} {
 		tests["repeated "+open] = strings.Repeat(open, n/len(open))
 	}
-	for _, open := range []string{"[", "{a:", "(", "A<", "keyof ", "readonly ", "X extends Y?", "()=>", "`${", "a|", "typeof a<", "[...", "new()=>", "A[", "infer T extends ", "-", "?"} {
+	for _, open := range []string{"[", "{a:", "(", "A<", "keyof ", "readonly ", "X extends Y?", "()=>", "`${", "a|",
+		"typeof a<", "[...", "new()=>", "A[", "infer T extends ", "-", "?"} {
 		tests["repeated in a type "+open] = "type X=" + strings.Repeat(open, (n-10)/len(open))
-		tests["repeated in a comment "+open] = "/** @typedef {" + strings.Repeat(open, (n-100)/len(open)) + "} X */\nfunction f(){}"
+		tests["repeated in a comment "+open] = "/** @typedef {" + strings.Repeat(open, (n-100)/len(open)) +
+			"} X */\nfunction f(){}"
 	}
 	for name, source := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,17 +62,22 @@ func TestDerive_hostile_source_ends_soon_with_an_error(t *testing.T) {
 
 func TestDerive_nesting(t *testing.T) {
 	tests := map[string]string{
-		"10,000 brackets":         "export const x = " + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + ";",
-		"10,000 types":            "export function f(a: " + strings.Repeat("{a:", 10_000) + "string" + strings.Repeat("}", 10_000) + ") {}",
-		"100 types":               "export function f(a: " + strings.Repeat("{a:", 100) + "string" + strings.Repeat("}", 100) + ") {}",
-		"schemas put together":    "import {z} from 'zod';const A = z.object({" + manyKeys(900) + "});const B = A" + strings.Repeat(".merge(A)", 500) + ";export function f(a: z.infer<typeof B>) {}",
+		"10,000 brackets": "export const x = " + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) +
+			";",
+		"10,000 types": "export function f(a: " + strings.Repeat("{a:", 10_000) + "string" +
+			strings.Repeat("}", 10_000) + ") {}",
+		"100 types": "export function f(a: " + strings.Repeat("{a:", 100) + "string" +
+			strings.Repeat("}", 100) + ") {}",
+		"schemas put together": "import {z} from 'zod';const A = z.object({" + manyKeys(900) + "});const B = A" +
+			strings.Repeat(".merge(A)", 500) + ";export function f(a: z.infer<typeof B>) {}",
 		"40 doubled conditions":   "export const f = " + strings.Repeat("a?(b):c=>", 40) + "1;",
 		"10,000 arrays of arrays": "export function f(a: string" + strings.Repeat("[]", 10_000) + ") {}",
 	}
 	for name, source := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, err := tsschema.Derive(t.Context(), []byte(source), tsschema.Config{Options: schema.Options{DescriptionsOptional: true}})
+			_, err := tsschema.Derive(t.Context(), []byte(source),
+				tsschema.Config{Options: schema.Options{DescriptionsOptional: true}})
 			if e := first(t, err); e.Line != 1 || e.Column < 2 {
 				t.Errorf("error = %v, want its place in line 1", e)
 			}
@@ -92,10 +101,13 @@ func manyKeys(n int) string {
 // this test ends with the whole process.
 func TestDerive_just_below_the_bounds(t *testing.T) {
 	const words = 3_900
-	for open, each := range map[string]int{"!": 1, "x=>": 2, "a?": 2, "if(a)": 4, "if(a);else ": 5, "typeof ": 1, "a.b.": 4, "a=": 2, "new ": 1, "a?b:": 4, "- ": 1, "a:": 2, "do ": 1, "await ": 1} {
+	for open, each := range map[string]int{"!": 1, "x=>": 2, "a?": 2, "if(a)": 4, "if(a);else ": 5, "typeof ": 1,
+		"a.b.": 4, "a=": 2, "new ": 1, "a?b:": 4, "- ": 1, "a:": 2, "do ": 1, "await ": 1} {
 		t.Run(open, func(t *testing.T) {
 			start := time.Now()
-			_, err := tsschema.Derive(t.Context(), []byte("export const f = () => {};\n"+strings.Repeat(open, words/each)+"a;"), tsschema.Config{Options: schema.Options{DescriptionsOptional: true}})
+			_, err := tsschema.Derive(t.Context(),
+				[]byte("export const f = () => {};\n"+strings.Repeat(open, words/each)+"a;"),
+				tsschema.Config{Options: schema.Options{DescriptionsOptional: true}})
 			var e *schema.SourceError
 			if err != nil && !errors.As(err, &e) {
 				t.Error(err)
@@ -140,8 +152,10 @@ func TestDerive_canceled(t *testing.T) {
 }
 
 func TestDerive_tells_everything_at_once(t *testing.T) {
-	_, err := tsschema.Derive(t.Context(), []byte("export function f(a, b: Nowhere, ...c: string[]) {}"), tsschema.Config{})
-	for _, want := range []string{"it has no description", "parameter a: it has no type", "parameter b: the type “Nowhere”", "parameter c: a tool has no rest parameter"} {
+	_, err := tsschema.Derive(t.Context(), []byte("export function f(a, b: Nowhere, ...c: string[]) {}"),
+		tsschema.Config{})
+	for _, want := range []string{"it has no description", "parameter a: it has no type",
+		"parameter b: the type “Nowhere”", "parameter c: a tool has no rest parameter"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("error = %v\nwant one with %q", err, want)
 		}
@@ -149,7 +163,8 @@ func TestDerive_tells_everything_at_once(t *testing.T) {
 }
 
 func TestDerive_many_problems_are_cut(t *testing.T) {
-	_, err := tsschema.Derive(t.Context(), []byte("/** F. */ export function f("+strings.Repeat("a: X, ", 200)+") {}"), tsschema.Config{})
+	_, err := tsschema.Derive(t.Context(), []byte("/** F. */ export function f("+strings.Repeat("a: X, ", 200)+") {}"),
+		tsschema.Config{})
 	if n := strings.Count(fmt.Sprint(err), "\n") + 1; n > 20 {
 		t.Errorf("there are %d problems, want at most 20", n)
 	}

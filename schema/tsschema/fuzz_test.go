@@ -30,7 +30,8 @@ func FuzzDerive(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, source []byte, js bool) {
-		r, err := tsschema.Derive(t.Context(), source, tsschema.Config{JavaScript: js, Options: schema.Options{DescriptionsOptional: true}})
+		r, err := tsschema.Derive(t.Context(), source,
+			tsschema.Config{JavaScript: js, Options: schema.Options{DescriptionsOptional: true}})
 		if err != nil {
 			var e *schema.SourceError
 			if !errors.As(err, &e) {

@@ -88,7 +88,8 @@ func (p *parser) trailingNote(at int) *doc {
 	c := p.source.Comments[lo]
 	text := src[c.From:c.To]
 	between := src[at:c.From]
-	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") || strings.ContainsAny(strings.TrimRight(between, " \t;,"), ";,{") {
+	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") ||
+		strings.ContainsAny(strings.TrimRight(between, " \t;,"), ";,{") {
 		return nil
 	}
 	return noteDoc(c.From, []string{strings.TrimSpace(strings.TrimLeft(text, "/"))})
@@ -184,7 +185,8 @@ func fold(text string) string {
 }
 
 // typed are the tags whose {…} is a type.
-var typed = map[string]bool{"param": true, "arg": true, "argument": true, "returns": true, "return": true, "typedef": true, "property": true, "prop": true, "type": true}
+var typed = map[string]bool{"param": true, "arg": true, "argument": true, "returns": true, "return": true,
+	"typedef": true, "property": true, "prop": true, "type": true}
 
 // readTag reads the tag at text[from:]; base is where text begins in the source.
 func readTag(text string, from, base int) tag {
@@ -231,7 +233,8 @@ func (t *tag) readType(text string, i, base int) int {
 		return len(text)
 	}
 	end := l.Tokens[0].Match
-	p := &parser{source: l, tokens: append(l.Tokens[1:end:end], javascript.Token{From: l.Tokens[end].From, To: l.Tokens[end].From, Match: -1}), jsdoc: true}
+	p := &parser{source: l, tokens: append(l.Tokens[1:end:end],
+		javascript.Token{From: l.Tokens[end].From, To: l.Tokens[end].From, Match: -1}), jsdoc: true}
 	for k := range p.tokens { // brackets count from the first token of the type
 		p.tokens[k].Match = max(p.tokens[k].Match-1, -1)
 	}

@@ -420,7 +420,8 @@ func (p *parser) classDecl(f *file) {
 	p.next()
 	if p.peek().Kind == javascript.Ident {
 		name := p.text()
-		f.types[name] = &decl{name: name, at: p.at(), typ: p.refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
+		f.types[name] = &decl{name: name, at: p.at(),
+			typ: p.refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
 	}
 	for p.peek().Kind != javascript.EOF && !p.is("{") {
 		p.step()

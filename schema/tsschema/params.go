@@ -169,7 +169,8 @@ func (d *derivation) property(b *builder, q *param, m *member, r *Result, props 
 		text = d.nestedText(q, m.name)
 	}
 	if text == "" && !d.DescriptionsOptional {
-		d.fail(m.at, m.name, "it has no description: write a comment before it, or @param in the comment of the function")
+		d.fail(m.at, m.name,
+			"it has no description: write a comment before it, or @param in the comment of the function")
 	}
 	describe(o, text)
 	optional := m.optional || b.mayBeUndefined(m.typ) || hasDefault(m.doc)

@@ -130,7 +130,8 @@ func (p *parser) skipExpr() {
 			return
 		}
 		switch text := p.text(); {
-		case t.Kind == javascript.Punct && (text == "," || text == ";" || javascript.ClosesBracket(text)), t.Kind == javascript.TemplateTail, t.Kind == javascript.TemplateMiddle && p.i > start:
+		case t.Kind == javascript.Punct && (text == "," || text == ";" || javascript.ClosesBracket(text)),
+			t.Kind == javascript.TemplateTail, t.Kind == javascript.TemplateMiddle && p.i > start:
 			return
 		case t.Match > p.i:
 			p.skipGroup()

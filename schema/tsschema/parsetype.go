@@ -52,7 +52,8 @@ func (p *parser) functionType() *node {
 			open = p.i
 		}
 	}
-	if !isNew && !(p.textAt(open) == "(" && p.kindAt(open) == javascript.Punct && p.textAt(p.tokens[open].Match+1) == "=>") {
+	if !isNew && !(p.textAt(open) == "(" && p.kindAt(open) == javascript.Punct &&
+		p.textAt(p.tokens[open].Match+1) == "=>") {
 		return nil
 	}
 	for isNew && !p.is("(") && !p.is("<") && p.err == nil {
@@ -365,7 +366,8 @@ func (p *parser) tupleType() *node {
 	for p.err == nil && !p.is("]") {
 		var e elem
 		e.rest = p.accept("...")
-		if p.kindAt(p.i) == javascript.Ident && (p.textAt(p.i+1) == ":" || p.textAt(p.i+1) == "?" && p.textAt(p.i+2) == ":") {
+		if p.kindAt(p.i) == javascript.Ident && (p.textAt(p.i+1) == ":" ||
+			p.textAt(p.i+1) == "?" && p.textAt(p.i+2) == ":") {
 			e.label = p.text()
 			p.next()
 			e.optional = p.accept("?")

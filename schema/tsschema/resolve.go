@@ -118,7 +118,8 @@ func (b *builder) namedShape(n *node, depth int) *shape {
 
 // utilityShape knows the types of TypeScript that make objects of objects.
 func (b *builder) utilityShape(n *node, depth int) *shape {
-	arity := map[string]int{"Partial": 1, "Required": 1, "Readonly": 1, "NonNullable": 1, "Pick": 2, "Omit": 2, "Record": 2}[n.name]
+	arity := map[string]int{"Partial": 1, "Required": 1, "Readonly": 1, "NonNullable": 1, "Pick": 2, "Omit": 2,
+		"Record": 2}[n.name]
 	if arity == 0 || len(n.kids) != arity {
 		return nil
 	}
@@ -216,7 +217,8 @@ func (b *builder) alternatives(n *node, depth int) []*node {
 			return b.exclude(n, depth)
 		}
 		if n.name == "NonNullable" && len(n.kids) == 1 && d == nil {
-			return slices.DeleteFunc(b.alternatives(n.kids[0], depth+1), func(k *node) bool { return isNull(k) || isUndefined(k) })
+			return slices.DeleteFunc(b.alternatives(n.kids[0], depth+1),
+				func(k *node) bool { return isNull(k) || isUndefined(k) })
 		}
 	}
 	return []*node{n}

@@ -213,7 +213,8 @@ func (d *derivation) nested(root *tag) *node {
 func (d *derivation) tagMember(t *tag, name string) *member {
 	m := &member{name: name, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
 	if t.typErr != nil {
-		m.typ = &node{op: oRefused, at: t.typErr.at, name: "the type of " + quote(name) + " cannot be read: " + t.typErr.message}
+		m.typ = &node{op: oRefused, at: t.typErr.at,
+			name: "the type of " + quote(name) + " cannot be read: " + t.typErr.message}
 	}
 	if n := d.nested(t); n != nil {
 		m.typ = n

@@ -112,7 +112,8 @@ func element(list, index *node) *node {
 	if index.op == oName && index.name == "number" && len(list.kids) > 0 {
 		return anyElement(list)
 	}
-	if i, ok := bigInt(index.value); ok && i.IsInt64() && i.Int64() >= 0 && i.Int64() < int64(len(list.kids)) && !list.elems[i.Int64()].rest {
+	if i, ok := bigInt(index.value); ok && i.IsInt64() && i.Int64() >= 0 && i.Int64() < int64(len(list.kids)) &&
+		!list.elems[i.Int64()].rest {
 		return list.kids[i.Int64()]
 	}
 	return nil
@@ -127,7 +128,8 @@ func (b *builder) list(n *node, depth int) *node {
 			n = t
 		case n.op == oTuple || n.op == oArray:
 			return n
-		case n.op == oName && (n.name == "Array" || n.name == "ReadonlyArray") && len(n.kids) == 1 && b.file.types[n.name] == nil:
+		case n.op == oName && (n.name == "Array" || n.name == "ReadonlyArray") && len(n.kids) == 1 &&
+			b.file.types[n.name] == nil:
 			return &node{op: oArray, at: n.at, kids: n.kids}
 		default:
 			n = b.aliased(n)

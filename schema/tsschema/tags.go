@@ -7,8 +7,10 @@ import (
 )
 
 // numberTags are the constraints that take a number.
-var numberTags = map[string]bool{"minimum": true, "maximum": true, "exclusiveMinimum": true, "exclusiveMaximum": true, "multipleOf": true,
-	"minLength": true, "maxLength": true, "minItems": true, "maxItems": true, "minProperties": true, "maxProperties": true}
+var numberTags = map[string]bool{"minimum": true, "maximum": true, "exclusiveMinimum": true, "exclusiveMaximum": true,
+	"multipleOf": true,
+	"minLength":  true, "maxLength": true, "minItems": true, "maxItems": true, "minProperties": true,
+	"maxProperties": true}
 
 // textTags are the constraints that take a text.
 var textTags = map[string]bool{"pattern": true, "format": true, "title": true}

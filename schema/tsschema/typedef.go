@@ -43,7 +43,8 @@ func typedef(t *tag, above string) *decl {
 func addProperty(d *decl, t *tag) {
 	m := &member{name: t.param, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
 	if t.typErr != nil {
-		m.typ = &node{op: oRefused, at: t.typErr.at, name: "the type of " + quote(t.param) + " cannot be read: " + t.typErr.message}
+		m.typ = &node{op: oRefused, at: t.typErr.at,
+			name: "the type of " + quote(t.param) + " cannot be read: " + t.typErr.message}
 	}
 	m.doc.setDefault(t)
 	if !strings.Contains(t.param, ".") {

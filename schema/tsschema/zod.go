@@ -131,11 +131,16 @@ func (p *parser) zod(f *file, depth int) *zodType {
 
 // zodFormats are the checks of texts that a schema has a word for; "" is for
 // those that it has none for, and which are therefore not shown.
-var zodFormats = map[string]string{"email": "email", "url": "uri", "httpUrl": "uri", "uuid": "uuid", "uuidv4": "uuid", "guid": "uuid", "datetime": "date-time", "date": "date", "time": "time", "duration": "duration", "ipv4": "ipv4", "ipv6": "ipv6", "hostname": "hostname",
-	"ip": "", "cuid": "", "cuid2": "", "ulid": "", "nanoid": "", "emoji": "", "base64": "", "base64url": "", "jwt": "", "cidr": "", "cidrv4": "", "cidrv6": ""}
+var zodFormats = map[string]string{"email": "email", "url": "uri", "httpUrl": "uri", "uuid": "uuid", "uuidv4": "uuid",
+	"guid": "uuid", "datetime": "date-time", "date": "date", "time": "time", "duration": "duration", "ipv4": "ipv4",
+	"ipv6": "ipv6", "hostname": "hostname",
+	"ip": "", "cuid": "", "cuid2": "", "ulid": "", "nanoid": "", "emoji": "", "base64": "", "base64url": "", "jwt": "",
+	"cidr": "", "cidrv4": "", "cidrv6": ""}
 
 // zodPlain are the schemas without arguments, by the type that they come to.
-var zodPlain = map[string]string{"string": "string", "number": "number", "boolean": "boolean", "bigint": "bigint", "date": "Date", "any": "any", "unknown": "unknown", "undefined": "undefined", "void": "undefined", "int": "number", "int32": "number", "uint32": "number", "float32": "number", "float64": "number"}
+var zodPlain = map[string]string{"string": "string", "number": "number", "boolean": "boolean", "bigint": "bigint",
+	"date": "Date", "any": "any", "unknown": "unknown", "undefined": "undefined", "void": "undefined", "int": "number",
+	"int32": "number", "uint32": "number", "float32": "number", "float64": "number"}
 
 // zodBase reads what follows z: .string(), .object({ … }), .coerce.number().
 func (p *parser) zodBase(f *file, at, depth int) *zodType {

@@ -12,7 +12,8 @@ import (
 
 // zodQuiet are the methods that change nothing about which JSON fits: checks
 // that are code, and what only matters when zod itself parses.
-var zodQuiet = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase", "normalize", "strict", "strip", "passthrough", "loose", "finite", "safe", "lowercase", "uppercase"}
+var zodQuiet = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase",
+	"normalize", "strict", "strip", "passthrough", "loose", "finite", "safe", "lowercase", "uppercase"}
 
 // zodMethod reads .name(…) into t.
 func (p *parser) zodMethod(f *file, t *zodType, depth int) {
@@ -38,7 +39,8 @@ func (p *parser) zodMethod(f *file, t *zodType, depth int) {
 	case p.zodCheck(t, name), p.zodText(t, name), p.zodObject(f, t, name, depth), p.zodAround(f, t, name, depth):
 	default:
 		p.i = at
-		p.fail("." + name + "() of zod has no schema here: the function gets what was sent, so declare the type that it takes")
+		p.fail("." + name + "() of zod has no schema here: the function gets what was sent, so declare the type " +
+			"that it takes")
 	}
 	if p.err == nil {
 		p.i = end + 1
@@ -47,16 +49,19 @@ func (p *parser) zodMethod(f *file, t *zodType, depth int) {
 
 // zodCheck reads the checks of numbers and lengths.
 func (p *parser) zodCheck(t *zodType, name string) bool {
-	tags := map[string]string{"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum", "multipleOf": "multipleOf", "step": "multipleOf", "min": "minimum", "max": "maximum"}
+	tags := map[string]string{"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum",
+		"multipleOf": "multipleOf", "step": "multipleOf", "min": "minimum", "max": "maximum"}
 	switch t.kind {
 	case "string":
 		tags = map[string]string{"min": "minLength", "max": "maxLength", "length": "minLength maxLength"}
 	case "list":
-		tags = map[string]string{"min": "minItems", "max": "maxItems", "length": "minItems maxItems", "size": "minItems maxItems"}
+		tags = map[string]string{"min": "minItems", "max": "maxItems", "length": "minItems maxItems",
+			"size": "minItems maxItems"}
 	case "Date":
 		return name == "min" || name == "max"
 	case "number", "bigint":
-		signs := map[string]string{"positive": "exclusiveMinimum", "negative": "exclusiveMaximum", "nonnegative": "minimum", "nonpositive": "maximum"}
+		signs := map[string]string{"positive": "exclusiveMinimum", "negative": "exclusiveMaximum",
+			"nonnegative": "minimum", "nonpositive": "maximum"}
 		if signs[name] != "" {
 			t.tag(signs[name], "0")
 			return true
@@ -94,7 +99,8 @@ func (p *parser) zodText(t *zodType, name string) bool {
 	switch name {
 	case "regex":
 		pattern := p.text()
-		if p.peek().Kind != javascript.Regexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):], "/u") != "" {
+		if p.peek().Kind != javascript.Regexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):],
+			"/u") != "" {
 			p.fail("the pattern must be a regular expression without flags")
 			return true
 		}

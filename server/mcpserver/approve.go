@@ -25,7 +25,8 @@ const newest = "2026-07-28"
 
 // ask asks the person at the client to agree to a call that waits, if there is one
 // whom policy lets answer and the client can ask. Else it says how to go on.
-func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool, res *haft.Result) (*mcp.CallToolResult, error) {
+func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool,
+	res *haft.Result) (*mcp.CallToolResult, error) {
 	form, ok := v.question(ctx, r, res)
 	if !ok {
 		return v.resultOf(t, res), nil
@@ -45,7 +46,8 @@ func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool, res
 // question is what the person is asked, if there is anybody to be asked.
 func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.Result) (*mcp.ElicitParams, bool) {
 	caps := r.ClientCapabilities()
-	if v.s.cfg.Wait == nil || v.who.Person.Org == "" || v.who.Person.Org != v.who.Principal.Org || v.who.Person.Agent != "" ||
+	if v.s.cfg.Wait == nil || v.who.Person.Org == "" || v.who.Person.Org != v.who.Principal.Org ||
+		v.who.Person.Agent != "" ||
 		caps == nil || caps.Elicitation == nil || caps.Elicitation.Form == nil && caps.Elicitation.URL != nil {
 		return nil, false
 	}
@@ -57,7 +59,8 @@ func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.R
 			continue
 		}
 		return &mcp.ElicitParams{
-			Message: "May the tool " + a.Tool + " be called with these arguments?\n" + shownArgs(a.Args) + shownTerms(a.Terms),
+			Message: "May the tool " + a.Tool + " be called with these arguments?\n" + shownArgs(a.Args) +
+				shownTerms(a.Terms),
 			RequestedSchema: json.RawMessage(`{"type":"object","properties":{` +
 				`"approve":{"type":"boolean","title":"Agree","description":"Agree to exactly this call","default":false},` +
 				`"reason":{"type":"string","title":"Reason","description":"Why, for the record","maxLength":500}},"required":["approve"]}`),
@@ -116,7 +119,8 @@ func shownTerms(t *haft.Terms) string {
 
 // decide passes the answer of the person on, and waits for what becomes of the call.
 // Who may answer is decided by policy, also now.
-func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result, given *mcp.ElicitResult) (*mcp.CallToolResult, error) {
+func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
+	given *mcp.ElicitResult) (*mcp.CallToolResult, error) {
 	if given.Action != "accept" && given.Action != "decline" {
 		return v.resultOf(t, res), nil // put off: somebody else may answer
 	}
@@ -186,7 +190,8 @@ func (v *view) resume(ctx context.Context, r *mcp.CallToolRequest, name string) 
 	if err != nil {
 		return nil, told(err)
 	}
-	waiting := &haft.Result{Call: st.Call, Tool: rec.Call.Tool, Status: haft.StatusPending, Approval: st.Approval, Value: json.RawMessage("null")}
+	waiting := &haft.Result{Call: st.Call, Tool: rec.Call.Tool, Status: haft.StatusPending, Approval: st.Approval,
+		Value: json.RawMessage("null")}
 	given, ok := r.Params.InputResponses[question].(*mcp.ElicitResult)
 	if !ok || given == nil {
 		form, ok := v.question(ctx, r, waiting)

@@ -14,7 +14,8 @@ import (
 
 // callTool sends tools/call to the one tool that the SDK knows, with the name of the
 // tool that is meant. What is none of the service's is left to the program's own.
-func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
+func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolRequest,
+	next mcp.MethodHandler) (mcp.Result, error) {
 	name := r.Params.Name
 	if name == dispatch {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such tool"}
@@ -28,7 +29,8 @@ func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolReque
 	}
 	params := *r.Params
 	params.Name = dispatch
-	return next(context.WithValue(ctx, named{}, name), method, &mcp.CallToolRequest{Session: r.Session, Params: &params, Extra: r.Extra})
+	return next(context.WithValue(ctx, named{}, name), method,
+		&mcp.CallToolRequest{Session: r.Session, Params: &params, Extra: r.Extra})
 }
 
 // has reports whether the caller has a tool of that name.
@@ -145,7 +147,8 @@ func (t *herald) tell(ctx context.Context, e haft.Event) error {
 			return nil
 		}
 		//nolint:staticcheck // deprecated for the newer wire, where clients ask for it request by request
-		return t.session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Logger: e.Tool + "." + out.Stream, Data: strings.TrimSuffix(out.Text, "\n")})
+		return t.session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Logger: e.Tool + "." + out.Stream,
+			Data: strings.TrimSuffix(out.Text, "\n")})
 	}
 	return nil
 }

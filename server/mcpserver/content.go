@@ -22,7 +22,8 @@ func (v *view) resultOf(t haft.Tool, r *haft.Result) *mcp.CallToolResult {
 	text, _ := modelapi.Tell(r)
 	out := &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.Status != haft.StatusSuccess, Meta: metaOf(r)}
 	p := parts{v: v, r: r, left: maxInline, shown: map[string]bool{}}
-	if len(r.Content) > 0 && r.Status == haft.StatusSuccess || len(r.Content) > 0 && r.Error != nil && r.Error.Kind == haft.FailException {
+	if len(r.Content) > 0 && r.Status == haft.StatusSuccess ||
+		len(r.Content) > 0 && r.Error != nil && r.Error.Kind == haft.FailException {
 		for _, c := range r.Content {
 			if shown := p.part(c); shown != nil {
 				out.Content = append(out.Content, shown)
@@ -51,7 +52,8 @@ func (v *view) structure(t haft.Tool, r *haft.Result, out *mcp.CallToolResult) {
 	switch {
 	case r.Truncated.Value > 0 && schema != nil:
 		out.IsError = true
-		out.Content = append([]mcp.Content{&mcp.TextContent{Text: "[the value is too long to be given as data; its beginning follows. Ask for less.]"}}, out.Content...)
+		out.Content = append([]mcp.Content{&mcp.TextContent{Text: "[the value is too long to be given as data; its " +
+			"beginning follows. Ask for less.]"}}, out.Content...)
 	case r.Truncated.Value > 0:
 	case schema != nil && isObject(t.Version.Returns), schema == nil && object:
 		if object {
@@ -110,7 +112,8 @@ func (p *parts) part(c haft.Content) mcp.Content {
 	case haft.ContentText:
 		return &mcp.TextContent{Text: c.Text, Annotations: hints}
 	case haft.ContentLink:
-		link := &mcp.ResourceLink{URI: c.URI, Name: c.Name, Title: c.Title, Description: c.Description, MIMEType: c.MIME, Annotations: hints}
+		link := &mcp.ResourceLink{URI: c.URI, Name: c.Name, Title: c.Title, Description: c.Description,
+			MIMEType: c.MIME, Annotations: hints}
 		if c.Size > 0 {
 			link.Size = &c.Size
 		}

@@ -56,27 +56,33 @@ func fixtureExtend(s *mcp.Server) {
 		add(name, any, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			var in struct{ Message string }
 			_ = json.Unmarshal(r.Params.Arguments, &in) // it may be left out
-			res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Please: " + in.Message, RequestedSchema: json.RawMessage(schema)})
+			res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Please: " + in.Message,
+				RequestedSchema: json.RawMessage(schema)})
 			if err != nil {
 				return nil, err
 			}
 			return text("Elicitation completed: action=%s, content=%v", res.Action, res.Content), nil
 		})
 	}
-	add("test_sampling", `{"type":"object","properties":{"prompt":{"type":"string"}},"required":["prompt"]}`, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in struct{ Prompt string }
-		if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-			return nil, err
-		}
-		res, err := r.Session.CreateMessage(ctx, sample(in.Prompt))
-		if err != nil {
-			return nil, err
-		}
-		said, _ := res.Content.(*mcp.TextContent)
-		return text("LLM response: %s", said.Text), nil
+	add("test_sampling", `{"type":"object","properties":{"prompt":{"type":"string"}},"required":["prompt"]}`,
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var in struct{ Prompt string }
+			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			res, err := r.Session.CreateMessage(ctx, sample(in.Prompt))
+			if err != nil {
+				return nil, err
+			}
+			said, _ := res.Content.(*mcp.TextContent)
+			return text("LLM response: %s", said.Text), nil
+		})
+	add("json_schema_2020_12_tool", schema2020, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult,
+		error) {
+		return text("called"), nil
 	})
-	add("json_schema_2020_12_tool", schema2020, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("called"), nil })
-	add("test_x_mcp_header", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`,
+	add("test_x_mcp_header",
+		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`,
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("called"), nil })
 	add("test_streaming_elicitation", any, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text("only a result"), nil
@@ -85,11 +91,13 @@ func fixtureExtend(s *mcp.Server) {
 		if caps := r.ClientCapabilities(); caps != nil && caps.Sampling != nil {
 			return text("the client can"), nil
 		}
-		data, err := json.Marshal(mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}})
+		data, err := json.Marshal(
+			mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}})
 		if err != nil {
 			return nil, err
 		}
-		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client has to be able to sample", Data: data}
+		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities,
+			Message: "the client has to be able to sample", Data: data}
 	})
 	add("test_reconnection", any, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if r.Extra != nil && r.Extra.CloseSSEStream != nil {
@@ -109,16 +117,19 @@ func fixtureExtend(s *mcp.Server) {
 // changes are the fixtures that change lists.
 func changes(s *mcp.Server, add func(name, schema string, h mcp.ToolHandler)) {
 	done := func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("done"), nil }
-	add("test_trigger_tool_change", `{"type":"object"}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		add("test_transient_tool", `{"type":"object"}`, done)
-		return text("changed"), nil
-	})
-	add("test_trigger_prompt_change", `{"type":"object"}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.AddPrompt(&mcp.Prompt{Name: "test_transient_prompt", Description: "a fixture"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			return &mcp.GetPromptResult{}, nil
+	add("test_trigger_tool_change", `{"type":"object"}`,
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			add("test_transient_tool", `{"type":"object"}`, done)
+			return text("changed"), nil
 		})
-		return text("changed"), nil
-	})
+	add("test_trigger_prompt_change", `{"type":"object"}`,
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			s.AddPrompt(&mcp.Prompt{Name: "test_transient_prompt", Description: "a fixture"},
+				func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					return &mcp.GetPromptResult{}, nil
+				})
+			return text("changed"), nil
+		})
 }
 
 // resources are those of the suite.
@@ -131,13 +142,17 @@ func resources(s *mcp.Server) {
 		}
 	}
 	image := mcp.ResourceContents{MIMEType: "image/png", Blob: file("", "", png).Data}
-	s.AddResource(&mcp.Resource{Name: "static-text", URI: "test://static-text", MIMEType: "text/plain"}, give(mcp.ResourceContents{MIMEType: "text/plain", Text: "This is the content of the static text resource."}))
+	s.AddResource(&mcp.Resource{Name: "static-text", URI: "test://static-text", MIMEType: "text/plain"},
+		give(mcp.ResourceContents{MIMEType: "text/plain", Text: "This is the content of the static text resource."}))
 	s.AddResource(&mcp.Resource{Name: "static-binary", URI: "test://static-binary", MIMEType: "image/png"}, give(image))
-	s.AddResource(&mcp.Resource{Name: "watched-resource", URI: "test://watched-resource", MIMEType: "text/plain"}, give(mcp.ResourceContents{MIMEType: "text/plain", Text: "Watched resource content"}))
-	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "template", URITemplate: "test://template/{id}/data", MIMEType: "application/json"},
+	s.AddResource(&mcp.Resource{Name: "watched-resource", URI: "test://watched-resource", MIMEType: "text/plain"},
+		give(mcp.ResourceContents{MIMEType: "text/plain", Text: "Watched resource content"}))
+	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "template", URITemplate: "test://template/{id}/data",
+		MIMEType: "application/json"},
 		func(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			id := strings.TrimSuffix(strings.TrimPrefix(r.Params.URI, "test://template/"), "/data")
-			raw, err := json.Marshal(map[string]interface{}{"id": id, "templateTest": true, "data": "Data for ID: " + id})
+			raw, err := json.Marshal(map[string]interface{}{"id": id, "templateTest": true,
+				"data": "Data for ID: " + id})
 			if err != nil {
 				return nil, err
 			}
@@ -156,27 +171,39 @@ func prompts(s *mcp.Server) {
 	}
 	add := func(p mcp.Prompt, h func(r *mcp.GetPromptRequest) *mcp.GetPromptResult) {
 		p.Description = "a fixture"
-		s.AddPrompt(&p, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) { return h(r), nil })
+		s.AddPrompt(&p, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return h(r),
+				nil
+		})
 	}
 	add(mcp.Prompt{Name: "test_simple_prompt"}, func(*mcp.GetPromptRequest) *mcp.GetPromptResult {
 		return say(&mcp.TextContent{Text: "This is a simple prompt for testing."})
 	})
-	add(mcp.Prompt{Name: "test_prompt_with_arguments", Arguments: []*mcp.PromptArgument{{Name: "arg1", Required: true}, {Name: "arg2", Required: true}}}, func(r *mcp.GetPromptRequest) *mcp.GetPromptResult {
-		return say(&mcp.TextContent{Text: "Prompt with arguments: arg1='" + r.Params.Arguments["arg1"] + "', arg2='" + r.Params.Arguments["arg2"] + "'"})
-	})
-	add(mcp.Prompt{Name: "test_prompt_with_embedded_resource", Arguments: []*mcp.PromptArgument{{Name: "resourceUri", Required: true}}}, func(r *mcp.GetPromptRequest) *mcp.GetPromptResult {
-		return say(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: r.Params.Arguments["resourceUri"], MIMEType: "text/plain", Text: "Embedded resource content for testing."}},
-			&mcp.TextContent{Text: "Please process the embedded resource above."})
-	})
+	add(mcp.Prompt{Name: "test_prompt_with_arguments",
+		Arguments: []*mcp.PromptArgument{{Name: "arg1", Required: true}, {Name: "arg2", Required: true}}},
+		func(r *mcp.GetPromptRequest) *mcp.GetPromptResult {
+			return say(&mcp.TextContent{Text: "Prompt with arguments: arg1='" + r.Params.Arguments["arg1"] +
+				"', arg2='" +
+				r.Params.Arguments["arg2"] + "'"})
+		})
+	add(mcp.Prompt{Name: "test_prompt_with_embedded_resource",
+		Arguments: []*mcp.PromptArgument{{Name: "resourceUri", Required: true}}},
+		func(r *mcp.GetPromptRequest) *mcp.GetPromptResult {
+			return say(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: r.Params.Arguments["resourceUri"],
+				MIMEType: "text/plain", Text: "Embedded resource content for testing."}},
+				&mcp.TextContent{Text: "Please process the embedded resource above."})
+		})
 	add(mcp.Prompt{Name: "test_prompt_with_image"}, func(*mcp.GetPromptRequest) *mcp.GetPromptResult {
 		data, _ := base64.StdEncoding.DecodeString(png) // a constant
-		return say(&mcp.ImageContent{Data: data, MIMEType: "image/png"}, &mcp.TextContent{Text: "Please analyze the image above."})
+		return say(&mcp.ImageContent{Data: data, MIMEType: "image/png"},
+			&mcp.TextContent{Text: "Please analyze the image above."})
 	})
 	add(mcp.Prompt{Name: "test_input_required_result_prompt"}, func(r *mcp.GetPromptRequest) *mcp.GetPromptResult {
 		if content := given(r.Params.InputResponses, "user_context"); content != nil {
 			said, _ := content["context"].(string)
 			return say(&mcp.TextContent{Text: "Context: " + said})
 		}
-		return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"user_context": form("Please provide context for the prompt", "context", "string")}}
+		return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"user_context": form(
+			"Please provide context for the prompt", "context", "string")}}
 	})
 }

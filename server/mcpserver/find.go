@@ -33,15 +33,20 @@ func findTool() *mcp.Tool {
 	no := false
 	return &mcp.Tool{
 		Name: findName, Title: "Find tools",
-		Description: "Finds tools by words of their name, description, tags and category, and returns how they are called. " +
-			"Without a query it says which servers there are, how many tools each has and how many tokens all of them would take. Call what you find with call_tool.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","description":"what the tool is to do, in a few words","maxLength":500},` +
-			`"limit":{"type":"integer","minimum":1,"maximum":50,"description":"the most to return; 10 if left out"}},"additionalProperties":false}`),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no, OpenWorldHint: &no, Title: "Find tools"},
-		OutputSchema: json.RawMessage(`{"type":"object","properties":{"tools":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":"string"},` +
-			`"inputSchema":{"type":"object"},"tokens":{"type":"integer"}},"required":["name","description","inputSchema","tokens"]}},` +
-			`"servers":{"type":"array","items":{"type":"object","properties":{"server":{"type":"string"},"tools":{"type":"integer"},"tokens":{"type":"integer"}},"required":["server","tools","tokens"]}},` +
-			`"more":{"type":"boolean"}},"required":["tools"]}`),
+		Description: "Finds tools by words of their name, description, tags and category, and returns how they are " +
+			"called. " +
+			"Without a query it says which servers there are, how many tools each has and how many tokens all of " +
+			"them would take. Call what you find with call_tool.",
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"query":{"type":"string","description":"what the tool is to do, in a few words","maxLength":500},` +
+				`"limit":{"type":"integer","minimum":1,"maximum":50,"description":"the most to return; 10 if left out"}},"additionalProperties":false}`),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no,
+			OpenWorldHint: &no, Title: "Find tools"},
+		OutputSchema: json.RawMessage(
+			`{"type":"object","properties":{"tools":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":"string"},` +
+				`"inputSchema":{"type":"object"},"tokens":{"type":"integer"}},"required":["name","description","inputSchema","tokens"]}},` +
+				`"servers":{"type":"array","items":{"type":"object","properties":{"server":{"type":"string"},"tools":{"type":"integer"},"tokens":{"type":"integer"}},"required":["server","tools","tokens"]}},` +
+				`"more":{"type":"boolean"}},"required":["tools"]}`),
 	}
 }
 
@@ -50,8 +55,9 @@ func callToolTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name: callName, Title: "Call a tool",
 		Description: "Calls a tool that find_tools has found, with arguments that fit its inputSchema.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","description":"the name of the tool"},` +
-			`"arguments":{"type":"object","description":"its arguments"}},"required":["name"],"additionalProperties":false}`),
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"name":{"type":"string","description":"the name of the tool"},` +
+				`"arguments":{"type":"object","description":"its arguments"}},"required":["name"],"additionalProperties":false}`),
 	}
 }
 
@@ -84,8 +90,10 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 		Limit int    `json:"limit"`
 	}
 	if len(args) > 0 {
-		if err := json.Unmarshal(args, &in); err != nil || len(in.Query) > maxQuery || in.Limit < 0 || in.Limit > maxFound {
-			return failed("validation_error: query is a text of at most 500 bytes, and limit a number from 1 to 50"), nil
+		if err := json.Unmarshal(args, &in); err != nil || len(in.Query) > maxQuery || in.Limit < 0 ||
+			in.Limit > maxFound {
+			return failed("validation_error: query is a text of at most 500 bytes, and limit a number from 1 to 50"),
+				nil
 		}
 	}
 	out := findings{Tools: []found{}}
@@ -106,7 +114,8 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 		if err != nil {
 			return nil, told(err)
 		}
-		f := found{Name: t.Name, Description: t.Version.Description, InputSchema: t.Version.Parameters, Tokens: Tokens(t)}
+		f := found{Name: t.Name, Description: t.Version.Description, InputSchema: t.Version.Parameters,
+			Tokens: Tokens(t)}
 		size += len(f.Description) + len(f.InputSchema) + 100
 		if len(out.Tools) == limit || len(out.Tools) > 0 && size > maxFindOut {
 			out.More = true

@@ -40,13 +40,15 @@ func file(name, mime, data string) haft.Artifact {
 func fixtureTools(s *builtin.Set) error {
 	type none struct{}
 	image := file("image.png", "image/png", png)
-	resource := haft.Content{Type: haft.ContentResource, URI: "test://embedded-resource", MIME: "text/plain", Text: "This is an embedded resource content."}
+	resource := haft.Content{Type: haft.ContentResource, URI: "test://embedded-resource", MIME: "text/plain",
+		Text: "This is an embedded resource content."}
 	raw := func(name, about string, res haft.Result) error {
-		return builtin.AddRaw[none, any](s, builtin.Def{Name: name, Description: about}, func(context.Context, executor.Request, none) (*haft.Result, error) {
-			out := res
-			out.Status, out.Value = haft.StatusSuccess, json.RawMessage("null")
-			return &out, nil
-		})
+		return builtin.AddRaw[none, any](s, builtin.Def{Name: name, Description: about},
+			func(context.Context, executor.Request, none) (*haft.Result, error) {
+				out := res
+				out.Status, out.Value = haft.StatusSuccess, json.RawMessage("null")
+				return &out, nil
+			})
 	}
 	pause := func(ctx context.Context) { // as long as the suite says
 		select {
@@ -55,37 +57,51 @@ func fixtureTools(s *builtin.Set) error {
 		}
 	}
 	return errors.Join(
-		builtin.Add(s, builtin.Def{Name: "test_simple_text", Description: "a text"}, func(context.Context, builtin.Call, none) (any, error) {
-			return "This is a simple text response for testing.", nil
-		}),
-		raw("test_image_content", "an image", haft.Result{Content: []haft.Content{{Type: haft.ContentImage, Artifact: "image.png"}}, Artifacts: []haft.Artifact{image}}),
-		raw("test_audio_content", "a sound", haft.Result{Artifacts: []haft.Artifact{file("sound.wav", "audio/wav", wav)}, Content: []haft.Content{{Type: haft.ContentAudio, Artifact: "sound.wav"}}}),
+		builtin.Add(s, builtin.Def{Name: "test_simple_text", Description: "a text"},
+			func(context.Context, builtin.Call, none) (any, error) {
+				return "This is a simple text response for testing.", nil
+			}),
+		raw("test_image_content", "an image",
+			haft.Result{Content: []haft.Content{{Type: haft.ContentImage, Artifact: "image.png"}},
+				Artifacts: []haft.Artifact{image}}),
+		raw("test_audio_content", "a sound",
+			haft.Result{Artifacts: []haft.Artifact{file("sound.wav", "audio/wav", wav)},
+				Content: []haft.Content{{Type: haft.ContentAudio, Artifact: "sound.wav"}}}),
 		raw("test_embedded_resource", "a resource", haft.Result{Content: []haft.Content{resource}}),
-		raw("test_multiple_content_types", "several", haft.Result{Artifacts: []haft.Artifact{image}, Content: []haft.Content{
-			{Type: haft.ContentText, Text: "Multiple content types test:"}, {Type: haft.ContentImage, Artifact: "image.png"},
-			{Type: haft.ContentResource, URI: "test://mixed-content-resource", MIME: "application/json", Text: `{"test":"data","value":123}`},
-		}}),
-		builtin.Add(s, builtin.Def{Name: "test_error_handling", Description: "fails"}, func(context.Context, builtin.Call, none) (any, error) {
-			return nil, errors.New("this tool intentionally returns an error for testing")
-		}),
-		builtin.Add(s, builtin.Def{Name: "test_tool_with_progress", Description: "says how far it is"}, func(ctx context.Context, c builtin.Call, _ none) (any, error) {
-			for _, n := range []int{0, 50, 100} {
-				c.Progress(map[string]any{"progress": n, "total": 100, "message": fmt.Sprintf("Completed step %d of 100", n)})
-				pause(ctx)
-			}
-			return "done", nil
-		}),
-		builtin.Add(s, builtin.Def{Name: "test_tool_with_logging", Description: "prints"}, func(ctx context.Context, c builtin.Call, _ none) (any, error) {
-			for _, line := range []string{"Tool execution started\n", "Tool processing data\n", "Tool execution completed\n"} {
-				c.Stdout([]byte(line))
-				pause(ctx)
-			}
-			return "printed", nil
-		}),
-		builtin.Add(s, builtin.Def{Name: "test_logging_tool", Description: "prints"}, func(_ context.Context, c builtin.Call, _ none) (any, error) {
-			c.Stdout([]byte("test_logging_tool executed\n"))
-			return "printed", nil
-		}),
+		raw("test_multiple_content_types", "several",
+			haft.Result{Artifacts: []haft.Artifact{image}, Content: []haft.Content{
+				{Type: haft.ContentText, Text: "Multiple content types test:"},
+				{Type: haft.ContentImage, Artifact: "image.png"},
+				{Type: haft.ContentResource, URI: "test://mixed-content-resource", MIME: "application/json",
+					Text: `{"test":"data","value":123}`},
+			}}),
+		builtin.Add(s, builtin.Def{Name: "test_error_handling", Description: "fails"},
+			func(context.Context, builtin.Call, none) (any, error) {
+				return nil, errors.New("this tool intentionally returns an error for testing")
+			}),
+		builtin.Add(s, builtin.Def{Name: "test_tool_with_progress", Description: "says how far it is"},
+			func(ctx context.Context, c builtin.Call, _ none) (any, error) {
+				for _, n := range []int{0, 50, 100} {
+					c.Progress(map[string]any{"progress": n, "total": 100,
+						"message": fmt.Sprintf("Completed step %d of 100", n)})
+					pause(ctx)
+				}
+				return "done", nil
+			}),
+		builtin.Add(s, builtin.Def{Name: "test_tool_with_logging", Description: "prints"},
+			func(ctx context.Context, c builtin.Call, _ none) (any, error) {
+				for _, line := range []string{"Tool execution started\n", "Tool processing data\n",
+					"Tool execution completed\n"} {
+					c.Stdout([]byte(line))
+					pause(ctx)
+				}
+				return "printed", nil
+			}),
+		builtin.Add(s, builtin.Def{Name: "test_logging_tool", Description: "prints"},
+			func(_ context.Context, c builtin.Call, _ none) (any, error) {
+				c.Stdout([]byte("test_logging_tool executed\n"))
+				return "printed", nil
+			}),
 	)
 }
 
@@ -146,7 +162,8 @@ func sampled(r mcp.InputResponseMap, key string) (string, bool) {
 
 // sample asks for words of a model.
 func sample(text string) *mcp.CreateMessageParams {
-	return &mcp.CreateMessageParams{MaxTokens: 100, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}
+	return &mcp.CreateMessageParams{MaxTokens: 100,
+		Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}
 }
 
 // rounds are the fixtures in which the client is asked by an answer.
@@ -160,31 +177,38 @@ func rounds() map[string]mcp.ToolHandler {
 			if given(r.Params.InputResponses, "confirm") != nil && was == state {
 				return text("state-ok: requestState received and confirmation accepted"), nil
 			}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"confirm": form("Please confirm", "ok", "boolean")}, RequestState: sealed(state)}, nil
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"confirm": form("Please confirm", "ok",
+				"boolean")}, RequestState: sealed(state)}, nil
 		}
 	}
 	return map[string]mcp.ToolHandler{
 		"test_input_required_result_request_state":  confirm("request_state"),
 		"test_input_required_result_tampered_state": confirm("tampered_state"),
-		"test_input_required_result_elicitation": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_elicitation": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult,
+			error) {
 			if name, _ := given(r.Params.InputResponses, "user_name")["name"].(string); name != "" {
 				return text("Hello, %s!", name), nil
 			}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"user_name": form("What is your name?", "name", "string")}}, nil
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"user_name": form("What is your name?",
+				"name", "string")}}, nil
 		},
-		"test_input_required_result_sampling": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_sampling": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult,
+			error) {
 			if said, ok := sampled(r.Params.InputResponses, "capital_question"); ok {
 				return text("Sampling response: %s", said), nil
 			}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"capital_question": sample("What is the capital of France?")}}, nil
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"capital_question": sample(
+				"What is the capital of France?")}}, nil
 		},
-		"test_input_required_result_list_roots": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_list_roots": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult,
+			error) {
 			if roots, ok := r.Params.InputResponses["client_roots"].(*mcp.ListRootsResult); ok && roots != nil {
 				return text("Client exposed %d root(s)", len(roots.Roots)), nil
 			}
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"client_roots": &mcp.ListRootsParams{}}}, nil
 		},
-		"test_input_required_result_multiple_inputs": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_multiple_inputs": func(_ context.Context,
+			r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			in := r.Params.InputResponses
 			name, _ := given(in, "user_name")["name"].(string)
 			greeting, ok := sampled(in, "greeting")
@@ -192,24 +216,33 @@ func rounds() map[string]mcp.ToolHandler {
 				return text("%s %s: %d root(s)", greeting, name, len(roots.Roots)), nil
 			}
 			return &mcp.CallToolResult{RequestState: sealed("multiple_inputs"), InputRequests: mcp.InputRequestMap{
-				"user_name": form("What is your name?", "name", "string"), "greeting": sample("Generate a greeting"), "client_roots": &mcp.ListRootsParams{},
+				"user_name": form("What is your name?", "name", "string"), "greeting": sample("Generate a greeting"),
+				"client_roots": &mcp.ListRootsParams{},
 			}}, nil
 		},
-		"test_input_required_result_multi_round": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_multi_round": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult,
+			error) {
 			state, err := unsealed(r.Params.RequestState)
 			if err != nil {
 				return nil, err
 			}
 			switch {
 			case state == "":
-				return &mcp.CallToolResult{RequestState: sealed("round=1"), InputRequests: mcp.InputRequestMap{"step1": form("Step 1: What is your name?", "name", "string")}}, nil
+				return &mcp.CallToolResult{RequestState: sealed("round=1"),
+						InputRequests: mcp.InputRequestMap{"step1": form("Step 1: What is your name?", "name",
+							"string")}},
+					nil
 			case state == "round=1":
 				name, _ := given(r.Params.InputResponses, "step1")["name"].(string)
-				return &mcp.CallToolResult{RequestState: sealed("round=2;name=" + name), InputRequests: mcp.InputRequestMap{"step2": form("Step 2: What is your favorite color?", "color", "string")}}, nil
+				return &mcp.CallToolResult{RequestState: sealed("round=2;name=" + name),
+					InputRequests: mcp.InputRequestMap{"step2": form("Step 2: What is your favorite color?", "color",
+						"string")}}, nil
 			}
-			return text("Multi-round complete: %s likes %v", strings.TrimPrefix(state, "round=2;name="), given(r.Params.InputResponses, "step2")["color"]), nil
+			return text("Multi-round complete: %s likes %v", strings.TrimPrefix(state, "round=2;name="),
+				given(r.Params.InputResponses, "step2")["color"]), nil
 		},
-		"test_input_required_result_capabilities": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		"test_input_required_result_capabilities": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult,
+			error) {
 			caps, ask := r.ClientCapabilities(), mcp.InputRequestMap{}
 			if len(r.Params.InputResponses) > 0 || caps == nil {
 				return text("fulfilled"), nil

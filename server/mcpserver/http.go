@@ -201,7 +201,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	out := told(err)
 	if _, ok := errors.AsType[*tooLarge](err); ok {
-		status, out = http.StatusRequestEntityTooLarge, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the message is larger than " + strconv.FormatInt(s.cfg.MaxMessage, 10) + " bytes"}
+		status, out = http.StatusRequestEntityTooLarge,
+			&jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+				Message: "the message is larger than " + strconv.FormatInt(s.cfg.MaxMessage, 10) + " bytes"}
 	} else {
 		switch haft.CodeOf(err) {
 		case haft.CodeInvalid, haft.CodeConflict:

@@ -178,7 +178,8 @@ func (v *view) own(ctx context.Context, next mcp.MethodHandler, r *mcp.ListTools
 		if list.NextCursor == "" {
 			return own, nil
 		}
-		r = &mcp.ListToolsRequest{Session: r.Session, Extra: r.Extra, Params: &mcp.ListToolsParams{Cursor: list.NextCursor}}
+		r = &mcp.ListToolsRequest{Session: r.Session, Extra: r.Extra,
+			Params: &mcp.ListToolsParams{Cursor: list.NextCursor}}
 	}
 }
 
@@ -203,7 +204,8 @@ func parseCursor(cursor string) (string, error) {
 // toolOf is a tool as clients are told of it.
 func toolOf(t haft.Tool) *mcp.Tool {
 	out := &mcp.Tool{
-		Name: t.Name, Title: t.Version.Annotations.Title, Description: t.Version.Description, InputSchema: t.Version.Parameters,
+		Name: t.Name, Title: t.Version.Annotations.Title, Description: t.Version.Description,
+		InputSchema: t.Version.Parameters,
 		Annotations: annotations(t.Version.Annotations),
 	}
 	if s := outputSchema(t.Version.Returns); s != nil {

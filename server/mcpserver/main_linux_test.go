@@ -13,7 +13,8 @@ func TestMain(m *testing.M) {
 	local.Init()
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")); err != nil {
+		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
+			goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")); err != nil {
 			os.Stderr.WriteString("goroutines are left behind: " + err.Error() + "\n")
 			code = 1
 		}

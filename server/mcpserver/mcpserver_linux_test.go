@@ -39,13 +39,17 @@ func visit(t *testing.T, url, key string, answer *mcp.ElicitResult) *guest {
 // visitAs is visit with a version of the protocol; "" means the newest.
 func visitAs(t *testing.T, version, url, key string, answer *mcp.ElicitResult) *guest {
 	t.Helper()
-	g := &guest{changed: make(chan struct{}, 16), progress: make(chan float64, 16), logged: make(chan string, 16), answer: answer}
+	g := &guest{changed: make(chan struct{}, 16), progress: make(chan float64, 16), logged: make(chan string, 16),
+		answer: answer}
 	opts := &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { g.changed <- struct{}{} },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			g.progress <- r.Params.Progress
 		},
-		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) { g.logged <- fmt.Sprint(r.Params.Data) },
+		LoggingMessageHandler: func(_ context.Context,
+			r *mcp.LoggingMessageRequest) {
+			g.logged <- fmt.Sprint(r.Params.Data)
+		},
 	}
 	if answer != nil {
 		opts.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -56,7 +60,9 @@ func visitAs(t *testing.T, version, url, key string, answer *mcp.ElicitResult) *
 		}
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "guest", Version: "1"}, opts)
-	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed{key, http.DefaultTransport}}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url,
+		HTTPClient: &http.Client{Transport: keyed{key, http.DefaultTransport}}},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -109,17 +115,20 @@ func build(t *testing.T, cfg mcpserver.Config) *house {
 	type none struct{}
 	sc := adding(func(s *builtin.Set) error {
 		return errors.Join(fixtureTools(s),
-			builtin.Add(s, builtin.Def{Name: "stick", Description: "Waits until it is cancelled."}, func(ctx context.Context, _ builtin.Call, _ none) (any, error) {
-				close(h.stuck)
-				<-ctx.Done()
-				close(h.freed)
-				return nil, ctx.Err()
-			}),
-			builtin.Add(s, builtin.Def{Name: "wipe", Description: "Asks first."}, func(context.Context, builtin.Call, none) (string, error) {
-				return "wiped", nil
-			}))
+			builtin.Add(s, builtin.Def{Name: "stick", Description: "Waits until it is cancelled."},
+				func(ctx context.Context, _ builtin.Call, _ none) (any, error) {
+					close(h.stuck)
+					<-ctx.Done()
+					close(h.freed)
+					return nil, ctx.Err()
+				}),
+			builtin.Add(s, builtin.Def{Name: "wipe", Description: "Asks first."},
+				func(context.Context, builtin.Call, none) (string, error) {
+					return "wiped", nil
+				}))
 	})
-	sc.Policy = []byte("version: 1\nrules:\n  - {id: all, effect: allow, tools: ['tool:*']}\n  - {id: ask, effect: ask, tools: ['tool:wipe'], approval: {self: true}}\n")
+	sc.Policy = []byte("version: 1\nrules:\n  - {id: all, effect: allow, tools: ['tool:*']}\n  - {id: ask, effect: " +
+		"ask, tools: ['tool:wipe'], approval: {self: true}}\n")
 	h.Service = openService(t, sc)
 	h.door = openDoor(t, h.Service, cfg)
 	h.url = serveDoor(t, h.Service, h.door, byKey)
@@ -135,7 +144,8 @@ func (h *house) put(t *testing.T, p haft.Principal, source string) {
 	h.door.Changed(p.Org)
 }
 
-const adder = "def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: One.\n        b: The other.\n    \"\"\"\n    return a + b\n"
+const adder = "def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: One.\n        b: The " +
+	"other.\n    \"\"\"\n    return a + b\n"
 
 func TestServer_lists_and_calls(t *testing.T) {
 	h := build(t, mcpserver.Config{})
@@ -151,7 +161,8 @@ func TestServer_lists_and_calls(t *testing.T) {
 	if names["add"] == nil || names["run_code_with_tools"] == nil || names["haft/call"] != nil {
 		t.Fatalf("tools = %v", names)
 	}
-	if d := names["run_code_with_tools"].Description; !strings.Contains(d, "def add(a: int, b: int) -> int: ...  # Add.") {
+	if d := names["run_code_with_tools"].Description; !strings.Contains(d,
+		"def add(a: int, b: int) -> int: ...  # Add.") {
 		t.Errorf("the description of code mode has no stub of add: %s", d)
 	}
 	res, err := g.CallTool(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": 1, "b": 2}})
@@ -161,7 +172,8 @@ func TestServer_lists_and_calls(t *testing.T) {
 	if got, _ := json.Marshal(res.StructuredContent); string(got) != `{"result":3}` {
 		t.Errorf("structured = %s", got)
 	}
-	res, err = g.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_code_with_tools", Arguments: map[string]any{"language": "python", "code": "add(1, add(2, 3))"}})
+	res, err = g.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_code_with_tools",
+		Arguments: map[string]any{"language": "python", "code": "add(1, add(2, 3))"}})
 	if err != nil || res.IsError || !strings.Contains(said(res), `"value":6`) {
 		t.Errorf("code mode = %s, %v", said(res), err)
 	}
@@ -249,8 +261,10 @@ func TestServer_asks_the_person_at_the_client(t *testing.T) {
 		want   string
 		failed bool
 	}{
-		"who agrees":          {&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}, "wiped", false},
-		"who does not":        {&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": false, "reason": "no"}}, "a person refused the call", true},
+		"who agrees": {&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}, "wiped",
+			false},
+		"who does not": {&mcp.ElicitResult{Action: "accept",
+			Content: map[string]any{"approve": false, "reason": "no"}}, "a person refused the call", true},
 		"who declines":        {&mcp.ElicitResult{Action: "decline"}, "a person refused the call", true},
 		"who puts it off":     {&mcp.ElicitResult{Action: "cancel"}, "pending_approval", true},
 		"who cannot be asked": {nil, "pending_approval", true},
@@ -279,7 +293,8 @@ func TestServer_many_tools_are_searched_for(t *testing.T) {
 	if err != nil || len(list.Tools) != 2 {
 		t.Fatalf("list = %+v, %v", list, err)
 	}
-	res, err := g.CallTool(t.Context(), &mcp.CallToolParams{Name: "find_tools", Arguments: map[string]any{"query": "add"}})
+	res, err := g.CallTool(t.Context(), &mcp.CallToolParams{Name: "find_tools",
+		Arguments: map[string]any{"query": "add"}})
 	if err != nil || !strings.Contains(said(res), `"name":"add"`) {
 		t.Errorf("find_tools = %s, %v", said(res), err)
 	}
@@ -287,7 +302,8 @@ func TestServer_many_tools_are_searched_for(t *testing.T) {
 	if err != nil || !strings.Contains(said(res), `"tokens":`) {
 		t.Errorf("find_tools without a query = %s, %v", said(res), err)
 	}
-	res, err = g.CallTool(t.Context(), &mcp.CallToolParams{Name: "call_tool", Arguments: map[string]any{"name": "add", "arguments": map[string]any{"a": 2, "b": 3}}})
+	res, err = g.CallTool(t.Context(), &mcp.CallToolParams{Name: "call_tool",
+		Arguments: map[string]any{"name": "add", "arguments": map[string]any{"a": 2, "b": 3}}})
 	if err != nil || !strings.Contains(said(res), "5") {
 		t.Errorf("call_tool = %s, %v", said(res), err)
 	}
@@ -324,7 +340,9 @@ func TestServer_pages(t *testing.T) {
 func TestServer_artifacts_are_resources(t *testing.T) {
 	h := build(t, mcpserver.Config{})
 	ann, bob := visit(t, h.url, "ann", nil), visit(t, h.url, "bob", nil)
-	res, err := ann.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_code", Arguments: map[string]any{"language": "python", "code": "import os\nos.makedirs('out', exist_ok=True)\nopen('out/a.txt','w').write('hello')"}})
+	res, err := ann.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_code",
+		Arguments: map[string]any{"language": "python", "code": "import os\nos.makedirs('out', " +
+			"exist_ok=True)\nopen('out/a.txt','w').write('hello')"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,14 +406,22 @@ func TestServer_attacker(t *testing.T) {
 		header    map[string]string
 		want      int
 	}{
-		"a session of somebody else":   {"bob", list, map[string]string{"Mcp-Session-Id": session}, http.StatusNotFound},
-		"a session that was never":     {"ann", list, map[string]string{"Mcp-Session-Id": session[:17] + "x"}, http.StatusNotFound},
-		"no key":                       {"", list, map[string]string{"Mcp-Session-Id": session}, http.StatusUnauthorized},
-		"a message that is too large":  {"ann", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"` + strings.Repeat("a", 70<<10) + `"}}`, nil, http.StatusRequestEntityTooLarge},
-		"a message that is too deep":   {"ann", strings.Repeat("[", 300) + strings.Repeat("]", 300), nil, http.StatusBadRequest},
-		"too many messages in one":     {"ann", "[" + strings.Repeat(list+",", 40) + list + "]", map[string]string{"Mcp-Session-Id": session}, http.StatusBadRequest},
-		"a version that never was":     {"ann", list, map[string]string{"Mcp-Session-Id": session, "MCP-Protocol-Version": "1999-01-01"}, http.StatusBadRequest},
-		"the address of another page":  {"ann", list, map[string]string{"Origin": "https://evil.example.com"}, http.StatusForbidden},
+		"a session of somebody else": {"bob", list, map[string]string{"Mcp-Session-Id": session},
+			http.StatusNotFound},
+		"a session that was never": {"ann", list, map[string]string{"Mcp-Session-Id": session[:17] + "x"},
+			http.StatusNotFound},
+		"no key": {"", list, map[string]string{"Mcp-Session-Id": session},
+			http.StatusUnauthorized},
+		"a message that is too large": {"ann", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"` +
+			strings.Repeat("a", 70<<10) + `"}}`, nil, http.StatusRequestEntityTooLarge},
+		"a message that is too deep": {"ann", strings.Repeat("[", 300) + strings.Repeat("]", 300), nil,
+			http.StatusBadRequest},
+		"too many messages in one": {"ann", "[" + strings.Repeat(list+",", 40) + list + "]",
+			map[string]string{"Mcp-Session-Id": session}, http.StatusBadRequest},
+		"a version that never was": {"ann", list,
+			map[string]string{"Mcp-Session-Id": session, "MCP-Protocol-Version": "1999-01-01"}, http.StatusBadRequest},
+		"the address of another page": {"ann", list, map[string]string{"Origin": "https://evil.example.com"},
+			http.StatusForbidden},
 		"what is no JSON":              {"ann", "{", nil, http.StatusBadRequest},
 		"somebody who is still let in": {"ann", list, map[string]string{"Mcp-Session-Id": session}, http.StatusOK},
 	} {

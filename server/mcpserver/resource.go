@@ -16,14 +16,16 @@ const (
 
 // listResources lists what recent calls of the caller left behind, after what the
 // program has of its own.
-func (v *view) listResources(ctx context.Context, method string, r *mcp.ListResourcesRequest, next mcp.MethodHandler) (mcp.Result, error) {
+func (v *view) listResources(ctx context.Context, method string, r *mcp.ListResourcesRequest,
+	next mcp.MethodHandler) (mcp.Result, error) {
 	res, err := next(ctx, method, r)
 	list, ok := res.(*mcp.ListResourcesResult)
 	if err != nil || !ok || list.NextCursor != "" || !v.who.Artifacts {
 		return res, err
 	}
 	p := v.who.Principal
-	f := haft.CallFilter{Org: p.Org, User: p.Owner(), Agent: p.Agent, Status: []haft.Status{haft.StatusSuccess}, Limit: recentCalls}
+	f := haft.CallFilter{Org: p.Org, User: p.Owner(), Agent: p.Agent, Status: []haft.Status{haft.StatusSuccess},
+		Limit: recentCalls}
 	n := 0
 	for rec, err := range v.s.service.Records(ctx, p, f) {
 		if err != nil {
@@ -48,7 +50,8 @@ func (v *view) listResources(ctx context.Context, method string, r *mcp.ListReso
 }
 
 // listTemplates adds how artifacts are addressed.
-func (v *view) listTemplates(ctx context.Context, method string, r *mcp.ListResourceTemplatesRequest, next mcp.MethodHandler) (mcp.Result, error) {
+func (v *view) listTemplates(ctx context.Context, method string, r *mcp.ListResourceTemplatesRequest,
+	next mcp.MethodHandler) (mcp.Result, error) {
 	res, err := next(ctx, method, r)
 	list, ok := res.(*mcp.ListResourceTemplatesResult)
 	if err != nil || !ok || list.NextCursor != "" || !v.who.Artifacts {

@@ -77,9 +77,11 @@ func (s *Server) farewell(w *answered, r *http.Request, v *view) {
 	case !w.begun:
 		s.refuse(w, r, why)
 	case strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"):
-		raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": "notifications/message", "params": map[string]any{
-			"level": "error", "logger": "haft", "data": map[string]any{"code": haft.CodeOf(why), "message": haft.MessageOf(why)},
-		}})
+		raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": "notifications/message",
+			"params": map[string]any{
+				"level": "error", "logger": "haft", "data": map[string]any{"code": haft.CodeOf(why),
+					"message": haft.MessageOf(why)},
+			}})
 		if err != nil {
 			return
 		}

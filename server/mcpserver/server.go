@@ -275,9 +275,12 @@ func (s *Server) admit(v *view) (func(), error) {
 	}
 	switch {
 	case v.opening+v.sessions() >= s.cfg.PerCaller:
-		return nil, &haft.Error{Code: haft.CodeRateLimited, Message: "there are too many open sessions of this caller: end one first", RetryAfter: haft.Millis(time.Second)}
+		return nil, &haft.Error{Code: haft.CodeRateLimited,
+			Message:    "there are too many open sessions of this caller: end one first",
+			RetryAfter: haft.Millis(time.Second)}
 	case all >= s.cfg.Sessions:
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "there are too many open sessions", RetryAfter: haft.Millis(time.Second)}
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "there are too many open sessions",
+			RetryAfter: haft.Millis(time.Second)}
 	}
 	s.opening++
 	v.opening++
@@ -291,5 +294,6 @@ func (s *Server) admit(v *view) (func(), error) {
 
 // Has reports whether a tool is one of the caller's.
 func (c Caller) Has(t haft.Tool) bool {
-	return len(c.Tags) == 0 || slices.ContainsFunc(c.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })
+	return len(c.Tags) == 0 || slices.ContainsFunc(c.Tags,
+		func(tag string) bool { return slices.Contains(t.Tags, tag) })
 }

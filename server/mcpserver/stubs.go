@@ -76,7 +76,8 @@ func stub(t haft.Tool) string {
 	}
 	about, _, _ := strings.Cut(t.Version.Description, "\n")
 	about = strings.ToValidUTF8(about[:min(len(about), maxAbout)], "")
-	return "def " + t.Name + "(" + strings.Join(params, ", ") + ") -> " + hint(t.Version.Returns) + ": ...  # " + about + "\n"
+	return "def " + t.Name + "(" + strings.Join(params, ", ") + ") -> " + hint(t.Version.Returns) + ": ...  # " +
+		about + "\n"
 }
 
 // hint is a schema as a type of Python, roughly.

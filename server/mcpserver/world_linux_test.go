@@ -64,7 +64,8 @@ func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, err
 
 // serveDoor puts an API behind the guard of the HTTP server, as it is used, and
 // returns its address.
-func serveDoor(t *testing.T, s *app.Service, door *mcpserver.Server, who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
+func serveDoor(t *testing.T, s *app.Service, door *mcpserver.Server,
+	who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
 	t.Helper()
 	web, err := server.New(s.Engine, everybody{operator}, server.Config{
 		Mounts: map[string]http.Handler{"/mcp": door.Handler(who)}, Leaving: door.Leave,

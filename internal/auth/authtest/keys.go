@@ -37,8 +37,10 @@ var noon = time.Date(2026, 11, 15, 12, 0, 0, 123_000, time.UTC)
 // full returns a key with every field set.
 func full(org, id string) auth.Key {
 	return auth.Key{
-		ID: id, Org: org, Name: "ci <é>", User: "ann", Agent: "x", Roles: []string{"b", "a"}, Scope: []string{"tool:*", "calls:read"},
-		SignedOnly: true, Created: noon, Expires: noon.Add(time.Hour), Disabled: true, Rotated: noon.Add(time.Minute), Overlap: noon.Add(2 * time.Minute),
+		ID: id, Org: org, Name: "ci <é>", User: "ann", Agent: "x", Roles: []string{"b", "a"},
+		Scope:      []string{"tool:*", "calls:read"},
+		SignedOnly: true, Created: noon, Expires: noon.Add(time.Hour), Disabled: true, Rotated: noon.Add(time.Minute),
+		Overlap:  noon.Add(2 * time.Minute),
 		Secret:   auth.Proof{Hash: []byte{0, 1, 0xff}, Signing: []byte{2, 0, 3}},
 		Previous: auth.Proof{Hash: []byte{4}, Signing: []byte{5, 6}},
 	}
@@ -77,7 +79,8 @@ func keeps(t *testing.T, b auth.Keys) {
 		}
 	}
 	next := full("acme", want.ID)
-	next.Rev, next.Name, next.Disabled, next.Scope, next.Previous, next.Overlap, next.Expires = 1, "", false, nil, auth.Proof{}, time.Time{}, time.Time{}
+	next.Rev, next.Name, next.Disabled, next.Scope, next.Previous, next.Overlap, next.Expires = 1, "", false, nil,
+		auth.Proof{}, time.Time{}, time.Time{}
 	put(t, b, next)
 	next.Rev = 2
 	if diff := cmp.Diff(next, read(t, b, next.ID)); diff != "" {
@@ -88,7 +91,8 @@ func keeps(t *testing.T, b auth.Keys) {
 // scopes: nil is everything and empty is nothing, so to mix them up is to open a
 // door.
 func scopes(t *testing.T, b auth.Keys) {
-	none, empty := auth.Key{ID: "aaaaaaaaaaaa", Org: "acme", Created: noon}, auth.Key{ID: "bbbbbbbbbbbb", Org: "acme", Created: noon, Scope: []string{}}
+	none, empty := auth.Key{ID: "aaaaaaaaaaaa", Org: "acme", Created: noon},
+		auth.Key{ID: "bbbbbbbbbbbb", Org: "acme", Created: noon, Scope: []string{}}
 	put(t, b, none)
 	put(t, b, empty)
 	if k := read(t, b, none.ID); k.Scope != nil {
@@ -105,7 +109,8 @@ func scopes(t *testing.T, b auth.Keys) {
 
 func missing(t *testing.T, b auth.Keys) {
 	put(t, b, full("acme", "aaaaaaaaaaaa"))
-	for _, id := range []string{"", "bbbbbbbbbbbb", "AAAAAAAAAAAA", "aaaaaaaaaaa%", "aaaaaaaaaaaa ", "aaaaaaaaaaa_", "' OR 1=1 --", "aaaaaaaaaaaa\x00"} {
+	for _, id := range []string{"", "bbbbbbbbbbbb", "AAAAAAAAAAAA", "aaaaaaaaaaa%", "aaaaaaaaaaaa ", "aaaaaaaaaaa_",
+		"' OR 1=1 --", "aaaaaaaaaaaa\x00"} {
 		_, err := b.Key(t.Context(), id)
 		wantCode(t, fmt.Sprintf("Key(%q)", id), err, haft.CodeNotFound)
 	}
@@ -185,7 +190,8 @@ func lists(t *testing.T, b auth.Keys) {
 		limit      int
 		want       string
 	}{
-		{"acme", "", 10, "a b c "}, {"acme", "", 2, "a b "}, {"acme", "aaaaaaaaaaaa", 10, "b c "}, {"acme", "cccccccccccc", 10, ""},
+		{"acme", "", 10, "a b c "}, {"acme", "", 2, "a b "}, {"acme", "aaaaaaaaaaaa", 10, "b c "},
+		{"acme", "cccccccccccc", 10, ""},
 		{"other", "", 10, "a "}, {"nobody", "", 10, ""}, {"ACME", "", 10, ""}, {"acm%", "", 10, ""}, {"", "", 10, ""},
 	} {
 		all, err := b.Keys(t.Context(), tt.org, tt.after, tt.limit)
@@ -204,7 +210,8 @@ func lists(t *testing.T, b auth.Keys) {
 
 func removes(t *testing.T, b auth.Keys) {
 	put(t, b, full("acme", "aaaaaaaaaaaa"))
-	wantCode(t, "RemoveKey of another organisation", b.RemoveKey(t.Context(), "other", "aaaaaaaaaaaa"), haft.CodeNotFound)
+	wantCode(t, "RemoveKey of another organisation", b.RemoveKey(t.Context(), "other", "aaaaaaaaaaaa"),
+		haft.CodeNotFound)
 	read(t, b, "aaaaaaaaaaaa")
 	wantCode(t, "RemoveKey", b.RemoveKey(t.Context(), "acme", "aaaaaaaaaaaa"), "")
 	_, err := b.Key(t.Context(), "aaaaaaaaaaaa")

@@ -57,7 +57,8 @@ func put(t *testing.T, l event.Log, events ...haft.Event) {
 func keeps(t *testing.T, l event.Log) {
 	from := last(t, l)
 	want := made("acme", "c1", from+1, 1)
-	bare := haft.Event{Seq: 1, Cursor: from + 2, Type: haft.EventExecuting, Time: want.Time, Call: "c2", Principal: haft.Principal{Org: "acme"}}
+	bare := haft.Event{Seq: 1, Cursor: from + 2, Type: haft.EventExecuting, Time: want.Time, Call: "c2",
+		Principal: haft.Principal{Org: "acme"}}
 	put(t, l, want, bare)
 	got, err := l.After(t.Context(), event.Filter{Org: "acme"}, 0, 10)
 	if err != nil || len(got) != 2 {

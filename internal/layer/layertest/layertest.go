@@ -61,8 +61,10 @@ func Source(t testing.TB, dir, name, version, backend string) string {
 	gz := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(gz)
 	for file, text := range map[string]string{
-		"pyproject.toml": fmt.Sprintf("[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n[project]\nname = %q\nversion = %q\n", name, version),
-		"backend.py":     backend, "PKG-INFO": fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version),
+		"pyproject.toml": fmt.Sprintf("[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = "+
+			"[\".\"]\n[project]\nname = %q\nversion = %q\n", name, version),
+		"backend.py": backend, "PKG-INFO": fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name,
+			version),
 	} {
 		err := tw.WriteHeader(&tar.Header{Name: name + "-" + version + "/" + file, Mode: 0o644, Size: int64(len(text))})
 		if err == nil {

@@ -31,8 +31,10 @@ type Scope struct {
 // check reports what is wrong with s.
 func (s Scope) check() error {
 	const longest = 256
-	if s.Org == "" || s.Kind == "" || (s.ID == "") != (s.Kind == KindOrg) || len(s.Org)+len(s.Kind)+len(s.ID) > longest {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "a secret belongs to an organisation, or to an agent or tool of one"}
+	if s.Org == "" || s.Kind == "" || (s.ID == "") != (s.Kind == KindOrg) ||
+		len(s.Org)+len(s.Kind)+len(s.ID) > longest {
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: "a secret belongs to an organisation, or to an agent or tool of one"}
 	}
 	return nil
 }

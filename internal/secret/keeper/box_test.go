@@ -36,7 +36,8 @@ func TestKeeper_boxes(t *testing.T) {
 		"another label": {box, []byte("c_2")}, "a changed box": {flipped, label}, "an unknown key": {unknown, label},
 		"nothing": {nil, label}, "no box": {[]byte(`{"args":1}`), label},
 	} {
-		if got, err := k.Unbox(t.Context(), bad.box, bad.label); haft.CodeOf(err) != haft.CodeUnavailable || got != nil {
+		if got, err := k.Unbox(t.Context(), bad.box, bad.label); haft.CodeOf(err) != haft.CodeUnavailable ||
+			got != nil {
 			t.Errorf("Unbox of %s = %q, %v", name, got, err)
 		}
 	}

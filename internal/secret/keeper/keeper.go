@@ -82,7 +82,8 @@ func covers(ids []string, masters []*Master) bool {
 
 // lostRace is the error for a write that others were always faster than.
 func lostRace() error {
-	return &haft.Error{Code: haft.CodeConflict, Message: "somebody else changed the secrets at the same time; try again"}
+	return &haft.Error{Code: haft.CodeConflict,
+		Message: "somebody else changed the secrets at the same time; try again"}
 }
 
 // replace keeps next as the keyset after the one it was made of.
@@ -148,7 +149,9 @@ func (k *Keeper) PutBound(ctx context.Context, scope Scope, name string, v secre
 		return fmt.Errorf("write the binding of the secret %s: %w", name, err)
 	}
 	if len(bound) > MaxBinding {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the binding of the secret %s has %d bytes; %d are the most", name, len(bound), MaxBinding)}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the binding of the secret %s has %d bytes; %d are the most", name, len(bound),
+				MaxBinding)}
 	}
 	rebind := func(r *Row) {
 		if b != nil {
@@ -170,7 +173,8 @@ func checkValue(name string, v secret.Value) error {
 	case n == 0:
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the secret " + name + " has no value"}
 	case n > MaxValue:
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the secret %s has %d bytes; %d are the most", name, n, MaxValue)}
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the secret %s has %d bytes; %d are the most", name, n, MaxValue)}
 	}
 	return nil
 }
@@ -194,7 +198,8 @@ func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Val
 			return err
 		}
 		if len(rows) >= MaxPerScope {
-			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("there are %d secrets here, which is the most; remove some first", len(rows))}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("there are %d secrets here, which is the most; remove some first", len(rows))}
 		}
 		row = Row{Scope: scope, Name: name, Created: k.now()}
 	default:
@@ -270,7 +275,8 @@ var errUnknownKey = errors.New("unknown key")
 // read decrypts a row.
 func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 	if row.Plain {
-		return secret.Value{}, &haft.Error{Code: haft.CodeUnavailable, Message: "the secret " + row.Name + " is stored without encryption; seal the store before it is used"}
+		return secret.Value{}, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the secret " + row.Name + " is stored without encryption; seal the store before it is used"}
 	}
 	keys := k.current()
 	cipher, ok := keys.ciphers[row.Key]
@@ -280,7 +286,8 @@ func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 			return secret.Value{}, err
 		}
 		if cipher, ok = fresh.ciphers[row.Key]; !ok {
-			return secret.Value{}, damaged(fmt.Errorf("the secret %s is under the %w %d", row.Name, errUnknownKey, row.Key))
+			return secret.Value{},
+				damaged(fmt.Errorf("the secret %s is under the %w %d", row.Name, errUnknownKey, row.Key))
 		}
 	}
 	text, err := cipher.Decrypt(row.Data, row.Scope.bound(row.Name, row.Bound))

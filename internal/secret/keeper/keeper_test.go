@@ -195,7 +195,8 @@ func TestKeeper_stores_replaces_and_removes(t *testing.T) {
 	if err := k.Remove(t.Context(), org, "B"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("Remove = %v", err)
 	}
-	if diff := gocmp.Diff(map[string]string{"A": "third-value"}, values(t, open(t, back, master(t, 1)), org)); diff != "" {
+	if diff := gocmp.Diff(map[string]string{"A": "third-value"},
+		values(t, open(t, back, master(t, 1)), org)); diff != "" {
 		t.Error("another process: " + diff)
 	}
 }
@@ -222,10 +223,12 @@ func TestKeeper_layers_go_from_low_to_high(t *testing.T) {
 	if v, _ := l.Value("A"); v.Reveal() != "from-org" {
 		t.Error("a lease keeps what it was given")
 	}
-	if got := l.Redactor(secret.Config{}).Text("from-org from-hook from-agent from-call"); strings.Contains(got, "from") {
+	if got := l.Redactor(secret.Config{}).Text("from-org from-hook from-agent from-call"); strings.Contains(got,
+		"from") {
 		t.Errorf("also what was replaced is removed: %q", got)
 	}
-	if _, err := k.Lease(t.Context(), keeper.Given([]secret.Named{{Name: "LD_PRELOAD", Value: secret.New("x")}})); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := k.Lease(t.Context(), keeper.Given(
+		[]secret.Named{{Name: "LD_PRELOAD", Value: secret.New("x")}})); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a reserved name is refused: %v", err)
 	}
 }
@@ -241,7 +244,8 @@ func TestKeeper_never_shows_a_value(t *testing.T) {
 	if err != nil || len(infos) != 3 {
 		t.Fatalf("List = %v, %v", infos, err)
 	}
-	if infos[0].Fingerprint != infos[2].Fingerprint || infos[0].Fingerprint == infos[1].Fingerprint || len(infos[0].Fingerprint) != 8 {
+	if infos[0].Fingerprint != infos[2].Fingerprint || infos[0].Fingerprint == infos[1].Fingerprint ||
+		len(infos[0].Fingerprint) != 8 {
 		t.Errorf("fingerprints tell values apart: %v", infos)
 	}
 	other := keeper.Scope{Org: "rival", Kind: keeper.KindOrg}
@@ -253,8 +257,10 @@ func TestKeeper_never_shows_a_value(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for where, text := range map[string]string{"backend": back.dump(), "list": fmt.Sprintf("%+v", infos), "keeper": fmt.Sprintf("%+v %#v", k, k), "lease": fmt.Sprintf("%+v %#v", l, l)} {
-		for _, form := range []string{value, hex.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte(value))[:30], fmt.Sprint([]byte(value))} {
+	for where, text := range map[string]string{"backend": back.dump(), "list": fmt.Sprintf("%+v", infos),
+		"keeper": fmt.Sprintf("%+v %#v", k, k), "lease": fmt.Sprintf("%+v %#v", l, l)} {
+		for _, form := range []string{value, hex.EncodeToString([]byte(value)),
+			base64.StdEncoding.EncodeToString([]byte(value))[:30], fmt.Sprint([]byte(value))} {
 			if strings.Contains(text, strings.Trim(form, "[]")) {
 				t.Errorf("%s shows the value as %q", where, form)
 			}
@@ -329,14 +335,17 @@ func TestKeeper_wrong_or_lost_keys_change_nothing(t *testing.T) {
 	}
 	lost := newMemory()
 	lost.rows = back.rows
-	if _, err := keeper.Open(t.Context(), lost, master(t, 1)); haft.CodeOf(err) != haft.CodeUnavailable || lost.writes != 0 {
+	if _, err := keeper.Open(t.Context(), lost, master(t, 1)); haft.CodeOf(err) != haft.CodeUnavailable ||
+		lost.writes != 0 {
 		t.Errorf("a lost keyset: %v, %d writes", err, lost.writes)
 	}
-	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "empty": {}, "cut": back.keyset[:len(back.keyset)/2],
+	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "empty": {},
+		"cut":     back.keyset[:len(back.keyset)/2],
 		"changed": bytes.Replace(back.keyset, back.keyset[60:64], []byte("AAAA"), 1)} {
 		broken := newMemory()
 		broken.rows, broken.keyset, broken.rev = back.rows, data, back.rev
-		if _, err := keeper.Open(t.Context(), broken, master(t, 1)); haft.CodeOf(err) != haft.CodeUnavailable || broken.writes != 0 {
+		if _, err := keeper.Open(t.Context(), broken, master(t, 1)); haft.CodeOf(err) != haft.CodeUnavailable ||
+			broken.writes != 0 {
 			t.Errorf("%s: %v, %d writes", name, err, broken.writes)
 		}
 	}
@@ -362,7 +371,8 @@ func TestKeeper_notices_moved_and_changed_rows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			back := newMemory()
 			k := open(t, back, master(t, 1))
-			if err := k.PutBound(t.Context(), agent, "A", secret.New("value"), &secret.Binding{Hosts: []string{"api.example"}, Header: "X"}); err != nil {
+			if err := k.PutBound(t.Context(), agent, "A", secret.New("value"),
+				&secret.Binding{Hosts: []string{"api.example"}, Header: "X"}); err != nil {
 				t.Fatal(err)
 			}
 			row := back.rows[at(agent, "A")]
@@ -415,7 +425,8 @@ var errCrash = errors.New("the machine is off")
 
 func TestKeeper_bindings(t *testing.T) {
 	k := open(t, newMemory(), master(t, 1))
-	to := &secret.Binding{Hosts: []string{"api.example"}, Header: "Authorization", Prefix: "Bearer ", OAuth: &secret.OAuth{TokenURL: "https://login.example/", Grant: secret.GrantClient, ClientID: "me"}}
+	to := &secret.Binding{Hosts: []string{"api.example"}, Header: "Authorization", Prefix: "Bearer ",
+		OAuth: &secret.OAuth{TokenURL: "https://login.example/", Grant: secret.GrantClient, ClientID: "me"}}
 	bound := func() *secret.Binding {
 		t.Helper()
 		l, err := k.Lease(t.Context(), keeper.Stored(org))
@@ -431,7 +442,8 @@ func TestKeeper_bindings(t *testing.T) {
 	for _, step := range []struct {
 		what     string
 		to, want *secret.Binding
-	}{{"bind", to, to}, {"replace", nil, to}, {"unbind", &secret.Binding{}, nil}, {"replace what is not bound", nil, nil}} {
+	}{{"bind", to, to}, {"replace", nil, to}, {"unbind", &secret.Binding{}, nil},
+		{"replace what is not bound", nil, nil}} {
 		if err := k.PutBound(t.Context(), org, "A", secret.New("value "+step.what), step.to); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ type Master struct {
 // NewMaster returns the master key of [MasterSize] random bytes.
 func NewMaster(key []byte) (*Master, error) {
 	if len(key) != MasterSize {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a master key has %d bytes, and this one has %d", MasterSize, len(key))}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("a master key has %d bytes, and this one has %d", MasterSize, len(key))}
 	}
 	// The package that collects all ciphers of Tink would take a third of a
 	// millisecond of every start of the program, so it is not used.
@@ -57,7 +58,8 @@ func NewMaster(key []byte) (*Master, error) {
 
 // parameters are those of every key: AES-256-GCM, as RFC 5116 has it.
 func parameters(v aesgcm.Variant) (*aesgcm.Parameters, error) {
-	p, err := aesgcm.NewParameters(aesgcm.ParametersOpts{KeySizeInBytes: 32, IVSizeInBytes: 12, TagSizeInBytes: 16, Variant: v})
+	p, err := aesgcm.NewParameters(aesgcm.ParametersOpts{KeySizeInBytes: 32, IVSizeInBytes: 12, TagSizeInBytes: 16,
+		Variant: v})
 	if err != nil {
 		return nil, fmt.Errorf("choose the cipher: %w", err)
 	}
@@ -135,7 +137,8 @@ func (k *keys) rotated() (*keys, error) {
 	m := keyset.NewManager()
 	if k.handle != nil {
 		if k.handle.Len() >= maxKeys {
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there are too many data keys; rewrap the secrets and forget the old keys first"}
+			return nil, &haft.Error{Code: haft.CodeConflict,
+				Message: "there are too many data keys; rewrap the secrets and forget the old keys first"}
 		}
 		m = keyset.NewManagerFromHandle(k.handle)
 	}
@@ -215,7 +218,8 @@ func unwrap(data []byte, rev int64, masters []*Master) (*keys, error) {
 			if c.Master != m.id {
 				continue
 			}
-			h, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(c.Keyset)), m.aead, boundKeyset)
+			h, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(c.Keyset)), m.aead,
+				boundKeyset)
 			if err != nil {
 				return nil, damaged(fmt.Errorf("decrypt the data keys: %w", err))
 			}
@@ -226,13 +230,15 @@ func unwrap(data []byte, rev int64, masters []*Master) (*keys, error) {
 			return ready(&keys{handle: h, print: prints, rev: rev, copies: ids})
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the stored secrets were encrypted with another master key; give that one back, nothing was changed",
-		Err: fmt.Errorf("kept under master keys %v", ids)}
+	return nil, &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the stored secrets were encrypted with another master key; give that one back, nothing was changed",
+		Err:     fmt.Errorf("kept under master keys %v", ids)}
 }
 
 // damaged is the error for stored data that is not what was stored.
 func damaged(cause error) error {
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "stored secrets are damaged or were tampered with; nothing was changed", Err: cause}
+	return &haft.Error{Code: haft.CodeUnavailable,
+		Message: "stored secrets are damaged or were tampered with; nothing was changed", Err: cause}
 }
 
 // fingerprint tells values of one organisation apart.
@@ -261,7 +267,9 @@ func (k *Keeper) load(ctx context.Context) (*keys, error) {
 		if data, rev, err = k.back.Keyset(ctx); err == nil {
 			return unwrap(data, rev, k.masters)
 		}
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "there are stored secrets, but the keys they were encrypted with are gone; restore them from a backup", Err: err}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "there are stored secrets, but the keys they were encrypted with are gone; restore them from " +
+				"a backup", Err: err}
 	}
 	made, err := newKeys()
 	if err != nil {

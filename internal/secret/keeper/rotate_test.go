@@ -57,7 +57,8 @@ func TestKeeper_replaces_the_master_key_without_a_gap(t *testing.T) {
 	put(t, before, org, "A", "value")
 	during := open(t, back, next, old) // the keyset is under both from here on
 	put(t, during, org, "B", "value")
-	for name, k := range map[string]*keeper.Keeper{"running": before, "old key": open(t, back, old), "new key": open(t, back, next), "both": during} {
+	for name, k := range map[string]*keeper.Keeper{"running": before, "old key": open(t, back, old),
+		"new key": open(t, back, next), "both": during} {
 		if got := values(t, k, org); len(got) != 2 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -77,7 +78,8 @@ func TestKeeper_replaces_the_master_key_without_a_gap(t *testing.T) {
 func TestKeeper_seals_plain_rows(t *testing.T) {
 	back := newMemory()
 	for i := range 250 {
-		r := keeper.Row{Scope: org, Name: fmt.Sprint("P", i), Data: []byte(fmt.Sprint("plain-value-", i)), Plain: true, Rev: 1}
+		r := keeper.Row{Scope: org, Name: fmt.Sprint("P", i), Data: []byte(fmt.Sprint("plain-value-", i)), Plain: true,
+			Rev: 1}
 		back.rows[at(r.Scope, r.Name)] = r
 	}
 	k := open(t, back, master(t, 1))
@@ -170,9 +172,11 @@ func TestKeeper_law(t *testing.T) {
 				}
 			}
 			var err error
-			switch rapid.SampledFrom([]string{"put", "put", "rotate", "rewrap", "seal", "forget", "remove", "master"}).Draw(t, "do") {
+			switch rapid.SampledFrom([]string{"put", "put", "rotate", "rewrap", "seal", "forget", "remove",
+				"master"}).Draw(t, "do") {
 			case "put":
-				name, value := rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "name"), rapid.StringN(1, 20, -1).Draw(t, "value")
+				name, value := rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "name"),
+					rapid.StringN(1, 20, -1).Draw(t, "value")
 				if err = k.Put(t.Context(), org, name, secret.New(value)); err == nil {
 					want[name] = value
 				} else {

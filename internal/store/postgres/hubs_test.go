@@ -49,7 +49,8 @@ func TestHubs_of_two_servers_tell_the_same(t *testing.T) {
 	writing.Wait()
 	watching.Wait()
 	for i, list := range seen {
-		if len(list) != writers*each || !slices.Equal(list, seen[0]) || !slices.IsSorted(list) || len(slices.Compact(slices.Clone(list))) != len(list) {
+		if len(list) != writers*each || !slices.Equal(list, seen[0]) || !slices.IsSorted(list) ||
+			len(slices.Compact(slices.Clone(list))) != len(list) {
 			t.Errorf("watcher %d got %d events of %d: %v; the first one %v", i, len(list), writers*each, list, seen[0])
 		}
 	}
@@ -79,7 +80,8 @@ func watchSome(ctx context.Context, t *testing.T, h *event.Hub, seen []int64, mo
 // publish publishes events of a call, one after the other, and looks at their numbers.
 func publish(t *testing.T, h *event.Hub, call haft.CallID, n int) {
 	for i := range n {
-		e, err := h.Publish(t.Context(), haft.Event{Type: haft.EventProgress, Time: at, Call: call, Tool: "f", Principal: haft.Principal{Org: "acme", User: "ann"}})
+		e, err := h.Publish(t.Context(), haft.Event{Type: haft.EventProgress, Time: at, Call: call, Tool: "f",
+			Principal: haft.Principal{Org: "acme", User: "ann"}})
 		if err != nil || e.Seq != int64(i+1) {
 			t.Errorf("event %d of %s has the number %d: %v", i+1, call, e.Seq, err)
 		}
@@ -89,7 +91,8 @@ func publish(t *testing.T, h *event.Hub, call haft.CallID, n int) {
 // A hub that nobody watched knows where the log stands, whoever wrote it.
 func TestHubs_begin_where_the_others_are(t *testing.T) {
 	url := storetest.Postgres(t)
-	a, b := event.New(event.Config{Log: storetest.Log{Store: open(t, url)}}), event.New(event.Config{Log: storetest.Log{Store: open(t, url)}})
+	a, b := event.New(event.Config{Log: storetest.Log{Store: open(t, url)}}),
+		event.New(event.Config{Log: storetest.Log{Store: open(t, url)}})
 	t.Cleanup(a.Close)
 	t.Cleanup(b.Close)
 	publish(t, b, "b", 1)
@@ -133,11 +136,13 @@ func TestHubs_begin_where_the_others_are(t *testing.T) {
 // A call may move from one server to another and back: the numbers of its events go on.
 func TestHubs_number_the_events_of_a_call_together(t *testing.T) {
 	url := storetest.Postgres(t)
-	a, b := event.New(event.Config{Log: storetest.Log{Store: open(t, url)}}), event.New(event.Config{Log: storetest.Log{Store: open(t, url)}})
+	a, b := event.New(event.Config{Log: storetest.Log{Store: open(t, url)}}),
+		event.New(event.Config{Log: storetest.Log{Store: open(t, url)}})
 	t.Cleanup(a.Close)
 	t.Cleanup(b.Close)
 	publish(t, a, "c", 2)
-	e := haft.Event{Type: haft.EventProgress, Time: at, Call: "c", Tool: "f", Principal: haft.Principal{Org: "acme", User: "ann"}}
+	e := haft.Event{Type: haft.EventProgress, Time: at, Call: "c", Tool: "f",
+		Principal: haft.Principal{Org: "acme", User: "ann"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	want := int64(3)

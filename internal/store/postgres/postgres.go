@@ -35,7 +35,8 @@ type Config struct {
 func Open(ctx context.Context, url string, cfg Config) (*store.Store, error) {
 	pg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the database cannot be understood", Err: err}
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the database cannot be understood",
+			Err: err}
 	}
 	if cfg.Conns <= 0 {
 		cfg.Conns = 16
@@ -65,7 +66,8 @@ func Open(ctx context.Context, url string, cfg Config) (*store.Store, error) {
 // has the server end a transaction whose process does not go on with it: one that is
 // stopped, or whose machine is gone, must not hold its locks for ever.
 func settings(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+	_, err := conn.Exec(ctx,
+		`SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 		UNION ALL SELECT set_config('idle_in_transaction_session_timeout', '10s', false) WHERE current_setting('idle_in_transaction_session_timeout') = '0'`)
 	return err
 }
@@ -76,7 +78,8 @@ const lockID = "1751213684"
 // Dialect returns the words of Postgres.
 func Dialect() store.Dialect {
 	return store.Dialect{
-		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true, ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",
+		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true,
+		ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",
 		Now:  "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
 		Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")",
 		Error: explain, Again: again,

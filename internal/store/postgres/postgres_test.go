@@ -76,7 +76,8 @@ func TestStore_cursors_are_seen_in_order(t *testing.T) {
 		for g := range 2 {
 			writers.Go(func() {
 				for n := range each / 2 {
-					e := haft.Event{Seq: int64(n + 1), Type: haft.EventProgress, Time: at, Call: haft.CallID(fmt.Sprint(i, g)), Principal: haft.Principal{Org: "acme"}}
+					e := haft.Event{Seq: int64(n + 1), Type: haft.EventProgress, Time: at,
+						Call: haft.CallID(fmt.Sprint(i, g)), Principal: haft.Principal{Org: "acme"}}
 					if err := s.Commit(t.Context(), store.Batch{Events: []haft.Event{e}}); err != nil {
 						t.Errorf("Commit: %v", err)
 						return
@@ -145,10 +146,12 @@ func TestOpen_upgrades(t *testing.T) {
 			}
 			_, _ = open(t, url), open(t, url)
 			var n int64
-			if err := db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
+			if err := db.QueryRowContext(t.Context(),
+				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
 				t.Errorf("the version is %d, %v, want %d", n, err, store.Latest())
 			}
-			if _, err := db.ExecContext(t.Context(), "INSERT INTO haft_version (version_id, is_applied) VALUES (9999, true)"); err != nil {
+			if _, err := db.ExecContext(t.Context(),
+				"INSERT INTO haft_version (version_id, is_applied) VALUES (9999, true)"); err != nil {
 				t.Fatal(err)
 			}
 			_, err := postgres.Open(t.Context(), url, postgres.Config{})
@@ -201,8 +204,9 @@ func TestStore_lost_connections(t *testing.T) {
 				id := haft.CallID(fmt.Sprint(g, "-", n))
 				p := haft.Principal{Org: fmt.Sprint("org", g)}
 				err := s.Commit(t.Context(), store.Batch{
-					Records: []haft.Record{{Call: haft.Call{ID: id, Principal: p}, Status: haft.StatusRunning, Created: at}},
-					Audit:   []audit.Entry{{Org: p.Org, Kind: "x", Call: id, Time: at}},
+					Records: []haft.Record{{Call: haft.Call{ID: id, Principal: p}, Status: haft.StatusRunning,
+						Created: at}},
+					Audit: []audit.Entry{{Org: p.Org, Kind: "x", Call: id, Time: at}},
 				})
 				if err == nil {
 					kept[g]++
@@ -214,7 +218,8 @@ func TestStore_lost_connections(t *testing.T) {
 	}
 	for range 20 {
 		var n int
-		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&n); err != nil {
+		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity "+
+			"WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,7 +234,8 @@ func TestStore_lost_connections(t *testing.T) {
 			t.Errorf("the chain of %d ends at %d, %v, but %d were kept", g, head.Seq, err, n)
 		}
 		var calls int64
-		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM calls WHERE org = $1", fmt.Sprint("org", g)).Scan(&calls); err != nil || calls != head.Seq {
+		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM calls WHERE org = $1",
+			fmt.Sprint("org", g)).Scan(&calls); err != nil || calls != head.Seq {
 			t.Errorf("%d calls have %d entries, %v", calls, head.Seq, err)
 		}
 	}

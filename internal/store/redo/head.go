@@ -40,6 +40,7 @@ func parseHead(raw []byte) (Head, bool) {
 		return Head{}, false
 	}
 	return Head{
-		Epoch: binary.LittleEndian.Uint64(raw[4:]), Last: binary.LittleEndian.Uint64(raw[12:]), Erased: binary.LittleEndian.Uint64(raw[20:]),
+		Epoch: binary.LittleEndian.Uint64(raw[4:]), Last: binary.LittleEndian.Uint64(raw[12:]),
+		Erased: binary.LittleEndian.Uint64(raw[20:]),
 	}, true
 }

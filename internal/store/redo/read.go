@@ -115,6 +115,7 @@ func parse(raw []byte, epoch uint64) (Record, int, bool) {
 	if binary.LittleEndian.Uint32(raw[28:]) != sum(raw[:end]) {
 		return Record{}, 0, false
 	}
-	r := Record{Number: binary.LittleEndian.Uint64(raw[20:]), Version: binary.LittleEndian.Uint32(raw[4:]), Payload: raw[header:end:end]}
+	r := Record{Number: binary.LittleEndian.Uint64(raw[20:]), Version: binary.LittleEndian.Uint32(raw[4:]),
+		Payload: raw[header:end:end]}
 	return r, (end + block - 1) / block * block, true
 }

@@ -182,8 +182,10 @@ func TestRead_damage(t *testing.T) {
 			broken := bytes.Clone(whole)
 			broken[tt.at] ^= 0x10
 			c := redo.ContentOf(broken, 1, 0)
-			if len(c.Records) != tt.kept || c.Last != tt.last || c.Head == nil || *c.Head != (redo.Head{Epoch: 1, Last: 5}) {
-				t.Errorf("%d records up to %d, head %+v, want %d up to %d", len(c.Records), c.Last, c.Head, tt.kept, tt.last)
+			if len(c.Records) != tt.kept || c.Last != tt.last || c.Head == nil ||
+				*c.Head != (redo.Head{Epoch: 1, Last: 5}) {
+				t.Errorf("%d records up to %d, head %+v, want %d up to %d", len(c.Records), c.Last, c.Head, tt.kept,
+					tt.last)
 			}
 		})
 	}

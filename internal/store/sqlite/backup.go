@@ -30,16 +30,19 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 		return err
 	}
 	if info, err := os.Stat(filepath.Join(dir, fileName)); err != nil || info.Size() == 0 {
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no database " + fileName + " in the data directory", Err: err}
+		return &haft.Error{Code: haft.CodeNotFound,
+			Message: "there is no database " + fileName + " in the data directory", Err: err}
 	}
-	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, fileName)), RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, fileName)),
+		RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var epoch int64
-	if err := db.QueryRowContext(ctx, "SELECT COALESCE(SUM(value), 0) FROM marks WHERE name = 'redo_epoch'").Scan(&epoch); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT COALESCE(SUM(value), 0) FROM marks WHERE name = 'redo_epoch'").Scan(
+		&epoch); err != nil {
 		return fmt.Errorf("read the database: %w", explained(err))
 	}
 	if epoch != 0 { // a server has it, or crashed
@@ -105,7 +108,8 @@ func settled(ctx context.Context, db *sql.DB, dir string, epoch int64) error {
 			return nil
 		}
 		if time.Now().After(until) {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the server does not bring what it acknowledged into the database: look at its log"}
+			return &haft.Error{Code: haft.CodeUnavailable,
+				Message: "the server does not bring what it acknowledged into the database: look at its log"}
 		}
 		timer := time.NewTimer(poll)
 		select {
@@ -120,7 +124,8 @@ func settled(ctx context.Context, db *sql.DB, dir string, epoch int64) error {
 // complete has a copy of the database name no log, and know none, so that one beside which
 // it is put alone is noticed, and brings it to the disk.
 func complete(ctx context.Context, file string) (err error) {
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=synchronous(FULL)"}).String())
+	db, err := sql.Open("sqlite",
+		(&url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=synchronous(FULL)"}).String())
 	if err != nil {
 		return err
 	}

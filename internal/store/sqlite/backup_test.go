@@ -57,7 +57,8 @@ func TestBackup_waits_for_any_log(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := sqlite.Backup(ctx, dir, filepath.Join(t.TempDir(), "haft.db")); !errors.Is(err, context.DeadlineExceeded) {
+	if err := sqlite.Backup(ctx, dir, filepath.Join(t.TempDir(), "haft.db")); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("Backup without what the log has: %v", err)
 	}
 }

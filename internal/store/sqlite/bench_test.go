@@ -20,14 +20,18 @@ func calls(from, n int, status haft.Status) store.Batch {
 		id := haft.CallID(fmt.Sprintf("call_%016d", i))
 		r := haft.Record{
 			Call:   haft.Call{ID: id, Tool: "add", Principal: p, Args: json.RawMessage(`{"a":1,"b":2}`)},
-			ToolID: "tool_1", Digest: "sha256:0123456789abcdef", Status: status, Created: at.Add(time.Duration(i) * time.Microsecond), Owner: "p1",
+			ToolID: "tool_1", Digest: "sha256:0123456789abcdef", Status: status,
+			Created: at.Add(time.Duration(i) * time.Microsecond), Owner: "p1",
 		}
 		if status.Final() {
-			r.Result = &haft.Result{Call: id, Tool: "add", Status: status, Value: json.RawMessage(`3`), Sandbox: haft.Sandbox{Provider: "builtin"}}
+			r.Result = &haft.Result{Call: id, Tool: "add", Status: status, Value: json.RawMessage(`3`),
+				Sandbox: haft.Sandbox{Provider: "builtin"}}
 		}
 		b.Records = append(b.Records, r)
-		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventExecuting, Time: at, Call: id, Tool: "add", Principal: p, Data: json.RawMessage(`{"tool":"add"}`)})
-		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: "call.started", Actor: p, Call: id, Tool: "add", Time: at, Body: json.RawMessage(`{"args":"sha256:0123"}`)})
+		b.Events = append(b.Events, haft.Event{Seq: 1, Type: haft.EventExecuting, Time: at, Call: id, Tool: "add",
+			Principal: p, Data: json.RawMessage(`{"tool":"add"}`)})
+		b.Audit = append(b.Audit, audit.Entry{Org: "acme", Kind: "call.started", Actor: p, Call: id, Tool: "add",
+			Time: at, Body: json.RawMessage(`{"args":"sha256:0123"}`)})
 	}
 	return b
 }

@@ -42,7 +42,9 @@ func explain(err error, examine func() error) *haft.Error {
 	case lib.SQLITE_FULL:
 		message = "the disk is full: make room, and haft goes on"
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-		message = "the database " + fileName + " in the data directory is damaged: stop haft, keep a copy, and restore a backup or run sqlite3's .recover on it"
+		message = "the database " + fileName +
+			" in the data directory is damaged: stop haft, keep a copy, and restore a backup or run sqlite3's " +
+			".recover on it"
 		if examine != nil {
 			err = errors.Join(err, examine())
 		}

@@ -25,9 +25,11 @@ func TestErase_reaches_every_file(t *testing.T) {
 	const name = "annabel-lee"
 	for i := range 40 {
 		p := haft.Principal{Org: "o", User: name}
-		r := haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c%03d", i)), Tool: "add", Principal: p}, Status: haft.StatusSuccess, Created: time.Now(), Ended: time.Now()}
+		r := haft.Record{Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c%03d", i)), Tool: "add", Principal: p},
+			Status: haft.StatusSuccess, Created: time.Now(), Ended: time.Now()}
 		e := haft.Event{Type: haft.EventCompleted, Time: time.Now(), Call: r.Call.ID, Tool: "add", Principal: p, Seq: 1}
-		if err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}, Events: []haft.Event{e}, Sure: true}); err != nil {
+		if err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}, Events: []haft.Event{e},
+			Sure: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,8 +23,9 @@ func Example() {
 	defer s.Close()
 	ann := haft.Principal{Org: "acme", User: "ann"}
 	err = s.Commit(ctx, store.Batch{
-		Records: []haft.Record{{Call: haft.Call{ID: "c1", Tool: "add", Principal: ann}, Status: haft.StatusRunning, Created: time.Now()}},
-		Audit:   []audit.Entry{{Org: "acme", Kind: "call.started", Actor: ann, Call: "c1", Time: time.Now()}},
+		Records: []haft.Record{{Call: haft.Call{ID: "c1", Tool: "add", Principal: ann}, Status: haft.StatusRunning,
+			Created: time.Now()}},
+		Audit: []audit.Entry{{Org: "acme", Kind: "call.started", Actor: ann, Call: "c1", Time: time.Now()}},
 	})
 	if err != nil {
 		fmt.Println(err)

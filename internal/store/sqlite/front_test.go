@@ -101,7 +101,8 @@ func TestStore_power_lost(t *testing.T) {
 	dir, lost := t.TempDir(), t.TempDir()
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	keepSure(t, s, 0, 10)
-	if _, err := s.Record(t.Context(), "acme", "none"); haft.CodeOf(err) != haft.CodeNotFound { // everything is in the database now
+	// everything is in the database now
+	if _, err := s.Record(t.Context(), "acme", "none"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Fatal(err)
 	}
 	snapshot(t, dir, lost, database...)
@@ -194,12 +195,17 @@ func TestOpen_a_log_after_a_crash(t *testing.T) {
 			b[20*4096+20]++ // its checksum is wrong
 			return b
 		}, 20, "", 0},
-		"one in the middle":         {func(_ *testing.T, _ string, b []byte) []byte { b[7*4096+100] ^= 1; return b }, 0, "damaged", 7},
-		"the last is overwritten":   {func(_ *testing.T, _ string, b []byte) []byte { clear(block(b, 19)); return b }, 0, "last records", 19},
-		"the last ones are cut off": {func(_ *testing.T, _ string, b []byte) []byte { return b[:15*4096] }, 0, "cut off", 15},
-		"empty":                     {func(_ *testing.T, _ string, _ []byte) []byte { return []byte{} }, 0, "cut off", 1},
-		"all of it":                 {func(_ *testing.T, _ string, b []byte) []byte { clear(b); return b }, 0, "overwritten", 1},
-		"missing":                   {func(*testing.T, string, []byte) []byte { return nil }, 0, "missing", 1},
+		"one in the middle": {func(_ *testing.T, _ string, b []byte) []byte { b[7*4096+100] ^= 1; return b }, 0,
+			"damaged", 7},
+		"the last is overwritten": {func(_ *testing.T, _ string, b []byte) []byte { clear(block(b, 19)); return b },
+			0, "last records", 19},
+		"the last ones are cut off": {func(_ *testing.T, _ string, b []byte) []byte { return b[:15*4096] }, 0,
+			"cut off", 15},
+		"empty": {func(_ *testing.T, _ string, _ []byte) []byte { return []byte{} }, 0, "cut off",
+			1},
+		"all of it": {func(_ *testing.T, _ string, b []byte) []byte { clear(b); return b }, 0,
+			"overwritten", 1},
+		"missing": {func(*testing.T, string, []byte) []byte { return nil }, 0, "missing", 1},
 		"of another database": {func(t *testing.T, _ string, _ []byte) []byte {
 			b, err := os.ReadFile(filepath.Join(other, "redo.log"))
 			if err != nil {
@@ -333,7 +339,8 @@ func TestOpen_a_log_that_was_being_made(t *testing.T) {
 	binary.LittleEndian.PutUint64(fresh[4:], 42)
 	binary.LittleEndian.PutUint64(fresh[12:], 0)
 	binary.LittleEndian.PutUint32(fresh[28:], crc32.Checksum(fresh[:28], crc32.MakeTable(crc32.Castagnoli)))
-	for name, log := range map[string][]byte{"begun": fresh, "empty": {}, "short": make([]byte, 5000), "zeros": make([]byte, len(whole)), "cut": whole[:1<<20]} {
+	for name, log := range map[string][]byte{"begun": fresh, "empty": {}, "short": make([]byte, 5000),
+		"zeros": make([]byte, len(whole)), "cut": whole[:1<<20]} {
 		if err := os.WriteFile(file, log, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -450,7 +457,8 @@ func TestOpen_no_database(t *testing.T) {
 				cfg := sqlite.Config{Dir: dir, Siblings: []string{"audit.head"}}
 				for range 2 {
 					_, err := sqlite.Open(t.Context(), cfg)
-					says(t, err, dir, haft.CodeConflict, "haft.db", sibling, "put the database back", "haft restore --accept-loss")
+					says(t, err, dir, haft.CodeConflict, "haft.db", sibling, "put the database back",
+						"haft restore --accept-loss")
 				}
 				if _, err := os.Stat(filepath.Join(dir, sibling)); err != nil {
 					t.Errorf("the file beside it is gone: %v", err)
@@ -481,7 +489,8 @@ func TestOpen_a_log_of_another_version(t *testing.T) {
 		b[at+4]++
 		n := binary.LittleEndian.Uint32(b[at+8:])
 		table := crc32.MakeTable(crc32.Castagnoli)
-		binary.LittleEndian.PutUint32(b[at+28:], crc32.Update(crc32.Checksum(b[at:at+28], table), table, b[at+32:at+32+int(n)]))
+		binary.LittleEndian.PutUint32(b[at+28:], crc32.Update(crc32.Checksum(b[at:at+28], table), table,
+			b[at+32:at+32+int(n)]))
 	}
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,8 @@ func failSyncs(t *testing.T, suffix string) {
 	}
 	end := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	program := []unix.SockFilter{
-		load(nr), equal(unix.SYS_FSYNC, 2, 0), equal(unix.SYS_FDATASYNC, 1, 0), end(unix.SECCOMP_RET_ALLOW), load(argument),
+		load(nr), equal(unix.SYS_FSYNC, 2, 0), equal(unix.SYS_FDATASYNC, 1, 0), end(unix.SECCOMP_RET_ALLOW),
+		load(argument),
 	}
 	found := 0
 	for _, link := range fds {
@@ -86,7 +87,8 @@ func TestStore_an_fsync_fails_in_a_checkpoint(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var said bytes.Buffer
-	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir, Busy: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir, Busy: true,
+		Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,16 +66,19 @@ func flock(ctx context.Context, f, named *os.File, until time.Time) error {
 		case err == nil:
 			return nil
 		case !errors.Is(err, syscall.EWOULDBLOCK):
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the data directory cannot be locked; put it on a file system of this machine", Err: err}
+			return &haft.Error{Code: haft.CodeUnavailable,
+				Message: "the data directory cannot be locked; put it on a file system of this machine", Err: err}
 		case !time.Now().Before(until):
-			return &haft.Error{Code: haft.CodeConflict, Message: "another haft" + pidOf(named) + " is using this directory: stop it, or use another directory"}
+			return &haft.Error{Code: haft.CodeConflict,
+				Message: "another haft" + pidOf(named) + " is using this directory: stop it, or use another directory"}
 		}
 		timer := time.NewTimer(min(poll, time.Until(until)))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the lock of the data directory was not waited for", Err: ctx.Err()}
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the lock of the data directory was not waited for",
+				Err: ctx.Err()}
 		}
 	}
 }

@@ -27,8 +27,9 @@ var at = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 func batch(id string) store.Batch {
 	p := haft.Principal{Org: "acme", User: "ann"}
 	return store.Batch{
-		Records: []haft.Record{{Call: haft.Call{ID: haft.CallID(id), Tool: "add", Principal: p}, Status: haft.StatusRunning, Created: at}},
-		Audit:   []audit.Entry{{Org: "acme", Kind: "call.started", Actor: p, Call: haft.CallID(id), Time: at}},
+		Records: []haft.Record{{Call: haft.Call{ID: haft.CallID(id), Tool: "add", Principal: p},
+			Status: haft.StatusRunning, Created: at}},
+		Audit: []audit.Entry{{Org: "acme", Kind: "call.started", Actor: p, Call: haft.CallID(id), Time: at}},
 	}
 }
 
@@ -100,7 +101,8 @@ func TestOpen_files_are_nobody_elses(t *testing.T) {
 	if err := s.Commit(t.Context(), batch("c1")); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]fs.FileMode{".": fs.ModeDir | 0o700, "haft.db": 0o600, "haft.db-wal": 0o600, "haft.db-shm": 0o600, "lock": 0o600}
+	want := map[string]fs.FileMode{".": fs.ModeDir | 0o700, "haft.db": 0o600, "haft.db-wal": 0o600,
+		"haft.db-shm": 0o600, "lock": 0o600}
 	for name, mode := range want {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode() != mode {
@@ -230,8 +232,10 @@ func killed(t *testing.T, busy string) {
 		}
 		head, err := s.AuditHead(t.Context(), "acme")
 		cursor, _, err2 := s.LastEvents(t.Context(), nil)
-		if err := errors.Join(err, err2, s.Close()); err != nil || head.Seq < total+acknowledged || head.Seq > total+acknowledged+1 || cursor != head.Seq {
-			t.Errorf("round %d: %d entries and cursor %d are kept of %d, %v", round, head.Seq, cursor, total+acknowledged, err)
+		if err := errors.Join(err, err2, s.Close()); err != nil || head.Seq < total+acknowledged ||
+			head.Seq > total+acknowledged+1 || cursor != head.Seq {
+			t.Errorf("round %d: %d entries and cursor %d are kept of %d, %v", round, head.Seq, cursor,
+				total+acknowledged, err)
 		}
 		total = head.Seq
 	}
@@ -295,7 +299,8 @@ func TestOpen_upgrades(t *testing.T) {
 			keep(t, dir, 1)
 			keep(t, dir, 1)
 			var n int64
-			if err := raw(t, dir).QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
+			if err := raw(t, dir).QueryRowContext(t.Context(),
+				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
 				t.Errorf("the version is %d, %v, want %d", n, err, store.Latest())
 			}
 		})
@@ -306,7 +311,8 @@ func TestOpen_refuses_a_newer_database(t *testing.T) {
 	dir := t.TempDir()
 	keep(t, dir, 1)
 	db := raw(t, dir)
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO haft_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		"INSERT INTO haft_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {

@@ -221,7 +221,8 @@ func present(root *os.Root, siblings []string) error {
 	for _, name := range append([]string{fileName + "-wal", store.LogName}, siblings...) {
 		if info, err := root.Stat(name); err == nil && info.Size() > 0 {
 			return &haft.Error{Code: haft.CodeConflict, Err: &NoDatabase{name}, Message: "the database " + fileName +
-				" in the data directory is missing or empty, and " + name + " is there: put the database back; if it is in a Postgres," +
+				" in the data directory is missing or empty, and " + name +
+				" is there: put the database back; if it is in a Postgres," +
 				" name that with --database; to begin with an empty one, run: haft restore --accept-loss"}
 		}
 	}

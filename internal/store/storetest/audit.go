@@ -23,8 +23,10 @@ func trail(t testing.TB, s *store.Store, n int) []audit.Entry {
 		var b store.Batch
 		for i := from; i < min(from+500, n); i++ {
 			e := audit.Entry{
-				Org: "acme", Kind: []string{"call.started", "call.ended", "call.refused"}[i%3], Call: haft.CallID(count("c", i/2)), Tool: count("t", i%5),
-				Actor: haft.Principal{Org: "acme", User: count("u", i%7), Agent: count("a", i%4)}, Time: at.Add(time.Duration(i-(i%10)*3) * time.Second),
+				Org: "acme", Kind: []string{"call.started", "call.ended", "call.refused"}[i%3],
+				Call: haft.CallID(count("c", i/2)), Tool: count("t", i%5),
+				Actor: haft.Principal{Org: "acme", User: count("u", i%7), Agent: count("a", i%4)},
+				Time:  at.Add(time.Duration(i-(i%10)*3) * time.Second),
 			}
 			if i%11 == 0 {
 				e.Tool, e.Call, e.Actor.Agent = "", "", ""
@@ -41,7 +43,8 @@ func trail(t testing.TB, s *store.Store, n int) []audit.Entry {
 
 // fits says what a filter means.
 func fits(f haft.AuditFilter, e audit.Entry) bool {
-	return (f.Kind == "" || f.Kind == e.Kind) && (f.User == "" || f.User == e.Actor.User) && (f.Agent == "" || f.Agent == e.Actor.Agent) &&
+	return (f.Kind == "" || f.Kind == e.Kind) && (f.User == "" || f.User == e.Actor.User) &&
+		(f.Agent == "" || f.Agent == e.Actor.Agent) &&
 		(f.Tool == "" || f.Tool == e.Tool) && (f.Call == "" || f.Call == e.Call) &&
 		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
 }
@@ -73,10 +76,14 @@ func found(t testing.TB, s *store.Store, f haft.AuditFilter) []audit.Entry {
 func auditFound(t testing.TB, s *store.Store) {
 	all := trail(t, s, 700)
 	for _, f := range []haft.AuditFilter{
-		{}, {Kind: "call.refused"}, {Kind: "nothing"}, {User: "u3"}, {Agent: "a1"}, {Tool: "t2"}, {Call: "c7"}, {Kind: "call.ended", User: "u1"},
-		{Kind: "call.ended", User: "u1", Agent: "a1", Tool: "t4", Call: "c60"}, {User: "u1", Tool: "t2"}, {User: "nobody", Kind: "call.ended"},
-		{Since: at.Add(100 * time.Second)}, {Until: at.Add(100 * time.Second)}, {Since: at.Add(100*time.Second + time.Nanosecond), Until: at.Add(150*time.Second + time.Nanosecond)},
-		{Since: at.Add(50 * time.Second), Until: at.Add(400 * time.Second), Kind: "call.started", Agent: "a2"}, {Since: at.Add(time.Hour)},
+		{}, {Kind: "call.refused"}, {Kind: "nothing"}, {User: "u3"}, {Agent: "a1"}, {Tool: "t2"}, {Call: "c7"},
+		{Kind: "call.ended", User: "u1"},
+		{Kind: "call.ended", User: "u1", Agent: "a1", Tool: "t4", Call: "c60"}, {User: "u1", Tool: "t2"},
+		{User: "nobody", Kind: "call.ended"},
+		{Since: at.Add(100 * time.Second)}, {Until: at.Add(100 * time.Second)},
+		{Since: at.Add(100*time.Second + time.Nanosecond), Until: at.Add(150*time.Second + time.Nanosecond)},
+		{Since: at.Add(50 * time.Second), Until: at.Add(400 * time.Second), Kind: "call.started", Agent: "a2"},
+		{Since: at.Add(time.Hour)},
 	} {
 		for _, oldest := range []bool{false, true} {
 			var want []audit.Entry
@@ -102,7 +109,8 @@ func auditFound(t testing.TB, s *store.Store) {
 			}
 		}
 	}
-	if list, next, err := s.FindAudit(t.Context(), "acme2", haft.AuditFilter{Kind: "call.started"}, haft.AuditPlace{}); err != nil || list != nil || next != nil {
+	if list, next, err := s.FindAudit(t.Context(), "acme2", haft.AuditFilter{Kind: "call.started"},
+		haft.AuditPlace{}); err != nil || list != nil || next != nil {
 		t.Errorf("FindAudit of a stranger = %v, %v, %v", list, next, err)
 	}
 }

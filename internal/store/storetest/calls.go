@@ -43,7 +43,8 @@ func callsFiltered(t testing.TB, s *store.Store) {
 		{haft.CallFilter{Status: []haft.Status{haft.StatusError}}, "6"},
 		{haft.CallFilter{Status: []haft.Status{haft.StatusRunning, haft.StatusError, haft.StatusRunning}}, "7 6"},
 		{haft.CallFilter{Status: []haft.Status{haft.StatusSuccess, haft.StatusError}, Limit: 3}, "9 6 5"},
-		{haft.CallFilter{Status: []haft.Status{haft.StatusSuccess, haft.StatusError}, Limit: 2, Before: "c00007"}, "6 5"},
+		{haft.CallFilter{Status: []haft.Status{haft.StatusSuccess, haft.StatusError}, Limit: 2, Before: "c00007"},
+			"6 5"},
 		{haft.CallFilter{User: "ann", Tool: "add", Agent: "x", Status: []haft.Status{haft.StatusRunning}}, "7"},
 		{haft.CallFilter{User: "bob", Tool: "sub"}, ""},
 		{haft.CallFilter{Since: at.Add(3 * time.Second), Until: at.Add(6 * time.Second)}, "5 4 3"},
@@ -167,7 +168,8 @@ func claimScope(t testing.TB, s *store.Store) {
 		t.Helper()
 		winner, same, err := s.Claim(t.Context(), org, scope, agent, key, digest, haft.CallID(id), at)
 		if err != nil || string(winner) != want || same != wantSame {
-			t.Errorf("Claim(%s, %s, %.10q, %s) = %s, %v, %v, want %s, %v", org, scope, key, digest, winner, same, err, want, wantSame)
+			t.Errorf("Claim(%s, %s, %.10q, %s) = %s, %v, %v, want %s, %v", org, scope, key, digest, winner, same, err,
+				want, wantSame)
 		}
 	}
 	claim("acme", "ann", "k", "d1", "c1", "c1", true)

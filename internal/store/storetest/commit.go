@@ -21,14 +21,19 @@ func commitKeeps(t testing.TB, s *store.Store) {
 	r.Call.Env, r.Call.Turn, r.Call.Parent, r.Call.Chain = map[string]string{"A": "b"}, "t1", "c0", "ch1"
 	r.Call.Args = json.RawMessage(`{"big":123456789012345678901234567890.10,"t":"<é&\u0000>"}`)
 	r.Call.Principal.Scope = []string{}
-	r.Redacted, r.ToolID, r.Digest, r.Tries, r.ArgsDigest, r.Started = true, "tool_1", "sha256:1", 2, "sha256:2", at.Add(time.Second)
+	r.Redacted, r.ToolID, r.Digest, r.Tries, r.ArgsDigest, r.Started = true, "tool_1", "sha256:1", 2, "sha256:2",
+		at.Add(time.Second)
 	r.Sealed = json.RawMessage(`{"args":{"a":1.50}}`)
-	a := haft.Approval{ID: "a1", Call: "c1", Tool: "add", State: haft.ApprovalPending, Binds: "sha256:3", Requester: principal("acme"), Created: at, Expires: at.Add(time.Hour)}
-	c := haft.Chain{ID: "ch1", Principal: principal("acme"), Plan: haft.Plan{Steps: []haft.Step{{ID: "s", Tool: "add"}}}, Status: haft.StatusRunning, Created: at, Updated: at}
+	a := haft.Approval{ID: "a1", Call: "c1", Tool: "add", State: haft.ApprovalPending, Binds: "sha256:3",
+		Requester: principal("acme"), Created: at, Expires: at.Add(time.Hour)}
+	c := haft.Chain{ID: "ch1", Principal: principal("acme"),
+		Plan: haft.Plan{Steps: []haft.Step{{ID: "s", Tool: "add"}}}, Status: haft.StatusRunning, Created: at,
+		Updated: at}
 	e := happened("acme", "c1", 1, 1)
 	commit(t, s, store.Batch{
 		Records: []haft.Record{r}, Events: []haft.Event{e}, Audit: []audit.Entry{entry("acme", "call.started")},
-		Approvals: []haft.Approval{a}, Chains: []haft.Chain{c}, Limits: []store.LimitState{{Key: "k", Tokens: 1.25, Used: 3, At: at}},
+		Approvals: []haft.Approval{a}, Chains: []haft.Chain{c},
+		Limits: []store.LimitState{{Key: "k", Tokens: 1.25, Used: 3, At: at}},
 	})
 	got, err := s.Record(ctx, "acme", "c1")
 	if err != nil {
@@ -64,27 +69,31 @@ func commitKeeps(t testing.TB, s *store.Store) {
 }
 
 func commitAllOrNothing(t testing.TB, s *store.Store) {
-	commit(t, s, store.Batch{Records: []haft.Record{record("acme", "done", haft.StatusSuccess)}, Audit: []audit.Entry{entry("acme", "one")}})
+	commit(t, s, store.Batch{Records: []haft.Record{record("acme", "done", haft.StatusSuccess)},
+		Audit: []audit.Entry{entry("acme", "one")}})
 	before, _, err := s.LastEvents(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("LastEvents: %v", err)
 	}
 	bad := store.Batch{
-		Records:   []haft.Record{record("acme", "c1", haft.StatusRunning), record("acme", "done", haft.StatusRunning)},
-		Events:    []haft.Event{happened("acme", "c1", before+1, 1)},
-		Audit:     []audit.Entry{entry("acme", "two")},
-		Approvals: []haft.Approval{{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"), Created: at}},
-		Limits:    []store.LimitState{{Key: "k", Tokens: 1, At: at}},
-		Chains:    []haft.Chain{{ID: "ch", Principal: principal("acme"), Status: haft.StatusRunning, Created: at}},
+		Records: []haft.Record{record("acme", "c1", haft.StatusRunning), record("acme", "done", haft.StatusRunning)},
+		Events:  []haft.Event{happened("acme", "c1", before+1, 1)},
+		Audit:   []audit.Entry{entry("acme", "two")},
+		Approvals: []haft.Approval{{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"),
+			Created: at}},
+		Limits: []store.LimitState{{Key: "k", Tokens: 1, At: at}},
+		Chains: []haft.Chain{{ID: "ch", Principal: principal("acme"), Status: haft.StatusRunning, Created: at}},
 	}
 	refused(t, "Commit of a call that has ended", s.Commit(t.Context(), bad), haft.CodeConflict)
 	for name, broken := range map[string]store.Batch{
-		"a record without organisation": {Records: []haft.Record{{Call: haft.Call{ID: "x"}, Status: haft.StatusRunning}}},
+		"a record without organisation": {Records: []haft.Record{{Call: haft.Call{ID: "x"},
+			Status: haft.StatusRunning}}},
 		"a record without id":           {Records: []haft.Record{record("acme", "", haft.StatusRunning)}},
 		"an event without organisation": {Events: []haft.Event{{Call: "x", Type: haft.EventProgress}}},
 		"an entry without organisation": {Audit: []audit.Entry{{Kind: "x"}}},
-		"an approval without id":        {Approvals: []haft.Approval{{State: haft.ApprovalPending, Requester: principal("acme")}}},
-		"a chain without organisation":  {Chains: []haft.Chain{{ID: "x", Status: haft.StatusRunning}}},
+		"an approval without id": {Approvals: []haft.Approval{{State: haft.ApprovalPending,
+			Requester: principal("acme")}}},
+		"a chain without organisation": {Chains: []haft.Chain{{ID: "x", Status: haft.StatusRunning}}},
 	} {
 		broken.Limits = []store.LimitState{{Key: "k", Tokens: 1, At: at}}
 		refused(t, "Commit of "+name, s.Commit(t.Context(), broken), haft.CodeInvalid)
@@ -99,7 +108,8 @@ func commitAllOrNothing(t testing.TB, s *store.Store) {
 	after, _, err2 := s.LastEvents(t.Context(), nil)
 	head, err3 := s.AuditHead(t.Context(), "acme")
 	if err := errors.Join(err, err2, err3); err != nil || len(limits) != 0 || after != before || head.Seq != 1 {
-		t.Errorf("a batch that failed left limits %v, cursor %d (was %d), audit %d: %v", limits, after, before, head.Seq, err)
+		t.Errorf("a batch that failed left limits %v, cursor %d (was %d), audit %d: %v", limits, after, before,
+			head.Seq, err)
 	}
 	commit(t, s, store.Batch{Audit: []audit.Entry{entry("acme", "two")}})
 	verify(t, s, "acme", 2)
@@ -133,7 +143,8 @@ func commitFinal(t testing.TB, s *store.Store) {
 			r := record("acme", string(from+"-"+to), from)
 			commit(t, s, store.Batch{Records: []haft.Record{r}})
 			r.Status = to
-			err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
+			err := s.Commit(t.Context(),
+				store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
 			if from.Final() {
 				refused(t, "Commit from "+string(from)+" to "+string(to), err, haft.CodeConflict)
 				stale, ok := errors.AsType[*store.Stale](err)
@@ -160,7 +171,8 @@ func commitFinal(t testing.TB, s *store.Store) {
 	for name, r := range map[string]haft.Record{
 		"of another organisation": record("other", "twice", haft.StatusError), "of another time": later,
 	} {
-		err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
+		err := s.Commit(t.Context(),
+			store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
 		refused(t, "Commit of the call "+name, err, haft.CodeConflict)
 		if stale, ok := errors.AsType[*store.Stale](err); !ok || !slices.Equal(stale.Calls, []haft.CallID{"twice"}) {
 			t.Errorf("the error about the call %s does not name it: %v", name, err)
@@ -169,7 +181,8 @@ func commitFinal(t testing.TB, s *store.Store) {
 	c := haft.Chain{ID: "ch", Principal: principal("acme"), Status: haft.StatusSuccess, Created: at}
 	commit(t, s, store.Batch{Chains: []haft.Chain{c}})
 	c.Status = haft.StatusRunning
-	refused(t, "Commit of a chain that has ended", s.Commit(t.Context(), store.Batch{Chains: []haft.Chain{c}}), haft.CodeConflict)
+	refused(t, "Commit of a chain that has ended", s.Commit(t.Context(), store.Batch{Chains: []haft.Chain{c}}),
+		haft.CodeConflict)
 }
 
 func commitMany(t testing.TB, s *store.Store) {
@@ -205,7 +218,8 @@ func commitMany(t testing.TB, s *store.Store) {
 }
 
 // odd are texts that databases stumble over.
-var odd = []string{"'; DROP TABLE calls; --", `"`, `\`, "%", "_", "é", "e\u0301", "日本", "\U0001f528", "a\x00b", "\xff\xfe", "�", strings.Repeat("x", 10_000), " ", "NULL", "$1", "?"}
+var odd = []string{"'; DROP TABLE calls; --", `"`, `\`, "%", "_", "é", "e\u0301", "日本", "\U0001f528", "a\x00b",
+	"\xff\xfe", "�", strings.Repeat("x", 10_000), " ", "NULL", "$1", "?"}
 
 func commitText(t testing.TB, s *store.Store) {
 	for i, text := range odd {
@@ -216,21 +230,24 @@ func commitText(t testing.TB, s *store.Store) {
 		a := entry("acme", "call.started")
 		a.Tool, a.Actor.User = text, text
 		commit(t, s, store.Batch{Records: []haft.Record{r}, Events: []haft.Event{e}, Audit: []audit.Entry{a}})
-		for _, f := range []haft.CallFilter{{Org: "acme", Tool: text}, {Org: "acme", User: text}, {Org: "acme", Turn: text}} {
+		for _, f := range []haft.CallFilter{{Org: "acme", Tool: text}, {Org: "acme", User: text},
+			{Org: "acme", Turn: text}} {
 			list, err := s.Records(t.Context(), f)
 			if err != nil || ids(list) != count("c", i) {
 				t.Errorf("Records(%.20q) = %q, %v", text, ids(list), err)
 			}
 		}
 		events, err := s.EventsAfter(t.Context(), event.Filter{Org: "acme", User: text, Tool: text}, 0, 10)
-		if err != nil || len(events) != 1 || strings.ToValidUTF8(events[0].Tool, "") != strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\xff", "") && text != "\xff\xfe" {
+		if err != nil || len(events) != 1 || strings.ToValidUTF8(events[0].Tool,
+			"") != strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\xff", "") && text != "\xff\xfe" {
 			t.Errorf("EventsAfter(%.20q) = %+v, %v", text, events, err)
 		}
 	}
 	verify(t, s, "acme", len(odd))
 	r := record("acme", "bad", haft.StatusRunning)
 	r.Sealed = json.RawMessage("\"\xff\"")
-	refused(t, "Commit of arguments that are not UTF-8", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}), haft.CodeInvalid)
+	refused(t, "Commit of arguments that are not UTF-8", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}),
+		haft.CodeInvalid)
 	e := happened("acme", "c", 1000, 1)
 	e.Data = json.RawMessage("\"\xff\"")
 	a := entry("acme", "x")
@@ -245,7 +262,8 @@ func commitHuge(t testing.TB, s *store.Store) {
 	const some = 1000
 	r := record("acme", "c1", haft.StatusSuccess)
 	r.Result = &haft.Result{
-		Call: "c1", Status: haft.StatusSuccess, Value: json.RawMessage(`"` + strings.Repeat("v", store.MaxRecord) + `"`),
+		Call: "c1", Status: haft.StatusSuccess,
+		Value:  json.RawMessage(`"` + strings.Repeat("v", store.MaxRecord) + `"`),
 		Stdout: strings.Repeat("o", some), Artifacts: []haft.Artifact{{Name: "f", Size: 1, Data: make([]byte, some)}},
 	}
 	commit(t, s, store.Batch{Records: []haft.Record{r}})
@@ -265,15 +283,18 @@ func commitHuge(t testing.TB, s *store.Store) {
 	}
 	r = record("acme", "c2", haft.StatusQueued)
 	r.Sealed = make(json.RawMessage, store.MaxSealed+1)
-	refused(t, "Commit of arguments that are too large", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}), haft.CodeInvalid)
+	refused(t, "Commit of arguments that are too large", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}),
+		haft.CodeInvalid)
 	r.Sealed, r.Call.Args = nil, json.RawMessage(`"`+strings.Repeat("a", store.MaxRecord)+`"`)
-	refused(t, "Commit of a record that is too large", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}), haft.CodeInvalid)
+	refused(t, "Commit of a record that is too large", s.Commit(t.Context(), store.Batch{Records: []haft.Record{r}}),
+		haft.CodeInvalid)
 }
 
 func commitCancelled(t testing.TB, s *store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := store.Batch{Records: []haft.Record{record("acme", "c1", haft.StatusRunning)}, Audit: []audit.Entry{entry("acme", "x")}}
+	b := store.Batch{Records: []haft.Record{record("acme", "c1", haft.StatusRunning)},
+		Audit: []audit.Entry{entry("acme", "x")}}
 	refused(t, "Commit after cancel", s.Commit(ctx, b), haft.CodeUnavailable)
 	_, err := s.Record(t.Context(), "acme", "c1")
 	refused(t, "Record", err, haft.CodeNotFound)
@@ -281,7 +302,8 @@ func commitCancelled(t testing.TB, s *store.Store) {
 	for i := range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
 		id := count("r", i)
-		_ = s.Commit(ctx, store.Batch{Records: []haft.Record{record("acme", id, haft.StatusRunning)}, Limits: []store.LimitState{{Key: id, At: at}}})
+		_ = s.Commit(ctx, store.Batch{Records: []haft.Record{record("acme", id, haft.StatusRunning)},
+			Limits: []store.LimitState{{Key: id, At: at}}})
 		cancel()
 		_, err := s.Record(t.Context(), "acme", haft.CallID(id))
 		limits, err2 := s.Limits(t.Context(), []string{id})
@@ -298,9 +320,11 @@ func commitStates(t testing.TB, s *store.Store) {
 	for i := range 3 {
 		c.Turn = count("t", i)
 		commit(t, s, store.Batch{
-			Chains: []haft.Chain{c, {ID: haft.ChainID(count("o", i)), Principal: principal("acme"), Status: haft.StatusRunning, Created: at.Add(time.Duration(i) * time.Second)}},
+			Chains: []haft.Chain{c, {ID: haft.ChainID(count("o", i)), Principal: principal("acme"),
+				Status: haft.StatusRunning, Created: at.Add(time.Duration(i) * time.Second)}},
 			// The latest counts: a later time, or at the same time more that is used.
-			Limits: []store.LimitState{{Key: "k", Used: int64(i), At: at}, {Key: "k", Used: 100, At: at.Add(-time.Minute)}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
+			Limits: []store.LimitState{{Key: "k", Used: int64(i), At: at},
+				{Key: "k", Used: 100, At: at.Add(-time.Minute)}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
 		})
 	}
 	got, err := s.Chain(t.Context(), "acme", "ch")

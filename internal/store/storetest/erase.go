@@ -45,7 +45,8 @@ func erased(t testing.TB, s *store.Store) {
 		if err != nil || len(list) != events {
 			t.Errorf("%s: %d events of %s, %v; want %d", what, len(list), org, err, events)
 		}
-		sums, err := s.Usage(ctx, org, haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour), By: []haft.UsageBy{haft.ByUser}})
+		sums, err := s.Usage(ctx, org, haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour),
+			By: []haft.UsageBy{haft.ByUser}})
 		total := int64(0)
 		for _, sum := range sums {
 			total += sum.Calls
@@ -100,14 +101,16 @@ func erased(t testing.TB, s *store.Store) {
 func keepCredentials(t testing.TB, s *store.Store) int64 {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", ID: "mcp_s", Name: "s"}, store.OwnSecrets{}); err != nil {
+	if _, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", ID: "mcp_s", Name: "s"},
+		store.OwnSecrets{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"ann", "bob"} {
 		if err := s.PutKey(ctx, auth.Key{ID: "k_" + user, Org: "acme", User: user, Created: at}); err != nil {
 			t.Fatal(err)
 		}
-		login := store.Secret{Org: "acme", Kind: "login", Scope: "mcp_s/" + user, Name: "grant", Data: []byte("sealed"), Created: at, Updated: at}
+		login := store.Secret{Org: "acme", Kind: "login", Scope: "mcp_s/" + user, Name: "grant", Data: []byte("sealed"),
+			Created: at, Updated: at}
 		if err := s.PutSecret(ctx, login); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +138,8 @@ func fillErased(t testing.TB, s *store.Store) {
 	t.Helper()
 	for _, org := range []string{"acme", "other"} {
 		put(t, s, tool(org, "add", "sha256:1", "Adds."))
-		b := store.Batch{Audit: []audit.Entry{entry(org, "call.closed"), entry(org, "call.closed"), entry(org, "call.closed")}}
+		b := store.Batch{Audit: []audit.Entry{entry(org, "call.closed"), entry(org, "call.closed"),
+			entry(org, "call.closed")}}
 		for i, user := range []string{"ann", "bob"} {
 			r := record(org, org+count("c", i), haft.StatusSuccess)
 			r.Call.Principal.User, r.Ended = user, at

@@ -14,9 +14,11 @@ import (
 func mcpServers(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	want := haft.MCPServer{
-		Org: "acme", Name: "files", Transport: haft.MCPStdio, Command: []string{"npx", "-y", "server"}, Env: map[string]string{"A": ""},
+		Org: "acme", Name: "files", Transport: haft.MCPStdio, Command: []string{"npx", "-y", "server"},
+		Env:    map[string]string{"A": ""},
 		Mounts: []haft.MCPMount{{Dir: "/srv", Writable: true}}, OAuth: &haft.MCPOAuth{Scopes: []string{"read"}},
-		State: haft.MCPState{Listed: at, Tools: 2, Invalid: []haft.MCPProblem{{Tool: "x", Reasons: []string{"no type"}}}},
+		State: haft.MCPState{Listed: at, Tools: 2,
+			Invalid: []haft.MCPProblem{{Tool: "x", Reasons: []string{"no type"}}}},
 	}
 	kept, err := s.PutMCPServer(ctx, want, store.OwnSecrets{})
 	if err != nil || kept.ID == "" {
@@ -30,19 +32,23 @@ func mcpServers(t testing.TB, s *store.Store) {
 		}
 		same(t, "MCPServer", *got, want)
 	}
-	again, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", Disabled: true, Created: at.Add(time.Hour)}, store.OwnSecrets{})
-	if err != nil || again.ID != kept.ID || !again.Created.Equal(kept.Created) || !again.Disabled || again.Revision() == kept.Revision() {
+	again, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", Disabled: true,
+		Created: at.Add(time.Hour)}, store.OwnSecrets{})
+	if err != nil || again.ID != kept.ID || !again.Created.Equal(kept.Created) || !again.Disabled ||
+		again.Revision() == kept.Revision() {
 		t.Errorf("PutMCPServer again = %+v, %v", again, err)
 	}
 	set, err := s.SetMCPServer(ctx, "acme", kept.ID, func(m *haft.MCPServer) error {
 		m.State.Tools, m.Name, m.ID, m.Org = 7, "other", "mcp_x", "other"
 		return nil
 	})
-	if err != nil || set.State.Tools != 7 || set.Name != "files" || set.ID != kept.ID || set.Org != "acme" || set.Revision() != again.Revision() {
+	if err != nil || set.State.Tools != 7 || set.Name != "files" || set.ID != kept.ID || set.Org != "acme" ||
+		set.Revision() != again.Revision() {
 		t.Errorf("SetMCPServer = %+v, %v", set, err)
 	}
 	boom := errors.New("boom")
-	if _, err := s.SetMCPServer(ctx, "acme", kept.ID, func(m *haft.MCPServer) error { m.State.Tools = 8; return boom }); !errors.Is(err, boom) {
+	if _, err := s.SetMCPServer(ctx, "acme", kept.ID,
+		func(m *haft.MCPServer) error { m.State.Tools = 8; return boom }); !errors.Is(err, boom) {
 		t.Errorf("SetMCPServer that fails = %v", err)
 	}
 	if got, err := s.MCPServer(ctx, "acme", "files"); err != nil || got.State.Tools != 7 {
@@ -63,12 +69,15 @@ func mcpServers(t testing.TB, s *store.Store) {
 	refused(t, "MCPServer of another", err, haft.CodeNotFound)
 	_, err = s.SetMCPServer(ctx, "other", kept.ID, func(*haft.MCPServer) error { return nil })
 	refused(t, "SetMCPServer of another", err, haft.CodeNotFound)
-	refused(t, "RemoveMCPServer of another", s.RemoveMCPServer(ctx, "other", kept.ID, "", store.ServerParts{}), haft.CodeNotFound)
+	refused(t, "RemoveMCPServer of another", s.RemoveMCPServer(ctx, "other", kept.ID, "", store.ServerParts{}),
+		haft.CodeNotFound)
 	if err := s.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}); err != nil {
 		t.Errorf("RemoveMCPServer: %v", err)
 	}
-	refused(t, "RemoveMCPServer again", s.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}), haft.CodeNotFound)
-	for _, m := range []haft.MCPServer{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)}, {Org: "acme", Name: "x", URL: strings.Repeat("x", store.MaxText)}} {
+	refused(t, "RemoveMCPServer again", s.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}),
+		haft.CodeNotFound)
+	for _, m := range []haft.MCPServer{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)},
+		{Org: "acme", Name: "x", URL: strings.Repeat("x", store.MaxText)}} {
 		_, err := s.PutMCPServer(ctx, m, store.OwnSecrets{})
 		refused(t, "PutMCPServer", err, haft.CodeInvalid)
 	}
@@ -79,7 +88,8 @@ func mcpServers(t testing.TB, s *store.Store) {
 func mcpParts(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	value := func(kind, scope, data string, rev int64) store.Secret {
-		return store.Secret{Org: "acme", Kind: kind, Scope: scope, Name: "VALUE", Data: []byte(data), Created: at, Updated: at, Rev: rev}
+		return store.Secret{Org: "acme", Kind: kind, Scope: scope, Name: "VALUE", Data: []byte(data), Created: at,
+			Updated: at, Rev: rev}
 	}
 	own := func(data string, rev int64) store.OwnSecrets {
 		return store.OwnSecrets{Kind: "mcp", Put: []store.Secret{value("mcp", "mcp_1", data, rev)}}
@@ -115,17 +125,20 @@ func mcpParts(t testing.TB, s *store.Store) {
 		t.Fatalf("PutMCPServer = %+v, %v", kept, err)
 	}
 	expect("replaced", "two")
-	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "files__read", Version: haft.Version{Kind: haft.KindMCP, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "files__read",
+		Version: haft.Version{Kind: haft.KindMCP, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []store.Secret{value("grant", "mcp_1/ann", "hers", 0), value("grant", "mcp_11/ann", "elsewhere", 0), value("other", "mcp_1", "of another kind", 0)} {
+	for _, v := range []store.Secret{value("grant", "mcp_1/ann", "hers", 0),
+		value("grant", "mcp_11/ann", "elsewhere", 0), value("other", "mcp_1", "of another kind", 0)} {
 		if err := s.PutSecret(ctx, v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	parts := store.ServerParts{Tools: []haft.ToolID{tool.ID, "tool_gone"}, Kinds: []string{"mcp", "grant"}}
-	refused(t, "RemoveMCPServer of another revision", s.RemoveMCPServer(ctx, "acme", "mcp_1", "other", parts), haft.CodeConflict)
+	refused(t, "RemoveMCPServer of another revision", s.RemoveMCPServer(ctx, "acme", "mcp_1", "other", parts),
+		haft.CodeConflict)
 	expect("not removed", "two")
 	if _, err := s.Tool(ctx, "acme", "files__read"); err != nil {
 		t.Errorf("a tool of a server that was not removed: %v", err)

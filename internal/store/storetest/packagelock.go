@@ -39,7 +39,8 @@ func packageLocks(t testing.TB, s *store.Store) {
 	if _, err := s.PackageLock(ctx, "other", "set:x"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("another organisation's lock: %v", err)
 	}
-	if kept, err := s.PutPackageLock(ctx, "acme", "set:x", "newer", true, at.Add(time.Hour)); err != nil || kept != "newer" {
+	if kept, err := s.PutPackageLock(ctx, "acme", "set:x", "newer", true, at.Add(time.Hour)); err != nil ||
+		kept != "newer" {
 		t.Errorf("replaced: %q, %v", kept, err)
 	}
 	long := strings.Repeat("six==1.16.0 --hash=sha256:00\n", 10_000)
@@ -47,7 +48,8 @@ func packageLocks(t testing.TB, s *store.Store) {
 		t.Errorf("a long lock comes back with %d bytes, %v", len(kept), err)
 	}
 	for name, bad := range map[string][3]string{
-		"no organisation": {"", "x", "y"}, "no id": {"acme", "", "y"}, "no text": {"acme", "x", "\xff"}, "too long": {"acme", "x", strings.Repeat("x", store.MaxLockBody+1)},
+		"no organisation": {"", "x", "y"}, "no id": {"acme", "", "y"}, "no text": {"acme", "x", "\xff"},
+		"too long": {"acme", "x", strings.Repeat("x", store.MaxLockBody+1)},
 	} {
 		if _, err := s.PutPackageLock(ctx, bad[0], bad[1], bad[2], false, at); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%s: %v", name, err)

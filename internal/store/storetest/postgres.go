@@ -50,7 +50,8 @@ func Postgres(t testing.TB) string {
 	defer cancel()
 	// Not every database orders text byte by byte: this one orders like a person,
 	// if the server can.
-	if out, err := s.psql(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'"); err != nil {
+	if out, err := s.psql(ctx, "CREATE DATABASE "+name+
+		" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'"); err != nil {
 		if more, err := s.psql(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
 			t.Fatalf("make a database: %v\n%s\n%s", err, out, more)
 		}
@@ -62,7 +63,8 @@ func Postgres(t testing.TB) string {
 			t.Errorf("drop the database: %v\n%s", err, out)
 		}
 	})
-	u := url.URL{Scheme: "postgres", User: url.User("haft"), Path: "/" + name, RawQuery: url.Values{"host": {s.dir}}.Encode()}
+	u := url.URL{Scheme: "postgres", User: url.User("haft"), Path: "/" + name,
+		RawQuery: url.Values{"host": {s.dir}}.Encode()}
 	return u.String()
 }
 
@@ -74,7 +76,8 @@ func PostgresDump(t testing.TB, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := only.server.client(t.Context(), strings.TrimPrefix(u.Path, "/"), "-v", "ON_ERROR_STOP=1", "-f", file); err != nil {
+	if out, err := only.server.client(t.Context(), strings.TrimPrefix(u.Path, "/"), "-v", "ON_ERROR_STOP=1", "-f",
+		file); err != nil {
 		t.Fatalf("load the dump: %v\n%s", err, out)
 	}
 	return address
@@ -165,7 +168,8 @@ func findPostgres() (string, error) {
 			dirs = append(dirs, filepath.Dir(real))
 		}
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return "", err

@@ -35,7 +35,8 @@ func moves(t testing.TB, s *store.Store) {
 	if s.Shared() {
 		join(t, s, "p2")
 	}
-	statuses := []haft.Status{haft.StatusPending, haft.StatusQueued, haft.StatusRunning, haft.StatusSuccess, haft.StatusCancelled}
+	statuses := []haft.Status{haft.StatusPending, haft.StatusQueued, haft.StatusRunning, haft.StatusSuccess,
+		haft.StatusCancelled}
 	n := 0
 	for _, from := range statuses {
 		for _, to := range statuses {
@@ -48,7 +49,8 @@ func moves(t testing.TB, s *store.Store) {
 				err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{next}})
 				may := !from.Final() && (by == "p1" || from != haft.StatusRunning && to != haft.StatusRunning)
 				stale, isStale := errors.AsType[*store.Stale](err)
-				if may != (err == nil) || !may && (!isStale || !slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) || len(stale.Kept) > 0) {
+				if may != (err == nil) || !may && (!isStale ||
+					!slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) || len(stale.Kept) > 0) {
 					t.Errorf("%s to %s by %s: %v, %+v", from, to, by, err, stale)
 				}
 				got, err := s.Record(t.Context(), "acme", haft.CallID(id))
@@ -63,7 +65,8 @@ func moves(t testing.TB, s *store.Store) {
 // kept tries a batch again of which nobody knows what became: it is not kept twice, and
 // the others of it can be told.
 func kept(t testing.TB, s *store.Store) {
-	a, b, c := owned("p1", "a", haft.StatusSuccess), owned("p1", "b", haft.StatusSuccess), owned("p1", "c", haft.StatusRunning)
+	a, b, c := owned("p1", "a", haft.StatusSuccess), owned("p1", "b", haft.StatusSuccess),
+		owned("p1", "c", haft.StatusRunning)
 	commit(t, s, store.Batch{Records: []haft.Record{a, c}})
 	done := c
 	done.Status = haft.StatusSuccess
@@ -139,11 +142,13 @@ func adopted(t testing.TB, s *store.Store) {
 		b.Records = append(b.Records, owned("gone", count("q", i), haft.StatusQueued))
 	}
 	for i := range 20 {
-		b.Records = append(b.Records, owned("gone", count("r", i), haft.StatusRunning), owned("gone", count("s", i), haft.StatusSuccess))
+		b.Records = append(b.Records, owned("gone", count("r", i), haft.StatusRunning),
+			owned("gone", count("s", i), haft.StatusSuccess))
 	}
 	b.Owner = "gone"
 	for i := range 5 {
-		b.Chains = append(b.Chains, haft.Chain{ID: haft.ChainID(count("ch", i)), Principal: principal("acme"), Status: haft.StatusRunning, Created: at})
+		b.Chains = append(b.Chains, haft.Chain{ID: haft.ChainID(count("ch", i)), Principal: principal("acme"),
+			Status: haft.StatusRunning, Created: at})
 	}
 	names := []string{"me"}
 	if s.Shared() {
@@ -261,19 +266,23 @@ func chainsOwned(t testing.TB, s *store.Store) {
 	if s.Shared() {
 		join(t, s, "p2")
 	}
-	refused(t, "a chain of another", s.Commit(ctx, store.Batch{Owner: "p2", Chains: []haft.Chain{c}}), haft.CodeConflict)
+	refused(t, "a chain of another", s.Commit(ctx, store.Batch{Owner: "p2", Chains: []haft.Chain{c}}),
+		haft.CodeConflict)
 	c.Status = haft.StatusSuccess
 	commit(t, s, store.Batch{Owner: "p1", Chains: []haft.Chain{c}})
 	c.Status = haft.StatusCancelled
-	refused(t, "a chain that has ended", s.Commit(ctx, store.Batch{Owner: "p1", Chains: []haft.Chain{c}}), haft.CodeConflict)
+	refused(t, "a chain that has ended", s.Commit(ctx, store.Batch{Owner: "p1", Chains: []haft.Chain{c}}),
+		haft.CodeConflict)
 }
 
 // answers: a request is answered once, with what becomes of its call.
 func answers(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	pending := owned("p1", "c1", haft.StatusPending)
-	a := haft.Approval{ID: "a1", Call: "c1", Requester: principal("acme"), State: haft.ApprovalPending, Created: at, Expires: at}
-	commit(t, s, store.Batch{Records: []haft.Record{pending, owned("p1", "c2", haft.StatusPending)}, Approvals: []haft.Approval{a}})
+	a := haft.Approval{ID: "a1", Call: "c1", Requester: principal("acme"), State: haft.ApprovalPending, Created: at,
+		Expires: at}
+	commit(t, s, store.Batch{Records: []haft.Record{pending, owned("p1", "c2", haft.StatusPending)},
+		Approvals: []haft.Approval{a}})
 	list, err := s.Answered(ctx)
 	if err != nil || len(list) != 1 || list[0].ID != "c2" {
 		t.Errorf("Answered = %v, %v", list, err)
@@ -283,7 +292,8 @@ func answers(t testing.TB, s *store.Store) {
 	states := []struct {
 		state haft.ApprovalState
 		may   bool
-	}{{haft.ApprovalApproved, true}, {haft.ApprovalDenied, false}, {haft.ApprovalExpired, false}, {haft.ApprovalUsed, true}, {haft.ApprovalUsed, false}, {haft.ApprovalApproved, false}}
+	}{{haft.ApprovalApproved, true}, {haft.ApprovalDenied, false}, {haft.ApprovalExpired, false},
+		{haft.ApprovalUsed, true}, {haft.ApprovalUsed, false}, {haft.ApprovalApproved, false}}
 	for _, tt := range states {
 		a.State = tt.state
 		err := s.Commit(ctx, store.Batch{Records: []haft.Record{next}, Approvals: []haft.Approval{a}})

@@ -181,7 +181,8 @@ func auditCheckpoints(t testing.TB, s *store.Store) {
 		}
 		c := signer.Sign(head, at)
 		want = append(want, c)
-		if err := errors.Join(s.PutCheckpoint(t.Context(), c), s.PutCheckpoint(t.Context(), signer.Sign(head, at.Add(time.Hour)))); err != nil {
+		if err := errors.Join(s.PutCheckpoint(t.Context(), c),
+			s.PutCheckpoint(t.Context(), signer.Sign(head, at.Add(time.Hour)))); err != nil {
 			t.Fatalf("PutCheckpoint: %v", err)
 		}
 	}
@@ -207,7 +208,8 @@ func eventsPruned(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := store.Batch{Records: []haft.Record{record("acme", "open", haft.StatusRunning), record("acme", "done", haft.StatusSuccess)}}
+	b := store.Batch{Records: []haft.Record{record("acme", "open", haft.StatusRunning),
+		record("acme", "done", haft.StatusSuccess)}}
 	for i := range int64(10) {
 		call := "done"
 		if i == 2 {
@@ -236,7 +238,8 @@ func eventsPruned(t testing.TB, s *store.Store) {
 	left(acme, cursor+3, 0, true)
 	left(acme, cursor+5, 5, false)
 	left(acme, cursor+10, 0, false)
-	if _, seqs, err := s.LastEvents(ctx, []haft.CallID{"open", "done"}); err != nil || seqs["open"] != 3 || seqs["done"] != 10 {
+	if _, seqs, err := s.LastEvents(ctx, []haft.CallID{"open", "done"}); err != nil || seqs["open"] != 3 ||
+		seqs["done"] != 10 {
 		t.Errorf("LastEvents = %v, %v", seqs, err)
 	}
 	if n, err := s.PruneEvents(ctx, at.Add(time.Hour)); err != nil || n != 5 {
@@ -253,7 +256,8 @@ func eventsPruned(t testing.TB, s *store.Store) {
 }
 
 func eventsRise(t testing.TB, s *store.Store) {
-	events := []haft.Event{happened("acme", "a", 5, 1), happened("acme", "a", 5, 2), happened("acme", "a", 1, 3), happened("acme", "a", 100, 4)}
+	events := []haft.Event{happened("acme", "a", 5, 1), happened("acme", "a", 5, 2), happened("acme", "a", 1, 3),
+		happened("acme", "a", 100, 4)}
 	commit(t, s, store.Batch{Events: events})
 	for i := 1; i < len(events); i++ {
 		if events[i].Cursor <= events[i-1].Cursor {
@@ -272,7 +276,8 @@ func eventsRise(t testing.TB, s *store.Store) {
 
 func approvalMoves(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	a := haft.Approval{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"), Created: at, Expires: at.Add(time.Hour)}
+	a := haft.Approval{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"), Created: at,
+		Expires: at.Add(time.Hour)}
 	commit(t, s, store.Batch{Approvals: []haft.Approval{a}})
 	var won atomic.Int64
 	var wg sync.WaitGroup
@@ -296,17 +301,21 @@ func approvalMoves(t testing.TB, s *store.Store) {
 	next := *got
 	next.State = haft.ApprovalUsed
 	commit(t, s, store.Batch{Approvals: []haft.Approval{next}})
-	refused(t, "Commit of one that was used", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}), haft.CodeConflict)
+	refused(t, "Commit of one that was used", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}),
+		haft.CodeConflict)
 	next.Requester.Org = "other"
 	refused(t, "Commit by a stranger", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{next}}), haft.CodeConflict)
-	refused(t, "Commit of an approval that was answered", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{a}}), haft.CodeConflict)
+	refused(t, "Commit of an approval that was answered", s.Commit(ctx, store.Batch{Approvals: []haft.Approval{a}}),
+		haft.CodeConflict)
 }
 
 func approvalPending(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	var b store.Batch
 	for i := range 20 {
-		a := haft.Approval{ID: haft.ApprovalID(count("a", i)), Call: haft.CallID(count("c", i%10)), State: haft.ApprovalPending, Requester: principal("acme"), Created: at.Add(time.Duration(i/2) * time.Second), Expires: at.Add(time.Duration(i) * time.Minute)}
+		a := haft.Approval{ID: haft.ApprovalID(count("a", i)), Call: haft.CallID(count("c", i%10)),
+			State: haft.ApprovalPending, Requester: principal("acme"),
+			Created: at.Add(time.Duration(i/2) * time.Second), Expires: at.Add(time.Duration(i) * time.Minute)}
 		if i == 3 {
 			a.State = haft.ApprovalDenied
 		}
@@ -339,8 +348,10 @@ func approvalPending(t testing.TB, s *store.Store) {
 		f    haft.ApprovalFilter
 		want int
 	}{
-		{haft.ApprovalFilter{State: haft.ApprovalDenied}, 1}, {haft.ApprovalFilter{}, 19}, {haft.ApprovalFilter{User: "ann", Agent: "x"}, 19},
-		{haft.ApprovalFilter{User: "bob"}, 0}, {haft.ApprovalFilter{Tool: "none"}, 0}, {haft.ApprovalFilter{Limit: 3}, 3},
+		{haft.ApprovalFilter{State: haft.ApprovalDenied}, 1}, {haft.ApprovalFilter{}, 19},
+		{haft.ApprovalFilter{User: "ann", Agent: "x"}, 19},
+		{haft.ApprovalFilter{User: "bob"}, 0}, {haft.ApprovalFilter{Tool: "none"}, 0},
+		{haft.ApprovalFilter{Limit: 3}, 3},
 	} {
 		if list, err := s.Approvals(ctx, "acme", tt.f); err != nil || len(list) != tt.want {
 			t.Errorf("Approvals(%+v) = %d of them, %v; want %d", tt.f, len(list), err, tt.want)
@@ -359,7 +370,9 @@ func approvalPending(t testing.TB, s *store.Store) {
 
 func agents(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	want := haft.Agent{Org: "acme", Name: "helper", Tools: []string{"add"}, Env: map[string]string{"A": "b"}, Rules: []haft.ToolRule{{Type: haft.RuleFirst, Tool: "add", Args: map[string]json.RawMessage{"n": json.RawMessage(`1.50`)}}}, Created: at, Updated: at}
+	want := haft.Agent{Org: "acme", Name: "helper", Tools: []string{"add"}, Env: map[string]string{"A": "b"},
+		Rules: []haft.ToolRule{{Type: haft.RuleFirst, Tool: "add",
+			Args: map[string]json.RawMessage{"n": json.RawMessage(`1.50`)}}}, Created: at, Updated: at}
 	kept, err := s.PutAgent(ctx, want)
 	if err != nil || kept.ID == "" {
 		t.Fatalf("PutAgent = %+v, %v", kept, err)
@@ -395,7 +408,8 @@ func agents(t testing.TB, s *store.Store) {
 		t.Errorf("RemoveAgent: %v", err)
 	}
 	refused(t, "RemoveAgent again", s.RemoveAgent(ctx, "acme", "helper", ""), haft.CodeNotFound)
-	for _, a := range []haft.Agent{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)}, {Org: "acme", Name: "x", Env: map[string]string{"A": strings.Repeat("x", store.MaxText)}}} {
+	for _, a := range []haft.Agent{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)},
+		{Org: "acme", Name: "x", Env: map[string]string{"A": strings.Repeat("x", store.MaxText)}}} {
 		_, err := s.PutAgent(ctx, a)
 		refused(t, "PutAgent", err, haft.CodeInvalid)
 	}
@@ -435,7 +449,8 @@ func cacheExpires(t testing.TB, s *store.Store) {
 	}
 	cached("acme", "k", at, "2")
 	for _, raw := range []string{"{", "", "\"\xff\"", `"` + strings.Repeat("x", store.MaxCached) + `"`} {
-		refused(t, "PutCached", s.PutCached(ctx, "acme", "k", json.RawMessage(raw), at, at.Add(time.Hour)), haft.CodeInvalid)
+		refused(t, "PutCached", s.PutCached(ctx, "acme", "k", json.RawMessage(raw), at, at.Add(time.Hour)),
+			haft.CodeInvalid)
 	}
 }
 
@@ -445,7 +460,8 @@ func settings(t testing.TB, s *store.Store) {
 		if p, err := s.Policy(ctx, org); err != nil || p.Text != nil || p.Revision() != "" {
 			t.Errorf("Policy(%q) = %+v, %v", org, p, err)
 		}
-		if p, err := s.PutPolicy(ctx, org, haft.PolicyText{Text: []byte("rules of " + org + ": é"), Updated: at}, "ann"); err != nil || p.Revision() == "" {
+		if p, err := s.PutPolicy(ctx, org, haft.PolicyText{Text: []byte("rules of " + org + ": é"), Updated: at},
+			"ann"); err != nil || p.Revision() == "" {
 			t.Fatalf("PutPolicy = %+v, %v", p, err)
 		}
 	}
@@ -489,11 +505,14 @@ func isolation(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	put(t, s, tool("acme", "add", "d", "adds"))
 	commit(t, s, store.Batch{
-		Records: []haft.Record{record("acme", "c1", haft.StatusRunning)}, Events: []haft.Event{happened("acme", "c1", 1, 1)}, Audit: []audit.Entry{entry("acme", "a")},
-		Approvals: []haft.Approval{{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"), Created: at}},
-		Chains:    []haft.Chain{{ID: "ch", Principal: principal("acme"), Status: haft.StatusRunning, Created: at}},
+		Records: []haft.Record{record("acme", "c1", haft.StatusRunning)},
+		Events:  []haft.Event{happened("acme", "c1", 1, 1)}, Audit: []audit.Entry{entry("acme", "a")},
+		Approvals: []haft.Approval{{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"),
+			Created: at}},
+		Chains: []haft.Chain{{ID: "ch", Principal: principal("acme"), Status: haft.StatusRunning, Created: at}},
 	})
-	for _, org := range []string{"", "other", "ACME", "acme ", " acme", "acm", "acme\x00", "acm%", "acm_", "äcme", "acme\u200b"} {
+	for _, org := range []string{"", "other", "ACME", "acme ", " acme", "acm", "acme\x00", "acm%", "acm_", "äcme",
+		"acme\u200b"} {
 		_, err1 := s.Record(ctx, org, "c1")
 		_, err2 := s.Approval(ctx, org, "a1")
 		_, err3 := s.ApprovalOf(ctx, org, "c1")

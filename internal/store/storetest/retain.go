@@ -33,7 +33,8 @@ func callsPruned(t testing.TB, s *store.Store) {
 		b.Chains = append(b.Chains, haft.Chain{ID: id, Principal: principal("acme"), Status: status, Created: at})
 	}
 	for id, call := range map[haft.ApprovalID]haft.CallID{"a_open": open, "a_done": haft.CallID(count("c", 9))} {
-		b.Approvals = append(b.Approvals, haft.Approval{ID: id, Call: call, Requester: principal("acme"), State: haft.ApprovalPending, Created: at, Expires: at})
+		b.Approvals = append(b.Approvals, haft.Approval{ID: id, Call: call, Requester: principal("acme"),
+			State: haft.ApprovalPending, Created: at, Expires: at})
 	}
 	commit(t, s, b)
 	usage := func() int64 {
@@ -44,7 +45,8 @@ func callsPruned(t testing.TB, s *store.Store) {
 		return sums[0].Calls
 	}
 	before := usage()
-	if gone, _ := prune(t, s, store.OldCalls{Org: "acme", Status: haft.StatusRate, Before: at.Add(time.Hour), Never: true}); gone != 1 {
+	if gone, _ := prune(t, s, store.OldCalls{Org: "acme", Status: haft.StatusRate, Before: at.Add(time.Hour),
+		Never: true}); gone != 1 {
 		t.Errorf("%d refusals are gone, want the one that never began", gone)
 	}
 	newest, err := s.KeepNewest(ctx, "acme", "", 10)

@@ -17,8 +17,9 @@ import (
 func sandboxConfigs(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	want := haft.SandboxConfig{
-		Org: "acme", Type: haft.SandboxGVisor, Description: "ours", Limits: haft.Limits{Memory: 1 << 20}, Network: []string{"a.test"},
-		Needs: haft.Requirements{Pip: []string{"numpy==2.1"}}, Created: at, Updated: at, If: haft.IfNone,
+		Org: "acme", Type: haft.SandboxGVisor, Description: "ours", Limits: haft.Limits{Memory: 1 << 20},
+		Network: []string{"a.test"},
+		Needs:   haft.Requirements{Pip: []string{"numpy==2.1"}}, Created: at, Updated: at, If: haft.IfNone,
 	}
 	kept, err := s.PutSandboxConfig(ctx, want)
 	if err != nil || kept.ID == "" || kept.If != "" {
@@ -38,7 +39,8 @@ func sandboxConfigs(t testing.TB, s *store.Store) {
 	refused(t, "PutSandboxConfig over none", err, haft.CodeConflict)
 	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: "moon"})
 	refused(t, "PutSandboxConfig of no type", err, haft.CodeInvalid)
-	again, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, Updated: at, If: kept.Revision()})
+	again, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, Updated: at,
+		If: kept.Revision()})
 	if err != nil || again.ID != kept.ID || !again.Created.Equal(at) || again.Revision() == kept.Revision() {
 		t.Errorf("PutSandboxConfig again = %+v, %v", again, err)
 	}
@@ -71,7 +73,8 @@ func gone(err error) error {
 func agentEnv(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	value := func(name, data string, rev int64) store.Secret {
-		return store.Secret{Org: "acme", Kind: "agent", Scope: "ag_1", Name: name, Data: []byte(data), Created: at, Updated: at, Rev: rev}
+		return store.Secret{Org: "acme", Kind: "agent", Scope: "ag_1", Name: name, Data: []byte(data), Created: at,
+			Updated: at, Rev: rev}
 	}
 	put := func(a haft.Agent, env store.OwnSecrets) error {
 		a.ID, a.Org, a.Name, env.Kind = "ag_1", "acme", "helper", "agent"
@@ -95,7 +98,9 @@ func agentEnv(t testing.TB, s *store.Store) {
 	}
 	neighbour := value("A", "theirs", 0)
 	neighbour.Scope = "ag_2"
-	if err := errors.Join(s.PutSecret(ctx, neighbour), put(haft.Agent{If: haft.IfNone}, store.OwnSecrets{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
+	if err := errors.Join(s.PutSecret(ctx, neighbour),
+		put(haft.Agent{If: haft.IfNone},
+			store.OwnSecrets{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
 		t.Fatal(err)
 	}
 	expect("put", 0, map[string]string{"A": "a1", "B": "b1"})
@@ -103,19 +108,23 @@ func agentEnv(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"}, store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
-	err = put(haft.Agent{Tools: []string{"x"}}, store.OwnSecrets{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
+	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"},
+		store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
+	err = put(haft.Agent{Tools: []string{"x"}},
+		store.OwnSecrets{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
 	if refused(t, "an old revision of a secret", err, haft.CodeConflict); !errors.Is(err, store.ErrSecretChanged) {
 		t.Errorf("%v does not say that a secret changed", err)
 	}
-	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []store.Secret{neighbour}}), haft.CodeInvalid)
+	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []store.Secret{neighbour}}),
+		haft.CodeInvalid)
 	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.OwnSecrets{Kind: "agent"})
 	refused(t, "another id", err, haft.CodeConflict)
 	expect("after conflicts", 0, map[string]string{"A": "a1", "B": "b1"})
 	if now, err := s.SecretMark(ctx, "acme"); err != nil || now != mark {
 		t.Errorf("the mark went from %d to %d for nothing, %v", mark, now, err)
 	}
-	if err := put(haft.Agent{Tools: []string{"x"}}, store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
+	if err := put(haft.Agent{Tools: []string{"x"}},
+		store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect("replaced", 1, map[string]string{"A": "a2"})
@@ -138,7 +147,8 @@ func conditions(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
+		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,15 +158,18 @@ func conditions(t testing.TB, s *store.Store) {
 	}
 	for name, write := range map[string]func(i int) error{
 		"agent": func(i int) error {
-			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)}, If: agent.Revision()})
+			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)},
+				If: agent.Revision()})
 			return err
 		},
 		"configuration": func(int) error {
-			_, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal, If: config.Revision()})
+			_, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal,
+				If: config.Revision()})
 			return err
 		},
 		"tool": func(i int) error {
-			_, err := s.SetTool(ctx, "acme", tool.ID, tool.Revision(), func(t *haft.Tool) error { t.Tags = []string{count("t", i)}; return nil })
+			_, err := s.SetTool(ctx, "acme", tool.ID, tool.Revision(),
+				func(t *haft.Tool) error { t.Tags = []string{count("t", i)}; return nil })
 			return err
 		},
 		"new agent": func(int) error {
@@ -164,7 +177,8 @@ func conditions(t testing.TB, s *store.Store) {
 			return err
 		},
 		"policy": func(i int) error {
-			_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(count("p", i)), If: policy.Revision()}, "ann")
+			_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(count("p", i)), If: policy.Revision()},
+				"ann")
 			return err
 		},
 		"new policy": func(i int) error {
@@ -176,7 +190,8 @@ func conditions(t testing.TB, s *store.Store) {
 	}
 	_, err = s.SetReview(ctx, "acme", tool.ID, tool.Revision(), 1, haft.Review{State: haft.ReviewPassed}, false)
 	refused(t, "SetReview on an old revision", err, haft.CodeConflict)
-	_, _, _, err = s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:2"}}, store.PutOptions{IfDigest: tool.Revision()})
+	_, _, _, err = s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
+		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:2"}}, store.PutOptions{IfDigest: tool.Revision()})
 	refused(t, "PutTool on an old revision", err, haft.CodeConflict)
 }
 
@@ -205,7 +220,8 @@ func oneWins(t testing.TB, name string, write func(i int) error) {
 // removals: what is removed on condition is of that revision, and by one.
 func removals(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed", Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
+	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed",
+		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,16 +246,19 @@ func removals(t testing.TB, s *store.Store) {
 		t.Fatal(err)
 	}
 	refused(t, "RemoveWebhook of another revision", s.RemoveWebhook(ctx, "acme", hook.ID, "other"), haft.CodeConflict)
-	refused(t, "RemoveSandboxConfig of another revision", s.RemoveSandboxConfig(ctx, "acme", old.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveSandboxConfig of another revision", s.RemoveSandboxConfig(ctx, "acme", old.ID, "other"),
+		haft.CodeConflict)
 	refused(t, "RemoveTool of another revision", s.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
 	refused(t, "RemoveAgent of another revision", s.RemoveAgent(ctx, "acme", "doomed", "other"), haft.CodeConflict)
 	for name, write := range map[string]func(i int) error{
 		"server": func(i int) error {
-			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", URL: count("u", i), If: server.Revision()}, store.OwnSecrets{})
+			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", URL: count("u", i),
+				If: server.Revision()}, store.OwnSecrets{})
 			return err
 		},
 		"new server": func(int) error {
-			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "fresh", If: haft.IfNone}, store.OwnSecrets{})
+			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "fresh", If: haft.IfNone},
+				store.OwnSecrets{})
 			return err
 		},
 		"server to remove": func(int) error {
@@ -262,7 +281,10 @@ func usage(t testing.TB, s *store.Store) {
 	for i := range 100 {
 		r := record("acme", count("c", i), haft.StatusSuccess)
 		r.ToolID, r.Ended = "tool_1", at.Add(time.Duration(i%2)*24*time.Hour)
-		r.Result = &haft.Result{Tool: "add", Value: json.RawMessage(`"12"`), Usage: haft.Usage{Wall: haft.Millis(time.Second), CPU: haft.Millis(time.Millisecond), Stdout: 3, Stderr: 3}, Cached: i%4 == 0}
+		r.Result = &haft.Result{Tool: "add", Value: json.RawMessage(`"12"`),
+			Usage: haft.Usage{Wall: haft.Millis(time.Second), CPU: haft.Millis(time.Millisecond), Stdout: 3,
+				Stderr: 3},
+			Cached: i%4 == 0}
 		if i%10 == 0 {
 			r.Status = haft.StatusTimeout
 		}
@@ -277,7 +299,8 @@ func usage(t testing.TB, s *store.Store) {
 	b.Records = append(b.Records, record("acme", "open", haft.StatusRunning), record("other", "x", haft.StatusSuccess))
 	commit(t, s, b)
 	b.Again = true // somebody who does not know that it is kept
-	if stale, ok := errors.AsType[*store.Stale](s.Commit(ctx, b)); !ok || len(stale.Kept) != 101 || len(stale.Calls) > 0 {
+	if stale, ok := errors.AsType[*store.Stale](s.Commit(ctx, b)); !ok || len(stale.Kept) != 101 ||
+		len(stale.Calls) > 0 {
 		t.Errorf("Commit again: %+v", stale)
 	}
 	ask := func(q haft.UsageQuery) []haft.UsageSum {
@@ -288,8 +311,9 @@ func usage(t testing.TB, s *store.Store) {
 		}
 		return list
 	}
-	all := haft.UsageSum{Calls: 100, ByStatus: map[haft.Status]int64{haft.StatusSuccess: 90, haft.StatusTimeout: 10}, Cached: 25,
-		Wall: haft.Millis(100 * time.Second), CPU: haft.Millis(99 * time.Millisecond), Output: 1000}
+	all := haft.UsageSum{Calls: 100, ByStatus: map[haft.Status]int64{haft.StatusSuccess: 90, haft.StatusTimeout: 10},
+		Cached: 25,
+		Wall:   haft.Millis(100 * time.Second), CPU: haft.Millis(99 * time.Millisecond), Output: 1000}
 	if got := ask(haft.UsageQuery{}); !cmp.Equal(got, []haft.UsageSum{all}) {
 		t.Errorf("Usage: %s", cmp.Diff([]haft.UsageSum{all}, got))
 	}
@@ -303,10 +327,12 @@ func usage(t testing.TB, s *store.Store) {
 	if want := []time.Time{day, day.Add(24 * time.Hour)}; !slices.EqualFunc(days, want, time.Time.Equal) {
 		t.Errorf("Usage by day: %v, want %v", days, want)
 	}
-	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByTool}}); len(got) != 2 || got[0].Tool != "add" || got[0].Calls != 99 || got[1].Tool != "" {
+	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByTool}}); len(got) != 2 || got[0].Tool != "add" ||
+		got[0].Calls != 99 || got[1].Tool != "" {
 		t.Errorf("Usage by tool: %+v", got)
 	}
-	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByMonth}, Tool: "add"}); len(got) != 1 || got[0].Start.Day() != 1 || got[0].Calls != 99 {
+	if got := ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByMonth}, Tool: "add"}); len(got) != 1 ||
+		got[0].Start.Day() != 1 || got[0].Calls != 99 {
 		t.Errorf("Usage of a month: %+v", got)
 	}
 	if got := ask(haft.UsageQuery{User: "nobody"}); len(got) != 0 {

@@ -14,7 +14,8 @@ import (
 
 // sealedSecret makes a secret that is new.
 func sealedSecret(org, kind, scope, name, data string) store.Secret {
-	return store.Secret{Org: org, Kind: kind, Scope: scope, Name: name, Data: []byte(data), Key: 4000000000, Print: "ab12", Created: at, Updated: at.Add(time.Second)}
+	return store.Secret{Org: org, Kind: kind, Scope: scope, Name: name, Data: []byte(data), Key: 4000000000,
+		Print: "ab12", Created: at, Updated: at.Add(time.Second)}
 }
 
 // putSecrets keeps secrets.
@@ -115,8 +116,10 @@ func secretsConditional(t testing.TB, s *store.Store) {
 func secretsListed(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	putSecrets(t, s,
-		sealedSecret("b", "org", "", "X", "1"), sealedSecret("a", "org", "", "B", "1"), sealedSecret("a", "org", "", "A", "1"),
-		sealedSecret("a", "agent", "2", "A", "1"), sealedSecret("a", "agent", "1", "Z", "1"), sealedSecret("a", "org", "", "a", "1"))
+		sealedSecret("b", "org", "", "X", "1"), sealedSecret("a", "org", "", "B", "1"),
+		sealedSecret("a", "org", "", "A", "1"),
+		sealedSecret("a", "agent", "2", "A", "1"), sealedSecret("a", "agent", "1", "Z", "1"),
+		sealedSecret("a", "org", "", "a", "1"))
 	list, err := s.Secrets(ctx, "a", "org", "", "A", 10)
 	if got := secretNames(list); err != nil || got != "a/org//B a/org//a " {
 		t.Errorf("Secrets after A = %q, %v", got, err)
@@ -165,7 +168,8 @@ func secretsMarked(t testing.TB, s *store.Store) {
 	}
 	removed := mark("acme")
 	if put == 0 || put == replaced || replaced == removed || mark("other") != 0 {
-		t.Errorf("the marks are %d, %d, %d and %d for another: each change makes another", put, replaced, removed, mark("other"))
+		t.Errorf("the marks are %d, %d, %d and %d for another: each change makes another", put, replaced, removed,
+			mark("other"))
 	}
 	refused(t, "a refused write", s.PutSecret(ctx, v), haft.CodeConflict)
 	if mark("acme") != removed {
@@ -195,7 +199,8 @@ func agentEnvDropped(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	var kept []haft.Agent
 	for i, env := range []map[string]string{{"KEY": "one"}, nil, {"KEY": "two", "URL": "three"}} {
-		a, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(count("a", i)), Org: "acme", Name: count("n", i), Env: env, Tools: []string{`"env":{"`}})
+		a, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(count("a", i)), Org: "acme", Name: count("n", i),
+			Env: env, Tools: []string{`"env":{"`}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +234,8 @@ func agentEnvDropped(t testing.TB, s *store.Store) {
 func callsResealed(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	var records []haft.Record
-	for i, status := range []haft.Status{haft.StatusQueued, haft.StatusPending, haft.StatusRunning, haft.StatusSuccess} {
+	for i, status := range []haft.Status{haft.StatusQueued, haft.StatusPending, haft.StatusRunning,
+		haft.StatusSuccess} {
 		r := record("acme", count("c", i), status)
 		r.Sealed = json.RawMessage(`{"args":1}`)
 		if i == 2 {

@@ -125,26 +125,30 @@ func principal(org string) haft.Principal {
 // record makes a record of a call.
 func record(org, id string, status haft.Status) haft.Record {
 	return haft.Record{
-		Call:   haft.Call{ID: haft.CallID(id), Tool: "add", Principal: principal(org), Args: json.RawMessage(`{"a":1}`)},
+		Call: haft.Call{ID: haft.CallID(id), Tool: "add", Principal: principal(org),
+			Args: json.RawMessage(`{"a":1}`)},
 		Status: status, Created: at, Owner: "p1",
 	}
 }
 
 // entry makes an entry of the audit trail.
 func entry(org, kind string) audit.Entry {
-	return audit.Entry{Org: org, Time: at, Kind: kind, Actor: principal(org), Call: "c1", Tool: "add", Digest: "sha256:1", Body: json.RawMessage(`{ "n": 1.50 }`)}
+	return audit.Entry{Org: org, Time: at, Kind: kind, Actor: principal(org), Call: "c1", Tool: "add",
+		Digest: "sha256:1", Body: json.RawMessage(`{ "n": 1.50 }`)}
 }
 
 // happened makes an event.
 func happened(org, call string, cursor, seq int64) haft.Event {
-	return haft.Event{Seq: seq, Cursor: cursor, Type: haft.EventProgress, Time: at, Call: haft.CallID(call), Tool: "add", Principal: principal(org), Data: json.RawMessage(`{"n":1}`)}
+	return haft.Event{Seq: seq, Cursor: cursor, Type: haft.EventProgress, Time: at, Call: haft.CallID(call),
+		Tool: "add", Principal: principal(org), Data: json.RawMessage(`{"n":1}`)}
 }
 
 // tool makes a tool.
 func tool(org, name, digest, description string) haft.Tool {
 	return haft.Tool{
 		Org: org, Name: name, Category: "math", Tags: []string{"b", "a"}, Updated: at,
-		Version: haft.Version{Kind: haft.KindPython, Digest: digest, Description: description, Source: "def f(): pass", Parameters: json.RawMessage(`{"type":"object"}`), Created: at},
+		Version: haft.Version{Kind: haft.KindPython, Digest: digest, Description: description, Source: "def f(): pass",
+			Parameters: json.RawMessage(`{"type":"object"}`), Created: at},
 	}
 }
 

@@ -23,10 +23,13 @@ func sure(t testing.TB, s *store.Store) {
 		id := count("c", i)
 		open, end := record("acme", id, haft.StatusRunning), record("acme", id, haft.StatusSuccess)
 		open.Sealed, end.ToolID, end.Ended = json.RawMessage(`{"a":1}`), "tool_1", at
-		end.Result = &haft.Result{Call: haft.CallID(id), Tool: "add", Status: haft.StatusSuccess, Value: json.RawMessage("3"), Usage: haft.Usage{Wall: haft.Millis(time.Second)}}
+		end.Result = &haft.Result{Call: haft.CallID(id), Tool: "add", Status: haft.StatusSuccess,
+			Value: json.RawMessage("3"), Usage: haft.Usage{Wall: haft.Millis(time.Second)}}
 		for seq, r := range []haft.Record{open, end} {
-			b := store.Batch{Sure: true, Records: []haft.Record{r}, Events: []haft.Event{happened("acme", id, cursor+1, int64(seq+1))},
-				Audit: []audit.Entry{entry("acme", count("k", 2*i+seq))}, Limits: []store.LimitState{{Key: "k", Tokens: 100 - float64(i), Used: int64(i + 1), At: at}}}
+			b := store.Batch{Sure: true, Records: []haft.Record{r},
+				Events: []haft.Event{happened("acme", id, cursor+1, int64(seq+1))},
+				Audit:  []audit.Entry{entry("acme", count("k", 2*i+seq))},
+				Limits: []store.LimitState{{Key: "k", Tokens: 100 - float64(i), Used: int64(i + 1), At: at}}}
 			commit(t, s, b)
 			cursor = b.Events[0].Cursor
 			if (2*i+seq)%7 == 0 { // else several wait together
@@ -37,9 +40,11 @@ func sure(t testing.TB, s *store.Store) {
 		case 3: // something else in between
 			put(t, s, tool("acme", "t"+id, "sha256:"+id, "A tool."))
 		case 6:
-			commit(t, s, store.Batch{Records: []haft.Record{record("acme", "other"+id, haft.StatusSuccess)}, Audit: []audit.Entry{entry("acme", "other"), entry("new"+id, "other")}})
+			commit(t, s, store.Batch{Records: []haft.Record{record("acme", "other"+id, haft.StatusSuccess)},
+				Audit: []audit.Entry{entry("acme", "other"), entry("new"+id, "other")}})
 		case 8:
-			refused(t, "Commit of a call that has ended", s.Commit(ctx, store.Batch{Records: []haft.Record{open}}), haft.CodeConflict)
+			refused(t, "Commit of a call that has ended", s.Commit(ctx, store.Batch{Records: []haft.Record{open}}),
+				haft.CodeConflict)
 		}
 	}
 	surelyAll(t, s)
@@ -73,8 +78,10 @@ func surelyAll(t testing.TB, s *store.Store) {
 		}
 		head = e.Head()
 	}
-	sums, err := s.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour), By: []haft.UsageBy{haft.ByTool}})
-	if err != nil || len(sums) != 2 || sums[0].Tool != "add" || sums[0].Calls != 60 || sums[0].Wall != haft.Millis(time.Minute) {
+	sums, err := s.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour),
+		By: []haft.UsageBy{haft.ByTool}})
+	if err != nil || len(sums) != 2 || sums[0].Tool != "add" || sums[0].Calls != 60 ||
+		sums[0].Wall != haft.Millis(time.Minute) {
 		t.Errorf("Usage = %+v, %v", sums, err)
 	}
 	limits, err := s.Limits(ctx, []string{"k"})
@@ -82,7 +89,8 @@ func surelyAll(t testing.TB, s *store.Store) {
 		t.Fatalf("Limits: %v", err)
 	}
 	same(t, "Limits", limits, []store.LimitState{{Key: "k", Tokens: 41, Used: 60, At: at}})
-	if list, err := s.Records(ctx, haft.CallFilter{Org: "acme", Status: []haft.Status{haft.StatusRunning}}); err != nil || len(list) != 0 {
+	if list, err := s.Records(ctx, haft.CallFilter{Org: "acme",
+		Status: []haft.Status{haft.StatusRunning}}); err != nil || len(list) != 0 {
 		t.Errorf("%d calls still run, %v", len(list), err)
 	}
 }

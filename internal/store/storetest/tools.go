@@ -20,7 +20,8 @@ func toolVersions(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	first := tool("acme", "add", "d1", "adds")
 	first.Version.Settings = haft.Settings{Cacheable: true, Limits: haft.Limits{Memory: 5}}
-	first.Version.Review = haft.Review{State: haft.ReviewPassed, By: "bob", At: at, Findings: []haft.Finding{{Rule: "r", Severity: haft.SeverityLow}}}
+	first.Version.Review = haft.Review{State: haft.ReviewPassed, By: "bob", At: at,
+		Findings: []haft.Finding{{Rule: "r", Severity: haft.SeverityLow}}}
 	first.Version.Parameters = json.RawMessage(`{"type":"object","maximum":1.50,"x-unknown":{"é":"<>"}}`)
 	kept, created, unchanged, err := s.PutTool(ctx, first, store.PutOptions{Activate: true})
 	if err != nil || !created || unchanged || kept.ID == "" || kept.Version.Number != 1 {
@@ -113,27 +114,32 @@ func toolReview(t testing.TB, s *store.Store) {
 	if found, err := s.SearchTools(ctx, "acme", "things", 0); err != nil || len(found) != 1 {
 		t.Errorf("a tool that waits is not found: %v", err)
 	}
-	if again, _, unchanged, err := s.PutTool(ctx, waiting, store.PutOptions{}); err != nil || !unchanged || again.Version.Number != 1 {
+	if again, _, unchanged, err := s.PutTool(ctx, waiting, store.PutOptions{}); err != nil || !unchanged ||
+		again.Version.Number != 1 {
 		t.Errorf("the same once more = %+v, %v, %v", again, unchanged, err)
 	}
 	said := haft.Review{State: haft.ReviewPassed, By: "bob", At: at}
-	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 1, said, true); err != nil || got.Version.Number != 1 || !cmp.Equal(got.Version.Review, said) {
+	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 1, said, true); err != nil || got.Version.Number != 1 ||
+		!cmp.Equal(got.Version.Review, said) {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
 	current(1)
 	next := tool("acme", "add", "d2", "adds")
 	next.Category, next.Version.Review.State = "sneaky", haft.ReviewWaiting
-	if got, _, _, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || got.Version.Number != 2 || got.Category != "math" {
+	if got, _, _, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || got.Version.Number != 2 ||
+		got.Category != "math" {
 		t.Errorf("PutTool of one that waits = %+v, %v", got, err)
 	}
 	current(1)
-	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 2, haft.Review{State: haft.ReviewRefused}, false); err != nil || got.Version.Number != 1 {
+	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 2, haft.Review{State: haft.ReviewRefused},
+		false); err != nil || got.Version.Number != 1 {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
 	if v, err := s.Version(ctx, "acme", kept.ID, 2); err != nil || v.Review.State != haft.ReviewRefused {
 		t.Errorf("Version = %+v, %v", v, err)
 	}
-	if got, _, unchanged, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || unchanged || got.Version.Number != 3 {
+	if got, _, unchanged, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || unchanged ||
+		got.Version.Number != 3 {
 		t.Errorf("what was refused and comes again = %+v, %v, %v", got, unchanged, err)
 	}
 	_, err = s.SetReview(ctx, "acme", kept.ID, "", 9, said, true)
@@ -160,7 +166,8 @@ func toolSet(t testing.TB, s *store.Store) {
 		t.Fatalf("Tool: %v", err)
 	}
 	same(t, "Tool after SetTool", *read, *got)
-	if !got.Disabled || got.Category != "new" || got.Version.Digest != "d1" || got.Version.Source != kept.Version.Source || !got.Updated.After(before) || got.ID != kept.ID {
+	if !got.Disabled || got.Category != "new" || got.Version.Digest != "d1" ||
+		got.Version.Source != kept.Version.Source || !got.Updated.After(before) || got.ID != kept.ID {
 		t.Errorf("SetTool = %+v", got)
 	}
 	for text, want := range map[string]string{"adds": "add", "sums": "", "z": "add", "math": ""} {
@@ -170,21 +177,24 @@ func toolSet(t testing.TB, s *store.Store) {
 	}
 	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Number = 9; return nil })
 	refused(t, "SetTool to no version", err, haft.CodeNotFound)
-	_, err = s.SetTool(ctx, "other", kept.ID, "", func(*haft.Tool) error { t.Error("a stranger sees the tool"); return nil })
+	_, err = s.SetTool(ctx, "other", kept.ID, "",
+		func(*haft.Tool) error { t.Error("a stranger sees the tool"); return nil })
 	refused(t, "SetTool by a stranger", err, haft.CodeNotFound)
 	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
 		t.Category = "lost"
 		return &haft.Error{Code: haft.CodeDenied, Message: "no"}
 	})
 	refused(t, "SetTool that is refused", err, haft.CodeDenied)
-	got, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Review.State = haft.ReviewPassed; return nil })
+	got, err = s.SetTool(ctx, "acme", kept.ID, "",
+		func(t *haft.Tool) error { t.Version.Review.State = haft.ReviewPassed; return nil })
 	if err != nil || got.Category != "new" || got.Version.Review.State != haft.ReviewPassed {
 		t.Errorf("SetTool of a review = %+v, %v", got, err)
 	}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if _, err := s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Tags = append(t.Tags, count("t", i)); return nil }); err != nil {
+			if _, err := s.SetTool(ctx, "acme", kept.ID, "",
+				func(t *haft.Tool) error { t.Tags = append(t.Tags, count("t", i)); return nil }); err != nil {
 				t.Errorf("SetTool: %v", err)
 			}
 		})
@@ -241,14 +251,16 @@ func toolRace(t testing.TB, s *store.Store) {
 	var created, kept atomic.Int64
 	for i := range 16 {
 		wg.Go(func() {
-			_, fresh, _, err := s.PutTool(t.Context(), tool("acme", "add", count("d", i), "x"), store.PutOptions{Activate: true})
+			_, fresh, _, err := s.PutTool(t.Context(), tool("acme", "add", count("d", i), "x"),
+				store.PutOptions{Activate: true})
 			if err != nil {
 				t.Errorf("PutTool: %v", err)
 			}
 			if fresh {
 				created.Add(1)
 			}
-			if _, _, _, err := s.PutTool(t.Context(), tool("acme", "once", count("d", i), "x"), store.PutOptions{New: true, Activate: true}); err == nil {
+			if _, _, _, err := s.PutTool(t.Context(), tool("acme", "once", count("d", i), "x"),
+				store.PutOptions{New: true, Activate: true}); err == nil {
 				kept.Add(1)
 			} else if haft.CodeOf(err) != haft.CodeConflict {
 				t.Errorf("PutTool of a new one: %v", err)
@@ -275,7 +287,8 @@ func toolPages(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetTool(t.Context(), "acme", off.ID, "", func(t *haft.Tool) error { t.Disabled = true; return nil }); err != nil {
+	if _, err := s.SetTool(t.Context(), "acme", off.ID, "",
+		func(t *haft.Tool) error { t.Disabled = true; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -387,7 +400,8 @@ func searchMany(t testing.TB, s *store.Store) {
 		}
 		put(t, s, tool)
 	}
-	for text, want := range map[string]int{"common": store.DefaultFound, "common words": store.DefaultFound, "common rare": 2, "rare": 1} {
+	for text, want := range map[string]int{"common": store.DefaultFound, "common words": store.DefaultFound,
+		"common rare": 2, "rare": 1} {
 		list, err := s.SearchTools(t.Context(), "acme", text, 1000)
 		if err != nil || len(list) < want {
 			t.Errorf("SearchTools(%q) = %d, %v, want at least %d", text, len(list), err, want)

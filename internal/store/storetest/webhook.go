@@ -11,7 +11,8 @@ import (
 func webhooks(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	resealed(t, s)
-	w, err := s.AddWebhook(ctx, haft.Webhook{ID: "wh_1", Org: "acme", URL: "https://example.com/", Types: []haft.EventType{haft.EventCompleted}, Position: 5}, "secret")
+	w, err := s.AddWebhook(ctx, haft.Webhook{ID: "wh_1", Org: "acme", URL: "https://example.com/",
+		Types: []haft.EventType{haft.EventCompleted}, Position: 5}, "secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,8 @@ func webhooks(t testing.TB, s *store.Store) {
 	moved := *w
 	moved.Position, moved.Failure, moved.FailingSince = 9, "away", at
 	refused(t, "MoveWebhook of somebody else", s.MoveWebhook(ctx, "a", moved, nil), haft.CodeConflict)
-	letter := haft.DeadLetter{ID: "msg_1", Webhook: w.ID, Event: happened("acme", "c1", 7, 1), Tries: 3, Failure: "away", Died: at}
+	letter := haft.DeadLetter{ID: "msg_1", Webhook: w.ID, Event: happened("acme", "c1", 7, 1), Tries: 3,
+		Failure: "away", Died: at}
 	if err := s.MoveWebhook(ctx, "b", moved, []haft.DeadLetter{letter}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func resealed(t testing.TB, s *store.Store) {
 	t.Helper()
 	ctx := t.Context()
 	for i, disabled := range []bool{false, true} {
-		if _, err := s.AddWebhook(ctx, haft.Webhook{ID: haft.WebhookID(count("r", i)), Org: "seals", URL: "https://a.test", Disabled: disabled}, "old"); err != nil {
+		if _, err := s.AddWebhook(ctx, haft.Webhook{ID: haft.WebhookID(count("r", i)), Org: "seals",
+			URL: "https://a.test", Disabled: disabled}, "old"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -121,7 +121,8 @@ func (g *Group) limit(l Limits) error {
 		}
 	}
 	for _, s := range settings {
-		if g.dirs[s.controller] == "" || s.controller == Memory && l.Memory == 0 || s.controller == PIDs && l.PIDs == 0 {
+		if g.dirs[s.controller] == "" || s.controller == Memory && l.Memory == 0 ||
+			s.controller == PIDs && l.PIDs == 0 {
 			continue
 		}
 		err := write(filepath.Join(g.dirs[s.controller], s.file), s.value)
@@ -174,7 +175,8 @@ func PID(pidfd *os.File) (int, error) {
 		return 0, fmt.Errorf("find process: %w", err)
 	}
 	var pid int64
-	if err := raw.Control(func(fd uintptr) { pid = field(read("/proc/self/fdinfo/"+strconv.Itoa(int(fd))), "Pid:") }); err != nil {
+	if err := raw.Control(
+		func(fd uintptr) { pid = field(read("/proc/self/fdinfo/"+strconv.Itoa(int(fd))), "Pid:") }); err != nil {
 		return 0, fmt.Errorf("find process: %w", err)
 	}
 	if pid <= 0 {

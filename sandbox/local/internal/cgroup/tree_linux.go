@@ -150,7 +150,8 @@ func (t *Tree) tryV2(parent, name string) bool {
 				return false
 			}
 		}
-		if on := fields(filepath.Join(d, "cgroup.subtree_control")); slices.Contains(on, "memory") && slices.Contains(on, "pids") {
+		if on := fields(filepath.Join(d, "cgroup.subtree_control")); slices.Contains(on, "memory") &&
+			slices.Contains(on, "pids") {
 			continue
 		}
 		if err := write(filepath.Join(d, "cgroup.subtree_control"), "+memory +pids"); err != nil {

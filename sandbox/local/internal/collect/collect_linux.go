@@ -82,8 +82,9 @@ func openBeneath(dir int, name string, flags uint64) (int, error) {
 	}
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+			Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS |
+				unix.RESOLVE_NO_XDEV,
 		})
 		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced
 			return fd, err
@@ -171,7 +172,8 @@ func (w *walk) file(name string, st *unix.Stat_t) {
 	f := os.NewFile(uintptr(fd), "artifact")
 	defer f.Close() // only read
 	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev || now.Mode&unix.S_IFMT != unix.S_IFREG {
+	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev ||
+		now.Mode&unix.S_IFMT != unix.S_IFREG {
 		w.cut(name, "changed")
 		return
 	}
@@ -182,7 +184,8 @@ func (w *walk) file(name string, st *unix.Stat_t) {
 		return
 	}
 	w.left -= n
-	w.files = append(w.files, haft.Artifact{Name: name, ContentType: contentType(name, b.Bytes()), Size: n, Data: b.Bytes()})
+	w.files = append(w.files, haft.Artifact{Name: name, ContentType: contentType(name, b.Bytes()), Size: n,
+		Data: b.Bytes()})
 }
 
 // cut notes what was left out. Names are shown safely.
@@ -202,7 +205,8 @@ func (w *walk) cut(name, why string) {
 // direction characters, not too long.
 func clean(name string) bool {
 	return utf8.ValidString(name) && len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool {
-		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\\' || r == utf8.RuneError
+		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\\' ||
+			r == utf8.RuneError
 	})
 }
 

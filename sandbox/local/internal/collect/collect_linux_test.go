@@ -52,18 +52,23 @@ func TestArtifacts(t *testing.T) {
 		{"no directory", func(dir string) error { return os.Remove(dir) }, 9, 99, nil, 0},
 		{"a file", func(dir string) error { return write(dir, "a", "x") }, 9, 99, []string{"a"}, 0},
 		{"below", func(dir string) error { return write(dir, "d/e/a", "x") }, 9, 99, []string{"d/e/a"}, 0},
-		{"link to a file of the host", func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "a")) }, 9, 99, nil, 1},
-		{"link to a directory of the host", func(dir string) error { return os.Symlink("/etc", filepath.Join(dir, "a")) }, 9, 99, nil, 1},
+		{"link to a file of the host",
+			func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "a")) }, 9, 99, nil, 1},
+		{"link to a directory of the host",
+			func(dir string) error { return os.Symlink("/etc", filepath.Join(dir, "a")) }, 9, 99, nil, 1},
 		{"link to a neighbour", func(dir string) error {
 			return joined(write(dir, "a", "x"), os.Symlink("a", filepath.Join(dir, "b")))
 		}, 9, 99, []string{"a"}, 1},
-		{"out is a link", func(dir string) error { return joined(os.Remove(dir), os.Symlink("/etc", dir)) }, 9, 99, nil, 1},
+		{"out is a link", func(dir string) error { return joined(os.Remove(dir), os.Symlink("/etc", dir)) }, 9, 99, nil,
+			1},
 		{"two names", func(dir string) error {
 			return joined(write(dir, "a", "x"), os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")))
 		}, 9, 99, nil, 2},
 		{"pipe", func(dir string) error { return unix.Mkfifo(filepath.Join(dir, "a"), 0o644) }, 9, 99, nil, 1},
-		{"too many", func(dir string) error { return joined(write(dir, "a", "x"), write(dir, "b", "x")) }, 1, 99, []string{"a"}, 1},
-		{"too large", func(dir string) error { return joined(write(dir, "a", "xxx"), write(dir, "b", "x")) }, 9, 2, []string{"b"}, 1},
+		{"too many", func(dir string) error { return joined(write(dir, "a", "x"), write(dir, "b", "x")) }, 1, 99,
+			[]string{"a"}, 1},
+		{"too large", func(dir string) error { return joined(write(dir, "a", "xxx"), write(dir, "b", "x")) }, 9, 2,
+			[]string{"b"}, 1},
 		{"newline", func(dir string) error { return write(dir, "a\nb", "x") }, 9, 99, nil, 1},
 		{"not UTF-8", func(dir string) error { return write(dir, "\xff", "x") }, 9, 99, nil, 1},
 		{"turned around", func(dir string) error { return write(dir, "a\u202egpj.exe", "x") }, 9, 99, nil, 1},

@@ -178,31 +178,37 @@ func judged(c Config) map[string]judgement {
 		unix.SO_ATTACH_FILTER: denied, unix.SO_ATTACH_BPF: denied, unix.SO_LOCK_FILTER: denied,
 		unix.SO_ATTACH_REUSEPORT_CBPF: denied, unix.SO_ATTACH_REUSEPORT_EBPF: denied}}
 	calls := map[string]judgement{
-		"mmap": {argument{index: 3, bits: unix.MAP_HUGETLB, other: allow}, "maps memory, but no large pages, which the operator reserved and nobody counts"},
+		"mmap": {argument{index: 3, bits: unix.MAP_HUGETLB, other: allow},
+			"maps memory, but no large pages, which the operator reserved and nobody counts"},
 		"memfd_create": {argument{index: 1, bits: unix.MFD_HUGETLB, other: allow},
 			"makes a file in memory, which the memory cgroup counts, but not of large pages"},
 		"clone": {argument{index: 0, bits: namespaceFlags, other: allow},
 			// CLONE_NEWTIME (0x80) is part of the exit signal in clone(2), and so no flag there.
 			"starts threads and processes, but makes no namespace"},
-		"ioctl": {devices(c), "asks devices that it could open, but puts nothing into a terminal that somebody handed in " +
-			"(CVE-2017-5226); without namespaces only a list of requests that change no attribute of a file"},
-		"fcntl": {descriptors(c), "works on its descriptors, without leases and dnotify, which tell what others do with a file; " +
-			"without namespaces without signals to others"},
+		"ioctl": {devices(c),
+			"asks devices that it could open, but puts nothing into a terminal that somebody handed in " +
+				"(CVE-2017-5226); without namespaces only a list of requests that change no attribute of a file"},
+		"fcntl": {descriptors(c),
+			"works on its descriptors, without leases and dnotify, which tell what others do with a file; " +
+				"without namespaces without signals to others"},
 		"personality": {argument{index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 			"only PER_LINUX, and asking"},
-		"prctl":             {requests(c), "changes and asks about the caller itself; see the list of requests in the source"},
+		"prctl": {requests(c),
+			"changes and asks about the caller itself; see the list of requests in the source"},
 		"prlimit64":         {itself(0), "lowers the caller's own limits: process 0 only"},
 		"sched_setaffinity": {itself(0), "chooses the caller's own processors: process 0 only"},
 		"setpriority": {argument{index: 0, other: denied, then: map[uint32]*argument{unix.PRIO_PROCESS: &own}},
 			"lowers the caller's own priority: process 0 only"},
 		"setsockopt": {argument{index: 1, other: allow, then: map[uint32]*argument{unix.SOL_SOCKET: &filters}},
 			"sets options, but attaches no BPF program: its compiled form is kernel memory that nobody counts"},
-		"socketpair": {pairs(c, family(unix.EAFNOSUPPORT)), "makes connected Unix sockets; without namespaces streams only, " +
-			"since a datagram can be sent to any path"},
+		"socketpair": {pairs(c, family(unix.EAFNOSUPPORT)),
+			"makes connected Unix sockets; without namespaces streams only, " +
+				"since a datagram can be sent to any path"},
 		"socket": {sockets(c, local, internet, family), "makes sockets of the families that the mode has"},
 	}
 	if !c.Reduced {
-		calls["shmget"] = judgement{argument{index: 2, bits: shmHugeTLB, other: allow}, "makes System V memory, but not of large pages"}
+		calls["shmget"] = judgement{argument{index: 2, bits: shmHugeTLB, other: allow},
+			"makes System V memory, but not of large pages"}
 	}
 	return calls
 }
@@ -222,11 +228,13 @@ const (
 func devices(c Config) argument {
 	if !c.Reduced {
 		return argument{index: 1, other: allow, cases: map[uint32]uint32{
-			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied, unix.TIOCSCTTY: denied}}
+			unix.TIOCSTI: denied, unix.TIOCLINUX: denied, unix.TIOCSETD: denied, unix.TIOCCONS: denied,
+			unix.TIOCSCTTY: denied}}
 	}
 	a := argument{index: 1, other: uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOTTY), cases: map[uint32]uint32{}}
 	for _, request := range []uint32{
-		unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCINQ, unix.TIOCOUTQ,
+		unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCINQ,
+		unix.TIOCOUTQ,
 		fionbio, fioclex, fionclex, unix.FICLONE, unix.FICLONERANGE,
 	} {
 		a.cases[request] = allow
@@ -248,8 +256,9 @@ func descriptors(c Config) argument {
 // kernel memory that nobody counts) or hide from the meter, which looks into /proc.
 // Without a pid namespace, none may change what becomes of processes when their parent dies.
 func requests(c Config) argument {
-	a := argument{index: 0, other: allow, cases: map[uint32]uint32{unix.PR_SET_SECCOMP: denied, unix.PR_SET_DUMPABLE: denied,
-		unix.PR_SET_PTRACER: denied, unix.PR_SCHED_CORE: denied, unix.PR_SET_MM: denied}}
+	a := argument{index: 0, other: allow, cases: map[uint32]uint32{unix.PR_SET_SECCOMP: denied,
+		unix.PR_SET_DUMPABLE: denied,
+		unix.PR_SET_PTRACER:  denied, unix.PR_SCHED_CORE: denied, unix.PR_SET_MM: denied}}
 	if c.Reduced {
 		a.cases[unix.PR_SET_PDEATHSIG], a.cases[unix.PR_SET_CHILD_SUBREAPER] = denied, denied
 	}
@@ -262,7 +271,8 @@ func pairs(c Config, no uint32) argument {
 	a := argument{index: 0, other: no, cases: map[uint32]uint32{unix.AF_UNIX: allow}}
 	if c.Reduced {
 		a.cases = nil
-		a.then = map[uint32]*argument{unix.AF_UNIX: {index: 1, clear: unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, other: denied,
+		a.then = map[uint32]*argument{unix.AF_UNIX: {index: 1, clear: unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC,
+			other: denied,
 			cases: map[uint32]uint32{unix.SOCK_STREAM: allow, unix.SOCK_SEQPACKET: allow}}}
 	}
 	return a
@@ -277,7 +287,8 @@ func sockets(c Config, local, internet uint32, errno func(unix.Errno) uint32) ar
 	}
 	// IPv6 is as if the kernel had none, so that programs take IPv4. TCP only:
 	// neither its relatives (SCTP, MPTCP) nor UDP have anywhere to go.
-	tcp := &argument{index: 2, other: errno(unix.EPROTONOSUPPORT), cases: map[uint32]uint32{0: allow, unix.IPPROTO_TCP: allow}}
+	tcp := &argument{index: 2, other: errno(unix.EPROTONOSUPPORT),
+		cases: map[uint32]uint32{0: allow, unix.IPPROTO_TCP: allow}}
 	a.cases = map[uint32]uint32{unix.AF_UNIX: local}
 	a.then = map[uint32]*argument{unix.AF_INET: {
 		index: 1, clear: unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, other: errno(unix.ENETUNREACH),

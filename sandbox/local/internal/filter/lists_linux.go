@@ -10,37 +10,45 @@ type group struct {
 // arguments. Names that the machine's architecture does not have are left out.
 var everywhere = []group{
 	{"works on a descriptor that the program has, and reads, writes or closes it", []string{
-		"close", "close_range", "copy_file_range", "dup", "dup2", "dup3", "fadvise64", "fallocate", "fdatasync", "flock",
+		"close", "close_range", "copy_file_range", "dup", "dup2", "dup3", "fadvise64", "fallocate", "fdatasync",
+		"flock",
 		"fsync", "ftruncate", "getdents", "getdents64", "lseek", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
 		"pwritev2", "read", "readahead", "readv", "sendfile", "splice", "sync_file_range", "tee", "vmsplice",
 		"write", "writev", "cachestat"}},
 	{"opens, makes, renames or removes a file; the mount table and Landlock decide about the path", []string{
-		"creat", "link", "linkat", "mkdir", "mkdirat", "mknod", "mknodat", "open", "openat", "openat2", "rename", "renameat",
+		"creat", "link", "linkat", "mkdir", "mkdirat", "mknod", "mknodat", "open", "openat", "openat2", "rename",
+		"renameat",
 		"renameat2", "rmdir", "symlink", "symlinkat", "unlink", "unlinkat"}},
 	{"asks about a file, or changes only the caller's own directory or mask", []string{
 		"access", "chdir", "faccessat", "faccessat2", "fchdir", "fgetxattr", "flistxattr", "fstat", "fstatfs", "getcwd",
 		"lstat", "newfstatat", "readlink", "readlinkat", "stat", "statfs", "statx", "umask"}},
 	{"waits for descriptors, timers or signals of its own", []string{
-		"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2",
-		"poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime", "timerfd_settime"}},
+		"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd",
+		"eventfd2",
+		"poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime",
+		"timerfd_settime"}},
 	{"uses pipes, and sockets that the program was able to make", []string{
-		"getpeername", "getsockname", "getsockopt", "pipe", "pipe2", "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg",
+		"getpeername", "getsockname", "getsockopt", "pipe", "pipe2", "recvfrom", "recvmmsg", "recvmsg", "sendmmsg",
+		"sendmsg",
 		"sendto", "shutdown"}},
 	{"changes only the caller's own memory, within its limits", []string{
 		"brk", "get_mempolicy", "madvise", "map_shadow_stack", "membarrier", "mincore", "mlock", "mlock2", "mlockall",
-		"mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect",
+		"mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free",
+		"pkey_mprotect",
 		"remap_file_pages"}},
 	{"starts or ends a process or thread of the caller's own, or waits for one", []string{
 		"execve", "execveat", "exit", "exit_group", "fork", "pidfd_open", "vfork", "wait4", "waitid"}},
 	{"synchronises threads through memory that they share", []string{
-		"futex", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "rseq", "set_robust_list"}},
+		"futex", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "rseq",
+		"set_robust_list"}},
 	{"asks about processes and limits, which the kernel allows everybody", []string{
 		"capget", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getpriority",
 		"getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "gettid", "getuid", "ioprio_get",
 		"sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
 		"sched_getscheduler", "sched_rr_get_interval", "sysinfo", "times", "uname"}},
 	{"changes only the caller itself, and gives it nothing", []string{
-		"arch_prctl", "capset", "get_thread_area", "sched_yield", "set_thread_area", "set_tid_address", "setpgid", "setrlimit",
+		"arch_prctl", "capset", "get_thread_area", "sched_yield", "set_thread_area", "set_tid_address", "setpgid",
+		"setrlimit",
 		"setsid"}},
 	{"handles signals that the caller gets", []string{
 		"pause", "restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend",
@@ -56,10 +64,13 @@ var everywhere = []group{
 // namespaced are the further calls of a sandbox with namespaces of its own: what
 // they reach belongs to the sandbox.
 var namespaced = []group{
-	{"changes owners, modes, times and attributes; the root file system is the sandbox's own, and read-only where it is not", []string{
-		"chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fremovexattr", "fsetxattr", "futimesat",
+	{"changes owners, modes, times and attributes; the root file system is the sandbox's own, and read-only where " +
+		"it is not", []string{
+		"chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fremovexattr", "fsetxattr",
+		"futimesat",
 		"lchown", "lremovexattr", "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes"}},
-	{"reads extended attributes by path, in the sandbox's own tree", []string{"getxattr", "lgetxattr", "listxattr", "llistxattr"}},
+	{"reads extended attributes by path, in the sandbox's own tree",
+		[]string{"getxattr", "lgetxattr", "listxattr", "llistxattr"}},
 	{"makes a timer, of which the sandbox's user namespace has its own count", []string{"timer_create"}},
 	{"names sockets and connects them, in the sandbox's own network namespace and file tree", []string{
 		"accept", "accept4", "bind", "connect", "listen"}},
@@ -75,7 +86,8 @@ var namespaced = []group{
 // reduced are the further calls of a sandbox without namespaces. Every object of the
 // host that such a call could name is a stranger's, so there are few.
 var reduced = []group{
-	{"cuts a file, by a path that Landlock decides about (ABI 3, without which there is no such sandbox)", []string{"truncate"}},
+	{"cuts a file, by a path that Landlock decides about (ABI 3, without which there is no such sandbox)",
+		[]string{"truncate"}},
 }
 
 // shared are calls that a sandbox without namespaces does not have, and what they
@@ -83,7 +95,8 @@ var reduced = []group{
 // extended attribute; timers are counted by user id, and few are left for the next
 // program of that user (timeout takes alarm instead).
 var shared = map[string]uint32{
-	"getxattr": unsupported, "lgetxattr": unsupported, "listxattr": unsupported, "llistxattr": unsupported, "timer_create": absent,
+	"getxattr": unsupported, "lgetxattr": unsupported, "listxattr": unsupported, "llistxattr": unsupported,
+	"timer_create": absent,
 }
 
 // signals are the further calls of a sandbox without namespaces whose Landlock keeps
@@ -112,7 +125,8 @@ var uncounted = map[string]uint32{"memfd_create": absent, "shmget": denied}
 var missing = []string{
 	"inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "mq_getsetattr", "mq_notify", "mq_open",
 	"mq_timedreceive", "mq_timedsend", "mq_unlink",
-	"clone3", "sync", "syncfs", "io_uring_enter", "io_uring_register", "io_uring_setup", "io_setup", "io_submit", "io_getevents",
+	"clone3", "sync", "syncfs", "io_uring_enter", "io_uring_register", "io_uring_setup", "io_setup", "io_submit",
+	"io_getevents",
 	"io_pgetevents", "io_cancel", "io_destroy", "userfaultfd", "memfd_secret", "set_mempolicy", "mbind",
 	"set_mempolicy_home_node", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp", "lookup_dcookie",
 	"uselib", "ustat", "sysfs", "_sysctl", "nfsservctl", "vserver", "afs_syscall", "getpmsg", "putpmsg", "tuxcall",
@@ -129,7 +143,8 @@ var killed = []string{
 // template are the further calls of the process that cells are forked from. It
 // runs no tenant's code, but it makes namespaces.
 var template = group{"the process that cells are forked from makes namespaces, and runs no tenant's code", []string{
-	"clone3", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "mount_setattr",
+	"clone3", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount",
+	"mount_setattr",
 	"unshare", "sethostname", "setdomainname", "seccomp", "clone", "ioctl", "socket", "socketpair", "fcntl",
 	"prctl", "prlimit64", "sched_setaffinity", "setpriority", "setsockopt", "mmap",
 }}

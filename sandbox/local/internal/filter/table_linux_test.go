@@ -100,24 +100,28 @@ func TestPage(t *testing.T) {
 			return !ok
 		}), ", ")
 	}
-	fmt.Fprintf(&b, "\n## Answers EOPNOTSUPP or ENOSYS without namespaces\n\n%s\n", known(slices.Collect(maps.Keys(shared))))
+	fmt.Fprintf(&b, "\n## Answers EOPNOTSUPP or ENOSYS without namespaces\n\n%s\n",
+		known(slices.Collect(maps.Keys(shared))))
 	fmt.Fprintf(&b, "\n## Ends the process\n\n%s\n", known(killed))
 	fmt.Fprintf(&b, "\n## Answers ENOSYS\n\nPrograms that meet it go another way. Where a meter counts memory, "+
-		"%s are refused too: no process need map what they make.\n\n%s\n", known(slices.Collect(maps.Keys(uncounted))), known(missing))
+		"%s are refused too: no process need map what they make.\n\n%s\n", known(slices.Collect(maps.Keys(uncounted))),
+		known(missing))
 	var rest []string
 	for name := range info.SyscallNames {
 		if in[name] == "" && !slices.Contains(killed, name) && !slices.Contains(missing, name) {
 			rest = append(rest, name)
 		}
 	}
-	fmt.Fprintf(&b, "\n## Answers EPERM in every mode\n\nSo does every number that has no name here.\n\n%s\n", known(rest))
+	fmt.Fprintf(&b, "\n## Answers EPERM in every mode\n\nSo does every number that has no name here.\n\n%s\n",
+		known(rest))
 	if *update {
 		if err := os.WriteFile(page, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := os.ReadFile(page); err != nil || !bytes.Equal(got, b.Bytes()) {
-		t.Errorf("docs/syscalls.md is not what the filters do (%v): run go test ./sandbox/local/internal/filter -update and read the difference", err)
+		t.Errorf("docs/syscalls.md is not what the filters do (%v): run go test ./sandbox/local/internal/filter "+
+			"-update and read the difference", err)
 	}
 }
 
@@ -142,7 +146,8 @@ func TestLists_name_calls_that_exist(t *testing.T) {
 			known[call] = true
 		}
 	}
-	lists := slices.Concat(slices.Collect(maps.Keys(uncounted)), slices.Collect(maps.Keys(shared)), missing, killed, template.names)
+	lists := slices.Concat(slices.Collect(maps.Keys(uncounted)), slices.Collect(maps.Keys(shared)), missing, killed,
+		template.names)
 	for _, groups := range [][]group{everywhere, namespaced, reduced, signals, internet} {
 		for _, g := range groups {
 			lists = append(lists, g.names...)

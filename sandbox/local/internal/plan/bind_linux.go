@@ -10,7 +10,8 @@ import (
 // directory. Whatever links are met on the way, they lead nowhere else: a mount that
 // somebody writes to may be above.
 func (s *Step) attach(tree int) error {
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if s.Strict {
 		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
 	}

@@ -154,7 +154,8 @@ func (p *Plan) Strict() { p.Steps[len(p.Steps)-1].Strict = true }
 // It is for a process that has mounts of its own, in which a descriptor of its parent's
 // mounts cannot be bound.
 func (p *Plan) Bind(host, path string, attr uint64, slot int) {
-	p.Steps = append(p.Steps, Step{Name: "bind", Path: path, Do: DoBind, Slot: slot, Host: host, Attr: attr, Strict: true})
+	p.Steps = append(p.Steps, Step{Name: "bind", Path: path, Do: DoBind, Slot: slot, Host: host, Attr: attr,
+		Strict: true})
 }
 
 // Given adds a descriptor of something of the host, and returns the number of its slot.
