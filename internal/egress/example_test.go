@@ -3,6 +3,7 @@ package egress_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"haft"
 	"haft/internal/egress"
@@ -37,11 +38,13 @@ func ExampleRules_Allows() {
 // A guard tells what it refuses in words that a model can act on.
 func ExampleGuard_CheckAddr() {
 	g := egress.New(egress.Config{})
-	fmt.Println(haft.MessageOf(g.CheckAddr(netip.MustParseAddr("10.0.0.7"))))
+	why, ask, _ := strings.Cut(haft.MessageOf(g.CheckAddr(netip.MustParseAddr("10.0.0.7"))), "; ")
+	fmt.Println(why)
+	fmt.Println(ask)
 	_, err := g.CheckHost("0x7f.1")
 	fmt.Println(haft.MessageOf(err))
 	// Output:
-	// it leads to an address that is not public (private); if it should be reached, ask the operator to allow the range
-	// 10.0.0.0/8
+	// it leads to an address that is not public (private)
+	// if it should be reached, ask the operator to allow the range 10.0.0.0/8
 	// the host is an address in disguise; write addresses as 192.0.2.1 or [2001:db8::1]
 }
