@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,23 +29,23 @@ func (p *Pool) Execute(ctx context.Context, req executor.Request) (*haft.Result,
 	ctx, cancel := context.WithTimeout(ctx, wall)
 	defer cancel()
 	c := &call{pool: p, req: req, limits: req.Limits.Or(haft.DefaultLimits()), began: began}
-	w, err := p.want(ctx, req.Principal, req.Server, variables(req))
+	to, err := p.resolve(ctx, req.Principal, req.Server, variables(req))
 	if err != nil {
-		return c.unreached(ctx, err)
+		return c.notSent(ctx, err)
 	}
-	if req.Origin != "" && w.server.Origin() != req.Origin {
-		// What was looked at was the tool of another server, of that name.
+	if req.Origin != "" && to.server.Origin() != req.Origin {
+		// The tool that was reviewed belonged to another server with this name.
 		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
 			"the server of the tool is another than the one that was looked at: list its tools again"), nil
 	}
-	s, err := p.acquire(ctx, w)
+	s, err := p.acquire(ctx, to)
 	if err != nil {
-		return c.unreached(ctx, err)
+		return c.notSent(ctx, err)
 	}
 	c.session = s
 	if s.cmd != nil {
 		if err := req.Need.Check(s.cmd.isolation); err != nil {
-			s.slot.give(false)
+			s.slot.release(false)
 			return c.failed(haft.StatusDenied, haft.FailIsolation, haft.RetryNever, haft.MessageOf(err)), nil
 		}
 	}
@@ -52,7 +53,8 @@ func (p *Pool) Execute(ctx context.Context, req executor.Request) (*haft.Result,
 	return c.run(ctx)
 }
 
-// variables are those of a call. Of what is bound its environment has placeholders only.
+// variables returns the variables of a call. Its environment has only placeholders for
+// bound secrets.
 func variables(req executor.Request) []secret.Named {
 	vars := make([]secret.Named, 0, len(req.Env)+len(req.Secrets))
 	for name, text := range req.Env {
@@ -69,14 +71,14 @@ type call struct {
 	session *session
 	began   time.Time
 	setup   time.Duration
-	out     int64 // bytes of logs that were kept
+	out     int64 // bytes of logs within the limit
 	logs    []byte
 }
 
-// run sends the call and makes a result of what comes.
+// run sends the call and returns its result.
 func (c *call) run(ctx context.Context) (*haft.Result, error) {
 	s := c.session
-	token, done := s.begin(&running{progress: c.req.Progress, log: c.log})
+	token, done := s.listen(&listener{progress: c.req.Progress, log: c.log})
 	args := c.req.Args
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -86,45 +88,45 @@ func (c *call) run(ctx context.Context) (*haft.Result, error) {
 	res, err := s.client.CallTool(ctx, params)
 	done()
 	wire := wireError(err)
-	s.slot.give(err == nil || wire != nil)
-	if why := s.slot.ended(); err != nil && why != nil && ctx.Err() == nil {
+	s.slot.release(err == nil || wire != nil)
+	if why := s.slot.endReason(); err != nil && why != nil && ctx.Err() == nil {
 		return c.failed(haft.StatusDenied, haft.FailDenied, haft.RetryNever, haft.MessageOf(why)), nil
 	}
 	switch {
 	case err == nil:
 		return c.result(res), nil
 	case ctx.Err() != nil:
-		// The SDK has told the server. One that has nothing else to do, and does
-		// not even answer a ping, will not have listened.
-		c.pool.spawn(func() { s.health(c.pool.ctx) })
+		// The SDK has sent a cancellation. A server that does not answer a ping either
+		// has not read it.
+		c.pool.spawn(func() { s.checkHealth(c.pool.ctx) })
 		return c.stopped(ctx), nil
 	case wire != nil:
-		return c.refused(wire), nil
+		return c.rejected(wire), nil
 	}
-	return c.broken(err)
+	return c.connectionLost(err)
 }
 
-// rejected is the code under which the SDK tells of its own transports.
-const rejected = -32005
+// sdkError is the code with which the SDK reports errors of its own transports.
+const sdkError = -32005
 
-// wireError returns what the server itself said, if it did.
+// wireError returns the error that the server itself reported, or nil.
 func wireError(err error) *jsonrpc.Error {
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || wire.Code == rejected {
+	if !ok || wire.Code == sdkError {
 		return nil
 	}
 	return wire
 }
 
-// maxLogs is how much of a server's words a result keeps.
+// maxLogs is how many bytes of a server's logs a result keeps.
 const maxLogs = 64 << 10
 
-// log takes what the server says while the call is on its way.
+// log keeps and passes on what the server logs during the call.
 func (c *call) log(b []byte) {
 	if c.out >= c.limits.Stderr {
 		return
 	}
-	b = []byte(c.session.covered(string(b[:min(int64(len(b)), c.limits.Stderr-c.out)])))
+	b = []byte(c.session.redact(string(b[:min(int64(len(b)), c.limits.Stderr-c.out)])))
 	c.out += int64(len(b))
 	if room := maxLogs - len(c.logs); room > 0 {
 		c.logs = append(c.logs, b[:min(len(b), room)]...)
@@ -134,7 +136,7 @@ func (c *call) log(b []byte) {
 	}
 }
 
-// blank is a result with what is known of every one.
+// blank returns a result with the fields that every result has.
 func (c *call) blank(status haft.Status) *haft.Result {
 	took := time.Since(c.began)
 	res := &haft.Result{
@@ -148,7 +150,7 @@ func (c *call) blank(status haft.Status) *haft.Result {
 	if c.session == nil {
 		return res
 	}
-	res.Sandbox.Provider = "remote" // where it runs, and how confined, nobody here can know
+	res.Sandbox.Provider = "remote" // its isolation is not known here
 	if cmd := c.session.cmd; cmd != nil {
 		res.Sandbox = haft.Sandbox{Provider: cmd.place.Name, Isolation: cmd.isolation}
 		if cmd.place.Spec.Network == sandbox.NetworkFull {
@@ -158,29 +160,29 @@ func (c *call) blank(status haft.Status) *haft.Result {
 	return res
 }
 
-// failed is a result without a value.
+// failed returns a result without a value.
 func (c *call) failed(status haft.Status, kind haft.FailureKind, retry haft.Retry, message string) *haft.Result {
 	res := c.blank(status)
 	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: retry}
 	return res
 }
 
-// unreached is for a call that was not sent.
-func (c *call) unreached(ctx context.Context, err error) (*haft.Result, error) {
+// notSent returns the result of a call that was not sent.
+func (c *call) notSent(ctx context.Context, err error) (*haft.Result, error) {
 	if ctx.Err() != nil {
 		return c.stopped(ctx), nil
 	}
-	name := haft.ServerOf(c.req.Tool)
-	if n, ok := errors.AsType[*needLogin](err); ok {
-		return c.failed(haft.StatusError, haft.FailLogin, haft.RetryNever, n.Error()), nil
-	}
 	if f, ok := errors.AsType[*Failed](err); ok {
+		if f.Fault == FaultLogin {
+			return c.failed(haft.StatusError, haft.FailLogin, haft.RetryNever, f.Message), nil
+		}
 		kind := map[Fault]haft.FailureKind{FaultNetwork: haft.FailNetwork, FaultProtocol: haft.FailProtocol,
 			FaultCommand: haft.FailRuntime}[f.Fault]
 		if f.Broken {
 			kind = haft.FailBroken
 		}
-		res := c.failed(haft.StatusError, kind, haft.RetrySame, fmt.Sprintf("MCP server %s: %s", name, f.Message))
+		res := c.failed(haft.StatusError, kind, haft.RetrySame,
+			fmt.Sprintf("MCP server %s: %s", haft.ServerOf(c.req.Tool), f.Message))
 		res.Error.RetryAfter = haft.Millis(f.After)
 		return res, nil
 	}
@@ -197,7 +199,7 @@ func (c *call) unreached(ctx context.Context, err error) (*haft.Result, error) {
 	return nil, err
 }
 
-// stopped is for a call whose time is over, or that nobody wants any more.
+// stopped returns the result of a call that timed out or was cancelled.
 func (c *call) stopped(ctx context.Context) *haft.Result {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return c.failed(haft.StatusTimeout, haft.FailTimeout, haft.RetrySame, "the MCP server did not answer in time")
@@ -205,22 +207,22 @@ func (c *call) stopped(ctx context.Context) *haft.Result {
 	return c.failed(haft.StatusCancelled, haft.FailCancelled, haft.RetrySame, "the call was cancelled")
 }
 
-// refused is for what the protocol calls an error.
-func (c *call) refused(wire *jsonrpc.Error) *haft.Result {
+// rejected returns the result of a call that the server answered with a protocol error.
+func (c *call) rejected(wire *jsonrpc.Error) *haft.Result {
 	retry := haft.RetryNever
 	if wire.Code == jsonrpc.CodeInvalidParams {
 		retry = haft.RetryChanged
 	}
 	return c.failed(haft.StatusError, haft.FailProtocol, retry,
-		fmt.Sprintf("the MCP server refuses the call: %s (%d)", cut(c.session.hide.Text(wire.Message), 2000),
+		fmt.Sprintf("the MCP server refuses the call: %s (%d)", cut(c.session.redactAll.Text(wire.Message), 2000),
 			wire.Code))
 }
 
-// broken is for a connection that failed: before the call was sent, or nobody
-// knows when.
-func (c *call) broken(err error) (*haft.Result, error) {
-	if _, ok := errors.AsType[*needLogin](err); ok {
-		return c.unreached(context.Background(), err) //nolint:forbidigo // it has not ended
+// connectionLost returns the result of a call whose connection failed: before the call
+// was sent, or at an unknown time.
+func (c *call) connectionLost(err error) (*haft.Result, error) {
+	if NeedsLogin(err) {
+		return c.notSent(context.Background(), err) //nolint:forbidigo // the call's context has not ended
 	}
 	var op *net.OpError
 	var dns *net.DNSError
@@ -234,15 +236,15 @@ func (c *call) broken(err error) (*haft.Result, error) {
 	return nil, fmt.Errorf("%w: %w", executor.ErrMaybeRan, err)
 }
 
-// result makes a result of what a tool gave.
+// result converts the result of a tool.
 func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 	parts := &contents{limits: c.limits}
 	for _, content := range r.Content {
-		parts.take(content)
+		parts.add(content)
 	}
-	parts.cover(c.session.covered)
+	parts.redact(c.session.redact)
 	res := c.blank(haft.StatusSuccess)
-	res.Artifacts, res.Truncated.Artifacts = parts.artifacts, parts.left
+	res.Artifacts, res.Truncated.Artifacts = parts.artifacts, parts.leftOut
 	res.Stderr = strings.ToValidUTF8(string(c.logs), "\uFFFD")
 	res.Usage.Stderr = c.out
 	value, beside, err := parts.value(r.StructuredContent, c.req.Returns)
@@ -254,7 +256,7 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 		return c.failed(haft.StatusLimit, haft.FailResult, haft.RetryChanged,
 			fmt.Sprintf("the MCP server gave more than %d bytes", c.limits.Result))
 	}
-	if value = json.RawMessage(c.session.covered(string(value))); !json.Valid(value) {
+	if value = json.RawMessage(c.session.redact(string(value))); !json.Valid(value) {
 		return c.failed(haft.StatusError, haft.FailFiltered, haft.RetryNever,
 			"the MCP server gave its own credentials away")
 	}
@@ -262,7 +264,7 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 	if r.IsError {
 		res.Status = haft.StatusError
 		res.Error = &haft.Failure{Kind: haft.FailException, Type: "ToolError", Retry: haft.RetryChanged,
-			Message: cut(firstOf(parts.text(), "the tool failed and did not say why"), 16<<10)}
+			Message: cut(cmp.Or(parts.text(), "the tool failed and did not say why"), 16<<10)}
 		return res
 	}
 	res.Value = value
@@ -272,24 +274,28 @@ func (c *call) result(r *mcp.CallToolResult) *haft.Result {
 // List connects to a server and lists its tools anew.
 func (p *Pool) List(ctx context.Context, who haft.Principal, ref string,
 	vars []secret.Named) (*haft.MCPListing, error) {
-	w, err := p.want(ctx, who, ref, vars)
+	to, err := p.resolve(ctx, who, ref, vars)
 	if err != nil {
 		return nil, err
 	}
-	limit := p.cfg.List
-	if d := w.server.List.D(); d > 0 {
-		limit = d
-	}
-	s, err := p.acquire(ctx, w)
+	s, err := p.acquire(ctx, to)
 	if err != nil {
 		return nil, Coded(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, p.listLimit(to.server))
 	defer cancel()
-	l, err := listing(ctx, s.client, p.cfg)
-	s.slot.give(err == nil)
+	l, err := listTools(ctx, s.client, p.cfg)
+	s.slot.release(err == nil)
 	if err != nil {
 		return nil, Coded(s.explain(ctx, err))
 	}
 	return l, nil
+}
+
+// listLimit is how long listing the tools of a server may take.
+func (p *Pool) listLimit(s haft.MCPServer) time.Duration {
+	if d := s.List.D(); d > 0 {
+		return d
+	}
+	return p.cfg.List
 }

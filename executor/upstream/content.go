@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"mime"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,8 +15,8 @@ import (
 	"haft"
 )
 
-// A part is content that is more than text, as a value shows it: what is binary is
-// an artifact, which it names.
+// A part is a piece of content as a value shows it. Binary content becomes an artifact,
+// which the part names.
 type part struct {
 	Type        string `json:"type"`
 	Text        string `json:"text,omitempty"`
@@ -27,24 +29,24 @@ type part struct {
 	Artifact    string `json:"artifact,omitempty"`
 }
 
-// contents takes the content of a result apart.
+// contents are the parts and artifacts of a result.
 type contents struct {
 	parts     []part
 	artifacts []haft.Artifact
 	limits    haft.Limits
 	bytes     int64
-	left      int64 // artifacts that were left out
+	leftOut   int64 // artifacts beyond the limits
 }
 
-// take adds one piece of content.
-func (c *contents) take(content mcp.Content) {
+// add adds one piece of content.
+func (c *contents) add(content mcp.Content) {
 	switch v := content.(type) {
 	case *mcp.TextContent:
 		c.parts = append(c.parts, part{Type: "text", Text: v.Text})
 	case *mcp.ImageContent:
-		c.keep(part{Type: "image", MIME: v.MIMEType}, "image", v.Data)
+		c.addArtifact(part{Type: "image", MIME: v.MIMEType}, "image", v.Data)
 	case *mcp.AudioContent:
-		c.keep(part{Type: "audio", MIME: v.MIMEType}, "audio", v.Data)
+		c.addArtifact(part{Type: "audio", MIME: v.MIMEType}, "audio", v.Data)
 	case *mcp.ResourceLink:
 		c.parts = append(c.parts, part{Type: "resource_link", MIME: v.MIMEType, URI: v.URI, Name: v.Name,
 			Title: v.Title, Description: v.Description, Size: v.Size})
@@ -61,16 +63,16 @@ func (c *contents) take(content mcp.Content) {
 		if name == "." || name == "/" || len(name) > 100 {
 			name = "resource"
 		}
-		c.keep(p, name, v.Resource.Blob)
+		c.addArtifact(p, name, v.Resource.Blob)
 	default:
 		c.parts = append(c.parts, part{Type: "unknown"})
 	}
 }
 
-// keep makes an artifact of data, within the limits.
-func (c *contents) keep(p part, name string, data []byte) {
+// addArtifact adds data as an artifact, within the limits.
+func (c *contents) addArtifact(p part, name string, data []byte) {
 	if len(c.artifacts) >= c.limits.Artifacts || c.bytes+int64(len(data)) > c.limits.ArtBytes {
-		c.left++
+		c.leftOut++
 		c.parts = append(c.parts, p)
 		return
 	}
@@ -85,7 +87,7 @@ func (c *contents) keep(p part, name string, data []byte) {
 	c.parts = append(c.parts, p)
 }
 
-// extension returns that of a media type, or "".
+// extension returns the file extension for a media type, or "".
 func extension(typ string) string {
 	kind, _, err := mime.ParseMediaType(typ)
 	if err != nil {
@@ -107,8 +109,8 @@ func extension(typ string) string {
 	return ""
 }
 
-// cover removes what is secret from all texts and artifacts.
-func (c *contents) cover(clean func(string) string) {
+// redact removes secrets from all texts and artifacts.
+func (c *contents) redact(clean func(string) string) {
 	for i := range c.parts {
 		p := &c.parts[i]
 		for _, text := range []*string{&p.Text, &p.URI, &p.Name, &p.Title, &p.Description} {
@@ -124,7 +126,7 @@ func (c *contents) cover(clean func(string) string) {
 	}
 }
 
-// text returns all text, a line break between the pieces.
+// text returns all text, with line breaks between the pieces.
 func (c *contents) text() string {
 	var texts []string
 	for _, p := range c.parts {
@@ -137,17 +139,11 @@ func (c *contents) text() string {
 
 // onlyText reports whether there is nothing but text.
 func (c *contents) onlyText() bool {
-	for _, p := range c.parts {
-		if p.Type != "text" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.parts, func(p part) bool { return p.Type != "text" })
 }
 
-// value is what the tool gave: its structured content, else its text, else the
-// list of what there is. What stands beside structured content and says something
-// else is returned as text.
+// value returns the value of the tool: its structured content, else its text, else the
+// list of parts. Text that differs from the structured content is returned as beside.
 func (c *contents) value(structured any, want json.RawMessage) (value json.RawMessage, beside string, err error) {
 	if structured != nil {
 		raw, err := json.Marshal(structured)
@@ -162,7 +158,7 @@ func (c *contents) value(structured any, want json.RawMessage) (value json.RawMe
 	if c.onlyText() {
 		text := c.text()
 		if len(want) > 0 && json.Valid([]byte(text)) {
-			return json.RawMessage(text), "", nil // it promised a structure, and wrote it
+			return json.RawMessage(text), "", nil // the tool has a schema, and wrote JSON
 		}
 		raw, err := encode(text)
 		return raw, "", err
@@ -171,7 +167,7 @@ func (c *contents) value(structured any, want json.RawMessage) (value json.RawMe
 	return raw, "", err
 }
 
-// encode writes JSON as it is kept: without escapes for HTML.
+// encode writes JSON without escapes for HTML.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -182,16 +178,11 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// sameJSON reports whether text is the JSON of raw, or nothing.
+// sameJSON reports whether text is empty, or the same JSON as raw.
 func sameJSON(raw []byte, text string) bool {
 	if strings.TrimSpace(text) == "" {
 		return true
 	}
 	var a, b any
-	if json.Unmarshal([]byte(text), &a) != nil || json.Unmarshal(raw, &b) != nil {
-		return false
-	}
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	return json.Unmarshal([]byte(text), &a) == nil && json.Unmarshal(raw, &b) == nil && reflect.DeepEqual(a, b)
 }

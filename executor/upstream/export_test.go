@@ -23,14 +23,14 @@ func (p *Pool) Said() string {
 
 // Session returns the SDK's session with a server, for what tools do not use.
 func (p *Pool) Session(ctx context.Context, who haft.Principal, ref string) (*mcp.ClientSession, error) {
-	w, err := p.want(ctx, who, ref, nil)
+	to, err := p.resolve(ctx, who, ref, nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.acquire(ctx, w)
+	s, err := p.acquire(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	defer s.slot.give(true)
+	defer s.slot.release(true)
 	return s.client, nil
 }

@@ -9,12 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/net/http/httpguts"
 
 	"haft"
 	"haft/internal/secret"
@@ -23,47 +22,47 @@ import (
 // The bounds on what a server sends over HTTP.
 const (
 	linesPerSecond = 50_000
-	endTime        = 5 * time.Second // for saying goodbye
+	endTime        = 5 * time.Second // for the request that ends a session
 )
 
-// errLong is the end of a message that is too long.
-var errLong = errors.New("the server sends a message that is too long")
+// errTooLong ends a message that is too long.
+var errTooLong = errors.New("the server sends a message that is too long")
 
-// headers is a transport that adds a server's headers to requests to it, and
-// bounds what comes back.
+// A headersTransport adds a server's headers to its requests, and bounds the answers.
 //
-// It is the one place where credentials are added, and where requests leave: none goes
-// to another origin than that of the server's address, which the credentials are for.
-// So neither a redirect nor an endpoint that an event names leads them, or the arguments
-// of calls, elsewhere. A bound secret goes only into requests that its binding allows.
-type headers struct {
+// It is the only place where credentials are added, and all requests pass it: none goes
+// to another origin than that of the server's address, which the credentials are for. So
+// neither a redirect nor an endpoint that an event names can lead credentials, or the
+// arguments of calls, elsewhere. A bound secret goes only into requests that its binding
+// allows.
+type headersTransport struct {
 	next    http.RoundTripper
 	origin  string // scheme, host and port
-	values  map[string]filled
+	values  map[string]expanded
 	fits    func(v secret.Named, method string, to *url.URL) bool
 	max     int
 	closing <-chan struct{}
-	// strayed says that a request was refused: not every error of the SDK tells.
-	strayed atomic.Bool
+	// leftOrigin says that a request was refused: not every error of the SDK says so.
+	leftOrigin atomic.Bool
 }
 
-// errStrayed is why a request to another origin is not sent.
-var errStrayed = &haft.Error{Code: haft.CodeDenied,
+// errOtherOrigin refuses a request to another origin.
+var errOtherOrigin = &haft.Error{Code: haft.CodeDenied,
 	Message: "the server leads to another origin than that of its address (scheme, host and port), " +
 		"where its credentials do not belong: change the address"}
 
 // RoundTrip implements [http.RoundTripper].
-func (h *headers) RoundTrip(req *http.Request) (*http.Response, error) {
+func (h *headersTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var cancel context.CancelFunc = func() {}
-	if req.Method == http.MethodDelete { // a session that ends waits for nobody
+	if req.Method == http.MethodDelete { // the end of a session does not wait for the server
 		var ctx context.Context
 		ctx, cancel = context.WithTimeout(req.Context(), endTime)
 		req = req.Clone(ctx)
 	}
 	if haft.URLOrigin(req.URL) != h.origin {
 		cancel()
-		h.strayed.Store(true)
-		return nil, errStrayed
+		h.leftOrigin.Store(true)
+		return nil, errOtherOrigin
 	}
 	if len(h.values) > 0 {
 		req = req.Clone(req.Context())
@@ -79,22 +78,22 @@ func (h *headers) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	resp.Body = &body{
+	resp.Body = &boundedBody{
 		ReadCloser: resp.Body, cancel: cancel, max: h.max, events: kind == "text/event-stream",
-		pace: &pace{most: linesPerSecond, done: h.closing},
+		throttle: &throttle{most: linesPerSecond, done: h.closing},
 	}
 	return resp, nil
 }
 
-// lasting is a transport whose stream does not end with the context in which it
-// was connected, as that of the SDK for SSE does.
-type lasting struct{ mcp.Transport }
+// A detachedTransport does not end its stream with the context of Connect, as the SSE
+// transport of the SDK does.
+type detachedTransport struct{ mcp.Transport }
 
 // Connect implements [mcp.Transport].
-func (l *lasting) Connect(ctx context.Context) (mcp.Connection, error) {
+func (d *detachedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	conn, err := l.Transport.Connect(life)
+	conn, err := d.Transport.Connect(life)
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {
@@ -102,35 +101,35 @@ func (l *lasting) Connect(ctx context.Context) (mcp.Connection, error) {
 		}
 		return nil, err
 	}
-	return &ending{conn, cancel}, nil
+	return &detachedConn{conn, cancel}, nil
 }
 
-// ending is a connection with whose end its stream ends.
-type ending struct {
+// A detachedConn ends its stream when it is closed.
+type detachedConn struct {
 	mcp.Connection
 	cancel context.CancelFunc
 }
 
 // Close implements [mcp.Connection].
-func (e *ending) Close() error {
-	defer e.cancel()
-	return e.Connection.Close()
+func (d *detachedConn) Close() error {
+	defer d.cancel()
+	return d.Connection.Close()
 }
 
-// A body is bounded: as a whole, or by the event if it is a stream of them.
-type body struct {
+// A boundedBody bounds an answer: each event of a stream of events, else the whole.
+type boundedBody struct {
 	io.ReadCloser
-	cancel context.CancelFunc
-	pace   *pace
-	max    int
-	events bool
+	cancel   context.CancelFunc
+	throttle *throttle
+	max      int
+	events   bool
 
 	n     int  // bytes of this event, or of the whole
 	empty bool // the line has nothing yet
 }
 
 // Read implements [io.Reader].
-func (b *body) Read(p []byte) (int, error) {
+func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	lines := 0
 	for _, c := range p[:n] {
@@ -146,34 +145,27 @@ func (b *body) Read(p []byte) (int, error) {
 			b.empty = false
 		}
 		if b.n > b.max {
-			return 0, errLong
+			return 0, errTooLong
 		}
 	}
-	if b.events && lines > 0 && b.pace.take(lines) > floodSeconds {
+	if b.events && lines > 0 && b.throttle.wait(lines) > floodSeconds {
 		return 0, errFlood
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
-func (b *body) Close() error {
+func (b *boundedBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()
 }
 
-// ours are headers that the protocol or HTTP itself sets.
-var ours = sync.OnceValue(func() map[string]bool {
-	set := map[string]bool{}
-	for _, n := range []string{
-		"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade",
-		"Te", "Trailer", "Keep-Alive",
-		"Proxy-Connection", "Expect", "Accept", "Last-Event-Id", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method",
-		"Mcp-Name",
-	} {
-		set[n] = true
-	}
-	return set
-})
+// reservedHeaders are set by the protocol or HTTP itself.
+var reservedHeaders = []string{
+	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade", "Te",
+	"Trailer", "Keep-Alive", "Proxy-Connection", "Expect", "Accept", "Last-Event-Id", "Mcp-Session-Id",
+	"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+}
 
 // The bounds on a server's headers.
 const (
@@ -181,8 +173,8 @@ const (
 	maxHeader  = 16 << 10
 )
 
-// CheckHeaders reports, as an error with [haft.CodeInvalid], why values cannot be
-// the headers of a server's requests.
+// CheckHeaders returns an error with [haft.CodeInvalid] if values cannot be the headers
+// of a server's requests.
 func CheckHeaders(values map[string]string) error {
 	bad := func(format string, args ...any) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
@@ -191,26 +183,23 @@ func CheckHeaders(values map[string]string) error {
 		return bad("a server has at most %d headers", maxHeaders)
 	}
 	for name, value := range values {
-		token := name != "" && len(name) <= 256 && !strings.ContainsFunc(name, func(r rune) bool {
-			return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-		})
 		switch {
-		case !token:
+		case len(name) > 256 || !httpguts.ValidHeaderFieldName(name):
 			return bad("the name of a header is not one")
-		case ours()[http.CanonicalHeaderKey(name)]:
+		case slices.Contains(reservedHeaders, http.CanonicalHeaderKey(name)):
 			return bad("the header %s is the protocol's own", name)
 		case len(value) > maxHeader:
 			return bad("the header %s is longer than %d bytes", name, maxHeader)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !httpguts.ValidHeaderFieldValue(value):
 			return bad("the header %s holds control characters", name)
 		}
 	}
 	return nil
 }
 
-// client returns the client for what is sent for a server, to it or to others that it
-// names, such as authorisation servers.
-func (p *Pool) client(w wanted) *http.Client {
+// client returns the client for the requests of a server: to itself, and to others that
+// it names, such as authorisation servers.
+func (p *Pool) client(to target) *http.Client {
 	if p.cfg.Client == nil {
 		return nil
 	}
@@ -219,11 +208,7 @@ func (p *Pool) client(w wanted) *http.Client {
 		client.Transport = http.DefaultTransport
 	}
 	if p.cfg.Egress != nil {
-		texts := make(map[string]string, len(w.headers))
-		for name, f := range w.headers {
-			texts[name] = f.text
-		}
-		client.Transport = p.cfg.Egress(w.server, texts, client.Transport)
+		client.Transport = p.cfg.Egress(to.server, texts(to.headers), client.Transport)
 	}
 	return &client
 }

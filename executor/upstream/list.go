@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,27 +12,27 @@ import (
 	"haft"
 )
 
-// The bounds on one tool of a list. The registry has its own on what it keeps.
+// The bounds on a list of tools. The registry has its own bounds on what it stores.
 const (
 	maxToolBytes = 1 << 20
 	maxListBytes = 16 << 20
 	maxCursor    = 64 << 10
 )
 
-// tooLong is for a list that is over a bound as a whole: none of it is taken, so that
-// nobody takes a part for all of it.
+// tooLong refuses a list that exceeds a bound. None of it is used, so that nobody
+// mistakes a part for the whole.
 func tooLong(most int, what string) error {
 	return &Failed{Fault: FaultProtocol, Message: fmt.Sprintf("the server lists more than %d %s: the list is not taken",
 		most, what)}
 }
 
-// listing reads all pages of a server's list of tools.
-func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPListing, error) {
+// listTools reads all pages of a server's list of tools.
+func listTools(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPListing, error) {
 	l := &haft.MCPListing{Tools: []haft.MCPTool{}}
 	if init := s.InitializeResult(); init != nil {
 		l.Protocol = init.ProtocolVersion
 		if init.ServerInfo != nil {
-			l.Title = strings.TrimSpace(cut(firstOf(init.ServerInfo.Title, init.ServerInfo.Name), 100) + " " +
+			l.Title = strings.TrimSpace(cut(cmp.Or(init.ServerInfo.Title, init.ServerInfo.Name), 100) + " " +
 				cut(init.ServerInfo.Version, 40))
 		}
 		if init.Capabilities != nil && init.Capabilities.Tools == nil {
@@ -81,7 +82,7 @@ func listing(ctx context.Context, s *mcp.ClientSession, cfg Config) (*haft.MCPLi
 	return nil, tooLong(cfg.MaxPages, "pages")
 }
 
-// convert makes a tool of ours of the SDK's, or says why that cannot be.
+// convert converts a tool of the SDK, or says why it cannot.
 func convert(t *mcp.Tool) (tool haft.MCPTool, size int, why string) {
 	tool = haft.MCPTool{Name: t.Name, Description: t.Description}
 	if t.Name == "" || len(t.Name) > 512 {
@@ -106,10 +107,7 @@ func convert(t *mcp.Tool) (tool haft.MCPTool, size int, why string) {
 			tool.Annotations.Idempotent = &yes
 		}
 	}
-	if tool.Annotations.Title == "" {
-		tool.Annotations.Title = t.Title
-	}
-	tool.Annotations.Title = cut(tool.Annotations.Title, 200)
+	tool.Annotations.Title = cut(cmp.Or(tool.Annotations.Title, t.Title), 200)
 	if size = len(t.Name) + len(t.Description) + len(tool.Input) + len(tool.Output); size > maxToolBytes {
 		return tool, 0, fmt.Sprintf("it is described in more than %d bytes", maxToolBytes)
 	}
@@ -119,20 +117,10 @@ func convert(t *mcp.Tool) (tool haft.MCPTool, size int, why string) {
 	return tool, size, ""
 }
 
-// cut shortens a text to so many bytes of whole characters.
+// cut shortens a text to at most so many bytes, at the end of a character.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "")
-}
-
-// firstOf returns the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

@@ -18,7 +18,7 @@ import (
 	"haft/internal/secret"
 )
 
-// A login is one that waits for a person.
+// A login waits for a person.
 //
 //	caller            Pool                   authorisation server        person
 //	  │ Login ─────────►│ discover, register ─────►│                        │
@@ -31,27 +31,32 @@ import (
 type login struct {
 	account *account
 	who     haft.Principal
-	// What the server was when the login began. The account has what it is now.
+	// The server as it was when the login began. The account has its current state.
 	origin   string
 	settings haft.MCPOAuth
 	asked    *challenge
 
 	state    string
-	resource string                         // that the login is for
-	link     chan string                    // has the link once it is known
-	answer   chan *auth.AuthorizationResult // has what came back
-	refused  chan error
-	done     chan struct{} // closed at the end
+	resource string           // that the login is for
+	link     chan string      // gets the link for the person
+	answer   chan loginAnswer // gets the answer of the person
+	done     chan struct{}    // closed at the end
 	err      error
+}
+
+// A loginAnswer is the answer of a person.
+type loginAnswer struct {
+	result *auth.AuthorizationResult
+	err    error
 }
 
 // loginEnd is how long the end of a login may take once the person has answered.
 const loginEnd = time.Minute
 
-// Login begins a login of who at a server and returns the link that a person has
-// to open, or "" if the server wants none. Redirect is where the authorisation
-// server sends the person afterwards: an address of whoever calls Login, who then
-// calls Finish with what came along. It is either on this machine or https.
+// Login begins a login of who at a server. It returns the link that a person has to open,
+// or "" if the server needs no login. Redirect is the caller's address to which the
+// authorisation server sends the person afterwards; the caller then passes the parameters
+// to Finish. The address must be on this machine or use https.
 func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect string,
 	vars []secret.Named) (string, error) {
 	if p.cfg.Vault == nil || p.cfg.Client == nil {
@@ -60,56 +65,53 @@ func (p *Pool) Login(ctx context.Context, who haft.Principal, ref, redirect stri
 	if err := checkRedirect(redirect); err != nil {
 		return "", err
 	}
-	w, err := p.want(ctx, who, ref, vars)
+	to, err := p.resolve(ctx, who, ref, vars)
 	if err != nil {
 		return "", err
 	}
-	if w.server.Transport == haft.MCPStdio {
+	if to.server.Transport == haft.MCPStdio {
 		return "", &haft.Error{Code: haft.CodeInvalid,
 			Message: "the server is a command: it has no login, but may have variables"}
 	}
-	a := p.account(w)
+	a := p.account(to)
 	asked := a.challenge()
-	if asked != nil && originOf(asked.url) != w.server.Audience() {
-		asked = nil // by whom the server was before
+	if asked != nil && originOf(asked.url) != to.server.Audience() {
+		asked = nil // by the server at its previous address
 	}
 	if asked == nil {
-		s, err := p.acquire(ctx, w)
+		s, err := p.acquire(ctx, to)
 		if err == nil {
-			s.slot.give(true)
+			s.slot.release(true)
 		} else if !NeedsLogin(err) {
 			return "", Coded(err)
 		}
 		if asked = a.challenge(); asked == nil {
 			return "", nil
 		}
-		if originOf(asked.url) != w.server.Audience() {
+		if originOf(asked.url) != to.server.Audience() {
 			return "", &haft.Error{Code: haft.CodeConflict,
 				Message: "the address of the server was changed meanwhile: begin again"}
 		}
 	}
-	l := &login{account: a, who: who, origin: w.server.Audience(), asked: asked, link: make(chan string, 1),
-		answer: make(chan *auth.AuthorizationResult, 1), refused: make(chan error, 1), done: make(chan struct{})}
-	if w.server.OAuth != nil {
-		l.settings = *w.server.OAuth
+	l := &login{account: a, who: who, origin: to.server.Audience(), asked: asked, link: make(chan string, 1),
+		answer: make(chan loginAnswer, 1), done: make(chan struct{})}
+	if to.server.OAuth != nil {
+		l.settings = *to.server.OAuth
 	}
-	if !p.spawn(func() { p.login(l, redirect) }) {
+	if !p.spawn(func() { p.runLogin(l, redirect) }) {
 		return "", errClosed
 	}
 	select {
 	case link := <-l.link:
 		return link, nil
 	case <-l.done:
-		if l.err == nil {
-			return "", nil
-		}
 		return "", loginFailed(l.err)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 }
 
-// originOf is the origin of an address, or "".
+// originOf returns the origin of an address, or "".
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -118,15 +120,18 @@ func originOf(address string) string {
 	return haft.URLOrigin(u)
 }
 
-// challenge returns what the server said when it wanted a login.
+// challenge returns the answer with which the server asked for a login, or nil.
 func (a *account) challenge() *challenge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.asked
 }
 
-// loginFailed says why there is no login.
+// loginFailed returns the error of a login for callers.
 func loginFailed(err error) error {
+	if err == nil {
+		return nil
+	}
 	if _, ok := errors.AsType[*haft.Error](err); ok {
 		return err
 	}
@@ -134,7 +139,7 @@ func loginFailed(err error) error {
 		Message: "the login at the MCP server failed: its authorisation server cannot be used", Err: err}
 }
 
-// checkRedirect accepts addresses to which a code may be sent.
+// checkRedirect refuses addresses to which no code may be sent.
 func checkRedirect(redirect string) error {
 	u, err := url.Parse(redirect)
 	switch {
@@ -147,8 +152,8 @@ func checkRedirect(redirect string) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: "the redirect is not an address of this machine or with https"}
 }
 
-// login runs a login to its end.
-func (p *Pool) login(l *login, redirect string) {
+// runLogin runs a login to its end.
+func (p *Pool) runLogin(l *login, redirect string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.LoginFor)
 	defer cancel()
@@ -167,14 +172,14 @@ func (p *Pool) login(l *login, redirect string) {
 	resp := &http.Response{StatusCode: l.asked.status, Header: header, Body: http.NoBody, Request: req}
 	if l.err = handler.Authorize(ctx, req, resp); l.err == nil {
 		l.account.mu.Lock()
-		if l.account.asked == l.asked { // else the server wants something else by now
+		if l.account.asked == l.asked { // else the server has asked for another login
 			l.account.asked = nil
 		}
 		l.account.mu.Unlock()
 	}
 }
 
-// handler knows the flow. What differs from one server to the next is discovered.
+// handler returns the SDK's OAuth flow for a login. It discovers the details of the server.
 func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandler, error) {
 	a := l.account
 	a.mu.Lock()
@@ -183,25 +188,21 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 		had = nil
 	}
 	a.mu.Unlock()
-	stepUp := l.asked.status == http.StatusForbidden // the server wants more than it was granted
+	stepUp := l.asked.status == http.StatusForbidden // the server wants more scopes than it was granted
 	cfg := &auth.AuthorizationCodeHandlerConfig{
 		RedirectURL: redirect, Client: a.client, RequestRefreshToken: true,
 		AuthorizationCodeFetcher: l.fetch,
 		ScopeFilter: func(discovered []string) []string {
-			scopes := slices.Clone(discovered)
+			scopes, more := slices.Clone(discovered), []string(nil)
 			if len(settings.Scopes) > 0 {
-				scopes = slices.Clone(settings.Scopes)
-				for _, s := range discovered { // of a step-up
-					if stepUp && !slices.Contains(scopes, s) {
-						scopes = append(scopes, s)
-					}
-				}
+				scopes, more = slices.Clone(settings.Scopes), discovered
 			}
-			if had != nil && stepUp {
-				for _, s := range had.Scopes {
-					if !slices.Contains(scopes, s) {
-						scopes = append(scopes, s)
-					}
+			if had != nil {
+				more = slices.Concat(more, had.Scopes)
+			}
+			for _, s := range more {
+				if stepUp && !slices.Contains(scopes, s) {
+					scopes = append(scopes, s)
 				}
 			}
 			return scopes
@@ -224,7 +225,7 @@ func (p *Pool) handler(l *login, redirect string) (*auth.AuthorizationCodeHandle
 	return auth.NewAuthorizationCodeHandler(cfg)
 }
 
-// fetch hands the link out and waits for what a person answers.
+// fetch returns the link to the caller of Login, and waits for the answer of the person.
 func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	u, err := url.Parse(args.URL)
 	if err != nil || u.Query().Get("state") == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -243,16 +244,14 @@ func (l *login) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.
 	l.resource = u.Query().Get("resource")
 	l.link <- args.URL
 	select {
-	case r := <-l.answer:
-		return r, nil
-	case err := <-l.refused:
-		return nil, err
+	case a := <-l.answer:
+		return a.result, a.err
 	case <-ctx.Done():
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "nobody answered the login in time"}
 	}
 }
 
-// forget removes a login, whose state is good for nothing any more.
+// forget removes a login, so that its state can no longer be used.
 func (p *Pool) forget(l *login) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,7 +260,7 @@ func (p *Pool) forget(l *login) {
 	}
 }
 
-// granted keeps what was granted.
+// granted stores the grant.
 func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
 	g := &grant{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry, ClientID: cfg.ClientID,
@@ -272,15 +271,15 @@ func (l *login) granted(ctx context.Context, cfg *oauth2.Config, t *oauth2.Token
 	if scope, ok := t.Extra("scope").(string); ok && scope != "" {
 		g.Scopes = strings.Fields(scope)
 	}
-	if err := l.account.keep(ctx, g); err != nil {
+	if err := l.account.store(ctx, g); err != nil {
 		return nil, err
 	}
 	return oauth2.StaticTokenSource(t), nil
 }
 
-// Finish ends the login that an answer is for. It must be who began it: whoever
-// else has the state could have a stranger log in for him. Each state is good for
-// one answer.
+// Finish ends the login that an answer is for. It must be called for the principal who
+// began it: otherwise, somebody else who has the state could make a stranger log in for
+// him. Each state can be used for one answer.
 func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer) error {
 	p.mu.Lock()
 	l := p.logins[a.State]
@@ -296,17 +295,14 @@ func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer)
 	delete(p.logins, a.State)
 	p.mu.Unlock()
 	if a.Error != "" || a.Code == "" {
-		l.refused <- &haft.Error{Code: haft.CodeDenied, Message: "the login was not agreed to"}
+		l.answer <- loginAnswer{err: &haft.Error{Code: haft.CodeDenied, Message: "the login was not agreed to"}}
 	} else {
-		l.answer <- &auth.AuthorizationResult{Code: a.Code, State: a.State, Iss: a.Issuer}
+		l.answer <- loginAnswer{result: &auth.AuthorizationResult{Code: a.Code, State: a.State, Iss: a.Issuer}}
 	}
 	t := time.NewTimer(loginEnd)
 	defer t.Stop()
 	select {
 	case <-l.done:
-		if l.err == nil {
-			return nil
-		}
 		return loginFailed(l.err)
 	case <-t.C:
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the authorisation server does not answer"}
@@ -315,10 +311,10 @@ func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer)
 	}
 }
 
-// Logout forgets what somebody granted.
+// Logout removes the grant of who.
 func (p *Pool) Logout(ctx context.Context, who haft.Principal, server haft.MCPServer) error {
 	if p.cfg.Vault == nil {
 		return nil
 	}
-	return p.account(wanted{server: server, who: who}).keep(ctx, nil)
+	return p.account(target{server: server, who: who}).store(ctx, nil)
 }

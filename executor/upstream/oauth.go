@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,43 +18,28 @@ import (
 	"haft"
 )
 
-// needLogin says that a person has to let Haft act for him.
-type needLogin struct{ server string }
-
-// Error implements error. It is for callers too.
-func (n *needLogin) Error() string {
-	return "the MCP server " + n.server + " wants a login: a person has to agree first, with: haft mcp-server login " +
-		n.server
-}
-
-// NeedsLogin reports whether err says that a person has to log in.
-func NeedsLogin(err error) bool {
-	_, ok := errors.AsType[*needLogin](err)
-	return ok
-}
-
-// An owner is whose login at a server something is. Tokens of people are never
-// shared; without a user they are the organisation's.
+// An owner is who is logged in at a server. Tokens of people are never shared; without a
+// user they belong to the organisation.
 type owner struct{ org, server, user string }
 
-// A grant is what a person granted, as it is kept, encrypted.
+// A grant is the content of an encrypted record of the [Vault].
 type grant struct {
 	Access  string    `json:"access_token"`
 	Refresh string    `json:"refresh_token,omitempty"`
 	Expiry  time.Time `json:"expiry,omitzero"`
-	// What is needed to refresh it.
+	// The rest is needed to refresh it.
 	ClientID     string   `json:"client_id"`
 	ClientSecret string   `json:"client_secret,omitempty"`
 	TokenURL     string   `json:"token_url"`
 	InHeader     bool     `json:"basic,omitempty"`
 	Resource     string   `json:"resource,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
-	// Origin is scheme, host and port of the server that it is for.
+	// Origin is the scheme, host and port of the server that the grant is for.
 	Origin string `json:"origin,omitempty"`
 }
 
-// isFor reports whether a grant is for a server as it is now. Those that were kept
-// before there was an origin name the resource that they are for (RFC 8707).
+// isFor reports whether a grant is for a server at its current address. Grants that were
+// stored before the field Origin existed name their resource (RFC 8707).
 func (g *grant) isFor(s haft.MCPServer) bool {
 	origin := g.Origin
 	if u, err := url.Parse(g.Resource); origin == "" && err == nil {
@@ -64,17 +48,17 @@ func (g *grant) isFor(s haft.MCPServer) bool {
 	return origin != "" && origin == s.Audience()
 }
 
-// early is how long before its end a token is refreshed.
-const early = 30 * time.Second
+// refreshMargin is how long before its end a token is refreshed.
+const refreshMargin = 30 * time.Second
 
-// A challenge is what a server said when it wanted a login.
+// A challenge is the answer with which a server asked for a login.
 type challenge struct {
 	url    string
 	status int
 	header []string // WWW-Authenticate
 }
 
-// An account is somebody's login at a server.
+// An account is the login of one owner at a server.
 type account struct {
 	pool   *Pool
 	owner  owner
@@ -86,31 +70,31 @@ type account struct {
 	mu    sync.Mutex
 	read  bool
 	grant *grant
-	asked *challenge
+	asked *challenge // the last one
 }
 
-// account returns that of who wants a server.
-func (p *Pool) account(w wanted) *account {
-	o := owner{w.server.Org, w.server.ID, w.who.Owner()}
+// account returns the account of the caller of a target.
+func (p *Pool) account(to target) *account {
+	o := owner{to.server.Org, to.server.ID, to.who.Owner()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.accounts[o]
 	if a == nil {
-		a = &account{pool: p, owner: o, client: loginClient(p.client(w))}
-		if len(p.accounts) > 4*p.cfg.Sessions { // they are read again when they are needed
+		a = &account{pool: p, owner: o, client: loginClient(p.client(to))}
+		if len(p.accounts) > 4*p.cfg.Sessions { // they are read again on their next use
 			clear(p.accounts)
 		}
 		p.accounts[o] = a
 	}
 	a.mu.Lock()
-	a.server = w.server
+	a.server = to.server
 	a.mu.Unlock()
 	return a
 }
 
-// loginClient is for authorisation servers. What is posted there, such as refresh
-// tokens and the client's secret, is for the address that it was posted to: a redirect
-// is followed only within its origin, and never with a body.
+// loginClient returns a client for authorisation servers. A body, such as one with a
+// refresh token or the client's secret, is only for the address that it is posted to: the
+// client follows a redirect only within its origin, and never with a body.
 func loginClient(c *http.Client) *http.Client {
 	if c == nil {
 		return nil
@@ -130,52 +114,51 @@ func loginClient(c *http.Client) *http.Client {
 	return &own
 }
 
-// current returns the grant, or nil. One that was for another origin is not used: the
+// current returns the stored grant, or nil. A grant for another origin is not used: the
 // address of the server was changed.
 func (a *account) current(ctx context.Context) (*grant, error) {
-	g, err := a.stored(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil || g == nil || !g.isFor(a.server) {
-		return nil, err
-	}
-	return g, nil
-}
-
-// stored returns the grant that is kept, or nil.
-func (a *account) stored(ctx context.Context) (*grant, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.read {
-		return a.grant, nil
-	}
-	raw, err := a.pool.cfg.Vault.Grant(ctx, a.owner.org, a.owner.server, a.owner.user)
-	switch {
-	case haft.CodeOf(err) == haft.CodeNotFound:
-	case err != nil:
-		return nil, fmt.Errorf("read what was granted: %w", err)
-	default:
-		g := &grant{}
-		if err := json.Unmarshal(raw, g); err != nil {
-			return nil, fmt.Errorf("read what was granted: %w", err)
+	if !a.read {
+		raw, err := a.pool.cfg.Vault.Grant(ctx, a.owner.org, a.owner.server, a.owner.user)
+		if err == nil {
+			a.grant = &grant{}
+			err = json.Unmarshal(raw, a.grant)
 		}
-		a.grant = g
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			a.grant = nil
+			return nil, fmt.Errorf("read the grant: %w", err)
+		}
+		a.read = true
 	}
-	a.read = true
+	if a.grant == nil || !a.grant.isFor(a.server) {
+		return nil, nil
+	}
 	return a.grant, nil
 }
 
-// keep stores a grant, or forgets the one there is if g is nil.
-func (a *account) keep(ctx context.Context, g *grant) error {
+// accessToken returns the token that requests are sent with, or "". A token for another
+// origin is not sent, but returned all the same, to be redacted.
+func (a *account) accessToken() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.grant == nil {
+		return ""
+	}
+	return a.grant.Access
+}
+
+// store stores a grant; nil removes it.
+func (a *account) store(ctx context.Context, g *grant) error {
 	var raw []byte
 	if g != nil {
 		var err error
 		if raw, err = json.Marshal(g); err != nil {
-			return fmt.Errorf("write what was granted: %w", err)
+			return fmt.Errorf("encode the grant: %w", err)
 		}
 	}
 	if err := a.pool.cfg.Vault.PutGrant(ctx, a.owner.org, a.owner.server, a.owner.user, raw); err != nil {
-		return fmt.Errorf("keep what was granted: %w", err)
+		return fmt.Errorf("store the grant: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,15 +166,15 @@ func (a *account) keep(ctx context.Context, g *grant) error {
 	return nil
 }
 
-// token returns an access token that holds for a while yet, or "" if there is
-// none. With a stale one, which the server refused, it gets another.
+// token returns an access token that is valid for a while, or "" if there is none. If it
+// is the stale one, which the server refused, token gets a new one.
 func (a *account) token(ctx context.Context, stale string) (string, error) {
 	g, err := a.current(ctx)
 	if err != nil || g == nil {
 		return "", err
 	}
 	fresh := func(g *grant) bool {
-		return g.Access != stale && (g.Expiry.IsZero() || time.Until(g.Expiry) > early)
+		return g.Access != stale && (g.Expiry.IsZero() || time.Until(g.Expiry) > refreshMargin)
 	}
 	if fresh(g) {
 		return g.Access, nil
@@ -211,17 +194,17 @@ func (a *account) token(ctx context.Context, stale string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if next == nil { // it was taken back
-		return "", a.keep(ctx, nil)
+	if next == nil { // the grant was revoked
+		return "", a.store(ctx, nil)
 	}
-	return next.Access, a.keep(ctx, next)
+	return next.Access, a.store(ctx, next)
 }
 
 // maxToken bounds an answer of an authorisation server.
 const maxToken = 1 << 20
 
-// refresh gets another access token (RFC 6749 §6, with the resource of RFC 8707).
-// It returns nil if the grant does not hold any more.
+// refresh gets a new access token (RFC 6749 §6, with the resource of RFC 8707). It returns
+// nil if the grant is no longer valid. The oauth2 package cannot send the resource.
 func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
 	if g.Resource != "" {
@@ -260,7 +243,7 @@ func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 	}
 	switch {
 	case resp.StatusCode >= 400 && resp.StatusCode < 500:
-		return nil, nil // invalid_grant and the like: a person has to agree again
+		return nil, nil // such as invalid_grant: a person has to agree again
 	case resp.StatusCode != http.StatusOK:
 		return nil, &haft.Error{Code: haft.CodeUnavailable,
 			Message: "the authorisation server of the MCP server does not answer as it should"}
@@ -271,7 +254,7 @@ func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 	}
 	next := *g
 	next.Access, next.Expiry = got.Access, time.Time{}
-	if got.Refresh != "" { // it may be for one use only
+	if got.Refresh != "" { // refresh tokens may be for one use only
 		next.Refresh = got.Refresh
 	}
 	if got.Expires > 0 && got.Expires < 1e9 {
@@ -280,32 +263,34 @@ func (a *account) refresh(ctx context.Context, g *grant) (*grant, error) {
 	return &next, nil
 }
 
-// ask remembers what the server said when it wanted a login.
-func (a *account) ask(req *http.Request, resp *http.Response) {
+// setChallenge keeps the answer with which the server asked for a login.
+func (a *account) setChallenge(req *http.Request, resp *http.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = &challenge{url: req.URL.String(), status: resp.StatusCode,
 		header: slices.Clone(resp.Header.Values("WWW-Authenticate"))}
 }
 
-// bearer is a transport that adds somebody's token to requests to a server.
-type bearer struct {
+// A bearerTransport adds the token of an account to requests to a server.
+type bearerTransport struct {
 	next    http.RoundTripper
 	account *account
-	// refused says that a login was wanted: the SDK then tries other ways, and
-	// tells of the last.
+	// refused says that the server asked for a login: the SDK then tries other ways, and
+	// returns the error of the last one.
 	refused atomic.Bool
 }
 
-// need notes and returns that a login is wanted.
-func (b *bearer) need() error {
+// needLogin returns the error of a request for which a login is needed.
+func (b *bearerTransport) needLogin() error {
 	b.refused.Store(true)
-	return &needLogin{b.account.name()}
+	b.account.mu.Lock()
+	defer b.account.mu.Unlock()
+	return needLogin(b.account.server.Name)
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Header.Get("Authorization") != "" { // requests to other origins do not come here
+func (b *bearerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Authorization") != "" { // requests to other origins do not get here
 		return b.next.RoundTrip(req)
 	}
 	token, err := b.account.token(req.Context(), "")
@@ -327,32 +312,25 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil || !wantsLogin(resp) {
 			return resp, err
 		}
-		b.account.ask(sent, resp)
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxToken)) // so that the connection can be used again
+		b.account.setChallenge(sent, resp)
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxToken)) // so that the connection can be reused
 		_ = resp.Body.Close()
 		if token == "" || try > 0 || resp.StatusCode != http.StatusUnauthorized ||
 			req.Body != nil && req.GetBody == nil {
-			return nil, b.need()
+			return nil, b.needLogin()
 		}
-		// It may have ended before its time.
+		// The token may have been ended early.
 		if token, err = b.account.token(req.Context(), token); err != nil {
 			return nil, err
 		}
 		if token == "" {
-			return nil, b.need()
+			return nil, b.needLogin()
 		}
 	}
 }
 
-// name is the server's.
-func (a *account) name() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.server.Name
-}
-
-// wantsLogin reports whether an answer means that a person has to agree, or to
-// more than he has.
+// wantsLogin reports whether an answer means that a person has to agree, or to agree to
+// more scopes.
 func wantsLogin(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:

@@ -2,89 +2,59 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
 	"haft/internal/secret"
 )
 
-// stateless is the revision from which on there is no ping.
+// stateless is the first revision of the protocol without a ping.
 const stateless = "2026-07-28"
 
-// pingTime is how long a server may take to say that it lives.
+// pingTime is how long a server may take to answer a ping.
 const pingTime = 5 * time.Second
 
 // A session is a connection with a server.
 type session struct {
-	pool   *Pool
-	slot   *slot
-	server haft.MCPServer
-	client *mcp.ClientSession
-	cmd    *command         // nil if it has an address
-	bearer *bearer          // nil if nobody can log in
-	out    *headers         // nil if it is a command
-	hide   *secret.Redactor // of words about the server
-	cover  *secret.Redactor // of what it gives
-	ending chan struct{}
-	once   sync.Once
+	pool      *Pool
+	slot      *slot
+	server    haft.MCPServer
+	client    *mcp.ClientSession
+	cmd       *command          // nil if the server has an address
+	bearer    *bearerTransport  // nil if nobody can log in
+	transport *headersTransport // nil if the server is a command
+	// redactAll removes all credentials from messages about the server, redactSecret
+	// the sensitive ones from its results.
+	redactAll, redactSecret *secret.Redactor
+	ending                  chan struct{}
+	once                    sync.Once
 
 	tokens atomic.Int64
 	mu     sync.Mutex
-	calls  map[string]*running // by progress token
-	list   *haft.MCPListing    // as it was when the session began
-	listed error
-}
-
-// running is a call on its way. Its functions are called one at a time, and not
-// after its end.
-type running struct {
-	progress func(json.RawMessage)
-	log      func([]byte)
-
-	mu   sync.Mutex
-	over bool
-}
-
-// tell has one of the functions called, unless the call is over.
-func (r *running) tell(what func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		what()
-	}
-}
-
-// end waits for what is being told, and lets nothing more be.
-func (r *running) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
+	calls  map[string]*listener // by progress token
 }
 
 // connect opens a session.
-func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
+func (p *Pool) connect(slot *slot, to target) (_ *session, err error) {
 	limit := p.cfg.Connect
-	if d := w.server.Connect.D(); d > 0 {
+	if d := to.server.Connect.D(); d > 0 {
 		limit = d
 	}
 	s := &session{
-		pool: p, slot: slot, server: w.server, hide: hide(w, func(string) bool { return true }),
-		cover:  hide(w, secret.NewNames(nil).Sensitive),
-		ending: make(chan struct{}), calls: map[string]*running{},
+		pool: p, slot: slot, server: to.server, redactAll: redactor(to, func(string) bool { return true }),
+		redactSecret: redactor(to, secret.NewNames(nil).Sensitive),
+		ending:       make(chan struct{}), calls: map[string]*listener{},
 	}
-	transport, err := s.transport(p.ctx, w) // which may install packages first, with bounds of its own
+	transport, err := s.openTransport(p.ctx, to) // it may install packages first, with its own time limits
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	if err == nil {
@@ -96,14 +66,14 @@ func (p *Pool) connect(slot *slot, w wanted) (_ *session, err error) {
 		s.close()
 		return nil, err
 	}
-	s.look(ctx)
+	s.compareTools(ctx)
 	p.work.Go(s.watch)
 	return s, nil
 }
 
-// hide removes the server's credentials: all headers, and those variables whose
-// names are of them.
-func hide(w wanted, secretive func(name string) bool) *secret.Redactor {
+// redactor removes the server's credentials: all headers, and the variables whose names
+// are sensitive.
+func redactor(to target, sensitive func(name string) bool) *secret.Redactor {
 	var values []secret.Named
 	add := func(name, text string) {
 		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
@@ -111,19 +81,19 @@ func hide(w wanted, secretive func(name string) bool) *secret.Redactor {
 			values = append(values, secret.Named{Name: name, Value: secret.New(token)})
 		}
 	}
-	for name, f := range w.headers {
-		add(name, f.text)
+	for name, v := range to.headers {
+		add(name, v.text)
 	}
-	for name, f := range w.env {
-		if secretive(name) {
-			add(name, f.text)
+	for name, v := range to.env {
+		if sensitive(name) {
+			add(name, v.text)
 		}
 	}
 	return secret.NewRedactor(secret.Config{Values: values, Formats: true})
 }
 
-// authorized reports whether headers say who asks.
-func authorized(headers map[string]filled) bool {
+// hasAuthorization reports whether headers authenticate the caller.
+func hasAuthorization(headers map[string]expanded) bool {
 	for name := range headers {
 		if strings.EqualFold(name, "Authorization") {
 			return true
@@ -132,78 +102,69 @@ func authorized(headers map[string]filled) bool {
 	return false
 }
 
-// covered returns a text without what is secret of the session.
-func (s *session) covered(text string) string {
-	text = s.cover.Text(text)
-	if t := s.token(); t != "" {
-		text = strings.ReplaceAll(text, t, "[redacted]")
+// redact returns a text of a result without the secrets of the session.
+func (s *session) redact(text string) string {
+	text = s.redactSecret.Text(text)
+	if s.bearer != nil {
+		if t := s.bearer.account.accessToken(); t != "" {
+			text = strings.ReplaceAll(text, t, "[redacted]")
+		}
 	}
 	return text
 }
 
-// token is the one that requests are sent with, or "".
-func (s *session) token() string {
-	if s.bearer == nil {
-		return ""
-	}
-	a := s.bearer.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.grant == nil { // one for another origin is not sent, and removed all the same
-		return ""
-	}
-	return a.grant.Access
-}
-
-// transport is how the server is reached. A command is started.
-func (s *session) transport(ctx context.Context, w wanted) (mcp.Transport, error) {
+// openTransport returns the transport to the server. If the server is a command, it
+// starts the command.
+func (s *session) openTransport(ctx context.Context, to target) (mcp.Transport, error) {
 	p := s.pool
-	if w.server.Transport == haft.MCPStdio {
+	if to.server.Transport == haft.MCPStdio {
 		if p.cfg.Place == nil {
 			return nil, &haft.Error{Code: haft.CodeDenied, Message: "commands of MCP servers are not run here"}
 		}
-		place, err := p.cfg.Place(ctx, w.server, texts(w.env))
+		place, err := p.cfg.Place(ctx, to.server, texts(to.env))
 		if err != nil {
 			return nil, err
 		}
-		if s.cmd, err = start(ctx, place); err != nil {
+		if s.cmd, err = startCommand(ctx, place, s.logStderr); err != nil {
 			return nil, err
 		}
-		return s.cmd.transport(p.cfg.MaxMessage, s.hear), nil
+		return s.cmd.transport(p.cfg.MaxMessage, s.handleNotification), nil
 	}
 	if p.cfg.Client == nil {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "MCP servers with an address are not reached from here"}
 	}
-	u, err := url.Parse(w.server.URL)
+	u, err := url.Parse(to.server.URL)
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of the server cannot be read", Err: err}
 	}
-	client := *p.client(w)
+	client := *p.client(to)
 	next := client.Transport
-	if p.cfg.Vault != nil && !authorized(w.headers) {
-		s.bearer = &bearer{next: next, account: p.account(w)}
+	if p.cfg.Vault != nil && !hasAuthorization(to.headers) {
+		s.bearer = &bearerTransport{next: next, account: p.account(to)}
 		next = s.bearer
 	}
-	s.out = &headers{
-		next: next, origin: haft.URLOrigin(u), values: w.headers, fits: p.fits, max: p.cfg.MaxMessage,
+	s.transport = &headersTransport{
+		next: next, origin: haft.URLOrigin(u), values: to.headers, fits: p.fits, max: p.cfg.MaxMessage,
 		closing: s.ending,
 	}
-	client.Transport = s.out
-	if w.server.Transport == haft.MCPSSE {
-		return &lasting{&mcp.SSEClientTransport{Endpoint: w.server.URL, HTTPClient: &client,
+	client.Transport = s.transport
+	if to.server.Transport == haft.MCPSSE {
+		return &detachedTransport{&mcp.SSEClientTransport{Endpoint: to.server.URL, HTTPClient: &client,
 			MaxEventSize: p.cfg.MaxMessage}}, nil
 	}
-	return &mcp.StreamableClientTransport{Endpoint: w.server.URL, HTTPClient: &client}, nil
+	return &mcp.StreamableClientTransport{Endpoint: to.server.URL, HTTPClient: &client}, nil
 }
 
-// options say what this client can do, and where notifications go.
+// options state the capabilities of this client, and who handles notifications.
 func (s *session) options() *mcp.ClientOptions {
 	o := &mcp.ClientOptions{
-		Capabilities:                &mcp.ClientCapabilities{},
-		ProgressNotificationHandler: s.progress,
-		LoggingMessageHandler:       s.logged, //nolint:staticcheck // servers of earlier revisions log
-		ToolListChangedHandler: func(context.Context,
-			*mcp.ToolListChangedRequest) {
+		Capabilities: &mcp.ClientCapabilities{},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			s.passProgress(r.Params)
+		},
+		//nolint:staticcheck // servers of earlier revisions log
+		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) { s.passLog(r.Params) },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			s.pool.cfg.Changed(s.server.Org, s.server.ID)
 		},
 	}
@@ -220,29 +181,22 @@ func (s *session) options() *mcp.ClientOptions {
 			return &mcp.ElicitResult{Action: action, Content: content}, nil
 		}
 	}
-	if s.cmd != nil {
-		s.cmd.stderr.mu.Lock()
-		s.cmd.stderr.hear = s.said
-		s.cmd.stderr.mu.Unlock()
-	}
 	return o
 }
 
-// look lists the tools: the SDK wants to know them before they are called, and if
-// they are others than those that were looked at, somebody has to look again.
-func (s *session) look(ctx context.Context) {
-	limit := s.pool.cfg.List
-	if d := s.server.List.D(); d > 0 {
-		limit = d
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+// compareTools lists the tools: the SDK has to know them before they are called. If they
+// differ from the tools that were reviewed, somebody has to review them again.
+func (s *session) compareTools(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.pool.listLimit(s.server))
 	defer cancel()
-	s.list, s.listed = listing(ctx, s.client, s.pool.cfg)
-	if s.listed != nil {
-		s.listed = s.explain(ctx, s.listed)
+	list, err := listTools(ctx, s.client, s.pool.cfg)
+	if err != nil {
+		if s.bearer != nil {
+			s.bearer.refused.Store(false) // the refusal was of this request
+		}
 		return
 	}
-	if known := s.server.State.Listing; known != "" && known != s.list.Digest() {
+	if known := s.server.State.Listing; known != "" && known != list.Digest() {
 		s.pool.cfg.Changed(s.server.Org, s.server.ID)
 	}
 }
@@ -258,11 +212,11 @@ func (s *session) watch() {
 	if err == nil {
 		err = errors.New("the server closed the connection")
 	}
-	s.slot.lose(s, err)
+	s.slot.forget(s, err)
 	s.close()
 }
 
-// close ends the session, and returns when nothing of it is left.
+// close ends the session, and returns when everything of it is gone.
 func (s *session) close() {
 	s.once.Do(func() {
 		close(s.ending)
@@ -270,203 +224,68 @@ func (s *session) close() {
 			s.cmd.stop()
 		}
 		if s.client != nil {
-			_ = s.client.Close() // the server may be gone, and is told no more
+			_ = s.client.Close() // the server may be gone already
 		}
 	})
 }
 
-// health asks the server whether it lives, and ends the session if it does not.
-func (s *session) health(ctx context.Context) {
+// checkHealth pings the server, and ends the session if there is no answer.
+func (s *session) checkHealth(ctx context.Context) {
 	if i := s.client.InitializeResult(); i == nil || i.ProtocolVersion >= stateless {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	err := s.client.Ping(ctx, nil)
-	if wireError(err) != nil {
-		return // it does not know what a ping is, but it answers
-	}
-	if err == nil || s.pool.ctx.Err() != nil {
-		return
+	if err == nil || wireError(err) != nil || s.pool.ctx.Err() != nil {
+		return // a server that does not know the method answers all the same
 	}
 	s.pool.cfg.Logger.Warn("an MCP server does not answer and is ended", "org", s.server.Org, "server", s.server.Name)
-	s.slot.lose(s, fmt.Errorf("it does not answer: %w", err))
+	s.slot.forget(s, fmt.Errorf("it does not answer: %w", err))
 	s.close()
 }
 
-// hear takes the notifications that are about calls.
-func (s *session) hear(r *jsonrpc.Request) bool {
-	switch r.Method {
-	case "notifications/progress":
-		var p mcp.ProgressNotificationParams
-		if json.Unmarshal(r.Params, &p) == nil {
-			s.progressed(&p)
-		}
-		return true
-	case "notifications/message":
-		var p mcp.LoggingMessageParams //nolint:staticcheck // see options
-		if json.Unmarshal(r.Params, &p) == nil {
-			s.loggedThat(&p)
-		}
-		return true
-	}
-	return false
-}
-
-// progress passes on how far a call is.
-func (s *session) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-	if r.Params != nil {
-		s.progressed(r.Params)
-	}
-}
-
-func (s *session) progressed(p *mcp.ProgressNotificationParams) {
-	token, ok := p.ProgressToken.(string)
-	if !ok {
-		return
-	}
-	s.mu.Lock()
-	c := s.calls[token]
-	s.mu.Unlock()
-	if c == nil || c.progress == nil {
-		return
-	}
-	data := map[string]any{"progress": p.Progress}
-	if p.Total != 0 {
-		data["total"] = p.Total
-	}
-	if p.Message != "" {
-		data["message"] = cut(s.hide.Text(p.Message), 4<<10)
-	}
-	if raw, err := json.Marshal(data); err == nil {
-		c.tell(func() { c.progress(raw) })
-	}
-}
-
-// only returns the one call that is on its way. What a server says without saying
-// about which call is told to nobody if there are several: it may be about
-// another's.
-func (s *session) only() *running {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.calls) != 1 {
-		return nil
-	}
-	for _, c := range s.calls {
-		return c
-	}
-	return nil
-}
-
-// logged passes on what a server logs.
-func (s *session) logged(_ context.Context, r *mcp.LoggingMessageRequest) {
-	if r.Params != nil {
-		s.loggedThat(r.Params)
-	}
-}
-
-func (s *session) loggedThat(p *mcp.LoggingMessageParams) { //nolint:staticcheck // see options
-	c := s.only()
-	if c == nil || c.log == nil {
-		return
-	}
-	raw, err := encode(p.Data)
-	if err != nil {
-		return
-	}
-	text := string(raw)
-	if plain := ""; json.Unmarshal(raw, &plain) == nil {
-		text = plain
-	}
-	c.tell(func() { c.log([]byte(fmt.Sprintf("[%s] %s\n", cut(string(p.Level), 20), cut(text, 16<<10)))) })
-}
-
-// said passes on what a command prints on stderr.
-func (s *session) said(b []byte) {
-	if c := s.only(); c != nil && c.log != nil {
-		c.tell(func() { c.log(b) })
-	}
-}
-
-// begin notes a call that is on its way, and returns its progress token.
-func (s *session) begin(c *running) (token string, done func()) {
-	token = "haft-" + strconv.FormatInt(s.tokens.Add(1), 10)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[token] = c
-	return token, func() {
-		s.mu.Lock()
-		delete(s.calls, token)
-		s.mu.Unlock()
-		c.end()
-	}
-}
-
-// explain sorts an error of connecting or listing by whose fault it is.
+// explain says whose fault an error of connecting or listing is.
 func (s *session) explain(ctx context.Context, err error) error {
-	wire := wireError(err)
-	var dns *net.DNSError
-	var op *net.OpError
-	f := &Failed{Fault: FaultNetwork, Message: "the server cannot be reached", Err: err}
 	if e, ok := errors.AsType[*haft.Error](err); ok {
 		return e
-	}
-	if n, ok := errors.AsType[*needLogin](err); ok {
-		return n
 	}
 	if f, ok := errors.AsType[*Failed](err); ok {
 		return f
 	}
-	if s.out != nil && s.out.strayed.Load() {
-		return errStrayed
+	if s.transport != nil && s.transport.leftOrigin.Load() {
+		return errOtherOrigin
 	}
 	if s.bearer != nil && s.bearer.refused.Swap(false) {
-		return &needLogin{s.server.Name}
+		return needLogin(s.server.Name)
 	}
+	f := &Failed{Fault: FaultNetwork, Err: err}
+	wire := wireError(err)
+	var dns *net.DNSError
+	var op *net.OpError
 	switch {
-	case s.cmd != nil && s.cmdEnded(err) != "":
+	case s.cmd != nil && s.cmd.awaitEnd(err) != "":
 		f.Fault, f.Message = FaultCommand, "the server cannot be started: "+s.cmd.ended()
 		if words := strings.TrimSpace(strings.ToValidUTF8(s.cmd.stderr.String(), "")); words != "" {
-			f.Message += "; it said: " + cut(s.hide.Text(lastLines(words, 5)), 1000)
+			f.Message += "; it said: " + cut(s.redactAll.Text(lastLines(words, 5)), 1000)
 		}
 	case ctx.Err() != nil && s.pool.ctx.Err() == nil:
 		f.Message = "the server does not answer in time"
 	case wire != nil:
 		f.Fault, f.Message = FaultProtocol, fmt.Sprintf("the server refuses: %s (%d)",
-			cut(s.hide.Text(wire.Message), 500), wire.Code)
+			cut(s.redactAll.Text(wire.Message), 500), wire.Code)
 	case errors.As(err, &dns):
 		f.Message = "the host of the server is not found"
 	case errors.As(err, &op):
 		f.Message = "the server cannot be connected to"
-	case errors.Is(err, errLong), errors.Is(err, errFlood):
-		f.Fault, f.Message = FaultProtocol, rootOf(err).Error()
+	case errors.Is(err, errTooLong):
+		f.Fault, f.Message = FaultProtocol, errTooLong.Error()
+	case errors.Is(err, errFlood):
+		f.Fault, f.Message = FaultProtocol, errFlood.Error()
 	default:
 		f.Fault, f.Message = FaultProtocol, "the server does not speak MCP as it should"
 	}
 	return f
-}
-
-// rootOf returns which of our own bounds an error is about.
-func rootOf(err error) error {
-	if errors.Is(err, errLong) {
-		return errLong
-	}
-	return errFlood
-}
-
-// cmdEnded waits a moment for the end of a command whose stream has ended, and
-// says how it ended, or "".
-func (s *session) cmdEnded(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return s.cmd.ended()
-	}
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case <-s.cmd.done:
-	case <-t.C:
-	}
-	return s.cmd.ended()
 }
 
 // lastLines returns the last n lines of a text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -14,60 +15,60 @@ import (
 	"haft/sandbox"
 )
 
-// The bounds on what a command says and does not read.
+// The bounds on what a command writes and does not read.
 const (
-	maxUnread        = 4 << 20 // of what it is sent
-	maxAhead         = 1 << 20 // of what it sends, before it has to wait
+	maxUnread        = 4 << 20 // bytes that were sent to it
 	stderrPerSecond  = 1 << 20 // bytes
 	noticesPerSecond = 1000    // notifications
-	floodSeconds     = 10      // of too many of them, in a row
-	stopTime         = 5 * time.Second
+	floodSeconds     = 10      // in a row, with too many of them
 )
 
-// errFlood is the end of a server that sends notifications without end.
+// errFlood ends a server that sends notifications without end.
 var errFlood = errors.New("the server sends notifications without end")
 
-// A command is a server that runs in a sandbox and is spoken to on its standard
+// A command is a server that runs in a sandbox and is spoken to over its standard
 // streams.
 type command struct {
 	place     *Place
 	isolation haft.Isolation
-	in, out   *stream
-	stderr    *tail
+	in        *inputBuffer
+	out       *io.PipeReader
+	stderr    *stderrTail
 	cancel    context.CancelFunc
 	closing   chan struct{}
 	once      sync.Once
 
-	done chan struct{} // closed when nothing of it is left
+	done chan struct{} // closed when the command is gone
 	exit sandbox.Exit
 	err  error
 }
 
-// start starts the command of a place. It lives until it is stopped, whatever
-// becomes of the call that wanted it.
-func start(ctx context.Context, place *Place) (*command, error) {
+// startCommand starts the command of a place. It lives until it is stopped, even if the
+// call that started it ends. Log gets what it writes to stderr.
+func startCommand(ctx context.Context, place *Place, log func([]byte)) (*command, error) {
 	isolation, err := place.Provider.Isolation(ctx)
 	if err != nil {
 		if place.Done != nil {
 			place.Done()
 		}
-		return nil, fmt.Errorf("ask the sandbox what it promises: %w", err)
+		return nil, fmt.Errorf("find the isolation of the sandbox: %w", err)
 	}
 	closing := make(chan struct{})
+	out, stdout := io.Pipe()
 	c := &command{
 		place: place, isolation: isolation, closing: closing, done: make(chan struct{}),
-		in: newStream(maxUnread, false), out: newStream(maxAhead, true),
-		stderr: &tail{pace: &pace{most: stderrPerSecond, done: closing}},
+		in: newInputBuffer(maxUnread), out: out,
+		stderr: &stderrTail{throttle: &throttle{most: stderrPerSecond, done: closing}, log: log},
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	spec := place.Spec
 	spec.Limits = sandbox.Lasting(spec.Limits)
-	spec.Stdin, spec.Stdout, spec.Stderr = c.in, c.out, c.stderr
+	spec.Stdin, spec.Stdout, spec.Stderr = c.in, stdout, c.stderr
 	go func() {
 		defer close(c.done)
 		c.exit, c.err = place.Provider.Run(life, spec)
-		_, _ = c.in.Close(), c.out.Close() // which never fails
+		_, _ = c.in.Close(), stdout.Close() // neither ever fails
 		if place.Done != nil {
 			place.Done()
 		}
@@ -75,17 +76,29 @@ func start(ctx context.Context, place *Place) (*command, error) {
 	return c, nil
 }
 
-// stop ends the command and waits until nothing of it is left.
+// stop ends the command and waits until it is gone.
 func (c *command) stop() {
 	c.once.Do(func() {
 		close(c.closing)
-		_, _ = c.in.Close(), c.out.Close() // which never fails
+		_, _ = c.in.Close(), c.out.Close() // neither ever fails
 		c.cancel()
 	})
 	<-c.done
 }
 
-// ended says how the command ended, in words for the one who added the server.
+// awaitEnd waits a moment for the end of a command whose stream has ended with err, and
+// says how it ended, or "".
+func (c *command) awaitEnd(err error) string {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		select {
+		case <-c.done:
+		case <-time.After(time.Second):
+		}
+	}
+	return c.ended()
+}
+
+// ended says how the command ended, for the person who added the server, or returns "".
 func (c *command) ended() string {
 	select {
 	case <-c.done:
@@ -108,19 +121,19 @@ func (c *command) ended() string {
 	return "its command ended"
 }
 
-// transport is the command as the SDK sees it. Hear is shown notifications first,
-// in the order in which they come, and takes those for which it returns true: the
-// SDK would handle them beside the answer that follows.
-func (c *command) transport(maxMessage int, hear func(*jsonrpc.Request) bool) mcp.Transport {
-	return &stdioTransport{c: c, hear: hear, io: &mcp.IOTransport{Reader: c.out, Writer: c.in,
+// transport returns the command as a transport of the SDK. Handle gets notifications
+// first, in their order, and reports whether it has handled one: the SDK would handle it
+// concurrently with the answer that follows.
+func (c *command) transport(maxMessage int, handle func(*jsonrpc.Request) bool) mcp.Transport {
+	return &stdioTransport{c: c, handle: handle, io: &mcp.IOTransport{Reader: c.out, Writer: c.in,
 		MaxLineLength: maxMessage}}
 }
 
-// A stdioTransport watches over what comes.
+// A stdioTransport limits the rate of notifications.
 type stdioTransport struct {
-	c    *command
-	io   *mcp.IOTransport
-	hear func(*jsonrpc.Request) bool
+	c      *command
+	io     *mcp.IOTransport
+	handle func(*jsonrpc.Request) bool
 }
 
 // Connect implements [mcp.Transport].
@@ -129,21 +142,20 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watched{Connection: conn, hear: t.hear, pace: &pace{most: noticesPerSecond, done: t.c.closing}}, nil
+	return &throttledConn{conn, t.handle, &throttle{most: noticesPerSecond, done: t.c.closing}}, nil
 }
 
-// watched is a connection of which notifications come at a bounded pace: the SDK
-// queues them without a bound.
-type watched struct {
+// A throttledConn limits the rate of notifications, which the SDK queues without a bound.
+type throttledConn struct {
 	mcp.Connection
-	pace *pace
-	hear func(*jsonrpc.Request) bool
+	handle   func(*jsonrpc.Request) bool
+	throttle *throttle
 }
 
 // Read implements [mcp.Connection].
-func (w *watched) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (t *throttledConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		msg, err := w.Connection.Read(ctx)
+		msg, err := t.Connection.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -151,10 +163,10 @@ func (w *watched) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if !ok || r.IsCall() {
 			return msg, nil
 		}
-		if w.pace.take(1) > floodSeconds {
+		if t.throttle.wait(1) > floodSeconds {
 			return nil, errFlood
 		}
-		if !w.hear(r) {
+		if !t.handle(r) {
 			return msg, nil
 		}
 	}

@@ -7,152 +7,135 @@ import (
 	"time"
 )
 
-// errFull is the end of a stream whose reader does not read.
+// errFull says that a server does not read its input.
 var errFull = errors.New("the server does not read what it is sent")
 
-// A stream carries bytes from writers to one reader through a bounded buffer.
-// Neither end of an [io.Pipe] would do: a server that does not read would block
-// whoever calls it, past every deadline.
-type stream struct {
-	max  int
-	wait bool // writers wait for room; else they fail
+// An inputBuffer carries bytes to one reader through a bounded buffer. A write that does
+// not fit fails. An [io.Pipe] will not do: a server that does not read would block its
+// callers past every deadline.
+type inputBuffer struct {
+	max int
 
 	mu     sync.Mutex
-	more   sync.Cond // signalled when there is more to read, more room, or an end
+	more   sync.Cond // signalled when there is more to read, or an end
 	buf    []byte
 	closed bool
 }
 
-// newStream makes one with room for max bytes.
-func newStream(max int, wait bool) *stream {
-	s := &stream{max: max, wait: wait}
-	s.more.L = &s.mu
-	return s
+// newInputBuffer returns a buffer for max bytes.
+func newInputBuffer(max int) *inputBuffer {
+	b := &inputBuffer{max: max}
+	b.more.L = &b.mu
+	return b
 }
 
 // Write implements [io.Writer].
-func (s *stream) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for len(b) > 0 {
-		for s.wait && !s.closed && len(s.buf) >= s.max {
-			s.more.Wait()
-		}
-		if s.closed {
-			return n, io.ErrClosedPipe
-		}
-		room := s.max - len(s.buf)
-		if !s.wait && room < len(b) {
-			return n, errFull
-		}
-		k := min(len(b), room)
-		s.buf = append(s.buf, b[:k]...)
-		b, n = b[k:], n+k
-		s.more.Broadcast()
+func (i *inputBuffer) Write(b []byte) (int, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.closed:
+		return 0, io.ErrClosedPipe
+	case len(i.buf)+len(b) > i.max:
+		return 0, errFull
 	}
-	return n, nil
+	i.buf = append(i.buf, b...)
+	i.more.Broadcast()
+	return len(b), nil
 }
 
 // Read implements [io.Reader].
-func (s *stream) Read(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.buf) == 0 {
-		if s.closed {
+func (i *inputBuffer) Read(b []byte) (int, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for len(i.buf) == 0 {
+		if i.closed {
 			return 0, io.EOF
 		}
-		s.more.Wait()
+		i.more.Wait()
 	}
-	n := copy(b, s.buf)
-	if s.buf = s.buf[n:]; len(s.buf) == 0 {
-		s.buf = nil // what one large message took is not kept
+	n := copy(b, i.buf)
+	if i.buf = i.buf[n:]; len(i.buf) == 0 {
+		i.buf = nil // frees the memory of a large message
 	}
-	s.more.Broadcast()
 	return n, nil
 }
 
-// Close ends both directions: what was written can still be read.
-func (s *stream) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.more.Broadcast()
+// Close ends both directions. Bytes that were written can still be read.
+func (i *inputBuffer) Close() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
+	i.more.Broadcast()
 	return nil
 }
 
-// A pace lets so much through in a second and then has its user wait, so that a
-// flood blocks the one who makes it.
-type pace struct {
+// A throttle lets its user wait when too much came within a second, so that a flood
+// blocks the server that makes it.
+type throttle struct {
 	most int
 	done <-chan struct{} // ends all waiting
 
 	mu    sync.Mutex
 	start time.Time
 	used  int
-	full  int // seconds in a row that were used up
+	full  int // seconds in a row in which the most was reached
 }
 
-// take counts n, waits if that is too many, and returns for how many seconds in a
-// row it has been too many.
-func (p *pace) take(n int) int {
-	p.mu.Lock()
+// wait counts n, waits if that is too many for this second, and returns for how many
+// seconds in a row there were too many.
+func (t *throttle) wait(n int) int {
+	t.mu.Lock()
 	now := time.Now()
-	if past := now.Sub(p.start); past >= time.Second {
-		if p.used < p.most || past > 2*time.Second {
-			p.full = 0
+	if past := now.Sub(t.start); past >= time.Second {
+		if t.used < t.most || past > 2*time.Second {
+			t.full = 0
 		}
-		p.start, p.used = now, 0
+		t.start, t.used = now, 0
 	}
-	p.used += n
-	over, left, full := p.used >= p.most, time.Second-now.Sub(p.start), 0
-	if over {
-		p.full++
-		full = p.full
+	if t.used += n; t.used < t.most {
+		t.mu.Unlock()
+		return 0
 	}
-	p.mu.Unlock()
-	if over {
-		t := time.NewTimer(left)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-p.done:
-		}
+	t.full++
+	full, left := t.full, time.Second-now.Sub(t.start)
+	t.mu.Unlock()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.done:
 	}
 	return full
 }
 
-// A tail keeps the last of what a command says on stderr, and hands all of it to
-// whoever listens.
-type tail struct {
-	pace *pace
+// A stderrTail keeps the end of what a command writes to stderr, and passes all of it on.
+type stderrTail struct {
+	throttle *throttle
+	log      func([]byte)
 
-	mu   sync.Mutex
-	buf  []byte
-	hear func([]byte)
+	mu  sync.Mutex
+	buf []byte
 }
 
-// maxTail is how much of it is kept.
+// maxTail is how many bytes are kept.
 const maxTail = 8 << 10
 
 // Write implements [io.Writer].
-func (t *tail) Write(b []byte) (int, error) {
+func (t *stderrTail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	t.buf = append(t.buf, b...)
 	if n := len(t.buf); n > maxTail {
 		t.buf = append(t.buf[:0:0], t.buf[n-maxTail:]...)
 	}
-	hear := t.hear
 	t.mu.Unlock()
-	if hear != nil {
-		hear(b)
-	}
-	t.pace.take(len(b))
+	t.log(b)
+	t.throttle.wait(len(b))
 	return len(b), nil
 }
 
 // String returns what is kept.
-func (t *tail) String() string {
+func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)

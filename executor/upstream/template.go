@@ -9,21 +9,21 @@ import (
 	"haft/internal/secret"
 )
 
-// variable is how a value names a variable: {{ NAME }}.
+// variable matches a reference to a variable: {{ NAME }}.
 var variable = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}`)
 })
 
-// A filled value is one with its variables filled in, and what of them is bound.
-type filled struct {
+// An expanded value has its variables filled in. Bound are the bound secrets among them.
+type expanded struct {
 	text  string
 	bound []secret.Named
 }
 
-// expand fills variables into values; of two of one name the last counts. One that is
-// not set is the caller's fault: a header that is half empty would reach the server as
-// somebody else's.
-func expand(what string, values map[string]string, vars []secret.Named) (map[string]filled, error) {
+// expand fills variables into values. If two variables have the same name, the last one
+// counts. A variable that is not set is an error of the caller: with a header that is
+// half empty, the server might take the caller for somebody else.
+func expand(what string, values map[string]string, vars []secret.Named) (map[string]expanded, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -31,17 +31,17 @@ func expand(what string, values map[string]string, vars []secret.Named) (map[str
 	for _, v := range vars {
 		known[v.Name] = v
 	}
-	out := make(map[string]filled, len(values))
+	out := make(map[string]expanded, len(values))
 	for name, text := range values {
 		missing := ""
-		var f filled
-		f.text = variable().ReplaceAllStringFunc(text, func(m string) string {
+		var e expanded
+		e.text = variable().ReplaceAllStringFunc(text, func(m string) string {
 			v, ok := known[variable().FindStringSubmatch(m)[1]]
 			if !ok && missing == "" {
 				missing = variable().FindStringSubmatch(m)[1]
 			}
 			if v.Bound != nil {
-				f.bound = append(f.bound, v)
+				e.bound = append(e.bound, v)
 			}
 			return v.Value.Reveal()
 		})
@@ -50,23 +50,23 @@ func expand(what string, values map[string]string, vars []secret.Named) (map[str
 				"%s %s of the server needs the variable %s: set it for the agent or the organisation, or give it "+
 					"with the call", what, name, missing)}
 		}
-		out[name] = f
+		out[name] = e
 	}
 	return out, nil
 }
 
-// texts are the values alone.
-func texts(values map[string]filled) map[string]string {
+// texts returns the values without their bound secrets.
+func texts(values map[string]expanded) map[string]string {
 	if values == nil {
 		return nil
 	}
 	out := make(map[string]string, len(values))
-	for name, f := range values {
-		out[name] = f.text
+	for name, v := range values {
+		out[name] = v.text
 	}
 	return out
 }
 
-// Templated reports whether a value names variables and nothing else, so that it
-// is no secret.
+// Templated reports whether a value consists only of references to variables, so that it
+// is no secret itself.
 func Templated(value string) bool { return variable().ReplaceAllString(value, "") == "" && value != "" }
