@@ -163,7 +163,7 @@ func invalid(err error) (*haft.Result, error) {
 		return nil, err
 	}
 	res := &haft.Result{}
-	fail(res, refused(h))
+	executor.Fail(res, refused(h))
 	return res, nil
 }
 
@@ -344,8 +344,8 @@ func (out *codeOut) exited(code int) {
 
 // failed says why the code failed.
 func (out *codeOut) failed(e codeError) {
-	e.Type, e.Message, e.Traceback = bounded(clean(e.Type), 256), bounded(clean(e.Message), 8<<10),
-		bounded(clean(e.Traceback), 16<<10)
+	e.Type, e.Message, e.Traceback = executor.Shorten(clean(e.Type), 256), executor.Shorten(clean(e.Message), 8<<10),
+		executor.Shorten(clean(e.Traceback), 16<<10)
 	out.Status, out.Error = haft.StatusError, &e
 }
 

@@ -61,7 +61,7 @@ func belt(ctx context.Context, others executor.Others) ([]belted, error) {
 		if len(list) == maxBelt {
 			break
 		}
-		list = append(list, belted{t.Name, bounded(t.Version.Description, maxBeltText),
+		list = append(list, belted{t.Name, executor.Shorten(t.Version.Description, maxBeltText),
 			parameterNames(t.Version.Parameters)})
 	}
 	return list, nil

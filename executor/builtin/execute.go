@@ -206,9 +206,9 @@ func (e *execution) finish(ctx context.Context, t *tool, err error, began time.T
 	}
 	switch {
 	case err != nil:
-		fail(res, e.explain(ctx, err))
+		executor.Fail(res, e.explain(ctx, err))
 	case !t.raw && int64(len(res.Value)) > e.limits.Result:
-		fail(res, haft.Failure{Kind: haft.FailResult, Retry: haft.RetryChanged,
+		executor.Fail(res, haft.Failure{Kind: haft.FailResult, Retry: haft.RetryChanged,
 			Message: fmt.Sprintf("its value is longer than %d bytes; ask for less", e.limits.Result)})
 	}
 }

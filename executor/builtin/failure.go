@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"haft"
+	"haft/executor"
 )
 
 // A failure is an error that is a Failure already.
@@ -22,32 +23,23 @@ func (e *execution) explain(ctx context.Context, err error) haft.Failure {
 		return f.Failure
 	}
 	if ctx.Err() != nil {
-		return ended(context.Cause(ctx), e.limits.Wall)
+		if cause := context.Cause(ctx); !errors.Is(cause, errWall) {
+			return executor.Stopped(cause)
+		}
+		return haft.Failure{Kind: haft.FailTimeout, Message: fmt.Sprintf("it ran longer than %s", e.limits.Wall),
+			Retry: haft.RetryChanged}
 	}
 	if h, ok := errors.AsType[*haft.Error](err); ok {
 		return refused(h)
 	}
-	return haft.Failure{Kind: haft.FailException, Message: bounded(clean(err.Error()), maxMessage),
+	return haft.Failure{Kind: haft.FailException, Message: executor.Shorten(clean(err.Error()), maxMessage),
 		Retry: haft.RetryChanged}
-}
-
-// ended says why a context did.
-func ended(cause error, wall haft.Millis) haft.Failure {
-	switch {
-	case errors.Is(cause, errWall):
-		return haft.Failure{Kind: haft.FailTimeout, Message: fmt.Sprintf("it ran longer than %s", wall),
-			Retry: haft.RetryChanged}
-	case errors.Is(cause, context.DeadlineExceeded):
-		return haft.Failure{Kind: haft.FailTimeout, Message: "the call took longer than it was allowed to",
-			Retry: haft.RetryChanged}
-	}
-	return haft.Failure{Kind: haft.FailCancelled, Message: "the call was stopped", Retry: haft.RetrySame}
 }
 
 // refused is the failure for an error with a code.
 func refused(h *haft.Error) haft.Failure {
 	f := haft.Failure{
-		Kind: haft.FailException, Message: bounded(clean(h.Message), maxMessage),
+		Kind: haft.FailException, Message: executor.Shorten(clean(h.Message), maxMessage),
 		Retry: haft.RetryChanged, RetryAfter: h.RetryAfter, Misfits: h.Misfits,
 	}
 	switch h.Code {
@@ -63,36 +55,6 @@ func refused(h *haft.Error) haft.Failure {
 		f.Kind, f.Retry = haft.FailInternal, haft.RetryNever
 	}
 	return f
-}
-
-// fail makes res a failure, with the status that its kind has.
-func fail(res *haft.Result, f haft.Failure) {
-	res.Value, res.Error = []byte("null"), &f
-	switch f.Kind {
-	case haft.FailTimeout:
-		res.Status = haft.StatusTimeout
-	case haft.FailCancelled:
-		res.Status = haft.StatusCancelled
-	case haft.FailValidation:
-		res.Status = haft.StatusValidation
-	case haft.FailDenied:
-		res.Status = haft.StatusDenied
-	case haft.FailRate:
-		res.Status = haft.StatusRate
-	default:
-		res.Status = haft.StatusError
-		if strings.HasPrefix(string(f.Kind), "limit_") {
-			res.Status = haft.StatusLimit
-		}
-	}
-}
-
-// bounded cuts s to about n bytes.
-func bounded(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // clean makes s valid UTF-8 without control characters but line ends and tabs.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/html/charset"
 
 	"haft"
+	"haft/executor"
 )
 
 // Bounds of fetch_webpage.
@@ -184,7 +185,7 @@ func badURL(message string) error { return &haft.Error{Code: haft.CodeInvalid, M
 func shownURL(u *url.URL) string {
 	c := *u
 	c.User = nil
-	return bounded(c.String(), maxURL)
+	return executor.Shorten(c.String(), maxURL)
 }
 
 // unreachable says why there is no answer, without the address: the caller has it,
@@ -236,7 +237,7 @@ func (out *fetchOut) read(resp *http.Response) ([]byte, error) {
 	if err != nil && media == "" {
 		media = "application/octet-stream"
 	}
-	out.ContentType = bounded(clean(media), 128)
+	out.ContentType = executor.Shorten(clean(media), 128)
 	if !isHTML(media) && !isText(media) {
 		return nil, badURL(fmt.Sprintf("the address leads to %s, which is no text; this tool reads pages, text, "+
 			"JSON and XML", out.ContentType))
@@ -292,23 +293,8 @@ const (
 
 // pretty is JSON with a line for each element, if it is small and valid.
 func pretty(body []byte) string {
-	depth, most, quoted := 0, 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
 	var b bytes.Buffer
-	if len(body) > prettyBytes || most > prettyDepth || json.Indent(&b, body, "", "  ") != nil {
+	if len(body) > prettyBytes || executor.JSONDepth(body) > prettyDepth || json.Indent(&b, body, "", "  ") != nil {
 		return string(body)
 	}
 	return b.String()

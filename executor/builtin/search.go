@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,37 +28,119 @@ const (
 	maxResultText  = 2000 // characters
 )
 
-// SearchConfig says whom web_search asks.
+// SearchConfig says which provider web_search asks.
 type SearchConfig struct {
 	// Provider is searxng, brave, tavily or exa; "" means searxng.
 	Provider string
 	// URL is where its API begins. SearXNG has no default: it is the address of an
 	// instance that gives JSON.
 	URL string
-	// Key is what the provider wants, for callers that have none of their own. A
-	// variable of the call, such as BRAVE_API_KEY, goes before it. It may be bound to
-	// the host of the provider; then the call's own way out asks, and not Client.
+	// Key is the key for callers without a key of their own. A variable of the call, such
+	// as BRAVE_API_KEY, has precedence. That variable may be a secret that is bound to the
+	// host of the provider; then the request takes the call's egress session, and not
+	// Client.
 	Key secret.Value
-	// Client asks, within what the call may reach; it is required. Which addresses may
-	// be reached at all is its to decide.
+	// Client sends the requests, within what the call may reach. It decides which
+	// addresses may be reached at all. It is required.
 	Client *http.Client
 }
 
 // A provider is one API for searching.
 type provider struct {
-	url    string // where it begins, if it is not said
-	keyVar string // the variable of its key; "" if it has none
-	ask    func(ctx context.Context, base, key string, in searchIn) (*http.Request, error)
-	read   func([]byte) ([]searchResult, error)
+	url    string // where its API begins, unless the configuration says so
+	keyVar string // the variable of its key; "" if it needs none
+	path   string
+	// header and prefix are how a key is sent.
+	header, prefix string
+	// query returns the parameters of a GET request, body the body of a POST request. A
+	// provider has one of them.
+	query func(in searchIn) url.Values
+	body  func(in searchIn) any
 }
 
-// providers are those that there are, by name.
+// providers are the known ones, by name.
 func providers() map[string]provider {
 	return map[string]provider{
-		"searxng": {ask: askSearxng, read: readSearxng},
-		"brave":   {"https://api.search.brave.com", "BRAVE_API_KEY", askBrave, readBrave},
-		"tavily":  {"https://api.tavily.com", "TAVILY_API_KEY", askTavily, readTavily},
-		"exa":     {"https://api.exa.ai", "EXA_API_KEY", askExa, readExa},
+		"searxng": {
+			path: "/search", header: "Authorization", prefix: "Bearer ", // of a gateway in front of it
+			query: func(in searchIn) url.Values { return url.Values{"q": {in.Query}, "format": {"json"}} },
+		},
+		"brave": {
+			url: "https://api.search.brave.com", keyVar: "BRAVE_API_KEY",
+			path: "/res/v1/web/search", header: "X-Subscription-Token",
+			query: func(in searchIn) url.Values {
+				return url.Values{"q": {in.Query}, "count": {strconv.Itoa(in.MaxResults)}}
+			},
+		},
+		"tavily": {
+			url: "https://api.tavily.com", keyVar: "TAVILY_API_KEY",
+			path: "/search", header: "Authorization", prefix: "Bearer ",
+			body: func(in searchIn) any { return map[string]any{"query": in.Query, "max_results": in.MaxResults} },
+		},
+		"exa": {
+			url: "https://api.exa.ai", keyVar: "EXA_API_KEY", path: "/search", header: "X-Api-Key",
+			body: func(in searchIn) any {
+				return map[string]any{
+					"query": in.Query, "numResults": in.MaxResults, "type": "auto",
+					"contents": map[string]any{"text": map[string]any{"maxCharacters": maxResultText}},
+				}
+			},
+		},
+	}
+}
+
+// request returns the request for a query.
+func (p provider) request(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
+	method, at, body := http.MethodGet, base+p.path, []byte(nil)
+	if p.body != nil {
+		method = http.MethodPost
+		var err error
+		if body, err = json.Marshal(p.body(in)); err != nil {
+			return nil, err
+		}
+	} else {
+		at += "?" + p.query(in).Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if p.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set(p.header, p.prefix+key)
+	}
+	req.Header.Set("User-Agent", "Haft/1 (web_search)")
+	req.Header.Set("Accept", "application/json")
+	return req, nil
+}
+
+// An answer is the answer of any provider. Each has its own names for the same things.
+type answer struct {
+	Results []answerResult
+	Web     struct{ Results []answerResult } // of Brave
+}
+
+// An answerResult is one page of an answer.
+type answerResult struct {
+	Title, URL, Author         string
+	Content, Text, Description string
+	Extra                      []string `json:"extra_snippets"`
+	PublishedDate              string   `json:"publishedDate"`
+	Published                  string   `json:"published_date"`
+	PageAge                    string   `json:"page_age"`
+	Age                        string
+}
+
+// result returns the page as the tool shows it.
+func (r answerResult) result() searchResult {
+	text := cmp.Or(r.Content, r.Text, r.Description)
+	return searchResult{
+		Title: snippet(r.Title, maxTitle), URL: r.URL,
+		Text:      snippet(strings.Join(slices.Insert(r.Extra, 0, text), " … "), maxResultText),
+		Published: snippet(cmp.Or(r.PublishedDate, r.Published, r.PageAge, r.Age), 100),
+		Author:    snippet(r.Author, 200),
 	}
 }
 
@@ -111,7 +194,7 @@ func WebSearch(s *Set, cfg SearchConfig) error {
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	w := &searcher{cfg: cfg, provider: p, client: *cfg.Client}
 	w.client.Jar = nil
-	// A key is for whom it was made.
+	// A redirect must not lead the key to another host.
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	settings := haft.Settings{Parallel: true, Idempotent: true}
 	if p.keyVar != "" { // which may be a bound secret
@@ -170,13 +253,12 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 	if err != nil {
 		return out, err
 	}
-	found, err := w.provider.read(body)
-	if err != nil {
-		// The cause may quote what came.
+	var found answer
+	if json.Unmarshal(body, &found) != nil { // the error may quote the answer
 		return out, &haft.Error{Code: haft.CodeUnavailable,
 			Message: "the answer of the web search cannot be read; try again later"}
 	}
-	for _, r := range found {
+	for _, r := range slices.Concat(found.Results, found.Web.Results) {
 		if u, err := url.Parse(r.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
 			len(r.URL) > maxURL {
 			continue
@@ -184,10 +266,7 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 		if len(out.Results) == in.MaxResults {
 			break
 		}
-		out.Results = append(out.Results, searchResult{
-			Title: snippet(r.Title, maxTitle), URL: r.URL, Text: snippet(r.Text, maxResultText),
-			Published: snippet(r.Published, 100), Author: snippet(r.Author, 200),
-		})
+		out.Results = append(out.Results, r.result())
 	}
 	if len(out.Results) == 0 {
 		out.Notes = append(out.Notes, "nothing was found; try other words")
@@ -197,13 +276,10 @@ func (w *searcher) search(ctx context.Context, c Call, in searchIn) (searchOut, 
 
 // ask sends the request and returns the answer.
 func (w *searcher) ask(ctx context.Context, client *http.Client, key string, in searchIn) ([]byte, error) {
-	req, err := w.provider.ask(ctx, w.cfg.URL, key, in)
+	req, err := w.provider.request(ctx, w.cfg.URL, key, in)
 	if err != nil {
 		return nil, badURL("the query cannot be sent; use other words")
 	}
-	req = req.WithContext(ctx)
-	req.Header.Set("User-Agent", "Haft/1 (web_search)")
-	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, unreachable(err)
@@ -232,7 +308,7 @@ func (w *searcher) ask(ctx context.Context, client *http.Client, key string, in 
 	return body, nil
 }
 
-// snippet takes markup and what nobody sees out of a text, and cuts it.
+// snippet removes markup and invisible characters from a text, and cuts it.
 func snippet(s string, most int) string {
 	if strings.ContainsAny(s, "<&") {
 		var b strings.Builder
@@ -246,126 +322,4 @@ func snippet(s string, most int) string {
 	}
 	s, _ = strip(strings.ToValidUTF8(s, "\uFFFD"))
 	return firstChars(strings.Join(strings.Fields(s), " "), most)
-}
-
-// get makes a request for a page of results.
-func get(ctx context.Context, at string, q url.Values) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, http.MethodGet, at+"?"+q.Encode(), nil)
-}
-
-// post makes a request with a JSON body.
-func post(ctx context.Context, at string, body any) (*http.Request, error) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(raw))
-	if err == nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return req, err
-}
-
-func askSearxng(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
-	req, err := get(ctx, base+"/search", url.Values{"q": {in.Query}, "format": {"json"}})
-	if err == nil && key != "" { // of a gateway in front of it
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	return req, err
-}
-
-func readSearxng(raw []byte) ([]searchResult, error) {
-	var a struct {
-		Results []struct {
-			Title, URL, Content string
-			PublishedDate       string `json:"publishedDate"`
-			Author              string
-		}
-	}
-	err := json.Unmarshal(raw, &a)
-	var out []searchResult
-	for _, r := range a.Results {
-		out = append(out, searchResult{r.Title, r.URL, r.Content, r.PublishedDate, r.Author})
-	}
-	return out, err
-}
-
-func askBrave(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
-	req, err := get(ctx, base+"/res/v1/web/search", url.Values{"q": {in.Query}, "count": {strconv.Itoa(in.MaxResults)}})
-	if err == nil {
-		req.Header.Set("X-Subscription-Token", key)
-	}
-	return req, err
-}
-
-func readBrave(raw []byte) ([]searchResult, error) {
-	var a struct {
-		Web struct {
-			Results []struct {
-				Title, URL, Description, Age string
-				PageAge                      string   `json:"page_age"`
-				Extra                        []string `json:"extra_snippets"`
-			}
-		}
-	}
-	err := json.Unmarshal(raw, &a)
-	var out []searchResult
-	for _, r := range a.Web.Results {
-		when := r.PageAge
-		if when == "" {
-			when = r.Age
-		}
-		out = append(out, searchResult{Title: r.Title, URL: r.URL,
-			Text: strings.Join(slices.Insert(r.Extra, 0, r.Description), " … "), Published: when})
-	}
-	return out, err
-}
-
-func askTavily(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
-	req, err := post(ctx, base+"/search", map[string]any{"query": in.Query, "max_results": in.MaxResults})
-	if err == nil {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	return req, err
-}
-
-func readTavily(raw []byte) ([]searchResult, error) {
-	var a struct {
-		Results []struct {
-			Title, URL, Content string
-			Published           string `json:"published_date"`
-		}
-	}
-	err := json.Unmarshal(raw, &a)
-	var out []searchResult
-	for _, r := range a.Results {
-		out = append(out, searchResult{Title: r.Title, URL: r.URL, Text: r.Content, Published: r.Published})
-	}
-	return out, err
-}
-
-func askExa(ctx context.Context, base, key string, in searchIn) (*http.Request, error) {
-	req, err := post(ctx, base+"/search", map[string]any{
-		"query": in.Query, "numResults": in.MaxResults, "type": "auto",
-		"contents": map[string]any{"text": map[string]any{"maxCharacters": maxResultText}},
-	})
-	if err == nil {
-		req.Header.Set("x-api-key", key)
-	}
-	return req, err
-}
-
-func readExa(raw []byte) ([]searchResult, error) {
-	var a struct {
-		Results []struct {
-			Title, URL, Text, Author string
-			PublishedDate            string `json:"publishedDate"`
-		}
-	}
-	err := json.Unmarshal(raw, &a)
-	var out []searchResult
-	for _, r := range a.Results {
-		out = append(out, searchResult{r.Title, r.URL, r.Text, r.PublishedDate, r.Author})
-	}
-	return out, err
 }

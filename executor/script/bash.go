@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
@@ -33,7 +34,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	}
 	asked := time.Now()
 	c, err := r.x.pool.Take(ctx, cell.Plan{
-		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: r.x.policies.of(spec)},
+		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: r.x.policyOf(spec)},
 		Run: r.x.provider.Run, Spec: spec,
 	})
 	res.Timeline.Setup, res.Timeline.Cell = haft.Millis(time.Since(asked)), "cold"
@@ -201,7 +202,7 @@ func bashStatus(code int, stderr string) string {
 			if !found {
 				after = l
 			}
-			msg += "; " + bounded(after, 500)
+			msg += "; " + executor.Shorten(after, 500)
 		}
 	}
 	return msg

@@ -15,86 +15,57 @@ import (
 	"haft/sandbox/cell"
 )
 
-// An expectation is a cell that is being started for a call that is likely to
-// come. Its fields are set before ready is closed.
-type expectation struct {
-	ready chan struct{}
-	kind  haft.Kind
-	key   cell.Key
-	cell  *cell.Cell
-}
-
-// expectations holds at most one.
-type expectations struct {
+// expected is the cell that was started for a call that is likely to come. There is at
+// most one.
+type expected struct {
 	mu   sync.Mutex
-	next *expectation
+	next *preparation
 	work sync.WaitGroup
 }
 
-// Expect begins to start an interpreter for a call like req, while its schema and
-// arguments are still being looked at: of req only what confines the call is
-// read. The next Execute takes it if it is of the right kind; otherwise it is
-// ended. Nothing is lost by an expectation that does not come true but the
-// processor time.
+// Expect begins to start an interpreter for a call like req, while the schema and the
+// arguments of the call are still being checked: it reads only those fields of req that
+// confine the call. The next Execute uses the interpreter if it fits; otherwise it is
+// ended, and only processor time is lost.
 func (x *Executor) Expect(ctx context.Context, req executor.Request) {
 	if req.Kind == haft.KindBash {
 		return // a shell is started with its script
 	}
-	e := &expectation{ready: make(chan struct{}), kind: req.Kind}
-	if old := x.expected.swap(e); old != nil {
-		x.disappoint(old)
-	}
+	p := &preparation{x: x, done: make(chan struct{}), kind: req.Kind}
+	x.dropLater(x.expected.swap(p))
 	x.expected.work.Go(func() {
-		defer close(e.ready)
-		r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
-		var err error
-		if r.rt, err = x.finder.Find(ctx, req.Kind, x.cfg.Hints[req.Kind]); err != nil {
-			return // the call itself will meet it, and say so
-		}
-		plan := r.plan()
-		e.key = plan.Key
-		if e.cell, err = x.pool.Take(ctx, plan); err != nil {
-			e.cell = nil // as above
-		}
+		defer close(p.done)
+		p.takeCell(ctx, &run{x: x, req: req, limits: x.Limits(req.Limits)})
 	})
 }
 
-// swap puts e in the place of what was expected.
-func (xs *expectations) swap(e *expectation) *expectation {
-	xs.mu.Lock()
-	defer xs.mu.Unlock()
-	old := xs.next
-	xs.next = e
+// swap replaces the expected cell and returns the one before, or nil.
+func (e *expected) swap(p *preparation) *preparation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old := e.next
+	e.next = p
 	return old
 }
 
-// met returns the cell that was expected for key, or nil.
-func (x *Executor) met(ctx context.Context, key cell.Key) *cell.Cell {
-	e := x.expected.swap(nil)
-	if e == nil {
+// takeExpected returns the expected cell if it is for key, or nil.
+func (x *Executor) takeExpected(ctx context.Context, key cell.Key) *cell.Cell {
+	p := x.expected.swap(nil)
+	if p == nil {
 		return nil
 	}
-	select {
-	case <-e.ready:
-	case <-ctx.Done():
-		x.disappoint(e)
-		return nil
+	c := p.take(ctx, key, nil)
+	if c == nil {
+		x.dropLater(p)
 	}
-	if e.cell == nil || e.key != key {
-		x.disappoint(e)
-		return nil
-	}
-	return e.cell
+	return c
 }
 
-// disappoint ends what was expected in vain, when it is there.
-func (x *Executor) disappoint(e *expectation) {
-	x.expected.work.Go(func() {
-		<-e.ready
-		if e.cell != nil {
-			e.cell.Release(false)
-		}
-	})
+// dropLater ends a cell that nobody needs, as soon as it is started.
+func (x *Executor) dropLater(p *preparation) {
+	if p != nil {
+		x.expected.work.Go(p.Drop)
+	}
 }
 
 // ErrNotExpected says that there is no expected interpreter that could read.
@@ -106,31 +77,30 @@ var ErrReaderDied = errors.New("the reader died")
 // readTime bounds how long reading a source may take.
 const readTime = 15 * time.Second
 
-// Read has the interpreter that was expected run the reader of the Finder on a
-// source, within the sandbox of the call that is to come: one start of an
-// interpreter serves both. It returns what the reader answered, ErrReaderDied, or
-// ErrNotExpected if the caller has to find another way, such as when the
-// interpreter itself died of it.
+// Read runs the reader of the Finder on a source, in the interpreter that was expected
+// and in the sandbox of the coming call: one start of an interpreter serves both. It
+// returns the answer of the reader, or ErrReaderDied, or ErrNotExpected if the caller has
+// to find another way, such as when the interpreter itself died.
 func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
 	x.expected.mu.Lock()
 	defer x.expected.mu.Unlock()
-	e := x.expected.next
-	if e == nil || e.kind != haft.KindPython {
+	p := x.expected.next
+	if p == nil || p.kind != haft.KindPython {
 		return nil, ErrNotExpected
 	}
 	select {
-	case <-e.ready:
+	case <-p.done:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if e.cell == nil {
+	if p.cell == nil {
 		return nil, ErrNotExpected
 	}
-	m, err := readAside(ctx, e.cell.Conn, source)
+	m, err := readSource(ctx, p.cell.Conn, source)
 	switch {
 	case err != nil || m.Kind != "":
 		x.expected.next = nil
-		x.disappoint(e)
+		x.dropLater(p)
 		return nil, ErrNotExpected
 	case string(m.Value) == "null":
 		return nil, ErrReaderDied
@@ -138,8 +108,8 @@ func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
 	return m.Value, nil
 }
 
-// readAside has one source read over conn.
-func readAside(ctx context.Context, conn *os.File, source []byte) (*reply, error) {
+// readSource has the harness behind conn read one source.
+func readSource(ctx context.Context, conn *os.File, source []byte) (*reply, error) {
 	if err := conn.SetDeadline(time.Now().Add(readTime)); err != nil {
 		return nil, fmt.Errorf("read a source: %w", err)
 	}
@@ -160,10 +130,10 @@ func readAside(ctx context.Context, conn *os.File, source []byte) (*reply, error
 		return nil, err
 	}
 	if m.Type != typeRead {
-		return nil, fmt.Errorf("%w: %s is no reading", errFrame, m.Type)
+		return nil, fmt.Errorf("%w: %s is no answer of the reader", errFrame, m.Type)
 	}
 	return m, conn.SetDeadline(time.Time{})
 }
 
-// maxRead bounds what a reader answers.
+// maxRead bounds the answer of a reader.
 const maxRead = 5 << 20

@@ -8,14 +8,14 @@ import (
 )
 
 // Await returns when everything that Prepare began is there.
-func Await(p executor.Prepared) { <-p.(*ahead).done }
+func Await(p executor.Prepared) { <-p.(*preparation).done }
 
 // Remembers reports whether new cells of the organisation are told a source that
 // has text in it.
 func (x *Executor) Remembers(org, text string) bool {
 	found := false
-	x.recent.drop(func(k cell.Key) bool {
-		found = found || k.Tenant == org && bytes.Contains(x.recent.heads[k], []byte(text))
+	x.recent.deleteFunc(func(k cell.Key, head []byte) bool {
+		found = found || k.Tenant == org && bytes.Contains(head, []byte(text))
 		return false
 	})
 	return found

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"haft"
+	"haft/executor"
 	"haft/sandbox/cell"
 )
 
@@ -77,7 +78,7 @@ func (r *run) invoke(ctx context.Context, c *cell.Cell, m *reply, n int) []byte 
 	case n >= maxInvokes:
 		out.Error = &refused{Kind: haft.FailRate, Message: fmt.Sprintf("one call may make at most %d others",
 			maxInvokes), Retry: haft.RetryNever}
-	case depth(m.Args) > maxNesting:
+	case executor.JSONDepth(m.Args) > maxNesting:
 		out.Error = &refused{Kind: haft.FailValidation,
 			Message: fmt.Sprintf("the arguments nest more than %d deep", maxNesting), Retry: haft.RetryChanged}
 	default:

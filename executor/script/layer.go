@@ -8,9 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 
 	"haft"
 	"haft/executor"
@@ -22,7 +20,6 @@ import (
 const (
 	maxLayers  = 8
 	maxImports = 32
-	maxSpoilt  = 1024
 )
 
 // runFunc is [sandbox.Provider.Run].
@@ -119,7 +116,7 @@ func (r *run) imports() []string {
 		list = append(list, l.Imports...)
 	}
 	list = list[:min(len(list), maxImports)]
-	if len(list) == 0 || r.x.spoilt.imports(r.importsKey(list)) {
+	if len(list) == 0 || r.x.badImports.has(r.importsKey(list)) {
 		return nil
 	}
 	return list
@@ -141,12 +138,15 @@ func (r *run) warmer(key *cell.Key) (warmUp func(*os.File) error, spoilt func())
 	list := r.imports()
 	x, paths, name, python := r.x, r.paths(), r.importsKey(list), r.rt.Kind == haft.KindPython
 	if len(list) > 0 {
-		spoilt = func() { x.spoilt.add(name, *key) }
+		spoilt = func() {
+			x.badImports.put(name, true)
+			x.badKeys.put(*key, true)
+		}
 	}
 	return func(conn *os.File) error {
 		var head []byte
 		if python {
-			head = x.recent.of(*key)
+			head, _ = x.recent.get(*key)
 		}
 		if err := warm(conn, head != nil); err != nil {
 			return err
@@ -162,38 +162,4 @@ func (r *run) warmer(key *cell.Key) (warmUp func(*os.File) error, spoilt func())
 		}
 		return nil
 	}, spoilt
-}
-
-// spoilt remembers imports that sandboxes do not survive.
-type spoilt struct {
-	mu    sync.Mutex
-	names map[string]bool
-	keys  []cell.Key
-}
-
-// add notes that imports, in cells of key, do not work.
-func (s *spoilt) add(name string, key cell.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.names == nil || len(s.names) >= maxSpoilt {
-		s.names, s.keys = map[string]bool{}, nil // they are tried again
-	}
-	s.names[name] = true
-	if !slices.Contains(s.keys, key) {
-		s.keys = append(s.keys, key)
-	}
-}
-
-// imports reports whether imports do not work.
-func (s *spoilt) imports(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.names[name]
-}
-
-// has reports whether cells of key do not work for their imports.
-func (s *spoilt) has(key cell.Key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.keys, key)
 }

@@ -10,7 +10,7 @@ import (
 // output keeps the beginning of a stream and passes it on as it comes.
 type output struct {
 	limit int64
-	tell  func([]byte)
+	pass  func([]byte)
 
 	mu      sync.Mutex
 	kept    []byte
@@ -25,8 +25,8 @@ func (o *output) Write(b []byte) (int, error) {
 	o.dropped += int64(len(b)) - fits
 	if fits > 0 {
 		o.kept = append(o.kept, b[:fits]...)
-		if o.tell != nil {
-			o.tell(b[:fits:fits])
+		if o.pass != nil {
+			o.pass(b[:fits:fits])
 		}
 	}
 	return len(b), nil

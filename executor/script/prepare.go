@@ -15,96 +15,107 @@ import (
 	"haft/sandbox/cell"
 )
 
-// ahead is a cell that is being made ready for one call, and is told its source. It
-// implements [executor.Prepared].
-type ahead struct {
+// A preparation is a cell that is being started for one call, and gets its source ahead.
+// It implements [executor.Prepared].
+type preparation struct {
 	x    *Executor
 	used atomic.Bool
+	kind haft.Kind
 	done chan struct{}
 
 	// Set before done is closed.
 	cell  *cell.Cell // nil if there is none
 	key   cell.Key
-	sent  bool // it has head
+	sent  bool // the cell has head
 	head  []byte
-	armed bool // it has the whole of req, and waits for a word
+	ready bool // the cell has the whole of req, and waits for the frame that starts it
 	req   executor.Request
 	rt    *Runtime
 	limit haft.Limits
 }
 
-// maxArmed bounds what a harness is told ahead: more than that might wait for it to
-// read.
-const maxArmed = 64 << 10
+// maxAhead bounds what is sent to a harness ahead: with more, the sender might have to
+// wait until the harness reads.
+const maxAhead = 64 << 10
 
 var (
 	_ executor.Preparer = (*Executor)(nil)
-	_ executor.Prepared = (*ahead)(nil)
+	_ executor.Prepared = (*preparation)(nil)
 )
 
-// Prepare implements [executor.Preparer]: it takes a cell, which is woken by the
-// source of the tool and compiles it. The harness runs nothing of it before it is
-// told to.
+// Prepare implements [executor.Preparer]: it takes a cell and sends it the source of the
+// tool, which wakes the harness to compile it. The harness runs nothing of it before the
+// call begins.
 func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.Prepared {
-	a := &ahead{x: x, done: make(chan struct{})}
+	p := &preparation{x: x, done: make(chan struct{}), kind: req.Kind}
 	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
 	if req.Kind == haft.KindBash || r.reuse() || check(req) != nil {
-		close(a.done) // nothing to be made ready, or nothing to be run
-		return a
+		close(p.done) // nothing to prepare, or nothing to run
+		return p
 	}
-	if r.rt = x.finder.known(req.Kind, x.cfg.Hints[req.Kind]); r.rt != nil && len(req.Source) <= maxArmed/2 {
+	if r.rt = x.finder.known(req.Kind, x.cfg.Hints[req.Kind]); r.rt != nil && len(req.Source) <= maxAhead/2 {
 		plan := r.plan()
 		if c := x.pool.Try(plan); c != nil {
-			a.have(r, c, plan.Key)
-			close(a.done)
-			return a
+			p.cell, p.key = c, plan.Key
+			p.sendAhead(r)
+			close(p.done)
+			return p
 		}
 	}
 	x.expected.work.Go(func() {
-		defer close(a.done)
-		var err error
-		if r.rt, err = x.finder.Find(ctx, req.Kind, x.cfg.Hints[req.Kind]); err != nil {
-			return
-		}
-		plan := r.plan()
-		if c, err := x.pool.Take(ctx, plan); err == nil {
-			a.have(r, c, plan.Key)
+		defer close(p.done)
+		if p.takeCell(ctx, r) {
+			p.sendAhead(r)
 		}
 	})
-	return a
+	return p
 }
 
-// have takes a cell and, if it is one that can be told, tells it what is known of
-// the call.
-func (a *ahead) have(r *run, c *cell.Cell, key cell.Key) {
-	a.cell, a.key = c, key
+// takeCell finds the interpreter and takes a cell. If that fails, Execute will report
+// the same error.
+func (p *preparation) takeCell(ctx context.Context, r *run) bool {
+	var err error
+	if r.rt, err = p.x.finder.Find(ctx, r.req.Kind, p.x.cfg.Hints[r.req.Kind]); err != nil {
+		return false
+	}
+	plan := r.plan()
+	c, err := p.x.pool.Take(ctx, plan)
+	if err != nil {
+		return false
+	}
+	p.cell, p.key = c, plan.Key
+	return true
+}
+
+// sendAhead sends a Python cell what is known of the call.
+func (p *preparation) sendAhead(r *run) {
 	if r.req.Kind != haft.KindPython {
 		return
 	}
-	if err := a.tell(r, c); err != nil {
-		a.cell, a.armed = nil, false // what it has of the source nobody knows
-		c.Release(false)
+	if err := p.send(r); err != nil {
+		p.cell.Release(false) // how much of the source it has is not known
+		p.cell, p.ready = nil, false
 	}
 }
 
-// tell tells a cell the source, which wakes it, and with it the call if that is a
-// plain one: then one word is left to be said.
-func (a *ahead) tell(r *run, c *cell.Cell) error {
+// send sends the cell the source, which wakes it, and also the call if that has no files:
+// then only the frame that starts it is missing.
+func (p *preparation) send(r *run) error {
 	head, err := r.head()
 	if err != nil {
 		return err
 	}
-	a.head, a.sent = head, true
-	if len(head) > maxArmed {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
+	p.head, p.sent = head, true
+	if len(head) > maxAhead {
+		if err := p.cell.Conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
 			return err
 		}
-		if err := writeFrame(c.Conn, head); err != nil {
+		if err := writeFrame(p.cell.Conn, head); err != nil {
 			return err
 		}
-		return c.Conn.SetWriteDeadline(time.Time{})
+		return p.cell.Conn.SetWriteDeadline(time.Time{})
 	}
-	call, err := a.arm(r, maxArmed-len(head))
+	call, err := p.callAhead(r, maxAhead-len(head))
 	if err != nil {
 		return err
 	}
@@ -112,18 +123,18 @@ func (a *ahead) tell(r *run, c *cell.Cell) error {
 	if call != nil {
 		frames = frame(frames, call)
 	}
-	return post(c.Conn, frames)
+	return post(p.cell.Conn, frames)
 }
 
-// arm returns the frame that tells a cell the call, if it is a plain one of at most
-// so many bytes, or nil.
-func (a *ahead) arm(r *run, most int) ([]byte, error) {
+// callAhead returns the frame of the call, or nil if it has files or is longer than most
+// bytes.
+func (p *preparation) callAhead(r *run, most int) ([]byte, error) {
 	if _, bad := notUTF8(r.req.Source); bad || len(r.req.Files) > 0 || len(r.req.CA) > 0 {
 		return nil, nil
 	}
 	m, failure := r.message()
 	if failure != nil {
-		return nil, nil // Execute says so
+		return nil, nil // Execute reports it
 	}
 	m.Wait = true
 	call, err := json.Marshal(m)
@@ -133,28 +144,42 @@ func (a *ahead) arm(r *run, most int) ([]byte, error) {
 	if len(call) > most {
 		return nil, nil
 	}
-	a.armed, a.req, a.rt, a.limit = true, r.req, r.rt, r.limits
+	p.ready, p.req, p.rt, p.limit = true, r.req, r.rt, r.limits
 	return call, nil
 }
 
-// goFrame is the word that an armed harness waits for.
+// goFrame is the frame that starts a call that was sent ahead.
 func goFrame() []byte { return frame(nil, []byte(`{"type":"go"}`)) }
 
-// aim returns the cell that has the whole of the request, or nil.
-func (a *ahead) aim(ctx context.Context, r *run) *cell.Cell {
-	select {
-	case <-a.done:
-	case <-ctx.Done():
+// takeReady returns the cell if it has the whole request, or nil.
+func (p *preparation) takeReady(ctx context.Context, r *run) *cell.Cell {
+	if !p.await(ctx) || !p.ready || p.limit != r.limits || !sameCall(&p.req, &r.req) || p.used.Swap(true) {
 		return nil
 	}
-	if a.cell == nil || !a.armed || a.limit != r.limits || !sameCall(&a.req, &r.req) || a.used.Swap(true) {
-		return nil
-	}
-	r.rt, r.key, r.told = a.rt, a.key, a.head
-	return a.cell
+	r.rt, r.key, r.told = p.rt, p.key, p.head
+	return p.cell
 }
 
-// sameCall reports whether two requests are told in the same words.
+// take returns the cell if it is for key, or nil. A cell that has another source than
+// head, or waits for another call, is not taken.
+func (p *preparation) take(ctx context.Context, key cell.Key, head []byte) *cell.Cell {
+	if !p.await(ctx) || p.ready || p.key != key || p.sent && !bytes.Equal(p.head, head) || p.used.Swap(true) {
+		return nil
+	}
+	return p.cell
+}
+
+// await waits until the preparation is over, and reports whether there is a cell.
+func (p *preparation) await(ctx context.Context) bool {
+	select {
+	case <-p.done:
+		return p.cell != nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sameCall reports whether the frames of two requests are the same.
 func sameCall(a, b *executor.Request) bool {
 	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source &&
 		a.Function == b.Function &&
@@ -168,37 +193,23 @@ func sameCall(a, b *executor.Request) bool {
 }
 
 // Execute implements [executor.Prepared].
-func (a *ahead) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
-	return a.x.execute(ctx, req, a)
+func (p *preparation) Execute(ctx context.Context, req executor.Request) (*haft.Result, error) {
+	return p.x.execute(ctx, req, p)
 }
 
-// Drop implements [executor.Prepared]. It waits for what is under way: that may use
-// what the owner of the request is about to give back.
-func (a *ahead) Drop() {
-	if a.used.Swap(true) {
+// Drop implements [executor.Prepared]. It waits for the preparation, which may use
+// resources that the owner of the request is about to release.
+func (p *preparation) Drop() {
+	if p.used.Swap(true) {
 		return
 	}
-	<-a.done
-	if a.cell != nil {
-		a.cell.Release(false)
+	<-p.done
+	if p.cell != nil {
+		p.cell.Release(false)
 	}
 }
 
-// take returns the cell if it is there for key, or nil. One that knows another
-// source than head is not taken, nor one that waits for another call.
-func (a *ahead) take(ctx context.Context, key cell.Key, head []byte) *cell.Cell {
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return nil
-	}
-	if a.cell == nil || a.armed || a.key != key || a.sent && !bytes.Equal(a.head, head) || a.used.Swap(true) {
-		return nil
-	}
-	return a.cell
-}
-
-// head returns the frame that tells a Python harness the source.
+// head returns the frame that sends the source to a Python harness.
 func (r *run) head() ([]byte, error) {
 	b, err := json.Marshal(sourceFrame{Type: typeSource, File: fileName(r.req.Tool, ".py"),
 		Source: trimBOM(r.req.Source)})

@@ -9,12 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"haft"
-	"haft/sandbox"
 )
 
 // Asking an interpreter takes two starts of it, which is more than a short call
@@ -32,15 +28,10 @@ type memory struct {
 	Stamps []string  `json:"stamps"`
 	Asked  time.Time `json:"asked"`
 
-	Kind    haft.Kind       `json:"kind"`
-	Version string          `json:"version"`
-	Argv    []string        `json:"argv"`
-	Mounts  []sandbox.Mount `json:"mounts"`
-	Paths   []string        `json:"paths"`
-	Digest  string          `json:"digest"`
-	Harness string          `json:"harness"`
-	Code    []byte          `json:"code,omitempty"`
-	Hidden  []string        `json:"hidden"`
+	Runtime Runtime  `json:"runtime"`
+	Harness string   `json:"harness"`
+	Code    []byte   `json:"code,omitempty"`
+	Hidden  []string `json:"hidden"`
 }
 
 // stampsOf returns the stamps that an answer depends on: those of the candidates
@@ -90,18 +81,16 @@ func (f *Finder) recall(lang language, candidates []string) *Runtime {
 		return nil
 	}
 	var m memory
-	if json.Unmarshal(b, &m) != nil || len(m.Argv) == 0 || len(m.Stamps) == 0 || time.Since(m.Asked) > rememberFor ||
+	if json.Unmarshal(b, &m) != nil || len(m.Runtime.Argv) == 0 || len(m.Stamps) == 0 || time.Since(m.Asked) > rememberFor ||
 		time.Until(m.Asked) > 0 {
 		return nil
 	}
-	now := append(f.stampsOf(candidates), stamp(m.Argv[0]))
-	if strings.Join(now, "\x00") != strings.Join(m.Stamps, "\x00") {
+	rt := &m.Runtime
+	rt.harness, rt.code, rt.hidden, rt.stamp = m.Harness, m.Code, m.Hidden, stamp(rt.Argv[0])
+	if !slices.Equal(append(f.stampsOf(candidates), rt.stamp), m.Stamps) {
 		return nil
 	}
-	return &Runtime{
-		Kind: m.Kind, Version: m.Version, Argv: m.Argv, Mounts: m.Mounts, Paths: m.Paths, Digest: m.Digest,
-		harness: m.Harness, code: m.Code, hidden: m.Hidden, stamp: stamp(m.Argv[0]),
-	}
+	return rt
 }
 
 // remember keeps an answer. It is an optimisation: what fails is tried again the
@@ -112,8 +101,7 @@ func (f *Finder) remember(lang language, candidates []string, rt *Runtime) {
 	}
 	b, err := json.Marshal(memory{
 		Stamps: append(f.stampsOf(candidates), rt.stamp), Asked: time.Now(),
-		Kind: rt.Kind, Version: rt.Version, Argv: rt.Argv, Mounts: rt.Mounts, Paths: rt.Paths, Digest: rt.Digest,
-		Harness: rt.harness, Code: rt.code, Hidden: rt.hidden,
+		Runtime: *rt, Harness: rt.harness, Code: rt.code, Hidden: rt.hidden,
 	})
 	if err != nil {
 		return

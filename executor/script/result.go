@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"syscall"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
@@ -17,38 +17,16 @@ import (
 
 // errWall is the cause of stopping a call that took too long in a process that
 // is used again.
-var errWall = errors.New("the wall-clock limit of the call")
+var errWall = fmt.Errorf("the wall-clock limit of the call: %w", context.DeadlineExceeded)
 
 // fail makes res a failure.
 func fail(res *haft.Result, kind haft.FailureKind, message string, retry haft.Retry) {
-	failed(res, &haft.Failure{Kind: kind, Message: message, Retry: retry})
-}
-
-// failed makes res a failure, with the status that its kind has.
-func failed(res *haft.Result, f *haft.Failure) {
-	res.Value, res.Error = json.RawMessage("null"), f
-	switch f.Kind {
-	case haft.FailTimeout:
-		res.Status = haft.StatusTimeout
-	case haft.FailCancelled:
-		res.Status = haft.StatusCancelled
-	case haft.FailValidation:
-		res.Status = haft.StatusValidation
-	default:
-		res.Status = haft.StatusError
-		if strings.HasPrefix(string(f.Kind), "limit_") {
-			res.Status = haft.StatusLimit
-		}
-	}
+	executor.Fail(res, haft.Failure{Kind: kind, Message: message, Retry: retry})
 }
 
 // stopped makes res say that the caller's context ended.
 func stopped(ctx context.Context, res *haft.Result) {
-	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, errWall) {
-		fail(res, haft.FailTimeout, "the call took longer than it was allowed to", haft.RetryChanged)
-		return
-	}
-	fail(res, haft.FailCancelled, "the call was stopped", haft.RetrySame)
+	executor.Fail(res, executor.Stopped(context.Cause(ctx)))
 }
 
 // notStarted makes res say why there is no cell, or returns the error that is
@@ -59,7 +37,7 @@ func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error
 		return nil
 	}
 	if e, ok := errors.AsType[*cell.StartError](err); ok {
-		if r.x.told.Swap(e) != e {
+		if r.x.logged.Swap(e) != e {
 			// What it says may name files of the host, so only the operator gets it.
 			r.x.cfg.Logger.WarnContext(ctx, "interpreter does not start", "interpreter", r.rt.Argv[0], "err", e, "said",
 				clean(e.Said))
@@ -189,11 +167,11 @@ func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
 		return
 	}
 	f := &haft.Failure{
-		Kind: haft.FailureKind(m.Kind), Retry: haft.RetryChanged, Type: bounded(clean(m.Error), 256),
-		Message: r.hide(bounded(clean(m.Message), 8<<10)), Traceback: r.hide(bounded(clean(m.Traceback), 16<<10)),
+		Kind: haft.FailureKind(m.Kind), Retry: haft.RetryChanged, Type: executor.Shorten(clean(m.Error), 256),
+		Message: r.hide(executor.Shorten(clean(m.Message), 8<<10)), Traceback: r.hide(executor.Shorten(clean(m.Traceback), 16<<10)),
 	}
 	r.refine(f, m, exit)
-	failed(res, f)
+	executor.Fail(res, *f)
 }
 
 // refine gives each kind of failure its words. A kind that is not one of the
@@ -215,7 +193,7 @@ func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
 	case haft.FailRecursion:
 		f.Retry = haft.RetryNever
 	case haft.FailValidation:
-		f.Misfits = []haft.Misfit{{Pointer: bounded(clean(m.Pointer), 1<<10), Message: f.Message}}
+		f.Misfits = []haft.Misfit{{Pointer: executor.Shorten(clean(m.Pointer), 1<<10), Message: f.Message}}
 		if m.Pointer != "" {
 			f.Message = fmt.Sprintf("the argument %s does not fit: %s", argumentAt(m.Pointer), f.Message)
 		}
@@ -258,15 +236,7 @@ func argumentAt(pointer string) string {
 	for i := range p {
 		p[i] = strings.ReplaceAll(strings.ReplaceAll(p[i], "~1", "/"), "~0", "~")
 	}
-	return bounded(clean(strings.Join(p, ".")), 256)
-}
-
-// bounded cuts s to about n bytes.
-func bounded(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return executor.Shorten(clean(strings.Join(p, ".")), 256)
 }
 
 // hide takes the host's directories out of text.

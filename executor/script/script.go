@@ -11,8 +11,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,13 +58,33 @@ type Executor struct {
 	cfg      Config
 	pool     *cell.Pool
 	forks    *templates
-	js       *transformer
-	expected expectations
-	spoilt   spoilt
-	policies policies
-	recent   recent
-	told     atomic.Pointer[cell.StartError] // the last that was logged
+	expected expected
+	// js has the transformed sources, policies the digests of confinements.
+	js       cache[[32]byte, transformed]
+	policies cache[confinement, string]
+	// recent has, for each kind of cell, the frame of the source of the last call that
+	// succeeded in one. An idle cell gets it and compiles it, since the next call is likely
+	// to be of the same tool; otherwise the cell gets and compiles another source. Cells
+	// are never shared between organisations, so that a tool can only find in its memory a
+	// source that its own organisation has stored: only sources with
+	// [executor.Request.Stored] are kept. Since the call succeeded, the interpreter
+	// survives compiling it.
+	recent cache[cell.Key, []byte]
+	// badImports and badKeys are the imports that cells do not survive, and the keys of
+	// those cells.
+	badImports cache[string, bool]
+	badKeys    cache[cell.Key, bool]
+	logged     atomic.Pointer[cell.StartError] // the last that was logged
 }
+
+// The bounds of the caches. A source that is larger than maxRecentHead is not kept.
+const (
+	maxTransformed = 256
+	maxPolicies    = 1000
+	maxRecent      = 256
+	maxRecentHead  = 16 << 10
+	maxBadImports  = 1024
+)
 
 // New returns an executor that runs tools in provider, which results call name.
 // Its cells end with ctx, at the latest.
@@ -76,16 +96,17 @@ func New(ctx context.Context, provider sandbox.Provider, name string, finder *Fi
 	}
 	return &Executor{
 		provider: provider, name: name, finder: finder, cfg: cfg,
-		pool: cell.New(ctx, cfg.Cells), forks: newTemplates(ctx, provider), js: newTransformer(),
+		pool: cell.New(ctx, cfg.Cells), forks: newTemplates(ctx, provider),
+		js:       cache[[32]byte, transformed]{max: maxTransformed},
+		policies: cache[confinement, string]{max: maxPolicies}, recent: cache[cell.Key, []byte]{max: maxRecent},
+		badImports: cache[string, bool]{max: maxBadImports}, badKeys: cache[cell.Key, bool]{max: maxBadImports},
 	}
 }
 
 // Close ends everything that is kept ready and everything that runs, and waits
 // until it is gone.
 func (x *Executor) Close() {
-	if e := x.expected.swap(nil); e != nil {
-		x.disappoint(e)
-	}
+	x.dropLater(x.expected.swap(nil))
 	defer x.expected.work.Wait()
 	x.pool.Close()
 	x.forks.close()
@@ -95,8 +116,13 @@ func (x *Executor) Close() {
 // after a change of its policy.
 func (x *Executor) Drop(org string) {
 	of := func(k cell.Key) bool { return org == "" || k.Tenant == org }
-	x.recent.drop(of)
+	x.recent.deleteFunc(func(k cell.Key, _ []byte) bool { return of(k) })
 	x.pool.Drop(of)
+}
+
+// Parked returns how many sandboxes are ready for the organisation.
+func (x *Executor) Parked(org string) int {
+	return x.pool.Count(func(k cell.Key) bool { return k.Tenant == org })
 }
 
 // Limits returns the limits that hold for a request.
@@ -109,17 +135,17 @@ func (x *Executor) Execute(ctx context.Context, req executor.Request) (*haft.Res
 	return x.execute(ctx, req, nil)
 }
 
-// execute runs req, in what was made ready for it if a is not nil.
-func (x *Executor) execute(ctx context.Context, req executor.Request, a *ahead) (*haft.Result, error) {
+// execute runs req, in the prepared cell if p is not nil.
+func (x *Executor) execute(ctx context.Context, req executor.Request, p *preparation) (*haft.Result, error) {
 	began := time.Now()
 	if err := check(req); err != nil {
 		return nil, err
 	}
-	r := &run{x: x, req: req, limits: x.Limits(req.Limits), ahead: a}
+	r := &run{x: x, req: req, limits: x.Limits(req.Limits), ahead: p}
 	res := &haft.Result{Call: req.Call, Tool: req.Tool, Digest: req.Digest, Value: json.RawMessage("null")}
 	res.Sandbox.Provider = x.name
-	r.stdout = output{limit: r.limits.Stdout, tell: req.Stdout}
-	r.stderr = output{limit: r.limits.Stderr, tell: req.Stderr}
+	r.stdout = output{limit: r.limits.Stdout, pass: req.Stdout}
+	r.stderr = output{limit: r.limits.Stderr, pass: req.Stderr}
 	if err := r.do(ctx, res); err != nil {
 		return nil, err
 	}
@@ -141,26 +167,6 @@ const (
 	maxNesting = 200
 )
 
-// depth returns how deep valid JSON nests.
-func depth(b []byte) int {
-	now, most, quoted := 0, 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			now++
-			most = max(most, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return most
-}
-
 // check reports what is wrong with a request, as an error with
 // [haft.CodeInvalid].
 func check(req executor.Request) error {
@@ -173,7 +179,7 @@ func check(req executor.Request) error {
 		return invalid("the arguments are not JSON")
 	case len(req.Args) > 0 && bytes.TrimSpace(req.Args)[0] != '{':
 		return invalid("the arguments are not an object")
-	case depth(req.Args) > maxNesting:
+	case executor.JSONDepth(req.Args) > maxNesting:
 		return invalid("the arguments nest more than %d deep", maxNesting)
 	case len(req.Files) > maxFiles:
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
@@ -197,7 +203,7 @@ type run struct {
 	req            executor.Request
 	limits         haft.Limits
 	rt             *Runtime
-	ahead          *ahead // nil if nothing was made ready
+	ahead          *preparation // nil if nothing was prepared
 	stdout, stderr output
 	key            cell.Key // of the cell
 	told           []byte   // the frame that tells the source, in Python
@@ -207,7 +213,7 @@ type run struct {
 func (r *run) do(ctx context.Context, res *haft.Result) error {
 	if r.ahead != nil {
 		asked := time.Now()
-		if c := r.ahead.aim(ctx, r); c != nil {
+		if c := r.ahead.takeReady(ctx, r); c != nil {
 			r.took(res, asked, c)
 			r.talk(ctx, res, c, goFrame(), false)
 			return nil
@@ -235,7 +241,7 @@ func (r *run) do(ctx context.Context, res *haft.Result) error {
 	}
 	msg, failure := r.message()
 	if failure != nil {
-		failed(res, failure)
+		executor.Fail(res, *failure)
 		return nil
 	}
 	payload, err := json.Marshal(msg)
@@ -297,7 +303,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	default:
 		m.Source = trimBOM(req.Source)
 		m.File = fileName(req.Tool, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
-		if failure := r.x.js.into(m, req.Kind); failure != nil {
+		if failure := r.x.toCommonJS(m, req.Kind); failure != nil {
 			return nil, failure
 		}
 	}
@@ -326,12 +332,7 @@ func fileName(tool, ext string) string {
 
 // reuse reports whether the operator chose one process for all calls of the tool.
 func (r *run) reuse() bool {
-	for _, n := range r.x.cfg.Reuse {
-		if n == r.req.Org+"/"+r.req.Tool && !r.x.cfg.Cold {
-			return true
-		}
-	}
-	return false
+	return !r.x.cfg.Cold && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 
 // take gets a cell for the call. It reports whether the cell was told head.
@@ -344,13 +345,13 @@ func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.
 		told = c != nil && r.ahead.sent
 	}
 	if c == nil {
-		c = r.x.met(ctx, plan.Key)
+		c = r.x.takeExpected(ctx, plan.Key)
 	}
 	if c == nil {
 		c, err = r.x.pool.Take(ctx, plan)
 	}
-	if err != nil && ctx.Err() == nil && r.x.spoilt.has(plan.Key) {
-		// It was the imports that did not work. The tool has them to itself.
+	if err != nil && ctx.Err() == nil && r.x.badKeys.has(plan.Key) {
+		// The imports failed. The tool does them itself.
 		c, err = r.x.pool.Take(ctx, r.plan())
 	}
 	r.took(res, asked, c)
@@ -381,7 +382,7 @@ func (r *run) plan() cell.Plan {
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	plan := cell.Plan{
-		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: r.x.policies.of(spec)},
+		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: r.x.policyOf(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
 		Boot: func(conn *os.File) error { return boot(conn, r.rt.code) },
@@ -411,52 +412,38 @@ func (r *run) start() []string {
 	return []string{"-e", r.rt.harness + "()"}
 }
 
-// policies remembers digests: one is needed for every call, and there are few.
-type policies struct {
-	mu    sync.Mutex
-	known map[confinement]string
-}
-
-// A confinement is what a digest is of, as far as it can be a key.
+// A confinement holds the comparable fields of a spec that confine a run.
 type confinement struct {
 	limits  haft.Limits
 	network sandbox.Network
 	level   haft.Level
 }
 
-// maxPolicies bounds what is remembered.
-const maxPolicies = 1000
-
-// of returns the digest of everything that confines a run.
-func (p *policies) of(spec sandbox.Spec) string {
+// policyOf returns the digest of everything that confines a run. Every call needs one,
+// and there are few.
+func (x *Executor) policyOf(spec sandbox.Spec) string {
 	if len(spec.Need.Controls) > 0 {
-		return policy(spec)
+		return policyDigest(spec)
 	}
 	key := confinement{spec.Limits, spec.Network, spec.Need.Level}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	digest, ok := p.known[key]
+	digest, ok := x.policies.get(key)
 	if !ok {
-		if p.known == nil || len(p.known) >= maxPolicies {
-			p.known = make(map[confinement]string)
-		}
-		digest = policy(spec)
-		p.known[key] = digest
+		digest = policyDigest(spec)
+		x.policies.put(key, digest)
 	}
 	return digest
 }
 
-// policy is the digest of everything that confines a run.
-func policy(spec sandbox.Spec) string {
-	h := sha256.New()
+// policyDigest computes the digest of everything that confines a run.
+func policyDigest(spec sandbox.Spec) string {
 	// Values of these types always encode.
 	b, _ := json.Marshal(struct {
 		Limits  haft.Limits
 		Network sandbox.Network
 		Need    sandbox.Need
 	}{spec.Limits, spec.Network, spec.Need})
-	h.Write(b)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // partOf returns milliseconds that the tool's process told, which could be any number, as
@@ -520,7 +507,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		exit.Usage = haft.Usage{Wall: took, Disk: exit.Usage.Disk}
 	}
 	r.conclude(ctx, res, m, err, exit, runErr)
-	if err == nil && m.Type == typeResult && r.told != nil && r.req.Stored {
-		r.x.recent.note(r.key, r.told)
+	if err == nil && m.Type == typeResult && r.told != nil && r.req.Stored && len(r.told) <= maxRecentHead {
+		r.x.recent.put(r.key, r.told)
 	}
 }

@@ -11,14 +11,8 @@ import (
 	"haft/sandbox"
 )
 
-// A template serves so many cells, and for so long: forks of one share the seed
-// of hashes and the layout of memory, so it is replaced now and then.
-const (
-	maxForks = 5000
-	maxAge   = 30 * time.Minute
-	// unused is after how long without forks a template is closed.
-	unused = 5 * time.Minute
-)
+// unused is how long a template without forks is kept.
+const unused = 5 * time.Minute
 
 // templates keeps prepared interpreters that cells are forked from, where the
 // provider can do that. They hold no tenant's code, so tenants share them.
@@ -35,8 +29,6 @@ type templates struct {
 type template struct {
 	mu      sync.Mutex
 	t       sandbox.Template
-	made    time.Time
-	forks   int
 	idle    *time.Timer
 	release func() // of the layers that it sees
 }
@@ -82,16 +74,6 @@ func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec,
 	ts.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.t != nil && (e.forks >= maxForks || time.Since(e.made) > maxAge) {
-		// Who got it a moment ago may not have forked yet.
-		old, release := e.t, e.release
-		time.AfterFunc(time.Second, func() {
-			_ = old.Close()
-			release()
-		})
-		e.idle.Stop()
-		e.t = nil
-	}
 	if e.t == nil {
 		release, err := hold(layers)
 		if err != nil {
@@ -102,14 +84,13 @@ func (ts *templates) get(ctx context.Context, key string, spec sandbox.Spec,
 			release()
 			return nil, err
 		}
-		e.t, e.made, e.forks, e.release = t, time.Now(), 0, release
+		e.t, e.release = t, release
 		e.idle = time.AfterFunc(unused, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.end()
 		})
 	}
-	e.forks++
 	e.idle.Reset(unused)
 	return e.t, nil
 }

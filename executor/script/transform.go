@@ -7,27 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/evanw/esbuild/pkg/api"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/javascript"
 	"haft/schema/tsschema"
 )
 
-// maxTransformed is how many results a transformer remembers.
-const maxTransformed = 256
-
-// transformer turns TypeScript and modules into what Node runs as CommonJS, with
-// a source map, so that errors name the lines of the user. Results are
-// remembered, because tools are called more often than changed.
-type transformer struct {
-	mu   sync.Mutex
-	seen map[[32]byte]transformed
-}
-
-// transformed is the outcome for one source.
+// transformed is a source of TypeScript or JavaScript as Node runs it, with a source map,
+// so that errors name the lines of the user.
 type transformed struct {
 	code    string
 	mapping json.RawMessage
@@ -35,25 +25,15 @@ type transformed struct {
 	failure *haft.Failure
 }
 
-// newTransformer returns an empty transformer.
-func newTransformer() *transformer { return &transformer{seen: map[[32]byte]transformed{}} }
-
-// into replaces the source of m by what Node can run.
-func (t *transformer) into(m *call, kind haft.Kind) *haft.Failure {
+// toCommonJS replaces the source of m by code that Node can run. Results are kept,
+// because tools are called more often than they change.
+func (x *Executor) toCommonJS(m *call, kind haft.Kind) *haft.Failure {
 	key := sha256.Sum256([]byte(string(kind) + "\x00" + m.File + "\x00" + m.Function + "\x00" + m.Source))
-	t.mu.Lock()
-	out, ok := t.seen[key]
-	t.mu.Unlock()
+	out, ok := x.js.get(key)
 	if !ok {
-		out = t.transform(m, kind)
-		t.mu.Lock()
-		if len(t.seen) >= maxTransformed {
-			clear(t.seen)
+		if out = transform(m, kind); out.failure == nil || out.failure.Kind == haft.FailSource {
+			x.js.put(key, out)
 		}
-		if out.failure == nil || out.failure.Kind == haft.FailSource {
-			t.seen[key] = out
-		}
-		t.mu.Unlock()
 	}
 	if out.failure != nil {
 		return out.failure
@@ -62,9 +42,9 @@ func (t *transformer) into(m *call, kind haft.Kind) *haft.Failure {
 	return nil
 }
 
-// transform makes CommonJS of the source, which is quicker to load and can be
-// required from; only a source that awaits outside of a function stays a module.
-func (t *transformer) transform(m *call, kind haft.Kind) transformed {
+// transform returns the source as CommonJS, which is quicker to load and can use require.
+// Only a source with a top-level await stays a module.
+func transform(m *call, kind haft.Kind) transformed {
 	opts := api.TransformOptions{
 		Loader: api.LoaderJS, Format: api.FormatCommonJS, Platform: api.PlatformNode, Target: api.ES2022,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, Sourcefile: m.File, LogLimit: 1,
@@ -86,9 +66,9 @@ func (t *transformer) transform(m *call, kind haft.Kind) transformed {
 	return out
 }
 
-// unreadable is the outcome for a source that is wrong.
+// unreadable is the result for a source with an error.
 func unreadable(why string) transformed {
-	return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: bounded(clean(why), 2<<10),
+	return transformed{failure: &haft.Failure{Kind: haft.FailSource, Message: executor.Shorten(clean(why), 2<<10),
 		Retry: haft.RetryNever}}
 }
 

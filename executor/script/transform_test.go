@@ -24,10 +24,10 @@ func TestTransform_hostile_source_ends_soon(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			x := newTransformer()
+			x := &Executor{js: cache[[32]byte, transformed]{max: 1}}
 			m := &call{Source: tt.source, File: "tool.ts", Function: "f"}
 			start := time.Now()
-			failure := x.into(m, haft.KindTypeScript)
+			failure := x.toCommonJS(m, haft.KindTypeScript)
 			if d := time.Since(start); d > 20*time.Second {
 				t.Errorf("it took %v", d)
 			}

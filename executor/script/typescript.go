@@ -8,8 +8,8 @@ import (
 	"haft"
 )
 
-// TypeScript makes JavaScript of TypeScript, with its imports and exports as they
-// are, and a source map. It runs nothing of it.
+// TypeScript compiles TypeScript to JavaScript, with unchanged imports and exports, and a
+// source map. It runs nothing of it.
 func (x *Executor) TypeScript(source string) (code string, sourceMap json.RawMessage, failure *haft.Failure) {
 	out := esbuild(source, "", api.TransformOptions{
 		Loader: api.LoaderTS, Platform: api.PlatformNode, Target: api.ES2022,
