@@ -81,8 +81,8 @@ func (f *Finder) recall(lang language, candidates []string) *Runtime {
 		return nil
 	}
 	var m memory
-	if json.Unmarshal(b, &m) != nil || len(m.Runtime.Argv) == 0 || len(m.Stamps) == 0 || time.Since(m.Asked) > rememberFor ||
-		time.Until(m.Asked) > 0 {
+	if json.Unmarshal(b, &m) != nil || len(m.Runtime.Argv) == 0 || len(m.Stamps) == 0 ||
+		time.Since(m.Asked) > rememberFor || time.Until(m.Asked) > 0 {
 		return nil
 	}
 	rt := &m.Runtime

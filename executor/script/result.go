@@ -168,7 +168,8 @@ func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
 	}
 	f := &haft.Failure{
 		Kind: haft.FailureKind(m.Kind), Retry: haft.RetryChanged, Type: executor.Shorten(clean(m.Error), 256),
-		Message: r.hide(executor.Shorten(clean(m.Message), 8<<10)), Traceback: r.hide(executor.Shorten(clean(m.Traceback), 16<<10)),
+		Message:   r.hide(executor.Shorten(clean(m.Message), 8<<10)),
+		Traceback: r.hide(executor.Shorten(clean(m.Traceback), 16<<10)),
 	}
 	r.refine(f, m, exit)
 	executor.Fail(res, *f)

@@ -11,13 +11,13 @@ import (
 	"haft/sandbox"
 )
 
-// Key says which cells are alike. Cells are never shared between keys.
+// A Key names a set of interchangeable cells. Cells are never shared between keys.
 type Key struct {
 	// Tenant is the organisation.
 	Tenant string
 	// Environment is the interpreter and what can be imported in it.
 	Environment string
-	// Policy is the digest of limits, network and demanded isolation.
+	// Policy is the digest of limits, network and required isolation.
 	Policy string
 	// Tool names the one tool of a plan with Reuse; empty otherwise.
 	Tool string
@@ -28,42 +28,42 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec is what is run. Channel, Stdout, Stderr, Outlet, Begin, Prepared,
-	// Parked, Finish and Ended are the pool's.
+	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Outlet, Begin,
+	// Prepared, Parked, Finish and Ended.
 	Spec sandbox.Spec
-	// Boot returns when the command is up, or says why it is not. Nil means that
-	// nobody can tell: a cell is handed out at once and started by Begin, so that
-	// nothing that the command writes, and no connection it makes, comes too early.
+	// Boot returns when the command is up, or an error. Nil means that the command does
+	// not report it: Take returns the cell at once and Begin starts it, so that no output
+	// and no connection of the command comes too early.
 	Boot func(conn *os.File) error
-	// Warm makes a booted cell fit for parking. Nil means that cells of this key
-	// are not worth keeping: each Take starts one.
+	// Warm prepares a booted cell to be idle. Nil means that cells of this key are not
+	// made in advance: each Take starts one.
 	Warm func(conn *os.File) error
 	// Reuse gives a cell back after a call. See the package comment for its cost.
 	Reuse bool
-	// Spoilt, if not nil, is called when a parked cell did more than wait, and was
-	// ended for it: what Warm did to it is better left out.
+	// Spoilt, if not nil, is called when an idle cell was ended because it did more than
+	// wait: the next cells should be warmed less.
 	Spoilt func()
 }
 
-// A Cell is one run, in the hands of one caller.
+// A Cell is one run that belongs to one caller.
 //
-// Lifecycle: Serve, if it has an outlet, and Begin once (again after each Take with
+// Lifecycle: Serve, if it has egress, and Begin once (again after each Take with
 // Plan.Reuse), then talk over Conn, then Release, then wait for Ended and read Exit.
 type Cell struct {
 	// Conn is the host's end of the channel.
 	Conn *os.File
-	// Hit says that the cell was parked before it was asked for.
+	// Hit says that the cell was idle before Take.
 	Hit bool
 
 	pool           *Pool
-	shelf          *shelf
+	state          *keyState
 	plan           Plan
-	stdout, stderr tap
-	outlet         outlet
+	stdout, stderr lateWriter
+	egress         egressSession
 	cancel         context.CancelCauseFunc
 	begin, finish  chan struct{}
 	prepared       chan struct{}
-	parked         chan struct{}
+	idle           chan struct{}
 	began, over    sync.Once
 	left           atomic.Int32 // of the caller and the run
 	ended          chan struct{}
@@ -74,25 +74,25 @@ type Cell struct {
 	err  error
 }
 
-// Begin starts the clock of the call and sends output to these writers. What was
-// written before belongs to nobody and is dropped.
+// Begin starts the clock of the call and sends output to these writers. Earlier output
+// is dropped.
 func (c *Cell) Begin(stdout, stderr io.Writer) {
-	c.stdout.to(stdout)
-	c.stderr.to(stderr)
+	c.stdout.setWriter(stdout)
+	c.stderr.setWriter(stderr)
 	c.began.Do(func() { close(c.begin) })
 }
 
-// Serve says who serves the connections of the call, in a plan whose network is
-// [sandbox.NetworkOutlet], as [sandbox.Spec.Outlet]. It comes before Begin. Until
-// then, and again after Release, connections are closed at once.
-func (c *Cell) Serve(outlet func(context.Context, net.Conn)) { c.outlet.to(c.pool.ctx, outlet) }
+// Serve sets the function that serves the egress connections of the call, in a plan whose
+// network is [sandbox.NetworkOutlet], as [sandbox.Spec.Outlet]. It must be called before
+// Begin. Until then, and again after Release, connections are closed at once.
+func (c *Cell) Serve(serve func(context.Context, net.Conn)) { c.egress.start(c.pool.ctx, serve) }
 
-// Release says that the caller has what it wants. If keep is set and the plan
-// allows reuse, the cell goes back to its shelf; otherwise the run ends now, and
-// Conn is closed when it has. Every taken cell must be released.
+// Release ends the use of a cell. If keep is set and the plan allows reuse, the cell is
+// idle again; otherwise the run ends now, and Conn is closed when it has ended. Every
+// taken cell must be released.
 func (c *Cell) Release(keep bool) {
 	if keep && c.plan.Reuse {
-		c.outlet.stop()
+		c.egress.stop()
 		if c.pool.giveBack(c) {
 			return
 		}
@@ -109,8 +109,8 @@ func (c *Cell) discard() {
 }
 
 // leave closes the channel when both the caller and the run are done with it. Not
-// before: a command that sees it closed ends by itself, while processors have better
-// things to do.
+// before: a command that sees it closed ends by itself, and that takes processor time
+// while the caller still needs it.
 func (c *Cell) leave() {
 	if c.left.Add(1) == 2 {
 		_ = c.Conn.Close() // nothing more is read from it, so a failed close loses nothing
@@ -120,19 +120,19 @@ func (c *Cell) leave() {
 // Cancel stops the run as if its context had ended.
 func (c *Cell) Cancel(cause error) { c.cancel(cause) }
 
-// Ended is closed when the end of the run is known. The sandbox may still be
-// being torn down.
+// Ended returns a channel that is closed when the end of the run is known. The sandbox
+// may still be exiting.
 func (c *Cell) Ended() <-chan struct{} { return c.ended }
 
 // Exit says how the run ended, or why it could not be started. It is valid once
 // Ended is closed.
 func (c *Cell) Exit() (sandbox.Exit, error) { return c.exit, c.err }
 
-// Early returns the beginning of what the command wrote before Begin: what a
-// broken interpreter says.
+// Early returns the beginning of the output before Begin, such as the error message of a
+// broken interpreter.
 func (c *Cell) Early() string { return c.stderr.early() + c.stdout.early() }
 
-// end records how the run ended; the first to know wins.
+// end records how the run ended. Only the first call counts.
 func (c *Cell) end(exit sandbox.Exit, err error) {
 	c.once.Do(func() {
 		c.exit, c.err = exit, err
@@ -140,9 +140,9 @@ func (c *Cell) end(exit sandbox.Exit, err error) {
 	})
 }
 
-// spoil tells the plan that a cell which waited, or was about to, met a limit.
-func (c *Cell) spoil(waited bool) {
-	if waited && c.exit.Cause == sandbox.CauseLimit && c.plan.Spoilt != nil {
+// reportSpoilt tells the plan if an idle cell was ended by a limit.
+func (c *Cell) reportSpoilt() {
+	if c.exit.Cause == sandbox.CauseLimit && c.plan.Spoilt != nil {
 		c.plan.Spoilt()
 	}
 }
@@ -158,7 +158,7 @@ func (c *Cell) alive() bool {
 }
 
 // start begins a run in a goroutine that the pool waits for.
-func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
+func (p *Pool) start(s *keyState, plan Plan) (*Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -170,16 +170,16 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
-		Conn: host, pool: p, shelf: s, plan: plan, cancel: cancel,
+		Conn: host, pool: p, state: s, plan: plan, cancel: cancel,
 		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
-		prepared: make(chan struct{}), parked: make(chan struct{}),
+		prepared: make(chan struct{}), idle: make(chan struct{}),
 	}
 	spec := plan.Spec
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
 	spec.Begin, spec.Prepared, spec.Finish = c.begin, c.prepared, c.finish
-	spec.Parked = sync.OnceFunc(func() { close(c.parked) })
+	spec.Parked = sync.OnceFunc(func() { close(c.idle) })
 	if spec.Network == sandbox.NetworkOutlet {
-		spec.Outlet = c.outlet.one
+		spec.Outlet = c.egress.serveConn
 	}
 	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
 	p.running.Go(func() {
@@ -192,28 +192,30 @@ func (p *Pool) start(s *shelf, plan Plan) (*Cell, error) {
 			}
 		}
 		exit, err := plan.Run(ctx, spec)
-		_ = inside.Close() // who waits for the command to come up hears that it will not; usually closed already
-		c.outlet.stop()    // of which nothing is open
+		_ = inside.Close() // so that Boot sees that the command will not come up; usually closed already
+		c.egress.stop()    // its connections are closed
 		c.end(exit, err)
-		c.spoil(p.forget(c))
+		if p.removeIdle(c) {
+			c.reportSpoilt()
+		}
 		c.leave()
 	})
 	return c, nil
 }
 
-// maxEarly is how much of an unclaimed output is kept.
+// maxEarly is how many bytes of output before Begin are kept.
 const maxEarly = 4 << 10
 
-// tap is an output whose destination is known only when a call takes the cell.
-type tap struct {
+// A lateWriter is an output whose destination is known only when a call takes the cell.
+type lateWriter struct {
 	mu    sync.Mutex
 	began bool
 	dst   io.Writer
 	kept  []byte
 }
 
-// Write passes b on, or keeps its beginning as long as nobody has begun.
-func (t *tap) Write(b []byte) (int, error) {
+// Write passes b on. Before Begin it keeps the beginning of the output.
+func (t *lateWriter) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.began {
@@ -226,15 +228,15 @@ func (t *tap) Write(b []byte) (int, error) {
 	return t.dst.Write(b)
 }
 
-// to sets the destination.
-func (t *tap) to(w io.Writer) {
+// setWriter sets the destination.
+func (t *lateWriter) setWriter(w io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.began, t.dst = true, w
 }
 
 // early returns what was written before there was a destination.
-func (t *tap) early() string {
+func (t *lateWriter) early() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.kept)

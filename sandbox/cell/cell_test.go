@@ -118,7 +118,7 @@ func TestPool_a_cell_is_taken_once_and_replaced(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n := p.Parked(plan.Key); n != 2 {
+			if n := p.Idle(plan.Key); n != 2 {
 				t.Errorf("%d cells parked, want 2", n)
 			}
 		}
@@ -145,7 +145,7 @@ func TestPool_Try_waits_for_nothing(t *testing.T) {
 			t.Error("a third cell was there")
 		}
 		time.Sleep(time.Second)
-		if n := p.Parked(plan.Key); n != 2 {
+		if n := p.Idle(plan.Key); n != 2 {
 			t.Errorf("%d cells parked after a second, want 2", n)
 		}
 	})
@@ -223,12 +223,12 @@ func TestPool_follows_demand_and_sleeps_when_idle(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		if n := p.Parked(plan.Key); n < 4 || n > 8 {
+		if n := p.Idle(plan.Key); n < 4 || n > 8 {
 			t.Errorf("%d cells parked at 50 calls a second, want 4 to 8", n)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if n, live := p.Parked(plan.Key), f.live.Load(); n != 0 || live != 0 {
+		if n, live := p.Idle(plan.Key), f.live.Load(); n != 0 || live != 0 {
 			t.Errorf("%d cells parked and %d alive after two idle minutes, want none", n, live)
 		}
 		before := f.started.Load()
@@ -383,7 +383,7 @@ func TestPool_replaces_after_a_moment(t *testing.T) {
 		first.Release(false)
 		second.Release(false)
 		time.Sleep(time.Second)
-		if n := p.Parked(plan.Key); n != 2 {
+		if n := p.Idle(plan.Key); n != 2 {
 			t.Errorf("%d cells parked, want 2", n)
 		}
 	})
@@ -398,8 +398,8 @@ func TestPool_drop_empties_a_key(t *testing.T) {
 		time.Sleep(time.Second)
 		p.Drop(func(k cell.Key) bool { return k.Tenant == "a" })
 		synctest.Wait()
-		if p.Parked(a.Key) != 0 || p.Parked(b.Key) != 2 {
-			t.Errorf("parked a=%d b=%d, want 0 and 2", p.Parked(a.Key), p.Parked(b.Key))
+		if p.Idle(a.Key) != 0 || p.Idle(b.Key) != 2 {
+			t.Errorf("parked a=%d b=%d, want 0 and 2", p.Idle(a.Key), p.Idle(b.Key))
 		}
 		select {
 		case <-busy.Ended():
@@ -420,11 +420,11 @@ func TestPool_total_is_a_bound_and_the_idlest_gives_way(t *testing.T) {
 		synctest.Wait()
 		sum := 0
 		for _, tenant := range []string{"a", "b", "c"} {
-			sum += p.Parked(cell.Key{Tenant: tenant})
+			sum += p.Idle(cell.Key{Tenant: tenant})
 		}
-		if sum > 4 || p.Parked(cell.Key{Tenant: "c"}) != 2 {
+		if sum > 4 || p.Idle(cell.Key{Tenant: "c"}) != 2 {
 			t.Errorf("%d parked in all, want at most 4; %d of the last key, want 2", sum,
-				p.Parked(cell.Key{Tenant: "c"}))
+				p.Idle(cell.Key{Tenant: "c"}))
 		}
 	})
 }
@@ -453,7 +453,7 @@ func TestPool_a_cell_that_dies_parked_is_not_handed_out(t *testing.T) {
 		time.Sleep(time.Second)
 		close(die)
 		synctest.Wait()
-		if n := p.Parked(plan.Key); n != 0 {
+		if n := p.Idle(plan.Key); n != 0 {
 			t.Errorf("%d dead cells parked", n)
 		}
 	})
@@ -470,7 +470,7 @@ func TestPool_a_restless_cell_is_not_parked(t *testing.T) {
 		plan.Spoilt = func() { spoilt.Add(1) }
 		take(t, p, plan).Release(false) // which starts one for itself, and others to be parked
 		synctest.Wait()
-		if n := p.Parked(plan.Key); n != 0 || spoilt.Load() == 0 {
+		if n := p.Idle(plan.Key); n != 0 || spoilt.Load() == 0 {
 			t.Errorf("%d restless cells are parked, the plan heard of %d", n, spoilt.Load())
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +19,8 @@ type Config struct {
 	Least int
 	// Most is how many a key keeps ready at the height of demand; 0 means 16.
 	Most int
-	// Total bounds the parked cells of all keys, and so their memory; 0 means
-	// 64. At the bound, the key that was idle longest gives its cells up.
+	// Total bounds the idle cells of all keys, and so their memory; 0 means
+	// 64. At the bound, the key that was unused longest gives its cells up.
 	Total int
 	// Starting bounds how many cells are started at once, and so the processor
 	// time that starting takes; 0 means one for each processor.
@@ -47,136 +48,136 @@ type Pool struct {
 	ctx     context.Context // the lifetime of all cells
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	gate    gate
+	starts  startQueue
 
-	mu      sync.Mutex
-	closed  bool
-	shelves map[Key]*shelf
-	parked  int
-	making  int // for stock, of all shelves
+	mu     sync.Mutex
+	closed bool
+	keys   map[Key]*keyState
+	idle   int // cells of all keys
+	making int // in advance, for all keys
 }
 
-// A shelf holds the cells of one key. Its fields are guarded by the pool's mu.
-type shelf struct {
+// A keyState is the idle cells of one key, and what is known about it. Its fields are
+// guarded by the pool's mu.
+type keyState struct {
 	plan     Plan
 	ready    []*Cell
 	making   int
-	waiters  []chan *Cell // one for each call that found the shelf empty
+	waiters  []chan *Cell // one for each call that found no idle cell
 	demand   demand
 	failures int
 	until    time.Time // no start before, because of broken
 	broken   error
-	idle     *time.Timer
-	soon     bool // a refill is on its way
-	gone     bool
+	unused   *time.Timer
+	soon     bool // a refill is scheduled
+	dropped  bool
+}
+
+// setDefault sets a field that is not positive to its default.
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
 }
 
 // New returns an empty pool. Its cells end when ctx does, at the latest.
 func New(ctx context.Context, cfg Config) *Pool {
-	def := func(p *int, v int) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	defTime := func(p *time.Duration, v time.Duration) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	def(&cfg.Least, 2)
-	def(&cfg.Most, 16)
-	def(&cfg.Total, 64)
-	def(&cfg.Starting, runtime.GOMAXPROCS(0))
-	defTime(&cfg.Idle, time.Minute)
-	defTime(&cfg.Boot, 20*time.Second)
-	defTime(&cfg.Backoff, time.Second)
+	setDefault(&cfg.Least, 2)
+	setDefault(&cfg.Most, 16)
+	setDefault(&cfg.Total, 64)
+	setDefault(&cfg.Starting, runtime.GOMAXPROCS(0))
+	setDefault(&cfg.Idle, time.Minute)
+	setDefault(&cfg.Boot, 20*time.Second)
+	setDefault(&cfg.Backoff, time.Second)
 	ctx, cancel := context.WithCancel(ctx)
-	return &Pool{
-		cfg: cfg, ctx: ctx, cancel: cancel, shelves: map[Key]*shelf{},
-		gate: gate{free: cfg.Starting},
-	}
+	return &Pool{cfg: cfg, ctx: ctx, cancel: cancel, keys: map[Key]*keyState{},
+		starts: startQueue{free: cfg.Starting}}
 }
 
-// Take returns a cell that is up and that nobody had before: a parked one if
+// Take returns a cell that is up and that nobody had before: an idle one if
 // there is one, else a fresh one. The caller owns it until Release.
 //
 // An error is the end of ctx, [ErrClosed], or that cells of this plan do not
-// start; while that is known, Take says so without trying again.
+// start. For a while after such a failure, Take returns its error without trying again.
 func (p *Pool) Take(ctx context.Context, plan Plan) (*Cell, error) {
-	s, c, err := p.fromShelf(plan)
+	waiter := make(chan *Cell, 1)
+	s, c, err := p.takeIdle(plan, waiter)
 	if c != nil || err != nil {
 		return c, err
 	}
-	waiter := make(chan *Cell, 1)
-	p.wait(s, waiter)
-	t := p.gate.ask(plan.Key, false)
-	defer p.gate.leave(t)
+	t := p.starts.enter(plan.Key, false)
+	defer p.starts.leave(t)
 	select {
 	case c := <-waiter:
 		return c, nil
 	case <-t.ready:
 	case <-ctx.Done():
 	}
-	if c := p.unwait(s, waiter); c != nil {
+	if c := p.stopWaiting(s, waiter); c != nil {
 		return c, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("wait for a cell: %w", context.Cause(ctx))
 	}
-	if err := p.known(s); err != nil {
+	if err := p.recentFailure(s); err != nil {
 		return nil, err
 	}
 	c, err = p.make(ctx, s, plan, false)
-	if err != nil && ctx.Err() == nil && p.firstFailure(s) {
+	if err != nil && ctx.Err() == nil && p.failedOnce(s) {
 		// Machines have bad moments. Twice in a row is a reason to stop trying.
 		c, err = p.make(ctx, s, plan, false)
 	}
 	return c, err
 }
 
-// Try is Take where that needs no waiting: it returns nil if no cell is parked.
+// Try is Take without waiting: it returns nil if no cell is idle.
 func (p *Pool) Try(plan Plan) *Cell {
 	p.mu.Lock()
-	s := p.shelves[plan.Key]
+	s := p.keys[plan.Key]
 	none := s == nil || len(s.ready) == 0
 	p.mu.Unlock()
 	if none {
 		return nil
 	}
-	// Another may take it meanwhile, and then one is being made.
-	_, c, _ := p.fromShelf(plan)
+	// Another call may take it meanwhile, and then one is being made.
+	_, c, _ := p.takeIdle(plan, nil)
 	return c
 }
 
-// firstFailure reports whether only one start failed since the last that did not.
-func (p *Pool) firstFailure(s *shelf) bool {
+// failedOnce reports whether only one start has failed since the last success.
+func (p *Pool) failedOnce(s *keyState) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.failures == 1
 }
 
-// fromShelf takes a parked cell, and sees to it that another is made.
-func (p *Pool) fromShelf(plan Plan) (*shelf, *Cell, error) {
+// takeIdle takes an idle cell, and has another one made. If there is none, the waiter, if
+// not nil, gets the next cell that is made in advance.
+func (p *Pool) takeIdle(plan Plan, waiter chan *Cell) (*keyState, *Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ctx.Err() != nil {
 		return nil, nil, ErrClosed
 	}
-	s := p.shelves[plan.Key]
+	s := p.keys[plan.Key]
 	if s == nil {
-		s = &shelf{plan: plan}
+		s = &keyState{plan: plan}
 		if plan.Warm != nil || plan.Reuse {
-			p.shelves[plan.Key] = s
-			s.idle = time.AfterFunc(p.cfg.Idle, func() { p.clear(s) })
+			p.keys[plan.Key] = s
+			s.unused = time.AfterFunc(p.cfg.Idle, func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.drop(s)
+			})
 		}
 	} else {
-		s.idle.Reset(p.cfg.Idle)
+		s.unused.Reset(p.cfg.Idle)
 	}
 	s.demand.arrive(time.Now())
 	var c *Cell
 	for len(s.ready) > 0 && c == nil {
 		c, s.ready = s.ready[0], s.ready[1:]
-		p.parked--
+		p.idle--
 		if !c.alive() {
 			c.discard()
 			c = nil
@@ -192,16 +193,19 @@ func (p *Pool) fromShelf(plan Plan) (*shelf, *Cell, error) {
 	} else {
 		p.refill(s)
 	}
+	if c == nil && waiter != nil {
+		s.waiters = append(s.waiters, waiter)
+	}
 	return s, c, nil
 }
 
-// refillDelay is how long a refill waits while there still is a parked cell.
+// refillDelay is how long a refill waits while there still is an idle cell.
 // Making one takes a processor for longer than most calls take; the call that
 // just took a cell should have it first.
 const refillDelay = 2 * time.Millisecond
 
 // refillSoon refills after a moment. Preconditions: mu is held.
-func (p *Pool) refillSoon(s *shelf) {
+func (p *Pool) refillSoon(s *keyState) {
 	if s.soon {
 		return
 	}
@@ -214,27 +218,27 @@ func (p *Pool) refillSoon(s *shelf) {
 	})
 }
 
-// refill starts making what the shelf lacks. Preconditions: mu is held.
-func (p *Pool) refill(s *shelf) {
-	if p.closed || s.gone || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil {
+// refill starts to make the idle cells that a key lacks. Preconditions: mu is held.
+func (p *Pool) refill(s *keyState) {
+	if p.closed || s.dropped || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil {
 		return
 	}
 	want := s.demand.want(p.cfg.Least, p.cfg.Most)
-	for len(s.ready)+s.making < want && p.room(s) {
+	for len(s.ready)+s.making < want && p.makeRoom(s) {
 		s.making++
 		p.making++
-		p.running.Go(func() { p.stock(s) })
+		p.running.Go(func() { p.makeIdle(s) })
 	}
 }
 
-// room reports whether one more cell may be parked, after taking one from the
-// key that was idle longest if need be. Preconditions: mu is held.
-func (p *Pool) room(s *shelf) bool {
-	if p.parked+p.making < p.cfg.Total {
+// makeRoom reports whether one more cell may be idle. If need be, it ends one of the key
+// that was unused longest. Preconditions: mu is held.
+func (p *Pool) makeRoom(s *keyState) bool {
+	if p.idle+p.making < p.cfg.Total {
 		return true
 	}
-	var oldest *shelf
-	for _, o := range p.shelves {
+	var oldest *keyState
+	for _, o := range p.keys {
 		if o != s && len(o.ready) > 0 && (oldest == nil || o.demand.last.Before(oldest.demand.last)) {
 			oldest = o
 		}
@@ -244,45 +248,48 @@ func (p *Pool) room(s *shelf) bool {
 	}
 	oldest.ready[0].discard()
 	oldest.ready = oldest.ready[1:]
-	p.parked--
+	p.idle--
 	return true
 }
 
-// stock makes one cell and parks it, or hands it to a call that waits.
-func (p *Pool) stock(s *shelf) {
-	t := p.gate.ask(s.plan.Key, true)
-	defer p.gate.leave(t)
+// makeIdle makes one cell in advance.
+func (p *Pool) makeIdle(s *keyState) {
+	t := p.starts.enter(s.plan.Key, true)
+	defer p.starts.leave(t)
 	var c *Cell
-	if t.wait(p.ctx) == nil && p.known(s) == nil {
-		// The error is kept by make for the next Take.
-		c, _ = p.make(p.ctx, s, s.plan, true)
+	select {
+	case <-t.ready:
+		if p.recentFailure(s) == nil {
+			c, _ = p.make(p.ctx, s, s.plan, true) // make keeps the error for the next Take
+		}
+	case <-p.ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.making--
 	p.making--
 	if c != nil {
-		p.park(s, c)
+		p.addIdle(s, c)
 	}
 }
 
-// park puts c where it is needed. Preconditions: mu is held.
-func (p *Pool) park(s *shelf, c *Cell) {
+// addIdle hands c to a waiting call, or keeps it idle. Preconditions: mu is held.
+func (p *Pool) addIdle(s *keyState, c *Cell) {
 	switch {
 	case len(s.waiters) > 0 && c.alive():
 		s.waiters[0] <- c
 		s.waiters = s.waiters[1:]
-		p.refill(s) // this one was meant for the shelf
-	case s.gone || p.closed || !c.alive():
+		p.refill(s) // this one was meant to be idle
+	case s.dropped || p.closed || !c.alive():
 		c.discard()
 	default:
 		s.ready = append(s.ready, c)
-		p.parked++
+		p.idle++
 	}
 }
 
-// make starts a cell and waits until it is up, and warm if it is for stock.
-func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell, error) {
+// make starts a cell and waits until it is up, and idle if it is made in advance.
+func (p *Pool) make(ctx context.Context, s *keyState, plan Plan, inAdvance bool) (*Cell, error) {
 	began := time.Now()
 	c, err := p.start(s, plan)
 	if err != nil {
@@ -293,9 +300,9 @@ func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell,
 	if err = c.Conn.SetDeadline(began.Add(p.cfg.Boot)); err == nil && plan.Boot != nil {
 		err = plan.Boot(c.Conn)
 	}
-	if err == nil && warm && plan.Warm != nil {
+	if err == nil && inAdvance && plan.Warm != nil {
 		if err = plan.Warm(c.Conn); err == nil {
-			err = c.settle(p.cfg.Boot)
+			err = c.awaitIdle(p.cfg.Boot)
 		}
 	}
 	if err == nil {
@@ -316,39 +323,39 @@ func (p *Pool) make(ctx context.Context, s *shelf, plan Plan, warm bool) (*Cell,
 	return nil, p.fail(s, c, err)
 }
 
-// errNotAlone says that a cell was ended instead of being parked.
-var errNotAlone = errors.New("it is more than one process, or does not come to rest")
+// errNotIdle says that a cell was ended because it did not become idle.
+var errNotIdle = errors.New("it is more than one process, or does not come to rest")
 
-// settle waits until the provider has seen that the command only waits.
-func (c *Cell) settle(most time.Duration) error {
+// awaitIdle waits until the provider has seen that the command only waits.
+func (c *Cell) awaitIdle(most time.Duration) error {
 	close(c.prepared)
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
-	case <-c.parked:
+	case <-c.idle:
 		return nil
 	case <-c.ended:
-		c.spoil(true)
+		c.reportSpoilt()
 	case <-timer.C: // a provider that does not answer
 	}
-	return errNotAlone
+	return errNotIdle
 }
 
 // A StartError says that the command of a cell did not come up.
 type StartError struct {
-	// Said is the beginning of what it wrote.
+	// Said is the beginning of its output.
 	Said string
 	Err  error
 }
 
-// Error returns what went wrong, without what the command wrote.
+// Error returns the error without the output of the command.
 func (e *StartError) Error() string { return "start a cell: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// fail notes that a start failed, so that the next ones wait.
-func (p *Pool) fail(s *shelf, c *Cell, err error) error {
+// fail records a failed start, so that the next ones wait, and returns its error.
+func (p *Pool) fail(s *keyState, c *Cell, err error) error {
 	if _, runErr := c.Exit(); runErr != nil {
 		err = runErr
 	} else {
@@ -371,8 +378,8 @@ func (p *Pool) fail(s *shelf, c *Cell, err error) error {
 	return s.broken
 }
 
-// known returns the error of a start that failed a moment ago.
-func (p *Pool) known(s *shelf) error {
+// recentFailure returns the error of a start that failed a moment ago, or nil.
+func (p *Pool) recentFailure(s *keyState) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.broken != nil && time.Now().Before(s.until) {
@@ -381,100 +388,85 @@ func (p *Pool) known(s *shelf) error {
 	return nil
 }
 
-// wait adds a call to those that a finished cell is handed to.
-func (p *Pool) wait(s *shelf, w chan *Cell) {
+// stopWaiting removes a waiter. It returns the cell if the waiter got one meanwhile.
+func (p *Pool) stopWaiting(s *keyState, w chan *Cell) *Cell {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.waiters = append(s.waiters, w)
-}
-
-// unwait removes it. A cell that was handed over meanwhile is returned.
-func (p *Pool) unwait(s *shelf, w chan *Cell) *Cell {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, x := range s.waiters {
-		if x == w {
-			s.waiters = append(s.waiters[:i:i], s.waiters[i+1:]...)
-			return nil
-		}
+	if i := slices.Index(s.waiters, w); i >= 0 {
+		s.waiters = slices.Delete(s.waiters, i, i+1)
+		return nil
 	}
 	return <-w
 }
 
-// giveBack parks a used cell of a plan with Reuse.
+// giveBack makes a used cell of a plan with Reuse idle again.
 func (p *Pool) giveBack(c *Cell) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := c.shelf
-	if p.closed || s.gone || !c.alive() || len(s.ready) >= p.cfg.Most || p.parked >= p.cfg.Total {
+	s := c.state
+	if p.closed || s.dropped || !c.alive() || len(s.ready) >= p.cfg.Most || p.idle >= p.cfg.Total {
 		return false
 	}
-	c.stdout.to(nil)
-	c.stderr.to(nil)
-	p.park(s, c)
+	c.stdout.setWriter(nil)
+	c.stderr.setWriter(nil)
+	p.addIdle(s, c)
 	return true
 }
 
-// forget takes a cell whose run has ended off its shelf, and reports whether it was
-// there.
-func (p *Pool) forget(c *Cell) bool {
+// removeIdle removes a cell whose run has ended, and reports whether it was idle.
+func (p *Pool) removeIdle(c *Cell) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, x := range c.shelf.ready {
-		if x == c {
-			c.shelf.ready = append(c.shelf.ready[:i:i], c.shelf.ready[i+1:]...)
-			p.parked--
-			c.discard()
-			return true
-		}
+	i := slices.Index(c.state.ready, c)
+	if i < 0 {
+		return false
 	}
-	return false
+	c.state.ready = slices.Delete(c.state.ready, i, i+1)
+	p.idle--
+	c.discard()
+	return true
 }
 
-// clear ends the parked cells of s and forgets its key.
-func (p *Pool) clear(s *shelf) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clearLocked(s)
-}
-
-// clearLocked is clear. Preconditions: mu is held.
-func (p *Pool) clearLocked(s *shelf) {
-	if s.gone {
+// drop ends the idle cells of a key and forgets it. Preconditions: mu is held.
+func (p *Pool) drop(s *keyState) {
+	if s.dropped {
 		return
 	}
-	s.gone = true
-	if s.idle != nil {
-		s.idle.Stop()
+	s.dropped = true
+	if s.unused != nil {
+		s.unused.Stop()
 	}
-	delete(p.shelves, s.plan.Key)
+	delete(p.keys, s.plan.Key)
 	for _, c := range s.ready {
 		c.discard()
 	}
-	p.parked -= len(s.ready)
+	p.idle -= len(s.ready)
 	s.ready = nil
 }
 
-// Drop ends the parked cells of the keys that match says so of, as after a
+// Drop ends the idle cells of the matching keys, as after a
 // change of policy. Cells in use go on.
 func (p *Pool) Drop(match func(Key) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for k, s := range p.shelves {
+	for k, s := range p.keys {
 		if match(k) {
-			p.clearLocked(s)
+			p.drop(s)
 		}
 	}
 }
 
-// Parked returns how many cells of key are ready.
-func (p *Pool) Parked(key Key) int {
+// Count returns how many cells of the matching keys are idle.
+func (p *Pool) Count(match func(Key) bool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.shelves[key]; s != nil {
-		return len(s.ready)
+	n := 0
+	for k, s := range p.keys {
+		if match(k) {
+			n += len(s.ready)
+		}
 	}
-	return 0
+	return n
 }
 
 // Close ends all cells, those in use too, and waits until nothing of them is
@@ -482,8 +474,8 @@ func (p *Pool) Parked(key Key) int {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	for _, s := range p.shelves {
-		p.clearLocked(s)
+	for _, s := range p.keys {
+		p.drop(s)
 	}
 	p.mu.Unlock()
 	p.cancel()

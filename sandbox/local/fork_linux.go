@@ -30,7 +30,6 @@ type cell struct {
 	pid  int // as the template counts
 	fd   *os.File
 	conn *wire.Conn
-	id   uint32
 }
 
 // fork runs spec in a fork of g.
@@ -38,12 +37,12 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	if ctx.Err() != nil {
 		return r.never(), nil
 	}
-	id, err := g.takeID()
+	id, err := g.ids.take()
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	defer g.freeID(id)
-	theirs, err := r.openAs(g.block + int(id))
+	defer g.ids.free(id)
+	theirs, err := r.openAs(g.block + id)
 	defer func() { closeFiles(theirs) }()
 	if err != nil {
 		return sandbox.Exit{}, err
@@ -72,7 +71,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 }
 
 // order has the template fork.
-func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) {
+func (r *run) order(g *generation, id int, theirs []*os.File) (*cell, error) {
 	conn, far, err := wire.Pair()
 	if err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (r *run) order(g *generation, id uint32, theirs []*os.File) (*cell, error) 
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	c.conn, c.id = conn, id
+	c.conn = conn
 	return c, nil
 }
 
@@ -215,26 +214,8 @@ func (c *cell) waitGone() {
 	})
 }
 
-// takeID takes a number from the template's block.
-func (g *generation) takeID() (uint32, error) {
-	if !g.p.privileged {
-		return 0, nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n, err := g.ids.take(idsPerTemplate - templateID - 1)
-	return n + templateID + 1, err
-}
-
-// freeID gives a number back.
-func (g *generation) freeID(id uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.ids.used, id-templateID-1)
-}
-
 // maps are the files and lines that say who the user of a fork is.
-func (g *generation) maps(id uint32) [][2]string {
+func (g *generation) maps(id int) [][2]string {
 	if g.p.privileged {
 		line := fmt.Sprintf("%d %d 1", insideID, id)
 		return [][2]string{{"uid_map", line}, {"gid_map", line}}

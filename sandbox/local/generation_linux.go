@@ -14,6 +14,7 @@ import (
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/local/internal/filter"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -25,6 +26,7 @@ import (
 type generation struct {
 	p       *Provider
 	block   int // the first user id of the host
+	ids     *idPool
 	host    *run
 	control *wire.Conn
 	said    lockedBuffer // on standard output and error
@@ -33,7 +35,6 @@ type generation struct {
 	forking sync.Mutex // held from the order of a fork to its answer
 
 	mu      sync.Mutex
-	ids     pool
 	forks   int
 	held    int
 	retired bool
@@ -55,9 +56,10 @@ const kernelPerFork = 2 << 20
 func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot string) (*generation, error) {
 	g := &generation{p: p, born: time.Now(), ended: map[int]chan message{}, gone: make(chan struct{})}
 	var err error
-	if g.block, err = p.takeBlock(); err != nil {
+	if g.block, err = p.templateIDs.take(); err != nil {
 		return nil, err
 	}
+	g.ids = p.newIDs(templateID+1, 1, idsPerTemplate-templateID-1, 0)
 	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel, spec.Outlet = nil, &g.said, &g.said, nil, nil
 	spec.Limits.Stdout, spec.Limits.Stderr = 8<<10, 8<<10
 	spec.Limits.Memory += idsPerTemplate * kernelPerFork
@@ -67,7 +69,7 @@ func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot 
 			err = errors.Join(err, g.control.Close())
 		}
 		err = errors.Join(err, g.host.tearDown())
-		p.freeBlock(g.block)
+		p.templateIDs.free(g.block)
 		return nil, g.quote(err)
 	}
 	go g.listen()
@@ -93,15 +95,8 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 		return err
 	}
 	defer closeFDs()
-	dir, err := r.group.Dir()
-	if err != nil {
-		return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
-	}
-	if dir != nil {
-		defer dir.Close() // only for the clone
-	}
-	if r.init, err = g.p.spawn(g.p.namespacesOfTemplate(r.spec.Network, g.block), dir); err != nil {
-		return &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
+	if err := r.spawn(g.p.namespacesOfTemplate(r.spec.Network, g.block)); err != nil {
+		return err
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
 	defer stop()
@@ -150,7 +145,7 @@ func (g *generation) request() (request, []int, func(), error) {
 	pl.Rlimit("core", unix.RLIMIT_CORE, 0, 0)
 	pl.OpenFiles(ownLimit(unix.RLIMIT_NOFILE)) // it sends descriptors, see there
 	pl.NoNewPrivs()
-	if err := p.sieve(&pl, filterKey{template: true}); err != nil {
+	if err := p.planFilter(&pl, filter.Config{Template: true}); err != nil {
 		closeFDs()
 		return request{}, nil, nil, err
 	}
@@ -275,7 +270,7 @@ func (g *generation) end() {
 	g.host.init.kill()
 	<-g.gone
 	err := errors.Join(g.control.Close(), g.host.tearDown())
-	g.p.freeBlock(g.block)
+	g.p.templateIDs.free(g.block)
 	if err != nil {
 		g.p.log.Warn("a template left something behind", "err", err)
 	}
@@ -294,8 +289,7 @@ func (g *generation) listen() {
 		}
 	}
 	init.kill()
-	init.waitErr = init.wait()
-	init.waited = true
+	_ = init.wait() // tearDown reports it
 	g.mu.Lock()
 	g.broken = true
 	g.mu.Unlock()

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"os"
 	"sync"
 
@@ -18,27 +19,40 @@ const (
 	templatesAtOnce = (idsPerInstance - idsForRuns) / idsPerTemplate
 )
 
-// ids hands out numbers, the longest unused first, so that no run meets what the
-// kernel still counts for one before it.
-type ids struct {
-	mu        sync.Mutex
-	runs      pool
-	templates pool
+// An idPool hands out numbers, the longest unused first, so that no run meets what the
+// kernel still counts for the run before it. It is safe for concurrent use.
+type idPool struct {
+	provider          *Provider
+	first, step, size int
+	fixed             int // the only number if the provider is not privileged
+
+	mu   sync.Mutex
+	next int
+	used map[int]bool
 }
 
-// A pool is a set of numbers below size.
-type pool struct {
-	next uint32
-	used map[uint32]bool
+// newIDs returns a pool of size numbers, from first on in steps. If the provider is not
+// privileged, its only number is fixed.
+func (p *Provider) newIDs(first, step, size, fixed int) *idPool {
+	return &idPool{provider: p, first: first, step: step, size: size, fixed: fixed, used: map[int]bool{}}
 }
 
-// take returns a number below size.
-func (p *pool) take(size uint32) (uint32, error) {
-	if p.used == nil {
-		p.used = map[uint32]bool{}
+// openIDs makes the pools of the provider.
+func (p *Provider) openIDs() {
+	first := int(cmp.Or(p.config.UIDs, defaultUIDs)) + p.number*idsPerInstance
+	p.runIDs = p.newIDs(first, 1, idsForRuns, os.Geteuid())
+	p.templateIDs = p.newIDs(first+idsForRuns, idsPerTemplate, templatesAtOnce, os.Geteuid())
+}
+
+// take returns a number that is not in use.
+func (p *idPool) take() (int, error) {
+	if !p.provider.privileged {
+		return p.fixed, nil
 	}
-	for range size {
-		n := p.next % size
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range p.size {
+		n := p.first + p.next%p.size*p.step
 		p.next++
 		if !p.used[n] {
 			p.used[n] = true
@@ -48,51 +62,9 @@ func (p *pool) take(size uint32) (uint32, error) {
 	return 0, &haft.Error{Code: haft.CodeUnavailable, Message: "too many sandboxes at a time"}
 }
 
-// firstUID is the first id of this instance.
-func (p *Provider) firstUID() int {
-	base := p.config.UIDs
-	if base == 0 {
-		base = defaultUIDs
-	}
-	return int(base) + p.number*idsPerInstance
-}
-
-// takeUID returns an id of the host for one run, or our own.
-func (p *Provider) takeUID() (int, error) {
-	if !p.privileged {
-		return os.Geteuid(), nil
-	}
-	p.ids.mu.Lock()
-	defer p.ids.mu.Unlock()
-	n, err := p.ids.runs.take(idsForRuns)
-	return p.firstUID() + int(n), err
-}
-
-// freeUID gives an id back.
-func (p *Provider) freeUID(id int) {
-	if p.privileged {
-		p.ids.mu.Lock()
-		defer p.ids.mu.Unlock()
-		delete(p.ids.runs.used, uint32(id-p.firstUID()))
-	}
-}
-
-// takeBlock returns the first id of the host for a template, or our own.
-func (p *Provider) takeBlock() (int, error) {
-	if !p.privileged {
-		return os.Geteuid(), nil
-	}
-	p.ids.mu.Lock()
-	defer p.ids.mu.Unlock()
-	n, err := p.ids.templates.take(templatesAtOnce)
-	return p.firstUID() + idsForRuns + int(n)*idsPerTemplate, err
-}
-
-// freeBlock gives a block back.
-func (p *Provider) freeBlock(id int) {
-	if p.privileged {
-		p.ids.mu.Lock()
-		defer p.ids.mu.Unlock()
-		delete(p.ids.templates.used, uint32((id-p.firstUID()-idsForRuns)/idsPerTemplate))
-	}
+// free gives a number back.
+func (p *idPool) free(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.used, n)
 }

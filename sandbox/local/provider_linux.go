@@ -37,12 +37,15 @@ type Provider struct {
 	isolation  haft.Isolation
 	lastCap    int
 	// filters are compiled by the first run that needs them.
-	filters map[filterKey]func() ([]byte, error)
-	spawner *spawner
-	runs    atomic.Uint64
+	filterMu sync.Mutex
+	filters  map[filter.Config][]byte
+	spawner  *spawner
+	runs     atomic.Uint64
 
-	ids    ids
-	spares spares
+	// runIDs are the user ids of the host for runs, templateIDs the first ids of the
+	// blocks for templates.
+	runIDs, templateIDs *idPool
+	spares              spares
 
 	// proven says that the isolation is not only assumed. Until then, proving is
 	// held by the one who finds out, and guards everything above that he changes.
@@ -58,7 +61,7 @@ type Provider struct {
 // for.
 func Open(_ context.Context, config Config) (*Provider, error) {
 	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(),
-		filters: map[filterKey]func() ([]byte, error){}}
+		filters: map[filter.Config][]byte{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -78,64 +81,39 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	if imageErr != nil {
 		p.log.Warn("Haft is its own init, which starts more slowly", "err", imageErr)
 	}
+	p.openIDs()
 	p.spawner = startSpawner(program)
 	p.assume()
 	p.spares.refill(p)
-	if err := p.compile(); err != nil { // while the spare starts
+	// Most runs need this one, and it compiles while the spare starts. A wrong list of
+	// system calls is found here.
+	if _, err := p.filter(filter.Config{}); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
-// compile prepares the filters, and compiles the one that most runs need: a list of
-// system calls that is wrong is found here.
-func (p *Provider) compile() error {
-	keys := []filterKey{{template: true}}
-	for _, k := range []filterKey{{}, {internet: true}, {outlet: true}, {reduced: true},
-		{reduced: true, internet: true}} {
-		for _, scoped := range []bool{false, k.reduced} {
-			for _, uncounted := range []bool{false, true} {
-				k.scoped, k.uncounted = scoped, uncounted
-				keys = append(keys, k)
-			}
-		}
+// filter returns the compiled filter of system calls for what the machine gives now.
+func (p *Provider) filter(c filter.Config) ([]byte, error) {
+	also := p.config.Syscalls
+	if c.Template {
+		also = nil
+	} else {
+		c.Scoped = c.Reduced && p.wall.scopes() && p.isolation.Has(haft.ControlLandlock)
+		c.Uncounted = !p.tree.Has(cgroup.Memory)
 	}
-	for _, k := range keys {
-		c := filter.Config{Internet: k.internet, Outlet: k.outlet, Template: k.template, Reduced: k.reduced,
-			Scoped: k.scoped, Uncounted: k.uncounted}
-		if !k.template {
-			c.Also = p.config.Syscalls
-		}
-		p.filters[k] = sync.OnceValues(func() ([]byte, error) {
-			f, err := filter.Compile(c)
-			if err != nil {
-				return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled",
-					Err: err}
-			}
-			return f, nil
-		})
+	p.filterMu.Lock()
+	defer p.filterMu.Unlock()
+	if f := p.filters[c]; f != nil {
+		return f, nil
 	}
-	_, err := p.filters[filterKey{}.on(p)]()
-	return err
-}
-
-// A filterKey says which filter a process needs.
-type filterKey struct {
-	internet, reduced bool
-	outlet            bool // its only way out is an outlet
-	template          bool // sandboxes are forked from it
-	scoped            bool // Landlock keeps its signals inside
-	uncounted         bool // no cgroup counts its memory
-}
-
-// on returns the key with what the machine gives now.
-func (k filterKey) on(p *Provider) filterKey {
-	if k.template {
-		return k
+	f, err := filter.Compile(c, also...)
+	if err != nil {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the list of system calls cannot be compiled",
+			Err: err}
 	}
-	k.scoped = k.reduced && p.wall.scopes() && p.isolation.Has(haft.ControlLandlock)
-	k.uncounted = !p.tree.Has(cgroup.Memory)
-	return k
+	p.filters[c] = f
+	return f, nil
 }
 
 // Close ends what still runs and gives everything back.

@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/filter"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -88,7 +89,8 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 	fds = append(fds, lent...)
 	closeJoined := closeFDs
 	closeFDs = func() { closeJoined(); wire.CloseAll(lent) }
-	if err := p.sieve(&pl, filterKey{internet: r.spec.Network == sandbox.NetworkFull, reduced: true}); err != nil {
+	config := filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true}
+	if err := p.planFilter(&pl, config); err != nil {
 		closeFDs()
 		return request{}, nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/filter"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -116,15 +117,14 @@ func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 	}
 	defer closeFDs()
 	if r.init == nil {
-		if err := r.spawn(); err != nil {
+		if err := r.spawn(r.p.attributes(r.spec.Network, r.uid)); err != nil {
 			return sandbox.Exit{}, err
 		}
 	}
 	stop := context.AfterFunc(ctx, r.killer())
 	err = r.start(ctx, req, append(fds, numbers(theirs)...))
 	if !stop() && ctx.Err() != nil {
-		r.init.waitErr = r.init.wait()
-		r.init.waited = true
+		_ = r.init.wait() // tearDown reports it
 		return r.cancelled(), nil
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
 }
 
 // spawn starts an init for this run.
-func (r *run) spawn() error {
+func (r *run) spawn(sys *syscall.SysProcAttr) error {
 	dir, err := r.group.Dir()
 	if err != nil {
 		return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
@@ -148,7 +148,7 @@ func (r *run) spawn() error {
 	if dir != nil {
 		defer dir.Close() // only for the clone
 	}
-	if r.init, err = r.p.spawn(r.p.attributes(r.spec.Network, r.uid), dir); err != nil {
+	if r.init, err = r.p.spawn(sys, dir); err != nil {
 		return &sandbox.SetupError{Step: "clone", Err: errnoIn(err)}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r *run) open() (theirs []*os.File, err error) {
 		r.init, r.uid = r.p.spares.take(r.spec.Network)
 	}
 	if r.init == nil {
-		if r.uid, err = r.p.takeUID(); err != nil {
+		if r.uid, err = r.p.runIDs.take(); err != nil {
 			return nil, err
 		}
 	}
@@ -337,16 +337,16 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 	if p.isolation.Has(haft.ControlLandlock) {
 		p.wall.wall(pl, spec.Network, writable)
 	}
-	return p.sieve(pl, filterKey{internet: spec.Network == sandbox.NetworkFull,
-		outlet: spec.Network == sandbox.NetworkOutlet})
+	return p.planFilter(pl, filter.Config{Internet: spec.Network == sandbox.NetworkFull,
+		Outlet: spec.Network == sandbox.NetworkOutlet})
 }
 
-// sieve plans the filter of system calls, where there is one.
-func (p *Provider) sieve(pl *plan.Plan, k filterKey) error {
+// planFilter plans the filter of system calls, where there is one.
+func (p *Provider) planFilter(pl *plan.Plan, c filter.Config) error {
 	if !p.isolation.Has(haft.ControlSeccomp) {
 		return nil
 	}
-	f, err := p.filters[k.on(p)]()
+	f, err := p.filter(c)
 	if err != nil {
 		return err
 	}
@@ -488,11 +488,7 @@ func (r *run) tearDown() error {
 	var errs []error
 	r.outlet.close()
 	if r.init != nil {
-		r.init.kill()
-		if !r.init.waited {
-			errs = append(errs, r.init.wait())
-		}
-		errs = append(errs, r.init.close())
+		errs = append(errs, r.init.end())
 	}
 	if r.stdin != nil {
 		r.stdin.close()
@@ -513,7 +509,7 @@ func (r *run) tearDown() error {
 		errs = append(errs, removeTree(r.dir))
 	}
 	if r.hasUID {
-		r.p.freeUID(r.uid)
+		r.p.runIDs.free(r.uid)
 		r.p.spares.later(r.p)
 	}
 	return errors.Join(errs...)

@@ -64,7 +64,7 @@ func (s *spares) refill(p *Provider) {
 	if s.closed || s.ready != nil || s.making != nil || !p.mayNamespace.Load() {
 		return
 	}
-	uid, err := p.takeUID()
+	uid, err := p.runIDs.take()
 	if err != nil {
 		return // too many sandboxes already
 	}
@@ -76,7 +76,7 @@ func (s *spares) refill(p *Provider) {
 		close(s.making)
 		s.making = nil
 		if err != nil { // the run that needs one will meet the same error, and say so
-			p.freeUID(uid)
+			p.runIDs.free(uid)
 			return
 		}
 		s.ready, s.uid = init, uid
@@ -102,12 +102,8 @@ func (s *spares) close(p *Provider) {
 	if init == nil {
 		return
 	}
-	init.kill()
-	if err := init.wait(); err != nil {
+	if err := init.end(); err != nil {
 		p.log.Warn("a spare init remains", "err", err)
 	}
-	if err := init.close(); err != nil {
-		p.log.Warn("a spare init remains", "err", err)
-	}
-	p.freeUID(s.uid)
+	p.runIDs.free(s.uid)
 }

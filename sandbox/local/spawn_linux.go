@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -73,11 +74,10 @@ func (s *spawner) stop() {
 
 // An initProcess is a running init.
 type initProcess struct {
-	pid  int
-	fd   *os.File // pidfd
-	conn *wire.Conn
-	// waited is set, before gone closes, by the one who waits.
-	waited  bool
+	pid     int
+	fd      *os.File // pidfd
+	conn    *wire.Conn
+	waited  sync.Once
 	waitErr error
 	used    message // processor time and memory of all that was waited for
 }
@@ -127,9 +127,15 @@ func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, 
 // kill ends the init, and with it all of its pid namespace.
 func (i *initProcess) kill() { _ = signalFD(i.fd, unix.SIGKILL) } // gone is as good
 
-// wait waits for the end of the init. A pidfd can be polled, so that no thread
+// wait waits for the end of the init, once. A pidfd can be polled, so that no thread
 // is held up.
 func (i *initProcess) wait() error {
+	i.waited.Do(func() { i.waitErr = i.waitOnce() })
+	return i.waitErr
+}
+
+// waitOnce is wait, which may not be called again.
+func (i *initProcess) waitOnce() error {
 	raw, err := i.fd.SyscallConn()
 	if err != nil {
 		return err
@@ -151,8 +157,11 @@ func (i *initProcess) wait() error {
 	return nil
 }
 
-// close gives the descriptors back.
-func (i *initProcess) close() error { return errors.Join(i.fd.Close(), i.conn.Close()) }
+// end ends the init, waits for it and closes its descriptors.
+func (i *initProcess) end() error {
+	i.kill()
+	return errors.Join(i.wait(), i.fd.Close(), i.conn.Close())
+}
 
 // signalFD sends a signal through a pidfd, which cannot hit a stranger.
 func signalFD(f *os.File, sig unix.Signal) error {

@@ -11,8 +11,8 @@ import (
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/internal/collect"
 	"haft/sandbox/local/internal/cgroup"
-	"haft/sandbox/local/internal/collect"
 )
 
 // grace is how long a command has between SIGTERM and SIGKILL. With the killing
@@ -44,8 +44,7 @@ func (r *run) attached() subject {
 			}
 			messages <- m
 		}
-		r.init.waitErr = r.init.wait()
-		r.init.waited = true
+		_ = r.init.wait() // tearDown reports it
 		close(gone)
 	}()
 	return subject{

@@ -3,28 +3,17 @@ package process
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
-	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
-	"unicode/utf8"
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/internal/collect"
 )
 
-// Bounds of the search for artifacts, whatever a program makes of its directory.
-const (
-	maxDepth   = 16
-	maxEntries = 4096
-	maxCut     = 32
-	maxUnlock  = 256 // depth of directories that are made removable
-)
+// maxUnlock is how deep directories are made removable.
+const maxUnlock = 256
 
 // A work is the directory that stands for /work. The root stays the same
 // directory even if the command moves it or puts a link in its place.
@@ -99,106 +88,12 @@ func (w *work) unlock(dir string, depth int) {
 	}
 }
 
-// A collector gathers artifacts within bounds.
-type collector struct {
-	root    *os.Root
-	limits  haft.Limits
-	found   []haft.Artifact
-	bytes   int64
-	entries int
-	cut     []string
-}
-
-// collect returns the regular files below out, and what was left out.
+// collect returns the regular files below out, and says what was left out.
 func (w *work) collect(limits haft.Limits) ([]haft.Artifact, []string) {
-	st, err := w.root.Lstat("out")
-	if err != nil || !st.IsDir() {
-		return nil, []string{"out: not a directory"}
-	}
-	root, err := w.root.OpenRoot("out")
+	root, err := w.root.Open(".")
 	if err != nil {
-		return nil, []string{"out: cannot be opened"}
+		return nil, []string{"the directory cannot be opened"}
 	}
-	defer root.Close()
-	c := &collector{root: root, limits: limits}
-	c.walk(".", 0)
-	return c.found, c.cut
-}
-
-// walk takes what lies in dir, in the order of names.
-func (c *collector) walk(dir string, depth int) {
-	f, err := c.root.Open(dir)
-	if err != nil {
-		c.leave(dir, "cannot be opened")
-		return
-	}
-	list, err := f.ReadDir(maxEntries)
-	_ = f.Close() // only read from
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.leave(dir, "cannot be read")
-		return
-	}
-	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, d := range list {
-		if c.entries++; c.entries > maxEntries {
-			c.leave(dir, "there are too many files")
-			return
-		}
-		name := path.Join(dir, d.Name())
-		switch {
-		case !utf8.ValidString(d.Name()):
-			c.leave(name, "the name is not UTF-8")
-		case d.IsDir() && depth >= maxDepth:
-			c.leave(name, "too deep")
-		case d.IsDir():
-			c.walk(name, depth+1)
-		case !d.Type().IsRegular():
-			c.leave(name, "not a regular file")
-		default:
-			c.take(name)
-		}
-	}
-}
-
-// take reads one file. It is looked at again once it is open: a process that
-// fled could have put something else in its place. A FIFO would block the open,
-// hence O_NONBLOCK.
-func (c *collector) take(name string) {
-	if len(c.found) >= c.limits.Artifacts {
-		c.leave(name, "there are too many artifacts")
-		return
-	}
-	f, err := c.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		c.leave(name, "cannot be opened")
-		return
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		c.leave(name, "not a regular file")
-		return
-	}
-	left := c.limits.ArtBytes - c.bytes
-	data, err := io.ReadAll(io.LimitReader(f, left+1))
-	if err != nil {
-		c.leave(name, "cannot be read")
-		return
-	}
-	if int64(len(data)) > left {
-		c.leave(name, "the artifacts are too large together")
-		return
-	}
-	c.bytes += int64(len(data))
-	c.found = append(c.found, haft.Artifact{
-		Name: filepath.ToSlash(name), ContentType: http.DetectContentType(data),
-		Size: int64(len(data)), Data: data,
-	})
-}
-
-// leave notes what does not come back.
-func (c *collector) leave(name, reason string) {
-	if len(c.cut) < maxCut {
-		c.cut = append(c.cut, fmt.Sprintf("%q: %s", name, reason))
-	}
+	defer root.Close() // only read
+	return collect.Artifacts(root, "out", limits.Artifacts, limits.ArtBytes)
 }

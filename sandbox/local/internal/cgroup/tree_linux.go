@@ -47,9 +47,7 @@ func Open(name string) *Tree {
 	}
 	t := &Tree{dirs: map[string]string{}, missing: map[string]string{}}
 	if err != nil {
-		for _, c := range []string{Memory, PIDs, CPU} {
-			t.missing[c] = err.Error()
-		}
+		t.miss(err.Error())
 		return t
 	}
 	if root := mounts[""]; root.path != "" && t.openV2(root, own[""], name) {
@@ -137,17 +135,13 @@ func stepAside(own string) bool {
 func (t *Tree) tryV2(parent, name string) bool {
 	has := fields(filepath.Join(parent, "cgroup.controllers"))
 	if !slices.Contains(has, "memory") || !slices.Contains(has, "pids") {
-		t.missing[Memory] = "the unified hierarchy lacks the controllers"
-		t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
-		return false
+		return t.miss("the unified hierarchy lacks the controllers")
 	}
 	dir := filepath.Join(parent, name)
 	for _, d := range []string{parent, dir} {
 		if d == dir {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-				t.missing[Memory] = "make a cgroup: " + errText(err)
-				t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
-				return false
+				return t.miss("make a cgroup: " + errText(err))
 			}
 		}
 		if on := fields(filepath.Join(d, "cgroup.subtree_control")); slices.Contains(on, "memory") &&
@@ -155,10 +149,8 @@ func (t *Tree) tryV2(parent, name string) bool {
 			continue
 		}
 		if err := write(filepath.Join(d, "cgroup.subtree_control"), "+memory +pids"); err != nil {
-			t.missing[Memory] = "hand down the controllers: " + errText(err)
-			t.missing[PIDs], t.missing[CPU] = t.missing[Memory], t.missing[Memory]
 			_ = os.Remove(dir) // made above or not there at all
-			return false
+			return t.miss("hand down the controllers: " + errText(err))
 		}
 	}
 	t.made = append(t.made, dir)
@@ -167,6 +159,14 @@ func (t *Tree) tryV2(parent, name string) bool {
 		delete(t.missing, c)
 	}
 	return true
+}
+
+// miss says why no controller can be used. It returns false.
+func (t *Tree) miss(reason string) bool {
+	for _, c := range []string{Memory, PIDs, CPU} {
+		t.missing[c] = reason
+	}
+	return false
 }
 
 // Has reports whether a controller can be used.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says how a filter differs from the usual one.
+// Config says how a filter differs from the usual one. It can be a key of a map.
 type Config struct {
 	// Internet allows sockets of the families AF_INET and AF_INET6.
 	Internet bool
@@ -30,9 +30,6 @@ type Config struct {
 	// Uncounted says that no cgroup counts memory, but a meter that looks at
 	// processes: memory that no process maps is refused.
 	Uncounted bool
-	// Also are names of further calls that the operator allows. They beat every
-	// list but that of the calls that kill.
-	Also []string
 }
 
 // The verdicts.
@@ -65,18 +62,19 @@ type argument struct {
 }
 
 // Compile returns a filter as an array of struct sock_filter, for the
-// architecture of this program.
+// architecture of this program. Also are names of further calls that the operator
+// allows. They override every list except that of the calls that kill.
 //
 // The program is a binary search over the numbers of the calls. A list, one
 // comparison after the other, is slower to run and much slower to load, since the
 // kernel tries it on every number to find the calls that need no look at all
 // (seccomp_cache_prepare, Linux 5.11).
-func Compile(c Config) ([]byte, error) {
+func Compile(c Config, also ...string) ([]byte, error) {
 	info, err := arch.GetInfo(runtime.GOARCH)
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: %w", err)
 	}
-	for _, name := range c.Also {
+	for _, name := range also {
 		if _, ok := info.SyscallNames[name]; !ok {
 			return nil, fmt.Errorf("seccomp: %s has no system call %q", info.Name, name)
 		}
@@ -84,7 +82,7 @@ func Compile(c Config) ([]byte, error) {
 			return nil, fmt.Errorf("seccomp: system call %q cannot be allowed", name)
 		}
 	}
-	program := append(gate(info), search(spans(rules(c, info)))...)
+	program := append(gate(info), search(spans(rules(c, also, info)))...)
 	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: %w", err)
@@ -115,7 +113,7 @@ func gate(info *arch.Info) []bpf.Instruction {
 }
 
 // rules returns the rule of each call that has one. The others get EPERM.
-func rules(c Config, info *arch.Info) map[uint32]rule {
+func rules(c Config, also []string, info *arch.Info) map[uint32]rule {
 	rs := map[uint32]rule{}
 	set := func(r rule, names ...string) {
 		for _, name := range names {
@@ -145,7 +143,7 @@ func rules(c Config, info *arch.Info) map[uint32]rule {
 			set(rule{verdict: verdict}, name)
 		}
 	}
-	set(rule{verdict: allow}, c.Also...)
+	set(rule{verdict: allow}, also...)
 	set(rule{verdict: killer}, killed...)
 	return rs
 }

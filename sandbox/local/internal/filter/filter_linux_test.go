@@ -21,7 +21,13 @@ const (
 // judge runs a compiled filter on one call.
 func judge(t testing.TB, c filter.Config, archID uint32, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	program, err := filter.Compile(c)
+	return judgeWith(t, c, nil, archID, nr, args...)
+}
+
+// judgeWith is judge with further calls that the operator allows.
+func judgeWith(t testing.TB, c filter.Config, also []string, archID uint32, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	program, err := filter.Compile(c, also...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +154,7 @@ func TestCompile_judges_calls(t *testing.T) {
 			want: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
 		{name: "personality", call: "personality", args: []uint64{0x0400000}, want: denied},
 		{name: "asking for the personality", call: "personality", args: []uint64{0xffffffff}, want: allow},
-		{name: "operator's addition", config: filter.Config{Also: []string{"bpf"}}, call: "bpf", want: allow},
+		{name: "operator's addition", also: []string{"bpf"}, call: "bpf", want: allow},
 		{name: "template", config: filter.Config{Template: true}, call: "unshare", want: allow},
 		{name: "template still cannot", config: filter.Config{Template: true}, call: "bpf", want: denied},
 	})
@@ -211,6 +217,7 @@ func TestCompile_protects_others(t *testing.T) {
 type verdict struct {
 	name   string
 	config filter.Config
+	also   []string
 	call   string
 	args   []uint64
 	want   uint32
@@ -229,7 +236,7 @@ func judgeAll(t *testing.T, tests []verdict) {
 			if !ok {
 				t.Fatalf("no call %q", tt.call)
 			}
-			if got := judge(t, tt.config, uint32(info.ID), uint32(nr), tt.args...); got != tt.want {
+			if got := judgeWith(t, tt.config, tt.also, uint32(info.ID), uint32(nr), tt.args...); got != tt.want {
 				t.Errorf("%s(%v) = %#x, want %#x", tt.call, tt.args, got, tt.want)
 			}
 		})
@@ -249,7 +256,7 @@ func TestCompile_kills_foreign_ABIs(t *testing.T) {
 
 func TestCompile_refuses(t *testing.T) {
 	for _, name := range []string{"no_such_call", "reboot"} {
-		if _, err := filter.Compile(filter.Config{Also: []string{name}}); err == nil {
+		if _, err := filter.Compile(filter.Config{}, name); err == nil {
 			t.Errorf("Compile(%q) has no error", name)
 		}
 	}

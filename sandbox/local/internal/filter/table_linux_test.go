@@ -65,7 +65,7 @@ func TestPage(t *testing.T) {
 	in := map[string]string{}  // letters of the modes, by call
 	why := map[string]string{} // reason, by call
 	for _, m := range modes {
-		reason, rs := reasons(t, m.config), rules(m.config, info)
+		reason, rs := reasons(t, m.config), rules(m.config, nil, info)
 		for name, nr := range info.SyscallNames {
 			r, ok := rs[uint32(nr)]
 			if !ok || r.arg == nil && r.verdict != allow {

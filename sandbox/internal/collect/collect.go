@@ -19,27 +19,6 @@ import (
 	"haft"
 )
 
-// Disk is how full the private directories are.
-type Disk struct {
-	Bytes                 int64
-	BytesFull, InodesFull bool
-}
-
-// Usage asks the file system of dir.
-func Usage(dir *os.File) Disk {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
-		return Disk{} // nothing is known
-	}
-	size, free := int64(st.Blocks)*st.Bsize, int64(st.Bfree)*st.Bsize
-	return Disk{
-		Bytes: size - free,
-		// A write that fails halfway leaves less than it asked for, rarely none.
-		BytesFull:  free < max(size/64, 64<<10) && size > 0,
-		InodesFull: st.Files > 0 && st.Ffree == 0,
-	}
-}
-
 // The bounds of the walk.
 const (
 	maxDepth   = 16
@@ -72,24 +51,6 @@ func Artifacts(dir *os.File, sub string, n int, size int64) ([]haft.Artifact, []
 	defer unix.Close(root) // only read
 	w.dir(".", 0)
 	return w.files, w.cuts
-}
-
-// openBeneath opens a path that must lead nowhere else: not through a link, not
-// into another mount, not to a device that would do something on open.
-func openBeneath(dir int, name string, flags uint64) (int, error) {
-	if flags&unix.O_PATH == 0 { // which takes no other flags
-		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
-	}
-	for {
-		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS |
-				unix.RESOLVE_NO_XDEV,
-		})
-		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced
-			return fd, err
-		}
-	}
 }
 
 // dir walks one directory, names in order.
@@ -128,9 +89,9 @@ func (w *walk) entry(name string, depth int) {
 		w.cut(name, "has a name that cannot be given back")
 		return
 	}
-	// O_PATH first: opening a device or a pipe can have effects, and a look at
-	// the name alone could be outrun.
-	at, err := openBeneath(w.root, name, unix.O_PATH)
+	// The file is opened to look at it first: opening a device or a pipe for reading can
+	// have effects, and what has this name could change after a look by name.
+	at, err := openBeneath(w.root, name, lookOnly)
 	if err != nil {
 		w.cut(name, "is a link, or cannot be opened")
 		return
@@ -154,7 +115,7 @@ func (w *walk) entry(name string, depth int) {
 // file takes one regular file.
 func (w *walk) file(name string, st *unix.Stat_t) {
 	switch {
-	case st.Nlink != 1:
+	case st.Nlink != 1: // it could be a file of the host
 		w.cut(name, "has more than one name")
 		return
 	case len(w.files) >= w.maxN:

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"haft/sandbox/local/internal/collect"
+	"haft/sandbox/internal/collect"
 )
 
 // fill makes a directory work/out and fills it.
