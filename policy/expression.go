@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
 // The bounds on expressions.
@@ -152,7 +153,7 @@ func variables(req *Request) (map[string]any, error) {
 		"annotations.destructiveHint": hint(a.Destructive, true),
 		"annotations.idempotentHint":  hint(a.Idempotent, false),
 		"annotations.openWorldHint":   hint(a.OpenWorld, true),
-		"args":                        native(tree),
+		"args":                        jsontree.Plain(tree),
 	}, nil
 }
 

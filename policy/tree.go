@@ -2,13 +2,12 @@ package policy
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"haft/internal/jsontree"
 )
 
-// The bounds on values that are judged. They are those of the rest of the house.
+// The bounds on values that are judged. They are those of the other packages.
 const (
 	MaxArgs   = 8 << 20  // bytes of arguments
 	MaxValue  = 64 << 20 // bytes of a result
@@ -40,32 +39,6 @@ func readTree(raw json.RawMessage, most int) (any, error) {
 		return nil, wrong("the value cannot be read: %v", err)
 	}
 	return tree, nil
-}
-
-// native turns a tree into what CEL knows. Whole numbers are int where they fit
-// into 64 bits; other numbers are double.
-func native(v any) any {
-	switch v := v.(type) {
-	case *jsontree.Object:
-		m := make(map[string]any, v.Len())
-		for _, key := range v.Keys() {
-			m[key] = native(v.Value(key))
-		}
-		return m
-	case []any:
-		all := make([]any, len(v))
-		for i := range v {
-			all[i] = native(v[i])
-		}
-		return all
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, _ := strconv.ParseFloat(v.String(), 64) // out of range gives an infinity, which compares as it should
-		return f
-	}
-	return v
 }
 
 // A place is a pattern of JSON Pointers: "/headers/*" is every header. It means

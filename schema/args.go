@@ -16,25 +16,10 @@ func FromArgsSchema(name, description string, args any) (*Signature, error) {
 	if _, err := newGraph(root); err != nil {
 		return nil, err
 	}
-	v, err := typed("", root)
-	if err != nil {
-		return nil, err
-	}
-	c, _ := v.(*Object)
-	for range maxHops {
-		if !c.Has("$ref") {
-			break
-		}
-		target, _, _ := refTarget(c, c)
-		t, ok := target.(*Object)
-		if !ok {
-			break
-		}
-		defs := keep(c, "$defs", "definitions")
-		c = beside(t, c)
-		for _, k := range defs.Keys() {
-			c.Set(k, defs.Value(k))
-		}
+	c := typed(root)
+	if top := inlinedRoot(c); top != c {
+		merge(top, keep(c, "$defs", "definitions"))
+		c = top
 	}
 	if !c.Has("type") {
 		c = prefixed("type", "object", c)
@@ -42,12 +27,8 @@ func FromArgsSchema(name, description string, args any) (*Signature, error) {
 	if c.Value("type") != "object" {
 		return nil, badSchema("root", "the schema of arguments must be of type object")
 	}
-	if !c.Has("properties") {
-		c.Set("properties", &Object{})
-	}
-	if !c.Has("required") {
-		c.Set("required", []any{})
-	}
+	setMissing(c, "properties", &Object{})
+	setMissing(c, "required", []any{})
 	if description == "" {
 		description = "The " + name + " tool"
 	}
@@ -55,17 +36,15 @@ func FromArgsSchema(name, description string, args any) (*Signature, error) {
 }
 
 // typed copies a schema with the types that it means without saying so.
-func typed(_ string, v any) (any, error) {
-	o, ok := v.(*Object)
-	if !ok {
-		return Clone(v), nil
+func typed(o *Object) *Object {
+	c := mapSubs(o, func(s sub) any {
+		if within, ok := s.value.(*Object); ok {
+			return typed(within)
+		}
+		return Clone(s.value)
+	})
+	if t := inferType(c); t != "" && !composed(c) {
+		return prefixed("type", t, c)
 	}
-	c, err := mapSubs(o, typed)
-	if err != nil {
-		return nil, err
-	}
-	if t := inferType(c); t != "" && !c.Has("anyOf") && !c.Has("oneOf") && !c.Has("allOf") && !c.Has("$ref") {
-		return prefixed("type", t, c), nil
-	}
-	return c, nil
+	return c
 }

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
-
-	"haft"
 
 	"haft/internal/jsontree"
 )
@@ -31,8 +30,7 @@ var fence = []byte("```")
 // [MaxValues], and numbers that [jsontree.CheckNumber] refuses are errors.
 func ReadArguments(text []byte) (*Object, error) {
 	if len(text) > MaxBytes {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("the arguments have %d bytes, %d is the most", len(text), MaxBytes)}
+		return nil, invalid("the arguments have %d bytes, %d is the most", len(text), MaxBytes)
 	}
 	inside := ""
 	for range maxEncodings + 1 {
@@ -49,13 +47,13 @@ func ReadArguments(text []byte) (*Object, error) {
 			text = []byte(v)
 			inside = " within the string that holds them"
 		default:
+			kind := article(strings.Replace(TypeName(v), "integer", "number", 1))
 			return nil, argumentsError(text, inside,
-				&SyntaxError{Offset: int64(at), Message: "expected an object, this is " + article(kindOf(v))})
+				&SyntaxError{Offset: int64(at), Message: "expected an object, this is " + kind})
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeInvalid,
-		Message: fmt.Sprintf("the arguments are a string within a string more than %d times over; send an object",
-			maxEncodings)}
+	return nil, invalid("the arguments are a string within a string more than %d times over; send an object",
+		maxEncodings)
 }
 
 // readArguments reads the one value in text, and says where it begins.
@@ -64,7 +62,7 @@ func readArguments(text []byte) (v any, at int, err error) {
 	if bytes.HasPrefix(text, []byte("\ufeff")) {
 		start = len("\ufeff")
 	}
-	start += len(text[start:]) - len(bytes.TrimLeft(text[start:], " \t\r\n"))
+	start = skipSpace(text, start)
 	if start == len(text) {
 		return nil, start, nil
 	}
@@ -91,7 +89,7 @@ func readFenced(text []byte, open int) (any, int, error) {
 	if word := text[start:]; len(word) >= 4 && bytes.EqualFold(word[:4], []byte("json")) {
 		start += 4
 	}
-	start += len(text[start:]) - len(bytes.TrimLeft(text[start:], " \t\r\n"))
+	start = skipSpace(text, start)
 	end := start
 	var v any
 	if !bytes.HasPrefix(text[start:], fence) {
@@ -122,8 +120,12 @@ func decodeAt(text []byte, start int) (any, int, error) {
 		}
 		return nil, 0, err
 	}
-	end := start + n
-	return v, end + len(text[end:]) - len(bytes.TrimLeft(text[end:], " \t\r\n")), nil
+	return v, skipSpace(text, start+n), nil
+}
+
+// skipSpace returns where white space that begins at i ends.
+func skipSpace(text []byte, i int) int {
+	return len(text) - len(bytes.TrimLeft(text[i:], " \t\r\n"))
 }
 
 // argumentsError says where arguments are broken.
@@ -136,10 +138,8 @@ func argumentsError(text []byte, inside string, err error) error {
 	if !utf8.Valid(text) {
 		s = &SyntaxError{Offset: s.Offset, Message: s.Message + "; the text is not valid UTF-8"}
 	}
-	return &haft.Error{
-		Code: haft.CodeInvalid,
-		Message: fmt.Sprintf("the arguments are not a JSON object:%s line %d, column %d (byte %d): %s", inside, line,
-			column, s.Offset, s.Message),
-		Err: s,
-	}
+	e := invalid("the arguments are not a JSON object:%s line %d, column %d (byte %d): %s", inside, line, column,
+		s.Offset, s.Message)
+	e.Err = s
+	return e
 }

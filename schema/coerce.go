@@ -52,45 +52,15 @@ func typeOf(v any) typeSet {
 	return 0
 }
 
-// kindOf names the type of a value.
-func kindOf(v any) string {
-	switch typeOf(v) {
-	case typeNull:
-		return "null"
-	case typeBoolean:
-		return "boolean"
-	case typeWhole, typeFraction:
-		return "number"
-	case typeString:
-		return "string"
-	case typeArray:
-		return "array"
-	case typeObject:
-		return "object"
-	}
-	return ""
-}
+// typeSets are the sets of the type names of JSON Schema.
+var typeSets = map[string]typeSet{"null": typeNull, "boolean": typeBoolean, "integer": typeWhole,
+	"number": typeWhole | typeFraction, "string": typeString, "array": typeArray, "object": typeObject}
 
 // typeSetOf turns a set of the library into ours.
 func typeSetOf(t jsonschema.Types) typeSet {
 	var set typeSet
 	for _, name := range t.ToStrings() {
-		switch name {
-		case "null":
-			set |= typeNull
-		case "boolean":
-			set |= typeBoolean
-		case "integer":
-			set |= typeWhole
-		case "number":
-			set |= typeWhole | typeFraction
-		case "string":
-			set |= typeString
-		case "array":
-			set |= typeArray
-		case "object":
-			set |= typeObject
-		}
+		set |= typeSets[name]
 	}
 	return set
 }
@@ -137,9 +107,6 @@ func (c *Compiled) declare(s *jsonschema.Schema) typeSet {
 	f.types, f.declared = set, true
 	return set
 }
-
-// accepts reports whether types of the library accept v.
-func accepts(t jsonschema.Types, v any) bool { return typeSetOf(t)&typeOf(v) != 0 }
 
 // whole returns the digits of n if it is a whole number: 5.0 and 5e0 are 5.
 func whole(n json.Number) (json.Number, bool) {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,8 +64,9 @@ func Compile(root any) (c *Compiled, err error) {
 	// The library panics on some hostile schemas.
 	defer func() {
 		if p := recover(); p != nil {
-			c, err = nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be understood",
-				Err: fmt.Errorf("compile schema: panic: %v", p)}
+			e := invalid("the schema cannot be understood")
+			e.Err = fmt.Errorf("compile schema: panic: %v", p)
+			c, err = nil, e
 		}
 	}()
 	doc, err := schemaDocument(root)
@@ -106,20 +107,25 @@ func schemaDocument(root any) (any, error) {
 	switch root.(type) {
 	case *Object, bool:
 	default:
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a schema is an object or a boolean"}
+		return nil, invalid("a schema is an object or a boolean")
 	}
 	p := plainer{}
-	doc, bad := p.plain(root, nil)
-	if bad != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the schema cannot be read",
-			Misfits: []haft.Misfit{*bad}}
+	doc := p.plain(root, nil)
+	if p.bad != nil {
+		e := invalid("the schema cannot be read")
+		e.Misfits = []haft.Misfit{*p.bad}
+		return nil, e
 	}
 	if p.nodes > MaxSchemaNodes || p.objects > MaxSchemaObjects {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("the schema has %d values and %d objects, %d and %d are the most", p.nodes, p.objects,
-				MaxSchemaNodes, MaxSchemaObjects)}
+		return nil, invalid("the schema has %d values and %d objects, %d and %d are the most", p.nodes, p.objects,
+			MaxSchemaNodes, MaxSchemaObjects)
 	}
 	return doc, nil
+}
+
+// invalid is an error of whoever wrote a schema or arguments.
+func invalid(format string, args ...any) *haft.Error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
 // noLoader refuses to load: a schema from outside must not make us reach for a
@@ -134,34 +140,32 @@ func (noLoader) Load(string) (any, error) { return nil, errRemote }
 
 // compileError says in our words why the library refused a schema.
 func compileError(root any, err error) error {
-	e := &haft.Error{Code: haft.CodeInvalid, Message: "the schema is not valid JSON Schema", Err: err}
+	e := invalid("the schema is not valid JSON Schema")
+	e.Err = err
+	badPattern := func() {
+		e.Message = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, no " +
+			"back-references)"
+		e.Err = fmt.Errorf("%w: %w", ErrPattern, err)
+	}
 	if load, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		e.Message = "the schema refers to another document; nothing is fetched, references must stay within it"
-		e.Misfits = remoteRefs(root, nil, load.URL)
-		return e
-	}
-	if bad, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		e.Misfits = remoteRefs(root, load.URL)
+	} else if bad, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if v, ok := errors.AsType[*jsonschema.ValidationError](bad.Err); ok {
 			x := explainer{c: &Compiled{}}
 			e.Misfits = tidy(x.explain(v))
 			if onlyPatterns(v) {
-				e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no "+
-					"look-around, no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
+				badPattern()
 			}
 		}
-		return e
-	}
-	if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		e.Message, e.Err = "a pattern of the schema is not a regular expression that we know (RE2: no look-around, "+
-			"no back-references)", fmt.Errorf("%w: %w", ErrPattern, err)
+	} else if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
+		badPattern()
 		if tokens, ok := locationTokens(bad.URL); ok {
 			e.Misfits = []haft.Misfit{{Pointer: Pointer(tokens), Message: "holds a pattern that is not RE2"}}
 		}
-		return e
-	}
-	var notFound *jsonschema.JSONPointerNotFoundError
-	var noAnchor *jsonschema.AnchorNotFoundError
-	if errors.As(err, &notFound) || errors.As(err, &noAnchor) {
+	} else if _, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
+		e.Message = "a $ref of the schema points to nothing"
+	} else if _, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
 		e.Message = "a $ref of the schema points to nothing"
 	}
 	return e
@@ -173,35 +177,24 @@ func onlyPatterns(e *jsonschema.ValidationError) bool {
 		f, ok := e.ErrorKind.(*kind.Format)
 		return ok && f.Want == "regex"
 	}
-	for _, c := range e.Causes {
-		if !onlyPatterns(c) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.Causes, func(c *jsonschema.ValidationError) bool { return !onlyPatterns(c) })
 }
 
-// remoteRefs finds the references that leave the schema.
-func remoteRefs(v any, at []string, target string) []haft.Misfit {
+// remoteRefs finds the references that leave the schema for target.
+func remoteRefs(root any, target string) []haft.Misfit {
 	var found []haft.Misfit
-	switch v := v.(type) {
-	case *Object:
-		for _, k := range v.Keys() {
-			if s, ok := v.Value(k).(string); ok && (k == "$ref" || k == "$schema") && !strings.HasPrefix(s, "#") &&
-				strings.TrimSuffix(s, "#") != home {
-				if base, _, _ := strings.Cut(s, "#"); strings.HasSuffix(target, strings.TrimPrefix(base, "./")) {
-					found = append(found, haft.Misfit{Pointer: Pointer(append(at, k)),
-						Message: "refers to another document"})
-				}
-			}
-			found = append(found, remoteRefs(v.Value(k), append(at[:len(at):len(at)], k), target)...)
+	for at, v := range jsontree.All(root) {
+		s, ok := v.(string)
+		if !ok || len(at) == 0 || at[len(at)-1] != "$ref" && at[len(at)-1] != "$schema" {
+			continue
 		}
-	case []any:
-		for i := range v {
-			found = append(found, remoteRefs(v[i], append(at[:len(at):len(at)], strconv.Itoa(i)), target)...)
+		base, _, _ := strings.Cut(s, "#")
+		if base != "" && base != home && strings.HasSuffix(target, strings.TrimPrefix(base, "./")) &&
+			len(found) < maxMisfits {
+			found = append(found, haft.Misfit{Pointer: Pointer(at), Message: "refers to another document"})
 		}
 	}
-	return found[:min(len(found), maxMisfits)]
+	return found
 }
 
 // recall looks up what the library forgot about s in the tree it came from.
@@ -210,7 +203,8 @@ func (c *Compiled) recall(s *jsonschema.Schema, root any) {
 	if !ok {
 		return
 	}
-	src, ok := valueAt(root, tokens).(*Object)
+	v, _ := jsontree.At(root, tokens)
+	src, ok := v.(*Object)
 	if !ok {
 		return
 	}
@@ -231,94 +225,65 @@ func (c *Compiled) recall(s *jsonschema.Schema, root any) {
 // locationTokens turns a location of the library into the path of the schema in
 // its document. It is false for schemas that are not of our document.
 func locationTokens(location string) ([]string, bool) {
-	base, frag, _ := strings.Cut(location, "#")
+	base, fragment, _ := strings.Cut(location, "#")
 	if base != home {
 		return nil, false
 	}
-	frag, err := url.PathUnescape(frag)
-	if err != nil {
-		return nil, false
-	}
-	if frag == "" {
-		return nil, true
-	}
-	tokens := strings.Split(strings.TrimPrefix(frag, "/"), "/")
-	for i, t := range tokens {
-		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(t, "~1", "/"), "~0", "~")
-	}
-	return tokens, true
-}
-
-// valueAt follows a path into a tree.
-func valueAt(v any, tokens []string) any {
-	for _, t := range tokens {
-		switch node := v.(type) {
-		case *Object:
-			v = node.Value(t)
-		case []any:
-			i, err := strconv.Atoi(t)
-			if err != nil || i < 0 || i >= len(node) {
-				return nil
-			}
-			v = node[i]
-		default:
-			return nil
-		}
-	}
-	return v
+	return pointer("#" + fragment)
 }
 
 // toPlain turns a tree into what the library reads, and counts its values.
 func toPlain(v any) (plain any, nodes int, bad *haft.Misfit) {
 	p := plainer{}
-	plain, bad = p.plain(v, nil)
-	return plain, p.nodes, bad
+	plain = p.plain(v, nil)
+	return plain, p.nodes, p.bad
 }
 
-// plainer turns trees into what the library reads.
-type plainer struct{ nodes, objects int }
+// plainer turns trees into what the library reads. bad is the first value that would
+// make the library panic or calculate for ever.
+type plainer struct {
+	nodes, objects int
+	bad            *haft.Misfit
+}
 
-// plain refuses what would make the library panic or calculate for ever.
-func (p *plainer) plain(v any, at []string) (any, *haft.Misfit) {
+func (p *plainer) plain(v any, at []string) any {
 	p.nodes++
+	refuse := func(message string) any {
+		if p.bad == nil {
+			p.bad = &haft.Misfit{Pointer: Pointer(at), Message: message}
+		}
+		return nil
+	}
 	if len(at) > MaxDepth {
-		return nil, &haft.Misfit{Pointer: Pointer(at), Message: fmt.Sprintf("is nested deeper than %d", MaxDepth)}
+		return refuse(fmt.Sprintf("is nested deeper than %d", MaxDepth))
 	}
 	switch v := v.(type) {
 	case *Object:
 		p.objects++
 		m := make(map[string]any, v.Len())
 		for _, k := range v.Keys() {
-			x, bad := p.plain(v.Value(k), append(at, k))
-			if bad != nil {
-				return nil, bad
-			}
-			m[k] = x
+			m[k] = p.plain(v.Value(k), append(at, k))
 		}
-		return m, nil
+		return m
 	case []any:
 		s := make([]any, len(v))
 		for i := range v {
-			x, bad := p.plain(v[i], append(at, strconv.Itoa(i)))
-			if bad != nil {
-				return nil, bad
-			}
-			s[i] = x
+			s[i] = p.plain(v[i], append(at, strconv.Itoa(i)))
 		}
-		return s, nil
+		return s
 	case json.Number:
 		if !jsontree.IsNumber(string(v)) {
-			return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is a number out of range"}
+			return refuse("is a number out of range")
 		}
-		return v, nil
+		return v
 	case nil, bool, string, int, int64:
-		return v, nil
+		return v
 	case float64:
 		n, err := json.Marshal(v)
 		if err != nil {
-			return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is not a finite number"}
+			return refuse("is not a finite number")
 		}
-		return json.Number(n), nil
+		return json.Number(n)
 	}
-	return nil, &haft.Misfit{Pointer: Pointer(at), Message: "is not a JSON value"}
+	return refuse("is not a JSON value")
 }

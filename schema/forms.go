@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"haft"
+	"haft/internal/jsontree"
 )
 
 // A Form is how a tool is written down for those who call it.
@@ -38,12 +38,8 @@ func ParseForm(name string) (Form, error) {
 	if f := Form(name); slices.Contains(Forms(), f) {
 		return f, nil
 	}
-	var all []string
-	for _, f := range Forms() {
-		all = append(all, string(f))
-	}
-	return "", &haft.Error{Code: haft.CodeInvalid,
-		Message: "there is no such form of a tool; there are " + strings.Join(all, ", ")}
+	return "", invalid("there is no such form of a tool; there are %s",
+		listed(Forms(), func(f Form) string { return string(f) }))
 }
 
 // Render writes a tool in a form. It never changes sig.
@@ -69,19 +65,19 @@ func Render(sig *Signature, form Form, strict bool) (json.RawMessage, error) {
 			return nil, badSchema("root", why)
 		}
 	}
-	var tool *Object
+	tool := Obj("name", sig.Name, "description", sig.Description)
 	var err error
 	switch form {
 	case FormJSON:
-		tool = plainTool(sig, parameters, strict)
+		plainTool(tool, sig, parameters, strict)
 	case FormOpenAI, FormOpenAIResponses:
-		tool, err = openAITool(sig, parameters, form, strict)
+		tool = openAITool(tool, parameters, form, strict)
 	case FormAnthropic:
-		tool, err = anthropicTool(sig, parameters, strict)
+		err = anthropicTool(tool, parameters, strict)
 	case FormGemini:
-		tool, err = geminiTool(sig, parameters)
+		err = geminiTool(tool, parameters)
 	case FormMCP:
-		tool = mcpTool(sig, parameters)
+		mcpTool(tool, sig, parameters)
 	default:
 		_, err = ParseForm(string(form))
 	}
@@ -95,67 +91,54 @@ func Render(sig *Signature, form Form, strict bool) (json.RawMessage, error) {
 	return text, nil
 }
 
-// plainTool is the form of nobody in particular.
-func plainTool(sig *Signature, parameters *Object, strict bool) *Object {
-	tool := Obj("name", sig.Name, "description", sig.Description)
-	p, ok := parameters, false
+// plainTool writes the form of no vendor in particular.
+func plainTool(tool *Object, sig *Signature, parameters *Object, strict bool) {
 	if strict {
-		if p, ok = Strict(parameters); ok {
+		if parameters, strict = Strict(parameters); strict {
 			tool.Set("strict", true)
 		}
 	}
-	tool.Set("parameters", p)
+	tool.Set("parameters", parameters)
 	if sig.Returns != nil {
 		tool.Set("returns", sig.Returns)
 	}
-	return tool
 }
 
-// openAITool is what OpenAI takes.
-func openAITool(sig *Signature, parameters *Object, form Form, strict bool) (*Object, error) {
-	healed, err := healed(parameters)
-	if err != nil {
-		return nil, err
-	}
-	ok := false
+// openAITool writes what OpenAI takes.
+func openAITool(function, parameters *Object, form Form, strict bool) *Object {
+	parameters = healed(parameters)
 	if strict {
-		healed, ok = toStrict(healed, openAIStrict)
+		parameters, strict = toStrict(parameters, openAIStrict)
 	}
-	function := Obj("name", sig.Name, "description", sig.Description, "parameters", healed)
-	if form == FormOpenAI {
-		if ok {
-			function.Set("strict", true)
-		}
-		return Obj("type", "function", "function", function), nil
+	function.Set("parameters", parameters)
+	if form == FormOpenAIResponses { // they are strict unless the tool says that it is not
+		return prefixed("type", "function", function.Set("strict", strict))
 	}
-	// Responses are strict unless the tool says that it is not.
-	function.Set("strict", ok)
-	return prefixed("type", "function", function), nil
+	if strict {
+		function.Set("strict", true)
+	}
+	return Obj("type", "function", "function", function)
 }
 
-// anthropicTool is what Anthropic takes.
-func anthropicTool(sig *Signature, parameters *Object, strict bool) (*Object, error) {
-	healed, err := healed(parameters)
-	if err != nil {
-		return nil, err
-	}
-	if properties := healed.Object("properties"); properties != nil {
+// anthropicTool writes what Anthropic takes.
+func anthropicTool(tool, parameters *Object, strict bool) error {
+	parameters = healed(parameters)
+	if properties := parameters.Object("properties"); properties != nil {
 		for _, name := range properties.Keys() {
 			if !propertyName().MatchString(name) {
 				// One such name makes Anthropic refuse all tools of a request.
-				return nil, badSchema("root.properties."+name,
+				return badSchema("root.properties."+name,
 					"Anthropic accepts 1 to 64 of a-z A-Z 0-9 _ . - as the name of a property")
 			}
 		}
 	}
-	tool := Obj("name", sig.Name, "description", sig.Description)
-	if strict && !selfContaining(healed) {
-		var ok bool
-		if healed, ok = toStrict(healed, anthropicStrict); ok {
-			return tool.Set("input_schema", healed).Set("strict", true), nil
-		}
+	if strict = strict && !selfContaining(parameters); strict {
+		parameters, strict = toStrict(parameters, anthropicStrict)
 	}
-	return tool.Set("input_schema", healed), nil
+	if tool.Set("input_schema", parameters); strict {
+		tool.Set("strict", true)
+	}
+	return nil
 }
 
 // selfContaining reports whether a schema contains itself, which Anthropic's
@@ -165,11 +148,11 @@ func selfContaining(o *Object) bool {
 	return err != nil || len(g.recursive) > 0
 }
 
-// mcpTool is what an MCP client gets. The protocol wants the output of a tool to
+// mcpTool writes what an MCP client gets. The protocol wants the output of a tool to
 // be an object, so that other values travel as {"result": value}, as those of the
 // protocol's Python SDK do.
-func mcpTool(sig *Signature, parameters *Object) *Object {
-	tool := Obj("name", sig.Name, "description", sig.Description, "inputSchema", parameters)
+func mcpTool(tool *Object, sig *Signature, parameters *Object) {
+	tool.Set("inputSchema", parameters)
 	switch {
 	case sig.Returns == nil:
 	case sig.Returns.Value("type") == "object":
@@ -187,24 +170,16 @@ func mcpTool(sig *Signature, parameters *Object) *Object {
 		}
 		tool.Set("outputSchema", wrapped)
 	}
-	return tool
 }
 
 // movable reports whether all references of a schema lead into its $defs, so that
 // it can stand somewhere else if $defs stays at the root.
-func movable(v any) bool {
-	switch v := v.(type) {
-	case *Object:
-		if ref, ok := v.Value("$ref").(string); ok && !strings.HasPrefix(ref, "#/$defs/") {
+func movable(root any) bool {
+	for at, v := range jsontree.All(root) {
+		ref, ok := v.(string)
+		if ok && len(at) > 0 && at[len(at)-1] == "$ref" && !strings.HasPrefix(ref, "#/$defs/") {
 			return false
 		}
-		for _, k := range v.Keys() {
-			if !movable(v.Value(k)) {
-				return false
-			}
-		}
-	case []any:
-		return !slices.ContainsFunc(v, func(x any) bool { return !movable(x) })
 	}
 	return true
 }

@@ -19,7 +19,7 @@ func freedomWithin(o *Object, keyword string, may freedom) freedom {
 		return mustEqual
 	case keyword == "anyOf" && wholeOptions(o):
 		return may
-	case isInPlace(keyword):
+	case slices.Contains(inPlace, keyword):
 		return mayNarrow
 	}
 	return mayClose
@@ -32,7 +32,7 @@ func wholeOptions(o *Object) bool {
 	if properties != nil && properties.Len() > 0 || o.Has("patternProperties") || o.Has("$ref") {
 		return false
 	}
-	return !slices.ContainsFunc(o.Keys(), func(k string) bool { return isInPlace(k) && k != "anyOf" })
+	return !slices.ContainsFunc(o.Keys(), func(k string) bool { return slices.Contains(inPlace, k) && k != "anyOf" })
 }
 
 // annotations are keywords that accept or refuse nothing.
@@ -42,45 +42,15 @@ var annotations = []string{"title", "description", "default", "examples", "depre
 // beside puts the keywords of rest onto the schema that stood for its reference.
 // Its annotations win. Where other keywords differ, both schemas have to hold.
 func beside(target, rest *Object) *Object {
-	c := &Object{}
+	rest = without(rest, "$ref", "$defs", "definitions")
+	c := without(target)
 	for _, k := range rest.Keys() {
-		if k == "$ref" || k == "$defs" || k == "definitions" {
-			continue
-		}
 		if target.Has(k) && !slices.Contains(annotations, k) && !same(target.Value(k), rest.Value(k)) {
-			c := keep(rest, annotations...)
-			return c.Set("allOf",
-				[]any{target, without(rest, append([]string{"$ref", "$defs", "definitions"}, annotations...)...)})
+			return keep(rest, annotations...).Set("allOf", []any{target, without(rest, annotations...)})
 		}
-	}
-	for _, k := range target.Keys() {
-		c.Set(k, target.Value(k))
-	}
-	for _, k := range rest.Keys() {
-		if k != "$ref" && k != "$defs" && k != "definitions" {
-			c.Set(k, rest.Value(k))
-		}
+		c.Set(k, rest.Value(k))
 	}
 	return c
-}
-
-// deep reports whether a tree is nested deeper than levels.
-func deep(v any, levels int) bool {
-	switch v := v.(type) {
-	case *Object:
-		for _, k := range v.Keys() {
-			if levels == 0 || deep(v.Value(k), levels-1) {
-				return true
-			}
-		}
-	case []any:
-		for i := range v {
-			if levels == 0 || deep(v[i], levels-1) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // keep copies the named keys of o, in its order.
@@ -108,8 +78,13 @@ func without(o *Object, keys ...string) *Object {
 // prefixed copies o with a key in front.
 func prefixed(key string, value any, o *Object) *Object {
 	c := Obj(key, value)
-	for _, k := range o.Keys() {
-		c.Set(k, o.Value(k))
-	}
+	merge(c, o)
 	return c
+}
+
+// merge sets the keys of from in o.
+func merge(o, from *Object) {
+	for _, k := range from.Keys() {
+		o.Set(k, from.Value(k))
+	}
 }

@@ -23,22 +23,17 @@ var geminiFormats = map[string][]string{
 	"integer": {"int32", "int64"},
 }
 
-// geminiTool is what Gemini takes as a function declaration. A function without
+// geminiTool writes what Gemini takes as a function declaration. A function without
 // parameters has none: Gemini refuses objects without properties.
-func geminiTool(sig *Signature, parameters *Object) (*Object, error) {
-	flat, err := healed(parameters)
+func geminiTool(tool, parameters *Object) error {
+	flat, err := Normalize(healed(parameters), NormalizeOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	flat, err = Normalize(flat, NormalizeOptions{})
-	if err != nil {
-		return nil, err
+	if properties := flat.Object("properties"); properties != nil && properties.Len() > 0 {
+		tool.Set("parameters", geminiSchema(without(flat, "$defs")))
 	}
-	tool := Obj("name", sig.Name, "description", sig.Description)
-	if properties := flat.Object("properties"); properties == nil || properties.Len() == 0 {
-		return tool, nil
-	}
-	return tool.Set("parameters", geminiSchema(without(flat, "$defs"))), nil
+	return nil
 }
 
 // geminiSchema converts a normalized schema. What Gemini has no field for goes
@@ -52,7 +47,7 @@ func geminiSchema(v any) *Object {
 		// Gemini cannot express a schema that contains itself.
 		c := Obj("type", "object")
 		name := lastStep(o.String("$ref"))
-		describe(c.Set("description", o.String("description")), []string{"a " + name + " again"})
+		addNotes(c.Set("description", o.String("description")), []string{"a " + name + " again"})
 		return c
 	}
 	o = geminiUnion(o)
@@ -63,20 +58,15 @@ func geminiSchema(v any) *Object {
 		switch k {
 		case "type", "required":
 			c.Set(k, v)
-		case "properties":
-			if p := o.Object(k); p != nil && p.Len() > 0 {
-				c.Set(k, geminiProperties(p))
+		case "properties", "items", "anyOf":
+			if p := o.Object(k); k != "properties" || p != nil && p.Len() > 0 {
+				nested, _ := mapNested(k, v, func(s sub) any { return geminiSchema(s.value) })
+				c.Set(k, nested)
 			}
-		case "items":
-			c.Set(k, geminiSchema(v))
 		case "prefixItems":
 			c.Set("items", geminiSchema(tupleItems(o)))
-		case "anyOf":
-			c.Set(k, geminiList(o.Array(k)))
 		case "enum":
-			if n := geminiEnum(c, o); n != "" {
-				notes = append(notes, n)
-			}
+			notes = append(notes, geminiEnum(c, o))
 		case "format":
 			if slices.Contains(geminiFormats[o.String("type")], o.String(k)) {
 				c.Set(k, v)
@@ -90,8 +80,8 @@ func geminiSchema(v any) *Object {
 		default:
 			if slices.Contains(geminiKeys, k) {
 				c.Set(k, Clone(v))
-			} else if n := note(k, v); n != "" {
-				notes = append(notes, n)
+			} else {
+				notes = append(notes, note(k, v))
 			}
 		}
 	}
@@ -117,26 +107,8 @@ func geminiFinish(c *Object, notes []string) *Object {
 			c.Delete("required")
 		}
 	}
-	describe(c, slices.DeleteFunc(notes, func(n string) bool { return n == "" }))
+	addNotes(c, slices.DeleteFunc(notes, func(n string) bool { return n == "" }))
 	return c
-}
-
-// geminiProperties converts each property.
-func geminiProperties(p *Object) *Object {
-	c := &Object{}
-	for _, name := range p.Keys() {
-		c.Set(name, geminiSchema(p.Value(name)))
-	}
-	return c
-}
-
-// geminiList converts each option.
-func geminiList(list []any) []any {
-	out := make([]any, len(list))
-	for i := range list {
-		out[i] = geminiSchema(list[i])
-	}
-	return out
 }
 
 // geminiEnum sets the enum of c. Gemini has enums of strings only; others are
@@ -251,11 +223,7 @@ func geminiBoth(o, part *Object) *Object {
 			c.Set(k, part.Value(k))
 		case k == "properties" && c.Object(k) != nil && part.Object(k) != nil:
 			all := without(c.Object(k))
-			for _, name := range part.Object(k).Keys() {
-				if !all.Has(name) {
-					all.Set(name, part.Object(k).Value(name))
-				}
-			}
+			mergeMissing(all, part.Object(k))
 			c.Set(k, all)
 		case k == "required":
 			c.Set(k, anys(union(names(c.Array(k)), names(part.Array(k)))))

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"haft/internal/jsontree"
 )
 
 // graph says which references of a schema lead where.
@@ -30,7 +32,7 @@ func newGraph(root *Object) (graph, error) {
 	for i := 0; i < len(b.order); i++ { // scanning appends to it
 		ref := b.order[i]
 		steps, _ := pointer(ref)
-		target, _ := followPointer(root, steps)
+		target, _ := jsontree.At(root, steps)
 		if o, ok := target.(*Object); ok {
 			if err := b.scan(lastStep(ref), ref, o, mayClose, 0); err != nil {
 				return graph{}, err
@@ -102,7 +104,7 @@ func (b *graphBuilder) scan(path, from string, o *Object, may freedom, depth int
 		}
 		b.least[ref] = max(b.least[ref], least)
 	}
-	for s := range subs(o) {
+	for _, s := range subs(o) {
 		t, ok := s.value.(*Object)
 		if !ok {
 			continue
@@ -225,31 +227,10 @@ func same(a, b any) bool {
 		y, ok := b.([]any)
 		return ok && slices.EqualFunc(x, y, same)
 	}
-	if valueType(a) != valueType(b) {
+	if TypeName(a) != TypeName(b) {
 		return false
 	}
 	x, err := json.Marshal(a)
 	y, err2 := json.Marshal(b)
 	return err == nil && err2 == nil && bytes.Equal(x, y)
-}
-
-// size estimates the bytes that a tree takes as JSON.
-func size(v any) int {
-	switch v := v.(type) {
-	case *Object:
-		n := 2
-		for _, k := range v.Keys() {
-			n += len(k) + 4 + size(v.Value(k))
-		}
-		return n
-	case []any:
-		n := 2
-		for i := range v {
-			n += size(v[i]) + 1
-		}
-		return n
-	case string:
-		return len(v) + 2
-	}
-	return 8
 }

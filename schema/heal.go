@@ -1,22 +1,12 @@
 package schema
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // healed copies parameters in a form that OpenAI and Anthropic do not refuse out
 // of hand: an object at the top, without a union, and arrays with items. The
 // result is wider than parameters where the two cannot be the same.
-func healed(parameters *Object) (*Object, error) {
-	if deep(parameters, MaxDepth) {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d", MaxDepth))
-	}
-	v, err := healedSchema("", parameters)
-	if err != nil {
-		return nil, err
-	}
-	top, _ := v.(*Object)
+func healed(parameters *Object) *Object {
+	top := healedObject(parameters)
 	if slices.ContainsFunc(notAtRoot, top.Has) || top.Has("$ref") {
 		budget := maxParts
 		top = merged(parameters, top, &budget)
@@ -24,34 +14,28 @@ func healed(parameters *Object) (*Object, error) {
 	if !top.Has("type") {
 		top = prefixed("type", "object", top)
 	}
-	if !top.Has("properties") {
-		top.Set("properties", &Object{})
-	}
-	return top, nil
+	setMissing(top, "properties", &Object{})
+	return top
 }
 
-// healedSchema gives arrays their items and writes true as {}.
-func healedSchema(keyword string, v any) (any, error) {
-	switch v := v.(type) {
-	case bool:
-		if nestings[keyword] == oneSchema && keyword != "items" {
-			return v, nil
+// healedObject gives arrays their items and writes true as {}.
+func healedObject(o *Object) *Object {
+	c := mapSubs(o, func(s sub) any {
+		switch v := s.value.(type) {
+		case bool:
+			if nestings[s.keyword] == oneSchema && s.keyword != "items" {
+				return v
+			}
+			return booleanSchema(v)
+		case *Object:
+			return healedObject(v)
 		}
-		if v {
-			return &Object{}, nil
-		}
-		return Obj("not", &Object{}), nil
-	case *Object:
-		c, err := mapSubs(v, healedSchema)
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(typesOf(c), "array") && (!c.Has("items") || c.Object("items") == nil) {
-			c.Set("items", tupleItems(c))
-		}
-		return c, nil
+		return Clone(s.value)
+	})
+	if slices.Contains(typesOf(c), "array") && c.Object("items") == nil {
+		c.Set("items", tupleItems(c))
 	}
-	return Clone(v), nil
+	return c
 }
 
 // tupleItems is the schema of any one item of a tuple.
@@ -84,13 +68,8 @@ func merged(root, o *Object, budget *int) *Object {
 	properties := &Object{}
 	required := names(o.Array("required"))
 	add := func(from *Object) {
-		if from == nil {
-			return
-		}
-		for _, name := range from.Keys() {
-			if !properties.Has(name) {
-				properties.Set(name, from.Value(name))
-			}
+		if from != nil {
+			mergeMissing(properties, from)
 		}
 	}
 	add(o.Object("properties"))
@@ -104,22 +83,16 @@ func merged(root, o *Object, budget *int) *Object {
 		}
 		return merged(root, p, budget)
 	}
-	if o.Has("$ref") {
-		if target, _, problem := refTarget(root, o); problem == "" {
-			p := part(target)
-			add(p.Object("properties"))
-			required = union(required, names(p.Array("required")))
-			for _, k := range p.Keys() {
-				if !c.Has(k) {
-					c.Set(k, p.Value(k))
-				}
-			}
-		}
-	}
-	for _, v := range o.Array("allOf") {
-		p := part(v)
+	both := func(p *Object) *Object {
 		add(p.Object("properties"))
 		required = union(required, names(p.Array("required")))
+		return p
+	}
+	if target, _, _ := refTarget(root, o); target != nil { // nil without a reference
+		mergeMissing(c, both(part(target)))
+	}
+	for _, v := range o.Array("allOf") {
+		both(part(v))
 	}
 	for _, k := range []string{"anyOf", "oneOf"} {
 		var always []string
@@ -131,8 +104,7 @@ func merged(root, o *Object, budget *int) *Object {
 			if i == 0 {
 				always = r
 			}
-			always = slices.DeleteFunc(slices.Clone(always),
-				func(name string) bool { return !slices.Contains(r, name) })
+			always = slices.DeleteFunc(always, func(name string) bool { return !slices.Contains(r, name) })
 		}
 		add(either)
 		required = union(required, always)
@@ -140,6 +112,13 @@ func merged(root, o *Object, budget *int) *Object {
 	c.Set("properties", properties)
 	required = slices.DeleteFunc(required, func(name string) bool { return !properties.Has(name) })
 	return c.Set("required", anys(required))
+}
+
+// mergeMissing sets the keys of from that o does not have.
+func mergeMissing(o, from *Object) {
+	for _, k := range from.Keys() {
+		setMissing(o, k, from.Value(k))
+	}
 }
 
 // alternatives adds properties to either. One that is there becomes a union.

@@ -3,10 +3,10 @@ package schema
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"sync"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
 // The limits of OpenAI's strict mode, from the guide "Structured model outputs",
@@ -146,7 +146,7 @@ func (c *checkup) schema(path string, v any, depth int) {
 	}
 	c.values(path, o)
 	c.keywords(path, o)
-	for s := range subs(o) {
+	for _, s := range subs(o) {
 		if free, ok := s.value.(*Object); s.keyword == "additionalProperties" && ok && free.Len() == 0 {
 			continue // the object was already called free-form
 		}
@@ -185,7 +185,7 @@ func (c *checkup) ref(path string, o *Object) {
 func (c *checkup) types(path string, o *Object) {
 	switch t := o.Value("type").(type) {
 	case string:
-		if !slices.Contains(knownTypes, t) {
+		if typeSets[t] == 0 {
 			c.invalid(path, fmt.Sprintf("Unknown type '%s'", short(t)))
 		}
 	case []any:
@@ -193,7 +193,7 @@ func (c *checkup) types(path string, o *Object) {
 			c.invalid(path, "'type' must not be an empty list")
 		}
 		for _, v := range t {
-			if s, ok := v.(string); !ok || !slices.Contains(knownTypes, s) {
+			if s, ok := v.(string); !ok || typeSets[s] == 0 {
 				c.invalid(path, fmt.Sprintf("Invalid type '%s' in type array", short(fmt.Sprint(v))))
 			}
 		}
@@ -276,9 +276,15 @@ func (c *checkup) required(path, name string, properties *Object) {
 	if onlyEmpty(o) {
 		c.invalid(path, fmt.Sprintf("required property '%s' allows empty object (OpenAI will reject)", short(name)))
 	}
-	if isType(o, "array") && !o.Has("items") && !o.Has("prefixItems") && !atLeast(o.Value("minItems"), 1) {
+	if isType(o, "array") && !o.Has("items") && !o.Has("prefixItems") && !demandsItems(o) {
 		c.invalid(path, fmt.Sprintf("required property '%s' allows empty array (OpenAI will reject)", short(name)))
 	}
+}
+
+// demandsItems reports whether an array must not be empty.
+func demandsItems(o *Object) bool {
+	n, ok := jsontree.Plain(o.Value("minItems")).(int64)
+	return ok && n >= 1
 }
 
 // optional checks the properties that are not required for what strict mode, where

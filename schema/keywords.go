@@ -2,14 +2,10 @@ package schema
 
 import (
 	"encoding/json"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// knownTypes are the type names of JSON Schema.
-var knownTypes = []string{"string", "number", "integer", "boolean", "null", "array", "object"}
 
 // nesting says how the value of a keyword holds schemas.
 type nesting int
@@ -32,9 +28,9 @@ var nestings = map[string]nesting{
 	"$defs": schemaByKey, "definitions": schemaByKey,
 }
 
-// inPlaceKeywords are the keywords whose schemas are about the same value as the schema
-// they stand in, and not about a part of it.
-var inPlaceKeywords = []string{"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"}
+// inPlace are the keywords whose schemas are about the same value as the schema they
+// stand in, and not about a part of it.
+var inPlace = []string{"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"}
 
 // A sub is a schema within a schema.
 type sub struct {
@@ -43,111 +39,70 @@ type sub struct {
 	value   any
 }
 
-// subs yields the schemas directly within o, in order.
-func subs(o *Object) iter.Seq[sub] {
-	return func(yield func(sub) bool) {
-		for _, k := range o.Keys() {
-			kind := nestings[k]
-			switch v := o.Value(k).(type) {
-			case *Object:
-				switch kind {
-				case oneSchema:
-					if !yield(sub{k, "." + k, v}) {
-						return
-					}
-				case schemaByKey:
-					for _, name := range v.Keys() {
-						if !yield(sub{k, "." + k + "." + name, v.Value(name)}) {
-							return
-						}
-					}
-				}
-			case []any:
-				if kind != schemaList && k != "items" {
-					continue
-				}
-				for i := range v {
-					if !yield(sub{k, "." + k + "[" + strconv.Itoa(i) + "]", v[i]}) {
-						return
-					}
-				}
-			case bool:
-				if kind == oneSchema && !yield(sub{k, "." + k, v}) {
-					return
-				}
-			}
-		}
+// subs returns the schemas directly within o, in order.
+func subs(o *Object) []sub {
+	var all []sub
+	for _, k := range o.Keys() {
+		mapNested(k, o.Value(k), func(s sub) any {
+			all = append(all, s)
+			return nil
+		})
 	}
+	return all
 }
 
 // mapSubs copies o, with f applied to the schemas directly within it. Other
 // values are cloned.
-func mapSubs(o *Object, f func(keyword string, v any) (any, error)) (*Object, error) {
+func mapSubs(o *Object, f func(sub) any) *Object {
 	c := &Object{}
 	for _, k := range o.Keys() {
-		v, err := mapValue(k, o.Value(k), f)
-		if err != nil {
-			return nil, err
+		v, ok := mapNested(k, o.Value(k), f)
+		if !ok {
+			v = Clone(o.Value(k))
 		}
 		c.Set(k, v)
 	}
-	return c, nil
+	return c
 }
 
-// mapValue is mapSubs for the value of one keyword.
-func mapValue(k string, v any, f func(keyword string, v any) (any, error)) (any, error) {
+// mapNested applies f to the schemas in the value of keyword k. It reports whether
+// the value is one that holds schemas.
+func mapNested(k string, value any, f func(sub) any) (any, bool) {
 	kind := nestings[k]
-	switch v := v.(type) {
+	switch v := value.(type) {
 	case *Object:
 		switch kind {
 		case oneSchema:
-			return f(k, v)
+			return f(sub{k, "." + k, v}), true
 		case schemaByKey:
 			m := &Object{}
 			for _, name := range v.Keys() {
-				s, err := f(k, v.Value(name))
-				if err != nil {
-					return nil, err
-				}
-				m.Set(name, s)
+				m.Set(name, f(sub{k, "." + k + "." + name, v.Value(name)}))
 			}
-			return m, nil
+			return m, true
 		}
 	case []any:
 		if kind == schemaList || k == "items" {
 			list := make([]any, len(v))
 			for i := range v {
-				s, err := f(k, v[i])
-				if err != nil {
-					return nil, err
-				}
-				list[i] = s
+				list[i] = f(sub{k, "." + k + "[" + strconv.Itoa(i) + "]", v[i]})
 			}
-			return list, nil
+			return list, true
 		}
 	case bool:
 		if kind == oneSchema {
-			return f(k, v)
+			return f(sub{k, "." + k, v}), true
 		}
 	}
-	return Clone(v), nil
+	return nil, false
 }
 
 // typesOf returns the type names that o declares, or nil.
 func typesOf(o *Object) []string {
-	switch t := o.Value("type").(type) {
-	case string:
+	if t, ok := o.Value("type").(string); ok {
 		return []string{t}
-	case []any:
-		var names []string
-		for _, v := range t {
-			if s, ok := v.(string); ok {
-				names = append(names, s)
-			}
-		}
-		return names
 	}
-	return nil
+	return names(o.Array("type"))
 }
 
 // isType reports whether o says that its values may be of the named type. A
@@ -176,11 +131,11 @@ func inferType(o *Object) string {
 	case o.Has("items"), o.Has("prefixItems"):
 		return "array"
 	case o.Has("const"):
-		return valueType(o.Value("const"))
+		return TypeName(o.Value("const"))
 	}
 	name := ""
 	for i, v := range o.Array("enum") {
-		t := valueType(v)
+		t := TypeName(v)
 		if i > 0 && t != name {
 			return ""
 		}
@@ -189,8 +144,9 @@ func inferType(o *Object) string {
 	return name
 }
 
-// valueType returns the JSON Schema type of a value of a tree.
-func valueType(v any) string {
+// TypeName returns the JSON Schema type of a value of a tree. A number is an integer
+// if it is written as one.
+func TypeName(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -63,7 +62,7 @@ func fitsType(o *Object, v any) bool {
 	if len(types) == 0 {
 		return true
 	}
-	t := valueType(v)
+	t := TypeName(v)
 	return slices.Contains(types, t) || t == "integer" && slices.Contains(types, "number")
 }
 
@@ -124,14 +123,11 @@ func levels(root *Object) int {
 		}
 		known[o] = 0 // recursion adds no level
 		deepest := 0
-		if o.Has("$ref") {
-			if target, _, problem := refTarget(root, o); problem == "" {
-				if t, ok := target.(*Object); ok {
-					deepest = walk(t, hops+1)
-				}
-			}
+		target, _, _ := refTarget(root, o) // nil without a reference
+		if t, ok := target.(*Object); ok {
+			deepest = walk(t, hops+1)
 		}
-		for s := range subs(o) {
+		for _, s := range subs(o) {
 			if t, ok := s.value.(*Object); ok && s.keyword != "$defs" && s.keyword != "definitions" {
 				deepest = max(deepest, walk(t, hops+1))
 			}
@@ -143,20 +139,4 @@ func levels(root *Object) int {
 		return deepest
 	}
 	return walk(root, 0)
-}
-
-// atLeast reports whether v is a number that is not smaller than least.
-func atLeast(v any, least float64) bool {
-	switch v := v.(type) {
-	case json.Number:
-		f, err := v.Float64()
-		return err == nil && f >= least
-	case int:
-		return float64(v) >= least
-	case int64:
-		return float64(v) >= least
-	case float64:
-		return v >= least
-	}
-	return false
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
 // The bounds on what is said about a value.
@@ -35,11 +36,6 @@ func (c *Compiled) Check(v any) []haft.Misfit {
 	if bad != nil {
 		return []haft.Misfit{*bad}
 	}
-	return c.check(p, nodes)
-}
-
-// check is Check for a value in the form of the library.
-func (c *Compiled) check(p any, nodes int) []haft.Misfit {
 	if !c.affordable(c.root, p, nodes) {
 		return []haft.Misfit{{Message: "is nested too deeply for the alternatives of the schema"}}
 	}
@@ -47,12 +43,12 @@ func (c *Compiled) check(p any, nodes int) []haft.Misfit {
 	if err == nil {
 		return nil
 	}
-	v, ok := errors.AsType[*jsonschema.ValidationError](err)
+	wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok { // not reached: the library returns nothing else
 		return []haft.Misfit{{Message: "does not fit the schema"}}
 	}
-	x := explainer{c: c, value: p}
-	return tidy(x.explain(v))
+	x := explainer{c: c, value: v}
+	return tidy(x.explain(wrong))
 }
 
 // tidy sorts misfits, drops those that say the same, and bounds their number.
@@ -131,10 +127,7 @@ func (x *explainer) explain(e *jsonschema.ValidationError) []haft.Misfit {
 	case *kind.AnyOf:
 		return x.union(e, false)
 	case *kind.OneOf:
-		if len(k.Subschemas) == 0 {
-			return x.union(e, false)
-		}
-		return x.union(e, true)
+		return x.union(e, len(k.Subschemas) > 0)
 	case *kind.Required:
 		return eachBelow(at, k.Missing, "is missing")
 	case *kind.Dependency:
@@ -197,7 +190,7 @@ func listed[T any](list []T, f func(T) string) string {
 // it goes on writing to, so that it is believed only if the name is there.
 func (x *explainer) propertyName(e *jsonschema.ValidationError, name string) []haft.Misfit {
 	at := slices.Clone(e.InstanceLocation)
-	if m, ok := plainAt(x.value, at).(map[string]any); !ok || !hasKey(m, name) {
+	if _, ok := jsontree.At(x.value, append(slices.Clone(at), name)); !ok {
 		at = nil
 	}
 	var why []string
@@ -208,31 +201,6 @@ func (x *explainer) propertyName(e *jsonschema.ValidationError, name string) []h
 	}
 	slices.Sort(why)
 	return eachBelow(at, []string{name}, "is not an acceptable name: it "+strings.Join(slices.Compact(why), "; it "))
-}
-
-// hasKey reports whether key is there.
-func hasKey(m map[string]any, key string) bool {
-	_, ok := m[key]
-	return ok
-}
-
-// plainAt follows a path into a value in the form of the library.
-func plainAt(v any, tokens []string) any {
-	for _, t := range tokens {
-		switch node := v.(type) {
-		case map[string]any:
-			v = node[t]
-		case []any:
-			i, err := strconv.Atoi(t)
-			if err != nil || i < 0 || i >= len(node) {
-				return nil
-			}
-			v = node[i]
-		default:
-			return nil
-		}
-	}
-	return v
 }
 
 // sayWhy says what is wrong in one place, without the value.
@@ -252,13 +220,13 @@ func sayWhy(k jsonschema.ErrorKind) string {
 	case *kind.Pattern:
 		return "must match the pattern " + printable(k.Want, 2*maxQuoted)
 	case *kind.MinLength:
-		return fmt.Sprintf("must have at least %s, has %d", plural(k.Want, "character"), k.Got)
+		return count("least", k.Want, "character", k.Got)
 	case *kind.MaxLength:
-		return fmt.Sprintf("must have at most %s, has %d", plural(k.Want, "character"), k.Got)
+		return count("most", k.Want, "character", k.Got)
 	case *kind.MinItems:
-		return fmt.Sprintf("must have at least %s, has %d", plural(k.Want, "item"), k.Got)
+		return count("least", k.Want, "item", k.Got)
 	case *kind.MaxItems:
-		return fmt.Sprintf("must have at most %s, has %d", plural(k.Want, "item"), k.Got)
+		return count("most", k.Want, "item", k.Got)
 	case *kind.AdditionalItems:
 		return "has " + plural(k.Count, "item") + " too many"
 	case *kind.MaxContains:
@@ -273,13 +241,6 @@ func sayWhy(k jsonschema.ErrorKind) string {
 		return "must not be given"
 	case *kind.Not:
 		return "is what the schema excludes"
-	}
-	return numberMessage(k)
-}
-
-// numberMessage says what is wrong with a number.
-func numberMessage(k jsonschema.ErrorKind) string {
-	switch k := k.(type) {
 	case *kind.Minimum:
 		return "must be at least " + boundText(k.Want)
 	case *kind.Maximum:
@@ -292,6 +253,11 @@ func numberMessage(k jsonschema.ErrorKind) string {
 		return "must be a multiple of " + boundText(k.Want)
 	}
 	return "does not fit the schema"
+}
+
+// count says how many parts a value must have, and how many it has.
+func count(bound string, want int, what string, got int) string {
+	return fmt.Sprintf("must have at %s %s, has %d", bound, plural(want, what), got)
 }
 
 // plural writes "1 item" or "2 items".
@@ -316,18 +282,16 @@ func shown(v any) string {
 	switch v := v.(type) {
 	case string:
 		return quoted(v)
-	case nil:
-		return "null"
-	case bool:
-		return strconv.FormatBool(v)
-	case json.Number:
-		return printable(v.String(), maxQuoted)
 	case []any:
 		return "a certain array"
 	case map[string]any:
 		return "a certain object"
 	}
-	return "a certain value"
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "a certain value"
+	}
+	return printable(string(text), maxQuoted)
 }
 
 // quoted writes a name or a text of the schema.
@@ -343,14 +307,17 @@ func typeWords(types []string) string {
 	if i := slices.Index(types, "null"); i >= 0 && len(types) > 1 {
 		types = append(slices.Delete(slices.Clone(types), i, i+1), "null")
 	}
-	words := make([]string, len(types))
+	text := ""
 	for i, t := range types {
-		words[i] = article(t)
+		switch {
+		case i > 0 && i == len(types)-1:
+			text += " or "
+		case i > 0:
+			text += ", "
+		}
+		text += article(t)
 	}
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	return text
 }
 
 // article puts the article before the name of a type.

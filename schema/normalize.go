@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
 // The bounds on a schema whose references are inlined: two references to a
@@ -46,13 +46,15 @@ func Normalize(root any, opts NormalizeOptions) (*Object, error) {
 	if why := tooLarge(o); why != "" {
 		return nil, badSchema("root", why)
 	}
-	n := &normalizer{root: o, defs: map[string]string{}, taken: map[string]bool{}, about: map[*Object]bool{}}
-	if err := n.survey(); err != nil {
-		return nil, err
-	}
-	result, err := n.document()
+	g, err := newGraph(o)
 	if err != nil {
 		return nil, err
+	}
+	n := &normalizer{root: o, graph: g, defs: map[string]string{}, taken: map[string]bool{}, about: map[*Object]bool{}}
+	n.nameDefinitions()
+	result := n.document()
+	if n.err != nil {
+		return nil, n.err
 	}
 	if opts.Strict {
 		result, _ = Strict(result)
@@ -74,28 +76,46 @@ type normalizer struct {
 	about map[*Object]bool  // schemas of the root that are about properties
 	nodes int
 	bytes int
+	err   error // the first problem; nothing is built after it
 }
 
-// survey finds out which references stay, and under which names.
-func (n *normalizer) survey() error {
-	g, err := newGraph(n.root)
-	if err != nil {
-		return err
+// fail keeps the first problem, and returns a schema in the place of the one that has it.
+func (n *normalizer) fail(problem string) *Object {
+	if n.err == nil {
+		n.err = badSchema("root", problem)
 	}
-	n.graph = g
-	for _, k := range []string{"$defs", "definitions"} {
-		if defs := n.root.Object(k); defs != nil {
-			for _, name := range defs.Keys() {
-				n.name(canonical([]string{k, name}), name)
-			}
-		}
+	return &Object{}
+}
+
+// failDeep refuses a schema that is nested too deep.
+func (n *normalizer) failDeep() *Object {
+	return n.fail(fmt.Sprintf("it is nested deeper than %d when its references are inlined", MaxDepth))
+}
+
+// nameDefinitions names the definitions of the root, and those that references which
+// stay lead to.
+func (n *normalizer) nameDefinitions() {
+	for _, ref := range n.definitionRefs() {
+		n.name(ref, lastStep(ref))
 	}
-	for _, ref := range g.order {
-		if g.recursive[ref] && ref != "#" {
+	for _, ref := range n.order {
+		if n.recursive[ref] && ref != "#" {
 			n.name(ref, lastStep(ref))
 		}
 	}
-	return nil
+}
+
+// definitionRefs returns references to the definitions of the root, in their order.
+func (n *normalizer) definitionRefs() []string {
+	var refs []string
+	for _, k := range []string{"$defs", "definitions"} {
+		if defs := n.root.Object(k); defs != nil {
+			for _, name := range defs.Keys() {
+				refs = append(refs, canonical([]string{k, name}))
+			}
+		}
+	}
+	return refs
 }
 
 // name finds a name in $defs for a reference.
@@ -120,159 +140,111 @@ func lastStep(ref string) string {
 	return steps[len(steps)-1]
 }
 
-// document builds the result.
-func (n *normalizer) document() (*Object, error) {
-	// A root that is a reference is inlined even if it contains itself: it must
-	// be an object schema.
-	top := n.root
-	for range maxHops {
-		if !top.Has("$ref") {
-			break
-		}
-		target, _, _ := refTarget(n.root, top) // newGraph has looked at all of them
-		t, ok := target.(*Object)
-		if !ok {
-			break
-		}
-		top = beside(t, top)
+// document builds the result. A root that is a reference is inlined even if it
+// contains itself: it must be an object schema.
+func (n *normalizer) document() *Object {
+	top := inlinedRoot(n.root)
+	result := n.object(without(top, "$defs", "definitions"), mayClose, 0)
+	if !result.Has("type") {
+		result = prefixed("type", "object", result)
 	}
-	body, err := n.object(without(top, "$defs", "definitions"), mayClose, 0)
-	if err != nil {
-		return nil, err
-	}
-	result := &Object{}
-	if !body.Has("type") {
-		result.Set("type", "object")
-	}
-	for _, k := range body.Keys() {
-		if k != "additionalProperties" || top.Has(k) { // the root is closed below
-			result.Set(k, body.Value(k))
-		}
+	if !top.Has("additionalProperties") {
+		result.Delete("additionalProperties") // the root is closed below
 	}
 	if result.Value("type") != "object" {
-		return nil, badSchema("root", "the schema of parameters must be of type object")
+		return n.fail("the schema of parameters must be of type object")
 	}
-	if !result.Has("properties") {
-		result.Set("properties", &Object{})
-	}
-	if !result.Has("required") {
-		result.Set("required", []any{})
-	}
+	setMissing(result, "properties", &Object{})
+	setMissing(result, "required", []any{})
 	if !top.Has("additionalProperties") && !n.spread(top) {
 		result.Set("additionalProperties", false)
 	}
-	if err := n.definitions(result); err != nil {
-		return nil, err
+	if len(n.defs) > 0 {
+		result.Set("$defs", n.definitions())
 	}
 	if deep(result, MaxDepth) {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined",
-			MaxDepth))
+		return n.failDeep()
 	}
-	return result, nil
+	return result
 }
 
-// definitions adds $defs: those of the root, and those that references which
-// stay lead to.
-func (n *normalizer) definitions(result *Object) error {
-	if len(n.defs) == 0 {
-		return nil
+// setMissing sets a key that o does not have.
+func setMissing(o *Object, key string, value any) {
+	if !o.Has(key) {
+		o.Set(key, value)
 	}
-	order := make([]string, 0, len(n.defs))
+}
+
+// definitions builds $defs: those of the root in their order, then the others by
+// their references.
+func (n *normalizer) definitions() *Object {
+	order := n.definitionRefs()
+	var moved []string
 	for ref := range n.defs {
-		order = append(order, ref)
-	}
-	position := map[string]int{}
-	for _, k := range []string{"$defs", "definitions"} {
-		if defs := n.root.Object(k); defs != nil {
-			for _, name := range defs.Keys() {
-				position[canonical([]string{k, name})] = len(position) + 1
-			}
+		if !slices.Contains(order, ref) {
+			moved = append(moved, ref)
 		}
 	}
-	slices.SortFunc(order, func(a, b string) int {
-		if pa, pb := position[a], position[b]; pa != pb && pa != 0 && pb != 0 {
-			return pa - pb
-		} else if (pa == 0) != (pb == 0) {
-			return pb - pa // those that moved here come last
-		}
-		return strings.Compare(a, b)
-	})
+	slices.Sort(moved)
 	defs := &Object{}
-	for _, ref := range order {
+	for _, ref := range append(order, moved...) {
 		steps, _ := pointer(ref)
-		target, _ := followPointer(n.root, steps)
+		target, _ := jsontree.At(n.root, steps)
 		may := mayClose
 		if n.recursive[ref] {
 			may = n.freedoms[ref]
 		}
-		v, err := n.schema(target, may, 1)
-		if err != nil {
-			return err
-		}
-		defs.Set(n.defs[ref], v)
+		defs.Set(n.defs[ref], n.schema(target, may, 1))
 	}
-	result.Set("$defs", defs)
-	return nil
+	return defs
 }
 
 // schema normalizes one schema.
-func (n *normalizer) schema(v any, may freedom, depth int) (any, error) {
+func (n *normalizer) schema(v any, may freedom, depth int) *Object {
 	switch v := v.(type) {
 	case bool:
-		if v {
-			return n.spend(&Object{}, 0)
-		}
-		return n.spend(Obj("not", &Object{}), 0)
+		n.spend(0)
+		return booleanSchema(v)
 	case *Object:
 		return n.object(v, may, depth)
 	}
-	return nil, badSchema("root", "something that is not a schema stands where one must")
+	return n.fail("something that is not a schema stands where one must")
 }
 
-// spend counts what is built.
-func (n *normalizer) spend(o *Object, text int) (*Object, error) {
+// booleanSchema writes true and false as objects.
+func booleanSchema(v bool) *Object {
+	if v {
+		return &Object{}
+	}
+	return Obj("not", &Object{})
+}
+
+// spend counts a schema that is built, and the bytes of its text.
+func (n *normalizer) spend(text int) {
 	n.nodes++
 	n.bytes += text + 2
 	if n.nodes > maxNodes || n.bytes > maxExpanded {
-		return nil, badSchema("root", fmt.Sprintf("it grows beyond %d schemas or %d bytes when its references are "+
-			"inlined", maxNodes, maxExpanded))
+		n.fail(fmt.Sprintf("it grows beyond %d schemas or %d bytes when its references are inlined", maxNodes,
+			maxExpanded))
 	}
-	return o, nil
 }
 
 // object normalizes a schema that is an object.
-func (n *normalizer) object(o *Object, may freedom, depth int) (*Object, error) {
-	if depth > MaxDepth {
-		return nil, badSchema("root", fmt.Sprintf("it is nested deeper than %d when its references are inlined",
-			MaxDepth))
-	}
-	if o.Has("$ref") {
+func (n *normalizer) object(o *Object, may freedom, depth int) *Object {
+	switch {
+	case n.err != nil:
+		return &Object{}
+	case depth > MaxDepth:
+		return n.failDeep()
+	case o.Has("$ref"):
 		return n.reference(o, may, depth)
 	}
-	text := 0
-	for _, k := range o.Keys() {
-		text += len(k) + 4
-		if nestings[k] == notSchema {
-			text += size(o.Value(k))
-		} else if m := o.Object(k); m != nil && nestings[k] == schemaByKey {
-			for _, name := range m.Keys() {
-				text += len(name) + 4
-			}
-		}
-	}
-	if _, err := n.spend(o, text); err != nil {
-		return nil, err
-	}
-	c, err := mapSubs(without(o, "$defs", "definitions"), func(keyword string, v any) (any, error) {
-		return n.within(o, keyword, v, may, depth)
-	})
-	if err != nil {
-		return nil, err
-	}
+	n.spend(ownText(o))
+	c := mapSubs(without(o, "$defs", "definitions"), func(s sub) any { return n.within(o, s, may, depth) })
 	// A type that follows from values refuses nothing; one that follows from
 	// properties or items refuses what is no object or array.
 	lossless := c.Has("enum") || c.Has("const")
-	if t := inferType(c); t != "" && !parted(c) && (may != mustEqual || lossless && t != "object" && t != "array") {
+	if t := inferType(c); t != "" && !composed(c) && (may != mustEqual || lossless && t != "object" && t != "array") {
 		c = prefixed("type", t, c)
 	}
 	if list := c.Array("anyOf"); list != nil && may != mustEqual {
@@ -283,34 +255,51 @@ func (n *normalizer) object(o *Object, may freedom, depth int) (*Object, error) 
 		free := (m == nil || m.Len() == 0) && !c.Has("patternProperties")
 		c.Set("additionalProperties", free)
 	}
-	return c, nil
+	return c
 }
 
-// parted reports whether o gets its type from schemas within it.
-func parted(o *Object) bool {
-	return o.Has("anyOf") || o.Has("oneOf") || o.Has("allOf") || o.Has("$ref")
-}
-
-// within normalizes a schema that stands in o under keyword.
-func (n *normalizer) within(o *Object, keyword string, v any, may freedom, depth int) (any, error) {
-	if b, ok := v.(bool); ok {
-		switch keyword {
-		case "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems":
-			return b, nil
-		case "items":
-			if o.Has("prefixItems") {
-				return b, nil
+// ownText counts the bytes of a schema, without those of the schemas within it.
+func ownText(o *Object) int {
+	text := 0
+	for _, k := range o.Keys() {
+		text += len(k) + 4
+		if nestings[k] == notSchema {
+			raw, _ := Encode(o.Value(k)) // a tree that was decoded
+			text += len(raw)
+		} else if m := o.Object(k); m != nil && nestings[k] == schemaByKey {
+			for _, name := range m.Keys() {
+				text += len(name) + 4
 			}
 		}
 	}
-	return n.schema(v, freedomWithin(o, keyword, may), depth+1)
+	return text
+}
+
+// composed reports whether o gets its type from schemas within it.
+func composed(o *Object) bool {
+	return o.Has("anyOf") || o.Has("oneOf") || o.Has("allOf") || o.Has("$ref")
+}
+
+// within normalizes a schema that stands in o.
+func (n *normalizer) within(o *Object, s sub, may freedom, depth int) any {
+	if _, ok := s.value.(bool); ok {
+		switch s.keyword {
+		case "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems":
+			return s.value
+		case "items":
+			if o.Has("prefixItems") {
+				return s.value
+			}
+		}
+	}
+	return n.schema(s.value, freedomWithin(o, s.keyword, may), depth+1)
 }
 
 // spread reports whether schemas in place within o are about properties, so that
 // o itself may not be closed.
 func (n *normalizer) spread(o *Object) bool {
 	l := loops{root: n.root}
-	for next := range l.next(o) {
+	for _, next := range l.next(o) {
 		known, ok := n.about[next]
 		if !ok {
 			known = next.Has("properties") || next.Has("patternProperties") || next.Has("additionalProperties") ||
@@ -325,33 +314,24 @@ func (n *normalizer) spread(o *Object) bool {
 }
 
 // reference normalizes a schema with a reference.
-func (n *normalizer) reference(o *Object, may freedom, depth int) (*Object, error) {
+func (n *normalizer) reference(o *Object, may freedom, depth int) *Object {
 	target, steps, problem := refTarget(n.root, o)
 	if problem != "" {
-		return nil, badSchema("root", problem)
+		return n.fail(problem)
 	}
-	// A chain of references is work too, though nothing is built.
-	if _, err := n.spend(o, 0); err != nil {
-		return nil, err
-	}
+	n.spend(0) // a chain of references is work too, though nothing is built
 	ref := canonical(steps)
 	rest := without(o, "$ref")
 	if n.recursive[ref] {
-		c, err := n.object(rest, max(may, mayNarrow), depth)
-		if err != nil {
-			return nil, err
-		}
+		c := n.object(rest, max(may, mayNarrow), depth)
 		if ref != "#" {
 			ref = canonical([]string{"$defs", n.defs[ref]})
 		}
-		return prefixed("$ref", ref, c), nil
+		return prefixed("$ref", ref, c)
 	}
 	t, ok := target.(*Object)
 	if !ok {
-		t = &Object{}
-		if target == false {
-			t.Set("not", &Object{})
-		}
+		t = booleanSchema(target == true)
 	}
 	return n.object(beside(t, rest), may, depth)
 }

@@ -2,8 +2,10 @@ package schema
 
 import (
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
+
+	"haft/internal/jsontree"
 )
 
 // maxHops bounds a chain of references that lead to references.
@@ -33,44 +35,16 @@ func pointer(ref string) ([]string, bool) {
 
 // canonical writes steps as a reference, always in the same way.
 func canonical(steps []string) string {
-	if len(steps) == 0 {
-		return "#"
-	}
-	var b strings.Builder
-	b.WriteByte('#')
+	ref := "#"
 	for _, s := range steps {
-		b.WriteByte('/')
-		s = strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
-		// What must be escaped in a URI fragment and occurs in names.
-		for _, c := range []string{"%", "\"", "#", " "} {
-			s = strings.ReplaceAll(s, c, url.PathEscape(c))
-		}
-		b.WriteString(s)
+		ref += "/" + referenceEscapes.Replace(s)
 	}
-	return b.String()
+	return ref
 }
 
-// followPointer returns what steps lead to.
-func followPointer(root any, steps []string) (any, bool) {
-	for _, s := range steps {
-		switch v := root.(type) {
-		case *Object:
-			if !v.Has(s) {
-				return nil, false
-			}
-			root = v.Value(s)
-		case []any:
-			i, err := strconv.Atoi(s)
-			if err != nil || i < 0 || i >= len(v) || s != strconv.Itoa(i) {
-				return nil, false
-			}
-			root = v[i]
-		default:
-			return nil, false
-		}
-	}
-	return root, true
-}
+// referenceEscapes escapes a step of a pointer, and what must be escaped in a URI
+// fragment and occurs in names.
+var referenceEscapes = strings.NewReplacer("~", "~0", "/", "~1", "%", "%25", `"`, "%22", "#", "%23", " ", "%20")
 
 // refTarget says why the reference of o does not lead to a schema, or returns the
 // schema, which is an [*Object] or a bool. The text quotes nothing of o.
@@ -86,7 +60,7 @@ func refTarget(root any, o *Object) (target any, steps []string, problem string)
 	if !ok {
 		return nil, nil, "'$ref' is not a JSON Pointer"
 	}
-	target, ok = followPointer(root, steps)
+	target, ok = jsontree.At(root, steps)
 	if !ok {
 		return nil, nil, "'$ref' leads nowhere"
 	}
@@ -102,12 +76,9 @@ func refTarget(root any, o *Object) (target any, steps []string, problem string)
 func through(root any, o *Object) *Object {
 	at := o
 	for range 16 { // it is asked of every property
-		if !at.Has("$ref") || at.Has("type") || at.Has("properties") {
-			return at
-		}
-		target, _, problem := refTarget(root, at)
+		target, _, _ := refTarget(root, at) // nil without a reference
 		next, ok := target.(*Object)
-		if problem != "" || !ok {
+		if !ok || at.Has("type") || at.Has("properties") {
 			return at
 		}
 		at = next
@@ -141,7 +112,7 @@ func (l *loops) at(o *Object) bool {
 	}
 	l.state[o] = walking
 	found := false
-	for next := range l.next(o) {
+	for _, next := range l.next(o) {
 		found = l.at(next) || found
 	}
 	l.state[o] = ends
@@ -151,30 +122,32 @@ func (l *loops) at(o *Object) bool {
 	return found
 }
 
-// next yields the schemas that are about the same value as o.
-func (l *loops) next(o *Object) func(yield func(*Object) bool) {
-	return func(yield func(*Object) bool) {
-		if o.Has("$ref") {
-			if target, _, problem := refTarget(l.root, o); problem == "" {
-				if t, ok := target.(*Object); ok && !yield(t) {
-					return
-				}
-			}
-		}
-		for s := range subs(o) {
-			if t, ok := s.value.(*Object); ok && isInPlace(s.keyword) && !yield(t) {
-				return
-			}
+// next returns the schemas that are about the same value as o.
+func (l *loops) next(o *Object) []*Object {
+	var all []*Object
+	target, _, _ := refTarget(l.root, o) // nil without a reference
+	if t, ok := target.(*Object); ok {
+		all = append(all, t)
+	}
+	for _, s := range subs(o) {
+		if t, ok := s.value.(*Object); ok && slices.Contains(inPlace, s.keyword) {
+			all = append(all, t)
 		}
 	}
+	return all
 }
 
-// isInPlace reports whether schemas under keyword are about the same value.
-func isInPlace(keyword string) bool {
-	for _, k := range inPlaceKeywords {
-		if k == keyword {
-			return true
+// inlinedRoot returns the root of a schema without a reference: the schema that it
+// refers to, with the keywords beside the reference.
+func inlinedRoot(root *Object) *Object {
+	top := root
+	for range maxHops {
+		target, _, _ := refTarget(root, top) // nil without a reference
+		t, ok := target.(*Object)
+		if !ok {
+			break
 		}
+		top = beside(t, top)
 	}
-	return false
+	return top
 }

@@ -66,58 +66,41 @@ func toStrict(parameters *Object, mode strictMode) (*Object, bool) {
 	if tooLarge(parameters) != "" {
 		return parameters, false
 	}
-	c, ok := closed(parameters)
-	if !ok || Health(c).Status != haft.HealthStrict {
+	c := closed(parameters, true)
+	if Health(c).Status != haft.HealthStrict {
 		c, _ = Clone(parameters).(*Object)
 		return c, false
 	}
-	if !c.Has("properties") {
-		c.Set("properties", &Object{})
-	}
+	setMissing(c, "properties", &Object{})
 	return mode.schema(c), true
 }
 
 // closed copies a schema with its objects closed where they name their properties
-// and do not say whether there may be others. It fails on what is too deep.
-func closed(parameters *Object) (*Object, bool) {
-	if deep(parameters, MaxDepth) {
-		return nil, false
+// and do not say whether there may be others.
+func closed(o *Object, isRoot bool) *Object {
+	c := mapSubs(o, func(s sub) any {
+		if within, ok := s.value.(*Object); ok {
+			return closed(within, false)
+		}
+		return Clone(s.value)
+	})
+	properties := c.Object("properties")
+	// A union beside properties may name more of them.
+	named := properties != nil && properties.Len() > 0 && !c.Has("anyOf") && !c.Has("$ref")
+	if named || isRoot && isType(c, "object") {
+		setMissing(c, "additionalProperties", false)
 	}
-	var walk func(keyword string, v any) (any, error)
-	walk = func(keyword string, v any) (any, error) {
-		o, ok := v.(*Object)
-		if !ok {
-			return Clone(v), nil
-		}
-		c, err := mapSubs(o, walk)
-		if err != nil {
-			return nil, err
-		}
-		properties := c.Object("properties")
-		// A union beside properties may name more of them.
-		named := properties != nil && properties.Len() > 0 && !c.Has("anyOf") && !c.Has("$ref")
-		if !c.Has("additionalProperties") && (named || keyword == "" && isType(c, "object")) {
-			c.Set("additionalProperties", false)
-		}
-		return c, nil
-	}
-	v, err := walk("", parameters)
-	c, ok := v.(*Object)
-	return c, ok && err == nil
+	return c
 }
 
 // schema converts o, which it may change.
 func (m strictMode) schema(o *Object) *Object {
-	c, err := mapSubs(o, func(_ string, v any) (any, error) {
-		if s, ok := v.(*Object); ok {
-			return m.schema(s), nil
+	c := m.trim(mapSubs(o, func(s sub) any {
+		if within, ok := s.value.(*Object); ok {
+			return m.schema(within)
 		}
-		return v, nil
-	})
-	if err != nil {
-		return o // mapSubs returns only errors of the function above
-	}
-	c = m.trim(c)
+		return s.value
+	}))
 	if isType(c, "object") {
 		m.object(c)
 	}
@@ -163,7 +146,7 @@ func (m strictMode) trim(o *Object) *Object {
 			notes = append(notes, n)
 		}
 	}
-	describe(c, notes)
+	addNotes(c, notes)
 	return c
 }
 
@@ -179,8 +162,8 @@ func note(k string, v any) string {
 	return k + ": " + string(text)
 }
 
-// describe adds notes to the description of o.
-func describe(o *Object, notes []string) {
+// addNotes adds notes to the description of o.
+func addNotes(o *Object, notes []string) {
 	if len(notes) == 0 {
 		return
 	}
@@ -193,19 +176,16 @@ func describe(o *Object, notes []string) {
 
 // nullable makes p admit null, if it does not already. It may change p.
 func nullable(p *Object) *Object {
-	if p.Has("const") {
+	if p.Has("const") && p.Value("const") == nil {
+		return p
+	}
+	if p.Has("const") || p.Has("$ref") {
 		c := Obj("anyOf", []any{p, Obj("type", "null")})
-		if d := p.String("description"); d != "" {
+		if d := p.String("description"); d != "" && p.Has("const") {
 			p.Delete("description")
 			c.Set("description", d)
 		}
-		if p.Value("const") == nil {
-			return p
-		}
 		return c
-	}
-	if p.Has("$ref") {
-		return Obj("anyOf", []any{p, Obj("type", "null")})
 	}
 	switch t := p.Value("type").(type) {
 	case string:

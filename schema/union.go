@@ -30,10 +30,12 @@ type branch struct {
 func (x *explainer) union(e *jsonschema.ValidationError, tooMany bool) []haft.Misfit {
 	at := Pointer(e.InstanceLocation)
 	subs := x.alternatives(e)
-	names := listed(subs, nameOf)
+	names := " alternative"
+	if len(subs) > 0 {
+		names = " of: " + listed(subs, nameOf)
+	}
 	if tooMany {
-		return []haft.Misfit{{Pointer: at, Message: orWords("fits more than one of: "+names, names,
-			"fits more than one alternative")}}
+		return []haft.Misfit{{Pointer: at, Message: "fits more than one" + names}}
 	}
 	branches := make([]branch, len(e.Causes))
 	for i, c := range e.Causes {
@@ -59,19 +61,14 @@ func (x *explainer) union(e *jsonschema.ValidationError, tooMany bool) []haft.Mi
 		return near[0].misfits
 	}
 	best := slices.MinFunc(near, func(a, b branch) int { return len(a.misfits) - len(b.misfits) })
-	head := haft.Misfit{Pointer: at, Message: orWords("fits none of: "+names, names, "fits none of the alternatives")}
+	head := haft.Misfit{Pointer: at, Message: "fits none of the alternatives"}
+	if len(subs) > 0 {
+		head.Message = "fits none" + names
+	}
 	if best.name != "" {
 		head.Message += "; the nearest is " + best.name
 	}
 	return append([]haft.Misfit{head}, best.misfits...)
-}
-
-// orWords returns text, or other if there are no names to put into it.
-func orWords(text, names, other string) string {
-	if names == "" {
-		return other
-	}
-	return text
 }
 
 // alternatives returns the alternatives of the union that e is about.
@@ -81,12 +78,12 @@ func (x *explainer) alternatives(e *jsonschema.ValidationError) []*jsonschema.Sc
 		return nil
 	}
 	if k, ok := e.ErrorKind.(*kind.OneOf); ok {
+		if len(k.Subschemas) == 0 {
+			return s.OneOf
+		}
 		var subs []*jsonschema.Schema
 		for _, i := range k.Subschemas {
 			subs = append(subs, s.OneOf[i])
-		}
-		if subs == nil {
-			subs = s.OneOf
 		}
 		return subs
 	}
@@ -96,7 +93,7 @@ func (x *explainer) alternatives(e *jsonschema.ValidationError) []*jsonschema.Sc
 // branch explains one alternative.
 func (x *explainer) branch(e *jsonschema.ValidationError, at []string) branch {
 	b := branch{misfits: x.explain(e)}
-	walkError(e, func(e *jsonschema.ValidationError) {
+	walkError(e, func(e *jsonschema.ValidationError) bool {
 		switch k := e.ErrorKind.(type) {
 		case *kind.Type:
 			if len(e.InstanceLocation) == len(at) {
@@ -104,20 +101,20 @@ func (x *explainer) branch(e *jsonschema.ValidationError, at []string) branch {
 			}
 		case *kind.Const, *kind.Enum:
 			b.other = b.other || len(e.InstanceLocation) == len(at)+1
+		case *kind.AnyOf, *kind.OneOf, *kind.PropertyNames, *kind.Contains, *kind.MinContains:
+			return false
 		}
+		return true
 	})
 	return b
 }
 
-// walkError calls f for e and its causes, but does not enter unions within it.
-func walkError(e *jsonschema.ValidationError, f func(*jsonschema.ValidationError)) {
-	f(e)
-	switch e.ErrorKind.(type) {
-	case *kind.AnyOf, *kind.OneOf, *kind.PropertyNames, *kind.Contains, *kind.MinContains:
-		return
-	}
-	for _, c := range e.Causes {
-		walkError(c, f)
+// walkError calls f for e and, where f returns true, for its causes.
+func walkError(e *jsonschema.ValidationError, f func(*jsonschema.ValidationError) bool) {
+	if f(e) {
+		for _, c := range e.Causes {
+			walkError(c, f)
+		}
 	}
 }
 
@@ -125,25 +122,16 @@ func walkError(e *jsonschema.ValidationError, f func(*jsonschema.ValidationError
 func noneMessage(branches []branch, e *jsonschema.ValidationError) string {
 	var types []string
 	for _, b := range branches {
-		for _, t := range b.types {
-			if !slices.Contains(types, t) {
-				types = append(types, t)
-			}
-		}
+		types = union(types, b.types)
 	}
 	got := ""
-	walkTypes(e, func(k *kind.Type) { got = k.Got })
+	walkError(e, func(e *jsonschema.ValidationError) bool {
+		if k, ok := e.ErrorKind.(*kind.Type); ok {
+			got = k.Got
+		}
+		return true
+	})
 	return "must be " + typeWords(types) + ", is " + article(got)
-}
-
-// walkTypes calls f for the type errors of e.
-func walkTypes(e *jsonschema.ValidationError, f func(*kind.Type)) {
-	if k, ok := e.ErrorKind.(*kind.Type); ok {
-		f(k)
-	}
-	for _, c := range e.Causes {
-		walkTypes(c, f)
-	}
 }
 
 // oneValue merges alternatives that are single values: "a" or "b" or "c".

@@ -210,7 +210,7 @@ func (k *counter) visits(s *jsonschema.Schema, n *shape) int64 {
 	k.known[q] = 1 // a loop cannot come back here: survey refused it
 	sum := int64(1)
 	add := func(sub *jsonschema.Schema, n *shape) { sum = saturate(sum, k.visits(sub, n)) }
-	if s.Types == nil || s.Types.IsEmpty() || accepts(*s.Types, n.v) {
+	if s.Types == nil || s.Types.IsEmpty() || typeSetOf(*s.Types)&typeOf(n.v) != 0 {
 		applied(s, func(sub *jsonschema.Schema) { add(sub, n) })
 		k.children(s, n, add)
 	}

@@ -152,9 +152,16 @@ func (r *textReader) value(depth int) (any, error) {
 	}
 	switch c := r.peek(); {
 	case c == '{':
-		return r.object(depth)
+		o := &Object{}
+		return o, r.elements('}', "a key", func() error { return r.member(o, depth) })
 	case c == '[':
-		return r.array(depth)
+		list := []any{}
+		err := r.elements(']', "a value", func() error {
+			v, err := r.value(depth + 1)
+			list = append(list, v)
+			return err
+		})
+		return list, err
 	case c == '"':
 		return r.string()
 	case c == '-' || c >= '0' && c <= '9':
@@ -201,32 +208,32 @@ func (r *textReader) expected(what string) error {
 	return r.fail(r.pos, "expected %s", what)
 }
 
-// object reads an object.
-func (r *textReader) object(depth int) (*Object, error) {
-	o := &Object{}
+// elements reads the elements of an object or an array up to its closing bracket. what
+// names one of them.
+func (r *textReader) elements(closing byte, what string, element func() error) error {
 	r.pos++
 	r.space()
-	if r.peek() == '}' {
+	if r.peek() == closing {
 		r.pos++
-		return o, nil
+		return nil
 	}
 	for {
-		if err := r.member(o, depth); err != nil {
-			return nil, err
+		if err := element(); err != nil {
+			return err
 		}
 		r.space()
 		switch r.peek() {
 		case ',':
 			r.pos++
 			r.space()
-			if r.peek() == '}' {
-				return nil, r.fail(r.pos, "expected a key: no comma may stand before }")
+			if r.peek() == closing {
+				return r.fail(r.pos, "expected %s: no comma may stand before %c", what, closing)
 			}
-		case '}':
+		case closing:
 			r.pos++
-			return o, nil
+			return nil
 		default:
-			return nil, r.expected("a comma or }")
+			return r.expected("a comma or " + string(closing))
 		}
 	}
 }
@@ -256,38 +263,6 @@ func (r *textReader) member(o *Object, depth int) error {
 	}
 	o.Set(key, v)
 	return nil
-}
-
-// array reads an array.
-func (r *textReader) array(depth int) ([]any, error) {
-	a := []any{}
-	r.pos++
-	r.space()
-	if r.peek() == ']' {
-		r.pos++
-		return a, nil
-	}
-	for {
-		v, err := r.value(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		a = append(a, v)
-		r.space()
-		switch r.peek() {
-		case ',':
-			r.pos++
-			r.space()
-			if r.peek() == ']' {
-				return nil, r.fail(r.pos, "expected a value: no comma may stand before ]")
-			}
-		case ']':
-			r.pos++
-			return a, nil
-		default:
-			return nil, r.expected("a comma or ]")
-		}
-	}
 }
 
 // number reads a number.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 )
 
 // An Object is a JSON object that remembers the order of its keys. The zero
@@ -79,13 +81,7 @@ func (o *Object) Delete(key string) {
 }
 
 // MarshalJSON writes the keys in order.
-func (o *Object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	if err := writeJSON(&b, o); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
+func (o *Object) MarshalJSON() ([]byte, error) { return Encode(o) }
 
 // writeJSON writes v without escaping <, > and &, which models read better as
 // they are. It goes through trees itself: encoding/json would read again, at
@@ -148,6 +144,82 @@ func Encode(v any) (json.RawMessage, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+// All yields v and every value within it, parents before their children, with the
+// path of keys and indexes to each. The path is valid until the next value.
+func All(v any) iter.Seq2[[]string, any] {
+	return func(yield func([]string, any) bool) { yieldAll(nil, v, yield) }
+}
+
+// yieldAll reports whether to go on.
+func yieldAll(at []string, v any, yield func([]string, any) bool) bool {
+	if !yield(at, v) {
+		return false
+	}
+	switch v := v.(type) {
+	case *Object:
+		for _, k := range v.keys {
+			if !yieldAll(append(at, k), v.values[k], yield) {
+				return false
+			}
+		}
+	case []any:
+		for i := range v {
+			if !yieldAll(append(at, strconv.Itoa(i)), v[i], yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// At returns the value that a path of keys and indexes leads to.
+func At(v any, path []string) (any, bool) {
+	for _, step := range path {
+		switch node := v.(type) {
+		case *Object:
+			if !node.Has(step) {
+				return nil, false
+			}
+			v = node.values[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(node) || step != strconv.Itoa(i) {
+				return nil, false
+			}
+			v = node[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// Plain turns a tree into maps, slices, int64 and float64. A whole number beyond 64
+// bits becomes a float64, as in most languages, and one beyond its range an infinity.
+func Plain(v any) any {
+	switch v := v.(type) {
+	case *Object:
+		m := make(map[string]any, v.Len())
+		for _, k := range v.keys {
+			m[k] = Plain(v.values[k])
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = Plain(v[i])
+		}
+		return list
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := strconv.ParseFloat(v.String(), 64) // out of range it is an infinity
+		return f
+	}
+	return v
 }
 
 // Clone copies a tree deeply.

@@ -70,14 +70,6 @@ func decode(raw []byte) (any, error) {
 	return v, nil
 }
 
-// skipSpace returns where white space at i ends.
-func skipSpace(text []byte, i int) int {
-	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\r' || text[i] == '\n') {
-		i++
-	}
-	return i
-}
-
 // Misfits holds a value against the schema of what the tool returns. A nil schema
 // accepts everything. Bytes may fit as the tag that the rule writes or as the
 // base64 text in it, since schemas know bytes as a string. A number that is not

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -14,7 +12,7 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"haft"
-	"haft/schema"
+	"haft/internal/jsontree"
 )
 
 // The bounds on validators.
@@ -103,7 +101,7 @@ func (v *Validators) Check(ctx context.Context, raw json.RawMessage) []haft.Misf
 	if err != nil {
 		return []haft.Misfit{{Message: haft.MessageOf(err)}}
 	}
-	vars := map[string]any{"value": native(tree)}
+	vars := map[string]any{"value": jsontree.Plain(tree)}
 	var misfits []haft.Misfit
 	for i, x := range v.all {
 		if why := x.refuses(ctx, vars); why != "" {
@@ -130,35 +128,6 @@ func (x validator) refuses(ctx context.Context, vars map[string]any) string {
 		return "does not satisfy"
 	}
 	return ""
-}
-
-// native turns a tree into what CEL knows. Whole numbers are int where they fit
-// into 64 bits; larger ones are double, as they are in most languages.
-func native(v any) any {
-	switch v := v.(type) {
-	case *schema.Object:
-		m := make(map[string]any, v.Len())
-		for _, k := range v.Keys() {
-			m[k] = native(v.Value(k))
-		}
-		return m
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = native(v[i])
-		}
-		return list
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, err := strconv.ParseFloat(v.String(), 64)
-		if err != nil && !math.IsInf(f, 0) {
-			return math.NaN() // not reached: the text is a number
-		}
-		return f
-	}
-	return v
 }
 
 // short makes an expression fit for a message.
