@@ -197,10 +197,10 @@ func enumOf(values []any) *schema.Object {
 	var types []any
 	has := map[string]bool{}
 	for _, v := range values {
-		has[typeOf(v)] = true
+		has[schema.TypeName(v)] = true
 	}
 	for _, v := range values {
-		t := typeOf(v)
+		t := schema.TypeName(v)
 		if t == "integer" && has["number"] {
 			t = "number"
 		}
@@ -218,22 +218,6 @@ func enumOf(values []any) *schema.Object {
 		return schema.Obj("type", types[0], "enum", values)
 	}
 	return schema.Obj("type", types, "enum", values)
-}
-
-// typeOf returns the name of a value's type.
-func typeOf(v any) string {
-	switch v := v.(type) {
-	case string:
-		return "string"
-	case bool:
-		return "boolean"
-	case json.Number:
-		if strings.ContainsAny(v.String(), ".eE") {
-			return "number"
-		}
-		return "integer"
-	}
-	return "null"
 }
 
 // keyText returns a literal as the name of a property.

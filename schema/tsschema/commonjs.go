@@ -43,16 +43,15 @@ func (p *parser) commonTargets() []string {
 func (p *parser) commonExport(f *file, doc *doc, names []string) {
 	switch fn := p.functionValue(); {
 	case fn != nil:
-		fn.doc, fn.exported = doc, names
 		if names[0] != wholeModule {
 			fn.name = names[0]
 		}
-		f.functions = append(f.functions, fn)
+		f.add(fn, doc, names)
 	case p.is("{") && names[0] == wholeModule:
 		p.commonObject(f)
 	case p.peek().Kind == javascript.Ident:
 		for _, name := range names {
-			f.aliases = append(f.aliases, alias{p.text(), name, p.at()})
+			p.addAlias(f, name)
 		}
 		p.next()
 	}
@@ -82,8 +81,7 @@ func (p *parser) commonObject(f *file) {
 // commonMember reads one member.
 func (p *parser) commonMember(f *file, doc *doc) {
 	if fn := p.method(); fn != nil {
-		fn.doc, fn.exported = doc, []string{fn.name}
-		f.functions = append(f.functions, fn)
+		f.add(fn, doc, []string{fn.name})
 		return
 	}
 	at := p.at()
@@ -95,8 +93,8 @@ func (p *parser) commonMember(f *file, doc *doc) {
 	a := alias{name, name, at}
 	if p.accept(":") {
 		if fn := p.functionValue(); fn != nil {
-			fn.doc, fn.name, fn.exported = doc, name, []string{name}
-			f.functions = append(f.functions, fn)
+			fn.name = name
+			f.add(fn, doc, []string{name})
 			return
 		}
 		if p.peek().Kind != javascript.Ident {

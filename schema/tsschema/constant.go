@@ -3,91 +3,80 @@ package tsschema
 import (
 	"encoding/json"
 	"math/big"
+	"strings"
 
 	"haft/internal/javascript"
 	"haft/schema"
 )
 
-// constant reads a value that can be written as JSON. What it does not
-// understand is not a constant.
-func (p *parser) constant(depth int) (any, bool) {
-	if depth > maxTypeDepth {
-		return nil, false
+// constant reads a value that can be written as JSON. Where there is none it reads
+// nothing.
+func (p *parser) constant() (v any, ok bool) {
+	p.try(func() {
+		if v, ok = jsonOf(p.plainValue(true, true, 0)); !ok {
+			p.fail("no constant")
+		}
+	})
+	return v, ok
+}
+
+// jsonOf returns the one value of a type whose parts are all literals.
+func jsonOf(n *node) (any, bool) {
+	switch n.op {
+	case oLiteral:
+		return n.value, true
+	case oTuple:
+		list := []any{}
+		for i, k := range n.kids {
+			v, ok := jsonOf(k)
+			if !ok || n.elems[i].rest {
+				return nil, false
+			}
+			list = append(list, v)
+		}
+		return list, true
+	case oObject:
+		o := &schema.Object{}
+		for _, m := range n.members {
+			v, ok := jsonOf(m.typ)
+			if !ok {
+				return nil, false
+			}
+			o.Set(m.name, v)
+		}
+		return o, true
 	}
-	t := p.peek()
-	text := p.text()
-	switch t.Kind {
-	case javascript.String:
+	return nil, false
+}
+
+// scalar reads a text, a number, true, false or null.
+func (p *parser) scalar() (any, bool) {
+	sign := ""
+	if p.is("-") || p.is("+") {
+		sign = strings.TrimPrefix(p.text(), "+")
 		p.next()
+		if p.peek().Kind != javascript.Number {
+			return nil, false
+		}
+	}
+	kind, text := p.peek().Kind, p.text()
+	p.next()
+	switch kind {
+	case javascript.String:
 		return unquote(text), true
 	case javascript.Template:
-		p.next()
 		return unescape(text[1 : len(text)-1]), true
 	case javascript.Number:
-		p.next()
-		n, ok := jsonNumber(text)
-		return n, ok
+		return jsonNumber(sign + text)
 	case javascript.Ident:
-		p.next()
 		switch text {
 		case "true", "false":
 			return text == "true", true
 		case "null":
 			return nil, true
 		}
-		return nil, false
-	}
-	switch text {
-	case "-", "+":
-		p.next()
-		v, ok := p.constant(depth + 1)
-		n, isNumber := v.(json.Number)
-		if text == "-" && isNumber {
-			n, isNumber = jsonNumber("-" + n.String())
-		}
-		return n, ok && isNumber
-	case "[":
-		return p.constantArray(depth)
-	case "{":
-		return p.constantObject(depth)
 	}
 	return nil, false
-}
-
-func (p *parser) constantArray(depth int) (any, bool) {
-	list := []any{}
-	p.expect("[")
-	for !p.is("]") {
-		v, ok := p.constant(depth + 1)
-		if !ok {
-			return nil, false
-		}
-		list = append(list, v)
-		if !p.accept(",") {
-			break
-		}
-	}
-	return list, p.accept("]")
-}
-
-func (p *parser) constantObject(depth int) (any, bool) {
-	o := &schema.Object{}
-	p.expect("{")
-	for !p.is("}") {
-		name, ok := p.propertyName()
-		if !ok || !p.accept(":") {
-			return nil, false
-		}
-		v, ok := p.constant(depth + 1)
-		if !ok {
-			return nil, false
-		}
-		o.Set(name, v)
-		if !p.accept(",") {
-			break
-		}
-	}
-	return o, p.accept("}")
 }
 
 // enumValue reads the value of a member of an enum: a constant, an earlier
@@ -126,7 +115,7 @@ func (p *parser) enumOperand(known map[string]any) (any, bool) {
 			return v, true
 		}
 	}
-	return p.constant(0)
+	return p.constant()
 }
 
 // bigInt returns an integer of JSON.

@@ -1,6 +1,11 @@
 package tsschema
 
-import "haft/internal/javascript"
+import (
+	"strings"
+
+	"haft/internal/javascript"
+	"haft/schema"
+)
 
 // A constVar is a variable of the top level, whose value typeof may ask for.
 type constVar struct {
@@ -29,7 +34,7 @@ func (f *file) typeOfVar(name string) *node {
 
 // computed refuses a value that is not written out.
 func (p *parser) computed(at int) *node {
-	return p.refused(at, "the value is computed: write its type out")
+	return refused(at, "the value is computed: write its type out")
 }
 
 // value reads an expression as the type that TypeScript infers for it. With
@@ -98,18 +103,19 @@ func (p *parser) plainValue(frozen, fixed bool, depth int) *node {
 		}
 		return p.typeofName()
 	}
-	v, ok := p.constant(depth)
+	v, ok := p.scalar()
 	if !ok {
 		p.fail("no constant")
 	}
 	if frozen || fixed || v == nil {
 		return &node{op: oLiteral, at: at, value: v}
 	}
-	name := typeOf(v)
-	if name == "integer" {
-		name = "number"
-	}
-	return &node{op: oName, at: at, name: name}
+	return typeOfConstant(v, at)
+}
+
+// typeOfConstant returns the type string, number, boolean or null of a constant.
+func typeOfConstant(v any, at int) *node {
+	return &node{op: oName, at: at, name: strings.Replace(schema.TypeName(v), "integer", "number", 1)}
 }
 
 // typeofName reads a.b.c, as it stands behind typeof.
@@ -127,16 +133,11 @@ func (p *parser) typeofName() *node {
 // arrayValue reads [a, b, ...c]: places if it is frozen, else an array.
 func (p *parser) arrayValue(frozen bool, depth int) *node {
 	n := &node{op: oTuple, at: p.at()}
-	p.expect("[")
-	for p.err == nil && !p.is("]") {
+	p.list("[", "]", func() {
 		rest := p.accept("...")
 		n.kids = append(n.kids, p.value(frozen, false, depth+1))
 		n.elems = append(n.elems, elem{rest: rest})
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("]")
+	})
 	if frozen {
 		return n
 	}
@@ -162,19 +163,14 @@ func anyElement(tuple *node) *node {
 func (p *parser) objectValue(frozen bool, depth int) *node {
 	own := &node{op: oObject, at: p.at()}
 	parts := []*node{own}
-	p.expect("{")
-	for p.err == nil && !p.is("}") {
+	p.list("{", "}", func() {
 		if p.accept("...") {
 			own = &node{op: oObject, at: p.at()}
 			parts = append(parts, p.value(frozen, false, depth+1), own)
 		} else {
 			own.members = append(own.members, p.memberValue(frozen, depth))
 		}
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("}")
+	})
 	if len(parts) == 1 {
 		return own
 	}
@@ -184,8 +180,9 @@ func (p *parser) objectValue(frozen bool, depth int) *node {
 // memberValue reads one property of an object.
 func (p *parser) memberValue(frozen bool, depth int) *member {
 	m := &member{at: p.at(), doc: p.docBefore(p.i, true)}
+	m.typ = &node{op: oFunction, at: m.at}
 	if fn := p.method(); fn != nil {
-		m.name, m.typ = fn.name, &node{op: oFunction, at: m.at}
+		m.name = fn.name
 		return m
 	}
 	name, ok := p.propertyName()

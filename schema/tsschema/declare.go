@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"cmp"
 	"strings"
 
 	"haft/internal/javascript"
@@ -102,18 +103,14 @@ func (p *parser) toEndOfMember() {
 			p.textAt(p.i-1) != "|" {
 			return
 		}
-		if p.peek().Match > p.i {
-			p.skipGroup()
-		} else {
-			p.next()
-		}
+		p.step()
 	}
 }
 
 // indexSignature reads [key: string]: T, and refuses [K in T]: U.
 func (p *parser) indexSignature(n *node) {
 	if p.textAt(p.i+2) == "in" {
-		*n = node{op: oRefused, at: n.at, name: "a mapped type has no schema: write its properties out, or use Record"}
+		*n = *refused(n.at, "a mapped type has no schema: write its properties out, or use Record")
 		p.skipGroup()
 		p.toEndOfMember()
 		return
@@ -130,16 +127,11 @@ func (p *parser) indexSignature(n *node) {
 // params reads the parameters of a function.
 func (p *parser) params() []*param {
 	var list []*param
-	p.expect("(")
-	for p.err == nil && !p.is(")") {
+	p.list("(", ")", func() {
 		if q := p.param(); q.name != "this" {
 			list = append(list, q)
 		}
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect(")")
+	})
 	return list
 }
 
@@ -172,19 +164,23 @@ func (p *parser) param() *param {
 	if p.accept(":") {
 		q.typ = p.typ()
 	}
-	if p.accept("=") {
-		d := p.literal()
-		q.deflt = &d
-	}
+	q.deflt = p.defaultValue()
 	return q
+}
+
+// defaultValue reads = and a value, or returns nil.
+func (p *parser) defaultValue() *deflt {
+	if !p.accept("=") {
+		return nil
+	}
+	d := p.literal()
+	return &d
 }
 
 // objectPattern reads { a, b: c = 2, ...rest }.
 func (p *parser) objectPattern() []*binding {
 	var list []*binding
-	end := p.peek().Match
-	p.expect("{")
-	for p.err == nil && p.i < end {
+	p.list("{", "}", func() {
 		b := &binding{at: p.at()}
 		rest := p.accept("...")
 		name, ok := p.propertyName()
@@ -193,49 +189,38 @@ func (p *parser) objectPattern() []*binding {
 		}
 		b.name = name
 		if p.accept(":") {
-			if p.peek().Match > p.i {
-				p.skipGroup()
-			} else {
-				p.next()
-			}
+			p.step()
 		}
-		if p.accept("=") {
-			d := p.literal()
-			b.deflt = &d
-		}
+		b.deflt = p.defaultValue()
 		if !rest {
 			list = append(list, b)
 		}
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("}")
+	})
 	return list
 }
 
 // enum reads the members of an enum as a union of literals.
 func (p *parser) enum() *node {
 	n := &node{op: oUnion, at: p.at()}
+	var bad *node
 	known := map[string]any{}
 	var next any = jsonInt(0)
-	p.expect("{")
-	for p.err == nil && !p.is("}") {
+	p.list("{", "}", func() {
 		at := p.at()
 		name, ok := p.propertyName()
 		if !ok {
 			p.fail("the name of a member is expected here")
-			break
+			return
 		}
 		v := next
 		if p.accept("=") {
 			if v, ok = p.enumValue(known); !ok {
 				p.skipExpr()
-				return p.refused(n.at, "the value of "+quote(name)+" is computed: write it as a constant")
+				bad = cmp.Or(bad, refused(n.at, "the value of "+quote(name)+" is computed: write it as a constant"))
 			}
 		}
 		if v == nil {
-			return p.refused(n.at, "the member "+quote(name)+" needs a value")
+			bad = cmp.Or(bad, refused(n.at, "the member "+quote(name)+" needs a value"))
 		}
 		known[name] = v
 		n.kids = append(n.kids, &node{op: oLiteral, at: at, name: name, value: v})
@@ -243,15 +228,13 @@ func (p *parser) enum() *node {
 		if i, isInt := bigInt(v); isInt {
 			next = jsonInt(i.Int64() + 1)
 		}
-		if !p.accept(",") {
-			break
-		}
+	})
+	if bad != nil {
+		p.err = nil
+		return bad
 	}
-	p.expect("}")
 	return n
 }
 
 // refused makes a type that has no schema, for the reason given.
-func (p *parser) refused(at int, reason string) *node {
-	return &node{op: oRefused, at: at, name: reason}
-}
+func refused(at int, reason string) *node { return &node{op: oRefused, at: at, name: reason} }

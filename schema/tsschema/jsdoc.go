@@ -74,18 +74,12 @@ const maxMemberLine = 1000
 // trailingNote returns the // comment at the end of the line of a member.
 func (p *parser) trailingNote(at int) *doc {
 	src := p.source.Text
-	lo, hi := 0, len(p.source.Comments)
-	for lo < hi {
-		if mid := (lo + hi) / 2; p.source.Comments[mid].From < at {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == len(p.source.Comments) || p.source.Comments[lo].From > at+maxMemberLine {
+	next, _ := slices.BinarySearchFunc(p.source.Comments, at,
+		func(c javascript.Comment, at int) int { return c.From - at })
+	if next == len(p.source.Comments) || p.source.Comments[next].From > at+maxMemberLine {
 		return nil
 	}
-	c := p.source.Comments[lo]
+	c := p.source.Comments[next]
 	text := src[c.From:c.To]
 	between := src[at:c.From]
 	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") ||
@@ -95,10 +89,10 @@ func (p *parser) trailingNote(at int) *doc {
 	return noteDoc(c.From, []string{strings.TrimSpace(strings.TrimLeft(text, "/"))})
 }
 
-// blank returns the source with everything up to the end of a comment, the
-// comment's own marks replaced by spaces, so that places stay true.
-func blank(src string, c javascript.Comment) (string, int) {
-	b := []byte(src[c.From : c.To-2])
+// blank returns the text of a comment with its marks replaced by spaces, so that
+// places stay true.
+func blank(comment string) string {
+	b := []byte(comment)
 	copy(b, "   ")
 	fresh := true
 	for i, ch := range b {
@@ -112,7 +106,7 @@ func blank(src string, c javascript.Comment) (string, int) {
 			fresh = false
 		}
 	}
-	return string(b), c.From
+	return string(b)
 }
 
 // maxTags is how many tags of one comment are read.
@@ -120,7 +114,7 @@ const maxTags = 1000
 
 // parseDoc reads a /** */ comment.
 func (p *parser) parseDoc(c javascript.Comment) *doc {
-	text, base := blank(p.source.Text, c)
+	text, base := blank(p.source.Text[c.From:c.To-2]), c.From
 	d := &doc{at: c.From}
 	starts := tagStarts(text)
 	starts = starts[:min(len(starts), maxTags)]
@@ -184,9 +178,9 @@ func fold(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// typed are the tags whose {…} is a type.
-var typed = map[string]bool{"param": true, "arg": true, "argument": true, "returns": true, "return": true,
-	"typedef": true, "property": true, "prop": true, "type": true}
+// typedTags are the tags whose {…} is a type, with the names that they go by here.
+var typedTags = map[string]string{"param": "param", "arg": "param", "argument": "param", "returns": "returns",
+	"return": "returns", "typedef": "typedef", "property": "property", "prop": "property", "type": "type"}
 
 // readTag reads the tag at text[from:]; base is where text begins in the source.
 func readTag(text string, from, base int) tag {
@@ -195,31 +189,24 @@ func readTag(text string, from, base int) tag {
 		i++
 	}
 	t := tag{name: text[from+1 : i], at: base + from}
-	if !typed[t.name] {
+	if typedTags[t.name] == "" {
 		t.text = fold(text[i:])
 		return t
 	}
+	t.name = typedTags[t.name]
 	i += len(text[i:]) - len(strings.TrimLeft(text[i:], " \t\r\n"))
 	if i < len(text) && text[i] == '{' {
 		i = t.readType(text, i, base)
 	}
 	rest := strings.TrimSpace(text[i:])
 	switch t.name {
-	case "param", "arg", "argument", "property", "prop":
+	case "param", "property":
 		t.readName(rest)
-		if t.name != "property" && t.name != "prop" {
-			t.name = "param"
-		} else {
-			t.name = "property"
-		}
 	case "typedef":
-		t.param, rest, _ = strings.Cut(rest, "\n")
-		name, more, _ := strings.Cut(strings.TrimSpace(t.param), " ")
+		first, rest, _ := strings.Cut(rest, "\n")
+		name, more, _ := strings.Cut(strings.TrimSpace(first), " ")
 		t.param, t.text = name, fold(more+"\n"+rest)
 	default:
-		if t.name == "return" {
-			t.name = "returns"
-		}
 		t.text = fold(strings.TrimLeft(rest, "- "))
 	}
 	return t
@@ -302,7 +289,7 @@ func (t *tag) readName(rest string) {
 func defaultOf(text string) *deflt {
 	if l, bad := javascript.Lex(text, 0); bad == nil {
 		p := &parser{source: l, tokens: l.Tokens}
-		if v, ok := p.constant(0); ok && p.peek().Kind == javascript.EOF {
+		if v, ok := p.constant(); ok && p.peek().Kind == javascript.EOF {
 			return &deflt{v, true}
 		}
 	}

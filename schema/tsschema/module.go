@@ -1,6 +1,10 @@
 package tsschema
 
-import "haft/internal/javascript"
+import (
+	"cmp"
+
+	"haft/internal/javascript"
+)
 
 // module reads what a source declares at its top level. What it does not know
 // (statements, classes) it steps over; a strict parser has seen the source
@@ -33,25 +37,14 @@ func (p *parser) step() {
 // statement reads one declaration, or moves to the end of something else.
 func (p *parser) statement(f *file) {
 	doc := p.docBefore(p.i, false)
-	exported, isDefault := false, false
-	for {
-		switch {
-		case p.is("export") && p.textAt(p.i+1) == "=":
-			p.next()
-			p.next()
-			p.exportedValue(f, doc)
-			return
-		case p.accept("export"):
-			exported = true
-			continue
-		case exported && p.accept("default"):
-			isDefault = true
-			continue
-		case p.is("declare") && p.declares(p.i+1):
-			p.next()
-			continue
-		}
-		break
+	exported := p.accept("export")
+	if exported && p.accept("=") {
+		p.exportedValue(f, doc)
+		return
+	}
+	isDefault := exported && p.accept("default")
+	if p.is("declare") && p.declares(p.i+1) {
+		p.next()
 	}
 	p.declaration(f, doc, exported, isDefault)
 }
@@ -122,14 +115,25 @@ func (p *parser) finish() {
 // functionDecl reads a function declaration.
 func (p *parser) functionDecl(f *file, doc *doc, exported, isDefault bool) {
 	fn := p.function()
-	fn.doc = doc
+	var names []string
 	switch {
 	case isDefault:
-		fn.exported = []string{"default"}
+		names = []string{wholeModule}
 	case exported:
-		fn.exported = []string{fn.name}
+		names = []string{fn.name}
 	}
+	f.add(fn, doc, names)
+}
+
+// add adds a function that the module exports under names.
+func (f *file) add(fn *function, doc *doc, names []string) {
+	fn.doc, fn.exported = doc, names
 	f.functions = append(f.functions, fn)
+}
+
+// addAlias exports the function whose name is next under another name.
+func (p *parser) addAlias(f *file, as string) {
+	f.aliases = append(f.aliases, alias{p.text(), as, p.at()})
 }
 
 // function reads [async] function name(params): T { body }.
@@ -264,15 +268,11 @@ func (p *parser) variables(f *file, doc *doc, exported bool) {
 			if fn == nil {
 				f.vars[name] = v
 			} else {
-				fn.name, fn.at, fn.doc = name, at, doc
-				if v.typ != nil {
-					fn.context = v.typ
-				}
-				fn.exported = common
+				fn.name, fn.at, fn.context = name, at, cmp.Or(v.typ, fn.context)
 				if exported {
-					fn.exported = []string{name}
+					common = []string{name}
 				}
-				f.functions = append(f.functions, fn)
+				f.add(fn, doc, common)
 			}
 			if fn == nil || !p.statementEnds() {
 				p.skipExpr()
@@ -289,10 +289,9 @@ func (p *parser) variables(f *file, doc *doc, exported bool) {
 // exportedValue reads what follows export default.
 func (p *parser) exportedValue(f *file, doc *doc) {
 	if fn := p.functionValue(); fn != nil {
-		fn.doc, fn.exported = doc, []string{"default"}
-		f.functions = append(f.functions, fn)
+		f.add(fn, doc, []string{wholeModule})
 	} else if p.peek().Kind == javascript.Ident {
-		f.aliases = append(f.aliases, alias{p.text(), "default", p.at()})
+		p.addAlias(f, wholeModule)
 		p.next()
 	}
 	p.finish()
@@ -301,14 +300,10 @@ func (p *parser) exportedValue(f *file, doc *doc) {
 // exportList reads { a, b as c }.
 func (p *parser) exportList(f *file) {
 	var list []alias
-	p.expect("{")
-	for p.err == nil && !p.is("}") {
-		p.try(func() {
-			if !p.is("type") || p.textAt(p.i+1) == "as" || p.textAt(p.i+1) == "," {
-				p.fail("no type")
-			}
+	p.list("{", "}", func() {
+		if p.is("type") && p.textAt(p.i+1) != "as" && p.textAt(p.i+1) != "," {
 			p.next()
-		})
+		}
 		a := alias{at: p.at()}
 		a.name, _ = p.propertyName()
 		a.as = a.name
@@ -316,11 +311,7 @@ func (p *parser) exportList(f *file) {
 			a.as, _ = p.propertyName()
 		}
 		list = append(list, a)
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("}")
+	})
 	if !p.is("from") {
 		f.aliases = append(f.aliases, list...)
 	}
@@ -352,8 +343,8 @@ func (p *parser) importDecl(f *file) {
 	delete(f.imports, "type")
 }
 
-// interfaceDecl reads an interface. Interfaces of one name are one interface.
-func (p *parser) interfaceDecl(f *file, doc *doc) {
+// declHead reads the word before a declaration, its name and its type parameters.
+func (p *parser) declHead(doc *doc) *decl {
 	p.next()
 	d := &decl{name: p.text(), at: p.at(), doc: doc}
 	p.next()
@@ -361,6 +352,12 @@ func (p *parser) interfaceDecl(f *file, doc *doc) {
 		d.generic = true
 		p.typeParams()
 	}
+	return d
+}
+
+// interfaceDecl reads an interface. Interfaces of one name are one interface.
+func (p *parser) interfaceDecl(f *file, doc *doc) {
+	d := p.declHead(doc)
 	if p.accept("extends") {
 		for p.err == nil {
 			d.extends = append(d.extends, p.postfix())
@@ -390,13 +387,7 @@ func (p *parser) keep(f *file, d *decl, after int) {
 
 // aliasDecl reads type A = T.
 func (p *parser) aliasDecl(f *file, doc *doc) {
-	p.next()
-	d := &decl{name: p.text(), at: p.at(), doc: doc}
-	p.next()
-	if p.is("<") {
-		d.generic = true
-		p.typeParams()
-	}
+	d := p.declHead(doc)
 	p.expect("=")
 	d.typ = p.typ()
 	p.keep(f, d, 0)
@@ -405,9 +396,7 @@ func (p *parser) aliasDecl(f *file, doc *doc) {
 
 // enumDecl reads an enum.
 func (p *parser) enumDecl(f *file, doc *doc) {
-	p.next()
-	d := &decl{name: p.text(), at: p.at(), doc: doc}
-	p.next()
+	d := p.declHead(doc)
 	after := p.peek().Match + 1
 	d.typ, d.enum = p.enum(), true
 	p.keep(f, d, after)
@@ -421,7 +410,7 @@ func (p *parser) classDecl(f *file) {
 	if p.peek().Kind == javascript.Ident {
 		name := p.text()
 		f.types[name] = &decl{name: name, at: p.at(),
-			typ: p.refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
+			typ: refused(p.at(), "a class cannot be made from JSON: take an interface with its fields")}
 	}
 	for p.peek().Kind != javascript.EOF && !p.is("{") {
 		p.step()

@@ -6,29 +6,18 @@ import (
 	"haft/schema"
 )
 
-// plain returns the schema of a type that has no arguments, or nil.
-func plain(name string) *schema.Object {
-	switch name {
-	case "string", "String":
-		return schema.Obj("type", "string")
-	case "number", "Number":
-		return schema.Obj("type", "number")
-	case "boolean", "Boolean", "bool":
-		return schema.Obj("type", "boolean")
-	case "bigint", "BigInt":
-		return schema.Obj("type", "integer")
-	case "object", "Object":
-		return schema.Obj("type", "object")
-	case "undefined", "void":
-		return schema.Obj("type", "null")
-	case "any", "unknown":
-		return schema.Obj()
-	case "Date":
-		return schema.Obj("type", "string", "format", "date-time")
-	case "URL":
-		return schema.Obj("type", "string", "format", "uri")
-	}
-	return nil
+// plainTypes are the types that have no arguments, with the keywords of their schemas.
+var plainTypes = map[string][]any{
+	"string": {"type", "string"}, "String": {"type", "string"},
+	"number": {"type", "number"}, "Number": {"type", "number"},
+	"boolean": {"type", "boolean"}, "Boolean": {"type", "boolean"}, "bool": {"type", "boolean"},
+	"bigint": {"type", "integer"}, "BigInt": {"type", "integer"},
+	"integer": {"type", "integer"}, "int": {"type", "integer"}, // of JSDoc
+	"object": {"type", "object"}, "Object": {"type", "object"},
+	"Map": {"type", "object"}, "ReadonlyMap": {"type", "object"},
+	"undefined": {"type", "null"}, "void": {"type", "null"},
+	"any": {}, "unknown": {},
+	"Date": {"type", "string", "format", "date-time"}, "URL": {"type", "string", "format", "uri"},
 }
 
 // refusals say what to do instead of types that JSON cannot carry.
@@ -58,18 +47,14 @@ func (b *builder) name(n *node, depth int) *schema.Object {
 	if reason, ok := refusals[n.name]; ok {
 		return b.fail(n.at, reason)
 	}
-	if o := plain(n.name); o != nil {
-		return o
+	if keywords, ok := plainTypes[n.name]; ok {
+		return schema.Obj(keywords...)
 	}
 	switch n.name {
-	case "integer", "int": // of JSDoc
-		return schema.Obj("type", "integer")
 	case "Array", "ReadonlyArray", "array":
 		return schema.Obj("type", "array", "items", schema.Obj())
 	case "Set", "ReadonlySet":
 		return schema.Obj("type", "array", "items", schema.Obj(), "uniqueItems", true)
-	case "Map", "ReadonlyMap":
-		return schema.Obj("type", "object")
 	}
 	return b.fail(n.at, "the type "+quote(n.name)+" is not declared in this file")
 }

@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,9 +43,6 @@ func (p *parser) peek() javascript.Token       { return p.tokenAt(p.i) }
 func (p *parser) kindAt(i int) javascript.Kind { return p.tokenAt(i).Kind }
 func (p *parser) textAt(i int) string          { return p.source.TextOf(p.tokenAt(i)) }
 func (p *parser) text() string                 { return p.textAt(p.i) }
-func (p *parser) refuse() *node {
-	return &node{op: oRefused, at: p.at()}
-}
 
 // at returns the place of the next token, also after a problem.
 func (p *parser) at() int {
@@ -102,6 +100,18 @@ func (p *parser) try(read func()) bool {
 	}
 	p.i, p.depth, p.noConditional, p.err = i, depth, no, nil
 	return false
+}
+
+// list reads elements with commas between them, from one bracket to the other.
+func (p *parser) list(opening, closing string, element func()) {
+	p.expect(opening)
+	for p.err == nil && !p.is(closing) {
+		element()
+		if !p.accept(",") {
+			break
+		}
+	}
+	p.expect(closing)
 }
 
 // skipGroup steps over the bracket that is next and all that is in it.
@@ -172,11 +182,7 @@ func (p *parser) statementEnds() bool {
 	}
 	switch t.Kind {
 	case javascript.Ident:
-		switch p.text() {
-		case "as", "satisfies", "in", "of", "instanceof":
-			return false
-		}
-		return true
+		return !slices.Contains([]string{"as", "satisfies", "in", "of", "instanceof"}, p.text())
 	case javascript.String, javascript.Number, javascript.Regexp:
 		return true
 	case javascript.Punct:
@@ -195,7 +201,7 @@ func (p *parser) literal() deflt {
 		return deflt{}
 	}
 	p.i = start
-	v, ok := p.constant(0)
+	v, ok := p.constant()
 	for ok && p.is("as") || p.is("satisfies") {
 		p.next()
 		if !p.accept("const") {

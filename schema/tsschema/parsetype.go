@@ -9,13 +9,21 @@ import (
 )
 
 // typ reads a type.
-func (p *parser) typ() *node {
+func (p *parser) typ() *node { return p.nested(p.wholeType) }
+
+// nested reads a type that stands within others.
+func (p *parser) nested(read func() *node) *node {
 	p.depth++
 	defer func() { p.depth-- }()
 	if p.depth > maxTypeDepth {
 		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
-		return p.refuse()
+		return refused(p.at(), "")
 	}
+	return read()
+}
+
+// wholeType reads a type with the operators that bind least.
+func (p *parser) wholeType() *node {
 	at := p.at()
 	if f := p.functionType(); f != nil {
 		return f
@@ -23,21 +31,27 @@ func (p *parser) typ() *node {
 	t := p.union()
 	if p.is("extends") && !p.peek().NewLine && !p.noConditional {
 		p.next()
-		saved := p.noConditional
-		p.noConditional = true
-		p.typ()
-		p.noConditional = saved
+		p.typeWith(true)
 		p.expect("?")
 		p.typ()
 		p.expect(":")
 		p.typ()
-		return &node{op: oRefused, at: at, name: "a conditional type has no schema: write the type that it comes to"}
+		return refused(at, "a conditional type has no schema: write the type that it comes to")
 	}
 	if p.is("is") && !p.peek().NewLine && t.op == oName { // x is string
 		p.next()
 		p.typ()
 		return &node{op: oName, at: at, name: "boolean"}
 	}
+	return t
+}
+
+// typeWith reads a type in which "extends" begins a conditional type, or does not.
+func (p *parser) typeWith(noConditional bool) *node {
+	saved := p.noConditional
+	p.noConditional = noConditional
+	t := p.typ()
+	p.noConditional = saved
 	return t
 }
 
@@ -93,14 +107,10 @@ func (p *parser) chain(operator string, o op, operand func() *node) *node {
 }
 
 // prefix reads keyof, readonly, unique, infer and typeof before a type.
-func (p *parser) prefix() *node {
+func (p *parser) prefix() *node { return p.nested(p.prefixed) }
+
+func (p *parser) prefixed() *node {
 	at := p.at()
-	p.depth++
-	defer func() { p.depth-- }()
-	if p.depth > maxTypeDepth {
-		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
-		return p.refuse()
-	}
 	if p.peek().Kind == javascript.Ident && p.startsType(p.i+1) {
 		switch p.text() {
 		case "keyof":
@@ -112,11 +122,11 @@ func (p *parser) prefix() *node {
 		case "unique", "asserts":
 			p.next()
 			p.prefix()
-			return p.refused(at, "a symbol is not JSON")
+			return refused(at, "a symbol is not JSON")
 		case "infer":
 			p.next()
 			p.next()
-			return p.refused(at, "infer has no schema: write the type that it comes to")
+			return refused(at, "infer has no schema: write the type that it comes to")
 		case "typeof":
 			p.next()
 			return p.suffix(p.typeofType())
@@ -133,7 +143,7 @@ func (p *parser) typeofType() *node {
 	if p.is("import") || p.peek().Kind != javascript.Ident {
 		at := p.at()
 		p.primary()
-		return p.refused(at, "typeof has no schema here: declare a type and use its name")
+		return refused(at, "typeof has no schema here: declare a type and use its name")
 	}
 	n := p.typeofName()
 	if p.is("<") && !p.peek().NewLine {
@@ -222,10 +232,7 @@ func (p *parser) primary() *node {
 		return p.numberType(at, "-"+text)
 	case "(":
 		p.next()
-		saved := p.noConditional
-		p.noConditional = false
-		t := p.typ()
-		p.noConditional = saved
+		t := p.typeWith(false)
 		p.expect(")")
 		return t
 	case "[":
@@ -239,7 +246,7 @@ func (p *parser) primary() *node {
 		}
 	}
 	p.fail("a type is expected here")
-	return p.refuse()
+	return refused(p.at(), "")
 }
 
 // numberType makes a literal type of a number.
@@ -327,21 +334,13 @@ func (p *parser) importType(at int) *node {
 // typeArgs reads <A, B>.
 func (p *parser) typeArgs() []*node {
 	var args []*node
-	p.expect("<")
-	for p.err == nil && !p.is(">") {
-		args = append(args, p.typ())
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect(">")
+	p.list("<", ">", func() { args = append(args, p.typ()) })
 	return args
 }
 
 // typeParams skips <T extends U = V>.
 func (p *parser) typeParams() {
-	p.expect("<")
-	for p.err == nil && !p.is(">") {
+	p.list("<", ">", func() {
 		for (p.is("const") || p.is("in") || p.is("out")) && p.kindAt(p.i+1) == javascript.Ident {
 			p.next()
 		}
@@ -352,18 +351,13 @@ func (p *parser) typeParams() {
 		if p.accept("=") {
 			p.typ()
 		}
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect(">")
+	})
 }
 
 // tupleType reads [A, b?: B, ...C[]].
 func (p *parser) tupleType() *node {
 	n := &node{op: oTuple, at: p.at()}
-	p.expect("[")
-	for p.err == nil && !p.is("]") {
+	p.list("[", "]", func() {
 		var e elem
 		e.rest = p.accept("...")
 		if p.kindAt(p.i) == javascript.Ident && (p.textAt(p.i+1) == ":" ||
@@ -376,11 +370,7 @@ func (p *parser) tupleType() *node {
 		n.kids = append(n.kids, p.typ())
 		e.optional = p.accept("?") || e.optional
 		n.elems = append(n.elems, e)
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("]")
+	})
 	return n
 }
 

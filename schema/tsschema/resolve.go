@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -38,6 +39,13 @@ func (s *shape) set(m *member) {
 	s.members = append(s.members, m)
 }
 
+// setAll adds members.
+func (s *shape) setAll(members []*member) {
+	for _, m := range members {
+		s.set(m)
+	}
+}
+
 // shape returns the properties of an object type, or nil if n is none. It
 // reports a problem only for types that could be objects.
 func (b *builder) shape(n *node, depth int) *shape {
@@ -56,9 +64,7 @@ func (b *builder) shape(n *node, depth int) *shape {
 	case oObject:
 		b.left -= len(n.members)
 		s := &shape{index: n.index}
-		for _, m := range n.members {
-			s.set(m)
-		}
+		s.setAll(n.members)
 		return s
 	case oIntersection:
 		return b.merge(n.kids, depth)
@@ -76,12 +82,8 @@ func (b *builder) merge(kids []*node, depth int) *shape {
 		if part == nil {
 			return nil
 		}
-		for _, m := range part.members {
-			s.set(m)
-		}
-		if part.index != nil {
-			s.index = part.index
-		}
+		s.setAll(part.members)
+		s.index = cmp.Or(part.index, s.index)
 	}
 	return s
 }
@@ -98,20 +100,9 @@ func (b *builder) namedShape(n *node, depth int) *shape {
 	if len(d.extends) == 0 {
 		return b.shape(d.typ, depth+1)
 	}
-	s := b.merge(d.extends, depth)
-	own := b.shape(d.typ, depth+1)
-	if s == nil || own == nil {
-		if b.spent {
-			return nil
-		}
+	s := b.merge(append(slices.Clone(d.extends), d.typ), depth)
+	if s == nil && !b.spent {
 		b.fail(d.at, quote(d.name)+" extends something that is not an object type of this file")
-		return nil
-	}
-	for _, m := range own.members {
-		s.set(m)
-	}
-	if own.index != nil {
-		s.index = own.index
 	}
 	return s
 }

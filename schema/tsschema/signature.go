@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -114,15 +115,30 @@ func (d *derivation) injectedOut(r *Result) []*param {
 
 // tagFor returns the @param tag of a name, or nil.
 func (d *derivation) tagFor(name string) *tag {
-	if d.fn.doc == nil || name == "" {
-		return nil
-	}
-	for i := range d.fn.doc.tags {
-		if t := &d.fn.doc.tags[i]; t.name == "param" && t.param == name {
+	return d.findParam(func(t *tag) bool { return name != "" && t.param == name })
+}
+
+// findParam returns the first @param tag that fits, or nil.
+func (d *derivation) findParam(fits func(*tag) bool) *tag {
+	for _, t := range d.paramTags() {
+		if fits(t) {
 			return t
 		}
 	}
 	return nil
+}
+
+// paramTags returns the @param tags of the function.
+func (d *derivation) paramTags() []*tag {
+	var all []*tag
+	if d.fn.doc != nil {
+		for i := range d.fn.doc.tags {
+			if t := &d.fn.doc.tags[i]; t.name == "param" {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
 }
 
 // rootTag returns the tag of a parameter. A pattern has no name: its tag is the
@@ -131,9 +147,6 @@ func (d *derivation) rootTag(q *param) *tag {
 	if q.name != "" {
 		return d.tagFor(q.name)
 	}
-	if d.fn.doc == nil {
-		return nil
-	}
 	names := map[string]bool{}
 	for _, p := range d.fn.params {
 		names[p.name] = true
@@ -141,12 +154,7 @@ func (d *derivation) rootTag(q *param) *tag {
 	for _, b := range q.pattern {
 		names[b.name] = true
 	}
-	for i := range d.fn.doc.tags {
-		if t := &d.fn.doc.tags[i]; t.name == "param" && !names[t.param] && !strings.ContainsAny(t.param, ".[") {
-			return t
-		}
-	}
-	return nil
+	return d.findParam(func(t *tag) bool { return !names[t.param] && !strings.ContainsAny(t.param, ".[") })
 }
 
 // typeOf returns the type of a parameter: its annotation; in JavaScript its tag;
@@ -168,13 +176,9 @@ func (d *derivation) typeOf(q *param) *node {
 		}
 	}
 	if q.deflt != nil && q.deflt.known {
-		switch typeOf(q.deflt.value) {
-		case "string":
-			return &node{op: oName, at: q.at, name: "string"}
-		case "boolean":
-			return &node{op: oName, at: q.at, name: "boolean"}
-		case "integer", "number":
-			return &node{op: oName, at: q.at, name: "number"}
+		switch n := typeOfConstant(q.deflt.value, q.at); n.name {
+		case "string", "boolean", "number":
+			return n
 		}
 	}
 	return nil
@@ -184,11 +188,7 @@ func (d *derivation) typeOf(q *param) *node {
 func (d *derivation) nested(root *tag) *node {
 	n := &node{op: oObject, at: root.at}
 	inList := false
-	for i := range d.fn.doc.tags {
-		t := &d.fn.doc.tags[i]
-		if t.name != "param" {
-			continue
-		}
+	for _, t := range d.paramTags() {
 		name, ok := strings.CutPrefix(t.param, root.param+".")
 		if !ok {
 			if name, ok = strings.CutPrefix(t.param, root.param+"[]."); ok {
@@ -209,25 +209,23 @@ func (d *derivation) nested(root *tag) *node {
 	return n
 }
 
-// tagMember makes a property of a tag.
+// tagMember makes a property of a tag, and of the tags about its own properties.
 func (d *derivation) tagMember(t *tag, name string) *member {
-	m := &member{name: name, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
-	if t.typErr != nil {
-		m.typ = &node{op: oRefused, at: t.typErr.at,
-			name: "the type of " + quote(name) + " cannot be read: " + t.typErr.message}
-	}
-	if n := d.nested(t); n != nil {
-		m.typ = n
-	}
-	m.doc.setDefault(t)
+	m := t.member(name)
+	m.typ = cmp.Or(d.nested(t), m.typ)
 	return m
 }
 
-// setDefault keeps the default of a tag, which the property then has.
-func (d *doc) setDefault(t *tag) {
-	if t.deflt != nil {
-		d.tags = append(d.tags, tag{name: "default", at: t.at, deflt: t.deflt})
+// member makes a property of a tag.
+func (t *tag) member(name string) *member {
+	m := &member{name: name, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
+	if t.typErr != nil {
+		m.typ = refused(t.typErr.at, "the type of "+quote(name)+" cannot be read: "+t.typErr.message)
 	}
+	if t.deflt != nil {
+		m.doc.tags = []tag{{name: "default", at: t.at, deflt: t.deflt}}
+	}
+	return m
 }
 
 // returns derives the schema of the value. A value that has no schema is no

@@ -1,6 +1,9 @@
 package tsschema
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // typedefs adds the types that comments declare with @typedef.
 func (p *parser) typedefs(f *file) {
@@ -28,10 +31,7 @@ func (p *parser) typedefs(f *file) {
 
 // typedef makes a declaration of a tag.
 func typedef(t *tag, above string) *decl {
-	text := t.text
-	if text == "" {
-		text = above
-	}
+	text := cmp.Or(t.text, above)
 	d := &decl{name: t.param, at: t.at, typ: t.typ, err: t.typErr, doc: &doc{at: t.at, text: text}}
 	if t.typ == nil || t.typ.op == oName && strings.EqualFold(t.typ.name, "object") && len(t.typ.kids) == 0 {
 		d.typ = &node{op: oObject, at: t.at}
@@ -41,13 +41,7 @@ func typedef(t *tag, above string) *decl {
 
 // addProperty adds a @property tag to a type.
 func addProperty(d *decl, t *tag) {
-	m := &member{name: t.param, at: t.at, typ: t.typ, optional: t.optional, doc: &doc{at: t.at, text: t.text}}
-	if t.typErr != nil {
-		m.typ = &node{op: oRefused, at: t.typErr.at,
-			name: "the type of " + quote(t.param) + " cannot be read: " + t.typErr.message}
-	}
-	m.doc.setDefault(t)
 	if !strings.Contains(t.param, ".") {
-		d.typ.members = append(d.typ.members, m)
+		d.typ.members = append(d.typ.members, t.member(t.param))
 	}
 }

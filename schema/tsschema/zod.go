@@ -124,7 +124,7 @@ func (p *parser) zod(f *file, depth int) *zodType {
 		p.zodMethod(f, t, depth)
 	}
 	if p.err != nil {
-		return &zodType{node: p.refuse()}
+		return &zodType{node: refused(p.at(), "")}
 	}
 	return t
 }
@@ -237,14 +237,7 @@ func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
 
 // zodList reads [a, b] into the kids of n.
 func (p *parser) zodList(f *file, n *node, depth int) {
-	p.expect("[")
-	for p.err == nil && !p.is("]") {
-		n.kids = append(n.kids, p.zod(f, depth+1).sealed())
-		if !p.accept(",") {
-			break
-		}
-	}
-	p.expect("]")
+	p.list("[", "]", func() { n.kids = append(n.kids, p.zod(f, depth+1).sealed()) })
 }
 
 // zodValues reads the values of a literal or an enum.
@@ -271,25 +264,18 @@ func (p *parser) zodValues(f *file) *node {
 // properties of the same names it replaces.
 func (p *parser) zodShape(f *file, t *zodType, depth int) {
 	s := &shape{}
-	for _, m := range t.node.members {
-		s.set(m)
-	}
-	p.expect("{")
-	for p.err == nil && !p.is("}") && f.copied <= maxTypes {
-		if p.accept("...") {
-			base := p.zod(f, depth+1)
-			f.copied += len(base.node.members)
-			for _, m := range base.node.members {
-				s.set(m)
-			}
-		} else {
+	s.setAll(t.node.members)
+	p.list("{", "}", func() {
+		if !p.accept("...") {
 			s.set(p.zodMember(f, depth))
+			return
 		}
-		if !p.accept(",") {
-			break
+		base := p.zod(f, depth+1)
+		if f.copied += len(base.node.members); f.copied > maxTypes {
+			p.failCopied()
 		}
-	}
-	p.expect("}")
+		s.setAll(base.node.members)
+	})
 	t.node = &node{op: oObject, at: t.node.at, members: s.members}
 }
 

@@ -79,7 +79,7 @@ func (p *parser) zodCheck(t *zodType, name string) bool {
 	case tags[name] == "":
 		return false
 	}
-	v, ok := p.constant(0)
+	v, ok := p.constant()
 	n, isNumber := v.(json.Number)
 	if !ok || !isNumber {
 		p.fail("the bound is computed: write it as a number")
@@ -107,7 +107,7 @@ func (p *parser) zodText(t *zodType, name string) bool {
 		t.tag("pattern", strings.TrimSuffix(strings.ReplaceAll(pattern, `\/`, "/"), "u"))
 		return true
 	case "startsWith", "endsWith", "includes":
-		v, ok := p.constant(0)
+		v, ok := p.constant()
 		text, isText := v.(string)
 		if !ok || !isText {
 			p.fail("the text is computed: write it out")
@@ -132,7 +132,7 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 		return false
 	}
 	if f.copied += len(t.node.members); f.copied > maxTypes {
-		p.fail("the schemas come to more than " + itoa(maxTypes) + " properties when they are put together")
+		p.failCopied()
 		return true
 	}
 	switch name {
@@ -140,9 +140,8 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 		p.zodShape(f, t, depth)
 	case "merge":
 		s := &shape{}
-		for _, m := range slices.Concat(t.node.members, p.zod(f, depth+1).node.members) {
-			s.set(m)
-		}
+		s.setAll(t.node.members)
+		s.setAll(p.zod(f, depth+1).node.members)
 		t.node = &node{op: oObject, at: t.node.at, members: s.members}
 	case "partial", "required":
 		keys := p.zodKeys()
@@ -172,6 +171,11 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 	return true
 }
 
+// failCopied refuses schemas that are put together from too many others.
+func (p *parser) failCopied() {
+	p.fail("the schemas come to more than " + itoa(maxTypes) + " properties when they are put together")
+}
+
 // members replaces the members of an object.
 func (t *zodType) members(change func(member) *member) {
 	n := &node{op: oObject, at: t.node.at, index: t.node.index}
@@ -188,7 +192,7 @@ func (p *parser) zodKeys() *schema.Object {
 	if !p.is("{") {
 		return nil
 	}
-	v, ok := p.constant(0)
+	v, ok := p.constant()
 	if !ok {
 		p.fail("the keys are computed: write { name: true }")
 	}
@@ -243,7 +247,7 @@ func (p *parser) zodAbsent(t *zodType, name string) {
 func (p *parser) zodTexts() string {
 	var all strings.Builder
 	for p.err == nil {
-		v, ok := p.constant(0)
+		v, ok := p.constant()
 		text, isText := v.(string)
 		if !ok || !isText {
 			p.fail("the description is computed: write it out")
