@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,10 +90,7 @@ func (d Decision) Err() error {
 	if d.Effect == Allow || d.Effect == NeedsApproval {
 		return nil
 	}
-	e := &haft.Error{Code: haft.CodeDenied, Message: d.Reason}
-	if e.Message == "" {
-		e.Message = "nothing was decided"
-	}
+	e := &haft.Error{Code: haft.CodeDenied, Message: cmp.Or(d.Reason, "nothing was decided")}
 	var causes []error
 	for _, p := range d.Problems {
 		causes = append(causes, fmt.Errorf("rule %s: %s", p.Rule, p.Message))
@@ -250,41 +248,33 @@ func (d *decision) apply(l *layer, r *rule) {
 	ref := l.ref(r.id)
 	switch r.effect {
 	case Deny:
-		reason := r.reason
-		if reason == "" {
-			reason = "the rule " + ref + " forbids it"
-		}
-		d.denies = append(d.denies, denial{ref, reason})
+		d.denies = append(d.denies, denial{ref, cmp.Or(r.reason, "the rule "+ref+" forbids it")})
 		return
 	case Allow:
-		if d.allow == "" {
-			d.allow = ref
-		}
+		d.allow = cmp.Or(d.allow, ref)
 		d.pin, d.named = d.pin || r.mayPin(d.req), d.named || r.namesDigest(d.req)
 	case NeedsApproval:
-		a := Ask{Roles: []string{DefaultApprover}}
-		if r.ask != nil {
-			a = *r.ask
-		} else if l.approval != nil {
-			a = *l.approval
-		}
+		a := *cmp.Or(r.ask, l.approval, &Ask{Roles: []string{DefaultApprover}})
 		a.Rule, a.Reason = ref, r.reason
 		d.Asks = append(d.Asks, a)
 	}
 	if r.rate != nil {
-		d.Rates = append(d.Rates, Rate{ref, r.rate.perSecond, r.rate.burst,
-			key("rate", ref, r.rate.by, l.forced, d.req)})
+		x := r.rate.limit
+		x.Rule, x.Key = ref, key("rate", ref, r.rate.by, l.forced, d.req)
+		d.Rates = append(d.Rates, x)
 	}
 	if r.concurrency != nil {
-		d.Concurrency = append(d.Concurrency, Concurrency{ref, r.concurrency.max,
-			key("concurrency", ref, r.concurrency.by, l.forced, d.req)})
+		x := r.concurrency.limit
+		x.Rule, x.Key = ref, key("concurrency", ref, r.concurrency.by, l.forced, d.req)
+		d.Concurrency = append(d.Concurrency, x)
 	}
 	if r.quota != nil {
-		d.Quotas = append(d.Quotas, Quota{ref, r.quota.calls, r.quota.period,
-			key("quota", ref, r.quota.by, l.forced, d.req)})
+		x := r.quota.limit
+		x.Rule, x.Key = ref, key("quota", ref, r.quota.by, l.forced, d.req)
+		d.Quotas = append(d.Quotas, x)
 	}
 	if r.network != nil {
-		d.Networks = append(d.Networks, Network{ref, r.network.hosts})
+		d.Networks = append(d.Networks, Network{ref, r.network})
 	}
 	d.MinIsolation = stronger(d.MinIsolation, r.minIsolation)
 	for _, p := range r.redact {
@@ -307,10 +297,8 @@ func (d *decision) conclude() Decision {
 	case d.allow == "":
 		return deny("", "no rule allows it")
 	case len(d.Asks) > 0:
-		out.Effect, out.Rule, out.Reason = NeedsApproval, d.Asks[0].Rule, d.Asks[0].Reason
-		if out.Reason == "" {
-			out.Reason = "the rule " + out.Rule + " demands approval"
-		}
+		out.Effect, out.Rule = NeedsApproval, d.Asks[0].Rule
+		out.Reason = cmp.Or(d.Asks[0].Reason, "the rule "+out.Rule+" demands approval")
 		return out
 	}
 	out.Effect, out.Rule, out.Reason = Allow, d.allow, "the rule "+d.allow+" allows it"

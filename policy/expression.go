@@ -144,33 +144,18 @@ func variables(req *Request) (map[string]any, error) {
 	p, t, a := req.Principal, req.Tool, req.Annotations
 	agent := cmp.Or(req.AgentName, p.Agent)
 	return map[string]any{
-		"principal.org": p.Org, "principal.user": p.User, "principal.roles": list(p.Roles),
-		agentName: agent, agentID: p.Agent,
+		"principal.org": p.Org, "principal.user": p.User, // CEL reads a nil list as null.
+		"principal.roles": append([]string{}, p.Roles...),
+		agentName:         agent, agentID: p.Agent,
 		"tool.name": t.Name, "tool.kind": string(t.Version.Kind), "tool.category": t.Category,
-		"tool.digest": t.Version.Digest, "tool.tags": list(t.Tags), "tool.version": int64(t.Version.Number),
+		"tool.digest": t.Version.Digest, "tool.tags": append([]string{}, t.Tags...), "tool.version": int64(t.Version.Number),
 		// What MCP assumes of a tool that says nothing is the worse.
-		"annotations.readOnlyHint":    hint(a.ReadOnly, false),
-		"annotations.destructiveHint": hint(a.Destructive, true),
-		"annotations.idempotentHint":  hint(a.Idempotent, false),
-		"annotations.openWorldHint":   hint(a.OpenWorld, true),
+		"annotations.readOnlyHint":    *cmp.Or(a.ReadOnly, new(false)),
+		"annotations.destructiveHint": *cmp.Or(a.Destructive, new(true)),
+		"annotations.idempotentHint":  *cmp.Or(a.Idempotent, new(false)),
+		"annotations.openWorldHint":   *cmp.Or(a.OpenWorld, new(true)),
 		"args":                        jsontree.Plain(tree),
 	}, nil
-}
-
-// list makes a list that is never nil, which CEL would read as null.
-func list(all []string) []string {
-	if all == nil {
-		return []string{}
-	}
-	return all
-}
-
-// hint returns *h, or def if nothing is claimed.
-func hint(h *bool, def bool) bool {
-	if h == nil {
-		return def
-	}
-	return *h
 }
 
 // short makes a text fit for a message.

@@ -84,7 +84,7 @@ type Filtered struct {
 	// Value is the value to go on with: the very same bytes if nothing was
 	// masked. It is nil if Refused.
 	Value json.RawMessage
-	// Text is the same for [Policy.FilterText].
+	// Text is the same for [Screen.Text].
 	Text string
 	// Refused says that a filter refuses the value.
 	Refused bool
@@ -112,37 +112,37 @@ func (f Filtered) Err() error {
 	return e
 }
 
-// sieve is one run of filters over a value.
-type sieve struct {
+// filterRun is one run of filters over a value.
+type filterRun struct {
 	ctx     context.Context //nolint:containedctx // of one run; nil never ends
-	filters []bound
+	filters []namedFilter
 	clean   func(string) string // of keys in findings; nil leaves them
 	out     Filtered
 	err     error // ends the run
 }
 
-// bound is a filter with its name in decisions.
-type bound struct {
+// namedFilter is a filter with its name in decisions.
+type namedFilter struct {
 	*filter
 	ref string
 }
 
-// sieve returns the filters that concern a request.
-func (p *Policy) sieve(req Request, dir Direction) *sieve {
-	s := &sieve{}
+// filtersFor returns the filters that concern a request.
+func (p *Policy) filtersFor(req Request, dir Direction) []namedFilter {
+	var all []namedFilter
 	if p == nil {
-		return s
+		return nil
 	}
 	for i := range p.layers {
 		l := &p.layers[i]
 		for j := range l.filters {
 			f := &l.filters[j]
 			if (f.on == dir || f.on == both) && f.excludes(&req) == "" && f.concerns(&req) {
-				s.filters = append(s.filters, bound{f, l.ref(f.id)})
+				all = append(all, namedFilter{f, l.ref(f.id)})
 			}
 		}
 	}
-	return s
+	return all
 }
 
 // concerns reports whether the filter is for the tool: in the version that runs, or
@@ -154,36 +154,9 @@ func (f *filter) concerns(req *Request) bool {
 	return req.Current != nil && covered(f.tools, req.current().Tool)
 }
 
-// Filter holds a JSON value against the filters that concern the request: all
-// its texts, numbers and keys, however deep. Every filter sees the value as it
-// came, so that their order does not matter; what is found in a key cannot be
-// masked and is refused. An error means that the value cannot be read and must
-// not go on.
-//
-// Patterns see the text itself, without escapes of JSON. They are no defence
-// against somebody who encodes it otherwise.
-func (p *Policy) Filter(req Request, dir Direction, raw json.RawMessage) (Filtered, error) {
-	s := p.sieve(req, dir)
-	if len(s.filters) == 0 || len(raw) == 0 {
-		return Filtered{Value: raw}, nil
-	}
-	return s.json(dir, raw)
-}
-
-// FilterText is [Policy.Filter] for a text such as stdout, which findings call by
-// the name given. Filters for certain arguments do not concern it.
-func (p *Policy) FilterText(req Request, dir Direction, name, text string) Filtered {
-	s := p.sieve(req, dir)
-	s.out.Text = s.text(text, nil, name)
-	if s.out.Refused {
-		s.out.Text = ""
-	}
-	return s.out
-}
-
 // walk goes through a tree and returns it with what is to be masked replaced. way
 // is where it is, and seen the same for findings.
-func (s *sieve) walk(v any, way, seen []string) any {
+func (s *filterRun) walk(v any, way, seen []string) any {
 	switch v := v.(type) {
 	case *jsontree.Object:
 		for _, key := range v.Keys() {
@@ -216,7 +189,7 @@ func (s *sieve) walk(v any, way, seen []string) any {
 
 // key looks for something in a key. Other keys could be hit by a replacement, so
 // a key is never changed.
-func (s *sieve) key(key string, way, parent []string) bool {
+func (s *filterRun) key(key string, way, parent []string) bool {
 	found := false
 	for _, f := range s.filters {
 		n := len(s.find(f, key, way))
@@ -235,7 +208,7 @@ func (s *sieve) key(key string, way, parent []string) bool {
 
 // find returns where in a text the pattern of a filter matches, empty matches left
 // out. Once it has failed, it finds nothing more and err says why.
-func (s *sieve) find(f bound, text string, way []string) [][]int {
+func (s *filterRun) find(f namedFilter, text string, way []string) [][]int {
 	if s.err != nil || len(f.at) > 0 && !slices.ContainsFunc(f.at, func(p place) bool { return p.covers(way) }) {
 		return nil
 	}
@@ -251,7 +224,7 @@ type hit struct {
 }
 
 // text holds a text against the filters and returns it masked.
-func (s *sieve) text(text string, way []string, where string) string {
+func (s *filterRun) text(text string, way []string, where string) string {
 	var hits []hit
 	for _, f := range s.filters {
 		found := s.find(f, text, way)
@@ -291,7 +264,7 @@ func mask(text string, hits []hit) string {
 }
 
 // note keeps a finding.
-func (s *sieve) note(f Finding) {
+func (s *filterRun) note(f Finding) {
 	s.out.Refused = s.out.Refused || f.Action == Refuse
 	if len(s.out.Findings) < maxFindings {
 		s.out.Findings = append(s.out.Findings, f)

@@ -68,7 +68,7 @@ func FuzzCompile(f *testing.F) {
 		if !strings.Contains(text, marker) && strings.Contains(d.String(), marker) {
 			t.Errorf("Compile(%q) tells a value: %s", text, d)
 		}
-		if _, err := p.Filter(req, policy.Input, req.Args); err != nil {
+		if _, err := p.Screen(req, policy.Input).JSON(t.Context(), req.Args); err != nil {
 			t.Errorf("Compile(%q).Filter: %v", text, err)
 		}
 	})
@@ -93,7 +93,7 @@ filters:
 	}
 	forbidden := regexp.MustCompile(`AKIA[A-Z]{4}|key=[A-Z]+|41{15}|no-go`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		got, err := p.Filter(policy.Request{}, policy.Output, json.RawMessage(raw))
+		got, err := p.Screen(policy.Request{}, policy.Output).JSON(t.Context(), json.RawMessage(raw))
 		switch {
 		case err != nil:
 			if haft.CodeOf(err) != haft.CodeInvalid {

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -147,13 +148,15 @@ func filtered(p *policy.Policy, r request) string {
 			fmt.Fprintf(&b, "refused: %s\n", haft.MessageOf(err))
 		}
 	}
-	f, err := p.Filter(r.request(), r.Direction, r.Value)
+	f, err := p.Screen(r.request(), r.Direction).JSON(context.Background(), r.Value)
 	if err != nil {
 		return "error: " + haft.MessageOf(err) + "\n"
 	}
 	write(f, "value: "+string(f.Value))
 	if r.Stdout != "" {
-		f = p.FilterText(r.request(), r.Direction, "stdout", r.Stdout)
+		if f, err = p.Screen(r.request(), r.Direction).Text(context.Background(), "stdout", r.Stdout); err != nil {
+			return "error: " + haft.MessageOf(err) + "\n"
+		}
 		write(f, "stdout: "+f.Text)
 	}
 	return b.String()

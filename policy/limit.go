@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -90,10 +91,7 @@ func dimensions() []dimension { return []dimension{byOrg, byUser, byAgent, byToo
 // key names what is counted together: the limit and the values of its
 // dimensions, quoted so that no two lists look alike.
 func key(what, ref string, by []dimension, forced bool, req *Request) string {
-	var b strings.Builder
-	b.WriteString(what)
-	b.WriteByte(' ')
-	b.WriteString(ref)
+	text := what + " " + ref
 	for _, d := range dimensions() {
 		if !slices.Contains(by, d) && (!forced || d != byOrg) {
 			continue
@@ -107,34 +105,18 @@ func key(what, ref string, by []dimension, forced bool, req *Request) string {
 		case byAgent:
 			v = req.Principal.Agent
 		case byTool: // the name may change hands
-			if v = string(req.Tool.ID); v == "" {
-				v = req.Tool.Name
-			}
+			v = cmp.Or(string(req.Tool.ID), req.Tool.Name)
 		}
-		b.WriteString(" " + string(d) + "=")
-		b.WriteString(strconv.Quote(v))
+		text += " " + string(d) + "=" + strconv.Quote(v)
 	}
-	return b.String()
+	return text
 }
 
-// rate, concurrency, quota and network are what a rule says.
-type (
-	rate struct {
-		perSecond float64
-		burst     int
-		by        []dimension
-	}
-	concurrency struct {
-		max int
-		by  []dimension
-	}
-	quota struct {
-		calls  int64
-		period Period
-		by     []dimension
-	}
-	network struct{ hosts []string }
-)
+// limited is a limit as a rule has it, without its rule and key, and what it is counted by.
+type limited[T any] struct {
+	limit T
+	by    []dimension
+}
 
 // by reads what is counted by.
 func (c *compiler) by(n ast.Node) []dimension {
@@ -144,53 +126,52 @@ func (c *compiler) by(n ast.Node) []dimension {
 }
 
 // rate reads a rate. Without by it is counted per organisation, user and tool.
-func (c *compiler) rate(n ast.Node) *rate {
-	r := &rate{by: []dimension{byOrg, byUser, byTool}}
+func (c *compiler) rate(n ast.Node) *limited[Rate] {
+	r := &limited[Rate]{by: []dimension{byOrg, byUser, byTool}}
 	c.object(n, "rate", map[string]field{
-		"per_second": func(n ast.Node) { r.perSecond = c.number(n, "per_second", 1e-6, 1e6) },
-		"burst":      func(n ast.Node) { r.burst = int(c.whole(n, "burst", 1e6)) },
+		"per_second": func(n ast.Node) { r.limit.PerSecond = c.number(n, "per_second", 1e-6, 1e6) },
+		"burst":      func(n ast.Node) { r.limit.Burst = int(c.whole(n, "burst", 1e6)) },
 		"by":         func(n ast.Node) { r.by = c.by(n) },
 	})
-	if r.perSecond == 0 {
+	if r.limit.PerSecond == 0 {
 		c.fail(n, "a rate needs per_second")
 	}
-	if r.burst == 0 {
-		r.burst = int(math.Ceil(r.perSecond))
-	}
+	r.limit.Burst = cmp.Or(r.limit.Burst, int(math.Ceil(r.limit.PerSecond)))
 	return r
 }
 
 // concurrency reads a bound on calls at once. Without by it is counted per
 // organisation and tool.
-func (c *compiler) concurrency(n ast.Node) *concurrency {
-	r := &concurrency{by: []dimension{byOrg, byTool}}
+func (c *compiler) concurrency(n ast.Node) *limited[Concurrency] {
+	r := &limited[Concurrency]{by: []dimension{byOrg, byTool}}
 	c.object(n, "concurrency", map[string]field{
-		"max": func(n ast.Node) { r.max = int(c.whole(n, "max", 1e6)) },
+		"max": func(n ast.Node) { r.limit.Max = int(c.whole(n, "max", 1e6)) },
 		"by":  func(n ast.Node) { r.by = c.by(n) },
 	})
-	if r.max == 0 {
+	if r.limit.Max == 0 {
 		c.fail(n, "a concurrency needs max")
 	}
 	return r
 }
 
 // quota reads a quota. Without by it is counted per organisation and user.
-func (c *compiler) quota(n ast.Node) *quota {
-	r := &quota{by: []dimension{byOrg, byUser}}
+func (c *compiler) quota(n ast.Node) *limited[Quota] {
+	r := &limited[Quota]{by: []dimension{byOrg, byUser}}
+	periods := []Period{Minute, Hour, Day, Month}
 	c.object(n, "quota", map[string]field{
-		"calls":  func(n ast.Node) { r.calls = c.whole(n, "calls", 1e12) },
-		"period": func(n ast.Node) { r.period = oneOf(&c.document, n, "period", []Period{Minute, Hour, Day, Month}) },
+		"calls":  func(n ast.Node) { r.limit.Calls = c.whole(n, "calls", 1e12) },
+		"period": func(n ast.Node) { r.limit.Period = oneOf(&c.document, n, "period", periods) },
 		"by":     func(n ast.Node) { r.by = c.by(n) },
 	})
-	if r.calls == 0 || r.period == "" {
+	if r.limit.Calls == 0 || r.limit.Period == "" {
 		c.fail(n, "a quota needs calls and period")
 	}
 	return r
 }
 
 // network reads which hosts may be reached at most. An empty list is none.
-func (c *compiler) network(n ast.Node) *network {
-	r := &network{hosts: []string{}}
+func (c *compiler) network(n ast.Node) []string {
+	hosts := []string{}
 	c.list(n, "network", func(v ast.Node) {
 		host := strings.ToLower(c.text(v, "a host", 260))
 		name := strings.TrimSuffix(strings.TrimPrefix(host, "*."), ":*")
@@ -198,9 +179,9 @@ func (c *compiler) network(n ast.Node) *network {
 			c.fail(v, "a host is a name or an address, with :PORT, :FROM-TO or :* if it is not about 80 and 443, "+
 				"*.NAME for what is below a name, or *")
 		}
-		r.hosts = append(r.hosts, host)
+		hosts = append(hosts, host)
 	})
-	return r
+	return hosts
 }
 
 // Reach sorts the hosts that a tool wants into those that every rule lets it

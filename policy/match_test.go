@@ -186,7 +186,7 @@ func BenchmarkScreen(b *testing.B) {
 			}
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				p.FilterText(policy.Request{}, policy.Output, "stdout", text)
+				_, _ = p.Screen(policy.Request{}, policy.Output).Text(b.Context(), "stdout", text)
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(len(text)), "µs/byte")
 		})

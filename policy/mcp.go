@@ -37,21 +37,16 @@ func (c *compiler) mcp(n ast.Node) {
 	c.layer.mcp = append(c.layer.mcp, r)
 }
 
-// mcpRules are those for an organisation. What an organisation writes itself gives
-// it nothing: the machine is not its own.
-func (p *Policy) mcpRules(org string) []mcpRule {
+// mcpRules are the entries of the server's document. What an organisation writes
+// itself gives it nothing: the machine is not its own.
+func (p *Policy) mcpRules() []mcpRule {
 	var list []mcpRule
 	if p == nil {
 		return nil
 	}
 	for _, l := range p.layers {
-		if l.forced {
-			continue
-		}
-		for _, r := range l.mcp {
-			if r.orgs.match(org) {
-				list = append(list, r)
-			}
+		if !l.forced {
+			list = append(list, l.mcp...)
 		}
 	}
 	return list
@@ -65,11 +60,10 @@ func (p *Policy) MayRun(org, program string) error {
 		return &haft.Error{Code: haft.CodeDenied,
 			Message: "the program of an MCP server is a name, or a clean absolute path"}
 	}
-	for _, r := range p.mcpRules(org) {
-		for _, pattern := range r.commands {
-			if glob(pattern, program) {
-				return nil
-			}
+	for _, r := range p.mcpRules() {
+		run := func(pattern string) bool { return glob(pattern, program) }
+		if r.orgs.match(org) && slices.ContainsFunc(r.commands, run) {
+			return nil
 		}
 	}
 	return &haft.Error{Code: haft.CodeDenied, Message: "the policy of the server does not let this organisation run " +
@@ -79,11 +73,9 @@ func (p *Policy) MayRun(org, program string) error {
 // MayMount reports why the command of an MCP server of an organisation may not see
 // a directory of the host.
 func (p *Policy) MayMount(org, dir string) error {
-	for _, r := range p.mcpRules(org) {
-		for _, m := range r.mounts {
-			if m == "*" || m == dir || m == "/" || strings.HasPrefix(dir, m+"/") {
-				return nil
-			}
+	for _, r := range p.mcpRules() {
+		if r.orgs.match(org) && (slices.Contains(r.mounts, "*") || slices.Contains(r.mounts, "/") || r.names(dir)) {
+			return nil
 		}
 	}
 	return &haft.Error{Code: haft.CodeDenied,
@@ -95,22 +87,19 @@ func (p *Policy) MayMount(org, dir string) error {
 // mount everything is given nothing by name.
 func (p *Policy) OthersMount(org, name string) bool {
 	others := false
-	if p == nil {
-		return false
-	}
-	for _, l := range p.layers {
-		if l.forced {
-			continue
+	for _, r := range p.mcpRules() {
+		if r.names(name) && r.orgs.match(org) {
+			return false
 		}
-		for _, r := range l.mcp {
-			named := slices.ContainsFunc(r.mounts, func(m string) bool {
-				return m != "*" && m != "/" && (m == name || strings.HasPrefix(name, m+"/"))
-			})
-			if named && r.orgs.match(org) {
-				return false
-			}
-			others = others || named
-		}
+		others = others || r.names(name)
 	}
 	return others
+}
+
+// names reports whether a path is a mount of the rule, or lies in one, other than the
+// whole of the machine.
+func (r mcpRule) names(name string) bool {
+	return slices.ContainsFunc(r.mounts, func(m string) bool {
+		return m != "*" && m != "/" && (m == name || strings.HasPrefix(name, m+"/"))
+	})
 }

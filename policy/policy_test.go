@@ -149,7 +149,7 @@ func TestPolicy_nil_denies(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if f, err := p.Filter(req, policy.Input, json.RawMessage(`1`)); err != nil || string(f.Value) != "1" {
+	if f, err := p.Screen(req, policy.Input).JSON(t.Context(), json.RawMessage(`1`)); err != nil || string(f.Value) != "1" {
 		t.Errorf("Filter = %+v, %v", f, err)
 	}
 	if s := p.Severity(req.Tool, haft.FailTimeout); s != policy.Medium {
@@ -434,8 +434,9 @@ func TestPolicy_is_safe_for_concurrent_use(t *testing.T) {
 				if got := p.Decide(benchRequest).String(); got != want {
 					t.Errorf("Decide = %s, want %s", got, want)
 				}
-				if f, err := p.Filter(benchRequest, policy.Input, benchRequest.Args); err != nil || !f.Masked {
-					t.Errorf("Filter = %+v, %v", f, err)
+				f, err := p.Screen(benchRequest, policy.Input).JSON(t.Context(), benchRequest.Args)
+				if err != nil || !f.Masked {
+					t.Errorf("JSON = %+v, %v", f, err)
 				}
 			}
 		})
@@ -446,20 +447,20 @@ func TestPolicy_is_safe_for_concurrent_use(t *testing.T) {
 func TestFiltered_lists_a_bounded_number_of_findings(t *testing.T) {
 	p := must(t, "version: 1\nfilters: [{id: f, on: both, pattern: a+, action: mask}]")
 	raw := "[" + strings.TrimSuffix(strings.Repeat(`"a",`, 500), ",") + "]"
-	f, err := p.Filter(policy.Request{}, policy.Input, json.RawMessage(raw))
+	f, err := p.Screen(policy.Request{}, policy.Input).JSON(t.Context(), json.RawMessage(raw))
 	if err != nil || len(f.Findings)+f.More != 500 || f.More == 0 || strings.Contains(string(f.Value), `"a"`) {
 		t.Errorf("Filter: %d findings, %d more, %v", len(f.Findings), f.More, err)
 	}
 	edges := must(t, `version: 1
 filters: [{id: f, on: both, pattern: '\b', action: mask}]`)
-	if f, err := edges.Filter(policy.Request{}, policy.Input, json.RawMessage(`"a b"`)); err == nil &&
-		(f.Masked || len(f.Findings) > 0) {
+	f, err = edges.Screen(policy.Request{}, policy.Input).JSON(t.Context(), json.RawMessage(`"a b"`))
+	if err == nil && (f.Masked || len(f.Findings) > 0) {
 		t.Errorf("places without text are found: %+v", f)
 	}
 	deepest := strings.Repeat("[", 200) + strings.Repeat("]", 200)
-	if _, err := p.Filter(policy.Request{}, policy.Input,
-		json.RawMessage(deepest)); haft.CodeOf(err) != haft.CodeInvalid {
-		t.Errorf("Filter(200 deep) = %v", err)
+	_, err = p.Screen(policy.Request{}, policy.Input).JSON(t.Context(), json.RawMessage(deepest))
+	if haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("JSON(200 deep) = %v", err)
 	}
 }
 

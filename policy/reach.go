@@ -47,7 +47,7 @@ func (p *Policy) Networks(req Request) ([]Network, error) {
 						haft.MessageOf(plainly(err))}
 			}
 			if matched && !slices.ContainsFunc(all, func(n Network) bool { return n.Rule == ref }) {
-				all = append(all, Network{ref, r.network.hosts})
+				all = append(all, Network{ref, r.network})
 			}
 		}
 	}

@@ -55,11 +55,11 @@ type rule struct {
 	pin     bool       // of an allow: the caller may name a version that is not current
 
 	ask          *Ask // nil means that of the document
-	rate         *rate
-	concurrency  *concurrency
-	quota        *quota
+	rate         *limited[Rate]
+	concurrency  *limited[Concurrency]
+	quota        *limited[Quota]
 	minIsolation haft.Level
-	network      *network
+	network      []string // nil means that it says nothing of the network
 	redact       []place
 }
 

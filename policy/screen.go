@@ -27,7 +27,7 @@ type Screen struct {
 	// that a secret that is a key is not cut and told. Nil means that keys are told
 	// as they are.
 	Clean   func(string) string
-	filters []bound
+	filters []namedFilter
 	dir     Direction
 	left    int64
 }
@@ -35,14 +35,11 @@ type Screen struct {
 // Screen returns the filters of one direction that concern a request, or nil if
 // there are none.
 func (p *Policy) Screen(req Request, dir Direction) *Screen {
-	if !p.Filters(dir) {
+	filters := p.filtersFor(req, dir)
+	if len(filters) == 0 {
 		return nil
 	}
-	s := p.sieve(req, dir)
-	if len(s.filters) == 0 {
-		return nil
-	}
-	return &Screen{filters: s.filters, dir: dir, left: MaxScreened}
+	return &Screen{filters: filters, dir: dir, left: MaxScreened}
 }
 
 // Filters reports whether there are filters of a direction, whomever they concern.
@@ -63,35 +60,57 @@ func (s *Screen) Steps() int {
 	return n
 }
 
-// take counts n bytes that are about to be looked at.
-func (s *Screen) take(n int) error {
+// run begins to look at n bytes.
+func (s *Screen) run(ctx context.Context, n int) (*filterRun, error) {
 	if s.left -= int64(n); s.left < 0 {
-		return fmt.Errorf("%w: %d bytes is the most", ErrTooMuch, MaxScreened)
+		return nil, fmt.Errorf("%w: %d bytes is the most", ErrTooMuch, MaxScreened)
 	}
-	return nil
+	return &filterRun{ctx: ctx, filters: s.filters, clean: s.Clean}, nil
 }
 
-// JSON holds a value against the filters, as [Policy.Filter] does.
+// JSON holds a JSON value against the filters: all its texts, numbers and keys,
+// however deep. Every filter sees the value as it came, so that their order does not
+// matter; what is found in a key cannot be masked and is refused.
+//
+// Patterns see the text itself, without escapes of JSON. They are no defence
+// against somebody who encodes it otherwise.
 func (s *Screen) JSON(ctx context.Context, raw json.RawMessage) (Filtered, error) {
 	if s == nil || len(raw) == 0 {
 		return Filtered{Value: raw}, nil
 	}
-	if err := s.take(len(raw)); err != nil {
+	run, err := s.run(ctx, len(raw))
+	if err != nil {
 		return Filtered{}, err
 	}
-	run := &sieve{ctx: ctx, filters: s.filters, clean: s.Clean}
-	return run.json(s.dir, raw)
+	tree, err := readTree(raw, MaxValue)
+	if err != nil {
+		return Filtered{}, fmt.Errorf("filter %s: %w", s.dir, err)
+	}
+	run.out.Value = raw
+	tree = run.walk(tree, nil, nil)
+	switch {
+	case run.err != nil:
+		return Filtered{}, fmt.Errorf("filter %s: %w", s.dir, run.err)
+	case run.out.Refused:
+		run.out.Value = nil
+	case run.out.Masked:
+		if run.out.Value, err = jsontree.Encode(tree); err != nil {
+			return Filtered{}, fmt.Errorf("write filtered %s: %w", s.dir, err)
+		}
+	}
+	return run.out, nil
 }
 
-// Text holds a text against the filters, as [Policy.FilterText] does.
+// Text holds a text such as stdout against the filters; findings call it by the name
+// given. Filters for certain arguments do not concern it.
 func (s *Screen) Text(ctx context.Context, name, text string) (Filtered, error) {
 	if s == nil || text == "" {
 		return Filtered{Text: text}, nil
 	}
-	if err := s.take(len(text)); err != nil {
+	run, err := s.run(ctx, len(text))
+	if err != nil {
 		return Filtered{}, err
 	}
-	run := &sieve{ctx: ctx, filters: s.filters, clean: s.Clean}
 	run.out.Text = run.text(text, nil, name)
 	if run.err != nil {
 		return Filtered{}, run.err
@@ -100,25 +119,4 @@ func (s *Screen) Text(ctx context.Context, name, text string) (Filtered, error) 
 		run.out.Text = ""
 	}
 	return run.out, nil
-}
-
-// json runs filters over a value.
-func (s *sieve) json(dir Direction, raw json.RawMessage) (Filtered, error) {
-	s.out.Value = raw
-	tree, err := readTree(raw, MaxValue)
-	if err != nil {
-		return Filtered{}, fmt.Errorf("filter %s: %w", dir, err)
-	}
-	tree = s.walk(tree, nil, nil)
-	switch {
-	case s.err != nil:
-		return Filtered{}, fmt.Errorf("filter %s: %w", dir, s.err)
-	case s.out.Refused:
-		s.out.Value = nil
-	case s.out.Masked:
-		if s.out.Value, err = jsontree.Encode(tree); err != nil {
-			return Filtered{}, fmt.Errorf("write filtered %s: %w", dir, err)
-		}
-	}
-	return s.out, nil
 }

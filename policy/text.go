@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -8,12 +9,8 @@ import (
 // String explains the decision in lines of text, for people.
 func (d Decision) String() string {
 	var b strings.Builder
-	effect := d.Effect
-	if effect == "" {
-		effect = Deny
-	}
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("%s: %s", effect, d.Reason)
+	line("%s: %s", cmp.Or(d.Effect, Deny), d.Reason)
 	if d.Rule != "" {
 		line("rule: %s", d.Rule)
 	}
@@ -33,7 +30,7 @@ func (d Decision) String() string {
 		line("quota: %d per %s (%s)", q.Calls, q.Period, q.Key)
 	}
 	for _, n := range d.Networks {
-		line("network: %s (%s)", orNone(n.Hosts), n.Rule)
+		line("network: %s (%s)", cmp.Or(strings.Join(n.Hosts, ", "), "none"), n.Rule)
 	}
 	if d.MinIsolation != "" {
 		line("isolation: at least %s", d.MinIsolation)
@@ -76,12 +73,4 @@ func (c Considered) String() string {
 		at = fmt.Sprintf(" (line %d)", c.Line)
 	}
 	return fmt.Sprintf("%s %s %s%s: %s", mark, c.Effect, c.Rule, at, c.Why)
-}
-
-// orNone lists hosts.
-func orNone(hosts []string) string {
-	if len(hosts) == 0 {
-		return "none"
-	}
-	return strings.Join(hosts, ", ")
 }
