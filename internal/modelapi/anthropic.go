@@ -22,25 +22,9 @@ func (p *parser) anthropic(root node) error {
 	if blocks.is('"') {
 		return nil // a text, as a message may have instead of blocks
 	}
-	all, err := blocks.list()
-	if err != nil {
-		return err
-	}
-	for i, e := range all {
-		o, err := e.object()
-		if err != nil {
-			return err
-		}
-		ours, err := p.block(o)
-		if err != nil {
-			return err
-		}
-		// The guide "Handling stop reasons": the last block is then incomplete.
-		if ours && i == len(all)-1 && (reason == "max_tokens" || reason == "model_context_window_exceeded") {
-			p.cut()
-		}
-	}
-	return nil
+	// The guide "Handling stop reasons": the last block is then incomplete.
+	cut := reason == "max_tokens" || reason == "model_context_window_exceeded"
+	return p.each(blocks, cut, p.block)
 }
 
 // block reads one block of content, and reports whether it is a call for us.
@@ -92,9 +76,9 @@ type blockSource struct {
 	Data      string `json:"data"`
 }
 
-func renderAnthropic(req *Request, answers []answer) any {
+func renderAnthropic(req *Request, answers []answer) (any, error) {
 	if len(answers) == 0 {
-		return nil
+		return nil, nil
 	}
 	m := userMessage{Role: "user", Content: make([]toolResult, 0, len(answers))}
 	for i, a := range answers {
@@ -113,5 +97,5 @@ func renderAnthropic(req *Request, answers []answer) any {
 		}
 		m.Content = append(m.Content, r)
 	}
-	return m
+	return m, nil
 }

@@ -46,20 +46,7 @@ func (p *parser) chat(root node) error {
 
 // chatCalls reads a list of tool_calls.
 func (p *parser) chatCalls(n node) error {
-	all, err := n.list()
-	if err != nil {
-		return err
-	}
-	for _, e := range all {
-		o, err := e.object()
-		if err != nil {
-			return err
-		}
-		if err := p.chatCall(o); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.each(n, false, func(o object) (bool, error) { return true, p.chatCall(o) })
 }
 
 func (p *parser) chatCall(o object) error {
@@ -110,7 +97,7 @@ type functionMessage struct {
 	Content string `json:"content"`
 }
 
-func renderChat(req *Request, answers []answer) any {
+func renderChat(req *Request, answers []answer) (any, error) {
 	messages := make([]any, 0, len(answers))
 	for i, a := range answers {
 		c := req.Calls[i]
@@ -120,5 +107,5 @@ func renderChat(req *Request, answers []answer) any {
 			messages = append(messages, toolMessage{"tool", c.ID, a.all()})
 		}
 	}
-	return messages
+	return messages, nil
 }

@@ -6,17 +6,9 @@ import (
 	"haft/schema"
 )
 
-// Detect finds the format of what a model answered by its shape. Whatever holds a
+// detect finds the format of what a model answered by its shape. Whatever holds a
 // call, or is a whole answer, can be told for certain. A part of an answer that is
 // only text may be of two vendors, and either will do: nothing is to be answered.
-func Detect(raw []byte) (schema.Form, error) {
-	root, err := read(raw)
-	if err != nil {
-		return "", err
-	}
-	return detect(root)
-}
-
 func detect(root node) (schema.Form, error) {
 	var form schema.Form
 	var err error

@@ -1,6 +1,9 @@
 package modelapi
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // gemini reads an answer of Gemini's generateContent. Its fields are those of a
 // protocol buffer, whose JSON form may be written in camelCase or in snake_case.
@@ -15,24 +18,7 @@ func (p *parser) gemini(root node) error {
 			return err
 		}
 	}
-	all, err := parts.list()
-	if err != nil {
-		return err
-	}
-	for i, e := range all {
-		o, err := e.object()
-		if err != nil {
-			return err
-		}
-		ours, err := p.part(o)
-		if err != nil {
-			return err
-		}
-		if ours && i == len(all)-1 && reason == "MAX_TOKENS" {
-			p.cut()
-		}
-	}
-	return nil
+	return p.each(parts, reason == "MAX_TOKENS", p.part)
 }
 
 // geminiParts finds the parts in a response, a candidate, a content or a part.
@@ -151,17 +137,18 @@ const maxNesting = 20
 // deep reports whether a valid JSON text nests deeper than maxNesting.
 func deep(raw json.RawMessage) bool {
 	depth := 0
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			i = quoteEnd(raw, i)
-		case '{', '[':
+	for dec := json.NewDecoder(bytes.NewReader(raw)); ; {
+		switch token, err := dec.Token(); token {
+		case json.Delim('{'), json.Delim('['):
 			if depth++; depth > maxNesting {
 				return true
 			}
-		case '}', ']':
+		case json.Delim('}'), json.Delim(']'):
 			depth--
+		default:
+			if err != nil {
+				return false // the end
+			}
 		}
 	}
-	return false
 }

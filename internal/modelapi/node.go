@@ -20,11 +20,10 @@ const (
 )
 
 // A node is one value of a document that is valid JSON in UTF-8, and where it
-// stands, such as choices[0].message. It is a part of the text, not a copy. The
-// zero node is an absent value.
+// stands, such as choices[0].message. The zero node is an absent value.
 type node struct {
 	at  string
-	raw []byte
+	raw json.RawMessage
 }
 
 // An object is the fields of a node. Those that are null are absent.
@@ -81,30 +80,25 @@ func (n node) object() (object, error) {
 	if dot != "" {
 		dot += "."
 	}
-	for i := space(n.raw, 1); n.raw[i] != '}'; {
+	return o, n.each(func(dec *json.Decoder) error {
 		if len(o.fields) == maxKeys {
-			return o, invalid(n.at, "the object has more than %d keys", maxKeys)
+			return invalid(n.at, "the object has more than %d keys", maxKeys)
 		}
-		end := valueEnd(n.raw, i)
-		key, err := text(n.raw[i:end])
-		if err != nil {
-			return o, invalid(n.at, "a key is no text: %s", complaint(err))
+		token, err := dec.Token()
+		key, _ := token.(string)
+		if _, twice := o.fields[key]; twice {
+			return invalid(n.at, "a key stands there twice")
 		}
-		i = space(n.raw, space(n.raw, end)+1) // the colon
-		end = valueEnd(n.raw, i)
-		value := node{at: dot + key, raw: n.raw[i:end]}
+		value := node{at: dot + key}
 		if len(key) > 100 { // a key that nobody asks for, and no place to name
 			value.at = n.at
 		}
-		if _, twice := o.fields[key]; twice {
-			return o, invalid(n.at, "a key stands there twice")
+		if err == nil {
+			err = dec.Decode(&value.raw)
 		}
 		o.fields[key] = value
-		if i = space(n.raw, end); n.raw[i] == ',' {
-			i = space(n.raw, i+1)
-		}
-	}
-	return o, nil
+		return err
+	})
 }
 
 // list returns the elements of a list. An absent one has none.
@@ -116,17 +110,27 @@ func (n node) list() ([]node, error) {
 		return nil, invalid(n.at, "a list is needed here")
 	}
 	var all []node
-	for i := space(n.raw, 1); n.raw[i] != ']'; {
+	err := n.each(func(dec *json.Decoder) error {
 		if len(all) == maxElements {
-			return nil, invalid(n.at, "the list has more than %d elements", maxElements)
+			return invalid(n.at, "the list has more than %d elements", maxElements)
 		}
-		end := valueEnd(n.raw, i)
-		all = append(all, node{at: fmt.Sprintf("%s[%d]", n.at, len(all)), raw: n.raw[i:end]})
-		if i = space(n.raw, end); n.raw[i] == ',' {
-			i = space(n.raw, i+1)
-		}
+		all = append(all, node{at: fmt.Sprintf("%s[%d]", n.at, len(all))})
+		return dec.Decode(&all[len(all)-1].raw)
+	})
+	return all, err
+}
+
+// each calls read for each element of an object or a list.
+func (n node) each(read func(*json.Decoder) error) error {
+	dec := json.NewDecoder(bytes.NewReader(n.raw))
+	_, err := dec.Token() // the bracket
+	for err == nil && dec.More() {
+		err = read(dec)
 	}
-	return all, nil
+	if err != nil && haft.CodeOf(err) != haft.CodeInvalid { // not reached: the text is valid JSON
+		return invalid(n.at, "it cannot be read")
+	}
+	return err
 }
 
 // one returns the only element of a list, or an absent node for none.
@@ -178,25 +182,16 @@ func (o object) word(names ...string) string {
 	if !n.is('"') || len(n.raw) > 200 {
 		return ""
 	}
-	s, err := text(n.raw)
-	if err != nil {
-		return ""
-	}
+	s, _ := text(n.raw) // "" if it cannot be read
 	return s
 }
 
 // text reads a JSON string exactly: half of a surrogate pair, which encoding/json
 // would silently replace, is an error.
 func text(raw []byte) (string, error) {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), nil
-	}
-	v, _, err := jsontree.DecodePrefix(raw, jsontree.Limits{Bytes: MaxBytes})
-	if err != nil {
-		return "", fmt.Errorf("read a text: %w", err)
-	}
+	v, err := jsontree.Decode(raw, jsontree.Limits{Bytes: MaxBytes})
 	s, _ := v.(string) // raw begins with a quote
-	return s, nil
+	return s, err
 }
 
 // complaint returns what a reader of JSON says, without where.
@@ -205,52 +200,4 @@ func complaint(err error) string {
 		return s.Message
 	}
 	return "it cannot be read"
-}
-
-// space returns where white space that begins at i ends.
-func space(raw []byte, i int) int {
-	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// valueEnd returns where the value that begins at i ends. The text is valid JSON.
-func valueEnd(raw []byte, i int) int {
-	depth := 0
-	for ; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			i = quoteEnd(raw, i)
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			if depth == 0 {
-				return i // the end of what holds a number or a word
-			}
-			depth--
-		case ',', ':', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return i
-			}
-			continue
-		default:
-			continue
-		}
-		if depth == 0 {
-			return i + 1
-		}
-	}
-	return i
-}
-
-// quoteEnd returns where the closing quote is of the string that begins at i.
-func quoteEnd(raw []byte, i int) int {
-	for i++; raw[i] != '"'; i++ {
-		if raw[i] == '\\' {
-			i++
-		}
-	}
-	return i
 }

@@ -22,20 +22,11 @@ func Render(req *Request, results []*haft.Result) (json.RawMessage, error) {
 	for _, r := range results {
 		answers = append(answers, newAnswer(r, budget))
 	}
-	var out any
-	var err error
-	switch req.Form {
-	case schema.FormOpenAI:
-		out = renderChat(req, answers)
-	case schema.FormOpenAIResponses:
-		out = renderResponses(req, answers)
-	case schema.FormAnthropic:
-		out = renderAnthropic(req, answers)
-	case schema.FormGemini:
-		out, err = renderGemini(req, answers)
-	default:
-		err = noForm()
+	f, ok := formats()[req.Form]
+	if !ok {
+		return nil, noForm()
 	}
+	out, err := f.render(req, answers)
 	if err != nil {
 		return nil, err
 	}

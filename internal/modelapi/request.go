@@ -58,8 +58,8 @@ func (c ToolCall) Refused() *haft.Result {
 	return &haft.Result{Tool: c.Name, Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: c.Failure}
 }
 
-// Parse reads what a model answered. An empty form means the one that [Detect]
-// finds.
+// Parse reads what a model answered. An empty form means the one that its shape
+// shows.
 //
 // Arguments that cannot be read are a Failure of their call and not of the others.
 // An error means that the answer as a whole is not understood: it names the place
@@ -74,44 +74,60 @@ func Parse(raw []byte, form schema.Form) (*Request, error) {
 			return nil, err
 		}
 	}
-	p := &parser{req: &Request{Form: form}, ids: map[string]bool{}}
-	switch form {
-	case schema.FormOpenAI:
-		err = p.chat(root)
-	case schema.FormOpenAIResponses:
-		err = p.responses(root)
-	case schema.FormAnthropic:
-		err = p.anthropic(root)
-	case schema.FormGemini:
-		err = p.gemini(root)
-	default:
-		err = noForm()
+	f, ok := formats()[form]
+	if !ok {
+		return nil, noForm()
 	}
-	if err != nil {
+	p := &parser{req: &Request{Form: form}, ids: map[string]bool{}}
+	if err := f.parse(p, root); err != nil {
 		return nil, err
 	}
 	return p.req, nil
 }
 
-// noForm refuses a form in which no model answers.
-func noForm() error {
-	var names []string
-	for _, f := range Forms() {
-		names = append(names, string(f))
-	}
-	return &haft.Error{Code: haft.CodeInvalid, Message: "models answer in one of these formats: " +
-		strings.Join(names, ", ")}
+// A format is how one vendor's models call tools and are answered.
+type format struct {
+	parse  func(*parser, node) error
+	render func(*Request, []answer) (any, error)
 }
 
-// Forms lists the formats in which models answer.
-func Forms() []schema.Form {
-	return []schema.Form{schema.FormOpenAI, schema.FormOpenAIResponses, schema.FormAnthropic, schema.FormGemini}
+// formats are those in which models answer.
+func formats() map[schema.Form]format {
+	return map[schema.Form]format{
+		schema.FormOpenAI:          {(*parser).chat, renderChat},
+		schema.FormOpenAIResponses: {(*parser).responses, renderResponses},
+		schema.FormAnthropic:       {(*parser).anthropic, renderAnthropic},
+		schema.FormGemini:          {(*parser).gemini, renderGemini},
+	}
+}
+
+// noForm refuses a form in which no model answers.
+func noForm() error {
+	return &haft.Error{Code: haft.CodeInvalid,
+		Message: "models answer in one of these formats: openai, openai-responses, anthropic, gemini"}
 }
 
 // A parser collects the calls of one answer.
 type parser struct {
 	req *Request
 	ids map[string]bool
+}
+
+// each reads the objects of a list. read reports whether one is a call for us. With cut,
+// the last of them is not whole.
+func (p *parser) each(list node, cut bool, read func(object) (ours bool, err error)) error {
+	all, err := list.list()
+	for i := 0; err == nil && i < len(all); i++ {
+		var o object
+		var ours bool
+		if o, err = all[i].object(); err == nil {
+			ours, err = read(o)
+		}
+		if ours && cut && err == nil && i == len(all)-1 {
+			p.cut()
+		}
+	}
+	return err
 }
 
 // add adds a call. The id is the node that has it, absent where there is none.
@@ -126,11 +142,10 @@ func (p *parser) add(at string, id, name, args, caller node) error {
 			return err
 		}
 	}
-	if !name.there() {
-		return invalid(at, "the call has no name")
-	}
-	if c.Name, err = name.text(MaxName); err != nil {
-		return err
+	if name.there() {
+		if c.Name, err = name.text(MaxName); err != nil {
+			return err
+		}
 	}
 	if c.Name == "" {
 		return invalid(at, "the call has no name")

@@ -17,28 +17,13 @@ func (p *parser) responses(root node) error {
 		case o.has("output"):
 			items, cut = o.field("output"), o.word("status") == "incomplete"
 		case o.has("type"):
-			return p.item(o)
+			_, err := p.item(o)
+			return err
 		default:
 			return nil
 		}
 	}
-	all, err := items.list()
-	if err != nil {
-		return err
-	}
-	for i, e := range all {
-		o, err := e.object()
-		if err != nil {
-			return err
-		}
-		if err := p.item(o); err != nil {
-			return err
-		}
-		if cut && i == len(all)-1 && o.word("type") == "function_call" {
-			p.cut()
-		}
-	}
-	return nil
+	return p.each(items, cut, p.item)
 }
 
 // clientItems are the items, besides calls of functions, that wait for the client.
@@ -47,30 +32,28 @@ var clientItems = map[string]bool{
 	"mcp_approval_request": true,
 }
 
-// item reads one output item. Those that are no calls are passed over.
-func (p *parser) item(o object) error {
+// item reads one output item, and reports whether it is a call. Others are passed over.
+func (p *parser) item(o object) (bool, error) {
 	switch t := o.word("type"); {
 	case isPiece(o):
-		return streamed(o.at)
+		return false, streamed(o.at)
 	case t == "custom_tool_call":
-		return custom(o.at)
+		return false, custom(o.at)
 	case clientItems[t]:
 		p.other(o.at)
-		return nil
+		return false, nil
 	case t != "function_call":
-		return nil
+		return false, nil
 	}
 	id := o.field("call_id")
 	if err := needID(o, id); err != nil {
-		return err
+		return false, err
 	}
-	if err := p.add(o.at, id, o.field("name"), o.field("arguments"), o.field("caller")); err != nil {
-		return err
-	}
-	if s := o.word("status"); s == "incomplete" || s == "in_progress" {
+	err := p.add(o.at, id, o.field("name"), o.field("arguments"), o.field("caller"))
+	if s := o.word("status"); err == nil && (s == "incomplete" || s == "in_progress") {
 		p.cut()
 	}
-	return nil
+	return true, err
 }
 
 // A callOutput is an answer of Responses. Output is a text or a list of parts.
@@ -90,7 +73,7 @@ type inputPart struct {
 	FileData string  `json:"file_data,omitempty"`
 }
 
-func renderResponses(req *Request, answers []answer) any {
+func renderResponses(req *Request, answers []answer) (any, error) {
 	items := make([]callOutput, 0, len(answers))
 	for i, a := range answers {
 		text := a.all()
@@ -108,5 +91,5 @@ func renderResponses(req *Request, answers []answer) any {
 		}
 		items = append(items, item)
 	}
-	return items
+	return items, nil
 }
