@@ -59,5 +59,19 @@ type Options struct {
 	DescriptionsOptional bool
 }
 
+// IsInjected reports whether a parameter is one that Haft fills in.
+func IsInjected(name string) bool { return name == "agent_state" || name == "agent_id" }
+
+// Describe sets the description of a schema, after its type, where models read it
+// first. An empty one changes nothing.
+func Describe(o *Object, text string) {
+	if text == "" {
+		return
+	}
+	c := keep(o, "type").Set("description", text)
+	mergeMissing(c, o)
+	*o = *c
+}
+
 // MaxSource is the largest source that is read, in bytes.
 const MaxSource = 1 << 20

@@ -1,9 +1,11 @@
 package pyschema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"haft/schema"
@@ -42,6 +44,16 @@ type builder struct {
 	found map[string]*schema.Object // imported types
 
 	depth, nodes, steps int
+
+	err error // the first problem; nothing is built after it
+}
+
+// fail keeps the first problem, and returns a schema in the place of the one that has it.
+func (b *builder) fail(err error) *schema.Object {
+	if b.err == nil {
+		b.err = err
+	}
+	return &schema.Object{}
 }
 
 // unfinished is a type that is being built; name is its place in $defs once it
@@ -58,31 +70,34 @@ func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *b
 }
 
 // typ returns the schema of an annotation as seen from within class in.
-func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
+func (b *builder) typ(e *expr, in *statement) *schema.Object {
+	if b.err != nil {
+		return &schema.Object{}
+	}
 	b.nodes++
 	if b.nodes > maxNodes {
-		return nil, errTooLarge
+		return b.fail(errTooLarge)
 	}
 	b.depth++
 	defer func() { b.depth-- }()
 	if e == nil {
-		return nil, place{}.fault("a type is missing")
+		return b.fail(place{}.fault("a type is missing"))
 	}
 	if b.depth > maxDepth {
-		return nil, e.fault("the type is nested too deeply")
+		return b.fail(e.fault("the type is nested too deeply"))
 	}
 	switch e.Kind {
 	case "const":
 		if e.Type == "none" {
-			return schema.Obj("type", "null"), nil
+			return schema.Obj("type", "null")
 		}
 		if e.Type == "str" && e.Parsed != nil {
 			return b.typ(e.Parsed, in)
 		}
 		if e.Type == "str" {
-			return nil, e.fault("the text cannot be read as a type; for a fixed set of values write Literal[…]")
+			return b.fail(e.fault("the text cannot be read as a type; for a fixed set of values write Literal[…]"))
 		}
-		return nil, e.fault("a constant is not a type; for a fixed set of values write Literal[…]")
+		return b.fail(e.fault("a constant is not a type; for a fixed set of values write Literal[…]"))
 	case "binop":
 		if e.Name == "BitOr" {
 			return b.union(alternatives(e, 0), in)
@@ -101,12 +116,12 @@ func (b *builder) typ(e *expr, in *statement) (*schema.Object, error) {
 	case "call":
 		return b.called(e, in)
 	case "list", "tuple":
-		return nil, e.fault("%s is not a type; write list[…] or tuple[…]", e.show())
+		return b.fail(e.fault("%s is not a type; write list[…] or tuple[…]", e.show()))
 	case "large":
-		return nil, e.fault("the type is too deep or too large")
+		return b.fail(e.fault("the type is too deep or too large"))
 	}
-	return nil, e.fault("this is not a type that can be read without running the code: %s",
-		firstNonEmpty(e.Source, e.show()))
+	return b.fail(e.fault("this is not a type that can be read without running the code: %s",
+		cmp.Or(e.Source, e.show())))
 }
 
 // alternatives returns a, b and c of a | b | c.
@@ -123,7 +138,7 @@ func alternatives(e *expr, depth int) []*expr {
 
 // reference returns the schema of a name, with the arguments that stand behind
 // it in brackets; args is nil where there are no brackets.
-func (b *builder) reference(e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) reference(e *expr, args []*expr, in *statement) *schema.Object {
 	name := e
 	if e.Kind == "sub" {
 		name = e.Value
@@ -138,95 +153,92 @@ func (b *builder) reference(e *expr, args []*expr, in *statement) (*schema.Objec
 		return b.foreign(got.full, e, args, in)
 	}
 	if len(b.m.stars) > 0 {
-		return nil, e.fault("the type %s is not defined here; it may come from the import of * from %s: import it "+
+		return b.fail(e.fault("the type %s is not defined here; it may come from the import of * from %s: import it "+
 			"by name",
-			name.show(), b.m.stars[len(b.m.stars)-1])
+			name.show(), b.m.stars[len(b.m.stars)-1]))
 	}
-	return nil, e.fault("the type %s is not defined", name.show())
+	return b.fail(e.fault("the type %s is not defined", name.show()))
 }
 
 // declared returns the schema of something that the source declares.
-func (b *builder) declared(d *statement, e *expr, args []*expr) (*schema.Object, error) {
+func (b *builder) declared(d *statement, e *expr, args []*expr) *schema.Object {
 	switch d.Is {
 	case "class":
 		if len(args) > 0 || d.Generic {
-			return nil, e.fault("%s is generic, which a schema cannot express: declare a class with concrete types",
-				d.Name)
+			return b.fail(e.fault("%s is generic, which a schema cannot express: declare a class with concrete types",
+				d.Name))
 		}
-		return b.define(d, d.Name, e, func() (*schema.Object, error) { return b.class(d, e) })
+		return b.define(d, d.Name, e, func() *schema.Object { return b.class(d, e) })
 	case "alias":
 		if d.Generic {
-			return nil, e.fault("the type %s has type parameters, which a schema cannot express: write concrete types",
-				d.Name)
+			return b.fail(e.fault("the type %s has type parameters, which a schema cannot express: write concrete types",
+				d.Name))
 		}
 		return b.aliased(d, d.Value, d.Name, e, args, nil)
 	case "assign":
 		if d.Value == nil {
-			return nil, e.fault("%s has no value and is not a type", d.Name)
+			return b.fail(e.fault("%s has no value and is not a type", d.Name))
 		}
 		return b.aliased(d, d.Value, d.Name, e, args, nil)
 	}
-	return nil, e.fault("%s is not a type", d.Name)
+	return b.fail(e.fault("%s is not a type", d.Name))
 }
 
 // aliased returns the schema of what a name was assigned.
 func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*expr,
-	in *statement) (*schema.Object, error) {
+	in *statement) *schema.Object {
 	if len(args) > 0 {
 		// List = list; List[int]
 		if target := b.m.resolve(value, in); target.full != "" && value.Kind != "sub" {
 			return b.foreign(target.full, e, args, in)
 		}
-		return nil, e.fault("%s is a generic alias, which a schema cannot express: write concrete types", name)
+		return b.fail(e.fault("%s is a generic alias, which a schema cannot express: write concrete types", name))
 	}
 	if value != nil && value.Kind == "call" {
 		if tagOf(b.m.resolve(value.Value, in).full) == "typevar" {
-			return nil, e.fault("%s is a type variable, which a schema cannot express: write a concrete type", name)
+			return b.fail(e.fault("%s is a type variable, which a schema cannot express: write a concrete type", name))
 		}
-		return b.define(key, name, e, func() (*schema.Object, error) { return b.called(value, in) })
+		return b.define(key, name, e, func() *schema.Object { return b.called(value, in) })
 	}
-	s, err := b.define(key, name, e, func() (*schema.Object, error) { return b.typ(value, in) })
-	if err != nil {
-		if value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
-			value.Kind == "dict" {
-			return nil, e.fault("%s is a value, not a type", name)
-		}
-		return nil, err
+	s := b.define(key, name, e, func() *schema.Object { return b.typ(value, in) })
+	if b.err != nil && (value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
+		value.Kind == "dict") {
+		b.err = e.fault("%s is a value, not a type", name)
 	}
-	return s, nil
+	return s
 }
 
 // define builds a named type once for every place where it is used. A type that
 // contains itself, or every type if b shares, goes to $defs.
-func (b *builder) define(key any, name string, e *expr, build func() (*schema.Object, error)) (*schema.Object, error) {
+func (b *builder) define(key any, name string, e *expr, build func() *schema.Object) *schema.Object {
 	if def, ok := b.done[key]; ok {
-		return ref(def), nil
+		return ref(def)
 	}
 	if u, ok := b.open[key]; ok {
 		if u.name == "" {
 			u.name = b.take(name)
 		}
-		return ref(u.name), nil
+		return ref(u.name)
 	}
 	u := &unfinished{}
 	b.open[key] = u
-	s, err := build()
+	s := build()
 	delete(b.open, key)
-	if err != nil {
-		return nil, err
+	if b.err != nil {
+		return s
 	}
 	if u.name == "" && b.share && (s.Has("properties") || s.Has("enum") && !s.Has("$ref")) {
 		u.name = b.take(name)
 	}
 	if u.name == "" {
-		return s, nil
+		return s
 	}
 	if circular(s, ref(u.name).String("$ref")) {
-		return nil, e.fault("the type %s is defined by itself alone", name)
+		return b.fail(e.fault("the type %s is defined by itself alone", name))
 	}
 	b.done[key] = u.name
 	b.defs.Set(u.name, s)
-	return ref(u.name), nil
+	return ref(u.name)
 }
 
 // take finds a free name in $defs.
@@ -254,12 +266,10 @@ func circular(s *schema.Object, target string) bool {
 	if s.String("$ref") == target {
 		return true
 	}
-	for _, a := range s.Array("anyOf") {
-		if o, ok := a.(*schema.Object); ok && circular(o, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Array("anyOf"), func(a any) bool {
+		o, ok := a.(*schema.Object)
+		return ok && circular(o, target)
+	})
 }
 
 // finish adds $defs to a document that refers to them.
@@ -270,32 +280,9 @@ func (b *builder) finish(s *schema.Object) *schema.Object {
 	return s
 }
 
-// describe gives s a description, near its top where models read it first. An
-// empty one changes nothing.
+// describe gives s a description. An empty one changes nothing.
 func (b *builder) describe(s *schema.Object, text string) *schema.Object {
-	if text == "" {
-		return s
-	}
 	b.nodes += len(text) / textPerNode
-	out := &schema.Object{}
-	if s.Has("type") {
-		out.Set("type", s.Value("type"))
-	}
-	out.Set("description", text)
-	for _, k := range s.Keys() {
-		if !out.Has(k) {
-			out.Set(k, s.Value(k))
-		}
-	}
-	return out
-}
-
-// firstNonEmpty returns the first text that is not empty.
-func firstNonEmpty(all ...string) string {
-	for _, s := range all {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
+	schema.Describe(s, text)
+	return s
 }

@@ -1,6 +1,7 @@
 package pyschema
 
 import (
+	"cmp"
 	"strings"
 
 	"haft/schema"
@@ -9,7 +10,7 @@ import (
 // called returns the schema of a type that is made by a call: NewType, the
 // functional forms of enums, typed dicts and named tuples, and Pydantic's
 // constrained types.
-func (b *builder) called(e *expr, in *statement) (*schema.Object, error) {
+func (b *builder) called(e *expr, in *statement) *schema.Object {
 	tag := tagOf(b.m.resolve(e.Value, in).full)
 	second := func() *expr {
 		if len(e.Args) > 1 {
@@ -19,50 +20,37 @@ func (b *builder) called(e *expr, in *statement) (*schema.Object, error) {
 	}
 	switch tag {
 	case "newtype":
-		if t := firstExpr(second(), e.keyword("tp")); t != nil {
+		if t := cmp.Or(second(), e.keyword("tp")); t != nil {
 			return b.typ(t, in)
 		}
 	case "aliastype":
-		if t := firstExpr(second(), e.keyword("value")); t != nil && e.keyword("type_params") == nil {
+		if t := cmp.Or(second(), e.keyword("value")); t != nil && e.keyword("type_params") == nil {
 			return b.typ(t, in)
 		}
 	case "enum", "intenum", "strenum", "flag":
-		return b.enumCall(e, tag, firstExpr(second(), e.keyword("names")), in)
+		return b.enumCall(e, tag, cmp.Or(second(), e.keyword("names")), in)
 	case "typeddict":
 		return b.typedDictCall(e, second(), in)
 	case "namedtuple":
-		return b.namedTupleCall(e, firstExpr(second(), e.keyword("fields"), e.keyword("field_names")), in)
+		return b.namedTupleCall(e, cmp.Or(second(), e.keyword("fields"), e.keyword("field_names")), in)
 	}
 	if kind, ok := strings.CutPrefix(tag, "con:"); ok {
 		return b.constrained(kind, e, in)
 	}
-	return nil, e.fault("the type made by %s cannot be known without running the code", e.show())
-}
-
-// firstExpr returns the first that is there.
-func firstExpr(all ...*expr) *expr {
-	for _, e := range all {
-		if e != nil {
-			return e
-		}
-	}
-	return nil
+	return b.fail(e.fault("the type made by %s cannot be known without running the code", e.show()))
 }
 
 // constrained returns the schema of conint(…) and its like.
-func (b *builder) constrained(kind string, e *expr, in *statement) (*schema.Object, error) {
+func (b *builder) constrained(kind string, e *expr, in *statement) *schema.Object {
 	var s *schema.Object
 	switch kind {
 	case "list", "set":
-		item := firstExpr(append(e.Args, e.keyword("item_type"))...)
+		item := cmp.Or(append(e.Args, e.keyword("item_type"))...)
 		var args []*expr
 		if item != nil {
 			args = []*expr{item}
 		}
-		var err error
-		if s, err = b.container(kind, e, args, in); err != nil {
-			return nil, err
-		}
+		s = b.container(kind, e, args, in)
 	case "date":
 		s = schema.Obj("type", "string", "format", "date")
 	default:
@@ -71,13 +59,13 @@ func (b *builder) constrained(kind string, e *expr, in *statement) (*schema.Obje
 	var m meta
 	b.keywords(e, in, &m)
 	m.constrain(s)
-	return s, nil
+	return s
 }
 
 // typedDictCall returns the schema of TypedDict("T", {…}).
-func (b *builder) typedDictCall(e, fields *expr, in *statement) (*schema.Object, error) {
+func (b *builder) typedDictCall(e, fields *expr, in *statement) *schema.Object {
 	if fields == nil || fields.Kind != "dict" || len(fields.Keys) != len(fields.Args) {
-		return nil, e.fault("the fields of this TypedDict cannot be known without running the code")
+		return b.fail(e.fault("the fields of this TypedDict cannot be known without running the code"))
 	}
 	total := true
 	if v, ok := b.constant(e.keyword("total"), in); ok {
@@ -86,19 +74,17 @@ func (b *builder) typedDictCall(e, fields *expr, in *statement) (*schema.Object,
 	r := record{}
 	for i, k := range fields.Keys {
 		if !k.is("str") {
-			return nil, e.fault("the names of the fields of a TypedDict must be texts")
+			return b.fail(e.fault("the names of the fields of a TypedDict must be texts"))
 		}
 		f := field{binding: binding{place: k.place, Name: k.Text, Type: fields.Args[i]}, optional: !total}
-		if err := b.addField(&r, f, in, ""); err != nil {
-			return nil, err
-		}
+		b.addField(&r, f, in, "")
 	}
-	return r.schema(), nil
+	return r.schema()
 }
 
 // namedTupleCall returns the schema of NamedTuple("T", [(name, type)]) and of
 // namedtuple("T", "a b").
-func (b *builder) namedTupleCall(e, fields *expr, in *statement) (*schema.Object, error) {
+func (b *builder) namedTupleCall(e, fields *expr, in *statement) *schema.Object {
 	var all []field
 	if names, ok := b.words(fields, in); ok {
 		for _, n := range names {
@@ -118,7 +104,7 @@ func (b *builder) namedTupleCall(e, fields *expr, in *statement) (*schema.Object
 			return b.positions(e, all, in)
 		}
 	}
-	return nil, e.fault("the fields of this named tuple cannot be known without running the code")
+	return b.fail(e.fault("the fields of this named tuple cannot be known without running the code"))
 }
 
 // words returns a list of names, given as a list or as one text.

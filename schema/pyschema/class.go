@@ -1,6 +1,7 @@
 package pyschema
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -87,9 +88,9 @@ func (k *kind) take(base kind) {
 	if order[base.what] > order[k.what] {
 		k.what = base.what
 	}
-	k.enum = firstNonEmpty(k.enum, base.enum)
-	k.mixin = firstNonEmpty(k.mixin, base.mixin)
-	k.unseen = firstNonEmpty(k.unseen, base.unseen)
+	k.enum = cmp.Or(k.enum, base.enum)
+	k.mixin = cmp.Or(k.mixin, base.mixin)
+	k.unseen = cmp.Or(k.unseen, base.unseen)
 	if k.root == nil {
 		k.root, k.rootFrom = base.root, base.rootFrom
 	}
@@ -97,36 +98,30 @@ func (k *kind) take(base kind) {
 
 // class returns the schema of the values that a class stands for; e is where it
 // is used.
-func (b *builder) class(c *statement, e *expr) (*schema.Object, error) {
+func (b *builder) class(c *statement, e *expr) *schema.Object {
 	k := b.kindOf(c)
 	if k.what == "enum" {
 		return b.enum(c, k)
 	}
 	if k.unseen != "" {
 		if module, name, ok := cutLast(k.unseen); ok {
-			return nil, e.fault("the class %s derives from %s of the module %s, which is not part of the source: "+
-				"declare its fields here", c.Name, name, module)
+			return b.fail(e.fault("the class %s derives from %s of the module %s, which is not part of the source: "+
+				"declare its fields here", c.Name, name, module))
 		}
-		return nil, e.fault("the class %s derives from %s, which is not declared here", c.Name, k.unseen)
+		return b.fail(e.fault("the class %s derives from %s, which is not declared here", c.Name, k.unseen))
 	}
 	switch k.what {
 	case "rootmodel":
 		return b.rootModel(c, k, e)
 	case "namedtuple":
-		fields, err := b.fields(c, k.what)
-		if err != nil {
-			return nil, err
-		}
-		s, err := b.positions(e, fields, c)
-		if err != nil {
-			return nil, err
-		}
-		return b.describe(s, b.documentation(c).description), nil
+		fields := b.fields(c, k.what)
+		s := b.positions(e, fields, c)
+		return b.describe(s, b.documentation(c).description)
 	case "model", "dataclass", "typeddict":
 		return b.recordOf(c, k)
 	}
-	return nil, e.fault("the class %s is a plain class, and nobody knows how to make one from JSON: "+
-		"make it a Pydantic model, a dataclass, a TypedDict, a NamedTuple or an Enum", c.Name)
+	return b.fail(e.fault("the class %s is a plain class, and nobody knows how to make one from JSON: "+
+		"make it a Pydantic model, a dataclass, a TypedDict, a NamedTuple or an Enum", c.Name))
 }
 
 // A field is a named part of a class.
@@ -138,9 +133,9 @@ type field struct {
 
 // fields returns the fields of a class with those of its bases, in the order in
 // which Python has them: a field that is declared again keeps its place.
-func (b *builder) fields(c *statement, what string) ([]field, error) {
+func (b *builder) fields(c *statement, what string) []field {
 	if all, ok := b.lists[c]; ok {
-		return all, nil
+		return all
 	}
 	b.lists[c] = nil // what a class that derives from itself sees
 	var all []field
@@ -160,23 +155,20 @@ func (b *builder) fields(c *statement, what string) ([]field, error) {
 			base = c.Bases[i]
 		}
 		if d := b.m.resolve(base, c.outer).def; d != nil && d.Is == "class" && d != c {
-			inherited, err := b.fields(d, what)
-			if err != nil {
-				return nil, err
-			}
-			for _, f := range inherited {
+			for _, f := range b.fields(d, what) {
 				add(f)
 			}
 		}
 		if b.steps <= 0 {
-			return nil, errTooLarge
+			b.fail(errTooLarge)
+			return nil
 		}
 	}
 	if what != "dataclass" || b.isDataclass(c) { // a class without the decorator adds no fields
 		b.ownFields(c, what, add)
 	}
 	b.lists[c] = all
-	return all, nil
+	return all
 }
 
 // ownFields adds the fields that c itself declares.
@@ -195,44 +187,38 @@ func (b *builder) ownFields(c *statement, what string, add func(field)) {
 }
 
 // rootModel returns the schema of a Pydantic model that is one value.
-func (b *builder) rootModel(c *statement, k kind, e *expr) (*schema.Object, error) {
+func (b *builder) rootModel(c *statement, k kind, e *expr) *schema.Object {
 	root, from := k.root, k.rootFrom
-	fields, err := b.fields(c, k.what)
-	if err != nil {
-		return nil, err
-	}
+	fields := b.fields(c, k.what)
 	for _, f := range fields {
 		if f.Name == "root" {
 			root, from = f.Type, f.owner
 		}
 	}
 	if root == nil {
-		return nil, e.fault("the model %s does not say what its root is", c.Name)
+		return b.fail(e.fault("the model %s does not say what its root is", c.Name))
 	}
-	s, err := b.typ(root, from)
-	if err != nil {
-		return nil, err
-	}
-	return b.describe(s, b.documentation(c).description), nil
+	s := b.typ(root, from)
+	return b.describe(s, b.documentation(c).description)
 }
 
 // positions returns the schema of a named tuple, which is an array in JSON. The
 // names become titles.
-func (b *builder) positions(e *expr, fields []field, in *statement) (*schema.Object, error) {
+func (b *builder) positions(e *expr, fields []field, in *statement) *schema.Object {
 	var prefix []any
 	required := 0
 	for _, f := range fields {
 		s := &schema.Object{}
 		if f.Type != nil {
-			var err error
-			if s, err = b.typ(f.Type, in); err != nil {
-				return nil, within(err, f)
+			if s = b.typ(f.Type, in); b.err != nil {
+				b.err = within(b.err, f)
+				return s
 			}
 		}
 		s.Set("title", f.Name)
 		doc := f.Doc
 		if f.owner != nil {
-			doc = firstNonEmpty(b.documentation(f.owner).params[f.Name], doc)
+			doc = cmp.Or(b.documentation(f.owner).params[f.Name], doc)
 		}
 		if f.Value == nil {
 			required = len(prefix) + 1
@@ -242,10 +228,10 @@ func (b *builder) positions(e *expr, fields []field, in *statement) (*schema.Obj
 		prefix = append(prefix, b.describe(s, strings.TrimSpace(doc)))
 	}
 	if len(prefix) == 0 {
-		return nil, e.fault("the named tuple has no fields")
+		return b.fail(e.fault("the named tuple has no fields"))
 	}
 	return schema.Obj("type", "array", "prefixItems", prefix, "items", false,
-		"minItems", count(required), "maxItems", count(len(prefix))), nil
+		"minItems", count(required), "maxItems", count(len(prefix)))
 }
 
 // admits reports whether a value fits a schema, as far as its type and its set
@@ -268,7 +254,7 @@ func admits(s *schema.Object, v any) bool {
 		}
 		return false
 	}
-	t := typeOf(v)
+	t := schema.TypeName(v)
 	same := func(want any) bool {
 		return want == t || want == "number" && t == "integer" ||
 			want == "integer" && t == "number" && wholeFloat(v)

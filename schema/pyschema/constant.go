@@ -18,7 +18,7 @@ const (
 // one. Names of constants, members of enums and simple arithmetic are followed;
 // nothing is executed.
 func (b *builder) constant(e *expr, in *statement) (any, bool) {
-	if e == nil || b.steps <= 0 || b.depth > maxDepth {
+	if e == nil || b.steps <= 0 || b.depth > maxDepth || b.err != nil {
 		return nil, false
 	}
 	b.steps -= 1 + len(e.Text)/textPerStep
@@ -207,10 +207,8 @@ func (b *builder) named(e *expr, in *statement) (any, bool) {
 // a class holds.
 func (b *builder) classConstant(c *statement, name string) (any, bool) {
 	if k := b.kindOf(c); k.enum != "" {
-		members, err := b.members(c, k)
-		if err != nil {
-			return nil, false
-		}
+		members := b.members(c, k)
+		b.err = nil // a member that is not known is no constant
 		for _, m := range members {
 			if m.name == name {
 				return m.value, true

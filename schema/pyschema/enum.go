@@ -1,8 +1,10 @@
 package pyschema
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/big"
+	"slices"
 	"strings"
 
 	"haft/schema"
@@ -15,17 +17,14 @@ type member struct {
 }
 
 // enum returns the schema of a class of enumerated values.
-func (b *builder) enum(c *statement, k kind) (*schema.Object, error) {
-	members, err := b.members(c, k)
-	if err != nil {
-		return nil, err
-	}
+func (b *builder) enum(c *statement, k kind) *schema.Object {
+	members := b.members(c, k)
 	s := enumSchema(members, k.enum)
 	if s == nil {
-		return nil, c.fault("the enum %s has no members", c.Name)
+		return b.fail(c.fault("the enum %s has no members", c.Name))
 	}
 	b.nodes += len(members) / 10
-	return b.describe(s, b.documentation(c).description), nil
+	return b.describe(s, b.documentation(c).description)
 }
 
 // enumSchema returns the schema of members, or nil if there are none. Flags can
@@ -44,13 +43,16 @@ func enumSchema(members []member, enum string) *schema.Object {
 	return oneOfValues(values)
 }
 
-// members returns the members of an enum class in order.
-func (b *builder) members(c *statement, k kind) ([]member, error) {
-	for _, m := range c.Methods {
-		if m == "__new__" {
-			return nil, c.fault("the enum %s makes its values in __new__, so they cannot be known without running it",
-				c.Name)
-		}
+// members returns the members of an enum class in order, or nil where b.err says why
+// they are not known.
+func (b *builder) members(c *statement, k kind) []member {
+	fail := func(err error) []member {
+		b.fail(err)
+		return nil
+	}
+	if slices.Contains(c.Methods, "__new__") {
+		return fail(c.fault("the enum %s makes its values in __new__, so they cannot be known without running it",
+			c.Name))
 	}
 	var all []member
 	for i := range c.Body {
@@ -62,39 +64,28 @@ func (b *builder) members(c *statement, k kind) ([]member, error) {
 		if value.Kind == "call" {
 			switch b.m.resolve(value.Value, c).full {
 			case "enum.auto":
-				v, err := b.auto(c, k, f, all)
-				if err != nil {
-					return nil, err
+				if slices.Contains(c.Methods, "_generate_next_value_") {
+					return fail(f.fault("the enum %s makes its values in _generate_next_value_, so they cannot be "+
+						"known without running it", c.Name))
 				}
-				all = append(all, member{f.Name, v})
+				all = append(all, member{f.Name, nextValue(k, f.Name, all)})
 				continue
 			case "enum.nonmember":
 				continue
 			case "enum.member":
-				value = firstExpr(value.Args...)
+				value = cmp.Or(value.Args...)
 			}
 		}
 		v, ok := b.constant(value, c)
-		if t := typeOf(v); !ok || t == "array" || t == "object" {
-			return nil, f.fault("the member %s of the enum %s is no constant text or number", f.Name, c.Name)
+		if t := schema.TypeName(v); !ok || t == "array" || t == "object" {
+			return fail(f.fault("the member %s of the enum %s is no constant text or number", f.Name, c.Name))
 		}
 		all = append(all, member{f.Name, v})
 		if len(all) > maxNodes {
-			return nil, errTooLarge
+			return fail(errTooLarge)
 		}
 	}
-	return all, nil
-}
-
-// auto returns the value that auto() gives a member.
-func (b *builder) auto(c *statement, k kind, f *binding, before []member) (any, error) {
-	for _, m := range c.Methods {
-		if m == "_generate_next_value_" {
-			return nil, f.fault("the enum %s makes its values in _generate_next_value_, so they cannot be known "+
-				"without running it", c.Name)
-		}
-	}
-	return nextValue(k, f.Name, before), nil
+	return all
 }
 
 // nextValue is what auto() gives name after the members before it.
@@ -123,7 +114,7 @@ func nextValue(k kind, name string, before []member) any {
 
 // enumCall returns the schema of Enum("Color", names), where names are a text,
 // a list of texts or pairs, or a dict.
-func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) (*schema.Object, error) {
+func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) *schema.Object {
 	k := kind{enum: tag}
 	if t := e.keyword("type"); t != nil {
 		k.mixin = tagOf(b.m.resolve(t, in).full)
@@ -149,7 +140,7 @@ func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) (*sc
 	}
 	s := enumSchema(all, tag)
 	if s == nil {
-		return nil, e.fault("the members of this enum cannot be known without running the code")
+		return b.fail(e.fault("the members of this enum cannot be known without running the code"))
 	}
-	return s, nil
+	return s
 }

@@ -1,16 +1,15 @@
 package pyschema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"haft/schema"
 )
-
-// injected are the parameters that are filled in for the caller.
-var injected = map[string]bool{"agent_state": true, "agent_id": true}
 
 // public reports whether a name is meant for others.
 func public(name string) bool { return !strings.HasPrefix(name, "_") }
@@ -159,26 +158,15 @@ func (m *module) returned(ctx context.Context, resolve Resolver, f *statement) *
 	}
 	for _, share := range []bool{false, true} {
 		b := newBuilder(ctx, m, resolve, share)
-		s, err := b.annotatedReturn(f.Returns)
-		if err == nil && s.Len() > 0 {
+		s := b.annotation(f.Returns, nil)
+		if b.err == nil && s.Len() > 0 {
 			return b.finish(s)
 		}
-		if !errors.Is(err, errTooLarge) {
+		if !errors.Is(b.err, errTooLarge) {
 			return nil
 		}
 	}
 	return nil
-}
-
-// annotatedReturn returns the schema of a return annotation.
-func (b *builder) annotatedReturn(e *expr) (*schema.Object, error) {
-	p := b.peel(e, nil)
-	m := b.metadata(p.notes, nil)
-	s, err := b.noted(p.typ, nil, &m)
-	if err != nil {
-		return nil, err
-	}
-	return b.describe(s, m.description), nil
 }
 
 // parameters returns the schema of the parameters of f and every fault in them.
@@ -189,11 +177,13 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 	required := []any{}
 	var faults []*schema.SourceError
 	for i, p := range f.Params {
-		if injected[p.Name] && p.Kind != "args" && p.Kind != "kwargs" {
+		if schema.IsInjected(p.Name) && p.Kind != "args" && p.Kind != "kwargs" {
 			sig.Injected = append(sig.Injected, p.Name)
 			continue
 		}
-		s, must, err := b.parameter(p, i, doc.params[p.Name])
+		s, must := b.parameter(p, i, doc.params[p.Name])
+		err := b.err
+		b.err = nil // the other parameters are looked at too
 		if b.nodes > maxNodes {
 			return nil, nil, errTooLarge
 		}
@@ -221,105 +211,80 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 //
 // None stands for "not given": a parameter that admits None and has no other
 // default is not required, and its schema does not mention null.
-func (b *builder) parameter(p param, i int, doc string) (*schema.Object, bool, error) {
+func (b *builder) parameter(p param, i int, doc string) (s *schema.Object, required bool) {
 	switch {
 	case p.Kind == "args":
-		return nil, false,
-			p.fault("*%s takes any number of values, which a schema cannot name: take one parameter of type list",
-				p.Name)
+		b.fail(p.fault("*%s takes any number of values, which a schema cannot name: take one parameter of type list",
+			p.Name))
 	case p.Kind == "kwargs":
-		return nil, false,
-			p.fault("**%s takes any names, which a schema cannot list: declare each parameter, or take one of "+
-				"type dict", p.Name)
+		b.fail(p.fault("**%s takes any names, which a schema cannot list: declare each parameter, or take one of "+
+			"type dict", p.Name))
 	case i == 0 && (p.Name == "self" || p.Name == "cls"):
-		return nil, false, p.fault("a tool is a plain function and has no %s: remove it", p.Name)
+		b.fail(p.fault("a tool is a plain function and has no %s: remove it", p.Name))
 	case p.Type == nil:
-		return nil, false, p.fault("it has no type annotation: write one, such as %s: str", p.Name)
+		b.fail(p.fault("it has no type annotation: write one, such as %s: str", p.Name))
 	}
 	note := b.peel(p.Type, nil)
 	m := b.metadata(note.notes, nil)
 	b.value(p.Default, nil, &m)
 	if note.typ == nil || note.skip {
-		return nil, false, p.fault("it has no type of a value")
+		b.fail(p.fault("it has no type of a value"))
 	}
-	s, err := b.noted(note.typ, nil, &m)
-	if err != nil {
-		return nil, false, err
-	}
+	s = b.noted(note.typ, nil, &m)
 	if !m.optional || m.known && m.fallback == nil {
 		if rest := withoutNull(s); rest != nil {
 			s, m.optional, m.known, m.fallback = rest, true, true, nil
 		}
 	}
-	s = b.describe(s, firstNonEmpty(doc, m.description))
+	s = b.describe(s, cmp.Or(doc, m.description))
 	if m.known && (m.fallback == nil || admits(s, m.fallback)) {
 		s.Set("default", m.fallback)
 	}
-	return s, !m.optional, nil
+	return s, !m.optional
 }
 
 // withoutNull returns s without the alternative null, or nil if it has none or
 // nothing else.
 func withoutNull(s *schema.Object) *schema.Object {
 	out := schema.Clone(s).(*schema.Object)
-	if all := s.Array("anyOf"); all != nil {
+	isNull := func(v any) bool { return v == nil || v == "null" }
+	if all := out.Array("anyOf"); all != nil {
 		var rest []any
+		found := false
 		for _, a := range all {
 			o, ok := a.(*schema.Object)
 			if ok && o.String("type") == "null" {
+				found = true
 				continue
 			}
-			if inner := withoutNull(o); inner != nil {
-				o = inner
+			if ok {
+				if inner := withoutNull(o); inner != nil {
+					a, found = inner, true
+				}
 			}
-			rest = append(rest, schema.Clone(o))
+			rest = append(rest, a)
 		}
-		if len(rest) == len(all) && !mentionsNull(all) || len(rest) == 0 {
+		if !found || len(rest) == 0 {
 			return nil
 		}
-		if len(rest) > 1 {
-			return out.Set("anyOf", rest)
+		if one, ok := rest[0].(*schema.Object); ok && len(rest) == 1 {
+			out.Delete("anyOf")
+			merge(one, out)
+			return one
 		}
-		one := rest[0].(*schema.Object)
-		out.Delete("anyOf")
-		for _, k := range out.Keys() {
-			one.Set(k, out.Value(k))
-		}
-		return one
+		return out.Set("anyOf", rest)
 	}
-	types := s.Array("type")
-	var rest []any
-	for _, t := range types {
-		if t != "null" {
-			rest = append(rest, t)
-		}
-	}
-	if len(rest) == len(types) || len(rest) == 0 {
+	types := slices.DeleteFunc(out.Array("type"), isNull)
+	if len(types) == 0 || len(types) == len(s.Array("type")) {
 		return nil
 	}
-	if out.Set("type", rest); len(rest) == 1 {
-		out.Set("type", rest[0])
+	if out.Set("type", types); len(types) == 1 {
+		out.Set("type", types[0])
 	}
-	var values []any
-	for _, v := range s.Array("enum") {
-		if v != nil {
-			values = append(values, v)
-		}
-	}
-	if values != nil {
+	if values := slices.DeleteFunc(out.Array("enum"), func(v any) bool { return v == nil }); len(values) > 0 {
 		out.Set("enum", values)
 	}
 	return out
-}
-
-// mentionsNull reports whether null is among the types of an alternative.
-func mentionsNull(all []any) bool {
-	for _, a := range all {
-		if o, ok := a.(*schema.Object); ok && withoutNull(o) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // documentation returns what the docstring of a class says.

@@ -10,47 +10,47 @@ import (
 
 // imported returns the schema of a type that is declared in another module. Only
 // where that module is installed can anybody say what it is.
-func (b *builder) imported(full string, e *expr, args []*expr) (*schema.Object, error) {
+func (b *builder) imported(full string, e *expr, args []*expr) *schema.Object {
 	module, name, ok := cutLast(full)
 	if !ok {
-		return nil, e.fault("%s is a module, not a type", full)
+		return b.fail(e.fault("%s is a module, not a type", full))
 	}
 	if strings.HasPrefix(module, ".") {
-		return nil, e.fault("the type %s comes from the module %s beside the source, which a tool does not have: "+
-			"declare the type in the source", name, module)
+		return b.fail(e.fault("the type %s comes from the module %s beside the source, which a tool does not have: "+
+			"declare the type in the source", name, module))
 	}
 	if b.resolve == nil {
-		return nil, e.fault("the type %s comes from the module %s, which is not part of the source: "+
+		return b.fail(e.fault("the type %s comes from the module %s, which is not part of the source: "+
 			"declare the type in the source, or list the package among the requirements, where its types are looked up",
-			name, module)
+			name, module))
 	}
 	if len(args) > 0 {
-		return nil, e.fault("the type %s of the module %s is given types in brackets, which cannot be looked up: "+
-			"declare a class with concrete types", name, module)
+		return b.fail(e.fault("the type %s of the module %s is given types in brackets, which cannot be looked up: "+
+			"declare a class with concrete types", name, module))
 	}
-	return b.define(full, name, e, func() (*schema.Object, error) {
+	return b.define(full, name, e, func() *schema.Object {
 		found, ok := b.found[full]
 		if !ok {
 			var err error
 			found, err = b.resolve(b.ctx, module, name)
 			if fault, ok := errors.AsType[*schema.SourceError](err); ok {
-				return nil, e.fault("the type %s of the module %s: %s", name, module, fault.Message)
+				return b.fail(e.fault("the type %s of the module %s: %s", name, module, fault.Message))
 			}
 			if err != nil {
-				return nil, fmt.Errorf("look up %s of the module %s: %w", name, module, err)
+				return b.fail(fmt.Errorf("look up %s of the module %s: %w", name, module, err))
 			}
 			if found == nil {
-				return nil, e.fault("the module %s has no type %s", module, name)
+				return b.fail(e.fault("the module %s has no type %s", module, name))
 			}
 			found = b.adopt(found)
 			b.found[full] = found
 		}
 		text, err := schema.Encode(found)
 		if err != nil {
-			return nil, fmt.Errorf("the type %s of the module %s: %w", name, module, err)
+			return b.fail(fmt.Errorf("the type %s of the module %s: %w", name, module, err))
 		}
 		b.nodes += len(text) / textPerNode
-		return schema.Clone(found).(*schema.Object), nil
+		return schema.Clone(found).(*schema.Object)
 	})
 }
 

@@ -1,6 +1,7 @@
 package pyschema
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -66,17 +67,18 @@ func (b *builder) peel(e *expr, in *statement) peeled {
 
 // annotated returns the schema of Annotated[…] where it is not the whole
 // annotation of a field.
-func (b *builder) annotated(e *expr, in *statement) (*schema.Object, error) {
+func (b *builder) annotated(e *expr, in *statement) *schema.Object {
+	if p := b.peel(e, in); p.typ == e || p.typ == nil {
+		return b.fail(e.fault("Annotated needs a type in brackets"))
+	}
+	return b.annotation(e, in)
+}
+
+// annotation returns the schema of an annotation with its notes.
+func (b *builder) annotation(e *expr, in *statement) *schema.Object {
 	p := b.peel(e, in)
-	if p.typ == e || p.typ == nil {
-		return nil, e.fault("Annotated needs a type in brackets")
-	}
 	m := b.metadata(p.notes, in)
-	s, err := b.noted(p.typ, in, &m)
-	if err != nil {
-		return nil, err
-	}
-	return b.describe(s, m.description), nil
+	return b.describe(b.noted(p.typ, in, &m), m.description)
 }
 
 // A meta is what Field and its like say about a value.
@@ -116,7 +118,7 @@ func (b *builder) metadata(notes []*expr, in *statement) meta {
 		if n.Kind != "call" {
 			if v, ok := b.constant(n, scope); ok {
 				text, _ := v.(string)
-				m.description = firstNonEmpty(m.description, text)
+				m.description = cmp.Or(m.description, text)
 			}
 			continue
 		}
@@ -127,7 +129,7 @@ func (b *builder) metadata(notes []*expr, in *statement) meta {
 
 // note reads one call among the notes of Annotated.
 func (b *builder) note(n *expr, in *statement, m *meta) {
-	first, second := firstExpr(n.Args...), (*expr)(nil)
+	first, second := cmp.Or(n.Args...), (*expr)(nil)
 	if len(n.Args) > 1 {
 		second = n.Args[1]
 	}
@@ -138,19 +140,19 @@ func (b *builder) note(n *expr, in *statement, m *meta) {
 	case "constraints":
 		b.keywords(n, in, m)
 	case "doc":
-		if v, ok := b.constant(firstExpr(first, n.keyword("documentation")), in); ok {
+		if v, ok := b.constant(cmp.Or(first, n.keyword("documentation")), in); ok {
 			m.description, _ = v.(string)
 		}
 	case "jsonschema":
-		if v, ok := b.constant(firstExpr(first, n.keyword("json_schema")), in); ok {
+		if v, ok := b.constant(cmp.Or(first, n.keyword("json_schema")), in); ok {
 			m.replaced = v
 		}
 	case "at:len":
-		m.bound(b, "min_length", firstExpr(first, n.keyword("min_length")), in)
-		m.bound(b, "max_length", firstExpr(second, n.keyword("max_length")), in)
+		m.bound(b, "min_length", cmp.Or(first, n.keyword("min_length")), in)
+		m.bound(b, "max_length", cmp.Or(second, n.keyword("max_length")), in)
 	default:
 		if name, ok := strings.CutPrefix(tag, "at:"); ok {
-			m.bound(b, name, firstExpr(first, n.keyword(name)), in)
+			m.bound(b, name, cmp.Or(first, n.keyword(name)), in)
 		}
 	}
 }
@@ -173,11 +175,11 @@ func (b *builder) value(e *expr, in *statement, m *meta) {
 		m.fallback, m.known = b.constant(e, in)
 		return
 	}
-	if d := firstExpr(append(e.Args, e.keyword("default"))...); d != nil && !d.is("ellipsis") {
+	if d := cmp.Or(append(e.Args, e.keyword("default"))...); d != nil && !d.is("ellipsis") {
 		m.optional = true
 		m.fallback, m.known = b.constant(d, in)
 	}
-	if f := firstExpr(e.keyword("default_factory"), e.keyword("factory")); f != nil && !f.is("none") {
+	if f := cmp.Or(e.keyword("default_factory"), e.keyword("factory")); f != nil && !f.is("none") {
 		m.optional = true
 		m.fallback, m.known = b.made(f, in)
 	}
@@ -233,7 +235,7 @@ func (b *builder) keywords(e *expr, in *statement, m *meta) {
 			m.extra = v
 		case "metadata":
 			if o, ok := v.(*schema.Object); ok {
-				m.description = firstNonEmpty(o.String("description"), o.String("doc"), o.String("help"), m.description)
+				m.description = cmp.Or(o.String("description"), o.String("doc"), o.String("help"), m.description)
 			}
 		default:
 			if _, ok := bounds[kw.Name]; ok {
@@ -250,7 +252,7 @@ func (b *builder) alias(kw keyword, e *expr, in *statement, m *meta) {
 	}
 	value := kw.Value
 	if value != nil && value.Kind == "call" { // AliasChoices("a", "b")
-		value = firstExpr(value.Args...)
+		value = cmp.Or(value.Args...)
 	}
 	if v, ok := b.constant(value, in); ok {
 		m.alias, _ = v.(string)
@@ -276,15 +278,12 @@ var bounds = map[string]map[string]string{
 
 // noted returns the schema of a type with all that m says, besides the
 // description and the default.
-func (b *builder) noted(e *expr, in *statement, m *meta) (*schema.Object, error) {
+func (b *builder) noted(e *expr, in *statement, m *meta) *schema.Object {
 	var s *schema.Object
 	if o, ok := m.replaced.(*schema.Object); ok {
 		s = schema.Clone(o).(*schema.Object)
 	} else {
-		var err error
-		if s, err = b.typ(e, in); err != nil {
-			return nil, err
-		}
+		s = b.typ(e, in)
 	}
 	m.constrain(s)
 	if m.title != "" {
@@ -297,7 +296,7 @@ func (b *builder) noted(e *expr, in *statement, m *meta) (*schema.Object, error)
 		s.Set("deprecated", true)
 	}
 	merge(s, m.extra)
-	return s, nil
+	return s
 }
 
 // constrain applies the constraints to s, or to those of its alternatives that

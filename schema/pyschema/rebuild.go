@@ -216,13 +216,14 @@ func documented(s *schema.Object) *schema.Object {
 			}
 		}
 	}
-	return (&builder{}).describe(s, text)
+	schema.Describe(s, text)
+	return s
 }
 
 // explained gives a field the text that its class has for it.
 func explained(v any, text string) any {
 	if f, ok := v.(*schema.Object); ok && f.String("description") == "" {
-		return (&builder{}).describe(f, text)
+		schema.Describe(f, text)
 	}
 	return v
 }

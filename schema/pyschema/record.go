@@ -1,6 +1,7 @@
 package pyschema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,20 +28,17 @@ func (r *record) schema() *schema.Object {
 }
 
 // recordOf returns the schema of a model, a dataclass or a typed dict.
-func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
+func (b *builder) recordOf(c *statement, k kind) *schema.Object {
 	cfg := b.config(c, map[*statement]map[string]*expr{})
-	fields, err := b.fields(c, k.what)
-	if err != nil {
-		return nil, err
-	}
-	r := record{}
-	if r.aliases, err = b.aliases(cfg["alias_generator"], c); err != nil {
-		return nil, err
-	}
+	fields := b.fields(c, k.what)
+	r := record{aliases: b.aliases(cfg["alias_generator"], c)}
 	for _, f := range fields {
-		doc := b.documentation(f.owner).params[f.Name]
-		if err := b.addField(&r, f, f.owner, doc); err != nil {
-			return nil, within(err, f)
+		if b.err != nil {
+			break
+		}
+		b.addField(&r, f, f.owner, b.documentation(f.owner).params[f.Name])
+		if b.err != nil {
+			b.err = within(b.err, f)
 		}
 	}
 	s := r.schema()
@@ -59,7 +57,7 @@ func (b *builder) recordOf(c *statement, k kind) (*schema.Object, error) {
 	if v, ok := b.constant(cfg["json_schema_extra"], c); ok {
 		merge(s, v)
 	}
-	return b.describe(s, b.documentation(c).description), nil
+	return b.describe(s, b.documentation(c).description)
 }
 
 // config returns the settings of a model: of its bases, then class Config, then
@@ -112,22 +110,23 @@ func (b *builder) text(e *expr, in *statement) string {
 	return ""
 }
 
-// aliases returns how an alias generator writes names.
-func (b *builder) aliases(e *expr, in *statement) (func(string) string, error) {
+// aliases returns how an alias generator writes names, or nil for as they are.
+func (b *builder) aliases(e *expr, in *statement) func(string) string {
 	if e == nil || e.is("none") {
-		return nil, nil
+		return nil
 	}
 	full := b.m.resolve(e, in).full
 	switch full[strings.LastIndexByte(full, '.')+1:] {
 	case "to_camel":
-		return func(s string) string { return camel(s, false) }, nil
+		return func(s string) string { return camel(s, false) }
 	case "to_pascal":
-		return func(s string) string { return camel(s, true) }, nil
-	case "to_snake":
-		return func(s string) string { return s }, nil // Python's names are in snake case
+		return func(s string) string { return camel(s, true) }
+	case "to_snake": // Python's names are in snake case
+	default:
+		b.fail(e.fault("the alias_generator of %s cannot be followed without running it: give the fields an alias each",
+			in.Name))
 	}
-	return nil, e.fault("the alias_generator of %s cannot be followed without running it: give the fields an "+
-		"alias each", in.Name)
+	return nil
 }
 
 // camel writes some_name as someName or SomeName.
@@ -150,24 +149,20 @@ func camel(s string, first bool) string {
 
 // addField adds the schema of one field; doc is what the documentation of its
 // class says about it.
-func (b *builder) addField(r *record, f field, in *statement, doc string) error {
+func (b *builder) addField(r *record, f field, in *statement, doc string) {
 	p := b.peel(f.Type, in)
 	if p.skip || f.Value != nil && f.Value.Kind == "call" && tagOf(b.m.resolve(f.Value.Value, in).full) == "private" {
-		return nil
+		return
 	}
 	m := b.metadata(p.notes, in)
 	b.value(f.Value, in, &m)
 	if m.skip {
-		return nil
+		return
 	}
 	if p.typ == nil {
-		return f.fault("the field %s has no type", f.Name)
+		b.fail(f.fault("the field %s has no type", f.Name))
 	}
-	s, err := b.noted(p.typ, in, &m)
-	if err != nil {
-		return err
-	}
-	s = b.describe(s, firstNonEmpty(m.description, doc, strings.TrimSpace(f.Doc)))
+	s := b.describe(b.noted(p.typ, in, &m), cmp.Or(m.description, doc, strings.TrimSpace(f.Doc)))
 	if m.known && admits(s, m.fallback) {
 		s.Set("default", m.fallback)
 	}
@@ -175,12 +170,11 @@ func (b *builder) addField(r *record, f field, in *statement, doc string) error 
 	if r.aliases != nil {
 		name = r.aliases(name)
 	}
-	name = firstNonEmpty(m.alias, name)
+	name = cmp.Or(m.alias, name)
 	r.properties.Set(name, s)
 	if p.required || !m.optional && !p.optional && !f.optional {
 		r.required = append(r.required, name)
 	}
-	return nil
 }
 
 // within adds the name of a field to an error about it.

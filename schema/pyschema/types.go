@@ -2,6 +2,7 @@ package pyschema
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 const decimalPattern = `^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`
 
 // foreign returns the schema of a type that the source does not declare.
-func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) *schema.Object {
 	tag := tagOf(full)
 	switch tag {
 	case "list", "set", "tuple", "dict", "counter":
@@ -25,16 +26,16 @@ func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) (*s
 		return b.imported(full, e, args)
 	}
 	if len(args) > 0 && tag != "text" && tag != "pattern" {
-		return nil, e.fault("%s takes no arguments in brackets", full)
+		return b.fail(e.fault("%s takes no arguments in brackets", full))
 	}
 	if s := plain(tag, full); s != nil {
-		return s, nil
+		return s
 	}
 	switch tag {
 	case "model", "rootmodel", "typeddict", "namedtuple", "enum", "intenum", "strenum", "flag":
-		return nil, e.fault("%s alone says nothing about the value: declare a class that derives from it", full)
+		return b.fail(e.fault("%s alone says nothing about the value: declare a class that derives from it", full))
 	}
-	return nil, e.fault("%s is not a type of a value", full)
+	return b.fail(e.fault("%s is not a type of a value", full))
 }
 
 // plain returns the schema of a type without arguments, or nil.
@@ -80,22 +81,16 @@ func plain(tag, full string) *schema.Object {
 }
 
 // special returns the schema of the forms of typing that are no containers.
-func (b *builder) special(tag, full string, e *expr, args []*expr, in *statement) (*schema.Object, error) {
-	one := func() (*schema.Object, error) {
-		if len(args) != 1 {
-			return nil, e.fault("%s takes one type in brackets", full)
-		}
-		return b.typ(args[0], in)
-	}
+func (b *builder) special(tag, full string, e *expr, args []*expr, in *statement) *schema.Object {
 	switch tag {
 	case "optional":
 		if len(args) != 1 {
-			return nil, e.fault("Optional takes one type in brackets")
+			return b.fail(e.fault("Optional takes one type in brackets"))
 		}
 		return b.union([]*expr{args[0], {place: e.place, Kind: "const", Type: "none"}}, in)
 	case "union":
 		if len(args) == 0 {
-			return nil, e.fault("Union needs types in brackets")
+			return b.fail(e.fault("Union needs types in brackets"))
 		}
 		return b.union(args, in)
 	case "literal":
@@ -103,104 +98,87 @@ func (b *builder) special(tag, full string, e *expr, args []*expr, in *statement
 	case "annotated":
 		return b.annotated(e, in)
 	case "required", "notrequired", "readonly", "initvar", "awaitable", "same":
-		return one()
+		if len(args) != 1 {
+			return b.fail(e.fault("%s takes one type in brackets", full))
+		}
+		return b.typ(args[0], in)
 	case "coroutine":
 		if len(args) == 3 {
 			return b.typ(args[2], in)
 		}
 	case "json":
-		return schema.Obj("type", "string", "contentMediaType", "application/json"), nil
+		return schema.Obj("type", "string", "contentMediaType", "application/json")
 	case "classvar", "final":
-		return nil, e.fault("%s belongs to variables, not to parameters", full)
+		return b.fail(e.fault("%s belongs to variables, not to parameters", full))
 	}
-	return nil, e.fault("%s cannot be given as JSON", strings.TrimPrefix(full, "builtins."))
+	return b.fail(e.fault("%s cannot be given as JSON", strings.TrimPrefix(full, "builtins.")))
 }
 
 // container returns the schema of lists, sets, tuples and mappings.
-func (b *builder) container(tag string, e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) container(tag string, e *expr, args []*expr, in *statement) *schema.Object {
 	switch {
 	case tag == "tuple":
 		return b.tuple(e, args, in)
 	case tag == "dict" && (len(args) == 0 || len(args) == 2):
 		if len(args) == 0 {
-			return schema.Obj("type", "object"), nil
+			return schema.Obj("type", "object")
 		}
 		return b.mapping(args[0], args[1], in)
 	case tag == "counter" && len(args) <= 1:
 		s := schema.Obj("type", "object", "additionalProperties", schema.Obj("type", "integer"))
 		if len(args) == 1 {
-			return s, b.keys(s, args[0], in)
+			b.keys(s, args[0], in)
 		}
-		return s, nil
+		return s
 	case (tag == "list" || tag == "set") && len(args) <= 1:
 		items := &schema.Object{}
 		if len(args) == 1 {
-			var err error
-			if items, err = b.typ(args[0], in); err != nil {
-				return nil, err
-			}
+			items = b.typ(args[0], in)
 		}
 		s := schema.Obj("type", "array", "items", items)
 		if tag == "set" {
 			s.Set("uniqueItems", true)
 		}
-		return s, nil
+		return s
 	}
-	return nil, e.fault("%s has the wrong number of types in brackets", e.show())
+	return b.fail(e.fault("%s has the wrong number of types in brackets", e.show()))
 }
 
 // tuple returns the schema of a tuple of fixed or variable length.
-func (b *builder) tuple(e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) tuple(e *expr, args []*expr, in *statement) *schema.Object {
 	switch {
 	case args == nil:
-		return schema.Obj("type", "array", "items", &schema.Object{}), nil
+		return schema.Obj("type", "array", "items", &schema.Object{})
 	case len(args) == 0 || len(args) == 1 && args[0] != nil && args[0].Kind == "tuple" && len(args[0].Args) == 0:
-		return schema.Obj("type", "array", "items", false, "maxItems", json.Number("0")), nil
+		return schema.Obj("type", "array", "items", false, "maxItems", json.Number("0"))
 	case len(args) == 2 && args[1].is("ellipsis"):
-		items, err := b.typ(args[0], in)
-		if err != nil {
-			return nil, err
-		}
-		return schema.Obj("type", "array", "items", items), nil
+		return schema.Obj("type", "array", "items", b.typ(args[0], in))
 	}
 	prefix := make([]any, 0, len(args))
 	for _, a := range args {
 		if a.is("ellipsis") || a != nil && a.Kind == "star" {
-			return nil, e.fault("a tuple has either a type for each place, or one type and ...")
+			return b.fail(e.fault("a tuple has either a type for each place, or one type and ..."))
 		}
-		s, err := b.typ(a, in)
-		if err != nil {
-			return nil, err
-		}
-		prefix = append(prefix, s)
+		prefix = append(prefix, b.typ(a, in))
 	}
 	n := count(len(prefix))
-	return schema.Obj("type", "array", "prefixItems", prefix, "items", false, "minItems", n, "maxItems", n), nil
+	return schema.Obj("type", "array", "prefixItems", prefix, "items", false, "minItems", n, "maxItems", n)
 }
 
 // mapping returns the schema of a dict with typed keys and values.
-func (b *builder) mapping(key, value *expr, in *statement) (*schema.Object, error) {
+func (b *builder) mapping(key, value *expr, in *statement) *schema.Object {
 	s := schema.Obj("type", "object")
-	if err := b.keys(s, key, in); err != nil {
-		return nil, err
-	}
-	v, err := b.typ(value, in)
-	if err != nil {
-		return nil, err
-	}
-	if v.Len() > 0 {
+	b.keys(s, key, in)
+	if v := b.typ(value, in); v.Len() > 0 {
 		s.Set("additionalProperties", v)
 	}
-	return s, nil
+	return s
 }
 
 // keys bounds the keys of a mapping. Keys of JSON objects are text, so numbers
 // are asked for by their look.
-func (b *builder) keys(s *schema.Object, key *expr, in *statement) error {
-	k, err := b.typ(key, in)
-	if err != nil {
-		return err
-	}
+func (b *builder) keys(s *schema.Object, key *expr, in *statement) {
+	k := b.typ(key, in)
 	switch {
 	case k.Len() == 0:
 	case k.String("type") == "string":
@@ -214,18 +192,15 @@ func (b *builder) keys(s *schema.Object, key *expr, in *statement) error {
 	case k.Has("$ref"):
 		s.Set("propertyNames", k)
 	default:
-		for _, o := range k.Array("anyOf") {
-			if t := o.(*schema.Object).String("type"); t == "string" {
-				return nil // text is among the keys, and all keys are text
-			}
+		isText := func(v any) bool { return v.(*schema.Object).String("type") == "string" }
+		if !slices.ContainsFunc(k.Array("anyOf"), isText) { // all keys are text
+			b.fail(key.fault("the keys of a JSON object are text: %s cannot be a key", key.show()))
 		}
-		return key.fault("the keys of a JSON object are text: %s cannot be a key", key.show())
 	}
-	return nil
 }
 
 // union returns the schema of a value of one of several types.
-func (b *builder) union(all []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) union(all []*expr, in *statement) *schema.Object {
 	var branches []any
 	seen := map[string]bool{}
 	add := func(s *schema.Object) {
@@ -236,12 +211,9 @@ func (b *builder) union(all []*expr, in *statement) (*schema.Object, error) {
 		}
 	}
 	for _, a := range all {
-		s, err := b.typ(a, in)
-		if err != nil {
-			return nil, err
-		}
+		s := b.typ(a, in)
 		if s.Len() == 0 {
-			return s, nil // anything at all
+			return s // anything at all
 		}
 		if inner := s.Array("anyOf"); inner != nil && s.Len() == 1 {
 			for _, i := range inner {
@@ -254,52 +226,44 @@ func (b *builder) union(all []*expr, in *statement) (*schema.Object, error) {
 		add(s)
 	}
 	if len(branches) == 1 {
-		return branches[0].(*schema.Object), nil
+		return branches[0].(*schema.Object)
 	}
-	return schema.Obj("anyOf", branches), nil
+	return schema.Obj("anyOf", branches)
 }
 
 // literals returns the schema of Literal[…].
-func (b *builder) literals(e *expr, args []*expr, in *statement) (*schema.Object, error) {
+func (b *builder) literals(e *expr, args []*expr, in *statement) *schema.Object {
 	var values []any
-	if err := b.collect(args, in, &values, 0); err != nil {
-		return nil, err
-	}
+	b.collect(args, in, &values, 0)
 	if len(values) == 0 {
-		return nil, e.fault("Literal needs values in brackets")
+		return b.fail(e.fault("Literal needs values in brackets"))
 	}
 	b.nodes += len(values) / 10
-	return oneOfValues(values), nil
+	return oneOfValues(values)
 }
 
 // collect gathers the values of a Literal, those of Literals within it too.
-func (b *builder) collect(args []*expr, in *statement, values *[]any, depth int) error {
+func (b *builder) collect(args []*expr, in *statement, values *[]any, depth int) {
 	if depth > maxDepth {
-		return args[0].fault("the type is nested too deeply")
+		b.fail(args[0].fault("the type is nested too deeply"))
 	}
 	for _, a := range args {
-		if a == nil {
+		if a == nil || b.err != nil {
 			continue
 		}
 		if nested, scope := b.literalOf(a, in); nested != nil {
-			if err := b.collect(nested, scope, values, depth+1); err != nil {
-				return err
-			}
+			b.collect(nested, scope, values, depth+1)
 			continue
 		}
 		v, ok := b.constant(a, in)
-		_, isList := v.([]any)
-		_, isDict := v.(*schema.Object)
-		n, isNumber := v.(json.Number)
-		if !ok || isList || isDict || isNumber && strings.ContainsAny(string(n), ".eE") {
-			return a.fault("Literal takes texts, whole numbers, booleans, None and members of enums only")
+		switch t := schema.TypeName(v); {
+		case !ok || t == "array" || t == "object" || t == "number":
+			b.fail(a.fault("Literal takes texts, whole numbers, booleans, None and members of enums only"))
+		case len(*values) == maxNodes:
+			b.fail(errTooLarge)
 		}
 		*values = append(*values, v)
-		if len(*values) > maxNodes {
-			return errTooLarge
-		}
 	}
-	return nil
 }
 
 // literalOf returns the arguments of a, if a is a Literal or a name for one.
@@ -342,7 +306,7 @@ func oneOfValues(values []any) *schema.Object {
 		}
 		seen[string(text)] = true
 		distinct = append(distinct, v)
-		if t := typeOf(v); !known[t] {
+		if t := schema.TypeName(v); !known[t] {
 			known[t] = true
 			types = append(types, t)
 		}
@@ -354,26 +318,6 @@ func oneOfValues(values []any) *schema.Object {
 		s.Set("type", types)
 	}
 	return s.Set("enum", distinct)
-}
-
-// typeOf returns the JSON type of a value.
-func typeOf(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "boolean"
-	case string:
-		return "string"
-	case json.Number:
-		if strings.ContainsAny(string(v), ".eE") {
-			return "number"
-		}
-		return "integer"
-	case []any:
-		return "array"
-	}
-	return "object"
 }
 
 // count returns n as a JSON number.
