@@ -63,7 +63,7 @@ var imports = map[string][]string{
 	"internal/limit":          {},
 	"internal/audit":          {},
 	"internal/toolrule":       {},
-	"internal/chain":          {"internal/bounds"},
+	"internal/chain":          {"internal/bounds", "internal/jsontree"},
 	"internal/javascript":     {},
 	"internal/shell":          {},
 	"internal/review":         {"internal/javascript", "internal/shell"},

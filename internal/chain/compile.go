@@ -52,8 +52,8 @@ func Compile(plan haft.Plan) (*Program, error) {
 		if len(plan.Input) > MaxPlan {
 			return nil, wrong("the input has %d bytes, %d is the most", len(plan.Input), MaxPlan)
 		}
-		if err := sound(plan.Input); err != nil {
-			return nil, wrong("the input %s", haft.MessageOf(err))
+		if _, err := decode("the input", plan.Input); err != nil {
+			return nil, err
 		}
 		p.input = slices.Clone(plan.Input)
 	}
@@ -63,9 +63,7 @@ func Compile(plan haft.Plan) (*Program, error) {
 			return nil, wrong("step %d%s: %s", i+1, called(s.ID), haft.MessageOf(err))
 		}
 		size += len(s.Args)
-		for range p.steps[i].args.references {
-			refs++
-		}
+		refs += len(p.steps[i].args.references)
 	}
 	if size > MaxPlan {
 		return nil, wrong("the arguments of the plan have %d bytes, %d is the most", size, MaxPlan)
@@ -187,7 +185,7 @@ func (p *Program) waits(s *step) error {
 		}
 		return j, nil
 	}
-	for ref := range s.args.references {
+	for _, ref := range s.args.references {
 		if ref.step == "" {
 			continue
 		}

@@ -7,32 +7,33 @@ import (
 	"strconv"
 
 	"haft"
+	"haft/internal/jsontree"
 )
 
-// node is a JSON value that is taken apart only as far as it is looked at, and
-// once: many references into one large value cost little more than one.
+// node is a JSON value that is taken apart only as far as a reference needs, and once:
+// many references into one large value cost little more than one.
 type node struct {
 	raw   json.RawMessage
 	parts map[string]*node // by key or index; nil if it was not taken apart yet
 }
 
-// child returns a member or an element.
+// child returns a member or an element, or nil.
 func (n *node) child(key string) *node {
 	if n.parts == nil {
 		n.parts = map[string]*node{}
-		s := &scanner{text: n.raw}
-		s.space()
-		if c := n.raw[s.at]; c == '{' || c == '[' {
-			i := 0
-			_ = s.parts(func(key string) error { // nothing here gives an error
-				if c == '[' {
-					key = strconv.Itoa(i) // as RFC 6901 writes it, so that 01 is none
-					i++
-				}
-				at := s.skip()
-				n.parts[key] = &node{raw: n.raw[at.from:at.to]}
-				return nil
-			})
+		var object map[string]json.RawMessage
+		var list []json.RawMessage
+		switch n.raw[0] {
+		case '{':
+			_ = json.Unmarshal(n.raw, &object) // it is valid: see run.node
+		case '[':
+			_ = json.Unmarshal(n.raw, &list)
+		}
+		for key, raw := range object {
+			n.parts[key] = &node{raw: raw}
+		}
+		for i, raw := range list {
+			n.parts[strconv.Itoa(i)] = &node{raw: raw} // as RFC 6901 writes it: 01 is no index
 		}
 	}
 	return n.parts[key]
@@ -51,8 +52,8 @@ func (r *run) node(at source) (*node, error) {
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
-	if err := sound(raw); err != nil {
-		return nil, wrong("what it takes from %s.%s %s", at.step, at.part, haft.MessageOf(err))
+	if _, err := decode("what it takes from "+at.step+"."+at.part, raw); err != nil {
+		return nil, err
 	}
 	n := &node{raw: bytes.TrimSpace(raw)}
 	r.nodes[at] = n
@@ -78,13 +79,13 @@ func (r *run) raw(at source) (json.RawMessage, error) {
 		if res.Error == nil {
 			return nil, nil
 		}
-		return encode(res.Error)
+		return jsontree.Encode(res.Error)
 	case "status":
-		return encode(res.Status)
+		return jsontree.Encode(res.Status)
 	case "stdout":
-		return encode(res.Stdout)
+		return jsontree.Encode(res.Stdout)
 	case "stderr":
-		return encode(res.Stderr)
+		return jsontree.Encode(res.Stderr)
 	}
 	return nil, fmt.Errorf("a compiled plan takes %s of a step", at.part)
 }
@@ -116,7 +117,7 @@ func (r *run) value(ref *reference) (json.RawMessage, error) {
 // variable returns what a variable of a condition holds.
 func (r *run) variable(id, part string) (json.RawMessage, error) {
 	if id != "" && part == "state" {
-		return encode(r.results[r.index[id]].State)
+		return jsontree.Encode(r.results[r.index[id]].State)
 	}
 	n, err := r.node(source{id, part})
 	switch {
@@ -128,15 +129,4 @@ func (r *run) variable(id, part string) (json.RawMessage, error) {
 		return json.RawMessage(`""`), nil
 	}
 	return json.RawMessage("null"), nil
-}
-
-// encode writes a value as JSON, and <, > and & as they are.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("write a value: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

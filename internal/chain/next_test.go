@@ -85,7 +85,7 @@ func says(todo chain.Todo) string {
 }
 
 func TestNext_arguments(t *testing.T) {
-	const input = `{"n": 1.50, "deep": {"a/b": [10, {"~": true}], "": "empty"}, "null": null}`
+	const input = `{"n":1.50,"deep":{"a/b":[10,{"~":true}],"":"empty"},"null":null}`
 	const value = `a:success={"items":[{"id":9007199254740993,"t":"<&>"},[]],"0":"zero","text":"{\"$from\":\"input\"}"}`
 	for _, c := range []struct{ args, want string }{
 		{`{"x":{"$from":"input"}}`, `{"x":` + input + `}`},
@@ -98,7 +98,7 @@ func TestNext_arguments(t *testing.T) {
 		{`{"x":{"$from":"a.value/0"}}`, `{"x":"zero"}`},
 		{`{"x":{"$from":"a.value/items/00","default":"d"}}`, `{"x":"d"}`},
 		{`{"x":{"$from":"a.value/items/-","default":"d"}}`, `{"x":"d"}`},
-		{`{"x":{"$from":"a.value/items/2","default":{"$x": [1, 2]}}}`, `{"x":{"$x": [1, 2]}}`},
+		{`{"x":{"$from":"a.value/items/2","default":{"$x": [1, 2]}}}`, `{"x":{"$x":[1,2]}}`},
 		{`{"x":{"$from":"a.value/items/length","default":"d"}}`, `{"x":"d"}`},
 		{`{"x":{"$from":"a.value/text/0","default":"d"}}`, `{"x":"d"}`},
 		{`{"x":{"$from":"a.value/text"}}`, `{"x":"{\"$from\":\"input\"}"}`}, // data is not read again
@@ -112,7 +112,7 @@ func TestNext_arguments(t *testing.T) {
 		{`{"x":{"$from":"b.value/y","default":"none"}}`, `{"x":"none"}`},
 		{`{"$from":"a.value/items/0"}`, `{"id":9007199254740993,"t":"<&>"}`},
 		{` {"a" : [1.0e5 , {"x":{"$from":"input/n"}, "y":{"$literal": {"$from":"input/n"}}}], "b":"${a.value} {{input}}"} `,
-			`{"a" : [1.0e5 , {"x":1.50, "y":{"$from":"input/n"}}], "b":"${a.value} {{input}}"}`},
+			`{"a":[1.0e5,{"x":1.50,"y":{"$from":"input/n"}}],"b":"${a.value} {{input}}"}`},
 		{`{"$literal":{"x":{"$from":"input/n"}}}`, `{"x":{"$from":"input/n"}}`},
 		{`{"x":"a\"]}","y":{"$from":"input/n"}}`, `{"x":"a\"]}","y":1.50}`},
 		{``, `{}`},
@@ -139,8 +139,8 @@ func TestNext_arguments_that_cannot_be_made(t *testing.T) {
 		{`{"x":{"$from":"input/x"}}`, `a:success=1`, `there is nothing at "input/x", to which its arguments refer`},
 		{`{"$from":"a.value"}`, `a:success=[]`, `the arguments are not an object`},
 		{`{"$from":"a.value"}`, `a:success`, `the arguments are not an object`},
-		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1,"x":2}`, `what it takes from a.value has a key twice`},
-		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1`, `what it takes from a.value is not JSON in UTF-8`},
+		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1,"x":2}`, `what it takes from a.value: at byte 7: a key stands twice in one object`},
+		{`{"x":{"$from":"a.value/x"}}`, `a:success={"x":1`, `what it takes from a.value: at byte 6: expected a comma or }, but the text ends`},
 		{`{"x":{"$from":"a.value"},"y":{"$from":"a.value"}}`,
 			`a:success="` + strings.Repeat("x", chain.MaxArgs/2) + `"`, `the arguments have more than 8388608 bytes`},
 		{`{"x":{"$from":"a.value"},"y":"` + strings.Repeat("y", 100) + `"}`,

@@ -3,25 +3,35 @@ package chain
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
-	"unicode/utf8"
+
+	"haft/internal/jsontree"
 )
 
-// MaxArgs bounds the arguments of a step, in bytes, before and after values were
-// put in.
-const MaxArgs = 8 << 20
+const (
+	// MaxArgs bounds the arguments of a step, in bytes, before and after values were put in.
+	MaxArgs = 8 << 20
+	// maxDepth bounds the nesting of arguments, inputs and values.
+	maxDepth = 128
+)
 
-// template is the arguments of a step with the places where values are put in.
+// template is the arguments of a step: a tree in which a [*reference] or a [literal] stands
+// in the place of each object that wrote one.
 type template struct {
-	text   []byte
-	pieces []piece // in order, one behind the other
+	tree       any
+	references []*reference
+	literals   int
 }
 
-// piece is a place of the text that is replaced.
-type piece struct {
-	at      span
-	ref     *reference // nil for a literal
-	literal span
+// literal is a value in which nothing is replaced.
+type literal struct{ value any }
+
+// decode reads JSON of which the caller has bounded the size.
+func decode(what string, text []byte) (any, error) {
+	tree, err := jsontree.Decode(text, jsontree.Limits{Bytes: len(text), Depth: maxDepth, AnyNumber: true})
+	if err != nil {
+		return nil, wrong("%s: %s", what, err)
+	}
+	return tree, nil
 }
 
 // parseTemplate reads the arguments of a step.
@@ -30,136 +40,133 @@ func parseTemplate(args json.RawMessage) (*template, error) {
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
-	switch {
-	case len(args) > MaxArgs:
+	if len(args) > MaxArgs {
 		return nil, wrong("the arguments have %d bytes, %d is the most", len(args), MaxArgs)
-	case !utf8.Valid(args) || !json.Valid(args):
-		return nil, wrong("the arguments are not JSON in UTF-8")
-	case args[0] != '{':
-		return nil, wrong("the arguments are not an object")
 	}
-	p := &parser{scanner: scanner{text: slices.Clone(args)}}
-	if err := p.value(0); err != nil {
+	tree, err := decode("the arguments", args)
+	if err != nil {
 		return nil, err
 	}
-	return &template{text: p.text, pieces: p.pieces}, nil
+	if _, ok := tree.(*jsontree.Object); !ok {
+		return nil, wrong("the arguments are not an object")
+	}
+	t := &template{}
+	t.tree, err = t.compile(tree)
+	return t, err
 }
 
-// parser finds the pieces of a template.
-type parser struct {
-	scanner
-	pieces []piece
-	refs   int
+// compile replaces the objects of a tree that stand for something else.
+func (t *template) compile(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			if v[i], err = t.compile(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case *jsontree.Object:
+		switch {
+		case v.Has("$literal") && v.Len() > 1:
+			return nil, wrong("an object with $literal has no other key")
+		case v.Has("$literal"):
+			t.literals++
+			return literal{v.Value("$literal")}, nil
+		case v.Has("$from"):
+			return t.reference(v)
+		}
+		for _, key := range v.Keys() {
+			inner, err := t.compile(v.Value(key))
+			if err != nil {
+				return nil, err
+			}
+			v.Set(key, inner)
+		}
+	}
+	return v, nil
 }
 
-// value reads one value.
-func (p *parser) value(depth int) error {
-	if depth > maxDepth {
-		return wrong("the arguments nest deeper than %d", maxDepth)
-	}
-	p.space()
-	switch p.text[p.at] {
-	case '{':
-		return p.object(depth)
-	case '[':
-		return p.parts(func(string) error { return p.value(depth + 1) })
-	}
-	p.skip()
-	return nil
-}
-
-// object reads an object, which may stand for something else.
-func (p *parser) object(depth int) error {
-	from, before := p.at, len(p.pieces)
-	seen := map[string]span{}
-	err := p.parts(func(key string) error {
-		if _, twice := seen[key]; twice {
-			return wrong("the arguments have a key twice")
-		}
-		start := p.at
-		if key == "$from" || key == "$literal" {
-			p.skip()
-		} else if err := p.value(depth + 1); err != nil {
-			return err
-		}
-		seen[key] = span{start, p.at}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	at := span{from, p.at}
-	if literal, ok := seen["$literal"]; ok {
-		if len(seen) > 1 {
-			return wrong("an object with $literal has no other key")
-		}
-		p.pieces = append(p.pieces, piece{at: at, literal: literal})
-		return nil
-	}
-	source, ok := seen["$from"]
-	if !ok {
-		return nil
-	}
-	def, hasDefault := seen["default"]
-	if len(seen) > 2 || len(seen) == 2 && !hasDefault {
-		return wrong("an object with $from has no other key but default; {\"$literal\": …} stands for an object " +
+// reference reads an object with the key $from.
+func (t *template) reference(o *jsontree.Object) (*reference, error) {
+	if o.Len() > 2 || o.Len() == 2 && !o.Has("default") {
+		return nil, wrong("an object with $from has no other key but default; {\"$literal\": …} stands for an object " +
 			"as it is")
 	}
-	if len(p.pieces) > before {
-		return wrong("a default is taken as it is and holds neither $from nor $literal")
+	if _, ok := o.Value("$from").(string); !ok {
+		return nil, wrong("$from is not a text")
 	}
-	if p.text[source.from] != '"' {
-		return wrong("$from is not a text")
-	}
-	if p.refs++; p.refs > MaxReferences {
-		return wrong("there are more than %d references", MaxReferences)
-	}
-	ref, err := parseReference(decodeText(p.text, source))
+	ref, err := parseReference(o.String("$from"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if hasDefault {
-		ref.def = p.text[def.from:def.to]
-	}
-	p.pieces = append(p.pieces, piece{at: at, ref: &ref})
-	return nil
-}
-
-// references yields the references of a template.
-func (t *template) references(yield func(*reference) bool) {
-	for _, p := range t.pieces {
-		if p.ref != nil && !yield(p.ref) {
-			return
+	if o.Has("default") {
+		before := len(t.references) + t.literals
+		def, err := t.compile(o.Value("default"))
+		switch {
+		case err != nil:
+			return nil, err
+		case len(t.references)+t.literals > before:
+			return nil, wrong("a default is taken as it is and holds neither $from nor $literal")
+		}
+		if ref.def, err = jsontree.Encode(def); err != nil {
+			return nil, err
 		}
 	}
+	if t.references = append(t.references, &ref); len(t.references) > MaxReferences {
+		return nil, wrong("there are more than %d references", MaxReferences)
+	}
+	return &ref, nil
 }
 
 // fill returns the arguments with the values that lookup gives.
 func (t *template) fill(lookup func(*reference) (json.RawMessage, error)) (json.RawMessage, error) {
-	var b bytes.Buffer
-	at := 0
-	for _, p := range t.pieces {
-		b.Write(t.text[at:p.at.from])
-		at = p.at.to
-		raw := json.RawMessage(t.text[p.literal.from:p.literal.to])
-		if p.ref != nil {
-			var err error
-			if raw, err = lookup(p.ref); err != nil {
-				return nil, err
-			}
+	size := 0
+	tree, err := replace(t.tree, func(ref *reference) (json.RawMessage, error) {
+		raw, err := lookup(ref)
+		if size += len(raw); size > MaxArgs && err == nil {
+			err = wrong("the arguments have more than %d bytes", MaxArgs)
 		}
-		if b.Len()+len(raw) > MaxArgs {
-			return nil, wrong("the arguments have more than %d bytes", MaxArgs)
-		}
-		b.Write(raw)
+		return raw, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	b.Write(t.text[at:])
-	out := bytes.TrimSpace(b.Bytes())
+	out, err := jsontree.Encode(tree)
 	switch {
+	case err != nil:
+		return nil, err
 	case len(out) > MaxArgs:
 		return nil, wrong("the arguments have more than %d bytes", MaxArgs)
 	case out[0] != '{':
 		return nil, wrong("the arguments are not an object")
 	}
 	return out, nil
+}
+
+// replace copies a tree with the values of its references.
+func replace(v any, lookup func(*reference) (json.RawMessage, error)) (_ any, err error) {
+	switch v := v.(type) {
+	case literal:
+		return v.value, nil
+	case *reference:
+		return lookup(v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			if list[i], err = replace(v[i], lookup); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case *jsontree.Object:
+		o := &jsontree.Object{}
+		for _, key := range v.Keys() {
+			inner, err := replace(v.Value(key), lookup)
+			if err != nil {
+				return nil, err
+			}
+			o.Set(key, inner)
+		}
+		return o, nil
+	}
+	return v, nil
 }
