@@ -78,11 +78,11 @@ func last(re *regexp.Regexp, text string) string {
 func missingPython(module string) (Missing, bool) {
 	module = strings.Trim(module, ".")
 	top, _, _ := strings.Cut(module, ".")
-	if pythonStdlib[top] {
+	if _, ok := listed("python modules", top); ok {
 		return Missing{}, false
 	}
 	for name := module; name != ""; {
-		if pkg, ok := pythonPackages[name]; ok {
+		if pkg, ok := listed("python packages", name); ok {
 			return Missing{Kind: "pip", Module: name, Requirement: pkg, Known: true}, true
 		}
 		i := strings.LastIndexByte(name, '.')
@@ -108,14 +108,15 @@ func missingNode(module string) (Missing, bool) {
 	if strings.HasPrefix(name, "@") && len(parts) > 1 {
 		name += "/" + parts[1]
 	}
-	if nodeBuiltins[name] {
+	if _, ok := listed("node modules", name); ok {
 		return Missing{}, false
 	}
 	n, err := parseNPM(name, "")
 	if err != nil {
 		return Missing{}, false
 	}
-	return Missing{Kind: "npm", Module: name, Requirement: n.Name, Known: nodePackages[name]}, true
+	_, known := listed("node packages", name)
+	return Missing{Kind: "npm", Module: name, Requirement: n.Name, Known: known}, true
 }
 
 // Advice says what to do about it, to an author or a model.

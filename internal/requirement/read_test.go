@@ -99,10 +99,10 @@ y = {a = [1, 2]}
 		t.Errorf("requires-python is read as %v", s.Python)
 	}
 	for in, says := range map[string]string{
-		"[project]\ndependencies = \"a\"":                      "not a list",
-		"[project]\ndependencies = [1]":                        "entry 1 of project.dependencies is not a text",
+		"[project]\ndependencies = \"a\"":                      "must be a list of strings",
+		"[project]\ndependencies = [1]":                        "must be a list of strings",
 		"[project]\ndependencies = [\"a\", \"b @ file:///x\"]": "pip requirement 2: ",
-		"[project]\nrequires-python = 3":                       "not a text",
+		"[project]\nrequires-python = 3":                       "must be a list of strings",
 		"[project]\nrequires-python = \"3\"":                   "comparison",
 		"[project]\ndynamic = [\"dependencies\"]":              "dynamic",
 		"[project":                              "line 1 is not TOML",

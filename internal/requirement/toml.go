@@ -17,9 +17,8 @@ const maxNesting = 64
 func ReadPyproject(origin string, data []byte) (Set, error) {
 	var doc struct {
 		Project struct {
-			Dependencies any      `toml:"dependencies"`
-			Python       any      `toml:"requires-python"`
-			Dynamic      []string `toml:"dynamic"`
+			metadata
+			Dynamic []string `toml:"dynamic"`
 		} `toml:"project"`
 	}
 	if err := readTOML(origin, string(data), &doc); err != nil {
@@ -32,7 +31,7 @@ func ReadPyproject(origin string, data []byte) (Set, error) {
 					origin, d)
 		}
 	}
-	return fromTables(origin, "project.", doc.Project.Dependencies, doc.Project.Python)
+	return doc.Project.set(origin, "project.")
 }
 
 // ReadScript reads the inline metadata of a Python script, as PEP 723 has it:
@@ -51,15 +50,12 @@ func ReadScript(origin, source string) (s Set, found bool, err error) {
 	if err := readable(origin, text); err != nil {
 		return Set{}, true, err
 	}
-	var doc struct {
-		Dependencies any `toml:"dependencies"`
-		Python       any `toml:"requires-python"`
-	}
+	var doc metadata
 	place := fmt.Sprintf("%s: metadata from line %d", origin, line)
 	if err := readTOML(place, text, &doc); err != nil {
 		return Set{}, true, err
 	}
-	s, err = fromTables(origin, "", doc.Dependencies, doc.Python)
+	s, err = doc.set(origin, "")
 	return s, true, err
 }
 
@@ -116,45 +112,31 @@ func readTOML(place, text string, doc any) error {
 		if pe, ok := errors.AsType[toml.ParseError](err); ok {
 			return refuse("%s: line %d is not TOML", place, pe.Position.Line)
 		}
-		return refuse("%s: a value is not of the type that it must be", place)
+		return refuse("%s: dependencies must be a list of strings and requires-python a string: a value has another type", place)
 	}
 	return nil
 }
 
-// fromTables reads the two values that both forms of metadata have.
-func fromTables(origin, table string, dependencies, python any) (Set, error) {
-	var list []string
-	switch v := dependencies.(type) {
-	case nil:
-	case []any:
-		for i, e := range v {
-			text, ok := e.(string)
-			if !ok {
-				return Set{}, refuse("%s: entry %d of %sdependencies is not a text", origin, i+1, table)
-			}
-			list = append(list, text)
-		}
-	default:
-		return Set{}, refuse("%s: %sdependencies is not a list", origin, table)
-	}
-	s, err := Parse(origin, list, nil)
+// metadata is what pyproject.toml and scripts say alike.
+type metadata struct {
+	Dependencies []string `toml:"dependencies"`
+	Python       string   `toml:"requires-python"`
+}
+
+// set returns the requirements of m, which stands in a table of the file.
+func (m metadata) set(origin, table string) (Set, error) {
+	s, err := Parse(origin, m.Dependencies, nil)
 	if err != nil {
 		return Set{}, err
 	}
-	switch v := python.(type) {
-	case nil:
-	case string:
-		if err := plain(v); err != nil {
-			return Set{}, at(origin+": "+table+"requires-python", err)
-		}
-		if s.Python, err = parseSpecs(v); err != nil {
-			return Set{}, at(origin+": "+table+"requires-python", err)
-		}
-		for i := range s.Python {
-			s.Python[i].From = origin
-		}
-	default:
-		return Set{}, refuse("%s: %srequires-python is not a text", origin, table)
+	if err = plain(m.Python); err == nil {
+		s.Python, err = parseSpecs(m.Python)
+	}
+	if err != nil {
+		return Set{}, at(origin+": "+table+"requires-python", err)
+	}
+	for i := range s.Python {
+		s.Python[i].From = origin
 	}
 	return Merge(s)
 }
