@@ -113,7 +113,7 @@ func TestServer_with_its_first_key(t *testing.T) {
 		}
 	}
 	_, export := request(t, key, "GET", url+"/v1/audit", "")
-	if rep, err := audit.Read(strings.NewReader(export), "local", s.Keys,
+	if rep, err := audit.Read(strings.NewReader(export), "local", s.Keys, nil,
 		func(audit.Entry) error { return nil }); err != nil || !rep.Sound() || rep.Entries == 0 {
 		t.Errorf("the export is not sound: %+v, %v", rep, err)
 	}

@@ -233,7 +233,7 @@ func auditVerifyFile(p *persona, std streams) *cobra.Command {
 				return usage(fmt.Errorf("read the export: %w", err))
 			}
 			defer f.Close()
-			rep, err := audit.ReadMarked(f, p.org, keys, marks, nil)
+			rep, err := audit.Read(f, p.org, keys, marks, nil)
 			if haft.CodeOf(err) == haft.CodeInvalid {
 				report(std.err, err)
 				return &exit{code: exitTool}

@@ -119,8 +119,9 @@ func (s *Signer) sign(h Head, at *Place, now time.Time) Checkpoint {
 	return c
 }
 
-// check returns what is wrong with the signature of c, or "".
-func (c Checkpoint) check(keys Keys) Kind {
+// Check returns what is wrong with the signature of c: [UnknownKey], [BadSignature]
+// or "".
+func (c Checkpoint) Check(keys Keys) Kind {
 	key, ok := keys.find(c.Key)
 	switch {
 	case !ok:
@@ -130,10 +131,6 @@ func (c Checkpoint) check(keys Keys) Kind {
 	}
 	return ""
 }
-
-// Check returns what is wrong with the signature of c: [UnknownKey], [BadSignature]
-// or "".
-func (c Checkpoint) Check(keys Keys) Kind { return c.check(keys) }
 
 // Follows reports whether c comes right after the last checkpoint of its organisation,
 // and right after the last of all. The zero value of either means that there is none.

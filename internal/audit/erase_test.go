@@ -92,7 +92,7 @@ func TestVerify_of_erased_entries(t *testing.T) {
 	if _, err := audit.Export(&out, sequence(erasedChain(t)), audit.Extract{From: audit.Head{Org: "o"}}); err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := audit.Read(&out, "o", nil, nil); err != nil || !rep.Sound() {
+	if rep, err := audit.Read(&out, "o", nil, nil, nil); err != nil || !rep.Sound() {
 		t.Errorf("an export: %v, %v", rep.Problems, err)
 	}
 }

@@ -42,11 +42,11 @@ func Example() {
 	}
 
 	keys := audit.MakeKeys(key.Public())
-	report, err := audit.Read(bytes.NewReader(file.Bytes()), "acme", keys, nil)
+	report, err := audit.Read(bytes.NewReader(file.Bytes()), "acme", keys, nil, nil)
 	fmt.Println(report.Entries, "entries, signed up to", report.Signed, report.Err(), err)
 
 	tampered := bytes.Replace(file.Bytes(), []byte("send_mail"), []byte("read_mail"), 1)
-	report, err = audit.Read(bytes.NewReader(tampered), "acme", keys, nil)
+	report, err = audit.Read(bytes.NewReader(tampered), "acme", keys, nil, nil)
 	fmt.Println(report.Problems, err)
 
 	// Output:

@@ -26,7 +26,7 @@ func export(t testing.TB, c []audit.Entry, x audit.Extract) []byte {
 
 // found says how Read finds that file is not what was written, or "".
 func found(file []byte, org string, keys audit.Keys) string {
-	report, err := audit.Read(bytes.NewReader(file), org, keys, nil)
+	report, err := audit.Read(bytes.NewReader(file), org, keys, nil, nil)
 	switch {
 	case err != nil:
 		return err.Error()
@@ -204,7 +204,7 @@ func TestRead_says_up_to_where_it_is_signed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.x.From = audit.Head{Org: "acme"}
-			report, err := audit.Read(bytes.NewReader(export(t, c, tc.x)), "acme", keys, nil)
+			report, err := audit.Read(bytes.NewReader(export(t, c, tc.x)), "acme", keys, nil, nil)
 			if err != nil || !report.Sound() || report.Signed != tc.want {
 				t.Errorf("report = %+v, %v, want signed up to %d", report, err, tc.want)
 			}
@@ -243,11 +243,11 @@ func TestExport_stops_at_the_first_error(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("Export of what cannot be read = %v, want %v", err, broken)
 	}
-	if _, err := audit.Read(iotest.ErrReader(broken), "acme", nil, nil); !errors.Is(err, broken) {
+	if _, err := audit.Read(iotest.ErrReader(broken), "acme", nil, nil, nil); !errors.Is(err, broken) {
 		t.Errorf("Read = %v, want %v", err, broken)
 	}
 	visit := func(audit.Entry) error { return broken }
-	if _, err := audit.Read(bytes.NewReader(export(t, c, x)), "acme", nil, visit); !errors.Is(err, broken) {
+	if _, err := audit.Read(bytes.NewReader(export(t, c, x)), "acme", nil, nil, visit); !errors.Is(err, broken) {
 		t.Errorf("Read with a visitor that fails = %v, want %v", err, broken)
 	}
 	if _, err := audit.Export(&bytes.Buffer{}, each(c), audit.Extract{}); haft.CodeOf(err) != haft.CodeInvalid {
@@ -290,7 +290,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(`{"header":{"format":%q,"from":{"org":"acme","seq":9,"hash":"x"}}}`+"\n", audit.Format)))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		var entries []audit.Entry
-		report, err := audit.Read(bytes.NewReader(file), "acme", keys, func(e audit.Entry) error {
+		report, err := audit.Read(bytes.NewReader(file), "acme", keys, nil, func(e audit.Entry) error {
 			entries = append(entries, e)
 			return nil
 		})

@@ -142,7 +142,7 @@ func readLines(r io.Reader, org string, keys Keys) ([]Mark, error) {
 		if l.Checkpoint.Org != org {
 			continue
 		}
-		if kind := l.Checkpoint.check(keys); kind != "" {
+		if kind := l.Checkpoint.Check(keys); kind != "" {
 			return nil, invalid(fmt.Sprintf("line %d of the heads: %s", n, Problem{Kind: kind, Seq: l.Checkpoint.Seq}),
 				nil)
 		}

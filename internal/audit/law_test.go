@@ -132,7 +132,7 @@ func TestLaw_an_export_reads_back_as_it_was(t *testing.T) {
 			t.Fatalf("Export = %v, %v", wrote.Problems, err)
 		}
 		var back []audit.Entry
-		read, err := audit.Read(&file, "acme", keys, func(e audit.Entry) error {
+		read, err := audit.Read(&file, "acme", keys, nil, func(e audit.Entry) error {
 			back = append(back, e)
 			return nil
 		})

@@ -60,7 +60,7 @@ func (v *verifier) link(c Checkpoint) {
 	switch {
 	case !free && !c.followsMark(l.last):
 		v.report.problem(Problem{Kind: Unchained, Seq: c.Seq})
-	case c.Place.Lost != nil && c.check(v.keys) == "":
+	case c.Place.Lost != nil && c.Check(v.keys) == "":
 		v.report.warning(Problem{Kind: Restored, Seq: c.Seq, To: c.Place.Lost.Seq})
 		if len(l.lost) < maxGaps {
 			l.lost = append(l.lost, gap{l.last.Number + 1, c.Place.Number - 1})

@@ -22,13 +22,9 @@ var (
 // line. So is a line in any other form than Export writes, even if it means the
 // same: what is in the file and not in the chain would be believed by whoever
 // reads it. What is wrong with the chain itself is in the report.
-func Read(r io.Reader, org string, keys Keys, visit func(Entry) error) (Report, error) {
-	return ReadMarked(r, org, keys, nil, visit)
-}
-
-// ReadMarked is Read for an export of whose chain marks are known: it must have all of
-// them, see [VerifyMarks].
-func ReadMarked(r io.Reader, org string, keys Keys, marks []Mark, visit func(Entry) error) (Report, error) {
+//
+// The chain must have all of marks, which are known from elsewhere; see [VerifyMarks].
+func Read(r io.Reader, org string, keys Keys, marks []Mark, visit func(Entry) error) (Report, error) {
 	in := reader{lines: bufio.NewScanner(r), org: org, keys: keys, marks: marks, visit: visit}
 	in.lines.Buffer(nil, MaxLine)
 	in.lines.Split(wholeLines)
@@ -143,7 +139,7 @@ func (in *reader) end(t trailer) error {
 	if t.Signed.Head() != t.Head {
 		return in.wrong("is signed for another end of the chain", nil)
 	}
-	if kind := t.Signed.check(in.keys); kind != "" {
+	if kind := t.Signed.Check(in.keys); kind != "" {
 		in.report.problem(Problem{Kind: kind, Seq: t.Signed.Seq})
 		return nil
 	}

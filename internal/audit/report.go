@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"haft"
@@ -71,59 +71,47 @@ type Problem struct {
 	To int64 `json:"to,omitempty"`
 }
 
+// sentences say what is wrong, by kind. {seq} and {to} are the numbers of the problem.
+var sentences = map[Kind]string{
+	Changed:    "entry {seq} was changed: its content does not fit its hash",
+	Unlinked:   "entry {seq} does not follow on the one before it: one of the two was replaced",
+	Missing:    "entries {seq} to {to} are missing",
+	OutOfOrder: "entry {seq}, or its checkpoint, is out of order",
+	Inserted:   "an entry numbered {seq} was inserted",
+	Foreign:    "an entry of another organisation, numbered {seq}, is in the chain",
+	Truncated:  "the chain ends at entry {seq}, but a checkpoint vouches for it up to entry {to}",
+	UnknownKey: "the checkpoint of entry {seq} is signed with a key that is not trusted",
+
+	BadSignature: "the signature of the checkpoint of entry {seq} is wrong",
+	OtherChain: "a checkpoint vouches for another entry {seq}: the chain was written anew, or the checkpoint is of " +
+		"another chain",
+	Unchained: "the checkpoint of entry {seq} does not follow the checkpoint before it: one was removed, replaced or " +
+		"replayed",
+	HeadMissing: "entry {seq} was signed, and that checkpoint is not in the log: entries were written anew or " +
+		"checkpoints removed",
+	NoHeads: "the file audit.head in the data directory, which says up to which entries was signed, is missing or " +
+		"cannot be believed",
+	Uncounted: "checkpoint {seq}, counted over all organisations, is missing or was replaced: entries of some " +
+		"organisation may be gone",
+	Restored: "before entry {seq} an older database was put back on purpose, and what was signed up to entry {to} " +
+		"was given up",
+	BadErasure: "the content of entry {seq} is gone, and no entry says that just this was erased: repeat haft erase " +
+		"if it was stopped",
+	Erasure: "{to} entries were erased on purpose, as entry {seq} says: haft audit show --kind " + ErasedKind,
+	Backwards: "entry {seq} is more than 10s earlier than the one before it: a clock was set, or those of two " +
+		"servers differ",
+}
+
 // String says in a sentence what is wrong.
 func (p Problem) String() string {
-	switch p.Kind {
-	case Changed:
-		return fmt.Sprintf("entry %d was changed: its content does not fit its hash", p.Seq)
-	case Unlinked:
-		return fmt.Sprintf("entry %d does not follow on the one before it: one of the two was replaced", p.Seq)
-	case Missing:
-		if p.To <= p.Seq {
-			return fmt.Sprintf("entry %d is missing", p.Seq)
-		}
-		return fmt.Sprintf("entries %d to %d are missing", p.Seq, p.To)
-	case OutOfOrder:
-		return fmt.Sprintf("entry %d, or its checkpoint, is out of order", p.Seq)
-	case Inserted:
-		return fmt.Sprintf("an entry numbered %d was inserted", p.Seq)
-	case Foreign:
-		return fmt.Sprintf("an entry of another organisation, numbered %d, is in the chain", p.Seq)
-	case Truncated:
-		return fmt.Sprintf("the chain ends at entry %d, but a checkpoint vouches for it up to entry %d", p.Seq, p.To)
-	case UnknownKey:
-		return fmt.Sprintf("the checkpoint of entry %d is signed with a key that is not trusted", p.Seq)
-	case BadSignature:
-		return fmt.Sprintf("the signature of the checkpoint of entry %d is wrong", p.Seq)
-	case OtherChain:
-		return fmt.Sprintf("a checkpoint vouches for another entry %d: the chain was written anew, or the "+
-			"checkpoint is of another chain", p.Seq)
-	case Unchained:
-		return fmt.Sprintf("the checkpoint of entry %d does not follow the checkpoint before it: one was removed, "+
-			"replaced or replayed", p.Seq)
-	case HeadMissing:
-		return fmt.Sprintf("entry %d was signed, and that checkpoint is not in the log: entries were written anew "+
-			"or checkpoints removed", p.Seq)
-	case NoHeads:
-		return "the file audit.head in the data directory, which says up to which entries was signed, is missing or " +
-			"cannot be believed"
-	case Uncounted:
-		return fmt.Sprintf("checkpoint %d, counted over all organisations, is missing or was replaced: entries of "+
-			"some organisation may be gone", p.Seq)
-	case Restored:
-		return fmt.Sprintf("before entry %d an older database was put back on purpose, and what was signed up to "+
-			"entry %d was given up", p.Seq, p.To)
-	case BadErasure:
-		return fmt.Sprintf("the content of entry %d is gone, and no entry says that just this was erased: repeat "+
-			"haft erase if it was stopped", p.Seq)
-	case Erasure:
-		return fmt.Sprintf("%d entries were erased on purpose, as entry %d says: haft audit show --kind %s", p.To,
-			p.Seq, ErasedKind)
-	case Backwards:
-		return fmt.Sprintf("entry %d is more than %v earlier than the one before it: a clock was set, or those of "+
-			"two servers differ", p.Seq, clockSlack)
+	text := sentences[p.Kind]
+	switch {
+	case p.Kind == Missing && p.To <= p.Seq:
+		text = "entry {seq} is missing"
+	case text == "":
+		text = "entry {seq}: " + string(p.Kind)
 	}
-	return fmt.Sprintf("entry %d: %s", p.Seq, string(p.Kind))
+	return strings.NewReplacer("{seq}", strconv.FormatInt(p.Seq, 10), "{to}", strconv.FormatInt(p.To, 10)).Replace(text)
 }
 
 // maxListed bounds the problems, and the warnings, that a report lists.
@@ -158,17 +146,15 @@ func (r Report) Err() error {
 		return nil
 	}
 	const few = 3
-	var text strings.Builder
-	for i, p := range r.Problems[:min(few, len(r.Problems))] {
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		text.WriteString(p.String())
+	var texts []string
+	for _, p := range r.Problems[:min(few, len(r.Problems))] {
+		texts = append(texts, p.String())
 	}
-	if more := len(r.Problems) - few; more > 0 {
-		text.WriteString("; and more")
+	if len(r.Problems) > few {
+		texts = append(texts, "and more")
 	}
-	return &haft.Error{Code: haft.CodeConflict, Message: "the audit log was tampered with or damaged: " + text.String()}
+	return &haft.Error{Code: haft.CodeConflict,
+		Message: "the audit log was tampered with or damaged: " + strings.Join(texts, "; ")}
 }
 
 // Add adds what was found by other means than the chain itself.

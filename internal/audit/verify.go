@@ -210,7 +210,7 @@ func (v *verifier) found(at int64) bool {
 func (v *verifier) checkpoint(c Checkpoint) {
 	v.report.Checkpoints++
 	v.link(c)
-	if kind := c.check(v.keys); kind != "" {
+	if kind := c.Check(v.keys); kind != "" {
 		v.report.problem(Problem{Kind: kind, Seq: c.Seq})
 		return
 	}

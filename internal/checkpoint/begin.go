@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"fmt"
 
 	"haft"
 	"haft/internal/audit"
@@ -85,11 +84,7 @@ func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, 
 		if err != nil {
 			return nil, err
 		}
-		heads := make([]audit.Head, len(list))
-		for i, c := range list {
-			heads[i] = c.Head()
-		}
-		has, err := k.cfg.Store.HasEntries(ctx, heads)
+		has, err := hasEntries(ctx, k.cfg.Store, list)
 		if err != nil {
 			return nil, err
 		}
@@ -122,6 +117,5 @@ func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, 
 }
 
 func unchainedUnfit(c audit.Checkpoint, why string) error {
-	m := &Mismatch{Damaged: fmt.Sprintf("the checkpoint of entry %d of organisation %q %s", c.Seq, c.Org, why)}
-	return m.wrap()
+	return damaged(0, "the checkpoint of entry %d of organisation %q %s", c.Seq, c.Org, why)
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,17 +40,14 @@ func (m *Mismatch) Error() string {
 		return fmt.Sprintf("checkpoint %d, which was signed last, is not in the database", m.Serial)
 	}
 	const few = 3
-	var text strings.Builder
-	for i, l := range m.Losses[:min(few, len(m.Losses))] {
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		text.WriteString(l.String())
+	var texts []string
+	for _, l := range m.Losses[:min(few, len(m.Losses))] {
+		texts = append(texts, l.String())
 	}
 	if more := len(m.Losses) - few; more > 0 {
-		fmt.Fprintf(&text, "; and of %d more organisations", more)
+		texts = append(texts, fmt.Sprintf("and of %d more organisations", more))
 	}
-	return text.String()
+	return strings.Join(texts, "; ")
 }
 
 // String says what is lost, without values.
@@ -71,11 +69,17 @@ func (m *Mismatch) wrap() error {
 			"--accept-loss"}
 }
 
+// damaged is the error for checkpoints that cannot be believed.
+func damaged(serial int64, format string, args ...any) error {
+	m := &Mismatch{Serial: serial, Damaged: fmt.Sprintf(format, args...)}
+	return m.wrap()
+}
+
 // continues reports a [*Mismatch] if the database does not have what was signed last: of
 // all organisations if grown is nil, and else of those that have grown. This is the one
 // rule that everything passes that is signed.
 func (k *Keeper) continues(ctx context.Context, grown []store.Unsigned) error {
-	marks := make([]audit.Mark, 0, max(len(grown), 16))
+	var marks []audit.Mark
 	if grown == nil {
 		list, err := k.cfg.Store.ChainedFrom(ctx, k.tip.Serial, 1)
 		if err != nil {
@@ -84,9 +88,7 @@ func (k *Keeper) continues(ctx context.Context, grown []store.Unsigned) error {
 		if k.tip.Serial > 0 && (len(list) == 0 || list[0].Tip() != k.tip) {
 			return k.mismatch(ctx, nil)
 		}
-		for _, m := range k.marks {
-			marks = append(marks, m)
-		}
+		marks = slices.Collect(maps.Values(k.marks))
 	}
 	for _, u := range grown {
 		m, known := k.marks[u.Head.Org]
@@ -120,15 +122,18 @@ func (k *Keeper) continues(ctx context.Context, grown []store.Unsigned) error {
 
 // missing returns those of marks whose entry is not in the database.
 func (k *Keeper) missing(ctx context.Context, marks []audit.Mark) ([]audit.Mark, error) {
-	heads := make([]audit.Head, len(marks))
-	for i, m := range marks {
-		heads[i] = m.Head()
+	has, err := hasEntries(ctx, k.cfg.Store, marks)
+	return slices.DeleteFunc(marks, func(m audit.Mark) bool { return has[m.Head()] }), err
+}
+
+// hasEntries reports which entries of marks or checkpoints the database has.
+func hasEntries[T interface{ Head() audit.Head }](ctx context.Context, s *store.Store,
+	list []T) (map[audit.Head]bool, error) {
+	heads := make([]audit.Head, len(list))
+	for i, x := range list {
+		heads[i] = x.Head()
 	}
-	has, err := k.cfg.Store.HasEntries(ctx, heads)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(marks, func(m audit.Mark) bool { return has[m.Head()] }), nil
+	return s.HasEntries(ctx, heads)
 }
 
 // linked reports that the entries after the last signature do not follow it. It looks at
@@ -152,8 +157,7 @@ func (k *Keeper) linked(ctx context.Context, u store.Unsigned) error {
 		return err
 	}
 	if !rep.Sound() {
-		m := &Mismatch{Serial: k.tip.Serial, Damaged: fmt.Sprintf("organisation %q: %s", org, rep.Problems[0])}
-		return m.wrap()
+		return damaged(k.tip.Serial, "organisation %q: %s", org, rep.Problems[0])
 	}
 	return nil
 }
@@ -162,12 +166,8 @@ func (k *Keeper) linked(ctx context.Context, u store.Unsigned) error {
 func (k *Keeper) mismatch(ctx context.Context, marks []audit.Mark) error {
 	m := &Mismatch{Serial: k.tip.Serial}
 	if marks == nil {
-		var all []audit.Mark
-		for _, mark := range k.marks {
-			all = append(all, mark)
-		}
 		var err error
-		if marks, err = k.missing(ctx, all); err != nil {
+		if marks, err = k.missing(ctx, slices.Collect(maps.Values(k.marks))); err != nil {
 			return err
 		}
 	}
@@ -186,11 +186,11 @@ func (k *Keeper) mismatch(ctx context.Context, marks []audit.Mark) error {
 // checkpoint that a trusted key signed and that still fits its entry.
 func (k *Keeper) loss(ctx context.Context, m audit.Mark) (Loss, error) {
 	l := Loss{Org: m.Org, From: 1, To: m.Seq}
-	has, err := k.cfg.Store.HasEntries(ctx, []audit.Head{m.Head()})
+	gone, err := k.missing(ctx, []audit.Mark{m})
 	if err != nil {
 		return l, err
 	}
-	if has[m.Head()] {
+	if len(gone) == 0 {
 		l.From = m.Seq + 1
 		return l, nil
 	}
@@ -198,11 +198,8 @@ func (k *Keeper) loss(ctx context.Context, m audit.Mark) (Loss, error) {
 	if err != nil {
 		return l, err
 	}
-	heads := make([]audit.Head, len(points))
-	for i, c := range points {
-		heads[i] = c.Head()
-	}
-	if has, err = k.cfg.Store.HasEntries(ctx, heads); err != nil {
+	has, err := hasEntries(ctx, k.cfg.Store, points)
+	if err != nil {
 		return l, err
 	}
 	for _, c := range points { // newest first

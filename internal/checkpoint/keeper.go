@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,9 +98,7 @@ func newKeeper(cfg Config) *Keeper {
 	}
 	k := &Keeper{cfg: cfg, keys: audit.MakeKeys(cfg.Signer.Public()), marks: make(map[string]audit.Mark),
 		warned: make(map[string]bool)}
-	for id, key := range cfg.Keys {
-		k.keys[id] = key
-	}
+	maps.Copy(k.keys, cfg.Keys)
 	return k
 }
 
@@ -243,11 +243,7 @@ func (k *Keeper) writeHeads() error {
 	if !k.stale {
 		return nil
 	}
-	marks := make([]audit.Mark, 0, len(k.marks))
-	for _, m := range k.marks {
-		marks = append(marks, m)
-	}
-	data, err := k.cfg.Signer.SignHeads(k.tip, marks, time.Now()).Encode()
+	data, err := k.cfg.Signer.SignHeads(k.tip, slices.Collect(maps.Values(k.marks)), time.Now()).Encode()
 	if err == nil {
 		err = writeFile(k.cfg.Dir, HeadFile, data)
 	}
@@ -277,11 +273,7 @@ func (k *Keeper) absorb(ctx context.Context) error {
 		if len(list) == 0 {
 			return nil
 		}
-		heads := make([]audit.Head, len(list))
-		for i, c := range list {
-			heads[i] = c.Head()
-		}
-		has, err := k.cfg.Store.HasEntries(ctx, heads)
+		has, err := hasEntries(ctx, k.cfg.Store, list)
 		if err != nil {
 			return err
 		}
@@ -331,9 +323,8 @@ const notSigned = "is not what was signed, or does not fit the entries"
 
 // unfit says that a checkpoint in the database cannot be believed.
 func unfit(c audit.Checkpoint, why string) error {
-	m := &Mismatch{Serial: c.Place.Serial, Damaged: fmt.Sprintf(
-		"checkpoint %d of the audit log, of entry %d of organisation %q, %s", c.Place.Serial, c.Seq, c.Org, why)}
-	return m.wrap()
+	return damaged(c.Place.Serial, "checkpoint %d of the audit log, of entry %d of organisation %q, %s", c.Place.Serial,
+		c.Seq, c.Org, why)
 }
 
 // raced reports whether err says that another server was faster.

@@ -115,10 +115,9 @@ func (k *Keeper) hasTip(ctx context.Context, tip audit.Tip) error {
 		list[0].Place.Lost != nil && list[0].Place.Serial > tip.Serial && list[0].Check(k.keys) == "") {
 		return nil
 	}
-	m := &Mismatch{Serial: tip.Serial, Damaged: fmt.Sprintf(
+	return damaged(tip.Serial,
 		"the audit sink has checkpoint %d, and the database has not: the database and %s were both put back",
-		tip.Serial, HeadFile)}
-	return m.wrap()
+		tip.Serial, HeadFile)
 }
 
 // wake has the outbox look for what to send. Precondition: the lock of the keeper is taken,
