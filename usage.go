@@ -18,8 +18,6 @@ const (
 	ByMonth UsageBy = "month" // from its first day on
 )
 
-// UsageBys lists all of it.
-func UsageBys() []UsageBy { return []UsageBy{ByTool, ByUser, ByAgent, ByHour, ByDay, ByMonth} }
 
 // A UsageQuery asks what was used. Empty fields match all.
 type UsageQuery struct {

@@ -142,8 +142,8 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.Registry = registry.New(s.Store, registry.Config{
-		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.review, ReviewOptional: false, Judge: s.judge,
-		SelfReview: cfg.SelfReview, Builtin: tools.Tools(), Network: CheckNetwork,
+		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.review, Judge: s.judge,
+		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestSandboxConfigs_are_limits_of_tools_that_name_none(t *testing.T) {
 		t.Errorf("without a configuration it runs with %+v", got)
 	}
 	a := w.ask(admin, "POST", "/v1/sandbox_configs",
-		`{"type":"local","limits":{"wall_ms":-1},"network":["http://x"],"requirements":{"pip":["-r x"]}}`)
+		`{"type":"local","limits":{"wall_ms":-1},"network":["ftp://x"],"requirements":{"pip":["-r x"]}}`)
 	if p := problemOf(t, a); a.status != 422 || len(p.Misfits) != 3 {
 		t.Errorf("a configuration that cannot be: %d %s", a.status, a.body)
 	}

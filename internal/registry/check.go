@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"haft"
+	"haft/internal/egress"
 	"haft/internal/requirement"
 	"haft/internal/value"
 	"haft/schema"
@@ -41,20 +40,15 @@ const (
 	maxMisfits     = 20
 )
 
-// sourceKinds are the kinds that a draft can have.
-func sourceKinds() []haft.Kind {
-	return []haft.Kind{haft.KindPython, haft.KindTypeScript, haft.KindJavaScript, haft.KindBash}
-}
-
 var (
 	sandboxName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`) })
-	hostLabel   = sync.OnceValue(
-		func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`) })
+	// variableName is what a variable of an environment can be called.
+	variableName = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
 
-// checker collects what is wrong with a draft, all of it.
+// checker collects everything that is wrong with a draft.
 type checker struct {
-	network func(entry string) error // nil means isHost
 	misfits []haft.Misfit
 }
 
@@ -65,29 +59,45 @@ func (c *checker) fail(pointer, format string, args ...any) {
 	}
 }
 
-// err returns what was found.
+// failIf notes err, if there is one.
+func (c *checker) failIf(pointer string, err error) {
+	if err != nil {
+		c.fail(pointer, "%s", haft.MessageOf(err))
+	}
+}
+
+// each checks the entries of a list that may have so many.
+func (c *checker) each(at string, list []string, most int, what string, check func(at, entry string)) {
+	if len(list) > most {
+		c.fail(at, "names %d %s, %d is the most", len(list), what, most)
+	}
+	for i, entry := range list[:min(len(list), most)] {
+		check(fmt.Sprintf("%s/%d", at, i), entry)
+	}
+}
+
+// err returns what was found, ordered by place.
 func (c *checker) err(what string) error {
 	if len(c.misfits) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(c.misfits, func(a, b haft.Misfit) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + inWords(c.misfits), Misfits: c.misfits}
 }
 
 // checkDraft reports everything in a draft that can be seen to be wrong without
 // reading its source, at once. The kind must be set.
-func checkDraft(d haft.Draft, network func(entry string) error) error {
-	c := checker{network: network}
+func checkDraft(d haft.Draft) error {
+	var c checker
 	if d.Name != "" {
-		if err := haft.CheckToolName(d.Name); err != nil {
-			c.fail("/name", "%s", haft.MessageOf(err))
-		}
+		c.failIf("/name", haft.CheckToolName(d.Name))
 	}
-	switch {
+	switch _, isSource := endings()[d.Kind]; {
 	case d.Kind == haft.KindBuiltin:
 		c.fail("/source_type", "built-in tools are part of the program")
 	case d.Kind == haft.KindMCP:
 		c.fail("/source_type", "tools of an MCP server are registered with the server")
-	case !slices.Contains(sourceKinds(), d.Kind):
+	case !isSource:
 		c.fail("/source_type", "must be python, typescript, javascript or bash")
 	}
 	switch {
@@ -113,7 +123,6 @@ func checkDraft(d haft.Draft, network func(entry string) error) error {
 	if d.Name != "" && d.Settings.Fallback == d.Name {
 		c.fail("/settings/fallback", "a tool cannot be its own fallback")
 	}
-	slices.SortStableFunc(c.misfits, func(a, b haft.Misfit) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return c.err("the tool cannot be registered")
 }
 
@@ -131,27 +140,18 @@ func (c *checker) settings(s haft.Settings) {
 	if s.CacheFor < 0 || s.CacheFor.D() > maxCacheFor {
 		c.fail(at+"/cache_ms", "must be between 0 and 30 days")
 	}
-	if len(s.Roles) > MaxRoles {
-		c.fail(at+"/roles", "names %d roles, %d is the most", len(s.Roles), MaxRoles)
-	}
-	for i, r := range s.Roles[:min(len(s.Roles), MaxRoles)] {
-		pointer := fmt.Sprintf("%s/roles/%d", at, i)
-		c.text(pointer, r, MaxRole)
-		if r == "" || r != strings.TrimSpace(r) {
-			c.fail(pointer, "is not the name of a role")
+	c.each(at+"/roles", s.Roles, MaxRoles, "roles", func(at, role string) {
+		c.text(at, role, MaxRole)
+		if role == "" || role != strings.TrimSpace(role) {
+			c.fail(at, "is not the name of a role")
 		}
-	}
-	if len(s.Secrets) > MaxRoles {
-		c.fail(at+"/secrets", "names %d variables, %d is the most", len(s.Secrets), MaxRoles)
-	}
-	for i, name := range s.Secrets[:min(len(s.Secrets), MaxRoles)] {
-		if !variable().MatchString(name) {
-			c.fail(fmt.Sprintf("%s/secrets/%d", at, i), "is not the name of a variable")
+	})
+	c.each(at+"/secrets", s.Secrets, MaxRoles, "variables", func(at, name string) {
+		if !variableName().MatchString(name) {
+			c.fail(at, "is not the name of a variable")
 		}
-	}
-	if err := s.Retry.Check(); err != nil {
-		c.fail(at+"/retry", "%s", haft.MessageOf(err))
-	}
+	})
+	c.failIf(at+"/retry", s.Retry.Check())
 	switch r := s.Rate; {
 	case !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || r.Burst > maxRate:
 		c.fail(at+"/rate", "must be between 0 and %d", int(maxRate))
@@ -167,22 +167,13 @@ func (c *checker) settings(s haft.Settings) {
 
 // hosts checks what a tool may reach.
 func (c *checker) hosts(at string, hosts []string) {
-	if len(hosts) > MaxHosts {
-		c.fail(at, "names %d hosts, %d is the most", len(hosts), MaxHosts)
-	}
-	for i, h := range hosts[:min(len(hosts), MaxHosts)] {
-		if h == "full" {
-			continue // every public host, which policy has to allow by name
+	c.each(at, hosts, MaxHosts, "hosts", func(at, host string) {
+		if host == "full" {
+			return // every public host, which policy has to allow by name
 		}
-		if c.network != nil {
-			if err := c.network(h); err != nil {
-				c.fail(fmt.Sprintf("%s/%d", at, i), "%s", haft.MessageOf(err))
-			}
-		} else if !isHost(h) {
-			c.fail(fmt.Sprintf("%s/%d", at, i),
-				"a host is a name or an address, with :PORT if need be, or *.NAME for what is below a name")
-		}
-	}
+		_, err := egress.ParseRule(host)
+		c.failIf(at, err)
+	})
 }
 
 // output checks what a tool is expected to give back.
@@ -193,9 +184,8 @@ func (c *checker) output(at string, o haft.Output) {
 	if o.MaxChars < 0 || o.MaxChars > maxChars {
 		c.fail(at+"/max_chars", "must be between 0 and %d", maxChars)
 	}
-	if _, err := value.CompileValidators(o.Validators); err != nil {
-		c.fail(at+"/validators", "%s", haft.MessageOf(err))
-	}
+	_, err := value.CompileValidators(o.Validators)
+	c.failIf(at+"/validators", err)
 }
 
 // limits checks each limit against its ceiling, whatever limits there are.
@@ -225,29 +215,16 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 		{"/requirements/npm", n.NPM, func(s string) error { _, err := requirement.ParseNPM(s); return err },
 			[]haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
 	} {
-		switch {
-		case len(e.names) > MaxPackages:
-			c.fail(e.at, "names %d packages, %d is the most", len(e.names), MaxPackages)
-			continue
-		case len(e.names) > 0 && !slices.Contains(e.kinds, kind):
+		if len(e.names) > 0 && !slices.Contains(e.kinds, kind) {
 			c.fail(e.at, "tools of this kind cannot have such packages")
 		}
-		for i, p := range e.names {
-			if err := e.read(p); err != nil {
-				c.fail(fmt.Sprintf("%s/%d", e.at, i), "%s", haft.MessageOf(err))
-			}
-		}
+		c.each(e.at, e.names, MaxPackages, "packages", func(at, name string) { c.failIf(at, e.read(name)) })
 	}
 }
 
 // tags checks a list of tags.
 func (c *checker) tags(at string, tags []string) {
-	if len(tags) > MaxTags {
-		c.fail(at, "there are %d tags, %d is the most", len(tags), MaxTags)
-	}
-	for i, tag := range tags[:min(len(tags), MaxTags)] {
-		c.label(fmt.Sprintf("%s/%d", at, i), tag, false)
-	}
+	c.each(at, tags, MaxTags, "tags", func(at, tag string) { c.label(at, tag, false) })
 }
 
 // label checks a tag or category: a word or a few that policies can name, in
@@ -273,46 +250,4 @@ func (c *checker) text(at, s string, most int) {
 	case len(s) > most:
 		c.fail(at, "is %d bytes long, %d is the most", len(s), most)
 	}
-}
-
-// variable is what a variable of an environment can be called.
-var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
-
-// isHost reports whether h names hosts that a tool may reach: NAME, *.NAME or an
-// address, with or without a port.
-func isHost(h string) bool {
-	h = strings.ToLower(h)
-	host := h
-	if a, err := netip.ParseAddr(h); err == nil {
-		return a.Zone() == ""
-	}
-	if i := strings.LastIndexByte(h, ':'); i >= 0 {
-		port, err := strconv.ParseUint(h[i+1:], 10, 16)
-		if err != nil || port == 0 || h[i+1] == '+' {
-			return false
-		}
-		host = h[:i]
-		if inner, ok := strings.CutPrefix(host, "["); ok {
-			a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
-			return err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(inner, "]")
-		}
-		if _, err := netip.ParseAddr(host); err == nil {
-			return !strings.Contains(host, ":")
-		}
-	}
-	name := strings.TrimSuffix(strings.TrimPrefix(host, "*."), ".")
-	if len(name) > 253 {
-		return false
-	}
-	labels := strings.Split(name, ".")
-	if strings.HasPrefix(host, "*.") && len(labels) < 2 {
-		return false // *.com would be half the world
-	}
-	// A name whose last label is a number is read as an address by some and not by
-	// others: https://url.spec.whatwg.org/#ends-in-a-number-checker.
-	last := labels[len(labels)-1]
-	if last == "" || strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") {
-		return false
-	}
-	return !slices.ContainsFunc(labels, func(l string) bool { return !hostLabel().MatchString(l) })
 }

@@ -38,35 +38,26 @@ type Found struct {
 	Err   error
 }
 
-// kindOf says what a file is by the end of its name.
+// endings lists how the files of each kind of source end, the usual ending first.
+func endings() map[haft.Kind][]string {
+	return map[haft.Kind][]string{
+		haft.KindPython: {".py"}, haft.KindTypeScript: {".ts", ".mts", ".cts"},
+		haft.KindJavaScript: {".js", ".mjs", ".cjs"}, haft.KindBash: {".sh", ".bash"},
+	}
+}
+
+// kindOf returns the kind of a file by the end of its name.
 func kindOf(name string) (haft.Kind, bool) {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".py":
-		return haft.KindPython, true
-	case ".ts", ".mts", ".cts":
-		return haft.KindTypeScript, true
-	case ".js", ".mjs", ".cjs":
-		return haft.KindJavaScript, true
-	case ".sh", ".bash":
-		return haft.KindBash, true
+	for kind, ends := range endings() {
+		if slices.Contains(ends, strings.ToLower(path.Ext(name))) {
+			return kind, true
+		}
 	}
 	return "", false
 }
 
-// ending is how the files of a kind end.
-func ending(k haft.Kind) (string, bool) {
-	switch k {
-	case haft.KindPython:
-		return ".py", true
-	case haft.KindTypeScript:
-		return ".ts", true
-	case haft.KindJavaScript:
-		return ".js", true
-	case haft.KindBash:
-		return ".sh", true
-	}
-	return "", false
-}
+// stem returns the path of a source without its ending.
+func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
 
 // ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is
 // one. Beside weather.py there may be weather.tool.json with what the source does
@@ -114,7 +105,7 @@ func ReadDir(dir string) ([]Found, error) {
 		found = append(found, f)
 	}
 	for _, name := range files {
-		if strings.HasSuffix(name, sidecarEnd) && !used[name] && !shares(files, name) {
+		if strings.HasSuffix(name, sidecarEnd) && !used[name] && len(sourcesOf(files, name)) == 0 {
 			found = append(found, Found{Path: name,
 				Err: fileError(name, errors.New("there is no source of that name beside it"))})
 		}
@@ -176,33 +167,31 @@ func skipFile(name string) bool {
 	if _, ok := kindOf(name); !ok {
 		return strings.HasPrefix(name, ".") || !strings.HasSuffix(name, sidecarEnd)
 	}
-	stem := strings.TrimSuffix(name, path.Ext(name))
-	return strings.HasPrefix(name, ".") || strings.HasPrefix(stem, "test_") || strings.HasSuffix(stem, "_test") ||
-		strings.HasSuffix(stem, ".test") || strings.HasSuffix(stem, ".spec") || strings.HasSuffix(stem, ".d") ||
+	base := stem(name)
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(base, "test_") || strings.HasSuffix(base, "_test") ||
+		strings.HasSuffix(base, ".test") || strings.HasSuffix(base, ".spec") || strings.HasSuffix(base, ".d") ||
 		slices.Contains([]string{"__init__.py", "__main__.py", "conftest.py", "setup.py"}, name)
 }
 
-// sidecar returns the name of the file that says more about a source, or "".
+// sidecar returns the name of the file with the settings of a source, or "".
 func sidecar(files []string, source string) (string, error) {
-	stem := strings.TrimSuffix(source, path.Ext(source))
-	name := stem + sidecarEnd
+	name := stem(source) + sidecarEnd
 	if _, ok := slices.BinarySearch(files, name); !ok {
 		return "", nil
 	}
-	for _, f := range files {
-		if _, ok := kindOf(f); ok && f != source && strings.TrimSuffix(f, path.Ext(f)) == stem {
+	for _, f := range sourcesOf(files, name) {
+		if f != source {
 			return "", fmt.Errorf("%s could be about this file or about %s", path.Base(name), path.Base(f))
 		}
 	}
 	return name, nil
 }
 
-// shares reports whether there is a source that a sidecar could be about.
-func shares(files []string, side string) bool {
-	stem := strings.TrimSuffix(side, sidecarEnd)
-	return slices.ContainsFunc(files, func(f string) bool {
+// sourcesOf returns the sources that a sidecar could be about.
+func sourcesOf(files []string, side string) []string {
+	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
 		_, ok := kindOf(f)
-		return ok && strings.TrimSuffix(f, path.Ext(f)) == stem
+		return !ok || stem(f) != strings.TrimSuffix(side, sidecarEnd)
 	})
 }
 
@@ -228,7 +217,7 @@ func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, er
 	}
 	d.Kind, d.Source = kind, string(source)
 	if d.Name == "" && nameless(kind, d.Source) {
-		d.Name = strings.TrimSuffix(path.Base(name), path.Ext(name))
+		d.Name = stem(path.Base(name))
 	}
 	return d, nil
 }

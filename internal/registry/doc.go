@@ -8,8 +8,7 @@
 //
 // # What is promised
 //
-//   - Nothing is stored whose source was not reviewed, unless the operator allows
-//     it ([Config.ReviewOptional]).
+//   - Nothing is stored whose source was not reviewed.
 //   - A version that waits for a person, or that a person refused, is never
 //     resolved, whether it is asked for by name or by digest.
 //   - Built-in tools are there in every organisation. Nothing can take their

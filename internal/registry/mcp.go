@@ -182,14 +182,11 @@ func (y *syncing) same(old *haft.Tool, last *haft.Version, v haft.Version) bool 
 
 // newest returns the newest version of a tool.
 func (y *syncing) newest(ctx context.Context, t *haft.Tool) (*haft.Version, error) {
-	list, err := y.r.store.Versions(ctx, y.p.Org, t.ID, 0, 1)
-	if err != nil {
-		return nil, fmt.Errorf("read the versions of the tool: %w", err)
+	last, err := y.r.newest(ctx, y.p.Org, t.ID)
+	if last == nil && err == nil {
+		last = &t.Version
 	}
-	if len(list) == 0 {
-		return &t.Version, nil
-	}
-	return &list[0], nil
+	return last, err
 }
 
 // put stores a version.

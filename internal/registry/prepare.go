@@ -16,7 +16,7 @@ func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) 
 	}
 	if c.waits {
 		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "a person has to look at the source first: register it as a tool. It says " + tellAll(c.findings)}
+			Message: "a person has to look at the source first: register it as a tool. It says " + summarize(c.findings)}
 	}
 	return Compile(c.tool)
 }
@@ -29,7 +29,7 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if d.Kind == "" {
 		d.Kind = haft.KindPython
 	}
-	if err := checkDraft(d, r.cfg.Network); err != nil {
+	if err := checkDraft(d); err != nil {
 		return nil, err
 	}
 	if d.Name != "" {

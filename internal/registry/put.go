@@ -37,8 +37,8 @@ func DraftOf(t haft.Tool) haft.Draft {
 	v := t.Version
 	return haft.Draft{
 		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
-		Annotations: v.Annotations,
-		Settings:    v.Settings, Needs: v.Requirements, Parameters: v.Parameters, Returns: v.Returns,
+		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters,
+		Returns: v.Returns,
 	}
 }
 
@@ -290,36 +290,40 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 // that its schema is compared with: the current one, or else the newest. The
 // store checks the conditions of the draft again, where nothing can come between.
 func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Version, error) {
+	conflict := ""
 	t, err := r.store.Tool(ctx, c.by.Org, c.tool.Name)
-	if haft.CodeOf(err) == haft.CodeNotFound {
-		if c.draft.If != "" {
-			return nil, nil, &haft.Error{Code: haft.CodeConflict,
-				Message: "there is no tool of that name whose version could be the expected one"}
-		}
-		return nil, nil, nil
-	}
 	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound && c.draft.If == "":
+		return nil, nil, nil
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		conflict = "there is no tool of that name whose version could be the expected one"
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the tool: %w", err)
 	case t.Name != c.tool.Name:
-		return nil, nil, &haft.Error{Code: haft.CodeConflict,
-			Message: "the name is the id of another tool: choose another"}
+		conflict = "the name is the id of another tool: choose another"
 	case c.draft.New:
-		return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: "there is a tool of that name already"}
+		conflict = "there is a tool of that name already"
 	case c.draft.If != "" && c.draft.If != t.Version.Digest && c.draft.If != t.Revision():
-		return nil, nil, &haft.Error{Code: haft.CodeConflict,
-			Message: "the current version of the tool is not the expected one: look again"}
+		conflict = "the current version of the tool is not the expected one: look again"
 	case t.Version.Number == 0:
-		newest, err := r.store.Versions(ctx, c.by.Org, t.ID, 0, 1)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read the versions of the tool: %w", err)
-		}
-		if len(newest) == 1 {
-			return t, &newest[0], nil
-		}
-		return t, nil, nil
+		last, err := r.newest(ctx, c.by.Org, t.ID)
+		return t, last, err
+	default:
+		return t, &t.Version, nil
 	}
-	return t, &t.Version, nil
+	return nil, nil, &haft.Error{Code: haft.CodeConflict, Message: conflict}
+}
+
+// newest returns the newest version of a tool, whatever its state, or nil.
+func (r *Registry) newest(ctx context.Context, org string, id haft.ToolID) (*haft.Version, error) {
+	list, err := r.store.Versions(ctx, org, id, 0, 1)
+	if err != nil {
+		return nil, fmt.Errorf("read the versions of a tool: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return &list[0], nil
 }
 
 // checkFallback follows the fallbacks of a draft, so that none leads back to it.

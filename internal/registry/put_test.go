@@ -186,11 +186,6 @@ func TestPut_warns(t *testing.T) {
 			t.Errorf("%s: warnings (-want +got):\n%s", name, diff)
 		}
 	}
-	r := registry.New(open(t), registry.Config{Derive: derive, ReviewOptional: true})
-	if c := mustPut(t, r, ann, haft.Draft{Source: "def f(): # F."}); !slices.Equal(c.Warnings,
-		[]string{"the source was not reviewed"}) {
-		t.Errorf("without a reviewer: warnings %q", c.Warnings)
-	}
 	// Findings are kept with the version, also those that only warn.
 	c := mustPut(t, newRegistry(t), ann, haft.Draft{Source: "def f(): # F.\n# finding low"})
 	if f := c.Tool.Version.Review; len(f.Findings) != 1 || f.State != haft.ReviewNone {

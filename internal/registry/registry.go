@@ -55,11 +55,8 @@ type Config struct {
 	// Nil means that drafts must bring a schema and name their function.
 	Derive func(ctx context.Context, src Source) (*Derived, error)
 	// Review looks for what is dangerous in a source, before it is kept. A source
-	// that cannot be reviewed, which is every one if Review is nil, is refused
-	// unless ReviewOptional is set.
+	// that cannot be reviewed, which is every one if Review is nil, is refused.
 	Review func(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error)
-	// ReviewOptional keeps sources that could not be reviewed, with a warning.
-	ReviewOptional bool
 	// Judge is what policy says to findings in a version of a tool. Nil means
 	// [DefaultJudge].
 	Judge func(t haft.Tool, findings []haft.Finding) Verdict
@@ -70,9 +67,6 @@ type Config struct {
 	// Lock finds the exact packages that a draft needs: what it names, and what its
 	// source does. It returns all that is named, and the lock. Nil locks nothing.
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
-	// Network reports why an entry of a tool's network cannot be read; nil takes
-	// names and addresses with a port.
-	Network func(entry string) error
 	// Reserved reports names that drafts may not have; nil reserves none but
 	// those of the built-in tools.
 	Reserved func(name string) bool

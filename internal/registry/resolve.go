@@ -106,12 +106,12 @@ func runnable(v haft.Version) error {
 
 // idle says why a tool has no version to call.
 func (r *Registry) idle(ctx context.Context, org string, id haft.ToolID) (denied, err error) {
-	last, err := r.store.Versions(ctx, org, id, 0, 1)
+	last, err := r.newest(ctx, org, id)
 	if err != nil {
-		return nil, fmt.Errorf("read the versions of a tool: %w", err)
+		return nil, err
 	}
-	if len(last) == 1 {
-		if why := runnable(last[0]); why != nil {
+	if last != nil {
+		if why := runnable(*last); why != nil {
 			return why, nil
 		}
 	}

@@ -9,30 +9,27 @@ import (
 	"haft"
 )
 
-// The bounds on what is kept and told of a review.
+// How many findings of a review are kept with a version, and how many a message lists.
 const (
 	maxFindings = 200
-	maxTold     = 10
+	maxListed   = 10
 )
 
-// review looks at the source before it is kept. What cannot be looked at is not
-// kept, unless the operator says otherwise. What was found is judged by [Registry.judge].
+// review looks for what is dangerous in the source before it is kept. A source that
+// cannot be reviewed is not kept. [Registry.judge] decides what the findings mean.
 func (r *Registry) review(ctx context.Context, c *change) error {
-	findings, err := r.look(ctx, c.draft)
-	if err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("review the source: %w", context.Cause(ctx))
-		}
-		if !r.cfg.ReviewOptional && haft.CodeOf(err) == haft.CodeDenied { // what to do is the operator's to know
-			return &haft.Error{Code: haft.CodeDenied, Err: err,
-				Message: "the source cannot be reviewed, so it is not kept: " + haft.MessageOf(err)}
-		}
-		if !r.cfg.ReviewOptional {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the source cannot be reviewed, so it is not kept",
-				Err: err}
-		}
-		c.warn("the source was not reviewed")
-		return nil
+	const message = "the source cannot be reviewed, so it is not kept"
+	if r.cfg.Review == nil {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: message}
+	}
+	findings, err := r.cfg.Review(ctx, c.draft.Kind, c.draft.Source)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("review the source: %w", context.Cause(ctx))
+	case haft.CodeOf(err) == haft.CodeDenied: // the operator can act on it
+		return &haft.Error{Code: haft.CodeDenied, Message: message + ": " + haft.MessageOf(err), Err: err}
+	case err != nil:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 	}
 	c.findings = slices.Clone(findings) // it is the reviewer's
 	slices.SortStableFunc(c.findings, func(a, b haft.Finding) int {
@@ -70,14 +67,9 @@ func (r *Registry) judge(ctx context.Context, c *change) error {
 	case Pass:
 	case Warn, Ask:
 		c.waits = verdict == Ask
-		for _, f := range findings[:min(len(findings), maxTold)] {
-			c.warn("%s", told(f))
-		}
-		if n := len(findings) - maxTold; n > 0 {
-			c.warn("the review found %d more", n)
-		}
+		c.warnings = append(c.warnings, inSentences(findings, "the review found %d more")...)
 	default:
-		return &haft.Error{Code: haft.CodeDenied, Message: "the source is refused: " + tellAll(findings)}
+		return &haft.Error{Code: haft.CodeDenied, Message: "the source is refused: " + summarize(findings)}
 	}
 	c.findings = findings[:min(len(findings), maxFindings)]
 	c.tool.Version.Review.Findings = c.findings
@@ -87,36 +79,28 @@ func (r *Registry) judge(ctx context.Context, c *change) error {
 	return nil
 }
 
-// look asks the reviewer.
-func (r *Registry) look(ctx context.Context, d haft.Draft) ([]haft.Finding, error) {
-	if r.cfg.Review == nil {
-		return nil, fmt.Errorf("there is no reviewer")
-	}
-	return r.cfg.Review(ctx, d.Kind, d.Source)
-}
-
-// told says what was found, and where.
-func told(f haft.Finding) string {
-	s := fmt.Sprintf("%s (%s, %s)", f.Message, f.Rule, f.Severity)
-	if f.Line > 0 {
-		return fmt.Sprintf("line %d: %s", f.Line, s)
-	}
-	return s
-}
-
-// tellAll says what was found, the worst first.
-func tellAll(findings []haft.Finding) string {
+// inSentences describes the first findings, which are the worst; more says how many are left.
+func inSentences(findings []haft.Finding, more string) []string {
 	var list []string
-	for _, f := range findings[:min(len(findings), maxTold)] {
-		list = append(list, told(f))
+	for _, f := range findings[:min(len(findings), maxListed)] {
+		text := fmt.Sprintf("%s (%s, %s)", f.Message, f.Rule, f.Severity)
+		if f.Line > 0 {
+			text = fmt.Sprintf("line %d: %s", f.Line, text)
+		}
+		list = append(list, text)
 	}
-	if n := len(findings) - maxTold; n > 0 {
-		list = append(list, fmt.Sprintf("and %d more", n))
+	if n := len(findings) - maxListed; n > 0 {
+		list = append(list, fmt.Sprintf(more, n))
 	}
-	if len(list) == 0 {
+	return list
+}
+
+// summarize describes findings in one line.
+func summarize(findings []haft.Finding) string {
+	if len(findings) == 0 {
 		return "the policy does not say why"
 	}
-	return strings.Join(list, "; ")
+	return strings.Join(inSentences(findings, "and %d more"), "; ")
 }
 
 // person says who somebody is, for comparing the author of a version with who

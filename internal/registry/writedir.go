@@ -28,44 +28,40 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 	defer func() { _ = root.Close() }() // every file was synced by itself
 	taken := map[string]bool{}
 	for _, t := range tools {
-		end, ok := ending(t.Version.Kind)
-		if !ok || t.Version.Number == 0 && t.Version.Source == "" {
+		ends := endings()[t.Version.Kind]
+		if ends == nil || t.Version.Number == 0 && t.Version.Source == "" {
 			continue
 		}
+		end := ends[0]
 		if err := haft.CheckToolName(t.Name); err != nil {
 			return written, err
 		}
 		// Some systems take "Add" and "add" for one file, and test_it would not be
 		// read. The name is in the sidecar.
-		stem := t.Name
-		for n := 2; taken[strings.ToLower(stem)] || skipFile(stem+end); n++ {
-			stem = fmt.Sprintf("tool-%s-%d", t.Name, n)
+		base := t.Name
+		for n := 2; taken[strings.ToLower(base)] || skipFile(base+end); n++ {
+			base = fmt.Sprintf("tool-%s-%d", t.Name, n)
 		}
-		taken[strings.ToLower(stem)] = true
+		taken[strings.ToLower(base)] = true
 		side, err := writeSidecar(t)
 		if err != nil {
 			return written, err
 		}
-		if err := write(root, stem+sidecarEnd, side); err != nil {
-			return written, fileError(stem+sidecarEnd, err)
+		if err := write(root, base+sidecarEnd, side); err != nil {
+			return written, fileError(base+sidecarEnd, err)
 		}
-		if err := write(root, stem+end, []byte(t.Version.Source)); err != nil {
-			return written, fileError(stem+end, err)
+		if err := write(root, base+end, []byte(t.Version.Source)); err != nil {
+			return written, fileError(base+end, err)
 		}
-		written = append(written, stem+end)
+		written = append(written, base+end)
 	}
 	return written, nil
 }
 
 // writeSidecar writes what stands beside a source.
 func writeSidecar(t haft.Tool) ([]byte, error) {
-	v := t.Version
-	d := haft.Draft{
-		Name: t.Name, Kind: v.Kind, Function: v.Function, Description: v.Description, Category: t.Category,
-		Tags:        t.Tags,
-		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters,
-		Returns: v.Returns,
-	}
+	d := DraftOf(t)
+	d.Category, d.Tags = t.Category, t.Tags
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
