@@ -18,7 +18,6 @@ const (
 	ByMonth UsageBy = "month" // from its first day on
 )
 
-
 // A UsageQuery asks what was used. Empty fields match all.
 type UsageQuery struct {
 	// From and Until bound when calls ended, to the hour: that of From counts, and
