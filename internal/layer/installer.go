@@ -128,13 +128,48 @@ func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.S
 		return nil, err
 	}
 	defer done()
-	switch {
-	case kind == "pip" && in.UV != "":
-		return st.uvResolve(ctx, set)
-	case kind == "pip":
-		return st.pipResolve(ctx, set)
+	if err := st.checkIndex(); err != nil {
+		return nil, err
 	}
-	return st.npmResolve(ctx, set)
+	st.set = set
+	p := st.program()
+	if err := p.ask(set); err != nil {
+		return nil, err
+	}
+	if err := st.run(ctx, Command{Step: "resolve", Network: !in.Index.Offline, Env: p.env, Argv: p.resolve}); err != nil {
+		return nil, err
+	}
+	text, err := st.scratch.read(p.result, maxResult)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s resolved: %w", p.name, err)
+	}
+	return p.lock(text)
+}
+
+// A program is pip, uv or npm: what differs between them.
+type program struct {
+	name             string
+	env              []string
+	resolve, install []string // command lines
+	result           string   // the file in scratch that resolve writes
+	// ask writes the requirements for resolve, and lock makes a lock of its result.
+	ask  func(requirement.Set) error
+	lock func([]byte) ([]byte, error)
+	// prepare checks a lock and writes it for install; empty means that there is nothing to
+	// install. finish ends an installation.
+	prepare func(lock []byte) (empty bool, err error)
+	finish  func(context.Context) error
+}
+
+// program returns the one that installs packages of the step's kind.
+func (st *step) program() program {
+	switch {
+	case st.kind == "npm":
+		return st.npm()
+	case st.in.UV != "":
+		return st.uv()
+	}
+	return st.pip()
 }
 
 // fits refuses a set that needs another Python than there is.
@@ -164,14 +199,19 @@ func (in *Installer) Install(kind string, lock []byte) Build {
 			return err
 		}
 		defer done()
-		st.files = scratch(dir)
-		switch {
-		case kind == "npm":
-			return st.npmInstall(ctx, lock)
-		case in.UV != "":
-			return st.uvInstall(ctx, lock)
+		if err := st.checkIndex(); err != nil {
+			return err
 		}
-		return st.pipInstall(ctx, lock)
+		st.files = scratch(dir)
+		p := st.program()
+		if empty, err := p.prepare(lock); err != nil || empty {
+			return err
+		}
+		if err := st.run(ctx, Command{Step: "install", Network: !in.Index.Offline, Env: p.env,
+			Argv: p.install}); err != nil {
+			return err
+		}
+		return p.finish(ctx)
 	}
 }
 
@@ -280,6 +320,26 @@ func (st *step) put(name string, data []byte) error {
 	return explain("write for the installer", st.scratch.put(name, data))
 }
 
+// checkIndex refuses an index that cannot be given to an installer safely.
+func (st *step) checkIndex() error {
+	ix := st.in.Index
+	secret := len(ix.Env) > 0 ||
+		credentials().MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
+	if secret && (st.kind == "pip" && st.in.Source || st.kind == "npm" && st.in.Scripts) {
+		return &haft.Error{Code: haft.CodeDenied, Message: "" +
+			"packages that run code when they are installed could read the credentials of the index: give the " +
+			"credentials to the proxy, or install built packages only"}
+	}
+	for _, w := range slices.Concat(ix.Extra, ix.Wheels) {
+		if strings.ContainsAny(w, " \t\n,") {
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "an extra index or a directory of wheels has a space or a comma in its name, which pip " +
+					"takes for two"}
+		}
+	}
+	return nil
+}
+
 // mounts are the directories of the step and of the index.
 func (st *step) mounts() []sandbox.Mount {
 	out := []sandbox.Mount{{Host: string(st.scratch), Inside: st.inside(""), Writable: true}}
@@ -332,7 +392,16 @@ func (st *step) run(ctx context.Context, c Command) error {
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
 	var guard sync.WaitGroup
-	guard.Go(func() { st.scratch.guard(bounded, c.Limits, stop) })
+	guard.Go(func() {
+		st.scratch.watch(bounded, func(size int64, count int) error {
+			if size <= c.Limits.Disk && int64(count) <= c.Limits.Inodes {
+				return nil
+			}
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
+				"the installer left more than %d MiB or %d files in its temporary directory, which is the most",
+				c.Limits.Disk>>20, c.Limits.Inodes)}
+		}, stop)
+	})
 	exit, err := st.in.Run(bounded, c)
 	tooLarge, large := errors.AsType[*haft.Error](context.Cause(bounded))
 	stop(nil)

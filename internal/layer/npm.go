@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,70 +14,73 @@ import (
 	"haft/internal/requirement"
 )
 
-// npmEnv keeps npm to what we say. The two files of settings do not exist; npm
-// refuses one name for both.
-func (st *step) npmEnv() []string {
-	env := []string{
-		"npm_config_userconfig=" + st.inside("user.npmrc"), "npm_config_globalconfig=" + st.inside("global.npmrc"),
-		"npm_config_cache=" + st.inside("cache"), "npm_config_audit=false", "npm_config_fund=false",
-		"npm_config_update_notifier=false",
-		"npm_config_progress=false", "npm_config_color=false", "npm_config_fetch_retries=2",
-		"npm_config_fetch_timeout=30000",
-		"npm_config_fetch_retry_mintimeout=500", "npm_config_fetch_retry_maxtimeout=3000",
-		"npm_config_omit_lockfile_registry_resolved=true", "npm_config_logs_max=0",
-	}
-	if st.in.Index.Registry != "" {
-		env = append(env, "npm_config_registry="+st.in.Index.Registry)
-	}
+// npm keeps npm to our settings. The two files of settings do not exist; npm refuses one name
+// for both. A layer holds package.json and the lock beside node_modules.
+func (st *step) npm() program {
+	offline := ""
 	if st.in.Index.Offline {
-		env = append(env, "npm_config_offline=true")
+		offline = "true"
 	}
-	return env
-}
-
-// npm returns a command line of npm that works in dir.
-func (st *step) npm(verb, dir string, args ...string) []string {
-	argv := append(append([]string{}, st.in.NPM...), verb, "--prefix", dir)
-	return append(argv, args...)
+	install := slices.Concat(st.in.NPM, []string{"ci", "--prefix", st.target(), "--omit=dev", "--install-links=true"})
+	if !st.in.Scripts {
+		install = append(install, "--ignore-scripts")
+	}
+	return program{
+		name: "npm",
+		env: variables("npm_config_userconfig", st.inside("user.npmrc"),
+			"npm_config_globalconfig", st.inside("global.npmrc"), "npm_config_cache", st.inside("cache"),
+			"npm_config_audit", "false", "npm_config_fund", "false", "npm_config_update_notifier", "false",
+			"npm_config_progress", "false", "npm_config_color", "false", "npm_config_fetch_retries", "2",
+			"npm_config_fetch_timeout", "30000", "npm_config_fetch_retry_mintimeout", "500",
+			"npm_config_fetch_retry_maxtimeout", "3000", "npm_config_omit_lockfile_registry_resolved", "true",
+			"npm_config_logs_max", "0", "npm_config_registry", st.in.Index.Registry, "npm_config_offline", offline),
+		resolve: slices.Concat(st.in.NPM, []string{"install", "--prefix", st.inside("project"), "--package-lock-only",
+			"--ignore-scripts"}),
+		install: install,
+		result:  "project/package-lock.json",
+		ask: func(set requirement.Set) error {
+			dependencies := map[string]string{}
+			for _, n := range set.NPM {
+				dependencies[n.Name] = n.Range
+			}
+			if err := st.scratch.mkdir("project"); err != nil {
+				return explain("write for the installer", err)
+			}
+			return st.scratch.putJSON("project/package.json", npmPackage(dependencies))
+		},
+		lock: func(text []byte) ([]byte, error) {
+			lock, _, err := npmLock(text)
+			return lock, err
+		},
+		prepare: func(lock []byte) (bool, error) { return false, st.putNPM(lock) },
+		finish: func(context.Context) error {
+			return explain("keep what was installed", st.files.mkdir("node_modules"))
+		},
+	}
 }
 
 // npmPackage is the package.json of a layer.
-func npmPackage(dependencies map[string]string) ([]byte, error) {
-	return json.Marshal(map[string]any{"name": "haft-layer", "version": "0.0.0", "private": true,
-		"dependencies": dependencies})
+func npmPackage(dependencies map[string]string) map[string]any {
+	return map[string]any{"name": "haft-layer", "version": "0.0.0", "private": true, "dependencies": dependencies}
 }
 
-// npmResolve makes a lock by npm.
-func (st *step) npmResolve(ctx context.Context, set requirement.Set) ([]byte, error) {
-	if err := st.checkIndex(); err != nil {
-		return nil, err
-	}
-	st.set = set
-	deps := map[string]string{}
-	for _, n := range set.NPM {
-		deps[n.Name] = n.Range
-	}
-	text, err := npmPackage(deps)
+// putNPM checks a lock and writes it into the layer.
+func (st *step) putNPM(lock []byte) error {
+	lock, dependencies, err := npmLock(lock)
 	if err != nil {
-		return nil, fmt.Errorf("write package.json: %w", err)
+		return err
 	}
-	if err := st.scratch.mkdir("project"); err != nil {
-		return nil, explain("write for the installer", err)
+	for name, rng := range dependencies {
+		st.set.NPM = append(st.set.NPM, requirement.NPM{Name: name, Range: rng})
 	}
-	if err := st.put("project/package.json", text); err != nil {
-		return nil, err
+	if err := st.files.putJSON("package.json", npmPackage(dependencies)); err != nil {
+		return err
 	}
-	err = st.run(ctx, Command{Step: "resolve", Network: !st.in.Index.Offline, Env: st.npmEnv(),
-		Argv: st.npm("install", st.inside("project"), "--package-lock-only", "--ignore-scripts")})
-	if err != nil {
-		return nil, err
+	if err := st.files.put("package-lock.json", lock); err != nil {
+		return explain("write for the installer", err)
 	}
-	text, err = st.scratch.read("project/package-lock.json", maxResult)
-	if err != nil {
-		return nil, fmt.Errorf("read the lock of npm: %w", err)
-	}
-	text, _, err = npmLock(text)
-	return text, err
+	// The directory must be there even if nothing is asked for: it is mounted.
+	return explain("write for the installer", st.files.mkdir("node_modules"))
 }
 
 var (
@@ -154,41 +158,4 @@ func npmLock(text []byte) (lock []byte, dependencies map[string]string, err erro
 		return nil, nil, fmt.Errorf("write the lock of npm: %w", err)
 	}
 	return out.Bytes(), dependencies, nil
-}
-
-// npmInstall installs a lock by npm ci. The layer holds package.json and the lock
-// beside node_modules.
-func (st *step) npmInstall(ctx context.Context, lock []byte) error {
-	if err := st.checkIndex(); err != nil {
-		return err
-	}
-	lock, deps, err := npmLock(lock)
-	if err != nil {
-		return err
-	}
-	for name, rng := range deps {
-		st.set.NPM = append(st.set.NPM, requirement.NPM{Name: name, Range: rng})
-	}
-	text, err := npmPackage(deps)
-	if err != nil {
-		return fmt.Errorf("write package.json: %w", err)
-	}
-	for name, data := range map[string][]byte{"package.json": text, "package-lock.json": lock} {
-		if err := st.files.put(name, data); err != nil {
-			return explain("write for the installer", err)
-		}
-	}
-	// The directory must be there even if nothing is asked for: it is what is mounted.
-	if err := st.files.mkdir("node_modules"); err != nil {
-		return explain("write for the installer", err)
-	}
-	args := []string{"--omit=dev", "--install-links=true"}
-	if !st.in.Scripts {
-		args = append(args, "--ignore-scripts")
-	}
-	if err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.npmEnv(),
-		Argv: st.npm("ci", st.target(), args...)}); err != nil {
-		return err
-	}
-	return explain("keep what was installed", st.files.mkdir("node_modules"))
 }

@@ -5,37 +5,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"haft"
 	"haft/internal/requirement"
 )
 
-// pipEnv keeps pip to what we say: no files of a user or of the system, no questions,
-// and the index in the environment, where the list of processes does not show it.
-func (st *step) pipEnv() []string {
-	ix := st.in.Index
-	env := []string{
-		"PIP_CONFIG_FILE=" + os.DevNull, "PIP_NO_INPUT=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1",
-		"PIP_PROGRESS_BAR=off", "PIP_NO_COLOR=1", "PIP_ROOT_USER_ACTION=ignore", "PIP_NO_WARN_SCRIPT_LOCATION=1",
-		"PIP_RETRIES=2", "PIP_DEFAULT_TIMEOUT=30", "PIP_LOG=" + st.inside("pip.log"),
-	}
-	set := func(name, value string) {
-		if value != "" {
-			env = append(env, name+"="+value)
+// variables returns "NAME=value" for each pair whose value is not empty.
+func variables(pairs ...string) []string {
+	var env []string
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			env = append(env, pairs[i]+"="+pairs[i+1])
 		}
-	}
-	set("PIP_INDEX_URL", ix.URL)
-	set("PIP_EXTRA_INDEX_URL", strings.Join(ix.Extra, " "))
-	set("PIP_FIND_LINKS", strings.Join(st.wheels(), " "))
-	if ix.Offline {
-		set("PIP_NO_INDEX", "1")
 	}
 	return env
 }
 
-// pip returns the command line of pip install.
-func (st *step) pip(args ...string) []string {
+// pip keeps pip to our settings: no files of a user or of the system, no questions, and the
+// index in the environment, where the list of processes does not show it.
+func (st *step) pip() program {
+	ix, noIndex := st.in.Index, ""
+	if ix.Offline {
+		noIndex = "1"
+	}
 	argv := append([]string{}, st.in.Pip...)
 	if len(argv) == 0 {
 		argv = []string{st.in.Python, "-I", "-m", "pip"}
@@ -46,57 +40,65 @@ func (st *step) pip(args ...string) []string {
 	} else {
 		argv = append(argv, "--only-binary", ":all:")
 	}
-	return append(argv, args...)
+	return st.python(program{
+		name: "pip",
+		env: variables("PIP_CONFIG_FILE", os.DevNull, "PIP_NO_INPUT", "1", "PIP_DISABLE_PIP_VERSION_CHECK", "1",
+			"PIP_NO_CACHE_DIR", "1", "PIP_PROGRESS_BAR", "off", "PIP_NO_COLOR", "1", "PIP_ROOT_USER_ACTION", "ignore",
+			"PIP_NO_WARN_SCRIPT_LOCATION", "1", "PIP_RETRIES", "2", "PIP_DEFAULT_TIMEOUT", "30",
+			"PIP_LOG", st.inside("pip.log"), "PIP_INDEX_URL", ix.URL, "PIP_EXTRA_INDEX_URL", strings.Join(ix.Extra, " "),
+			"PIP_FIND_LINKS", strings.Join(st.wheels(), " "), "PIP_NO_INDEX", noIndex),
+		resolve: slices.Concat(argv, []string{"--dry-run", "--ignore-installed", "--report", st.inside("report.json"),
+			"-r", st.inside("requirements.in")}),
+		result: "report.json",
+		lock:   lockOfReport,
+		install: slices.Concat(argv, []string{"--no-deps", "--require-hashes", "--no-compile", "--target", st.target(),
+			"-r", st.inside("lock.txt")}),
+	})
 }
 
-// checkIndex refuses what cannot be handed to an installer safely.
-func (st *step) checkIndex() error {
+// uv is for uv what pip is for pip.
+func (st *step) uv() program {
 	ix := st.in.Index
-	known := len(ix.Env) > 0 ||
-		credentials().MatchString(strings.Join(append([]string{ix.URL, ix.Registry, ix.Proxy}, ix.Extra...), " "))
-	if known && (st.kind == "pip" && st.in.Source || st.kind == "npm" && st.in.Scripts) {
-		return &haft.Error{Code: haft.CodeDenied, Message: "" +
-			"packages that run code when they are installed could read the credentials of the index: give the " +
-			"credentials to the proxy, or install built packages only"}
-	}
-	for _, w := range append(append([]string{}, ix.Extra...), ix.Wheels...) {
-		if strings.ContainsAny(w, " \t\n,") {
-			return &haft.Error{Code: haft.CodeInvalid,
-				Message: "an extra index or a directory of wheels has a space or a comma in its name, which pip " +
-					"takes for two"}
+	argv := func(verb string, args ...string) []string {
+		argv := []string{st.in.UV, "pip", verb, "--python", st.in.Python}
+		if !st.in.Source {
+			argv = append(argv, "--only-binary", ":all:")
 		}
+		if ix.Offline {
+			argv = append(argv, "--no-index")
+		}
+		return append(argv, args...)
 	}
-	return nil
+	return st.python(program{
+		name: "uv",
+		env: variables("UV_NO_CONFIG", "1", "UV_NO_CACHE", "1", "UV_NO_PROGRESS", "1", "UV_PYTHON_DOWNLOADS", "never",
+			"UV_LINK_MODE", "copy", "UV_HTTP_TIMEOUT", "30", "UV_NO_ENV_FILE", "1", "UV_DEFAULT_INDEX", ix.URL,
+			"UV_INDEX", strings.Join(ix.Extra, " "), "UV_FIND_LINKS", strings.Join(st.wheels(), ",")),
+		resolve: argv("compile", "--generate-hashes", "--no-header", "--no-annotate", "--quiet",
+			"-o", st.inside("lock.txt"), st.inside("requirements.in")),
+		result:  "lock.txt",
+		lock:    checkedLock,
+		install: argv("install", "--no-deps", "--require-hashes", "--target", st.target(), "-r", st.inside("lock.txt")),
+	})
 }
 
-// requirements writes what is asked for to a file.
-func (st *step) requirements(set requirement.Set) error {
-	st.set = set
-	var b strings.Builder
-	for _, p := range set.Pip {
-		b.WriteString(p.Line() + "\n")
+// python adds what pip and uv do alike.
+func (st *step) python(p program) program {
+	p.ask = func(set requirement.Set) error {
+		var b strings.Builder
+		for _, p := range set.Pip {
+			b.WriteString(p.Line() + "\n")
+		}
+		return st.put("requirements.in", []byte(b.String()))
 	}
-	return st.put("requirements.in", []byte(b.String()))
-}
-
-// pipResolve makes a lock by pip's dry run.
-func (st *step) pipResolve(ctx context.Context, set requirement.Set) ([]byte, error) {
-	if err := st.checkIndex(); err != nil {
-		return nil, err
+	p.prepare = func(lock []byte) (empty bool, err error) {
+		if st.set.Pip, err = requirement.ReadLock("the lock", string(lock)); err != nil {
+			return false, err
+		}
+		return len(st.set.Pip) == 0, st.put("lock.txt", []byte(requirement.WriteLock(st.set.Pip)))
 	}
-	if err := st.requirements(set); err != nil {
-		return nil, err
-	}
-	err := st.run(ctx, Command{Step: "resolve", Network: !st.in.Index.Offline, Env: st.pipEnv(), Argv: st.pip(
-		"--dry-run", "--ignore-installed", "--report", st.inside("report.json"), "-r", st.inside("requirements.in"))})
-	if err != nil {
-		return nil, err
-	}
-	text, err := st.scratch.read("report.json", maxResult)
-	if err != nil {
-		return nil, fmt.Errorf("read the report of pip: %w", err)
-	}
-	return lockOfReport(text)
+	p.finish = st.compile
+	return p
 }
 
 // lockOfReport turns the report of pip into a lock. The report is written by a
@@ -139,42 +141,16 @@ func lockOfReport(text []byte) ([]byte, error) {
 		}
 		list = append(list, p)
 	}
-	return checkedLock(requirement.WriteLock(list))
+	return checkedLock([]byte(requirement.WriteLock(list)))
 }
 
 // checkedLock returns a lock in its normal form.
-func checkedLock(text string) ([]byte, error) {
-	list, err := requirement.ReadLock("the lock", text)
+func checkedLock(text []byte) ([]byte, error) {
+	list, err := requirement.ReadLock("the lock", string(text))
 	if err != nil {
 		return nil, err
 	}
 	return []byte(requirement.WriteLock(list)), nil
-}
-
-// putLock checks a lock and writes it for the installer.
-func (st *step) putLock(lock []byte) error {
-	if err := st.checkIndex(); err != nil {
-		return err
-	}
-	list, err := requirement.ReadLock("the lock", string(lock))
-	if err != nil {
-		return err
-	}
-	st.set.Pip = list
-	return st.put("lock.txt", []byte(requirement.WriteLock(list)))
-}
-
-// pipInstall installs a lock by pip.
-func (st *step) pipInstall(ctx context.Context, lock []byte) error {
-	if err := st.putLock(lock); err != nil || len(st.set.Pip) == 0 {
-		return err
-	}
-	err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.pipEnv(), Argv: st.pip(
-		"--no-deps", "--require-hashes", "--no-compile", "--target", st.target(), "-r", st.inside("lock.txt"))})
-	if err != nil {
-		return err
-	}
-	return st.compile(ctx)
 }
 
 // compile makes bytecode, since nobody can write it later. It is not compared with
@@ -192,66 +168,4 @@ func (st *step) compile(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// uvEnv is for uv what pipEnv is for pip.
-func (st *step) uvEnv() []string {
-	ix := st.in.Index
-	env := []string{"UV_NO_CONFIG=1", "UV_NO_CACHE=1", "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never",
-		"UV_LINK_MODE=copy", "UV_HTTP_TIMEOUT=30", "UV_NO_ENV_FILE=1"}
-	set := func(name, value string) {
-		if value != "" {
-			env = append(env, name+"="+value)
-		}
-	}
-	set("UV_DEFAULT_INDEX", ix.URL)
-	set("UV_INDEX", strings.Join(ix.Extra, " "))
-	set("UV_FIND_LINKS", strings.Join(st.wheels(), ","))
-	return env
-}
-
-// uv returns a command line of uv pip.
-func (st *step) uv(verb string, args ...string) []string {
-	argv := []string{st.in.UV, "pip", verb, "--python", st.in.Python}
-	if !st.in.Source {
-		argv = append(argv, "--only-binary", ":all:")
-	}
-	if st.in.Index.Offline {
-		argv = append(argv, "--no-index")
-	}
-	return append(argv, args...)
-}
-
-// uvResolve makes a lock by uv.
-func (st *step) uvResolve(ctx context.Context, set requirement.Set) ([]byte, error) {
-	if err := st.checkIndex(); err != nil {
-		return nil, err
-	}
-	if err := st.requirements(set); err != nil {
-		return nil, err
-	}
-	err := st.run(ctx, Command{Step: "resolve", Network: !st.in.Index.Offline, Env: st.uvEnv(), Argv: st.uv("compile",
-		"--generate-hashes", "--no-header", "--no-annotate", "--quiet", "-o", st.inside("lock.txt"),
-		st.inside("requirements.in"))})
-	if err != nil {
-		return nil, err
-	}
-	text, err := st.scratch.read("lock.txt", maxResult)
-	if err != nil {
-		return nil, fmt.Errorf("read the lock of uv: %w", err)
-	}
-	return checkedLock(string(text))
-}
-
-// uvInstall installs a lock by uv.
-func (st *step) uvInstall(ctx context.Context, lock []byte) error {
-	if err := st.putLock(lock); err != nil || len(st.set.Pip) == 0 {
-		return err
-	}
-	err := st.run(ctx, Command{Step: "install", Network: !st.in.Index.Offline, Env: st.uvEnv(), Argv: st.uv("install",
-		"--no-deps", "--require-hashes", "--target", st.target(), "-r", st.inside("lock.txt"))})
-	if err != nil {
-		return err
-	}
-	return st.compile(ctx)
 }

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"haft"
 )
 
 // A scratch is the directory of one step, which code of packages can write to: whatever
@@ -62,6 +61,15 @@ func (s scratch) put(name string, data []byte) error {
 	}
 	defer root.Close()
 	return root.WriteFile(name, data, 0o644)
+}
+
+// putJSON writes a value for the installer to read.
+func (s scratch) putJSON(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = s.put(name, text)
+	}
+	return explain("write for the installer", err)
 }
 
 // mkdir makes a directory that a sandbox of another user may write to.
@@ -125,9 +133,12 @@ func (s scratch) measure(ctx context.Context) (size int64, count int) {
 	return size, count
 }
 
-// guard cancels a step whose directory grows beyond its limits of bytes and files.
-func (s scratch) guard(ctx context.Context, limits haft.Limits, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(watchEvery)
+// measureEvery is how often the size of a directory is measured while an installer fills it.
+const measureEvery = 2 * time.Second
+
+// watch measures the directory until ctx ends, and cancels once check finds it too large.
+func (s scratch) watch(ctx context.Context, check func(size int64, count int) error, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -135,10 +146,8 @@ func (s scratch) guard(ctx context.Context, limits haft.Limits, cancel context.C
 			return
 		case <-tick.C:
 		}
-		if size, count := s.measure(ctx); size > limits.Disk || int64(count) > limits.Inodes {
-			cancel(&haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(
-				"the installer left more than %d MiB or %d files in its temporary directory, which is the most",
-				limits.Disk>>20, limits.Inodes)})
+		if err := check(s.measure(ctx)); err != nil {
+			cancel(err)
 			return
 		}
 	}

@@ -304,7 +304,7 @@ func (s *Store) fill(ctx context.Context, f *sharedBuild, tmp string) (Info, err
 	}
 	bounded, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { s.watch(bounded, files, cancel) })
+	wg.Go(func() { scratch(files).watch(bounded, s.bounds, cancel) })
 	started := time.Now()
 	err := f.build(bounded, files, f.progress)
 	cause := context.Cause(bounded)
@@ -314,7 +314,7 @@ func (s *Store) fill(ctx context.Context, f *sharedBuild, tmp string) (Info, err
 		if e, ok := errors.AsType[*haft.Error](cause); ok && ctx.Err() == nil {
 			return Info{}, e // it grew too large
 		}
-		if noRoom(err) {
+		if diskFull(err) {
 			return Info{}, explain("build a layer", err)
 		}
 		return Info{}, err
@@ -324,26 +324,6 @@ func (s *Store) fill(ctx context.Context, f *sharedBuild, tmp string) (Info, err
 	}
 	f.progress("checking and keeping what was installed")
 	return s.seal(ctx, tmp, f.want, started)
-}
-
-// watchEvery is how often the size of a layer is looked at while it is built.
-const watchEvery = 2 * time.Second
-
-// watch cancels a build whose directory grows beyond the bounds.
-func (s *Store) watch(ctx context.Context, dir string, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := s.bounds(scratch(dir).measure(ctx)); err != nil {
-			cancel(err)
-			return
-		}
-	}
 }
 
 // bounds reports what is too large.

@@ -245,11 +245,11 @@ func explain(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case noRoom(err):
+	case diskFull(err):
 		return &haft.Error{Code: haft.CodeUnavailable, Err: fmt.Errorf("%s: %w", doing, err), Message: "" +
 			"the disk that holds installed packages is full: free some space, or remove packages that are not used " +
 			"with \"haft env gc\""}
-	case noWriting(err):
+	case readOnly(err):
 		return &haft.Error{Code: haft.CodeUnavailable, Err: fmt.Errorf("%s: %w", doing, err), Message: "" +
 			"the directory that holds installed packages cannot be written to: see to its owner and mode"}
 	}
