@@ -249,9 +249,9 @@ func TestAttacks_page_is_made_from_what_ran(t *testing.T) {
 // The page names tests, cases and scripts that exist.
 func TestAttacks_are_those_that_are_tried(t *testing.T) {
 	page, _ := readAttacks(t)
-	law := map[string]bool{}
+	cases := map[string]bool{}
 	for _, c := range sandboxtest.Cases() {
-		law[c.Name] = true
+		cases[c.Name] = true
 	}
 	tests := map[string]string{}
 	named := 0
@@ -274,8 +274,8 @@ func TestAttacks_are_those_that_are_tried(t *testing.T) {
 				t.Error(err)
 			}
 		case strings.Count(name, "_") > 1 && strings.ToLower(name) == name:
-			if !law[name] && runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
-				t.Errorf("the law has no %s", name)
+			if !cases[name] && runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
+				t.Errorf("the conformance suite has no %s", name)
 			}
 		default:
 			continue

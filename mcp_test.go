@@ -11,7 +11,7 @@ import (
 	"haft"
 )
 
-func TestMCPToolName_is_a_tool_name_and_tells_tools_apart(t *testing.T) {
+func TestMCPToolName_is_a_tool_name_and_distinguishes_tools(t *testing.T) {
 	seen := map[string]string{}
 	for _, tool := range []string{
 		"read", "read_text", "read.text", "read text", "read/text", "", "é", "ü", "__proto__", "a__b",

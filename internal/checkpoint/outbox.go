@@ -139,7 +139,7 @@ func (o *outbox) stats() (int64, error) {
 	return max(0, o.tip-o.sent), o.err
 }
 
-// run sends until it is told to end.
+// run sends until close ends it.
 func (o *outbox) run(ctx context.Context) {
 	defer close(o.done)
 	wait := sendRetry

@@ -177,7 +177,7 @@ func (r *Restoration) Do(ctx context.Context, by haft.Principal) error {
 	if len(lost) == 0 {
 		lost[by.Org] = Loss{Org: by.Org, From: 1}
 	}
-	if err := r.tell(ctx, lost, by); err != nil {
+	if err := r.recordLoss(ctx, lost, by); err != nil {
 		return err
 	}
 	if err := k.cfg.Store.ResetTip(ctx); err != nil {
@@ -207,8 +207,8 @@ func (r *Restoration) Do(ctx context.Context, by haft.Principal) error {
 	return k.writeHeads()
 }
 
-// tell writes entries about the loss.
-func (r *Restoration) tell(ctx context.Context, lost map[string]Loss, by haft.Principal) error {
+// recordLoss writes entries about the loss into the audit log.
+func (r *Restoration) recordLoss(ctx context.Context, lost map[string]Loss, by haft.Principal) error {
 	var b store.Batch
 	for org, l := range lost {
 		mark := r.signed[org]

@@ -35,7 +35,7 @@ func TestStore_full_disk(t *testing.T) {
 	small, _ := files(map[string]string{"a": "a"})
 	l, err := s.Layer(t.Context(), want("small"), small)
 	if err != nil || built.Load() != 1 {
-		t.Fatalf("with room again: %v", err)
+		t.Fatalf("with space again: %v", err)
 	}
 	l.Close()
 }

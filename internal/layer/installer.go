@@ -31,8 +31,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 }
 
-// Spec returns the command for a sandbox without network: whoever runs it adds the
-// outlet if c.Network, the mounts of the interpreter, and what isolation it needs.
+// Spec returns the command for a sandbox without network. The caller adds the egress connection
+// if c.Network, the mounts of the interpreter, and the isolation that it needs.
 func (c Command) Spec() sandbox.Spec {
 	return sandbox.Spec{Argv: c.Argv, Env: c.Env, Mounts: c.Mounts, Limits: c.Limits, Stdout: c.Stdout,
 		Stderr: c.Stderr}
@@ -136,7 +136,8 @@ func (in *Installer) Resolve(ctx context.Context, kind string, set requirement.S
 	if err := p.ask(set); err != nil {
 		return nil, err
 	}
-	if err := st.run(ctx, Command{Step: "resolve", Network: !in.Index.Offline, Env: p.env, Argv: p.resolve}); err != nil {
+	err = st.run(ctx, Command{Step: "resolve", Network: !in.Index.Offline, Env: p.env, Argv: p.resolve})
+	if err != nil {
 		return nil, err
 	}
 	text, err := st.scratch.read(p.result, maxResult)
@@ -267,7 +268,7 @@ type step struct {
 // step checks the configuration and makes a place to work.
 func (in *Installer) step(kind string, progress func(string)) (*step, func(), error) {
 	var mu sync.Mutex // both outputs of a command come at once
-	tell := func(line string) {
+	report := func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if progress != nil {
@@ -296,7 +297,7 @@ func (in *Installer) step(kind string, progress func(string)) (*step, func(), er
 			return nil, nil, explain("make a directory", err)
 		}
 	}
-	return &step{in: in, kind: kind, progress: tell, scratch: scratch(dir)}, done, nil
+	return &step{in: in, kind: kind, progress: report, scratch: scratch(dir)}, done, nil
 }
 
 // inside returns where a path below scratch is in the sandbox.
@@ -381,8 +382,8 @@ func (st *step) run(ctx context.Context, c Command) error {
 		c.Mounts = st.mounts()
 	}
 	c.Env = append(st.env(c.Network), c.Env...)
-	out := &talk{st: st, also: c.Stdout}
-	words := &talk{st: st}
+	out := &output{st: st, also: c.Stdout}
+	words := &output{st: st}
 	c.Stdout, c.Stderr = out, words
 	if c.Step == "probe" {
 		out.silent, words.silent = true, true

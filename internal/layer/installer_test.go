@@ -334,7 +334,7 @@ func TestInstaller_index_that_fails(t *testing.T) {
 				t.Errorf("got %+v of %v", p, err)
 			}
 			if all := err.Error() + said.String(); strings.Contains(all, "hunter2") {
-				t.Errorf("the password is told: %s", all)
+				t.Errorf("the password is shown: %s", all)
 			}
 		})
 	}

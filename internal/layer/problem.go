@@ -27,7 +27,7 @@ const (
 	ProblemAccess   ProblemKind = "access"     // the index wants credentials
 	ProblemTimeout  ProblemKind = "timeout"    // it took too long
 	ProblemBuild    ProblemKind = "build"      // a package could not be built from source
-	ProblemDisk     ProblemKind = "disk"       // there is no room left
+	ProblemDisk     ProblemKind = "disk"       // the disk is full
 	ProblemMemory   ProblemKind = "memory"     // or no memory
 	ProblemTool     ProblemKind = "installer"  // the installer itself is missing or too old
 	ProblemOther    ProblemKind = "other"
@@ -148,7 +148,7 @@ var advice = map[ProblemKind]struct {
 	ProblemTimeout: {haft.CodeUnavailable, "installing the packages took too long: try again, or ask for fewer"},
 	ProblemBuild: {haft.CodeInvalid,
 		"%s could not be built from source: choose a version that has built packages for this system"},
-	ProblemDisk: {haft.CodeUnavailable, "there is not enough room on the disk to install the packages: free " +
+	ProblemDisk: {haft.CodeUnavailable, "there is not enough space on the disk to install the packages: free " +
 		"some space, or remove unused ones with \"haft env gc\""},
 	ProblemMemory: {haft.CodeUnavailable, "there is not enough memory to install the packages"},
 	ProblemTool: {haft.CodeUnavailable,

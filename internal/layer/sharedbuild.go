@@ -182,7 +182,7 @@ func (s *Store) layer(digest string, h *hold) *Layer {
 	}}
 }
 
-// listen has progress told to fn until leave is called.
+// listen sends progress to fn until leave is called.
 func (f *sharedBuild) listen(fn func(string)) (leave func()) {
 	if fn == nil {
 		return func() {}
@@ -197,7 +197,7 @@ func (f *sharedBuild) listen(fn func(string)) (leave func()) {
 	}
 }
 
-// progress tells all who wait.
+// progress sends a line to everyone who waits.
 func (f *sharedBuild) progress(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

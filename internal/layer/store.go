@@ -66,7 +66,7 @@ type Want struct {
 	Runtime string
 	// Lock is the exact list of packages, with hashes.
 	Lock []byte
-	// Progress, if not nil, is told what the build does, in lines. It must return
+	// Progress, if not nil, gets the output of the build line by line. It must return
 	// at once, and is not called after Layer has returned.
 	Progress func(line string)
 }

@@ -95,11 +95,11 @@ func TestStore_builds_once_for_fifty_callers(t *testing.T) {
 		return build(ctx, dir, progress)
 	}
 	var wg sync.WaitGroup
-	var heard atomic.Int32
+	var reported atomic.Int32
 	for range 50 {
 		wg.Go(func() {
 			w := want("numpy==1")
-			w.Progress = func(string) { heard.Add(1) }
+			w.Progress = func(string) { reported.Add(1) }
 			l, err := s.Layer(t.Context(), w, slow)
 			if err != nil {
 				t.Error(err)
@@ -116,8 +116,8 @@ func TestStore_builds_once_for_fifty_callers(t *testing.T) {
 	if built.Load() != 1 {
 		t.Errorf("it was built %d times", built.Load())
 	}
-	if heard.Load() == 0 {
-		t.Error("nobody heard of progress")
+	if reported.Load() == 0 {
+		t.Error("no progress was reported")
 	}
 	l, err := s.Layer(t.Context(), want("numpy==1"), nil)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestStore_build_ends_when_nobody_waits(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if <-ended == nil {
-		t.Error("the build was not told to end")
+		t.Error("the build was not asked to end")
 	}
 	build, _ := files(map[string]string{"a": "a"})
 	l, err := s.Layer(t.Context(), want("x"), build)
@@ -460,7 +460,7 @@ func TestStore_hammer(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWant_Digest_tells_parts_apart(t *testing.T) {
+func TestWant_Digest_distinguishes_parts(t *testing.T) {
 	a := layer.Want{Kind: "pip", Runtime: "ab", Lock: []byte("c")}
 	b := layer.Want{Kind: "pip", Runtime: "a", Lock: []byte("bc")}
 	if a.Digest() == b.Digest() {

@@ -66,7 +66,7 @@ type cache struct {
 	loads   map[loadKey]*pendingLoad
 }
 
-// A flightKey lets only those wait for each other who may have the same answer.
+// A loadKey lets callers share a load only if the answer is the same for all of them.
 type loadKey struct {
 	key   key
 	age   uint64
@@ -93,50 +93,50 @@ func (c *cache) entry(ctx context.Context, k key, fresh *stamp,
 				return e, nil
 			}
 		}
-		fk := loadKey{key: k, age: c.age}
+		lk := loadKey{key: k, age: c.age}
 		if fresh != nil {
-			fk.stamp = *fresh
+			lk.stamp = *fresh
 		}
-		f := c.loads[fk]
-		if f == nil {
-			f = &pendingLoad{done: make(chan struct{})}
-			c.loads[fk] = f
+		p := c.loads[lk]
+		if p == nil {
+			p = &pendingLoad{done: make(chan struct{})}
+			c.loads[lk] = p
 			c.mu.Unlock()
-			c.fly(ctx, fk, f, load)
-			return f.entry, f.err
+			c.run(ctx, lk, p, load)
+			return p.entry, p.err
 		}
 		c.mu.Unlock()
 		select {
-		case <-f.done:
+		case <-p.done:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		// Who loaded may have been cancelled, which is not our business.
-		if errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) {
+		// The caller that loaded may have been cancelled. That is no answer for this one.
+		if errors.Is(p.err, context.Canceled) || errors.Is(p.err, context.DeadlineExceeded) {
 			if ctx.Err() == nil {
 				continue
 			}
 		}
-		return f.entry, f.err
+		return p.entry, p.err
 	}
 }
 
 // errPanic is what waiters get if loading panicked.
 var errPanic = errors.New("loading a tool panicked")
 
-// fly loads an entry and keeps it unless something was written meanwhile.
-func (c *cache) fly(ctx context.Context, fk loadKey, f *pendingLoad, load func(context.Context) (*entry, error)) {
-	f.err = errPanic
+// run loads an entry and keeps it unless something was written meanwhile.
+func (c *cache) run(ctx context.Context, lk loadKey, p *pendingLoad, load func(context.Context) (*entry, error)) {
+	p.err = errPanic
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.loads, fk)
-		if f.err == nil && c.age == fk.age {
-			c.keep(f.entry)
+		delete(c.loads, lk)
+		if p.err == nil && c.age == lk.age {
+			c.keep(p.entry)
 		}
-		close(f.done)
+		close(p.done)
 	}()
-	f.entry, f.err = load(ctx)
+	p.entry, p.err = load(ctx)
 }
 
 // keep adds an entry and forgets the oldest. Precondition: mu is held.

@@ -170,7 +170,7 @@ func anySchema(depth int) *rapid.Generator[map[string]any] {
 }
 
 // The diff of equal schemas is empty, and that of others is not.
-func TestChanges_laws(t *testing.T) {
+func TestChanges_properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anySchema(3).Draw(t, "a"), anySchema(3).Draw(t, "b")
 		x, y := text(a), text(b)

@@ -13,7 +13,7 @@ import (
 const digestForm = "haft-version-1\n"
 
 // digested is what a digest covers: all that decides what a call runs, how, and
-// what a model is told about it. Empty fields are left out, so that a field that
+// what a model sees of it. Empty fields are left out, so that a field that
 // is added later changes no digest of a version without it.
 type digested struct {
 	Kind         haft.Kind         `json:"kind"`

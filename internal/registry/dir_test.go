@@ -161,7 +161,7 @@ func TestReadSidecar_says_where(t *testing.T) {
 }
 
 // watch collects what a watch tells.
-func watch(t *testing.T, dir string) (told <-chan []string, stop func() error) {
+func watch(t *testing.T, dir string) (reports <-chan []string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	news, done := make(chan []string, 100), make(chan error, 1)
@@ -174,14 +174,14 @@ func watch(t *testing.T, dir string) (told <-chan []string, stop func() error) {
 	}
 }
 
-// next waits for what is told next.
-func next(t *testing.T, told <-chan []string) []string {
+// next waits for the next report.
+func next(t *testing.T, reports <-chan []string) []string {
 	t.Helper()
 	select {
-	case s := <-told:
+	case s := <-reports:
 		return s
 	case <-time.After(20 * time.Second):
-		t.Fatal("nothing was told")
+		t.Fatal("nothing was reported")
 	}
 	return nil
 }
@@ -189,11 +189,11 @@ func next(t *testing.T, told <-chan []string) []string {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.py", "1", "b.py", "1")
-	told, stop := watch(t, dir)
+	reports, stop := watch(t, dir)
 	want := func(lines ...string) {
 		t.Helper()
-		if diff := cmp.Diff(lines, next(t, told)); diff != "" {
-			t.Fatalf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(lines, next(t, reports)); diff != "" {
+			t.Fatalf("reported (-want +got):\n%s", diff)
 		}
 	}
 	want(`a.py python name= source="1"`, `b.py python name= source="1"`)

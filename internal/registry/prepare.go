@@ -15,8 +15,8 @@ func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) 
 		return nil, err
 	}
 	if c.waits {
-		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "a person has to look at the source first: register it as a tool. It says " + summarize(c.findings)}
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "a person has to review the source first: register " +
+			"it as a tool. The review found " + summarize(c.findings)}
 	}
 	return Compile(c.tool)
 }

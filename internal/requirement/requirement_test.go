@@ -268,7 +268,7 @@ func TestMerge_pip(t *testing.T) {
 	}
 }
 
-// Fits is held against the library of pip by TestLaw_pep440; these are its corners.
+// Fits is held against the library of pip by TestConformance_pep440; these are its corners.
 func TestFits(t *testing.T) {
 	for _, tt := range []struct {
 		spec, version string

@@ -112,7 +112,8 @@ func readTOML(place, text string, doc any) error {
 		if pe, ok := errors.AsType[toml.ParseError](err); ok {
 			return refuse("%s: line %d is not TOML", place, pe.Position.Line)
 		}
-		return refuse("%s: dependencies must be a list of strings and requires-python a string: a value has another type", place)
+		return refuse("%s: a value has another type: dependencies must be a list of strings and requires-python a "+
+			"string", place)
 	}
 	return nil
 }

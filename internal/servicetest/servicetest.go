@@ -1,4 +1,4 @@
-// Package servicetest is the law of [haft.Service]: what the engine promises holds
+// Package servicetest is the contract test of [haft.Service]: the promises of the engine hold
 // for whoever implements it, such as the client of a server.
 //
 // [Run] makes its own tools, of which an [Executor] knows what they do, and speaks
@@ -16,7 +16,7 @@ import (
 	"haft/executor"
 )
 
-// The people of the law. Policy must allow users and administrators every tool.
+// The people of the contract test. Policy must allow users and administrators every tool.
 var (
 	Admin    = haft.Principal{Org: "acme", User: "root", Roles: []string{haft.RoleAdmin}}
 	Approver = haft.Principal{Org: "acme", User: "boss", Roles: []string{haft.RoleApprover}}
@@ -25,7 +25,7 @@ var (
 	Stranger = haft.Principal{Org: "evil", User: "root", Roles: []string{haft.RoleAdmin}}
 )
 
-// Policy is one that allows what the law needs.
+// Policy is one that allows what the contract test needs.
 const Policy = `
 version: 1
 roles:
@@ -36,7 +36,7 @@ roles:
 // A System gives the service as somebody has it.
 type System func(t *testing.T, who haft.Principal) haft.Service
 
-// Executor runs the tools of the law by their names: echo gives its arguments,
+// Executor runs the tools of the contract test by their names: echo gives its arguments,
 // fail fails, and sleep lasts until it is cancelled.
 type Executor struct{}
 
@@ -54,10 +54,10 @@ func (Executor) Execute(ctx context.Context, req executor.Request) (*haft.Result
 	return res, nil
 }
 
-// Run holds a system to the law. Open makes a new one, empty, with an [Executor] for
+// Run runs the contract test against a system. Open makes a new one, empty, with an [Executor] for
 // Python, and must close it with the test.
 func Run(t *testing.T, open func(t *testing.T) System) {
-	for name, law := range map[string]func(*world){
+	for name, test := range map[string]func(*world){
 		"tools":                             (*world).tools,
 		"tools_that_are_not_there":          (*world).noTools,
 		"tools_are_listed_in_pages":         (*world).manyTools,
@@ -74,11 +74,11 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		"organisations_do_not_see_others":   (*world).tenants,
 		"everything_is_stopped_and_resumed": (*world).stopped,
 	} {
-		t.Run(name, func(t *testing.T) { law(&world{t, open(t)}) })
+		t.Run(name, func(t *testing.T) { test(&world{t, open(t)}) })
 	}
 }
 
-// A world is one test of the law.
+// A world is one case of the contract test.
 type world struct {
 	*testing.T
 	as System
@@ -151,7 +151,7 @@ func (w *world) call(who haft.Principal, c haft.Call, want haft.Status) *haft.Re
 func (w *world) ended(who haft.Principal, id haft.CallID) *haft.Record {
 	w.Helper()
 	w.until(who, id, haft.EventCompleted)
-	// The event is told when the record is written.
+	// The event is sent when the record is written.
 	r, err := w.as(w.T, who).Record(w.Context(), who, id)
 	w.must("look at a call", err)
 	return r

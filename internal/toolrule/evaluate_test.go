@@ -368,7 +368,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-func TestAdmit_tells_the_model_why(t *testing.T) {
+func TestAdmit_says_why(t *testing.T) {
 	rules := []haft.ToolRule{
 		rule(haft.RuleChildren, "a", "b", "c"), rule(haft.RuleParent, "b", "d"),
 		rule(haft.RuleExit, "end"), rule(haft.RuleRequired, "c"), rule(haft.RuleRequired, "end"),

@@ -60,7 +60,7 @@ func allowed(t *rapid.T, rules []haft.ToolRule, history []toolrule.Past, availab
 	return s.Allowed
 }
 
-func TestLaw_a_further_rule_never_allows_more(t *testing.T) {
+func TestProperty_a_further_rule_never_allows_more(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules, history := drawRules(t), drawHistory(t)
 		types := slices.DeleteFunc(haft.RuleTypes(), func(r haft.RuleType) bool {
@@ -77,7 +77,7 @@ func TestLaw_a_further_rule_never_allows_more(t *testing.T) {
 	})
 }
 
-func TestLaw_only_what_is_available_is_allowed(t *testing.T) {
+func TestProperty_only_what_is_available_is_allowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules, history := drawRules(t), drawHistory(t)
 		available := rapid.SliceOf(rapid.SampledFrom(tools)).Draw(t, "available")
@@ -94,7 +94,7 @@ func TestLaw_only_what_is_available_is_allowed(t *testing.T) {
 	})
 }
 
-func TestLaw_the_order_of_rules_does_not_matter(t *testing.T) {
+func TestProperty_the_order_of_rules_does_not_matter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules, history := drawRules(t), drawHistory(t)
 		want := allowed(t, rules, history, tools)
@@ -104,7 +104,7 @@ func TestLaw_the_order_of_rules_does_not_matter(t *testing.T) {
 	})
 }
 
-func TestLaw_an_exit_is_the_end(t *testing.T) {
+func TestProperty_an_exit_is_the_end(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := append(drawRules(t), rule(haft.RuleExit, "end"))
 		history := append(drawHistory(t), turn("end")...)
@@ -115,7 +115,7 @@ func TestLaw_an_exit_is_the_end(t *testing.T) {
 }
 
 // What Check accepts can begin: rules that forbid every first call are found.
-func TestLaw_checked_rules_can_begin(t *testing.T) {
+func TestProperty_checked_rules_can_begin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := drawRules(t)
 		if err := toolrule.Check(rules, has); err != nil {

@@ -166,7 +166,7 @@ func crash(t *rapid.T, c *haft.Chain) *chain.Program {
 	return p
 }
 
-func TestLaw_every_chain_ends(t *testing.T) {
+func TestProperty_every_chain_ends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, false)
 		e := simulate(t, w, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
@@ -203,7 +203,7 @@ func TestLaw_every_chain_ends(t *testing.T) {
 
 // Whatever ends first, and whenever the chain is taken up again, the end is the
 // same, unless something stops it half-way.
-func TestLaw_time_and_crashes_do_not_matter(t *testing.T) {
+func TestProperty_time_and_crashes_do_not_matter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
 		want := simulate(t, w, func(n int) int { return n - 1 })

@@ -40,8 +40,8 @@ func pick(r *rand.Rand, list ...string) string { return list[r.IntN(len(list))] 
 
 var release = regexp.MustCompile(`^v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*`)
 
-// TestLaw_pep440 compares with the library that pip itself uses.
-func TestLaw_pep440(t *testing.T) {
+// TestConformance_pep440 compares with the library that pip itself uses.
+func TestConformance_pep440(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import pip._vendor.packaging.specifiers").Run(); err != nil {
 		skiptest.Lacking(t, "python", "there is no python3 with pip")
 	}
@@ -107,8 +107,8 @@ print(json.dumps(out))`)
 	}
 }
 
-// TestLaw_semver compares with the library that npm itself uses.
-func TestLaw_semver(t *testing.T) {
+// TestConformance_semver compares with the library that npm itself uses.
+func TestConformance_semver(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err == nil {
 		npm, err = filepath.EvalSymlinks(npm)

@@ -9,15 +9,15 @@ import (
 	"unicode"
 )
 
-// How much of what an installer says is looked at and passed on.
+// How many bytes of an output are kept and passed on.
 const (
 	maxTail  = 64 << 10
 	maxLine  = 300
 	maxWords = 1500
 )
 
-// talk is one output of an installer: passed on line by line, and its end kept.
-type talk struct {
+// output is stdout or stderr of an installer. It passes each line on and keeps the end.
+type output struct {
 	st     *step
 	also   io.Writer // gets all of it, if not nil
 	silent bool
@@ -28,7 +28,7 @@ type talk struct {
 }
 
 // Write implements [io.Writer].
-func (t *talk) Write(p []byte) (int, error) {
+func (t *output) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.also != nil {
@@ -48,18 +48,18 @@ func (t *talk) Write(p []byte) (int, error) {
 		} else {
 			rest = nil
 		}
-		if room := 4*maxLine - len(t.line); room > 0 {
-			t.line = append(t.line, part[:min(room, len(part))]...)
+		if free := 4*maxLine - len(t.line); free > 0 {
+			t.line = append(t.line, part[:min(free, len(part))]...)
 		}
 		if i >= 0 {
-			t.tell()
+			t.sendLine()
 		}
 	}
 	return len(p), nil
 }
 
-// tell passes a line on.
-func (t *talk) tell() {
+// sendLine passes the collected line on.
+func (t *output) sendLine() {
 	line := strings.TrimSpace(t.st.clean(string(t.line)))
 	t.line = t.line[:0]
 	if line != "" && !t.silent {
@@ -67,15 +67,15 @@ func (t *talk) tell() {
 	}
 }
 
-// flush passes on what no line break ended.
-func (t *talk) flush() {
+// flush passes on a last line without a line break.
+func (t *output) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tell()
+	t.sendLine()
 }
 
-// tail returns the end of what was said.
-func (t *talk) tail() string {
+// tail returns the end of the output.
+func (t *output) tail() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.end) <= maxTail {
@@ -94,8 +94,8 @@ var (
 		func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@`) })
 )
 
-// clean takes out of an installer's words what a terminal would obey, what nobody may
-// see, and where on the host it ran.
+// clean removes from the text of an installer the escapes that a terminal would obey, secrets,
+// and the paths of the host.
 func (st *step) clean(text string) string {
 	text = escapes().ReplaceAllString(strings.ToValidUTF8(text, "\ufffd"), "")
 	text = strings.Map(func(r rune) rune {
@@ -127,7 +127,7 @@ func cut(text string, n int) string {
 	return strings.ToValidUTF8(text[:n], "") + "…"
 }
 
-// lastWords returns the last lines of a text that say something.
+// lastWords returns the last lines of a text that are not empty.
 func lastWords(text string) string {
 	var keep []string
 	total := 0

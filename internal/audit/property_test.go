@@ -60,7 +60,7 @@ func anyChain(t *rapid.T, least int) []audit.Entry {
 	return entries
 }
 
-func TestLaw_any_other_order_or_number_of_entries_is_found(t *testing.T) {
+func TestProperty_any_other_order_or_number_of_entries_is_found(t *testing.T) {
 	s := signer(t, 1)
 	keys := audit.MakeKeys(s.Public())
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,7 +83,7 @@ func TestLaw_any_other_order_or_number_of_entries_is_found(t *testing.T) {
 	})
 }
 
-func TestLaw_one_removal_duplication_or_change_is_named(t *testing.T) {
+func TestProperty_one_removal_duplication_or_change_is_named(t *testing.T) {
 	s := signer(t, 1)
 	keys := audit.MakeKeys(s.Public())
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,7 +115,7 @@ func TestLaw_one_removal_duplication_or_change_is_named(t *testing.T) {
 	})
 }
 
-func TestLaw_an_export_reads_back_as_it_was(t *testing.T) {
+func TestProperty_an_export_reads_back_as_it_was(t *testing.T) {
 	s := signer(t, 1)
 	keys := audit.MakeKeys(s.Public())
 	rapid.Check(t, func(t *rapid.T) {
