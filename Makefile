@@ -58,7 +58,7 @@ check: # what needs nothing installed
 	$(GO) vet ./...
 	GOOS=darwin $(GO) build ./...
 	$(GO) mod tidy -diff
-	$(GO) test -vet=off -run '^(TestArch|TestWords)' .
+	$(GO) test -vet=off -run '^(TestArchitecture|TestWords|TestDocuments)' .
 
 .PHONY: test
 test: ## set up and run the tests
