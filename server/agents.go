@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"iter"
 	"net/http"
 	"slices"
 
@@ -24,35 +25,20 @@ type AgentRef struct {
 	Agent string `path:"agent" maxLength:"200" doc:"The name or id of the agent."`
 }
 
-type oneAgent struct {
-	Status   int
-	ETag     string `header:"ETag"`
-	Location string `header:"Location"`
-	Body     haft.Agent
-}
-
 // agents are the operations on agents.
 func (a *api) agents() {
-	const tag = "agents"
-	conflict, condition := []int{http.StatusConflict}, []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/agents", id: "list-agents", action: haft.AgentsRead,
-		tag: tag, summary: "List agents by name"}, a.s.listAgents)
-	register(a, operation{method: http.MethodPost, path: "/v1/agents", id: "add-agent", action: haft.AgentsWrite,
-		tag: tag, summary: "Add an agent", status: http.StatusCreated,
-		errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addAgent)
-	register(a, operation{method: http.MethodGet, path: "/v1/agents/{agent}", id: "show-agent", action: haft.AgentsRead,
-		tag: tag, summary: "Show an agent"}, a.s.showAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}", id: "put-agent", action: haft.AgentsWrite,
-		tag: tag, summary: "Replace an agent, or add it under that name", also: []int{http.StatusCreated},
-		errors: condition}, a.s.putAgent)
-	register(a, operation{method: http.MethodPatch, path: "/v1/agents/{agent}", id: "set-agent",
-		action: haft.AgentsWrite, tag: tag, summary: "Change some of an agent", errors: condition}, a.s.setAgent)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}", id: "remove-agent",
-		action: haft.AgentsWrite, tag: tag, summary: "Remove an agent", errors: condition}, a.s.removeAgent)
-	register(a, operation{method: http.MethodPut, path: "/v1/agents/{agent}/tools/{ref}", id: "attach-tool",
-		action: haft.AgentsWrite, tag: tag, summary: "Give an agent a tool", errors: conflict}, a.s.attachTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/agents/{agent}/tools/{ref}", id: "detach-tool",
-		action: haft.AgentsWrite, tag: tag, summary: "Take a tool from an agent", errors: conflict}, a.s.detachTool)
+	s, g := a.s, a.group("agents", haft.AgentsRead, haft.AgentsWrite)
+	register(g.op("GET /v1/agents", "list-agents", "List agents by name"), s.listAgents)
+	register(g.op("POST /v1/agents", "add-agent", "Add an agent").answers(http.StatusCreated).conflicts(), s.addAgent)
+	register(g.op("GET /v1/agents/{agent}", "show-agent", "Show an agent"), s.showAgent)
+	register(g.op("PUT /v1/agents/{agent}", "put-agent", "Replace an agent, or add it under that name").
+		answers(0, http.StatusCreated).conditional(), s.putAgent)
+	register(g.op("PATCH /v1/agents/{agent}", "set-agent", "Change some of an agent").conditional(), s.setAgent)
+	register(g.op("DELETE /v1/agents/{agent}", "remove-agent", "Remove an agent").conditional(), s.removeAgent)
+	register(g.op("PUT /v1/agents/{agent}/tools/{ref}", "attach-tool", "Give an agent a tool").conflicts(),
+		s.attachTool)
+	register(g.op("DELETE /v1/agents/{agent}/tools/{ref}", "detach-tool", "Take a tool from an agent").conflicts(),
+		s.detachTool)
 }
 
 type listAgents struct {
@@ -64,14 +50,12 @@ type listAgents struct {
 }
 
 func (s *Server) listAgents(ctx context.Context, who Identity, in *listAgents) (*listed[haft.Agent], error) {
-	after, err := in.at("agents")
-	if err != nil {
-		return nil, err
-	}
-	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, After: cmp.Or(after, in.After),
-		Limit: in.Limit + 1}
-	return collect(s.service.AgentList(ctx, who.Principal, f), in.Paging, "agents", nil,
-		func(a haft.Agent) string { return a.Name })
+	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, Limit: in.Limit + 1}
+	return pageOf(in.Paging, "agents", func(a haft.Agent) string { return a.Name },
+		func(after string) iter.Seq2[haft.Agent, error] {
+			f.After = cmp.Or(after, in.After)
+			return s.service.AgentList(ctx, who.Principal, f)
+		})
 }
 
 type addAgent struct {
@@ -81,7 +65,7 @@ type addAgent struct {
 	}
 }
 
-func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*oneAgent, error) {
+func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*stored[haft.Agent], error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
 	switch _, err := s.service.Agent(ctx, who.Principal, in.Body.Name); {
@@ -91,7 +75,7 @@ func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*one
 		return nil, err
 	}
 	in.Body.If = haft.IfNone
-	return s.keepAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
+	return s.storeAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
 }
 
 // agent makes an agent of a body.
@@ -99,22 +83,17 @@ func (b AgentBody) agent(name string) haft.Agent {
 	return haft.Agent{Name: name, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 
-// keepAgent writes an agent.
-func (s *Server) keepAgent(ctx context.Context, who Identity, status int, a haft.Agent) (*oneAgent, error) {
-	kept, err := s.service.PutAgent(ctx, who.Principal, a)
-	if err != nil {
-		return nil, err
+// storeAgent writes an agent.
+func (s *Server) storeAgent(ctx context.Context, who Identity, status int, a haft.Agent) (*stored[haft.Agent], error) {
+	out, err := found(s.service.PutAgent(ctx, who.Principal, a))
+	if err == nil {
+		out.Status, out.Location = status, "/v1/agents/"+string(out.Body.ID)
 	}
-	return &oneAgent{Status: status, ETag: quote(kept.Revision()), Location: "/v1/agents/" + string(kept.ID),
-		Body: *kept}, nil
+	return out, err
 }
 
-func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*oneAgent, error) {
-	a, err := s.service.Agent(ctx, who.Principal, in.Agent)
-	if err != nil {
-		return nil, err
-	}
-	return &oneAgent{Status: http.StatusOK, ETag: quote(a.Revision()), Body: *a}, nil
+func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*stored[haft.Agent], error) {
+	return found(s.service.Agent(ctx, who.Principal, in.Agent))
 }
 
 type putAgent struct {
@@ -123,25 +102,18 @@ type putAgent struct {
 	Body AgentBody
 }
 
-func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*oneAgent, error) {
+func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*stored[haft.Agent], error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	name, status, revision := in.Agent, http.StatusCreated, ""
-	switch a, err := s.service.Agent(ctx, who.Principal, in.Agent); {
-	case err == nil:
-		name, status, revision = a.Name, http.StatusOK, a.Revision()
-	case haft.CodeOf(err) != haft.CodeNotFound:
-		return nil, err
-	}
-	condition, err := in.revision(revision)
-	if err != nil {
-		return nil, err
-	}
-	if condition != "" {
-		in.Body.If = condition
-	}
-	out, err := s.keepAgent(ctx, who, status, in.Body.agent(name))
-	return out, in.failed(err)
+	return replace(in.Condition, func() (*haft.Agent, error) { return s.service.Agent(ctx, who.Principal, in.Agent) },
+		func(old *haft.Agent, condition string) (*stored[haft.Agent], error) {
+			name, status := in.Agent, http.StatusCreated
+			if old != nil {
+				name, status = old.Name, http.StatusOK
+			}
+			in.Body.If = cmp.Or(condition, in.Body.If)
+			return s.storeAgent(ctx, who, status, in.Body.agent(name))
+		})
 }
 
 type setAgent struct {
@@ -156,7 +128,7 @@ type setAgent struct {
 	}
 }
 
-func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*oneAgent, error) {
+func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*stored[haft.Agent], error) {
 	return s.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
 		b := in.Body
 		if b.Tools != nil {
@@ -189,7 +161,7 @@ const changeTries = 5
 // lost in between: it is written only over what was read. The values of its
 // environment are not among that; the service keeps them.
 func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Condition,
-	change func(*haft.Agent) error) (*oneAgent, error) {
+	change func(*haft.Agent) error) (*stored[haft.Agent], error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
 	for try := 1; ; try++ {
@@ -204,7 +176,7 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Co
 			return nil, err
 		}
 		a.If = a.Revision()
-		out, err := s.keepAgent(ctx, who, http.StatusOK, *a)
+		out, err := s.storeAgent(ctx, who, http.StatusOK, *a)
 		if haft.CodeOf(err) != haft.CodeConflict || c != (Condition{}) || try == changeTries {
 			return out, c.failed(err)
 		}
@@ -219,13 +191,8 @@ type removeAgent struct {
 func (s *Server) removeAgent(ctx context.Context, who Identity, in *removeAgent) (*struct{}, error) {
 	s.cfg.Agents.Lock()
 	defer s.cfg.Agents.Unlock()
-	return nil, in.remove(func() (string, error) {
-		a, err := s.service.Agent(ctx, who.Principal, in.Agent)
-		if err != nil {
-			return "", err
-		}
-		return a.Revision(), nil
-	}, func(revision string) error { return s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision) })
+	return remove(in.RemoveIf, func() (*haft.Agent, error) { return s.service.Agent(ctx, who.Principal, in.Agent) },
+		func(revision string) error { return s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision) })
 }
 
 type agentTool struct {
@@ -233,7 +200,7 @@ type agentTool struct {
 	ToolRef
 }
 
-func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*oneAgent, error) {
+func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
 	t, err := s.service.Tool(ctx, who.Principal, in.Ref)
 	if err != nil {
 		return nil, err
@@ -246,7 +213,7 @@ func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*
 	})
 }
 
-func (s *Server) detachTool(ctx context.Context, who Identity, in *agentTool) (*oneAgent, error) {
+func (s *Server) detachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
 	name := in.Ref
 	if t, err := s.service.Tool(ctx, who.Principal, in.Ref); err == nil {
 		name = t.Name // else it may be gone, and the agent still has it

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -96,19 +94,6 @@ func jsonFormat() huma.Format {
 	}
 }
 
-// An operation is one thing that can be asked for.
-type operation struct {
-	method, path string
-	id           string      // of the operation in the document
-	action       haft.Action // which a credential must be for
-	tag, summary string
-	about        string
-	status       int          // of the usual answer; 0 means 200, or 204 if there is none
-	also         []int        // other statuses with the same body
-	errors       []int        // besides those that every operation has
-	body         *huma.Schema // of the answer, where its Go type does not say
-}
-
 // A Route is an address of the API and the action that it asks for; "any" is that
 // of every credential.
 type Route struct {
@@ -122,86 +107,6 @@ func (s *Server) Patterns() []string { return slices.Sorted(slices.Values(s.patt
 
 // Routes lists the addresses of the API, without [Config.Mounts] and [Config.APIs].
 func (s *Server) Routes() []Route { return slices.Clone(s.routed) }
-
-// whoKey is the key under which admit leaves the identity for register, which
-// hands it on as a value. Nobody else looks.
-type whoKey struct{}
-
-// actionKey is where an operation says which action it is.
-const actionKey = "action"
-
-// register adds an operation. Its handler gets who asks as a value.
-func register[I, O any](a *api, op operation, handle func(ctx context.Context, who Identity, in *I) (*O, error)) {
-	o := huma.Operation{
-		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary,
-		Description:   op.about,
-		DefaultStatus: op.status, Metadata: map[string]any{actionKey: op.action},
-		MaxBodyBytes: -1, BodyReadTimeout: -1, // admit has read it
-		SkipValidateBody: op.id == rawOperation,
-		Responses:        map[string]*huma.Response{"default": a.problems("Any other problem")},
-	}
-	if op.body != nil {
-		o.Responses["200"] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Schema: op.body}}}
-	}
-	// Every operation can be on behalf of an agent that is not there.
-	usual := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests,
-		http.StatusServiceUnavailable}
-	if op.method != http.MethodGet && op.method != http.MethodDelete {
-		usual = append(usual, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	}
-	for _, status := range slices.Concat(usual, []int{http.StatusUnprocessableEntity}, op.errors) {
-		o.Responses[fmt.Sprint(status)] = a.problems(http.StatusText(status))
-	}
-	a.s.routed = append(a.s.routed, Route{op.method, op.path, op.action})
-	huma.Register(a.API, o, func(ctx context.Context, in *I) (*O, error) {
-		who, ok := ctx.Value(whoKey{}).(Identity)
-		if !ok {
-			return nil, problem(http.StatusInternalServerError, "internal error")
-		}
-		out, err := handle(ctx, who, in)
-		if err != nil {
-			return nil, a.s.fault(ctx, err)
-		}
-		return out, nil
-	})
-	responses := a.responses(op)
-	status := op.status
-	if status == 0 {
-		status = http.StatusOK
-	}
-	for _, other := range op.also {
-		r := *responses[fmt.Sprint(status)]
-		r.Description = http.StatusText(other)
-		if p := responses[fmt.Sprint(other)]; p != nil { // the media type tells the two apart
-			r.Content = maps.Clone(r.Content)
-			maps.Copy(r.Content, p.Content)
-		}
-		if other == http.StatusNotModified {
-			r.Content = nil
-		}
-		responses[fmt.Sprint(other)] = &r
-	}
-}
-
-// responses are what the document says an operation answers.
-func (a *api) responses(op operation) map[string]*huma.Response {
-	item := a.OpenAPI().Paths[op.path]
-	for method, o := range map[string]*huma.Operation{
-		http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch,
-		http.MethodDelete: item.Delete,
-	} {
-		if method == op.method {
-			return o.Responses
-		}
-	}
-	return nil
-}
-
-// problems is a response that says what is wrong.
-func (a *api) problems(description string) *huma.Response {
-	schema := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
-	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{problemType: {Schema: schema}}}
-}
 
 // fault makes a problem of an error, and logs it if it is ours.
 func (s *Server) fault(ctx context.Context, err error) *Problem {
@@ -299,18 +204,14 @@ func (a *api) finish() ([]byte, error) {
 	}
 	schemas := doc.Components.Schemas.Map()
 	// The library describes its own errors, which nobody is sent.
-	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool {
-		return name == "ErrorModel" ||
-			name == "ErrorDetail"
-	})
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
 	doc.Components.Parameters = map[string]*huma.Param{agentParam: {Name: agentParam, In: "query",
 		Description: "The agent on whose behalf the request is, by name or id. The credential must be for it.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: new(maxAgent)}}}
 	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			if op != nil {
-				op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + agentParam})
-			}
+		for _, op := range operations(item) {
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + agentParam})
 		}
 	}
 	raw, err := json.MarshalIndent(doc, "", "  ")
@@ -318,11 +219,6 @@ func (a *api) finish() ([]byte, error) {
 		return nil, fmt.Errorf("write the document of the API: %w", err)
 	}
 	return append(raw, '\n'), nil
-}
-
-// absent is the answer where the server was not given what is asked for.
-func absent(what string) error {
-	return &haft.Error{Code: haft.CodeNotFound, Message: "this server has no " + what}
 }
 
 // refuse answers with a problem where a handler has taken over from the library.

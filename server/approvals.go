@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -13,17 +12,13 @@ import (
 
 // approvals are the operations on requests that wait for a person.
 func (a *api) approvals() {
-	const tag = "approvals"
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals", id: "list-approvals",
-		action: haft.ApprovalsRead, tag: tag, summary: "List the requests for approval, oldest first; if nothing " +
-			"else is said, those that wait"}, a.s.listApprovals)
-	register(a, operation{method: http.MethodGet, path: "/v1/approvals/{id}", id: "show-approval",
-		action: haft.ApprovalsRead, tag: tag, summary: "Show a request, whatever became of it"}, a.s.showApproval)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/approve", id: "approve",
-		action: haft.ApprovalsWrite, tag: tag, summary: "Agree to a call, once, with the arguments that were shown " +
-			"or others", errors: []int{http.StatusConflict}}, a.s.approve)
-	register(a, operation{method: http.MethodPost, path: "/v1/approvals/{id}/deny", id: "deny",
-		action: haft.ApprovalsWrite, tag: tag, summary: "Refuse a call", errors: []int{http.StatusConflict}}, a.s.deny)
+	s, g := a.s, a.group("approvals", haft.ApprovalsRead, haft.ApprovalsWrite)
+	register(g.op("GET /v1/approvals", "list-approvals",
+		"List the requests for approval, oldest first; if nothing else is said, those that wait"), s.listApprovals)
+	register(g.op("GET /v1/approvals/{id}", "show-approval", "Show a request, whatever became of it"), s.showApproval)
+	register(g.op("POST /v1/approvals/{id}/approve", "approve",
+		"Agree to a call, once, with the arguments that were shown or others").conflicts(), s.approve)
+	register(g.op("POST /v1/approvals/{id}/deny", "deny", "Refuse a call").conflicts(), s.deny)
 }
 
 type listApprovals struct {
@@ -59,12 +54,8 @@ func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprov
 		})
 }
 
-func (s *Server) showApproval(ctx context.Context, who Identity, in *ApprovalRef) (*oneApproval, error) {
-	a, err := s.service.Approval(ctx, who.Principal, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &oneApproval{*a}, nil
+func (s *Server) showApproval(ctx context.Context, who Identity, in *ApprovalRef) (*shown[haft.Approval], error) {
+	return show(s.service.Approval(ctx, who.Principal, in.ID))
 }
 
 // ApprovalRef names a request for approval in a path.
@@ -87,29 +78,18 @@ type deny struct {
 	}
 }
 
-type oneApproval struct{ Body haft.Approval }
-
-func (s *Server) approve(ctx context.Context, who Identity, in *approve) (*oneApproval, error) {
+func (s *Server) approve(ctx context.Context, who Identity, in *approve) (*shown[haft.Approval], error) {
 	answer := haft.Answer{Approve: true}
 	if in.Body != nil {
 		answer.Reason, answer.Args = in.Body.Reason, in.Body.Args
 	}
-	return s.decide(ctx, who, in.ID, answer)
+	return show(s.service.Decide(ctx, who.Principal, in.ID, answer))
 }
 
-func (s *Server) deny(ctx context.Context, who Identity, in *deny) (*oneApproval, error) {
+func (s *Server) deny(ctx context.Context, who Identity, in *deny) (*shown[haft.Approval], error) {
 	answer := haft.Answer{}
 	if in.Body != nil {
 		answer.Reason = in.Body.Reason
 	}
-	return s.decide(ctx, who, in.ID, answer)
-}
-
-func (s *Server) decide(ctx context.Context, who Identity, id haft.ApprovalID,
-	answer haft.Answer) (*oneApproval, error) {
-	a, err := s.service.Decide(ctx, who.Principal, id, answer)
-	if err != nil {
-		return nil, err
-	}
-	return &oneApproval{*a}, nil
+	return show(s.service.Decide(ctx, who.Principal, in.ID, answer))
 }

@@ -13,23 +13,18 @@ import (
 	"haft"
 )
 
-// audit are the operations on what was written of what was done.
+// audit are the operations on the audit log.
 func (a *api) audit() {
-	const tag = "operation"
-	register(a, operation{method: http.MethodGet, path: "/v1/audit", id: "export-audit", action: haft.AuditRead,
-		tag: tag, summary: "Export the audit of the organisation as JSON lines",
-		about: "`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, " +
-			"and nothing to prove it by.", errors: []int{http.StatusNotFound}}, a.s.exportAudit)
-	register(a, operation{method: http.MethodGet, path: "/v1/audit/entries", id: "list-audit", action: haft.AuditRead,
-		tag: tag, summary: "List entries of the audit, newest first",
-		about: "Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or " +
-			"none, and a next_cursor: then there is more to look at.", errors: []int{http.StatusNotFound}},
-		a.s.auditEntries)
-	register(a, operation{method: http.MethodGet, path: "/v1/audit/keys", id: "audit-keys", action: haft.AuditRead,
-		tag: tag, summary: "Show the public keys that prove an export of the audit",
-		errors: []int{http.StatusNotFound}}, a.s.auditKeys)
-	a.OpenAPI().Paths["/v1/audit/keys"].Get.Responses["200"].Content = textContent(pemFile)
-	a.OpenAPI().Paths["/v1/audit"].Get.Responses["200"].Content = textContent(jsonLines)
+	s := a.s
+	g := a.group("operation", haft.AuditRead, haft.AuditRead).needs(s.cfg.Audit != nil, "audit")
+	register(g.op("GET /v1/audit", "export-audit", "Export the audit of the organisation as JSON lines").
+		about("`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, "+
+			"and nothing to prove it by.").writes(textContent(jsonLines)), s.exportAudit)
+	register(g.op("GET /v1/audit/entries", "list-audit", "List entries of the audit, newest first").
+		about("Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or "+
+			"none, and a next_cursor: then there is more to look at."), s.auditEntries)
+	register(g.op("GET /v1/audit/keys", "audit-keys", "Show the public keys that prove an export of the audit").
+		writes(textContent(pemFile)), s.auditKeys)
 }
 
 // The media types of what is not JSON.
@@ -70,9 +65,6 @@ type entries struct {
 }
 
 func (s *Server) auditEntries(ctx context.Context, who Identity, in *auditEntries) (*entries, error) {
-	if s.cfg.Audit == nil {
-		return nil, absent("audit")
-	}
 	at, err := in.at("audit")
 	if err != nil {
 		return nil, err
@@ -84,7 +76,7 @@ func (s *Server) auditEntries(ctx context.Context, who Identity, in *auditEntrie
 	after := haft.AuditPlace{Time: when}
 	if at != "" {
 		if after.Seq, err = strconv.ParseInt(rest, 10, 64); err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+			return nil, errCursor(err)
 		}
 	}
 	f := s.auditFilter(ctx, who, in.AuditQuery)
@@ -108,9 +100,6 @@ type pemText struct {
 }
 
 func (s *Server) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pemText, error) {
-	if s.cfg.Audit == nil {
-		return nil, absent("audit")
-	}
 	text, err := s.cfg.Audit.AuditKeys(ctx, who.Principal)
 	if err != nil {
 		return nil, err
@@ -119,9 +108,6 @@ func (s *Server) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pem
 }
 
 func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) (*huma.StreamResponse, error) {
-	if s.cfg.Audit == nil {
-		return nil, absent("audit")
-	}
 	f := s.auditFilter(ctx, who, *in)
 	return &huma.StreamResponse{Body: func(h huma.Context) {
 		s.streamTo(ctx, h, func(out *lazy) error { return s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out) })
@@ -167,6 +153,6 @@ func (l *lazy) Write(b []byte) (int, error) {
 var _ io.Writer = (*lazy)(nil)
 
 // textContent describes an answer of a media type that has no schema but text.
-func textContent(mediaType string) map[string]*huma.MediaType {
-	return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}}
+func textContent(mediaType string) mediaTypes {
+	return mediaTypes{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}}
 }

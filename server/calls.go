@@ -104,33 +104,25 @@ type answered struct {
 
 // calls are the operations on calls.
 func (a *api) calls() {
-	const tag = "calls"
+	s, g := a.s, a.group("calls", haft.CallsRead, haft.CallsWrite)
 	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
-	register(a, operation{method: http.MethodPost, path: "/v1/calls", id: "call", action: haft.CallsWrite, tag: tag,
-		summary: "Call a tool", about: "200 has the result, also if the tool failed or the call was refused: " +
-			"`status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 as " +
-			"application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it " +
-			"unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.",
-		also: other, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable}},
-		a.s.makeCall)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls", id: "list-calls", action: haft.CallsRead, tag: tag,
-		summary: "List calls, newest first"}, a.s.listCalls)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/batch", id: "batch", action: haft.CallsWrite,
-		tag: tag, summary: "Make several calls, beside each other where their tools allow it"}, a.s.batch)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/cancel", id: "cancel-calls",
-		action: haft.CallsWrite, tag: tag, summary: "Cancel all calls of a user or an agent, or one's own"},
-		a.s.cancelAll)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}", id: "show-call", action: haft.CallsRead,
-		tag: tag, summary: "Show what is kept of a call"}, a.s.showCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/cancel", id: "cancel-call",
-		action: haft.CallsWrite, tag: tag, summary: "Cancel a call; one that has ended stays as it is",
-		errors: []int{http.StatusServiceUnavailable}}, a.s.cancelCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/calls/{id}/replay", id: "replay-call",
-		action: haft.CallsWrite, tag: tag, summary: "Call the same version with the same arguments again", also: other,
-		errors: []int{http.StatusConflict}}, a.s.replayCall)
-	register(a, operation{method: http.MethodPost, path: "/v1/tool_calls", id: rawOperation, action: haft.CallsWrite,
-		tag: tag, summary: "Run what a model returned, and get the messages to append",
-		errors: []int{http.StatusNotFound}}, a.s.toolCalls)
+	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or the "+
+		"call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 "+
+		"as application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it "+
+		"unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.").
+		answers(0, other...).conflicts(), s.makeCall)
+	register(g.op("GET /v1/calls", "list-calls", "List calls, newest first"), s.listCalls)
+	register(g.op("POST /v1/calls/batch", "batch", "Make several calls, beside each other where their tools allow it"),
+		s.batch)
+	register(g.op("POST /v1/calls/cancel", "cancel-calls", "Cancel all calls of a user or an agent, or one's own"),
+		s.cancelAll)
+	register(g.op("GET /v1/calls/{id}", "show-call", "Show what is kept of a call"), s.showCall)
+	register(g.op("POST /v1/calls/{id}/cancel", "cancel-call", "Cancel a call; one that has ended stays as it is"),
+		s.cancelCall)
+	register(g.op("POST /v1/calls/{id}/replay", "replay-call", "Call the same version with the same arguments again").
+		answers(0, other...).conflicts(), s.replayCall)
+	register(g.op("POST /v1/tool_calls", rawOperation, "Run what a model returned, and get the messages to append"),
+		s.toolCalls)
 }
 
 // as returns on whose behalf somebody acts who names an agent.
@@ -284,9 +276,7 @@ type showCall struct {
 	Wait float64 `query:"wait" minimum:"0" maximum:"600" doc:"Wait so many seconds for the end of the call."`
 }
 
-type oneRecord struct{ Body haft.Record }
-
-func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*oneRecord, error) {
+func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*shown[haft.Record], error) {
 	r, err := s.service.Record(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
@@ -307,7 +297,7 @@ func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*one
 			return nil, err
 		}
 	}
-	return &oneRecord{*r}, nil
+	return &shown[haft.Record]{*r}, nil
 }
 
 func (s *Server) cancelCall(ctx context.Context, who Identity, in *CallRef) (*struct{}, error) {
@@ -406,9 +396,7 @@ type toolCalls struct {
 	Body   json.RawMessage `doc:"What the model returned, unchanged."`
 }
 
-type appended struct{ Body json.RawMessage }
-
-func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*appended, error) {
+func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*shown[json.RawMessage], error) {
 	if s.cfg.ToolCalls == nil {
 		return nil, absent("forms of model vendors")
 	}
@@ -421,5 +409,5 @@ func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &appended{raw}, nil
+	return &shown[json.RawMessage]{raw}, nil
 }

@@ -22,13 +22,11 @@ type oneChain struct {
 
 // chains are the operations on chains of calls.
 func (a *api) chains() {
-	const tag = "chains"
-	register(a, operation{method: http.MethodPost, path: "/v1/chains", id: "run-chain", action: haft.CallsWrite,
-		tag: tag, summary: "Run calls whose arguments refer to earlier results",
-		about: "200 has a chain that has ended, 202 one that waits for a person or runs in the background.",
-		also:  []int{http.StatusAccepted}}, a.s.runChain)
-	register(a, operation{method: http.MethodGet, path: "/v1/chains/{id}", id: "show-chain", action: haft.CallsRead,
-		tag: tag, summary: "Show where a chain stands"}, a.s.showChain)
+	g := a.group("chains", haft.CallsRead, haft.CallsWrite)
+	register(g.op("POST /v1/chains", "run-chain", "Run calls whose arguments refer to earlier results").
+		about("200 has a chain that has ended, 202 one that waits for a person or runs in the background.").
+		answers(0, http.StatusAccepted), a.s.runChain)
+	register(g.op("GET /v1/chains/{id}", "show-chain", "Show where a chain stands"), a.s.showChain)
 }
 
 func (s *Server) runChain(ctx context.Context, who Identity, in *runPlan) (*oneChain, error) {

@@ -58,22 +58,6 @@ type RemoveIf struct {
 	IfMatch string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
 }
 
-// remove removes what has that revision, if it is what the condition says. It is
-// looked at again in the transaction that removes it.
-func (r RemoveIf) remove(current func() (revision string, err error), remove func(revision string) error) error {
-	c, demanded := Condition{IfMatch: r.IfMatch}, ""
-	if r.IfMatch != "" {
-		now, err := current()
-		if err != nil {
-			return err
-		}
-		if demanded, err = c.revision(now); err != nil {
-			return err
-		}
-	}
-	return c.failed(remove(demanded))
-}
-
 // failed makes of a conflict what it means where there was a condition.
 func (c Condition) failed(err error) error {
 	if c != (Condition{}) && haft.CodeOf(err) == haft.CodeConflict {

@@ -2,27 +2,24 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"haft"
 )
 
-// erase are the operations on what is kept of somebody.
+// erase are the operations on what is stored of a person.
 func (a *api) erase() {
-	const tag = "retention"
-	register(a, operation{method: http.MethodGet, path: "/v1/export", id: "export-data", action: haft.DataExport,
-		tag:     tag,
-		summary: "Export what is kept of an organisation or a user, as JSON lines",
-		about:   "Each line has a `type` and `data`. Values of secrets are not in it."}, a.s.exportData)
-	a.OpenAPI().Paths["/v1/export"].Get.Responses["200"].Content = textContent(jsonLines)
-	register(a, operation{method: http.MethodPost, path: "/v1/erase", id: "erase-data", action: haft.DataErase,
-		tag:     tag,
-		summary: "Erase what is kept of an organisation or a user, for good",
-		about: "Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still " +
-			"verifies them and says so.",
-		errors: []int{http.StatusServiceUnavailable}}, a.s.eraseData)
+	s := a.s
+	g := a.group("retention", haft.DataExport, haft.DataErase)
+	register(g.needs(s.cfg.Eraser != nil, "export").op("GET /v1/export", "export-data",
+		"Export what is kept of an organisation or a user, as JSON lines").
+		about("Each line has a `type` and `data`. Values of secrets are not in it.").writes(textContent(jsonLines)),
+		s.exportData)
+	register(g.needs(s.cfg.Eraser != nil, "erasure").op("POST /v1/erase", "erase-data",
+		"Erase what is kept of an organisation or a user, for good").
+		about("Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still "+
+			"verifies them and says so."), s.eraseData)
 }
 
 // ExportOf says whose data is meant.
@@ -32,9 +29,6 @@ type ExportOf struct {
 }
 
 func (s *Server) exportData(ctx context.Context, who Identity, in *ExportOf) (*huma.StreamResponse, error) {
-	if s.cfg.Eraser == nil {
-		return nil, absent("export")
-	}
 	if err := ofOrg(who, haft.DataExport, in.Org); err != nil {
 		return nil, err
 	}
@@ -52,15 +46,9 @@ type eraseOf struct {
 	}
 }
 
-type erasure struct{ Body *haft.Erasure }
-
-func (s *Server) eraseData(ctx context.Context, who Identity, in *eraseOf) (*erasure, error) {
-	if s.cfg.Eraser == nil {
-		return nil, absent("erasure")
-	}
+func (s *Server) eraseData(ctx context.Context, who Identity, in *eraseOf) (*shown[haft.Erasure], error) {
 	if err := ofOrg(who, haft.DataErase, in.Body.Org); err != nil {
 		return nil, err
 	}
-	done, err := s.cfg.Eraser.Erase(ctx, who.Principal, haft.Subject{Org: in.Body.Org, User: in.Body.User})
-	return &erasure{done}, err
+	return show(s.cfg.Eraser.Erase(ctx, who.Principal, haft.Subject{Org: in.Body.Org, User: in.Body.User}))
 }

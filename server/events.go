@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,24 +20,22 @@ import (
 	"haft"
 )
 
-// events are the streams of what happens.
+// events are the operations on events.
 func (a *api) events() {
-	register(a, operation{method: http.MethodGet, path: "/v1/events", id: "watch", action: haft.EventsRead,
-		tag: "events", summary: "Watch what happens, as server-sent events or over a WebSocket",
-		about: "A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get " +
-			"server-sent events, whose id is the cursor of the event.\n\n" +
-			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in " +
-			"order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. " +
-			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the " +
-			"type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events " +
-			"are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more."},
-		a.s.watch)
-	register(a, operation{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "list-call-events",
-		action: haft.EventsRead, tag: "events", summary: "List what has happened to a call"}, a.s.callEvents)
+	s, g := a.s, a.group("events", haft.EventsRead, haft.EventsRead)
 	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
-	get := a.OpenAPI().Paths["/v1/events"].Get
-	get.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: event}}
-	get.Responses["101"] = &huma.Response{Description: "Switching to a WebSocket"}
+	register(g.op("GET /v1/events", "watch", "Watch what happens, as server-sent events or over a WebSocket").
+		about("A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get "+
+			"server-sent events, whose id is the cursor of the event.\n\n"+
+			"Who comes back names the last cursor in `after` or Last-Event-ID and gets every later event once, in "+
+			"order. With `after=0` it begins with the oldest that is kept, without it with the next that happens. "+
+			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the "+
+			"type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events "+
+			"are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more.").
+		writes(mediaTypes{"text/event-stream": {Schema: event}}), s.watch)
+	register(g.needs(s.cfg.Events != nil, "events of one call").op("GET /v1/calls/{id}/events", "list-call-events",
+		"List what has happened to a call"), s.callEvents)
+	a.OpenAPI().Paths["/v1/events"].Get.Responses["101"] = &huma.Response{Description: "Switching to a WebSocket"}
 }
 
 type watch struct {
@@ -50,10 +50,7 @@ type watch struct {
 
 // from returns the cursor to go on after.
 func (in *watch) from() (int64, error) {
-	text := in.LastEvent // it is newer than the address, which a browser repeats
-	if text == "" {
-		text = in.After
-	}
+	text := cmp.Or(in.LastEvent, in.After) // a browser repeats the address, but updates Last-Event-ID
 	if text == "" {
 		return -1, nil
 	}
@@ -68,16 +65,8 @@ func (in *watch) from() (int64, error) {
 // fits reports whether an event is among those that were asked for. What somebody
 // may see at all is decided by the service.
 func (in *watch) fits(e haft.Event) bool {
-	if len(in.Type) > 0 {
-		found := false
-		for _, t := range in.Type {
-			found = found || t == string(e.Type)
-		}
-		if !found {
-			return false
-		}
-	}
-	return (in.Call == "" || in.Call == e.Call) && (in.Agent == "" || in.Agent == e.Principal.Agent) &&
+	return (len(in.Type) == 0 || slices.Contains(in.Type, string(e.Type))) &&
+		(in.Call == "" || in.Call == e.Call) && (in.Agent == "" || in.Agent == e.Principal.Agent) &&
 		(in.User == "" || in.User == e.Principal.User) && (in.Tool == "" || in.Tool == e.Tool)
 }
 
@@ -121,30 +110,16 @@ type callEvents struct {
 }
 
 func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (*listed[haft.Event], error) {
-	if s.cfg.Events == nil {
-		return nil, absent("events of one call")
-	}
-	at, err := in.at("events")
+	after, err := in.number("events")
 	if err != nil {
 		return nil, err
-	}
-	after := int64(0)
-	if at != "" {
-		if after, err = strconv.ParseInt(at, 10, 64); err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
-		}
 	}
 	list, err := s.cfg.Events.EventsOf(ctx, who.Principal, in.ID, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	return collect(func(yield func(haft.Event, error) bool) {
-		for _, e := range list {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}, in.Paging, "events", nil, func(e haft.Event) string { return strconv.FormatInt(e.Cursor, 10) })
+	return collect(each(list), in.Paging, "events", nil,
+		func(e haft.Event) string { return strconv.FormatInt(e.Cursor, 10) })
 }
 
 // told yields the events that were asked for, or those of one call, which need not

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"time"
 
@@ -32,50 +33,38 @@ type KeyRef struct {
 	ID string `path:"id" maxLength:"64" doc:"The id of the key, which is not its text."`
 }
 
-type (
-	oneKey    struct{ Body auth.Key }
-	issuedKey struct{ Body IssuedKey }
-)
-
 // keys are the operations on API keys.
 func (a *api) keys() {
-	const tag = "keys"
-	register(a, operation{method: http.MethodGet, path: "/v1/keys", id: "list-keys", action: haft.KeysRead, tag: tag,
-		summary: "List the API keys of the organisation, without their texts", errors: []int{http.StatusNotFound}},
-		a.s.listKeys)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys", id: "issue-key", action: haft.KeysWrite, tag: tag,
-		summary: "Make an API key; its text is shown this once",
-		about:   "A key is never more than the credential that it is made with.", status: http.StatusCreated,
-		errors: []int{http.StatusNotFound}}, a.s.issueKey)
-	register(a, operation{method: http.MethodGet, path: "/v1/keys/{id}", id: "show-key", action: haft.KeysRead,
-		tag: tag, summary: "Show an API key, without its text"}, a.s.showKey)
-	register(a, operation{method: http.MethodPatch, path: "/v1/keys/{id}", id: "set-key", action: haft.KeysWrite,
-		tag: tag, summary: "Rename or disable an API key, or change when it expires",
-		errors: []int{http.StatusConflict}}, a.s.setKey)
-	register(a, operation{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotate-key",
-		action: haft.KeysWrite, tag: tag, summary: "Give an API key a new text, which is shown this once",
-		errors: []int{http.StatusConflict}}, a.s.rotateKey)
-	register(a, operation{method: http.MethodDelete, path: "/v1/keys/{id}", id: "remove-key", action: haft.KeysWrite,
-		tag: tag, summary: "Remove an API key; it is refused from then on"}, a.s.removeKey)
-}
-
-func (s *Server) listKeys(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
-	after, err := in.at("keys")
-	if err != nil {
-		return nil, err
-	}
-	return collect(s.cfg.Keys.Keys(ctx, who, after), *in, "keys", nil, func(k auth.Key) string { return k.ID })
+	s := a.s
+	g := a.group("keys", haft.KeysRead, haft.KeysWrite).needs(s.cfg.Keys != nil, "keys")
+	register(g.op("GET /v1/keys", "list-keys", "List the API keys of the organisation, without their texts"),
+		func(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {
+			return pageOf(*in, "keys", func(k auth.Key) string { return k.ID },
+				func(after string) iter.Seq2[auth.Key, error] { return s.cfg.Keys.Keys(ctx, who, after) })
+		})
+	register(g.op("POST /v1/keys", "issue-key", "Make an API key; its text is shown this once").
+		about("A key is never more than the credential that it is made with.").answers(http.StatusCreated), s.issueKey)
+	register(g.op("GET /v1/keys/{id}", "show-key", "Show an API key, without its text"),
+		func(ctx context.Context, who Identity, in *KeyRef) (*shown[auth.Key], error) {
+			k, err := s.cfg.Keys.Key(ctx, who, in.ID)
+			return &shown[auth.Key]{k}, err
+		})
+	register(g.op("PATCH /v1/keys/{id}", "set-key", "Rename or disable an API key, or change when it expires").
+		conflicts(), func(ctx context.Context, who Identity, in *setKey) (*shown[auth.Key], error) {
+		k, err := s.cfg.Keys.SetKey(ctx, who, in.ID, in.Body)
+		return &shown[auth.Key]{k}, err
+	})
+	register(g.op("POST /v1/keys/{id}/rotate", "rotate-key", "Give an API key a new text, which is shown this once").
+		conflicts(), s.rotateKey)
+	register(g.op("DELETE /v1/keys/{id}", "remove-key", "Remove an API key; it is refused from then on"),
+		func(ctx context.Context, who Identity, in *KeyRef) (*struct{}, error) {
+			return nil, s.cfg.Keys.RemoveKey(ctx, who, in.ID)
+		})
 }
 
 type newKey struct{ Body NewKey }
 
-func (s *Server) issueKey(ctx context.Context, who Identity, in *newKey) (*issuedKey, error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
+func (s *Server) issueKey(ctx context.Context, who Identity, in *newKey) (*shown[IssuedKey], error) {
 	b := in.Body
 	if b.Agent != "" {
 		a, err := s.service.Agent(ctx, who.Principal, b.Agent)
@@ -88,37 +77,12 @@ func (s *Server) issueKey(ctx context.Context, who Identity, in *newKey) (*issue
 		Name: b.Name, User: b.User, Agent: b.Agent, Roles: b.Roles, Scope: b.Scope, SignedOnly: b.SignedOnly,
 		Expires: b.Expires,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &issuedKey{IssuedKey{k, text}}, nil
-}
-
-func (s *Server) showKey(ctx context.Context, who Identity, in *KeyRef) (*oneKey, error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
-	k, err := s.cfg.Keys.Key(ctx, who, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &oneKey{k}, nil
+	return &shown[IssuedKey]{IssuedKey{k, text}}, err
 }
 
 type setKey struct {
 	KeyRef
 	Body auth.KeyState
-}
-
-func (s *Server) setKey(ctx context.Context, who Identity, in *setKey) (*oneKey, error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
-	k, err := s.cfg.Keys.SetKey(ctx, who, in.ID, in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return &oneKey{k}, nil
 }
 
 type rotateKey struct {
@@ -128,24 +92,11 @@ type rotateKey struct {
 	}
 }
 
-func (s *Server) rotateKey(ctx context.Context, who Identity, in *rotateKey) (*issuedKey, error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
+func (s *Server) rotateKey(ctx context.Context, who Identity, in *rotateKey) (*shown[IssuedKey], error) {
 	var overlap time.Duration
 	if in.Body != nil {
 		overlap = in.Body.Overlap.D()
 	}
 	k, text, err := s.cfg.Keys.RotateKey(ctx, who, in.ID, overlap)
-	if err != nil {
-		return nil, err
-	}
-	return &issuedKey{IssuedKey{k, text}}, nil
-}
-
-func (s *Server) removeKey(ctx context.Context, who Identity, in *KeyRef) (*struct{}, error) {
-	if s.cfg.Keys == nil {
-		return nil, absent("keys")
-	}
-	return nil, s.cfg.Keys.RemoveKey(ctx, who, in.ID)
+	return &shown[IssuedKey]{IssuedKey{k, text}}, err
 }

@@ -2,18 +2,16 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"haft"
 )
 
-// operate are the operations of those who keep the whole in order.
+// operate are the operations on the whole server.
 func (a *api) operate() {
-	const tag = "operation"
-	register(a, operation{method: http.MethodPost, path: "/v1/stop", id: "stop", action: haft.Operate, tag: tag,
-		summary: "Refuse new calls of everybody until resumed, also after a restart"}, a.s.stop)
-	register(a, operation{method: http.MethodPost, path: "/v1/resume", id: "resume", action: haft.Operate, tag: tag,
-		summary: "Take calls again"}, a.s.resume)
+	g := a.group("operation", haft.Operate, haft.Operate)
+	register(g.op("POST /v1/stop", "stop", "Refuse new calls of everybody until resumed, also after a restart"),
+		a.s.stop)
+	register(g.op("POST /v1/resume", "resume", "Take calls again"), a.s.resume)
 }
 
 type stop struct {

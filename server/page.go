@@ -60,9 +60,27 @@ func (p Paging) at(kind string) (string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(p.Cursor)
 	at, ok := strings.CutPrefix(string(raw), kind+":")
 	if err != nil || !ok || at == "" {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list"}
+		return "", errCursor(nil)
 	}
 	return at, nil
+}
+
+// errCursor is the error for a cursor of another list.
+func errCursor(err error) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+}
+
+// number reads a cursor that is a number; 0 means that there is none.
+func (p Paging) number(kind string) (int64, error) {
+	at, err := p.at(kind)
+	if err != nil || at == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return 0, errCursor(err)
+	}
+	return n, nil
 }
 
 // collect takes one page of a list. The list may give one more than the limit,
@@ -85,6 +103,17 @@ func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T
 		out.Body.Data = append(out.Body.Data, item)
 	}
 	return out, nil
+}
+
+// pageOf takes one page of a list that is ordered by key. The function all may leave out
+// items up to the key after, or not.
+func pageOf[T any](p Paging, kind string, key func(T) string,
+	all func(after string) iter.Seq2[T, error]) (*listed[T], error) {
+	after, err := p.at(kind)
+	if err != nil {
+		return nil, err
+	}
+	return collect(all(after), p, kind, func(item T) bool { return after != "" && key(item) <= after }, key)
 }
 
 // next is the header that points to the next page (RFC 8288), with all filters.
@@ -112,7 +141,7 @@ func splitTime(at string, or time.Time) (rest string, _ time.Time, _ error) {
 	digits, rest, ok := strings.Cut(at, ".")
 	us, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || !ok {
-		return "", or, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
+		return "", or, errCursor(err)
 	}
 	return rest, time.UnixMicro(us).UTC(), nil
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,22 +17,19 @@ type PolicyRef struct {
 	Of string `path:"of" enum:"organisation,server" doc:"Whose: that of the caller's organisation, or of the whole server."`
 }
 
-// policies are the operations on the documents that say who may do what.
+// policies are the operations on policies.
 func (a *api) policies() {
-	const tag = "policies"
-	register(a, operation{method: http.MethodGet, path: "/v1/policies/{of}", id: "show-policy",
-		action: haft.PoliciesRead, tag: tag, summary: "Show a policy, as it was written"}, a.s.showPolicy)
-	register(a, operation{method: http.MethodPut, path: "/v1/policies/{of}", id: "put-policy",
-		action: haft.PoliciesWrite, tag: tag, summary: "Replace a policy; one that is wrong changes nothing",
-		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putPolicy)
-	register(a, operation{method: http.MethodPost, path: "/v1/policies/explain", id: "explain",
-		action: haft.PoliciesRead, tag: tag, summary: "Say what policy would decide about a call, and why",
-		errors: []int{http.StatusNotFound}}, a.s.explain)
-	item := a.OpenAPI().Paths["/v1/policies/{of}"]
-	text := map[string]*huma.MediaType{yaml: {Schema: &huma.Schema{Type: huma.TypeObject,
-		Description: "A policy, as YAML."}}}
-	item.Get.Responses["200"].Content = text
-	item.Put.RequestBody.Content = text
+	s := a.s
+	g := a.group("policies", haft.PoliciesRead, haft.PoliciesWrite).needs(s.cfg.Policies != nil, "policies")
+	explain := a.group("policies", haft.PoliciesRead, haft.PoliciesRead).needs(s.cfg.Explain != nil, "policies")
+	text := mediaTypes{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
+	register(g.op("GET /v1/policies/{of}", "show-policy", "Show a policy, as it was written").writes(text),
+		s.showPolicy)
+	register(g.op("PUT /v1/policies/{of}", "put-policy", "Replace a policy; one that is wrong changes nothing").
+		conditional(), s.putPolicy)
+	register(explain.op("POST /v1/policies/explain", "explain", "Say what policy would decide about a call, and why"),
+		s.explain)
+	a.OpenAPI().Paths["/v1/policies/{of}"].Put.RequestBody.Content = text
 }
 
 type policyText struct {
@@ -44,9 +40,6 @@ type policyText struct {
 
 // policyOf returns whether a policy is the server's, and why it may not be touched.
 func (s *Server) policyOf(who Identity, in PolicyRef, a haft.Action) (bool, error) {
-	if s.cfg.Policies == nil {
-		return false, absent("policies")
-	}
 	if in.Of == "server" {
 		return true, who.operator(a)
 	}
@@ -108,12 +101,7 @@ type explain struct {
 	}
 }
 
-type explained struct{ Body any }
-
-func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*explained, error) {
-	if s.cfg.Explain == nil {
-		return nil, absent("policies")
-	}
+func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*shown[any], error) {
 	p, err := s.as(ctx, who, in.Body.Agent)
 	if err != nil {
 		return nil, err
@@ -130,5 +118,5 @@ func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*expla
 	if err != nil {
 		return nil, err
 	}
-	return &explained{decision}, nil
+	return &shown[any]{decision}, nil
 }

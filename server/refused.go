@@ -25,11 +25,6 @@ const (
 	WhyBusy       Why = "busy"       // there are too many connections, and its sender is no operator
 )
 
-// Whys lists every reason.
-func Whys() []Why {
-	return []Why{WhyCredential, WhyScope, WhyHost, WhyOrigin, WhyBody, WhyHeaders, WhyBusy}
-}
-
 // A Refusal is a request that was turned away.
 type Refusal struct {
 	Why Why

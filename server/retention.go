@@ -2,22 +2,19 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"haft"
 )
 
-// retention is how long calls are kept.
+// retention are the operations on how long calls are stored.
 func (a *api) retention() {
-	const tag = "retention"
-	register(a, operation{method: http.MethodGet, path: "/v1/retention", id: "retention", action: haft.PoliciesRead,
-		tag:     tag,
-		summary: "Say how long calls are kept, and how many there are"}, a.s.showRetention)
-	register(a, operation{method: http.MethodPut, path: "/v1/retention", id: "set-retention",
-		action: haft.PoliciesWrite, tag: tag,
-		summary: "Set how long calls are kept",
-		about: "A manager sets bounds up to `most`; the operator of the server sets any, and `most` with them. A " +
-			"bound that is left out, or 0, is that of the server; -1 means none."}, a.s.setRetention)
+	s := a.s
+	g := a.group("retention", haft.PoliciesRead, haft.PoliciesWrite).needs(s.cfg.Retainer != nil, "retention")
+	register(g.op("GET /v1/retention", "retention", "Say how long calls are kept, and how many there are"),
+		s.showRetention)
+	register(g.op("PUT /v1/retention", "set-retention", "Set how long calls are kept").
+		about("A manager sets bounds up to `most`; the operator of the server sets any, and `most` with them. A "+
+			"bound that is left out, or 0, is that of the server; -1 means none."), s.setRetention)
 }
 
 // RetentionOf says whose retention it is.
@@ -34,17 +31,11 @@ func ofOrg(who Identity, a haft.Action, org string) error {
 	return who.operator(a)
 }
 
-type kept struct{ Body *haft.Kept }
-
-func (s *Server) showRetention(ctx context.Context, who Identity, in *RetentionOf) (*kept, error) {
-	if s.cfg.Retainer == nil {
-		return nil, absent("retention")
-	}
+func (s *Server) showRetention(ctx context.Context, who Identity, in *RetentionOf) (*shown[haft.Kept], error) {
 	if err := ofOrg(who, haft.PoliciesRead, in.Org); err != nil {
 		return nil, err
 	}
-	k, err := s.cfg.Retainer.Retention(ctx, who.Principal, in.Org)
-	return &kept{k}, err
+	return show(s.cfg.Retainer.Retention(ctx, who.Principal, in.Org))
 }
 
 type setRetention struct {
@@ -52,13 +43,9 @@ type setRetention struct {
 	Body haft.Retention
 }
 
-func (s *Server) setRetention(ctx context.Context, who Identity, in *setRetention) (*kept, error) {
-	if s.cfg.Retainer == nil {
-		return nil, absent("retention")
-	}
+func (s *Server) setRetention(ctx context.Context, who Identity, in *setRetention) (*shown[haft.Kept], error) {
 	if err := ofOrg(who, haft.PoliciesWrite, in.Org); err != nil {
 		return nil, err
 	}
-	k, err := s.cfg.Retainer.SetRetention(ctx, who.Principal, in.Org, in.Body)
-	return &kept{k}, err
+	return show(s.cfg.Retainer.SetRetention(ctx, who.Principal, in.Org, in.Body))
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"net/http"
 
 	"haft"
@@ -20,44 +21,27 @@ type SandboxRef struct {
 	Ref string `path:"ref" maxLength:"200" doc:"The type or id of the configuration."`
 }
 
-type oneSandbox struct {
-	Status   int
-	ETag     string `header:"ETag"`
-	Location string `header:"Location"`
-	Body     haft.SandboxConfig
-}
-
 // sandboxes are the operations on sandbox configurations.
 func (a *api) sandboxes() {
-	const tag = "sandboxes"
-	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs", id: "list-sandbox-configs",
-		action: haft.SandboxesRead, tag: tag, summary: "List sandbox configurations by type",
-		errors: []int{http.StatusNotFound}}, a.s.listSandboxes)
-	register(a, operation{method: http.MethodPost, path: "/v1/sandbox_configs", id: "add-sandbox-config",
-		action: haft.SandboxesWrite, tag: tag, summary: "Add a sandbox configuration", status: http.StatusCreated,
-		errors: []int{http.StatusConflict, http.StatusNotFound}}, a.s.addSandbox)
-	register(a, operation{method: http.MethodGet, path: "/v1/sandbox_configs/{ref}", id: "show-sandbox-config",
-		action: haft.SandboxesRead, tag: tag, summary: "Show a sandbox configuration"}, a.s.showSandbox)
-	register(a, operation{method: http.MethodPut, path: "/v1/sandbox_configs/{ref}", id: "put-sandbox-config",
-		action: haft.SandboxesWrite, tag: tag, summary: "Replace a sandbox configuration, or add it for that type",
-		also: []int{http.StatusCreated}, errors: condition}, a.s.putSandbox)
-	register(a, operation{method: http.MethodDelete, path: "/v1/sandbox_configs/{ref}", id: "remove-sandbox-config",
-		action: haft.SandboxesWrite, tag: tag, summary: "Remove a sandbox configuration", errors: condition},
-		a.s.removeSandbox)
-}
-
-func (s *Server) listSandboxes(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
-	if s.cfg.Sandboxes == nil {
-		return nil, absent("sandbox configurations")
-	}
-	after, err := in.at("sandboxes")
-	if err != nil {
-		return nil, err
-	}
-	return collect(s.cfg.Sandboxes.SandboxConfigs(ctx, who.Principal), *in, "sandboxes",
-		func(c haft.SandboxConfig) bool { return string(c.Type) <= after },
-		func(c haft.SandboxConfig) string { return string(c.Type) })
+	s := a.s
+	g := a.group("sandboxes", haft.SandboxesRead, haft.SandboxesWrite).
+		needs(s.cfg.Sandboxes != nil, "sandbox configurations")
+	register(g.op("GET /v1/sandbox_configs", "list-sandbox-configs", "List sandbox configurations by type"),
+		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
+			return pageOf(*in, "sandboxes", func(c haft.SandboxConfig) string { return string(c.Type) },
+				func(string) iter.Seq2[haft.SandboxConfig, error] {
+					return s.cfg.Sandboxes.SandboxConfigs(ctx, who.Principal)
+				})
+		})
+	register(g.op("POST /v1/sandbox_configs", "add-sandbox-config", "Add a sandbox configuration").
+		answers(http.StatusCreated).conflicts(), s.addSandbox)
+	register(g.op("GET /v1/sandbox_configs/{ref}", "show-sandbox-config", "Show a sandbox configuration"),
+		s.showSandbox)
+	register(g.op("PUT /v1/sandbox_configs/{ref}", "put-sandbox-config",
+		"Replace a sandbox configuration, or add it for that type").answers(0, http.StatusCreated).conditional(),
+		s.putSandbox)
+	register(g.op("DELETE /v1/sandbox_configs/{ref}", "remove-sandbox-config", "Remove a sandbox configuration").
+		conditional(), s.removeSandbox)
 }
 
 type addSandbox struct {
@@ -67,8 +51,8 @@ type addSandbox struct {
 	}
 }
 
-func (s *Server) addSandbox(ctx context.Context, who Identity, in *addSandbox) (*oneSandbox, error) {
-	return s.keepSandbox(ctx, who, http.StatusCreated, in.Body.config(in.Body.Type, haft.IfNone))
+func (s *Server) addSandbox(ctx context.Context, who Identity, in *addSandbox) (*stored[haft.SandboxConfig], error) {
+	return s.storeSandbox(ctx, who, http.StatusCreated, in.Body.config(in.Body.Type, haft.IfNone))
 }
 
 // config makes a configuration of a body.
@@ -77,28 +61,18 @@ func (b SandboxBody) config(typ haft.SandboxType, condition string) haft.Sandbox
 		Needs: b.Needs, If: condition}
 }
 
-// keepSandbox writes a configuration.
-func (s *Server) keepSandbox(ctx context.Context, who Identity, status int, c haft.SandboxConfig) (*oneSandbox, error) {
-	if s.cfg.Sandboxes == nil {
-		return nil, absent("sandbox configurations")
+// storeSandbox writes a configuration.
+func (s *Server) storeSandbox(ctx context.Context, who Identity, status int,
+	c haft.SandboxConfig) (*stored[haft.SandboxConfig], error) {
+	out, err := found(s.cfg.Sandboxes.PutSandboxConfig(ctx, who.Principal, c))
+	if err == nil {
+		out.Status, out.Location = status, "/v1/sandbox_configs/"+string(out.Body.ID)
 	}
-	kept, err := s.cfg.Sandboxes.PutSandboxConfig(ctx, who.Principal, c)
-	if err != nil {
-		return nil, err
-	}
-	return &oneSandbox{Status: status, ETag: quote(kept.Revision()), Location: "/v1/sandbox_configs/" + string(kept.ID),
-		Body: *kept}, nil
+	return out, err
 }
 
-func (s *Server) showSandbox(ctx context.Context, who Identity, in *SandboxRef) (*oneSandbox, error) {
-	if s.cfg.Sandboxes == nil {
-		return nil, absent("sandbox configurations")
-	}
-	c, err := s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref)
-	if err != nil {
-		return nil, err
-	}
-	return &oneSandbox{Status: http.StatusOK, ETag: quote(c.Revision()), Body: *c}, nil
+func (s *Server) showSandbox(ctx context.Context, who Identity, in *SandboxRef) (*stored[haft.SandboxConfig], error) {
+	return found(s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref))
 }
 
 type putSandbox struct {
@@ -107,23 +81,16 @@ type putSandbox struct {
 	Body SandboxBody
 }
 
-func (s *Server) putSandbox(ctx context.Context, who Identity, in *putSandbox) (*oneSandbox, error) {
-	if s.cfg.Sandboxes == nil {
-		return nil, absent("sandbox configurations")
-	}
-	typ, status, revision := haft.SandboxType(in.Ref), http.StatusCreated, ""
-	switch c, err := s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref); {
-	case err == nil:
-		typ, status, revision = c.Type, http.StatusOK, c.Revision()
-	case haft.CodeOf(err) != haft.CodeNotFound:
-		return nil, err
-	}
-	condition, err := in.revision(revision)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.keepSandbox(ctx, who, status, in.Body.config(typ, condition))
-	return out, in.failed(err)
+func (s *Server) putSandbox(ctx context.Context, who Identity, in *putSandbox) (*stored[haft.SandboxConfig], error) {
+	return replace(in.Condition,
+		func() (*haft.SandboxConfig, error) { return s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
+		func(old *haft.SandboxConfig, condition string) (*stored[haft.SandboxConfig], error) {
+			typ, status := haft.SandboxType(in.Ref), http.StatusCreated
+			if old != nil {
+				typ, status = old.Type, http.StatusOK
+			}
+			return s.storeSandbox(ctx, who, status, in.Body.config(typ, condition))
+		})
 }
 
 type removeSandbox struct {
@@ -132,16 +99,9 @@ type removeSandbox struct {
 }
 
 func (s *Server) removeSandbox(ctx context.Context, who Identity, in *removeSandbox) (*struct{}, error) {
-	if s.cfg.Sandboxes == nil {
-		return nil, absent("sandbox configurations")
-	}
-	return nil, in.remove(func() (string, error) {
-		c, err := s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref)
-		if err != nil {
-			return "", err
-		}
-		return c.Revision(), nil
-	}, func(revision string) error {
-		return s.cfg.Sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref, revision)
-	})
+	return remove(in.RemoveIf,
+		func() (*haft.SandboxConfig, error) { return s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
+		func(revision string) error {
+			return s.cfg.Sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref, revision)
+		})
 }

@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"net/http"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,17 +18,17 @@ type SecretRef struct {
 
 // secrets are the operations on stored variables. No answer has a value.
 func (a *api) secrets() {
-	const tag = "secrets"
-	register(a, operation{method: http.MethodGet, path: "/v1/secrets", id: "list-secrets", action: haft.SecretsRead,
-		tag: tag, summary: "List the names of stored variables",
-		about:  "Values are never shown. A fingerprint is the same for the same value.",
-		errors: []int{http.StatusNotFound}}, a.s.listSecrets)
-	register(a, operation{method: http.MethodPut, path: "/v1/secrets/{name}", id: "put-secret",
-		action: haft.SecretsWrite, tag: tag, summary: "Store a variable; nobody can read it back",
-		about: "With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced " +
-			"outside of their sandbox."}, a.s.putSecret)
-	register(a, operation{method: http.MethodDelete, path: "/v1/secrets/{name}", id: "remove-secret",
-		action: haft.SecretsWrite, tag: tag, summary: "Remove a stored variable"}, a.s.removeSecret)
+	s := a.s
+	g := a.group("secrets", haft.SecretsRead, haft.SecretsWrite).needs(s.cfg.Secrets != nil, "secrets")
+	register(g.op("GET /v1/secrets", "list-secrets", "List the names of stored variables").
+		about("Values are never shown. A fingerprint is the same for the same value."), s.listSecrets)
+	register(g.op("PUT /v1/secrets/{name}", "put-secret", "Store a variable; nobody can read it back").
+		about("With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced "+
+			"outside of their sandbox."), s.putSecret)
+	register(g.op("DELETE /v1/secrets/{name}", "remove-secret", "Remove a stored variable"),
+		func(ctx context.Context, who Identity, in *SecretRef) (*struct{}, error) {
+			return nil, s.cfg.Secrets.RemoveSecret(ctx, who.Principal, in.Agent, in.Name)
+		})
 }
 
 type listSecrets struct {
@@ -37,20 +37,13 @@ type listSecrets struct {
 }
 
 func (s *Server) listSecrets(ctx context.Context, who Identity, in *listSecrets) (*listed[secret.Info], error) {
-	if s.cfg.Secrets == nil {
-		return nil, absent("secrets")
-	}
-	after, err := in.at("secrets")
+	all, err := s.cfg.Secrets.Secrets(ctx, who.Principal, in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.cfg.Secrets.Secrets(ctx, who.Principal, in.Agent)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(list, func(a, b secret.Info) int { return strings.Compare(a.Name, b.Name) })
-	return collect(each(list), in.Paging, "secrets", func(i secret.Info) bool { return i.Name <= after },
-		func(i secret.Info) string { return i.Name })
+	slices.SortFunc(all, func(a, b secret.Info) int { return strings.Compare(a.Name, b.Name) })
+	return pageOf(in.Paging, "secrets", func(i secret.Info) string { return i.Name },
+		func(string) iter.Seq2[secret.Info, error] { return each(all) })
 }
 
 type putSecret struct {
@@ -62,20 +55,10 @@ type putSecret struct {
 }
 
 func (s *Server) putSecret(ctx context.Context, who Identity, in *putSecret) (*struct{}, error) {
-	if s.cfg.Secrets == nil {
-		return nil, absent("secrets")
-	}
 	if in.Body.Value == "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a variable needs a value",
 			Misfits: []haft.Misfit{{Pointer: "/value", Message: "is empty"}}}
 	}
 	return nil, s.cfg.Secrets.BindSecret(ctx, who.Principal, in.Agent, in.Name, secret.New(in.Body.Value),
 		in.Body.Bound)
-}
-
-func (s *Server) removeSecret(ctx context.Context, who Identity, in *SecretRef) (*struct{}, error) {
-	if s.cfg.Secrets == nil {
-		return nil, absent("secrets")
-	}
-	return nil, s.cfg.Secrets.RemoveSecret(ctx, who.Principal, in.Agent, in.Name)
 }

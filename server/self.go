@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"haft"
@@ -47,19 +46,16 @@ type Self struct {
 	Version   string         `json:"version" doc:"That of the server."`
 }
 
-type oneSelf struct{ Body Self }
-
-// self is about who asks.
+// self is the operation on the caller.
 func (a *api) self() {
-	register(a, operation{method: http.MethodGet, path: "/v1/whoami", id: "whoami", action: anyAction, tag: "identity",
-		summary: "Say who the credential is, and what it is for",
-		about: "With `as`, which every request takes, it is the agent of that name, if the credential may " +
-			"act as it."},
+	register(a.group("identity", anyAction, anyAction).
+		op("GET /v1/whoami", "whoami", "Say who the credential is, and what it is for").
+		about("With `as`, which every request takes, it is the agent of that name, if the credential may act as it."),
 		a.s.whoami)
 }
 
-func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*oneSelf, error) {
-	return &oneSelf{Self{
+func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*shown[Self], error) {
+	return &shown[Self]{Self{
 		Principal: who.Principal, Operator: who.Rules.Operates(who.Principal),
 		Actions: who.Rules.Allowed(who.Principal),
 		Expires: who.Expires, Version: s.cfg.Version,

@@ -37,13 +37,6 @@ type putTool struct {
 	Body        haft.Draft
 }
 
-type addedTool struct {
-	Status   int
-	ETag     string `header:"ETag"`
-	Location string `header:"Location"`
-	Body     Added
-}
-
 type oneTool struct {
 	Status int
 	ETag   string `header:"ETag"`
@@ -52,28 +45,23 @@ type oneTool struct {
 
 // tools are the operations on tools and their versions.
 func (a *api) tools() {
-	const tag = "tools"
-	register(a, operation{method: http.MethodPost, path: "/v1/tools", id: "put-tool", action: haft.ToolsWrite, tag: tag,
-		summary: "Add a tool, or a version to the tool of that name", status: http.StatusCreated,
-		also: []int{http.StatusOK}, errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.putTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools", id: "list-tools", action: haft.ToolsRead, tag: tag,
-		summary: "List tools, in our form or that of a model vendor",
-		about: "With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, " +
-			"`skipped` has those that it would refuse, and the header Link says whether there is more.",
-		errors: []int{http.StatusNotFound}, body: a.toolForms()}, a.s.listTools)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}", id: "show-tool", action: haft.ToolsRead,
-		tag: tag, summary: "Show a tool with its current version", also: []int{http.StatusNotModified}}, a.s.showTool)
-	register(a, operation{method: http.MethodPatch, path: "/v1/tools/{ref}", id: "set-tool", action: haft.ToolsWrite,
-		tag: tag, summary: "Disable, sort, roll back or review a tool",
-		about:  "With `version`, calls run that version from now on: this is how to roll back.",
-		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.setTool)
-	register(a, operation{method: http.MethodDelete, path: "/v1/tools/{ref}", id: "remove-tool",
-		action: haft.ToolsWrite, tag: tag, summary: "Remove a tool with its versions",
-		errors: []int{http.StatusConflict, http.StatusPreconditionFailed}}, a.s.removeTool)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions", id: "list-versions",
-		action: haft.ToolsRead, tag: tag, summary: "List the versions of a tool, newest first"}, a.s.listVersions)
-	register(a, operation{method: http.MethodGet, path: "/v1/tools/{ref}/versions/{number}", id: "show-version",
-		action: haft.ToolsRead, tag: tag, summary: "Show a version of a tool"}, a.s.showVersion)
+	s, g := a.s, a.group("tools", haft.ToolsRead, haft.ToolsWrite)
+	register(g.op("POST /v1/tools", "put-tool", "Add a tool, or a version to the tool of that name").
+		answers(http.StatusCreated, http.StatusOK).conditional(), s.putTool)
+	forms := g.op("GET /v1/tools", "list-tools", "List tools, in our form or that of a model vendor").
+		about("With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, " +
+			"`skipped` has those that it would refuse, and the header Link says whether there is more.")
+	forms.body = a.toolForms()
+	register(forms, s.listTools)
+	register(g.op("GET /v1/tools/{ref}", "show-tool", "Show a tool with its current version").
+		answers(0, http.StatusNotModified), s.showTool)
+	register(g.op("PATCH /v1/tools/{ref}", "set-tool", "Disable, sort, roll back or review a tool").
+		about("With `version`, calls run that version from now on: this is how to roll back.").conditional(), s.setTool)
+	register(g.op("DELETE /v1/tools/{ref}", "remove-tool", "Remove a tool with its versions").conditional(),
+		s.removeTool)
+	register(g.op("GET /v1/tools/{ref}/versions", "list-versions", "List the versions of a tool, newest first"),
+		s.listVersions)
+	register(g.op("GET /v1/tools/{ref}/versions/{number}", "show-version", "Show a version of a tool"), s.showVersion)
 }
 
 // toolForms are the forms in which tools are listed: ours, or what a vendor takes.
@@ -83,9 +71,8 @@ func (a *api) toolForms() *huma.Schema {
 		{Type: huma.TypeObject}}}
 }
 
-// etag is that of a tool: the digest of its version, and when the rest of it was
-// last changed.
-func etag(t haft.Tool) string { return `"` + t.Revision() + `"` }
+// etag returns the ETag of a tool.
+func etag(t haft.Tool) string { return quote(t.Revision()) }
 
 // matches reports whether a condition names a tool: by its ETag, or by the digest
 // of its version alone, or by * for any.
@@ -99,7 +86,7 @@ func matches(condition string, t haft.Tool) bool {
 	return false
 }
 
-func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*addedTool, error) {
+func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*stored[Added], error) {
 	d := in.Body
 	if in.IfNoneMatch == "*" {
 		d.New = true
@@ -119,7 +106,7 @@ func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*added
 		}
 		return nil, err
 	}
-	out := &addedTool{
+	out := &stored[Added]{
 		Status: http.StatusCreated, ETag: etag(c.Tool), Location: "/v1/tools/" + string(c.Tool.ID),
 		Body: Added{Tool: c.Tool, IsNew: c.Created, Same: c.Same, Waiting: c.Waiting, Schema: c.Schema,
 			Warnings: c.Warnings},
@@ -312,18 +299,12 @@ type listVersions struct {
 }
 
 func (s *Server) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
-	at, err := in.at("versions")
+	before, err := in.number("versions")
 	if err != nil {
 		return nil, err
 	}
-	before := 0
-	if at != "" {
-		if before, err = strconv.Atoi(at); err != nil {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the cursor is not one of this list", Err: err}
-		}
-	}
 	return collect(s.service.Versions(ctx, who.Principal, in.Ref), in.Paging, "versions",
-		func(v haft.Version) bool { return before > 0 && v.Number >= before },
+		func(v haft.Version) bool { return before > 0 && int64(v.Number) >= before },
 		func(v haft.Version) string { return strconv.Itoa(v.Number) })
 }
 
@@ -332,15 +313,13 @@ type showVersion struct {
 	Number int `path:"number" minimum:"1"`
 }
 
-type oneVersion struct{ Body haft.Version }
-
-func (s *Server) showVersion(ctx context.Context, who Identity, in *showVersion) (*oneVersion, error) {
+func (s *Server) showVersion(ctx context.Context, who Identity, in *showVersion) (*shown[haft.Version], error) {
 	for v, err := range s.service.Versions(ctx, who.Principal, in.Ref) {
 		if err != nil {
 			return nil, err
 		}
 		if v.Number == in.Number {
-			return &oneVersion{v}, nil
+			return &shown[haft.Version]{v}, nil
 		}
 	}
 	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such version"}

@@ -2,17 +2,16 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"haft"
 )
 
-// usage is what was used.
+// usage is the operation on what calls used.
 func (a *api) usage() {
-	register(a, operation{method: http.MethodGet, path: "/v1/usage", id: "usage", action: haft.UsageRead, tag: "usage",
-		summary: "Sum up what calls used, by tool, user, agent and period",
-		about:   "Calls are counted when they end, by the hour (UTC).", errors: []int{http.StatusNotFound}}, a.s.usage)
+	g := a.group("usage", haft.UsageRead, haft.UsageRead).needs(a.s.cfg.Meter != nil, "usage")
+	register(g.op("GET /v1/usage", "usage", "Sum up what calls used, by tool, user, agent and period").
+		about("Calls are counted when they end, by the hour (UTC)."), a.s.usage)
 }
 
 type usageQuery struct {
@@ -32,9 +31,6 @@ type usageSums struct {
 }
 
 func (s *Server) usage(ctx context.Context, who Identity, in *usageQuery) (*usageSums, error) {
-	if s.cfg.Meter == nil {
-		return nil, absent("usage")
-	}
 	q := haft.UsageQuery{From: in.From, Until: in.Until, Tool: in.Tool, User: in.User,
 		Agent: s.agentID(ctx, who, in.Agent), Limit: in.Limit}
 	for _, by := range in.By {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"net/http"
 
 	"haft"
@@ -29,55 +30,43 @@ type WebhookRef struct {
 	ID haft.WebhookID `path:"id" maxLength:"200"`
 }
 
-type (
-	oneWebhook struct {
-		ETag string `header:"ETag"`
-		Body haft.Webhook
-	}
-	newWebhook struct {
-		ETag     string `header:"ETag"`
-		Location string `header:"Location"`
-		Body     NewWebhook
-	}
-)
+type newWebhook struct {
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     NewWebhook
+}
 
 // webhooks are the operations on webhooks and on what they could not be sent.
 func (a *api) webhooks() {
-	const tag = "webhooks"
-	condition := []int{http.StatusConflict, http.StatusPreconditionFailed}
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks", id: "list-webhooks", action: haft.WebhooksRead,
-		tag: tag, summary: "List webhooks", errors: []int{http.StatusNotFound}}, a.s.listWebhooks)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks", id: "add-webhook", action: haft.WebhooksWrite,
-		tag: tag, summary: "Have events sent to an address",
-		about: "Each event is sent at least once, those of one call in order, from now on. Requests are signed as " +
-			"Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.",
-		status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict}}, a.s.addWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}", id: "show-webhook",
-		action: haft.WebhooksRead, tag: tag, summary: "Show a webhook, and how its deliveries go"}, a.s.showWebhook)
-	register(a, operation{method: http.MethodPut, path: "/v1/webhooks/{id}", id: "put-webhook",
-		action: haft.WebhooksWrite, tag: tag, summary: "Change a webhook; its secret and its place stay",
-		errors: condition}, a.s.putWebhook)
-	register(a, operation{method: http.MethodDelete, path: "/v1/webhooks/{id}", id: "remove-webhook",
-		action: haft.WebhooksWrite, tag: tag, summary: "Remove a webhook with its dead letters", errors: condition},
-		a.s.removeWebhook)
-	register(a, operation{method: http.MethodGet, path: "/v1/webhooks/{id}/dead_letters", id: "list-dead-letters",
-		action: haft.WebhooksRead, tag: tag, summary: "List what a webhook could not be sent, oldest first"},
-		a.s.deadLetters)
-	register(a, operation{method: http.MethodPost, path: "/v1/webhooks/{id}/redeliver", id: "redeliver",
-		action: haft.WebhooksWrite, tag: tag, summary: "Send dead letters again, now: one, or up to a hundred until " +
-			"one fails", errors: []int{http.StatusConflict}}, a.s.redeliver)
-}
-
-func (s *Server) listWebhooks(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
-	after, err := in.at("webhooks")
-	if err != nil {
-		return nil, err
-	}
-	return collect(s.cfg.Webhooks.WebhookList(ctx, who.Principal), *in, "webhooks",
-		func(w haft.Webhook) bool { return string(w.ID) <= after }, func(w haft.Webhook) string { return string(w.ID) })
+	s := a.s
+	g := a.group("webhooks", haft.WebhooksRead, haft.WebhooksWrite).needs(s.cfg.Webhooks != nil, "webhooks")
+	register(g.op("GET /v1/webhooks", "list-webhooks", "List webhooks"),
+		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {
+			return pageOf(*in, "webhooks", func(w haft.Webhook) string { return string(w.ID) },
+				func(string) iter.Seq2[haft.Webhook, error] { return s.cfg.Webhooks.WebhookList(ctx, who.Principal) })
+		})
+	register(g.op("POST /v1/webhooks", "add-webhook", "Have events sent to an address").
+		about("Each event is sent at least once, those of one call in order, from now on. Requests are signed as "+
+			"Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.").
+		answers(http.StatusCreated).conflicts(), s.addWebhook)
+	register(g.op("GET /v1/webhooks/{id}", "show-webhook", "Show a webhook, and how its deliveries go"),
+		func(ctx context.Context, who Identity, in *WebhookRef) (*tagged[haft.Webhook], error) {
+			return tag(s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID))
+		})
+	register(g.op("PUT /v1/webhooks/{id}", "put-webhook", "Change a webhook; its secret and its place stay").
+		conditional(), s.putWebhook)
+	register(g.op("DELETE /v1/webhooks/{id}", "remove-webhook", "Remove a webhook with its dead letters").
+		conditional(), s.removeWebhook)
+	register(g.op("GET /v1/webhooks/{id}/dead_letters", "list-dead-letters",
+		"List what a webhook could not be sent, oldest first"),
+		func(ctx context.Context, who Identity, in *deadLetters) (*listed[haft.DeadLetter], error) {
+			return pageOf(in.Paging, "letters", func(l haft.DeadLetter) string { return l.ID },
+				func(string) iter.Seq2[haft.DeadLetter, error] {
+					return s.cfg.Webhooks.DeadLetters(ctx, who.Principal, in.ID)
+				})
+		})
+	register(g.op("POST /v1/webhooks/{id}/redeliver", "redeliver",
+		"Send dead letters again, now: one, or up to a hundred until one fails").conflicts(), s.redeliver)
 }
 
 // webhook makes a webhook of a body.
@@ -89,9 +78,6 @@ func (b WebhookBody) webhook(id haft.WebhookID, condition string) haft.Webhook {
 type addWebhook struct{ Body WebhookBody }
 
 func (s *Server) addWebhook(ctx context.Context, who Identity, in *addWebhook) (*newWebhook, error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
 	w, secret, err := s.cfg.Webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook("", ""))
 	if err != nil {
 		return nil, err
@@ -100,27 +86,13 @@ func (s *Server) addWebhook(ctx context.Context, who Identity, in *addWebhook) (
 		Body: NewWebhook{*w, secret}}, nil
 }
 
-func (s *Server) showWebhook(ctx context.Context, who Identity, in *WebhookRef) (*oneWebhook, error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
-	w, err := s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &oneWebhook{quote(w.Revision()), *w}, nil
-}
-
 type putWebhook struct {
 	WebhookRef
 	Condition
 	Body WebhookBody
 }
 
-func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (*oneWebhook, error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
+func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (*tagged[haft.Webhook], error) {
 	have, err := s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
@@ -130,10 +102,7 @@ func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (
 		return nil, err
 	}
 	w, _, err := s.cfg.Webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook(have.ID, condition))
-	if err != nil {
-		return nil, in.failed(err)
-	}
-	return &oneWebhook{quote(w.Revision()), *w}, nil
+	return tag(w, in.failed(err))
 }
 
 type removeWebhook struct {
@@ -142,33 +111,14 @@ type removeWebhook struct {
 }
 
 func (s *Server) removeWebhook(ctx context.Context, who Identity, in *removeWebhook) (*struct{}, error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
-	return nil, in.remove(func() (string, error) {
-		w, err := s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID)
-		if err != nil {
-			return "", err
-		}
-		return w.Revision(), nil
-	}, func(revision string) error { return s.cfg.Webhooks.RemoveWebhook(ctx, who.Principal, in.ID, revision) })
+	return remove(in.RemoveIf,
+		func() (*haft.Webhook, error) { return s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID) },
+		func(revision string) error { return s.cfg.Webhooks.RemoveWebhook(ctx, who.Principal, in.ID, revision) })
 }
 
 type deadLetters struct {
 	WebhookRef
 	Paging
-}
-
-func (s *Server) deadLetters(ctx context.Context, who Identity, in *deadLetters) (*listed[haft.DeadLetter], error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
-	after, err := in.at("letters")
-	if err != nil {
-		return nil, err
-	}
-	return collect(s.cfg.Webhooks.DeadLetters(ctx, who.Principal, in.ID), in.Paging, "letters",
-		func(l haft.DeadLetter) bool { return l.ID <= after }, func(l haft.DeadLetter) string { return l.ID })
 }
 
 type redeliver struct {
@@ -185,9 +135,6 @@ type redelivered struct {
 }
 
 func (s *Server) redeliver(ctx context.Context, who Identity, in *redeliver) (*redelivered, error) {
-	if s.cfg.Webhooks == nil {
-		return nil, absent("webhooks")
-	}
 	letter := ""
 	if in.Body != nil {
 		letter = in.Body.Letter
