@@ -110,7 +110,7 @@ func (d *API) known(ctx context.Context, p haft.Principal, name string, known ma
 func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
 	ours, isMade, err := readID(agentWord, agentPrefix, id)
 	if err != nil {
-		return nil, unfit("%s", haft.MessageOf(err))
+		return nil, err
 	}
 	if !isMade {
 		a, err := d.service.Agent(ctx, p, ours)
@@ -131,7 +131,7 @@ func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft
 			}
 		}
 	}
-	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no agent with that id"}
+	return nil, notFound("there is no agent with that id")
 }
 
 // pathAgent is the agent that the path names.
@@ -153,21 +153,13 @@ type agentBody struct {
 // notOurs are the fields of an agent that are about its model and its memory. They
 // are taken and not kept: nobody talks to the agent here.
 func notOurs() []string {
-	return []string{
-		"agent_type", "base_template_id", "block_ids", "compaction_settings", "context_window_limit", "description",
-		"embedding",
-		"embedding_chunk_size", "embedding_config", "enable_reasoner", "enable_sleeptime", "folder_ids",
-		"from_template", "hidden",
-		"identity_ids", "include_base_tool_rules", "include_default_source", "include_multi_agent_tools",
-		"initial_message_sequence",
-		"last_run_completion", "last_run_duration_ms", "last_stop_reason", "llm_config", "max_files_open",
-		"max_reasoning_tokens",
-		"max_tokens", "memory_blocks", "memory_variables", "message_buffer_autoclear", "message_ids", "metadata",
-		"model",
-		"model_settings", "parallel_tool_calls", "per_file_view_window_char_limit", "project", "project_id",
-		"reasoning",
-		"response_format", "source_ids", "system", "tags", "template", "template_id", "timezone",
-	}
+	return strings.Fields(`agent_type base_template_id block_ids compaction_settings context_window_limit description
+		embedding embedding_chunk_size embedding_config enable_reasoner enable_sleeptime folder_ids from_template hidden
+		identity_ids include_base_tool_rules include_default_source include_multi_agent_tools initial_message_sequence
+		last_run_completion last_run_duration_ms last_stop_reason llm_config max_files_open max_reasoning_tokens
+		max_tokens memory_blocks memory_variables message_buffer_autoclear message_ids metadata model model_settings
+		parallel_tool_calls per_file_view_window_char_limit project project_id reasoning response_format source_ids
+		system tags template template_id timezone`)
 }
 
 // rulesOf reads tool rules. What a client says besides is dropped.
@@ -255,8 +247,7 @@ func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
 	case err == nil:
-		return &haft.Error{Code: haft.CodeConflict,
-			Message: "there is an agent of that name, and names are unique here"}
+		return conflict("there is an agent of that name, and names are unique here")
 	case !gone(err):
 		return err
 	}
@@ -272,12 +263,8 @@ func (d *API) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, e
 	return d.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
 }
 
-func (d *API) showAgent(ctx context.Context, q *request) (any, error) {
-	a, err := d.pathAgent(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return d.showAgentState(ctx, q.who.Principal, *a, map[string]*wireTool{})
+func (d *API) showAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
+	return d.showAgentState(ctx, q.who.Principal, a, map[string]*wireTool{})
 }
 
 func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
@@ -287,18 +274,13 @@ func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
 	}
 	return d.change(ctx, q, func(a *haft.Agent) error {
 		if b.Name != nil && ourName(*b.Name) != a.Name {
-			return &haft.Error{Code: haft.CodeInvalid,
-				Message: "an agent keeps its name here: create one of the other name"}
+			return invalid("an agent keeps its name here: create one of the other name")
 		}
 		return d.apply(ctx, q, a, b)
 	})
 }
 
-func (d *API) deleteAgent(ctx context.Context, q *request) (any, error) {
-	a, err := d.pathAgent(ctx, q)
-	if err != nil {
-		return nil, err
-	}
+func (d *API) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
 	d.cfg.Agents.Lock()
 	defer d.cfg.Agents.Unlock()
 	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
@@ -331,52 +313,53 @@ func (d *API) change(ctx context.Context, q *request, how func(*haft.Agent) erro
 	return d.keep(ctx, q, *a)
 }
 
-// agentPlaces returns the agents that a query wants, and where they stand.
-func (d *API) agentPlaces(ctx context.Context, q *request) (map[string]haft.Agent, []place, error) {
+// wantedAgents returns the agents that a query wants.
+func (d *API) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent], error) {
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
-	agents, all := map[string]haft.Agent{}, []place{}
+	var all []item[haft.Agent]
 	for a, err := range d.service.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if named != "" && a.Name != ourName(named) || !strings.Contains(strings.ToLower(a.Name), part) ||
 			len(query["tags"]) > 0 {
 			continue // no agent has tags here
 		}
-		agents[string(a.ID)] = a
-		all = append(all, place{a.Created, string(a.ID)})
+		all = append(all, agentItem(a))
 	}
-	return agents, all, nil
+	return all, nil
 }
+
+func agentItem(a haft.Agent) item[haft.Agent] { return item[haft.Agent]{a.Created, string(a.ID), a} }
 
 func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 	pg, err := paging(q.URL.Query(), 50)
 	if err != nil {
 		return nil, err
 	}
-	if oldest, err := truth(q.URL.Query(), "ascending"); err != nil {
-		return nil, err
-	} else if oldest {
-		pg.oldest = true
-	}
-	agents, all, err := d.agentPlaces(ctx, q)
+	oldest, err := truth(q.URL.Query(), "ascending")
 	if err != nil {
 		return nil, err
 	}
-	part, err := pg.cut(all, func(id string) (place, error) {
+	pg.oldest = pg.oldest || oldest
+	all, err := d.wantedAgents(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	part, err := cut(pg, all, func(id string) (item[haft.Agent], error) {
 		a, err := d.findAgent(ctx, q.who.Principal, id)
 		if err != nil {
-			return place{}, err
+			return item[haft.Agent]{}, err
 		}
-		return place{a.Created, string(a.ID)}, nil
+		return agentItem(*a), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	list, known := []*wireAgent{}, map[string]*wireTool{}
-	for _, at := range part {
-		w, err := d.showAgentState(ctx, q.who.Principal, agents[at.id], known)
+	for _, a := range part {
+		w, err := d.showAgentState(ctx, q.who.Principal, a, known)
 		if err != nil {
 			return nil, err
 		}
@@ -386,6 +369,6 @@ func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 }
 
 func (d *API) countAgents(ctx context.Context, q *request) (any, error) {
-	_, all, err := d.agentPlaces(ctx, q)
+	all, err := d.wantedAgents(ctx, q)
 	return len(all), err
 }

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,16 +12,12 @@ import (
 
 // agentTools lists the tools of an agent, which has them in the order of their
 // names.
-func (d *API) agentTools(ctx context.Context, q *request) (any, error) {
+func (d *API) agentTools(ctx context.Context, q *request, a haft.Agent) (any, error) {
 	pg, err := paging(q.URL.Query(), 10)
 	if err != nil {
 		return nil, err
 	}
-	a, err := d.pathAgent(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	var all []place
+	var all []item[haft.ToolID]
 	for _, name := range a.Tools {
 		t, err := d.service.Tool(ctx, q.who.Principal, name)
 		if gone(err) {
@@ -29,52 +26,40 @@ func (d *API) agentTools(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, place{t.Created, string(t.ID)})
+		all = append(all, toolItem(*t))
 	}
 	return d.pageOf(ctx, q.who.Principal, pg, all)
 }
 
-// changed is the answer to a change of an agent's tools: clients before 1.0 expect
-// the agent, and those since then nothing.
-func changed(q *request, a *wireAgent) any {
-	if v := q.Header.Get("X-Stainless-Package-Version"); v != "" && !strings.HasPrefix(v, "0.") {
-		return nil
-	}
-	return a
-}
-
-func (d *API) attachTool(ctx context.Context, q *request) (any, error) {
-	t, err := d.pathTool(ctx, q)
+// changeTools changes the tools of the agent of the path. Clients before 1.0 expect the
+// agent as the answer, and newer ones nothing.
+func (d *API) changeTools(ctx context.Context, q *request, how func(*haft.Agent) error) (any, error) {
+	a, err := d.change(ctx, q, how)
 	if err != nil {
 		return nil, err
 	}
-	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+	if v := q.Header.Get("X-Stainless-Package-Version"); v != "" && !strings.HasPrefix(v, "0.") {
+		return nil, nil
+	}
+	return a, nil
+}
+
+func (d *API) attachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return d.changeTools(ctx, q, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, t.Name) {
 			a.Tools = append(a.Tools, t.Name)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return changed(q, a), nil
 }
 
 // detachTool takes a tool from an agent. One that it does not have is no error, as
 // in Letta.
-func (d *API) detachTool(ctx context.Context, q *request) (any, error) {
-	t, err := d.pathTool(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+func (d *API) detachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return d.changeTools(ctx, q, func(a *haft.Agent) error {
 		drop(a, t.Name)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return changed(q, a), nil
 }
 
 // drop takes a tool from an agent, and from its rules what was about it. A rule
@@ -116,9 +101,7 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 	if err := q.lenient(&b); err != nil {
 		return nil, err
 	}
-	if b.Requires == nil {
-		b.Requires = b.Sent
-	}
+	b.Requires = cmp.Or(b.Requires, b.Sent)
 	if b.Requires == nil {
 		if q.URL.Query().Get("requires_approval") == "" {
 			return nil, unfit("body requires_approval: it is missing")
@@ -130,14 +113,12 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 		b.Requires = &yes
 	}
 	name := q.PathValue("name")
-	a, err := d.change(ctx, q, func(a *haft.Agent) error {
+	return d.changeTools(ctx, q, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, name) {
-			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}
+			return notFound("the agent does not have that tool")
 		}
-		a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool {
-			return r.Type == haft.RuleApproval &&
-				r.Tool == name
-		})
+		a.Rules = slices.DeleteFunc(a.Rules,
+			func(r haft.ToolRule) bool { return r.Type == haft.RuleApproval && r.Tool == name })
 		if *b.Requires {
 			a.Rules = append(a.Rules, haft.ToolRule{Type: haft.RuleApproval, Tool: name})
 			return nil
@@ -150,8 +131,4 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return changed(q, a), nil
 }

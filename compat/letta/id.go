@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	"haft"
@@ -112,8 +111,7 @@ func readID(word, prefix, s string) (id string, isMade bool, err error) {
 			return prefix + text(high) + text(low), false, nil
 		}
 	}
-	return "", false, &haft.Error{Code: haft.CodeInvalid,
-		Message: fmt.Sprintf("an id here is %q and a UUID of version 4", word)}
+	return "", false, unfit("an id here is %q and a UUID of version 4", word)
 }
 
 // toolID is Letta's id of a tool.

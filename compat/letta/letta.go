@@ -46,11 +46,13 @@ type Signature struct {
 
 // An API implements [server.API]. It is safe for concurrent use.
 type API struct {
-	service haft.Service
-	cfg     Config
-	mux     *http.ServeMux
-	actions map[string]haft.Action // by pattern
-	shape   *bounds.Shape          // of bodies
+	service   haft.Service
+	servers   haft.MCPServers // nil if the service has none
+	sandboxes haft.Sandboxes  // nil if the service has none
+	cfg       Config
+	mux       *http.ServeMux
+	actions   map[string]haft.Action // by pattern
+	shape     *bounds.Shape          // of bodies
 }
 
 var (
@@ -68,6 +70,8 @@ func New(service haft.Service, cfg Config) *API {
 	}
 	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{},
 		shape: bodyShape()}
+	d.servers, _ = service.(haft.MCPServers)
+	d.sandboxes, _ = service.(haft.Sandboxes)
 	for what, r := range d.routes() {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -102,7 +106,44 @@ func (d *API) Headers(r *http.Request) []string {
 // be for, and what answers.
 type route struct {
 	action haft.Action
-	answer func(ctx context.Context, q *request) (any, error)
+	answer handler
+}
+
+// A handler answers a request.
+type handler func(ctx context.Context, q *request) (any, error)
+
+// withBody reads the body for a handler.
+func withBody[B any](answer func(ctx context.Context, q *request, b B) (any, error)) handler {
+	return func(ctx context.Context, q *request) (any, error) {
+		var b B
+		if err := q.read(&b); err != nil {
+			return nil, err
+		}
+		return answer(ctx, q, b)
+	}
+}
+
+// withFound looks up what the path names for a handler.
+func withFound[T any](find func(ctx context.Context, q *request) (*T, error),
+	answer func(ctx context.Context, q *request, v T) (any, error)) handler {
+	return func(ctx context.Context, q *request) (any, error) {
+		v, err := find(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return answer(ctx, q, *v)
+	}
+}
+
+// requires returns routes that answer 501 if the server was not given what they need.
+func requires(has bool, name string, routes map[string]route) map[string]route {
+	if !has {
+		for pattern, r := range routes {
+			r.answer = func(context.Context, *request) (any, error) { return nil, missing(name) }
+			routes[pattern] = r
+		}
+	}
+	return routes
 }
 
 // routes are all of them. Addresses are served with and without a slash at their
@@ -112,74 +153,85 @@ func (d *API) routes() map[string]route {
 		"GET /health": {haft.ToolsRead, d.health},
 
 		"GET /tools":                  {haft.ToolsRead, d.listTools},
-		"POST /tools":                 {haft.ToolsWrite, d.createTool},
-		"PUT /tools":                  {haft.ToolsWrite, d.createTool},
+		"POST /tools":                 {haft.ToolsWrite, withBody(d.createTool)},
+		"PUT /tools":                  {haft.ToolsWrite, withBody(d.createTool)},
 		"GET /tools/count":            {haft.ToolsRead, d.countTools},
-		"GET /tools/{tool}":           {haft.ToolsRead, d.showTool},
+		"GET /tools/{tool}":           {haft.ToolsRead, withFound(d.pathTool, d.showTool)},
 		"PATCH /tools/{tool}":         {haft.ToolsWrite, d.updateTool},
-		"DELETE /tools/{tool}":        {haft.ToolsWrite, d.deleteTool},
+		"DELETE /tools/{tool}":        {haft.ToolsWrite, withFound(d.pathTool, d.deleteTool)},
 		"POST /tools/add-base-tools":  {haft.ToolsRead, d.baseTools},
-		"POST /tools/search":          {haft.ToolsRead, d.searchTools},
-		"POST /tools/run":             {haft.CallsWrite, d.runSource},
-		"POST /tools/generate-schema": {haft.ToolsRead, d.generateSchema},
+		"POST /tools/search":          {haft.ToolsRead, withBody(d.searchTools)},
+		"POST /tools/run":             {haft.CallsWrite, withBody(d.runSource)},
+		"POST /tools/generate-schema": {haft.ToolsRead, withBody(d.generateSchema)},
 		"POST /tools/generate-tool":   {haft.ToolsRead, d.generateTool},
 
 		"GET /agents":                                 {haft.AgentsRead, d.listAgents},
 		"POST /agents":                                {haft.AgentsWrite, d.createAgent},
 		"GET /agents/count":                           {haft.AgentsRead, d.countAgents},
-		"GET /agents/{agent}":                         {haft.AgentsRead, d.showAgent},
+		"GET /agents/{agent}":                         {haft.AgentsRead, withFound(d.pathAgent, d.showAgent)},
 		"PATCH /agents/{agent}":                       {haft.AgentsWrite, d.updateAgent},
-		"DELETE /agents/{agent}":                      {haft.AgentsWrite, d.deleteAgent},
-		"GET /agents/{agent}/tools":                   {haft.AgentsRead, d.agentTools},
-		"PATCH /agents/{agent}/tools/attach/{tool}":   {haft.AgentsWrite, d.attachTool},
-		"PATCH /agents/{agent}/tools/detach/{tool}":   {haft.AgentsWrite, d.detachTool},
+		"DELETE /agents/{agent}":                      {haft.AgentsWrite, withFound(d.pathAgent, d.deleteAgent)},
+		"GET /agents/{agent}/tools":                   {haft.AgentsRead, withFound(d.pathAgent, d.agentTools)},
+		"PATCH /agents/{agent}/tools/attach/{tool}":   {haft.AgentsWrite, withFound(d.pathTool, d.attachTool)},
+		"PATCH /agents/{agent}/tools/detach/{tool}":   {haft.AgentsWrite, withFound(d.pathTool, d.detachTool)},
 		"PATCH /agents/{agent}/tools/approval/{name}": {haft.AgentsWrite, d.toolApproval},
 		"POST /agents/{agent}/tools/{name}/run":       {haft.CallsWrite, d.runTool},
 	}
-	maps.Copy(all, d.sandboxRoutes())
-	maps.Copy(all, d.serverRoutes())
+	maps.Copy(all, requires(d.sandboxes != nil, "sandbox configurations", d.sandboxRoutes()))
+	maps.Copy(all, requires(d.cfg.Variables != nil, "stored variables", d.variableRoutes()))
+	maps.Copy(all, requires(d.servers != nil, "MCP servers", d.serverRoutes()))
 	return all
 }
 
-// sandboxRoutes are those of sandbox configurations and their variables.
+// sandboxRoutes are those of sandbox configurations.
 func (d *API) sandboxRoutes() map[string]route {
 	return map[string]route{
 		"GET /sandbox-config":                {haft.SandboxesRead, d.listConfigs},
-		"POST /sandbox-config":               {haft.SandboxesWrite, d.createConfig},
-		"POST /sandbox-config/local":         {haft.SandboxesWrite, d.localConfig},
+		"POST /sandbox-config":               {haft.SandboxesWrite, withBody(d.createConfig)},
+		"POST /sandbox-config/local":         {haft.SandboxesWrite, withBody(d.localConfig)},
 		"POST /sandbox-config/local/default": {haft.SandboxesWrite, d.defaultLocal},
 		"POST /sandbox-config/e2b/default":   {haft.SandboxesWrite, d.defaultE2B},
 		// packages are never changed, only added to
-		"POST /sandbox-config/local/recreate-venv":               {haft.SandboxesWrite, d.defaultLocal},
-		"PATCH /sandbox-config/{config}":                         {haft.SandboxesWrite, d.updateConfig},
-		"DELETE /sandbox-config/{config}":                        {haft.SandboxesWrite, d.deleteConfig},
-		"GET /sandbox-config/{config}/environment-variable":      {haft.SecretsRead, d.listVariables},
-		"POST /sandbox-config/{config}/environment-variable":     {haft.SecretsWrite, d.createVariable},
-		"PATCH /sandbox-config/environment-variable/{variable}":  {haft.SecretsWrite, d.updateVariable},
-		"DELETE /sandbox-config/environment-variable/{variable}": {haft.SecretsWrite, d.deleteVariable},
+		"POST /sandbox-config/local/recreate-venv": {haft.SandboxesWrite, d.defaultLocal},
+		"PATCH /sandbox-config/{config}":           {haft.SandboxesWrite, withBody(d.updateConfig)},
+		"DELETE /sandbox-config/{config}":          {haft.SandboxesWrite, withFound(d.pathConfig, d.deleteConfig)},
+	}
+}
+
+// variableRoutes are those of the variables of sandbox configurations.
+func (d *API) variableRoutes() map[string]route {
+	list, remove := withFound(d.pathConfig, d.listVariables), withFound(d.pathVariable, d.deleteVariable)
+	return map[string]route{
+		"GET /sandbox-config/{config}/environment-variable":      {haft.SecretsRead, list},
+		"POST /sandbox-config/{config}/environment-variable":     {haft.SecretsWrite, withBody(d.createVariable)},
+		"PATCH /sandbox-config/environment-variable/{variable}":  {haft.SecretsWrite, withBody(d.updateVariable)},
+		"DELETE /sandbox-config/environment-variable/{variable}": {haft.SecretsWrite, remove},
 	}
 }
 
 // serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.
 func (d *API) serverRoutes() map[string]route {
+	onServer := func(answer func(context.Context, *request, haft.MCPServer) (any, error)) handler {
+		return withFound(d.pathServer, answer)
+	}
 	return map[string]route{
 		"GET /mcp-servers":                            {haft.ServersRead, d.listServers},
-		"POST /mcp-servers":                           {haft.ServersWrite, d.createServer},
-		"GET /mcp-servers/{server}":                   {haft.ServersRead, d.showServer},
-		"PATCH /mcp-servers/{server}":                 {haft.ServersWrite, d.updateServer},
-		"DELETE /mcp-servers/{server}":                {haft.ServersWrite, d.deleteServer},
-		"PATCH /mcp-servers/{server}/refresh":         {haft.ServersWrite, d.refreshServer},
-		"GET /mcp-servers/{server}/tools":             {haft.ServersRead, d.serverTools},
-		"GET /mcp-servers/{server}/tools/{tool}":      {haft.ServersRead, d.showServerTool},
+		"POST /mcp-servers":                           {haft.ServersWrite, withBody(d.createServer)},
+		"GET /mcp-servers/{server}":                   {haft.ServersRead, onServer(d.showServer)},
+		"PATCH /mcp-servers/{server}":                 {haft.ServersWrite, withBody(d.updateServer)},
+		"DELETE /mcp-servers/{server}":                {haft.ServersWrite, onServer(d.deleteServer)},
+		"PATCH /mcp-servers/{server}/refresh":         {haft.ServersWrite, onServer(d.refreshServer)},
+		"GET /mcp-servers/{server}/tools":             {haft.ServersRead, onServer(d.serverTools)},
+		"GET /mcp-servers/{server}/tools/{tool}":      {haft.ServersRead, withFound(d.serverTool, d.showTool)},
 		"POST /mcp-servers/{server}/tools/{tool}/run": {haft.CallsWrite, d.runServerTool},
 
 		"GET /tools/mcp/servers":                             {haft.ServersRead, d.oldServers},
 		"PUT /tools/mcp/servers":                             {haft.ServersWrite, d.oldPutServer},
 		"PATCH /tools/mcp/servers/{old}":                     {haft.ServersWrite, d.oldUpdateServer},
-		"DELETE /tools/mcp/servers/{old}":                    {haft.ServersWrite, d.oldDeleteServer},
-		"GET /tools/mcp/servers/{old}/tools":                 {haft.ServersRead, d.oldServerTools},
-		"POST /tools/mcp/servers/{old}/{name}":               {haft.ServersRead, d.showServerTool},
-		"POST /tools/mcp/servers/{old}/resync":               {haft.ServersWrite, d.refreshServer},
+		"DELETE /tools/mcp/servers/{old}":                    {haft.ServersWrite, onServer(d.oldDeleteServer)},
+		"GET /tools/mcp/servers/{old}/tools":                 {haft.ServersRead, onServer(d.oldServerTools)},
+		"POST /tools/mcp/servers/{old}/{name}":               {haft.ServersRead, withFound(d.serverTool, d.showTool)},
+		"POST /tools/mcp/servers/{old}/resync":               {haft.ServersWrite, onServer(d.refreshServer)},
 		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {haft.CallsWrite, d.oldExecute},
 		"POST /tools/mcp/servers/test":                       {haft.ServersWrite, d.noLogin},
 		"POST /tools/mcp/servers/connect":                    {haft.ServersWrite, d.noLogin},
@@ -332,10 +384,15 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, statusOf(f.Code), f)
 }
 
-// missing is the answer where the server was not given what is asked for.
-func missing(what string) error {
-	return &httpError{http.StatusNotImplemented, "this server has no " + what}
+// missing is the error for a route that needs something that the server was not given.
+func missing(name string) error {
+	return &httpError{http.StatusNotImplemented, "this server has no " + name}
 }
+
+// notFound, invalid and conflict are errors with those codes.
+func notFound(message string) error { return &haft.Error{Code: haft.CodeNotFound, Message: message} }
+func invalid(message string) error  { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
+func conflict(message string) error { return &haft.Error{Code: haft.CodeConflict, Message: message} }
 
 // health says that the server is there.
 func (d *API) health(context.Context, *request) (any, error) {

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -33,14 +34,6 @@ const (
 	transportHTTP  = "streamable_http"
 )
 
-// servers returns what keeps MCP servers.
-func (d *API) servers() (haft.MCPServers, error) {
-	if s, ok := d.service.(haft.MCPServers); ok {
-		return s, nil
-	}
-	return nil, missing("MCP servers")
-}
-
 // serverName makes a name that a server can have here of one that it may have in
 // Letta: tools are called server__tool, so that two _ and those at the ends go.
 func serverName(s string) string {
@@ -51,17 +44,11 @@ func serverName(s string) string {
 // server makes a server of what a client says.
 func (w wireServer) server() (haft.MCPServer, error) {
 	s := haft.MCPServer{Name: serverName(w.Name)}
-	typ := w.Type
-	if typ == "" {
-		typ = w.OldType
+	guess := transportHTTP
+	if w.Command != nil {
+		guess = transportStdio
 	}
-	if typ == "" {
-		typ = transportHTTP
-		if w.Command != nil {
-			typ = transportStdio
-		}
-	}
-	switch typ {
+	switch cmp.Or(w.Type, w.OldType, guess) {
 	case transportStdio:
 		if w.Command == nil || *w.Command == "" {
 			return s, unfit("body config.command: it is missing")
@@ -150,28 +137,20 @@ func blank(m map[string]string) map[string]string {
 func serverID(s haft.MCPServer) string { return digestID(serverWord, s.Org, s.ID) }
 
 // pathServer is the server that the path names, by id or, for old clients, by name.
-func (d *API) pathServer(ctx context.Context, q *request) (haft.MCPServers, *haft.MCPServer, error) {
-	all, err := d.servers()
-	if err != nil {
-		return nil, nil, err
-	}
+func (d *API) pathServer(ctx context.Context, q *request) (*haft.MCPServer, error) {
 	if name := q.PathValue("old"); name != "" {
-		s, err := all.MCPServer(ctx, q.who.Principal, serverName(name))
-		return all, s, err
+		return d.servers.MCPServer(ctx, q.who.Principal, serverName(name))
 	}
 	id := q.PathValue("server")
 	if _, _, err := readID(serverWord, "", id); err != nil {
-		return nil, nil, unfit("%s", haft.MessageOf(err))
+		return nil, err
 	}
-	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if serverID(s) == id {
-			return all, &s, nil
+	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
+		if err != nil || serverID(s) == id {
+			return &s, err
 		}
 	}
-	return nil, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no MCP server with that id"}
+	return nil, notFound("there is no MCP server with that id")
 }
 
 // serverBody is what clients from 1.0 on say of a server.
@@ -196,11 +175,7 @@ func (b serverBody) config() (wireServer, error) {
 	return w, nil
 }
 
-func (d *API) createServer(ctx context.Context, q *request) (any, error) {
-	var b serverBody
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) createServer(ctx context.Context, q *request, b serverBody) (any, error) {
 	w, err := b.config()
 	if err != nil {
 		return nil, err
@@ -214,45 +189,33 @@ func (d *API) createServer(ctx context.Context, q *request) (any, error) {
 
 // putServer adds a server; with fresh there must be none of that name.
 func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
-	all, err := d.servers()
-	if err != nil {
-		return nil, err
-	}
 	s, err := w.server()
 	if err != nil {
 		return nil, err
 	}
-	if fresh {
-		switch _, err := all.MCPServer(ctx, q.who.Principal, s.Name); {
-		case err == nil:
-			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is an MCP server of that name"}
-		case !gone(err):
-			return nil, err
-		}
-		s.If = haft.IfNone
-	} else if s, err = d.inheritServer(ctx, q, all, s); err != nil {
+	old, err := d.servers.MCPServer(ctx, q.who.Principal, s.Name)
+	switch {
+	case err == nil && fresh:
+		return nil, conflict("there is an MCP server of that name")
+	case err == nil:
+		s = inherit(s, *old)
+	case !gone(err):
 		return nil, err
+	case fresh:
+		s.If = haft.IfNone
 	}
-	change, err := all.PutMCPServer(ctx, q.who.Principal, s)
+	change, err := d.servers.PutMCPServer(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
 	return &change.Server, nil
 }
 
-// inheritServer takes over what a client does not name or cannot say of a server that is
+// inherit takes over what a client does not name or cannot say of a server that is
 // there: that it is disabled, its limits, hosts and mounts. Credentials belong to an
 // origin, and stay with it.
-func (d *API) inheritServer(ctx context.Context, q *request, all haft.MCPServers,
-	s haft.MCPServer) (haft.MCPServer, error) {
-	old, err := all.MCPServer(ctx, q.who.Principal, s.Name)
-	if gone(err) {
-		return s, nil
-	}
-	if err != nil {
-		return s, err
-	}
-	next := *old
+func inherit(s, old haft.MCPServer) haft.MCPServer {
+	next := old
 	next.Transport, next.Command, next.URL, next.If = s.Transport, s.Command, s.URL, old.Revision()
 	same := next.Origin() == old.Origin()
 	if s.Headers != nil || !same {
@@ -264,16 +227,12 @@ func (d *API) inheritServer(ctx context.Context, q *request, all haft.MCPServers
 	if !same {
 		next.OAuth = s.OAuth
 	}
-	return next, nil
+	return next
 }
 
 func (d *API) listServers(ctx context.Context, q *request) (any, error) {
-	all, err := d.servers()
-	if err != nil {
-		return nil, err
-	}
 	list := []wireServer{}
-	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
@@ -282,40 +241,28 @@ func (d *API) listServers(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *API) showServer(ctx context.Context, q *request) (any, error) {
-	_, s, err := d.pathServer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return showServer(*s, false), nil
+func (d *API) showServer(_ context.Context, _ *request, s haft.MCPServer) (any, error) {
+	return showServer(s, false), nil
 }
 
 // updateServer changes a server. What a client leaves out stays.
-func (d *API) updateServer(ctx context.Context, q *request) (any, error) {
-	var b serverBody
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) updateServer(ctx context.Context, q *request, b serverBody) (any, error) {
 	w, err := b.config()
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.mergeServer(ctx, q, w)
-	if err != nil {
-		return nil, err
-	}
-	return showServer(*s, false), nil
+	return d.mergeServer(ctx, q, w, false)
 }
 
 // mergeServer puts what a client says of the server of the path over what there is.
-func (d *API) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.MCPServer, error) {
-	all, old, err := d.pathServer(ctx, q)
+func (d *API) mergeServer(ctx context.Context, q *request, w wireServer, isOld bool) (any, error) {
+	old, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	if w.Name != "" && serverName(w.Name) != old.Name {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "an MCP server keeps its name here, which its tools are called by: create one of the other name"}
+		return nil, invalid("an MCP server keeps its name here, which its tools are called by: create one of the " +
+			"other name")
 	}
 	next := *old
 	next.If = old.Revision() // what the client leaves out is what was read
@@ -343,30 +290,22 @@ func (d *API) mergeServer(ctx context.Context, q *request, w wireServer) (*haft.
 			next.Headers = told.Headers
 		}
 	}
-	change, err := all.PutMCPServer(ctx, q.who.Principal, next)
+	change, err := d.servers.PutMCPServer(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
-	return &change.Server, nil
+	return showServer(change.Server, isOld), nil
 }
 
-func (d *API) deleteServer(ctx context.Context, q *request) (any, error) {
-	all, s, err := d.pathServer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return nothing{}, all.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
+func (d *API) deleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	return nothing{}, d.servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
 }
 
 // refreshServer lists the tools of a server again. What is new or says something
 // else than before waits for a person: a server may have been looked at because of
 // what it said then.
-func (d *API) refreshServer(ctx context.Context, q *request) (any, error) {
-	all, s, err := d.pathServer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	change, err := all.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
+func (d *API) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	change, err := d.servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
 	if err != nil {
 		return nil, err
 	}
@@ -391,12 +330,8 @@ func (d *API) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) (
 	return list, nil
 }
 
-func (d *API) serverTools(ctx context.Context, q *request) (any, error) {
-	_, s, err := d.pathServer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	list, err := d.toolsOf(ctx, q.who.Principal, *s)
+func (d *API) serverTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	list, err := d.toolsOf(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +344,7 @@ func (d *API) serverTools(ctx context.Context, q *request) (any, error) {
 
 // serverTool is the tool of a server that the path names.
 func (d *API) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
-	_, s, err := d.pathServer(ctx, q)
+	s, err := d.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -420,17 +355,9 @@ func (d *API) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
 		t, err = d.pathTool(ctx, q)
 	}
 	if err == nil && t.Version.Server != s.Name {
-		return nil, noTool()
+		return nil, errNoTool
 	}
 	return t, err
-}
-
-func (d *API) showServerTool(ctx context.Context, q *request) (any, error) {
-	t, err := d.serverTool(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return d.show(ctx, q.who.Principal, *t), nil
 }
 
 // runServerTool calls a tool of a server.

@@ -4,16 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+
+	"haft"
 )
 
 // oldServers lists the servers by name, as clients before 1.0 want it.
 func (d *API) oldServers(ctx context.Context, q *request) (any, error) {
-	all, err := d.servers()
-	if err != nil {
-		return nil, err
-	}
 	list := map[string]wireServer{}
-	for s, err := range all.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
@@ -54,27 +52,19 @@ func (d *API) oldUpdateServer(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	w.Name = ""
-	s, err := d.mergeServer(ctx, q, w)
-	if err != nil {
-		return nil, err
-	}
-	return showServer(*s, true), nil
+	return d.mergeServer(ctx, q, w, true)
 }
 
-func (d *API) oldDeleteServer(ctx context.Context, q *request) (any, error) {
-	if _, err := d.deleteServer(ctx, q); err != nil {
+func (d *API) oldDeleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	if _, err := d.deleteServer(ctx, q, s); err != nil {
 		return nil, err
 	}
 	return d.oldList(ctx, q)
 }
 
 // oldServerTools lists the tools of a server as the server lists them.
-func (d *API) oldServerTools(ctx context.Context, q *request) (any, error) {
-	_, s, err := d.pathServer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	list, err := d.toolsOf(ctx, q.who.Principal, *s)
+func (d *API) oldServerTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	list, err := d.toolsOf(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}

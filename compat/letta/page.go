@@ -8,48 +8,62 @@ import (
 	"haft"
 )
 
-// A place is where something stands in a list: by when it was made, and of those
-// made at once by its id.
-type place struct {
-	made time.Time
-	id   string // ours
+// An item is one of a list: when it was made, its id, and what it is.
+type item[T any] struct {
+	made  time.Time
+	id    string // Haft's, or Letta's if it can be made of ours only
+	value T
 }
 
-// compare orders places, oldest first.
-func (p place) compare(q place) int {
-	return cmp.Or(p.made.Compare(q.made), cmp.Compare(p.id, q.id))
+// compare orders items, oldest first.
+func (i item[T]) compare(j item[T]) int {
+	return cmp.Or(i.made.Compare(j.made), cmp.Compare(i.id, j.id))
 }
 
-// cut returns the part of all that a page wants. At returns the place of an id that
-// the client knows; it is asked also for what the list does not hold any more.
+// cut returns the part of all that a page wants. The function at returns the item of an
+// id that the client knows; it is asked also for items that the list does not hold any more.
 //
 // A page after the last item is empty: that is how Letta's clients know the end.
-func (p page) cut(all []place, at func(id string) (place, error)) ([]place, error) {
-	order := place.compare
+func cut[T any](p page, all []item[T], at func(id string) (item[T], error)) ([]T, error) {
+	order := item[T].compare
 	if !p.oldest {
-		order = func(a, b place) int { return b.compare(a) }
+		order = func(a, b item[T]) int { return b.compare(a) }
 	}
 	slices.SortFunc(all, order)
-	switch {
-	case p.after != "":
-		from, err := at(p.after)
+	from, to := 0, min(len(all), p.limit)
+	if known := cmp.Or(p.after, p.before); known != "" {
+		mark, err := at(known)
 		if err != nil {
 			return nil, err
 		}
-		i, found := slices.BinarySearchFunc(all, from, order)
-		if found {
+		i, found := slices.BinarySearchFunc(all, mark, order)
+		switch {
+		case p.before != "":
+			from, to = max(0, i-p.limit), i // those right before it
+		case found:
 			i++
+			fallthrough
+		default:
+			from, to = i, min(len(all), i+p.limit)
 		}
-		all = all[i:]
-	case p.before != "":
-		to, err := at(p.before)
-		if err != nil {
-			return nil, err
-		}
-		i, _ := slices.BinarySearchFunc(all, to, order)
-		return all[max(0, i-p.limit):i], nil // those right before it
 	}
-	return all[:min(len(all), p.limit)], nil
+	part := make([]T, 0, to-from)
+	for _, i := range all[from:to] {
+		part = append(part, i.value)
+	}
+	return part, nil
+}
+
+// among looks up an item of a list by its id.
+func among[T any](all []item[T], absent error) func(id string) (item[T], error) {
+	return func(id string) (item[T], error) {
+		for _, i := range all {
+			if i.id == id {
+				return i, nil
+			}
+		}
+		return item[T]{}, absent
+	}
 }
 
 // gone reports whether err says that something is not there.

@@ -1,11 +1,13 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,31 +81,19 @@ func failed(function string, res *haft.Result) string {
 		return ""
 	case res.Error.Kind == haft.FailRule:
 		text = "[ToolConstraintError] " + res.Error.Message
-	case res.Error.Type != "":
-		text = fmt.Sprintf("Error executing function %s: %s: %s", function, res.Error.Type, res.Error.Message)
 	default:
-		text = fmt.Sprintf("Error executing function %s: %s: %s", function, res.Error.Kind, res.Error.Message)
+		text = fmt.Sprintf("Error executing function %s: %s: %s", function,
+			cmp.Or(res.Error.Type, string(res.Error.Kind)), res.Error.Message)
 	}
-	return clip(text)
-}
-
-// clip cuts a text to what a failure may have, between characters.
-func clip(s string) string {
-	if len(s) <= maxFailure {
-		return s
+	if len(text) > maxFailure {
+		text = strings.ToValidUTF8(text[:maxFailure], "")
 	}
-	return strings.ToValidUTF8(s[:maxFailure], "")
+	return text
 }
 
 // lines is output as Letta has it: a list with all of it, or none.
 func lines(parts ...string) []string {
-	list := []string{}
-	for _, p := range parts {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return list
+	return slices.DeleteFunc(append([]string{}, parts...), func(p string) bool { return p == "" })
 }
 
 // problems is what a result says on stderr: what the tool printed, and why it
@@ -241,13 +231,9 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 }
 
 // runSource runs the function of a source that is not kept.
-func (d *API) runSource(ctx context.Context, q *request) (any, error) {
+func (d *API) runSource(ctx context.Context, q *request, b sourceRun) (any, error) {
 	if d.cfg.SourceTool == "" {
 		return nil, missing("tool that runs source which is not kept")
-	}
-	var b sourceRun
-	if err := q.read(&b); err != nil {
-		return nil, err
 	}
 	c, err := b.call(d.cfg.SourceTool)
 	if err != nil {
@@ -293,16 +279,12 @@ func (d *API) functionOf(ctx context.Context, b sourceRun, res *haft.Result) str
 }
 
 // generateSchema reads the schema of a source.
-func (d *API) generateSchema(ctx context.Context, q *request) (any, error) {
+func (d *API) generateSchema(ctx context.Context, _ *request, b struct {
+	Code       string  `json:"code"`
+	SourceType *string `json:"source_type"`
+}) (any, error) {
 	if d.cfg.Derive == nil {
 		return nil, missing("reader of sources")
-	}
-	var b struct {
-		Code       string  `json:"code"`
-		SourceType *string `json:"source_type"`
-	}
-	if err := q.read(&b); err != nil {
-		return nil, err
 	}
 	if strings.TrimSpace(b.Code) == "" {
 		return nil, unfit("body code: it is missing")

@@ -61,11 +61,9 @@ func (w wireSandbox) typed() bool {
 func (w wireSandbox) apply(c *haft.SandboxConfig) error {
 	switch {
 	case w.Dir != nil && *w.Dir != "":
-		return &haft.Error{Code: haft.CodeInvalid,
-			Message: "sandbox_dir: tools see no directory of the host here; give them what they import as packages"}
+		return invalid("sandbox_dir: tools see no directory of the host here; give them what they import as packages")
 	case w.Template != nil && *w.Template != "":
-		return &haft.Error{Code: haft.CodeInvalid,
-			Message: "template: the machines that are rented are chosen by the operator"}
+		return invalid("template: the machines that are rented are chosen by the operator")
 	}
 	if w.Timeout != nil {
 		if *w.Timeout < 1 || *w.Timeout > 24*3600 {
@@ -132,33 +130,24 @@ func showConfig(c haft.SandboxConfig) wireConfig {
 // configID is Letta's id of a configuration.
 func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org, string(c.ID), "") }
 
-// sandboxes returns what keeps configurations.
-func (d *API) sandboxes() (haft.Sandboxes, error) {
-	if s, ok := d.service.(haft.Sandboxes); ok {
-		return s, nil
-	}
-	return nil, missing("sandbox configurations")
-}
+// errNoConfig is the error for an id of no configuration.
+var errNoConfig = notFound("there is no sandbox configuration with that id")
 
 // pathConfig is the configuration that the path names.
-func (d *API) pathConfig(ctx context.Context, q *request) (haft.Sandboxes, *haft.SandboxConfig, error) {
-	all, err := d.sandboxes()
-	if err != nil {
-		return nil, nil, err
-	}
+func (d *API) pathConfig(ctx context.Context, q *request) (*haft.SandboxConfig, error) {
 	id := q.PathValue("config")
 	if _, _, err := readID(sandboxWord, "", id); err != nil {
-		return nil, nil, unfit("%s", haft.MessageOf(err))
+		return nil, err
 	}
-	for c, err := range all.SandboxConfigs(ctx, q.who.Principal) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if configID(c) == id {
-			return all, &c, nil
+	if d.sandboxes == nil {
+		return nil, missing("sandbox configurations")
+	}
+	for c, err := range d.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
+		if err != nil || configID(c) == id {
+			return &c, err
 		}
 	}
-	return nil, nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no sandbox configuration with that id"}
+	return nil, errNoConfig
 }
 
 // configBody is what somebody gives.
@@ -168,11 +157,7 @@ type configBody struct {
 
 // createConfig adds a configuration, or changes the one of its type: there is one
 // for each.
-func (d *API) createConfig(ctx context.Context, q *request) (any, error) {
-	var b configBody
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) createConfig(ctx context.Context, q *request, b configBody) (any, error) {
 	if b.Config == nil {
 		return nil, unfit("body config: it is missing")
 	}
@@ -180,11 +165,7 @@ func (d *API) createConfig(ctx context.Context, q *request) (any, error) {
 }
 
 // localConfig is createConfig with the configuration itself as the body.
-func (d *API) localConfig(ctx context.Context, q *request) (any, error) {
-	var b wireSandbox
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) localConfig(ctx context.Context, q *request, b wireSandbox) (any, error) {
 	return d.putConfig(ctx, q, haft.SandboxLocal, &b)
 }
 
@@ -201,12 +182,8 @@ func (d *API) defaultE2B(ctx context.Context, q *request) (any, error) {
 // putConfig changes the configuration of a type, or makes one. Nil changes nothing
 // of one that there is.
 func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
-	all, err := d.sandboxes()
-	if err != nil {
-		return nil, err
-	}
 	next := haft.SandboxConfig{Type: typ, If: haft.IfNone}
-	switch old, err := all.SandboxConfig(ctx, q.who.Principal, string(typ)); {
+	switch old, err := d.sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
 	case err == nil && w == nil:
 		return showConfig(*old), nil
 	case err == nil:
@@ -220,44 +197,31 @@ func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w
 			return nil, err
 		}
 	}
-	kept, err := all.PutSandboxConfig(ctx, q.who.Principal, next)
+	stored, err := d.sandboxes.PutSandboxConfig(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
-	return showConfig(*kept), nil
+	return showConfig(*stored), nil
 }
 
-func (d *API) updateConfig(ctx context.Context, q *request) (any, error) {
-	var b configBody
-	if err := q.read(&b); err != nil {
+func (d *API) updateConfig(ctx context.Context, q *request, b configBody) (any, error) {
+	c, err := d.pathConfig(ctx, q)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	_, c, err := d.pathConfig(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	if b.Config == nil {
+	case b.Config == nil:
 		return showConfig(*c), nil
-	}
-	if b.Config.typed() && b.Config.typ() != c.Type {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "Mismatched type for sandbox config update"}
+	case b.Config.typed() && b.Config.typ() != c.Type:
+		return nil, invalid("Mismatched type for sandbox config update")
 	}
 	return d.putConfig(ctx, q, c.Type, b.Config)
 }
 
-func (d *API) deleteConfig(ctx context.Context, q *request) (any, error) {
-	all, c, err := d.pathConfig(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return nothing{}, all.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
+func (d *API) deleteConfig(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
+	return nothing{}, d.sandboxes.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
 }
 
 func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
-	all, err := d.sandboxes()
-	if err != nil {
-		return nil, err
-	}
 	query := q.URL.Query()
 	pg, err := paging(query, maxPage)
 	if err != nil {
@@ -269,27 +233,14 @@ func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
 			return nil, err
 		}
 	}
-	places, byID := []place{}, map[string]haft.SandboxConfig{}
-	for c, err := range all.SandboxConfigs(ctx, q.who.Principal) {
+	var all []item[wireConfig]
+	for c, err := range d.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
-		if err := knownType(c.Type); err != nil || want != "" && want != string(c.Type) {
-			continue // Letta knows no others
+		if knownType(c.Type) == nil && (want == "" || want == string(c.Type)) { // Letta knows no others
+			all = append(all, item[wireConfig]{c.Created, configID(c), showConfig(c)})
 		}
-		places, byID[configID(c)] = append(places, place{c.Created, configID(c)}), c
 	}
-	part, err := pg.cut(places, func(id string) (place, error) {
-		c, ok := byID[id]
-		if !ok {
-			return place{}, &haft.Error{Code: haft.CodeNotFound,
-				Message: "there is no sandbox configuration with that id"}
-		}
-		return place{c.Created, id}, nil
-	})
-	list := []wireConfig{}
-	for _, at := range part {
-		list = append(list, showConfig(byID[at.id]))
-	}
-	return list, err
+	return cut(pg, all, among(all, errNoConfig))
 }

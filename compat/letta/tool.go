@@ -169,12 +169,12 @@ func names(list []wirePackage, separator string) ([]string, error) {
 func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
 	ours, isMade, err := readID(toolWord, toolPrefix, id)
 	if err != nil {
-		return nil, unfit("%s", haft.MessageOf(err))
+		return nil, err
 	}
 	if !isMade {
 		t, err := d.service.Tool(ctx, p, ours)
 		if gone(err) {
-			return nil, noTool()
+			return nil, errNoTool
 		}
 		return t, err
 	}
@@ -188,30 +188,21 @@ func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool
 			return &t, nil
 		}
 	}
-	return nil, noTool()
+	return nil, errNoTool
 }
 
-func noTool() error {
-	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no tool with that id"}
-}
+// errNoTool is the error for an id of no tool.
+var errNoTool = notFound("there is no tool with that id")
 
 // pathTool is the tool that the path names.
 func (d *API) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
 	return d.find(ctx, q.who.Principal, q.PathValue("tool"))
 }
 
-func (d *API) showTool(ctx context.Context, q *request) (any, error) {
-	t, err := d.pathTool(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return d.show(ctx, q.who.Principal, *t), nil
+func (d *API) showTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return d.show(ctx, q.who.Principal, t), nil
 }
 
-func (d *API) deleteTool(ctx context.Context, q *request) (any, error) {
-	t, err := d.pathTool(ctx, q)
-	if err != nil {
-		return nil, err
-	}
+func (d *API) deleteTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
 	return nil, d.service.RemoveTool(ctx, q.who.Principal, string(t.ID), "")
 }

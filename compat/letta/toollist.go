@@ -38,8 +38,7 @@ func filterOf(query url.Values) (filter, error) {
 func checkTypes(list []string) error {
 	for _, t := range list {
 		if !slices.Contains(toolTypes(), t) {
-			return &haft.Error{Code: haft.CodeInvalid,
-				Message: "Invalid tool_type. Must be one of: " + strings.Join(toolTypes(), ", ")}
+			return invalid("Invalid tool_type. Must be one of: " + strings.Join(toolTypes(), ", "))
 		}
 	}
 	return nil
@@ -58,19 +57,25 @@ func (f filter) fits(t haft.Tool) bool {
 	return strings.Contains(strings.ToLower(t.Name), f.search)
 }
 
-// places returns where the tools stand that are wanted.
-func (d *API) places(ctx context.Context, p haft.Principal, f filter) ([]place, error) {
-	var all []place
+// wantedTools returns the tools that are wanted.
+func (d *API) wantedTools(ctx context.Context, p haft.Principal, query url.Values) ([]item[haft.ToolID], error) {
+	f, err := filterOf(query)
+	if err != nil {
+		return nil, err
+	}
+	var all []item[haft.ToolID]
 	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{}) {
 		if err != nil {
 			return nil, err
 		}
 		if f.fits(t) {
-			all = append(all, place{t.Created, string(t.ID)})
+			all = append(all, toolItem(t))
 		}
 	}
 	return all, nil
 }
+
+func toolItem(t haft.Tool) item[haft.ToolID] { return item[haft.ToolID]{t.Created, string(t.ID), t.ID} }
 
 func (d *API) listTools(ctx context.Context, q *request) (any, error) {
 	query, p := q.URL.Query(), q.who.Principal
@@ -78,11 +83,7 @@ func (d *API) listTools(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := filterOf(query)
-	if err != nil {
-		return nil, err
-	}
-	all, err := d.places(ctx, p, f)
+	all, err := d.wantedTools(ctx, p, query)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +91,20 @@ func (d *API) listTools(ctx context.Context, q *request) (any, error) {
 }
 
 // pageOf shows the tools of a page.
-func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []place) ([]wireTool, error) {
-	part, err := pg.cut(all, func(id string) (place, error) {
+func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []item[haft.ToolID]) ([]wireTool, error) {
+	part, err := cut(pg, all, func(id string) (item[haft.ToolID], error) {
 		t, err := d.find(ctx, p, id)
 		if err != nil {
-			return place{}, err
+			return item[haft.ToolID]{}, err
 		}
-		return place{t.Created, string(t.ID)}, nil
+		return toolItem(*t), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	tools := make([]wireTool, 0, len(part))
-	for _, at := range part {
-		t, err := d.service.Tool(ctx, p, at.id)
+	for _, id := range part {
+		t, err := d.service.Tool(ctx, p, string(id))
 		if gone(err) {
 			continue // since it was listed
 		}
@@ -116,12 +117,11 @@ func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []place
 }
 
 func (d *API) countTools(ctx context.Context, q *request) (any, error) {
-	f, err := filterOf(q.URL.Query())
+	all, err := d.wantedTools(ctx, q.who.Principal, q.URL.Query())
 	if err != nil {
 		return nil, err
 	}
-	all, err := d.places(ctx, q.who.Principal, f)
-	return len(all), err
+	return len(all), nil
 }
 
 // baseTools lists the tools that come with the server: they are there for everybody
@@ -157,11 +157,7 @@ type found struct {
 
 // searchTools finds tools by their words, whatever mode is asked for: nothing is
 // embedded here.
-func (d *API) searchTools(ctx context.Context, q *request) (any, error) {
-	var b searching
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, error) {
 	if b.Mode != nil && !slices.Contains([]string{"vector", "fts", "hybrid"}, *b.Mode) {
 		return nil, unfit("body search_mode: expected vector, fts or hybrid")
 	}

@@ -51,8 +51,7 @@ func kindOf(s string) (haft.Kind, error) {
 	case haft.KindPython, haft.KindTypeScript, haft.KindJavaScript, haft.KindBash:
 		return k, nil
 	}
-	return "", &haft.Error{Code: haft.CodeInvalid,
-		Message: "Unknown tool source type: it is python or typescript, and here also javascript or bash"}
+	return "", invalid("Unknown tool source type: it is python or typescript, and here also javascript or bash")
 }
 
 // schemaOf reads a json_schema.
@@ -90,7 +89,7 @@ func (b toolCreate) fill(d *haft.Draft) error {
 		}
 		if d.Name == "" && s.Name != "" {
 			if !defines(d.Kind, d.Source, s.Name) {
-				return mismatch()
+				return errMismatch
 			}
 			d.Name, d.Function = s.Name, s.Name
 		}
@@ -116,13 +115,16 @@ func (b toolCreate) fill(d *haft.Draft) error {
 			return err
 		}
 	}
-	if b.RequiresApproval != nil {
-		d.Settings.RequiresApproval = *b.RequiresApproval
-	}
-	if b.Parallel != nil {
-		d.Settings.Parallel = *b.Parallel
-	}
+	setIf(&d.Settings.RequiresApproval, b.RequiresApproval)
+	setIf(&d.Settings.Parallel, b.Parallel)
 	return nil
+}
+
+// setIf sets a value if there is one.
+func setIf[T any](to, value *T) {
+	if value != nil {
+		*to = *value
+	}
 }
 
 // defines reports whether a source may define a function, by the text that Letta
@@ -134,19 +136,12 @@ func defines(kind haft.Kind, source, name string) bool {
 	return kind == haft.KindBash || strings.Contains(source, name)
 }
 
-// mismatch is the error for a schema and a source that name different tools.
-func mismatch() error {
-	return &haft.Error{Code: haft.CodeInvalid,
-		Message: "the tool's name does not match the name in the JSON schema or in the source code"}
-}
+// errMismatch is the error for a schema and a source that name different tools.
+var errMismatch = invalid("the tool's name does not match the name in the JSON schema or in the source code")
 
 // createTool adds a tool, or a version to the one of that name: Letta does so for
 // POST and for PUT.
-func (d *API) createTool(ctx context.Context, q *request) (any, error) {
-	var b toolCreate
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, error) {
 	if strings.TrimSpace(b.Source) == "" {
 		return nil, unfit("body source_code: it is missing")
 	}
@@ -203,20 +198,14 @@ func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b tool
 	if err != nil {
 		return err
 	}
-	said, needs := draft.Settings, draft.Needs
+	needs := draft.Needs
 	draft.Settings, draft.Annotations = v.Settings, v.Annotations
 	if draft.Kind == v.Kind { // packages of another language would be of no use
 		draft.Needs = v.Requirements
 	}
-	if b.ReturnLimit != nil {
-		draft.Settings.Output.MaxChars = said.Output.MaxChars
-	}
-	if b.RequiresApproval != nil {
-		draft.Settings.RequiresApproval = said.RequiresApproval
-	}
-	if b.Parallel != nil {
-		draft.Settings.Parallel = said.Parallel
-	}
+	setIf(&draft.Settings.Output.MaxChars, b.ReturnLimit)
+	setIf(&draft.Settings.RequiresApproval, b.RequiresApproval)
+	setIf(&draft.Settings.Parallel, b.Parallel)
 	if b.Pip != nil {
 		draft.Needs.Pip = needs.Pip
 	}
@@ -280,18 +269,23 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 		return nil, err
 	}
 	if given(b.Schema) && given(b.ArgsSchema) {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "Cannot provide both json_schema and args_json_schema in update"}
+		return nil, invalid("Cannot provide both json_schema and args_json_schema in update")
 	}
 	s, err := schemaOf(b.Schema)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []*string{b.Name, schemaName(s)} {
-		if name != nil && *name != "" && *name != t.Name {
-			return nil, &haft.Error{Code: haft.CodeInvalid,
-				Message: "a tool keeps its name here, which its versions, calls and policies know it by: create one " +
-					"of the other name"}
+	names := []string{""}
+	if s != nil {
+		names[0] = s.Name
+	}
+	if b.Name != nil {
+		names = append(names, *b.Name)
+	}
+	for _, name := range names {
+		if name != "" && name != t.Name {
+			return nil, invalid("a tool keeps its name here, which its versions, calls and policies know it by: " +
+				"create one of the other name")
 		}
 	}
 	draft := &haft.Draft{
@@ -302,20 +296,12 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 	}
 	if b.Source != nil && *b.Source != v.Source {
 		if !defines(draft.Kind, *b.Source, v.Function) {
-			return nil, mismatch()
+			return nil, errMismatch
 		}
 		// The source says what is not given.
 		draft.Source, draft.Description, draft.Parameters, draft.Returns = *b.Source, "", nil, nil
 	}
 	return draft, b.fill(draft)
-}
-
-// schemaName is the name that a schema has.
-func schemaName(s *wireSchema) *string {
-	if s == nil {
-		return nil
-	}
-	return &s.Name
 }
 
 // checkMetadata refuses metadata that would be lost. What the API said itself may
@@ -341,7 +327,7 @@ func (d *API) checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	}
 	for k, v := range m {
 		if !reflect.DeepEqual(own[k], v) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "metadata_ is not kept here: use tags"}
+			return invalid("metadata_ is not kept here: use tags")
 		}
 	}
 	return nil

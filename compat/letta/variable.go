@@ -2,6 +2,7 @@ package letta
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"haft"
@@ -43,14 +44,6 @@ func showVariable(org string, config *string, v Variable) sandboxVariable {
 	}
 }
 
-// variables returns what keeps them, and what is kept.
-func (d *API) variables(ctx context.Context, q *request) ([]Variable, error) {
-	if d.cfg.Variables == nil {
-		return nil, missing("stored variables")
-	}
-	return d.cfg.Variables.Variables(ctx, q.who.Principal)
-}
-
 // variableBody is what somebody says of a variable. A description is taken and not
 // kept.
 type variableBody struct {
@@ -61,15 +54,11 @@ type variableBody struct {
 
 // createVariable stores a variable. It is the organisation's, whichever of its
 // configurations the path names.
-func (d *API) createVariable(ctx context.Context, q *request) (any, error) {
-	var b variableBody
-	if err := q.read(&b); err != nil {
-		return nil, err
-	}
+func (d *API) createVariable(ctx context.Context, q *request, b variableBody) (any, error) {
 	if b.Key == nil || b.Value == nil {
 		return nil, unfit("body key, value: one of them is missing")
 	}
-	_, c, err := d.pathConfig(ctx, q)
+	c, err := d.pathConfig(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -77,104 +66,74 @@ func (d *API) createVariable(ctx context.Context, q *request) (any, error) {
 	return d.putVariable(ctx, q, *b.Key, *b.Value, &id)
 }
 
-// putVariable stores a variable and shows what became of it.
+// putVariable stores a variable and shows it.
 func (d *API) putVariable(ctx context.Context, q *request, name, value string, config *string) (any, error) {
-	if d.cfg.Variables == nil {
-		return nil, missing("stored variables")
-	}
 	if err := d.cfg.Variables.PutVariable(ctx, q.who.Principal, name, value); err != nil {
 		return nil, err
 	}
-	list, err := d.variables(ctx, q)
+	all, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range list {
-		if v.Name == name {
-			return showVariable(q.who.Principal.Org, config, v), nil
-		}
+	v := Variable{Name: name} // if somebody else has removed it since
+	if i := slices.IndexFunc(all, func(v Variable) bool { return v.Name == name }); i >= 0 {
+		v = all[i]
 	}
-	return showVariable(q.who.Principal.Org, config, Variable{Name: name}), nil // removed by somebody else since
+	return showVariable(q.who.Principal.Org, config, v), nil
 }
 
-func (d *API) listVariables(ctx context.Context, q *request) (any, error) {
-	_, c, err := d.pathConfig(ctx, q)
-	if err != nil {
-		return nil, err
-	}
+func (d *API) listVariables(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
 	pg, err := paging(q.URL.Query(), maxPage)
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.variables(ctx, q)
+	list, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
 	if err != nil {
 		return nil, err
 	}
-	config := configID(*c)
-	places, byID := []place{}, map[string]sandboxVariable{}
+	config := configID(c)
+	var all []item[sandboxVariable]
 	for _, v := range list {
 		w := showVariable(q.who.Principal.Org, &config, v)
-		places, byID[w.ID] = append(places, place{v.Created, w.ID}), w
+		all = append(all, item[sandboxVariable]{v.Created, w.ID, w})
 	}
-	part, err := pg.cut(places, func(id string) (place, error) {
-		w, ok := byID[id]
-		if !ok {
-			return place{}, noVariable()
-		}
-		return place{w.Created, id}, nil
-	})
-	all := []sandboxVariable{}
-	for _, at := range part {
-		all = append(all, byID[at.id])
-	}
-	return all, err
+	return cut(pg, all, among(all, errNoVariable))
 }
 
-func noVariable() error {
-	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no variable with that id"}
-}
+// errNoVariable is the error for an id of no variable.
+var errNoVariable = notFound("there is no variable with that id")
 
-// pathVariable is the name of the variable that the path names.
-func (d *API) pathVariable(ctx context.Context, q *request) (string, error) {
+// pathVariable is the variable that the path names.
+func (d *API) pathVariable(ctx context.Context, q *request) (*Variable, error) {
 	id := q.PathValue("variable")
 	if _, _, err := readID(variableWord, "", id); err != nil {
-		return "", unfit("%s", haft.MessageOf(err))
+		return nil, err
 	}
-	list, err := d.variables(ctx, q)
+	all, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for _, v := range list {
+	for _, v := range all {
 		if digestID(variableWord, q.who.Principal.Org, v.Name) == id {
-			return v.Name, nil
+			return &v, nil
 		}
 	}
-	return "", noVariable()
+	return nil, errNoVariable
 }
 
-func (d *API) updateVariable(ctx context.Context, q *request) (any, error) {
-	var b variableBody
-	if err := q.read(&b); err != nil {
+func (d *API) updateVariable(ctx context.Context, q *request, b variableBody) (any, error) {
+	v, err := d.pathVariable(ctx, q)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	name, err := d.pathVariable(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	if b.Key != nil && *b.Key != name {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "a variable keeps its name here: create one of the other name"}
-	}
-	if b.Value == nil {
+	case b.Key != nil && *b.Key != v.Name:
+		return nil, invalid("a variable keeps its name here: create one of the other name")
+	case b.Value == nil:
 		return nil, unfit("body value: it is missing")
 	}
-	return d.putVariable(ctx, q, name, *b.Value, nil)
+	return d.putVariable(ctx, q, v.Name, *b.Value, nil)
 }
 
-func (d *API) deleteVariable(ctx context.Context, q *request) (any, error) {
-	name, err := d.pathVariable(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return nothing{}, d.cfg.Variables.RemoveVariable(ctx, q.who.Principal, name)
+func (d *API) deleteVariable(ctx context.Context, q *request, v Variable) (any, error) {
+	return nothing{}, d.cfg.Variables.RemoveVariable(ctx, q.who.Principal, v.Name)
 }
