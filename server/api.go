@@ -155,36 +155,29 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request, action haft.Actio
 	return who, nil
 }
 
-// admit lets those through who are known and whose credential is for this, and
-// reads their body.
+// admit lets a request through if its sender is known and the credential allows the
+// operation, and reads its body.
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
-	refuse := func(err error) { s.fault(r.Context(), err).write(w, requestID(r.Context())) }
 	action, _ := ctx.Operation().Metadata[actionKey].(haft.Action)
 	who, err := s.known(w, r, action)
+	if err == nil {
+		if err = s.bounded(r, ctx.Operation().OperationID); err != nil {
+			s.refused(r, WhyBody, who.Principal, err)
+		}
+	}
+	if err == nil {
+		err = unknownCondition(ctx.Operation(), r.Header)
+	}
+	var agent string
+	if err == nil {
+		who, agent, err = s.becomeNamed(r, who)
+	}
 	if err != nil {
-		refuse(err)
-		return
-	}
-	if err := s.bounded(r, ctx.Operation().OperationID); err != nil {
-		s.refused(r, WhyBody, who.Principal, err)
-		refuse(err)
-		return
-	}
-	if err := unknownCondition(ctx.Operation(), r.Header); err != nil {
-		refuse(err)
-		return
-	}
-	agent, err := namedAgent(r)
-	if err != nil {
-		refuse(err)
+		s.refuse(ctx, err)
 		return
 	}
 	if agent != "" {
-		if who, err = s.become(r.Context(), who, agent); err != nil {
-			refuse(err)
-			return
-		}
 		ctx = huma.WithValue(ctx, agentKey{}, agent)
 	}
 	// What curl says of every body that it was not told about. There are no cookies,

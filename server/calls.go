@@ -179,7 +179,7 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 		return answer(res), nil
 	}
 	if b.Wait.until > 0 { // before the call is made, which a caller who is told to wait makes again
-		leave, err := s.bounds.enter(who.Principal)
+		leave, err := s.countStream(who.Principal)
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*sho
 		return nil, err
 	}
 	if in.Wait > 0 && s.cfg.Wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
-		leave, err := s.bounds.enter(who.Principal)
+		leave, err := s.countStream(who.Principal)
 		if err != nil {
 			return nil, err
 		}

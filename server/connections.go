@@ -76,6 +76,7 @@ type tracked struct {
 	began    time.Time
 
 	state       connState
+	half        bool // a request has begun, and its headers are not complete
 	gone        bool
 	since       time.Time
 	place, near *list.Element // in the lists of the crowd and of the source
@@ -238,6 +239,7 @@ func (c *crowd) remove(t *tracked) {
 func (c *crowd) turn(t *tracked, state connState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t.half = t.half && state != connActive
 	if t.gone || t.state == state && t.place != nil {
 		return
 	}
@@ -285,22 +287,24 @@ func trackedOf(conn net.Conn) *tracked {
 	return t
 }
 
-// stateOf follows what net/http says of a connection. That headers are whole it does
-// not say: the guard does.
-func stateOf(conn net.Conn, state http.ConnState) {
-	t := trackedOf(conn)
-	if t == nil {
-		return
-	}
+// follow notes what net/http says of a connection, and reports whether it ended within the
+// headers of a request. net/http does not say when headers are complete: see
+// [Server.reserved].
+func (c *crowd) follow(t *tracked, state http.ConnState) (half bool) {
 	switch state {
 	case http.StateActive:
-		t.crowd.turn(t, connSilent) // the first byte of a request
+		c.turn(t, connSilent) // the first byte of a request
 	case http.StateIdle:
-		t.crowd.turn(t, connIdle)
+		c.turn(t, connIdle)
 	case http.StateHijacked:
-		t.crowd.turn(t, connActive)
+		c.turn(t, connActive)
 	case http.StateNew, http.StateClosed:
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	half = t.half && state == http.StateClosed
+	t.half = state == http.StateActive
+	return half
 }
 
 // listen has a listener accept what the bounds allow.
@@ -312,68 +316,57 @@ func (s *Server) listen(ln net.Listener) net.Listener {
 	return &crowdListener{ln, c}
 }
 
-// A tally counts what is open by two keys, and bounds both. It is safe for concurrent
-// use.
-type tally struct {
-	perCredential, perOrg int
-
+// A counter counts what is open by key. It is safe for concurrent use.
+type counter[K comparable] struct {
 	mu    sync.Mutex
-	count map[string]int
+	count map[K]int
 }
 
-// enter counts a stream of p until the function that it returns is called.
-func (t *tally) enter(p haft.Principal) (leave func(), err error) {
-	credential, org := "credential "+p.Org+"\x00"+p.User+"\x00"+p.Agent+"\x00"+p.Credential, "org "+p.Org
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	many := func(whose string) error {
-		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second),
-			Message: whose + " has as many open streams as it may: end one first"}
+// add counts one for each key until the function leave is called. The function over gets
+// the counts so far and can refuse by an error.
+func (c *counter[K]) add(over func(counts []int) error, keys ...K) (leave func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make([]int, len(keys))
+	for i, k := range keys {
+		counts[i] = c.count[k]
 	}
-	switch {
-	case t.count[credential] >= t.perCredential:
-		return nil, many("the credential")
-	case t.count[org] >= t.perOrg:
-		return nil, many("the organisation")
+	if err := over(counts); err != nil {
+		return nil, err
 	}
-	if t.count == nil {
-		t.count = map[string]int{}
+	if c.count == nil {
+		c.count = map[K]int{}
 	}
-	t.count[credential]++
-	t.count[org]++
+	for _, k := range keys {
+		c.count[k]++
+	}
 	return sync.OnceFunc(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, k := range []string{credential, org} {
-			if t.count[k]--; t.count[k] <= 0 {
-				delete(t.count, k)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, k := range keys {
+			if c.count[k]--; c.count[k] <= 0 {
+				delete(c.count, k)
 			}
 		}
 	}), nil
 }
 
-// forwarded counts the requests that proxies are answering for one address.
-type forwarded struct {
-	mu    sync.Mutex
-	count map[netip.Prefix]int
-}
-
-// enter counts a request, and reports whether there are more than most of its source.
-func (f *forwarded) enter(a netip.Addr, most int) (over bool, leave func()) {
-	from := networkOf(a)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.count == nil {
-		f.count = map[netip.Prefix]int{}
+// countStream counts a stream of p until the function leave is called. It refuses more
+// than a credential or an organisation may have.
+func (s *Server) countStream(p haft.Principal) (leave func(), err error) {
+	many := func(whose string) error {
+		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second),
+			Message: whose + " has as many open streams as it may: end one first"}
 	}
-	f.count[from]++
-	return f.count[from] > most, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.count[from]--; f.count[from] <= 0 {
-			delete(f.count, from)
+	return s.openStreams.add(func(counts []int) error {
+		switch {
+		case counts[0] >= s.cfg.Streams:
+			return many("the credential")
+		case counts[1] >= s.cfg.OrgStreams:
+			return many("the organisation")
 		}
-	}
+		return nil
+	}, "credential "+p.Org+"\x00"+p.User+"\x00"+p.Agent+"\x00"+p.Credential, "org "+p.Org)
 }
 
 // reserved reports whether a request may only be an operator's: it came on the reserve,
@@ -389,9 +382,10 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 	}
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 &&
 		s.proxy(at.Addr().Unmap()) {
-		var many bool
-		many, leave = s.forwarded.enter(s.source(r), s.cfg.PerSource)
-		over = over || many
+		leave, _ = s.forwarded.add(func(counts []int) error {
+			over = over || counts[0] >= s.cfg.PerSource
+			return nil
+		}, networkOf(s.source(r)))
 	}
 	return over, leave
 }

@@ -102,9 +102,6 @@ var (
 func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-			s.conns.whole(conn)
-		}
 		id := "r_" + rand.Text() // never one of the client's: it goes into logs
 		r = r.WithContext(context.WithValue(r.Context(), idKey{}, id))
 		w := &writer{ResponseWriter: out, limit: s.cfg.WriteTimeout}

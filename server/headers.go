@@ -28,26 +28,11 @@ type HeaderAPI interface {
 
 // isOurs reports whether a header has a name of Haft. Some proxies write _ for -.
 func isOurs(name string) bool {
-	const plain, x = "haft-", "x-haft-"
-	has := func(prefix string) bool {
-		if len(name) < len(prefix) {
-			return false
-		}
-		for i := range len(prefix) {
-			c := name[i]
-			switch {
-			case c >= 'A' && c <= 'Z':
-				c += 'a' - 'A'
-			case c == '_':
-				c = '-'
-			}
-			if c != prefix[i] {
-				return false
-			}
-		}
-		return true
+	if name == "" || !strings.ContainsRune("HhXx", rune(name[0])) {
+		return false // as most are, without a copy of the name
 	}
-	return has(plain) || has(x)
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	return strings.HasPrefix(strings.TrimPrefix(name, "x-"), "haft-")
 }
 
 // strayHeader refuses a request with a header of Haft that its route does not

@@ -27,13 +27,8 @@ func (s *Server) serveAPI(d API) http.Handler {
 			action = anyAction
 		}
 		who, err := s.known(w, r, action)
-		if err != nil {
-			s.fault(r.Context(), err).write(w, requestID(r.Context()))
-			return
-		}
-		agent, err := namedAgent(r)
-		if err == nil && agent != "" {
-			who, err = s.become(r.Context(), who, agent)
+		if err == nil {
+			who, _, err = s.becomeNamed(r, who)
 		}
 		if err != nil {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,29 +55,20 @@ func (p *Problem) GetHeaders() http.Header {
 	return h
 }
 
-// StatusOf maps codes to statuses. What cannot even be read is 400 and not 422,
-// though its code is the same.
-func StatusOf(code haft.Code) int {
-	switch code {
-	case haft.CodeInvalid:
-		return http.StatusUnprocessableEntity
-	case haft.CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case haft.CodeDenied:
-		return http.StatusForbidden
-	case haft.CodeNotFound:
-		return http.StatusNotFound
-	case haft.CodeConflict:
-		return http.StatusConflict
-	case haft.CodeRateLimited:
-		return http.StatusTooManyRequests
-	case haft.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case haft.CodeInternal:
-		return http.StatusInternalServerError
-	}
-	return http.StatusInternalServerError
+// statuses are the statuses of codes. A request that cannot be read at all has 400, not
+// 422, although its code is the same.
+var statuses = map[haft.Code]int{
+	haft.CodeInvalid:         http.StatusUnprocessableEntity,
+	haft.CodeUnauthenticated: http.StatusUnauthorized,
+	haft.CodeDenied:          http.StatusForbidden,
+	haft.CodeNotFound:        http.StatusNotFound,
+	haft.CodeConflict:        http.StatusConflict,
+	haft.CodeRateLimited:     http.StatusTooManyRequests,
+	haft.CodeUnavailable:     http.StatusServiceUnavailable,
 }
+
+// StatusOf returns the status of a code.
+func StatusOf(code haft.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
 
 // resultStatus is the status of an answer that has a result, and how long its caller
 // should wait before the same call. Whatever became of the tool is 200: status says so.
@@ -160,7 +153,7 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 func own(ctx huma.Context, _ string, v any) (any, error) {
 	switch e := v.(type) {
 	case *huma.ErrorModel:
-		p := problem(e.Status, detailOf(e))
+		p := problem(e.Status, cmp.Or(details[e.Status], "internal error"))
 		for _, d := range e.Errors {
 			if m, ok := misfit(d); ok && len(p.Misfits) < maxMisfits {
 				p.Misfits = append(p.Misfits, m)
@@ -176,21 +169,13 @@ func own(ctx huma.Context, _ string, v any) (any, error) {
 	return &told, nil
 }
 
-// detailOf says what the library found, in our words.
-func detailOf(e *huma.ErrorModel) string {
-	switch e.Status {
-	case http.StatusBadRequest:
-		return "the body cannot be read as JSON, or is missing"
-	case http.StatusUnprocessableEntity:
-		return "the request does not fit"
-	case http.StatusUnsupportedMediaType:
-		return "the body must be application/json"
-	case http.StatusRequestEntityTooLarge:
-		return "the body is too large"
-	case http.StatusNotAcceptable:
-		return "the answer is application/json"
-	}
-	return "internal error"
+// details say what the library found, in our words.
+var details = map[int]string{
+	http.StatusBadRequest:            "the body cannot be read as JSON, or is missing",
+	http.StatusUnprocessableEntity:   "the request does not fit",
+	http.StatusUnsupportedMediaType:  "the body must be application/json",
+	http.StatusRequestEntityTooLarge: "the body is too large",
+	http.StatusNotAcceptable:         "the answer is application/json",
 }
 
 // safe are the beginnings of messages of the library that hold nothing of what was
@@ -211,12 +196,7 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 		return haft.Misfit{}, false
 	}
 	begins := func(list []string) bool {
-		for _, s := range list {
-			if strings.HasPrefix(d.Message, s) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(d.Message, s) })
 	}
 	m := haft.Misfit{Message: noFit}
 	if begins(safe) && !begins(quoting) {
@@ -252,8 +232,6 @@ func pointer(path string) string {
 		return ""
 	}
 	path = strings.NewReplacer("~", "~0", "/", "~1", "[", ".", "]", "").Replace(path)
-	if len(path) > 200 {
-		path = path[:200]
-	}
-	return "/" + strings.ReplaceAll(strings.TrimPrefix(path, "."), ".", "/")
+	path = strings.TrimPrefix(path[:min(len(path), 200)], ".")
+	return "/" + strings.ReplaceAll(path, ".", "/")
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"haft"
@@ -43,66 +42,22 @@ func (s *Server) refused(r *http.Request, why Why, who haft.Principal, err error
 	}
 }
 
-// conns counts connections that end before a request was whole: what never becomes
-// a request is nothing that a handler could see.
-type conns struct {
-	mu   sync.Mutex
-	half map[net.Conn]bool // those on which a request has begun
-}
-
-// whole notes that the headers of a request have arrived.
-func (c *conns) whole(conn net.Conn) {
-	c.mu.Lock()
-	delete(c.half, conn)
-	c.mu.Unlock()
-}
-
-// state is told by net/http what becomes of a connection, and reports whether it
-// ended with half a request.
-func (c *conns) state(conn net.Conn, state http.ConnState) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateActive:
-		c.half[conn] = true
-	case http.StateClosed:
-		half := c.half[conn]
-		delete(c.half, conn)
-		return half
-	case http.StateHijacked, http.StateIdle, http.StateNew:
-		delete(c.half, conn)
-	}
-	return false
-}
-
-// connKey is where the connection of a request is in its context.
+// connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// watchConns has the server count connections that never bring a request.
-func (s *Server) watchConns() {
-	s.conns.half = map[net.Conn]bool{}
-	s.http.ConnContext = func(ctx context.Context,
-		c net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, c)
+// connState follows the state of a connection, and reports one that ends before the
+// headers of its request are complete: no handler sees such a request.
+func (s *Server) connState(c net.Conn, state http.ConnState) {
+	t := trackedOf(c)
+	if t == nil || !t.crowd.follow(t, state) || s.cfg.Refused == nil {
+		return
 	}
-	s.http.ConnState = func(c net.Conn, state http.ConnState) {
-		stateOf(c, state)
-		if !s.conns.state(c, state) || s.cfg.Refused == nil {
-			return
-		}
-		from := netip.Addr{}
-		if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
-			from = at.Addr().Unmap()
-		}
-		ctx, cancel := context.WithTimeout(s.life(), 5*time.Second)
-		defer cancel()
-		s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: from, Err: errHalf})
-	}
+	addr, _ := sourceOf(c)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ending), 5*time.Second)
+	defer cancel()
+	s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errHalf})
 }
 
-// life is a context that outlives streams: the server's own.
-func (s *Server) life() context.Context { return context.WithoutCancel(s.ending) }
-
-// errHalf is what nobody is told of half a request.
+// errHalf is the error of an incomplete request. Nobody can be sent it.
 var errHalf = &haft.Error{Code: haft.CodeInvalid,
 	Message: "the headers of a request are too large or never came in whole"}

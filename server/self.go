@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"haft"
@@ -35,6 +36,15 @@ func (s *Server) become(ctx context.Context, who Identity, agent string) (Identi
 	}
 	who.Principal = p
 	return who, nil
+}
+
+// becomeNamed returns the identity of somebody who acts as the agent that the query names,
+// if it names one.
+func (s *Server) becomeNamed(r *http.Request, who Identity) (_ Identity, agent string, err error) {
+	if agent, err = namedAgent(r); err == nil && agent != "" {
+		who, err = s.become(r.Context(), who, agent)
+	}
+	return who, agent, err
 }
 
 // Self is who the server takes somebody for.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -202,12 +203,11 @@ type Server struct {
 	routed  []Route
 	// patterns are those of the addresses that are not in the document.
 	patterns []string
-	conns    conns
 	lives    lives
-	bounds   tally // of streams
 	ready    readiness
 
-	forwarded forwarded
+	openStreams counter[string]       // by credential and by organisation
+	forwarded   counter[netip.Prefix] // requests that proxies bring, by their source
 
 	leaving  atomic.Bool
 	streams  sync.WaitGroup // which Shutdown of net/http does not know of
@@ -225,8 +225,7 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		return nil, errors.New("a server needs a service and an authenticator")
 	}
 	cfg = cfg.filled()
-	s := &Server{service: service, auth: auth, cfg: cfg,
-		bounds: tally{perCredential: cfg.Streams, perOrg: cfg.OrgStreams}}
+	s := &Server{service: service, auth: auth, cfg: cfg}
 	var err error
 	if s.hosts, err = newHosts(cfg.Hosts, cfg.Origins); err != nil {
 		return nil, err
@@ -240,50 +239,29 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 	s.http = &http.Server{
 		Handler: s.handler, TLSConfig: cfg.TLS, MaxHeaderBytes: cfg.MaxHeader,
 		ReadHeaderTimeout: cfg.ReadTimeout, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ConnState: s.connState,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
 	}
-	s.watchConns()
 	return s, nil
 }
 
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
-	if c.Version == "" {
-		c.Version = "dev"
-	}
-	if c.MaxBody <= 0 {
-		c.MaxBody = 8 << 20
-	}
-	if c.MaxHeader <= 0 {
-		c.MaxHeader = 32 << 10
-	}
-	if c.Connections <= 0 {
-		c.Connections = 8192
-	}
-	if c.PerSource <= 0 {
-		c.PerSource = max(1, c.Connections/4)
-	}
-	if c.Silent <= 0 {
-		c.Silent = 64
-	}
-	if c.Reserve <= 0 {
-		c.Reserve = 16
-	}
-	if c.Streams <= 0 {
-		c.Streams = 256
-	}
-	if c.OrgStreams <= 0 {
-		c.OrgStreams = 2048
-	}
-	if c.ReadTimeout <= 0 {
-		c.ReadTimeout = 15 * time.Second
-	}
-	if c.WriteTimeout <= 0 {
-		c.WriteTimeout = 30 * time.Second
-	}
-	if c.Heartbeat <= 0 {
-		c.Heartbeat = 15 * time.Second
-	}
+	c.Version = cmp.Or(c.Version, "dev")
+	setDefault(&c.MaxBody, 8<<20)
+	setDefault(&c.MaxHeader, 32<<10)
+	setDefault(&c.Connections, 8192)
+	setDefault(&c.PerSource, max(1, c.Connections/4))
+	setDefault(&c.Silent, 64)
+	setDefault(&c.Reserve, 16)
+	setDefault(&c.Streams, 256)
+	setDefault(&c.OrgStreams, 2048)
+	setDefault(&c.ReadTimeout, 15*time.Second)
+	setDefault(&c.WriteTimeout, 30*time.Second)
+	setDefault(&c.Heartbeat, 15*time.Second)
 	if c.Agents == nil {
 		c.Agents = new(sync.Mutex)
 	}
@@ -291,6 +269,13 @@ func (c Config) filled() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// setDefault replaces a value that is not positive.
+func setDefault[T int | int64 | time.Duration](v *T, value T) {
+	if *v <= 0 {
+		*v = value
+	}
 }
 
 // Handler returns the API for a server of somebody else.
@@ -350,7 +335,7 @@ func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, don
 			return nil, nil, err
 		}
 	}
-	leave, err := s.bounds.enter(who.Principal)
+	leave, err := s.countStream(who.Principal)
 	if err != nil {
 		return nil, nil, err
 	}

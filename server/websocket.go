@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -21,21 +22,10 @@ const (
 	closeFault websocket.StatusCode = 4500
 )
 
-// closeOf is the code for an error.
-func closeOf(err error) websocket.StatusCode {
-	switch haft.CodeOf(err) {
-	case haft.CodeUnavailable, haft.CodeRateLimited:
-		return closeAgain
-	case haft.CodeConflict:
-		return closeLost
-	case haft.CodeUnauthenticated:
-		return closeWho
-	case haft.CodeDenied:
-		return closeMay
-	case haft.CodeInvalid, haft.CodeNotFound, haft.CodeInternal:
-		return closeFault
-	}
-	return closeFault
+// closeCodes are the codes for errors; others have closeFault.
+var closeCodes = map[haft.Code]websocket.StatusCode{
+	haft.CodeUnavailable: closeAgain, haft.CodeRateLimited: closeAgain, haft.CodeConflict: closeLost,
+	haft.CodeUnauthenticated: closeWho, haft.CodeDenied: closeMay,
 }
 
 // A socketSink writes messages.
@@ -105,5 +95,6 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := out.send(bye(err)); err != nil {
 		return // it does not read: that is why
 	}
-	_ = conn.Close(closeOf(err), haft.MessageOf(err)) // a reader that is gone cannot be told
+	code := cmp.Or(closeCodes[haft.CodeOf(err)], closeFault)
+	_ = conn.Close(code, haft.MessageOf(err)) // a reader that is gone cannot be told
 }
