@@ -5,18 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"haft"
 	"haft/internal/auth"
-)
-
-// The files of API keys in the data directory.
-const (
-	pepperFile = "auth.key"  // the pepper: what is in the store is useless without it
-	adminFile  = "admin.key" // the text of the first administrator's key
+	"haft/internal/datadir"
 )
 
 // firstOrg is the organisation of the first administrator if nothing else is said.
@@ -44,7 +38,7 @@ func (s *Service) Keyring(ctx context.Context, data string) (*auth.Keyring, erro
 	}
 	ring, err := auth.NewKeyring(s.Store, pepper, s.App.cfg.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("read %s of the data directory: %w", pepperFile, err)
+		return nil, fmt.Errorf("read %s of the data directory: %w", datadir.PepperFile, err)
 	}
 	return ring, nil
 }
@@ -54,15 +48,15 @@ func (s *Service) pepper(ctx context.Context, data string) ([]byte, error) {
 	switch {
 	case data == "" && s.Store.Shared():
 		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "API keys in a database need a data directory, for " + pepperFile}
+			Message: "API keys in a database need a data directory, for " + datadir.PepperFile}
 	case data == "":
-		return newDigestKey() // nothing outlives the process
+		return datadir.NewKey() // nothing outlives the process
 	}
 	some, err := s.Store.HasKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.boundKey(ctx, data, pepperFile, some)
+	return (&datadir.Dir{Path: data, Store: s.Store}).Key(ctx, datadir.PepperFile, some)
 }
 
 // An Auth knows the callers of a service.
@@ -103,7 +97,7 @@ func (s *Service) firstKey(ctx context.Context, a *Auth, cfg AuthConfig) error {
 	if cfg.Org == "" {
 		cfg.Org = firstOrg
 	}
-	path := filepath.Join(cfg.Data, adminFile)
+	path := filepath.Join(cfg.Data, datadir.AdminFile)
 	by := haft.Principal{Org: cfg.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
 	var token auth.Token
 	err := s.Manage(ctx, by, haft.KeysWrite, "key.create", func(ctx context.Context) (_ any, err error) {
@@ -111,7 +105,7 @@ func (s *Service) firstKey(ctx context.Context, a *Auth, cfg AuthConfig) error {
 		if key, token, err = a.Keyring.NewAdminKey(ctx, cfg.Org); err != nil || cfg.Data == "" {
 			return key, err
 		}
-		if err := createFile(path, []byte(token.Reveal()+"\n")); err != nil {
+		if err := datadir.CreateFile(path, []byte(token.Reveal()+"\n")); err != nil {
 			// A key that nobody has is only in the way of the next try.
 			return nil, errors.Join(err, s.Store.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
 		}
@@ -132,7 +126,7 @@ func (s *Service) firstKey(ctx context.Context, a *Auth, cfg AuthConfig) error {
 // made at the same time is. A key is never overwritten, since it may be the only
 // one of another database.
 func (s *Service) knownKey(ctx context.Context, path string) error {
-	text, err := keyFile(path, func() ([]byte, error) { return nil, fs.ErrNotExist })
+	text, err := datadir.ReadKey(path)
 	if err != nil {
 		return fmt.Errorf("read the first key: %w", err)
 	}
@@ -144,28 +138,7 @@ func (s *Service) knownKey(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	return &haft.Error{Code: haft.CodeConflict, Message: adminFile +
+	return &haft.Error{Code: haft.CodeConflict, Message: datadir.AdminFile +
 		" in the data directory is not of this store, which has no keys: move it away, or make a key with: haft key " +
 		"create --role admin"}
-}
-
-// createFile writes a file that nobody else can read, whole or not at all. It
-// fails with [fs.ErrExist] if there is one.
-func createFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Link(f.Name(), path); err != nil {
-		return err
-	}
-	if err = syncDir(filepath.Dir(path)); err != nil {
-		return errors.Join(err, os.Remove(path))
-	}
-	return nil
 }

@@ -10,7 +10,7 @@ import (
 	_ "modernc.org/sqlite" // to change a backup
 
 	"haft"
-	"haft/app"
+	"haft/internal/datadir"
 )
 
 // TestBackup_leaves_no_half: a backup that fails leaves no keys behind, and none is made
@@ -32,7 +32,8 @@ func TestBackup_leaves_no_half(t *testing.T) {
 			data, to := t.TempDir(), t.TempDir()
 			copyFiles(t, made, data)
 			must(t, tt.spoil(data, to))
-			if _, err := app.Backup(t.Context(), app.BackupConfig{Data: data, To: to}); haft.CodeOf(err) != tt.want {
+			_, err := datadir.Backup(t.Context(), datadir.BackupConfig{Data: data, To: to})
+			if haft.CodeOf(err) != tt.want {
 				t.Errorf("Backup: %v, want %s", err, tt.want)
 			}
 			if list, err := os.ReadDir(to); err != nil || len(list) > 0 {
@@ -46,7 +47,7 @@ func TestBackup_leaves_no_half(t *testing.T) {
 func TestPutBack_a_copy_in_use(t *testing.T) {
 	from, _ := crashed(t)
 	data := filepath.Join(t.TempDir(), "data")
-	if _, err := app.PutBack(t.Context(), from, data,
+	if _, err := datadir.PutBack(t.Context(), from, data,
 		haft.Principal{Org: "acme"}); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("PutBack: %v", err)
 	}
@@ -69,14 +70,14 @@ func TestPutBack_a_changed_backup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from, data, to := filepath.Join(t.TempDir(), "copy"), t.TempDir(), filepath.Join(t.TempDir(), "data")
 			copyFiles(t, made, data)
-			_, err := app.Backup(t.Context(), app.BackupConfig{Data: data, To: from})
+			_, err := datadir.Backup(t.Context(), datadir.BackupConfig{Data: data, To: from})
 			must(t, err)
 			db, err := sql.Open("sqlite", filepath.Join(from, "haft.db"))
 			must(t, err)
 			_, err = db.ExecContext(t.Context(), text)
 			must(t, err)
 			must(t, db.Close())
-			_, err = app.PutBack(t.Context(), from, to, haft.Principal{Org: "acme", User: "olga"})
+			_, err = datadir.PutBack(t.Context(), from, to, haft.Principal{Org: "acme", User: "olga"})
 			if name == "nothing" {
 				must(t, err)
 			} else if err == nil || !strings.Contains(haft.MessageOf(err), "acme") {

@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor/builtin"
+	"haft/internal/datadir"
 	"haft/internal/secret"
 	"haft/internal/store/storetest"
 )
@@ -167,7 +168,7 @@ func restored(t *testing.T, dir string, final bool) {
 	p := haft.Principal{Org: "acme", User: "olga", Roles: []string{haft.RoleAdmin}}
 	asked := 0
 	err := app.Restore(t.Context(), app.ServiceConfig{Data: dir}, p,
-		func(app.Loss) (bool, error) { asked++; return true, nil })
+		func(datadir.Loss) (bool, error) { asked++; return true, nil })
 	if final {
 		if openAll(t, dir) == nil {
 			t.Error("it opens though the file is not the right one")

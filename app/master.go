@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/datadir"
 	"haft/internal/secret/keeper"
 	"haft/sandbox"
 	"haft/sandbox/process"
@@ -28,12 +29,12 @@ const (
 	envMasterCommand = "HAFT_MASTER_KEY_COMMAND"
 )
 
-// masterFile is the key in the data directory, and masterTime how long a command
-// that gives one may take: it asks a service somewhere.
-const (
-	masterFile = "master.key"
-	masterTime = 30 * time.Second
-)
+// masterTime is how long a command that gives a key may take: it asks a service
+// somewhere.
+const masterTime = 30 * time.Second
+
+// maxKeyFile bounds what is read.
+const maxKeyFile = 64 << 10
 
 // A masterKey is the key that encrypts the keys of secrets, and where it came
 // from.
@@ -73,7 +74,7 @@ func findMaster(ctx context.Context, cfg ServiceConfig, kept bool) (masterKey, e
 	case cfg.Data == "":
 		return masterKey{key: newMaster()}, nil // nothing outlives the process
 	}
-	return ownMaster(filepath.Join(cfg.Data, masterFile), kept)
+	return ownMaster(filepath.Join(cfg.Data, datadir.MasterFile), kept)
 }
 
 // ownMaster returns the key of the data directory.
@@ -127,16 +128,7 @@ func placeMaster(path string, key []byte, place func(from, to string) error) (er
 	if err = place(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes what was renamed in a directory last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return datadir.SyncDir(filepath.Dir(path))
 }
 
 // readMaster reads a key from a file whose mode has nothing of forbidden.

@@ -17,6 +17,7 @@ import (
 	"haft/executor/builtin"
 	"haft/internal/audit"
 	"haft/internal/checkpoint"
+	"haft/internal/datadir"
 	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/registry"
@@ -81,8 +82,6 @@ type ServiceConfig struct {
 	AuditSink string
 	// Engine adjusts the pipeline.
 	Engine engine.Config
-
-	acceptLoss func(*store.LogLoss) audit.Entry // see [Restore]
 }
 
 // defaultPolicy is the policy of a server that has none: administrators may call
@@ -95,14 +94,11 @@ var defaultPolicy []byte
 type Service struct {
 	*engine.Engine
 	*webhook.Sender
+	*checkpoint.AuditLog
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
-	// Keys verify the checkpoints of the audit, and Signer makes them.
-	Keys   audit.Keys
-	Signer *audit.Signer
 
-	data string // the directory of the keys
 	// digestKey makes digests of arguments and results.
 	digestKey []byte
 	keeper    *checkpoint.Keeper // nil if nothing is signed
@@ -210,24 +206,34 @@ func (s *Service) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store that cfg asks for.
+// openStore opens the store of the service.
 func (s *Service) openStore(ctx context.Context, cfg ServiceConfig) (err error) {
+	if s.Store, err = openStore(ctx, cfg, nil); err == nil {
+		s.closers = append(s.closers, s.Store.Close)
+	}
+	return err
+}
+
+// openStore opens the store that cfg asks for. What accept returns is written to the
+// audit if a part of the redo log is lost; nil refuses that.
+func openStore(ctx context.Context, cfg ServiceConfig, accept func(*store.LogLoss) audit.Entry) (*store.Store, error) {
+	var db *store.Store
+	var err error
 	if cfg.Database != "" {
 		if err := makeDataDir(cfg); err != nil {
-			return err
+			return nil, err
 		}
-		s.Store, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
+		db, err = postgres.Open(ctx, cfg.Database, postgres.Config{})
 	} else {
-		s.Store, err = sqlite.Open(ctx, sqlite.Config{
-			Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy, Logger: cfg.Logger, Siblings: siblings(),
-			NoLog: cfg.NoRedoLog || os.Getenv("HAFT_NO_REDO_LOG") != "", AcceptLoss: cfg.acceptLoss,
+		db, err = sqlite.Open(ctx, sqlite.Config{
+			Dir: cfg.Data, Wait: cfg.Wait, Busy: cfg.Busy, Logger: cfg.Logger, Siblings: datadir.Siblings(),
+			NoLog: cfg.NoRedoLog || os.Getenv("HAFT_NO_REDO_LOG") != "", AcceptLoss: accept,
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	s.closers = append(s.closers, s.Store.Close)
-	return nil
+	return db, nil
 }
 
 // makeDataDir makes the data directory beside a database, as the embedded store does

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft/app"
+	"haft/internal/datadir"
 )
 
 // backupCommand copies a data directory.
 func backupCommand(std streams) *cobra.Command {
-	var cfg app.BackupConfig
+	var cfg datadir.BackupConfig
 	cmd := &cobra.Command{
 		Use: "backup DIR", Short: "Copy the data directory, also of a running server, into an empty directory",
 		Long: `backup writes a copy of the database, of one moment, and of the keys into DIR, which is
@@ -40,7 +40,7 @@ cannot be copied. Then nothing is left in DIR.`,
 			return err
 		}
 		cfg.Data, cfg.To, cfg.FilesOnly = dir, list[0], p.database != ""
-		made, err := app.Backup(c.Context(), cfg)
+		made, err := datadir.Backup(c.Context(), cfg)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/checkpoint"
 	"haft/internal/supply"
 )
 
@@ -140,7 +141,7 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	}
 	cfg.Engine.Brief = true
 	svc, err := app.OpenService(ctx, cfg)
-	if p.evidence && app.Mismatched(err) {
+	if p.evidence && checkpoint.Mismatched(err) {
 		report(std.err, err)
 		svc, err = app.OpenEvidence(ctx, cfg)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft/app"
+	"haft/internal/datadir"
 )
 
 // restoring has the flags of restore.
@@ -72,7 +73,7 @@ func (r restoring) putBack(c *cobra.Command, p *persona, std streams, from strin
 	if err != nil {
 		return err
 	}
-	entries, err := app.PutBack(c.Context(), from, dir, p.principal())
+	entries, err := datadir.PutBack(c.Context(), from, dir, p.principal())
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 	// A server keeps the directory: there is nothing to wait for.
 	cfg := app.ServiceConfig{Data: dir, Database: p.database, Wait: 200 * time.Millisecond, AuditSink: r.sink}
 	done, nothing := false, true
-	err = app.Restore(c.Context(), cfg, p.principal(), func(loss app.Loss) (yes bool, err error) {
+	err = app.Restore(c.Context(), cfg, p.principal(), func(loss datadir.Loss) (yes bool, err error) {
 		nothing = false
 		done, err = r.confirm(loss, std, p.json)
 		return done, err
@@ -119,7 +120,7 @@ func (r restoring) run(c *cobra.Command, p *persona, std streams) error {
 }
 
 // confirm says what is lost, and asks.
-func (r restoring) confirm(loss app.Loss, std streams, asJSON bool) (bool, error) {
+func (r restoring) confirm(loss datadir.Loss, std streams, asJSON bool) (bool, error) {
 	plan := loss.Audit
 	switch {
 	case asJSON && plan == nil:

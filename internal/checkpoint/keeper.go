@@ -328,10 +328,10 @@ func unfit(c audit.Checkpoint, why string) error {
 }
 
 // raced reports whether err says that another server was faster.
-func raced(err error) bool { return haft.CodeOf(err) == haft.CodeConflict && !mismatched(err) }
+func raced(err error) bool { return haft.CodeOf(err) == haft.CodeConflict && !Mismatched(err) }
 
 // mismatched reports whether err says that the database is not what was signed.
-func mismatched(err error) bool {
+func Mismatched(err error) bool {
 	_, ok := errors.AsType[*Mismatch](err)
 	return ok
 }

@@ -43,12 +43,12 @@ func Plan(ctx context.Context, cfg Config) (*Restoration, error) {
 	if err == nil {
 		return nil, k.Close()
 	}
-	if !mismatched(err) {
+	if !Mismatched(err) {
 		return nil, err
 	}
 	k = newKeeper(cfg)
 	heads, err := ReadHeads(cfg.Dir, k.keys)
-	if err != nil && !mismatched(err) {
+	if err != nil && !Mismatched(err) {
 		return nil, err
 	}
 	if heads != nil {
@@ -114,7 +114,7 @@ func (r *Restoration) compare(ctx context.Context) error {
 			k.marks[org] = m // it may be later than the file of the heads
 		}
 		err := k.linked(ctx, u)
-		if mismatched(err) {
+		if Mismatched(err) {
 			r.Losses = append(r.Losses, Loss{Org: org, From: k.marks[org].Seq + 1, To: u.Head.Seq})
 			return nil
 		}

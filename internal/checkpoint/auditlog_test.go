@@ -1,27 +1,20 @@
-package app_test
+package checkpoint_test
 
 import (
 	"testing"
 	"time"
 
 	"haft"
-	"haft/app"
 	"haft/internal/audit"
+	"haft/internal/checkpoint"
 	"haft/internal/store"
 )
 
 // A checkpoint that is linked as it has to be, and that no trusted key signed, is found by
 // every organisation: the chain of checkpoints is theirs too.
 func TestVerifyAudit_finds_a_checkpoint_of_another_key(t *testing.T) {
-	s, err := app.OpenEvidence(t.Context(), app.ServiceConfig{Data: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	at := newPlace(t, embedded(t))
+	s := &checkpoint.AuditLog{Store: at.store, Dir: at.dir, Keys: audit.MakeKeys(at.signer.Public())}
 	var b store.Batch
 	for _, org := range []string{"local", "other"} {
 		b.Audit = append(b.Audit, audit.Entry{Org: org, Kind: "k", Time: time.Now()})

@@ -1,4 +1,4 @@
-package app
+package datadir
 
 import (
 	"crypto/rand"
@@ -10,55 +10,21 @@ import (
 
 	"haft"
 	"haft/internal/audit"
-	"haft/internal/checkpoint"
 )
 
-// digestKeySize is that of the key for digests of arguments and results.
-const digestKeySize = 32
+// keySize is the size of the keys that are random bytes: digest.key and auth.key.
+const keySize = 32
 
 // maxKeyFile bounds what is read.
 const maxKeyFile = 64 << 10
 
-// newDigestKey makes a key that nobody can guess.
-func newDigestKey() ([]byte, error) {
-	key := make([]byte, digestKeySize)
+// NewKey makes a key that nobody can guess.
+func NewKey() ([]byte, error) {
+	key := make([]byte, keySize)
 	if _, err := rand.Read(key); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return key, nil
-}
-
-// auditKeys returns the key that signs the audit and those that are trusted: its own, and
-// the public ones in audit.keys, of other servers or of earlier times. A key that is gone
-// is not replaced in silence if the database was used with one, or if a file is there that
-// it signed.
-func auditKeys(dir string, used bool) (*audit.Signer, audit.Keys, error) {
-	pem, err := keyFile(filepath.Join(dir, auditFile), func() ([]byte, error) {
-		if _, err := os.Lstat(filepath.Join(dir, checkpoint.HeadFile)); err == nil || used {
-			return nil, (&lostKey{auditFile, haft.CodeUnavailable}).refusal()
-		}
-		return newAuditKey()
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	signer, err := audit.ParseSigner(pem)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the key of the audit: %w", err)
-	}
-	keys := audit.MakeKeys(signer.Public())
-	text, err := trustedFile(filepath.Join(dir, "audit.keys"))
-	if err != nil || text == nil {
-		return signer, keys, err
-	}
-	more, err := audit.ParseKeys(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read audit.keys in the data directory: %w", err)
-	}
-	for id, key := range more {
-		keys[id] = key
-	}
-	return signer, keys, nil
 }
 
 // trustedFile reads a file that only its owner may write; nil means that there is none.
@@ -87,9 +53,13 @@ func newAuditKey() ([]byte, error) {
 	return s.PEM()
 }
 
-// keyFile reads a key, and makes it where there is none. One that others can read
-// is refused: it may be known to anybody.
-func keyFile(path string, make func() ([]byte, error)) ([]byte, error) {
+// ReadKey reads a key file. One that others can read is refused: anybody may know it.
+func ReadKey(path string) ([]byte, error) {
+	return readOrMake(path, func() ([]byte, error) { return nil, fs.ErrNotExist })
+}
+
+// readOrMake is [ReadKey], which makes the key where there is none.
+func readOrMake(path string, make func() ([]byte, error)) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newKeyFile(path, make)
@@ -119,12 +89,42 @@ func newKeyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = createFile(path, key)
+	err = CreateFile(path, key)
 	if errors.Is(err, fs.ErrExist) { // another process was first
-		return keyFile(path, make)
+		return readOrMake(path, make)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keep a key: %w", err)
 	}
 	return key, nil
+}
+
+// CreateFile writes a file that nobody else can read, whole or not at all. It
+// fails with [fs.ErrExist] if there is one.
+func CreateFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	if err = SyncDir(filepath.Dir(path)); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// SyncDir brings the names of a directory to the disk.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -1,4 +1,4 @@
-package app
+package datadir
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ const dbFile = "haft.db"
 // backupFiles are copied besides the database. audit.head comes first: it may be behind
 // the database, and not ahead of it.
 func backupFiles() []string {
-	return []string{checkpoint.HeadFile, auditFile, "audit.keys", digestFile, pepperFile, adminFile, masterFile,
-		masterFile + ".old"}
+	return []string{checkpoint.HeadFile, AuditFile, trustFile, DigestFile, PepperFile, AdminFile, MasterFile,
+		MasterFile + ".old"}
 }
 
 // BackupConfig says what to copy. Data and To are needed.
@@ -67,14 +67,14 @@ func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 	}()
 	names := backupFiles()
 	if cfg.NoMasterKey {
-		names = slices.DeleteFunc(names, func(n string) bool { return n == masterFile || n == masterFile+".old" })
+		names = slices.DeleteFunc(names, func(n string) bool { return n == MasterFile || n == MasterFile+".old" })
 	}
 	for range backupTries {
 		if made, err = copyKeys(from, to, names); err != nil {
 			return made, err
 		}
 		if cfg.FilesOnly {
-			return made, syncDir(cfg.To)
+			return made, SyncDir(cfg.To)
 		}
 		if err := sqlite.Backup(ctx, cfg.Data, filepath.Join(cfg.To, dbFile)); err != nil {
 			return made, err
@@ -84,7 +84,7 @@ func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 			return made, err
 		}
 		if same {
-			return append(made, dbFile), syncDir(cfg.To)
+			return append(made, dbFile), SyncDir(cfg.To)
 		}
 		if err := removeFiles(to, append(made, dbFile)); err != nil {
 			return made, err
@@ -203,25 +203,29 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 	if err := copyBack(from, data); err != nil {
 		return 0, err
 	}
-	s, err := OpenEvidence(ctx, ServiceConfig{Data: data})
+	db, err := sqlite.Open(ctx, sqlite.Config{Dir: data, Siblings: Siblings()})
+	if err != nil {
+		return 0, fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	log, err := (&Dir{data, db}).AuditLog(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	orgs, err := s.Store.AuditOrgs(ctx)
+	orgs, err := db.AuditOrgs(ctx)
 	if err != nil {
 		return 0, err
 	}
 	// Those of which nothing is left are only in the signed file; that it is forged, the
 	// verification says.
-	if heads, err := checkpoint.ReadHeads(data, s.Keys); err == nil && heads != nil {
+	if heads, err := checkpoint.ReadHeads(data, log.Keys); err == nil && heads != nil {
 		for _, m := range heads.Marks {
 			orgs = append(orgs, m.Org)
 		}
 	}
 	slices.Sort(orgs)
 	for _, org := range slices.Compact(orgs) {
-		rep, err := s.VerifyAudit(ctx, haft.Principal{Org: org, User: p.User, Roles: []string{haft.RoleAdmin}}, nil)
+		rep, err := log.VerifyAudit(ctx, haft.Principal{Org: org, User: p.User, Roles: []string{haft.RoleAdmin}}, nil)
 		if err != nil {
 			return 0, err
 		}
@@ -232,9 +236,8 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 		}
 		entries += rep.Entries
 	}
-	return entries,
-		s.Store.Commit(ctx,
-			store.Batch{Audit: []audit.Entry{restoredEntry(p, []string{"all files were put back from a backup"})}})
+	entry := restoredEntry(p, []string{"all files were put back from a backup"})
+	return entries, db.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
 }
 
 // copyBack copies the files of a backup into a data directory, all or none.
@@ -259,7 +262,7 @@ func copyBack(backup, data string) (err error) {
 	defer func() { err = errors.Join(err, to.Close()) }()
 	made, err := copyKeys(from, to, append(backupFiles(), dbFile))
 	if err == nil {
-		err = syncDir(data)
+		err = SyncDir(data)
 	}
 	if err != nil {
 		err = errors.Join(err, removeFiles(to, made))

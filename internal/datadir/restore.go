@@ -1,0 +1,174 @@
+package datadir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"haft"
+	"haft/internal/audit"
+	"haft/internal/checkpoint"
+	"haft/internal/store"
+	"haft/internal/store/sqlite"
+)
+
+// A Loss is what is given up by whoever goes on with a data directory: files that are
+// missing or are not those that belong there, or a part of the audit that was signed.
+type Loss struct {
+	Files []string
+	Audit *checkpoint.Restoration
+}
+
+// RestoreConfig says which data directory to go on with.
+type RestoreConfig struct {
+	Path string
+	// Open opens the database. What accept returns is written to the audit if a part
+	// of the log in front of the database is lost; nil refuses that.
+	Open func(ctx context.Context, accept func(*store.LogLoss) audit.Entry) (*store.Store, error)
+	// AuditSink is where copies of checkpoints are, see [checkpoint.OpenSink].
+	AuditSink string
+	Logger    *slog.Logger
+}
+
+// Restore finds out what is lost if a data directory is gone on with though files
+// of it are missing, or its database does not continue the audit that was signed. If
+// something is, accept is asked, maybe more than once, and if it agrees that is written
+// into the audit as done by p. Nothing else may use the database.
+func Restore(ctx context.Context, cfg RestoreConfig, p haft.Principal, accept func(Loss) (bool, error)) (err error) {
+	files := func(lost []string) (bool, error) { return accept(Loss{Files: lost}) }
+	d, err := openDamaged(ctx, cfg, p, files)
+	if err != nil || d == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Store.Close()) }()
+	if err := d.unused(ctx); err != nil {
+		return err
+	}
+	if went, err := d.restoreKeys(ctx, p, files); err != nil || !went {
+		return err
+	}
+	kc, err := d.Checkpoints(cfg.AuditSink, true, cfg.Logger)
+	if err != nil {
+		return err
+	}
+	plan, err := checkpoint.Plan(ctx, kc)
+	if err != nil || plan == nil {
+		return err
+	}
+	yes, err := accept(Loss{Audit: plan})
+	if err != nil || !yes {
+		return err
+	}
+	if err := plan.Do(ctx, p); err != nil {
+		return fmt.Errorf("accept the loss: %w", err)
+	}
+	return nil
+}
+
+// restoreKeys makes new keys in place of those that are lost, if ask agrees, and writes
+// that into the audit first. It reports false if ask does not.
+func (d *Dir) restoreKeys(ctx context.Context, p haft.Principal,
+	ask func(lost []string) (bool, error)) (bool, error) {
+	list, err := d.lostKeys(ctx)
+	if err != nil || len(list) == 0 {
+		return err == nil, err
+	}
+	lost := make([]string, len(list))
+	for i, l := range list {
+		lost[i] = l.Error() + ": " + l.consequence()
+	}
+	if yes, err := ask(lost); err != nil || !yes {
+		return false, err
+	}
+	if err := d.Store.Commit(ctx, store.Batch{Audit: []audit.Entry{restoredEntry(p, lost)}}); err != nil {
+		return false, err
+	}
+	return true, d.replaceKeys(ctx, list)
+}
+
+// aliveFor is how long a process that shares the database counts as alive.
+const aliveFor = 30 * time.Second
+
+// unused reports that a server has the database. The embedded one is locked by its opener.
+func (d *Dir) unused(ctx context.Context) error {
+	if !d.Store.Shared() {
+		return nil
+	}
+	alive, err := d.Store.Alive(ctx, time.Now().Add(-aliveFor))
+	if err != nil {
+		return err
+	}
+	if alive {
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "a haft server is using this database: stop every one of them, and wait 30 seconds after one " +
+				"that crashed"}
+	}
+	return nil
+}
+
+// restoredEntry says in the audit that somebody went on without files.
+func restoredEntry(p haft.Principal, lost []string) audit.Entry {
+	body, err := json.Marshal(map[string]any{"files": lost})
+	if err != nil {
+		body = nil // texts can be encoded
+	}
+	return audit.Entry{Org: p.Org, Time: time.Now(), Kind: checkpoint.Kind, Actor: p, Body: body}
+}
+
+// openDamaged opens the database: if files of it are missing, ask is asked first, and
+// that is written into the audit. It returns nil if ask does not agree.
+func openDamaged(ctx context.Context, cfg RestoreConfig, p haft.Principal,
+	ask func(lost []string) (bool, error)) (_ *Dir, err error) {
+	db, err := cfg.Open(ctx, nil)
+	log, isLog := errors.AsType[*store.LogLoss](err)
+	none, isNone := errors.AsType[*sqlite.NoDatabase](err)
+	var lost []string
+	switch {
+	case isLog:
+		lost = []string{log.Error()}
+	case isNone:
+		lost = []string{none.Error()}
+	case err != nil:
+		return nil, err
+	default:
+		return &Dir{cfg.Path, db}, nil
+	}
+	if yes, err := ask(lost); err != nil || !yes {
+		return nil, err
+	}
+	db, err = cfg.Open(ctx, func(l *store.LogLoss) audit.Entry { return restoredEntry(p, []string{l.Error()}) })
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{cfg.Path, db}
+	if isNone {
+		err = db.Commit(ctx, store.Batch{Audit: []audit.Entry{restoredEntry(p, lost)}})
+	}
+	if err == nil {
+		err = d.forgetAdmin(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return d, nil
+}
+
+// forgetAdmin moves admin.key away if the database has no API keys: it is of one that is
+// gone, and the next server makes another.
+func (d *Dir) forgetAdmin(ctx context.Context) error {
+	some, err := d.Store.HasKeys(ctx)
+	if err != nil || some {
+		return err
+	}
+	path := filepath.Join(d.Path, AdminFile)
+	if err := os.Rename(path, path+".lost"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("move %s away: %w", AdminFile, err)
+	}
+	return nil
+}
