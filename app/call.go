@@ -10,6 +10,7 @@ import (
 	"haft/executor"
 	"haft/executor/script"
 	"haft/internal/egress"
+	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/requirement"
 	"haft/internal/secret"
@@ -107,7 +108,7 @@ func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.R
 	if len(r.Hosts) == 0 {
 		return a.executor.Execute(ctx, req)
 	}
-	g := &egressGuard{guard: egress.New(egress.Config{Allow: r.Ranges}), logger: a.cfg.Logger}
+	g := &session.Opener{Guard: egress.New(egress.Config{Allow: r.Ranges}), Logger: a.cfg.Logger}
 	out, err := g.Open(ctx, engine.EgressRequest{Call: haft.Call{ID: req.Call}, Hosts: r.Hosts})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (c CredentialsConfig) FromEnv() (CredentialsConfig, error) { return c.fromE
 func Exchange(v *Vault, client *http.Client) func(ctx context.Context, org string,
 	b engine.Bound) (secret.Value, error) {
 	t := &tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: slog.New(slog.DiscardHandler)}
-	return t.token
+	return t.Token
 }
 
 // StoredSecrets returns what calls of an organisation are given.

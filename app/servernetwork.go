@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/egress"
+	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/secret"
 )
@@ -57,14 +58,14 @@ func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer,
 func (u *upstreams) egress(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper {
 	log := u.contacts.of(s, headers)
 	return egress.Scope{
-		Forbid: forbidding(func(host string, port uint16) string {
+		Forbid: egress.ForbidBy(func(host string, port uint16) string {
 			if u.service.Engine == nil {
 				return "that is not there yet"
 			}
 			return u.service.Engine.ServerForbids(u.ctx, s, host, port)
 		}),
-		Begun:  func(c egress.Connection) { log.begun(contactOf(c)) },
-		Record: func(c egress.Connection) { log.over(contactOf(c), c.Outcome == egress.OutcomeOK) },
+		Begun:  func(c egress.Connection) { log.begun(session.ConnectionOf(c)) },
+		Record: func(c egress.Connection) { log.over(session.ConnectionOf(c), c.Outcome == egress.OutcomeOK) },
 	}.Wrap(next)
 }
 

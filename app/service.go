@@ -19,6 +19,7 @@ import (
 	"haft/internal/checkpoint"
 	"haft/internal/datadir"
 	"haft/internal/egress"
+	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/registry"
 	"haft/internal/store"
@@ -294,7 +295,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		ec.Sandboxes = []haft.SandboxType{haft.SandboxType(s.App.name)}
 	}
 	if ec.Egress == nil {
-		ec.Egress = &egressGuard{guard: egress.New(cfg.Egress), logger: s.App.cfg.Logger}
+		ec.Egress = &session.Opener{Guard: egress.New(cfg.Egress), Logger: s.App.cfg.Logger}
 	}
 	if ec.Packages == nil {
 		ec.Packages = s.locker

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"haft"
 	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/oauth"
@@ -25,15 +24,12 @@ type tokens struct {
 // stores a secret is not always who runs the machine.
 func newTokens(guard *egress.Guard, v *vault, logger *slog.Logger) *tokens {
 	client := *guard.Client()
-	client.Transport = byScope{client.Transport}
+	client.Transport = egress.ByScope(client.Transport)
 	return &tokens{client: oauth.New(oauth.Config{HTTP: &client}), vault: v, logger: logger}
 }
 
-// token returns an access token for a bound secret.
-func (t *tokens) token(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
-	if t == nil {
-		return secret.Value{}, &haft.Error{Code: haft.CodeUnavailable, Message: "tokens are not exchanged here"}
-	}
+// Token returns an access token for a bound secret.
+func (t *tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
 	client, refresh := b.To.OAuth.Parts(b.Value)
 	ask := oauth.Ask{OAuth: *b.To.OAuth, Client: client, Refresh: refresh}
 	if b.Stored {

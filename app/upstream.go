@@ -100,7 +100,7 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 	})
 	pc := cfg.Upstream.Pool
 	pc.Directory, pc.Vault, pc.Place, pc.Client, pc.Egress = u, u, u.place, guard.Client(), u.egress
-	pc.Fits, pc.Permit, pc.RecheckEvery = fitsBinding, u.permit, recheckEvery
+	pc.Fits, pc.Permit, pc.RecheckEvery = egress.FitsBinding, u.permit, recheckEvery
 	pc.Changed = func(org, server string) {
 		if e := s.Engine; e != nil {
 			e.MCPChanged(org, server)

@@ -2,13 +2,8 @@ package app
 
 import (
 	"context"
-	"net/http"
-	"net/url"
-	"strconv"
 
 	"haft"
-	"haft/internal/egress"
-	"haft/internal/secret"
 )
 
 // permit reports why an MCP server may not be used any more as it was: it was removed,
@@ -48,32 +43,4 @@ func (u *upstreams) permit(ctx context.Context, s haft.MCPServer) error {
 		}
 	}
 	return nil
-}
-
-// fitsBinding reports whether a secret that is bound so may go into a request: by the
-// same rules as into one that leaves a sandbox.
-func fitsBinding(b *secret.Binding, method string, to *url.URL) bool {
-	s, err := toBroker("", b)
-	if err != nil {
-		return false
-	}
-	scheme, port := egress.HTTPS, uint64(443)
-	if to.Scheme == "http" {
-		scheme, port = egress.HTTP, 80
-	}
-	if text := to.Port(); text != "" {
-		if port, err = strconv.ParseUint(text, 10, 16); err != nil {
-			return false
-		}
-	}
-	if method == "" {
-		method = http.MethodGet
-	}
-	path := to.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	_, ok := s.Hosts.Allows(egress.Dest{Host: to.Hostname(), Port: uint16(port), Scheme: scheme, Method: method,
-		Path: path})
-	return ok
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
@@ -149,8 +150,8 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 	if ec.Sealer == nil {
 		ec.Sealer = s.vault
 	}
-	if g, ok := ec.Egress.(*egressGuard); ok {
-		g.tokens = newTokens(g.guard, s.vault, s.App.cfg.Logger)
+	if g, ok := ec.Egress.(*session.Opener); ok {
+		g.Tokens = newTokens(g.Guard, s.vault, s.App.cfg.Logger)
 	}
 	others := ec.Changed
 	ec.Changed = func(org string) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"haft"
+	"haft/internal/egress"
+	"haft/internal/oauth"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/store"
@@ -72,4 +74,25 @@ func (v *vault) prepare(ctx context.Context, s keeper.Scope, have []store.Secret
 		next.Put = append(next.Put, kept(r))
 	}
 	return next, err
+}
+
+// checkBinding reports, as an error with [haft.CodeInvalid], why a value cannot be
+// bound so.
+func checkBinding(name string, v secret.Value, b *secret.Binding) error {
+	if b == nil || len(b.Hosts) == 0 {
+		return nil
+	}
+	s, err := egress.FromBinding(name, b)
+	if err != nil {
+		return err
+	}
+	s.Placeholder = secret.Placeholder("")
+	s.Value = func(context.Context) (string, error) { return "", nil }
+	if b.OAuth == nil {
+		return s.Check(v.Reveal())
+	}
+	if err := s.Check(""); err != nil {
+		return err
+	}
+	return oauth.Check(*b.OAuth, false)
 }

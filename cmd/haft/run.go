@@ -16,6 +16,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor"
+	"haft/internal/egress"
 	"haft/internal/supply"
 	"haft/sandbox"
 	"haft/schema"
@@ -240,7 +241,7 @@ func (f runFlags) request(std streams) (app.Run, error) {
 	default:
 		r.Hosts = strings.Split(f.network, ",")
 		for _, h := range r.Hosts {
-			if err := app.CheckNetwork(h); err != nil {
+			if _, err := egress.ParseRule(h); err != nil {
 				return r, usage(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
 			}
 		}
