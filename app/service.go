@@ -22,6 +22,7 @@ import (
 	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/secret/vault"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -103,7 +104,7 @@ type Service struct {
 	// digestKey makes digests of arguments and results.
 	digestKey []byte
 	keeper    *checkpoint.Keeper // nil if nothing is signed
-	vault     *vault
+	vault     *vault.Vault
 	locker    *locker
 	closers   []func() error
 }

@@ -28,6 +28,7 @@ import (
 	"haft/internal/credential"
 	"haft/internal/event"
 	"haft/internal/secret"
+	"haft/internal/secret/vault"
 )
 
 // leaky is a tool that does its worst with its environment.
@@ -344,7 +345,7 @@ def show(password: str) -> str:
 // The environment of the server is not in any process that a tool can see.
 func TestService_hides_its_own_environment(t *testing.T) {
 	open(t, app.Config{})
-	t.Setenv("HAFT_MASTER_KEY", base64.StdEncoding.EncodeToString(master(7)))
+	t.Setenv("HAFT_MASTER_KEY", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	t.Setenv("SERVER_ONLY", "hunter2-of-the-server")
 	s := openService(t, t.TempDir())
 	must(t, s.PutSecret(t.Context(), root(), "", "GIVEN", secret.New("given-to-the-tool")))
@@ -507,7 +508,7 @@ func TestService_seals_plans(t *testing.T) {
 	searchFiles(t, dir, all)
 	must(t, s.Close())
 	s = openService(t, dir)
-	rotated, err := s.RotateSecrets(t.Context(), root(), app.RotateConfig{})
+	rotated, err := s.RotateSecrets(t.Context(), root(), vault.RotateConfig{})
 	if must(t, err); rotated.Keys != 0 || rotated.Next == "" {
 		t.Errorf("a rotation beside an open chain: %+v", rotated)
 	}

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -19,6 +18,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
+	"haft/internal/secret/vault"
 	"haft/internal/store"
 	"haft/sandbox/hostpath"
 )
@@ -137,50 +137,10 @@ type serverSecrets struct {
 // hiddenValue stands for a value that is stored and not shown.
 const hiddenValue = "[not kept]"
 
-// secretName is under which name a scope has its one value.
-const secretName = "VALUE"
-
-// value reads what is stored in a scope, or [haft.CodeNotFound].
-func (v *vault) value(ctx context.Context, s keeper.Scope) ([]byte, error) {
-	if _, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, secretName); err != nil {
-		return nil, err // without asking for the master key
-	}
-	k, err := v.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := k.Lease(ctx, keeper.Stored(s))
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range l.Values() {
-		if n.Name == secretName {
-			return []byte(n.Value.Reveal()), nil
-		}
-	}
-	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such secret"}
-}
-
-// putValue stores the one value of a scope; nil removes it.
-func (v *vault) putValue(ctx context.Context, s keeper.Scope, value []byte) error {
-	if value == nil {
-		err := v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, secretName)
-		if haft.CodeOf(err) == haft.CodeNotFound {
-			return nil
-		}
-		return err
-	}
-	k, err := v.open(ctx)
-	if err != nil {
-		return err
-	}
-	return k.Put(ctx, s, secretName, secret.New(string(value)))
-}
-
 // stored reads the credentials of a server.
 func (u *upstreams) stored(ctx context.Context, org, id string) (serverSecrets, error) {
 	var c serverSecrets
-	raw, err := u.service.vault.value(ctx, keeper.Scope{Org: org, Kind: kindServer, ID: id})
+	raw, err := u.service.vault.Value(ctx, keeper.Scope{Org: org, Kind: kindServer, ID: id})
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return c, nil
 	}
@@ -254,15 +214,13 @@ func (u *upstreams) Keep(ctx context.Context, s haft.MCPServer,
 	if err := u.permitMounts(ctx, s); err != nil {
 		return err
 	}
-	for try := 1; ; try++ {
+	return vault.Retry(func() error {
 		shown, own, err := u.sealed(ctx, s)
 		if err != nil {
 			return err
 		}
-		if err := write(shown, own); !errors.Is(err, store.ErrSecretChanged) || try == envTries {
-			return err
-		}
-	}
+		return write(shown, own)
+	})
 }
 
 // sealed parts a server into what is shown of it and what is stored encrypted.
@@ -322,9 +280,9 @@ func (u *upstreams) sealed(ctx context.Context, s haft.MCPServer) (
 		if err != nil {
 			return s, own, fmt.Errorf("write the credentials of a server: %w", err)
 		}
-		values[secretName] = secret.New(string(raw))
+		values[vault.ValueName] = secret.New(string(raw))
 	}
-	if own, err = u.service.vault.prepare(ctx, at, have, values); moved {
+	if own, err = u.service.vault.Prepare(ctx, at, have, values); moved {
 		own.Drop = []string{string(kindGrant)} // of everybody
 	}
 	return s, own, err
@@ -404,7 +362,7 @@ func (u *upstreams) Drop(s haft.MCPServer) {
 	u.forget(s)
 	u.pool.Drop(s.Org, s.ID)
 	// Its credentials went or changed with it, and not through the vault.
-	u.service.vault.changed(s.Org)
+	u.service.vault.Changed(s.Org)
 }
 
 // Login implements [engine.Upstream].
@@ -425,10 +383,10 @@ func grantScope(org, server, user string) keeper.Scope {
 
 // Grant implements [upstream.Vault].
 func (u *upstreams) Grant(ctx context.Context, org, server, user string) ([]byte, error) {
-	return u.service.vault.value(ctx, grantScope(org, server, user))
+	return u.service.vault.Value(ctx, grantScope(org, server, user))
 }
 
 // PutGrant implements [upstream.Vault].
 func (u *upstreams) PutGrant(ctx context.Context, org, server, user string, grant []byte) error {
-	return u.service.vault.putValue(ctx, grantScope(org, server, user), grant)
+	return u.service.vault.PutValue(ctx, grantScope(org, server, user), grant)
 }

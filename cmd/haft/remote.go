@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"haft"
-	"haft/app"
 	"haft/client"
 	"haft/internal/audit"
 	"haft/internal/auth"
 	"haft/internal/engine"
 	"haft/internal/secret"
+	"haft/internal/secret/vault"
 	"haft/policy"
 )
 
@@ -288,8 +288,8 @@ func (r *remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([
 }
 
 // RotateSecrets implements confidant.
-func (r *remote) RotateSecrets(context.Context, haft.Principal, app.RotateConfig) (app.Rotation, error) {
-	return app.Rotation{},
+func (r *remote) RotateSecrets(context.Context, haft.Principal, vault.RotateConfig) (vault.Rotation, error) {
+	return vault.Rotation{},
 		usage(errors.New("the keys of secrets are where the server keeps its data: rotate them there, with --data"))
 }
 

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/term"
 
 	"haft"
-	"haft/app"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
+	"haft/internal/secret/vault"
 )
 
 // secretCommand keeps secrets.
@@ -161,7 +161,7 @@ func secretRemove(p *persona, std streams) *cobra.Command {
 
 // secretRotate replaces keys.
 func secretRotate(p *persona, std streams) *cobra.Command {
-	var cfg app.RotateConfig
+	var cfg vault.RotateConfig
 	cmd := p.command(std, "rotate", "Encrypt all secrets with a new key; may be stopped and repeated", cobra.NoArgs,
 		func(ctx context.Context, s *session, _ []string) error {
 			done, err := s.RotateSecrets(ctx, s.p, cfg)

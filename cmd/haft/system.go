@@ -6,11 +6,11 @@ import (
 	"iter"
 
 	"haft"
-	"haft/app"
 	"haft/internal/audit"
 	"haft/internal/auth"
 	"haft/internal/engine"
 	"haft/internal/secret"
+	"haft/internal/secret/vault"
 	"haft/policy"
 )
 
@@ -62,7 +62,7 @@ type confidant interface {
 	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
 	Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error)
 	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
-	RotateSecrets(ctx context.Context, p haft.Principal, cfg app.RotateConfig) (app.Rotation, error)
+	RotateSecrets(ctx context.Context, p haft.Principal, cfg vault.RotateConfig) (vault.Rotation, error)
 }
 
 // An issuer keeps API keys.

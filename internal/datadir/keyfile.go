@@ -101,23 +101,40 @@ func newKeyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 
 // CreateFile writes a file that nobody else can read, whole or not at all. It
 // fails with [fs.ErrExist] if there is one.
-func CreateFile(path string, data []byte) (err error) {
+func CreateFile(path string, data []byte) error {
+	linked := false
+	err := PlaceFile(path, data, func(from, to string) error {
+		err := os.Link(from, to)
+		linked = err == nil
+		return err
+	})
+	if linked && err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// PlaceFile writes a file beside path that nobody else can read, brings it to the disk,
+// and has place put it at path: [os.Link] fails with [fs.ErrExist] if there is one, and
+// [os.Rename] replaces it.
+func PlaceFile(path string, data []byte, place func(from, to string) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	defer func() {
+		if rm := os.Remove(f.Name()); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
+			err = errors.Join(err, rm)
+		}
+	}()
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err = os.Link(f.Name(), path); err != nil {
+	if err = place(f.Name(), path); err != nil {
 		return err
 	}
-	if err = SyncDir(filepath.Dir(path)); err != nil {
-		return errors.Join(err, os.Remove(path))
-	}
-	return nil
+	return SyncDir(filepath.Dir(path))
 }
 
 // SyncDir brings the names of a directory to the disk.

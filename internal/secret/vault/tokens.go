@@ -1,35 +1,32 @@
-package app
+package vault
 
 import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"net/http"
 	"time"
 
-	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/oauth"
 	"haft/internal/secret"
 )
 
-// tokens exchanges stored secrets for access tokens, and keeps what servers give in
+// Tokens exchanges stored secrets for access tokens, and keeps what servers give in
 // the place of refresh tokens.
-type tokens struct {
+type Tokens struct {
 	client *oauth.Client
-	vault  *vault
+	vault  *Vault
 	logger *slog.Logger
 }
 
-// newTokens returns one whose endpoints are reached like the hosts of tools: who
-// stores a secret is not always who runs the machine.
-func newTokens(guard *egress.Guard, v *vault, logger *slog.Logger) *tokens {
-	client := *guard.Client()
-	client.Transport = egress.ByScope(client.Transport)
-	return &tokens{client: oauth.New(oauth.Config{HTTP: &client}), vault: v, logger: logger}
+// Tokens returns what exchanges secrets of the vault, with requests that client sends.
+func (v *Vault) Tokens(client *http.Client) *Tokens {
+	return &Tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: v.logger}
 }
 
 // Token returns an access token for a bound secret.
-func (t *tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
+func (t *Tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
 	client, refresh := b.To.OAuth.Parts(b.Value)
 	ask := oauth.Ask{OAuth: *b.To.OAuth, Client: client, Refresh: refresh}
 	if b.Stored {
@@ -41,7 +38,7 @@ func (t *tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.
 			}
 		}
 	}
-	if b.Stored && t.vault != nil && t.vault.store.Shared() {
+	if b.Stored && t.vault.store.Shared() {
 		ask.Alone = func(ctx context.Context) (secret.Value, func(), error) { return t.alone(ctx, org, b) }
 	}
 	return t.client.Token(ctx, ask)
@@ -57,7 +54,7 @@ const (
 // alone waits until no other process exchanges the same refresh token, and returns the
 // one that is stored then. A server that gives another with each exchange takes one
 // that is used twice for stolen, and ends them all.
-func (t *tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
+func (t *Tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
 	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
 	for {
 		mine, err := t.vault.store.Lease(ctx, name, owner, tokenLease)
@@ -89,7 +86,7 @@ func (t *tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.
 
 // stored returns the parts of a bound secret as it is stored now; zero ones if it is
 // not any more.
-func (t *tokens) stored(ctx context.Context, org string, b engine.Bound) (refresh, client secret.Value, err error) {
+func (t *Tokens) stored(ctx context.Context, org string, b engine.Bound) (refresh, client secret.Value, err error) {
 	stored, err := t.vault.Stored(ctx, org, b.Agent)
 	if err != nil {
 		return secret.Value{}, secret.Value{}, err
@@ -109,10 +106,7 @@ func (t *tokens) stored(ctx context.Context, org string, b engine.Bound) (refres
 
 // rotated stores a refresh token in the place of the one that it was given for, if
 // that is still there.
-func (t *tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, next secret.Value) error {
-	if t.vault == nil {
-		return nil
-	}
+func (t *Tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, next secret.Value) error {
 	refresh, client, err := t.stored(ctx, org, b)
 	if err != nil || refresh.IsZero() || !refresh.Equal(prev) {
 		return err // somebody stored another one meanwhile

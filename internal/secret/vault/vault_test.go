@@ -1,4 +1,4 @@
-package app_test
+package vault_test
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
-	"haft/app"
 	"haft/internal/engine"
 	"haft/internal/secret"
+	"haft/internal/secret/vault"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -39,9 +39,9 @@ func openStore(t *testing.T, dir string) *store.Store {
 }
 
 // openVault opens the vault of a store.
-func openVault(t *testing.T, s *store.Store, cfg app.ServiceConfig) *app.Vault {
+func openVault(t *testing.T, s *store.Store, cfg vault.Config) *vault.Vault {
 	t.Helper()
-	v, err := app.OpenVault(t.Context(), s, cfg)
+	v, err := vault.Open(t.Context(), s, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func master(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
 func TestVault_serves_the_next_call(t *testing.T) {
 	pair := map[string]func(t *testing.T) (a, b engine.Vault){
 		"one process on SQLite": func(t *testing.T) (a, b engine.Vault) {
-			v := openVault(t, openStore(t, ""), app.ServiceConfig{})
+			v := openVault(t, openStore(t, ""), vault.Config{})
 			return v, v
 		},
 		"two processes on Postgres": func(t *testing.T) (a, b engine.Vault) {
@@ -95,7 +95,7 @@ func TestVault_serves_the_next_call(t *testing.T) {
 				s, err := postgres.Open(t.Context(), url, postgres.Config{})
 				must(t, err)
 				t.Cleanup(func() { _ = s.Close() })
-				list[i] = openVault(t, s, app.ServiceConfig{Database: url, MasterKey: master(1)})
+				list[i] = openVault(t, s, vault.Config{MasterKey: master(1)})
 			}
 			return list[0], list[1]
 		},
@@ -178,7 +178,7 @@ func (f *fuse) Err() error {
 }
 
 // addHooks keeps webhooks as package webhook does, one of them disabled.
-func addHooks(t *testing.T, s *store.Store, v *app.Vault) {
+func addHooks(t *testing.T, s *store.Store, v *vault.Vault) {
 	t.Helper()
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
 		sealed, err := v.Seal([]byte("whsec_"+string(id)), []byte("webhook:"+string(id)))
@@ -190,7 +190,7 @@ func addHooks(t *testing.T, s *store.Store, v *app.Vault) {
 }
 
 // checkHooks reads their secrets.
-func checkHooks(t *testing.T, s *store.Store, v *app.Vault) {
+func checkHooks(t *testing.T, s *store.Store, v *vault.Vault) {
 	t.Helper()
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
 		w, err := s.Webhook(t.Context(), "acme", id)
@@ -267,7 +267,7 @@ func TestVault_seals_in_place(t *testing.T) {
 	}
 	n := stops(t, func(ctx context.Context) error {
 		s := openStore(t, dir)
-		_, err := app.OpenVault(ctx, s, app.ServiceConfig{Data: dir})
+		_, err := vault.Open(ctx, s, vault.Config{Data: dir})
 		if err != nil && haft.CodeOf(err) != haft.CodeUnavailable && ctx.Err() == nil {
 			t.Errorf("a stop became %v", err)
 		}
@@ -281,7 +281,7 @@ func TestVault_seals_in_place(t *testing.T) {
 		t.Errorf("values in the clear are in %v", found)
 	}
 	s := openStore(t, dir)
-	v := openVault(t, s, app.ServiceConfig{Data: dir})
+	v := openVault(t, s, vault.Config{Data: dir})
 	for i := range 3 {
 		id := fmt.Sprintf("ag_%d", i)
 		want := fmt.Sprintf("S0=plaintext-s-0 S1=plaintext-s-1 S2=plaintext-s-2 | A=plaintext-a-%s B=plaintext-b-%s",
@@ -309,7 +309,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 	for name, own := range map[string]bool{"the key of the directory": true, "a key of the operator": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cfg, next := app.ServiceConfig{Data: dir}, filepath.Join(t.TempDir(), "next.key")
+			cfg, next := vault.Config{Data: dir}, filepath.Join(t.TempDir(), "next.key")
 			if !own {
 				cfg.MasterKey = master(1)
 			}
@@ -328,7 +328,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 				Status: haft.StatusQueued, Created: time.Now(), Sealed: raw,
 			}}}))
 			addHooks(t, s, v)
-			check := func(v *app.Vault) {
+			check := func(v *vault.Vault) {
 				t.Helper()
 				checkHooks(t, s, v)
 				if got := values(t, v, "acme", ""); got != "S0=value-0 S1=value-1 S2=value-2 |" {
@@ -344,7 +344,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 			}
 			n := stops(t, func(ctx context.Context) error {
 				v := openVault(t, s, cfg)
-				_, err := v.Rotate(ctx, app.RotateConfig{MasterKeyFile: next})
+				_, err := v.Rotate(ctx, vault.RotateConfig{MasterKeyFile: next})
 				check(v)
 				check(openVault(t, s, cfg)) // another start, with what is there then
 				return err
@@ -364,12 +364,12 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 				must(t, err)
 				cfg.MasterKey = key
 				v := openVault(t, s, cfg)
-				if _, err := v.Rotate(t.Context(), app.RotateConfig{}); err != nil {
+				if _, err := v.Rotate(t.Context(), vault.RotateConfig{}); err != nil {
 					t.Fatal(err)
 				}
 				check(v)
-				if _, err := app.OpenVault(t.Context(), s,
-					app.ServiceConfig{Data: dir, MasterKey: master(1)}); haft.CodeOf(err) != haft.CodeUnavailable {
+				if _, err := vault.Open(t.Context(), s,
+					vault.Config{Data: dir, MasterKey: master(1)}); haft.CodeOf(err) != haft.CodeUnavailable {
 					t.Errorf("the old key after the rotation: %v", err)
 				}
 			}
@@ -382,7 +382,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 func TestVault_changes_nothing_without_its_key(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
-	v := openVault(t, s, app.ServiceConfig{Data: dir})
+	v := openVault(t, s, vault.Config{Data: dir})
 	must(t, v.Put(t.Context(), "acme", "", "KEY", secret.New("value"), nil))
 	path := filepath.Join(dir, "master.key")
 	key, err := os.ReadFile(path)
@@ -398,33 +398,28 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 	must(t, os.Remove(path))
 	tests := []struct {
 		name string
-		cfg  app.ServiceConfig
-		env  map[string]string
+		cfg  vault.Config
 		code haft.Code
 		says string
 	}{
-		{name: "lost", cfg: app.ServiceConfig{Data: dir}, code: haft.CodeUnavailable, says: "is missing"},
-		{name: "wrong", cfg: app.ServiceConfig{Data: dir, MasterKey: master(9)}, code: haft.CodeUnavailable,
+		{name: "lost", cfg: vault.Config{Data: dir}, code: haft.CodeUnavailable, says: "is missing"},
+		{name: "wrong", cfg: vault.Config{Data: dir, MasterKey: master(9)}, code: haft.CodeUnavailable,
 			says: "another master key"},
-		{name: "short", cfg: app.ServiceConfig{Data: dir, MasterKey: []byte("short")}, code: haft.CodeInvalid,
+		{name: "short", cfg: vault.Config{Data: dir, MasterKey: []byte("short")}, code: haft.CodeInvalid,
 			says: "32 random bytes"},
-		{name: "no file", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: filepath.Join(dir, "nowhere")},
+		{name: "no file", cfg: vault.Config{Data: dir, MasterKeyFile: filepath.Join(dir, "nowhere")},
 			code: haft.CodeInvalid, says: "cannot be read"},
-		{name: "a directory", cfg: app.ServiceConfig{Data: dir, MasterKeyFile: dir}, code: haft.CodeInvalid,
+		{name: "a directory", cfg: vault.Config{Data: dir, MasterKeyFile: dir}, code: haft.CodeInvalid,
 			says: "is not a key"},
-		{name: "a command that fails", cfg: app.ServiceConfig{Data: dir},
-			env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo 1; exit 7"}, code: haft.CodeUnavailable,
-			says: "exit 7"},
-		{name: "a command that prints no key", cfg: app.ServiceConfig{Data: dir},
-			env: map[string]string{"HAFT_MASTER_KEY_COMMAND": "echo secret-output"}, code: haft.CodeInvalid,
+		{name: "a command that fails", cfg: vault.Config{Data: dir, MasterKeyCommand: "echo 1; exit 7"},
+			code: haft.CodeUnavailable, says: "exit 7"},
+		{name: "a command that prints no key", cfg: vault.Config{Data: dir,
+			MasterKeyCommand: "echo secret-output"}, code: haft.CodeInvalid,
 			says: "32 random bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for k, text := range tt.env {
-				t.Setenv(k, text)
-			}
-			_, err := app.OpenVault(t.Context(), s, tt.cfg)
+			_, err := vault.Open(t.Context(), s, tt.cfg)
 			if haft.CodeOf(err) != tt.code || !strings.Contains(haft.MessageOf(err), tt.says) ||
 				strings.Contains(haft.MessageOf(err), dir) || strings.Contains(err.Error(), "secret-output") {
 				t.Errorf("OpenVault = %v", err)
@@ -437,8 +432,8 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 			}
 		})
 	}
-	t.Setenv("HAFT_MASTER_KEY", strings.TrimSpace(string(key)))
-	if got := values(t, openVault(t, s, app.ServiceConfig{Data: dir}), "acme", ""); got != "KEY=value |" {
+	back := vault.Config{Data: dir, MasterKey: key}
+	if got := values(t, openVault(t, s, back), "acme", ""); got != "KEY=value |" {
 		t.Errorf("with the key back: %q", got)
 	}
 }
@@ -450,7 +445,7 @@ func TestMaster_is_made_once(t *testing.T) {
 	for i := range keys {
 		all.Go(func() {
 			var err error
-			if keys[i], err = app.OwnMaster(path, false); err != nil {
+			if keys[i], err = vault.OwnMaster(path, false); err != nil {
 				t.Error(err)
 			}
 		})
@@ -470,7 +465,7 @@ func TestMaster_is_made_once(t *testing.T) {
 		t.Errorf("there is more than the key: %v, %v", left, err)
 	}
 	must(t, os.Chmod(path, 0o640))
-	if _, err := app.OwnMaster(path, false); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := vault.OwnMaster(path, false); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a key that others can read: %v", err)
 	}
 }
@@ -482,13 +477,13 @@ func TestParseMaster(t *testing.T) {
 		base64.StdEncoding.EncodeToString(key), base64.RawStdEncoding.EncodeToString(key),
 		" " + base64.URLEncoding.EncodeToString(key) + "\r\n",
 	} {
-		if got, err := app.ParseMaster([]byte(text)); err != nil || !bytes.Equal(got, key) {
+		if got, err := vault.ParseMaster([]byte(text)); err != nil || !bytes.Equal(got, key) {
 			t.Errorf("ParseMaster(%q) = %x, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "\n", strings.Repeat("x", 31), strings.Repeat("x", 33),
 		base64.StdEncoding.EncodeToString(key[:31]), hex.EncodeToString(key) + "00"} {
-		if got, err := app.ParseMaster([]byte(text)); haft.CodeOf(err) != haft.CodeInvalid ||
+		if got, err := vault.ParseMaster([]byte(text)); haft.CodeOf(err) != haft.CodeInvalid ||
 			text != "" && strings.Contains(err.Error(), text) {
 			t.Errorf("ParseMaster(%q) = %x, %v", text, got, err)
 		}
@@ -499,7 +494,7 @@ func TestParseMaster(t *testing.T) {
 // written.
 func TestVault_hammered(t *testing.T) {
 	s := openStore(t, "")
-	v := openVault(t, s, app.ServiceConfig{})
+	v := openVault(t, s, vault.Config{})
 	ctx := t.Context()
 	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("value-0"), nil))
 	var all sync.WaitGroup
@@ -522,7 +517,7 @@ func TestVault_hammered(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 5 {
-			if _, err := v.Rotate(ctx, app.RotateConfig{}); err != nil && haft.CodeOf(err) != haft.CodeConflict {
+			if _, err := v.Rotate(ctx, vault.RotateConfig{}); err != nil && haft.CodeOf(err) != haft.CodeConflict {
 				t.Error(err)
 			}
 		}
@@ -531,23 +526,5 @@ func TestVault_hammered(t *testing.T) {
 	must(t, v.Put(ctx, "acme", "", "KEY", secret.New("last"), nil))
 	if diff := cmp.Diff("KEY=last |", values(t, v, "acme", "")); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// Calls are given no secret of an organisation that was erased, also not from memory.
-func TestService_forgets_erased_secrets(t *testing.T) {
-	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{Sandbox: "process"}, Data: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Close()) })
-	p := haft.Principal{Org: "acme", User: "root", Roles: []string{haft.RoleAdmin}}
-	must(t, s.Engine.PutSecret(t.Context(), p, "", "TOKEN", secret.New("hunter2hunter2")))
-	for _, want := range []int{1, 0} {
-		got, err := s.StoredSecrets(t.Context(), "acme")
-		must(t, err)
-		if len(got.Org) != want {
-			t.Errorf("calls are given %d secrets, want %d", len(got.Org), want)
-		}
-		_, err = s.Engine.Erase(t.Context(), p, haft.Subject{})
-		must(t, err)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package vault
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"haft"
-	"haft/internal/authority"
 	"haft/internal/secret/keeper"
 	"haft/internal/store"
 	"haft/internal/webhook"
@@ -40,23 +39,11 @@ type Rotation struct {
 	Next string `json:"next,omitempty"`
 }
 
-// RotateSecrets makes a new data key and encrypts everything with it that is
+// Rotate makes a new data key and encrypts everything with it that is
 // stored, and replaces the master key if cfg says so. Calls go on meanwhile, and
 // at no moment can a process that has the old or the new master key not read what
 // is stored. It may be stopped at any moment and called again.
-func (s *Service) RotateSecrets(ctx context.Context, p haft.Principal, cfg RotateConfig) (done Rotation, err error) {
-	if err := s.Authorize(p, haft.SecretsWrite, authority.Resource{Server: true}); err != nil {
-		return done, err
-	}
-	err = s.Manage(ctx, p, haft.SecretsWrite, "secret.rotate", func(ctx context.Context) (any, error) {
-		done, err = s.vault.rotate(ctx, cfg)
-		return done, err
-	})
-	return done, err
-}
-
-// rotate rotates.
-func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, err error) {
+func (v *Vault) Rotate(ctx context.Context, cfg RotateConfig) (done Rotation, err error) {
 	k, err := v.open(ctx)
 	if err != nil {
 		return done, err
@@ -101,7 +88,7 @@ func (v *vault) rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 // forget drops the data keys that nothing uses, and returns how many. It reports
 // whether they are kept for chains. Precondition: nothing is under an old key but
 // chains.
-func (v *vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) (gone int, kept bool, err error) {
+func (v *Vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) (gone int, kept bool, err error) {
 	// The plans of chains are sealed again when those go on, by who has them.
 	open, err := v.store.OpenChains(ctx, 1)
 	if err != nil || len(open) > 0 {
@@ -122,7 +109,7 @@ var errStale = errors.New("it is under an old data key")
 
 // unfinished reports whether something is not under the newest data key: a rotation
 // began and was stopped.
-func (v *vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) {
+func (v *Vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) {
 	if half, err := k.Unfinished(ctx); half || err != nil {
 		return half, err
 	}
@@ -169,7 +156,7 @@ func errReplacing() error {
 
 // replace has the keys be encrypted under the master key of a file, and returns
 // the keeper to go on with and what is left to do. Precondition: opening is held.
-func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *keeper.Keeper, next string, err error) {
+func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *keeper.Keeper, next string, err error) {
 	back := backend{v.store}
 	replacing, err := k.Replacing(ctx)
 	if err != nil {
@@ -181,7 +168,7 @@ func (v *vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 		}
 		return k, "", nil
 	}
-	if err := createMaster(file, newMaster()); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := placeMaster(file, newMaster(), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, "", &haft.Error{Code: haft.CodeInvalid, Message: "the file of the new master key cannot be made",
 			Err: err}
 	}

@@ -1,4 +1,4 @@
-package app_test
+package vault_test
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"haft/app"
 	"haft/internal/engine"
 	"haft/internal/secret"
+	"haft/internal/secret/vault"
 	"haft/internal/store/postgres"
 	"haft/internal/store/storetest"
 )
@@ -48,12 +48,12 @@ func TestTokens_of_two_processes_take_turns(t *testing.T) {
 	t.Cleanup(web.Close)
 	bound := &secret.Binding{Hosts: []string{"api.example.com"}, Header: "Authorization", Prefix: "Bearer ",
 		OAuth: &secret.OAuth{TokenURL: web.URL, Grant: secret.GrantRefresh, ClientID: "haft"}}
-	vaults := make([]*app.Vault, 2)
+	vaults := make([]*vault.Vault, 2)
 	for i := range vaults {
 		s, err := postgres.Open(t.Context(), url, postgres.Config{})
 		must(t, err)
 		t.Cleanup(func() { must(t, s.Close()) })
-		vaults[i] = openVault(t, s, app.ServiceConfig{MasterKey: master(1)})
+		vaults[i] = openVault(t, s, vault.Config{MasterKey: master(1)})
 	}
 	value, err := bound.OAuth.Join(secret.Value{}, secret.New("refresh-0000"))
 	must(t, err)
@@ -65,7 +65,7 @@ func TestTokens_of_two_processes_take_turns(t *testing.T) {
 			stored, err := v.Stored(t.Context(), "acme", "")
 			must(t, err)
 			// A process that has just started, and has no access token yet.
-			exchange := app.Exchange(v, web.Client())
+			exchange := v.Tokens(web.Client()).Token
 			b := engine.Bound{Name: stored.Org[0].Name, Value: stored.Org[0].Value, To: bound, Stored: true}
 			all.Go(func() {
 				if _, err := exchange(t.Context(), "acme", b); err != nil {

@@ -1,4 +1,4 @@
-package app
+package vault
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ import (
 	"haft/sandbox/process"
 )
 
-// The variables that say where the master key is.
+// The variables of the environment that say where the master key is, which messages name.
 const (
-	envMasterFile    = "HAFT_MASTER_KEY_FILE"
-	envMaster        = "HAFT_MASTER_KEY"
-	envMasterCommand = "HAFT_MASTER_KEY_COMMAND"
+	FileVar    = "HAFT_MASTER_KEY_FILE"
+	KeyVar     = "HAFT_MASTER_KEY"
+	CommandVar = "HAFT_MASTER_KEY_COMMAND"
 )
 
 // masterTime is how long a command that gives a key may take: it asks a service
@@ -45,36 +45,31 @@ type masterKey struct {
 	own string
 }
 
-// findMaster returns the master key: the one of cfg, of a file, of the
-// environment, of a command, or that of the data directory, which is made if
-// nothing is encrypted yet. One that is kept somewhere and cannot be had is an
-// error: another would be of no use, and hide that.
-func findMaster(ctx context.Context, cfg ServiceConfig, kept bool) (masterKey, error) {
-	file := cfg.MasterKeyFile
-	if file == "" {
-		file = os.Getenv(envMasterFile)
-	}
+// findMaster returns the master key: the one of the configuration, of a file, of a
+// command, or that of the data directory, which is made if nothing is encrypted yet. One
+// that is kept somewhere and cannot be had is an error: another would be of no use, and
+// hide that.
+func (v *Vault) findMaster(ctx context.Context, kept bool) (masterKey, error) {
+	cfg := v.cfg
+	var key []byte
+	var err error
 	switch {
 	case len(cfg.MasterKey) > 0:
-		key, err := parseMaster(cfg.MasterKey)
-		return masterKey{key: key}, err
-	case file != "":
-		key, err := readMaster(file, 0o027)
-		return masterKey{key: key}, err
-	case os.Getenv(envMaster) != "":
-		key, err := parseMaster([]byte(os.Getenv(envMaster)))
-		return masterKey{key: key}, err
-	case os.Getenv(envMasterCommand) != "":
-		key, err := runMaster(ctx, os.Getenv(envMasterCommand))
-		return masterKey{key: key}, err
-	case cfg.Data == "" && cfg.Database != "":
-		return masterKey{}, &haft.Error{Code: haft.CodeInvalid,
-			Message: "secrets in a database need a master key: name its file with " + envMasterFile +
+		key, err = parseMaster(cfg.MasterKey)
+	case cfg.MasterKeyFile != "":
+		key, err = readMaster(cfg.MasterKeyFile, 0o027)
+	case cfg.MasterKeyCommand != "":
+		key, err = runMaster(ctx, cfg.MasterKeyCommand, cfg.Environ)
+	case cfg.Data == "" && v.store.Shared():
+		err = &haft.Error{Code: haft.CodeInvalid,
+			Message: "secrets in a database need a master key: name its file with " + FileVar +
 				", or a data directory"}
 	case cfg.Data == "":
-		return masterKey{key: newMaster()}, nil // nothing outlives the process
+		key = newMaster() // nothing outlives the process
+	default:
+		return ownMaster(filepath.Join(cfg.Data, datadir.MasterFile), kept)
 	}
-	return ownMaster(filepath.Join(cfg.Data, datadir.MasterFile), kept)
+	return masterKey{key: key}, err
 }
 
 // ownMaster returns the key of the data directory.
@@ -86,10 +81,10 @@ func ownMaster(path string, kept bool) (masterKey, error) {
 	if kept {
 		return masterKey{}, &haft.Error{Code: haft.CodeUnavailable, Err: err,
 			Message: "the stored secrets are encrypted, and master.key in the data directory is missing; put it " +
-				"back (with --database: copy it from another server), or name the key with " + envMasterFile +
+				"back (with --database: copy it from another server), or name the key with " + FileVar +
 				"; nothing was changed"}
 	}
-	err = createMaster(path, newMaster())
+	err = placeMaster(path, newMaster(), os.Link) // never over one that is there
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return masterKey{}, fmt.Errorf("make the master key: %w", err)
 	}
@@ -104,31 +99,9 @@ func newMaster() []byte {
 	return key
 }
 
-// createMaster writes a key to a new file, whole or not at all. It fails with
-// [fs.ErrExist] if there is one: a key is never overwritten.
-func createMaster(path string, key []byte) error {
-	return placeMaster(path, key, os.Link)
-}
-
 // placeMaster writes a key to a file beside path and has place put it there.
-func placeMaster(path string, key []byte, place func(from, to string) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if rm := os.Remove(f.Name()); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
-			err = errors.Join(err, rm)
-		}
-	}()
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = place(f.Name(), path); err != nil {
-		return err
-	}
-	return datadir.SyncDir(filepath.Dir(path))
+func placeMaster(path string, key []byte, place func(from, to string) error) error {
+	return datadir.PlaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"), place)
 }
 
 // readMaster reads a key from a file whose mode has nothing of forbidden.
@@ -179,19 +152,19 @@ func parseMaster(text []byte) ([]byte, error) {
 }
 
 // runMaster runs a command of the operator's that prints the key: it may ask a
-// service that keeps keys. It has the environment of this process, less the keys.
-func runMaster(ctx context.Context, command string) ([]byte, error) {
+// service that keeps keys. It has env, less the keys.
+func runMaster(ctx context.Context, command string, env []string) ([]byte, error) {
 	failed := func(why string, err error) error {
 		return &haft.Error{Code: haft.CodeUnavailable,
-			Message: "the command for the master key (" + envMasterCommand + ") " + why +
+			Message: "the command for the master key (" + CommandVar + ") " + why +
 				"; run it by hand to see more", Err: err}
 	}
 	p, err := process.Open(process.Config{})
 	if err != nil {
 		return nil, failed("cannot be run", err)
 	}
-	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, envMaster+"=") || strings.HasPrefix(kv, "HAFT_CREDENTIALS_") ||
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, KeyVar+"=") || strings.HasPrefix(kv, "HAFT_CREDENTIALS_") ||
 			strings.Index(kv, "=") <= 0
 	})
 	var out bytes.Buffer

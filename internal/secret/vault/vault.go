@@ -1,4 +1,7 @@
-package app
+// Package vault keeps the secrets of organisations and agents in the store, encrypted
+// under a master key, and exchanges them for access tokens. It implements what the engine
+// knows of secrets.
+package vault
 
 import (
 	"bytes"
@@ -12,7 +15,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
@@ -82,12 +84,12 @@ func (b backend) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 // maxStored bounds the scopes whose values are held ready.
 const maxStored = 4096
 
-// A vault keeps secrets in the store. It implements [engine.Vault] and
+// A Vault keeps secrets in the store. It implements [engine.Vault] and
 // [engine.Sealer]. The master key is asked for when it is needed first: where
 // nothing is stored, there need be none.
-type vault struct {
+type Vault struct {
 	store  *store.Store
-	find   func(ctx context.Context, kept bool) (masterKey, error)
+	cfg    Config
 	logger *slog.Logger
 
 	opening sync.Mutex // held while the keeper is opened or replaced; before mu
@@ -113,22 +115,38 @@ type stored struct {
 	values *engine.Stored
 }
 
-// openVault opens the secrets of a store, and encrypts what is in it in the
+// Config says where the master key is. The zero value is for a store in memory.
+type Config struct {
+	// MasterKey is the master key: 32 random bytes, or those in base64 or hexadecimal.
+	// Nil means that of MasterKeyFile, else what MasterKeyCommand prints, which has
+	// Environ, else master.key in Data, which is made when it is needed first.
+	MasterKey        []byte
+	MasterKeyFile    string
+	MasterKeyCommand string
+	Environ          []string
+	// Data is the data directory; "" means that there is none.
+	Data string
+	// Serving says that other servers may share the store and write at any time.
+	Serving bool
+	// Logger hears what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}
+
+// Open opens the secrets of a store, and encrypts what is in it in the
 // clear. Where something is encrypted, the master key must fit.
-func openVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*vault, error) {
-	v := &vault{store: s, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{},
+func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
+	v := &Vault{store: s, cfg: cfg, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{},
 		nothing: &engine.Stored{}}
 	if v.logger == nil {
 		v.logger = slog.New(slog.DiscardHandler)
 	}
-	v.find = func(ctx context.Context, kept bool) (masterKey, error) { return findMaster(ctx, cfg, kept) }
 	has, err := keeper.Kept(ctx, backend{s})
 	if err != nil {
 		return nil, err
 	}
 	// One of several servers may make the keys at any time, and the others could then not
 	// read its calls: each has the master key from the beginning, or does not start.
-	if has || cfg.Deliver && s.Shared() {
+	if has || cfg.Serving && s.Shared() {
 		if _, err := v.open(ctx); err != nil {
 			return nil, err
 		}
@@ -139,47 +157,15 @@ func openVault(ctx context.Context, s *store.Store, cfg ServiceConfig) (*vault, 
 	return v, nil
 }
 
-// openSecrets opens what keeps and fetches secrets, for the engine.
-func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine.Config) (err error) {
-	if s.vault, err = openVault(ctx, s.Store, cfg); err != nil {
-		return err
-	}
-	if ec.Vault == nil {
-		ec.Vault = s.vault
-	}
-	if ec.Sealer == nil {
-		ec.Sealer = s.vault
-	}
-	if g, ok := ec.Egress.(*session.Opener); ok {
-		g.Tokens = newTokens(g.Guard, s.vault, s.App.cfg.Logger)
-	}
-	others := ec.Changed
-	ec.Changed = func(org string) {
-		s.vault.changed(org) // secrets may have gone with what was erased
-		if others != nil {
-			others(org)
-		}
-	}
-	fetch, end, err := openCredentials(cfg.Credentials)
-	if err != nil || fetch == nil {
-		return err
-	}
-	s.closers = append(s.closers, end)
-	if ec.Credentials == nil {
-		ec.Credentials = fetch
-	}
-	return nil
-}
-
 // current returns the keeper, or nil if none was needed yet.
-func (v *vault) current() *keeper.Keeper {
+func (v *Vault) current() *keeper.Keeper {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.keeper
 }
 
 // open returns the keeper, and opens it first if need be.
-func (v *vault) open(ctx context.Context) (*keeper.Keeper, error) {
+func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if k := v.current(); k != nil {
 		return k, nil
 	}
@@ -192,7 +178,7 @@ func (v *vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := v.find(ctx, has)
+	found, err := v.findMaster(ctx, has)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +196,7 @@ func (v *vault) open(ctx context.Context) (*keeper.Keeper, error) {
 }
 
 // use has everything from now on go through k.
-func (v *vault) use(k *keeper.Keeper) {
+func (v *Vault) use(k *keeper.Keeper) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.keeper = k
@@ -230,7 +216,7 @@ func scope(org string, agent haft.AgentID) keeper.Scope {
 
 // mark returns a number that changes with every change of the organisation's
 // secrets. Where nobody else writes, there is no need to ask the store.
-func (v *vault) mark(ctx context.Context, org string) (int64, error) {
+func (v *Vault) mark(ctx context.Context, org string) (int64, error) {
 	if v.store.Shared() {
 		return v.store.SecretMark(ctx, org)
 	}
@@ -239,15 +225,15 @@ func (v *vault) mark(ctx context.Context, org string) (int64, error) {
 	return v.marks[org], nil
 }
 
-// changed notes that secrets of the organisation are others now.
-func (v *vault) changed(org string) {
+// Changed notes that secrets of the organisation are others now.
+func (v *Vault) Changed(org string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.marks[org]++
 }
 
 // Stored implements [engine.Vault].
-func (v *vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
+func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
 	if len(org)+len(agent) > longest {
 		return v.nothing, nil
 	}
@@ -279,7 +265,7 @@ func (v *vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*en
 }
 
 // read decrypts what is stored for calls.
-func (v *vault) read(ctx context.Context, at place) (*engine.Stored, error) {
+func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 	k, err := v.open(ctx)
 	if err != nil {
 		return nil, err
@@ -310,7 +296,7 @@ func (v *vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 }
 
 // List implements [engine.Vault]. It needs no key.
-func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]engine.SecretInfo, error) {
+func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]engine.SecretInfo, error) {
 	var infos []engine.SecretInfo
 	s := scope(org, agent)
 	for after := ""; ; {
@@ -334,7 +320,7 @@ func (v *vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 }
 
 // Put implements [engine.Vault].
-func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value,
+func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value,
 	b *secret.Binding) error {
 	k, err := v.open(ctx)
 	if err != nil {
@@ -353,14 +339,14 @@ func (v *vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 	if err := checkBinding(name, value, to); err != nil {
 		return err
 	}
-	defer v.changed(org) // also if it failed: that may be after it was written
+	defer v.Changed(org) // also if it failed: that may be after it was written
 	return k.PutBound(ctx, s, name, value, b)
 }
 
 // Remove implements [engine.Vault]. It needs no key.
-func (v *vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
+func (v *Vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
 	s := scope(org, agent)
-	defer v.changed(org)
+	defer v.Changed(org)
 	return v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, name)
 }
 
@@ -368,7 +354,7 @@ func (v *vault) Remove(ctx context.Context, org string, agent haft.AgentID, name
 const keyTime = 10 * time.Second
 
 // Seal implements [engine.Sealer].
-func (v *vault) Seal(plain, label []byte) ([]byte, error) {
+func (v *Vault) Seal(plain, label []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime) //nolint:forbidigo // see keyTime
 	defer cancel()
 	k, err := v.open(ctx)
@@ -379,7 +365,7 @@ func (v *vault) Seal(plain, label []byte) ([]byte, error) {
 }
 
 // Open implements [engine.Sealer].
-func (v *vault) Open(box, label []byte) ([]byte, error) {
+func (v *Vault) Open(box, label []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), masterTime+keyTime) //nolint:forbidigo // see keyTime
 	defer cancel()
 	k, err := v.open(ctx)
@@ -392,7 +378,7 @@ func (v *vault) Open(box, label []byte) ([]byte, error) {
 // sealAll encrypts what is stored in the clear: by an older haft, or by whoever
 // brought it from elsewhere. It may be stopped at any moment: the next start goes
 // on.
-func (v *vault) sealAll(ctx context.Context) error {
+func (v *Vault) sealAll(ctx context.Context) error {
 	due, err := v.store.Setting(ctx, store.ScrubDue)
 	if err != nil {
 		return err
@@ -417,7 +403,7 @@ func (v *vault) sealAll(ctx context.Context) error {
 }
 
 // willSeal notes that the files have to be scrubbed later, and returns the keeper.
-func (v *vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
+func (v *Vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
 	if err := v.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 		return nil, err
 	}
@@ -425,7 +411,7 @@ func (v *vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
 }
 
 // sealAgents moves the variables of agents out of their rows.
-func (v *vault) sealAgents(ctx context.Context) (n int, err error) {
+func (v *Vault) sealAgents(ctx context.Context) (n int, err error) {
 	for after := haft.AgentID(""); ; {
 		list, err := v.store.AgentsWithEnv(ctx, after, 0)
 		if err != nil || len(list) == 0 {
@@ -449,7 +435,7 @@ func (v *vault) sealAgents(ctx context.Context) (n int, err error) {
 }
 
 // sealAgent moves the variables of one agent. What the vault has already is newer.
-func (v *vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
+func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 	have, err := v.List(ctx, a.Org, a.ID)
 	if err != nil {
 		return 0, err
@@ -475,7 +461,7 @@ func (v *vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 }
 
 // sealSecrets encrypts rows that hold the value itself.
-func (v *vault) sealSecrets(ctx context.Context) (int, error) {
+func (v *Vault) sealSecrets(ctx context.Context) (int, error) {
 	some, err := v.store.HasPlainSecrets(ctx)
 	if err != nil || !some {
 		return 0, err
@@ -488,7 +474,7 @@ func (v *vault) sealSecrets(ctx context.Context) (int, error) {
 }
 
 // sealCalls encrypts what is kept of calls that have yet to run.
-func (v *vault) sealCalls(ctx context.Context) (int, error) {
+func (v *Vault) sealCalls(ctx context.Context) (int, error) {
 	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
 		if !bytes.HasPrefix(c.Sealed, []byte("{")) {
 			return nil, nil
@@ -502,7 +488,7 @@ func (v *vault) sealCalls(ctx context.Context) (int, error) {
 }
 
 // resealCalls encrypts them again that are not under the newest key.
-func (v *vault) resealCalls(ctx context.Context, k *keeper.Keeper) (int, error) {
+func (v *Vault) resealCalls(ctx context.Context, k *keeper.Keeper) (int, error) {
 	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
 		var box []byte
 		if err := json.Unmarshal(c.Sealed, &box); err != nil {
@@ -530,7 +516,7 @@ func boxed(k *keeper.Keeper, plain []byte, id haft.CallID) (json.RawMessage, err
 
 // eachCall replaces what is kept of open calls by what next returns, if that is
 // not nil, and counts.
-func (v *vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.RawMessage, error)) (n int, err error) {
+func (v *Vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.RawMessage, error)) (n int, err error) {
 	const page = 100 // they may be large
 	for after := haft.CallID(""); ; {
 		list, err := v.store.SealedCalls(ctx, after, page)

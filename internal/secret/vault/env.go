@@ -1,0 +1,144 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"haft"
+	"haft/internal/egress"
+	"haft/internal/oauth"
+	"haft/internal/secret"
+	"haft/internal/secret/keeper"
+	"haft/internal/store"
+)
+
+// maxTries is how often secrets are encrypted that somebody else changes too.
+const maxTries = 5
+
+// Retry calls put again while somebody else changes the same secrets.
+func Retry(put func() error) error {
+	for try := 1; ; try++ {
+		if err := put(); !errors.Is(err, store.ErrSecretChanged) || try == maxTries {
+			return err
+		}
+	}
+}
+
+// PutEnv implements [engine.Vault].
+func (v *Vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+	write func(store.OwnSecrets) error) error {
+	s := scope(org, agent)
+	defer v.Changed(org) // also if it failed: that may be after it was written
+	return Retry(func() error {
+		have, err := v.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, "", 0)
+		if err != nil {
+			return err
+		}
+		next, err := v.Prepare(ctx, s, have, env)
+		if err != nil {
+			return err
+		}
+		return write(next)
+	})
+}
+
+// Prepare encrypts what has a value, and names what stays, of a scope that has those rows.
+func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []store.Secret,
+	env map[string]secret.Value) (store.OwnSecrets, error) {
+	next := store.OwnSecrets{Kind: string(s.Kind)}
+	rows := make([]keeper.Row, len(have))
+	values := make(map[string]secret.Value, len(env))
+	for name, value := range env {
+		if value.IsZero() {
+			next.Keep = append(next.Keep, name)
+			continue
+		}
+		values[name] = value
+	}
+	for i, r := range have {
+		rows[i] = row(r)
+		bound, err := secret.DecodeBinding(r.Bound)
+		if err != nil {
+			return next, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
+		}
+		if value, ok := values[r.Name]; ok {
+			if err := checkBinding(r.Name, value, bound); err != nil {
+				return next, err
+			}
+		}
+	}
+	if len(values) == 0 {
+		return next, nil // which needs no key
+	}
+	k, err := v.open(ctx)
+	if err != nil {
+		return next, err
+	}
+	ready, err := k.Prepare(ctx, s, rows, values)
+	for _, r := range ready {
+		next.Put = append(next.Put, kept(r))
+	}
+	return next, err
+}
+
+// checkBinding reports, as an error with [haft.CodeInvalid], why a value cannot be
+// bound so.
+func checkBinding(name string, v secret.Value, b *secret.Binding) error {
+	if b == nil || len(b.Hosts) == 0 {
+		return nil
+	}
+	s, err := egress.FromBinding(name, b)
+	if err != nil {
+		return err
+	}
+	s.Placeholder = secret.Placeholder("")
+	s.Value = func(context.Context) (string, error) { return "", nil }
+	if b.OAuth == nil {
+		return s.Check(v.Reveal())
+	}
+	if err := s.Check(""); err != nil {
+		return err
+	}
+	return oauth.Check(*b.OAuth, false)
+}
+
+// ValueName is the name under which a scope has its one value.
+const ValueName = "VALUE"
+
+// Value reads what is stored in a scope, or [haft.CodeNotFound].
+func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
+	if _, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, ValueName); err != nil {
+		return nil, err // without asking for the master key
+	}
+	k, err := v.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.Lease(ctx, keeper.Stored(s))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range l.Values() {
+		if n.Name == ValueName {
+			return []byte(n.Value.Reveal()), nil
+		}
+	}
+	return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such secret"}
+}
+
+// PutValue stores the one value of a scope; nil removes it.
+func (v *Vault) PutValue(ctx context.Context, s keeper.Scope, value []byte) error {
+	if value == nil {
+		err := v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, ValueName)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			return nil
+		}
+		return err
+	}
+	k, err := v.open(ctx)
+	if err != nil {
+		return err
+	}
+	return k.Put(ctx, s, ValueName, secret.New(string(value)))
+}
