@@ -395,7 +395,7 @@ func (a *App) installed(ctx context.Context, needs haft.Requirements) ([]sandbox
 	if err != nil {
 		return nil, nil, err
 	}
-	layers, release, err := a.Provide(ctx, set, nil, false, func(string) {})
+	layers, release, err := a.Supply.Provide(ctx, set, nil, false, func(string) {})
 	if err != nil {
 		return nil, nil, err
 	}

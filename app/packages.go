@@ -6,9 +6,7 @@ import (
 	"path/filepath"
 
 	"haft"
-	"haft/executor"
 	"haft/executor/script"
-	"haft/internal/requirement"
 	"haft/internal/supply"
 )
 
@@ -34,21 +32,6 @@ func (a *App) openSupply() {
 		return a.Runtime(ctx, kind)
 	}, cfg)
 	a.closers = append(a.closers, a.Supply.Close)
-}
-
-// Provide has the packages of a set installed for a source, and returns them, as
-// [supply.Supply.Open] does. What was found for the set once is found again, until
-// renew is true.
-func (a *App) Provide(ctx context.Context, set requirement.Set, source []byte, renew bool,
-	progress func(string)) ([]executor.Layer, func(), error) {
-	if set.Empty() {
-		return nil, func() {}, nil
-	}
-	locks, err := a.Supply.LockOnce(ctx, set, renew, progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	return a.Supply.Open(ctx, locks, string(source), progress)
 }
 
 // Build has the packages of a tool's current version installed, so that its first
@@ -81,7 +64,7 @@ func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map
 	if err != nil {
 		return nil, err
 	}
-	locks, err := s.locker.locks(ctx, p.Org, t.Version, more, nil)
+	locks, err := s.locker.Locks(ctx, p.Org, t.Version, more, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // derive is what the registry derives schemas with.
 func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.Derived, error) {
 	d, err := s.App.Derive(ctx, Source{Name: src.Name, Kind: src.Kind, Text: src.Text, Function: src.Function,
-		Layers: s.locker.layersOf(src)},
+		Layers: s.locker.LayersOf(src.Org, src.Lock, src.Text)},
 		schema.Options{DescriptionsOptional: src.Undocumented})
 	if err != nil {
 		return nil, err

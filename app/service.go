@@ -26,6 +26,7 @@ import (
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
+	"haft/internal/supply"
 	"haft/internal/webhook"
 	"haft/policy"
 )
@@ -105,7 +106,7 @@ type Service struct {
 	digestKey []byte
 	keeper    *checkpoint.Keeper // nil if nothing is signed
 	vault     *vault.Vault
-	locker    *locker
+	locker    *supply.Locker
 	closers   []func() error
 }
 
@@ -134,7 +135,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
-	s.locker = &locker{store: s.Store, supply: s.App.Supply, person: cfg.Progress, shared: s.shared}
+	s.locker = &supply.Locker{Store: s.Store, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	tools, err := s.builtins(cfg)
 	if err != nil {
 		return nil, err

@@ -255,7 +255,7 @@ func buildForRun(ctx context.Context, std streams, files, list []string, upgrade
 	}
 	defer a.Close()
 	said := newProgress(std.err)
-	layers, release, err := a.Provide(ctx, set, nil, upgrade, said.line)
+	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, said.line)
 	said.clear()
 	if err != nil {
 		return err

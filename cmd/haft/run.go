@@ -112,7 +112,7 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	}
 	defer a.Close()
 	said := newProgress(std.err)
-	layers, release, err := a.Provide(ctx, needs, src.Text, f.upgrade, said.line)
+	layers, release, err := a.Supply.Provide(ctx, needs, src.Text, f.upgrade, said.line)
 	said.clear()
 	if err != nil {
 		return err

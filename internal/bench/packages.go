@@ -32,7 +32,7 @@ func (b *bench) packages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	layers, release, err := b.app.Provide(ctx, set, []byte("import numpy\n"), false, b.cfg.Progress)
+	layers, release, err := b.app.Supply.Provide(ctx, set, []byte("import numpy\n"), false, b.cfg.Progress)
 	if err != nil {
 		b.report.Rows = append(b.report.Rows, Row{What: what, Must: 2, Aim: 1.5, Unmeasured: haft.MessageOf(err)})
 		return ctx.Err()

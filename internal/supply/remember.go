@@ -1,6 +1,7 @@
 package supply
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,8 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"context"
-
+	"haft/executor"
 	"haft/internal/requirement"
 )
 
@@ -54,6 +54,21 @@ func (s *Supply) LockOnce(ctx context.Context, set requirement.Set, renew bool, 
 		locks = append(locks, found...)
 	}
 	return locks, nil
+}
+
+// Provide has the packages of a set installed for a source, and returns them, as
+// [Supply.Open] does. What was found for the set once is found again, until
+// renew is true.
+func (s *Supply) Provide(ctx context.Context, set requirement.Set, source []byte, renew bool,
+	progress func(string)) ([]executor.Layer, func(), error) {
+	if set.Empty() {
+		return nil, func() {}, nil
+	}
+	locks, err := s.LockOnce(ctx, set, renew, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.Open(ctx, locks, string(source), progress)
 }
 
 // recall returns what was remembered under a name. The directory is ours, as the

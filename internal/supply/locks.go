@@ -1,4 +1,4 @@
-package app
+package supply
 
 import (
 	"context"
@@ -13,34 +13,38 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/internal/engine"
-	"haft/internal/registry"
 	"haft/internal/requirement"
-	"haft/internal/store"
-	"haft/internal/supply"
 )
 
-// locker keeps the locks of tools in the store, and gives calls their packages.
+// A LockStore keeps texts about packages, by organisation and id.
+type LockStore interface {
+	// PackageLock returns a text, or [haft.CodeNotFound].
+	PackageLock(ctx context.Context, org, id string) (string, error)
+	// PutPackageLock keeps a text, and returns the one that is kept: without renew that
+	// is the one that was there.
+	PutPackageLock(ctx context.Context, org, id, text string, renew bool, now time.Time) (string, error)
+}
+
+// A Locker keeps the locks of tools in the store, and gives calls their packages.
 //
 // What an organisation's set of requirements was resolved to is kept under
 // "set:DIGEST", and the lists of packages under "sha256:DIGEST". A version names
 // its lists. If its organisation's sandbox configuration asks for more than the
 // version was locked with, both are resolved together, once for the version, and
 // kept under "version:DIGEST".
-type locker struct {
-	store  *store.Store
-	supply *supply.Supply
-	// shared returns what the sandbox configuration of an organisation asks for; nil
+type Locker struct {
+	Store  LockStore
+	Supply *Supply
+	// Shared returns what the sandbox configuration of an organisation asks for; nil
 	// means nothing.
-	shared func(ctx context.Context, org string) (haft.Requirements, error)
-	// person, if not nil, is told what goes on, and "" when it is over.
-	person func(line string)
+	Shared func(ctx context.Context, org string) (haft.Requirements, error)
+	// Progress, if not nil, is told what goes on, and "" when it is over: for the person
+	// at the terminal.
+	Progress func(line string)
 
 	mu    sync.Mutex
-	known map[string][]supply.Lock // by what of a version they depend on
+	known map[string][]Lock // by what of a version they depend on
 }
-
-var _ engine.Packages = (*locker)(nil)
 
 // maxKnown is how many locks are kept in memory.
 const maxKnown = 512
@@ -78,14 +82,14 @@ func scripted(kind haft.Kind) bool {
 }
 
 // Lock is what the registry locks drafts with.
-func (l *locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error) {
+func (l *Locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error) {
 	if !scripted(d.Kind) {
 		return d.Needs, haft.Lock{}, nil
 	}
 	var more haft.Requirements
-	if l.shared != nil {
+	if l.Shared != nil {
 		var err error
-		if more, err = l.shared(ctx, org); err != nil {
+		if more, err = l.Shared(ctx, org); err != nil {
 			return d.Needs, haft.Lock{}, err
 		}
 	}
@@ -98,44 +102,44 @@ func (l *locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requi
 	if all.Empty() {
 		return needs, haft.Lock{}, nil
 	}
-	progress, done := l.told(nil)
+	progress, done := l.progress(nil)
 	defer done()
 	lock, err := l.resolve(ctx, org, "set:"+all.Digest(), all, d.Relock, progress)
 	return needs, lock, err
 }
 
-// told returns what tells also and the person, and what says that it is over.
-func (l *locker) told(also func(string)) (progress func(string), done func()) {
-	if l.person == nil {
+// progress returns what reports lines also to l.Progress, and what reports the end.
+func (l *Locker) progress(also func(string)) (progress func(string), done func()) {
+	if l.Progress == nil {
 		return also, func() {}
 	}
 	var said atomic.Bool
 	return func(line string) {
 			said.Store(true)
-			l.person(line)
+			l.Progress(line)
 			if also != nil {
 				also(line)
 			}
 		}, func() {
 			if said.Load() {
-				l.person("")
+				l.Progress("")
 			}
 		}
 }
 
 // resolve returns the lock of a set that is kept under id, or finds and keeps it.
-func (l *locker) resolve(ctx context.Context, org, id string, set requirement.Set, renew bool,
+func (l *Locker) resolve(ctx context.Context, org, id string, set requirement.Set, renew bool,
 	progress func(string)) (haft.Lock, error) {
 	var lock haft.Lock
 	if !renew {
-		switch text, err := l.store.PackageLock(ctx, org, id); {
+		switch text, err := l.Store.PackageLock(ctx, org, id); {
 		case err == nil:
 			return lock, decodeLock(text, &lock)
 		case haft.CodeOf(err) != haft.CodeNotFound:
 			return lock, err
 		}
 	}
-	found, err := l.supply.Lock(ctx, set, progress)
+	found, err := l.Supply.Lock(ctx, set, progress)
 	if err != nil {
 		return lock, err
 	}
@@ -143,7 +147,7 @@ func (l *locker) resolve(ctx context.Context, org, id string, set requirement.Se
 	for _, f := range found {
 		sum := sha256.Sum256(f.Text)
 		digest := "sha256:" + hex.EncodeToString(sum[:])
-		if _, err := l.store.PutPackageLock(ctx, org, digest, string(f.Text), false, time.Now()); err != nil {
+		if _, err := l.Store.PutPackageLock(ctx, org, digest, string(f.Text), false, time.Now()); err != nil {
 			return lock, err
 		}
 		if f.Kind == "npm" {
@@ -156,7 +160,7 @@ func (l *locker) resolve(ctx context.Context, org, id string, set requirement.Se
 	if err != nil {
 		return lock, fmt.Errorf("encode a lock: %w", err)
 	}
-	kept, err := l.store.PutPackageLock(ctx, org, id, string(text), renew, time.Now())
+	kept, err := l.Store.PutPackageLock(ctx, org, id, string(text), renew, time.Now())
 	if err != nil {
 		return lock, err
 	}
@@ -173,43 +177,43 @@ func decodeLock(text string, lock *haft.Lock) error {
 }
 
 // texts reads the lists of packages that a lock names.
-func (l *locker) texts(ctx context.Context, org string, lock haft.Lock) ([]supply.Lock, error) {
-	var list []supply.Lock
-	for _, e := range []supply.Lock{{Kind: "pip", Text: []byte(lock.Pip)}, {Kind: "npm", Text: []byte(lock.NPM)}} {
+func (l *Locker) texts(ctx context.Context, org string, lock haft.Lock) ([]Lock, error) {
+	var list []Lock
+	for _, e := range []Lock{{Kind: "pip", Text: []byte(lock.Pip)}, {Kind: "npm", Text: []byte(lock.NPM)}} {
 		if len(e.Text) == 0 {
 			continue
 		}
-		text, err := l.store.PackageLock(ctx, org, string(e.Text))
+		text, err := l.Store.PackageLock(ctx, org, string(e.Text))
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, supply.Lock{Kind: e.Kind, Text: []byte(text)})
+		list = append(list, Lock{Kind: e.Kind, Text: []byte(text)})
 	}
 	return list, nil
 }
 
 // Open implements [engine.Packages].
-func (l *locker) Open(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+func (l *Locker) Open(ctx context.Context, org string, v haft.Version, more haft.Requirements,
 	progress func(string)) ([]executor.Layer, func(), error) {
 	none := func() {}
 	if !scripted(v.Kind) {
 		return nil, none, nil
 	}
-	progress, done := l.told(progress)
+	progress, done := l.progress(progress)
 	defer done()
-	locks, err := l.locks(ctx, org, v, more, progress)
+	locks, err := l.Locks(ctx, org, v, more, progress)
 	if err != nil || len(locks) == 0 {
 		return nil, none, err
 	}
-	if l.supply.Ready(locks) {
+	if l.Supply.Ready(locks) {
 		progress = nil
 	}
-	return l.supply.Open(ctx, locks, v.Source, progress)
+	return l.Supply.Open(ctx, locks, v.Source, progress)
 }
 
-// locks returns the locks that a version runs with now.
-func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haft.Requirements,
-	progress func(string)) ([]supply.Lock, error) {
+// Locks returns the locks that a version runs with now.
+func (l *Locker) Locks(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+	progress func(string)) ([]Lock, error) {
 	plain := len(more.Pip)+len(more.NPM) == 0
 	if plain && v.Lock == (haft.Lock{}) && len(v.Requirements.Pip)+len(v.Requirements.NPM) == 0 {
 		return nil, nil
@@ -231,7 +235,7 @@ func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haf
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known == nil || len(l.known) >= maxKnown {
-		l.known = map[string][]supply.Lock{}
+		l.known = map[string][]Lock{}
 	}
 	l.known[key] = locks
 	return locks, nil
@@ -239,7 +243,7 @@ func (l *locker) locks(ctx context.Context, org string, v haft.Version, more haf
 
 // lockOf returns the lock of a version: its own, or one for all that it and the
 // organisation ask for.
-func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements,
+func (l *Locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements,
 	progress func(string)) (haft.Lock, error) {
 	if len(more.Pip)+len(more.NPM) == 0 && v.Lock != (haft.Lock{}) {
 		return v.Lock, nil
@@ -255,19 +259,21 @@ func (l *locker) lockOf(ctx context.Context, org string, v haft.Version, more ha
 	return l.resolve(ctx, org, "version:"+hex.EncodeToString(sum[:]), all, false, progress)
 }
 
-// layersOf returns what gives a source that is being registered its packages.
-func (l *locker) layersOf(src registry.Source) func(context.Context) ([]executor.Layer, error) {
-	if src.Lock == (haft.Lock{}) {
+// LayersOf returns what gives a source that is being registered with a lock its packages,
+// or nil if it needs none.
+func (l *Locker) LayersOf(org string, lock haft.Lock,
+	source []byte) func(context.Context) ([]executor.Layer, error) {
+	if lock == (haft.Lock{}) {
 		return nil
 	}
 	return func(ctx context.Context) ([]executor.Layer, error) {
-		locks, err := l.texts(ctx, src.Org, src.Lock)
+		locks, err := l.texts(ctx, org, lock)
 		if err != nil {
 			return nil, err
 		}
-		progress, done := l.told(nil)
+		progress, done := l.progress(nil)
 		defer done()
-		layers, release, err := l.supply.Open(ctx, locks, string(src.Text), progress)
+		layers, release, err := l.Supply.Open(ctx, locks, string(source), progress)
 		if err != nil {
 			return nil, err
 		}
