@@ -168,6 +168,9 @@ func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, err
 	return a.finder.Find(ctx, kind, a.cfg.Interpreters[kind])
 }
 
+// Program returns the path of a program of the host, or "" if there is no such program.
+func (a *App) Program(name string) string { return a.finder.Program(name) }
+
 // Drop ends what is kept ready for an organisation, or for all if it is empty.
 func (a *App) Drop(org string) { a.executor.Drop(org) }
 

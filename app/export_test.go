@@ -16,8 +16,5 @@ func (a *App) ResolveWithin(ctx context.Context, wall time.Duration, memory int6
 	return l.resolve(ctx, module, name)
 }
 
-// RunEntry is the program that starts what a Python package installs.
-const RunEntry = runEntry
-
 // SignAudit signs the audit now.
 func (s *Service) SignAudit(ctx context.Context) error { return s.keeper.Sign(ctx) }

@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -11,67 +11,86 @@ import (
 	"time"
 
 	"haft"
+	"haft/executor/upstream"
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
+	"haft/internal/mcp/command"
 	"haft/internal/secret"
 )
 
 // Bounds of what the audit is told of the connections of an MCP server.
 const (
-	// contactsEvery is how long connections are gathered for one entry.
-	contactsEvery = 30 * time.Second
-	// contactPlaces is how many different places one entry names.
-	contactPlaces = 100
-	// contactTime bounds how long writing an entry may take.
-	contactTime = 10 * time.Second
+	// logEvery is how long connections are gathered for one entry.
+	logEvery = 30 * time.Second
+	// maxPlaces is how many different places one entry names.
+	maxPlaces = 100
+	// logTime bounds how long writing an entry may take.
+	logTime = 10 * time.Second
 )
 
-// serverWay makes the way out of the command of an MCP server: to the hosts that it was
+// errNotYet refuses what nobody can decide yet.
+func errNotYet() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
+}
+
+// place is [upstream.Config.Place].
+func (u *Servers) place(ctx context.Context, s haft.MCPServer, env map[string]string) (*upstream.Place, error) {
+	if len(s.Network) == 0 {
+		return u.cfg.Commands.Place(ctx, s, env, nil)
+	}
+	route, err := u.route(ctx, s, env)
+	if err != nil {
+		return nil, err
+	}
+	return u.cfg.Commands.Place(ctx, s, env, route)
+}
+
+// route makes the way out of the command of an MCP server: to the hosts that it was
 // given, as far as the policy of its organisation allows, when it starts and at each
-// connection. The function ends it.
-func (u *upstreams) serverWay(ctx context.Context, s haft.MCPServer,
-	env map[string]string) (*engine.EgressRoute, func(), error) {
-	e := u.service.Engine
-	if e == nil {
-		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
+// connection.
+func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]string) (*command.Route, error) {
+	rules := u.cfg.Rules()
+	if rules == nil {
+		return nil, errNotYet()
 	}
-	if err := e.CheckServerNetwork(ctx, s); err != nil {
-		return nil, nil, err
+	if err := rules.CheckServerNetwork(ctx, s); err != nil {
+		return nil, err
 	}
-	log := u.contacts.of(s, env)
-	exit, err := u.gate.Open(ctx, engine.EgressRequest{
+	log := u.logs.of(s, env)
+	exit, err := u.cfg.Egress.Open(ctx, engine.EgressRequest{
 		Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network, Record: log.ended,
-		Forbids: func(host string, port uint16) string { return e.ServerForbids(u.ctx, s, host, port) },
+		Forbids: func(host string, port uint16) string { return rules.ServerForbids(u.ctx, s, host, port) },
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return exit, func() {
+	return &command.Route{Serve: exit.Passage.Serve, CA: exit.CA, Close: func() {
 		exit.Passage.Close()
 		log.flush()
-	}, nil
+	}}, nil
 }
 
 // egress is [upstream.Config.Egress]: what Haft itself sends for a server, to its
 // address or to others that it names, is bound by the policy of its organisation.
-func (u *upstreams) egress(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper {
-	log := u.contacts.of(s, headers)
+func (u *Servers) egress(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper {
+	log := u.logs.of(s, headers)
 	return egress.Scope{
 		Forbid: egress.ForbidBy(func(host string, port uint16) string {
-			if u.service.Engine == nil {
+			rules := u.cfg.Rules()
+			if rules == nil {
 				return "that is not there yet"
 			}
-			return u.service.Engine.ServerForbids(u.ctx, s, host, port)
+			return rules.ServerForbids(u.ctx, s, host, port)
 		}),
 		Begun:  func(c egress.Connection) { log.begun(session.ConnectionOf(c)) },
 		Record: func(c egress.Connection) { log.over(session.ConnectionOf(c), c.Outcome == egress.OutcomeOK) },
 	}.Wrap(next)
 }
 
-// serverContacts gathers the connections of MCP servers, and writes them to the audit
+// serverLogs gathers the connections of MCP servers, and writes them to the audit
 // from time to time, so that neither it nor memory grows with their number.
-type serverConnections struct {
+type serverLogs struct {
 	write func(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error
 	fail  func(s haft.MCPServer, err error)
 	every time.Duration
@@ -80,23 +99,27 @@ type serverConnections struct {
 	all map[*connectionLog]bool // that have something to write
 }
 
-// newServerContacts makes one that writes to the audit of s.
-func (s *Service) newServerContacts() *serverConnections {
-	return &serverConnections{
-		every: contactsEvery, all: map[*connectionLog]bool{},
-		write: func(ctx context.Context, server haft.MCPServer, list []engine.ServerConnections, more int) error {
-			return s.Engine.LogServerConnections(ctx, server, list, more)
+// newLogs makes one that writes to the audit.
+func (u *Servers) newLogs() *serverLogs {
+	return &serverLogs{
+		every: logEvery, all: map[*connectionLog]bool{},
+		write: func(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error {
+			rules := u.cfg.Rules()
+			if rules == nil {
+				return errNotYet()
+			}
+			return rules.LogServerConnections(ctx, s, list, more)
 		},
-		fail: func(server haft.MCPServer, err error) {
-			s.App.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", server.Org, "server",
-				server.Name, "error", err)
+		fail: func(s haft.MCPServer, err error) {
+			u.cfg.Logger.Error("connections of an MCP server are not in the audit", "org", s.Org, "server",
+				s.Name, "error", err)
 		},
 	}
 }
 
-// contactLog gathers the connections of one server.
+// connectionLog gathers the connections of one server.
 type connectionLog struct {
-	to       *serverConnections
+	to       *serverLogs
 	server   haft.MCPServer
 	redactor *secret.Redactor
 
@@ -108,7 +131,7 @@ type connectionLog struct {
 
 // of returns the log of a server. What is secret of it is kept out: programs choose the
 // names of the hosts that they ask for.
-func (c *serverConnections) of(s haft.MCPServer, secrets map[string]string) *connectionLog {
+func (c *serverLogs) of(s haft.MCPServer, secrets map[string]string) *connectionLog {
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		values = append(values, secret.Named{Name: name, Value: secret.New(secrets[name])})
@@ -148,7 +171,7 @@ func (l *connectionLog) add(c engine.Connection, count int) {
 	case at >= 0:
 		o := &l.list[at]
 		o.Count, o.Up, o.Down, o.Took = o.Count+count, o.Up+c.Up, o.Down+c.Down, o.Took+c.Took
-	case len(l.list) < contactPlaces:
+	case len(l.list) < maxPlaces:
 		l.list = append(l.list, engine.ServerConnections{Connection: c, Count: count})
 	default:
 		l.more += count
@@ -177,7 +200,7 @@ func (l *connectionLog) flush() {
 	if len(list) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), contactTime) //nolint:forbidigo // it is nobody's request
+	ctx, cancel := context.WithTimeout(context.Background(), logTime) //nolint:forbidigo // it is nobody's request
 	defer cancel()
 	if err := l.to.write(ctx, l.server, list, more); err != nil {
 		l.to.fail(l.server, fmt.Errorf("write the connections of an MCP server to the audit: %w", err))
@@ -185,7 +208,7 @@ func (l *connectionLog) flush() {
 }
 
 // flushAll writes what was gathered of every server.
-func (c *serverConnections) flushAll() {
+func (c *serverLogs) flushAll() {
 	c.mu.Lock()
 	logs := slices.Collect(maps.Keys(c.all))
 	c.mu.Unlock()

@@ -1,40 +1,16 @@
-package app
+package command
 
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 
 	"haft"
-	"haft/internal/checkpoint"
 	"haft/policy"
 	"haft/sandbox"
 	"haft/sandbox/hostpath"
 )
-
-// guard is what no sandbox is ever shown: where Haft keeps data, keys, caches, locks,
-// sockets and copies of checkpoints. Those that another process of the same user may have
-// count too.
-func (s *Service) guard(cfg ServiceConfig) hostpath.Guard {
-	g := hostpath.Guard{
-		Dirs:  []string{cfg.Data, cacheDir(), cfg.Packages.Dir, cfg.Local.Dir, "/run/haft"},
-		Files: append([]string{cfg.MasterKeyFile, os.Getenv("HAFT_MASTER_KEY_FILE")}, cfg.Upstream.Protect...),
-	}
-	for _, sink := range []string{cfg.AuditSink, os.Getenv("HAFT_AUDIT_SINK")} {
-		if checkpoint.IsFile(sink) {
-			g.Files = append(g.Files, sink)
-		}
-	}
-	if dir, err := DataDir(); err == nil { // else there is no such place
-		g.Dirs = append(g.Dirs, dir)
-	}
-	if p, ok := s.App.provider.(interface{ Dirs() []string }); ok {
-		g.Dirs = append(g.Dirs, p.Dirs()...)
-	}
-	return g
-}
 
 // hostFiles are the paths of the host that the command of an MCP server is shown.
 //
@@ -50,12 +26,12 @@ type hostFiles struct {
 }
 
 // hostFiles returns none yet. Close them.
-func (u *upstreams) hostFiles(ctx context.Context, org string) (*hostFiles, error) {
-	rules, err := u.service.Engine.Rules(ctx, org)
+func (r *Resolver) hostFiles(ctx context.Context, org string) (*hostFiles, error) {
+	rules, err := r.Rules(ctx, org)
 	if err != nil {
 		return nil, err
 	}
-	return &hostFiles{guard: u.guard, rules: rules, org: org}, nil
+	return &hostFiles{guard: r.Guard, rules: rules, org: org}, nil
 }
 
 // Close closes what was opened. Sandboxes that run have their own.
@@ -194,13 +170,13 @@ func covers(m sandbox.Mount, others []sandbox.Mount) error {
 	return nil
 }
 
-// permitMounts refuses a server that has mounts which its organisation may not have.
+// CheckMounts refuses a server that has mounts which its organisation may not have.
 // Directories that are not there yet are met again when the command is started.
-func (u *upstreams) permitMounts(ctx context.Context, s haft.MCPServer) error {
+func (r *Resolver) CheckMounts(ctx context.Context, s haft.MCPServer) error {
 	if len(s.Mounts) == 0 {
 		return nil
 	}
-	h, err := u.hostFiles(ctx, s.Org)
+	h, err := r.hostFiles(ctx, s.Org)
 	if err != nil {
 		return err
 	}
@@ -208,6 +184,25 @@ func (u *upstreams) permitMounts(ctx context.Context, s haft.MCPServer) error {
 	for _, m := range s.Mounts {
 		if _, err := h.mount(m); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 			return err
+		}
+	}
+	return nil
+}
+
+// Permit reports why policy does not let the organisation of a server run its command with
+// its mounts any more.
+func (r *Resolver) Permit(ctx context.Context, s haft.MCPServer) error {
+	rules, err := r.Rules(ctx, s.Org)
+	if err != nil {
+		return err
+	}
+	if err := rules.MayRun(s.Org, s.Command[0]); err != nil {
+		return err
+	}
+	for _, m := range s.Mounts {
+		// What was mounted was opened by this path, which had no link in it.
+		if err := rules.MayMount(s.Org, m.Dir); err != nil {
+			return aboutMount(m, err)
 		}
 	}
 	return nil

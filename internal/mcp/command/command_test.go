@@ -1,4 +1,4 @@
-package app_test
+package command
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"haft/app"
 	"haft/internal/skiptest"
 )
 
@@ -40,7 +39,7 @@ func TestRunEntry_takes_no_module_from_the_working_directory(t *testing.T) {
 		ways = append(ways, []string{"-P"})
 	}
 	for _, flags := range ways {
-		cmd := exec.CommandContext(t.Context(), python, append(flags, "-c", app.RunEntry, "serve")...)
+		cmd := exec.CommandContext(t.Context(), python, append(flags, "-c", runEntry, "serve")...)
 		cmd.Dir, cmd.Env = work, []string{"PYTHONPATH=" + packages}
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != "served" {

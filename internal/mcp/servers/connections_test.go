@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 // Connections of a server are gathered by place, bounded, without what is secret of
 // it, and written when it ends at the latest.
-func TestServerContacts(t *testing.T) {
+func TestServerLogs(t *testing.T) {
 	type entry struct {
 		server haft.MCPServer
 		list   []engine.ServerConnections
 		more   int
 	}
 	var written []entry
-	c := &serverConnections{
+	c := &serverLogs{
 		every: time.Hour, all: map[*connectionLog]bool{},
 		write: func(_ context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error {
 			written = append(written, entry{s, list, more})
@@ -50,7 +50,7 @@ func TestServerContacts(t *testing.T) {
 		t.Fatalf("%d entries were written, %d logs wait", len(written), len(c.all))
 	}
 	e := written[0]
-	if len(e.list) != contactPlaces || e.more != 500-(contactPlaces-4) || e.server.Env != nil {
+	if len(e.list) != maxPlaces || e.more != 500-(maxPlaces-4) || e.server.Env != nil {
 		t.Errorf("%d places, %d left out", len(e.list), e.more)
 	}
 	if got := e.list[0]; got.Count != 1000 || got.Up != 1000 || got.Down != 2000 {
