@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/access"
 	"haft/internal/auth"
 	"haft/internal/auth/authtest"
 	"haft/internal/store/storetest"
@@ -35,7 +36,7 @@ func serve(t *testing.T, cfg app.ServiceConfig) *app.Service {
 }
 
 // admit says who has the key in a file.
-func admit(t *testing.T, a *app.Auth, file string) (auth.Identity, error) {
+func admit(t *testing.T, a *access.Auth, file string) (auth.Identity, error) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -64,7 +65,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 	admin := filepath.Join(dir, "admin.key")
 	for i := range 2 {
 		s := serve(t, app.ServiceConfig{Data: dir})
-		a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir, Org: "acme"})
+		a, err := s.OpenAuth(t.Context(), "acme", auth.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 	if err := s.Store.RemoveKey(t.Context(), "acme", id); err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	a, err := s.OpenAuth(t.Context(), "", auth.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestOpenAuth_overwrites_no_key(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := serve(t, app.ServiceConfig{Data: dir})
-			_, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+			_, err := s.OpenAuth(t.Context(), "", auth.Config{})
 			if haft.CodeOf(err) != haft.CodeConflict || strings.Contains(err.Error(), dir) {
 				t.Errorf("OpenAuth: %v", err)
 			}
@@ -162,7 +163,7 @@ func TestOpenAuth_overwrites_no_key(t *testing.T) {
 			if err := os.Remove(admin); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+			if _, err := s.OpenAuth(t.Context(), "", auth.Config{}); err != nil {
 				t.Errorf("after it was moved away: %v", err)
 			}
 		})
@@ -173,7 +174,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 	dir := t.TempDir()
 	pepper := filepath.Join(dir, "auth.key")
 	s := serve(t, app.ServiceConfig{Data: dir})
-	a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	a, err := s.OpenAuth(t.Context(), "", auth.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 	kept := read(t, pepper)
 	refused := func(what string, want haft.Code) {
 		t.Helper()
-		if _, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: dir}); haft.CodeOf(err) != want {
+		if _, err := s.OpenAuth(t.Context(), "", auth.Config{}); haft.CodeOf(err) != want {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
@@ -210,7 +211,7 @@ func TestKeyring_needs_the_pepper_of_its_keys(t *testing.T) {
 
 func TestOpenAuth_where_nothing_is_kept(t *testing.T) {
 	s := serve(t, app.ServiceConfig{})
-	a, err := s.OpenAuth(t.Context(), app.AuthConfig{})
+	a, err := s.OpenAuth(t.Context(), "", auth.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestService_makes_its_directory_beside_a_database(t *testing.T) {
 	var log bytes.Buffer
 	cfg := app.ServiceConfig{Data: dir, Database: storetest.Postgres(t)}
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	if _, err := serve(t, cfg).OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+	if _, err := serve(t, cfg).OpenAuth(t.Context(), "", auth.Config{}); err != nil {
 		t.Fatalf("OpenAuth: %v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -248,7 +249,7 @@ func TestService_makes_its_directory_beside_a_database(t *testing.T) {
 func TestOpenAuth_of_many_processes(t *testing.T) {
 	url, dir := storetest.Postgres(t), t.TempDir()
 	var all sync.WaitGroup
-	found := make([]*app.Auth, 4)
+	found := make([]*access.Auth, 4)
 	services := make([]*app.Service, len(found))
 	for i := range found {
 		services[i] = serve(t, app.ServiceConfig{Data: dir, Database: url})
@@ -256,7 +257,7 @@ func TestOpenAuth_of_many_processes(t *testing.T) {
 	for i := range found {
 		all.Go(func() {
 			var err error
-			if found[i], err = services[i].OpenAuth(t.Context(), app.AuthConfig{Data: dir}); err != nil {
+			if found[i], err = services[i].OpenAuth(t.Context(), "", auth.Config{}); err != nil {
 				t.Errorf("OpenAuth: %v", err)
 			}
 		})
@@ -273,7 +274,7 @@ func TestOpenAuth_of_many_processes(t *testing.T) {
 	if ids := keyIDs(t, services[0], "local"); len(ids) != 1 {
 		t.Errorf("the first keys are %v, want one", ids)
 	}
-	if _, err := services[0].Keyring(t.Context(), ""); haft.CodeOf(err) != haft.CodeInvalid {
+	if _, err := serve(t, app.ServiceConfig{Database: url}).Keyring(t.Context()); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a database without a directory: %v", err)
 	}
 }

@@ -17,19 +17,19 @@ import (
 func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) {
 	s.AuditLog = &checkpoint.AuditLog{Store: s.Store, Dir: cfg.Data,
 		MayRead: func(p haft.Principal) error { return s.May(p, haft.AuditRead) }}
+	s.dir = &datadir.Dir{Path: cfg.Data, Store: s.Store}
 	if cfg.Data == "" {
 		return nil
 	}
-	dir := &datadir.Dir{Path: cfg.Data, Store: s.Store}
-	used, err := dir.Used(ctx)
+	used, err := s.dir.Used(ctx)
 	if err != nil {
 		return err
 	}
 	// All keys are there before the first thing is written that needs them.
-	if s.digestKey, err = dir.Key(ctx, datadir.DigestFile, used); err != nil {
+	if s.digestKey, err = s.dir.Key(ctx, datadir.DigestFile, used); err != nil {
 		return err
 	}
-	kc, err := dir.Checkpoints(cfg.AuditSink, used, cfg.Logger)
+	kc, err := s.dir.Checkpoints(cfg.AuditSink, used, cfg.Logger)
 	if err != nil {
 		return err
 	}

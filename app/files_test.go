@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor/builtin"
+	"haft/internal/auth"
 	"haft/internal/datadir"
 	"haft/internal/secret"
 	"haft/internal/store/storetest"
@@ -31,7 +32,7 @@ func crashed(t *testing.T) (dir, older string) {
 				return in.Text, nil
 			})
 	}})
-	a, err := s.OpenAuth(t.Context(), app.AuthConfig{Data: live, Org: "acme"})
+	a, err := s.OpenAuth(t.Context(), "acme", auth.Config{})
 	must(t, err)
 	id, err := admit(t, a, filepath.Join(live, "admin.key"))
 	must(t, err)
@@ -157,7 +158,7 @@ func openAll(t *testing.T, dir string) error {
 		return err
 	}
 	defer func() { must(t, s.Close()) }()
-	_, err = s.OpenAuth(t.Context(), app.AuthConfig{Data: dir})
+	_, err = s.OpenAuth(t.Context(), "", auth.Config{})
 	return err
 }
 

@@ -7,16 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"haft"
 	"haft/compat/letta"
+	"haft/internal/access"
 	"haft/internal/auth"
 	"haft/internal/authority"
 	"haft/internal/engine"
@@ -53,7 +51,7 @@ type Server struct {
 	// MCP is the endpoint at /mcp.
 	MCP *mcpserver.Server
 	// Auth knows the callers, and has the first key if it was made just now.
-	Auth *Auth
+	Auth *access.Auth
 
 	telemetry *telemetry.Telemetry
 	changed   atomic.Pointer[mcpserver.Server] // who is told of changes
@@ -89,7 +87,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 		cfg.Engine.Observer = s.telemetry
 	}
 	cfg.Engine.Changed = s.tellChanged(cfg.Engine.Changed)
-	cfg.Operators = cmp.Or(cfg.Operators, firstOrg)
+	cfg.Operators = cmp.Or(cfg.Operators, access.DefaultOrg)
 	// One set of rules decides at every entry point.
 	cfg.Engine.Operators = cfg.Operators
 	cfg.Auth.Rules = authority.Rules{Managers: cfg.Engine.Managers, Operators: cfg.Operators}
@@ -100,15 +98,14 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
 	}
-	if s.Auth, err = s.OpenAuth(ctx, AuthConfig{Config: cfg.Auth, Data: cfg.Data, Org: cfg.Operators}); err != nil {
+	if s.Auth, err = s.OpenAuth(ctx, cfg.Operators, cfg.Auth); err != nil {
 		return nil, err
 	}
 	close(s.known)
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
-	if s.HTTP, err = server.New(s.Engine, authenticator{s.Auth.Authenticator, cfg, s.Store},
-		s.offers(cfg)); err != nil {
+	if s.HTTP, err = server.New(s.Engine, s.authenticator(cfg), s.offers(cfg)); err != nil {
 		return nil, err
 	}
 	s.requests.Store(s.HTTP)
@@ -140,14 +137,15 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
-	c.Sandboxes, c.Secrets, c.Keys, c.Meter, c.Webhooks = s.Engine, s.Engine, keyAPI{s}, s.Engine, s.Sender
+	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
+	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Engine, s.Engine, s.Engine, s.Sender
 	c.Retainer, c.Eraser = s.Engine, s.Engine
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
-		book := &refusalCounter{service: s.Service, count: s.telemetry.Refused, operators: cfg.Operators,
-			logger: s.App.cfg.Logger, seen: map[refusedKind]*refusedTally{}}
-		c.Refused = book.Refused
+		refusals := &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store,
+			Manage: s.Manage, Logger: s.App.cfg.Logger}
+		c.Refused = refusals.Refused
 	}
 	if c.Agents == nil {
 		c.Agents = new(sync.Mutex)
@@ -209,35 +207,6 @@ func (v variables) PutVariable(ctx context.Context, p haft.Principal, name, valu
 // RemoveVariable implements [letta.Variables].
 func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name string) error {
 	return v.engine.RemoveSecret(ctx, p, "", name)
-}
-
-// An authenticator finds out who sends a request.
-type authenticator struct {
-	auth   *auth.Authenticator
-	cfg    ServerConfig
-	agents interface {
-		Agent(ctx context.Context, org, ref string) (*haft.Agent, error)
-	}
-}
-
-// Authenticate implements [server.Authenticator].
-func (d authenticator) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
-	id, err := d.auth.Admit(r, source)
-	if err != nil {
-		return server.Identity{}, err
-	}
-	return d.identity(id), nil
-}
-
-// identity returns what the server knows of whoever has a credential.
-func (d authenticator) identity(id auth.Identity) server.Identity {
-	p := id.Principal
-	has := func(role string) bool { return slices.Contains(p.Roles, role) }
-	known := server.Identity{Principal: p, Expires: id.Ends, Rules: d.cfg.Auth.Rules, Credential: id}
-	if d.cfg.Auth.Rules.Manages(p) || p.Agent == "" && slices.ContainsFunc(d.cfg.ActFor, has) {
-		known.ActAs = func(string) error { return nil }
-	}
-	return known
 }
 
 // renderTools writes tools as a vendor's requests take them.

@@ -1,18 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 
 	"haft"
-	"haft/internal/auth"
+	"haft/internal/access"
 	"haft/server"
 	"haft/server/mcpserver"
 )
@@ -25,12 +19,6 @@ func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
 	}
 	return cfg
 }
-
-// The addresses of the MCP endpoint.
-const (
-	mcpPath  = "/mcp"
-	metaPath = "/.well-known/oauth-protected-resource"
-)
 
 // openMCP makes the MCP endpoint and adds it to the APIs of the server.
 func (s *Server) openMCP(cfg *ServerConfig) (err error) {
@@ -46,9 +34,9 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 		mounts = map[string]http.Handler{}
 	}
 	if len(cfg.Auth.Issuers) > 0 {
-		c.Metadata = func(r *http.Request) string { return base(r) + metaPath + mcpPath }
-		h := metadata(cfg.Auth.Issuers)
-		mounts["GET "+metaPath], mounts["GET "+metaPath+mcpPath] = h, h
+		c.Metadata = access.MetadataURL
+		h := access.Metadata(cfg.Auth.Issuers)
+		mounts["GET "+access.MetadataPath], mounts["GET "+access.MetadataPath+access.MCPPath] = h, h
 	}
 	recheck := s.recheck(*cfg)
 	c.Recheck = func(ctx context.Context, p haft.Principal) error {
@@ -59,13 +47,15 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 		return err
 	}
 	s.changed.Store(s.MCP)
-	mounts[mcpPath] = s.MCP.Handler(s.mcpCaller)
+	mounts[access.MCPPath] = s.MCP.Handler(func(w http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
+		return access.MCPCaller(s.HTTP, w, r)
+	})
 	cfg.HTTP.Mounts = mounts
 	headers := maps.Clone(cfg.HTTP.Headers)
 	if headers == nil {
 		headers = map[string][]string{}
 	}
-	headers[mcpPath] = []string{server.AgentHeader}
+	headers[access.MCPPath] = []string{server.AgentHeader}
 	cfg.HTTP.Headers = headers
 	leaving := cfg.HTTP.Leaving
 	cfg.HTTP.Leaving = func() {
@@ -90,100 +80,4 @@ func (s *Server) tellChanged(others func(string)) func(string) {
 			others(org)
 		}
 	}
-}
-
-// Bounds on what a request asks of the MCP endpoint.
-const (
-	maxMCPTags = 16
-	maxMCPTag  = 200
-)
-
-// mcpAgent returns the agent that a request names, in the address or in
-// [server.AgentHeader]. Whatever is in the address and not known is refused: a
-// misspelt agent would leave the client all that the credential may do.
-func mcpAgent(r *http.Request, q url.Values) (string, error) {
-	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
-	for name, values := range q {
-		switch {
-		case !slices.Contains([]string{"agent", "as", "tag"}, name):
-			return "", bad("the address may name agent and tag, and nothing else")
-		case name != "tag" && (len(values) != 1 || values[0] == ""):
-			return "", bad("the address names one agent")
-		}
-	}
-	named := r.Header.Get(server.AgentHeader)
-	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if named != "" && strings.EqualFold(scheme, auth.SchemeSigned) {
-		// Who cuts the header out on the way would make more of the request.
-		return "", bad("a signed request names its agent in the address, ?agent=NAME: headers are not signed")
-	}
-	agent := cmp.Or(q.Get("agent"), q.Get("as"))
-	for _, other := range []string{q.Get("as"), named} {
-		if agent != "" && other != "" && other != agent {
-			return "", bad("the request names two agents")
-		}
-	}
-	return cmp.Or(agent, named), nil
-}
-
-// mcpCaller knows who speaks MCP over HTTP. The address may name an agent that the
-// credential may act as, and tags of which a tool must have one:
-// /mcp?agent=support&tag=read. Haft-Agent names the agent too.
-func (s *Server) mcpCaller(w http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
-	q := r.URL.Query()
-	tags := q["tag"]
-	if len(tags) > maxMCPTags {
-		return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid, Message: "the address names too many tags"}
-	}
-	for _, t := range tags {
-		if t == "" || len(t) > maxMCPTag {
-			return mcpserver.Caller{}, &haft.Error{Code: haft.CodeInvalid,
-				Message: "a tag in the address is empty or too long"}
-		}
-	}
-	agent, err := mcpAgent(r, q)
-	if err != nil {
-		return mcpserver.Caller{}, err
-	}
-	holder, actor, err := s.HTTP.Identify(w, r, agent)
-	if err != nil {
-		return mcpserver.Caller{}, err
-	}
-	if err := errors.Join(actor.Permit(haft.ToolsRead), actor.Permit(haft.CallsWrite)); err != nil {
-		return mcpserver.Caller{}, err
-	}
-	if err := server.Needs(r.Context(), haft.ToolsRead, haft.CallsWrite); err != nil {
-		return mcpserver.Caller{}, err
-	}
-	who := mcpserver.Caller{Principal: actor.Principal, Tags: tags, Expires: actor.Expires,
-		Artifacts: actor.Permit(haft.CallsRead) == nil}
-	if p := holder.Principal; p.Agent == "" && p.User != "" && holder.Permit(haft.ApprovalsRead) == nil &&
-		holder.Permit(haft.ApprovalsWrite) == nil {
-		who.Person = p
-	}
-	return who, nil
-}
-
-// base is the address by which r reached us, whose host the guard knows.
-func base(r *http.Request) string {
-	if r.TLS != nil {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
-}
-
-// metadata says which issuers' tokens the MCP endpoint takes (RFC 9728).
-func metadata(issuers []auth.Issuer) http.Handler {
-	servers := make([]string, len(issuers))
-	for i, is := range issuers {
-		servers[i] = is.URL
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		// A client that is gone cannot be told.
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"resource": base(r) + mcpPath, "authorization_servers": servers,
-			"bearer_methods_supported": []string{"header"}, "resource_name": "Haft",
-		})
-	})
 }

@@ -102,6 +102,7 @@ type Service struct {
 	Store    *store.Store
 	Registry *registry.Registry
 
+	dir *datadir.Dir // with an empty path if nothing is kept
 	// digestKey makes digests of arguments and results.
 	digestKey []byte
 	keeper    *checkpoint.Keeper // nil if nothing is signed

@@ -16,7 +16,6 @@ import (
 // embedded is a system in this process. What it acknowledged it has to end.
 type embedded struct {
 	*app.Service
-	dir  string
 	owed []owed
 }
 
@@ -117,7 +116,7 @@ func (e *embedded) ExportAudit(ctx context.Context, p haft.Principal, w io.Write
 // audit.
 func (e *embedded) manage(ctx context.Context, p haft.Principal, kind string,
 	do func(context.Context, *auth.Keyring, auth.Identity) (auth.Key, error)) error {
-	r, err := e.Keyring(ctx, e.dir)
+	r, err := e.Keyring(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (e *embedded) IssueKey(ctx context.Context, p haft.Principal, k auth.Key) (
 
 // Keys implements issuer.
 func (e *embedded) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key, error] {
-	r, err := e.Keyring(ctx, e.dir)
+	r, err := e.Keyring(ctx)
 	if err != nil {
 		return func(yield func(auth.Key, error) bool) { yield(auth.Key{}, err) }
 	}

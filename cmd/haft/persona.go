@@ -148,7 +148,7 @@ func (p *persona) open(ctx context.Context, std streams) (*session, error) {
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	s := &session{system: &embedded{Service: svc, dir: dir}, std: std, as: p}
+	s := &session{system: &embedded{Service: svc}, std: std, as: p}
 	s.p = p.principal()
 	s.p.Agent = s.agentID(ctx, s.p.Agent)
 	s.own = s.p

@@ -1,4 +1,4 @@
-package app
+package access
 
 import (
 	"net/http/httptest"

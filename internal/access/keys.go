@@ -1,4 +1,4 @@
-package app
+package access
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"haft/server"
 )
 
-// keyAPI lets callers of the HTTP server keep API keys. Everything that they
+// A KeyAPI lets callers of the HTTP server keep API keys. Everything that they
 // change is in the audit.
-type keyAPI struct {
-	*Server
+type KeyAPI struct {
+	Keyring *auth.Keyring
+	Manage  Manage
 }
 
-var _ server.Keys = keyAPI{}
+var _ server.Keys = KeyAPI{}
 
 // known returns the credential of a caller. One that acts as somebody else keeps
 // no keys.
@@ -29,28 +30,28 @@ func known(by server.Identity) (auth.Identity, error) {
 }
 
 // Key implements [server.Keys].
-func (d keyAPI) Key(ctx context.Context, by server.Identity, id string) (auth.Key, error) {
+func (d KeyAPI) Key(ctx context.Context, by server.Identity, id string) (auth.Key, error) {
 	who, err := known(by)
 	if err != nil {
 		return auth.Key{}, err
 	}
-	return d.Auth.Keyring.Key(ctx, who, id)
+	return d.Keyring.Key(ctx, who, id)
 }
 
 // Keys implements [server.Keys].
-func (d keyAPI) Keys(ctx context.Context, by server.Identity, after string) iter.Seq2[auth.Key, error] {
+func (d KeyAPI) Keys(ctx context.Context, by server.Identity, after string) iter.Seq2[auth.Key, error] {
 	who, err := known(by)
 	if err != nil {
 		return func(yield func(auth.Key, error) bool) { yield(auth.Key{}, err) }
 	}
-	return d.Auth.Keyring.Keys(ctx, who, after)
+	return d.Keyring.Keys(ctx, who, after)
 }
 
 // IssueKey implements [server.Keys].
-func (d keyAPI) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (made auth.Key, text string, err error) {
+func (d KeyAPI) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (made auth.Key, text string, err error) {
 	err = d.manage(ctx, by, "key.create", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		var token auth.Token
-		made, token, err = d.Auth.Keyring.Issue(ctx, who, k)
+		made, token, err = d.Keyring.Issue(ctx, who, k)
 		text = token.Reveal()
 		return made, err
 	})
@@ -58,11 +59,11 @@ func (d keyAPI) IssueKey(ctx context.Context, by server.Identity, k auth.Key) (m
 }
 
 // RotateKey implements [server.Keys].
-func (d keyAPI) RotateKey(ctx context.Context, by server.Identity, id string,
+func (d KeyAPI) RotateKey(ctx context.Context, by server.Identity, id string,
 	overlap time.Duration) (made auth.Key, text string, err error) {
 	err = d.manage(ctx, by, "key.rotate", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
 		var token auth.Token
-		made, token, err = d.Auth.Keyring.Rotate(ctx, who, id, overlap)
+		made, token, err = d.Keyring.Rotate(ctx, who, id, overlap)
 		text = token.Reveal()
 		return made, err
 	})
@@ -70,27 +71,27 @@ func (d keyAPI) RotateKey(ctx context.Context, by server.Identity, id string,
 }
 
 // SetKey implements [server.Keys].
-func (d keyAPI) SetKey(ctx context.Context, by server.Identity, id string, s auth.KeyState) (made auth.Key, err error) {
+func (d KeyAPI) SetKey(ctx context.Context, by server.Identity, id string, s auth.KeyState) (made auth.Key, err error) {
 	err = d.manage(ctx, by, "key.set", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
-		made, err = d.Auth.Keyring.Set(ctx, who, id, s)
+		made, err = d.Keyring.Set(ctx, who, id, s)
 		return made, err
 	})
 	return made, err
 }
 
 // RemoveKey implements [server.Keys].
-func (d keyAPI) RemoveKey(ctx context.Context, by server.Identity, id string) error {
+func (d KeyAPI) RemoveKey(ctx context.Context, by server.Identity, id string) error {
 	return d.manage(ctx, by, "key.remove", func(ctx context.Context, who auth.Identity) (auth.Key, error) {
-		k, err := d.Auth.Keyring.Key(ctx, who, id)
+		k, err := d.Keyring.Key(ctx, who, id)
 		if err != nil {
 			return k, err
 		}
-		return k, d.Auth.Keyring.Remove(ctx, who, id)
+		return k, d.Keyring.Remove(ctx, who, id)
 	})
 }
 
 // manage has do run for a manager, and what it did written to the audit.
-func (d keyAPI) manage(ctx context.Context, by server.Identity, kind string,
+func (d KeyAPI) manage(ctx context.Context, by server.Identity, kind string,
 	do func(context.Context, auth.Identity) (auth.Key, error)) error {
 	who, err := known(by)
 	if err != nil {

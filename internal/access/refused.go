@@ -1,4 +1,4 @@
-package app
+package access
 
 import (
 	"context"
@@ -39,13 +39,16 @@ type refusedEntry struct {
 	Count int `json:"count"`
 }
 
-// A refusalCounter keeps count of requests that the server refused: it counts all,
+// Refusals keeps count of requests that the server refused: it counts all,
 // logs and audits the first of a kind in a while, and says how many there were.
-type refusalCounter struct {
-	service   *Service
-	count     func(why, reason string)
-	operators string
-	logger    *slog.Logger
+type Refusals struct {
+	// Count is told of each.
+	Count func(why, reason string)
+	// Operators is the organisation whose audit has refusals of unknown callers.
+	Operators string
+	Keys      auth.Keys
+	Manage    Manage
+	Logger    *slog.Logger
 
 	mu   sync.Mutex
 	seen map[refusedKind]*refusedTally
@@ -57,17 +60,17 @@ type refusedTally struct {
 	count int
 }
 
-// Refused hears of one. Only refusals of credentials are audited: what names no key
+// Refused counts one. Only refusals of credentials are audited: what names no key
 // and no caller says nothing that the counts do not.
-func (p *refusalCounter) Refused(ctx context.Context, r server.Refusal) {
+func (p *Refusals) Refused(ctx context.Context, r server.Refusal) {
 	reason := auth.ReasonOf(r.Err)
-	p.count(string(r.Why), string(reason))
+	p.Count(string(r.Why), string(reason))
 	kind := refusedKind{why: r.Why, reason: reason, key: auth.KeyOf(r.Err), org: r.Principal.Org}
 	count := p.due(kind, time.Now())
 	if count == 0 {
 		return
 	}
-	p.logger.Warn("requests were turned away", "why", r.Why, "reason", reason, "key", kind.key, "source", r.Source,
+	p.Logger.Warn("requests were turned away", "why", r.Why, "reason", reason, "key", kind.key, "source", r.Source,
 		"tenant", kind.org, "count", count)
 	if r.Why != server.WhyCredential && r.Why != server.WhyScope {
 		return
@@ -76,7 +79,7 @@ func (p *refusalCounter) Refused(ctx context.Context, r server.Refusal) {
 }
 
 // due returns how many of a kind are to be written about now: 0 if it is too early.
-func (p *refusalCounter) due(kind refusedKind, now time.Time) int {
+func (p *Refusals) due(kind refusedKind, now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.seen[kind]
@@ -92,6 +95,9 @@ func (p *refusalCounter) due(kind refusedKind, now time.Time) int {
 			kind = refusedKind{why: kind.why} // the rest are one
 		}
 		if t = p.seen[kind]; t == nil {
+			if p.seen == nil {
+				p.seen = map[refusedKind]*refusedTally{}
+			}
 			t = &refusedTally{}
 			p.seen[kind] = t
 		}
@@ -107,25 +113,25 @@ func (p *refusalCounter) due(kind refusedKind, now time.Time) int {
 
 // audit writes an entry: to the audit of the organisation whose key it is, or else
 // of those who run the server.
-func (p *refusalCounter) audit(ctx context.Context, kind refusedKind, source netip.Addr, count int) {
+func (p *Refusals) audit(ctx context.Context, kind refusedKind, source netip.Addr, count int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	org := kind.org
 	if org == "" && kind.key != "" {
-		if k, err := p.service.Store.Key(ctx, kind.key); err == nil {
+		if k, err := p.Keys.Key(ctx, kind.key); err == nil {
 			org = k.Org
 		}
 	}
 	if org == "" {
-		org = p.operators
+		org = p.Operators
 	}
 	entry := refusedEntry{Why: kind.why, Reason: kind.reason, Key: kind.key, Count: count}
 	if source.IsValid() {
 		entry.Source = source.String()
 	}
 	by := haft.Principal{Org: org, User: "haft", Roles: []string{haft.RoleAdmin}}
-	if err := p.service.Manage(ctx, by, haft.AuditRead, "request.refused",
+	if err := p.Manage(ctx, by, haft.AuditRead, "request.refused",
 		func(context.Context) (any, error) { return entry, nil }); err != nil {
-		p.logger.Error("a refusal could not be audited", "err", err)
+		p.Logger.Error("a refusal could not be audited", "err", err)
 	}
 }

@@ -1,0 +1,150 @@
+// Package access decides who uses a server over HTTP: it makes the first API key, knows
+// the callers of requests, keeps their keys, and counts the requests that are refused.
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"haft"
+	"haft/internal/auth"
+	"haft/internal/datadir"
+)
+
+// DefaultOrg is the organisation of the first administrator if nothing else is said.
+const DefaultOrg = "local"
+
+// Manage has do run if p may do the action, and writes to the audit that it was done, with
+// what do returns.
+type Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string,
+	do func(context.Context) (any, error)) error
+
+// Keyring returns the API keys of the store of a data directory, which has the pepper; it
+// is made if there are no keys yet. If there are some it has to be there: with another no
+// key would be good, and nobody would know why.
+func Keyring(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*auth.Keyring, error) {
+	pepper, err := readPepper(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := auth.NewKeyring(dir.Store, pepper, logger)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the data directory: %w", datadir.PepperFile, err)
+	}
+	return ring, nil
+}
+
+// readPepper returns the pepper of the API keys.
+func readPepper(ctx context.Context, dir *datadir.Dir) ([]byte, error) {
+	switch {
+	case dir.Path == "" && dir.Store.Shared():
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "API keys in a database need a data directory, for " + datadir.PepperFile}
+	case dir.Path == "":
+		return datadir.NewKey() // nothing outlives the process
+	}
+	some, err := dir.Store.HasKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dir.Key(ctx, datadir.PepperFile, some)
+}
+
+// An Auth knows the callers of a server.
+type Auth struct {
+	*auth.Authenticator
+	Keyring *auth.Keyring
+	// First is the key of the first administrator if it was made just now, and
+	// FirstFile the file that has it too, where anything is kept.
+	First     auth.Token
+	FirstFile string
+}
+
+// Config says where the keys are, and who is believed.
+type Config struct {
+	// Config adjusts the authenticator. Its Keyring is made here.
+	auth.Config
+	Dir *datadir.Dir
+	// Org is the organisation of the first administrator; "" means [DefaultOrg].
+	Org    string
+	Manage Manage
+	Logger *slog.Logger
+}
+
+// Open returns who knows the callers of a server. If there are no API keys,
+// it makes that of an administrator and writes its text to admin.key in the data
+// directory, which nobody else can read.
+func Open(ctx context.Context, cfg Config) (*Auth, error) {
+	ring, err := Keyring(ctx, cfg.Dir, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Config.Keyring = ring
+	a := &Auth{Keyring: ring}
+	if a.Authenticator, err = auth.New(cfg.Config); err != nil {
+		return nil, err
+	}
+	some, err := cfg.Dir.Store.HasKeys(ctx)
+	if err == nil && !some {
+		err = a.firstKey(ctx, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// firstKey makes the first key.
+func (a *Auth) firstKey(ctx context.Context, cfg Config) error {
+	cfg.Org = cmp.Or(cfg.Org, DefaultOrg)
+	path := filepath.Join(cfg.Dir.Path, datadir.AdminFile)
+	by := haft.Principal{Org: cfg.Org, User: "haft", Roles: []string{haft.RoleAdmin}}
+	var token auth.Token
+	err := cfg.Manage(ctx, by, haft.KeysWrite, "key.create", func(ctx context.Context) (_ any, err error) {
+		var key auth.Key
+		if key, token, err = a.Keyring.NewAdminKey(ctx, cfg.Org); err != nil || cfg.Dir.Path == "" {
+			return key, err
+		}
+		if err := datadir.CreateFile(path, []byte(token.Reveal()+"\n")); err != nil {
+			// A key that nobody has is only in the way of the next try.
+			return nil, errors.Join(err, cfg.Dir.Store.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
+		}
+		a.FirstFile = path
+		return key, nil
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return knownKey(ctx, cfg.Dir.Store, path)
+	}
+	if err != nil {
+		return fmt.Errorf("make the first key: %w", err)
+	}
+	a.First = token
+	return nil
+}
+
+// knownKey reports why the key at path is not the first: one that another process
+// made at the same time is. A key is never overwritten, since it may be the only
+// one of another database.
+func knownKey(ctx context.Context, keys auth.Keys, path string) error {
+	text, err := datadir.ReadKey(path)
+	if err != nil {
+		return fmt.Errorf("read the first key: %w", err)
+	}
+	if id, ok := auth.ParseKey(strings.TrimSpace(string(text))); ok {
+		switch _, err := keys.Key(ctx, id); {
+		case err == nil:
+			return nil
+		case haft.CodeOf(err) != haft.CodeNotFound:
+			return err
+		}
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: datadir.AdminFile +
+		" in the data directory is not of this store, which has no keys: move it away, or make a key with: haft key " +
+		"create --role admin"}
+}

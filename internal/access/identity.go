@@ -1,0 +1,86 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"haft"
+	"haft/internal/auth"
+	"haft/internal/authority"
+	"haft/server"
+)
+
+// An Authenticator finds out who sends a request.
+type Authenticator struct {
+	Auth  *auth.Authenticator
+	Rules authority.Rules
+	// ActFor are roles that may call on behalf of every agent of their organisation;
+	// managers may.
+	ActFor []string
+	Agents interface {
+		Agent(ctx context.Context, org, ref string) (*haft.Agent, error)
+	}
+}
+
+var _ server.Rechecker = Authenticator{}
+
+// Authenticate implements [server.Authenticator].
+func (d Authenticator) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
+	id, err := d.Auth.Admit(r, source)
+	if err != nil {
+		return server.Identity{}, err
+	}
+	return d.identity(id), nil
+}
+
+// identity returns what the server knows of whoever has a credential.
+func (d Authenticator) identity(id auth.Identity) server.Identity {
+	p := id.Principal
+	has := func(role string) bool { return slices.Contains(p.Roles, role) }
+	known := server.Identity{Principal: p, Expires: id.Ends, Rules: d.Rules, Credential: id}
+	if d.Rules.Manages(p) || p.Agent == "" && slices.ContainsFunc(d.ActFor, has) {
+		known.ActAs = func(string) error { return nil }
+	}
+	return known
+}
+
+// Recheck implements [server.Rechecker].
+func (d Authenticator) Recheck(ctx context.Context, who server.Identity) (server.Identity, error) {
+	id, ok := who.Credential.(auth.Identity)
+	if !ok {
+		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
+			Message: "the credential is not known any more"}
+	}
+	now, err := d.Again(ctx, id)
+	if err != nil {
+		return server.Identity{}, err
+	}
+	return d.identity(now), nil
+}
+
+// Again is [auth.Authenticator.Recheck], for somebody who knows agents.
+func (d Authenticator) Again(ctx context.Context, id auth.Identity) (auth.Identity, error) {
+	now, err := d.Auth.Recheck(ctx, id)
+	if err != nil || now.Key == "" || now.Principal.Agent == "" || now.KeyAgent == now.Principal.Agent {
+		return now, err
+	}
+	if now.KeyAgent == "" { // somebody acts as the agent
+		self := now
+		self.Principal.Agent = ""
+		if d.identity(self).ActAs == nil {
+			return now, &haft.Error{Code: haft.CodeDenied, Message: "the API key may not act as the agent any more"}
+		}
+		return now, nil
+	}
+	// One of the two may be the name of the agent and the other its id.
+	a, err := d.Agents.Agent(ctx, now.Principal.Org, now.KeyAgent)
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+		return now, err
+	}
+	if err != nil || string(a.ID) != now.Principal.Agent && a.Name != now.Principal.Agent {
+		return now, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the API key is for another agent now"}
+	}
+	return now, nil
+}
