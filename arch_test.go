@@ -97,6 +97,8 @@ var imports = map[string][]string{
 	"internal/engine": {"internal/audit", "internal/authority", "internal/chain", "internal/event", "executor",
 		"internal/limit", "policy", "internal/registry", "internal/requirement", "sandbox", "schema", "internal/secret",
 		"internal/store", "internal/toolrule", "internal/value"},
+	"internal/service": {"internal/audit", "internal/authority", "internal/engine", "internal/event", "policy",
+		"internal/registry", "internal/secret", "internal/store", "internal/toolrule"},
 	"internal/telemetry": {"internal/engine"},
 	"internal/secret/vault": {"internal/datadir", "internal/egress", "internal/engine", "internal/oauth",
 		"internal/secret", "internal/secret/keeper", "internal/store", "internal/webhook", "sandbox",

@@ -20,6 +20,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/modelapi"
 	"haft/internal/secret"
+	"haft/internal/service"
 	"haft/internal/telemetry"
 	"haft/schema"
 	"haft/server"
@@ -105,7 +106,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
-	if s.HTTP, err = server.New(s.Engine, s.authenticator(cfg), s.offers(cfg)); err != nil {
+	if s.HTTP, err = server.New(s.API, s.authenticator(cfg), s.offers(cfg)); err != nil {
 		return nil, err
 	}
 	s.requests.Store(s.HTTP)
@@ -135,11 +136,11 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	if c.Logger == nil {
 		c.Logger = cfg.Logger
 	}
-	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Engine, s.Service, s.Engine
+	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Policies, s.Service, s.API
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
-	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Engine, s.Engine, s.Engine, s.Sender
-	c.Retainer, c.Eraser = s.Engine, s.Engine
+	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
+	c.Retainer, c.Eraser = s.RetentionManager, s.Data
 	c.Render, c.ToolCalls = renderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
@@ -154,8 +155,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	if c.APIs == nil {
 		c.APIs = map[string]server.API{}
 	}
-	c.APIs[letta.Prefix+"/"] = letta.New(s.Engine, letta.Config{
-		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.Engine}, Agents: c.Agents,
+	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
+		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.SecretManager}, Agents: c.Agents,
 		Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {
@@ -184,11 +185,11 @@ func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*le
 }
 
 // variables are the secrets of an organisation, as the Letta API knows them.
-type variables struct{ engine *engine.Engine }
+type variables struct{ *service.SecretManager }
 
 // Variables implements [letta.Variables].
 func (v variables) Variables(ctx context.Context, p haft.Principal) ([]letta.Variable, error) {
-	list, err := v.engine.Secrets(ctx, p, "")
+	list, err := v.Secrets(ctx, p, "")
 	if err != nil {
 		return nil, err
 	}
@@ -201,12 +202,12 @@ func (v variables) Variables(ctx context.Context, p haft.Principal) ([]letta.Var
 
 // PutVariable implements [letta.Variables].
 func (v variables) PutVariable(ctx context.Context, p haft.Principal, name, value string) error {
-	return v.engine.PutSecret(ctx, p, "", name, secret.New(value))
+	return v.PutSecret(ctx, p, "", name, secret.New(value))
 }
 
 // RemoveVariable implements [letta.Variables].
 func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name string) error {
-	return v.engine.RemoveSecret(ctx, p, "", name)
+	return v.RemoveSecret(ctx, p, "", name)
 }
 
 // renderTools writes tools as a vendor's requests take them.

@@ -43,7 +43,7 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 		_, _, err := recheck(ctx, p)
 		return err
 	}
-	if s.MCP, err = mcpserver.New(s.Engine, c); err != nil {
+	if s.MCP, err = mcpserver.New(s.API, c); err != nil {
 		return err
 	}
 	s.changed.Store(s.MCP)

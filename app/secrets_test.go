@@ -48,14 +48,14 @@ func TestService_forgets_erased_secrets(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	p := haft.Principal{Org: "acme", User: "root", Roles: []string{haft.RoleAdmin}}
-	must(t, s.Engine.PutSecret(t.Context(), p, "", "TOKEN", secret.New("hunter2hunter2")))
+	must(t, s.PutSecret(t.Context(), p, "", "TOKEN", secret.New("hunter2hunter2")))
 	for _, want := range []int{1, 0} {
 		got, err := s.StoredSecrets(t.Context(), "acme")
 		must(t, err)
 		if len(got.Org) != want {
 			t.Errorf("calls are given %d secrets, want %d", len(got.Org), want)
 		}
-		_, err = s.Engine.Erase(t.Context(), p, haft.Subject{})
+		_, err = s.Erase(t.Context(), p, haft.Subject{})
 		must(t, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"haft/executor"
 	"haft/executor/builtin"
 	"haft/internal/audit"
+	"haft/internal/authority"
 	"haft/internal/checkpoint"
 	"haft/internal/datadir"
 	"haft/internal/egress"
@@ -23,6 +24,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/registry"
 	"haft/internal/secret/vault"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -83,8 +85,9 @@ type ServiceConfig struct {
 	// AuditSink is where a copy of every checkpoint of the audit goes, see
 	// [checkpoint.OpenSink]; "" means nowhere.
 	AuditSink string
-	// Engine adjusts the pipeline.
+	// Engine adjusts the pipeline, and Manage what is managed around it.
 	Engine engine.Config
+	Manage service.Config
 }
 
 // defaultPolicy is the policy of a server that has none: administrators may call
@@ -96,6 +99,13 @@ var defaultPolicy []byte
 // A Service is an engine with all that it stands on. Close it.
 type Service struct {
 	*engine.Engine
+	*service.API
+	*service.PolicyManager
+	*service.ServerManager
+	*service.SandboxManager
+	*service.SecretManager
+	*service.RetentionManager
+	*service.DataManager
 	*webhook.Sender
 	*checkpoint.AuditLog
 	App      *App
@@ -152,29 +162,42 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
-	pool, err := s.openUpstream(ctx, cfg, &ec)
+	pool, err := s.openUpstream(ctx, &cfg, &ec)
 	if err != nil {
 		return nil, err
 	}
 	script := s.App.executor
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
-	s.Engine, err = engine.Open(ctx, engine.Parts{
+	parts := engine.Parts{
 		Store: s.Store, Registry: s.Registry,
 		Executors: map[haft.Kind]executor.Executor{
 			haft.KindBuiltin: tools, haft.KindPython: script, haft.KindTypeScript: script,
 			haft.KindJavaScript: script, haft.KindBash: script, haft.KindMCP: pool,
 		},
-	}, ec)
-	if err != nil {
+	}
+	if s.Engine, err = engine.Open(ctx, parts, ec); err != nil {
 		return nil, fmt.Errorf("open the engine: %w", err)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
+	s.openAPI(parts, ec, cfg.Manage)
 	close(wired)
 	if err := s.openWebhooks(ctx, cfg); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// openAPI puts together what manages the parts of calls.
+func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config) {
+	c.Rules = authority.Rules{Managers: ec.Managers, Operators: ec.Operators}
+	c.Owner, c.Egress, c.Ceilings, c.PruneEvery, c.Logger = ec.Owner, ec.Egress, ec.Ceilings, ec.Beat, ec.Logger
+	if c.Vault == nil {
+		c.Vault = s.vault
+	}
+	s.API = service.New(s.Engine, parts, c)
+	s.PolicyManager, s.ServerManager, s.SandboxManager = s.API.Policies, s.API.Servers, s.API.Sandboxes
+	s.SecretManager, s.RetentionManager, s.DataManager = s.API.Variables, s.API.Retainer, s.API.Data
 }
 
 // Close ends everything, last first. It can be called twice.

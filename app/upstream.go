@@ -41,7 +41,7 @@ func (c UpstreamConfig) fromEnv() (UpstreamConfig, error) {
 }
 
 // openUpstream makes what reaches MCP servers. It reaches none yet.
-func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engine.Config) (*upstream.Pool, error) {
+func (s *Service) openUpstream(ctx context.Context, cfg *ServiceConfig, ec *engine.Config) (*upstream.Pool, error) {
 	var err error
 	if cfg.Upstream, err = cfg.Upstream.fromEnv(); err != nil {
 		return nil, err
@@ -56,24 +56,24 @@ func (s *Service) openUpstream(ctx context.Context, cfg ServiceConfig, ec *engin
 		Logger: s.App.cfg.Logger,
 		Commands: &command.Resolver{
 			Provider: s.App.provider, Name: s.App.name, Need: s.App.cfg.Need, Interpreters: s.App,
-			Packages: s.App.Supply.Provide, Guard: s.hostGuard(cfg),
+			Packages: s.App.Supply.Provide, Guard: s.hostGuard(*cfg),
 			Rules: func(ctx context.Context, org string) (*policy.Policy, error) { return s.Engine.Rules(ctx, org) },
 		},
 		Rules: func() servers.Rules {
-			if s.Engine == nil {
+			if s.ServerManager == nil {
 				return nil
 			}
-			return s.Engine
+			return s.ServerManager
 		},
 		Changed: func(org, server string) {
-			if e := s.Engine; e != nil {
-				e.MCPChanged(org, server)
+			if m := s.ServerManager; m != nil {
+				m.MCPChanged(org, server)
 			}
 		},
 	})
 	s.closers = append(s.closers, func() error { u.Close(); guard.CloseIdle(); return nil })
-	if ec.Upstream == nil {
-		ec.Upstream = u
+	if cfg.Manage.Upstream == nil {
+		cfg.Manage.Upstream = u
 	}
 	others := ec.Changed
 	ec.Changed = func(org string) {

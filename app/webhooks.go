@@ -22,7 +22,7 @@ func (s *Service) openWebhooks(ctx context.Context, cfg ServiceConfig) (err erro
 	if nc.Logger == nil {
 		nc.Logger = s.App.cfg.Logger
 	}
-	nc.Manage, nc.May, nc.Cursor, nc.Watch = s.Manage, s.May, s.Engine.Cursor, s.WatchFor
+	nc.Manage, nc.May, nc.Cursor, nc.Watch = s.Manage, s.May, s.API.Cursor, s.API.WatchFor
 	nc.Seal, nc.Open = s.vault.Seal, s.vault.Open
 	nc.Idle = !cfg.Deliver
 	if s.Sender, err = webhook.Open(ctx, s.Store, nc); err != nil {

@@ -18,6 +18,7 @@ import (
 	"haft/internal/authority"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/servicetest"
 	"haft/internal/store/sqlite"
 	"haft/policy"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // newEngine makes an engine that nothing is in.
-func newEngine(t *testing.T) *engine.Engine {
+func newEngine(t *testing.T) (*engine.Engine, *service.API) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{})
 	if err != nil {
@@ -42,14 +43,14 @@ func newEngine(t *testing.T) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(t.Context(), engine.Parts{Store: store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: servicetest.Executor{}}},
-		engine.Config{Policy: pol})
+	parts := engine.Parts{Store: store, Registry: reg,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: servicetest.Executor{}}}
+	e, err := engine.Open(t.Context(), parts, engine.Config{Policy: pol})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, e.Close()) })
-	return e
+	return e, service.New(e, parts, service.Config{})
 }
 
 func check(t *testing.T, err error) {
@@ -78,10 +79,17 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 	return id, nil
 }
 
-// newServer makes a server over an engine, and a client for each who asks.
-func newServer(t *testing.T, e *engine.Engine) (*httptest.Server, servicetest.System) {
+// openServer makes a server over an engine that nothing is in.
+func openServer(t *testing.T) (*httptest.Server, servicetest.System) {
 	t.Helper()
-	s, err := server.New(e, people{}, server.Config{Wait: e.Wait, Policies: e, Events: e,
+	e, api := newEngine(t)
+	return newServer(t, e, api)
+}
+
+// newServer makes a server over an engine, and a client for each who asks.
+func newServer(t *testing.T, e *engine.Engine, api *service.API) (*httptest.Server, servicetest.System) {
+	t.Helper()
+	s, err := server.New(api, people{}, server.Config{Wait: e.Wait, Policies: api.Policies, Events: api,
 		Explain: func(ctx context.Context, c haft.Call) (any, error) { return e.Explain(ctx, c) }})
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +120,14 @@ func dial(t *testing.T, cfg client.Config) *client.Client {
 // The engine and the client of its server keep the same law.
 func TestLaw_engine(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) servicetest.System {
-		e := newEngine(t)
-		return func(*testing.T, haft.Principal) haft.Service { return e }
+		_, api := newEngine(t)
+		return func(*testing.T, haft.Principal) haft.Service { return api }
 	})
 }
 
 func TestLaw_client(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) servicetest.System {
-		_, system := newServer(t, newEngine(t))
+		_, system := openServer(t)
 		return system
 	})
 }
@@ -127,7 +135,7 @@ func TestLaw_client(t *testing.T) {
 // Who asks is said by the key: a principal that is somebody else is refused before
 // anything is sent for it.
 func TestClient_is_whom_the_key_says(t *testing.T) {
-	_, system := newServer(t, newEngine(t))
+	_, system := openServer(t)
 	c := system(t, servicetest.Ann)
 	for name, p := range map[string]haft.Principal{
 		"another organisation": servicetest.Stranger,
@@ -156,8 +164,8 @@ func TestClient_is_whom_the_key_says(t *testing.T) {
 
 // A stream that is cut at every turn loses nothing and repeats nothing.
 func TestWatch_survives_cuts(t *testing.T) {
-	e := newEngine(t)
-	web, system := newServer(t, e)
+	e, api := newEngine(t)
+	web, system := newServer(t, e, api)
 	cut := &cutter{to: strings.TrimPrefix(web.URL, "http://")}
 	c := dial(t, client.Config{URL: cut.start(t), Key: "acme/root/admin"})
 	admin := system(t, servicetest.Admin)

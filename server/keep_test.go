@@ -29,12 +29,12 @@ func (v *vault) Stored(context.Context, string, haft.AgentID) (*engine.Stored, e
 	return &engine.Stored{}, nil
 }
 
-func (v *vault) List(_ context.Context, org string, agent haft.AgentID) (list []engine.SecretInfo, _ error) {
+func (v *vault) List(_ context.Context, org string, agent haft.AgentID) (list []secret.Info, _ error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for at := range v.values {
 		if name, ok := strings.CutPrefix(at, org+"/"+string(agent)+"/"); ok {
-			list = append(list, engine.SecretInfo{Name: name, Fingerprint: "0", Created: time.Now(),
+			list = append(list, secret.Info{Name: name, Fingerprint: "0", Created: time.Now(),
 				Updated: time.Now()})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/internal/engine"
+	"haft/internal/service"
 	"haft/server"
 )
 
@@ -98,7 +98,7 @@ func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 // turning is a service and an authenticator that take something away between two steps
 // of a request, after what is open was looked at because of it.
 type turning struct {
-	*engine.Engine
+	*service.API
 	at     string // the step
 	change func() // takes something away and tells the server
 
@@ -152,7 +152,7 @@ func (tn *turning) Recheck(_ context.Context, who server.Identity) (server.Ident
 // it knows what the request does.
 func (tn *turning) Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
 	tn.turn("needs")
-	return tn.Engine.Agent(ctx, p, ref)
+	return tn.API.Agent(ctx, p, ref)
 }
 
 // Changes that are told between authentication and the moment at which the server knows
@@ -165,7 +165,7 @@ func TestChanged_between_the_steps_of_a_request(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			w := setup(t, nil)
 			w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`)
-			tn := &turning{Engine: w.engine, at: at, looked: make(chan struct{}, 1)}
+			tn := &turning{API: w.engine, at: at, looked: make(chan struct{}, 1)}
 			s, err := server.New(tn, tn, server.Config{Events: w.engine})
 			check(t, err)
 			tn.change = func() { s.Changed("acme") }
@@ -189,7 +189,7 @@ func TestStreams_count_requests_that_wait(t *testing.T) {
 	w, address := bounded(t, func(c *server.Config) {
 		c.Wait = func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 			waits <- struct{}{}
-			return w.engine.Wait(ctx, p, id)
+			return w.core.Wait(ctx, p, id)
 		}
 	})
 	w.tool("f", "")

@@ -27,6 +27,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/registry"
 	"haft/internal/secret"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/sqlite"
 	"haft/internal/webhook"
@@ -53,7 +54,8 @@ const canary = "hunter2canary"
 // A world is a server over a real engine, whose tools are a function of the test.
 type world struct {
 	t      testing.TB
-	engine *engine.Engine
+	core   *engine.Engine
+	engine *service.API
 	store  *store.Store
 	server *server.Server
 	http   *httptest.Server
@@ -191,14 +193,17 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: w.store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}},
+	parts := engine.Parts{Store: w.store, Registry: reg,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}
+	secrets := &vault{values: map[string]secret.Value{}}
+	w.core, err = engine.Open(t.Context(), parts,
 		engine.Config{Policy: pol, Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
-			haft.SandboxModal}, Vault: &vault{values: map[string]secret.Value{}}})
+			haft.SandboxModal}, Vault: secrets})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { check(t, w.engine.Close()) })
+	t.Cleanup(func() { check(t, w.core.Close()) })
+	w.engine = service.New(w.core, parts, service.Config{Vault: secrets})
 	hooks, err := webhook.Open(t.Context(), w.store, webhook.Config{
 		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, May: w.engine.May, Cursor: w.engine.Cursor,
 	})
@@ -211,10 +216,11 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
-		Sandboxes: w.engine, Meter: w.engine, Retainer: w.engine, Eraser: w.engine, Secrets: w.engine, Webhooks: hooks,
+		Sandboxes: w.engine.Sandboxes, Meter: w.engine, Retainer: w.engine.Retainer, Eraser: w.engine.Data,
+		Secrets: w.engine.Variables, Webhooks: hooks,
 		Keys: keyring{ring},
-		Wait: w.engine.Wait, Policies: w.engine, Audit: w, Events: w.engine,
-		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.engine.Explain(ctx, c) },
+		Wait: w.core.Wait, Policies: w.engine.Policies, Audit: w, Events: w.engine,
+		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.core.Explain(ctx, c) },
 		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
 			return json.Marshal([]any{format, strict, len(tools)})
 		},

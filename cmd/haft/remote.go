@@ -16,7 +16,6 @@ import (
 	"haft/client"
 	"haft/internal/audit"
 	"haft/internal/auth"
-	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
 	"haft/policy"
@@ -278,11 +277,11 @@ func (r *remote) BindSecret(ctx context.Context, p haft.Principal, agent, name s
 }
 
 // Secrets implements confidant.
-func (r *remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error) {
+func (r *remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error) {
 	list, err := r.Client.Secrets(ctx, p, agent)
-	out := make([]engine.SecretInfo, len(list))
+	out := make([]secret.Info, len(list))
 	for i, s := range list {
-		out[i] = engine.SecretInfo(s)
+		out[i] = secret.Info(s)
 	}
 	return out, err
 }

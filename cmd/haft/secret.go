@@ -13,7 +13,6 @@ import (
 	"golang.org/x/term"
 
 	"haft"
-	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
@@ -132,7 +131,7 @@ func secretList(p *persona, std streams) *cobra.Command {
 				return noSecret(err)
 			}
 			if s.as.json {
-				return printJSON(s.std.out, append([]engine.SecretInfo{}, list...))
+				return printJSON(s.std.out, append([]secret.Info{}, list...))
 			}
 			now := time.Now()
 			tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED", "GOES TO")

@@ -145,7 +145,7 @@ func (s *serving) config(w io.Writer) (app.ServerConfig, error) {
 	if err := s.keepFromEnv(); err != nil {
 		return cfg, err
 	}
-	cfg.Engine.Retention = s.keep
+	cfg.Manage.Retention = s.keep
 	if s.takeover < time.Second {
 		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be " +
 			"given up"))

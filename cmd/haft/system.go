@@ -8,7 +8,6 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/auth"
-	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
 	"haft/policy"
@@ -60,7 +59,7 @@ type ruler interface {
 // A confidant keeps secrets.
 type confidant interface {
 	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
-	Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error)
+	Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error)
 	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
 	RotateSecrets(ctx context.Context, p haft.Principal, cfg vault.RotateConfig) (vault.Rotation, error)
 }

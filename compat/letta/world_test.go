@@ -23,6 +23,7 @@ import (
 	"haft/executor"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/store/sqlite"
 	"haft/policy"
 	"haft/schema"
@@ -78,7 +79,7 @@ func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 // A world is an API to a real engine, whose tools are a function of the test.
 type world struct {
 	t      testing.TB
-	engine *engine.Engine
+	engine *service.API
 	http   *httptest.Server
 
 	mu   sync.Mutex
@@ -173,13 +174,14 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine, err = engine.Open(t.Context(), engine.Parts{Store: st, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}},
-		engine.Config{Policy: pol, Sandboxes: sandboxes})
+	parts := engine.Parts{Store: st, Registry: reg,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}
+	core, err := engine.Open(t.Context(), parts, engine.Config{Policy: pol, Sandboxes: sandboxes})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { check(t, w.engine.Close()) })
+	t.Cleanup(func() { check(t, core.Close()) })
+	w.engine = service.New(core, parts, service.Config{})
 	door := letta.New(w.engine, letta.Config{
 		SourceTool: "run_code", Variables: w, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string) (*letta.Signature, error) {

@@ -70,6 +70,20 @@ func (r Rules) Authorize(p haft.Principal, a haft.Action, res Resource) error {
 	return missing(res)
 }
 
+// May is Authorize for what belongs to the organisation as a whole.
+func (r Rules) May(p haft.Principal, a haft.Action) error { return r.Authorize(p, a, Resource{}) }
+
+// MayFind is May for tools, agents and MCP servers, which other actions look up by
+// name: who may write a tool, or call one on behalf of an agent, finds it without
+// the scope to read them all. The entry point has asked for the scope.
+func (r Rules) MayFind(p haft.Principal, a haft.Action) error { return r.May(Unconfined(p), a) }
+
+// Unconfined returns p without what its credential is confined to.
+func Unconfined(p haft.Principal) haft.Principal {
+	p.Actions = nil
+	return p
+}
+
 // Any is Authorize for what any of several actions allows. It returns the error of
 // the first one.
 func (r Rules) Any(p haft.Principal, res Resource, actions ...haft.Action) error {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
 
 	"haft"
@@ -13,57 +12,9 @@ import (
 	"haft/policy"
 )
 
-// page is how much is read at once.
-const page = 100
-
-// maxReason bounds what a person says to a request.
-const maxReason = 2000
-
-// Approval implements [haft.Approver].
-func (e *Engine) Approval(ctx context.Context, p haft.Principal, id haft.ApprovalID) (*haft.Approval, error) {
-	return e.approvalFor(ctx, p, id, haft.ApprovalsRead)
-}
-
-// Approvals implements [haft.Approver]: the requests of the organisation, which
-// its approvers and managers see and those whom a rule names, and everybody their
-// own.
-func (e *Engine) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval,
-	error] {
-	return func(yield func(haft.Approval, error) bool) {
-		if err := e.may(p, haft.ApprovalsRead); err != nil {
-			yield(haft.Approval{}, err)
-			return
-		}
-		if f.State == "" && !f.Any {
-			f.State = haft.ApprovalPending
-		}
-		most := f.Limit
-		f.Limit = page
-		for n := 0; ; {
-			list, err := e.store.Approvals(ctx, p.Org, f)
-			if err != nil {
-				yield(haft.Approval{}, err)
-				return
-			}
-			for _, a := range list {
-				f.After, f.AfterID = a.Created, a.ID
-				if !e.asked(ctx, p, a) {
-					continue
-				}
-				if n++; !yield(a, nil) || n == most {
-					return
-				}
-			}
-			if len(list) < page {
-				return
-			}
-		}
-	}
-}
-
-// answerable reports whether p could answer a request: a rule may name others than
+// Answerable reports whether p could answer a request: a rule may name others than
 // those who usually do.
-func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
+func (e *Engine) Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
 	if p.Agent != "" || p.User == "" {
 		return false
 	}
@@ -78,20 +29,10 @@ func (e *Engine) answerable(ctx context.Context, p haft.Principal, a haft.Approv
 	return e.judge(ctx, ex, &a, p, haft.Answer{Approve: true}) == nil
 }
 
-// Decide implements [haft.Approver]. Who may answer is decided by the policy of
-// now, with the arguments that are agreed to.
-func (e *Engine) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID,
+// Answer writes what p says to a request that p may see, and has its call go on or ends
+// it. Who may answer is decided by the policy of now, with the arguments that are agreed to.
+func (e *Engine) Answer(ctx context.Context, p haft.Principal, a *haft.Approval,
 	answer haft.Answer) (*haft.Approval, error) {
-	if err := e.may(p, haft.ApprovalsWrite); err != nil {
-		return nil, err
-	}
-	if len(answer.Reason) > maxReason {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
-	}
-	a, err := e.approvalFor(ctx, p, id, haft.ApprovalsWrite)
-	if err != nil {
-		return nil, err
-	}
 	if a.State != haft.ApprovalPending {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request is " + string(a.State) + " already"}
 	}
@@ -161,7 +102,7 @@ func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p h
 	}
 	if d.Effect == policy.Deny {
 		// Refusing what is denied anyway is for managers.
-		return e.may(unconfined(p), haft.PoliciesWrite)
+		return e.authority.May(authority.Unconfined(p), haft.PoliciesWrite)
 	}
 	if err := d.MayApprove(p, a.Requester); err != nil {
 		return err
@@ -288,7 +229,7 @@ func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 			return e.await(ctx, p, id)
 		}
 	}
-	if _, err := e.seen(ctx, p, id, haft.CallsRead, haft.CallsWrite); err != nil {
+	if _, err := e.Seen(ctx, p, id, haft.CallsRead, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	return e.await(ctx, p, id)

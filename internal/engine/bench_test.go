@@ -10,6 +10,7 @@ import (
 	"haft/executor/builtin"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/store/sqlite"
 	"haft/policy"
 )
@@ -19,7 +20,7 @@ type nothing struct{}
 
 // benchWorld is an engine with a store on the disk and a built-in tool that does
 // nothing.
-func benchWorld(b *testing.B) *engine.Engine {
+func benchWorld(b *testing.B) *api {
 	b.Helper()
 	s, err := sqlite.Open(b.Context(), sqlite.Config{Dir: b.TempDir()})
 	if err != nil {
@@ -39,10 +40,10 @@ func benchWorld(b *testing.B) *engine.Engine {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := engine.Open(b.Context(), engine.Parts{
+	e, err := openAPI(b.Context(), engine.Parts{
 		Store: s, Registry: registry.New(s, registry.Config{Builtin: set.Tools()}),
 		Executors: map[haft.Kind]executor.Executor{haft.KindBuiltin: set},
-	}, engine.Config{Policy: rules})
+	}, engine.Config{Policy: rules}, service.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

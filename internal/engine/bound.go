@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,25 +131,4 @@ func (e *Engine) leased(ex *execution, values []secret.Named) {
 		own = ex.agent.Env
 	}
 	ex.redactor = e.redactor(&ex.lease, own, ex.call.Env)
-}
-
-// BindSecret stores a variable as [Engine.PutSecret] does, and where it may go. A
-// nil binding leaves it bound as it is, and one without hosts unbinds it.
-func (e *Engine) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
-	b *secret.Binding) error {
-	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
-	if err != nil {
-		return err
-	}
-	if err := secret.CheckEnvName(name); err != nil {
-		return err
-	}
-	if err := e.cfg.Vault.Put(ctx, p.Org, id, name, v, b); err != nil {
-		return err
-	}
-	body := map[string]any{"name": name, "agent": id}
-	if b != nil {
-		body["bound"] = b
-	}
-	return e.log(ctx, p, "secret.put", body)
 }

@@ -20,19 +20,19 @@ var errCancelled = errors.New("the call was cancelled")
 // Those who answer requests for approval see the call and refuse it by [Engine.Decide],
 // which asks whether they may.
 func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
-	if err := e.may(p, haft.CallsWrite); err != nil {
+	if err := e.authority.May(p, haft.CallsWrite); err != nil {
 		return err
 	}
-	if ex := e.executionOf(id); ex != nil && e.Authorize(p, haft.CallsWrite,
+	if ex := e.executionOf(id); ex != nil && e.authority.Authorize(p, haft.CallsWrite,
 		authority.Owned("call", ex.asked.Principal)) == nil {
 		ex.cancel(errCancelled)
 		return nil
 	}
-	r, err := e.seen(ctx, p, id, haft.CallsRead, haft.CallsWrite)
+	r, err := e.Seen(ctx, p, id, haft.CallsRead, haft.CallsWrite)
 	if err != nil {
 		return err
 	}
-	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", r.Call.Principal)); err != nil {
+	if err := e.authority.Authorize(p, haft.CallsWrite, authority.Owned("", r.Call.Principal)); err != nil {
 		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an " +
 			"approver refuses its request instead", Err: err}
 	}
@@ -80,7 +80,7 @@ func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, erro
 	if of.Org == "" {
 		of.Org = p.Org
 	}
-	if err := e.Authorize(p, haft.CallsWrite, authority.Owned("", of)); err != nil {
+	if err := e.authority.Authorize(p, haft.CallsWrite, authority.Owned("", of)); err != nil {
 		return 0, &haft.Error{Code: haft.CodeOf(err),
 			Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
 	}
@@ -140,7 +140,7 @@ const stopSetting = "stopped"
 
 // Stop implements [haft.Operator].
 func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill bool) error {
-	if err := e.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
+	if err := e.authority.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
 		return err
 	}
 	if reason == "" {
@@ -159,18 +159,18 @@ func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill
 	if err := e.store.PutSetting(ctx, stopSetting, string(raw)); err != nil {
 		return err
 	}
-	return e.logFor(ctx, p, "", "operator.stop", map[string]any{"reason": reason, "kill": kill})
+	return e.Log(ctx, p, "", "operator.stop", map[string]any{"reason": reason, "kill": kill})
 }
 
 // Resume implements [haft.Operator].
 func (e *Engine) Resume(ctx context.Context, p haft.Principal) error {
-	if err := e.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
+	if err := e.authority.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
 		return err
 	}
 	if err := e.store.PutSetting(ctx, stopSetting, ""); err != nil {
 		return err
 	}
-	if err := e.logFor(ctx, p, "", "operator.resume", nil); err != nil {
+	if err := e.Log(ctx, p, "", "operator.resume", nil); err != nil {
 		return err
 	}
 	e.stopped.Store(nil)
@@ -202,15 +202,10 @@ func (e *Engine) readStop(ctx context.Context) error {
 	return nil
 }
 
-// log writes an entry of the audit that is not about a call, and has the calls of the
-// organisation held against what was changed.
-func (e *Engine) log(ctx context.Context, p haft.Principal, kind string, body any) error {
-	return e.logFor(ctx, p, p.Org, kind, body)
-}
-
-// logFor is log for a change of an organisation, or of all if it is empty. This is the
-// one place that every change of permissions passes.
-func (e *Engine) logFor(ctx context.Context, p haft.Principal, org, kind string, body any) error {
+// Log writes an entry of the audit that is not about a call, and has the calls of an
+// organisation, or of all if it is empty, decided again. This is the one place that every
+// change of permissions passes.
+func (e *Engine) Log(ctx context.Context, p haft.Principal, org, kind string, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit: %w", err)

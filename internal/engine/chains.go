@@ -15,7 +15,7 @@ import (
 
 // Run implements [haft.Planner].
 func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	if err := e.may(p, haft.CallsWrite); err != nil {
+	if err := e.authority.May(p, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -59,14 +59,14 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 
 // Chain implements [haft.Planner].
 func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
-	if err := e.may(p, haft.CallsRead); err != nil {
+	if err := e.authority.May(p, haft.CallsRead); err != nil {
 		return nil, err
 	}
 	c, err := e.openChain(ctx, p.Org, id)
 	if err != nil && !errors.Is(err, errSealed) {
 		return nil, err
 	}
-	if err := e.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
+	if err := e.authority.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
 		return nil, err
 	}
 	shown, err := e.shownChain(ctx, *c)
@@ -159,7 +159,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 			return nil, err
 		}
 		if slices.Contains(results, nil) { // the store says later what became of those
-			if err := pause(ctx, postponeMost/10); err != nil {
+			if err := Pause(ctx, postponeMost/10); err != nil {
 				return nil, err
 			}
 		}

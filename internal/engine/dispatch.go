@@ -427,7 +427,7 @@ func (e *Engine) accepted(ex *execution) {
 // startBackground runs a call for which nobody waits, and for which there is a place in memory.
 func (e *Engine) startBackground(ex *execution) {
 	ex.asked = ex.call
-	ok := e.spawn(func(ctx context.Context) {
+	ok := e.Go(func(ctx context.Context) {
 		_, err := e.runCall(ctx, ex)
 		postponed := errors.Is(err, errPostponed)
 		e.dispatcher.returnPlace(ex, err)

@@ -2,7 +2,7 @@
 //
 //	enter → resolve → authorize → limit → validate → approve → execute → check → leave
 //
-// [Engine] implements [haft.Service]. Enter and leave are not stages: they stand
+// Package service manages what calls are made of. Enter and leave are not stages: they stand
 // at the one entry and the one exit of every call, so that no refusal, panic or
 // cancellation can go around redaction and audit.
 //

@@ -82,11 +82,6 @@ type Config struct {
 	// ApprovalExpires is how long a request waits where policy does not say; 0
 	// means 24 hours.
 	ApprovalExpires time.Duration
-	// KeepEvents is how long events can be replayed; 0 means a week.
-	KeepEvents time.Duration
-	// Retention says how long calls are kept that have ended, where an organisation has
-	// no bounds of its own; zero fields are those of [haft.DefaultRetention].
-	Retention haft.Retention
 	// Beat is how often this process says that it lives, where others share its
 	// store; 0 means 4 seconds. DeadAfter is how long they wait before they take
 	// over from one that does not; 0 means 20 seconds.
@@ -103,8 +98,6 @@ type Config struct {
 	// Gate makes the ways out of sandboxes. Nil means that there are none, and
 	// tools that want a network are refused.
 	Egress EgressGuard
-	// Upstream reaches MCP servers. Nil means that there are none.
-	Upstream Upstream
 	// Changed is told that tools, agents or rules of an organisation have changed; ""
 	// means of all. It does not block. Nil means that nobody wants to know.
 	Changed func(org string)
@@ -168,7 +161,7 @@ type Parts struct {
 	Executors map[haft.Kind]executor.Executor
 }
 
-// An Engine implements [haft.Service]. It is safe for concurrent use.
+// An Engine runs calls. Package service manages what they are made of. It is safe for concurrent use.
 //
 // Lifecycle: Open, then anything, then Drain or not, then Close.
 type Engine struct {
@@ -196,7 +189,6 @@ type Engine struct {
 	handedOver atomic.Bool          // others take further what is accepted
 	adoptAfter atomic.Int64         // when what belongs to nobody may be adopted again, see noteSealed
 	rules      policies
-	relists    relists
 	screens    chan struct{} // a place for each costly run of filters
 
 	permissions permissions
@@ -221,7 +213,11 @@ type Engine struct {
 	cancel     context.CancelCauseFunc
 }
 
-var _ haft.Service = (*Engine)(nil)
+var (
+	_ haft.Caller   = (*Engine)(nil)
+	_ haft.Planner  = (*Engine)(nil)
+	_ haft.Operator = (*Engine)(nil)
+)
 
 // Open puts an engine together, closes what a crash left open and goes on with
 // what waits.
@@ -242,7 +238,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)
-	e.chainWork = newChainWork(cfg.Backlog, e.spawn, func(ctx context.Context, c chainRef) {
+	e.chainWork = newChainWork(cfg.Backlog, e.Go, func(ctx context.Context, c chainRef) {
 		if e.awaitStart(ctx) {
 			e.goOn(ctx, c)
 		}
@@ -258,9 +254,9 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	if err := e.recover(ctx); err != nil {
 		return nil, fmt.Errorf("close what was left open: %w", err)
 	}
-	e.spawn(e.dispatch)
-	e.spawn(e.housekeep)
-	e.spawn(e.watchPermissions)
+	e.Go(e.dispatch)
+	e.Go(e.housekeep)
+	e.Go(e.watchPermissions)
 	return e, nil
 }
 
@@ -302,10 +298,6 @@ func (c Config) filled() Config {
 	if c.ApprovalExpires == 0 {
 		c.ApprovalExpires = 24 * time.Hour
 	}
-	if c.KeepEvents == 0 {
-		c.KeepEvents = 7 * 24 * time.Hour
-	}
-	c.Retention = c.Retention.Or(haft.DefaultRetention())
 	if c.Patience == 0 {
 		c.Patience = 50 * time.Millisecond
 	}
@@ -332,9 +324,9 @@ func (c Config) filled() Config {
 	return c
 }
 
-// spawn runs work in a goroutine that Close waits for. It reports whether the
+// Go runs work in a goroutine that Close waits for. It reports whether the
 // engine still takes work.
-func (e *Engine) spawn(work func(context.Context)) bool {
+func (e *Engine) Go(work func(context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {

@@ -15,7 +15,7 @@ import (
 // The bounds on what a call may carry.
 const (
 	maxArgs  = 8 << 20
-	maxEnv   = 100
+	MaxEnv   = 100
 	maxEnvKB = 256 << 10
 	maxName  = 256
 )
@@ -89,7 +89,7 @@ func (e *Engine) unused(ctx context.Context, ex *execution) error {
 // made, and sizes that can be dealt with. The record is in the store before
 // anything runs; a call that is refused is written once, when it leaves.
 func (e *Engine) enter(c haft.Call) (*execution, error) {
-	if err := e.may(c.Principal, haft.CallsWrite); err != nil {
+	if err := e.authority.May(c.Principal, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	if c.Principal.Org == canaryOrg {
@@ -137,8 +137,8 @@ func checkCall(c haft.Call) error {
 		return wrong(fmt.Sprintf("the arguments have %d bytes, %d is the most", len(c.Args), maxArgs))
 	case len(c.IdempotencyKey) > maxName || len(c.Turn) > maxName || len(c.Trace) > maxName || len(c.Digest) > maxName:
 		return wrong(fmt.Sprintf("keys, turns, traces and digests have at most %d characters", maxName))
-	case len(c.Env) > maxEnv || size > maxEnvKB:
-		return wrong(fmt.Sprintf("the environment of a call has at most %d variables and %d bytes", maxEnv, maxEnvKB))
+	case len(c.Env) > MaxEnv || size > maxEnvKB:
+		return wrong(fmt.Sprintf("the environment of a call has at most %d variables and %d bytes", MaxEnv, maxEnvKB))
 	}
 	return nil
 }

@@ -9,36 +9,18 @@ import (
 
 	"haft"
 	"haft/internal/secret"
-	"haft/internal/store"
 )
 
-// A Vault keeps the variables of organisations and of agents: what is put into it
-// can be used, replaced and removed, and not be read back. An empty agent means
-// the organisation itself.
+// A Vault knows the variables of organisations and of agents.
 type Vault interface {
 	// Stored returns what calls of an agent are given, or those of no agent.
 	Stored(ctx context.Context, org string, agent haft.AgentID) (*Stored, error)
-	// List says what is stored in one scope, by name.
-	List(ctx context.Context, org string, agent haft.AgentID) ([]SecretInfo, error)
-	// Put stores a value in the place of the one that is there, and where it may
-	// go: nil means where that may, and no hosts means everywhere.
-	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value, b *secret.Binding) error
-	// Remove removes a value, or returns [haft.CodeNotFound].
-	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
-	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
-	// that is there. What has to be written for that is given to write, which writes
-	// the agent with it, or neither. It may be called more than once.
-	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
-		write func(store.OwnSecrets) error) error
 }
 
 // Credentials fetches variables for a call from elsewhere.
 type Credentials interface {
 	Fetch(ctx context.Context, who haft.Principal, tool haft.Tool, call haft.CallID) ([]secret.Named, error)
 }
-
-// SecretInfo is what may be known of a stored value.
-type SecretInfo = secret.Info
 
 // Stored is what is stored for calls, low to high. It never changes, so that many
 // calls can share it and what is made of it.
@@ -225,137 +207,4 @@ func (ex *execution) lacks(names []string, env map[string]string) string {
 		}
 	}
 	return ""
-}
-
-// noVault is the error where nothing is kept.
-func noVault() error {
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "secrets are not kept here"}
-}
-
-// scope finds the agent of a secret; "" means the organisation.
-func (e *Engine) scope(ctx context.Context, p haft.Principal, a haft.Action, ref string) (haft.AgentID, error) {
-	if err := e.may(p, a); err != nil {
-		return "", err
-	}
-	if e.cfg.Vault == nil {
-		return "", noVault()
-	}
-	if ref == "" {
-		return "", nil
-	}
-	agent, err := e.store.Agent(ctx, p.Org, ref)
-	if err != nil {
-		return "", err
-	}
-	return agent.ID, nil
-}
-
-// PutSecret stores a variable for all calls of the organisation of p, or for those
-// of one agent. The next call sees it; those that run do not. It cannot be read
-// back.
-func (e *Engine) PutSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value) error {
-	return e.BindSecret(ctx, p, agent, name, v, nil)
-}
-
-// Secrets says which variables are stored for the organisation, or for one agent.
-func (e *Engine) Secrets(ctx context.Context, p haft.Principal, agent string) ([]SecretInfo, error) {
-	id, err := e.scope(ctx, p, haft.SecretsRead, agent)
-	if err != nil {
-		return nil, err
-	}
-	return e.cfg.Vault.List(ctx, p.Org, id)
-}
-
-// RemoveSecret removes a stored variable.
-func (e *Engine) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
-	id, err := e.scope(ctx, p, haft.SecretsWrite, agent)
-	if err != nil {
-		return err
-	}
-	if err := e.cfg.Vault.Remove(ctx, p.Org, id, name); err != nil {
-		return err
-	}
-	return e.log(ctx, p, "secret.remove", map[string]any{"name": name, "agent": id})
-}
-
-// putAgent writes an agent and its variables at once. They are in the vault, and
-// none of them is in its row. An empty value keeps what is there.
-func (e *Engine) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
-	if e.cfg.Vault == nil {
-		put, err := e.store.PutAgent(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		if put.ID != a.ID {
-			return nil, &haft.Error{Code: haft.CodeConflict,
-				Message: "somebody else made this agent at the same time; try again"}
-		}
-		return e.shown(ctx, *put)
-	}
-	have, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
-	if err != nil {
-		return nil, err
-	}
-	env := make(map[string]secret.Value, len(a.Env))
-	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
-		value := a.Env[name]
-		if value == notKept {
-			value = ""
-		}
-		if value == "" && !slices.ContainsFunc(have, func(i SecretInfo) bool { return i.Name == name }) {
-			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the variable " + name + " has no value"}
-		}
-		env[name] = secret.New(value)
-	}
-	row := a
-	row.Env = nil
-	var put *haft.Agent
-	err = e.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.OwnSecrets) (err error) {
-		put, err = e.store.PutAgentEnv(ctx, row, s)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.shown(ctx, *put)
-}
-
-// pruneEnv removes the stored variables of an agent that keep does not have.
-func (e *Engine) pruneEnv(ctx context.Context, org string, agent haft.AgentID, keep map[string]string) error {
-	if e.cfg.Vault == nil {
-		return nil
-	}
-	have, err := e.cfg.Vault.List(ctx, org, agent)
-	if err != nil {
-		return err
-	}
-	for _, i := range have {
-		if _, ok := keep[i.Name]; ok {
-			continue
-		}
-		if err := e.cfg.Vault.Remove(ctx, org, agent, i.Name); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
-			return err
-		}
-	}
-	return nil
-}
-
-// shown returns an agent with the names of its environment and without the values:
-// once stored they can be used and replaced, and not be read.
-func (e *Engine) shown(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
-	env := make(map[string]string, len(a.Env))
-	for k := range a.Env {
-		env[k] = notKept
-	}
-	if e.cfg.Vault != nil {
-		list, err := e.cfg.Vault.List(ctx, a.Org, a.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range list {
-			env[i.Name] = notKept
-		}
-	}
-	a.Env = env
-	return &a, nil
 }

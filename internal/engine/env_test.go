@@ -46,12 +46,12 @@ func (m *memory) Stored(_ context.Context, org string, agent haft.AgentID) (*eng
 	return s, m.fail
 }
 
-func (m *memory) List(_ context.Context, org string, agent haft.AgentID) ([]engine.SecretInfo, error) {
+func (m *memory) List(_ context.Context, org string, agent haft.AgentID) ([]secret.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var list []engine.SecretInfo
+	var list []secret.Info
 	for _, n := range m.named(org, agent) {
-		list = append(list, engine.SecretInfo{Name: n.Name})
+		list = append(list, secret.Info{Name: n.Name})
 	}
 	return list, m.fail
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"haft"
 	"haft/policy"
@@ -43,23 +42,6 @@ func JudgedBy(first, second int64) (rule string) {
 	j.follow([]policy.Network{{Rule: "second"}}, second)
 	return j.forbids("a.example", 443)
 }
-
-// PruneCalls prunes in rounds of some length, and returns whether it got to the end in so many.
-func (e *Engine) PruneCalls(ctx context.Context, rounds int, most time.Duration) (bool, error) {
-	pass := &pruning{}
-	for range rounds {
-		if err := e.pruneCalls(ctx, pass, true, most); err != nil || !pass.unfinished() {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
-// PruneKeys forgets old idempotency keys, as the housekeeping does before it prunes calls.
-func (e *Engine) PruneKeys(ctx context.Context) error { return e.prune(ctx) }
-
-// Binds returns the digest under which an idempotency key is claimed for a call.
-func (e *Engine) Binds(c haft.Call) string { return e.binds(c.Tool+"\x00"+c.Digest, c.Args) }
 
 // PostponedCalls counts the calls that could not be taken further and wait in the store.
 func (e *Engine) PostponedCalls() int {

@@ -11,14 +11,13 @@ import (
 func (e *Engine) housekeep(ctx context.Context) {
 	beat := time.NewTicker(e.cfg.Beat)
 	defer beat.Stop()
-	pass := &pruning{}
 	for rounds := 0; ; rounds++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
 		}
-		for _, job := range e.jobs(rounds, pass) {
+		for _, job := range e.jobs(rounds) {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
 				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
 			}
@@ -61,44 +60,20 @@ type job struct {
 }
 
 // jobs returns what is due in a round.
-func (e *Engine) jobs(round int, pass *pruning) []job {
+func (e *Engine) jobs(round int) []job {
 	due := []job{{"take up what was left", e.sweep}, {"expire approvals", e.expireApprovals}}
 	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
 		due = append(due, job{"sign the audit", e.checkpoint})
 	}
-	hour := round%720 == 719 // about
-	if hour {
-		due = append(due, job{"prune", e.prune})
-	}
-	if round%12 == 11 || pass.unfinished() { // claims are pruned before the calls that they name
-		due = append(due,
-			job{"prune calls", func(ctx context.Context) error { return e.pruneCalls(ctx, pass, hour, pruneFor) }})
-	}
 	return due
 }
 
-// keepLimits is longer than any period of a quota.
-const keepLimits = 32 * 24 * time.Hour
-
-// prune forgets what nobody needs any more.
-func (e *Engine) prune(ctx context.Context) error {
-	now := time.Now()
-	if _, err := e.store.PruneEvents(ctx, now.Add(-e.cfg.KeepEvents)); err != nil {
-		return err
-	}
-	if _, err := e.store.PruneClaims(ctx, now.Add(-keepKeys)); err != nil {
-		return err
-	}
-	if _, err := e.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
-		return err
-	}
-	_, err := e.store.PruneCached(ctx, now)
-	return err
-}
+// expireAtOnce is how many requests are closed in one round.
+const expireAtOnce = 100
 
 // expireApprovals closes the calls whose requests nobody answered.
 func (e *Engine) expireApprovals(ctx context.Context) error {
-	list, err := e.store.ExpiredApprovals(ctx, time.Now(), page)
+	list, err := e.store.ExpiredApprovals(ctx, time.Now(), expireAtOnce)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) 
 		// It may just be about to be recorded, here or by another process. If it takes too
 		// long the key is taken from it, and then it cannot begin.
 		if time.Since(began) < claimWait {
-			err = pause(ctx, claimWait/100)
+			err = Pause(ctx, claimWait/100)
 		} else {
 			err = e.store.ReleaseUnkept(ctx, *key)
 		}
@@ -137,14 +137,14 @@ func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*
 		if r.Result != nil && (r.Status.Final() || r.Status == haft.StatusPending) {
 			return r.Result, nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

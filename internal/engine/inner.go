@@ -20,7 +20,26 @@ var _ executor.Others = others{}
 
 // Tools implements [executor.Others].
 func (o others) Tools(ctx context.Context) iter.Seq2[haft.Tool, error] {
-	return o.e.Tools(ctx, o.ex.call.Principal, haft.ToolFilter{})
+	p := o.ex.call.Principal
+	return func(yield func(haft.Tool, error) bool) {
+		var agent *haft.Agent
+		err := o.e.authority.MayFind(p, haft.ToolsRead)
+		if err == nil && p.Agent != "" {
+			agent, err = o.e.store.Agent(ctx, p.Org, p.Agent)
+		}
+		if err != nil {
+			yield(haft.Tool{}, err)
+			return
+		}
+		for t, err := range o.e.registry.Tools(ctx, p, haft.ToolFilter{}) {
+			if err == nil && agent != nil && !slices.Contains(agent.Tools, t.Name) {
+				continue
+			}
+			if !yield(t, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Call implements [executor.Others].

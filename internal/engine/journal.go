@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -277,3 +278,13 @@ func (ex *execution) named() haft.Call {
 	}
 	return c
 }
+
+// WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
+// it answers for who may see them.
+func (e *Engine) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
+	return e.hub.Watch(ctx, f, after)
+}
+
+// Cursor returns that of the last event of all: a watch after it gets what happens
+// from now on.
+func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Cursor(ctx) }

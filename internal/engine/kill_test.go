@@ -22,6 +22,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -50,7 +51,7 @@ func openStore(ctx context.Context, where string) (*store.Store, error) {
 }
 
 // marked is an engine whose only tool leaves a mark in a file each time it runs.
-func marked(ctx context.Context, s *store.Store, marks string) (*engine.Engine, error) {
+func marked(ctx context.Context, s *store.Store, marks string) (*api, error) {
 	file, err := os.OpenFile(marks, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -68,10 +69,10 @@ func marked(ctx context.Context, s *store.Store, marks string) (*engine.Engine, 
 	if err != nil {
 		return nil, err
 	}
-	return engine.Open(ctx, engine.Parts{
+	return openAPI(ctx, engine.Parts{
 		Store: s, Registry: registry.New(s, registry.Config{Builtin: set.Tools()}),
 		Executors: map[haft.Kind]executor.Executor{haft.KindBuiltin: set},
-	}, engine.Config{Policy: rules, Beat: 100 * time.Millisecond, DeadAfter: time.Second})
+	}, engine.Config{Policy: rules, Beat: 100 * time.Millisecond, DeadAfter: time.Second}, service.Config{})
 }
 
 // victim makes calls as fast as it can and says which were acknowledged, until it
@@ -239,7 +240,7 @@ func waitClosed(t *testing.T, s *store.Store) {
 }
 
 // checkAcked holds what was acknowledged against the records.
-func checkAcked(t *testing.T, e *engine.Engine, acked map[haft.CallID]haft.Status, runs map[haft.CallID]int) {
+func checkAcked(t *testing.T, e *api, acked map[haft.CallID]haft.Status, runs map[haft.CallID]int) {
 	t.Helper()
 	unknown := 0
 	for id, status := range acked {

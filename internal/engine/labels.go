@@ -115,7 +115,8 @@ func (e *Engine) refuseLabel(ctx context.Context, ex *execution, err error) erro
 	e.unclaim(ctx, ex)
 	e.endTrace(ex, nil, err)
 	body := map[string]any{"reason": haft.MessageOf(err)}
-	if logged := e.log(ctx, ex.named().Principal, "call.refused", body); logged != nil {
+	if logged := e.Log(ctx, ex.named().Principal, ex.named().Principal.Org, "call.refused",
+		body); logged != nil {
 		return logged
 	}
 	return err

@@ -45,7 +45,7 @@ func (e *Engine) limit(ctx context.Context, ex *execution) error {
 		case !ex.isStep():
 			return limited(err)
 		}
-		if err := pause(ctx, postponeMost/10); err != nil {
+		if err := Pause(ctx, postponeMost/10); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,8 @@ func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Mi
 		return nil, err
 	}
 	v := change.Tool.Version
-	err = e.log(ctx, p, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest, "version": v.Number,
+	err = e.Log(ctx, p, p.Org, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest,
+		"version": v.Number,
 		"waiting": change.Waiting, "added": m.Requirement})
 	if err != nil || change.Waiting > 0 {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"haft/internal/event"
 	"haft/internal/limit"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/storetest"
@@ -60,7 +61,7 @@ type model struct {
 
 // A modelServer is a process of the model.
 type modelServer struct {
-	*engine.Engine
+	*api
 	m      *model
 	store  *store.Store
 	faults *faults
@@ -105,13 +106,13 @@ func (m *model) open() *modelServer {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	s.Engine, err = engine.Open(m.tb.Context(), engine.Parts{Store: s.store,
+	s.api, err = openAPI(m.tb.Context(), engine.Parts{Store: s.store,
 		Registry: registry.New(s.store, registry.Config{
 			Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
 		}), Executors: map[haft.Kind]executor.Executor{haft.KindPython: s}}, engine.Config{
 		Policy: rules, Beat: 20 * time.Millisecond, DeadAfter: 200 * time.Millisecond, Backlog: 60,
 		Limits: limit.Config{Running: 3, PerTenant: 2, Queue: 20},
-	})
+	}, service.Config{})
 	if haft.CodeOf(err) == haft.CodeUnavailable {
 		_ = s.store.Close()
 		return nil

@@ -15,8 +15,8 @@ import (
 	"haft/sandbox"
 )
 
-// networkFull is how a tool asks for every public host. Policy must name it.
-const networkFull = "full"
+// NetworkFull is how a tool asks for every public host. Policy must name it.
+const NetworkFull = "full"
 
 // A Gate makes the ways out of sandboxes.
 type EgressGuard interface {
@@ -108,7 +108,7 @@ type egressPlan struct {
 //	a script              the hosts that the tool names, or its organisation if it names none
 //	a built-in tool       all public hosts; with bound secrets, those that the tool names for them
 //	a tool of an MCP      no more than the policy lets the server reach, which cannot be
-//	server                told apart by call: see [Engine.serverHosts]
+//	server                told apart by call: see [Engine.ServerHosts]
 //
 // A fallback and a call that code makes are calls of their own, and decided here too.
 func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, error) {
@@ -136,7 +136,7 @@ func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, erro
 	if err != nil {
 		return plan, noEgress(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
 	}
-	if slices.Contains(plan.hosts, networkFull) && len(plan.networks) == 0 {
+	if slices.Contains(plan.hosts, NetworkFull) && len(plan.networks) == 0 {
 		return plan,
 			noEgress(haft.FailDenied,
 				"the tool wants every host, which a rule of the policy has to allow: network: [\"*\"]")
@@ -156,7 +156,7 @@ func noEgress(kind haft.FailureKind, message string) error {
 func (e *Engine) hostsOf(entries []string) ([]string, error) {
 	hosts := make([]string, len(entries))
 	for i, entry := range entries {
-		if entry == networkFull {
+		if entry == NetworkFull {
 			hosts[i] = "*"
 			continue
 		}

@@ -36,15 +36,17 @@ type permissions struct {
 }
 
 // permissionsChanged has the calls of an organisation reviewed, of all if it is empty,
-// and tells others. Whatever was kept of rules is forgotten before the change counts: a
-// call that came in after it must not be decided about by rules of before.
+// and tells others. Whatever was kept of rules and sandbox configurations is forgotten
+// before the change counts: a call that came in after it must not be decided about by
+// rules of before.
 func (e *Engine) permissionsChanged(org string) {
 	e.rules.forget(org)
+	e.forgetSandboxes(org)
 	e.changes.Add(1)
 	if org != "" {
 		e.review(org)
 	} else {
-		e.spawn(func(ctx context.Context) {
+		e.Go(func(ctx context.Context) {
 			for _, org := range e.orgsWithCalls(ctx) {
 				e.review(org)
 			}
@@ -53,6 +55,19 @@ func (e *Engine) permissionsChanged(org string) {
 	if e.cfg.Changed != nil {
 		e.cfg.Changed(org)
 	}
+}
+
+// AnnounceChange has what is kept in memory of an organisation read again, here and elsewhere.
+func (e *Engine) AnnounceChange(ctx context.Context, org string) error {
+	e.rules.forget(org)
+	e.forgetSandboxes(org)
+	if e.store.Shared() {
+		if err := e.store.MarkChange(ctx, org); err != nil {
+			return err
+		}
+	}
+	e.permissionsChanged(org)
+	return nil
 }
 
 // orgsWithCalls lists organisations that have calls here, or may have some that wait
@@ -97,7 +112,7 @@ func (e *Engine) review(org string) {
 		return
 	}
 	p.reviews[org] = false
-	if !e.spawn(func(ctx context.Context) { p.run(ctx, org) }) {
+	if !e.Go(func(ctx context.Context) { p.run(ctx, org) }) {
 		delete(p.reviews, org)
 	}
 }
@@ -116,7 +131,7 @@ func (e *Engine) reviewOrg(ctx context.Context, org string) {
 		<-p.turns
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
-			if pause(ctx, reviewAgain) == nil {
+			if Pause(ctx, reviewAgain) == nil {
 				continue
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/authority"
 	"haft/policy"
 )
 
@@ -112,49 +111,6 @@ func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) 
 		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
 	}
 	return p, nil
-}
-
-// Policy returns the document of p's organisation, or of the server. Its text is
-// nil if there is none.
-func (e *Engine) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
-	if err := e.authority.Any(p, authority.Resource{Server: server}, haft.PoliciesRead,
-		haft.PoliciesWrite); err != nil {
-		return nil, err
-	}
-	org := p.Org
-	if server {
-		org = ""
-	}
-	kept, err := e.store.Policy(ctx, org)
-	if err != nil {
-		return nil, err
-	}
-	return &kept, nil
-}
-
-// PutPolicy replaces the document of p's organisation, or of the server, if that is
-// what next.If says, and else returns [haft.CodeConflict]. It is compiled first: what
-// is wrong changes nothing.
-func (e *Engine) PutPolicy(ctx context.Context, p haft.Principal, server bool,
-	next haft.PolicyText) (*haft.PolicyText, error) {
-	if err := e.Authorize(p, haft.PoliciesWrite, authority.Resource{Server: server}); err != nil {
-		return nil, err
-	}
-	compiled, err := policy.Compile(next.Text)
-	if err != nil {
-		return nil, err
-	}
-	org := p.Org
-	if server {
-		org = ""
-	}
-	next.Updated = time.Now()
-	kept, err := e.store.PutPolicy(ctx, org, next, p.User)
-	if err != nil {
-		return nil, err
-	}
-	e.rules.forget(org)
-	return kept, e.logFor(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
 }
 
 // Explain says what would be decided about a call, and why. It takes the call through

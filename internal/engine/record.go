@@ -42,7 +42,7 @@ func (e *Engine) record(ctx, waiting context.Context, ex *execution, res *haft.R
 	}
 	e.launched.Add(1)
 	done := make(chan error, 1)
-	if !e.spawn(func(context.Context) {
+	if !e.Go(func(context.Context) {
 		defer e.launched.Add(-1)
 		err := e.recordUntil(ex, write)
 		if done <- err; err != nil {
@@ -93,7 +93,7 @@ func (e *Engine) recordUntil(ex *execution, write func(again bool) error) error 
 		e.mu.Unlock()
 	}()
 	for wait := time.Second / 2; ; wait = min(2*wait, postponeMost) {
-		closing := pause(e.ctx, wait) != nil
+		closing := Pause(e.ctx, wait) != nil
 		if err := write(true); err == nil || closing || e.overtaken(e.ctx, err) {
 			return err
 		}
@@ -147,7 +147,7 @@ func (e *Engine) ended(ctx context.Context, ex *execution) *haft.Result {
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}
-		if pause(ctx, postponeMost/10) != nil || e.ctx.Err() != nil {
+		if Pause(ctx, postponeMost/10) != nil || e.ctx.Err() != nil {
 			return nil
 		}
 	}

@@ -23,7 +23,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if e.store.Shared() {
-		e.spawn(e.keepAlive) // first: there may be thousands of calls to take up
+		e.Go(e.keepAlive) // first: there may be thousands of calls to take up
 	} else if err := e.adopt(ctx); err != nil { // once: nobody dies while this process lives
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"haft/policy"
 )
 
-// notKept replaces what is not kept.
-const notKept = "[not kept]"
+// NotKept replaces what is not kept.
+const NotKept = "[not kept]"
 
 // longValue is from how many bytes on a value of a call's environment is taken for
 // a secret whatever its name: shorter ones are words such as "production", and to
@@ -69,7 +69,7 @@ func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
 		env := make(map[string]string, len(c.Env))
 		for k, v := range c.Env {
 			if env[k] = v; e.secretive(k, v) {
-				env[k], less = notKept, true
+				env[k], less = NotKept, true
 			}
 		}
 		c.Env = env
@@ -144,7 +144,7 @@ func (ex *execution) cleaned(env map[string]string) map[string]string {
 			if out == nil {
 				out = maps.Clone(env)
 			}
-			out[name] = notKept
+			out[name] = NotKept
 		}
 	}
 	if out == nil {

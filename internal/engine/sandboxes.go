@@ -4,19 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"haft"
-	"haft/internal/authority"
-)
-
-var (
-	_ haft.Sandboxes = (*Engine)(nil)
-	_ haft.Meter     = (*Engine)(nil)
 )
 
 // configs are the sandbox configurations of organisations, read once and kept.
@@ -83,11 +76,11 @@ func (e *Engine) sandboxTypes() []haft.SandboxType {
 	return e.cfg.Sandboxes
 }
 
-// hasSandbox reports why nothing can run in the sandbox that somebody names: there
+// CheckSandbox reports why nothing can run in the sandbox that somebody names: there
 // is no such one, or not here. It is the one place that decides it, for calls, tools
 // and sandbox configurations. Running elsewhere than where one was told to would be
 // running with another isolation. Empty and auto leave the choice to the engine.
-func (e *Engine) hasSandbox(name, pointer string) error {
+func (e *Engine) CheckSandbox(name, pointer string) error {
 	have := e.sandboxTypes()
 	if name == "" || name == "auto" || slices.Contains(have, haft.SandboxType(name)) {
 		return nil
@@ -107,8 +100,8 @@ func (e *Engine) hasSandbox(name, pointer string) error {
 
 // house finds what the organisation says of the sandbox that the call runs in.
 func (e *Engine) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
-	if err := errors.Join(e.hasSandbox(ex.call.Sandbox, "/sandbox"),
-		e.hasSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+	if err := errors.Join(e.CheckSandbox(ex.call.Sandbox, "/sandbox"),
+		e.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	}
 	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
@@ -116,89 +109,15 @@ func (e *Engine) readSandboxConfig(ctx context.Context, ex *execution) (err erro
 	return err
 }
 
-// SandboxConfig implements [haft.Sandboxes].
-func (e *Engine) SandboxConfig(ctx context.Context, p haft.Principal, ref string) (*haft.SandboxConfig, error) {
-	// Who writes one looks at it first.
-	if err := e.authority.Any(p, authority.Resource{}, haft.SandboxesRead, haft.SandboxesWrite); err != nil {
-		return nil, err
-	}
-	return e.store.SandboxConfig(ctx, p.Org, ref)
-}
-
-// SandboxConfigs implements [haft.Sandboxes].
-func (e *Engine) SandboxConfigs(ctx context.Context, p haft.Principal) iter.Seq2[haft.SandboxConfig, error] {
-	return func(yield func(haft.SandboxConfig, error) bool) {
-		if err := e.may(p, haft.SandboxesRead); err != nil {
-			yield(haft.SandboxConfig{}, err)
-			return
-		}
-		list, err := e.store.SandboxConfigs(ctx, p.Org)
-		if err != nil {
-			yield(haft.SandboxConfig{}, err)
-			return
-		}
-		for _, c := range list {
-			if !yield(c, nil) {
-				return
-			}
-		}
-	}
-}
-
-// PutSandboxConfig implements [haft.Sandboxes].
-func (e *Engine) PutSandboxConfig(ctx context.Context, p haft.Principal,
-	c haft.SandboxConfig) (kept *haft.SandboxConfig, err error) {
-	c.ID, c.Org, c.Created, c.Updated = "", p.Org, time.Time{}, time.Time{}
-	err = e.Manage(ctx, p, haft.SandboxesWrite, "sandbox.put", func(ctx context.Context) (any, error) {
-		if err := e.registry.CheckSandbox(c); err != nil {
-			return nil, err
-		}
-		if err := e.hasSandbox(string(c.Type), "/type"); err != nil {
-			return nil, err
-		}
-		if kept, err = e.store.PutSandboxConfig(ctx, c); err != nil {
-			return nil, err
-		}
-		e.forgetSandboxes(p.Org)
-		return kept, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return kept, nil
-}
-
-// RemoveSandboxConfig implements [haft.Sandboxes].
-func (e *Engine) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref, revision string) error {
-	return e.Manage(ctx, p, haft.SandboxesWrite, "sandbox.remove", func(ctx context.Context) (any, error) {
-		c, err := e.store.SandboxConfig(ctx, p.Org, ref)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.store.RemoveSandboxConfig(ctx, p.Org, c.ID, revision); err != nil {
-			return nil, err
-		}
-		e.forgetSandboxes(p.Org)
-		return map[string]any{"id": c.ID, "type": c.Type}, nil
-	})
-}
-
-// forgetSandboxes has the configurations of an organisation read again.
+// forgetSandboxes has the configurations of an organisation read again, or of all if it is
+// empty.
 func (e *Engine) forgetSandboxes(org string) {
 	e.sandboxes.mu.Lock()
-	delete(e.sandboxes.all, org)
+	if org == "" {
+		e.sandboxes.all = nil
+	} else {
+		delete(e.sandboxes.all, org)
+	}
 	e.sandboxes.writes++
 	e.sandboxes.mu.Unlock()
-}
-
-// Usage implements [haft.Meter]. Who sees only their own calls sees only what they
-// used.
-func (e *Engine) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery) ([]haft.UsageSum, error) {
-	if err := e.Authorize(p, haft.UsageRead, authority.Owned("", p)); err != nil {
-		return nil, err
-	}
-	if !e.authority.SeesAll(p, haft.UsageRead) {
-		q.User, q.Agent = p.Owner(), cmp.Or(p.Agent, q.Agent)
-	}
-	return e.store.Usage(ctx, p.Org, q)
 }

@@ -107,10 +107,10 @@ func (e *Engine) mayReach(ex *execution) error {
 // covers reports whether an entry of a tool's network is within another: it is the
 // same, or the other is a host with all its paths and methods.
 func (e *Engine) covers(have, entry string) bool {
-	if have == networkFull || have == entry {
+	if have == NetworkFull || have == entry {
 		return true
 	}
-	if e.cfg.Egress == nil || entry == networkFull {
+	if e.cfg.Egress == nil || entry == NetworkFull {
 		return false
 	}
 	host, err := e.cfg.Egress.Host(entry)

@@ -12,7 +12,9 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/engine"
+	"haft/internal/authority"
 	"haft/internal/registry"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/sqlite"
 	"haft/policy"
@@ -26,10 +28,36 @@ roles:
   admin: ["tool:*"]
 `
 
+// An api is an engine with all that manages it.
+type api struct {
+	*engine.Engine
+	*service.API
+	*service.PolicyManager
+	*service.ServerManager
+	*service.SandboxManager
+	*service.SecretManager
+	*service.RetentionManager
+	*service.DataManager
+}
+
+// openAPI opens an engine and what manages it.
+func openAPI(ctx context.Context, parts engine.Parts, cfg engine.Config, sc service.Config) (*api, error) {
+	e, err := engine.Open(ctx, parts, cfg)
+	if err != nil {
+		return nil, err
+	}
+	sc.Rules = authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators}
+	sc.Vault, _ = cfg.Vault.(service.Vault)
+	sc.Egress, sc.PruneEvery, sc.Logger = cfg.Egress, cfg.Beat, cfg.Logger
+	s := service.New(e, parts, sc)
+	return &api{Engine: e, API: s, PolicyManager: s.Policies, ServerManager: s.Servers, SandboxManager: s.Sandboxes,
+		SecretManager: s.Variables, RetentionManager: s.Retainer, DataManager: s.Data}, nil
+}
+
 // A world is an engine with a store in memory and an executor that the test
 // writes.
 type world struct {
-	*engine.Engine
+	*api
 	t        *testing.T
 	store    *store.Store
 	registry *registry.Registry
@@ -120,8 +148,8 @@ func open(t *testing.T, s *store.Store, rules string, cfg engine.Config) *world 
 	if cfg.Logger == nil {
 		cfg.Logger = testLogger(t)
 	}
-	w.Engine, err = engine.Open(t.Context(), engine.Parts{Store: s, Registry: w.registry,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w.script}}, cfg)
+	w.api, err = openAPI(t.Context(), engine.Parts{Store: s, Registry: w.registry,
+		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w.script}}, cfg, service.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/engine"
+	"haft/internal/service"
 )
 
 // Connections of a server are gathered by place, bounded, without what is secret of
@@ -16,13 +17,13 @@ import (
 func TestServerLogs(t *testing.T) {
 	type entry struct {
 		server haft.MCPServer
-		list   []engine.ServerConnections
+		list   []service.ServerConnections
 		more   int
 	}
 	var written []entry
 	c := &serverLogs{
 		every: time.Hour, all: map[*connectionLog]bool{},
-		write: func(_ context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error {
+		write: func(_ context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error {
 			written = append(written, entry{s, list, more})
 			return nil
 		},

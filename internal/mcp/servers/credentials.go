@@ -60,7 +60,7 @@ func filled(shown, stored map[string]string) map[string]string {
 	return out
 }
 
-// Keep implements [engine.Upstream].
+// Keep implements [service.Upstream].
 func (u *Servers) Keep(ctx context.Context, s haft.MCPServer,
 	write func(haft.MCPServer, store.OwnSecrets) error) error {
 	if err := upstream.CheckHeaders(s.Headers); err != nil {

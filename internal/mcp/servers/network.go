@@ -17,6 +17,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/mcp/command"
 	"haft/internal/secret"
+	"haft/internal/service"
 )
 
 // Bounds of what the audit is told of the connections of an MCP server.
@@ -91,7 +92,7 @@ func (u *Servers) egress(s haft.MCPServer, headers map[string]string, next http.
 // serverLogs gathers the connections of MCP servers, and writes them to the audit
 // from time to time, so that neither it nor memory grows with their number.
 type serverLogs struct {
-	write func(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error
+	write func(ctx context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error
 	fail  func(s haft.MCPServer, err error)
 	every time.Duration
 
@@ -103,7 +104,7 @@ type serverLogs struct {
 func (u *Servers) newLogs() *serverLogs {
 	return &serverLogs{
 		every: logEvery, all: map[*connectionLog]bool{},
-		write: func(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error {
+		write: func(ctx context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error {
 			rules := u.cfg.Rules()
 			if rules == nil {
 				return errNotYet()
@@ -124,7 +125,7 @@ type connectionLog struct {
 	redactor *secret.Redactor
 
 	mu    sync.Mutex
-	list  []engine.ServerConnections
+	list  []service.ServerConnections
 	more  int
 	timer *time.Timer
 }
@@ -164,7 +165,7 @@ func (l *connectionLog) add(c engine.Connection, count int) {
 	c.To, c.Refused = l.redactor.Text(c.To), l.redactor.Text(c.Refused)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.list, func(o engine.ServerConnections) bool {
+	at := slices.IndexFunc(l.list, func(o service.ServerConnections) bool {
 		return o.To == c.To && o.Rule == c.Rule && o.Refused == c.Refused && slices.Equal(o.Secrets, c.Secrets)
 	})
 	switch {
@@ -172,7 +173,7 @@ func (l *connectionLog) add(c engine.Connection, count int) {
 		o := &l.list[at]
 		o.Count, o.Up, o.Down, o.Took = o.Count+count, o.Up+c.Up, o.Down+c.Down, o.Took+c.Took
 	case len(l.list) < maxPlaces:
-		l.list = append(l.list, engine.ServerConnections{Connection: c, Count: count})
+		l.list = append(l.list, service.ServerConnections{Connection: c, Count: count})
 	default:
 		l.more += count
 	}

@@ -18,6 +18,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
+	"haft/internal/service"
 	"haft/internal/store"
 )
 
@@ -42,7 +43,7 @@ type Rules interface {
 	// ServerForbids returns the rule by which a server may not reach a host, or "".
 	ServerForbids(ctx context.Context, s haft.MCPServer, host string, port uint16) string
 	// LogServerConnections writes connections of a server to the audit.
-	LogServerConnections(ctx context.Context, s haft.MCPServer, list []engine.ServerConnections, more int) error
+	LogServerConnections(ctx context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error
 }
 
 // Config has what servers stand on. All fields but those of Pool are required.
@@ -81,7 +82,7 @@ type knownServer struct {
 	until  time.Time
 }
 
-var _ engine.Upstream = (*Servers)(nil)
+var _ service.Upstream = (*Servers)(nil)
 var _ upstream.Directory = (*Servers)(nil)
 var _ upstream.Vault = (*Servers)(nil)
 
@@ -144,10 +145,10 @@ func (u *Servers) Server(ctx context.Context, org, ref string) (haft.MCPServer, 
 	return s, nil
 }
 
-// Kinds implements [engine.Upstream].
+// Kinds implements [service.Upstream].
 func (u *Servers) Kinds() []string { return []string{string(kindServer), string(kindGrant)} }
 
-// List implements [engine.Upstream].
+// List implements [service.Upstream].
 func (u *Servers) List(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	vars []secret.Named) (*haft.MCPListing, error) {
 	u.forget(s)
@@ -165,7 +166,7 @@ func (u *Servers) forget(s haft.MCPServer) {
 	delete(u.known, [2]string{s.Org, s.Name})
 }
 
-// Drop implements [engine.Upstream].
+// Drop implements [service.Upstream].
 func (u *Servers) Drop(s haft.MCPServer) {
 	u.forget(s)
 	u.pool.Drop(s.Org, s.ID)
@@ -173,13 +174,13 @@ func (u *Servers) Drop(s haft.MCPServer) {
 	u.cfg.Vault.Changed(s.Org)
 }
 
-// Login implements [engine.Upstream].
+// Login implements [service.Upstream].
 func (u *Servers) Login(ctx context.Context, p haft.Principal, s haft.MCPServer, redirect string,
 	vars []secret.Named) (string, error) {
 	return u.pool.Login(ctx, p, s.ID, redirect, vars)
 }
 
-// Finish implements [engine.Upstream].
+// Finish implements [service.Upstream].
 func (u *Servers) Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
 	return u.pool.Finish(ctx, p, a)
 }

@@ -25,7 +25,7 @@ func Retry(put func() error) error {
 	}
 }
 
-// PutEnv implements [engine.Vault].
+// PutEnv implements [service.Vault].
 func (v *Vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
 	write func(store.OwnSecrets) error) error {
 	s := scope(org, agent)

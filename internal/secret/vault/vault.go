@@ -84,7 +84,7 @@ func (b backend) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 // maxStored bounds the scopes whose values are held ready.
 const maxStored = 4096
 
-// A Vault keeps secrets in the store. It implements [engine.Vault] and
+// A Vault keeps secrets in the store. It implements [service.Vault] and
 // [engine.Sealer]. The master key is asked for when it is needed first: where
 // nothing is stored, there need be none.
 type Vault struct {
@@ -232,7 +232,7 @@ func (v *Vault) Changed(org string) {
 	v.marks[org]++
 }
 
-// Stored implements [engine.Vault].
+// Stored implements [service.Vault].
 func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
 	if len(org)+len(agent) > longest {
 		return v.nothing, nil
@@ -295,9 +295,9 @@ func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 	return values, nil
 }
 
-// List implements [engine.Vault]. It needs no key.
-func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]engine.SecretInfo, error) {
-	var infos []engine.SecretInfo
+// List implements [service.Vault]. It needs no key.
+func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]secret.Info, error) {
+	var infos []secret.Info
 	s := scope(org, agent)
 	for after := ""; ; {
 		list, err := v.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, after, 0)
@@ -310,7 +310,7 @@ func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 			if err != nil {
 				return nil, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
 			}
-			infos = append(infos, engine.SecretInfo{Name: r.Name, Fingerprint: r.Print, Bound: bound,
+			infos = append(infos, secret.Info{Name: r.Name, Fingerprint: r.Print, Bound: bound,
 				Created: r.Created, Updated: r.Updated})
 		}
 		if len(list) < store.MaxPage {
@@ -319,7 +319,7 @@ func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]eng
 	}
 }
 
-// Put implements [engine.Vault].
+// Put implements [service.Vault].
 func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name string, value secret.Value,
 	b *secret.Binding) error {
 	k, err := v.open(ctx)
@@ -343,7 +343,7 @@ func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 	return k.PutBound(ctx, s, name, value, b)
 }
 
-// Remove implements [engine.Vault]. It needs no key.
+// Remove implements [service.Vault]. It needs no key.
 func (v *Vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
 	s := scope(org, agent)
 	defer v.Changed(org)
@@ -441,7 +441,7 @@ func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 		return 0, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
-		if slices.ContainsFunc(have, func(i engine.SecretInfo) bool { return i.Name == name }) || a.Env[name] == "" {
+		if slices.ContainsFunc(have, func(i secret.Info) bool { return i.Name == name }) || a.Env[name] == "" {
 			continue
 		}
 		switch err := v.Put(ctx, a.Org, a.ID, name, secret.New(a.Env[name]), nil); haft.CodeOf(err) {

@@ -21,6 +21,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
+	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -49,7 +50,7 @@ func openVault(t *testing.T, s *store.Store, cfg vault.Config) *vault.Vault {
 }
 
 // values shows what is stored for calls: the organisation's, then the agent's.
-func values(t *testing.T, v engine.Vault, org string, agent haft.AgentID) string {
+func values(t *testing.T, v service.Vault, org string, agent haft.AgentID) string {
 	t.Helper()
 	s, err := v.Stored(t.Context(), org, agent)
 	if err != nil {
@@ -83,14 +84,14 @@ func master(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
 // What is stored is seen by the next call of its scope, in every process, and not
 // by those that have theirs already.
 func TestVault_serves_the_next_call(t *testing.T) {
-	pair := map[string]func(t *testing.T) (a, b engine.Vault){
-		"one process on SQLite": func(t *testing.T) (a, b engine.Vault) {
+	pair := map[string]func(t *testing.T) (a, b service.Vault){
+		"one process on SQLite": func(t *testing.T) (a, b service.Vault) {
 			v := openVault(t, openStore(t, ""), vault.Config{})
 			return v, v
 		},
-		"two processes on Postgres": func(t *testing.T) (a, b engine.Vault) {
+		"two processes on Postgres": func(t *testing.T) (a, b service.Vault) {
 			url := storetest.Postgres(t)
-			var list [2]engine.Vault
+			var list [2]service.Vault
 			for i := range list {
 				s, err := postgres.Open(t.Context(), url, postgres.Config{})
 				must(t, err)

@@ -1,6 +1,7 @@
-package engine_test
+package service_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/engine"
+	"haft/internal/service"
 	"haft/internal/store"
 )
 
@@ -53,7 +55,7 @@ func TestPruneCalls(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t, allowAll, engine.Config{Retention: c.keep})
+			w := setup(t, allowAll, engine.Config{}, service.Config{Retention: c.keep})
 			made(t, w, "o", c.status, c.n, c.ago)
 			if done, err := w.PruneCalls(t.Context(), 100, time.Second); err != nil || !done {
 				t.Fatalf("PruneCalls = %v, %v", done, err)
@@ -70,7 +72,7 @@ func TestPruneCalls(t *testing.T) {
 // Calls that stay, more than a round gets through, keep neither those behind them nor other
 // organisations from being pruned.
 func TestPruneCalls_behind_those_that_stay(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Retention: haft.Retention{Calls: -1}})
+	w := setup(t, allowAll, engine.Config{}, service.Config{Retention: haft.Retention{Calls: -1}})
 	const week = 7 * 24 * time.Hour
 	ran := store.Batch{}
 	for i := range 1000 {
@@ -97,7 +99,7 @@ func TestPruneCalls_behind_those_that_stay(t *testing.T) {
 // A key whose call was pruned: one that ran keeps its key for a day and its record for
 // longer, and one that was refused never ran.
 func TestPruneCalls_and_idempotency_keys(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Retention: haft.Retention{CallsCount: 1, RefusedCount: 1}})
+	w := setup(t, allowAll, engine.Config{}, service.Config{Retention: haft.Retention{CallsCount: 1, RefusedCount: 1}})
 	w.tool("o", "work", nil)
 	c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann"), IdempotencyKey: "k"}
 	first := w.do(c)
@@ -112,8 +114,8 @@ func TestPruneCalls_and_idempotency_keys(t *testing.T) {
 	}
 	refused := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "bob"),
 		IdempotencyKey: "k"}
-	if _, _, err := w.store.Claim(t.Context(), "o", "bob", "", "k", w.Binds(refused), "c_pruned",
-		time.Now()); err != nil {
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("work\x00\x00"+string(refused.Args))))
+	if _, _, err := w.store.Claim(t.Context(), "o", "bob", "", "k", digest, "c_pruned", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, w.do(refused), haft.StatusSuccess)

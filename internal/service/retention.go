@@ -1,4 +1,4 @@
-package engine
+package service
 
 import (
 	"cmp"
@@ -10,8 +10,31 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/engine"
 	"haft/internal/store"
 )
+
+// A RetentionManager knows how long calls are kept, and prunes older ones.
+type RetentionManager struct{ *base }
+
+// keepLimits is longer than any period of a quota.
+const keepLimits = 32 * 24 * time.Hour
+
+// prune forgets what nobody needs any more.
+func (m *RetentionManager) prune(ctx context.Context) error {
+	now := time.Now()
+	if _, err := m.store.PruneEvents(ctx, now.Add(-m.cfg.KeepEvents)); err != nil {
+		return err
+	}
+	if _, err := m.store.PruneClaims(ctx, now.Add(-keepKeys)); err != nil {
+		return err
+	}
+	if _, err := m.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
+		return err
+	}
+	_, err := m.store.PruneCached(ctx, now)
+	return err
+}
 
 const (
 	// keepKeys is how long an idempotency key finds its call. A call that ran is kept for
@@ -30,8 +53,6 @@ func refusals() []haft.Status {
 	return []haft.Status{haft.StatusDenied, haft.StatusRate, haft.StatusValidation}
 }
 
-var _ haft.Retainer = (*Engine)(nil)
-
 // retentionSetting is the name under which the retention of an organisation is kept.
 func retentionSetting(org string) string { return "retention/" + org }
 
@@ -44,9 +65,9 @@ type keptRetention struct {
 
 // retentionOf returns what holds for an organisation, and the most that its managers can
 // set.
-func (e *Engine) retentionOf(ctx context.Context, org string) (
+func (m *RetentionManager) retentionOf(ctx context.Context, org string) (
 	holds, most haft.Retention, kept keptRetention, err error) {
-	text, err := e.store.Setting(ctx, retentionSetting(org))
+	text, err := m.store.Setting(ctx, retentionSetting(org))
 	if err != nil {
 		return holds, most, kept, err
 	}
@@ -55,39 +76,40 @@ func (e *Engine) retentionOf(ctx context.Context, org string) (
 			return holds, most, kept, fmt.Errorf("read the retention of an organisation: %w", err)
 		}
 	}
-	most = kept.Granted.Or(e.cfg.Retention)
+	most = kept.Granted.Or(m.cfg.Retention)
 	holds = kept.Own.Within(most)
 	return holds, most, kept, nil
 }
 
 // retained returns the organisation that p asks about.
-func (e *Engine) retained(p haft.Principal, a haft.Action, org string) (string, error) {
+func (m *RetentionManager) retained(p haft.Principal, a haft.Action, org string) (string, error) {
 	org = cmp.Or(org, p.Org)
-	return org, e.Authorize(p, a, authority.Resource{Server: org != p.Org})
+	return org, m.authority.Authorize(p, a, authority.Resource{Server: org != p.Org})
 }
 
 // Retention implements [haft.Retainer].
-func (e *Engine) Retention(ctx context.Context, p haft.Principal, org string) (*haft.Kept, error) {
-	org, err := e.retained(p, haft.PoliciesRead, org)
+func (m *RetentionManager) Retention(ctx context.Context, p haft.Principal, org string) (*haft.Kept, error) {
+	org, err := m.retained(p, haft.PoliciesRead, org)
 	if err != nil {
 		return nil, err
 	}
-	return e.keptOf(ctx, org)
+	return m.keptOf(ctx, org)
 }
 
 // keptOf returns what an organisation keeps.
-func (e *Engine) keptOf(ctx context.Context, org string) (k *haft.Kept, err error) {
+func (m *RetentionManager) keptOf(ctx context.Context, org string) (k *haft.Kept, err error) {
 	k = &haft.Kept{}
-	if k.Retention, k.Most, _, err = e.retentionOf(ctx, org); err != nil {
+	if k.Retention, k.Most, _, err = m.retentionOf(ctx, org); err != nil {
 		return nil, err
 	}
-	k.Calls, k.Refused, k.Oldest, err = e.store.KeptCalls(ctx, org, refusals())
+	k.Calls, k.Refused, k.Oldest, err = m.store.KeptCalls(ctx, org, refusals())
 	return k, err
 }
 
 // SetRetention implements [haft.Retainer].
-func (e *Engine) SetRetention(ctx context.Context, p haft.Principal, org string, r haft.Retention) (*haft.Kept, error) {
-	org, err := e.retained(p, haft.PoliciesWrite, org)
+func (m *RetentionManager) SetRetention(ctx context.Context, p haft.Principal, org string,
+	r haft.Retention) (*haft.Kept, error) {
+	org, err := m.retained(p, haft.PoliciesWrite, org)
 	if err != nil {
 		return nil, err
 	}
@@ -99,12 +121,12 @@ func (e *Engine) SetRetention(ctx context.Context, p haft.Principal, org string,
 			*age = -haft.Millis(time.Millisecond) // which JSON does not round to 0
 		}
 	}
-	_, most, kept, err := e.retentionOf(ctx, org)
+	_, most, kept, err := m.retentionOf(ctx, org)
 	if err != nil {
 		return nil, err
 	}
 	kept.Own = r
-	if e.authority.Operates(p) {
+	if m.authority.Operates(p) {
 		kept.Granted = r
 	} else if name := r.Exceeds(most); name != "" {
 		return nil, &haft.Error{Code: haft.CodeDenied,
@@ -115,13 +137,13 @@ func (e *Engine) SetRetention(ctx context.Context, p haft.Principal, org string,
 	if err != nil {
 		return nil, fmt.Errorf("encode a retention: %w", err)
 	}
-	if err := e.store.PutSetting(ctx, retentionSetting(org), string(raw)); err != nil {
+	if err := m.store.PutSetting(ctx, retentionSetting(org), string(raw)); err != nil {
 		return nil, err
 	}
-	if err := e.logFor(ctx, p, org, "retention.set", map[string]any{"org": org, "retention": r}); err != nil {
+	if err := m.engine.Log(ctx, p, org, "retention.set", map[string]any{"org": org, "retention": r}); err != nil {
 		return nil, err
 	}
-	return e.keptOf(ctx, org)
+	return m.keptOf(ctx, org)
 }
 
 // A pruning is where the rounds of pruning calls stand. Only the housekeeping has it.
@@ -146,13 +168,13 @@ func (p *pruning) unfinished() bool { return len(p.orgs)+len(p.places) > 0 }
 // transactions it waits for as long as the first took: callers come before it. An organisation
 // that has more than that goes on in the next pass, so that it does not keep others waiting.
 // Of servers that share a store one does it at a time.
-func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool, most time.Duration) error {
+func (m *RetentionManager) pruneCalls(ctx context.Context, pass *pruning, full bool, most time.Duration) error {
 	now := time.Now()
-	if mine, err := e.store.Lease(ctx, "prune", e.cfg.Owner, time.Minute); err != nil || !mine {
+	if mine, err := m.store.Lease(ctx, "prune", m.cfg.Owner, time.Minute); err != nil || !mine {
 		return err
 	}
 	if len(pass.orgs) == 0 {
-		orgs, err := e.store.AuditOrgs(ctx)
+		orgs, err := m.store.AuditOrgs(ctx)
 		if err != nil {
 			return err
 		}
@@ -168,7 +190,7 @@ func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool, most 
 		pass.orgs = pass.orgs[1:]
 		place := pass.places[org]
 		delete(pass.places, org)
-		n, done, err := e.pruneOrg(ctx, org, &place, pass.full, end)
+		n, done, err := m.pruneOrg(ctx, org, &place, pass.full, end)
 		if gone += n; err != nil {
 			return err
 		}
@@ -177,16 +199,16 @@ func (e *Engine) pruneCalls(ctx context.Context, pass *pruning, full bool, most 
 		}
 	}
 	if gone > 0 {
-		e.cfg.Logger.Info("calls were pruned, see haft calls retention", "count", gone)
+		m.cfg.Logger.Info("calls were pruned, see haft calls retention", "count", gone)
 	}
 	return nil
 }
 
 // pruneOrg prunes the calls of an organisation from a place on until a time. It reports how
 // many are gone and whether it is done; else place is where to go on.
-func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, full bool,
+func (m *RetentionManager) pruneOrg(ctx context.Context, org string, place *prunePlace, full bool,
 	end time.Time) (gone int, done bool, err error) {
-	keep, _, _, err := e.retentionOf(ctx, org)
+	keep, _, _, err := m.retentionOf(ctx, org)
 	if err != nil {
 		return 0, false, err
 	}
@@ -194,9 +216,9 @@ func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, fu
 		n := 0
 		if place.step < len(never) {
 			o := store.OldCalls{Org: org, Status: never[place.step], Never: true}
-			n, place.at, err = e.pruneOld(ctx, o, place.at, keep.Refused, keep.RefusedCount, keepRefused, end)
+			n, place.at, err = m.pruneOld(ctx, o, place.at, keep.Refused, keep.RefusedCount, keepRefused, end)
 		} else if full || place.at != nil {
-			n, place.at, err = e.pruneOld(ctx, store.OldCalls{Org: org}, place.at, keep.Calls, keep.CallsCount, keepRan,
+			n, place.at, err = m.pruneOld(ctx, store.OldCalls{Org: org}, place.at, keep.Calls, keep.CallsCount, keepRan,
 				end)
 		}
 		if gone += n; err != nil || place.at != nil {
@@ -208,14 +230,15 @@ func (e *Engine) pruneOrg(ctx context.Context, org string, place *prunePlace, fu
 
 // pruneOld prunes what is older than age or not among the newest count, and in any case than
 // least. It returns how many are gone and where to go on, or nil if it is done.
-func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallPlace, age haft.Millis, count int64,
+func (m *RetentionManager) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallPlace, age haft.Millis,
+	count int64,
 	least time.Duration, end time.Time) (gone int, next *store.CallPlace, err error) {
 	now := time.Now()
 	if age > 0 {
 		o.Before = now.Add(-age.D())
 	}
 	if count > 0 {
-		counted, err := e.store.KeepNewest(ctx, o.Org, o.Status, count)
+		counted, err := m.store.KeepNewest(ctx, o.Org, o.Status, count)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -227,13 +250,42 @@ func (e *Engine) pruneOld(ctx context.Context, o store.OldCalls, at *store.CallP
 	o.Before = slices.MinFunc([]time.Time{o.Before, now.Add(-least)}, time.Time.Compare)
 	for {
 		began := time.Now()
-		n, next, err := e.store.PruneCalls(ctx, o, at)
+		n, next, err := m.store.PruneCalls(ctx, o, at)
 		if gone += n; err != nil || next == nil || time.Now().After(end) {
 			return gone, next, err
 		}
 		at = next
-		if err := pause(ctx, time.Since(began)); err != nil {
+		if err := engine.Pause(ctx, time.Since(began)); err != nil {
 			return gone, nil, err
 		}
+	}
+}
+
+// pruneLoop prunes from time to time, until ctx ends: old calls about each minute, and
+// everything else about each hour, before the calls that claims name.
+func (m *RetentionManager) pruneLoop(ctx context.Context) {
+	tick := time.NewTicker(m.cfg.PruneEvery)
+	defer tick.Stop()
+	pass := &pruning{}
+	for round := 0; ; round++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		hour := round%720 == 719
+		if hour {
+			m.warn(ctx, "prune", m.prune(ctx))
+		}
+		if round%12 == 11 || pass.unfinished() {
+			m.warn(ctx, "prune calls", m.pruneCalls(ctx, pass, hour, pruneFor))
+		}
+	}
+}
+
+// warn logs why a job failed, unless the process ends.
+func (m *RetentionManager) warn(ctx context.Context, job string, err error) {
+	if err != nil && ctx.Err() == nil {
+		m.cfg.Logger.Warn("housekeeping failed", "job", job, "error", err)
 	}
 }

@@ -1,8 +1,9 @@
-package engine
+package service
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,62 +12,71 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/engine"
 	"haft/internal/store"
 )
 
 // eraseWait is how long the calls of somebody may take to end who is erased.
 const eraseWait = 30 * time.Second
 
-var _ haft.Eraser = (*Engine)(nil)
+// A DataManager gives out and erases what is kept of a user or an organisation.
+type DataManager struct {
+	*base
+	tools     *ToolManager
+	agents    *AgentManager
+	approvals *ApprovalManager
+	servers   *ServerManager
+	sandboxes *SandboxManager
+}
 
 // subject returns whose data is meant, if p may do that to it.
-func (e *Engine) subject(p haft.Principal, a haft.Action, of haft.Subject) (haft.Subject, error) {
+func (d *DataManager) subject(p haft.Principal, a haft.Action, of haft.Subject) (haft.Subject, error) {
 	of.Org = cmp.Or(of.Org, p.Org)
-	return of, e.Authorize(p, a, authority.Resource{Server: of.Org != p.Org})
+	return of, d.authority.Authorize(p, a, authority.Resource{Server: of.Org != p.Org})
 }
 
 // Erase implements [haft.Eraser].
-func (e *Engine) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (*haft.Erasure, error) {
-	of, err := e.subject(p, haft.DataErase, of)
+func (d *DataManager) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (*haft.Erasure, error) {
+	of, err := d.subject(p, haft.DataErase, of)
 	if err != nil {
 		return nil, err
 	}
-	if !e.store.Shared() { // the next start rewrites the files of the store, unless this does
-		if err := e.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
+	if !d.store.Shared() { // the next start rewrites the files of the store, unless this does
+		if err := d.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 			return nil, err
 		}
 	}
-	done := &haft.Erasure{ID: newID("er_")}
-	if done.Cancelled, err = e.endCalls(ctx, of); err != nil {
+	done := &haft.Erasure{ID: "er_" + rand.Text()}
+	if done.Cancelled, err = d.endCalls(ctx, of); err != nil {
 		return nil, err
 	}
-	if done.Entries, err = e.eraseEntries(ctx, p, of, done.ID); err != nil {
+	if done.Entries, err = d.eraseEntries(ctx, p, of, done.ID); err != nil {
 		return nil, err
 	}
-	if err := e.eraseKept(ctx, of); err != nil {
+	if err := d.eraseKept(ctx, of); err != nil {
 		return nil, err
 	}
-	if err := e.changed(ctx, of.Org); err != nil {
+	if err := d.engine.AnnounceChange(ctx, of.Org); err != nil {
 		return nil, err
 	}
 	// Rewriting the files keeps every organisation waiting: that is the operator's to decide.
-	if !e.authority.Operates(p) {
+	if !d.authority.Operates(p) {
 		return done, nil
 	}
-	if err := e.store.Scrub(ctx); err != nil {
+	if err := d.store.Scrub(ctx); err != nil {
 		return nil, err
 	}
-	return done, e.store.PutSetting(ctx, store.ScrubDue, "")
+	return done, d.store.PutSetting(ctx, store.ScrubDue, "")
 }
 
 // eraseKept removes what the store has of a subject, and ends sessions with MCP servers,
 // which hold logins in memory.
-func (e *Engine) eraseKept(ctx context.Context, of haft.Subject) error {
+func (d *DataManager) eraseKept(ctx context.Context, of haft.Subject) error {
 	var kinds []string
 	var servers []haft.MCPServer
-	if e.cfg.Upstream != nil {
-		kinds = e.cfg.Upstream.Kinds()
-		for s, err := range e.MCPServerList(ctx, e.anyManager(of.Org)) {
+	if d.cfg.Upstream != nil {
+		kinds = d.cfg.Upstream.Kinds()
+		for s, err := range d.servers.MCPServerList(ctx, d.anyManager(of.Org)) {
 			if err != nil {
 				return err
 			}
@@ -75,47 +85,34 @@ func (e *Engine) eraseKept(ctx context.Context, of haft.Subject) error {
 	}
 	var err error
 	if of.User != "" {
-		err = e.store.EraseUser(ctx, of.Org, of.User, kinds)
-	} else if err = e.store.EraseOrg(ctx, of.Org); err == nil {
-		err = e.store.PutSetting(ctx, retentionSetting(of.Org), "")
+		err = d.store.EraseUser(ctx, of.Org, of.User, kinds)
+	} else if err = d.store.EraseOrg(ctx, of.Org); err == nil {
+		err = d.store.PutSetting(ctx, retentionSetting(of.Org), "")
 	}
 	for _, s := range servers {
-		e.cfg.Upstream.Drop(s)
+		d.cfg.Upstream.Drop(s)
 	}
 	return err
 }
 
-// changed has what is kept in memory of an organisation read again, here and elsewhere.
-func (e *Engine) changed(ctx context.Context, org string) error {
-	e.rules.forget(org)
-	e.forgetSandboxes(org)
-	if e.store.Shared() {
-		if err := e.store.MarkChange(ctx, org); err != nil {
-			return err
-		}
-	}
-	e.permissionsChanged(org)
-	return nil
-}
-
 // endCalls cancels the calls of a subject, and waits until those have ended that were made
 // before. Others may go on to be made: they are none that had to be erased.
-func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
+func (d *DataManager) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, eraseWait)
 	defer cancel()
 	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(),
 		Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
 	for n := 0; ; {
-		m, err := e.CancelAll(ctx, e.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
+		m, err := d.engine.CancelAll(ctx, d.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
 		if err != nil {
 			return n, err
 		}
 		n += m
-		list, err := e.store.Records(ctx, open)
+		list, err := d.store.Records(ctx, open)
 		if err != nil || len(list) == 0 {
 			return n, err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := engine.Pause(ctx, 50*time.Millisecond); err != nil {
 			return n, &haft.Error{Code: haft.CodeUnavailable,
 				Message: "calls still run, perhaps on another server: nothing was erased; try again", Err: err}
 		}
@@ -123,8 +120,8 @@ func (e *Engine) endCalls(ctx context.Context, of haft.Subject) (int, error) {
 }
 
 // anyManager is a manager of an organisation, who sees all of it and no value of a secret.
-func (e *Engine) anyManager(org string) haft.Principal {
-	roles := e.cfg.Managers
+func (d *DataManager) anyManager(org string) haft.Principal {
+	roles := d.cfg.Rules.Managers
 	if len(roles) == 0 {
 		roles = []string{haft.RoleAdmin}
 	}
@@ -133,13 +130,13 @@ func (e *Engine) anyManager(org string) haft.Principal {
 
 // about returns which entries of the audit are about the calls of a subject, or about all
 // that the subject did.
-func (e *Engine) about(ctx context.Context, of haft.Subject, all bool) (func(audit.Entry) bool, error) {
+func (d *DataManager) about(ctx context.Context, of haft.Subject, all bool) (func(audit.Entry) bool, error) {
 	ofCall := func(entry audit.Entry) bool { return strings.HasPrefix(entry.Kind, "call.") }
 	if of.User == "" {
 		return func(entry audit.Entry) bool { return all || entry.Call != "" || ofCall(entry) }, nil
 	}
 	calls := map[haft.CallID]bool{}
-	for entry, err := range e.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Trail(ctx, of.Org) {
 		if err != nil {
 			return nil, err
 		}
@@ -162,8 +159,8 @@ const erasedAtOnce = 10_000
 // wherever this ends. Those that say what was erased before stay. So does, unless the operator
 // of the server erases, what somebody managed or approved: managers do not remove the traces
 // of what they did.
-func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Subject, id string) (int64, error) {
-	about, err := e.about(ctx, of, e.authority.Operates(p))
+func (d *DataManager) eraseEntries(ctx context.Context, p haft.Principal, of haft.Subject, id string) (int64, error) {
+	about, err := d.about(ctx, of, d.authority.Operates(p))
 	if err != nil {
 		return 0, err
 	}
@@ -173,11 +170,11 @@ func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Sub
 	erase := func() error {
 		parts++
 		n += int64(len(part))
-		err := e.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, parts), part)
+		err := d.erasePart(ctx, p, of, fmt.Sprintf("%s.%d", id, parts), part)
 		part = part[:0]
 		return err
 	}
-	for entry, err := range e.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Trail(ctx, of.Org) {
 		if err == nil && entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
 			if part = append(part, entry); len(part) == erasedAtOnce {
 				err = erase()
@@ -192,11 +189,11 @@ func (e *Engine) eraseEntries(ctx context.Context, p haft.Principal, of haft.Sub
 			return n, err
 		}
 	}
-	return n, e.store.DropAuditIndex(ctx, of.Org)
+	return n, d.store.DropAuditIndex(ctx, of.Org)
 }
 
 // erasePart takes the content of some entries, and adds the one that vouches for that.
-func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string,
+func (d *DataManager) erasePart(ctx context.Context, p haft.Principal, of haft.Subject, id string,
 	part []audit.Entry) error {
 	var eraser audit.Eraser
 	seqs := make([]int64, len(part))
@@ -212,7 +209,7 @@ func (e *Engine) erasePart(ctx context.Context, p haft.Principal, of haft.Subjec
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
 	entry := audit.Entry{Org: of.Org, Time: time.Now(), Kind: audit.ErasedKind, Actor: p, Body: body}
-	return e.store.EraseAudit(ctx, id, entry, seqs)
+	return d.store.EraseAudit(ctx, id, entry, seqs)
 }
 
 // subjectKind says of what kind a subject is; the audit must not name it again.

@@ -1,7 +1,8 @@
-package engine
+package service
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/store"
 )
@@ -36,8 +38,6 @@ type Upstream interface {
 	Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error
 }
 
-var _ haft.MCPServers = (*Engine)(nil)
-
 // The bounds on a server.
 const (
 	maxServers  = 500 // of an organisation
@@ -48,6 +48,12 @@ const (
 	// believed again.
 	relistAfter = 10 * time.Second
 )
+
+// A ServerManager keeps MCP servers and the tools that they list.
+type ServerManager struct {
+	*base
+	relists relists
+}
 
 // relists remembers when servers were last listed because they asked for it.
 type relists struct {
@@ -72,30 +78,30 @@ func (r *relists) note(id string, always bool) bool {
 }
 
 // upstream returns what reaches servers.
-func (e *Engine) upstream() (Upstream, error) {
-	if e.cfg.Upstream == nil {
+func (u *ServerManager) upstream() (Upstream, error) {
+	if u.cfg.Upstream == nil {
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "MCP servers are not reached from here"}
 	}
-	return e.cfg.Upstream, nil
+	return u.cfg.Upstream, nil
 }
 
 // MCPServer implements [haft.MCPServers].
-func (e *Engine) MCPServer(ctx context.Context, p haft.Principal, ref string) (*haft.MCPServer, error) {
-	if err := e.mayFind(p, haft.ServersRead); err != nil {
+func (u *ServerManager) MCPServer(ctx context.Context, p haft.Principal, ref string) (*haft.MCPServer, error) {
+	if err := u.authority.MayFind(p, haft.ServersRead); err != nil {
 		return nil, err
 	}
-	return e.store.MCPServer(ctx, p.Org, ref)
+	return u.store.MCPServer(ctx, p.Org, ref)
 }
 
 // MCPServerList implements [haft.MCPServers].
-func (e *Engine) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[haft.MCPServer, error] {
+func (u *ServerManager) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[haft.MCPServer, error] {
 	return func(yield func(haft.MCPServer, error) bool) {
-		if err := e.mayFind(p, haft.ServersRead); err != nil {
+		if err := u.authority.MayFind(p, haft.ServersRead); err != nil {
 			yield(haft.MCPServer{}, err)
 			return
 		}
 		for after := ""; ; {
-			list, err := e.store.MCPServers(ctx, p.Org, after, page)
+			list, err := u.store.MCPServers(ctx, p.Org, after, page)
 			if err != nil {
 				yield(haft.MCPServer{}, err)
 				return
@@ -113,39 +119,39 @@ func (e *Engine) MCPServerList(ctx context.Context, p haft.Principal) iter.Seq2[
 }
 
 // PutMCPServer implements [haft.MCPServers].
-func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPServer) (*haft.MCPChange, error) {
-	if err := e.may(p, haft.ServersWrite); err != nil {
+func (u *ServerManager) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPServer) (*haft.MCPChange, error) {
+	if err := u.authority.May(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
-	up, err := e.upstream()
+	up, err := u.upstream()
 	if err != nil {
 		return nil, err
 	}
 	s.Org, s.State = p.Org, haft.MCPState{}
-	if err := e.checkServer(ctx, &s); err != nil {
+	if err := u.checkServer(ctx, &s); err != nil {
 		return nil, err
 	}
-	if err := e.CheckServerNetwork(ctx, s); err != nil {
+	if err := u.CheckServerNetwork(ctx, s); err != nil {
 		return nil, err
 	}
 	before := ""
-	switch old, err := e.store.MCPServer(ctx, p.Org, s.Name); {
+	switch old, err := u.store.MCPServer(ctx, p.Org, s.Name); {
 	case err == nil:
 		s.ID, s.Created, before = old.ID, old.Created, old.Audience()
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	default:
-		if list, err := e.store.MCPServers(ctx, p.Org, "", maxServers); err != nil {
+		if list, err := u.store.MCPServers(ctx, p.Org, "", maxServers); err != nil {
 			return nil, err
 		} else if len(list) >= maxServers {
 			return nil, &haft.Error{Code: haft.CodeInvalid,
 				Message: fmt.Sprintf("an organisation has at most %d servers", maxServers)}
 		}
-		s.ID, s.Created = newID("mcp_"), time.Now()
+		s.ID, s.Created = "mcp_"+rand.Text(), time.Now()
 	}
 	var kept *haft.MCPServer
 	err = up.Keep(ctx, s, func(s haft.MCPServer, own store.OwnSecrets) (err error) {
-		kept, err = e.store.PutMCPServer(ctx, s, own)
+		kept, err = u.store.PutMCPServer(ctx, s, own)
 		return err
 	})
 	if err != nil {
@@ -153,7 +159,7 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 	}
 	up.Drop(*kept)
 	dropped := lost(s, *kept, before)
-	err = e.log(ctx, p, "mcp_server.put", map[string]any{
+	err = u.log(ctx, p, "mcp_server.put", map[string]any{
 		"server": kept.Name, "id": kept.ID, "transport": kept.Transport, "command": program(*kept),
 		"origin":  kept.Origin(),
 		"network": kept.Network, "mounts": kept.Mounts, "credentials_dropped": len(dropped) > 0,
@@ -164,7 +170,7 @@ func (e *Engine) PutMCPServer(ctx context.Context, p haft.Principal, s haft.MCPS
 	if kept.Disabled {
 		return &haft.MCPChange{Server: *kept, Warnings: dropped}, nil
 	}
-	change, err := e.relist(ctx, p, *kept, true)
+	change, err := u.relist(ctx, p, *kept, true)
 	if err != nil {
 		return nil, err
 	}
@@ -209,52 +215,53 @@ func program(s haft.MCPServer) string {
 }
 
 // RefreshMCPServer implements [haft.MCPServers].
-func (e *Engine) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string,
+func (u *ServerManager) RefreshMCPServer(ctx context.Context, p haft.Principal, ref string,
 	accept bool) (*haft.MCPChange, error) {
-	if err := e.may(p, haft.ServersWrite); err != nil {
+	if err := u.authority.May(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
-	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return nil, err
 	}
 	if s.Disabled {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the server is disabled"}
 	}
-	return e.relist(ctx, p, *s, accept)
+	return u.relist(ctx, p, *s, accept)
 }
 
 // relist lists the tools of a server, and keeps what came of it.
-func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer, accept bool) (*haft.MCPChange, error) {
-	up, err := e.upstream()
+func (u *ServerManager) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
+	accept bool) (*haft.MCPChange, error) {
+	up, err := u.upstream()
 	if err != nil {
 		return nil, err
 	}
-	vars, err := e.serverVars(ctx, p.Org)
+	vars, err := u.serverVars(ctx, p.Org)
 	if err != nil {
 		return nil, err
 	}
 	// Connecting finds out that the tools are others, too: what is to be told is
 	// told by this.
-	e.relists.note(s.ID, true)
+	u.relists.note(s.ID, true)
 	change := &haft.MCPChange{Server: s}
 	listing, err := up.List(ctx, p, s, vars)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		e.cfg.Logger.Warn("the tools of an MCP server cannot be listed", "org", s.Org, "server", s.Name, "error", err)
+		u.cfg.Logger.Warn("the tools of an MCP server cannot be listed", "org", s.Org, "server", s.Name, "error", err)
 		change.Server.State.Error = haft.MessageOf(err)
-		change.Server.State.Login = e.needsLogin(err)
+		change.Server.State.Login = u.needsLogin(err)
 		change.Warnings = append(change.Warnings, "the tools cannot be listed: "+haft.MessageOf(err))
 	default:
 		// What a manager added is accepted as it is when it is first seen.
 		accept = accept || s.State.Listed.IsZero()
-		if change, err = e.registry.Sync(ctx, p, s, *listing, accept); err != nil {
+		if change, err = u.registry.Sync(ctx, p, s, *listing, accept); err != nil {
 			return nil, err
 		}
 	}
-	kept, err := e.store.SetMCPServer(ctx, s.Org, s.ID, func(m *haft.MCPServer) error {
+	kept, err := u.store.SetMCPServer(ctx, s.Org, s.ID, func(m *haft.MCPServer) error {
 		m.State = change.Server.State
 		return nil
 	})
@@ -262,7 +269,7 @@ func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
 		return nil, err
 	}
 	change.Server = *kept
-	return change, e.log(ctx, p, "mcp_server.listed", map[string]any{
+	return change, u.log(ctx, p, "mcp_server.listed", map[string]any{
 		"server": s.Name, "id": s.ID, "listing": kept.State.Listing, "accepted": accept, "added": change.Added,
 		"changed": change.Changed,
 		"removed": change.Removed, "waiting": change.Waiting, "invalid": len(kept.State.Invalid),
@@ -271,18 +278,18 @@ func (e *Engine) relist(ctx context.Context, p haft.Principal, s haft.MCPServer,
 }
 
 // needsLogin reports whether listing failed for want of a login.
-func (e *Engine) needsLogin(err error) bool {
-	f, ok := e.cfg.Upstream.(interface{ NeedsLogin(error) bool })
+func (u *ServerManager) needsLogin(err error) bool {
+	f, ok := u.cfg.Upstream.(interface{ NeedsLogin(error) bool })
 	return ok && f.NeedsLogin(err)
 }
 
 // serverVars are the variables of an organisation, for credentials of servers that
 // are asked for nobody in particular.
-func (e *Engine) serverVars(ctx context.Context, org string) ([]secret.Named, error) {
-	if e.cfg.Vault == nil {
+func (u *ServerManager) serverVars(ctx context.Context, org string) ([]secret.Named, error) {
+	if u.cfg.Vault == nil {
 		return nil, nil
 	}
-	stored, err := e.cfg.Vault.Stored(ctx, org, "")
+	stored, err := u.cfg.Vault.Stored(ctx, org, "")
 	if err != nil {
 		return nil, fmt.Errorf("read the stored environment: %w", err)
 	}
@@ -291,62 +298,62 @@ func (e *Engine) serverVars(ctx context.Context, org string) ([]secret.Named, er
 
 // MCPChanged is told that a server lists other tools than it is known by. They are
 // listed in the background; what is new waits for a person.
-func (e *Engine) MCPChanged(org, id string) {
-	if !e.relists.note(id, false) {
+func (u *ServerManager) MCPChanged(org, id string) {
+	if !u.relists.note(id, false) {
 		return
 	}
-	e.spawn(func(ctx context.Context) {
-		s, err := e.store.MCPServer(ctx, org, id)
+	u.engine.Go(func(ctx context.Context) {
+		s, err := u.store.MCPServer(ctx, org, id)
 		if err == nil && !s.Disabled {
-			_, err = e.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
+			_, err = u.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.cfg.Logger.Warn("the changed tools of an MCP server cannot be listed", "org", org, "server", id, "error",
+			u.cfg.Logger.Warn("the changed tools of an MCP server cannot be listed", "org", org, "server", id, "error",
 				err)
 		}
 	})
 }
 
 // RemoveMCPServer implements [haft.MCPServers].
-func (e *Engine) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, revision string) error {
-	if err := e.may(p, haft.ServersWrite); err != nil {
+func (u *ServerManager) RemoveMCPServer(ctx context.Context, p haft.Principal, ref, revision string) error {
+	if err := u.authority.May(p, haft.ServersWrite); err != nil {
 		return err
 	}
-	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return err
 	}
 	parts := store.ServerParts{}
-	if e.cfg.Upstream != nil {
-		parts.Kinds = e.cfg.Upstream.Kinds()
+	if u.cfg.Upstream != nil {
+		parts.Kinds = u.cfg.Upstream.Kinds()
 	}
-	removed, err := e.registry.Unsync(ctx, p, *s, func(tools []haft.ToolID) error {
+	removed, err := u.registry.Unsync(ctx, p, *s, func(tools []haft.ToolID) error {
 		parts.Tools = tools
-		return e.store.RemoveMCPServer(ctx, p.Org, s.ID, revision, parts)
+		return u.store.RemoveMCPServer(ctx, p.Org, s.ID, revision, parts)
 	})
 	if err != nil {
 		return err
 	}
-	if e.cfg.Upstream != nil {
-		e.cfg.Upstream.Drop(*s)
+	if u.cfg.Upstream != nil {
+		u.cfg.Upstream.Drop(*s)
 	}
-	return e.log(ctx, p, "mcp_server.remove", map[string]any{"server": s.Name, "id": s.ID, "tools": removed})
+	return u.log(ctx, p, "mcp_server.remove", map[string]any{"server": s.Name, "id": s.ID, "tools": removed})
 }
 
 // LoginMCPServer implements [haft.MCPLogin].
-func (e *Engine) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redirect string) (string, error) {
-	if err := e.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
+func (u *ServerManager) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redirect string) (string, error) {
+	if err := u.authority.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
 		return "", err
 	}
-	up, err := e.upstream()
+	up, err := u.upstream()
 	if err != nil {
 		return "", err
 	}
-	s, err := e.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return "", err
 	}
-	vars, err := e.serverVars(ctx, p.Org)
+	vars, err := u.serverVars(ctx, p.Org)
 	if err != nil {
 		return "", err
 	}
@@ -354,27 +361,27 @@ func (e *Engine) LoginMCPServer(ctx context.Context, p haft.Principal, ref, redi
 	if err != nil {
 		return "", err
 	}
-	return link, e.log(ctx, p, "mcp_server.login", map[string]any{"server": s.Name, "id": s.ID, "wanted": link != ""})
+	return link, u.log(ctx, p, "mcp_server.login", map[string]any{"server": s.Name, "id": s.ID, "wanted": link != ""})
 }
 
 // FinishMCPLogin implements [haft.MCPLogin].
-func (e *Engine) FinishMCPLogin(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
-	if err := e.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
+func (u *ServerManager) FinishMCPLogin(ctx context.Context, p haft.Principal, a haft.MCPAnswer) error {
+	if err := u.authority.Authorize(p, haft.CallsWrite, authority.Resource{Person: true}); err != nil {
 		return err
 	}
-	up, err := e.upstream()
+	up, err := u.upstream()
 	if err != nil {
 		return err
 	}
 	err = up.Finish(ctx, p, a)
-	if logged := e.log(ctx, p, "mcp_server.login_ended", map[string]any{"agreed": err == nil}); err == nil {
+	if logged := u.log(ctx, p, "mcp_server.login_ended", map[string]any{"agreed": err == nil}); err == nil {
 		err = logged
 	}
 	return err
 }
 
 // checkServer reports what is wrong with a server, and completes it.
-func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
+func (u *ServerManager) checkServer(ctx context.Context, s *haft.MCPServer) error {
 	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 	if err := haft.CheckServerName(s.Name); err != nil {
 		return err
@@ -390,18 +397,19 @@ func (e *Engine) checkServer(ctx context.Context, s *haft.MCPServer) error {
 	if s.Connect < 0 || s.List < 0 || s.Connect.D() > 10*time.Minute || s.List.D() > 10*time.Minute {
 		return bad("the time to connect and to list is at most 10 minutes")
 	}
-	if s.Limits != s.Limits.Within(e.cfg.Ceilings) {
+	if s.Limits != s.Limits.Within(u.cfg.Ceilings) {
 		return bad("a limit of the server is more than the most there is")
 	}
 	if s.Transport == haft.MCPStdio {
-		return e.checkCommand(ctx, s)
+		return u.checkCommand(ctx, s)
 	}
 	if len(s.Command)+len(s.Mounts)+len(s.Network)+len(s.Env) > 0 {
 		return bad("a server with an address has no command, mounts, network or environment")
 	}
-	u, err := url.Parse(s.URL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
-		u.Fragment != "" || len(s.URL) > 2048 {
+	address, err := url.Parse(s.URL)
+	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Hostname() == "" ||
+		address.User != nil ||
+		address.Fragment != "" || len(s.URL) > 2048 {
 		return bad("the address of a server is https://… or http://…, without a user or fragment")
 	}
 	return nil
@@ -416,7 +424,7 @@ var ownDirs = []string{
 
 // checkCommand checks a server that is a command, and whether policy lets the
 // organisation have it.
-func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
+func (u *ServerManager) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 	switch {
 	case len(s.Command) == 0 || s.Command[0] == "":
@@ -424,7 +432,7 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 	case s.URL != "" || len(s.Headers) > 0 || s.OAuth != nil:
 		return bad("a server that is a command has no address, headers or login")
 	case len(s.Command) > maxCommand || len(s.Mounts) > maxMounts || len(s.Network) > maxNetworks ||
-		len(s.Env) > maxEnv:
+		len(s.Env) > engine.MaxEnv:
 		return bad("the server has too many arguments, mounts, hosts or variables")
 	}
 	for _, a := range s.Command {
@@ -437,7 +445,7 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 			return err
 		}
 	}
-	rules, err := e.policyOf(ctx, s.Org)
+	rules, err := u.engine.Rules(ctx, s.Org)
 	if err != nil {
 		return err
 	}
@@ -467,13 +475,13 @@ func (e *Engine) checkCommand(ctx context.Context, s *haft.MCPServer) error {
 		}
 	}
 	for _, entry := range s.Network {
-		if entry == networkFull {
+		if entry == engine.NetworkFull {
 			continue
 		}
-		if e.cfg.Egress == nil {
+		if u.cfg.Egress == nil {
 			return bad("a network of named hosts cannot be given here")
 		}
-		if _, err := e.cfg.Egress.Host(entry); err != nil {
+		if _, err := u.cfg.Egress.Host(entry); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package service
 
 import (
 	"context"
@@ -16,33 +16,33 @@ import (
 )
 
 // Export implements [haft.Eraser].
-func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
-	of, err := e.subject(p, haft.DataExport, of)
+func (d *DataManager) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
+	of, err := d.subject(p, haft.DataExport, of)
 	if err != nil {
 		return err
 	}
-	if err := e.noteExport(ctx, p, of); err != nil {
+	if err := d.noteExport(ctx, p, of); err != nil {
 		return err
 	}
 	if err := haft.WriteExport(w, "subject", of); err != nil {
 		return err
 	}
-	if err := e.exportCalls(ctx, of, w); err != nil {
+	if err := d.exportCalls(ctx, of, w); err != nil {
 		return err
 	}
-	if err := e.exportKeys(ctx, of, w); err != nil {
+	if err := d.exportKeys(ctx, of, w); err != nil {
 		return err
 	}
-	own := e.anyManager(of.Org)
-	if err := exportAll(w, "approval", e.Approvals(ctx, own,
+	own := d.anyManager(of.Org)
+	if err := exportAll(w, "approval", d.approvals.Approvals(ctx, own,
 		haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
 		return err
 	}
-	about, err := e.about(ctx, of, true)
+	about, err := d.about(ctx, of, true)
 	if err != nil {
 		return err
 	}
-	for entry, err := range e.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Trail(ctx, of.Org) {
 		if err == nil && about(entry) {
 			err = haft.WriteExport(w, "audit", entry)
 		}
@@ -50,7 +50,7 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 			return err
 		}
 	}
-	sums, err := e.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User,
+	sums, err := d.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User,
 		By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
 	if err != nil {
 		return err
@@ -63,23 +63,23 @@ func (e *Engine) Export(ctx context.Context, p haft.Principal, of haft.Subject, 
 	if of.User != "" {
 		return nil
 	}
-	return e.exportOrg(ctx, own, w)
+	return d.exportOrg(ctx, own, w)
 }
 
 // noteExport adds to the audit of the organisation who has its data, or that of a user.
-func (e *Engine) noteExport(ctx context.Context, p haft.Principal, of haft.Subject) error {
+func (d *DataManager) noteExport(ctx context.Context, p haft.Principal, of haft.Subject) error {
 	body, err := json.Marshal(map[string]string{"of": subjectKind(of)})
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
-	return e.store.Commit(ctx,
+	return d.store.Commit(ctx,
 		store.Batch{Audit: []audit.Entry{{Org: of.Org, Time: time.Now(), Kind: "data.exported", Actor: p, Body: body}}})
 }
 
 // exportKeys writes what API keys are for, and nothing of their secrets.
-func (e *Engine) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) error {
+func (d *DataManager) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) error {
 	for after, more := "", true; more; {
-		list, err := e.store.Keys(ctx, of.Org, after, page)
+		list, err := d.store.Keys(ctx, of.Org, after, page)
 		if err != nil {
 			return err
 		}
@@ -98,11 +98,11 @@ func (e *Engine) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) e
 }
 
 // exportCalls writes calls with their events and chains, oldest first.
-func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
+func (d *DataManager) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
 	chains := map[haft.ChainID]bool{"": true}
 	f := haft.CallFilter{Org: of.Org, User: of.User, Oldest: true, Limit: page}
 	for more := true; more; {
-		list, err := e.store.Records(ctx, f)
+		list, err := d.store.Records(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -111,14 +111,14 @@ func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) 
 			if err := haft.WriteExport(w, "call", r); err != nil {
 				return err
 			}
-			if err := e.exportEvents(ctx, of.Org, r.Call.ID, w); err != nil {
+			if err := d.exportEvents(ctx, of.Org, r.Call.ID, w); err != nil {
 				return err
 			}
 			if chains[r.Call.Chain] {
 				continue
 			}
 			chains[r.Call.Chain] = true
-			c, err := e.Chain(ctx, e.anyManager(of.Org), r.Call.Chain)
+			c, err := d.engine.Chain(ctx, d.anyManager(of.Org), r.Call.Chain)
 			if err == nil {
 				err = haft.WriteExport(w, "chain", c)
 			}
@@ -132,9 +132,9 @@ func (e *Engine) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) 
 }
 
 // exportEvents writes the events of a call that are still kept.
-func (e *Engine) exportEvents(ctx context.Context, org string, id haft.CallID, w io.Writer) error {
+func (d *DataManager) exportEvents(ctx context.Context, org string, id haft.CallID, w io.Writer) error {
 	for after, more := int64(0), true; more; {
-		list, err := e.store.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
+		list, err := d.store.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
 		if err != nil && !errors.Is(err, event.ErrLost) {
 			return err
 		}
@@ -150,17 +150,17 @@ func (e *Engine) exportEvents(ctx context.Context, org string, id haft.CallID, w
 }
 
 // exportOrg writes what belongs to an organisation and to nobody in it.
-func (e *Engine) exportOrg(ctx context.Context, own haft.Principal, w io.Writer) error {
-	if err := exportAll(w, "agent", e.AgentList(ctx, own, haft.AgentFilter{})); err != nil {
+func (d *DataManager) exportOrg(ctx context.Context, own haft.Principal, w io.Writer) error {
+	if err := exportAll(w, "agent", d.agents.AgentList(ctx, own, haft.AgentFilter{})); err != nil {
 		return err
 	}
-	if err := exportAll(w, "sandbox_config", e.SandboxConfigs(ctx, own)); err != nil {
+	if err := exportAll(w, "sandbox_config", d.sandboxes.SandboxConfigs(ctx, own)); err != nil {
 		return err
 	}
-	if err := exportAll(w, "mcp_server", e.MCPServerList(ctx, own)); err != nil {
+	if err := exportAll(w, "mcp_server", d.servers.MCPServerList(ctx, own)); err != nil {
 		return err
 	}
-	hooks, err := e.store.Webhooks(ctx, own.Org)
+	hooks, err := d.store.Webhooks(ctx, own.Org)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (e *Engine) exportOrg(ctx context.Context, own haft.Principal, w io.Writer)
 			return err
 		}
 	}
-	return exportAll(w, "tool", e.Tools(ctx, own, haft.ToolFilter{}))
+	return exportAll(w, "tool", d.tools.Tools(ctx, own, haft.ToolFilter{}))
 }
 
 // exportAll writes what a list has.

@@ -1,18 +1,23 @@
-package engine
+package service
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 
 	"haft"
+	"haft/internal/authority"
 	"haft/internal/event"
 )
 
+// History reads the calls that were made, their events and what they used.
+type History struct{ *base }
+
 // Record implements [haft.CallHistory].
-func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	r, err := e.seen(ctx, p, id, haft.CallsRead)
+func (h *History) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
+	r, err := h.engine.Seen(ctx, p, id, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -21,9 +26,9 @@ func (e *Engine) Record(ctx context.Context, p haft.Principal, id haft.CallID) (
 }
 
 // Records implements [haft.CallHistory].
-func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
+func (h *History) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
 	return func(yield func(haft.Record, error) bool) {
-		if err := e.may(p, haft.CallsRead); err != nil {
+		if err := h.authority.May(p, haft.CallsRead); err != nil {
 			yield(haft.Record{}, err)
 			return
 		}
@@ -32,7 +37,7 @@ func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilte
 			return
 		}
 		f.Org = p.Org
-		if !e.authority.SeesAll(p, haft.CallsRead) { // somebody who sees only their own
+		if !h.authority.SeesAll(p, haft.CallsRead) { // somebody who sees only their own
 			if f.User, f.Agent = p.Owner(), cmp.Or(p.Agent, f.Agent); f.User == "" {
 				return
 			}
@@ -43,7 +48,7 @@ func (e *Engine) Records(ctx context.Context, p haft.Principal, f haft.CallFilte
 		}
 		for left > 0 {
 			f.Limit = min(left, page)
-			list, err := e.store.Records(ctx, f)
+			list, err := h.store.Records(ctx, f)
 			if err != nil {
 				yield(haft.Record{}, err)
 				return
@@ -74,8 +79,8 @@ func tooMany(what string) error {
 }
 
 // Replay implements [haft.CallHistory].
-func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	r, err := e.seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
+func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	r, err := h.engine.Seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -92,20 +97,20 @@ func (e *Engine) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (
 		Env:     r.Call.Env,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
-	if e.authority.Manages(p) {
+	if h.authority.Manages(p) {
 		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had
-		c.Turn = newID("replay_")
+		c.Turn = "replay_" + rand.Text()
 	}
-	return e.Call(ctx, c)
+	return h.engine.Call(ctx, c)
 }
 
 // Watch implements [haft.Watcher].
-func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
+func (h *History) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
 	error] {
 	nothing := func(err error) iter.Seq2[haft.Event, error] {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
-	if err := e.may(p, haft.EventsRead); err != nil {
+	if err := h.authority.May(p, haft.EventsRead); err != nil {
 		return nothing(err)
 	}
 	if len(f.Types) > maxFilter {
@@ -113,7 +118,7 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 	}
 	want := event.Filter{Org: p.Org, User: f.User, Agent: f.Agent, Call: f.Call, Tool: f.Tool, Types: f.Types,
 		Marks: f.Marks}
-	if !e.authority.SeesAll(p, haft.EventsRead) {
+	if !h.authority.SeesAll(p, haft.EventsRead) {
 		own := event.For(p)
 		if want.User != "" && want.User != own.User || own.Agent != "" && want.Agent != "" && want.Agent != own.Agent {
 			return nothing(&haft.Error{Code: haft.CodeDenied,
@@ -121,37 +126,49 @@ func (e *Engine) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter
 		}
 		want.User, want.Agent = own.User, cmp.Or(own.Agent, want.Agent)
 	}
-	return e.WatchFor(ctx, want, after)
+	return h.WatchFor(ctx, want, after)
 }
 
 // WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
 // it answers for who may see them.
-func (e *Engine) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
-	return e.hub.Watch(ctx, f, after)
+func (h *History) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
+	return h.engine.WatchFor(ctx, f, after)
 }
 
 // Cursor returns that of the last event of all: a watch after it gets what happens
 // from now on.
-func (e *Engine) Cursor(ctx context.Context) (int64, error) { return e.hub.Cursor(ctx) }
+func (h *History) Cursor(ctx context.Context) (int64, error) { return h.engine.Cursor(ctx) }
 
 // EventsOf returns up to limit events of a call that p may see, after the one with
 // that cursor.
-func (e *Engine) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64,
+func (h *History) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64,
 	limit int) ([]haft.Event, error) {
-	r, err := e.seen(ctx, p, id, haft.EventsRead)
+	r, err := h.engine.Seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return nil, err
 	}
-	return e.store.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+	return h.store.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
 }
 
 // WatchCall yields the events of a call that p may see, after the one with that
 // cursor, as [Engine.Watch] does.
-func (e *Engine) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
+func (h *History) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
 	error] {
-	r, err := e.seen(ctx, p, id, haft.EventsRead)
+	r, err := h.engine.Seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
-	return e.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after)
+	return h.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after)
+}
+
+// Usage implements [haft.Meter]. Who sees only their own calls sees only what they
+// used.
+func (h *History) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery) ([]haft.UsageSum, error) {
+	if err := h.authority.Authorize(p, haft.UsageRead, authority.Owned("", p)); err != nil {
+		return nil, err
+	}
+	if !h.authority.SeesAll(p, haft.UsageRead) {
+		q.User, q.Agent = p.Owner(), cmp.Or(p.Agent, q.Agent)
+	}
+	return h.store.Usage(ctx, p.Org, q)
 }

@@ -1,0 +1,227 @@
+// Package service manages what calls are made of and what is left of them: tools, agents,
+// policies, MCP servers, sandbox configurations, secrets, the history of calls, requests
+// for approval, retention, export and erasure. Calls themselves run in package engine, to
+// which this package talks through the interfaces of [Engine].
+//
+// Each manager owns one area. [API] is the sum of those that implement [haft.Service].
+package service
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"haft"
+	"haft/internal/authority"
+	"haft/internal/engine"
+	"haft/internal/event"
+	"haft/internal/registry"
+	"haft/internal/secret"
+	"haft/internal/store"
+	"haft/policy"
+)
+
+// page is how many rows are read at once.
+const page = 100
+
+// Config has the settings of a service. The zero value is useful.
+type Config struct {
+	// Owner names this process where several share a store.
+	Owner string
+	// Rules say who may do what.
+	Rules authority.Rules
+	// Vault keeps the variables of organisations and agents. Nil keeps those of
+	// agents in their rows, and none of organisations.
+	Vault Vault
+	// Upstream reaches MCP servers. Nil means that there are none.
+	Upstream Upstream
+	// Egress knows the hosts of a network. Nil means that no network can be given.
+	Egress engine.EgressGuard
+	// Ceilings are the highest limits of a server; zero fields are those of package haft.
+	Ceilings haft.Limits
+	// KeepEvents is how long events can be replayed; 0 means a week.
+	KeepEvents time.Duration
+	// Retention says how long calls are kept that have ended, where an organisation has
+	// no bounds of its own; zero fields are those of [haft.DefaultRetention].
+	Retention haft.Retention
+	// PruneEvery is how often a round of pruning may begin; 0 means 4 seconds.
+	PruneEvery time.Duration
+	// Logger is told what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}
+
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Rules.Operators == "" {
+		c.Rules.Operators = authority.EveryOrg
+	}
+	if c.KeepEvents == 0 {
+		c.KeepEvents = 7 * 24 * time.Hour
+	}
+	if c.PruneEvery == 0 {
+		c.PruneEvery = 4 * time.Second
+	}
+	c.Ceilings, c.Retention = c.Ceilings.Or(haft.LimitCeilings()), c.Retention.Or(haft.DefaultRetention())
+	return c
+}
+
+// A Vault keeps the variables of organisations and of agents: what is put into it
+// can be used, replaced and removed, and not be read back. An empty agent means
+// the organisation itself.
+type Vault interface {
+	engine.Vault
+	// List says what is stored in one scope, by name.
+	List(ctx context.Context, org string, agent haft.AgentID) ([]secret.Info, error)
+	// Put stores a value in the place of the one that is there, and where it may
+	// go: nil means where that may, and no hosts means everywhere.
+	Put(ctx context.Context, org string, agent haft.AgentID, name string, v secret.Value, b *secret.Binding) error
+	// Remove removes a value, or returns [haft.CodeNotFound].
+	Remove(ctx context.Context, org string, agent haft.AgentID, name string) error
+	// PutEnv makes env all that is stored for an agent: an empty value keeps the one
+	// that is there. What has to be written for that is given to write, which writes
+	// the agent with it, or neither. It may be called more than once.
+	PutEnv(ctx context.Context, org string, agent haft.AgentID, env map[string]secret.Value,
+		write func(store.OwnSecrets) error) error
+}
+
+// An Engine runs calls.
+type Engine interface {
+	haft.Caller
+	haft.Planner
+	haft.Operator
+	Changes
+	Decisions
+	Work
+}
+
+// Changes is how the engine learns that permissions have changed.
+type Changes interface {
+	// Log writes an entry of the audit that is not about a call, and has the calls of the
+	// organisation, or of all if org is empty, decided again.
+	Log(ctx context.Context, p haft.Principal, org, kind string, body any) error
+	// AnnounceChange has everything that is kept in memory of an organisation read again,
+	// here and on other servers, and its calls decided again.
+	AnnounceChange(ctx context.Context, org string) error
+}
+
+// Decisions are made by the engine about calls, and needed here too.
+type Decisions interface {
+	// Rules returns the policy that holds in an organisation now.
+	Rules(ctx context.Context, org string) (*policy.Policy, error)
+	// CheckSandbox reports why nothing can run in a sandbox of that name.
+	CheckSandbox(name, pointer string) error
+	// ServerHosts returns the hosts that an MCP server can reach.
+	ServerHosts(s haft.MCPServer) ([]string, error)
+	// Answerable reports whether p could answer a request for approval.
+	Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool
+	// Answer writes what p says to a request that waits, and has its call go on or ends it.
+	Answer(ctx context.Context, p haft.Principal, a *haft.Approval, answer haft.Answer) (*haft.Approval, error)
+}
+
+// Work is the rest of what the engine does for the service.
+type Work interface {
+	// Go runs work in the background until the engine is closed. It reports whether it
+	// still takes work.
+	Go(work func(context.Context)) bool
+	// Seen returns the record of a call, if one of the actions lets p have it.
+	Seen(ctx context.Context, p haft.Principal, id haft.CallID, actions ...haft.Action) (*haft.Record, error)
+	// Watch yields events that fit a filter, and Cursor is that of the last event.
+	WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error]
+	Cursor(ctx context.Context) (int64, error)
+}
+
+// base is what all managers have.
+type base struct {
+	cfg       Config
+	store     *store.Store
+	registry  *registry.Registry
+	authority authority.Rules
+	engine    Engine
+}
+
+// log writes an entry of the audit about a change of p's organisation.
+func (b *base) log(ctx context.Context, p haft.Principal, kind string, body any) error {
+	return b.engine.Log(ctx, p, p.Org, kind, body)
+}
+
+// manage has do run if p may do the action, and writes to the audit that it was done,
+// with what do returns.
+func (b *base) manage(ctx context.Context, p haft.Principal, a haft.Action, kind string,
+	do func(context.Context) (any, error)) error {
+	if err := b.authority.May(p, a); err != nil {
+		return err
+	}
+	body, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	return b.log(ctx, p, kind, body)
+}
+
+// An API is everything that an API can do. It implements [haft.Service]; what is no part
+// of that is in the fields.
+type API struct {
+	haft.Caller
+	haft.Planner
+	haft.Operator
+	*ToolManager
+	*AgentManager
+	*ApprovalManager
+	*History
+
+	Policies  *PolicyManager
+	Servers   *ServerManager
+	Sandboxes *SandboxManager
+	Variables *SecretManager
+	Retainer  *RetentionManager
+	Data      *DataManager
+
+	base *base
+}
+
+var (
+	_ haft.Service    = (*API)(nil)
+	_ haft.MCPServers = (*ServerManager)(nil)
+	_ haft.Sandboxes  = (*SandboxManager)(nil)
+	_ haft.Meter      = (*History)(nil)
+	_ haft.Retainer   = (*RetentionManager)(nil)
+	_ haft.Eraser     = (*DataManager)(nil)
+)
+
+// New returns a service over an engine and its parts. It prunes old calls until the engine
+// is closed.
+func New(e Engine, parts engine.Parts, cfg Config) *API {
+	cfg = cfg.filled()
+	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules, engine: e}
+	a := &API{
+		Caller: e, Planner: e, Operator: e, base: b,
+		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},
+		History: &History{b}, Policies: &PolicyManager{b}, Servers: &ServerManager{base: b},
+		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b},
+	}
+	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
+		servers: a.Servers, sandboxes: a.Sandboxes}
+	e.Go(a.Retainer.pruneLoop)
+	return a
+}
+
+// Authorize reports why p may not do an action to a resource. Every method of this package
+// and of the engine that somebody calls asks the same rules first. Whether p may call a
+// tool is decided by the authorize stage of the engine.
+func (a *API) Authorize(p haft.Principal, act haft.Action, res authority.Resource) error {
+	return a.base.authority.Authorize(p, act, res)
+}
+
+// May is Authorize for what belongs to the organisation as a whole.
+func (a *API) May(p haft.Principal, act haft.Action) error { return a.base.authority.May(p, act) }
+
+// Manage has do run if p may do the action, and writes to the audit that it was
+// done, with what do returns.
+func (a *API) Manage(ctx context.Context, p haft.Principal, act haft.Action, kind string,
+	do func(context.Context) (any, error)) error {
+	return a.base.manage(ctx, p, act, kind, do)
+}
