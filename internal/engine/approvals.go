@@ -12,69 +12,82 @@ import (
 	"haft/policy"
 )
 
+// approvals take the answers to requests for approval.
+type approvals struct {
+	store       *store.Store
+	authority   authority.Rules
+	authorizer  *authorizer
+	dispatcher  *dispatcher
+	permissions *permissions
+	recorder    *recorder
+	redaction   *redaction
+	rules       *policies
+	seals       *callSealer
+}
+
 // Answerable reports whether p could answer a request: a rule may name others than
 // those who usually do.
-func (e *Engine) Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
+func (ap *approvals) Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
 	if p.Agent != "" || p.User == "" {
 		return false
 	}
-	rec, err := e.store.Record(ctx, p.Org, a.Call)
+	rec, err := ap.store.Record(ctx, p.Org, a.Call)
 	if err != nil {
 		return false
 	}
-	ex, err := e.unseal(rec)
+	ex, err := ap.seals.unseal(rec)
 	if err != nil {
 		return false
 	}
-	return e.judge(ctx, ex, &a, p, haft.Answer{Approve: true}) == nil
+	return ap.judge(ctx, ex, &a, p, haft.Answer{Approve: true}) == nil
 }
 
 // Answer writes what p says to a request that p may see, and has its call go on or ends
 // it. Who may answer is decided by the policy of now, with the arguments that are agreed to.
-func (e *Engine) Answer(ctx context.Context, p haft.Principal, a *haft.Approval,
+func (ap *approvals) Answer(ctx context.Context, p haft.Principal, a *haft.Approval,
 	answer haft.Answer) (*haft.Approval, error) {
 	if a.State != haft.ApprovalPending {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request is " + string(a.State) + " already"}
 	}
-	rec, err := e.store.Record(ctx, p.Org, a.Call)
+	rec, err := ap.store.Record(ctx, p.Org, a.Call)
 	if err != nil {
 		return nil, err
 	}
 	if !time.Now().Before(a.Expires) {
-		if err := e.expire(ctx, rec); err != nil {
+		if err := ap.recorder.expire(ctx, rec); err != nil {
 			return nil, err
 		}
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has expired"}
 	}
-	ex, err := e.unseal(rec)
+	ex, err := ap.seals.unseal(rec)
 	if err != nil {
 		return nil, err
 	}
-	if now, _, err := e.principalNow(ctx, ex.call.Principal); err == nil {
+	if now, _, err := ap.authorizer.principalNow(ctx, ex.call.Principal); err == nil {
 		ex.call.Principal = now
 	} else if w, ok := errors.AsType[*withdrawal](err); ok {
-		if err := e.dropWithdrawn(ctx, rec, w); err != nil {
+		if err := ap.permissions.dropWithdrawn(ctx, rec, w); err != nil {
 			return nil, err
 		}
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has ended: " + w.Error()}
 	} else {
 		return nil, err
 	}
-	if err := e.judge(ctx, ex, a, p, answer); err != nil {
+	if err := ap.judge(ctx, ex, a, p, answer); err != nil {
 		return nil, err
 	}
-	return e.answer(ctx, ex, a, p, answer)
+	return ap.answer(ctx, ex, a, p, answer)
 }
 
 // judge looks at the call as it would run, with the arguments of the answer, and
 // at whether p may answer.
-func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
+func (ap *approvals) judge(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
 	answer haft.Answer) error {
 	ex.call.Digest = ex.rec.Digest // the version that was shown
-	if err := e.resolve(ctx, ex); err != nil {
+	if err := ap.authorizer.resolve(ctx, ex); err != nil {
 		return asCoded(err)
 	}
-	rules, err := e.policyOf(ctx, p.Org)
+	rules, err := ap.rules.policyOf(ctx, p.Org)
 	if err != nil {
 		return err
 	}
@@ -86,7 +99,7 @@ func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p h
 		}
 		ex.call.Args = answer.Args
 	}
-	if err := e.validate(ctx, ex); err != nil {
+	if err := ap.authorizer.validate(ctx, ex); err != nil {
 		return asCoded(err)
 	}
 	d := rules.Decide(ex.request(ex.args))
@@ -102,7 +115,7 @@ func (e *Engine) judge(ctx context.Context, ex *execution, a *haft.Approval, p h
 	}
 	if d.Effect == policy.Deny {
 		// Refusing what is denied anyway is for managers.
-		return e.authority.May(authority.Unconfined(p), haft.PoliciesWrite)
+		return ap.authority.May(authority.Unconfined(p), haft.PoliciesWrite)
 	}
 	if err := d.MayApprove(p, a.Requester); err != nil {
 		return err
@@ -127,30 +140,30 @@ func asCoded(err error) error {
 }
 
 // answer writes down what p says, once, and has the call go on or ends it.
-func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
+func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
 	answer haft.Answer) (*haft.Approval, error) {
 	answer.Reason = ex.redactor.Text(answer.Reason)
 	next := *a
 	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
 	if answer.Approve {
 		next.State, next.Edited = haft.ApprovalApproved, len(answer.Args) > 0
-		terms, err := e.terms(ctx, ex)
+		terms, err := ap.authorizer.terms(ctx, ex)
 		if err != nil {
 			return nil, err
 		}
 		// With other arguments everything else is as it was shown.
-		if !next.Edited && !e.agreedTo(ex, a, terms) ||
+		if !next.Edited && !ap.authorizer.agreedTo(ex, a, terms) ||
 			next.Edited && (a.Terms == nil || a.Terms.Binds != terms.Binds) {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call is not what was asked for any more: " +
 				"its environment, network, limits, sandbox, packages or server has changed, or was not shown; " +
 				"refuse it, and have it called again"}
 		}
-		next.Binds = e.bindsTerms(ex, terms)
+		next.Binds = ap.authorizer.bindsTerms(ex, terms)
 		if next.Terms, err = ex.shownTerms(terms); err != nil {
 			return nil, err
 		}
 		if next.Edited {
-			e.keep(ex)
+			ap.redaction.keep(ex)
 			next.Args = ex.rec.Call.Args
 		}
 	}
@@ -164,26 +177,26 @@ func (e *Engine) answer(ctx context.Context, ex *execution, a *haft.Approval, p 
 			message += ": " + answer.Reason
 		}
 		res := ex.failed(haft.StatusRejected, haft.FailRejected, message)
-		e.completeResult(ex, res)
-		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{e.decidedEntry(ex, p, decided)}}
-		if err := e.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
+		ap.recorder.completeResult(ex, res)
+		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{ap.decidedEntry(ex, p, decided)}}
+		if err := ap.recorder.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
 			return nil, answered(err)
 		}
-		return &next, ended(e.close(ctx, ex, res))
+		return &next, ended(ap.recorder.close(ctx, ex, res))
 	}
 	ex.approval = &next
-	sealed, err := e.seal(ex)
+	sealed, err := ap.seals.seal(ex)
 	if err != nil {
 		return nil, err
 	}
 	ex.rec.Sealed, ex.rec.Status, ex.rec.Result = sealed, haft.StatusQueued, nil
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{next},
-		Audit: []audit.Entry{e.decidedEntry(ex, p, decided)}}
-	if err := e.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
+		Audit: []audit.Entry{ap.decidedEntry(ex, p, decided)}}
+	if err := ap.recorder.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
 		return nil, answered(err)
 	}
-	e.dispatcher.add(ex.call.Principal.Org)
-	e.accepted(e.approved(ex, &next))
+	ap.dispatcher.add(ex.call.Principal.Org)
+	ap.dispatcher.accepted(ap.seals.approved(ex, &next))
 	return &next, nil
 }
 
@@ -196,41 +209,40 @@ func answered(err error) error {
 }
 
 // decidedEntry is what the audit says about an answer.
-func (e *Engine) decidedEntry(ex *execution, p haft.Principal, body map[string]any) audit.Entry {
-	entry := e.entry(ex, "approval.decided", body)
+func (ap *approvals) decidedEntry(ex *execution, p haft.Principal, body map[string]any) audit.Entry {
+	entry := ap.recorder.entry(ex, "approval.decided", body)
 	entry.Actor = p
 	return entry
 }
 
 // approved makes an execution of a call that a person agreed to: it starts from the beginning.
-func (e *Engine) approved(ex *execution, a *haft.Approval) *execution {
-	again := &execution{call: ex.call, rec: ex.rec, async: true, began: time.Now(), approval: a, env: ex.call.Env,
-		redactor: e.redactor(nil, nil, ex.call.Env), done: make(chan struct{}), seen: e.changes.Load(), confirm: true,
-		accepted: true}
+func (k *callSealer) approved(ex *execution, a *haft.Approval) *execution {
+	again := k.taken(ex.call, ex.rec)
+	again.approval = a
 	again.call.Digest = ex.rec.Digest
 	return again
 }
 
 // expire closes a call whose request nobody answered in time.
-func (e *Engine) expire(ctx context.Context, r *haft.Record) error {
-	return e.drop(ctx, r, haft.StatusRejected, haft.FailRejected, "nobody agreed in time")
+func (w *recorder) expire(ctx context.Context, r *haft.Record) error {
+	return w.drop(ctx, r, haft.StatusRejected, haft.FailRejected, "nobody agreed in time")
 }
 
 // Wait returns the result of a call when it has ended, or when it waits for a
 // person, or what is known when ctx ends.
-func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	if err := e.authority.Any(p, authority.Resource{}, haft.CallsRead, haft.CallsWrite); err != nil {
+func (en *entrance) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	if err := en.authority.Any(p, authority.Resource{}, haft.CallsRead, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	// A call that was only just made has no record yet.
-	if ex := e.executionOf(id); ex != nil {
+	if ex := en.calls.executionOf(id); ex != nil {
 		whose := authority.Owned("call", ex.asked.Principal)
-		if e.authority.Any(p, whose, haft.CallsRead, haft.CallsWrite) == nil {
-			return e.await(ctx, p, id)
+		if en.authority.Any(p, whose, haft.CallsRead, haft.CallsWrite) == nil {
+			return en.await(ctx, p, id)
 		}
 	}
-	if _, err := e.Seen(ctx, p, id, haft.CallsRead, haft.CallsWrite); err != nil {
+	if _, err := en.Seen(ctx, p, id, haft.CallsRead, haft.CallsWrite); err != nil {
 		return nil, err
 	}
-	return e.await(ctx, p, id)
+	return en.await(ctx, p, id)
 }

@@ -13,19 +13,19 @@ import (
 // exactly them where that is demanded. A call that waits settles here and starts
 // over at the beginning of the pipeline when somebody has agreed: rules may have
 // changed in the hours between.
-func (e *Engine) approve(ctx context.Context, ex *execution) error {
-	if err := e.decideFinal(ctx, ex); err != nil {
+func (au *authorizer) approve(ctx context.Context, ex *execution) error {
+	if err := au.decideFinal(ctx, ex); err != nil {
 		return err
 	}
 	if ex.approval == nil && ex.decision.Effect != policy.NeedsApproval {
 		return nil
 	}
-	terms, err := e.terms(ctx, ex)
+	terms, err := au.terms(ctx, ex)
 	if err != nil {
 		return err
 	}
 	if ex.approval != nil {
-		return e.useApproval(ex, terms)
+		return au.useApproval(ex, terms)
 	}
 	shown, err := ex.shownTerms(terms)
 	if err != nil {
@@ -34,12 +34,12 @@ func (e *Engine) approve(ctx context.Context, ex *execution) error {
 	now := time.Now()
 	expires := ex.decision.Expires().D()
 	if expires == 0 {
-		expires = e.cfg.ApprovalExpires
+		expires = au.cfg.ApprovalExpires
 	}
-	e.keep(ex)
+	au.redaction.keep(ex)
 	ex.approval = &haft.Approval{
 		ID: haft.ApprovalID(newID("a_")), Call: ex.call.ID, Tool: ex.tool.Tool.Name, State: haft.ApprovalPending,
-		Binds: e.bindsTerms(ex, terms), Args: ex.rec.Call.Args, Terms: shown, Requester: ex.call.Principal,
+		Binds: au.bindsTerms(ex, terms), Args: ex.rec.Call.Args, Terms: shown, Requester: ex.call.Principal,
 		Rule:    ex.decision.Rule,
 		Created: now, Expires: now.Add(expires),
 	}
@@ -49,17 +49,19 @@ func (e *Engine) approve(ctx context.Context, ex *execution) error {
 }
 
 // decideFinal decides with the arguments as they will run.
-func (e *Engine) decideFinal(_ context.Context, ex *execution) error { return e.decide(ex, ex.args) }
+func (au *authorizer) decideFinal(_ context.Context, ex *execution) error {
+	return au.decide(ex, ex.args)
+}
 
 // useApproval spends the approval that lets the call run: once, for the version, the
 // arguments and the terms that were agreed to, by somebody whom the rules of now accept.
-func (e *Engine) useApproval(ex *execution, terms *haft.Terms) error {
+func (au *authorizer) useApproval(ex *execution, terms *haft.Terms) error {
 	a := *ex.approval
 	ex.timeline.Approval = haft.Millis(a.Decided.Sub(a.Created))
 	switch {
 	case a.State != haft.ApprovalApproved:
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever, "nobody has agreed to the call")
-	case !e.agreedTo(ex, &a, terms):
+	case !au.agreedTo(ex, &a, terms):
 		return refuse(haft.StatusRejected, haft.FailRejected, haft.RetryNever,
 			"the approval is for other arguments, another version or other terms (environment, network, limits, "+
 				"sandbox or server): call again, so that somebody agrees to those of now")

@@ -9,16 +9,16 @@ import (
 
 // Seen returns the record of a call, if one of the actions lets p have it. What p
 // may not see is not there.
-func (e *Engine) Seen(ctx context.Context, p haft.Principal, id haft.CallID,
+func (en *entrance) Seen(ctx context.Context, p haft.Principal, id haft.CallID,
 	actions ...haft.Action) (*haft.Record, error) {
-	if err := e.authority.Any(p, authority.Resource{}, actions...); err != nil {
+	if err := en.authority.Any(p, authority.Resource{}, actions...); err != nil {
 		return nil, err
 	}
-	r, err := e.store.Record(ctx, p.Org, id)
+	r, err := en.store.Record(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.authority.Any(p, authority.Owned("call", r.Call.Principal), actions...); err != nil {
+	if err := en.authority.Any(p, authority.Owned("call", r.Call.Principal), actions...); err != nil {
 		return nil, notThere("call", err)
 	}
 	return r, nil

@@ -7,17 +7,40 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/registry"
+	"haft/internal/store"
 	"haft/internal/toolrule"
 	"haft/policy"
 	"haft/schema"
 )
 
+// An authorizer decides about calls: it has the stages resolve, authorize, validate and approve, and
+// decides again when permissions change.
+type authorizer struct {
+	cfg         *Config
+	store       *store.Store
+	registry    *registry.Registry
+	calls       *callTable
+	digests     *digests
+	egress      *egressPlanner
+	env         *envBuilder
+	filters     *filters
+	operator    *operator
+	permissions *permissions
+	redaction   *redaction
+	rules       *policies
+	sandboxes   *sandboxConfigs
+
+	turns  *locks // by turn of an agent
+	blocks *blocks
+}
+
 // authorize asks whether this principal may call this tool, by the tool's own
 // roles, the rules of the agent and the policies of server and organisation. It
 // looks at the arguments as they came; [Engine.approve] decides again with those
 // that will run. [Engine.Explain] asks by the same functions.
-func (e *Engine) authorize(ctx context.Context, ex *execution) error {
-	if err := e.blocks.check(ex); err != nil {
+func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
+	if err := au.blocks.check(ex); err != nil {
 		return err
 	}
 	if !hasRoles(ex.call.Principal, ex.tool) {
@@ -27,15 +50,15 @@ func (e *Engine) authorize(ctx context.Context, ex *execution) error {
 		}
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, message).by("roles")
 	}
-	if err := e.followRules(ctx, ex); err != nil {
+	if err := au.followRules(ctx, ex); err != nil {
 		return err
 	}
-	rules, err := e.policyOf(ctx, ex.call.Principal.Org)
+	rules, err := au.rules.policyOf(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}
 	ex.rules = rules
-	return e.decide(ex, readable(ex.call.Args))
+	return au.decide(ex, readable(ex.call.Args))
 }
 
 // readable returns arguments as rules look at them before they are validated.
@@ -52,7 +75,7 @@ func readable(args json.RawMessage) json.RawMessage {
 }
 
 // decide asks policy about args and keeps the answer.
-func (e *Engine) decide(ex *execution, args json.RawMessage) error {
+func (au *authorizer) decide(ex *execution, args json.RawMessage) error {
 	if ex.decided != nil && bytes.Equal(ex.decided, args) {
 		return nil // equal policies and requests give equal decisions
 	}
@@ -79,7 +102,7 @@ func denied(d policy.Decision) error {
 // followRules holds the call against the tool rules of its agent. Rules that look
 // at the turn so far take its lock, so that two calls of one turn cannot both be
 // the first.
-func (e *Engine) followRules(ctx context.Context, ex *execution) error {
+func (au *authorizer) followRules(ctx context.Context, ex *execution) error {
 	if ex.agent == nil || len(ex.agent.Rules) == 0 {
 		return nil
 	}
@@ -93,11 +116,11 @@ func (e *Engine) followRules(ctx context.Context, ex *execution) error {
 		}
 		var err error
 		if !ex.explains && !ex.parent.turning() { // else the call that made this one has it, and waits
-			if ex.unlock, err = e.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
+			if ex.unlock, err = au.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
 				return err
 			}
 		}
-		if history, err = e.past(ctx, ex); err != nil {
+		if history, err = au.past(ctx, ex); err != nil {
 			return err
 		}
 	}
@@ -127,9 +150,9 @@ func (e *Engine) followRules(ctx context.Context, ex *execution) error {
 
 // past returns what was called in the turn before, also what waits. Package
 // toolrule sorts out what was refused.
-func (e *Engine) past(ctx context.Context, ex *execution) ([]toolrule.Past, error) {
+func (au *authorizer) past(ctx context.Context, ex *execution) ([]toolrule.Past, error) {
 	p := ex.call.Principal
-	records, err := e.store.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
+	records, err := au.store.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const (
 
 // Batch implements [haft.Planner]. Neighbours that may run beside each other do;
 // the others wait for what stands before them.
-func (e *Engine) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, error) {
+func (en *entrance) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, error) {
 	if len(calls) > maxBatch {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a batch has at most %d calls", maxBatch)}
 	}
@@ -25,35 +25,35 @@ func (e *Engine) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 		return nil, context.Cause(ctx) // nobody waits for it, and nothing has begun
 	}
 	results := make([]*haft.Result, len(calls))
-	seen := e.changes.Load() // what is changed while the first run holds for the next
+	seen := en.permissions.changes.Load() // what is changed while the first run holds for the next
 	for i := 0; i < len(calls); {
 		n := 1
-		if e.parallel(ctx, calls[i]) {
-			for i+n < len(calls) && e.parallel(ctx, calls[i+n]) {
+		if en.parallel(ctx, calls[i]) {
+			for i+n < len(calls) && en.parallel(ctx, calls[i+n]) {
 				n++
 			}
 		}
-		e.together(ctx, calls[i:i+n], results[i:i+n], seen)
+		en.together(ctx, calls[i:i+n], results[i:i+n], seen)
 		i += n
 	}
 	return results, nil
 }
 
 // parallel reports whether the tool of a call may run beside others.
-func (e *Engine) parallel(ctx context.Context, c haft.Call) bool {
-	tool, err := e.registry.Resolve(ctx, c.Principal.Org, c.Tool, c.Digest)
+func (en *entrance) parallel(ctx context.Context, c haft.Call) bool {
+	tool, err := en.registry.Resolve(ctx, c.Principal.Org, c.Tool, c.Digest)
 	return err == nil && tool.Tool.Version.Settings.Parallel
 }
 
 // together runs calls at once, so many at a time.
-func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haft.Result, seen int64) {
+func (en *entrance) together(ctx context.Context, calls []haft.Call, results []*haft.Result, seen int64) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, batchWide)
 	for i, c := range calls {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			results[i] = e.one(ctx, c, seen)
+			results[i] = en.one(ctx, c, seen)
 		})
 	}
 	wg.Wait()
@@ -61,11 +61,11 @@ func (e *Engine) together(ctx context.Context, calls []haft.Call, results []*haf
 
 // one runs a call and has a result whatever happens, except for a step of a chain that is
 // postponed, or of which only the store can say what became: nil.
-func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
+func (en *entrance) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
 		c.ID = NewCallID()
 	}
-	res, err := e.callSince(ctx, c, seen)
+	res, err := en.callSince(ctx, c, seen)
 	if err == nil {
 		return res
 	}
@@ -77,10 +77,10 @@ func (e *Engine) one(ctx context.Context, c haft.Call, seen int64) *haft.Result 
 	}
 	ex := &execution{call: c}
 	var blind error
-	if ex.redactor, blind = e.coverOf(ctx, c.Principal); blind != nil {
-		ex.redactor, ex.call.Tool = e.plain, "" // nobody can tell what in it is a secret
+	if ex.redactor, blind = en.redaction.coverOf(ctx, c.Principal); blind != nil {
+		ex.redactor, ex.call.Tool = en.redaction.plain, "" // nobody can tell what in it is a secret
 	}
-	res, _ = e.coded(ex, err) // it is the error that we have
+	res, _ = en.pipeline.coded(ex, err) // it is the error that we have
 	ex.redactResult(res)
 	return res
 }

@@ -118,7 +118,7 @@ func (ex *execution) failOnMissingTokens(failed map[string]error) error {
 }
 
 // leased has values that were fetched for the call removed from what leaves, too.
-func (e *Engine) leased(ex *execution, values []secret.Named) {
+func (b *envBuilder) leased(ex *execution, values []secret.Named) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v secret.Named) bool {
 		return slices.ContainsFunc(ex.lease.fetched, func(h secret.Named) bool { return h.Value.Equal(v.Value) })
 	})
@@ -130,5 +130,5 @@ func (e *Engine) leased(ex *execution, values []secret.Named) {
 	if ex.agent != nil {
 		own = ex.agent.Env
 	}
-	ex.redactor = e.redactor(&ex.lease, own, ex.call.Env)
+	ex.redactor = b.redaction.redactor(&ex.lease, own, ex.call.Env)
 }

@@ -15,22 +15,22 @@ const cacheFor = time.Hour
 
 // cacheKey identifies what the value of a pure tool depends on: the version, the
 // arguments and the environment.
-func (e *Engine) cacheKey(ex *execution) string {
+func (rn *runner) cacheKey(ex *execution) string {
 	env := make([]string, 0, len(ex.env))
 	for k, v := range ex.env {
 		env = append(env, key(k, v))
 	}
 	slices.Sort(env)
 	raw := key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n"))
-	return e.digest("cache", json.RawMessage(raw))
+	return rn.digests.digest("cache", json.RawMessage(raw))
 }
 
 // cached settles the call with the value of an earlier one, if there is one.
-func (e *Engine) cached(ctx context.Context, ex *execution) (bool, error) {
+func (rn *runner) cached(ctx context.Context, ex *execution) (bool, error) {
 	if !ex.tool.Tool.Version.Settings.Cacheable {
 		return false, nil
 	}
-	raw, ok, err := e.store.Cached(ctx, ex.call.Principal.Org, e.cacheKey(ex), time.Now())
+	raw, ok, err := rn.store.Cached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), time.Now())
 	if err != nil || !ok {
 		return false, err
 	}
@@ -44,7 +44,7 @@ func (e *Engine) cached(ctx context.Context, ex *execution) (bool, error) {
 }
 
 // cache keeps the value of a pure tool. It is redacted first, since it is kept.
-func (e *Engine) cache(ctx context.Context, ex *execution) {
+func (rn *runner) cache(ctx context.Context, ex *execution) {
 	settings := ex.tool.Tool.Version.Settings
 	if !settings.Cacheable || ex.res.Status != haft.StatusSuccess || len(ex.res.Artifacts)+len(ex.res.Content) > 0 {
 		return
@@ -60,8 +60,8 @@ func (e *Engine) cache(ctx context.Context, ex *execution) {
 	if keep <= 0 {
 		keep = cacheFor
 	}
-	if err := e.store.PutCached(ctx, ex.call.Principal.Org, e.cacheKey(ex), raw, now, now.Add(keep)); err != nil {
+	if err := rn.store.PutCached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), raw, now, now.Add(keep)); err != nil {
 		// A cache that cannot be written costs time and nothing else.
-		e.logOf(ex).Warn("a result cannot be cached", "call", ex.call.ID, "error", err)
+		rn.redaction.logOf(ex).Warn("a result cannot be cached", "call", ex.call.ID, "error", err)
 	}
 }

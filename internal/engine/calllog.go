@@ -8,8 +8,8 @@ import (
 
 // logOf returns the logger for what is said of one call: errors may quote what a tool
 // or a server said, and so all texts are filtered and redacted like those of its result.
-func (e *Engine) logOf(ex *execution) *slog.Logger {
-	return slog.New(cleanHandler{e.cfg.Logger.Handler(), ex.cleanLog})
+func (rd *redaction) logOf(ex *execution) *slog.Logger {
+	return slog.New(cleanHandler{rd.cfg.Logger.Handler(), ex.cleanLog})
 }
 
 // cleanLog returns a text as it may be logged.

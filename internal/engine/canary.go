@@ -16,11 +16,11 @@ const canaryRules = `{"version": 1, "roles": {"canary": ["tool:*"]}}`
 
 // Canary makes a real call through the whole pipeline, to see whether this process
 // can do its work. The tool must be a built-in one.
-func (e *Engine) Canary(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error) {
-	ex, err := e.open(haft.Call{Tool: tool, Args: args,
+func (en *entrance) Canary(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error) {
+	ex, err := en.open(haft.Call{Tool: tool, Args: args,
 		Principal: haft.Principal{Org: canaryOrg, User: "canary", Roles: []string{"canary"}}})
 	if err != nil {
 		return nil, err
 	}
-	return e.runCall(ctx, ex)
+	return en.pipeline.runCall(ctx, ex)
 }

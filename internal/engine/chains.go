@@ -13,9 +13,28 @@ import (
 	"haft/internal/store"
 )
 
+// chains run plans.
+type chains struct {
+	cfg        *Config
+	store      *store.Store
+	authority  authority.Rules
+	authorizer *authorizer
+	calls      *callTable
+	dispatcher *dispatcher
+	entrance   *entrance
+	members    *membership
+	operator   *operator
+	recorder   *recorder
+	recovery   *recovery
+	redaction  *redaction
+
+	chainLocks *locks // by chain
+	chainWork  *chainWork
+}
+
 // Run implements [haft.Planner].
-func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	if err := e.authority.May(p, haft.CallsWrite); err != nil {
+func (ch *chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
+	if err := ch.authority.May(p, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -25,12 +44,12 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 	if err != nil {
 		return nil, err
 	}
-	p = e.canonical(ctx, p)
-	if err := e.checkSteps(ctx, p, plan); err != nil {
+	p = ch.authorizer.canonical(ctx, p)
+	if err := ch.redaction.checkSteps(ctx, p, plan); err != nil {
 		return nil, err
 	}
 	if plan.Background {
-		if err := e.chainWork.room(p.Org); err != nil {
+		if err := ch.chainWork.room(p.Org); err != nil {
 			return nil, err
 		}
 	}
@@ -39,66 +58,66 @@ func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*ha
 		ID: haft.ChainID(newID("ch_")), Principal: p, Turn: newID("turn_"), Plan: plan, Steps: program.Steps(),
 		Status: haft.StatusRunning, Created: now, Updated: now,
 	}
-	if err := e.saveChain(ctx, e.owner(), c); err != nil {
-		if _, lost := e.store.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
+	if err := ch.saveChain(ctx, ch.members.owner(), c); err != nil {
+		if _, lost := ch.store.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
 			return nil, err
 		} // else only the answer got lost
 	}
 	if !plan.Background {
-		done, err := e.advance(ctx, p.Org, c.ID)
+		done, err := ch.advance(ctx, p.Org, c.ID)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := e.shownChain(ctx, *done)
+		shown, err := ch.shownChain(ctx, *done)
 		return &shown, err
 	}
-	e.chainWork.push(chainRef{p.Org, c.ID})
-	shown, err := e.shownChain(ctx, *c)
+	ch.chainWork.push(chainRef{p.Org, c.ID})
+	shown, err := ch.shownChain(ctx, *c)
 	return &shown, err
 }
 
 // Chain implements [haft.Planner].
-func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
-	if err := e.authority.May(p, haft.CallsRead); err != nil {
+func (ch *chains) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
+	if err := ch.authority.May(p, haft.CallsRead); err != nil {
 		return nil, err
 	}
-	c, err := e.openChain(ctx, p.Org, id)
+	c, err := ch.openChain(ctx, p.Org, id)
 	if err != nil && !errors.Is(err, errSealed) {
 		return nil, err
 	}
-	if err := e.authority.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
+	if err := ch.authority.Authorize(p, haft.CallsRead, authority.Owned("chain", c.Principal)); err != nil {
 		return nil, err
 	}
-	shown, err := e.shownChain(ctx, *c)
+	shown, err := ch.shownChain(ctx, *c)
 	return &shown, err
 }
 
 // saveChain writes down where a chain of owner stands.
-func (e *Engine) saveChain(ctx context.Context, owner string, c *haft.Chain) error {
+func (ch *chains) saveChain(ctx context.Context, owner string, c *haft.Chain) error {
 	c.Updated = time.Now()
-	row, err := e.keptChain(ctx, *c)
+	row, err := ch.keptChain(ctx, *c)
 	if err != nil {
 		return err
 	}
-	return e.store.Commit(ctx, store.Batch{Owner: owner, Chains: []haft.Chain{row}})
+	return ch.store.Commit(ctx, store.Batch{Owner: owner, Chains: []haft.Chain{row}})
 }
 
 // advance takes a chain as far as it goes. Every step has the id of its call
 // written down before the call is made, so that after a crash nobody has to guess
 // whether it was.
-func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	unlock, err := e.chains.take(ctx, org+"\x00"+string(id))
+func (ch *chains) advance(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	unlock, err := ch.chainLocks.take(ctx, org+"\x00"+string(id))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	// What is found out during this term is written as of this term: if the process is given
 	// up meanwhile, its steps are with others.
-	ctx, owner, done := e.during(ctx)
+	ctx, owner, done := ch.members.during(ctx)
 	defer done()
-	c, err := e.openChain(ctx, org, id)
+	c, err := ch.openChain(ctx, org, id)
 	if errors.Is(err, errSealed) {
-		return nil, errors.Join(err, e.leaveSealedChain(ctx, owner, c))
+		return nil, errors.Join(err, ch.leaveSealedChain(ctx, owner, c))
 	}
 	if err != nil {
 		return nil, err
@@ -109,13 +128,13 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 	}
 	for {
 		if c.Status.Final() {
-			e.dispatcher.forgetChain(id)
+			ch.dispatcher.forgetChain(id)
 			return c, nil
 		}
-		if done, err := e.endWithdrawn(ctx, owner, c); done || err != nil {
+		if done, err := ch.endWithdrawn(ctx, owner, c); done || err != nil {
 			return c, err
 		}
-		if err := e.settle(ctx, c); err != nil {
+		if err := ch.settle(ctx, c); err != nil {
 			return nil, err
 		}
 		todo, err := program.Next(*c)
@@ -127,11 +146,12 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 		}
 		c.Status, c.Error = todo.Status, todo.Failure
 		if todo.Done || len(todo.Ready) == 0 {
-			e.dispatcher.forgetChain(id)
-			return c, e.saveChain(context.WithoutCancel(ctx), owner, c)
+			ch.dispatcher.forgetChain(id)
+			return c, ch.saveChain(context.WithoutCancel(ctx), owner, c)
 		}
-		if note := e.stopped.Load(); note != nil && note.leaving || c.Plan.Background && e.handedOver.Load() {
-			return nil, e.leaveChain(ctx, owner, c)
+		if note := ch.operator.stopped.Load(); note != nil && note.leaving || c.Plan.Background &&
+			ch.calls.handedOver.Load() {
+			return nil, ch.leaveChain(ctx, owner, c)
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
@@ -139,14 +159,14 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 				Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
-		if err := e.saveChain(ctx, owner, c); err != nil {
+		if err := ch.saveChain(ctx, owner, c); err != nil {
 			return nil, err
 		}
-		results, err := e.Batch(ctx, calls)
+		results, err := ch.entrance.Batch(ctx, calls)
 		if err != nil {
 			return nil, err
 		}
-		if e.isClosed() { // steps that have not begun are not recorded, and wait again
+		if ch.calls.isClosed() { // steps that have not begun are not recorded, and wait again
 			return nil, leavesChain()
 		}
 		for i, r := range todo.Ready {
@@ -155,7 +175,7 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 				s.State = haft.StepDone
 			}
 		}
-		if err := e.saveChain(context.WithoutCancel(ctx), owner, c); err != nil {
+		if err := ch.saveChain(context.WithoutCancel(ctx), owner, c); err != nil {
 			return nil, err
 		}
 		if slices.Contains(results, nil) { // the store says later what became of those
@@ -167,8 +187,8 @@ func (e *Engine) advance(ctx context.Context, org string, id haft.ChainID) (*haf
 }
 
 // leaveChain leaves a chain to others, or to the next engine.
-func (e *Engine) leaveChain(ctx context.Context, owner string, c *haft.Chain) error {
-	return errors.Join(leavesChain(), e.store.ReleaseChain(ctx, owner, c.ID))
+func (ch *chains) leaveChain(ctx context.Context, owner string, c *haft.Chain) error {
+	return errors.Join(leavesChain(), ch.store.ReleaseChain(ctx, owner, c.ID))
 }
 
 func leavesChain() error {
@@ -178,15 +198,15 @@ func leavesChain() error {
 
 // endWithdrawn ends a chain whose credential is not good any more: its next steps would
 // be calls that nobody is allowed to make.
-func (e *Engine) endWithdrawn(ctx context.Context, owner string, c *haft.Chain) (done bool, err error) {
-	_, _, err = e.principalNow(ctx, c.Principal)
+func (ch *chains) endWithdrawn(ctx context.Context, owner string, c *haft.Chain) (done bool, err error) {
+	_, _, err = ch.authorizer.principalNow(ctx, c.Principal)
 	w, ok := errors.AsType[*withdrawal](err)
 	if !ok {
 		return false, err
 	}
 	c.Status = haft.StatusCancelled
 	c.Error = &haft.Failure{Kind: haft.FailDenied, Message: w.Error(), Retry: haft.RetryNever}
-	return true, e.saveChain(context.WithoutCancel(ctx), owner, c)
+	return true, ch.saveChain(context.WithoutCancel(ctx), owner, c)
 }
 
 // step returns the state of a step.
@@ -201,16 +221,16 @@ func step(c *haft.Chain, id string) *haft.StepResult {
 
 // settle learns what became of steps that were running when the chain was last
 // looked at. A call that was never recorded never ran, and its step waits again.
-func (e *Engine) settle(ctx context.Context, c *haft.Chain) error {
+func (ch *chains) settle(ctx context.Context, c *haft.Chain) error {
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		if s.State != haft.StepRunning {
 			continue
 		}
-		r, err := e.store.Record(ctx, c.Principal.Org, s.Call)
+		r, err := ch.store.Record(ctx, c.Principal.Org, s.Call)
 		switch {
 		case haft.CodeOf(err) == haft.CodeNotFound:
-			e.dispatcher.forgetUnbegun(s.Call)
+			ch.dispatcher.forgetUnbegun(s.Call)
 			*s = haft.StepResult{ID: s.ID, State: haft.StepWaiting}
 		case err != nil:
 			return err

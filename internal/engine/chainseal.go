@@ -18,11 +18,11 @@ type sealedPlan struct {
 
 // keptChain returns a chain as it is kept. While it is open its plan is sealed: it
 // is needed whole, and may hold anything. Afterwards it is kept without secrets.
-func (e *Engine) keptChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
+func (ch *chains) keptChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
 	if c.Status.Final() {
-		return e.shownChain(ctx, c)
+		return ch.shownChain(ctx, c)
 	}
-	if e.cfg.Sealer == nil {
+	if ch.cfg.Sealer == nil {
 		return c, nil
 	}
 	raw, err := json.Marshal(c.Plan)
@@ -30,7 +30,7 @@ func (e *Engine) keptChain(ctx context.Context, c haft.Chain) (haft.Chain, error
 		return c, fmt.Errorf("write the plan of a chain: %w", err)
 	}
 	var s sealedPlan
-	if s.Sealed, err = e.cfg.Sealer.Seal(raw, []byte(c.ID)); err != nil {
+	if s.Sealed, err = ch.cfg.Sealer.Seal(raw, []byte(c.ID)); err != nil {
 		return c, fmt.Errorf("seal the plan of a chain: %w", err)
 	}
 	c.Plan = bare(c.Plan)
@@ -54,8 +54,8 @@ func bare(p haft.Plan) haft.Plan {
 
 // openChain reads a chain that is kept. If this server has no key for its plan the error
 // wraps errSealed, and the chain is without it.
-func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	c, err := e.store.Chain(ctx, org, id)
+func (ch *chains) openChain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	c, err := ch.store.Chain(ctx, org, id)
 	if err != nil || c.Status.Final() {
 		return c, err
 	}
@@ -66,10 +66,10 @@ func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*h
 	if err := json.Unmarshal(c.Plan.Input, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed plan of a chain: %w", err)
 	}
-	if c.Plan.Input = nil; e.cfg.Sealer == nil {
+	if c.Plan.Input = nil; ch.cfg.Sealer == nil {
 		return c, fmt.Errorf("open the plan of a chain: %w", errSealed)
 	}
-	raw, err := e.cfg.Sealer.Open(s.Sealed, []byte(c.ID))
+	raw, err := ch.cfg.Sealer.Open(s.Sealed, []byte(c.ID))
 	if err != nil {
 		return c, fmt.Errorf("open the plan of a chain: %w: %w", errSealed, err)
 	}
@@ -82,8 +82,8 @@ func (e *Engine) openChain(ctx context.Context, org string, id haft.ChainID) (*h
 
 // shownChain returns a chain whose plan may be seen: without arguments whose names
 // mean secrets, and without stored values.
-func (e *Engine) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
-	r, err := e.coverOf(ctx, c.Principal)
+func (ch *chains) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
+	r, err := ch.redaction.coverOf(ctx, c.Principal)
 	if err != nil { // nobody can tell what in it is a secret
 		c.Plan = bare(c.Plan)
 		for i := range c.Plan.Steps {
@@ -93,20 +93,20 @@ func (e *Engine) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, erro
 	}
 	plan := bare(c.Plan)
 	for i, s := range c.Plan.Steps {
-		plan.Steps[i].Args = e.clean(r, s.Args)
+		plan.Steps[i].Args = ch.redaction.clean(r, s.Args)
 	}
-	plan.Input = e.clean(r, c.Plan.Input)
+	plan.Input = ch.redaction.clean(r, c.Plan.Input)
 	c.Plan = plan
 	visitChain(&c, redacting{r})
 	return c, nil
 }
 
 // clean removes what is secret by its name or by its value.
-func (e *Engine) clean(r *secret.Redactor, raw json.RawMessage) json.RawMessage {
+func (rd *redaction) clean(r *secret.Redactor, raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
 	}
-	out, _, err := e.cfg.Names.Redact(raw)
+	out, _, err := rd.cfg.Names.Redact(raw)
 	if err != nil {
 		return nil
 	}

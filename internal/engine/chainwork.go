@@ -142,32 +142,32 @@ func (w *chainWork) close() {
 
 // goOn takes a chain further in the background. If it fails, it is taken up again by
 // sweepChains.
-func (e *Engine) goOn(ctx context.Context, c chainRef) {
-	_, err := e.advance(ctx, c.org, c.id)
-	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || e.overtaken(ctx, err) ||
+func (ch *chains) goOn(ctx context.Context, c chainRef) {
+	_, err := ch.advance(ctx, c.org, c.id)
+	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || ch.recorder.overtaken(ctx, err) ||
 		errors.Is(err, errClosing) {
 		return // it is with another process, or the next engine goes on with it
 	}
-	e.cfg.Logger.Warn("a chain does not go on; it is tried again", "chain", c.id, "error", err)
+	ch.cfg.Logger.Warn("a chain does not go on; it is tried again", "chain", c.id, "error", err)
 }
 
 // sweepChains has open chains of this process taken further that nobody does.
-func (e *Engine) sweepChains(ctx context.Context) error {
-	list, err := e.store.IdleChains(ctx, e.owner())
+func (ch *chains) sweepChains(ctx context.Context) error {
+	list, err := ch.store.IdleChains(ctx, ch.members.owner())
 	if err != nil {
 		return err
 	}
 	for _, ref := range list {
-		if e.chainWork.has(haft.ChainID(ref.ID)) {
+		if ch.chainWork.has(haft.ChainID(ref.ID)) {
 			continue // thousands may wait for their turn
 		}
-		c, err := e.store.ChainOf(ctx, ref)
+		c, err := ch.store.ChainOf(ctx, ref)
 		if err != nil {
 			return err
 		}
 		name := chainRef{c.Principal.Org, c.ID}
-		if !e.chains.busy(name.org + "\x00" + string(name.id)) {
-			e.chainWork.push(name)
+		if !ch.chainLocks.busy(name.org + "\x00" + string(name.id)) {
+			ch.chainWork.push(name)
 		}
 	}
 	return nil

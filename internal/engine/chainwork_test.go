@@ -88,7 +88,8 @@ func TestDispatcher_counts_each_organisation(t *testing.T) {
 // about to be accepted, also not if its own was taken by a count.
 func TestDispatcher_keeps_reserved_places(t *testing.T) {
 	d := newDispatcher(1, 10, 10)
-	key, ex := store.OrgKey("a"), &execution{asked: haft.Call{Principal: haft.Principal{Org: "a"}}}
+	key, ex := store.OrgKey("a"), &execution{}
+	ex.asked.Principal.Org = "a"
 	if !d.takePlace(key) {
 		t.Fatal("there is no place in memory")
 	}

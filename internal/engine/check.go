@@ -11,7 +11,7 @@ import (
 
 // check holds what the tool gave back against what it promised and against the
 // filters of policy. A failed call is filtered too: it has output.
-func (e *Engine) check(ctx context.Context, ex *execution) error {
+func (rn *runner) check(ctx context.Context, ex *execution) error {
 	began := time.Now()
 	res := ex.res
 	if err := value.Bound(res.Value); err != nil {
@@ -27,11 +27,11 @@ func (e *Engine) check(ctx context.Context, ex *execution) error {
 	}
 	ex.boundContent()
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
-	e.screen(ctx, ex, res)
-	if err := e.tellHeld(ex); err != nil {
-		e.untold(ex, err)
+	rn.filters.screen(ctx, ex, res)
+	if err := rn.tellHeld(ex); err != nil {
+		rn.untold(ex, err)
 	}
-	e.cache(ctx, ex)
+	rn.cache(ctx, ex)
 	return nil
 }
 

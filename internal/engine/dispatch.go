@@ -30,6 +30,17 @@ const (
 // reads it from there, oldest first, so that nothing depends on what this process still
 // remembers. It only counts, so as to know where to look.
 type dispatcher struct {
+	cfg       *Config
+	store     *store.Store
+	journal   *journal
+	calls     *callTable
+	chains    *chains
+	members   *membership
+	pipeline  *pipeline
+	recorder  *recorder
+	recovery  *recovery
+	redaction *redaction
+
 	most, mostAll int // how many calls are accepted of an organisation and of all
 	perTenant     int // how many of an organisation are in memory
 
@@ -304,8 +315,8 @@ func (d *dispatcher) begins(ex *execution, n int) {
 }
 
 // dispatch launches accepted calls until ctx ends.
-func (e *Engine) dispatch(ctx context.Context) {
-	if !e.awaitStart(ctx) {
+func (d *dispatcher) dispatch(ctx context.Context) {
+	if !d.calls.awaitStart(ctx) {
 		return
 	}
 	timer := time.NewTimer(0)
@@ -314,14 +325,14 @@ func (e *Engine) dispatch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.dispatcher.wake:
+		case <-d.wake:
 		case <-timer.C:
 		}
-		keys, next := e.dispatcher.due()
+		keys, next := d.due()
 		for _, key := range keys {
-			if err := e.startQueued(ctx, key); err != nil {
+			if err := d.startQueued(ctx, key); err != nil {
 				if ctx.Err() == nil {
-					e.cfg.Logger.Warn("calls that wait cannot be read; it is tried again", "error", err)
+					d.cfg.Logger.Warn("calls that wait cannot be read; it is tried again", "error", err)
 				}
 				next = min(next, postponeMost)
 			}
@@ -331,8 +342,8 @@ func (e *Engine) dispatch(ctx context.Context) {
 }
 
 // startQueued starts calls of an organisation that wait in the store.
-func (e *Engine) startQueued(ctx context.Context, key string) error {
-	list, err := e.store.Queued(ctx, e.owner(), key, e.dispatcher.perTenant)
+func (d *dispatcher) startQueued(ctx context.Context, key string) error {
+	list, err := d.store.Queued(ctx, d.members.owner(), key, d.perTenant)
 	if err != nil {
 		return err
 	}
@@ -340,10 +351,10 @@ func (e *Engine) startQueued(ctx context.Context, key string) error {
 	launched := false
 	for i := range list {
 		r := &list[i]
-		if e.executionOf(r.Call.ID) != nil {
+		if d.calls.executionOf(r.Call.ID) != nil {
 			continue
 		}
-		ex, err := e.revive(ctx, r)
+		ex, err := d.recovery.revive(ctx, r)
 		switch {
 		case errors.Is(err, errSealed):
 			closed = append(closed, r.Call.ID)
@@ -353,51 +364,51 @@ func (e *Engine) startQueued(ctx context.Context, key string) error {
 		case ex == nil:
 			continue // it has ended
 		}
-		if !e.dispatcher.takePlace(key) {
-			return e.leaveSealed(ctx, closed)
+		if !d.takePlace(key) {
+			return d.leaveSealed(ctx, closed)
 		}
-		e.dispatcher.forgetUnbegun(ex.call.ID) // the store says that it is queued
-		e.startBackground(ex)
+		d.forgetUnbegun(ex.call.ID) // the store says that it is queued
+		d.startBackground(ex)
 		launched = true
 	}
-	if !launched && len(list) < e.dispatcher.perTenant { // what was counted is not there
-		e.dispatcher.rest(key)
-		e.recount(ctx)
+	if !launched && len(list) < d.perTenant { // what was counted is not there
+		d.rest(key)
+		d.recount(ctx)
 	}
-	return e.leaveSealed(ctx, closed)
+	return d.leaveSealed(ctx, closed)
 }
 
 // recount learns how many calls wait.
-func (e *Engine) recount(ctx context.Context) {
-	if err := e.countQueued(ctx); err != nil {
-		e.cfg.Logger.Warn("calls that wait cannot be counted; it is tried again", "error", err)
+func (d *dispatcher) recount(ctx context.Context) {
+	if err := d.countQueued(ctx); err != nil {
+		d.cfg.Logger.Warn("calls that wait cannot be counted; it is tried again", "error", err)
 	}
 }
 
-func (e *Engine) countQueued(ctx context.Context) error {
-	changes := e.dispatcher.seen()
-	queued, err := e.store.QueuedByOrg(ctx, e.owner())
+func (d *dispatcher) countQueued(ctx context.Context) error {
+	changes := d.seen()
+	queued, err := d.store.QueuedByOrg(ctx, d.members.owner())
 	if err == nil {
-		e.dispatcher.count(queued, changes)
+		d.count(queued, changes)
 	}
 	return err
 }
 
 // leaveSealed leaves calls to other servers that this one has no key for. They are not
 // closed: whoever has the key goes on with them.
-func (e *Engine) leaveSealed(ctx context.Context, ids []haft.CallID) error {
+func (d *dispatcher) leaveSealed(ctx context.Context, ids []haft.CallID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	e.noteSealed()
-	defer e.dispatcher.nudge() // there may be more behind them
-	return e.store.ReleaseCalls(ctx, e.owner(), ids)
+	d.recovery.noteSealed()
+	defer d.nudge() // there may be more behind them
+	return d.store.ReleaseCalls(ctx, d.members.owner(), ids)
 }
 
 // leaveSealedChain is leaveSealed for a chain.
-func (e *Engine) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
-	e.noteSealed()
-	return e.store.ReleaseChain(ctx, owner, c.ID)
+func (ch *chains) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
+	ch.recovery.noteSealed()
+	return ch.store.ReleaseChain(ctx, owner, c.ID)
 }
 
 // sealedPause is how long a server that found something for which it has no key adopts
@@ -405,41 +416,33 @@ func (e *Engine) leaveSealedChain(ctx context.Context, owner string, c *haft.Cha
 // those of dead servers from being taken over.
 const sealedPause = 20 * time.Second
 
-// noteSealed says once that this server lacks a key, and leaves adopting to others.
-func (e *Engine) noteSealed() {
-	if e.adoptAfter.Swap(time.Now().Add(sealedPause).UnixNano()) == 0 {
-		e.cfg.Logger.Error("calls or chains that wait are encrypted with a key that this server does not have: they " +
-			"wait for a server that has it")
-	}
-}
-
 // accepted launches a call that was accepted just now, if there is room; else it waits in
 // the store for its turn.
-func (e *Engine) accepted(ex *execution) {
-	if e.dispatcher.takePlace(store.OrgKey(ex.call.Principal.Org)) {
-		e.startBackground(ex)
+func (d *dispatcher) accepted(ex *execution) {
+	if d.takePlace(store.OrgKey(ex.call.Principal.Org)) {
+		d.startBackground(ex)
 		return
 	}
-	e.journal.forget(ex.call.ID)
-	e.dispatcher.nudge()
+	d.journal.forget(ex.call.ID)
+	d.nudge()
 }
 
 // startBackground runs a call for which nobody waits, and for which there is a place in memory.
-func (e *Engine) startBackground(ex *execution) {
+func (d *dispatcher) startBackground(ex *execution) {
 	ex.asked = ex.call
-	ok := e.Go(func(ctx context.Context) {
-		_, err := e.runCall(ctx, ex)
+	ok := d.calls.Go(func(ctx context.Context) {
+		_, err := d.pipeline.runCall(ctx, ex)
 		postponed := errors.Is(err, errPostponed)
-		e.dispatcher.returnPlace(ex, err)
-		if err != nil && !postponed && !e.overtaken(ctx, err) {
-			e.logOf(ex).Warn("a call in the background has no result", "call", ex.call.ID, "error", err)
+		d.returnPlace(ex, err)
+		if err != nil && !postponed && !d.recorder.overtaken(ctx, err) {
+			d.redaction.logOf(ex).Warn("a call in the background has no result", "call", ex.call.ID, "error", err)
 		}
 		if ex.call.Chain != "" && !postponed {
-			e.chainWork.push(chainRef{ex.call.Principal.Org, ex.call.Chain})
+			d.chains.chainWork.push(chainRef{ex.call.Principal.Org, ex.call.Chain})
 		}
 	})
 	if !ok {
-		e.dispatcher.returnPlace(ex, errPostponed) // the next engine goes on with it
+		d.returnPlace(ex, errPostponed) // the next engine goes on with it
 	}
 }
 
@@ -450,13 +453,13 @@ var errPostponed = errors.New("the call waits in the store")
 // postpones reports whether an accepted call, or a step of a chain, that has not begun stays
 // as it is in the store: it must not end for a reason that is not its own. One that cannot be
 // taken further for long although the store answers ends all the same.
-func (e *Engine) postpones(ctx context.Context, ex *execution, err error) bool {
+func (d *dispatcher) postpones(ctx context.Context, ex *execution, err error) bool {
 	if err == nil || ex.begun || !ex.accepted && !ex.isStep() {
 		return false
 	}
-	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) || e.passes(ctx, ex, err) {
+	if errors.Is(context.Cause(ctx), errClosing) || errors.Is(err, errQueueFull) || d.passes(ctx, ex, err) {
 		if ex.phase == phaseBegins {
-			e.dispatcher.noteUnbegun(ex)
+			d.noteUnbegun(ex)
 		}
 		return true
 	}
@@ -469,7 +472,7 @@ func (ex *execution) isStep() bool { return ex.call.Chain != "" && ex.call.Paren
 
 // passes reports whether a call failed for a reason that passes: the store is away, or this
 // is one of the first times.
-func (e *Engine) passes(ctx context.Context, ex *execution, err error) bool {
+func (d *dispatcher) passes(ctx context.Context, ex *execution, err error) bool {
 	if _, ok := errors.AsType[*refusal](err); ok || ctx.Err() != nil || errors.Is(err, errPanic) ||
 		errors.Is(err, errSettled) {
 		return false
@@ -479,14 +482,13 @@ func (e *Engine) passes(ctx context.Context, ex *execution, err error) bool {
 	default:
 		return false
 	}
-	if _, down := e.store.Setting(ctx, stopSetting); down != nil {
+	if _, down := d.store.Setting(ctx, stopSetting); down != nil {
 		return true
 	}
 	name := string(ex.call.ID)
 	if !ex.accepted {
 		name = string(ex.call.Chain) // whose step has a new id each time
 	}
-	d := e.dispatcher
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.postponed[name]++

@@ -2,12 +2,11 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"haft"
@@ -165,52 +164,33 @@ type Parts struct {
 //
 // Lifecycle: Open, then anything, then Drain or not, then Close.
 type Engine struct {
-	cfg       Config
-	store     *store.Store
-	registry  *registry.Registry
-	executors map[haft.Kind]executor.Executor
+	cfg   *Config
+	store *store.Store
+	hub   *event.Hub
 
-	journal *journal
-	hub     *event.Hub
-	limits  *limit.Limiter   // rates and quotas of all, and the queue of what is heavy
-	light   *limit.Limiter   // the queue of the rest
-	plain   *secret.Redactor // for calls without secrets of their own
-	macs    sync.Pool        // of *digester
-	breaker *breakers
-	blocks  *blocks
-	turns   *locks // by turn of an agent
-	chains  *locks // by chain
-	// dispatcher and chainWork take accepted calls and chains further.
-	dispatcher *dispatcher
-	chainWork  *chainWork
-	term       atomic.Pointer[term] // the name of this process, and what ends with it
-	peers      peers                // of keepAlive
-	hurried    chan struct{}        // has keepAlive look now
-	handedOver atomic.Bool          // others take further what is accepted
-	adoptAfter atomic.Int64         // when what belongs to nobody may be adopted again, see noteSealed
-	rules      policies
-	screens    chan struct{} // a place for each costly run of filters
-
-	permissions permissions
-	changes     atomic.Int64 // of permissions, that this process knows of
-
-	authority authority.Rules
-
-	sandboxes configs
-
-	stopped atomic.Pointer[stopNote] // nil while calls are taken
-
-	mu         sync.Mutex
-	executions map[haft.CallID]*execution // what is on its way in this process
-	// recording are calls that have ended and whose end the store has yet to take.
-	recording map[haft.CallID]bool
-	closed    bool
-
-	launched   atomic.Int64   // ends of calls that are still to be recorded
-	inFlight   sync.WaitGroup // every execution
-	background sync.WaitGroup // every goroutine of the engine
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
+	calls       *callTable
+	members     *membership
+	digests     *digests
+	redaction   *redaction
+	env         *envBuilder
+	filters     *filters
+	egress      *egressPlanner
+	seals       *callSealer
+	authorizer  *authorizer
+	entrance    *entrance
+	limiter     *limiter
+	runner      *runner
+	recorder    *recorder
+	pipeline    *pipeline
+	approvals   *approvals
+	recovery    *recovery
+	chains      *chains
+	operator    *operator
+	housekeeper *housekeeper
+	rules       *policies
+	sandboxes   *sandboxConfigs
+	permissions *permissions
+	dispatcher  *dispatcher
 }
 
 var (
@@ -227,36 +207,24 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	}
 	cfg = cfg.filled()
 	e := &Engine{
-		cfg: cfg, store: parts.Store, registry: parts.Registry, executors: parts.Executors,
-		breaker: newBreakers(cfg.Breaker), blocks: newBlocks(cfg.BlockFor), turns: newLocks(), chains: newLocks(),
-		executions: make(map[haft.CallID]*execution), recording: make(map[haft.CallID]bool),
-		screens:   make(chan struct{}, max(1, runtime.NumCPU()/2)),
-		authority: authority.Rules{Managers: cfg.Managers, Operators: cfg.Operators},
+		cfg: &cfg, store: parts.Store, calls: new(callTable), members: new(membership), digests: new(digests),
+		redaction: new(redaction), env: new(envBuilder), filters: new(filters), egress: new(egressPlanner),
+		seals: new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
+		runner: new(runner), recorder: new(recorder), pipeline: new(pipeline), approvals: new(approvals),
+		recovery: new(recovery), chains: new(chains), operator: new(operator), housekeeper: new(housekeeper),
+		rules: new(policies), sandboxes: new(sandboxConfigs), permissions: new(permissions),
+		dispatcher: newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue),
 	}
-	e.permissions = permissions{reviews: map[string]bool{}, parked: map[string]haft.Principal{},
-		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce), run: e.reviewOrg}
-	e.plain = secret.NewRedactor(secret.Config{Formats: true, Personal: cfg.Personal})
-	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.dispatcher = newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)
-	e.chainWork = newChainWork(cfg.Backlog, e.Go, func(ctx context.Context, c chainRef) {
-		if e.awaitStart(ctx) {
-			e.goOn(ctx, c)
-		}
-	})
-	e.hurried = make(chan struct{}, 1)
-	e.journal = newJournal(parts.Store, e.owner)
-	e.hub = event.New(event.Config{Log: e.journal, Logger: cfg.Logger})
-	e.limits, e.light = limit.New(cfg.heavyLimits(e.loadLimits)),
-		limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: cfg.Limits.Queue})
-	if err := e.readStop(ctx); err != nil {
+	e.wire(ctx, parts)
+	if err := e.operator.readStop(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.recover(ctx); err != nil {
+	if err := e.recovery.recover(ctx); err != nil {
 		return nil, fmt.Errorf("close what was left open: %w", err)
 	}
-	e.Go(e.dispatch)
-	e.Go(e.housekeep)
-	e.Go(e.watchPermissions)
+	e.calls.Go(e.dispatcher.dispatch)
+	e.calls.Go(e.housekeeper.housekeep)
+	e.calls.Go(e.permissions.watchPermissions)
 	return e, nil
 }
 
@@ -324,52 +292,20 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Go runs work in a goroutine that Close waits for. It reports whether the
-// engine still takes work.
-func (e *Engine) Go(work func(context.Context)) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.background.Go(func() { work(e.ctx) })
-	return true
-}
-
-// isClosed reports whether the engine is being closed.
-func (e *Engine) isClosed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.closed
-}
-
-// awaitStart waits until accepted calls may run, and reports whether they may.
-func (e *Engine) awaitStart(ctx context.Context) bool {
-	if e.cfg.Started == nil {
-		return true
-	}
-	select {
-	case <-e.cfg.Started:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // Drain refuses new calls and waits until those that run have ended, or ctx has.
 func (e *Engine) Drain(ctx context.Context) error {
-	e.stopped.Store(&stopNote{Reason: "this server is shutting down", leaving: true})
+	e.operator.stopped.Store(&stopNote{Reason: "this server is shutting down", leaving: true})
 	e.HandOver(ctx)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if e.Running() == 0 && e.launched.Load() == 0 {
+		if e.calls.Running() == 0 && e.calls.launched.Load() == 0 {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d calls to end: %w", e.Running(), context.Cause(ctx))
+			return fmt.Errorf("wait for %d calls to end: %w", e.calls.Running(), context.Cause(ctx))
 		}
 	}
 }
@@ -377,27 +313,20 @@ func (e *Engine) Drain(ctx context.Context) error {
 // HandOver leaves accepted calls that have not begun to others at once, or to the next
 // engine, and accepts no more. What runs goes on.
 func (e *Engine) HandOver(ctx context.Context) {
-	e.handedOver.Store(true)
+	e.calls.handedOver.Store(true)
 	e.dispatcher.close()
-	e.chainWork.close()
-	e.mu.Lock()
-	for _, ex := range e.executions {
+	e.chains.chainWork.close()
+	e.calls.mu.Lock()
+	for _, ex := range e.calls.executions {
 		if ex.accepted && ex.phase == phaseWaits {
 			ex.phase = phaseLeft
 			ex.cancel(errClosing)
 		}
 	}
-	e.mu.Unlock()
-	if err := e.store.ReleaseCalls(ctx, e.owner(), nil); err != nil {
+	e.calls.mu.Unlock()
+	if err := e.store.ReleaseCalls(ctx, e.members.owner(), nil); err != nil {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
 	}
-}
-
-// Running returns how many calls are on their way in this process.
-func (e *Engine) Running() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.executions)
 }
 
 // errClosing is the cause of the end of what runs when the engine is closed.
@@ -407,25 +336,25 @@ var errClosing = errors.New("the engine is shutting down")
 // that are queued or wait for a person go on with the next engine. The store is
 // the caller's.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	e.calls.mu.Lock()
+	if e.calls.closed {
+		e.calls.mu.Unlock()
 		return nil
 	}
-	e.closed = true
-	for _, ex := range e.executions {
+	e.calls.closed = true
+	for _, ex := range e.calls.executions {
 		ex.cancel(errClosing)
 	}
-	e.mu.Unlock()
+	e.calls.mu.Unlock()
 	e.dispatcher.close()
-	e.chainWork.close()
-	e.cancel(errClosing)
-	e.inFlight.Wait() // their ends are recorded
-	e.background.Wait()
+	e.chains.chainWork.close()
+	e.calls.cancel(errClosing)
+	e.calls.inFlight.Wait() // their ends are recorded
+	e.calls.background.Wait()
 	e.hub.Close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.calls.ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(e.checkpoint(ctx), e.store.Leave(ctx, e.owner()))
+	return errors.Join(e.housekeeper.checkpoint(ctx), e.store.Leave(ctx, e.members.owner()))
 }
 
 // Stats are counts for metrics and people.
@@ -443,5 +372,128 @@ type Stats struct {
 
 // Stats returns the counts of now.
 func (e *Engine) Stats() Stats {
-	return Stats{Running: e.Running(), Events: e.hub.Stats(), Limits: e.limits.Stats(), Light: e.light.Stats()}
+	return Stats{Running: e.calls.Running(), Events: e.hub.Stats(), Limits: e.limiter.limits.Stats(),
+		Light: e.limiter.light.Stats()}
 }
+
+// The methods below are those of the parts.
+
+// Call implements [haft.Caller].
+func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+	return e.entrance.Call(ctx, c)
+}
+
+// Submit implements [haft.Caller].
+func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) {
+	return e.entrance.Submit(ctx, c)
+}
+
+// Cancel implements [haft.Caller].
+func (e *Engine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
+	return e.operator.Cancel(ctx, p, id)
+}
+
+// Batch implements [haft.Planner].
+func (e *Engine) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, error) {
+	return e.entrance.Batch(ctx, calls)
+}
+
+// Run implements [haft.Planner].
+func (e *Engine) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
+	return e.chains.Run(ctx, p, plan)
+}
+
+// Chain implements [haft.Planner].
+func (e *Engine) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
+	return e.chains.Chain(ctx, p, id)
+}
+
+// CancelAll implements [haft.Operator].
+func (e *Engine) CancelAll(ctx context.Context, p, of haft.Principal) (int, error) {
+	return e.operator.CancelAll(ctx, p, of)
+}
+
+// Stop implements [haft.Operator].
+func (e *Engine) Stop(ctx context.Context, p haft.Principal, reason string, kill bool) error {
+	return e.operator.Stop(ctx, p, reason, kill)
+}
+
+// Resume implements [haft.Operator].
+func (e *Engine) Resume(ctx context.Context, p haft.Principal) error {
+	return e.operator.Resume(ctx, p)
+}
+
+// Stopped returns why calls are refused, and whether they are.
+func (e *Engine) Stopped() (string, bool) { return e.operator.Stopped() }
+
+// Wait returns the result of a call when it has ended, or when it waits for a
+// person, or what is known when ctx ends.
+func (e *Engine) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	return e.entrance.Wait(ctx, p, id)
+}
+
+// Seen returns the record of a call, if one of the actions lets p have it. What p
+// may not see is not there.
+func (e *Engine) Seen(ctx context.Context, p haft.Principal, id haft.CallID,
+	actions ...haft.Action) (*haft.Record, error) {
+	return e.entrance.Seen(ctx, p, id, actions...)
+}
+
+// Canary makes a real call through the whole pipeline, to see whether this process
+// can do its work. The tool must be a built-in one.
+func (e *Engine) Canary(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error) {
+	return e.entrance.Canary(ctx, tool, args)
+}
+
+// Answerable reports whether p could answer a request for approval.
+func (e *Engine) Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool {
+	return e.approvals.Answerable(ctx, p, a)
+}
+
+// Answer writes what p says to a request that p may see, and has its call go on or ends it.
+func (e *Engine) Answer(ctx context.Context, p haft.Principal, a *haft.Approval,
+	answer haft.Answer) (*haft.Approval, error) {
+	return e.approvals.Answer(ctx, p, a, answer)
+}
+
+// Explain says what would be decided about a call, and why.
+func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
+	return e.authorizer.Explain(ctx, c)
+}
+
+// Rules returns the policy that holds in an organisation now.
+func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
+	return e.rules.policyOf(ctx, org)
+}
+
+// SandboxFor returns what holds for calls of an organisation that run in a sandbox
+// of a type; the zero value if nobody said.
+func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
+	return e.sandboxes.SandboxFor(ctx, org, typ)
+}
+
+// CheckSandbox reports why nothing can run in the sandbox that somebody names.
+func (e *Engine) CheckSandbox(name, pointer string) error {
+	return e.sandboxes.CheckSandbox(name, pointer)
+}
+
+// ServerHosts returns the hosts that an MCP server can reach.
+func (e *Engine) ServerHosts(s haft.MCPServer) ([]string, error) { return e.egress.ServerHosts(s) }
+
+// Log writes an entry of the audit that is not about a call, and has the calls of an
+// organisation, or of all if it is empty, decided again.
+func (e *Engine) Log(ctx context.Context, p haft.Principal, org, kind string, body any) error {
+	return e.permissions.Log(ctx, p, org, kind, body)
+}
+
+// AnnounceChange has what is kept in memory of an organisation read again, here and elsewhere.
+func (e *Engine) AnnounceChange(ctx context.Context, org string) error {
+	return e.permissions.AnnounceChange(ctx, org)
+}
+
+// Go runs work in the background until the engine is closed. It reports whether the
+// engine still takes work.
+func (e *Engine) Go(work func(context.Context)) bool { return e.calls.Go(work) }
+
+// Running returns how many calls are on their way in this process.
+func (e *Engine) Running() int { return e.calls.Running() }

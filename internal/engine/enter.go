@@ -10,7 +10,38 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/authority"
+	"haft/internal/registry"
+	"haft/internal/store"
 )
+
+// An entrance takes calls in: it has the stage enter, idempotency keys and acknowledged calls.
+type entrance struct {
+	cfg         *Config
+	store       *store.Store
+	registry    *registry.Registry
+	authority   authority.Rules
+	journal     *journal
+	authorizer  *authorizer
+	calls       *callTable
+	digests     *digests
+	dispatcher  *dispatcher
+	limiter     *limiter
+	members     *membership
+	permissions *permissions
+	pipeline    *pipeline
+	recorder    *recorder
+	redaction   *redaction
+	seals       *callSealer
+}
+
+// A callSealer encrypts what has to be kept of calls that have yet to run.
+type callSealer struct {
+	cfg         *Config
+	members     *membership
+	permissions *permissions
+	redaction   *redaction
+}
 
 // The bounds on what a call may carry.
 const (
@@ -21,61 +52,62 @@ const (
 )
 
 // Call implements [haft.Caller].
-func (e *Engine) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
-	return e.callSince(ctx, c, e.changes.Load())
+func (en *entrance) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+	return en.callSince(ctx, c, en.permissions.changes.Load())
 }
 
 // callSince is Call for somebody who was known when there were so many changes of
 // permissions.
-func (e *Engine) callSince(ctx context.Context, c haft.Call, seen int64) (*haft.Result, error) {
-	ex, first, err := e.arrive(ctx, c)
+func (en *entrance) callSince(ctx context.Context, c haft.Call, seen int64) (*haft.Result, error) {
+	ex, first, err := en.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	ex.seen = seen
 	if first != ex.call.ID {
-		return e.await(ctx, ex.call.Principal, first)
+		return en.await(ctx, ex.call.Principal, first)
 	}
-	return e.runCall(ctx, ex)
+	return en.pipeline.runCall(ctx, ex)
 }
 
 // arrive enters a call that somebody made. First is the call that has its idempotency
 // key: itself, or one that came before.
-func (e *Engine) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
-	c.Principal = e.canonical(ctx, c.Principal)
-	if ex, err = e.enter(c); err != nil {
+func (en *entrance) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
+	c.Principal = en.authorizer.canonical(ctx, c.Principal)
+	if ex, err = en.enter(c); err != nil {
 		return nil, "", err
 	}
-	if first, err = e.admit(ctx, ex); err != nil {
-		e.journal.forget(ex.call.ID)
+	if first, err = en.admit(ctx, ex); err != nil {
+		en.journal.forget(ex.call.ID)
 		return nil, "", err
 	}
 	return ex, first, nil
 }
 
 // admit is arrive for an execution that has its id. If it fails, nothing is kept of the execution.
-func (e *Engine) admit(ctx context.Context, ex *execution) (first haft.CallID, err error) {
+func (en *entrance) admit(ctx context.Context, ex *execution) (first haft.CallID, err error) {
 	c := ex.call
-	if err := e.unused(ctx, ex); err != nil {
+	if err := en.unused(ctx, ex); err != nil {
 		return "", err
 	}
 	if c.IdempotencyKey == "" {
 		return c.ID, nil
 	}
-	if err := e.checkEarly(ctx, ex); err != nil {
-		return "", e.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal}, redactor: e.plain},
+	if err := en.redaction.checkEarly(ctx, ex); err != nil {
+		return "", en.pipeline.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal},
+			redactor: en.redaction.plain},
 			err)
 	}
-	return e.claim(ctx, ex)
+	return en.claim(ctx, ex)
 }
 
 // unused refuses an id that the caller chose and that is taken: a call must not
 // write over the record of another.
-func (e *Engine) unused(ctx context.Context, ex *execution) error {
+func (en *entrance) unused(ctx context.Context, ex *execution) error {
 	if ex.ours {
 		return nil // nobody can guess it
 	}
-	_, err := e.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+	_, err := en.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return nil
@@ -88,18 +120,18 @@ func (e *Engine) unused(ctx context.Context, ex *execution) error {
 // enter opens the record of a call: it has an id, somebody on whose behalf it is
 // made, and sizes that can be dealt with. The record is in the store before
 // anything runs; a call that is refused is written once, when it leaves.
-func (e *Engine) enter(c haft.Call) (*execution, error) {
-	if err := e.authority.May(c.Principal, haft.CallsWrite); err != nil {
+func (en *entrance) enter(c haft.Call) (*execution, error) {
+	if err := en.authority.May(c.Principal, haft.CallsWrite); err != nil {
 		return nil, err
 	}
 	if c.Principal.Org == canaryOrg {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "this organisation is the engine's own"}
 	}
-	return e.open(c)
+	return en.open(c)
 }
 
 // open is enter for whoever it is.
-func (e *Engine) open(c haft.Call) (*execution, error) {
+func (en *entrance) open(c haft.Call) (*execution, error) {
 	if err := checkCall(c); err != nil {
 		return nil, err
 	}
@@ -107,17 +139,18 @@ func (e *Engine) open(c haft.Call) (*execution, error) {
 	switch {
 	case ours:
 		c.ID = NewCallID()
-	case e.executionOf(c.ID) != nil: // of whichever organisation
+	case en.calls.executionOf(c.ID) != nil: // of whichever organisation
 		return nil, errIDRuns()
 	}
 	now := time.Now()
-	ex := &execution{call: c, ours: ours, began: now, done: make(chan struct{}), seen: e.changes.Load()}
-	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: e.owner(), Created: now,
-		ArgsDigest: e.digest("args", c.Args)}
-	ex.rec.Call, ex.rec.Redacted = e.kept(c)
+	ex := &execution{call: c, arrival: arrival{ours: ours, began: now, seen: en.permissions.changes.Load()},
+		tracking: tracking{done: make(chan struct{})}}
+	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.owner(), Created: now,
+		ArgsDigest: en.digests.digest("args", c.Args)}
+	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)
 	ex.env = c.Env
-	ex.redactor = e.redactor(nil, nil, c.Env)
-	e.journal.begin(c.ID)
+	ex.redactor = en.redaction.redactor(nil, nil, c.Env)
+	en.journal.begin(c.ID)
 	return ex, nil
 }
 
@@ -154,15 +187,15 @@ type sealed struct {
 }
 
 // seal returns what has to be kept so that f can run later.
-func (e *Engine) seal(ex *execution) (json.RawMessage, error) {
+func (k *callSealer) seal(ex *execution) (json.RawMessage, error) {
 	raw, err := json.Marshal(sealed{Args: ex.call.Args, Env: ex.call.Env, Async: ex.async, Free: ex.approval == nil})
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
-	if e.cfg.Sealer == nil {
+	if k.cfg.Sealer == nil {
 		return raw, nil
 	}
-	box, err := e.cfg.Sealer.Seal(raw, []byte(ex.call.ID))
+	box, err := k.cfg.Sealer.Seal(raw, []byte(ex.call.ID))
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
@@ -174,14 +207,14 @@ func (e *Engine) seal(ex *execution) (json.RawMessage, error) {
 var errSealed = errors.New("no key of this server opens it")
 
 // unseal makes an execution of a record that has yet to run.
-func (e *Engine) unseal(r *haft.Record) (*execution, error) {
+func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 	if r.Status.Final() {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call has ended already"}
 	}
 	raw := []byte(r.Sealed)
 	// One that is no text was kept before there was a Sealer.
 	if bytes.HasPrefix(raw, []byte(`"`)) {
-		if e.cfg.Sealer == nil {
+		if k.cfg.Sealer == nil {
 			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, errSealed)
 		}
 		var box []byte
@@ -189,7 +222,7 @@ func (e *Engine) unseal(r *haft.Record) (*execution, error) {
 			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, err)
 		}
 		var err error
-		if raw, err = e.cfg.Sealer.Open(box, []byte(r.Call.ID)); err != nil {
+		if raw, err = k.cfg.Sealer.Open(box, []byte(r.Call.ID)); err != nil {
 			return nil, fmt.Errorf("open the sealed call %s: %w: %w", r.Call.ID, errSealed, err)
 		}
 	}
@@ -197,11 +230,18 @@ func (e *Engine) unseal(r *haft.Record) (*execution, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
-	ex := &execution{call: r.Call, rec: *r, async: true, began: time.Now(), done: make(chan struct{}),
-		seen: e.changes.Load(), confirm: true, accepted: true}
-	ex.call.Args, ex.call.Env, ex.free = s.Args, s.Env, s.Free
-	ex.rec.Owner = e.owner()
-	ex.env = ex.call.Env
-	ex.redactor = e.redactor(nil, nil, ex.env)
+	c := r.Call
+	c.Args, c.Env = s.Args, s.Env
+	ex := k.taken(c, *r)
+	ex.free, ex.rec.Owner = s.Free, k.members.owner()
 	return ex, nil
+}
+
+// taken makes an execution of a call that was kept: nobody waits for it, and its credential
+// has to be looked at again.
+func (k *callSealer) taken(c haft.Call, rec haft.Record) *execution {
+	return &execution{call: c, rec: rec, redactor: k.redaction.redactor(nil, nil, c.Env),
+		arrival: arrival{async: true, accepted: true, confirm: true, began: time.Now(),
+			seen: k.permissions.changes.Load()},
+		resolution: resolution{env: c.Env}, tracking: tracking{done: make(chan struct{})}}
 }

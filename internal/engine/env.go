@@ -11,6 +11,12 @@ import (
 	"haft/internal/secret"
 )
 
+// An envBuilder puts the environment of calls together.
+type envBuilder struct {
+	cfg       *Config
+	redaction *redaction
+}
+
 // A Vault knows the variables of organisations and of agents.
 type Vault interface {
 	// Stored returns what calls of an agent are given, or those of no agent.
@@ -58,13 +64,13 @@ type lease struct {
 }
 
 // equip takes what is stored for the call, once its agent is known.
-func (e *Engine) equip(ctx context.Context, ex *execution) error {
-	if e.cfg.Vault != nil {
+func (b *envBuilder) equip(ctx context.Context, ex *execution) error {
+	if b.cfg.Vault != nil {
 		var agent haft.AgentID
 		if ex.agent != nil {
 			agent = ex.agent.ID
 		}
-		stored, err := e.cfg.Vault.Stored(ctx, ex.call.Principal.Org, agent)
+		stored, err := b.cfg.Vault.Stored(ctx, ex.call.Principal.Org, agent)
 		if ex.lease.blind = err != nil; err != nil {
 			return fmt.Errorf("read the stored environment: %w", err)
 		}
@@ -72,13 +78,13 @@ func (e *Engine) equip(ctx context.Context, ex *execution) error {
 			ex.lease.stored = nil // most calls have none, and need not pay for it
 		}
 	}
-	return e.buildEnv(ex)
+	return b.buildEnv(ex)
 }
 
 // buildEnv puts the environment of the call together, low to high: organisation,
 // webhook, agent, call; and what removes all that is secret in it from what
 // leaves.
-func (e *Engine) buildEnv(ex *execution) error {
+func (b *envBuilder) buildEnv(ex *execution) error {
 	var own map[string]string // of an agent whose variables are in its row
 	if ex.agent != nil {
 		own = ex.agent.Env
@@ -92,7 +98,7 @@ func (e *Engine) buildEnv(ex *execution) error {
 	}
 	l := &ex.lease
 	if ex.redactor == nil || l.stored != nil || len(l.fetched) > 0 || len(own) > 0 { // else it covers the call already
-		ex.redactor = e.redactor(l, own, ex.call.Env)
+		ex.redactor = b.redaction.redactor(l, own, ex.call.Env)
 	}
 	if len(ex.redactor.Skipped()) > 0 && l.size(own, ex.call.Env) > secret.MaxValues {
 		// Those that are merely too short stand in every other word.
@@ -148,24 +154,25 @@ func reveal(env map[string]string, values []secret.Named) {
 // fetch asks for credentials right before the call runs: not for calls that are
 // refused, and not before a person has agreed. If there are none to be had, tools
 // that said what they need are not run, and others with a notice.
-func (e *Engine) fetch(ctx context.Context, ex *execution) error {
+func (b *envBuilder) fetch(ctx context.Context, ex *execution) error {
 	needs := ex.tool.Tool.Version.Settings.Secrets
-	if e.cfg.Credentials != nil {
+	if b.cfg.Credentials != nil {
 		who := ex.call.Principal
 		if ex.agent != nil {
 			who.Agent = string(ex.agent.ID)
 		}
-		values, err := e.cfg.Credentials.Fetch(ctx, who, ex.tool.Tool, ex.call.ID)
+		values, err := b.cfg.Credentials.Fetch(ctx, who, ex.tool.Tool, ex.call.ID)
 		switch {
 		case err == nil:
 			ex.lease.hooked, ex.lease.fetched = values, values
-			if err := e.buildEnv(ex); err != nil {
+			if err := b.buildEnv(ex); err != nil {
 				return err
 			}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			e.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org, "tool",
+			b.redaction.logOf(ex).Warn("credentials of a call cannot be had", "call", ex.call.ID, "org", who.Org,
+				"tool",
 				ex.tool.Tool.Name, "error", err)
 			// What is stored for the organisation is not asked: the webhook's
 			// would have replaced it.

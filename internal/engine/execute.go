@@ -11,112 +11,137 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/authority"
+	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/policy"
 	"haft/sandbox"
 )
 
+// A runner runs tools: it has the stages execute and check.
+type runner struct {
+	cfg         *Config
+	store       *store.Store
+	registry    *registry.Registry
+	authority   authority.Rules
+	authorizer  *authorizer
+	calls       *callTable
+	digests     *digests
+	dispatcher  *dispatcher
+	egress      *egressPlanner
+	entrance    *entrance
+	env         *envBuilder
+	filters     *filters
+	permissions *permissions
+	pipeline    *pipeline
+	recorder    *recorder
+	redaction   *redaction
+
+	executors map[haft.Kind]executor.Executor
+	breaker   *breakers
+}
+
 // execute runs the tool, again where a failure passes and a second run does no
 // harm, within the circuit of the tool. Before the first run the record says that
 // the call has begun.
-func (e *Engine) execute(ctx context.Context, ex *execution) error {
-	x := e.executors[ex.tool.Tool.Version.Kind]
+func (rn *runner) execute(ctx context.Context, ex *execution) error {
+	x := rn.executors[ex.tool.Tool.Version.Kind]
 	if x == nil {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever, "tools of this kind cannot be run here")
 	}
-	e.grantVersion(ex)
-	if err := e.outdated(ctx, ex); err != nil {
+	rn.authorizer.grantVersion(ex)
+	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	if err := e.fetch(ctx, ex); err != nil {
+	if err := rn.env.fetch(ctx, ex); err != nil {
 		return err
 	}
-	req := e.prepare(ex)
-	if hit, err := e.cached(ctx, ex); err != nil || hit {
+	req := rn.prepare(ex)
+	if hit, err := rn.cached(ctx, ex); err != nil || hit {
 		return err
 	}
-	release, err := e.supply(ctx, ex, &req)
+	release, err := rn.supply(ctx, ex, &req)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := e.breaker.admit(ex); err != nil {
+	if err := rn.breaker.admit(ex); err != nil {
 		return err
 	}
-	if err := e.reach(ctx, ex, &req); err != nil {
+	if err := rn.egress.reach(ctx, ex, &req); err != nil {
 		return err
 	}
-	defer e.unreach(ex)
-	if err := e.outdated(ctx, ex); err != nil {
+	defer rn.egress.unreach(ex)
+	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	first := e.ahead(ctx, ex, x, req)
+	first := rn.ahead(ctx, ex, x, req)
 	if first != nil {
 		defer first.Drop()
 	}
-	if err := e.begin(ctx, ex); err != nil {
+	if err := rn.begin(ctx, ex); err != nil {
 		return err
 	}
-	out := e.stream(ex, &req)
+	out := rn.stream(ex, &req)
 	defer func() {
 		if told := out.close(); told != nil {
-			e.untold(ex, told)
+			rn.untold(ex, told)
 		}
-		e.breaker.report(ex)
+		rn.breaker.report(ex)
 	}()
-	settle := time.AfterFunc(e.cfg.Patience, func() { ex.grant.Settle() })
+	settle := time.AfterFunc(rn.cfg.Patience, func() { ex.grant.Settle() })
 	defer func() {
 		settle.Stop()
 		ex.grant.Leave() // writing down what became of it needs no turn
 	}()
-	if err := e.runTool(ctx, ex, x, first, req); err != nil {
+	if err := rn.runTool(ctx, ex, x, first, req); err != nil {
 		return err
 	}
-	return e.amend(ctx, ex, x, req)
+	return rn.amend(ctx, ex, x, req)
 }
 
 // ahead has the executor make ready for the first run, while it is still being
 // written down that there will be one. It returns nil if the executor cannot.
-func (e *Engine) ahead(ctx context.Context, ex *execution, x executor.Executor,
+func (rn *runner) ahead(ctx context.Context, ex *execution, x executor.Executor,
 	req executor.Request) executor.Prepared {
 	p, ok := x.(executor.Preparer)
 	if !ok {
 		return nil
 	}
-	req.Limits.Wall = e.wall(ex, req.Limits.Wall, 1)
+	req.Limits.Wall = rn.wall(ex, req.Limits.Wall, 1)
 	return p.Prepare(ctx, req)
 }
 
 // wall is how long a try may take.
-func (e *Engine) wall(ex *execution, first haft.Millis, try int) haft.Millis {
-	return min(ex.tool.Tool.Version.Settings.Retry.Wall(first, try), e.cfg.Ceilings.Wall)
+func (rn *runner) wall(ex *execution, first haft.Millis, try int) haft.Millis {
+	return min(ex.tool.Tool.Version.Settings.Retry.Wall(first, try), rn.cfg.Ceilings.Wall)
 }
 
 // begin writes down that the call runs from now on. If that fails it does not.
-func (e *Engine) begin(ctx context.Context, ex *execution) error {
-	e.mu.Lock()
-	left := ex.phase == phaseLeft || e.closed // which is known before all contexts have ended
+func (rn *runner) begin(ctx context.Context, ex *execution) error {
+	rn.calls.mu.Lock()
+	left := ex.phase == phaseLeft || rn.calls.closed // which is known before all contexts have ended
 	if !left {
 		ex.phase = phaseBegins
 	}
-	e.mu.Unlock()
+	rn.calls.mu.Unlock()
 	if left {
 		return errClosing
 	}
-	e.keep(ex)
+	rn.redaction.keep(ex)
 	if !ex.tool.Tool.Version.Settings.Idempotent {
 		ex.rec.Sealed = nil // nobody will run it again
 	}
 	ex.rec.Status, ex.rec.Started = haft.StatusRunning, time.Now()
 	data := map[string]any{"digest": ex.rec.Digest, "args": ex.rec.Call.Args}
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: rows(ex.taken), Keys: ex.keysHeld(), Sure: ex.ours}
-	part.Audit = append(part.Audit, e.entry(ex, "call.started", e.startedBody(ex)))
+	part.Audit = append(part.Audit, rn.recorder.entry(ex, "call.started", rn.recorder.startedBody(ex)))
 	part.Approvals = ex.spent()
 	ex.taken = nil
-	e.dispatcher.begins(ex, 1) // first: at no moment is it in no count
-	if err := e.tell(ctx, ex, haft.EventExecuting, data, part); err != nil {
-		e.dispatcher.begins(ex, -1)
+	rn.dispatcher.begins(ex, 1) // first: at no moment is it in no count
+	if err := rn.recorder.tell(ctx, ex, haft.EventExecuting, data, part); err != nil {
+		rn.dispatcher.begins(ex, -1)
 		return err
 	}
 	ex.begun, ex.before = true, len(ex.notices)
@@ -125,20 +150,20 @@ func (e *Engine) begin(ctx context.Context, ex *execution) error {
 
 // run runs the tool as often as its settings allow, the first time in what was made
 // ready.
-func (e *Engine) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared,
+func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared,
 	req executor.Request) error {
 	settings := ex.tool.Tool.Version.Settings
 	wall := req.Limits.Wall
 	for try := 1; ; try++ {
 		ex.rec.Tries = try
-		req.Limits.Wall = e.wall(ex, wall, try)
+		req.Limits.Wall = rn.wall(ex, wall, try)
 		execute := x.Execute
 		if try == 1 && first != nil {
 			execute = first.Execute
 		}
 		res, err := execute(ctx, req)
 		if err != nil && errors.Is(err, executor.ErrMaybeRan) {
-			e.logOf(ex).Warn("nobody knows whether a call ran", "call", ex.call.ID, "error", err)
+			rn.redaction.logOf(ex).Warn("nobody knows whether a call ran", "call", ex.call.ID, "error", err)
 			res, err = ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 		}
 		ran := err == nil && !neverRan(res)
@@ -153,7 +178,7 @@ func (e *Engine) runTool(ctx context.Context, ex *execution, x executor.Executor
 			return err
 		}
 		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": kindOf(res)}
-		if err := e.tell(ctx, ex, haft.EventRetry, data, nil); err != nil {
+		if err := rn.recorder.tell(ctx, ex, haft.EventRetry, data, nil); err != nil {
 			return err
 		}
 		select {
@@ -215,19 +240,20 @@ func (ex *execution) failed(status haft.Status, kind haft.FailureKind, message s
 }
 
 // prepare makes the request of a call that nothing stands in the way of.
-func (e *Engine) prepare(ex *execution) executor.Request {
+func (rn *runner) prepare(ex *execution) executor.Request {
 	t, v, p := ex.tool.Tool, ex.tool.Tool.Version, ex.call.Principal
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
 		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass,
 		Inject: ex.inject(),
-		Env:    ex.environment(), Limits: e.runLimits(ex), Need: sandbox.Need{Level: e.isolation(ex)},
+		Env:    ex.environment(), Limits: rn.authorizer.runLimits(ex),
+		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
 	case haft.KindBuiltin:
-		req.Others = others{e, ex}
+		req.Others = others{rn, ex}
 	case haft.KindMCP:
 		for _, b := range ex.bounds() {
 			req.Secrets = append(req.Secrets, secret.Named{Name: b.Name, Value: b.Value, Bound: b.To})
@@ -237,8 +263,8 @@ func (e *Engine) prepare(ex *execution) executor.Request {
 }
 
 // isolation is the least that the run must be given.
-func (e *Engine) isolation(ex *execution) haft.Level {
-	level := e.cfg.MinIsolation
+func (au *authorizer) isolation(ex *execution) haft.Level {
+	level := au.cfg.MinIsolation
 	for _, l := range []haft.Level{ex.tool.Tool.Version.Settings.MinIsolation, ex.decision.MinIsolation} {
 		if l != "" && (level == "" || l.AtLeast(level)) {
 			level = l
@@ -250,10 +276,10 @@ func (e *Engine) isolation(ex *execution) haft.Level {
 // runLimits are the bounds of the run: those of the tool, lowered by the call, or
 // those of the call where the tool does not say, or those of the organisation
 // where neither does.
-func (e *Engine) runLimits(ex *execution) haft.Limits {
+func (au *authorizer) runLimits(ex *execution) haft.Limits {
 	tool := ex.tool.Tool.Version.Settings.Limits
 	asked := ex.call.Limits.Or(tool)
-	return asked.Within(tool.Or(e.cfg.Ceilings)).Or(ex.config.Limits).Or(e.cfg.Defaults).Within(e.cfg.Ceilings)
+	return asked.Within(tool.Or(au.cfg.Ceilings)).Or(ex.config.Limits).Or(au.cfg.Defaults).Within(au.cfg.Ceilings)
 }
 
 // environment is what the tool sees: that of the agent, that of the call, and

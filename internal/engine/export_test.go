@@ -10,7 +10,7 @@ import (
 // Stages returns the names of the stages, in order.
 func Stages() []string {
 	var names []string
-	for _, s := range stages() {
+	for _, s := range stages(nil, nil, nil) {
 		names = append(names, s.name)
 	}
 	return names
@@ -19,19 +19,19 @@ func Stages() []string {
 // CallWith is Call with something that happens after the call has come in and before
 // it is on its way.
 func (e *Engine) CallWith(ctx context.Context, c haft.Call, meanwhile func()) (*haft.Result, error) {
-	ex, _, err := e.arrive(ctx, c)
+	ex, _, err := e.entrance.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	meanwhile()
-	return e.runCall(ctx, ex)
+	return e.pipeline.runCall(ctx, ex)
 }
 
 // FreshCalls counts the calls that are remembered to have no events yet.
 func (e *Engine) FreshCalls() int {
-	e.journal.mu.Lock()
-	defer e.journal.mu.Unlock()
-	return len(e.journal.fresh)
+	e.recorder.journal.mu.Lock()
+	defer e.recorder.journal.mu.Unlock()
+	return len(e.recorder.journal.fresh)
 }
 
 // JudgedBy tells which rules a judge follows after it was told of two, each with the number

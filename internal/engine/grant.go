@@ -12,7 +12,7 @@ import (
 
 // A grant is what a call that runs was given besides the permission to run. When
 // permissions change, [Engine.stillGranted] holds it against what a fresh call would be
-// given. Only the goroutine of the execution writes it, with Engine.mu held.
+// given. Only the goroutine of the execution writes it, with callTable.mu held.
 type grant struct {
 	digest string     // the version that runs; "" until the arguments are final
 	level  haft.Level // the isolation that was demanded of the sandbox
@@ -55,18 +55,18 @@ func (j *judge) forbids(host string, port uint16) (rule string) {
 
 // grantVersion notes the version that runs from now on, and how well it has to be
 // isolated.
-func (e *Engine) grantVersion(ex *execution) {
-	level := e.isolation(ex)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (au *authorizer) grantVersion(ex *execution) {
+	level := au.isolation(ex)
+	au.calls.mu.Lock()
+	defer au.calls.mu.Unlock()
 	ex.final, ex.granted.digest, ex.granted.level = ex.args, ex.tool.Tool.Version.Digest, level
 }
 
 // grantNetwork notes what the call reaches from now on. It does so before the way out
 // is opened: a review that does not see it comes before [Engine.outdated] is asked.
-func (e *Engine) grantNetwork(ex *execution, plan egressPlan, j *judge) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (n *egressPlanner) grantNetwork(ex *execution, plan egressPlan, j *judge) {
+	n.calls.mu.Lock()
+	defer n.calls.mu.Unlock()
 	ex.granted.hosts, ex.granted.bound, ex.granted.judge, ex.granted.here = plan.hosts, ex.bound, j, ex.here
 }
 
@@ -76,19 +76,19 @@ func (e *Engine) grantNetwork(ex *execution, plan egressPlan, j *judge) {
 // demanded now. Otherwise the connections that it makes from now on are held against the
 // rules of now. The probe is the call as if it came now, with a decision that lets it run;
 // its seen says how many changes there were before its rules were read.
-func (e *Engine) stillGranted(ctx context.Context, probe *execution, g grant) error {
+func (au *authorizer) stillGranted(ctx context.Context, probe *execution, g grant) error {
 	if len(g.bound) > 0 {
 		probe.bound = g.bound // with what was fetched for the call, which nobody asks for again
 	}
-	plan, err := e.egressFor(ctx, probe)
+	plan, err := au.egress.egressFor(ctx, probe)
 	if err != nil {
 		return withdrawn(err)
 	}
-	if level := e.isolation(probe); !g.level.AtLeast(level) {
+	if level := au.isolation(probe); !g.level.AtLeast(level) {
 		return &withdrawal{"the call has to run with the isolation " + string(level) + " now"}
 	}
 	for _, entry := range g.hosts {
-		if !slices.ContainsFunc(plan.hosts, func(have string) bool { return e.covers(have, entry) }) {
+		if !slices.ContainsFunc(plan.hosts, func(have string) bool { return au.egress.covers(have, entry) }) {
 			return &withdrawal{"the call may not reach " + entry + " any more"}
 		}
 	}

@@ -7,9 +7,17 @@ import (
 	"haft"
 )
 
+// A housekeeper does what has to be done from time to time.
+type housekeeper struct {
+	cfg       *Config
+	journal   *journal
+	approvals *approvals
+	recovery  *recovery
+}
+
 // housekeep does what has to be done from time to time, until ctx ends.
-func (e *Engine) housekeep(ctx context.Context) {
-	beat := time.NewTicker(e.cfg.Beat)
+func (h *housekeeper) housekeep(ctx context.Context) {
+	beat := time.NewTicker(h.cfg.Beat)
 	defer beat.Stop()
 	for rounds := 0; ; rounds++ {
 		select {
@@ -17,9 +25,9 @@ func (e *Engine) housekeep(ctx context.Context) {
 			return
 		case <-beat.C:
 		}
-		for _, job := range e.jobs(rounds) {
+		for _, job := range h.jobs(rounds) {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
-				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
+				h.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
 			}
 		}
 	}
@@ -27,28 +35,28 @@ func (e *Engine) housekeep(ctx context.Context) {
 
 // keepAlive says that this process lives, and gives up others that do not, until ctx ends.
 // Nothing else that takes time is done here: others would give this process up.
-func (e *Engine) keepAlive(ctx context.Context) {
-	beat := time.NewTicker(e.cfg.Beat)
+func (m *membership) keepAlive(ctx context.Context) {
+	beat := time.NewTicker(m.cfg.Beat)
 	defer beat.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
-		case <-e.hurried:
+		case <-m.hurried:
 		}
-		for _, job := range []job{{"beat", e.beat}, {"look for servers that are gone", e.givePeersUp}} {
+		for _, job := range []job{{"beat", m.beat}, {"look for servers that are gone", m.givePeersUp}} {
 			if err := job.do(ctx); err != nil && ctx.Err() == nil {
-				e.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
+				m.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
 			}
 		}
 	}
 }
 
 // hurry has this process find out now whether it was given up.
-func (e *Engine) hurry() {
+func (m *membership) hurry() {
 	select {
-	case e.hurried <- struct{}{}:
+	case m.hurried <- struct{}{}:
 	default:
 	}
 }
@@ -60,10 +68,10 @@ type job struct {
 }
 
 // jobs returns what is due in a round.
-func (e *Engine) jobs(round int) []job {
-	due := []job{{"take up what was left", e.sweep}, {"expire approvals", e.expireApprovals}}
-	if round%12 == 11 || e.journal.entries.Load() >= signAfter { // about a minute
-		due = append(due, job{"sign the audit", e.checkpoint})
+func (h *housekeeper) jobs(round int) []job {
+	due := []job{{"take up what was left", h.recovery.sweep}, {"expire approvals", h.approvals.expireApprovals}}
+	if round%12 == 11 || h.journal.entries.Load() >= signAfter { // about a minute
+		due = append(due, job{"sign the audit", h.checkpoint})
 	}
 	return due
 }
@@ -72,17 +80,17 @@ func (e *Engine) jobs(round int) []job {
 const expireAtOnce = 100
 
 // expireApprovals closes the calls whose requests nobody answered.
-func (e *Engine) expireApprovals(ctx context.Context) error {
-	list, err := e.store.ExpiredApprovals(ctx, time.Now(), expireAtOnce)
+func (ap *approvals) expireApprovals(ctx context.Context) error {
+	list, err := ap.store.ExpiredApprovals(ctx, time.Now(), expireAtOnce)
 	if err != nil {
 		return err
 	}
 	for _, a := range list {
-		r, err := e.store.Record(ctx, a.Requester.Org, a.Call)
+		r, err := ap.store.Record(ctx, a.Requester.Org, a.Call)
 		if err != nil {
 			return err
 		}
-		if err := e.expire(ctx, r); err != nil && haft.CodeOf(err) != haft.CodeConflict {
+		if err := ap.recorder.expire(ctx, r); err != nil && haft.CodeOf(err) != haft.CodeConflict {
 			return err
 		}
 	}
@@ -94,14 +102,14 @@ func (e *Engine) expireApprovals(ctx context.Context) error {
 const signAfter = 1000
 
 // checkpoint signs what the audit has grown by.
-func (e *Engine) checkpoint(ctx context.Context) error {
-	if e.cfg.Checkpoint == nil {
+func (h *housekeeper) checkpoint(ctx context.Context) error {
+	if h.cfg.Checkpoint == nil {
 		return nil
 	}
-	before := e.journal.entries.Load()
-	if err := e.cfg.Checkpoint(ctx); err != nil {
+	before := h.journal.entries.Load()
+	if err := h.cfg.Checkpoint(ctx); err != nil {
 		return err
 	}
-	e.journal.entries.Add(-before)
+	h.journal.entries.Add(-before)
 	return nil
 }

@@ -14,15 +14,15 @@ import (
 // the owner of the call and to its agent: nobody else's call is ever found by it.
 // What the earlier call gave is told to who may make the call now, and to nobody
 // else: f.refused says why not, and then f itself goes on, to be refused like any.
-func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) {
+func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, error) {
 	p, c := ex.call.Principal, ex.call
 	if p.Owner() == "" {
 		return "", &haft.Error{Code: haft.CodeInvalid,
 			Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
-	digest := e.binds(c.Tool+"\x00"+c.Digest, c.Args)
+	digest := en.digests.binds(c.Tool+"\x00"+c.Digest, c.Args)
 	for began := time.Now(); ; {
-		winner, same, err := e.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
+		winner, same, err := en.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
 		if err != nil {
 			return "", err
 		}
@@ -31,17 +31,17 @@ func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) 
 			ex.claimed = key
 			return winner, nil
 		}
-		if ex.refused = e.repeatable(ctx, ex, winner); ex.refused != nil {
+		if ex.refused = en.repeatable(ctx, ex, winner); ex.refused != nil {
 			return c.ID, nil
 		}
 		if !same {
 			return "", &haft.Error{Code: haft.CodeConflict, Message: "the idempotency key was used for another call"}
 		}
-		if e.executionOf(winner) == nil {
-			_, err = e.store.Record(ctx, p.Org, winner)
+		if en.calls.executionOf(winner) == nil {
+			_, err = en.store.Record(ctx, p.Org, winner)
 		}
 		if err == nil || haft.CodeOf(err) != haft.CodeNotFound {
-			e.journal.forget(c.ID)
+			en.journal.forget(c.ID)
 			return winner, err
 		}
 		// It may just be about to be recorded, here or by another process. If it takes too
@@ -49,7 +49,7 @@ func (e *Engine) claim(ctx context.Context, ex *execution) (haft.CallID, error) 
 		if time.Since(began) < claimWait {
 			err = Pause(ctx, claimWait/100)
 		} else {
-			err = e.store.ReleaseUnkept(ctx, *key)
+			err = en.store.ReleaseUnkept(ctx, *key)
 		}
 		if err != nil {
 			return "", err
@@ -71,15 +71,15 @@ func (ex *execution) keysHeld() []store.Key {
 
 // repeatable takes a call that was made before through the stages that decide who
 // may make it, and returns why it may not be made now.
-func (e *Engine) repeatable(ctx context.Context, ex *execution, first haft.CallID) error {
+func (en *entrance) repeatable(ctx context.Context, ex *execution, first haft.CallID) error {
 	probe := *ex
 	probe.call.ID = first // so that the agent's tool rules do not count it as another one
 	defer func() {
 		ex.lease, ex.redactor = probe.lease, probe.redactor
 		probe.release()
 	}()
-	for _, s := range deciding {
-		if err := s.run(e, ctx, &probe); err != nil {
+	for _, s := range en.pipeline.deciding() {
+		if err := s.run(ctx, &probe); err != nil {
 			ex.tool, ex.rules, ex.decision = probe.tool, probe.rules, probe.decision
 			return err
 		}
@@ -94,35 +94,35 @@ func sameKey(a, b haft.Call) bool {
 }
 
 // unclaim gives the key of an execution back.
-func (e *Engine) unclaim(ctx context.Context, ex *execution) {
+func (en *entrance) unclaim(ctx context.Context, ex *execution) {
 	if ex.call.IdempotencyKey == "" {
 		return
 	}
 	p := ex.call.Principal
-	if err := e.store.Release(ctx, p.Org, p.Owner(), p.Agent, ex.call.IdempotencyKey, ex.call.ID); err != nil {
-		e.logOf(ex).Warn("an idempotency key cannot be given back", "call", ex.call.ID, "error", err)
+	if err := en.store.Release(ctx, p.Org, p.Owner(), p.Agent, ex.call.IdempotencyKey, ex.call.ID); err != nil {
+		en.redaction.logOf(ex).Warn("an idempotency key cannot be given back", "call", ex.call.ID, "error", err)
 	}
 }
 
 // executionOf returns the execution of a call in this process, or nil.
-func (e *Engine) executionOf(id haft.CallID) *execution {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.executions[id]
+func (t *callTable) executionOf(id haft.CallID) *execution {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.executions[id]
 }
 
 // await waits for the end of another call, or until it waits for a person. The
 // caller has found out that p may have its result.
-func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+func (en *entrance) await(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if ex := e.executionOf(id); ex != nil && ex.asked.Principal.Org == p.Org {
+		if ex := en.calls.executionOf(id); ex != nil && ex.asked.Principal.Org == p.Org {
 			select {
 			case <-ex.done:
 				if ex.result != nil {
 					res := *ex.result
 					return &res, nil
 				}
-				if !e.overtaken(ctx, ex.err) && !errors.Is(ex.err, errPostponed) {
+				if !en.recorder.overtaken(ctx, ex.err) && !errors.Is(ex.err, errPostponed) {
 					return nil, ex.err
 				}
 				// Its record says what becomes of it.
@@ -130,7 +130,7 @@ func (e *Engine) await(ctx context.Context, p haft.Principal, id haft.CallID) (*
 				return nil, context.Cause(ctx)
 			}
 		}
-		r, err := e.store.Record(ctx, p.Org, id)
+		r, err := en.store.Record(ctx, p.Org, id)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 
 // others are the tools that a call may call while it runs: those of its principal.
 type others struct {
-	e  *Engine
+	rn *runner
 	ex *execution
 }
 
@@ -23,15 +23,15 @@ func (o others) Tools(ctx context.Context) iter.Seq2[haft.Tool, error] {
 	p := o.ex.call.Principal
 	return func(yield func(haft.Tool, error) bool) {
 		var agent *haft.Agent
-		err := o.e.authority.MayFind(p, haft.ToolsRead)
+		err := o.rn.authority.MayFind(p, haft.ToolsRead)
 		if err == nil && p.Agent != "" {
-			agent, err = o.e.store.Agent(ctx, p.Org, p.Agent)
+			agent, err = o.rn.store.Agent(ctx, p.Org, p.Agent)
 		}
 		if err != nil {
 			yield(haft.Tool{}, err)
 			return
 		}
-		for t, err := range o.e.registry.Tools(ctx, p, haft.ToolFilter{}) {
+		for t, err := range o.rn.registry.Tools(ctx, p, haft.ToolFilter{}) {
 			if err == nil && agent != nil && !slices.Contains(agent.Tools, t.Name) {
 				continue
 			}
@@ -52,7 +52,7 @@ func (o others) Call(ctx context.Context, tool string, args json.RawMessage) (*h
 	if ex.depth >= maxDepth {
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "calls that make calls are nested too deep"}
 	}
-	child, err := o.e.enter(haft.Call{
+	child, err := o.rn.entrance.enter(haft.Call{
 		Tool: tool, Args: args, Principal: ex.call.Principal, Deadline: ex.call.Deadline, Env: ex.call.Env,
 		Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace,
 	})
@@ -61,7 +61,7 @@ func (o others) Call(ctx context.Context, tool string, args json.RawMessage) (*h
 	}
 	child.depth, child.parent, child.seen = ex.depth+1, ex, ex.seen
 	ex.grant.Settle()
-	return o.e.runCall(ctx, child)
+	return o.rn.pipeline.runCall(ctx, child)
 }
 
 // turning reports whether f, or one that waits for it, has the agent's turn.

@@ -26,8 +26,8 @@ type journal struct {
 	entries atomic.Int64
 
 	mu sync.Mutex
-	// parts are what the next event of a call is to be written with.
-	parts map[haft.CallID]*store.Batch
+	// moving are calls whose next state is about to be written with an event.
+	moving map[haft.CallID]bool
 	// fresh are calls that have no events yet, so that nobody has to ask.
 	fresh map[haft.CallID]bool
 	// settled are calls whose last part was not written, and why; nil means that an earlier
@@ -40,7 +40,10 @@ type journal struct {
 	known  bool
 }
 
-var _ event.SharedLog = (*journal)(nil)
+var (
+	_ event.SharedLog = (*journal)(nil)
+	_ event.PartLog   = (*journal)(nil)
+)
 
 // Shared implements [event.SharedLog].
 func (j *journal) Shared() bool { return j.store.Shared() }
@@ -50,7 +53,7 @@ func (j *journal) Tip(ctx context.Context) (int64, error) { return j.store.Event
 
 // newJournal returns a journal that knows nothing yet.
 func newJournal(s *store.Store, owner func() string) *journal {
-	return &journal{store: s, owner: owner, parts: map[haft.CallID]*store.Batch{}, fresh: map[haft.CallID]bool{},
+	return &journal{store: s, owner: owner, moving: map[haft.CallID]bool{}, fresh: map[haft.CallID]bool{},
 		settled: map[haft.CallID]error{}}
 }
 
@@ -65,40 +68,45 @@ func (j *journal) begin(id haft.CallID) {
 func (j *journal) forget(id haft.CallID) {
 	j.mu.Lock()
 	delete(j.fresh, id)
-	delete(j.parts, id)
+	delete(j.moving, id)
 	j.mu.Unlock()
 }
 
-// attach has part written with the next event of the call, unless somebody else is about
-// to move the same call: of two who do so at once one is first. The audit gets the time at
-// which it is written: a call that waits for its turn, or for a store that is away, would
-// have an earlier one than the entry before.
-func (j *journal) attach(id haft.CallID, part *store.Batch) bool {
-	for i := range part.Audit {
-		part.Audit[i].Time = time.Time{}
-	}
+// reserve notes that a part is about to be written with an event of the call, unless
+// somebody else is about to move the same call: of two who do so at once one is first.
+func (j *journal) reserve(id haft.CallID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.parts[id] != nil {
+	if j.moving[id] {
 		return false
 	}
-	j.parts[id] = part
+	j.moving[id] = true
 	return true
 }
 
-// Append implements [event.Log]. What belongs to a call that has moved on is left out, so
-// that one call does not fail those that share its transaction.
+// Append implements [event.Log].
 func (j *journal) Append(ctx context.Context, events []haft.Event) error {
+	return j.AppendParts(ctx, events, make([]any, len(events)))
+}
+
+// AppendParts implements [event.PartLog]: parts are *store.Batch. What belongs to a call
+// that has moved on is left out, so that one call does not fail those that share its
+// transaction. The audit gets the time at which it is written: a call that waits for its
+// turn, or for a store that is away, would have an earlier one than the entry before.
+func (j *journal) AppendParts(ctx context.Context, events []haft.Event, parts []any) error {
 	batch := store.Batch{Owner: j.owner(), Sure: true}
 	var lost store.Stale
 	j.mu.Lock()
-	for _, e := range events {
+	for i, e := range events {
 		delete(j.fresh, e.Call)
-		part := j.parts[e.Call]
-		if part == nil {
+		part, ok := parts[i].(*store.Batch)
+		if !ok {
 			continue
 		}
-		delete(j.parts, e.Call)
+		delete(j.moving, e.Call)
+		for i := range part.Audit {
+			part.Audit[i].Time = time.Time{}
+		}
 		if part.Owner != batch.Owner { // of before this process was given up
 			lost.Calls = append(lost.Calls, e.Call)
 			j.settled[e.Call] = givenUp()
@@ -214,7 +222,7 @@ func (j *journal) Last(ctx context.Context, calls []haft.CallID) (int64, map[haf
 }
 
 // tell publishes an event of an execution together with part.
-func (e *Engine) tell(ctx context.Context, ex *execution, typ haft.EventType, data any, part *store.Batch) error {
+func (w *recorder) tell(ctx context.Context, ex *execution, typ haft.EventType, data any, part *store.Batch) error {
 	var raw json.RawMessage
 	if data != nil {
 		var err error
@@ -233,24 +241,26 @@ func (e *Engine) tell(ctx context.Context, ex *execution, typ haft.EventType, da
 	if err != nil {
 		return err
 	}
-	if ex.rec.Owner != e.owner() {
-		e.journal.forget(ex.call.ID)
+	if ex.rec.Owner != w.members.owner() {
+		w.journal.forget(ex.call.ID)
 		return givenUp() // others tell what becomes of it
 	}
+	var with any
 	if part != nil {
-		if part.Owner = ex.rec.Owner; !e.journal.attach(ex.call.ID, part) {
+		if part.Owner = ex.rec.Owner; !w.journal.reserve(ex.call.ID) {
 			return overtaken()
 		}
+		with = part
 	}
-	if _, err = e.hub.Publish(ctx, ev); err == nil {
+	if _, err = w.hub.PublishWith(ctx, ev, with); err == nil {
 		return nil
 	}
-	if why, known := e.journal.outcome(ex.call.ID); known {
+	if why, known := w.journal.outcome(ex.call.ID); known {
 		return why
 	}
-	e.journal.forget(ex.call.ID)
+	w.journal.forget(ex.call.ID)
 	if errors.Is(err, store.ErrGivenUp) {
-		e.hurry()
+		w.members.hurry()
 	}
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
 }

@@ -39,16 +39,16 @@ func (ex *execution) labels() []label {
 // its own environment, in whatever form the redactor would find it. It is asked before
 // anything of the call is kept. Values that are no secrets by their name and short do
 // not count: a turn may have the word production in it.
-func (e *Engine) checkLabels(ex *execution, stored *Stored) error {
+func (rd *redaction) checkLabels(ex *execution, stored *Stored) error {
 	if stored == nil && len(ex.call.Env) == 0 {
 		return nil // there is no secret
 	}
 	var known *secret.Redactor
 	if stored != nil {
-		known = stored.secretive(e)
+		known = stored.secretive(rd)
 	}
 	for _, l := range ex.labels() {
-		if l.text != "" && (known.ContainsValue(l.text) || e.showsEnv(ex.call.Env, l)) {
+		if l.text != "" && (known.ContainsValue(l.text) || rd.showsEnv(ex.call.Env, l)) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
 				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose " +
 					"another"}
@@ -58,9 +58,9 @@ func (e *Engine) checkLabels(ex *execution, stored *Stored) error {
 }
 
 // showsEnv reports whether a label holds a secret of the call's own environment.
-func (e *Engine) showsEnv(env map[string]string, l label) bool {
+func (rd *redaction) showsEnv(env map[string]string, l label) bool {
 	for name, text := range env {
-		if len(text) >= secret.MinValue && e.secretive(name, text) && strings.Contains(l.text, text) {
+		if len(text) >= secret.MinValue && rd.secretive(name, text) && strings.Contains(l.text, text) {
 			return true
 		}
 	}
@@ -69,26 +69,26 @@ func (e *Engine) showsEnv(env map[string]string, l label) bool {
 
 // checkEarly is checkLabels for a call whose key is about to be kept, before its agent
 // is known.
-func (e *Engine) checkEarly(ctx context.Context, ex *execution) error {
-	stored, err := e.storedFor(ctx, ex.call.Principal)
+func (rd *redaction) checkEarly(ctx context.Context, ex *execution) error {
+	stored, err := rd.storedFor(ctx, ex.call.Principal)
 	if err != nil {
 		return err
 	}
-	return e.checkLabels(ex, stored)
+	return rd.checkLabels(ex, stored)
 }
 
 // storedFor returns what is stored for calls of a principal, or nil without a vault.
-func (e *Engine) storedFor(ctx context.Context, p haft.Principal) (*Stored, error) {
-	if e.cfg.Vault == nil {
+func (rd *redaction) storedFor(ctx context.Context, p haft.Principal) (*Stored, error) {
+	if rd.cfg.Vault == nil {
 		return nil, nil
 	}
 	var agent haft.AgentID
 	if p.Agent != "" {
-		if a, err := e.store.Agent(ctx, p.Org, p.Agent); err == nil {
+		if a, err := rd.store.Agent(ctx, p.Org, p.Agent); err == nil {
 			agent = a.ID
 		}
 	}
-	stored, err := e.cfg.Vault.Stored(ctx, p.Org, agent)
+	stored, err := rd.cfg.Vault.Stored(ctx, p.Org, agent)
 	if err != nil {
 		return nil, fmt.Errorf("read the stored environment: %w", err)
 	}
@@ -97,25 +97,25 @@ func (e *Engine) storedFor(ctx context.Context, p haft.Principal) (*Stored, erro
 
 // coverOf returns what removes the secrets of a principal's calls, for what is told of
 // none of them.
-func (e *Engine) coverOf(ctx context.Context, p haft.Principal) (*secret.Redactor, error) {
-	stored, err := e.storedFor(ctx, p)
+func (rd *redaction) coverOf(ctx context.Context, p haft.Principal) (*secret.Redactor, error) {
+	stored, err := rd.storedFor(ctx, p)
 	switch {
 	case err != nil:
 		return nil, err
 	case stored == nil:
-		return e.plain, nil
+		return rd.plain, nil
 	}
-	return stored.cover(e.cfg.Personal), nil
+	return stored.cover(rd.cfg.Personal), nil
 }
 
 // refuseLabel ends a call that is named by a secret. It has no record, since that
 // would be found by its name; the audit says that it was refused.
-func (e *Engine) refuseLabel(ctx context.Context, ex *execution, err error) error {
-	e.journal.forget(ex.call.ID)
-	e.unclaim(ctx, ex)
-	e.endTrace(ex, nil, err)
+func (pl *pipeline) refuseLabel(ctx context.Context, ex *execution, err error) error {
+	pl.journal.forget(ex.call.ID)
+	pl.entrance.unclaim(ctx, ex)
+	pl.recorder.endTrace(ex, nil, err)
 	body := map[string]any{"reason": haft.MessageOf(err)}
-	if logged := e.Log(ctx, ex.named().Principal, ex.named().Principal.Org, "call.refused",
+	if logged := pl.permissions.Log(ctx, ex.named().Principal, ex.named().Principal.Org, "call.refused",
 		body); logged != nil {
 		return logged
 	}
@@ -124,11 +124,11 @@ func (e *Engine) refuseLabel(ctx context.Context, ex *execution, err error) erro
 
 // secretive returns what finds the stored values that are secrets by their name or
 // their length. It is made once.
-func (s *Stored) secretive(e *Engine) *secret.Redactor {
+func (s *Stored) secretive(rd *redaction) *secret.Redactor {
 	s.strictOnce.Do(func() {
 		var values []secret.Named
 		for _, v := range slices.Concat(s.Org, s.Agent, s.Hidden) {
-			if e.secretive(v.Name, v.Value.Reveal()) {
+			if rd.secretive(v.Name, v.Value.Reveal()) {
 				values = append(values, v)
 			}
 		}
@@ -138,33 +138,33 @@ func (s *Stored) secretive(e *Engine) *secret.Redactor {
 }
 
 // cleanBody redacts the body of an entry of the audit that is about no call.
-func (e *Engine) cleanBody(ctx context.Context, org string, raw []byte) []byte {
-	raw, _ = e.strictOf(ctx, org).JSON(raw)
+func (rd *redaction) cleanBody(ctx context.Context, org string, raw []byte) []byte {
+	raw, _ = rd.strictOf(ctx, org).JSON(raw)
 	return raw
 }
 
 // strictOf returns what finds the stored secrets of an organisation, or nil if there
 // are none, or if they cannot be read: what is done to manage a server that has lost
 // its key must still be written down.
-func (e *Engine) strictOf(ctx context.Context, org string) *secret.Redactor {
-	if e.cfg.Vault == nil || org == "" {
+func (rd *redaction) strictOf(ctx context.Context, org string) *secret.Redactor {
+	if rd.cfg.Vault == nil || org == "" {
 		return nil
 	}
-	stored, err := e.cfg.Vault.Stored(ctx, org, "")
+	stored, err := rd.cfg.Vault.Stored(ctx, org, "")
 	if err != nil {
 		return nil
 	}
-	return stored.secretive(e)
+	return stored.secretive(rd)
 }
 
 // checkSteps refuses a plan one of whose steps is named by a stored secret: its id is
 // kept, and is how others refer to it.
-func (e *Engine) checkSteps(ctx context.Context, p haft.Principal, plan haft.Plan) error {
-	stored, err := e.storedFor(ctx, p)
+func (rd *redaction) checkSteps(ctx context.Context, p haft.Principal, plan haft.Plan) error {
+	stored, err := rd.storedFor(ctx, p)
 	if err != nil || stored == nil {
 		return err
 	}
-	known := stored.secretive(e)
+	known := stored.secretive(rd)
 	for i, s := range plan.Steps {
 		if known.ContainsValue(s.ID) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,

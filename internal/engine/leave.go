@@ -20,45 +20,45 @@ func asError(err error) (*haft.Error, bool) { return errors.AsType[*haft.Error](
 
 // leave is the one way out: whatever became of the call, it is redacted, written
 // down and told here, and only then does the caller hear of it.
-func (e *Engine) leave(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
-	if e.overtaken(ctx, err) {
-		return e.fromOthers(ctx, ex, err)
+func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
+	if pl.recorder.overtaken(ctx, err) {
+		return pl.recorder.fromOthers(ctx, ex, err)
 	}
-	if e.postpones(ctx, ex, err) {
-		e.journal.forget(ex.call.ID)
-		e.endTrace(ex, nil, errPostponed)
+	if pl.dispatcher.postpones(ctx, ex, err) {
+		pl.journal.forget(ex.call.ID)
+		pl.recorder.endTrace(ex, nil, errPostponed)
 		return nil, fmt.Errorf("%w: %w", errPostponed, err)
 	}
 	if errors.Is(err, errLabel) {
-		return nil, e.refuseLabel(context.WithoutCancel(ctx), ex, err)
+		return nil, pl.refuseLabel(context.WithoutCancel(ctx), ex, err)
 	}
 	waiting, stages := ctx, err
 	ctx = context.WithoutCancel(ctx) // what happened is written also when the caller has left
-	res, err := e.outcome(ex, err)
-	if ended := e.withdrawnResult(waiting, ex, res, stages); ended != nil {
+	res, err := pl.outcome(ex, err)
+	if ended := pl.authorizer.withdrawnResult(waiting, ex, res, stages); ended != nil {
 		res, err = ended, nil
 	}
 	if res.Status == haft.StatusPending {
-		return e.park(ctx, ex, res)
+		return pl.park(ctx, ex, res)
 	}
 	if ex.begun && res.Status != haft.StatusSuccess {
 		ex.release() // another call may stand in, which needs what this one holds
-		res = e.rescue(ctx, ex, res)
+		res = pl.rescue(ctx, ex, res)
 	}
-	e.screen(waiting, ex, res)
-	e.completeResult(ex, res)
+	pl.filters.screen(waiting, ex, res)
+	pl.recorder.completeResult(ex, res)
 	err = ex.cleanError(err)
-	if werr := e.record(ctx, waiting, ex, res); werr != nil {
-		if e.overtaken(waiting, werr) {
-			return e.fromOthers(ctx, ex, werr)
+	if werr := pl.recorder.record(ctx, waiting, ex, res); werr != nil {
+		if pl.recorder.overtaken(waiting, werr) {
+			return pl.recorder.fromOthers(ctx, ex, werr)
 		}
-		return nil, e.unrecorded(ctx, ex, werr)
+		return nil, pl.recorder.unrecorded(ctx, ex, werr)
 	}
 	if !ex.begun && !res.Cached {
-		e.unclaim(ctx, ex) // nothing ran: the key may be used again
+		pl.entrance.unclaim(ctx, ex) // nothing ran: the key may be used again
 	}
-	e.react(ctx, ex, res)
-	e.endTrace(ex, res, err)
+	pl.react(ctx, ex, res)
+	pl.recorder.endTrace(ex, res, err)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (e *Engine) leave(ctx context.Context, ex *execution, err error) (*haft.Res
 }
 
 // endTrace tells the observer.
-func (e *Engine) endTrace(ex *execution, res *haft.Result, err error) {
+func (w *recorder) endTrace(ex *execution, res *haft.Result, err error) {
 	if ex.trace != nil {
 		ex.trace.End(res, err)
 	}
@@ -74,7 +74,7 @@ func (e *Engine) endTrace(ex *execution, res *haft.Result, err error) {
 
 // outcome makes a result of what the stages came to. The error is what the caller
 // gets instead of the result, where the contract of [haft.Caller] wants one.
-func (e *Engine) outcome(ex *execution, err error) (*haft.Result, error) {
+func (pl *pipeline) outcome(ex *execution, err error) (*haft.Result, error) {
 	var r *refusal
 	switch {
 	case err == nil, errors.Is(err, errSettled):
@@ -90,11 +90,11 @@ func (e *Engine) outcome(ex *execution, err error) (*haft.Result, error) {
 	case errors.Is(err, errPanic) && ex.begun:
 		return ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 	}
-	return e.coded(ex, err)
+	return pl.coded(ex, err)
 }
 
 // coded makes a result of an error with a code, or of a fault of ours.
-func (e *Engine) coded(ex *execution, err error) (*haft.Result, error) {
+func (pl *pipeline) coded(ex *execution, err error) (*haft.Result, error) {
 	message := haft.MessageOf(err)
 	switch haft.CodeOf(err) {
 	case haft.CodeNotFound:
@@ -110,7 +110,7 @@ func (e *Engine) coded(ex *execution, err error) (*haft.Result, error) {
 	case haft.CodeConflict:
 		return ex.failed(haft.StatusValidation, haft.FailValidation, message), err
 	}
-	e.logOf(ex).Error("a call failed inside haft", "call", ex.call.ID, "error", err)
+	pl.redaction.logOf(ex).Error("a call failed inside haft", "call", ex.call.ID, "error", err)
 	res := ex.failed(haft.StatusError, haft.FailInternal, message)
 	res.Error.Retry = haft.RetrySame
 	if ex.begun {
@@ -120,7 +120,7 @@ func (e *Engine) coded(ex *execution, err error) (*haft.Result, error) {
 }
 
 // finish completes a result and redacts it.
-func (e *Engine) completeResult(ex *execution, res *haft.Result) {
+func (w *recorder) completeResult(ex *execution, res *haft.Result) {
 	res.Call, res.Tool, res.Tries = ex.call.ID, ex.named().Tool, ex.rec.Tries
 	if res.Digest = ""; ex.tool != nil {
 		res.Digest = ex.tool.Tool.Version.Digest
@@ -138,13 +138,13 @@ func (e *Engine) completeResult(ex *execution, res *haft.Result) {
 	res.Timeline.Total = haft.Millis(time.Since(ex.began))
 	res.Notices = ex.notices
 	if res.Error != nil && res.Error.Severity == "" {
-		res.Error.Severity = e.severity(ex, res.Error.Kind)
+		res.Error.Severity = w.severity(ex, res.Error.Kind)
 	}
 	ex.redactResult(res)
 }
 
 // severity says how bad a failure is.
-func (e *Engine) severity(ex *execution, kind haft.FailureKind) haft.Severity {
+func (w *recorder) severity(ex *execution, kind haft.FailureKind) haft.Severity {
 	if ex.rules != nil && ex.tool != nil {
 		return ex.rules.Severity(ex.tool.Tool, kind)
 	}
@@ -165,35 +165,35 @@ type endedData struct {
 }
 
 // park writes down that the call waits for a person.
-func (e *Engine) park(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {
-	sealed, err := e.seal(ex)
+func (pl *pipeline) park(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {
+	sealed, err := pl.seals.seal(ex)
 	if err != nil {
 		return nil, err
 	}
-	e.completeResult(ex, res)
+	pl.recorder.completeResult(ex, res)
 	ex.rec.Status, ex.rec.Sealed, ex.rec.Result = haft.StatusPending, sealed, res
 	body := map[string]any{"approval": ex.approval.ID, "binds": ex.approval.Binds, "rule": ex.approval.Rule,
 		"expires": ex.approval.Expires}
 	part := &store.Batch{
 		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: rows(ex.taken),
 		Keys:  ex.keysHeld(),
-		Audit: []audit.Entry{e.entry(ex, "approval.requested", body)},
+		Audit: []audit.Entry{pl.recorder.entry(ex, "approval.requested", body)},
 	}
 	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires,
 		"rule": ex.approval.Rule, "terms": ex.approval.Terms}
-	if err := e.tell(ctx, ex, haft.EventApproval, data, part); err != nil {
+	if err := pl.recorder.tell(ctx, ex, haft.EventApproval, data, part); err != nil {
 		return nil, err // it keeps its key: it may be in the store all the same
 	}
-	e.endTrace(ex, res, nil)
+	pl.recorder.endTrace(ex, res, nil)
 	return res, nil
 }
 
 // rescue asks the recoveries, then the tool's fallback, for another result.
-func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
+func (pl *pipeline) rescue(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
 	if res.Error == nil || res.Status == haft.StatusCancelled {
 		return res
 	}
-	for _, r := range e.cfg.Recoveries {
+	for _, r := range pl.cfg.Recoveries {
 		if r.Tool != "" && r.Tool != ex.tool.Tool.Name || r.Kind != "" && r.Kind != res.Error.Kind {
 			continue
 		}
@@ -209,12 +209,12 @@ func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *h
 	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline,
 		Env:    ex.call.Env,
 		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
-	child, err := e.enter(c)
+	child, err := pl.entrance.enter(c)
 	if err != nil {
 		return res
 	}
 	child.depth, child.seen = ex.depth+1, ex.seen
-	other, err := e.runCall(ctx, child)
+	other, err := pl.runCall(ctx, child)
 	if err != nil || other.Status != haft.StatusSuccess {
 		return res
 	}
@@ -231,22 +231,23 @@ func (e *Engine) rescue(ctx context.Context, ex *execution, res *haft.Result) *h
 const maxDepth = 3
 
 // react does what the severity of a failure demands.
-func (e *Engine) react(ctx context.Context, ex *execution, res *haft.Result) {
+func (pl *pipeline) react(ctx context.Context, ex *execution, res *haft.Result) {
 	if res.Error == nil {
 		return
 	}
 	if ex.begun && res.Error.Severity == haft.SeverityCritical {
-		e.blocks.add(ex)
-		e.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call", ex.call.ID, "tool",
+		pl.authorizer.blocks.add(ex)
+		pl.redaction.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call",
+			ex.call.ID, "tool",
 			res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)
 	}
-	if hook := e.cfg.OnFailure[res.Error.Severity]; hook != nil {
+	if hook := pl.cfg.OnFailure[res.Error.Severity]; hook != nil {
 		hook(ctx, ex.rec)
 	}
 }
 
 // entry makes an entry of the audit about an execution.
-func (e *Engine) entry(ex *execution, kind string, body any) audit.Entry {
+func (w *recorder) entry(ex *execution, kind string, body any) audit.Entry {
 	raw, err := json.Marshal(body)
 	if err != nil { // of our own types: cannot be
 		raw = json.RawMessage(`{"error":"the body cannot be encoded"}`)
@@ -260,7 +261,7 @@ func (e *Engine) entry(ex *execution, kind string, body any) audit.Entry {
 }
 
 // startedBody is what the audit says when a call begins.
-func (e *Engine) startedBody(ex *execution) any {
+func (w *recorder) startedBody(ex *execution) any {
 	b := struct {
 		Effect   policy.Effect   `json:"effect"`
 		Rule     string          `json:"rule,omitempty"`
@@ -274,14 +275,14 @@ func (e *Engine) startedBody(ex *execution) any {
 	if ex.approval != nil {
 		b.Approval = ex.approval.ID
 	}
-	if e.cfg.AuditArgs {
+	if w.cfg.AuditArgs {
 		b.Args = ex.rec.Call.Args
 	}
 	return b
 }
 
 // endedBody is what the audit says when a call ends.
-func (e *Engine) endedBody(ex *execution, res *haft.Result) any {
+func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
 	b := struct {
 		Status    haft.Status      `json:"status"`
 		Kind      haft.FailureKind `json:"kind,omitempty"`

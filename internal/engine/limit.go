@@ -14,22 +14,32 @@ import (
 	"haft/internal/store"
 )
 
+// A limiter has the stage limit.
+type limiter struct {
+	cfg        *Config
+	store      *store.Store
+	authorizer *authorizer
+
+	limits *limit.Limiter // rates and quotas of all, and the queue of what is heavy
+	light  *limit.Limiter // the queue of the rest
+}
+
 // limit takes what the call costs of rates and quotas, and waits for its turn in
 // the fair queue. An attempt counts: what is taken is not given back if a later
 // stage refuses the call.
-func (e *Engine) limit(ctx context.Context, ex *execution) error {
+func (l *limiter) limit(ctx context.Context, ex *execution) error {
 	now := time.Now()
-	ask := e.ask(ex, now)
+	ask := l.ask(ex, now)
 	if ex.approval == nil && ex.rec.Status != haft.StatusQueued { // it has paid when it was accepted
-		taken, err := e.limits.Take(ctx, ask, now)
+		taken, err := l.limits.Take(ctx, ask, now)
 		if err != nil {
 			return limited(err)
 		}
 		ex.taken = taken
 	}
-	queue := e.light
-	if e.cfg.Heavy(ex.tool.Tool) {
-		queue = e.limits
+	queue := l.light
+	if l.cfg.Heavy(ex.tool.Tool) {
+		queue = l.limits
 	}
 	for {
 		grant, waited, err := queue.Enter(ctx, ask)
@@ -37,7 +47,7 @@ func (e *Engine) limit(ctx context.Context, ex *execution) error {
 		switch {
 		case err == nil:
 			ex.grant = grant
-			return e.renew(ctx, ex)
+			return l.authorizer.renew(ctx, ex)
 		case haft.CodeOf(err) != haft.CodeRateLimited:
 			return err
 		case ex.accepted:
@@ -68,7 +78,7 @@ func limited(err error) error {
 }
 
 // ask is what the call needs of the limiter.
-func (e *Engine) ask(ex *execution, now time.Time) limit.Ask {
+func (l *limiter) ask(ex *execution, now time.Time) limit.Ask {
 	p, t := ex.call.Principal, ex.tool.Tool
 	a := limit.Ask{Tenant: p.Org}
 	for _, r := range ex.decision.Rates {
@@ -116,9 +126,15 @@ func key(parts ...string) string {
 	return string(b)
 }
 
+// open makes the queues.
+func (l *limiter) open() {
+	l.limits = limit.New(l.cfg.heavyLimits(l.loadLimits))
+	l.light = limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: l.cfg.Limits.Queue})
+}
+
 // loadLimits reads what the limiter has forgotten or never knew.
-func (e *Engine) loadLimits(ctx context.Context, keys []string) ([]limit.State, error) {
-	rows, err := e.store.Limits(ctx, keys)
+func (l *limiter) loadLimits(ctx context.Context, keys []string) ([]limit.State, error) {
+	rows, err := l.store.Limits(ctx, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func missing(ex *execution) (requirement.Missing, bool) {
 // amend answers a run that failed for a package that is not there: with what to add,
 // and, if policy says so, by adding it. That makes a new version, which the call is
 // run with, once, where the first run cannot have done anything.
-func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) error {
+func (rn *runner) amend(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) error {
 	m, ok := missing(ex)
 	if !ok {
 		return nil
@@ -36,9 +36,9 @@ func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, 
 		ex.call.Digest != "" || ex.tool.Tool.Version.Number == 0 {
 		return nil
 	}
-	next, err := e.addPackage(ctx, ex, m)
+	next, err := rn.addPackage(ctx, ex, m)
 	if err != nil {
-		e.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool",
+		rn.redaction.logOf(ex).Warn("a package that a tool needs could not be added", "call", ex.call.ID, "tool",
 			ex.tool.Tool.Name, "err", err)
 		ex.notices = append(ex.notices, "packages: "+m.Requirement+" could not be added: "+haft.MessageOf(err))
 		return nil
@@ -51,34 +51,35 @@ func (e *Engine) amend(ctx context.Context, ex *execution, x executor.Executor, 
 	if !atLoad(ex, m) && !next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
-	if !e.decideAgain(ctx, ex, next) {
+	if !rn.authorizer.decideAgain(ctx, ex, next) {
 		ex.notices = append(ex.notices, "packages: the rules do not let this call run in the new version")
 		return nil
 	}
 	ex.rec.Digest, req.Digest = next.Tool.Version.Digest, next.Tool.Version.Digest
-	if err := e.outdated(ctx, ex); err != nil {
+	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	release, err := e.supply(ctx, ex, &req)
+	release, err := rn.supply(ctx, ex, &req)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := e.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1, "kind": haft.FailException,
+	if err := rn.recorder.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1,
+		"kind":   haft.FailException,
 		"reason": "packages"}, nil); err != nil {
 		return err
 	}
-	return e.runTool(ctx, ex, x, nil, req)
+	return rn.runTool(ctx, ex, x, nil, req)
 }
 
 // decideAgain has a call go on in another version of its tool, if the rules allow that
 // without asking anybody. Else the call stays as it is.
-func (e *Engine) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
+func (au *authorizer) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
 	tool, decision, decided := ex.tool, ex.decision, ex.decided
 	ex.tool, ex.decided = next, nil
-	if hasRoles(ex.call.Principal, next) && e.decide(ex, ex.args) == nil && ex.decision.Effect == policy.Allow &&
-		e.stillGranted(ctx, ex, ex.granted) == nil {
-		e.grantVersion(ex)
+	if hasRoles(ex.call.Principal, next) && au.decide(ex, ex.args) == nil && ex.decision.Effect == policy.Allow &&
+		au.stillGranted(ctx, ex, ex.granted) == nil {
+		au.grantVersion(ex)
 		return true
 	}
 	ex.tool, ex.decision, ex.decided = tool, decision, decided
@@ -87,7 +88,7 @@ func (e *Engine) decideAgain(ctx context.Context, ex *execution, next *registry.
 
 // addPackage makes a version of a call's tool that names one more package. It
 // returns nil if the version waits for review.
-func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Missing) (*registry.Compiled, error) {
+func (rn *runner) addPackage(ctx context.Context, ex *execution, m requirement.Missing) (*registry.Compiled, error) {
 	p, t := ex.call.Principal, ex.tool.Tool
 	d := registry.DraftOf(t)
 	list := &d.Needs.Pip
@@ -95,11 +96,11 @@ func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Mi
 		list = &d.Needs.NPM
 	}
 	*list, d.If = append(slices.Clone(*list), m.Requirement), t.Version.Digest
-	change, err := e.registry.Put(ctx, p, d)
+	change, err := rn.registry.Put(ctx, p, d)
 	switch {
 	case haft.CodeOf(err) == haft.CodeConflict:
 		// Another call may have been quicker.
-		now, again := e.registry.Resolve(ctx, p.Org, string(t.ID), "")
+		now, again := rn.registry.Resolve(ctx, p.Org, string(t.ID), "")
 		if again == nil && now.Tool.Version.Digest != t.Version.Digest && names(now.Tool.Version.Requirements, m) {
 			return now, nil
 		}
@@ -108,13 +109,13 @@ func (e *Engine) addPackage(ctx context.Context, ex *execution, m requirement.Mi
 		return nil, err
 	}
 	v := change.Tool.Version
-	err = e.Log(ctx, p, p.Org, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest,
+	err = rn.permissions.Log(ctx, p, p.Org, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest,
 		"version": v.Number,
 		"waiting": change.Waiting, "added": m.Requirement})
 	if err != nil || change.Waiting > 0 {
 		return nil, err
 	}
-	return e.registry.Resolve(ctx, p.Org, string(t.ID), v.Digest)
+	return rn.registry.Resolve(ctx, p.Org, string(t.ID), v.Digest)
 }
 
 // names reports whether requirements name the package that is missing.

@@ -11,9 +11,18 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/secret"
+	"haft/internal/store"
 	"haft/policy"
 	"haft/sandbox"
 )
+
+// An egressPlanner decides what calls reach, and gives them the connection.
+type egressPlanner struct {
+	cfg   *Config
+	store *store.Store
+	calls *callTable
+	env   *envBuilder
+}
 
 // NetworkFull is how a tool asks for every public host. Policy must name it.
 const NetworkFull = "full"
@@ -111,12 +120,12 @@ type egressPlan struct {
 //	server                told apart by call: see [Engine.ServerHosts]
 //
 // A fallback and a call that code makes are calls of their own, and decided here too.
-func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, error) {
+func (n *egressPlanner) egressFor(ctx context.Context, ex *execution) (egressPlan, error) {
 	v := ex.tool.Tool.Version
 	plan := egressPlan{networks: ex.decision.Networks}
 	switch v.Kind {
 	case haft.KindMCP:
-		return plan, e.fitServer(ctx, ex)
+		return plan, n.fitServer(ctx, ex)
 	case haft.KindBuiltin:
 		if plan.here = true; len(ex.bound) > 0 {
 			plan.hosts = v.Settings.Network
@@ -129,10 +138,10 @@ func (e *Engine) egressFor(ctx context.Context, ex *execution) (egressPlan, erro
 	if len(plan.hosts) == 0 {
 		return plan, nil
 	}
-	if e.cfg.Egress == nil {
+	if n.cfg.Egress == nil {
 		return plan, noEgress(haft.FailIsolation, "a network of named hosts cannot be given here")
 	}
-	hosts, err := e.hostsOf(plan.hosts)
+	hosts, err := n.hostsOf(plan.hosts)
 	if err != nil {
 		return plan, noEgress(haft.FailDenied, "the network of the tool cannot be read: "+haft.MessageOf(err))
 	}
@@ -153,7 +162,7 @@ func noEgress(kind haft.FailureKind, message string) error {
 }
 
 // hostsOf returns which hosts entries of a network are about, for policy.
-func (e *Engine) hostsOf(entries []string) ([]string, error) {
+func (n *egressPlanner) hostsOf(entries []string) ([]string, error) {
 	hosts := make([]string, len(entries))
 	for i, entry := range entries {
 		if entry == NetworkFull {
@@ -161,7 +170,7 @@ func (e *Engine) hostsOf(entries []string) ([]string, error) {
 			continue
 		}
 		var err error
-		if hosts[i], err = e.cfg.Egress.Host(entry); err != nil {
+		if hosts[i], err = n.cfg.Egress.Host(entry); err != nil {
 			return nil, err
 		}
 	}
@@ -169,15 +178,15 @@ func (e *Engine) hostsOf(entries []string) ([]string, error) {
 }
 
 // reach gives the call the way out that [Engine.egressFor] lets it have.
-func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request) error {
-	plan, err := e.egressFor(ctx, ex)
+func (n *egressPlanner) reach(ctx context.Context, ex *execution, req *executor.Request) error {
+	plan, err := n.egressFor(ctx, ex)
 	if err != nil {
 		return err
 	}
 	var j *judge
 	switch {
-	case plan.here && e.cfg.Egress != nil:
-		ex.here = &localSession{engine: e, execution: ex}
+	case plan.here && n.cfg.Egress != nil:
+		ex.here = &localSession{egress: n, execution: ex}
 		req.Egress, j = ex.here.wrap, &ex.here.judge
 		j.follow(plan.networks, ex.seen)
 	case len(plan.hosts) > 0:
@@ -185,7 +194,7 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 		j.follow(plan.networks, ex.seen)
 	}
 	if j != nil {
-		e.grantNetwork(ex, plan, j)
+		n.grantNetwork(ex, plan, j)
 	}
 	if len(plan.hosts) == 0 {
 		ex.stand(req, nil, nil)
@@ -194,24 +203,24 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 		}
 		return nil
 	}
-	exit, err := e.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(),
+	exit, err := n.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(),
 		Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
 	ex.passage = exit.Passage
 	if ctx.Err() != nil {
-		e.unreach(ex)
+		n.unreach(ex)
 		return context.Cause(ctx)
 	}
 	if err := ex.failOnMissingTokens(exit.Failed); err != nil {
-		e.unreach(ex)
+		n.unreach(ex)
 		return err
 	}
 	for _, name := range exit.Unreached {
 		ex.unreached(name)
 	}
-	e.leased(ex, exit.Leased)
+	n.env.leased(ex, exit.Leased)
 	ex.stand(req, exit.Stand, exit.Unreached)
 	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
 	return nil
@@ -220,7 +229,7 @@ func (e *Engine) reach(ctx context.Context, ex *execution, req *executor.Request
 // herePassage is the way out of a built-in tool. It is made when the tool first wants
 // it, since most do not.
 type localSession struct {
-	engine    *Engine
+	egress    *egressPlanner
 	execution *execution // read until the passage is over
 	judge     judge
 
@@ -234,10 +243,10 @@ func (h *localSession) wrap(next http.RoundTripper) http.RoundTripper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.exit == nil && !h.over {
-		exit, err := h.engine.cfg.Egress.Open(h.engine.ctx,
+		exit, err := h.egress.cfg.Egress.Open(h.egress.calls.ctx,
 			EgressRequest{Call: h.execution.named(), Forbids: h.judge.forbids, Here: true})
 		if err != nil {
-			h.engine.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID,
+			h.egress.cfg.Logger.Error("the network of a built-in tool cannot be given", "call", h.execution.call.ID,
 				"error", err)
 			return closedSession{}
 		}
@@ -296,7 +305,7 @@ func (closedSession) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // unreach closes the ways out and keeps what went through them, for the audit, and
 // what was refused, for the model.
-func (e *Engine) unreach(ex *execution) {
+func (n *egressPlanner) unreach(ex *execution) {
 	if ex.passage == nil && ex.here == nil {
 		return
 	}
@@ -306,7 +315,7 @@ func (e *Engine) unreach(ex *execution) {
 		contacts, leased := ex.passage.Close()
 		ex.contacts = append(ex.contacts, contacts...)
 		ex.passage = nil
-		e.leased(ex, leased)
+		n.env.leased(ex, leased)
 	}
 	var told []string
 	for _, c := range ex.contacts {

@@ -12,6 +12,11 @@ import (
 	"haft/policy"
 )
 
+// filters hold arguments and results against the filters of policy.
+type filters struct {
+	screens chan struct{} // a place for each costly run of filters
+}
+
 // This file is the one place where what leaves a call is changed. Whatever a tool, an
 // MCP server, a recovery or a cache gave is held against the output filters of policy
 // by [Engine.screen], and whatever leaves, by whichever way, is redacted by
@@ -227,7 +232,7 @@ func (ex *execution) outputScreen() *policy.Screen {
 // screen holds a result, and all that is known of its run, against the output filters.
 // What they mask is replaced. If they refuse it, or cannot look at all of it, it is
 // withheld: nothing of the tool leaves. It does nothing to a result that was screened.
-func (e *Engine) screen(ctx context.Context, ex *execution, res *haft.Result) {
+func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 	if ex.screened == res {
 		return
 	}
@@ -245,7 +250,7 @@ func (e *Engine) screen(ctx context.Context, ex *execution, res *haft.Result) {
 	}
 	defer stop()
 	s := &screening{ctx: limited, screen: screen}
-	if leave, err := e.screenPlace(limited, screen.Steps()*sizeOf(res)); err != nil {
+	if leave, err := f.screenPlace(limited, screen.Steps()*sizeOf(res)); err != nil {
 		s.err = err
 	} else {
 		defer leave()
@@ -282,13 +287,13 @@ func sizeOf(res *haft.Result) int {
 }
 
 // screenPlace waits for a place, if so many steps need one.
-func (e *Engine) screenPlace(ctx context.Context, steps int) (leave func(), err error) {
+func (f *filters) screenPlace(ctx context.Context, steps int) (leave func(), err error) {
 	if steps < screenCostly {
 		return func() {}, nil
 	}
 	select {
-	case e.screens <- struct{}{}:
-		return func() { <-e.screens }, nil
+	case f.screens <- struct{}{}:
+		return func() { <-f.screens }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -19,8 +19,8 @@ const maxPiece = 64 << 10
 // are that it comes in. Nothing is begun before the tool prints something. What
 // comes while a piece is being written down goes into the next.
 type outlet struct {
-	e  *Engine
-	ex *execution
+	recorder *recorder
+	ex       *execution
 
 	mu      sync.Mutex
 	pieces  []piece
@@ -41,8 +41,8 @@ type piece struct {
 // output filters for the call, when they have looked at all of it. What a filter masks
 // or refuses must not have been seen before, and a match may go over any number of
 // pieces.
-func (e *Engine) stream(ex *execution, req *executor.Request) *outlet {
-	o := &outlet{e: e, ex: ex}
+func (rn *runner) stream(ex *execution, req *executor.Request) *outlet {
+	o := &outlet{recorder: rn.recorder, ex: ex}
 	if ex.outputScreen() != nil {
 		ex.held = &heldOutput{}
 		req.Stdout, req.Stderr, req.Progress = nil, nil, ex.held.add
@@ -101,7 +101,7 @@ func (o *outlet) add(p *piece) {
 
 // write tells pieces until there are none.
 func (o *outlet) write() {
-	ctx := context.WithoutCancel(o.e.ctx)
+	ctx := context.WithoutCancel(o.recorder.calls.ctx)
 	for {
 		o.mu.Lock()
 		if len(o.pieces) == 0 {
@@ -125,15 +125,15 @@ func (o *outlet) write() {
 // tell publishes one piece.
 func (o *outlet) tell(ctx context.Context, p *piece) error {
 	if p.progress != nil {
-		return o.e.tell(ctx, o.ex, haft.EventProgress, p.progress, nil)
+		return o.recorder.tell(ctx, o.ex, haft.EventProgress, p.progress, nil)
 	}
-	return o.e.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream,
+	return o.recorder.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream,
 		"text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
 }
 
 // untold notes that output of a call could not be told.
-func (e *Engine) untold(ex *execution, err error) {
-	e.logOf(ex).Error("output of a call could not be told", "call", ex.call.ID, "error", err)
+func (rn *runner) untold(ex *execution, err error) {
+	rn.redaction.logOf(ex).Error("output of a call could not be told", "call", ex.call.ID, "error", err)
 	ex.notices = append(ex.notices, "events: some output of the call could not be told to those who watch")
 }
 
@@ -204,12 +204,12 @@ func (h *heldOutput) visitProgress(c cleaner) {
 }
 
 // tellHeld tells what was held back, of a result that the filters let pass.
-func (e *Engine) tellHeld(ex *execution) error {
+func (rn *runner) tellHeld(ex *execution) error {
 	if ex.held == nil {
 		return nil
 	}
-	ctx := context.WithoutCancel(e.ctx)
-	o := &outlet{e: e, ex: ex}
+	ctx := context.WithoutCancel(rn.calls.ctx)
+	o := &outlet{recorder: rn.recorder, ex: ex}
 	for _, data := range ex.held.take() {
 		if err := o.tell(ctx, &piece{progress: data}); err != nil {
 			return err

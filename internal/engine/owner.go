@@ -3,11 +3,24 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"haft"
 	"haft/internal/store"
 )
+
+// A membership is the place of this process among those that share its store.
+type membership struct {
+	cfg        *Config
+	store      *store.Store
+	calls      *callTable
+	dispatcher *dispatcher
+
+	term    atomic.Pointer[term] // the name of this process, and what ends with it
+	peers   peers                // of keepAlive
+	hurried chan struct{}        // has keepAlive look now
+}
 
 // peers is what this process knows of those that share its store.
 type peers struct {
@@ -30,32 +43,32 @@ type term struct {
 }
 
 // owner is the name under which this process has calls now.
-func (e *Engine) owner() string { return e.term.Load().name }
+func (m *membership) owner() string { return m.term.Load().name }
 
 // join registers this process under a name.
-func (e *Engine) join(ctx context.Context, name string) error {
-	if err := e.store.Join(ctx, name); err != nil {
+func (m *membership) join(ctx context.Context, name string) error {
+	if err := m.store.Join(ctx, name); err != nil {
 		return err
 	}
 	t := &term{name: name}
-	t.ctx, t.end = context.WithCancelCause(e.ctx)
-	e.term.Store(t)
+	t.ctx, t.end = context.WithCancelCause(m.calls.ctx)
+	m.term.Store(t)
 	return nil
 }
 
 // during returns the name of this process, and a context that also ends with its term.
-func (e *Engine) during(ctx context.Context) (within context.Context, owner string, done func()) {
+func (m *membership) during(ctx context.Context) (within context.Context, owner string, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := e.term.Load()
+	t := m.term.Load()
 	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
 	return ctx, t.name, func() { stop(); cancel(nil) }
 }
 
 // beat says that this process lives, and finds out whether it was given up.
-func (e *Engine) beat(ctx context.Context) error {
-	err := e.store.Beat(ctx, e.owner())
+func (m *membership) beat(ctx context.Context) error {
+	err := m.store.Beat(ctx, m.owner())
 	if errors.Is(err, store.ErrGivenUp) {
-		return e.rejoin(ctx)
+		return m.rejoin(ctx)
 	}
 	return err
 }
@@ -72,26 +85,26 @@ func givenUp() error {
 }
 
 // rejoin drops what this process has in its hands and goes on under another name.
-func (e *Engine) rejoin(ctx context.Context) error {
+func (m *membership) rejoin(ctx context.Context) error {
 	// First: whoever sees the new name sees that the old term has ended.
-	e.term.Load().end(errGivenUp)
-	old := e.owner()
+	m.term.Load().end(errGivenUp)
+	old := m.owner()
 	dropped := 0
-	e.mu.Lock()
-	for _, ex := range e.executions {
+	m.calls.mu.Lock()
+	for _, ex := range m.calls.executions {
 		if ex.owner == old {
 			ex.cancel(errGivenUp)
 			dropped++
 		}
 	}
-	e.mu.Unlock()
-	e.dispatcher.forget()
-	if err := e.join(ctx, newID("p_")); err != nil {
+	m.calls.mu.Unlock()
+	m.dispatcher.forget()
+	if err := m.join(ctx, newID("p_")); err != nil {
 		return err
 	}
-	e.cfg.Logger.Error("this server was given up by others that share its database, since it did not say for too "+
+	m.cfg.Logger.Error("this server was given up by others that share its database, since it did not say for too "+
 		"long that it lives: "+
-		"they go on with its calls, and it drops them", "dropped", dropped, "was", old, "is", e.owner())
+		"they go on with its calls, and it drops them", "dropped", dropped, "was", old, "is", m.owner())
 	return nil
 }
 
@@ -101,35 +114,35 @@ func isGivenUp(err error) bool { return errors.Is(err, store.ErrGivenUp) || erro
 // givePeersUp gives up processes whose count of beats stands still. How long it does is
 // measured by the clock of this process alone; when that was stopped itself, or could not
 // reach the database, it looks anew, since the others may not have been able to beat.
-func (e *Engine) givePeersUp(ctx context.Context) error {
+func (m *membership) givePeersUp(ctx context.Context) error {
 	now := time.Now()
-	beats, err := e.store.Beats(ctx)
+	beats, err := m.store.Beats(ctx)
 	if err != nil {
-		e.peers.seen = nil
+		m.peers.seen = nil
 		return err
 	}
-	if now.Sub(e.peers.at) > e.cfg.DeadAfter/2 {
-		e.peers.seen = nil
+	if now.Sub(m.peers.at) > m.cfg.DeadAfter/2 {
+		m.peers.seen = nil
 	}
 	next := make(map[string]sighting, len(beats))
 	for name, beat := range beats {
-		s, known := e.peers.seen[name]
+		s, known := m.peers.seen[name]
 		if !known || s.beat != beat {
 			s = sighting{beat, now}
 		}
 		next[name] = s
-		if name == e.owner() || now.Sub(s.since) < e.cfg.DeadAfter {
+		if name == m.owner() || now.Sub(s.since) < m.cfg.DeadAfter {
 			continue
 		}
-		done, err := e.store.GiveUp(ctx, name, beat)
+		done, err := m.store.GiveUp(ctx, name, beat)
 		if err != nil {
 			return err
 		}
 		if done {
-			e.cfg.Logger.Warn("another server of the database does not say that it lives: its calls are taken over",
+			m.cfg.Logger.Warn("another server of the database does not say that it lives: its calls are taken over",
 				"server", name)
 		}
 	}
-	e.peers.seen, e.peers.at = next, now
+	m.peers.seen, m.peers.at = next, now
 	return nil
 }

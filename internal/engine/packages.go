@@ -24,9 +24,9 @@ const progressEvery = 200 * time.Millisecond
 
 // supply gives a request the packages of its tool. That they cannot be had is a
 // result: nothing of the tool has run.
-func (e *Engine) supply(ctx context.Context, ex *execution, req *executor.Request) (release func(), err error) {
+func (rn *runner) supply(ctx context.Context, ex *execution, req *executor.Request) (release func(), err error) {
 	v := ex.tool.Tool.Version
-	if e.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
+	if rn.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
 		if len(v.Requirements.Pip)+len(v.Requirements.NPM) > 0 {
 			ex.notices = append(ex.notices,
 				"requirements: packages are not installed here; only what the interpreter has is there")
@@ -44,17 +44,18 @@ func (e *Engine) supply(ctx context.Context, ex *execution, req *executor.Reques
 		}
 		told = time.Now()
 		data := map[string]any{"phase": "packages", "message": line}
-		if err := e.tell(ctx, ex, haft.EventProgress, data, nil); err != nil {
-			e.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
+		if err := rn.recorder.tell(ctx, ex, haft.EventProgress, data, nil); err != nil {
+			rn.redaction.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
 		}
 	}
-	layers, release, err := e.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.config.Needs, progress)
+	layers, release, err := rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.config.Needs, progress)
 	ex.timeline.Packages = haft.Millis(time.Since(began))
 	if ctx.Err() != nil && err != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		e.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool", ex.tool.Tool.Name,
+		rn.redaction.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool",
+			ex.tool.Tool.Name,
 			"err", err)
 		retry := haft.RetryNever
 		if haft.CodeOf(err) == haft.CodeUnavailable {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
+	"haft/internal/store"
 )
 
 // The times and bounds of reviews.
@@ -24,6 +26,21 @@ const (
 
 // permissions is the state of reviews.
 type permissions struct {
+	cfg        *Config
+	store      *store.Store
+	authorizer *authorizer
+	calls      *callTable
+	chains     *chains
+	members    *membership
+	operator   *operator
+	recorder   *recorder
+	redaction  *redaction
+	rules      *policies
+	sandboxes  *sandboxConfigs
+	seals      *callSealer
+
+	changes atomic.Int64 // of permissions, that this process knows of
+
 	mu      sync.Mutex
 	reviews map[string]bool // organisations under review; true means that another one has to follow
 	parked  map[string]haft.Principal
@@ -39,50 +56,50 @@ type permissions struct {
 // and tells others. Whatever was kept of rules and sandbox configurations is forgotten
 // before the change counts: a call that came in after it must not be decided about by
 // rules of before.
-func (e *Engine) permissionsChanged(org string) {
-	e.rules.forget(org)
-	e.forgetSandboxes(org)
-	e.changes.Add(1)
+func (pm *permissions) permissionsChanged(org string) {
+	pm.rules.forget(org)
+	pm.sandboxes.forgetSandboxes(org)
+	pm.changes.Add(1)
 	if org != "" {
-		e.review(org)
+		pm.review(org)
 	} else {
-		e.Go(func(ctx context.Context) {
-			for _, org := range e.orgsWithCalls(ctx) {
-				e.review(org)
+		pm.calls.Go(func(ctx context.Context) {
+			for _, org := range pm.orgsWithCalls(ctx) {
+				pm.review(org)
 			}
 		})
 	}
-	if e.cfg.Changed != nil {
-		e.cfg.Changed(org)
+	if pm.cfg.Changed != nil {
+		pm.cfg.Changed(org)
 	}
 }
 
 // AnnounceChange has what is kept in memory of an organisation read again, here and elsewhere.
-func (e *Engine) AnnounceChange(ctx context.Context, org string) error {
-	e.rules.forget(org)
-	e.forgetSandboxes(org)
-	if e.store.Shared() {
-		if err := e.store.MarkChange(ctx, org); err != nil {
+func (pm *permissions) AnnounceChange(ctx context.Context, org string) error {
+	pm.rules.forget(org)
+	pm.sandboxes.forgetSandboxes(org)
+	if pm.store.Shared() {
+		if err := pm.store.MarkChange(ctx, org); err != nil {
 			return err
 		}
 	}
-	e.permissionsChanged(org)
+	pm.permissionsChanged(org)
 	return nil
 }
 
 // orgsWithCalls lists organisations that have calls here, or may have some that wait
 // for a person.
-func (e *Engine) orgsWithCalls(ctx context.Context) []string {
-	orgs, err := e.store.AuditOrgs(ctx)
+func (pm *permissions) orgsWithCalls(ctx context.Context) []string {
+	orgs, err := pm.store.AuditOrgs(ctx)
 	if err != nil {
-		e.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers",
+		pm.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers",
 			"error", err)
 	}
-	e.mu.Lock()
-	for _, ex := range e.executions {
+	pm.calls.mu.Lock()
+	for _, ex := range pm.calls.executions {
 		orgs = append(orgs, ex.asked.Principal.Org)
 	}
-	e.mu.Unlock()
+	pm.calls.mu.Unlock()
 	slices.Sort(orgs)
 	return slices.Compact(orgs)
 }
@@ -100,49 +117,47 @@ func takesNothing(kind string) bool {
 
 // review looks at the calls of an organisation in the background. One that is asked for
 // while another runs follows it.
-func (e *Engine) review(org string) {
+func (pm *permissions) review(org string) {
 	if org == canaryOrg {
 		return
 	}
-	p := &e.permissions
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, running := p.reviews[org]; running {
-		p.reviews[org] = true
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	if _, running := pm.reviews[org]; running {
+		pm.reviews[org] = true
 		return
 	}
-	p.reviews[org] = false
-	if !e.Go(func(ctx context.Context) { p.run(ctx, org) }) {
-		delete(p.reviews, org)
+	pm.reviews[org] = false
+	if !pm.calls.Go(func(ctx context.Context) { pm.run(ctx, org) }) {
+		delete(pm.reviews, org)
 	}
 }
 
 // reviewOrg looks at the calls of an organisation until nothing is changed meanwhile.
-func (e *Engine) reviewOrg(ctx context.Context, org string) {
-	p := &e.permissions
+func (pm *permissions) reviewOrg(ctx context.Context, org string) {
 	for {
 		select {
-		case p.turns <- struct{}{}:
+		case pm.turns <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		// What is wrong with one call must not spare the others.
-		err := errors.Join(e.reviewRunning(ctx, org), e.reviewParked(ctx, org))
-		<-p.turns
+		err := errors.Join(pm.reviewRunning(ctx, org), pm.reviewParked(ctx, org))
+		<-pm.turns
 		if err != nil && ctx.Err() == nil {
-			e.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
+			pm.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
 			if Pause(ctx, reviewAgain) == nil {
 				continue
 			}
 		}
-		p.mu.Lock()
-		again := p.reviews[org] && ctx.Err() == nil
+		pm.mu.Lock()
+		again := pm.reviews[org] && ctx.Err() == nil
 		if again {
-			p.reviews[org] = false
+			pm.reviews[org] = false
 		} else {
-			delete(p.reviews, org)
+			delete(pm.reviews, org)
 		}
-		p.mu.Unlock()
+		pm.mu.Unlock()
 		if !again {
 			return
 		}
@@ -159,7 +174,7 @@ type running struct {
 	cancel  context.CancelCauseFunc
 }
 
-// running returns what is looked at of the execution. Engine.mu is held, unless its own
+// running returns what is looked at of the execution. callTable.mu is held, unless its own
 // goroutine asks.
 func (ex *execution) running() running {
 	r := running{call: ex.asked, pinned: ex.pinned, final: ex.final != nil, granted: ex.granted, cancel: ex.cancel}
@@ -171,11 +186,11 @@ func (ex *execution) running() running {
 
 // reviewRunning ends the calls of an organisation on their way here that are denied
 // now. No lock is held while it decides.
-func (e *Engine) reviewRunning(ctx context.Context, org string) error {
-	changes := e.changes.Load()
-	e.mu.Lock()
+func (pm *permissions) reviewRunning(ctx context.Context, org string) error {
+	changes := pm.changes.Load()
+	pm.calls.mu.Lock()
 	var list []running
-	for _, ex := range e.executions {
+	for _, ex := range pm.calls.executions {
 		if ex.asked.Principal.Org != org {
 			continue
 		}
@@ -183,10 +198,10 @@ func (e *Engine) reviewRunning(ctx context.Context, org string) error {
 		r.fresh = ex.seen == changes
 		list = append(list, r)
 	}
-	e.mu.Unlock()
+	pm.calls.mu.Unlock()
 	var failed failures
 	for _, r := range list {
-		err := e.stillAllowed(ctx, r)
+		err := pm.authorizer.stillAllowed(ctx, r)
 		if w, ok := errors.AsType[*withdrawal](err); ok {
 			r.cancel(w)
 		} else {
@@ -220,21 +235,22 @@ func (f *failures) err() error {
 
 // reviewParked ends the calls of an organisation that wait for a person, or in a queue
 // of nobody, and are denied now. It notes when a credential of the others ends.
-func (e *Engine) reviewParked(ctx context.Context, org string) error {
+func (pm *permissions) reviewParked(ctx context.Context, org string) error {
 	var first time.Time
 	var failed failures
 	filter := haft.CallFilter{Org: org, Status: []haft.Status{haft.StatusPending, haft.StatusQueued}, Limit: 200}
 	for {
-		records, err := e.store.Records(ctx, filter)
+		records, err := pm.store.Records(ctx, filter)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
 			filter.Before = r.Call.ID
-			if e.executionOf(r.Call.ID) != nil || r.Status == haft.StatusQueued && r.Owner != e.owner() {
+			if pm.calls.executionOf(r.Call.ID) != nil || r.Status == haft.StatusQueued &&
+				r.Owner != pm.members.owner() {
 				continue // it is looked at where it is on its way
 			}
-			ends, err := e.reviewRecord(ctx, org, r.Call.ID)
+			ends, err := pm.reviewRecord(ctx, org, r.Call.ID)
 			failed.add(r.Call.ID, err)
 			if err == nil && !ends.IsZero() && (first.IsZero() || ends.Before(first)) {
 				first = ends
@@ -244,86 +260,87 @@ func (e *Engine) reviewParked(ctx context.Context, org string) error {
 			break
 		}
 	}
-	e.permissions.mu.Lock()
-	defer e.permissions.mu.Unlock()
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
 	if first.IsZero() {
-		delete(e.permissions.ends, org)
+		delete(pm.ends, org)
 	} else {
-		e.permissions.ends[org] = first
+		pm.ends[org] = first
 	}
 	return failed.err()
 }
 
 // reviewRecord ends one call that waits, if it is denied now, and else says when its
 // credential ends.
-func (e *Engine) reviewRecord(ctx context.Context, org string, id haft.CallID) (ends time.Time, err error) {
-	r, err := e.store.Record(ctx, org, id)
+func (pm *permissions) reviewRecord(ctx context.Context, org string, id haft.CallID) (ends time.Time, err error) {
+	r, err := pm.store.Record(ctx, org, id)
 	if err != nil || r.Status.Final() {
 		return ends, err
 	}
-	ex, err := e.unseal(r)
+	ex, err := pm.seals.unseal(r)
 	if err != nil {
 		return ends, nil //nolint:nilerr // what cannot be opened cannot run either
 	}
 	ex.call.Digest = r.Digest
-	err = e.stillAllowed(ctx, running{call: ex.call, pinned: r.Call.Digest, final: r.Status == haft.StatusPending})
+	err = pm.authorizer.stillAllowed(ctx, running{call: ex.call, pinned: r.Call.Digest,
+		final: r.Status == haft.StatusPending})
 	if w, ok := errors.AsType[*withdrawal](err); ok {
-		return ends, e.dropWithdrawn(ctx, r, w)
+		return ends, pm.dropWithdrawn(ctx, r, w)
 	}
 	if err != nil {
 		return ends, err
 	}
-	_, ends, err = e.principalNow(ctx, r.Call.Principal)
+	_, ends, err = pm.authorizer.principalNow(ctx, r.Call.Principal)
 	return ends, err
 }
 
 // dropWithdrawn ends a call that waits, and lets its chain go on to its end.
-func (e *Engine) dropWithdrawn(ctx context.Context, r *haft.Record, w *withdrawal) error {
-	err := e.drop(ctx, r, haft.StatusDenied, haft.FailDenied, w.Error())
+func (pm *permissions) dropWithdrawn(ctx context.Context, r *haft.Record, w *withdrawal) error {
+	err := pm.recorder.drop(ctx, r, haft.StatusDenied, haft.FailDenied, w.Error())
 	if err != nil && haft.CodeOf(err) != haft.CodeConflict { // else somebody else was faster
 		return err
 	}
 	if r.Call.Chain != "" {
-		e.chainWork.push(chainRef{r.Call.Principal.Org, r.Call.Chain})
+		pm.chains.chainWork.push(chainRef{r.Call.Principal.Org, r.Call.Chain})
 	}
 	return nil
 }
 
 // noteParked has the end of the credential of a call that waits for a person looked up.
-func (e *Engine) noteParked(p haft.Principal) {
-	if p.Credential == "" || e.cfg.Recheck == nil {
+func (pm *permissions) noteParked(p haft.Principal) {
+	if p.Credential == "" || pm.cfg.Recheck == nil {
 		return
 	}
-	e.permissions.mu.Lock()
-	defer e.permissions.mu.Unlock()
-	e.permissions.parked[p.Credential] = p
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	pm.parked[p.Credential] = p
 }
 
 // watchPermissions finds what other processes changed, and the ends of credentials,
 // until ctx ends.
-func (e *Engine) watchPermissions(ctx context.Context) {
+func (pm *permissions) watchPermissions(ctx context.Context) {
 	tick := time.NewTicker(permissionsPoll)
 	defer tick.Stop()
 	var last int64
 	known := false // the counter as it was when we began
 	var ends map[string]time.Time
-	for seen := e.changes.Load(); ; {
-		if now := e.changes.Load(); now != seen {
+	for seen := pm.changes.Load(); ; {
+		if now := pm.changes.Load(); now != seen {
 			seen, ends = now, nil // they may end earlier now
 		}
-		if e.store.Shared() {
-			now, orgs, err := e.store.Changes(ctx, last)
+		if pm.store.Shared() {
+			now, orgs, err := pm.store.Changes(ctx, last)
 			if err != nil && ctx.Err() == nil {
-				e.cfg.Logger.Warn("changes of other servers cannot be looked for", "error", err)
+				pm.cfg.Logger.Warn("changes of other servers cannot be looked for", "error", err)
 			}
 			if err == nil {
 				if known && now != last {
-					e.changedElsewhere(ctx, orgs)
+					pm.changedElsewhere(ctx, orgs)
 				}
 				last, known = now, true
 			}
 		}
-		ends = e.reviewEnded(ctx, ends)
+		ends = pm.reviewEnded(ctx, ends)
 		select {
 		case <-ctx.Done():
 			return
@@ -333,37 +350,37 @@ func (e *Engine) watchPermissions(ctx context.Context) {
 }
 
 // changedElsewhere does what a change of this process would have done.
-func (e *Engine) changedElsewhere(ctx context.Context, orgs []string) {
+func (pm *permissions) changedElsewhere(ctx context.Context, orgs []string) {
 	if slices.Contains(orgs, "") {
-		if err := e.followStop(ctx); err != nil {
-			e.cfg.Logger.Warn("whether calls are stopped cannot be read", "error", err)
+		if err := pm.operator.followStop(ctx); err != nil {
+			pm.cfg.Logger.Warn("whether calls are stopped cannot be read", "error", err)
 		}
 		orgs = []string{""}
 	}
 	for _, org := range orgs {
-		e.permissionsChanged(org)
+		pm.permissionsChanged(org)
 	}
 }
 
 // followStop does what another process was told about stopping calls.
-func (e *Engine) followStop(ctx context.Context) error {
-	before := e.stopped.Load()
+func (o *operator) followStop(ctx context.Context) error {
+	before := o.stopped.Load()
 	if before != nil && before.leaving {
 		return nil
 	}
-	text, err := e.store.Setting(ctx, stopSetting)
+	text, err := o.store.Setting(ctx, stopSetting)
 	if err != nil {
 		return err
 	}
 	if text == "" {
-		e.stopped.CompareAndSwap(before, nil)
+		o.stopped.CompareAndSwap(before, nil)
 		return nil
 	}
-	if err := e.readStop(ctx); err != nil {
+	if err := o.readStop(ctx); err != nil {
 		return err
 	}
-	if note := e.stopped.Load(); note != nil && note.Kill && (before == nil || !before.At.Equal(note.At)) {
-		e.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
+	if note := o.stopped.Load(); note != nil && note.Kill && (before == nil || !before.At.Equal(note.At)) {
+		o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
 	}
 	return nil
 }
@@ -371,37 +388,36 @@ func (e *Engine) followStop(ctx context.Context) error {
 // reviewEnded reviews the organisations of calls whose credential has ended by now, and
 // returns when those of the others do. It asks once for each credential that has a call
 // which takes longer than a moment.
-func (e *Engine) reviewEnded(ctx context.Context, known map[string]time.Time) map[string]time.Time {
-	if e.cfg.Recheck == nil {
+func (pm *permissions) reviewEnded(ctx context.Context, known map[string]time.Time) map[string]time.Time {
+	if pm.cfg.Recheck == nil {
 		return nil
 	}
 	now := time.Now()
 	held := map[string]haft.Principal{}
-	e.mu.Lock()
-	for _, ex := range e.executions {
+	pm.calls.mu.Lock()
+	for _, ex := range pm.calls.executions {
 		if ex.asked.Principal.Credential != "" && now.Sub(ex.began) > permissionsPoll {
 			held[ex.asked.Principal.Credential] = ex.asked.Principal
 		}
 	}
-	e.mu.Unlock()
-	p := &e.permissions
-	p.mu.Lock()
-	parked := p.parked
-	p.parked = map[string]haft.Principal{}
+	pm.calls.mu.Unlock()
+	pm.mu.Lock()
+	parked := pm.parked
+	pm.parked = map[string]haft.Principal{}
 	var due []string
-	for org, at := range p.ends {
+	for org, at := range pm.ends {
 		if !now.Before(at) {
 			due = append(due, org)
-			delete(p.ends, org)
+			delete(pm.ends, org)
 		}
 	}
-	p.mu.Unlock()
+	pm.mu.Unlock()
 	next := make(map[string]time.Time, len(held))
 	for name, who := range held {
 		at, asked := known[name]
 		if !asked {
 			var err error
-			if _, at, err = e.principalNow(ctx, who); err != nil {
+			if _, at, err = pm.authorizer.principalNow(ctx, who); err != nil {
 				at = now
 			}
 		}
@@ -412,21 +428,21 @@ func (e *Engine) reviewEnded(ctx context.Context, known map[string]time.Time) ma
 		next[name] = at
 	}
 	for _, who := range parked {
-		_, at, err := e.principalNow(ctx, who)
+		_, at, err := pm.authorizer.principalNow(ctx, who)
 		if err != nil {
 			at = now
 		}
 		if at.IsZero() {
 			continue
 		}
-		p.mu.Lock()
-		if old, ok := p.ends[who.Org]; !ok || at.Before(old) {
-			p.ends[who.Org] = at
+		pm.mu.Lock()
+		if old, ok := pm.ends[who.Org]; !ok || at.Before(old) {
+			pm.ends[who.Org] = at
 		}
-		p.mu.Unlock()
+		pm.mu.Unlock()
 	}
 	for _, org := range due {
-		e.review(org)
+		pm.review(org)
 	}
 	return next
 }

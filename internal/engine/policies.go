@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store"
 	"haft/policy"
 )
 
 // policies are compiled once and kept, by organisation. One that is being read while it
 // is forgotten is written to an entry that is not in the map any more, and so not kept.
 type policies struct {
+	cfg   *Config
+	store *store.Store
+
 	mu  sync.Mutex
 	all map[string]*compiledPolicy
 }
@@ -60,37 +64,31 @@ type compiledPolicy struct {
 const policyFresh = time.Second
 
 // policyOf returns what holds in an organisation.
-func (e *Engine) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
-	entry, k := e.rules.entry(org)
-	if !k.at.IsZero() && (!e.store.Shared() || time.Since(k.at) < policyFresh) {
+func (p *policies) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
+	entry, k := p.entry(org)
+	if !k.at.IsZero() && (!p.store.Shared() || time.Since(k.at) < policyFresh) {
 		return k.policy, nil
 	}
-	both, err := e.compose(ctx, org)
+	both, err := p.compose(ctx, org)
 	if err != nil {
 		return nil, err
 	}
-	e.rules.mu.Lock()
-	defer e.rules.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	*entry = compiledPolicy{both, time.Now()}
 	return both, nil
 }
 
-// Rules returns the policy that holds in an organisation now, for those who decide
-// about things that the engine does not see, such as the mounts of MCP servers.
-func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
-	return e.policyOf(ctx, org)
-}
-
 // compose puts the policies of server and organisation together.
-func (e *Engine) compose(ctx context.Context, org string) (*policy.Policy, error) {
+func (p *policies) compose(ctx context.Context, org string) (*policy.Policy, error) {
 	if org == canaryOrg {
 		return policy.Compile([]byte(canaryRules))
 	}
-	server, err := e.readPolicy(ctx, "", e.cfg.Policy)
+	server, err := p.readPolicy(ctx, "", p.cfg.Policy)
 	if err != nil {
 		return nil, err
 	}
-	own, err := e.readPolicy(ctx, org, nil)
+	own, err := p.readPolicy(ctx, org, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -98,35 +96,36 @@ func (e *Engine) compose(ctx context.Context, org string) (*policy.Policy, error
 }
 
 // readPolicy reads and compiles one, or returns what to take where there is none.
-func (e *Engine) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
-	kept, err := e.store.Policy(ctx, org)
+func (p *policies) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
+	kept, err := p.store.Policy(ctx, org)
 	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
 		return or, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy.CompileKept(kept.Text)
+	compiled, err := policy.CompileKept(kept.Text)
 	if err != nil { // it was compiled before it was kept
 		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
 	}
-	return p, nil
+	return compiled, nil
 }
 
 // Explain says what would be decided about a call, and why. It takes the call through
 // the very stages that decide about one that is made, and through no other.
-func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
+func (au *authorizer) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
 	if err := c.Principal.Check(); err != nil {
 		return policy.Decision{}, err
 	}
 	if err := checkCall(c); err != nil {
 		return policy.Decision{}, err
 	}
-	c.Principal = e.canonical(ctx, c.Principal)
-	ex := &execution{call: c, explains: true}
+	c.Principal = au.canonical(ctx, c.Principal)
+	ex := &execution{call: c, arrival: arrival{explains: true}}
 	ex.rec.Call = c
 	defer ex.release()
-	for _, stage := range []func(context.Context, *execution) error{e.resolve, e.authorize, e.validate, e.decideFinal} {
+	for _, stage := range []func(context.Context, *execution) error{au.resolve, au.authorize, au.validate,
+		au.decideFinal} {
 		if err := stage(ctx, ex); err != nil {
 			return explained(ex, err)
 		}
@@ -155,7 +154,7 @@ func explained(ex *execution, err error) (policy.Decision, error) {
 // Review says what the policy of its organisation demands of a tool in whose source
 // this was found. Where the policy cannot be had, a person has to look.
 func (e *Engine) Review(t haft.Tool, findings []haft.Finding) policy.ReviewVerdict {
-	rules, err := e.policyOf(e.ctx, t.Org)
+	rules, err := e.rules.policyOf(e.calls.ctx, t.Org)
 	if err != nil {
 		e.cfg.Logger.Error("the policy for a review cannot be read", "org", t.Org, "error", err)
 		rules = nil

@@ -7,8 +7,23 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/event"
 	"haft/internal/store"
 )
+
+// A recorder writes what becomes of calls: records, events and the audit, in one transaction.
+type recorder struct {
+	cfg       *Config
+	store     *store.Store
+	hub       *event.Hub
+	journal   *journal
+	calls     *callTable
+	digests   *digests
+	entrance  *entrance
+	members   *membership
+	redaction *redaction
+	seals     *callSealer
+}
 
 // recordWait is how long somebody waits for the end of a call to be recorded.
 const recordWait = 30 * time.Second
@@ -16,40 +31,40 @@ const recordWait = 30 * time.Second
 // record closes the record of the call. A tool that ran does not end as unknown because
 // the store is away: its end is tried until it is kept. Whoever made the call waits for
 // that as long as waiting, and not for ever.
-func (e *Engine) record(ctx, waiting context.Context, ex *execution, res *haft.Result) error {
+func (w *recorder) record(ctx, waiting context.Context, ex *execution, res *haft.Result) error {
 	if !ex.begun {
-		e.keep(ex)
+		w.redaction.keep(ex)
 	}
 	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
-	ex.rec.ResultDigest = e.digest("result", res.Value)
-	write := e.ending(ctx, ex, res)
+	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
+	write := w.ending(ctx, ex, res)
 	var err error
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		if wait > 0 {
 			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back
 		}
-		if err = write(wait > 0); err == nil || !ex.begun || e.overtaken(ctx, err) {
+		if err = write(wait > 0); err == nil || !ex.begun || w.overtaken(ctx, err) {
 			return err
 		}
 	}
-	e.mu.Lock()
-	e.recording[ex.call.ID] = true
-	e.mu.Unlock()
-	e.logOf(ex).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call",
+	w.calls.mu.Lock()
+	w.calls.recording[ex.call.ID] = true
+	w.calls.mu.Unlock()
+	w.redaction.logOf(ex).Warn("the end of a call cannot be recorded yet; it is tried until the store takes it", "call",
 		ex.call.ID, "error", err)
 	if ex.async {
-		return e.recordUntil(ex, write)
+		return w.recordUntil(ex, write)
 	}
-	e.launched.Add(1)
+	w.calls.launched.Add(1)
 	done := make(chan error, 1)
-	if !e.Go(func(context.Context) {
-		defer e.launched.Add(-1)
-		err := e.recordUntil(ex, write)
+	if !w.calls.Go(func(context.Context) {
+		defer w.calls.launched.Add(-1)
+		err := w.recordUntil(ex, write)
 		if done <- err; err != nil {
-			e.logOf(ex).Error("the end of a call is not recorded", "call", ex.call.ID, "error", err)
+			w.redaction.logOf(ex).Error("the end of a call is not recorded", "call", ex.call.ID, "error", err)
 		}
 	}) {
-		e.launched.Add(-1)
+		w.calls.launched.Add(-1)
 		return err
 	}
 	waiting, cancel := context.WithTimeout(waiting, recordWait)
@@ -62,7 +77,7 @@ func (e *Engine) record(ctx, waiting context.Context, ex *execution, res *haft.R
 }
 
 // ending returns a function that writes the end of a call: the same each time.
-func (e *Engine) ending(ctx context.Context, ex *execution, res *haft.Result) func(again bool) error {
+func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) func(again bool) error {
 	kind := "call.ended"
 	if !ex.begun {
 		kind = "call.refused"
@@ -70,7 +85,7 @@ func (e *Engine) ending(ctx context.Context, ex *execution, res *haft.Result) fu
 			kind = "call.cached"
 		}
 	}
-	entry := e.entry(ex, kind, e.endedBody(ex, res))
+	entry := w.entry(ex, kind, w.endedBody(ex, res))
 	cpu, rss := res.Usage.Measured()
 	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
@@ -80,21 +95,21 @@ func (e *Engine) ending(ctx context.Context, ex *execution, res *haft.Result) fu
 		if !ex.begun {
 			part.Approvals = ex.spent()
 		}
-		return e.tell(ctx, ex, haft.EventCompleted, data, part)
+		return w.tell(ctx, ex, haft.EventCompleted, data, part)
 	}
 }
 
 // recordUntil writes the end of a call until the store takes it, somebody else has moved
 // the call, or the engine is closed.
-func (e *Engine) recordUntil(ex *execution, write func(again bool) error) error {
+func (w *recorder) recordUntil(ex *execution, write func(again bool) error) error {
 	defer func() {
-		e.mu.Lock()
-		delete(e.recording, ex.call.ID)
-		e.mu.Unlock()
+		w.calls.mu.Lock()
+		delete(w.calls.recording, ex.call.ID)
+		w.calls.mu.Unlock()
 	}()
 	for wait := time.Second / 2; ; wait = min(2*wait, postponeMost) {
-		closing := Pause(e.ctx, wait) != nil
-		if err := write(true); err == nil || closing || e.overtaken(e.ctx, err) {
+		closing := Pause(w.calls.ctx, wait) != nil
+		if err := write(true); err == nil || closing || w.overtaken(w.calls.ctx, err) {
 			return err
 		}
 	}
@@ -102,59 +117,59 @@ func (e *Engine) recordUntil(ex *execution, write func(again bool) error) error 
 
 // inHand reports whether this process has a call: it is on its way, or its end is being
 // recorded. What began before the process was given up is not: its end is not recorded here.
-func (e *Engine) inHand(id haft.CallID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ex := e.executions[id]
-	return ex != nil && ex.owner == e.owner() || e.recording[id]
+func (m *membership) inHand(id haft.CallID) bool {
+	m.calls.mu.Lock()
+	defer m.calls.mu.Unlock()
+	ex := m.calls.executions[id]
+	return ex != nil && ex.owner == m.owner() || m.calls.recording[id]
 }
 
 // overtaken reports whether a call is with somebody else, so that nothing about it is
 // written or told here.
-func (e *Engine) overtaken(ctx context.Context, err error) bool {
+func (w *recorder) overtaken(ctx context.Context, err error) bool {
 	return errors.Is(err, errOvertaken) || isGivenUp(err) || errors.Is(context.Cause(ctx), errGivenUp)
 }
 
 // fromOthers is what the caller of a call is told that others have moved: what they wrote,
 // if the tool had begun, and else that nothing ran here.
-func (e *Engine) fromOthers(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
+func (w *recorder) fromOthers(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
 	if !errors.Is(err, errOvertaken) {
-		e.journal.forget(ex.call.ID)
+		w.journal.forget(ex.call.ID)
 		err = givenUp()
 	}
 	if ex.begun {
 		// Not an error that says to try again: the tool would run twice.
 		err = &haft.Error{Code: haft.CodeInternal, Err: err,
 			Message: "the tool was run, and another server has the call: look it up by its id"}
-		if res := e.ended(ctx, ex); res != nil {
-			e.endTrace(ex, res, nil)
+		if res := w.ended(ctx, ex); res != nil {
+			w.endTrace(ex, res, nil)
 			return res, nil
 		}
 	}
-	e.endTrace(ex, nil, err)
+	w.endTrace(ex, nil, err)
 	return nil, err
 }
 
 // ended is how others have ended a call for which somebody waits here.
-func (e *Engine) ended(ctx context.Context, ex *execution) *haft.Result {
+func (w *recorder) ended(ctx context.Context, ex *execution) *haft.Result {
 	if ex.async {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
 	for {
-		r, err := e.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+		r, err := w.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}
-		if Pause(ctx, postponeMost/10) != nil || e.ctx.Err() != nil {
+		if Pause(ctx, postponeMost/10) != nil || w.calls.ctx.Err() != nil {
 			return nil
 		}
 	}
 }
 
 // unrecorded is what the caller of a call is told whose end is not recorded.
-func (e *Engine) unrecorded(ctx context.Context, ex *execution, err error) error {
+func (w *recorder) unrecorded(ctx context.Context, ex *execution, err error) error {
 	switch {
 	case ex.isStep(), ex.accepted && !ex.begun:
 		err = errPostponed // the store says later what became of it
@@ -163,8 +178,8 @@ func (e *Engine) unrecorded(ctx context.Context, ex *execution, err error) error
 		err = &haft.Error{Code: haft.CodeInternal, Err: err,
 			Message: "the tool was run, and its end cannot be recorded yet: look the call up by its id"}
 	default:
-		e.unclaim(ctx, ex)
+		w.entrance.unclaim(ctx, ex)
 	}
-	e.endTrace(ex, nil, err)
+	w.endTrace(ex, nil, err)
 	return err
 }

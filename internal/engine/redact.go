@@ -9,11 +9,29 @@ import (
 	"hash"
 	"maps"
 	"slices"
+	"sync"
 
 	"haft"
 	"haft/internal/secret"
+	"haft/internal/store"
 	"haft/policy"
 )
+
+// redaction knows what is secret in a call, and makes what removes it.
+type redaction struct {
+	cfg     *Config
+	store   *store.Store
+	digests *digests
+
+	plain *secret.Redactor // for calls without secrets of their own
+}
+
+// digests make digests of arguments, results and terms.
+type digests struct {
+	cfg *Config
+
+	macs sync.Pool // of *digester
+}
 
 // NotKept replaces what is not kept.
 const NotKept = "[not kept]"
@@ -25,14 +43,14 @@ const longValue = 16
 
 // secretive reports whether a variable that came with a call is to be treated as
 // a secret.
-func (e *Engine) secretive(name, value string) bool {
-	return e.cfg.Names.Sensitive(name) || len(value) >= longValue
+func (rd *redaction) secretive(name, value string) bool {
+	return rd.cfg.Names.Sensitive(name) || len(value) >= longValue
 }
 
 // redactor returns what removes the secrets of a call from all that leaves: all
 // that was leased for it, the variables of its agent, what is secretive in its
 // own, and what looks like a key wherever it comes from.
-func (e *Engine) redactor(l *lease, agent, call map[string]string) *secret.Redactor {
+func (rd *redaction) redactor(l *lease, agent, call map[string]string) *secret.Redactor {
 	var values []secret.Named
 	if l != nil {
 		values = slices.Clone(l.fetched)
@@ -41,26 +59,26 @@ func (e *Engine) redactor(l *lease, agent, call map[string]string) *secret.Redac
 		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
 	}
 	for name, text := range call {
-		if e.secretive(name, text) {
+		if rd.secretive(name, text) {
 			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
 		}
 	}
 	switch stored := l != nil && l.stored != nil; {
 	case len(values) == 0 && stored:
-		return l.stored.cover(e.cfg.Personal)
+		return l.stored.cover(rd.cfg.Personal)
 	case len(values) == 0:
-		return e.plain
+		return rd.plain
 	case stored:
 		values = slices.Concat(values, l.stored.Org, l.stored.Agent, l.stored.Hidden)
 	}
-	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: e.cfg.Personal})
+	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: rd.cfg.Personal})
 }
 
 // kept returns a call as it may be kept, and whether that is less than the whole:
 // arguments whose name means a secret are replaced, and so are secretive
 // variables.
-func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
-	args, less, err := e.cfg.Names.Redact(c.Args)
+func (rd *redaction) kept(c haft.Call) (haft.Call, bool) {
+	args, less, err := rd.cfg.Names.Redact(c.Args)
 	if err != nil {
 		args, less = nil, true // what cannot be read cannot be judged
 	}
@@ -68,7 +86,7 @@ func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
 	if len(c.Env) > 0 {
 		env := make(map[string]string, len(c.Env))
 		for k, v := range c.Env {
-			if env[k] = v; e.secretive(k, v) {
+			if env[k] = v; rd.secretive(k, v) {
 				env[k], less = NotKept, true
 			}
 		}
@@ -79,7 +97,7 @@ func (e *Engine) kept(c haft.Call) (haft.Call, bool) {
 
 // keep brings the record up to what is known of the call by now: the arguments
 // as they will run, without what policy redacts and without secrets.
-func (e *Engine) keep(ex *execution) {
+func (rd *redaction) keep(ex *execution) {
 	args := ex.args
 	if args == nil {
 		args = ex.call.Args
@@ -96,7 +114,7 @@ func (e *Engine) keep(ex *execution) {
 	}
 	if args != nil {
 		var err error
-		if args, _, err = e.cfg.Names.Redact(args); err != nil {
+		if args, _, err = rd.cfg.Names.Redact(args); err != nil {
 			args = nil
 		}
 	}
@@ -112,9 +130,9 @@ func (e *Engine) keep(ex *execution) {
 	if ex.agent == nil {
 		ex.rec.Call.Principal.Agent = ex.redactor.Text(ex.rec.Call.Principal.Agent)
 	}
-	_, less := e.kept(haft.Call{Env: ex.call.Env})
+	_, less := rd.kept(haft.Call{Env: ex.call.Env})
 	ex.rec.Redacted = less || string(args) != string(before)
-	ex.rec.ArgsDigest = e.digest("args", before)
+	ex.rec.ArgsDigest = rd.digests.digest("args", before)
 	if ex.tool != nil {
 		ex.rec.ToolID, ex.rec.Digest = ex.tool.Tool.ID, ex.tool.Tool.Version.Digest
 	}
@@ -154,22 +172,22 @@ func (ex *execution) cleaned(env map[string]string) map[string]string {
 }
 
 // digest identifies a value without showing it.
-func (e *Engine) digest(what string, raw json.RawMessage) string {
+func (d *digests) digest(what string, raw json.RawMessage) string {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
 	}
 	var text [len("hmac-sha256:") + 2*sha256.Size]byte
-	if len(e.cfg.DigestKey) == 0 {
+	if len(d.cfg.DigestKey) == 0 {
 		sum := sha256.Sum256(raw)
 		return string(hex.AppendEncode(append(text[:0], "sha256:"...), sum[:]))
 	}
-	m, ok := e.macs.Get().(*digester)
+	m, ok := d.macs.Get().(*digester)
 	if ok {
 		m.mac.Reset() // which is cheaper than to begin with the key again
 	} else {
-		m = &digester{mac: hmac.New(sha256.New, e.cfg.DigestKey)}
+		m = &digester{mac: hmac.New(sha256.New, d.cfg.DigestKey)}
 	}
-	defer e.macs.Put(m)
+	defer d.macs.Put(m)
 	m.room = append(append(m.room[:0], what...), 0)
 	m.mac.Write(m.room) // hash.Hash never fails
 	m.mac.Write(raw)
@@ -184,8 +202,8 @@ type digester struct {
 }
 
 // binds is the digest that ties an approval to a version and its arguments.
-func (e *Engine) binds(version string, args json.RawMessage) string {
-	return e.digest("binds", append([]byte(version+"\x00"), args...))
+func (d *digests) binds(version string, args json.RawMessage) string {
+	return d.digest("binds", append([]byte(version+"\x00"), args...))
 }
 
 // request is what the execution asks policy, with the given arguments. Everything that

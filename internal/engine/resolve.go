@@ -9,21 +9,21 @@ import (
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
 // behalf it is called.
-func (e *Engine) resolve(ctx context.Context, ex *execution) error {
-	refused := e.caller(ctx, ex)
+func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
+	refused := au.caller(ctx, ex)
 	if !ex.probe { // of which nothing is kept, and whose variables are no question of permission
 		// Also for a call that is refused: what is stored must not be in its record.
-		if err := e.equip(ctx, ex); err != nil {
+		if err := au.env.equip(ctx, ex); err != nil {
 			return err
 		}
-		if err := e.checkLabels(ex, ex.lease.stored); err != nil {
+		if err := au.redaction.checkLabels(ex, ex.lease.stored); err != nil {
 			return err
 		}
 	}
 	if refused != nil {
 		return refused
 	}
-	tool, err := e.registry.Resolve(ctx, ex.call.Principal.Org, ex.call.Tool, ex.call.Digest)
+	tool, err := au.registry.Resolve(ctx, ex.call.Principal.Org, ex.call.Tool, ex.call.Digest)
 	if err == nil && ex.agent != nil && !slices.Contains(ex.agent.Tools, tool.Tool.Name) {
 		// The same words as for a tool that is not there: it is not, for the agent.
 		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such tool"}
@@ -45,21 +45,21 @@ func (e *Engine) resolve(ctx context.Context, ex *execution) error {
 		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
 		ex.tool = &pinned
 	}
-	if err := e.readSandboxConfig(ctx, ex); err != nil {
+	if err := au.sandboxes.readSandboxConfig(ctx, ex); err != nil {
 		return err
 	}
-	return e.holdVersions(ex)
+	return au.egress.holdVersions(ex)
 }
 
 // canonical returns a principal whose agent is named by its id, so that rules, limits,
 // records and filters mean the same agent whatever it was called by. An agent that
 // cannot be found stays as it is, and its call is refused and recorded under that name.
 // It reads nothing for a principal that has an id already.
-func (e *Engine) canonical(ctx context.Context, p haft.Principal) haft.Principal {
+func (au *authorizer) canonical(ctx context.Context, p haft.Principal) haft.Principal {
 	if p.Agent == "" || haft.IsAgentID(p.Agent) || p.Org == "" {
 		return p
 	}
-	if a, err := e.store.Agent(ctx, p.Org, p.Agent); err == nil {
+	if a, err := au.store.Agent(ctx, p.Org, p.Agent); err == nil {
 		p.Agent = string(a.ID)
 	}
 	return p
@@ -67,10 +67,10 @@ func (e *Engine) canonical(ctx context.Context, p haft.Principal) haft.Principal
 
 // caller finds the agent on whose behalf the call is made, unless calls are
 // stopped.
-func (e *Engine) caller(ctx context.Context, ex *execution) error {
+func (au *authorizer) caller(ctx context.Context, ex *execution) error {
 	p := ex.call.Principal
 	if p.Agent != "" {
-		agent, err := e.store.Agent(ctx, p.Org, p.Agent)
+		agent, err := au.store.Agent(ctx, p.Org, p.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
 				"there is no such agent in this organisation").by("agent")
@@ -84,11 +84,12 @@ func (e *Engine) caller(ctx context.Context, ex *execution) error {
 		}
 	}
 	if ex.confirm {
-		if err := e.confirm(ctx, ex); err != nil {
+		if err := au.confirm(ctx, ex); err != nil {
 			return err
 		}
 	}
-	if note := e.stopped.Load(); note != nil && !ex.probe && !(note.leaving && (ex.async || ex.call.Chain != "")) {
+	if note := au.operator.stopped.Load(); note != nil && !ex.probe && !(note.leaving && (ex.async ||
+		ex.call.Chain != "")) {
 		return refuse(haft.StatusDenied, haft.FailStopped, haft.RetrySame,
 			"calls are stopped: "+note.Reason).by("stopped")
 	}

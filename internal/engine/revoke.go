@@ -28,11 +28,12 @@ const withdrawnPrefix = "the permission for the call was withdrawn: "
 func (w *withdrawal) Error() string { return withdrawnPrefix + w.why }
 
 // principalNow returns what the credential of p stands for now, and when it ends.
-func (e *Engine) principalNow(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error) {
-	if e.cfg.Recheck == nil || p.Credential == "" {
+func (au *authorizer) principalNow(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time,
+	err error) {
+	if au.cfg.Recheck == nil || p.Credential == "" {
 		return p, time.Time{}, nil
 	}
-	now, ends, err = e.cfg.Recheck(ctx, p)
+	now, ends, err = au.cfg.Recheck(ctx, p)
 	if code := haft.CodeOf(err); err != nil && (code == haft.CodeUnauthenticated || code == haft.CodeDenied) {
 		err = &withdrawal{haft.MessageOf(err)}
 	}
@@ -41,8 +42,8 @@ func (e *Engine) principalNow(ctx context.Context, p haft.Principal) (now haft.P
 
 // confirm has a call that was kept, or during whose start something was changed, go on
 // with what its credential stands for now.
-func (e *Engine) confirm(ctx context.Context, ex *execution) error {
-	now, _, err := e.principalNow(ctx, ex.call.Principal)
+func (au *authorizer) confirm(ctx context.Context, ex *execution) error {
+	now, _, err := au.principalNow(ctx, ex.call.Principal)
 	if err != nil {
 		return refuseWithdrawn(err)
 	}
@@ -53,27 +54,27 @@ func (e *Engine) confirm(ctx context.Context, ex *execution) error {
 // outdated decides again about a call that is about to run if permissions were changed
 // since it came in, each time that it is asked: the call has been given more since the last
 // time, by the rules of when it came in. Preconditions: its arguments are those that will run.
-func (e *Engine) outdated(ctx context.Context, ex *execution) error {
-	if ex.seen == e.changes.Load() {
+func (au *authorizer) outdated(ctx context.Context, ex *execution) error {
+	if ex.seen == au.permissions.changes.Load() {
 		return nil
 	}
-	return refuseWithdrawn(e.stillAllowed(ctx, ex.running()))
+	return refuseWithdrawn(au.stillAllowed(ctx, ex.running()))
 }
 
 // renew decides again about a call that may have waited for its turn for long, if
 // permissions were changed since it came in: rules of now say whether a person has to
 // agree, and which filters hold.
-func (e *Engine) renew(ctx context.Context, ex *execution) error {
-	if ex.seen == e.changes.Load() {
+func (au *authorizer) renew(ctx context.Context, ex *execution) error {
+	if ex.seen == au.permissions.changes.Load() {
 		return nil
 	}
-	rules, err := e.policyOf(ctx, ex.call.Principal.Org)
+	rules, err := au.rules.policyOf(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}
 	args := ex.decided
 	ex.rules, ex.decided = rules, nil
-	return refuseWithdrawn(withdrawn(e.decide(ex, args)))
+	return refuseWithdrawn(withdrawn(au.decide(ex, args)))
 }
 
 // refuseWithdrawn makes a refusal of a [*withdrawal]. Other errors stay what they are.
@@ -93,22 +94,22 @@ func refuseWithdrawn(err error) error {
 // What bounds how often or in which order calls are made (rates, quotas, circuits,
 // blocks after failures, tool rules of a turn, a stop that lets calls end) was asked
 // when the call came in, and is not asked again.
-func (e *Engine) stillAllowed(ctx context.Context, r running) error {
-	c, seen := r.call, e.changes.Load()
-	now, _, err := e.principalNow(ctx, c.Principal)
+func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
+	c, seen := r.call, au.permissions.changes.Load()
+	now, _, err := au.principalNow(ctx, c.Principal)
 	if err != nil || r.fresh {
 		return err
 	}
 	c.Principal, c.Digest = now, cmp.Or(r.granted.digest, c.Digest)
-	probe := &execution{call: c, probe: true, seen: seen}
+	probe := &execution{call: c, arrival: arrival{probe: true, seen: seen}}
 	probe.rec.Call.Digest = r.pinned
-	if err := e.resolve(ctx, probe); err != nil {
+	if err := au.resolve(ctx, probe); err != nil {
 		return withdrawn(err)
 	}
 	if !hasRoles(now, probe.tool) {
 		return &withdrawal{"the tool is for callers with a certain role"}
 	}
-	if probe.rules, err = e.policyOf(ctx, now.Org); err != nil {
+	if probe.rules, err = au.rules.policyOf(ctx, now.Org); err != nil {
 		return err
 	}
 	args, failure := probe.tool.Fit(c.Args)
@@ -118,10 +119,10 @@ func (e *Engine) stillAllowed(ctx context.Context, r running) error {
 	if !r.final && probe.agent != nil && len(probe.agent.Rules) > 0 {
 		return nil
 	}
-	if err := e.decide(probe, args); err != nil || r.granted.digest == "" {
+	if err := au.decide(probe, args); err != nil || r.granted.digest == "" {
 		return withdrawn(err)
 	}
-	return e.stillGranted(ctx, probe, r.granted)
+	return au.stillGranted(ctx, probe, r.granted)
 }
 
 // withdrawn makes a [*withdrawal] of an error that says that a call is denied, or that
@@ -167,13 +168,13 @@ func withdrawalOf(ctx context.Context) *withdrawal {
 
 // withdrawnResult is what became of a call whose permission was withdrawn while it was
 // on its way, or nil if it was not, or if the tool had ended by itself.
-func (e *Engine) withdrawnResult(ctx context.Context, ex *execution, res *haft.Result, err error) *haft.Result {
+func (au *authorizer) withdrawnResult(ctx context.Context, ex *execution, res *haft.Result, err error) *haft.Result {
 	w := withdrawalOf(ctx)
 	if w == nil && res.Status == haft.StatusCancelled && errors.Is(context.Cause(ctx), context.Canceled) &&
-		ex.seen != e.changes.Load() {
+		ex.seen != au.permissions.changes.Load() {
 		// Whoever waited for it has left at the same moment, perhaps for this reason.
 		late := context.WithoutCancel(ctx)
-		if err := e.stillAllowed(late, ex.running()); err != nil {
+		if err := au.stillAllowed(late, ex.running()); err != nil {
 			w, _ = errors.AsType[*withdrawal](err)
 		}
 	}

@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store"
 )
 
-// configs are the sandbox configurations of organisations, read once and kept.
-type configs struct {
+// sandboxConfigs are the sandbox configurations of organisations, read once and kept.
+type sandboxConfigs struct {
+	cfg   *Config
+	store *store.Store
+
 	mu  sync.Mutex
 	all map[string]readConfigs
 	// writes counts what was changed here, so that what was read before a change is
@@ -33,13 +37,13 @@ const maxConfigs = 10_000
 // SandboxFor returns what holds for calls of an organisation that run in a sandbox
 // of a type; the zero value if nobody said. An empty type is that of calls that
 // name none.
-func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	e.sandboxes.mu.Lock()
-	k, ok := e.sandboxes.all[org]
-	writes := e.sandboxes.writes
-	e.sandboxes.mu.Unlock()
-	if !ok || e.store.Shared() && time.Since(k.at) >= policyFresh {
-		list, err := e.store.SandboxConfigs(ctx, org)
+func (s *sandboxConfigs) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
+	s.mu.Lock()
+	k, ok := s.all[org]
+	writes := s.writes
+	s.mu.Unlock()
+	if !ok || s.store.Shared() && time.Since(k.at) >= policyFresh {
+		list, err := s.store.SandboxConfigs(ctx, org)
 		if err != nil {
 			return haft.SandboxConfig{}, err
 		}
@@ -47,17 +51,17 @@ func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxTyp
 		for i := range list {
 			k.byType[list[i].Type] = &list[i]
 		}
-		e.sandboxes.mu.Lock()
-		if e.sandboxes.all == nil || len(e.sandboxes.all) > maxConfigs {
-			e.sandboxes.all = make(map[string]readConfigs)
+		s.mu.Lock()
+		if s.all == nil || len(s.all) > maxConfigs {
+			s.all = make(map[string]readConfigs)
 		}
-		if writes == e.sandboxes.writes {
-			e.sandboxes.all[org] = k
+		if writes == s.writes {
+			s.all[org] = k
 		}
-		e.sandboxes.mu.Unlock()
+		s.mu.Unlock()
 	}
 	if typ == "" || typ == "auto" {
-		typ = e.sandboxTypes()[0]
+		typ = s.sandboxTypes()[0]
 		if k.byType[typ] == nil {
 			typ = haft.SandboxLocal // as it was before there were others
 		}
@@ -69,19 +73,19 @@ func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxTyp
 }
 
 // sandboxTypes are those that tools can run in.
-func (e *Engine) sandboxTypes() []haft.SandboxType {
-	if len(e.cfg.Sandboxes) == 0 {
+func (s *sandboxConfigs) sandboxTypes() []haft.SandboxType {
+	if len(s.cfg.Sandboxes) == 0 {
 		return []haft.SandboxType{haft.SandboxLocal}
 	}
-	return e.cfg.Sandboxes
+	return s.cfg.Sandboxes
 }
 
 // CheckSandbox reports why nothing can run in the sandbox that somebody names: there
 // is no such one, or not here. It is the one place that decides it, for calls, tools
 // and sandbox configurations. Running elsewhere than where one was told to would be
 // running with another isolation. Empty and auto leave the choice to the engine.
-func (e *Engine) CheckSandbox(name, pointer string) error {
-	have := e.sandboxTypes()
+func (s *sandboxConfigs) CheckSandbox(name, pointer string) error {
+	have := s.sandboxTypes()
 	if name == "" || name == "auto" || slices.Contains(have, haft.SandboxType(name)) {
 		return nil
 	}
@@ -99,25 +103,25 @@ func (e *Engine) CheckSandbox(name, pointer string) error {
 }
 
 // house finds what the organisation says of the sandbox that the call runs in.
-func (e *Engine) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
-	if err := errors.Join(e.CheckSandbox(ex.call.Sandbox, "/sandbox"),
-		e.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+func (s *sandboxConfigs) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
+	if err := errors.Join(s.CheckSandbox(ex.call.Sandbox, "/sandbox"),
+		s.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	}
 	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
-	ex.config, err = e.SandboxFor(ctx, ex.call.Principal.Org, typ)
+	ex.config, err = s.SandboxFor(ctx, ex.call.Principal.Org, typ)
 	return err
 }
 
 // forgetSandboxes has the configurations of an organisation read again, or of all if it is
 // empty.
-func (e *Engine) forgetSandboxes(org string) {
-	e.sandboxes.mu.Lock()
+func (s *sandboxConfigs) forgetSandboxes(org string) {
+	s.mu.Lock()
 	if org == "" {
-		e.sandboxes.all = nil
+		s.all = nil
 	} else {
-		delete(e.sandboxes.all, org)
+		delete(s.all, org)
 	}
-	e.sandboxes.writes++
-	e.sandboxes.mu.Unlock()
+	s.writes++
+	s.mu.Unlock()
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // serverBeyond returns the hosts of a server that a decision does not let it reach.
-func (e *Engine) serverBeyond(s haft.MCPServer, d policy.Decision) ([]string, error) {
-	hosts, err := e.ServerHosts(s)
+func (n *egressPlanner) serverBeyond(s haft.MCPServer, d policy.Decision) ([]string, error) {
+	hosts, err := n.ServerHosts(s)
 	if err != nil {
 		return nil, err
 	}
@@ -23,12 +23,12 @@ func (e *Engine) serverBeyond(s haft.MCPServer, d policy.Decision) ([]string, er
 
 // ServerHosts are the hosts that a server can reach: those of its command, or where it
 // is.
-func (e *Engine) ServerHosts(s haft.MCPServer) ([]string, error) {
+func (n *egressPlanner) ServerHosts(s haft.MCPServer) ([]string, error) {
 	if s.Transport == haft.MCPStdio {
-		if len(s.Network) > 0 && e.cfg.Egress == nil {
+		if len(s.Network) > 0 && n.cfg.Egress == nil {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a network of named hosts cannot be given here"}
 		}
-		return e.hostsOf(s.Network)
+		return n.hostsOf(s.Network)
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Hostname() == "" {
@@ -44,15 +44,15 @@ func (e *Engine) ServerHosts(s haft.MCPServer) ([]string, error) {
 // fitServer refuses a call of a tool of an MCP server that can reach more than the
 // rules allow this call. What the server does for one call cannot be told from what it
 // does for another, so its whole network has to fit.
-func (e *Engine) fitServer(ctx context.Context, ex *execution) error {
+func (n *egressPlanner) fitServer(ctx context.Context, ex *execution) error {
 	if len(ex.decision.Networks) == 0 {
 		return nil
 	}
-	s, err := e.store.MCPServer(ctx, ex.call.Principal.Org, ex.tool.Tool.Version.Server)
+	s, err := n.store.MCPServer(ctx, ex.call.Principal.Org, ex.tool.Tool.Version.Server)
 	if err != nil {
 		return err
 	}
-	refused, err := e.serverBeyond(*s, ex.decision)
+	refused, err := n.serverBeyond(*s, ex.decision)
 	if err != nil {
 		return noEgress(haft.FailDenied, "the network of the MCP server cannot be read: "+haft.MessageOf(err))
 	}

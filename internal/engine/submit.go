@@ -11,21 +11,21 @@ import (
 
 // Submit implements [haft.Caller]. The call is looked at as far as its tool and
 // who may call it before it is acknowledged: a refusal is a result at once.
-func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) {
-	ex, first, err := e.arrive(ctx, c)
+func (en *entrance) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) {
+	ex, first, err := en.arrive(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if first != ex.call.ID {
-		return e.store.Record(ctx, c.Principal.Org, first)
+		return en.store.Record(ctx, c.Principal.Org, first)
 	}
 	ex.async, ex.ours = true, false // once it is queued, others may end it
 	err = ex.refused
 	if err == nil {
-		err = e.look(ctx, ex)
+		err = en.look(ctx, ex)
 	}
 	if err != nil {
-		res, err := e.leave(ctx, ex, err)
+		res, err := en.pipeline.leave(ctx, ex, err)
 		ex.release()
 		if err != nil {
 			return nil, err
@@ -33,37 +33,37 @@ func (e *Engine) Submit(ctx context.Context, c haft.Call) (*haft.Record, error) 
 		ex.rec.Result = res
 		return &ex.rec, nil
 	}
-	if err := e.dispatcher.reserve(c.Principal.Org); err != nil {
+	if err := en.dispatcher.reserve(c.Principal.Org); err != nil {
 		ex.release()
-		e.journal.forget(ex.call.ID)
-		e.unclaim(ctx, ex)
+		en.journal.forget(ex.call.ID)
+		en.unclaim(ctx, ex)
 		return nil, err
 	}
-	err = e.queue(ctx, ex)
-	e.dispatcher.settle(c.Principal.Org, err == nil)
+	err = en.queue(ctx, ex)
+	en.dispatcher.settle(c.Principal.Org, err == nil)
 	if err != nil {
-		return e.accept(context.WithoutCancel(ctx), ex, err)
+		return en.accept(context.WithoutCancel(ctx), ex, err)
 	}
 	rec := ex.rec
-	e.accepted(ex)
+	en.dispatcher.accepted(ex)
 	return &rec, nil
 }
 
 // accept finds out whether a call is in the store although writing it seemed to fail. If
 // nobody can tell now, its idempotency key stays taken: who repeats it gets this call.
-func (e *Engine) accept(ctx context.Context, ex *execution, failed error) (*haft.Record, error) {
+func (en *entrance) accept(ctx context.Context, ex *execution, failed error) (*haft.Record, error) {
 	ex.release()
 	if haft.CodeOf(failed) != haft.CodeUnavailable {
-		e.unclaim(ctx, ex)
+		en.unclaim(ctx, ex)
 		return nil, failed
 	}
-	r, err := e.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+	r, err := en.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 	switch {
 	case err == nil:
-		e.recount(ctx)
+		en.dispatcher.recount(ctx)
 		return r, nil
 	case haft.CodeOf(err) == haft.CodeNotFound:
-		e.unclaim(ctx, ex)
+		en.unclaim(ctx, ex)
 		return nil, failed
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(time.Second), Err: failed,
@@ -73,21 +73,21 @@ func (e *Engine) accept(ctx context.Context, ex *execution, failed error) (*haft
 
 // look takes an execution through the stages that need no turn, so that what is
 // refused anyway is refused now. They run again when the call does.
-func (e *Engine) look(ctx context.Context, ex *execution) error {
+func (en *entrance) look(ctx context.Context, ex *execution) error {
 	probe := *ex
 	defer func() {
 		// What is kept of the call from here on is without what is stored.
 		ex.lease, ex.redactor = probe.lease, probe.redactor
 		probe.release()
 	}()
-	for _, s := range deciding {
-		if err := s.run(e, ctx, &probe); err != nil {
+	for _, s := range en.pipeline.deciding() {
+		if err := s.run(ctx, &probe); err != nil {
 			ex.tool, ex.rules, ex.decision = probe.tool, probe.rules, probe.decision
 			return err
 		}
 	}
 	now := time.Now()
-	taken, err := e.limits.Take(ctx, e.ask(&probe, now), now)
+	taken, err := en.limiter.limits.Take(ctx, en.limiter.ask(&probe, now), now)
 	if err != nil {
 		ex.tool, ex.rules, ex.decision = probe.tool, probe.rules, probe.decision
 		return limited(err)
@@ -100,17 +100,17 @@ func (e *Engine) look(ctx context.Context, ex *execution) error {
 }
 
 // queue writes down that the call is acknowledged.
-func (e *Engine) queue(ctx context.Context, ex *execution) error {
-	sealed, err := e.seal(ex)
+func (en *entrance) queue(ctx context.Context, ex *execution) error {
+	sealed, err := en.seals.seal(ex)
 	if err != nil {
 		return err
 	}
-	e.keep(ex)
+	en.redaction.keep(ex)
 	ex.rec.Status, ex.rec.Sealed = haft.StatusQueued, sealed
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: rows(ex.taken), Keys: ex.keysHeld(),
-		Audit: []audit.Entry{e.entry(ex, "call.queued", map[string]any{"args_digest": ex.rec.ArgsDigest})}}
+		Audit: []audit.Entry{en.recorder.entry(ex, "call.queued", map[string]any{"args_digest": ex.rec.ArgsDigest})}}
 	ex.taken = nil
-	if err := e.tell(ctx, ex, haft.EventQueued, nil, part); err != nil {
+	if err := en.recorder.tell(ctx, ex, haft.EventQueued, nil, part); err != nil {
 		return err
 	}
 	ex.accepted = true

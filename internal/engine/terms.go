@@ -19,12 +19,12 @@ const maxVariables = 200
 // is the one place that says what an approver is shown and what an approval binds. What
 // the credentials webhook gives is not known yet: it is asked when the call runs, and
 // not before a person has agreed.
-func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
+func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
 		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
-		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: e.isolation(ex), Limits: e.runLimits(ex),
-		Network: ex.wants(), Webhook: e.cfg.Credentials != nil,
+		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex), Limits: au.runLimits(ex),
+		Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)
@@ -35,7 +35,7 @@ func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) 
 	revision := ""
 	if v.Kind == haft.KindMCP {
 		var err error
-		if t.Server, revision, err = e.termsServer(ctx, ex); err != nil {
+		if t.Server, revision, err = au.termsServer(ctx, ex); err != nil {
 			return nil, err
 		}
 	}
@@ -44,7 +44,7 @@ func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = e.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.boundValues()...))))
+	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.boundValues()...))))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
 	}
@@ -53,9 +53,9 @@ func (e *Engine) terms(ctx context.Context, ex *execution) (*haft.Terms, error) 
 
 // termsServer returns what an approver has to know of the server of an MCP tool, and
 // its revision, which changes also with what is not shown.
-func (e *Engine) termsServer(ctx context.Context, ex *execution) (*haft.TermsServer, string, error) {
+func (au *authorizer) termsServer(ctx context.Context, ex *execution) (*haft.TermsServer, string, error) {
 	name := ex.tool.Tool.Version.Server
-	s, err := e.store.MCPServer(ctx, ex.call.Principal.Org, name)
+	s, err := au.store.MCPServer(ctx, ex.call.Principal.Org, name)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return &haft.TermsServer{Name: name}, "", nil
 	}
@@ -138,8 +138,8 @@ func (ex *execution) boundValues() []string {
 
 // bindsTerms is the digest that ties an approval to a version, its arguments and its
 // terms.
-func (e *Engine) bindsTerms(ex *execution, t *haft.Terms) string {
-	return e.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(ex.args))))
+func (au *authorizer) bindsTerms(ex *execution, t *haft.Terms) string {
+	return au.digests.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(ex.args))))
 }
 
 // shownTerms returns terms as an approver may see them: without stored values, which
@@ -161,10 +161,10 @@ func (ex *execution) shownTerms(t *haft.Terms) (*haft.Terms, error) {
 // agreedTo reports whether an approval is for the call as it is now, with terms t. An
 // approval of before there were terms counts only for a call that brings nothing that
 // was not shown then.
-func (e *Engine) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) bool {
+func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) bool {
 	if a.Terms != nil {
-		return a.Binds == e.bindsTerms(ex, t)
+		return a.Binds == au.bindsTerms(ex, t)
 	}
 	brings := len(ex.call.Env) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
-	return !brings && a.Binds == e.binds(ex.tool.Tool.Version.Digest, ex.args)
+	return !brings && a.Binds == au.digests.binds(ex.tool.Tool.Version.Digest, ex.args)
 }

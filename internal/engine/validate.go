@@ -10,12 +10,12 @@ import (
 
 // validate makes the arguments fit the schema of the tool, and holds them against
 // the filters of policy. What a filter masks is what runs, and is told.
-func (e *Engine) validate(ctx context.Context, ex *execution) error {
+func (au *authorizer) validate(ctx context.Context, ex *execution) error {
 	args, failure := ex.tool.Fit(ex.call.Args)
 	if failure != nil {
 		return &refusal{status: haft.StatusValidation, failure: *failure}
 	}
-	out, err := e.filterInput(ctx, ex, args)
+	out, err := au.filters.filterInput(ctx, ex, args)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -41,7 +41,7 @@ func (e *Engine) validate(ctx context.Context, ex *execution) error {
 
 // filterInput holds arguments against the input filters, for as long as the call may
 // wait and filters may take.
-func (e *Engine) filterInput(ctx context.Context, ex *execution, args json.RawMessage) (policy.Filtered, error) {
+func (f *filters) filterInput(ctx context.Context, ex *execution, args json.RawMessage) (policy.Filtered, error) {
 	if !ex.rules.Filters(policy.Input) {
 		return policy.Filtered{Value: args}, nil
 	}
@@ -51,7 +51,7 @@ func (e *Engine) filterInput(ctx context.Context, ex *execution, args json.RawMe
 	}
 	ctx, stop := context.WithTimeout(ctx, screenTime)
 	defer stop()
-	leave, err := e.screenPlace(ctx, screen.Steps()*len(args))
+	leave, err := f.screenPlace(ctx, screen.Steps()*len(args))
 	if err != nil {
 		return policy.Filtered{}, err
 	}

@@ -13,11 +13,11 @@ import (
 // counts, of either; what the version itself is about (how its value is read, whether
 // it may run twice) stays its own. Roles and rules of policy are looked at for each
 // version, by [hasRoles] and by package policy.
-func (e *Engine) holdVersions(ex *execution) error {
+func (n *egressPlanner) holdVersions(ex *execution) error {
 	if ex.tool.Current == nil {
 		return nil
 	}
-	if err := e.mayReach(ex); err != nil {
+	if err := n.mayReach(ex); err != nil {
 		return err
 	}
 	both := *ex.tool
@@ -77,14 +77,14 @@ func rolesOf(t *registry.Compiled) []string {
 // mayReach refuses a version that wants to reach hosts which the current version does
 // not: what it may reach is what both may. A version that names none is given those
 // of its organisation that the current one may reach.
-func (e *Engine) mayReach(ex *execution) error {
+func (n *egressPlanner) mayReach(ex *execution) error {
 	script := ex.tool.Tool.Version.Kind != haft.KindBuiltin && ex.tool.Tool.Version.Kind != haft.KindMCP
 	own, now := ex.tool.Tool.Version.Settings.Network, ex.tool.Current.Settings.Network
 	if len(now) == 0 && script {
 		now = ex.config.Network
 	}
 	covered := func(entry string) bool {
-		return slices.ContainsFunc(now, func(have string) bool { return e.covers(have, entry) })
+		return slices.ContainsFunc(now, func(have string) bool { return n.covers(have, entry) })
 	}
 	var more []string
 	for _, entry := range own {
@@ -106,14 +106,14 @@ func (e *Engine) mayReach(ex *execution) error {
 
 // covers reports whether an entry of a tool's network is within another: it is the
 // same, or the other is a host with all its paths and methods.
-func (e *Engine) covers(have, entry string) bool {
+func (n *egressPlanner) covers(have, entry string) bool {
 	if have == NetworkFull || have == entry {
 		return true
 	}
-	if e.cfg.Egress == nil || entry == NetworkFull {
+	if n.cfg.Egress == nil || entry == NetworkFull {
 		return false
 	}
-	host, err := e.cfg.Egress.Host(entry)
-	whole, wholeErr := e.cfg.Egress.Host(have)
+	host, err := n.cfg.Egress.Host(entry)
+	whole, wholeErr := n.cfg.Egress.Host(have)
 	return err == nil && wholeErr == nil && whole == have && whole == host
 }

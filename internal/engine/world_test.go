@@ -11,8 +11,8 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/internal/engine"
 	"haft/internal/authority"
+	"haft/internal/engine"
 	"haft/internal/registry"
 	"haft/internal/service"
 	"haft/internal/store"

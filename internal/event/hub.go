@@ -124,7 +124,7 @@ func (h *Hub) Cursor(ctx context.Context) (int64, error) {
 	if at != 0 && h.shared == nil {
 		return at, nil
 	}
-	if _, _, err := h.join(ctx, nil); err != nil { // learn where the log stands
+	if _, _, err := h.join(ctx, nil, nil); err != nil { // learn where the log stands
 		return 0, fmt.Errorf("read where the log of events stands: %w", err)
 	}
 	h.mu.Lock()

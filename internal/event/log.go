@@ -33,6 +33,14 @@ type Log interface {
 	Last(ctx context.Context, calls []haft.CallID) (cursor int64, seqs map[haft.CallID]int64, err error)
 }
 
+// A PartLog is a [Log] that keeps events together with what they tell of.
+type PartLog interface {
+	Log
+	// AppendParts is Append. Each event is kept together with its part, which is what was
+	// given to [Hub.PublishWith], or nil.
+	AppendParts(ctx context.Context, events []haft.Event, parts []any) error
+}
+
 // The defaults of [Memory].
 const (
 	DefaultKept = 1024   // events per organisation

@@ -21,6 +21,7 @@ const maxBatch = 512
 type batch struct {
 	before  *batch // nil once it is done
 	events  []haft.Event
+	parts   []any         // what each event is kept together with; see [PartLog]
 	look    bool          // somebody wants to know where the log stands
 	err     error         // valid once done is closed
 	lookErr error         // of the look; valid once done is closed
@@ -37,10 +38,15 @@ var errLogPanic = errors.New("the log panicked")
 // The end of ctx does not stop it: what happened is told also when the one who
 // asked for it has left.
 func (h *Hub) Publish(ctx context.Context, e haft.Event) (haft.Event, error) {
+	return h.PublishWith(ctx, e, nil)
+}
+
+// PublishWith is Publish for an event that the log keeps together with part, see [PartLog].
+func (h *Hub) PublishWith(ctx context.Context, e haft.Event, part any) (haft.Event, error) {
 	if err := check(e); err != nil {
 		return haft.Event{}, fmt.Errorf("publish event: %w", err)
 	}
-	b, i, err := h.join(ctx, &e)
+	b, i, err := h.join(ctx, &e, part)
 	if err != nil {
 		return haft.Event{}, fmt.Errorf("publish event: %w", err)
 	}
@@ -69,8 +75,8 @@ func check(e haft.Event) error {
 	return nil
 }
 
-// join puts e, or nothing, into the next batch and waits until that is through.
-func (h *Hub) join(ctx context.Context, e *haft.Event) (*batch, int, error) {
+// join puts e with its part, or nothing, into the next batch and waits until that is through.
+func (h *Hub) join(ctx context.Context, e *haft.Event, part any) (*batch, int, error) {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -84,7 +90,7 @@ func (h *Hub) join(ctx context.Context, e *haft.Event) (*batch, int, error) {
 	}
 	i := len(b.events)
 	if e != nil {
-		b.events = append(b.events, *e)
+		b.events, b.parts = append(b.events, *e), append(b.parts, part)
 	} else {
 		b.look = true
 	}
@@ -117,7 +123,7 @@ func (h *Hub) lead(ctx context.Context, b *batch) {
 	if b.look && h.shared != nil {
 		b.lookErr = h.sync(ctx)
 	}
-	if b.err = h.write(ctx, b.events); b.err != nil {
+	if b.err = h.write(ctx, b.events, b.parts); b.err != nil {
 		return
 	}
 	first, last, n := kept(b.events)
@@ -154,7 +160,7 @@ func kept(events []haft.Event) (first, last int64, n int) {
 
 // write numbers events and has the log keep them. Numbers count only once the
 // log has them, so a refused event leaves no gap.
-func (h *Hub) write(ctx context.Context, events []haft.Event) error {
+func (h *Hub) write(ctx context.Context, events []haft.Event, parts []any) error {
 	kept := false
 	defer func() { // also if the log panics
 		if !kept {
@@ -176,7 +182,13 @@ func (h *Hub) write(ctx context.Context, events []haft.Event) error {
 		e.Cursor, e.Seq = cursor, h.seqs[e.Call]
 	}
 	h.fresh = false
-	if err := h.cfg.Log.Append(ctx, events); err != nil {
+	var err error
+	if l, ok := h.cfg.Log.(PartLog); ok {
+		err = l.AppendParts(ctx, events, parts)
+	} else {
+		err = h.cfg.Log.Append(ctx, events)
+	}
+	if err != nil {
 		return fmt.Errorf("keep %d events: %w", len(events), err)
 	}
 	h.fresh, kept = true, true

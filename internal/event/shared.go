@@ -80,7 +80,7 @@ func (h *Hub) pollLocked(ctx context.Context) {
 				return
 			}
 			h.mu.Unlock()
-			_, _, err := h.join(ctx, nil)
+			_, _, err := h.join(ctx, nil, nil)
 			if err != nil && !failing && !errors.Is(err, ErrClosed) {
 				h.cfg.Logger.Warn("the events of other servers cannot be read; it is tried again", "err", err)
 			}

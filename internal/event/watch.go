@@ -140,7 +140,7 @@ func (h *Hub) enter(ctx context.Context, f Filter) (*watcher, int64, error) {
 	unborn := h.cursor == 0
 	h.mu.Unlock()
 	if unborn || h.shared != nil { // learn where the log stands
-		if _, _, err := h.join(ctx, nil); err != nil {
+		if _, _, err := h.join(ctx, nil, nil); err != nil {
 			return nil, 0, err
 		}
 	}
