@@ -195,7 +195,7 @@ func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval
 	if err := ap.recorder.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
 		return nil, answered(err)
 	}
-	ap.dispatcher.add(ex.call.Principal.Org)
+	ap.dispatcher.Add(ex.call.Principal.Org)
 	ap.dispatcher.accepted(ap.seals.approved(ex, &next))
 	return &next, nil
 }

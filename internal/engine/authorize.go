@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/chains"
+	"haft/internal/circuit"
 	"haft/internal/registry"
 	"haft/internal/store"
 	"haft/internal/toolrule"
@@ -31,8 +33,8 @@ type authorizer struct {
 	rules       *policies
 	sandboxes   *sandboxConfigs
 
-	turns  *locks // by turn of an agent
-	blocks *blocks
+	turns  *chains.Locks // by turn of an agent
+	blocks *circuit.Blocks
 }
 
 // authorize asks whether this principal may call this tool, by the tool's own
@@ -40,7 +42,7 @@ type authorizer struct {
 // looks at the arguments as they came; [Engine.approve] decides again with those
 // that will run. [Engine.Explain] asks by the same functions.
 func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
-	if err := au.blocks.check(ex); err != nil {
+	if err := au.unblocked(ex); err != nil {
 		return err
 	}
 	if !hasRoles(ex.call.Principal, ex.tool) {
@@ -116,7 +118,7 @@ func (au *authorizer) followRules(ctx context.Context, ex *execution) error {
 		}
 		var err error
 		if !ex.explains && !ex.parent.turning() { // else the call that made this one has it, and waits
-			if ex.unlock, err = au.turns.take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
+			if ex.unlock, err = au.turns.Take(ctx, p.Org+"\x00"+p.Agent+"\x00"+ex.call.Turn); err != nil {
 				return err
 			}
 		}

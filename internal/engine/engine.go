@@ -12,6 +12,9 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/authority"
+	"haft/internal/backlog"
+	"haft/internal/chains"
+	"haft/internal/circuit"
 	"haft/internal/event"
 	"haft/internal/limit"
 	"haft/internal/registry"
@@ -86,7 +89,7 @@ type Config struct {
 	// over from one that does not; 0 means 20 seconds.
 	Beat, DeadAfter time.Duration
 	// Breaker says when a tool counts as broken.
-	Breaker BreakerConfig
+	Breaker circuit.Config
 	// BlockFor is how long a caller cannot use a tool after a critical failure;
 	// 0 means 15 minutes.
 	BlockFor time.Duration
@@ -184,7 +187,7 @@ type Engine struct {
 	pipeline    *pipeline
 	approvals   *approvals
 	recovery    *recovery
-	chains      *chains
+	chains      *chains.Chains
 	operator    *operator
 	housekeeper *housekeeper
 	rules       *policies
@@ -211,9 +214,9 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		redaction: new(redaction), env: new(envBuilder), filters: new(filters), egress: new(egressPlanner),
 		seals: new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
 		runner: new(runner), recorder: new(recorder), pipeline: new(pipeline), approvals: new(approvals),
-		recovery: new(recovery), chains: new(chains), operator: new(operator), housekeeper: new(housekeeper),
+		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper),
 		rules: new(policies), sandboxes: new(sandboxConfigs), permissions: new(permissions),
-		dispatcher: newDispatcher(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue),
+		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)
 	if err := e.operator.readStop(ctx); err != nil {
@@ -314,13 +317,13 @@ func (e *Engine) Drain(ctx context.Context) error {
 // engine, and accepts no more. What runs goes on.
 func (e *Engine) HandOver(ctx context.Context) {
 	e.calls.handedOver.Store(true)
-	e.dispatcher.close()
-	e.chains.chainWork.close()
+	e.dispatcher.Close()
+	e.chains.Close()
 	e.calls.mu.Lock()
 	for _, ex := range e.calls.executions {
 		if ex.accepted && ex.phase == phaseWaits {
 			ex.phase = phaseLeft
-			ex.cancel(errClosing)
+			ex.cancel(chains.ErrClosing)
 		}
 	}
 	e.calls.mu.Unlock()
@@ -328,9 +331,6 @@ func (e *Engine) HandOver(ctx context.Context) {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
 	}
 }
-
-// errClosing is the cause of the end of what runs when the engine is closed.
-var errClosing = errors.New("the engine is shutting down")
 
 // Close ends what still runs, waits until it is gone, and signs the audit. Calls
 // that are queued or wait for a person go on with the next engine. The store is
@@ -343,12 +343,12 @@ func (e *Engine) Close() error {
 	}
 	e.calls.closed = true
 	for _, ex := range e.calls.executions {
-		ex.cancel(errClosing)
+		ex.cancel(chains.ErrClosing)
 	}
 	e.calls.mu.Unlock()
-	e.dispatcher.close()
-	e.chains.chainWork.close()
-	e.calls.cancel(errClosing)
+	e.dispatcher.Close()
+	e.chains.Close()
+	e.calls.cancel(chains.ErrClosing)
 	e.calls.inFlight.Wait() // their ends are recorded
 	e.calls.background.Wait()
 	e.hub.Close()

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/chains"
+	"haft/internal/journal"
 	"haft/internal/registry"
 	"haft/internal/store"
 )
@@ -21,7 +22,7 @@ type entrance struct {
 	store       *store.Store
 	registry    *registry.Registry
 	authority   authority.Rules
-	journal     *journal
+	journal     *journal.Journal
 	authorizer  *authorizer
 	calls       *callTable
 	digests     *digests
@@ -78,7 +79,7 @@ func (en *entrance) arrive(ctx context.Context, c haft.Call) (ex *execution, fir
 		return nil, "", err
 	}
 	if first, err = en.admit(ctx, ex); err != nil {
-		en.journal.forget(ex.call.ID)
+		en.journal.Forget(ex.call.ID)
 		return nil, "", err
 	}
 	return ex, first, nil
@@ -150,7 +151,7 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)
 	ex.env = c.Env
 	ex.redactor = en.redaction.redactor(nil, nil, c.Env)
-	en.journal.begin(c.ID)
+	en.journal.Begin(c.ID)
 	return ex, nil
 }
 
@@ -202,10 +203,6 @@ func (k *callSealer) seal(ex *execution) (json.RawMessage, error) {
 	return json.Marshal(box)
 }
 
-// errSealed says that there is no key here that opens what was kept of a call. Another
-// server may have it.
-var errSealed = errors.New("no key of this server opens it")
-
 // unseal makes an execution of a record that has yet to run.
 func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 	if r.Status.Final() {
@@ -215,7 +212,7 @@ func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 	// One that is no text was kept before there was a Sealer.
 	if bytes.HasPrefix(raw, []byte(`"`)) {
 		if k.cfg.Sealer == nil {
-			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, errSealed)
+			return nil, fmt.Errorf("open the sealed call %s: %w", r.Call.ID, chains.ErrSealed)
 		}
 		var box []byte
 		if err := json.Unmarshal(raw, &box); err != nil {
@@ -223,7 +220,7 @@ func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 		}
 		var err error
 		if raw, err = k.cfg.Sealer.Open(box, []byte(r.Call.ID)); err != nil {
-			return nil, fmt.Errorf("open the sealed call %s: %w: %w", r.Call.ID, errSealed, err)
+			return nil, fmt.Errorf("open the sealed call %s: %w: %w", r.Call.ID, chains.ErrSealed, err)
 		}
 	}
 	var s sealed

@@ -12,6 +12,8 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/authority"
+	"haft/internal/chains"
+	"haft/internal/circuit"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -39,7 +41,7 @@ type runner struct {
 	redaction   *redaction
 
 	executors map[haft.Kind]executor.Executor
-	breaker   *breakers
+	breaker   *circuit.Breakers
 }
 
 // execute runs the tool, again where a failure passes and a second run does no
@@ -66,7 +68,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 		return err
 	}
 	defer release()
-	if err := rn.breaker.admit(ex); err != nil {
+	if err := rn.admit(ex); err != nil {
 		return err
 	}
 	if err := rn.egress.reach(ctx, ex, &req); err != nil {
@@ -88,7 +90,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 		if told := out.close(); told != nil {
 			rn.untold(ex, told)
 		}
-		rn.breaker.report(ex)
+		rn.report(ex)
 	}()
 	settle := time.AfterFunc(rn.cfg.Patience, func() { ex.grant.Settle() })
 	defer func() {
@@ -127,7 +129,7 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 	}
 	rn.calls.mu.Unlock()
 	if left {
-		return errClosing
+		return chains.ErrClosing
 	}
 	rn.redaction.keep(ex)
 	if !ex.tool.Tool.Version.Settings.Idempotent {
@@ -139,16 +141,23 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 	part.Audit = append(part.Audit, rn.recorder.entry(ex, "call.started", rn.recorder.startedBody(ex)))
 	part.Approvals = ex.spent()
 	ex.taken = nil
-	rn.dispatcher.begins(ex, 1) // first: at no moment is it in no count
+	rn.countBegun(ex, 1) // first: at no moment is it in no count
 	if err := rn.recorder.tell(ctx, ex, haft.EventExecuting, data, part); err != nil {
-		rn.dispatcher.begins(ex, -1)
+		rn.countBegun(ex, -1)
 		return err
 	}
 	ex.begun, ex.before = true, len(ex.notices)
 	return nil
 }
 
-// run runs the tool as often as its settings allow, the first time in what was made
+// countBegun counts an accepted call that runs from now on, or does not after all.
+func (rn *runner) countBegun(ex *execution, n int) {
+	if ex.accepted {
+		rn.dispatcher.Begins(ex.asked.Principal.Org, n)
+	}
+}
+
+// runTool runs the tool as often as its settings allow, the first time in what was made
 // ready.
 func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executor, first executor.Prepared,
 	req executor.Request) error {

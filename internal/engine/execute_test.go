@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/circuit"
 	"haft/internal/engine"
 )
 
@@ -94,7 +95,7 @@ func TestRetry_stretches_the_time(t *testing.T) {
 }
 
 func TestBreaker_opens_and_closes(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Breaker: engine.BreakerConfig{Failures: 2, Delay: 50 * time.Millisecond}})
+	w := setup(t, allowAll, engine.Config{Breaker: circuit.Config{Failures: 2, Delay: 50 * time.Millisecond}})
 	w.tool("o", "work", nil)
 	bad := true
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {

@@ -29,9 +29,7 @@ func (e *Engine) CallWith(ctx context.Context, c haft.Call, meanwhile func()) (*
 
 // FreshCalls counts the calls that are remembered to have no events yet.
 func (e *Engine) FreshCalls() int {
-	e.recorder.journal.mu.Lock()
-	defer e.recorder.journal.mu.Unlock()
-	return len(e.recorder.journal.fresh)
+	return e.recorder.journal.Fresh()
 }
 
 // JudgedBy tells which rules a judge follows after it was told of two, each with the number
@@ -45,13 +43,5 @@ func JudgedBy(first, second int64) (rule string) {
 
 // PostponedCalls counts the calls that could not be taken further and wait in the store.
 func (e *Engine) PostponedCalls() int {
-	e.dispatcher.mu.Lock()
-	defer e.dispatcher.mu.Unlock()
-	n := 0
-	for _, q := range e.dispatcher.queues {
-		if q.wait > 0 {
-			n++
-		}
-	}
-	return n
+	return e.dispatcher.Waiting()
 }

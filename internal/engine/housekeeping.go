@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/journal"
 )
 
 // A housekeeper does what has to be done from time to time.
 type housekeeper struct {
 	cfg       *Config
-	journal   *journal
+	journal   *journal.Journal
 	approvals *approvals
 	recovery  *recovery
 }
@@ -70,7 +71,7 @@ type job struct {
 // jobs returns what is due in a round.
 func (h *housekeeper) jobs(round int) []job {
 	due := []job{{"take up what was left", h.recovery.sweep}, {"expire approvals", h.approvals.expireApprovals}}
-	if round%12 == 11 || h.journal.entries.Load() >= signAfter { // about a minute
+	if round%12 == 11 || h.journal.Entries.Load() >= signAfter { // about a minute
 		due = append(due, job{"sign the audit", h.checkpoint})
 	}
 	return due
@@ -106,10 +107,10 @@ func (h *housekeeper) checkpoint(ctx context.Context) error {
 	if h.cfg.Checkpoint == nil {
 		return nil
 	}
-	before := h.journal.entries.Load()
+	before := h.journal.Entries.Load()
 	if err := h.cfg.Checkpoint(ctx); err != nil {
 		return err
 	}
-	h.journal.entries.Add(-before)
+	h.journal.Entries.Add(-before)
 	return nil
 }

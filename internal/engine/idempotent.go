@@ -41,7 +41,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 			_, err = en.store.Record(ctx, p.Org, winner)
 		}
 		if err == nil || haft.CodeOf(err) != haft.CodeNotFound {
-			en.journal.forget(c.ID)
+			en.journal.Forget(c.ID)
 			return winner, err
 		}
 		// It may just be about to be recorded, here or by another process. If it takes too

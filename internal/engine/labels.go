@@ -111,7 +111,7 @@ func (rd *redaction) coverOf(ctx context.Context, p haft.Principal) (*secret.Red
 // refuseLabel ends a call that is named by a secret. It has no record, since that
 // would be found by its name; the audit says that it was refused.
 func (pl *pipeline) refuseLabel(ctx context.Context, ex *execution, err error) error {
-	pl.journal.forget(ex.call.ID)
+	pl.journal.Forget(ex.call.ID)
 	pl.entrance.unclaim(ctx, ex)
 	pl.recorder.endTrace(ex, nil, err)
 	body := map[string]any{"reason": haft.MessageOf(err)}

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/chains"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -25,7 +26,7 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 		return pl.recorder.fromOthers(ctx, ex, err)
 	}
 	if pl.dispatcher.postpones(ctx, ex, err) {
-		pl.journal.forget(ex.call.ID)
+		pl.journal.Forget(ex.call.ID)
 		pl.recorder.endTrace(ex, nil, errPostponed)
 		return nil, fmt.Errorf("%w: %w", errPostponed, err)
 	}
@@ -85,7 +86,7 @@ func (pl *pipeline) outcome(ex *execution, err error) (*haft.Result, error) {
 		return res, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return ex.failed(haft.StatusTimeout, haft.FailTimeout, "the deadline of the call has passed"), nil
-	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, errClosing), isWithdrawn(err):
+	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, chains.ErrClosing), isWithdrawn(err):
 		return ex.failed(haft.StatusCancelled, haft.FailCancelled, "the call was cancelled"), nil
 	case errors.Is(err, errPanic) && ex.begun:
 		return ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
@@ -236,7 +237,7 @@ func (pl *pipeline) react(ctx context.Context, ex *execution, res *haft.Result) 
 		return
 	}
 	if ex.begun && res.Error.Severity == haft.SeverityCritical {
-		pl.authorizer.blocks.add(ex)
+		pl.authorizer.blocks.Add(blockName(ex))
 		pl.redaction.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call",
 			ex.call.ID, "tool",
 			res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/backlog"
 	"haft/internal/limit"
 	"haft/internal/store"
 )
@@ -55,7 +56,7 @@ func (l *limiter) limit(ctx context.Context, ex *execution) error {
 		case !ex.isStep():
 			return limited(err)
 		}
-		if err := Pause(ctx, postponeMost/10); err != nil {
+		if err := Pause(ctx, backlog.PostponeMost/10); err != nil {
 			return err
 		}
 	}

@@ -83,25 +83,6 @@ func visitContacts(contacts []Connection, c cleaner) {
 	}
 }
 
-// visitChain gives every text of a chain that is not a result to a cleaner. Ids of
-// steps were looked at when the plan came. The lists are its own afterwards.
-func visitChain(c *haft.Chain, clean cleaner) {
-	c.Plan.Steps, c.Steps = slices.Clone(c.Plan.Steps), slices.Clone(c.Steps)
-	for i := range c.Plan.Steps {
-		s := &c.Plan.Steps[i]
-		s.Tool, s.If = clean.text("plan", s.Tool), clean.text("plan", s.If)
-	}
-	for i := range c.Steps {
-		c.Steps[i].Reason = clean.text("plan", c.Steps[i].Reason)
-	}
-	if c.Error != nil {
-		failure := *c.Error
-		failure.Misfits = slices.Clone(failure.Misfits)
-		visitFailure(&failure, clean)
-		c.Error = &failure
-	}
-}
-
 // closeSets makes words of closed sets what they can be. An executor has them from a
 // fixed list; what is not of it may be anything.
 func closeSets(res *haft.Result) {

@@ -98,7 +98,7 @@ func (m *membership) rejoin(ctx context.Context) error {
 		}
 	}
 	m.calls.mu.Unlock()
-	m.dispatcher.forget()
+	m.dispatcher.Forget()
 	if err := m.join(ctx, newID("p_")); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/chains"
 	"haft/internal/store"
 )
 
@@ -30,7 +31,7 @@ type permissions struct {
 	store      *store.Store
 	authorizer *authorizer
 	calls      *callTable
-	chains     *chains
+	chains     *chains.Chains
 	members    *membership
 	operator   *operator
 	recorder   *recorder
@@ -58,7 +59,7 @@ type permissions struct {
 // rules of before.
 func (pm *permissions) permissionsChanged(org string) {
 	pm.rules.forget(org)
-	pm.sandboxes.forgetSandboxes(org)
+	pm.sandboxes.forget(org)
 	pm.changes.Add(1)
 	if org != "" {
 		pm.review(org)
@@ -77,7 +78,7 @@ func (pm *permissions) permissionsChanged(org string) {
 // AnnounceChange has what is kept in memory of an organisation read again, here and elsewhere.
 func (pm *permissions) AnnounceChange(ctx context.Context, org string) error {
 	pm.rules.forget(org)
-	pm.sandboxes.forgetSandboxes(org)
+	pm.sandboxes.forget(org)
 	if pm.store.Shared() {
 		if err := pm.store.MarkChange(ctx, org); err != nil {
 			return err
@@ -301,7 +302,7 @@ func (pm *permissions) dropWithdrawn(ctx context.Context, r *haft.Record, w *wit
 		return err
 	}
 	if r.Call.Chain != "" {
-		pm.chains.chainWork.push(chainRef{r.Call.Principal.Org, r.Call.Chain})
+		pm.chains.Push(r.Call.Principal.Org, r.Call.Chain)
 	}
 	return nil
 }

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/chains"
+	"haft/internal/journal"
 )
 
 // A pipeline takes executions through the stages, and out by the one exit.
 type pipeline struct {
 	cfg         *Config
-	journal     *journal
+	journal     *journal.Journal
 	authorizer  *authorizer
 	calls       *callTable
 	dispatcher  *dispatcher
@@ -144,7 +146,7 @@ func (pl *pipeline) start(ctx context.Context, ex *execution) (running context.C
 	if pl.calls.closed {
 		ex.stop()
 		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the engine is shutting down",
-			Err: errClosing}
+			Err: chains.ErrClosing}
 	}
 	if other := pl.calls.executions[ex.call.ID]; other != nil {
 		ex.stop()
@@ -169,7 +171,7 @@ func errIDRuns() error {
 // is the same. An execution that is kept keeps its key: the next engine goes on with it.
 func (pl *pipeline) dropUnstarted(ctx context.Context, ex, other *execution) {
 	if other == nil {
-		pl.journal.forget(ex.call.ID)
+		pl.journal.Forget(ex.call.ID)
 	}
 	if !ex.async && (other == nil || !sameKey(ex.call, other.asked)) {
 		pl.entrance.unclaim(ctx, ex)

@@ -5,78 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"haft"
 	"haft/internal/store"
 	"haft/policy"
 )
 
-// policies are compiled once and kept, by organisation. One that is being read while it
-// is forgotten is written to an entry that is not in the map any more, and so not kept.
+// policies are compiled once and kept, by organisation.
 type policies struct {
 	cfg   *Config
 	store *store.Store
 
-	mu  sync.Mutex
-	all map[string]*compiledPolicy
+	orgCache[*policy.Policy]
 }
-
-// maxPolicies is of how many organisations the policies are kept.
-const maxPolicies = 10_000
-
-// forget has the policy of an organisation read again, or those of all if it is empty:
-// that of the server is a part of each.
-func (p *policies) forget(org string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if org == "" {
-		p.all = nil
-	} else {
-		delete(p.all, org)
-	}
-}
-
-// entry returns the entry of an organisation, and a copy of what it has. The lock is
-// not held.
-func (p *policies) entry(org string) (at *compiledPolicy, has compiledPolicy) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at = p.all[org]; at == nil {
-		if p.all == nil || len(p.all) >= maxPolicies {
-			p.all = make(map[string]*compiledPolicy)
-		}
-		at = &compiledPolicy{}
-		p.all[org] = at
-	}
-	return at, *at
-}
-
-// compiledPolicy is a policy and when it was read; a zero time means not yet.
-type compiledPolicy struct {
-	policy *policy.Policy
-	at     time.Time
-}
-
-// policyFresh is how long a policy is taken for current when other processes may
-// change it.
-const policyFresh = time.Second
 
 // policyOf returns what holds in an organisation.
 func (p *policies) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
-	entry, k := p.entry(org)
-	if !k.at.IsZero() && (!p.store.Shared() || time.Since(k.at) < policyFresh) {
-		return k.policy, nil
-	}
-	both, err := p.compose(ctx, org)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	*entry = compiledPolicy{both, time.Now()}
-	return both, nil
+	return p.get(ctx, org, p.store.Shared(), p.compose)
 }
 
 // compose puts the policies of server and organisation together.

@@ -7,7 +7,9 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/backlog"
 	"haft/internal/event"
+	"haft/internal/journal"
 	"haft/internal/store"
 )
 
@@ -16,7 +18,7 @@ type recorder struct {
 	cfg       *Config
 	store     *store.Store
 	hub       *event.Hub
-	journal   *journal
+	journal   *journal.Journal
 	calls     *callTable
 	digests   *digests
 	entrance  *entrance
@@ -107,7 +109,7 @@ func (w *recorder) recordUntil(ex *execution, write func(again bool) error) erro
 		delete(w.calls.recording, ex.call.ID)
 		w.calls.mu.Unlock()
 	}()
-	for wait := time.Second / 2; ; wait = min(2*wait, postponeMost) {
+	for wait := time.Second / 2; ; wait = min(2*wait, backlog.PostponeMost) {
 		closing := Pause(w.calls.ctx, wait) != nil
 		if err := write(true); err == nil || closing || w.overtaken(w.calls.ctx, err) {
 			return err
@@ -134,7 +136,7 @@ func (w *recorder) overtaken(ctx context.Context, err error) bool {
 // if the tool had begun, and else that nothing ran here.
 func (w *recorder) fromOthers(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
 	if !errors.Is(err, errOvertaken) {
-		w.journal.forget(ex.call.ID)
+		w.journal.Forget(ex.call.ID)
 		err = givenUp()
 	}
 	if ex.begun {
@@ -162,7 +164,7 @@ func (w *recorder) ended(ctx context.Context, ex *execution) *haft.Result {
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}
-		if Pause(ctx, postponeMost/10) != nil || w.calls.ctx.Err() != nil {
+		if Pause(ctx, backlog.PostponeMost/10) != nil || w.calls.ctx.Err() != nil {
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/chains"
 	"haft/internal/registry"
 	"haft/internal/store"
 )
@@ -19,7 +20,7 @@ type recovery struct {
 	store      *store.Store
 	registry   *registry.Registry
 	calls      *callTable
-	chains     *chains
+	chains     *chains.Chains
 	dispatcher *dispatcher
 	members    *membership
 	recorder   *recorder
@@ -60,7 +61,7 @@ func (rc *recovery) sweep(ctx context.Context) error {
 		err = errors.Join(err, rc.store.ReleaseCalls(ctx, rc.members.owner(), nil))
 	} else {
 		if err = errors.Join(err, rc.dispatcher.countQueued(ctx)); !rc.cfg.Brief {
-			err = errors.Join(err, rc.chains.sweepChains(ctx))
+			err = errors.Join(err, rc.chains.Sweep(ctx))
 		}
 	}
 	return err
@@ -104,15 +105,15 @@ func (rc *recovery) settleLost(ctx context.Context, ref store.Ref) error {
 	}
 	settle := rc.recorder.lose
 	switch {
-	case again && rc.cfg.Brief && !rc.dispatcher.neverBegan(r):
+	case again && rc.cfg.Brief && !rc.dispatcher.NeverBegan(r):
 		settle = rc.leaveToServer
 	case again:
 		settle = rc.requeue
-	case rc.dispatcher.neverBegan(r):
+	case rc.dispatcher.NeverBegan(r):
 		settle = rc.recorder.endUnbegun
 	}
 	if err = settle(ctx, r, "the server ended while the call ran"); err == nil {
-		rc.dispatcher.forgetUnbegun(r.Call.ID)
+		rc.dispatcher.ForgetUnbegun(r.Call.ID)
 	}
 	return err
 }
@@ -123,7 +124,7 @@ func (rc *recovery) again(ctx context.Context, r *haft.Record) (bool, error) {
 	if len(r.Sealed) == 0 {
 		return false, nil
 	}
-	if rc.dispatcher.neverBegan(r) {
+	if rc.dispatcher.NeverBegan(r) {
 		return true, nil
 	}
 	tool, err := rc.registry.Resolve(ctx, r.Call.Principal.Org, string(r.ToolID), r.Digest)
@@ -198,11 +199,11 @@ func (rc *recovery) followAnswer(ctx context.Context, r *haft.Record) error {
 }
 
 // revive makes an execution of a queued call. It returns nil if the call cannot run and has
-// ended, and an error that wraps errSealed if this server has no key for it.
+// ended, and an error that wraps chains.ErrSealed if this server has no key for it.
 func (rc *recovery) revive(ctx context.Context, r *haft.Record) (*execution, error) {
 	ex, err := rc.seals.unseal(r)
 	switch {
-	case errors.Is(err, errSealed):
+	case errors.Is(err, chains.ErrSealed):
 		return nil, err
 	case err != nil:
 		return nil, rc.recorder.lose(ctx, r, "what was kept of the call cannot be read")

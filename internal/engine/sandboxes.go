@@ -6,67 +6,34 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"haft"
 	"haft/internal/store"
 )
 
-// sandboxConfigs are the sandbox configurations of organisations, read once and kept.
+// sandboxConfigs are the sandbox configurations of organisations, by type.
 type sandboxConfigs struct {
 	cfg   *Config
 	store *store.Store
 
-	mu  sync.Mutex
-	all map[string]readConfigs
-	// writes counts what was changed here, so that what was read before a change is
-	// not kept after it.
-	writes int
+	orgCache[map[haft.SandboxType]*haft.SandboxConfig]
 }
-
-// readConfigs are those of one organisation, and when they were read.
-type readConfigs struct {
-	byType map[haft.SandboxType]*haft.SandboxConfig
-	at     time.Time
-}
-
-// maxConfigs is of how many organisations the configurations are kept.
-const maxConfigs = 10_000
 
 // SandboxFor returns what holds for calls of an organisation that run in a sandbox
 // of a type; the zero value if nobody said. An empty type is that of calls that
 // name none.
 func (s *sandboxConfigs) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	s.mu.Lock()
-	k, ok := s.all[org]
-	writes := s.writes
-	s.mu.Unlock()
-	if !ok || s.store.Shared() && time.Since(k.at) >= policyFresh {
-		list, err := s.store.SandboxConfigs(ctx, org)
-		if err != nil {
-			return haft.SandboxConfig{}, err
-		}
-		k = readConfigs{make(map[haft.SandboxType]*haft.SandboxConfig, len(list)), time.Now()}
-		for i := range list {
-			k.byType[list[i].Type] = &list[i]
-		}
-		s.mu.Lock()
-		if s.all == nil || len(s.all) > maxConfigs {
-			s.all = make(map[string]readConfigs)
-		}
-		if writes == s.writes {
-			s.all[org] = k
-		}
-		s.mu.Unlock()
+	byType, err := s.get(ctx, org, s.store.Shared(), s.read)
+	if err != nil {
+		return haft.SandboxConfig{}, err
 	}
 	if typ == "" || typ == "auto" {
 		typ = s.sandboxTypes()[0]
-		if k.byType[typ] == nil {
+		if byType[typ] == nil {
 			typ = haft.SandboxLocal // as it was before there were others
 		}
 	}
-	if c := k.byType[typ]; c != nil {
+	if c := byType[typ]; c != nil {
 		return *c, nil
 	}
 	return haft.SandboxConfig{}, nil
@@ -113,15 +80,15 @@ func (s *sandboxConfigs) readSandboxConfig(ctx context.Context, ex *execution) (
 	return err
 }
 
-// forgetSandboxes has the configurations of an organisation read again, or of all if it is
-// empty.
-func (s *sandboxConfigs) forgetSandboxes(org string) {
-	s.mu.Lock()
-	if org == "" {
-		s.all = nil
-	} else {
-		delete(s.all, org)
+// read reads the configurations of an organisation.
+func (s *sandboxConfigs) read(ctx context.Context, org string) (map[haft.SandboxType]*haft.SandboxConfig, error) {
+	list, err := s.store.SandboxConfigs(ctx, org)
+	if err != nil {
+		return nil, err
 	}
-	s.writes++
-	s.mu.Unlock()
+	byType := make(map[haft.SandboxType]*haft.SandboxConfig, len(list))
+	for i := range list {
+		byType[list[i].Type] = &list[i]
+	}
+	return byType, nil
 }

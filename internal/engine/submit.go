@@ -33,14 +33,14 @@ func (en *entrance) Submit(ctx context.Context, c haft.Call) (*haft.Record, erro
 		ex.rec.Result = res
 		return &ex.rec, nil
 	}
-	if err := en.dispatcher.reserve(c.Principal.Org); err != nil {
+	if err := en.dispatcher.Reserve(c.Principal.Org); err != nil {
 		ex.release()
-		en.journal.forget(ex.call.ID)
+		en.journal.Forget(ex.call.ID)
 		en.unclaim(ctx, ex)
 		return nil, err
 	}
 	err = en.queue(ctx, ex)
-	en.dispatcher.settle(c.Principal.Org, err == nil)
+	en.dispatcher.Settle(c.Principal.Org, err == nil)
 	if err != nil {
 		return en.accept(context.WithoutCancel(ctx), ex, err)
 	}

@@ -7,7 +7,10 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/chains"
+	"haft/internal/circuit"
 	"haft/internal/event"
+	"haft/internal/journal"
 	"haft/internal/secret"
 )
 
@@ -16,9 +19,11 @@ import (
 func (e *Engine) wire(ctx context.Context, parts Parts) {
 	registry := parts.Registry
 	rules := authority.Rules{Managers: e.cfg.Managers, Operators: e.cfg.Operators}
-	journal := newJournal(e.store, e.members.owner)
-	e.hub = event.New(event.Config{Log: journal, Logger: e.cfg.Logger})
-	e.wireStages(parts, rules, journal)
+	log := journal.New(e.store, e.members.owner, givenUp, overtaken)
+	e.hub = event.New(event.Config{Log: log, Logger: e.cfg.Logger})
+	e.chains = chains.New(chainHost{e}, chains.Config{Store: e.store, Authority: rules, Most: e.cfg.Backlog,
+		Names: e.cfg.Names, Sealer: e.cfg.Sealer, Logger: e.cfg.Logger})
+	e.wireStages(parts, rules, log)
 	*e.calls = callTable{cfg: e.cfg, executions: map[haft.CallID]*execution{}, recording: map[haft.CallID]bool{}}
 	*e.members = membership{
 		cfg: e.cfg, store: e.store, calls: e.calls, dispatcher: e.dispatcher, hurried: make(chan struct{}, 1),
@@ -31,16 +36,11 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, chains: e.chains, dispatcher: e.dispatcher,
 		members: e.members, recorder: e.recorder, seals: e.seals,
 	}
-	*e.chains = chains{
-		cfg: e.cfg, store: e.store, authority: rules, authorizer: e.authorizer, calls: e.calls,
-		dispatcher: e.dispatcher, entrance: e.entrance, members: e.members, operator: e.operator,
-		recorder: e.recorder, recovery: e.recovery, redaction: e.redaction, chainLocks: newLocks(),
-	}
 	*e.operator = operator{
 		cfg: e.cfg, store: e.store, authority: rules, calls: e.calls, entrance: e.entrance,
 		permissions: e.permissions, recorder: e.recorder, redaction: e.redaction,
 	}
-	*e.housekeeper = housekeeper{cfg: e.cfg, journal: journal, approvals: e.approvals, recovery: e.recovery}
+	*e.housekeeper = housekeeper{cfg: e.cfg, journal: log, approvals: e.approvals, recovery: e.recovery}
 	*e.rules = policies{cfg: e.cfg, store: e.store}
 	*e.sandboxes = sandboxConfigs{cfg: e.cfg, store: e.store}
 	*e.permissions = permissions{
@@ -50,20 +50,15 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce),
 	}
 	d := e.dispatcher
-	d.cfg, d.store, d.journal, d.calls, d.chains = e.cfg, e.store, journal, e.calls, e.chains
+	d.cfg, d.store, d.journal, d.calls, d.chains = e.cfg, e.store, log, e.calls, e.chains
 	d.members, d.pipeline, d.recorder, d.recovery, d.redaction = e.members, e.pipeline, e.recorder, e.recovery,
 		e.redaction
 	e.calls.ctx, e.calls.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.permissions.run = e.permissions.reviewOrg
-	e.chains.chainWork = newChainWork(e.cfg.Backlog, e.calls.Go, func(ctx context.Context, c chainRef) {
-		if e.calls.awaitStart(ctx) {
-			e.chains.goOn(ctx, c)
-		}
-	})
 }
 
 // wireStages is wire for the parts that have the stages of the pipeline.
-func (e *Engine) wireStages(parts Parts, rules authority.Rules, journal *journal) {
+func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Journal) {
 	registry := parts.Registry
 	*e.digests = digests{cfg: e.cfg}
 	*e.redaction = redaction{
@@ -77,10 +72,10 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, journal *journal
 	*e.authorizer = authorizer{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, digests: e.digests, egress: e.egress,
 		env: e.env, filters: e.filters, operator: e.operator, permissions: e.permissions, redaction: e.redaction,
-		rules: e.rules, sandboxes: e.sandboxes, turns: newLocks(), blocks: newBlocks(e.cfg.BlockFor),
+		rules: e.rules, sandboxes: e.sandboxes, turns: chains.NewLocks(), blocks: circuit.NewBlocks(e.cfg.BlockFor),
 	}
 	*e.entrance = entrance{
-		cfg: e.cfg, store: e.store, registry: registry, authority: rules, journal: journal,
+		cfg: e.cfg, store: e.store, registry: registry, authority: rules, journal: log,
 		authorizer: e.authorizer, calls: e.calls, digests: e.digests, dispatcher: e.dispatcher, limiter: e.limiter,
 		members: e.members, permissions: e.permissions, pipeline: e.pipeline, recorder: e.recorder,
 		redaction: e.redaction, seals: e.seals,
@@ -90,14 +85,14 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, journal *journal
 		cfg: e.cfg, store: e.store, registry: registry, authority: rules, authorizer: e.authorizer,
 		calls: e.calls, digests: e.digests, dispatcher: e.dispatcher, egress: e.egress, entrance: e.entrance,
 		env: e.env, filters: e.filters, permissions: e.permissions, pipeline: e.pipeline, recorder: e.recorder,
-		redaction: e.redaction, executors: parts.Executors, breaker: newBreakers(e.cfg.Breaker),
+		redaction: e.redaction, executors: parts.Executors, breaker: circuit.NewBreakers(e.cfg.Breaker),
 	}
 	*e.recorder = recorder{
-		cfg: e.cfg, store: e.store, hub: e.hub, journal: journal, calls: e.calls, digests: e.digests,
+		cfg: e.cfg, store: e.store, hub: e.hub, journal: log, calls: e.calls, digests: e.digests,
 		entrance: e.entrance, members: e.members, redaction: e.redaction, seals: e.seals,
 	}
 	*e.pipeline = pipeline{
-		cfg: e.cfg, journal: journal, authorizer: e.authorizer, calls: e.calls, dispatcher: e.dispatcher,
+		cfg: e.cfg, journal: log, authorizer: e.authorizer, calls: e.calls, dispatcher: e.dispatcher,
 		entrance: e.entrance, filters: e.filters, limiter: e.limiter, permissions: e.permissions,
 		recorder: e.recorder, redaction: e.redaction, runner: e.runner, seals: e.seals,
 	}

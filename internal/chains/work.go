@@ -1,4 +1,4 @@
-package engine
+package chains
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func (w *chainWork) room(org string) error {
 	if w.orgs[org] < w.most && !w.closed {
 		return nil
 	}
-	return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(retryBacklog),
+	return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(retryWhenFull),
 		Message: fmt.Sprintf("%d chains of the organisation wait already, which is the most", w.most)}
 }
 
@@ -141,24 +141,24 @@ func (w *chainWork) close() {
 }
 
 // goOn takes a chain further in the background. If it fails, it is taken up again by
-// sweepChains.
-func (ch *chains) goOn(ctx context.Context, c chainRef) {
+// Sweep.
+func (ch *Chains) goOn(ctx context.Context, c chainRef) {
 	_, err := ch.advance(ctx, c.org, c.id)
-	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || ch.recorder.overtaken(ctx, err) ||
-		errors.Is(err, errClosing) {
+	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || ch.host.Elsewhere(ctx, err) ||
+		errors.Is(err, ErrClosing) {
 		return // it is with another process, or the next engine goes on with it
 	}
 	ch.cfg.Logger.Warn("a chain does not go on; it is tried again", "chain", c.id, "error", err)
 }
 
-// sweepChains has open chains of this process taken further that nobody does.
-func (ch *chains) sweepChains(ctx context.Context) error {
-	list, err := ch.store.IdleChains(ctx, ch.members.owner())
+// Sweep has open chains of this process taken further that nobody does.
+func (ch *Chains) Sweep(ctx context.Context) error {
+	list, err := ch.store.IdleChains(ctx, ch.host.Owner())
 	if err != nil {
 		return err
 	}
 	for _, ref := range list {
-		if ch.chainWork.has(haft.ChainID(ref.ID)) {
+		if ch.work.has(haft.ChainID(ref.ID)) {
 			continue // thousands may wait for their turn
 		}
 		c, err := ch.store.ChainOf(ctx, ref)
@@ -166,8 +166,8 @@ func (ch *chains) sweepChains(ctx context.Context) error {
 			return err
 		}
 		name := chainRef{c.Principal.Org, c.ID}
-		if !ch.chainLocks.busy(name.org + "\x00" + string(name.id)) {
-			ch.chainWork.push(name)
+		if !ch.locks.Busy(name.org + "\x00" + string(name.id)) {
+			ch.work.push(name)
 		}
 	}
 	return nil

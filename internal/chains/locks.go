@@ -1,12 +1,12 @@
-package engine
+package chains
 
 import (
 	"context"
 	"sync"
 )
 
-// locks are mutexes by name, which exist while somebody holds or wants them.
-type locks struct {
+// Locks are mutexes by name, which exist while somebody holds or wants them.
+type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
 }
@@ -17,12 +17,12 @@ type lock struct {
 	refs int
 }
 
-// newLocks returns locks that nobody holds.
-func newLocks() *locks { return &locks{held: make(map[string]*lock)} }
+// NewLocks returns Locks that nobody holds.
+func NewLocks() *Locks { return &Locks{held: make(map[string]*lock)} }
 
-// take waits for the lock of that name. The function that it returns gives it
+// Take waits for the lock of that name. The function that it returns gives it
 // back.
-func (l *locks) take(ctx context.Context, name string) (func(), error) {
+func (l *Locks) Take(ctx context.Context, name string) (func(), error) {
 	l.mu.Lock()
 	k := l.held[name]
 	if k == nil {
@@ -41,15 +41,15 @@ func (l *locks) take(ctx context.Context, name string) (func(), error) {
 	}
 }
 
-// busy reports whether somebody holds or wants the lock of that name.
-func (l *locks) busy(name string) bool {
+// Busy reports whether somebody holds or wants the lock of that name.
+func (l *Locks) Busy(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held[name] != nil
 }
 
 // drop forgets a lock that nobody wants any more.
-func (l *locks) drop(name string, k *lock) {
+func (l *Locks) drop(name string, k *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k.refs--; k.refs == 0 {
